@@ -1,0 +1,48 @@
+# How every target of this project is compiled, and one command to declare a layer or a test.
+
+add_library(spillway_options INTERFACE)
+target_compile_options(spillway_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wsign-conversion -Werror -ffp-contract=off
+  # Designated initializers leave members to their defaults on purpose; g++ 12 sees uninitialized
+  # members in copies of std::variant that are not there.
+  -Wno-missing-field-initializers -Wno-maybe-uninitialized)
+target_include_directories(spillway_options INTERFACE "${CMAKE_SOURCE_DIR}")
+if(SPILLWAY_SANITIZE)
+  target_compile_options(spillway_options INTERFACE
+    -fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer -Wno-error=tsan)
+  target_link_options(spillway_options INTERFACE -fsanitize=${SPILLWAY_SANITIZE})
+endif()
+
+find_program(SPILLWAY_MOLD mold)
+if(SPILLWAY_MOLD)
+  target_link_options(spillway_options INTERFACE -fuse-ld=mold)
+endif()
+find_program(SPILLWAY_CCACHE ccache)
+if(SPILLWAY_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${SPILLWAY_CCACHE})
+endif()
+
+# spillway_layer(name SOURCES... DEPENDS...): static library spillway_<name>, alias spillway::<name>.
+function(spillway_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(spillway_${name} STATIC ${ARG_SOURCES})
+  add_library(spillway::${name} ALIAS spillway_${name})
+  target_link_libraries(spillway_${name} PUBLIC ${ARG_DEPENDS} PRIVATE spillway_options)
+  target_include_directories(spillway_${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+endfunction()
+
+# spillway_test(name SOURCES... DEPENDS... [TIMEOUT s] [LABELS ...]): a GoogleTest program as one
+# ctest entry.
+function(spillway_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} spillway_options GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

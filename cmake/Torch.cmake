@@ -1,0 +1,23 @@
+# LibTorch as imported target spillway::torch, from the folder of the wheel (torch/include, torch/lib).
+set(SPILLWAY_TORCH_DIR "$ENV{SPILLWAY_TORCH_DIR}" CACHE PATH "Folder of LibTorch 2.11 (has include/ and lib/)")
+if(NOT EXISTS "${SPILLWAY_TORCH_DIR}/include/ATen/ATen.h")
+  message(FATAL_ERROR "SPILLWAY_TORCH_DIR='${SPILLWAY_TORCH_DIR}' holds no LibTorch. "
+                      "Run scripts/setup.sh, or name a LibTorch 2.11 folder.")
+endif()
+file(STRINGS "${SPILLWAY_TORCH_DIR}/include/torch/headeronly/version.h" _torch_version
+     REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+string(REGEX REPLACE "[^0-9;]" "" _torch_version "${_torch_version}")
+string(REPLACE ";" "." _torch_version "${_torch_version}")
+if(NOT _torch_version STREQUAL "2.11")
+  message(FATAL_ERROR "LibTorch 2.11 is required, '${SPILLWAY_TORCH_DIR}' is '${_torch_version}'")
+endif()
+
+add_library(spillway_torch INTERFACE)
+add_library(spillway::torch ALIAS spillway_torch)
+target_include_directories(spillway_torch SYSTEM INTERFACE
+  "${SPILLWAY_TORCH_DIR}/include" "${SPILLWAY_TORCH_DIR}/include/torch/csrc/api/include")
+target_link_libraries(spillway_torch INTERFACE
+  "${SPILLWAY_TORCH_DIR}/lib/libtorch_cpu.so" "${SPILLWAY_TORCH_DIR}/lib/libc10.so")
+# RUNPATH is not transitive; RPATH is, so the wheel's own libraries find each other.
+target_link_options(spillway_torch INTERFACE
+  "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_DIR}/lib")

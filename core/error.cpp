@@ -1,0 +1,42 @@
+#include "core/error.h"
+
+#include <cstring>
+
+namespace spillway {
+
+const char* to_string(Tier tier) {
+  switch (tier) {
+    case Tier::device: return "device";
+    case Tier::host: return "host";
+    case Tier::disk: return "disk";
+  }
+  return "?";
+}
+
+OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
+                         const std::string& who)
+    : Error(std::string(to_string(t)) + " memory: " + who + " asked for " +
+            format_bytes(requested_bytes) + " but " + format_bytes(available_bytes) + " are left"),
+      tier(t),
+      requested(requested_bytes),
+      available(available_bytes) {}
+
+IoError::IoError(const std::string& what, const std::string& file, int error_code)
+    : Error(what + " " + file + ": " + std::strerror(error_code)), path(file), code(error_code) {}
+
+ConfigError::ConfigError(const std::string& name, int at_line, const std::string& problem)
+    : Error((at_line > 0 ? "line " + std::to_string(at_line) + ": " : std::string()) +
+            (name.empty() ? problem : name + ": " + problem)),
+      field(name),
+      line(at_line) {}
+
+DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes)
+    : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +
+            std::to_string(needed_bytes) + " bytes) of " + to_string(t) +
+            " memory, the budget is " + format_bytes(budget_bytes) + " (" +
+            std::to_string(budget_bytes) + " bytes)"),
+      tier(t),
+      needed(needed_bytes),
+      budget(budget_bytes) {}
+
+}  // namespace spillway

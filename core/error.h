@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "core/units.h"
+
+namespace spillway {
+
+/// Where bytes live. Disk is a home tier of its own once state is larger than host memory.
+enum class Tier : std::uint8_t { device, host, disk };
+const char* to_string(Tier tier);
+
+/// Root of everything Spillway throws. The message says what, with which numbers, and what to do.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A tier has no room for a request. State is as before the request.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(Tier tier, Bytes requested, Bytes available, const std::string& who);
+  Tier tier;
+  Bytes requested, available;
+};
+
+/// A file operation failed; `code` is errno.
+class IoError : public Error {
+ public:
+  IoError(const std::string& what, const std::string& path, int code);
+  std::string path;
+  int code;
+};
+
+/// A field of a configuration is wrong. `line` counts from 1; 0 where no file is involved.
+class ConfigError : public Error {
+ public:
+  ConfigError(const std::string& field, int line, const std::string& problem);
+  std::string field;
+  int line;
+};
+
+/// A job cannot run on any device of the session, whatever the schedule.
+class DoesNotFit : public Error {
+ public:
+  DoesNotFit(const std::string& what, Tier tier, Bytes needed, Bytes budget);
+  Tier tier;
+  Bytes needed, budget;
+};
+
+}  // namespace spillway

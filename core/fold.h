@@ -1,0 +1,76 @@
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// The one order in which anything is summed over virtual nodes.
+///
+/// Virtual nodes are split into `groups` consecutive ranges of equal size (their number divides
+/// the number of virtual nodes). Inside a group: left fold in virtual-node order. Over groups: the
+/// perfect binary tree on the group index; a subtree without leaves is skipped, never added as
+/// zeros. So the result depends on neither the devices nor the lanes that computed the leaves.
+namespace spillway {
+
+/// A subtree: groups [first, first + (1 << level)), as far as they exist.
+struct TreeNode {
+  int first = 0;
+  int level = 0;
+  bool operator==(const TreeNode&) const = default;
+};
+
+/// Largest subtrees whose existing groups all lie in [begin, end), ascending.
+inline std::vector<TreeNode> maximal_subtrees(int begin, int end, int groups) {
+  std::vector<TreeNode> nodes;
+  for (int first = begin; first < end;) {
+    int level = 0;
+    const auto fits = [&](int l) {
+      const int size = 1 << l;
+      const int last = first + size < groups ? first + size : groups;
+      return first % size == 0 && last <= end;
+    };
+    while (fits(level + 1) && (first + (1 << level) < groups)) ++level;
+    nodes.push_back({first, level});
+    first += 1 << level;
+  }
+  return nodes;
+}
+
+/// The additions (into, from) that finish the tree from the subtrees that begin at `firsts`
+/// (ascending group indices), in order.
+inline std::vector<std::pair<int, int>> remaining_merges(std::vector<int> firsts, int groups) {
+  std::vector<std::pair<int, int>> merges;
+  for (int size = 1; size < groups; size *= 2) {
+    for (int into = 0; into + size < groups; into += 2 * size) {
+      const auto from = std::find(firsts.begin(), firsts.end(), into + size);
+      if (from == firsts.end()) continue;  // added already, inside a subtree
+      merges.emplace_back(into, *from);
+      firsts.erase(from);
+    }
+  }
+  return merges;
+}
+
+/// Folds values, one a virtual node, by the order above.
+template <typename T>
+T fold(std::span<const T> values, int groups) {
+  assert(groups > 0 && !values.empty() && values.size() % static_cast<std::size_t>(groups) == 0);
+  const std::size_t per_group = values.size() / static_cast<std::size_t>(groups);
+  std::vector<T> sums;
+  for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
+    T sum = values[g * per_group];
+    for (std::size_t i = 1; i < per_group; ++i) sum = sum + values[g * per_group + i];
+    sums.push_back(std::move(sum));
+  }
+  for (std::size_t step = 1; step < sums.size(); step *= 2) {
+    for (std::size_t i = 0; i + step < sums.size(); i += 2 * step) {
+      sums[i] = sums[i] + sums[i + step];
+    }
+  }
+  return sums.front();
+}
+
+}  // namespace spillway

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/philox.h"
+
+/// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind; the CPU
+/// body is `core/cpu/kernels.cpp`. Bits are equal on every dispatch path: no contraction, no
+/// reassociation, fixed lanes for every sum. Ranges start at any element; they do not overlap
+/// unless said. A draw has at most 2^34 elements.
+namespace spillway::kernels {
+
+/// out[i] = keep ? in[i] * float(1 / (1 - p)) : 0 for i in [0, n). An element is kept where its
+/// word (see RandomKey) >= round(p * 2^32), so the mask is a pure function of key and i. The same
+/// call on the incoming gradient is the backward. `in` may equal `out`. 0 <= p < 1.
+void dropout(float* out, const float* in, std::size_t n, float p, const RandomKey& key);
+
+/// sum[i] += term[i].
+void add(float* sum, const float* term, std::size_t n);
+
+/// Sum of x[i]^2 in double: chunks of kNormChunk elements, 8 interleaved lanes inside a chunk
+/// (lane j takes elements i with i % 8 == j), lanes folded as ((0+1)+(2+3))+((4+5)+(6+7)), chunks
+/// left to right.
+double squared_norm(const float* x, std::size_t n);
+inline constexpr std::size_t kNormChunk = 4096;
+
+/// x[i] = stddev * normal(key, i): Box-Muller on the words of a counter, (0, 1) and (2, 3), each
+/// giving a cosine and a sine. Only IEEE basic operations: the same bits on every machine.
+void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key);
+
+/// Decoupled weight decay Adam. Bias corrections come from the caller, in double.
+/// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR'19.
+struct AdamW {
+  float learning_rate = 0;
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0;           ///< already 0 for parameters without decay
+  float bias_correction1 = 1;       ///< 1 - beta1^t
+  float bias_correction2_sqrt = 1;  ///< sqrt(1 - beta2^t)
+  float gradient_scale = 1;         ///< clipping coefficient / total weight of the batch
+};
+/// One fused pass, with g' = gradient_scale * g:
+///   m = beta1 * m + (1 - beta1) * g'
+///   v = beta2 * v + ((1 - beta2) * g') * g'
+///   p = p * (1 - learning_rate * weight_decay) - (learning_rate / bias_correction1 * m) /
+///       (sqrt(v) / bias_correction2_sqrt + epsilon)
+/// Every operation is rounded to float; factors without an index are computed once. Cutting a
+/// range in two anywhere gives the same bits.
+void adamw(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
+
+/// The instruction set that the kernels dispatch to. Every level gives the same bits.
+enum class Isa : std::uint8_t { baseline, avx2, avx512 };
+Isa active_isa();
+/// For tests: caps the dispatch. Returns the level now in use (never above what the CPU has).
+Isa limit_isa(Isa highest);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "core/units.h"
+
+namespace spillway {
+
+/// What one layer costs for one virtual node on one device kind.
+///
+/// Peaks are bytes of activations above what was allocated before the call; outputs count, the
+/// layer's inputs, weights and gradient sums do not.
+struct LayerProfile {
+  double forward_s = 0;       ///< forward without a graph
+  double backward_s = 0;      ///< forward with a graph, then backward, gradients folded
+  Bytes forward_peak = 0;     ///< during forward without a graph
+  Bytes graph_peak = 0;       ///< during forward with a graph
+  Bytes graph_retained = 0;   ///< after forward with a graph: output and saved tensors
+  Bytes backward_peak = 0;    ///< during backward, counted from before the layer's forward
+};
+
+/// What a job costs on a device kind: measured by a pilot before the run, or estimated.
+struct Profile {
+  std::vector<LayerProfile> layers;  ///< one per layer of the model
+  double copy_bytes_per_s = 8e9;     ///< one link, one direction
+  double update_bytes_per_s = 4e9;   ///< optimizer: bytes of weights updated per second
+  double reduce_bytes_per_s = 8e9;   ///< norm and tree sums: bytes of gradient per second
+  double load_s = 1e-4;              ///< reading the batch of one step
+};
+
+}  // namespace spillway

@@ -1,0 +1,78 @@
+#include "core/spec.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace spillway {
+
+Bytes size_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return 4;
+    case DType::bf16: return 2;
+    case DType::i64: return 8;
+  }
+  return 0;
+}
+
+std::int64_t TensorSpec::elements() const {
+  std::int64_t n = 1;
+  for (const Dim& dim : dims) n *= dim.size;
+  return n;
+}
+
+std::vector<std::int64_t> TensorSpec::shape() const {
+  std::vector<std::int64_t> sizes;
+  for (const Dim& dim : dims) sizes.push_back(dim.size);
+  return sizes;
+}
+
+std::int64_t ModelSpec::num_parameters() const {
+  std::int64_t n = 0;
+  for (const ParamSpec& param : params) n += param.tensor.elements();
+  return n;
+}
+
+std::vector<int> ModelSpec::consumers(int edge) const {
+  std::vector<int> found;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (std::ranges::count(layers[l].inputs, edge) > 0) found.push_back(static_cast<int>(l));
+  }
+  return found;
+}
+
+int ModelSpec::num_uses(int param) const {
+  return static_cast<int>(std::ranges::count_if(
+      layers, [&](const LayerSpec& l) { return std::ranges::count(l.params, param) > 0; }));
+}
+
+void ModelSpec::validate() const {
+  const auto require = [&](bool holds, const LayerSpec& layer, const char* problem) {
+    if (!holds) throw Error("model " + family + ", layer " + layer.name + ": " + problem);
+  };
+  if (layers.empty()) throw Error("model " + family + " has no layers");
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const LayerSpec& layer = layers[l];
+    const bool last = l + 1 == layers.size();
+    for (int p : layer.params) {
+      require(p >= 0 && p < static_cast<int>(params.size()), layer, "unknown parameter");
+    }
+    for (int e : layer.inputs) {
+      require(e >= 0 && e < static_cast<int>(edges.size()), layer, "unknown input edge");
+      const EdgeSpec& edge = edges[static_cast<std::size_t>(e)];
+      require(edge.producer < static_cast<int>(l), layer, "reads an edge before it is produced");
+      require(edge.producer == -1 || edge.producer + 1 == static_cast<int>(l), layer,
+              "reads an edge that is not its neighbour's (graphs that are no chains are not "
+              "supported yet)");
+    }
+    require(layer.outputs.size() == (last ? 0u : 1u), layer,
+            "must have one output edge (the last layer none: it is the loss)");
+    for (int e : layer.outputs) {
+      require(e >= 0 && e < static_cast<int>(edges.size()), layer, "unknown output edge");
+      require(edges[static_cast<std::size_t>(e)].producer == static_cast<int>(l), layer,
+              "is not the producer of its output edge");
+    }
+  }
+}
+
+}  // namespace spillway

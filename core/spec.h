@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+
+namespace spillway {
+
+enum class DType : std::uint8_t { f32, bf16, i64 };
+Bytes size_of(DType dtype);
+
+/// A named dimension, e.g. {"sample", 4}. Names are what strategies split along.
+struct Dim {
+  std::string name;
+  std::int64_t size = 0;
+  bool operator==(const Dim&) const = default;
+};
+
+struct TensorSpec {
+  DType dtype = DType::f32;
+  std::vector<Dim> dims;
+
+  std::int64_t elements() const;
+  Bytes bytes() const { return static_cast<Bytes>(elements()) * size_of(dtype); }
+  std::vector<std::int64_t> shape() const;
+  bool operator==(const TensorSpec&) const = default;
+};
+
+/// How a parameter starts: zeros, ones, or a normal distribution drawn by Philox keyed
+/// (seed, parameter).
+struct InitSpec {
+  enum class Kind : std::uint8_t { zeros, ones, normal } kind = Kind::zeros;
+  double stddev = 0;
+  bool operator==(const InitSpec&) const = default;
+};
+
+struct ParamSpec {
+  std::string name;
+  TensorSpec tensor;
+  InitSpec init;
+  bool trainable = true;
+  bool decay = true;  ///< weight decay applies (no for norms and biases)
+};
+
+/// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec.
+struct LayerSpec {
+  std::string name;  ///< "h.0.attn"
+  std::string kind;  ///< "attention": equal kind, parameter and edge shapes means equal cost
+  std::vector<int> params;
+  std::vector<int> inputs;
+  std::vector<int> outputs;  ///< empty for the loss layer, whose result is a (sum, weight) pair
+};
+
+/// A tensor that passes between layers, per virtual node.
+struct EdgeSpec {
+  std::string name;
+  TensorSpec tensor;
+  int producer = -1;  ///< layer, or -1: part of the batch
+  bool differentiable = true;
+};
+
+/// A model as a value: layers in execution order, parameters in canonical order.
+///
+/// A parameter that several layers name is tied: it is a block of its own, and each use has its
+/// own gradient sum.
+struct ModelSpec {
+  std::string family;
+  std::vector<ParamSpec> params;
+  std::vector<EdgeSpec> edges;
+  std::vector<LayerSpec> layers;
+
+  std::int64_t num_parameters() const;
+  /// Layers that read edge `edge`, ascending.
+  std::vector<int> consumers(int edge) const;
+  /// Number of layers that name parameter `param`.
+  int num_uses(int param) const;
+  /// Throws Error unless the layers form a valid chain in order: every id in range, every edge
+  /// produced before it is read, one activation edge between neighbours, a loss layer at the end.
+  void validate() const;
+};
+
+}  // namespace spillway

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+/// A number of bytes, in every tier.
+using Bytes = std::uint64_t;
+
+inline namespace literals {
+constexpr Bytes operator""_KiB(unsigned long long n) { return n << 10; }
+constexpr Bytes operator""_MiB(unsigned long long n) { return n << 20; }
+constexpr Bytes operator""_GiB(unsigned long long n) { return n << 30; }
+}  // namespace literals
+
+/// Every parameter and every range of a device or host arena starts at a multiple of this: CPU
+/// matrix kernels may change bits with the alignment of their operands.
+inline constexpr Bytes kAlignment = 64;
+/// Blocks start at a multiple of this in their home, and budgets are reported in it.
+inline constexpr Bytes kPage = 4096;
+
+constexpr Bytes round_up(Bytes n, Bytes multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+/// Reads "12MiB", "1.5 GB", "4096", "64k" (binary: KiB..TiB and k..T; decimal: KB..TB).
+/// Returns nothing for other text, for a negative number, and where the value exceeds 64 bits.
+std::optional<Bytes> parse_bytes(std::string_view text);
+
+/// "9.4 MiB": three or more significant digits, binary units; below 1 KiB "17 B".
+std::string format_bytes(Bytes n);
+
+}  // namespace spillway

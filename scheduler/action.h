@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/units.h"
+
+/// What the engine tells a shell to do, and what a shell tells the engine. Plain values.
+namespace spillway {
+
+/// Number of a started action; grows by one, so `a < b` means a was started first.
+using ActionId = std::uint64_t;
+
+/// A compute op. `offsets`: device ranges of the unit's weights and sums, then of the op's inputs
+/// and outputs, each in the order of its spec.
+struct StartOp {
+  ActionId id = 0;
+  JobId job;
+  DeviceId device;
+  std::size_t flavor = 0;  ///< the program: JobPlan::programs[flavor]
+  std::int64_t step = 0;
+  int unit = 0, op = 0;
+  std::vector<ActionId> after;  ///< started earlier, may still run
+  std::vector<Bytes> offsets;
+};
+
+enum class CopyDirection : std::uint8_t { to_device, to_host };
+
+struct StartCopy {
+  ActionId id = 0;
+  JobId job;
+  DeviceId device;
+  CopyDirection direction = CopyDirection::to_device;
+  int buffer = 0;
+  Bytes device_offset = 0, home = 0, bytes = 0;
+};
+
+/// Work of the host pool. Everything it depends on is done.
+struct StartHostOp {
+  ActionId id = 0;
+  JobId job;
+  std::size_t flavor = 0;
+  std::int64_t step = 0;
+  int op = 0;
+};
+
+/// The job's homes are reserved: get its host memory, write its initial weights, then report Done.
+struct AdmitJob {
+  ActionId id = 0;
+  JobId job;
+};
+
+/// The step before `step` is committed.
+struct StepCommitted {
+  JobId job;
+  std::int64_t step = 0;
+};
+
+enum class JobEnd : std::uint8_t { done, failed, stopped };
+
+/// Nothing of the job runs any more; its homes may go.
+struct JobEnded {
+  JobId job;
+  JobEnd end = JobEnd::done;
+  std::string reason;
+};
+
+using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, JobEnded>;
+
+/// An action has ended. Times are seconds of the shell's clock.
+struct Done {
+  ActionId id = 0;
+  double started_s = 0, finished_s = 0;
+  Bytes activation_peak = 0;  ///< compute ops
+  std::string error;          ///< not empty: it failed; what depends on it does not run
+};
+
+}  // namespace spillway

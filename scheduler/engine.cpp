@@ -1,0 +1,225 @@
+#include "scheduler/engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <stdexcept>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Engine::Engine(EngineConfig config) : config_(std::move(config)) {
+  for (Bytes budget : config_.device_budgets) devices_.emplace_back(budget);
+}
+
+ActionId Engine::start(InFlight action) {
+  ++jobs_.at(action.job).in_flight;
+  in_flight_.emplace(++last_action_, std::move(action));
+  return last_action_;
+}
+
+void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out) {
+  assert(plan->layout.home_bytes <= config_.host_budget);
+  out_ = &out;
+  JobTable table;
+  table.buffers.resize(plan->layout.buffers.size());
+  table.plan = std::move(plan);
+  jobs_.emplace(job, std::move(table));
+  waiting_.push_back(job);
+  schedule();
+}
+
+void Engine::stop(JobId job, std::vector<Action>& out) {
+  out_ = &out;
+  end_job(job, JobEnd::stopped, "");
+  schedule();
+}
+
+void Engine::on_done(const Done& done, std::vector<Action>& out) {
+  out_ = &out;
+  const auto found = in_flight_.find(done.id);
+  assert(found != in_flight_.end());
+  const InFlight action = std::move(found->second);
+  in_flight_.erase(found);
+  JobTable& job = jobs_.at(action.job);
+  if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
+  switch (action.kind) {
+    case InFlight::Kind::op: op_done(action, done); break;
+    case InFlight::Kind::copy: copy_done(action, done); break;
+    case InFlight::Kind::admission:
+      if (job.phase == JobPhase::admitting) {
+        job.phase = JobPhase::running;
+        begin_program(action.job);
+      }
+      break;
+    case InFlight::Kind::host_op:
+      if (job.phase == JobPhase::running) host_op_done(action.job, action.op, done.finished_s);
+      break;
+  }
+  --job.in_flight;
+  finish_if_quiet(action.job);
+  schedule();
+}
+
+void Engine::schedule() {
+  admit_waiting();
+  for (std::size_t d = 0; d < devices_.size(); ++d) drive(DeviceId(d));
+}
+
+void Engine::admit_waiting() {
+  while (!waiting_.empty()) {
+    const JobId id = waiting_.front();
+    JobTable& job = jobs_.at(id);
+    if (host_used_ + job.plan->layout.home_bytes > config_.host_budget) return;
+    waiting_.pop_front();
+    host_used_ += job.plan->layout.home_bytes;
+    host_peak_ = std::max(host_peak_, host_used_);
+    job.phase = JobPhase::admitting;
+    InFlight admission{.kind = InFlight::Kind::admission, .job = id};
+    out_->push_back(AdmitJob{start(std::move(admission)), id});
+  }
+}
+
+void Engine::begin_program(JobId id) {
+  JobTable& job = jobs_.at(id);
+  const Flavor flavor = job.plan->flavor(job.step);
+  job.flavor = flavor.index();
+  job.program = job.plan->programs[job.flavor].get();
+  const Program& program = *job.program;
+  for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) {
+    BufferState& buffer = job.buffers[at(b)];
+    const bool stays = job.plan->layout.buffers[at(b)].kind == BufferKind::weights && !flavor.update;
+    drop_everywhere({id, b});
+    buffer = BufferState{.home_valid = stays, .home_version = job.step};
+  }
+  job.units.assign(program.units.size(), UnitState{});
+  for (std::size_t u = 0; u < program.units.size(); ++u) {
+    job.units[u].waits_for = static_cast<int>(program.units[u].host_deps.size());
+  }
+  job.lane_cursor.assign(program.lane_units.size(), 0);
+  job.lane_device.assign(program.lane_units.size(), DeviceId());
+  job.left = program.units.size() + program.host_ops.size();
+  job.unclaimed_s = program.compute_s;
+  job.host_waits.clear();
+  for (const HostOpSpec& op : program.host_ops) {
+    job.host_waits.push_back(static_cast<int>(op.unit_deps.size() + op.host_deps.size()) + 1);
+  }
+  // Each op's extra dependency is this point; the list order is the start order.
+  for (int op = 0; op < static_cast<int>(program.host_ops.size()); ++op) {
+    host_dependency_done(id, op);
+  }
+  ++readiness_;
+}
+
+void Engine::host_dependency_done(JobId id, int op) {
+  JobTable& job = jobs_.at(id);
+  if (--job.host_waits[at(op)] > 0) return;
+  const ActionId action = start({.kind = InFlight::Kind::host_op, .job = id, .op = op});
+  out_->push_back(StartHostOp{action, id, job.flavor, job.step, op});
+}
+
+void Engine::host_op_done(JobId id, int op, double now_s) {
+  JobTable& job = jobs_.at(id);
+  const Program& program = *job.program;
+  const HostOpSpec& host_op = program.host_ops[at(op)];
+  const auto make_valid = [&](int buffer) {
+    job.buffers[at(buffer)].home_valid = true;
+    job.buffers[at(buffer)].home_version = job.step;
+  };
+  if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
+  if (host_op.kind == HostOpKind::load) {
+    const Layout& layout = job.plan->layout;
+    for (int b : host_op.index == 1 ? layout.eval_batch : layout.batch) make_valid(b);
+  }
+  for (int dependent : program.host_ops_after_host[at(op)]) host_dependency_done(id, dependent);
+  for (int u : program.units_after_host[at(op)]) {
+    UnitState& unit = job.units[at(u)];
+    unit.ready_s = std::max(unit.ready_s, now_s);
+    if (--unit.waits_for == 0) ++readiness_;
+  }
+  count_finished(id);
+}
+
+void Engine::unit_drained(JobId id, int unit) {
+  JobTable& job = jobs_.at(id);
+  for (int op : job.program->host_ops_after_unit[at(unit)]) host_dependency_done(id, op);
+  count_finished(id);
+}
+
+void Engine::count_finished(JobId id) {
+  JobTable& job = jobs_.at(id);
+  if (--job.left > 0) return;
+  if (job.program->commits) {
+    ++job.step;
+    out_->push_back(StepCommitted{id, job.step});
+    begin_program(id);
+  } else {
+    end_job(id, JobEnd::done, "");
+  }
+}
+
+void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
+  JobTable& job = jobs_.at(id);
+  if (job.phase == JobPhase::ending || job.phase == JobPhase::ended) return;
+  const bool was_waiting = job.phase == JobPhase::waiting;
+  job.phase = JobPhase::ending;
+  job.end = end;
+  job.reason = reason;
+  std::erase(waiting_, id);
+  for (DeviceTable& device : devices_) {
+    if (device.current && device.current->job == id) device.current.reset();
+    if (device.next && device.next->job == id) device.next.reset();
+    device.tried = 0;
+  }
+  if (was_waiting) host_used_ += job.plan->layout.home_bytes;  // given back when it is quiet
+  finish_if_quiet(id);
+}
+
+void Engine::finish_if_quiet(JobId id) {
+  JobTable& job = jobs_.at(id);
+  if (job.phase != JobPhase::ending || job.in_flight > 0) return;
+  job.phase = JobPhase::ended;
+  for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) drop_everywhere({id, b});
+  host_used_ -= job.plan->layout.home_bytes;
+  out_->push_back(JobEnded{id, job.end, job.reason});
+}
+
+bool Engine::all_ended() const {
+  return std::ranges::all_of(jobs_,
+                             [](const auto& job) { return job.second.phase == JobPhase::ended; });
+}
+
+double Engine::remaining_s(const JobTable& job) const {
+  const auto steps = job.plan->max_steps - job.step - (job.program && job.program->commits ? 1 : 0);
+  return static_cast<double>(std::max<std::int64_t>(steps, 0)) * job.plan->step_s + job.unclaimed_s;
+}
+
+void Engine::check_integrity() const {
+  const auto require = [](bool holds, const char* what) {
+    if (!holds) throw std::logic_error(std::string("engine: ") + what);
+  };
+  require(host_used_ <= config_.host_budget, "host budget exceeded");
+  for (const DeviceTable& device : devices_) {
+    device.memory.check_integrity();
+    require(device.memory.used() + reserved_workspace(device) <= device.memory.budget(),
+            "device budget exceeded");
+    for (const auto& [ref, entry] : device.memory.entries()) {
+      const JobTable& job = jobs_.at(ref.job);
+      const BufferSpec& spec = buffer_spec(ref);
+      const BufferState& buffer = job.buffers[at(ref.buffer)];
+      require(job.phase == JobPhase::running || job.phase == JobPhase::ending,
+              "a copy outlives its job");
+      require(entry.version == job.step, "a copy has another step's version");
+      require(entry.dirty || entry.filling != 0 || entry.writer != 0 || buffer.home_valid ||
+                  job.phase == JobPhase::ending,
+              "a clean copy without a valid home");
+      require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
+    }
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,272 @@
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <utility>
+
+#include "scheduler/engine.h"
+
+namespace spillway {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+bool contains(const std::vector<BufferRef>& refs, BufferRef ref) {
+  return std::ranges::find(refs, ref) != refs.end();
+}
+
+/// Whether `pieces`, placed in order, and `workspace` fit beside the copies that stay.
+template <typename Stays>
+bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pieces,
+          RangeAllocator::End end, Bytes workspace) {
+  RangeAllocator space(memory.budget());
+  for (const auto& item : memory.entries()) {
+    if (stays(item)) space.occupy(item.second.offset, item.second.bytes);
+  }
+  for (Bytes piece : pieces) {
+    if (!space.allocate(piece, end)) return false;
+  }
+  return space.used() + workspace <= space.capacity();
+}
+
+}  // namespace
+
+Bytes Engine::reserved_workspace(const DeviceTable& device) const {
+  Bytes most = 0;
+  if (device.current && jobs_.at(device.current->job).units[at(device.current->unit)].reserved) {
+    most = spec(*device.current).workspace;
+  }
+  for (ActionId id : device.running) most = std::max(most, in_flight_.at(id).workspace);
+  return most;
+}
+
+void Engine::note_use(DeviceId id) {
+  DeviceTable& device = table(id);
+  const Bytes used = device.memory.used();
+  for (ActionId op : device.running) {
+    in_flight_.at(op).used_high = std::max(in_flight_.at(op).used_high, used);
+  }
+  device.counters.peak_bytes = std::max(device.counters.peak_bytes, used);
+}
+
+/// Makes room for everything in `request`, or leaves the tables as they are but for evictions.
+/// wait: something in flight has to end first. never: not while what is leased stays.
+Engine::Room Engine::make_room(DeviceId id, const Request& request) {
+  DeviceTable& device = table(id);
+  for (;;) {
+    if (place_all(id, request)) return Room::ready;
+    Bytes coming = 0, wanted = 0;
+    for (const auto& [ref, entry] : device.memory.entries()) {
+      if (entry.doomed) coming += entry.bytes;
+    }
+    for (BufferRef ref : request.place) wanted += buffer_spec(ref).bytes;
+    const Bytes workspace = std::max(request.workspace, reserved_workspace(device));
+    const bool enough_comes =
+        coming > 0 && device.memory.used() + wanted + workspace <= device.memory.budget() + coming;
+    if (enough_comes || !evict_one(id, request)) break;
+  }
+  for (const auto& [ref, entry] : device.memory.entries()) {
+    const bool blocked = (entry.dirty && home_is_busy(ref)) ||
+                         jobs_.at(ref.job).phase == JobPhase::ending;
+    if (entry.filling != 0 || entry.draining != 0 || blocked) {
+      device.waits_for_space = true;
+      return Room::wait;
+    }
+  }
+  return device.running.empty() ? Room::never : Room::wait;
+}
+
+bool Engine::place_all(DeviceId id, const Request& request) {
+  DeviceTable& device = table(id);
+  Bytes total = std::max(request.workspace, reserved_workspace(device)) + device.memory.used();
+  for (BufferRef ref : request.place) total += buffer_spec(ref).bytes;
+  if (total > device.memory.budget()) return false;
+  std::size_t placed = 0;
+  for (; placed < request.place.size(); ++placed) {
+    const BufferRef ref = request.place[placed];
+    Resident* entry = device.memory.place(ref, buffer_spec(ref).bytes, request.end);
+    if (!entry) break;
+    entry->version = jobs_.at(ref.job).step;
+  }
+  if (placed < request.place.size() || !op_area_fits(id, request) || !later_fits(id, request)) {
+    for (std::size_t i = 0; i < placed; ++i) device.memory.release(request.place[i]);
+    return false;
+  }
+  for (BufferRef ref : request.place) buffer_state(ref).holders.push_back(id);
+  note_use(id);
+  return true;
+}
+
+/// Whether the pieces of request.op_area find room once all that may go has gone.
+bool Engine::op_area_fits(DeviceId id, const Request& request) const {
+  if (request.op_area.empty()) return true;
+  const DeviceTable& device = devices_[id.index()];
+  const auto stays = [&](const auto& item) {
+    return item.second.busy() || contains(request.keep, item.first) ||
+           contains(request.place, item.first);
+  };
+  return fits(device.memory, stays, request.op_area, device.side,
+              std::max(request.workspace, reserved_workspace(device)));
+}
+
+/// Whether a prefetched unit will find room around its weights when nothing else has to stay.
+bool Engine::later_fits(DeviceId id, const Request& request) const {
+  if (request.later.empty()) return true;
+  const auto stays = [&](const auto& item) {
+    return contains(request.keep, item.first) || contains(request.place, item.first);
+  };
+  return fits(devices_[id.index()].memory, stays, request.later, request.end,
+              request.later_workspace);
+}
+
+bool Engine::is_next_weight(const DeviceTable& device, BufferRef ref) const {
+  if (!device.next || device.next->job != ref.job) return false;
+  const auto& weights = spec(*device.next).weights;
+  return std::ranges::find(weights, ref.buffer) != weights.end();
+}
+
+/// Units of its job until a buffer is used again; ties: later virtual nodes are farther.
+double Engine::next_use(BufferRef ref) const {
+  const JobTable& job = jobs_.at(ref.job);
+  if (!job.program) return std::numeric_limits<double>::infinity();
+  const BufferState& buffer = job.buffers[at(ref.buffer)];
+  for (int u : job.program->unit_users[at(ref.buffer)]) {
+    const UnitState& unit = job.units[at(u)];
+    const bool is_weights = buffer_spec(ref).kind == BufferKind::weights;
+    if (unit.ops_done == job.program->units[at(u)].num_ops) continue;
+    if (!is_weights && u <= buffer.last_unit) continue;
+    const auto lane = at(job.program->units[at(u)].lane);
+    const auto& lane_units = job.program->lane_units[lane];
+    const auto position = std::ranges::lower_bound(lane_units, u) - lane_units.begin();
+    const auto cursor = static_cast<std::ptrdiff_t>(job.lane_cursor[lane]);
+    return static_cast<double>(position - cursor) + 1e-6 * static_cast<double>(ref.buffer);
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+/// Takes away the copy that is used again last (Belady's rule: the programs are known).
+/// Source: Belady, "A study of replacement algorithms", 1966.
+bool Engine::evict_one(DeviceId id, const Request& request) {
+  DeviceTable& device = table(id);
+  std::optional<BufferRef> victim;
+  double farthest = 0;
+  for (const auto& [ref, entry] : device.memory.entries()) {
+    if (entry.busy() || contains(request.keep, ref)) continue;
+    if (!request.may_drop_next && is_next_weight(device, ref)) continue;
+    if (entry.dirty && home_is_busy(ref)) continue;
+    const double distance = next_use(ref);
+    if (!victim || distance > farthest) {
+      victim = ref;
+      farthest = distance;
+    }
+  }
+  if (!victim) return false;
+  ++device.counters.evictions;
+  if (device.memory.find(*victim)->dirty) {
+    write_back(id, *victim, true);
+  } else {
+    drop(id, *victim);
+  }
+  return true;
+}
+
+void Engine::drop_all_idle(DeviceId id, const std::vector<BufferRef>& keep) {
+  const Request request{.keep = keep, .may_drop_next = true};
+  while (evict_one(id, request)) {
+  }
+}
+
+void Engine::load(DeviceId id, BufferRef ref) {
+  DeviceTable& device = table(id);
+  Resident* entry = device.memory.find(ref);
+  const BufferSpec& spec = buffer_spec(ref);
+  assert(buffer_state(ref).home_valid && spec.home != kNoHome);
+  entry->filling = start({.kind = InFlight::Kind::copy,
+                          .job = ref.job,
+                          .device = id,
+                          .buffer = ref.buffer,
+                          .direction = CopyDirection::to_device});
+  ++device.counters.loads;
+  if (!device.running.empty()) ++device.counters.prefetches;
+  device.counters.h2d_bytes += spec.bytes;
+  if (spec.kind == BufferKind::weights) device.counters.h2d_weight_bytes += spec.bytes;
+  out_->push_back(StartCopy{entry->filling, ref.job, id, CopyDirection::to_device, ref.buffer,
+                            entry->offset, spec.home, spec.bytes});
+}
+
+/// Whether a copy from or to an overlapping home is in flight. A boundary and its gradient share
+/// one, so the second has to wait for the first.
+bool Engine::home_is_busy(BufferRef ref) const {
+  const Bytes home = buffer_spec(ref).home;
+  return std::ranges::any_of(in_flight_, [&](const auto& item) {
+    const InFlight& copy = item.second;
+    return copy.kind == InFlight::Kind::copy && copy.job == ref.job &&
+           buffer_spec({copy.job, copy.buffer}).home == home;
+  });
+}
+
+void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
+  DeviceTable& device = table(id);
+  Resident* entry = device.memory.find(ref);
+  const BufferSpec& spec = buffer_spec(ref);
+  assert(entry->dirty && entry->draining == 0 && entry->writer == 0 && spec.home != kNoHome);
+  entry->doomed = doom;
+  entry->draining = start({.kind = InFlight::Kind::copy,
+                           .job = ref.job,
+                           .device = id,
+                           .unit = buffer_state(ref).last_unit,
+                           .buffer = ref.buffer,
+                           .direction = CopyDirection::to_host});
+  device.counters.d2h_bytes += spec.bytes;
+  out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host, ref.buffer,
+                            entry->offset, spec.home, spec.bytes});
+}
+
+void Engine::drop(DeviceId id, BufferRef ref) {
+  table(id).memory.release(ref);
+  std::erase(buffer_state(ref).holders, id);
+}
+
+/// The buffer is dead: every copy goes, at once or when its transfer ends.
+void Engine::drop_everywhere(BufferRef ref) {
+  const std::vector<DeviceId> holders = buffer_state(ref).holders;
+  const bool ended = jobs_.at(ref.job).phase == JobPhase::ended;
+  for (DeviceId id : holders) {
+    Resident* entry = table(id).memory.find(ref);
+    if (ended) entry->leases = 0;
+    if (entry->draining != 0) {
+      entry->doomed = true;
+    } else {
+      assert(!entry->busy());
+      drop(id, ref);
+    }
+  }
+}
+
+void Engine::copy_done(const InFlight& copy, const Done& done) {
+  DeviceTable& device = table(copy.device);
+  const BufferRef ref{copy.job, copy.buffer};
+  Resident* entry = device.memory.find(ref);
+  device.counters.copy_s += done.finished_s - done.started_s;
+  for (ActionId id : device.running) {
+    InFlight& op = in_flight_.at(id);
+    if (std::ranges::find(op.after, done.id) != op.after.end()) {
+      op.transfers_ready_s = std::max(op.transfers_ready_s, done.finished_s);
+    }
+  }
+  if (copy.direction == CopyDirection::to_device) {
+    entry->filling = 0;
+    return;
+  }
+  entry->draining = 0;
+  entry->dirty = false;
+  buffer_state(ref).home_valid = true;
+  buffer_state(ref).home_version = entry->version;
+  if (device.waits_for_space) device.space_ready_s = done.finished_s;
+  if (std::exchange(entry->doomed, false) && !entry->busy()) drop(copy.device, ref);
+  if (buffer_spec(ref).kind != BufferKind::sum) return;
+  JobTable& job = jobs_.at(ref.job);
+  if (job.phase != JobPhase::running) return;
+  if (--job.units[at(copy.unit)].drains_left == 0) unit_drained(ref.job, copy.unit);
+}
+
+}  // namespace spillway

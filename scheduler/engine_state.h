@@ -1,0 +1,96 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scheduler/program.h"
+#include "scheduler/residency.h"
+
+/// The engine's tables. Values only, so that an engine can be copied.
+namespace spillway {
+
+struct DeviceCounters {
+  std::uint64_t ops = 0;
+  std::uint64_t loads = 0;       ///< copies to the device
+  std::uint64_t prefetches = 0;  ///< loads started while an op was running there
+  std::uint64_t evictions = 0;   ///< copies taken away to make room
+  Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
+  double busy_s = 0, copy_s = 0;
+  double stall_s = 0;  ///< idle while the next op lacked nothing but a transfer
+  Bytes peak_bytes = 0;          ///< planned ranges and activations
+};
+
+struct UnitState {
+  int ops_started = 0, ops_done = 0;
+  int waits_for = 0;  ///< host ops not done
+  int drains_left = 0;
+  bool claimed = false, reserved = false;
+  DeviceId device;
+  double ready_s = 0;  ///< when the last thing it waited for, transfers aside, ended
+};
+
+struct BufferState {
+  bool home_valid = false;
+  std::int64_t home_version = 0;
+  int last_unit = -1;              ///< the last unit that started an op on it
+  std::vector<DeviceId> holders;   ///< devices with a copy
+};
+
+enum class JobPhase : std::uint8_t { waiting, admitting, running, ending, ended };
+
+struct JobTable {
+  std::shared_ptr<const JobPlan> plan;
+  JobPhase phase = JobPhase::waiting;
+  std::int64_t step = 0;  ///< steps committed
+  std::size_t flavor = 0;
+  const Program* program = nullptr;  // owned by plan
+  std::vector<UnitState> units;
+  std::vector<int> host_waits;           ///< by host op: dependencies not done
+  std::vector<std::size_t> lane_cursor;  ///< by lane: first unit not claimed
+  std::vector<DeviceId> lane_device;     ///< by lane, within a step, where lanes > 1
+  std::vector<BufferState> buffers;
+  std::size_t left = 0;         ///< units and host ops of the program that are not finished
+  double unclaimed_s = 0;       ///< compute of the program's unclaimed units
+  int in_flight = 0;            ///< actions
+  JobEnd end = JobEnd::done;
+  std::string reason;
+};
+
+struct UnitRef {
+  JobId job;
+  int unit = 0;
+  bool operator==(const UnitRef&) const = default;
+};
+
+struct DeviceTable {
+  explicit DeviceTable(Bytes budget) : memory(budget) {}
+  Residency memory;
+  std::optional<UnitRef> current, next;  ///< next is claimed and being loaded
+  RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges
+  std::vector<ActionId> running;  ///< ops started and not done, in order
+  std::uint64_t tried = 0;        ///< readiness version at the last vain choice
+  bool waits_for_space = false;
+  double space_ready_s = 0, last_op_finished_s = 0;
+  DeviceCounters counters;
+};
+
+/// An action between start and Done.
+struct InFlight {
+  enum class Kind : std::uint8_t { op, copy, host_op, admission } kind = Kind::op;
+  JobId job;
+  DeviceId device;
+  int unit = 0, op = 0;  ///< op: position in the program's ops or host ops
+  int buffer = 0;        ///< copy
+  CopyDirection direction = CopyDirection::to_device;
+  Bytes workspace = 0;
+  Bytes used_high = 0;  ///< op: largest planned use of its device since it was started
+  std::vector<ActionId> after;
+  double transfers_ready_s = 0, others_ready_s = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,218 @@
+#include "scheduler/layout.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Largest bytes that the boundaries of a model need for one virtual node.
+Bytes largest_boundary(const ModelSpec& model) {
+  Bytes largest = 0;
+  for (const EdgeSpec& edge : model.edges) {
+    if (edge.producer >= 0) largest = std::max(largest, edge.tensor.bytes());
+  }
+  return largest;
+}
+
+}  // namespace
+
+FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
+  FoldPlan plan;
+  std::map<int, int> slot_of;  // first group of a live subtree -> slot
+  std::vector<int> free_slots;
+  for (int g = lane.begin; g < lane.end; ++g) {
+    if (free_slots.empty()) free_slots.push_back(plan.num_slots++);
+    const int slot = free_slots.back();
+    free_slots.pop_back();
+    slot_of[g] = slot;
+    for (int i = 0; i < vns_per_group; ++i) plan.steps.push_back({slot, i == 0, {}});
+    int first = g;
+    for (int size = 1; size < groups; size *= 2) {
+      const bool is_left = first % (2 * size) == 0;
+      if (is_left && first + size < groups) break;  // its right sibling is still to come
+      if (is_left) continue;                        // there is no right sibling: skip the level
+      if (first - size < lane.begin) break;         // its left sibling is another lane's
+      const int into = slot_of.at(first - size), from = slot_of.at(first);
+      plan.steps.back().merges.push_back({into, from});
+      free_slots.push_back(from);
+      slot_of.erase(first);
+      first -= size;
+    }
+  }
+  for (const auto& [first, slot] : slot_of) plan.roots.emplace_back(first, slot);
+  return plan;
+}
+
+const EdgeSpec& boundary_edge(const ModelSpec& model, int cut) {
+  for (const EdgeSpec& edge : model.edges) {
+    if (edge.producer == cut - 1) return edge;
+  }
+  throw Error("model " + model.family + ": no edge crosses before layer " + std::to_string(cut));
+}
+
+const EdgeSpec& batch_edge(const ModelSpec& model) {
+  const auto is_batch = [](const EdgeSpec& edge) { return edge.producer < 0; };
+  if (std::ranges::count_if(model.edges, is_batch) != 1) {
+    throw Error("model " + model.family + " must have exactly one batch edge");
+  }
+  return *std::ranges::find_if(model.edges, is_batch);
+}
+
+LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
+                             std::vector<GroupRange> lanes)
+    : model_(model), shape_(shape), lanes_(std::move(lanes)) {
+  for (const GroupRange& lane : lanes_) {
+    folds_.push_back(plan_fold(lane, shape_.groups, shape_.virtual_nodes / shape_.groups));
+  }
+  place_weights();
+  place_sums();
+  place_batches();
+}
+
+int LayoutBuilder::add_buffer(BufferKind kind, Bytes bytes, Bytes home) {
+  layout_.buffers.push_back({kind, round_up(bytes, kAlignment), home});
+  return static_cast<int>(layout_.buffers.size()) - 1;
+}
+
+Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
+  const Bytes home = round_up(layout_.home_bytes, alignment);
+  layout_.home_bytes = home + round_up(bytes, kAlignment);
+  return home;
+}
+
+void LayoutBuilder::place_weights() {
+  layout_.params.resize(model_.params.size());
+  const auto place_block = [&](const std::vector<int>& params) {
+    Bytes bytes = 0;
+    for (int p : params) {
+      layout_.params[at(p)].offset_in_block = bytes;
+      bytes += round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
+    }
+    if (bytes == 0) return;
+    const int buffer = add_buffer(BufferKind::weights, bytes, reserve(bytes, kPage));
+    layout_.weights.push_back(buffer);
+    for (int p : params) layout_.params[at(p)].weights_buffer = buffer;
+  };
+  for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
+    if (model_.num_uses(p) != 1) place_block({p});
+  }
+  for (const LayerSpec& layer : model_.layers) {
+    std::vector<int> own;
+    for (int p : layer.params) {
+      if (model_.num_uses(p) == 1) own.push_back(p);
+    }
+    place_block(own);
+  }
+  layout_.weights_plane = round_up(layout_.home_bytes, kPage);
+  layout_.m_home = layout_.weights_plane;
+  layout_.v_home = 2 * layout_.weights_plane;
+  layout_.home_bytes = 3 * layout_.weights_plane;
+}
+
+void LayoutBuilder::place_sums() {
+  const Bytes plane_begin = layout_.home_bytes;
+  for (const LayerSpec& layer : model_.layers) {
+    Layout::LayerPlace place;
+    for (int p : layer.params) {
+      place.weights_buffers.push_back(layout_.params[at(p)].weights_buffer);
+      place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
+      place.sum_offsets.push_back(place.sum_bytes);
+      place.sum_bytes += round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
+    }
+    place.sum_home = reserve(place.sum_bytes, kPage);
+    layout_.layers.push_back(std::move(place));
+  }
+  layout_.sum_plane = round_up(layout_.home_bytes - plane_begin, kPage);
+  for (const FoldPlan& plan : folds_) {
+    for (const auto& [first, slot] : plan.roots) layout_.partials.push_back(first);
+  }
+  layout_.home_bytes = plane_begin + layout_.partials.size() * layout_.sum_plane;
+
+  std::size_t partial = 0;
+  for (const FoldPlan& plan : folds_) {
+    std::vector<std::vector<int>> slots;
+    for (int slot = 0; slot < plan.num_slots; ++slot) {
+      const auto root = std::ranges::find(plan.roots, slot, &std::pair<int, int>::second);
+      const auto number = static_cast<std::size_t>(root - plan.roots.begin()) + partial;
+      std::vector<int> by_layer;
+      for (const Layout::LayerPlace& place : layout_.layers) {
+        const Bytes home = root == plan.roots.end() ? kNoHome
+                                                    : place.sum_home + number * layout_.sum_plane;
+        by_layer.push_back(
+            place.sum_bytes == 0 ? -1 : add_buffer(BufferKind::sum, place.sum_bytes, home));
+      }
+      slots.push_back(std::move(by_layer));
+    }
+    sum_buffers_.push_back(std::move(slots));
+    partial += plan.roots.size();
+  }
+}
+
+void LayoutBuilder::place_batches() {
+  const Bytes bytes = batch_edge(model_).tensor.bytes();
+  for (int vn = 0; vn < shape_.virtual_nodes; ++vn) {
+    layout_.batch.push_back(add_buffer(BufferKind::batch, bytes, reserve(bytes, kAlignment)));
+  }
+  for (int vn = 0; vn < shape_.eval_virtual_nodes; ++vn) {
+    layout_.eval_batch.push_back(add_buffer(BufferKind::batch, bytes, reserve(bytes, kAlignment)));
+  }
+}
+
+std::vector<int> LayoutBuilder::sums(int lane, LayerRange range) {
+  std::vector<int> found;
+  for (const auto& by_layer : sum_buffers_[at(lane)]) {
+    for (int l = range.begin; l < range.end; ++l) {
+      if (by_layer[at(l)] >= 0) found.push_back(by_layer[at(l)]);
+    }
+  }
+  return found;
+}
+
+std::vector<int> LayoutBuilder::drains(int lane, LayerRange range) {
+  auto found = sums(lane, range);
+  std::erase_if(found, [&](int b) { return layout_.buffers[at(b)].home == kNoHome; });
+  return found;
+}
+
+int LayoutBuilder::boundary(int cut, int vn) {
+  const auto [place, is_new] = boundaries_.try_emplace({cut, vn}, 0);
+  if (is_new) {
+    const Bytes bytes = boundary_edge(model_, cut).tensor.bytes();
+    place->second = add_buffer(BufferKind::boundary, bytes, reserve(bytes, kAlignment));
+  }
+  return place->second;
+}
+
+int LayoutBuilder::gradient(int cut, int vn) {
+  const auto [place, is_new] = gradients_.try_emplace({cut, vn}, 0);
+  if (is_new) {
+    const Bytes home = layout_.buffers[at(boundary(cut, vn))].home;
+    const Bytes bytes = boundary_edge(model_, cut).tensor.bytes();
+    place->second = add_buffer(BufferKind::gradient, bytes, home);
+  }
+  return place->second;
+}
+
+int LayoutBuilder::eval_boundary(int cut, int parity, int vn) {
+  const auto [place, is_new] = eval_boundaries_.try_emplace({cut, vn}, 0);
+  if (is_new) {
+    const auto [home, first_use] = eval_homes_.try_emplace({parity, vn}, 0);
+    if (first_use) home->second = reserve(largest_boundary(model_), kAlignment);
+    const Bytes bytes = boundary_edge(model_, cut).tensor.bytes();
+    place->second = add_buffer(BufferKind::boundary, bytes, home->second);
+  }
+  return place->second;
+}
+
+Layout LayoutBuilder::finish() && {
+  layout_.home_bytes = round_up(layout_.home_bytes, kPage);
+  return std::move(layout_);
+}
+
+}  // namespace spillway

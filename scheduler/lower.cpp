@@ -1,0 +1,340 @@
+#include "scheduler/lower.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "scheduler/layout.h"
+
+namespace spillway {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Builds the program of one flavor.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                 const JobPlan& plan, LayoutBuilder& buffers)
+      : model_(model), profile_(profile), shape_(shape), plan_(plan), buffers_(buffers) {}
+
+  std::shared_ptr<const Program> build(Flavor flavor) {
+    program_.lane_units.resize(plan_.lanes.size());
+    if (flavor.update) add_updates();
+    if (flavor.evaluate) add_evaluation();
+    if (flavor.train) {
+      add_training();
+    } else {
+      add_finish();
+    }
+    index_users();
+    index_dependents();
+    program_.commits = flavor.train;
+    return std::make_shared<const Program>(std::move(program_));
+  }
+
+ private:
+  int num_shards() const { return static_cast<int>(plan_.shards.size()); }
+  int num_layers() const { return static_cast<int>(model_.layers.size()); }
+  bool reads_batch(LayerRange layers) const {
+    const auto& edges = model_.edges;
+    for (int l = layers.begin; l < layers.end; ++l) {
+      for (int e : model_.layers[at(l)].inputs) {
+        if (edges[at(e)].producer < 0) return true;
+      }
+    }
+    return false;
+  }
+
+  int add_host_op(HostOpSpec op) {
+    program_.host_ops.push_back(std::move(op));
+    return static_cast<int>(program_.host_ops.size()) - 1;
+  }
+
+  void add_updates() {
+    const Layout& layout = buffers_.layout();
+    for (int buffer : layout.weights) {
+      const auto bytes = static_cast<double>(layout.buffers[at(buffer)].bytes);
+      update_of_[buffer] = add_host_op(
+          {HostOpKind::update, buffer, {}, {}, bytes / profile_.update_bytes_per_s});
+    }
+  }
+
+  std::vector<int> weights_of(LayerRange layers) const {
+    std::set<int> found;
+    for (int l = layers.begin; l < layers.end; ++l) {
+      const auto& used = buffers_.layout().layers[at(l)].weights_buffers;
+      found.insert(used.begin(), used.end());
+    }
+    return {found.begin(), found.end()};
+  }
+
+  std::vector<int> host_deps(const UnitSpec& unit, int load) const {
+    std::vector<int> deps;
+    for (int buffer : unit.weights) {
+      if (const auto update = update_of_.find(buffer); update != update_of_.end()) {
+        deps.push_back(update->second);
+      }
+    }
+    if (reads_batch(unit.layers)) deps.push_back(load);
+    return deps;
+  }
+
+  /// Appends a unit whose ops `make_op(vn)` describes for vn in [vn_begin, vn_end).
+  template <typename MakeOp>
+  int add_unit(UnitSpec unit, int load, int vn_begin, int vn_end, const MakeOp& make_op) {
+    unit.weights = weights_of(unit.layers);
+    unit.host_deps = host_deps(unit, load);
+    unit.first_op = static_cast<int>(program_.ops.size());
+    unit.num_ops = vn_end - vn_begin;
+    unit.workspace = unit.kind == OpKind::backward
+                         ? backward_workspace(model_, profile_, unit.layers)
+                         : forward_workspace(model_, profile_, unit.layers);
+    const double cost = cost_of(unit.kind, unit.layers);
+    for (int vn = vn_begin; vn < vn_end; ++vn) {
+      OpSpec op = make_op(vn);
+      op.kind = unit.kind;
+      op.layers = unit.layers;
+      op.vn = vn;
+      op.workspace = unit.workspace;
+      op.cost_s = cost;
+      program_.ops.push_back(std::move(op));
+    }
+    const OpSpec& first = program_.ops[at(unit.first_op)];
+    for (const auto* pieces : {&first.inputs, &first.outputs}) {
+      for (int b : *pieces) unit.op_area.push_back(buffers_.layout().buffers[at(b)].bytes);
+    }
+    unit.cost_s = cost * unit.num_ops;
+    program_.compute_s += unit.cost_s;
+    const int number = static_cast<int>(program_.units.size());
+    program_.lane_units[at(unit.lane)].push_back(number);
+    program_.units.push_back(std::move(unit));
+    return number;
+  }
+
+  double cost_of(OpKind kind, LayerRange layers) const {
+    double cost = 0;
+    for (int l = layers.begin; l < layers.end; ++l) {
+      const LayerProfile& layer = profile_.layers[at(l)];
+      cost += kind == OpKind::backward ? layer.backward_s : layer.forward_s;
+    }
+    return cost;
+  }
+
+  void add_evaluation() {
+    const int load = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
+    std::vector<int> units;
+    const int lanes = static_cast<int>(plan_.lanes.size());
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int begin = shape_.eval_virtual_nodes * lane / lanes;
+      const int end = shape_.eval_virtual_nodes * (lane + 1) / lanes;
+      if (begin == end) continue;
+      for (int s = 0; s < num_shards(); ++s) {
+        UnitSpec unit{.lane = lane, .kind = OpKind::evaluate, .layers = plan_.shards[at(s)]};
+        units.push_back(add_unit(std::move(unit), load, begin, end,
+                                 [&](int vn) { return evaluation_op(s, vn); }));
+      }
+    }
+    evaluation_ = add_host_op({HostOpKind::finish_evaluation, 0, std::move(units), {}, 0});
+  }
+
+  OpSpec evaluation_op(int s, int vn) {
+    OpSpec op;
+    const LayerRange layers = plan_.shards[at(s)];
+    const int batch = buffers_.layout().eval_batch[at(vn)];
+    if (s > 0) op.inputs.push_back(buffers_.eval_boundary(layers.begin, s % 2, vn));
+    op.frees = op.inputs;
+    if (reads_batch(layers)) op.inputs.push_back(batch);
+    if (s + 1 == num_shards()) op.frees.push_back(batch);
+    if (s + 1 < num_shards()) {
+      op.outputs.push_back(buffers_.eval_boundary(layers.end, (s + 1) % 2, vn));
+    }
+    return op;
+  }
+
+  void add_training() {
+    load_ = add_host_op({HostOpKind::load, 0, {}, {}, profile_.load_s});
+    std::vector<std::vector<int>> backward_units(plan_.shards.size());  // by shard
+    for (int lane = 0; lane < static_cast<int>(plan_.lanes.size()); ++lane) {
+      const int per_group = shape_.virtual_nodes / shape_.groups;
+      const int begin = plan_.lanes[at(lane)].begin * per_group;
+      const int end = plan_.lanes[at(lane)].end * per_group;
+      for (int s = 0; s + 1 < num_shards(); ++s) {
+        UnitSpec unit{.lane = lane, .kind = OpKind::forward, .layers = plan_.shards[at(s)]};
+        add_unit(std::move(unit), load_, begin, end, [&](int vn) { return forward_op(s, vn); });
+      }
+      for (int s = num_shards() - 1; s >= 0; --s) {
+        const LayerRange layers = plan_.shards[at(s)];
+        UnitSpec unit{.lane = lane, .kind = OpKind::backward, .layers = layers};
+        unit.sums = buffers_.sums(lane, layers);
+        unit.drains = buffers_.drains(lane, layers);
+        backward_units[at(s)].push_back(
+            add_unit(std::move(unit), load_, begin, end,
+                     [&](int vn) { return backward_op(s, vn, lane, vn - begin); }));
+      }
+    }
+    add_commit(backward_units);
+  }
+
+  void add_finish() {
+    HostOpSpec finish{HostOpKind::finish, 0, {}, {}, 0};
+    for (const auto& [buffer, update] : update_of_) finish.host_deps.push_back(update);
+    if (evaluation_ >= 0) finish.host_deps.push_back(evaluation_);
+    add_host_op(std::move(finish));
+  }
+
+  OpSpec forward_op(int s, int vn) {
+    OpSpec op;
+    const LayerRange layers = plan_.shards[at(s)];
+    if (s > 0) op.inputs.push_back(buffers_.boundary(layers.begin, vn));
+    if (reads_batch(layers)) op.inputs.push_back(buffers_.layout().batch[at(vn)]);
+    op.outputs.push_back(buffers_.boundary(layers.end, vn));
+    return op;
+  }
+
+  OpSpec backward_op(int s, int vn, int lane, int vn_of_lane) {
+    OpSpec op;
+    const LayerRange layers = plan_.shards[at(s)];
+    const int batch = buffers_.layout().batch[at(vn)];
+    if (s > 0) op.inputs.push_back(buffers_.boundary(layers.begin, vn));
+    if (s + 1 < num_shards()) op.inputs.push_back(buffers_.gradient(layers.end, vn));
+    op.frees = op.inputs;
+    if (reads_batch(layers)) op.inputs.push_back(batch);
+    if (s == 0) op.frees.push_back(batch);
+    if (s > 0) op.outputs.push_back(buffers_.gradient(layers.begin, vn));
+    op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];
+    return op;
+  }
+
+  int shard_of(int layer) const {
+    for (int s = 0; s < num_shards(); ++s) {
+      if (layer < plan_.shards[at(s)].end) return s;
+    }
+    return -1;
+  }
+
+  /// Layers in backward order, so that a tied parameter's last use is reduced first.
+  void add_commit(const std::vector<std::vector<int>>& backward_units) {
+    HostOpSpec commit{HostOpKind::commit, 0, backward_units.front(), {}, 0};
+    if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
+    std::vector<int> reduce_of(model_.layers.size(), -1);
+    for (int l = num_layers() - 1; l >= 0; --l) {
+      const Bytes bytes = buffers_.layout().layers[at(l)].sum_bytes;
+      if (bytes == 0) continue;
+      HostOpSpec reduce{HostOpKind::reduce, l, backward_units[at(shard_of(l))], {},
+                        static_cast<double>(bytes) / profile_.reduce_bytes_per_s};
+      for (int later = l + 1; later < num_layers(); ++later) {
+        if (reduce_of[at(later)] >= 0 && share_parameter(l, later)) {
+          reduce.host_deps.push_back(reduce_of[at(later)]);
+        }
+      }
+      reduce_of[at(l)] = add_host_op(std::move(reduce));
+      commit.host_deps.push_back(reduce_of[at(l)]);
+    }
+    add_host_op(std::move(commit));
+  }
+
+  bool share_parameter(int a, int b) const {
+    const auto& first = model_.layers[at(a)].params;
+    return std::ranges::any_of(model_.layers[at(b)].params,
+                               [&](int p) { return std::ranges::count(first, p) > 0; });
+  }
+
+  void index_users() {
+    program_.unit_users.resize(buffers_.layout().buffers.size());
+    for (std::size_t u = 0; u < program_.units.size(); ++u) {
+      std::set<int> used(program_.units[u].weights.begin(), program_.units[u].weights.end());
+      for (int i = 0; i < program_.units[u].num_ops; ++i) {
+        const OpSpec& op = program_.ops[at(program_.units[u].first_op + i)];
+        used.insert(op.inputs.begin(), op.inputs.end());
+      }
+      for (int b : used) program_.unit_users[at(b)].push_back(static_cast<int>(u));
+    }
+  }
+
+  void index_dependents() {
+    program_.host_ops_after_unit.resize(program_.units.size());
+    program_.host_ops_after_host.resize(program_.host_ops.size());
+    program_.units_after_host.resize(program_.host_ops.size());
+    for (std::size_t h = 0; h < program_.host_ops.size(); ++h) {
+      const int number = static_cast<int>(h);
+      for (int u : program_.host_ops[h].unit_deps) {
+        program_.host_ops_after_unit[at(u)].push_back(number);
+      }
+      for (int before : program_.host_ops[h].host_deps) {
+        program_.host_ops_after_host[at(before)].push_back(number);
+      }
+    }
+    for (std::size_t u = 0; u < program_.units.size(); ++u) {
+      for (int before : program_.units[u].host_deps) {
+        program_.units_after_host[at(before)].push_back(static_cast<int>(u));
+      }
+    }
+  }
+
+  const ModelSpec& model_;
+  const Profile& profile_;
+  const JobShape& shape_;
+  const JobPlan& plan_;
+  LayoutBuilder& buffers_;
+  Program program_;
+  std::map<int, int> update_of_;  // weights buffer -> host op
+  int load_ = -1, evaluation_ = -1;
+};
+
+}  // namespace
+
+std::vector<GroupRange> split_groups(int groups, int lanes) {
+  assert(lanes >= 1 && lanes <= groups);
+  std::vector<GroupRange> ranges;
+  int begin = 0;
+  for (int lane = 0; lane < lanes; ++lane) {
+    const int size = groups / lanes + (lane < groups % lanes ? 1 : 0);
+    ranges.push_back({begin, begin + size});
+    begin += size;
+  }
+  return ranges;
+}
+
+Flavor JobPlan::flavor(std::int64_t step) const {
+  const bool due = step == max_steps || (eval_steps > 0 && step > 0 && step % eval_steps == 0);
+  return {.update = step > 0, .evaluate = evaluates && due, .train = step < max_steps};
+}
+
+JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+              std::vector<LayerRange> shards, bool vn_major) {
+  assert(!shards.empty() && shards.front().begin == 0 &&
+         shards.back().end == static_cast<int>(model.layers.size()));
+  JobPlan plan;
+  plan.shards = std::move(shards);
+  plan.vn_major = vn_major;
+  plan.lanes = split_groups(shape.groups, shape.lanes);
+  plan.max_steps = shape.max_steps;
+  plan.eval_steps = shape.eval_steps;
+  plan.evaluates = shape.eval_virtual_nodes > 0;
+  LayoutBuilder buffers(model, shape, plan.lanes);
+  // Boundaries get their numbers while programs are built: the fullest program comes first.
+  plan.programs.resize(8);
+  std::vector<Flavor> flavors{{.update = true, .evaluate = plan.evaluates, .train = true}};
+  for (std::int64_t step : {std::int64_t{0}, std::int64_t{1}, shape.max_steps}) {
+    flavors.push_back(plan.flavor(std::min(step, shape.max_steps)));
+  }
+  flavors.push_back({.update = true, .evaluate = false, .train = true});
+  for (const Flavor& flavor : flavors) {
+    auto& program = plan.programs[flavor.index()];
+    if (!program) program = ProgramBuilder(model, profile, shape, plan, buffers).build(flavor);
+  }
+  plan.step_s = plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()]
+                    ->compute_s;
+  for (LayerRange range : plan.shards) {
+    plan.needed_budget =
+        std::max(plan.needed_budget, unit_need(model, profile, shape, range).total());
+  }
+  plan.layout = std::move(buffers).finish();
+  return plan;
+}
+
+}  // namespace spillway

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "scheduler/program.h"
+
+namespace spillway {
+
+/// The contract's shape: what a step is, wherever it runs.
+struct JobShape {
+  int virtual_nodes = 1;
+  int groups = 1;             ///< divides virtual_nodes
+  int lanes = 1;              ///< at most groups
+  int eval_virtual_nodes = 0; ///< 0: no evaluation
+  std::int64_t max_steps = 1;
+  std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
+};
+
+/// Groups of each lane: sizes differ by at most one, larger ones first.
+std::vector<GroupRange> split_groups(int groups, int lanes);
+
+/// Bytes of a layer's weights blocks that a unit over `layers` holds, tied blocks once.
+Bytes weights_bytes(const ModelSpec& model, LayerRange layers);
+
+/// What a unit needs on a device, in bytes; pieces are rounded up to kAlignment.
+struct UnitNeed {
+  Bytes weights = 0, sums = 0, workspace = 0, op_area = 0;
+  Bytes total() const { return weights + sums + workspace + op_area; }
+};
+
+/// The largest need of the units that run `layers` of a job: forward (and evaluation), backward.
+UnitNeed unit_need(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                   LayerRange layers);
+
+/// Activations at their peak while one virtual node goes through `layers`.
+Bytes forward_workspace(const ModelSpec& model, const Profile& profile, LayerRange layers);
+Bytes backward_workspace(const ModelSpec& model, const Profile& profile, LayerRange layers);
+
+/// Writes a job as step programs. Shards cover the model's layers in order.
+///
+/// Shard-major: forward units shard by shard, then backward units in reverse; every unit takes all
+/// virtual nodes of its lane through one shard, so a shard's weights are loaded at most twice.
+/// VN-major: one backward unit over all layers, nothing recomputed.
+JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+              std::vector<LayerRange> shards, bool vn_major);
+
+}  // namespace spillway

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "scheduler/lower.h"
+
+namespace spillway {
+
+enum class OrderChoice : std::uint8_t { automatic, shard_major, vn_major };
+
+/// How a model is cut, or why it cannot be.
+struct Partition {
+  bool fits = false;
+  std::vector<LayerRange> shards;  ///< empty where it does not fit
+  bool vn_major = false;
+  Bytes smallest_budget = 0;  ///< the least that would do, a multiple of kPage; below: no fit
+};
+
+/// Cuts a model so that every unit fits a device of `budget` bytes: weights, gradient sums,
+/// boundaries and activations at once. With `double_buffer`, also the weights of the unit that
+/// follows, if any cut allows that; the fewest shards win. `automatic` takes VN-major where the
+/// whole model fits. Pure.
+/// Source: Hydra's partitioning (grow a shard until it no longer fits), with room for the
+/// prefetched shard counted instead of a fixed share of memory.
+Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                    Bytes budget, OrderChoice order, bool double_buffer);
+
+}  // namespace spillway

@@ -1,0 +1,43 @@
+#include "scheduler/policy.h"
+
+#include <cassert>
+#include <tuple>
+
+namespace spillway {
+namespace {
+
+class Fifo final : public Policy {
+ public:
+  std::string_view name() const override { return "fifo"; }
+  double priority(const Candidate& candidate) const override {
+    return -static_cast<double>(candidate.job.value);
+  }
+};
+
+class ShardedLrtf final : public Policy {
+ public:
+  std::string_view name() const override { return "lrtf"; }
+  double priority(const Candidate& candidate) const override { return candidate.remaining_s; }
+};
+
+}  // namespace
+
+std::shared_ptr<const Policy> make_policy(std::string_view name) {
+  if (name == "fifo") return std::make_shared<Fifo>();
+  if (name == "lrtf") return std::make_shared<ShardedLrtf>();
+  return nullptr;
+}
+
+std::size_t pick(const Policy& policy, std::span<const Candidate> candidates) {
+  assert(!candidates.empty());
+  const auto key = [&](const Candidate& c) {
+    return std::tuple(-policy.priority(c), ~c.resident_bytes, c.job.value, c.lane);
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    if (key(candidates[i]) < key(candidates[best])) best = i;
+  }
+  return best;
+}
+
+}  // namespace spillway

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/fold.h"
+#include "core/profile.h"
+#include "core/spec.h"
+#include "core/units.h"
+
+/// A step of a job as values: buffers, compute ops gathered in units, host ops. Made by lower(),
+/// run by the Engine. Nothing here changes once made.
+namespace spillway {
+
+inline constexpr Bytes kNoHome = ~Bytes{0};
+
+/// Layers [begin, end) that move and run together.
+struct LayerRange {
+  int begin = 0, end = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+
+/// A consecutive range of reduction groups that runs together on one device at a time.
+struct GroupRange {
+  int begin = 0, end = 0;
+};
+
+enum class BufferKind : std::uint8_t {
+  weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
+  sum,       ///< gradient sum of one layer's uses, a slot of a lane's stack
+  boundary,  ///< activation that crosses a cut, per virtual node
+  gradient,  ///< gradient of a boundary, per virtual node
+  batch,     ///< part of the batch, per virtual node
+};
+
+/// Bytes that an op reads or writes on a device. `home` is an offset in the job's host memory.
+struct BufferSpec {
+  BufferKind kind = BufferKind::weights;
+  Bytes bytes = 0;
+  Bytes home = kNoHome;
+};
+
+enum class OpKind : std::uint8_t {
+  forward,   ///< no graph; writes the boundary behind the range
+  backward,  ///< recomputes the range with graphs, then its backward; sums gradients
+  evaluate,  ///< forward without dropout; the range with the loss yields a partial
+};
+
+/// What to add up after a backward op, in terms of the unit's sum slots.
+struct FoldStep {
+  int slot = 0;        ///< this virtual node's gradient goes here
+  bool fresh = false;  ///< first of its group: copied, not added
+  struct Merge {
+    int into, from;
+  };
+  std::vector<Merge> merges;  ///< then, in order: slot `into` += slot `from`
+};
+
+/// One virtual node through one layer range. Buffers are positions in Layout::buffers.
+struct OpSpec {
+  OpKind kind = OpKind::forward;
+  int vn = 0;
+  LayerRange layers;
+  std::vector<int> inputs;   ///< boundaries, gradients, batch parts
+  std::vector<int> outputs;  ///< created here
+  std::vector<int> frees;    ///< inputs that nothing reads afterwards
+  FoldStep fold;             ///< backward only
+  Bytes workspace = 0;       ///< activations at their peak
+  double cost_s = 0;
+};
+
+/// Hydra's shard unit: consecutive ops of one lane over the same layers, run on one device with
+/// weights and gradient sums held throughout.
+struct UnitSpec {
+  int lane = 0;
+  OpKind kind = OpKind::forward;
+  LayerRange layers;
+  int first_op = 0, num_ops = 0;
+  std::vector<int> weights;    ///< buffers
+  std::vector<int> sums;       ///< buffers, slot-major: slot * (layers with parameters) + layer
+  std::vector<int> drains;     ///< those sums that go home when the unit ends
+  std::vector<int> host_deps;  ///< host ops that must be done before the unit starts
+  Bytes workspace = 0;         ///< largest of its ops
+  std::vector<Bytes> op_area;  ///< pieces that any one op needs besides weights and sums
+  double cost_s = 0;
+};
+
+enum class HostOpKind : std::uint8_t {
+  load,    ///< read the batch of the step (or the evaluation batches) into its homes
+  reduce,  ///< finish a layer's gradient sum over lanes, squared norms
+  commit,  ///< fold losses and norms; the step's only commit point
+  update,  ///< optimizer on one weights block, then its next version is at home
+  finish_evaluation,
+  finish,  ///< the last weights are at home: hand them out; the job is done after it
+};
+
+struct HostOpSpec {
+  HostOpKind kind = HostOpKind::load;
+  int index = 0;  ///< layer (reduce), weights buffer (update); load: 1 for evaluation
+  std::vector<int> unit_deps;  ///< units that must be done and drained
+  std::vector<int> host_deps;
+  double cost_s = 0;
+};
+
+/// One step. The lists are in an order that satisfies every dependency; the units of a lane run
+/// in list order, one at a time.
+struct Program {
+  std::vector<OpSpec> ops;
+  std::vector<UnitSpec> units;
+  std::vector<HostOpSpec> host_ops;
+  std::vector<std::vector<int>> lane_units;  ///< unit positions by lane
+  std::vector<std::vector<int>> unit_users;  ///< by buffer: units that use it, ascending
+  std::vector<std::vector<int>> host_ops_after_unit;  ///< dependents, by unit
+  std::vector<std::vector<int>> host_ops_after_host;  ///< dependents, by host op
+  std::vector<std::vector<int>> units_after_host;
+  double compute_s = 0;
+  bool commits = false;  ///< false: updates and evaluation only, after the last step
+};
+
+/// Parts of a program that depend on where in training it stands.
+struct Flavor {
+  bool update = false;    ///< updates of the step before
+  bool evaluate = false;  ///< evaluation of the weights as they are then
+  bool train = false;     ///< a training step
+  bool operator==(const Flavor&) const = default;
+  std::size_t index() const { return (update ? 1u : 0u) | (evaluate ? 2u : 0u) | (train ? 4u : 0u); }
+};
+
+/// A job's buffers and where they live at home. Planes: weights p, moments m and v, gradients g
+/// (by use: a tied parameter has a range for each layer that names it), further partial sums,
+/// boundaries, batch. Layers start at multiples of kPage, parameters at multiples of kAlignment.
+struct Layout {
+  struct ParamPlace {
+    int weights_buffer = 0;   ///< the block that holds it
+    Bytes offset_in_block = 0;
+  };
+  struct LayerPlace {
+    std::vector<int> weights_buffers;  ///< by parameter of the layer
+    std::vector<Bytes> weight_offsets;
+    std::vector<Bytes> sum_offsets;    ///< in the layer's gradient sum, by parameter
+    Bytes sum_bytes = 0;               ///< 0: no parameters
+    Bytes sum_home = 0;                ///< in plane g; partial i > 0 lies i * sum_plane further
+  };
+  std::vector<BufferSpec> buffers;
+  std::vector<int> weights;             ///< weights buffers in update order: tied first
+  std::vector<ParamPlace> params;       ///< by parameter
+  std::vector<LayerPlace> layers;       ///< by layer
+  std::vector<int> partials;  ///< first groups of the subtrees that lanes send home, ascending
+  Bytes weights_plane = 0;              ///< bytes of p; m and v are as large
+  Bytes m_home = 0, v_home = 0, sum_plane = 0;
+  std::vector<int> batch;               ///< buffers, by virtual node
+  std::vector<int> eval_batch;          ///< buffers, by evaluation virtual node
+  Bytes home_bytes = 0;
+};
+
+/// Everything the engine needs to run a job.
+struct JobPlan {
+  std::vector<LayerRange> shards;
+  bool vn_major = false;
+  std::vector<GroupRange> lanes;
+  Layout layout;
+  std::vector<std::shared_ptr<const Program>> programs;  ///< by Flavor::index(); null: unused
+  std::int64_t max_steps = 0, eval_steps = 0;
+  bool evaluates = false;
+  Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
+  double step_s = 0;          ///< compute of one training step
+
+  /// The program before step `step` commits; step == max_steps: what follows the last commit.
+  Flavor flavor(std::int64_t step) const;
+};
+
+}  // namespace spillway

@@ -1,0 +1,97 @@
+#include "scheduler/virtual_shell.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway {
+
+VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
+    : engine_(config),
+      costs_(costs),
+      compute_free_s_(config.device_budgets.size()),
+      to_device_free_s_(config.device_budgets.size()),
+      to_host_free_s_(config.device_budgets.size()),
+      worker_free_s_(static_cast<std::size_t>(costs.host_workers)) {}
+
+void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
+  plans_[job] = plan;
+  std::vector<Action> actions;
+  engine_.submit(job, std::move(plan), actions);
+  carry_out(actions);
+}
+
+void VirtualShell::stop(JobId job) {
+  std::vector<Action> actions;
+  engine_.stop(job, actions);
+  carry_out(actions);
+}
+
+bool VirtualShell::advance() {
+  if (completions_.empty()) return false;
+  const Completion next = completions_.top();
+  completions_.pop();
+  now_s_ = next.time_s;
+  finish_s_.erase(next.done.id);
+  if (on_completion) on_completion(next.done);
+  std::vector<Action> actions;
+  engine_.on_done(next.done, actions);
+  carry_out(actions);
+  return true;
+}
+
+void VirtualShell::carry_out(std::vector<Action>& actions) {
+  for (const Action& action : actions) {
+    if (on_action) on_action(action);
+    std::visit([this](const auto& a) { perform(a); }, action);
+  }
+}
+
+void VirtualShell::complete(ActionId id, JobId job, double start_s, double duration_s,
+                            Bytes activations) {
+  Completion completion{start_s + duration_s, ++sequence_,
+                        {id, start_s, start_s + duration_s, activations, ""}};
+  if (const auto failure = failures_.find(job); failure != failures_.end()) {
+    completion.done.error = failure->second;
+    failures_.erase(failure);
+  }
+  finish_s_[id] = completion.time_s;
+  completions_.push(std::move(completion));
+}
+
+void VirtualShell::perform(const StartOp& op) {
+  double start_s = std::max(now_s_, compute_free_s_[op.device.index()]);
+  for (ActionId id : op.after) {
+    if (const auto found = finish_s_.find(id); found != finish_s_.end()) {
+      start_s = std::max(start_s, found->second);
+    }
+  }
+  const OpSpec& spec =
+      plans_.at(op.job)->programs[op.flavor]->ops[static_cast<std::size_t>(op.op)];
+  compute_free_s_[op.device.index()] = start_s + spec.cost_s;
+  complete(op.id, op.job, start_s, spec.cost_s, spec.workspace);
+}
+
+void VirtualShell::perform(const StartCopy& copy) {
+  auto& queue = copy.direction == CopyDirection::to_device ? to_device_free_s_ : to_host_free_s_;
+  double& free_s = queue[copy.device.index()];
+  const double start_s = std::max(now_s_, free_s);
+  const double duration_s =
+      costs_.copy_latency_s + static_cast<double>(copy.bytes) / costs_.copy_bytes_per_s;
+  free_s = start_s + duration_s;
+  complete(copy.id, copy.job, start_s, duration_s, 0);
+}
+
+void VirtualShell::perform(const StartHostOp& op) {
+  auto worker = std::ranges::min_element(worker_free_s_);
+  const double start_s = std::max(now_s_, *worker);
+  const double cost_s =
+      plans_.at(op.job)->programs[op.flavor]->host_ops[static_cast<std::size_t>(op.op)].cost_s;
+  *worker = start_s + cost_s;
+  complete(op.id, op.job, start_s, cost_s, 0);
+}
+
+void VirtualShell::perform(const AdmitJob& admission) {
+  complete(admission.id, admission.job, now_s_, costs_.admission_s, 0);
+}
+
+}  // namespace spillway

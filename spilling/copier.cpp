@@ -1,0 +1,28 @@
+#include "spilling/copier.h"
+
+#include <memory>
+#include <utility>
+
+namespace spillway {
+
+Event Copier::copy(Queue& queue, std::byte* to, const std::byte* from, Bytes bytes,
+                   Finished finished) {
+  const auto begin = std::make_shared<Clock::time_point>();  // shared by two tasks of the queue
+  queue.enqueue([begin] { *begin = Clock::now(); });
+  queue.copy_async(to, from, bytes);
+  Event arrived = queue.record();
+  queue.notify([begin, finished = std::move(finished)] { finished(*begin, Clock::now()); });
+  return arrived;
+}
+
+Event Copier::to_device(std::byte* device, const std::byte* host, Bytes bytes, Finished finished) {
+  to_device_bytes_ += bytes;
+  return copy(device_.host_to_device(), device, host, bytes, std::move(finished));
+}
+
+Event Copier::to_host(std::byte* host, const std::byte* device, Bytes bytes, Finished finished) {
+  to_host_bytes_ += bytes;
+  return copy(device_.device_to_host(), host, device, bytes, std::move(finished));
+}
+
+}  // namespace spillway

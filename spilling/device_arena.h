@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "core/device.h"
+#include "core/units.h"
+
+namespace spillway {
+
+/// The planned part of a device's memory, taken once. Ranges are given out by whoever plans.
+class DeviceArena {
+ public:
+  /// Throws OutOfMemory where the device refuses its own budget.
+  explicit DeviceArena(Device& device);
+
+  /// The range [offset, offset + bytes). Throws std::out_of_range beyond the arena.
+  std::byte* at(Bytes offset, Bytes bytes) const;
+  Bytes size() const { return memory_->size(); }
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_;
+};
+
+}  // namespace spillway

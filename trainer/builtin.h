@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/gpt_config.h"
+#include "trainer/session.h"
+
+/// The model families and data formats that a configuration can name.
+namespace spillway {
+
+/// Throws ConfigError as GptConfig::validate().
+ModelFactory gpt_factory(const GptConfig& config);
+
+/// As models/data_source.h open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
+std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
+                                            std::int64_t sequence_length, double eval_fraction);
+
+}  // namespace spillway

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/units.h"
+
+/// The public API: submit trials, run them, watch them. Plain values in and out, no callbacks
+/// into the caller, so other languages and protocols can mirror it.
+namespace spillway {
+
+struct Model;      // models/model.h
+struct DataSplit;  // models/data_source.h
+using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>;
+
+struct DeviceConfig {
+  std::string kind = "cpu";
+  Bytes memory = 0;
+};
+
+struct SessionConfig {
+  std::vector<DeviceConfig> devices;
+  Bytes host_memory = 4_GiB;
+  std::string policy = "lrtf";  ///< lrtf | fifo
+  bool double_buffer = true;    ///< load what runs next while this op computes
+};
+
+/// Names follow Hugging Face's TrainingArguments where it has one.
+struct TrainConfig {
+  std::uint64_t seed = 1;
+  std::int64_t batch_size = 32;  ///< samples a step, over all virtual nodes
+  int virtual_nodes = 8;         ///< divides batch_size
+  int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
+  int lanes = 1;                 ///< at most reduction_groups and the number of devices
+  std::string order = "auto";    ///< auto | shard_major | vn_major
+  std::int64_t max_steps = 50;
+  std::string optimizer = "adamw";
+  double learning_rate = 1e-3, weight_decay = 0.01;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;  ///< 0: no clipping
+  std::string lr_scheduler_type = "cosine";
+  double warmup_ratio = 0;
+  std::int64_t eval_steps = 0;  ///< 0: at the end only
+  std::int64_t eval_batches = 8;
+
+  /// Throws ConfigError naming the field (`train.virtual_nodes`, ...), the value, the remedy.
+  void validate() const;
+};
+
+struct TrialConfig {
+  std::string name;
+  ModelFactory model;
+  std::shared_ptr<const DataSplit> data;
+  TrainConfig train;
+  std::filesystem::path weights_file;  ///< final weights as safetensors; empty: not written
+};
+
+enum class TrialState : std::uint8_t { waiting, running, done, failed, stopped };
+const char* to_string(TrialState state);
+
+struct TrialResult {
+  std::string name;
+  TrialState state = TrialState::waiting;
+  std::string reason;  ///< why it failed
+  std::int64_t parameters = 0;
+  int num_shards = 0, virtual_nodes = 0, lanes = 0;
+  std::string order;
+  std::int64_t steps = 0;  ///< committed
+  std::optional<double> first_loss, final_loss, eval_loss;
+  double tokens_per_s = 0;
+  std::string weights_xxh3;  ///< 32 hex digits; XXH3-128 of names, shapes and fp32 bytes in order
+  Bytes training_state_bytes = 0;  ///< weights, gradients, moments
+  std::vector<double> losses;      ///< one a committed step
+  std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
+};
+
+/// What ran where; the counters that exactness tests assert.
+struct DeviceResult {
+  std::string kind;
+  Bytes budget_bytes = 0, peak_bytes = 0;
+  double busy_share = 0;
+  std::uint64_t ops = 0, loads = 0, prefetches = 0, evictions = 0;
+};
+
+struct RunResult {
+  std::vector<TrialResult> trials;
+  std::vector<DeviceResult> devices;
+  Bytes host_budget_bytes = 0, host_peak_bytes = 0;
+  Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
+  double copy_s = 0;
+  std::optional<double> copy_hidden_share;  ///< none without copies
+  double wall_s = 0;
+};
+
+/// Something that happened, numbered from 1 without gaps.
+struct SessionEvent {
+  std::uint64_t sequence = 0;
+  double time_s = 0;  ///< since the session's start
+  JobId trial;
+  enum class Kind : std::uint8_t { state, step, eval } kind = Kind::state;
+  TrialState state = TrialState::waiting;
+  std::int64_t step = 0;  ///< committed steps
+  double loss = 0;
+  double learning_rate = 0, gradient_norm = 0;
+  double tokens_per_s = 0;
+  std::string reason;
+};
+
+/// What is known of a trial before it runs.
+struct TrialPlan {
+  int num_shards = 0;
+  std::string order;
+  int lanes = 0;
+  Bytes home_bytes = 0;             ///< host
+  Bytes smallest_budget_bytes = 0;  ///< of a device
+  Bytes training_state_bytes = 0;
+};
+
+/// One run: a set of trials on shared devices. submit() before run(); one thread calls submit and
+/// run; poll, stop and result may come from any thread.
+class Session {
+ public:
+  /// Throws ConfigError (`devices`, `devices[1].memory`, `host_memory`, `scheduling.policy`).
+  explicit Session(SessionConfig config);
+  ~Session();
+
+  /// Plans a trial: measures its layers and cuts it under the budget.
+  /// Throws ConfigError, or DoesNotFit with the smallest budget that would do.
+  JobId submit(TrialConfig trial);
+  const TrialPlan& plan(JobId trial) const;
+
+  /// Trains every submitted trial to its end. A trial that fails does so alone.
+  void run();
+  /// Ends all trials after their running ops.
+  void stop();
+
+  /// Events after `sequence`, waiting up to `wait_s` for the first.
+  std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
+  /// Up to now, or whole once run() has returned.
+  RunResult result() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spillway
