@@ -70,7 +70,8 @@ struct JobEnded {
 
 using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, JobEnded>;
 
-/// An action has ended. Times are seconds of the shell's clock.
+/// An action has ended. Times are seconds of the shell's clock. The engine hears of an action only
+/// after everything in its `after`, and of the actions of one queue in their order.
 struct Done {
   ActionId id = 0;
   double started_s = 0, finished_s = 0;

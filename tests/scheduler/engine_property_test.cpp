@@ -10,59 +10,9 @@ namespace spillway {
 namespace {
 
 using testing::ActionChecker;
+using testing::make_workload;
 using testing::RandomWorkload;
-
-struct Workload {
-  EngineConfig config;
-  VirtualCosts costs;
-  std::vector<std::shared_ptr<const JobPlan>> jobs;
-};
-
-Workload make_workload(std::uint64_t seed) {
-  RandomWorkload random(seed);
-  Workload workload;
-  const int num_devices = random.between(1, 4);
-  const int num_jobs = random.between(1, 6);
-  std::vector<std::pair<ModelSpec, Profile>> models;
-  std::vector<JobShape> shapes;
-  Bytes least = 0, resident = 0;
-  for (int j = 0; j < num_jobs; ++j) {
-    ModelSpec model = random.model();
-    Profile profile = random.profile(model);
-    shapes.push_back(random.shape(num_devices));
-    const auto whole = LayerRange{0, static_cast<int>(model.layers.size())};
-    least = std::max(least, partition(model, profile, shapes.back(), 0, OrderChoice::shard_major, false)
-                                .smallest_budget);
-    resident = std::max(resident, unit_need(model, profile, shapes.back(), whole).total());
-    models.emplace_back(std::move(model), std::move(profile));
-  }
-  // Budgets from the very least to ample; sometimes every device differs.
-  const bool tight = random.chance(40);
-  for (int d = 0; d < num_devices; ++d) {
-    const auto percent = static_cast<Bytes>(tight ? 0 : random.between(0, 150));
-    workload.config.device_budgets.push_back(least + resident * percent / 100);
-  }
-  const Bytes budget = *std::ranges::min_element(workload.config.device_budgets);
-  workload.config.double_buffer = random.chance(75);
-  workload.config.policy = make_policy(random.chance(70) ? "lrtf" : "fifo");
-  workload.costs.copy_bytes_per_s = random.between(1, 200) * 1e6;
-  workload.costs.host_workers = random.between(1, 3);
-  Bytes largest_home = 0, all_homes = 0;
-  for (std::size_t j = 0; j < models.size(); ++j) {
-    const auto& [model, profile] = models[j];
-    const auto order = random.chance(50) ? OrderChoice::automatic : OrderChoice::shard_major;
-    const Partition cut = partition(model, profile, shapes[j], budget, order,
-                                    workload.config.double_buffer);
-    EXPECT_TRUE(cut.fits);
-    workload.jobs.push_back(std::make_shared<JobPlan>(
-        lower(model, profile, shapes[j], cut.shards, cut.vn_major)));
-    EXPECT_LE(workload.jobs.back()->needed_budget, budget);
-    largest_home = std::max(largest_home, workload.jobs.back()->layout.home_bytes);
-    all_homes += workload.jobs.back()->layout.home_bytes;
-  }
-  workload.config.host_budget = random.chance(50) ? all_homes : largest_home;
-  return workload;
-}
+using testing::Workload;
 
 /// Runs to the end; every event checks the engine's tables and what is in flight.
 ActionChecker run(const Workload& workload, std::string* log = nullptr) {

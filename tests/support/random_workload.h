@@ -1,10 +1,16 @@
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "scheduler/lower.h"
 #include "scheduler/partition.h"
+#include "scheduler/virtual_shell.h"
 
 /// Random models, profiles and shapes for property tests; a pure function of the generator.
 namespace spillway::testing {
@@ -82,5 +88,56 @@ class RandomWorkload {
 
   std::mt19937_64 random_;
 };
+
+struct Workload {
+  EngineConfig config;
+  VirtualCosts costs;
+  std::vector<std::shared_ptr<const JobPlan>> jobs;
+};
+
+/// Jobs and devices whose budgets go from the very least to ample; sometimes every device differs.
+inline Workload make_workload(std::uint64_t seed) {
+  RandomWorkload random(seed);
+  Workload workload;
+  const int num_devices = random.between(1, 4);
+  const int num_jobs = random.between(1, 6);
+  std::vector<std::pair<ModelSpec, Profile>> models;
+  std::vector<JobShape> shapes;
+  Bytes least = 0, resident = 0;
+  for (int j = 0; j < num_jobs; ++j) {
+    ModelSpec model = random.model();
+    Profile profile = random.profile(model);
+    shapes.push_back(random.shape(num_devices));
+    const auto whole = LayerRange{0, static_cast<int>(model.layers.size())};
+    least = std::max(least, partition(model, profile, shapes.back(), 0, OrderChoice::shard_major, false)
+                                .smallest_budget);
+    resident = std::max(resident, unit_need(model, profile, shapes.back(), whole).total());
+    models.emplace_back(std::move(model), std::move(profile));
+  }
+  const bool tight = random.chance(40);
+  for (int d = 0; d < num_devices; ++d) {
+    const auto percent = static_cast<Bytes>(tight ? 0 : random.between(0, 150));
+    workload.config.device_budgets.push_back(least + resident * percent / 100);
+  }
+  const Bytes budget = *std::ranges::min_element(workload.config.device_budgets);
+  workload.config.double_buffer = random.chance(75);
+  workload.config.policy = make_policy(random.chance(70) ? "lrtf" : "fifo");
+  workload.costs.copy_bytes_per_s = random.between(1, 200) * 1e6;
+  workload.costs.host_workers = random.between(1, 3);
+  Bytes largest_home = 0, all_homes = 0;
+  for (std::size_t j = 0; j < models.size(); ++j) {
+    const auto& [model, profile] = models[j];
+    const auto order = random.chance(50) ? OrderChoice::automatic : OrderChoice::shard_major;
+    const Partition cut = partition(model, profile, shapes[j], budget, order,
+                                    workload.config.double_buffer);
+    if (!cut.fits) throw std::logic_error("a workload that must fit does not");
+    workload.jobs.push_back(std::make_shared<JobPlan>(
+        lower(model, profile, shapes[j], cut.shards, cut.vn_major)));
+    largest_home = std::max(largest_home, workload.jobs.back()->layout.home_bytes);
+    all_homes += workload.jobs.back()->layout.home_bytes;
+  }
+  workload.config.host_budget = random.chance(50) ? all_homes : largest_home;
+  return workload;
+}
 
 }  // namespace spillway::testing

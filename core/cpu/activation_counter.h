@@ -1,0 +1,26 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "core/device.h"
+
+namespace spillway {
+
+/// The meter of a CPU device. Thread-safe: a tensor may die on another thread than it was made on.
+class ActivationCounter final : public ActivationMeter {
+ public:
+  explicit ActivationCounter(std::string owner) : owner_(std::move(owner)) {}
+
+  void begin_op(Bytes reserved) override;
+  void charge(Bytes bytes) override;
+  void discharge(Bytes bytes) noexcept override;
+  Bytes in_use() const override { return in_use_; }
+  Bytes peak_since_begin() const override { return peak_; }
+
+ private:
+  const std::string owner_;
+  std::atomic<Bytes> in_use_ = 0, reserved_ = 0, peak_ = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,113 @@
+// The kernels for one instruction set. The including file defines SPILLWAY_TARGET (an attribute),
+// kLanes, and on Counters: multiply_low (products of the low halves of 64-bit lanes), unpack_low
+// and unpack_high (the even or the odd lanes of two vectors, interleaved).
+//
+// Every function carries the attribute itself: g++ splits vectors that a target lacks before it
+// inlines, and templates or lambdas would not inherit it.
+
+typedef std::uint32_t Words __attribute__((vector_size(8 * kLanes)));
+typedef float Floats __attribute__((vector_size(8 * kLanes)));
+typedef float HalfFloats __attribute__((vector_size(4 * kLanes)));
+typedef double Doubles __attribute__((vector_size(8 * kLanes)));
+
+constexpr std::size_t kWords = 2 * kLanes;  // in a vector
+
+struct PhiloxLanes {
+  Counters c0, c1, c2, c3;
+};
+
+/// Philox on the low halves of the lanes; whatever is in the high halves never reaches them.
+SPILLWAY_TARGET inline void philox_lanes(PhiloxLanes& c, std::uint64_t key) {
+  auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const Counters a = multiply_low(c.c0, 0xD2511F53u), b = multiply_low(c.c2, 0xCD9E8D57u);
+    c.c0 = (b >> 32) ^ c.c1 ^ std::uint64_t{k0};
+    c.c2 = (a >> 32) ^ c.c3 ^ std::uint64_t{k1};
+    c.c1 = b;
+    c.c3 = a;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+/// Word `low` of a lane and above it word `high`.
+SPILLWAY_TARGET inline Counters pair(Counters low, Counters high) {
+  return (low & std::uint64_t{0xFFFFFFFFu}) | (high << 32);
+}
+
+SPILLWAY_TARGET inline void drop(float* out, const float* in, Counters words, const Dropout& how) {
+  Floats x;
+  std::memcpy(&x, in, sizeof(x));
+  x = ((Words)words >= how.threshold) ? x * how.scale : Floats{};
+  std::memcpy(out, &x, sizeof(x));
+}
+
+SPILLWAY_TARGET void dropout(float* out, const float* in, std::size_t n, const Dropout& how) {
+  // Lane 2k holds block first + k, lane 2k + 1 block first + kLanes / 2 + k: unpacking then leaves
+  // the words in the order of the elements.
+  Counters offset;
+  for (std::size_t k = 0; k < kLanes; ++k) offset[k] = k / 2 + (k % 2) * (kLanes / 2);
+  const Counters zero = {};
+  const std::size_t whole = n / (2 * kWords) * (2 * kWords);
+  for (std::size_t i = 0; i < whole; i += 2 * kWords) {
+    PhiloxLanes c{offset + std::uint64_t{i / 4}, zero + std::uint64_t{how.key.vn},
+                  zero + std::uint64_t{how.key.stream}, zero + std::uint64_t{how.key.step}};
+    philox_lanes(c, how.key.seed);
+    const Counters first = pair(c.c0, c.c1), second = pair(c.c2, c.c3);
+    drop(out + i, in + i, unpack_low(first, second), how);
+    drop(out + i + kWords, in + i + kWords, unpack_high(first, second), how);
+  }
+  PhiloxBlock block{};
+  for (std::size_t i = whole; i < n; ++i) {
+    if (i % 4 == 0) {
+      block = philox(counter_of(how.key, static_cast<std::uint32_t>(i / 4)), how.key.seed);
+    }
+    out[i] = block[i % 4] >= how.threshold ? in[i] * how.scale : 0.0f;
+  }
+}
+
+SPILLWAY_TARGET void add(float* sum, const float* term, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += term[i];
+}
+
+SPILLWAY_TARGET inline double squared_norm_of_chunk(const float* x, std::size_t n) {
+  Doubles sums[8 / kLanes] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (std::size_t j = 0; j < 8 / kLanes; ++j) {
+      HalfFloats input;
+      std::memcpy(&input, x + i + j * kLanes, sizeof(input));
+      const Doubles wide = __builtin_convertvector(input, Doubles);
+      sums[j] += wide * wide;
+    }
+  }
+  double lane[8];
+  for (std::size_t j = 0; j < 8; ++j) lane[j] = sums[j / kLanes][j % kLanes];
+  for (; i < n; ++i) lane[i % 8] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+SPILLWAY_TARGET double squared_norm(const float* x, std::size_t n) {
+  double sum = 0;
+  for (std::size_t i = 0; i < n; i += kNormChunk) {
+    sum += squared_norm_of_chunk(x + i, n - i < kNormChunk ? n - i : kNormChunk);
+  }
+  return sum;
+}
+
+SPILLWAY_TARGET void adamw(float* __restrict p, float* __restrict m, float* __restrict v,
+                           const float* __restrict g, std::size_t n, const AdamW& hyper) {
+  const AdamW h = hyper;
+  const float decay = 1.0f - h.learning_rate * h.weight_decay;
+  const float rate = h.learning_rate / h.bias_correction1;
+  const float rest1 = 1.0f - h.beta1, rest2 = 1.0f - h.beta2;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float gradient = g[i] * h.gradient_scale;
+    const float mean = h.beta1 * m[i] + rest1 * gradient;
+    const float square = h.beta2 * v[i] + (rest2 * gradient) * gradient;
+    const float denominator = std::sqrt(square) / h.bias_correction2_sqrt + h.epsilon;
+    m[i] = mean;
+    v[i] = square;
+    p[i] = p[i] * decay - (rate * mean) / denominator;
+  }
+}

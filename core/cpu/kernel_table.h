@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/kernels.h"
+
+/// What core/cpu/kernels.cpp dispatches to.
+namespace spillway::kernels::detail {
+
+/// Dropout with its arithmetic settled: an element is kept where its word is >= `threshold`.
+struct Dropout {
+  std::uint32_t threshold = 0;
+  float scale = 1;
+  RandomKey key;
+};
+
+constexpr PhiloxBlock counter_of(const RandomKey& key, std::uint32_t block) {
+  return {block, key.vn, key.stream, key.step};
+}
+
+/// The bodies for one instruction set; core/cpu/kernel_bodies.inl is the source of each.
+struct KernelTable {
+  void (*dropout)(float* out, const float* in, std::size_t n, const Dropout& how);
+  void (*add)(float* sum, const float* term, std::size_t n);
+  double (*squared_norm)(const float* x, std::size_t n);
+  void (*adamw)(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
+};
+
+extern const KernelTable kBaselineKernels;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels, kAvx512Kernels;
+#endif
+
+}  // namespace spillway::kernels::detail

@@ -1,0 +1,64 @@
+#include "core/kernels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cmath>
+
+#include "core/cpu/kernel_table.h"
+
+namespace spillway::kernels {
+namespace {
+
+Isa best_isa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    return Isa::avx512;
+  }
+  if (__builtin_cpu_supports("avx2")) return Isa::avx2;
+#endif
+  return Isa::baseline;
+}
+
+std::atomic<Isa>& isa_in_use() {
+  static std::atomic<Isa> isa{best_isa()};
+  return isa;
+}
+
+const detail::KernelTable& table() {
+#if defined(__x86_64__)
+  switch (active_isa()) {
+    case Isa::avx512: return detail::kAvx512Kernels;
+    case Isa::avx2: return detail::kAvx2Kernels;
+    case Isa::baseline: break;
+  }
+#endif
+  return detail::kBaselineKernels;
+}
+
+}  // namespace
+
+Isa active_isa() { return isa_in_use().load(std::memory_order_relaxed); }
+
+Isa limit_isa(Isa highest) {
+  isa_in_use() = std::min(highest, best_isa());
+  return active_isa();
+}
+
+void dropout(float* out, const float* in, std::size_t n, float p, const RandomKey& key) {
+  assert(p >= 0 && p < 1 && n / 4 <= 0xFFFFFFFFu);
+  const auto threshold = static_cast<std::uint32_t>(std::llround(static_cast<double>(p) * 0x1p32));
+  const auto scale = static_cast<float>(1 / (1 - static_cast<double>(p)));
+  table().dropout(out, in, n, {threshold, scale, key});
+}
+
+void add(float* sum, const float* term, std::size_t n) { table().add(sum, term, n); }
+
+double squared_norm(const float* x, std::size_t n) { return table().squared_norm(x, n); }
+
+void adamw(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper) {
+  table().adamw(p, m, v, g, n, hyper);
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,34 @@
+#include "core/cpu/memory_budget.h"
+
+#include <cassert>
+#include <utility>
+
+#include "core/error.h"
+
+namespace spillway {
+
+void MemoryBudget::take(Bytes bytes) {
+  Bytes used = used_;
+  do {
+    if (bytes > limit_ - used) throw OutOfMemory(Tier::device, bytes, limit_ - used, owner_);
+  } while (!used_.compare_exchange_weak(used, used + bytes));
+}
+
+void MemoryBudget::give_back(Bytes bytes) noexcept {
+  [[maybe_unused]] const Bytes before = used_.fetch_sub(bytes);
+  assert(before >= bytes);
+}
+
+BudgetShare::BudgetShare(std::shared_ptr<MemoryBudget> budget, Bytes bytes)
+    : budget_(std::move(budget)), bytes_(bytes) {
+  budget_->take(bytes_);
+}
+
+BudgetShare::~BudgetShare() {
+  if (budget_) budget_->give_back(bytes_);
+}
+
+BudgetShare::BudgetShare(BudgetShare&& other) noexcept
+    : budget_(std::move(other.budget_)), bytes_(other.bytes_) {}
+
+}  // namespace spillway

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "trainer/op_runner.h"
+
+namespace spillway::testing {
+
+/// A runner without arithmetic: every buffer holds a pattern of (job, buffer, step, times written),
+/// every op checks all bytes that it reads and writes all bytes that it owes. A byte that moved
+/// wrongly, early or late makes the op fail.
+class CheckingRunner final : public OpRunner {
+ public:
+  void add(JobId job, std::shared_ptr<const JobPlan> plan) { plans_[job] = std::move(plan); }
+  void fail_at(JobId job, std::uint64_t op) {
+    failing_job_ = job;
+    fails_at_ = op;
+  }
+  std::uint64_t ops() const { return ops_; }
+
+  void admit(JobId job, std::byte* home) override {
+    const Layout& layout = plans_.at(job)->layout;
+    for (int b : layout.weights) write(home + spec(job, b).home, job, b, 0, 0);
+  }
+
+  void run_op(const OpCall& call) override {
+    ++ops_;
+    if (call.job == failing_job_ && ++ops_of_failing_ == fails_at_) {
+      throw std::runtime_error("made to fail");
+    }
+    const UnitSpec& unit = call.program->units[index(call.unit)];
+    const OpSpec& op = call.program->ops[index(call.op)];
+    for (std::size_t i = 0; i < unit.weights.size(); ++i) {
+      check(call.weights[i], call.job, unit.weights[i], call.step, 0);
+    }
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      check(call.inputs[i], call.job, op.inputs[i], call.step, 0);
+    }
+    const int nth = call.op - unit.first_op;
+    for (std::size_t i = 0; i < unit.sums.size(); ++i) {
+      if (nth > 0) check(call.sums[i], call.job, unit.sums[i], call.step, nth);
+      const bool last = nth + 1 == unit.num_ops;
+      write(call.sums[i], call.job, unit.sums[i], call.step, last ? 0 : nth + 1);
+    }
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      write(call.outputs[i], call.job, op.outputs[i], call.step, 0);
+    }
+  }
+
+  void run_host_op(const HostCall& call) override {
+    const HostOpSpec& op = call.program->host_ops[index(call.op)];
+    const Layout& layout = plans_.at(call.job)->layout;
+    switch (op.kind) {
+      case HostOpKind::load:
+        for (int b : op.index == 1 ? layout.eval_batch : layout.batch) {
+          write(call.home + spec(call.job, b).home, call.job, b, call.step, 0);
+        }
+        break;
+      case HostOpKind::reduce: check_sums(call, op.index); break;
+      case HostOpKind::update:
+        check(call.home + spec(call.job, op.index).home, call.job, op.index, call.step - 1, 0);
+        write(call.home + spec(call.job, op.index).home, call.job, op.index, call.step, 0);
+        break;
+      case HostOpKind::finish:
+        for (int b : layout.weights) {
+          check(call.home + spec(call.job, b).home, call.job, b, call.step, 0);
+        }
+        break;
+      default: break;
+    }
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  const BufferSpec& spec(JobId job, int buffer) const {
+    return plans_.at(job)->layout.buffers[index(buffer)];
+  }
+
+  /// Every sum buffer of the layer that has a home has arrived there.
+  void check_sums(const HostCall& call, int layer) const {
+    const Layout& layout = plans_.at(call.job)->layout;
+    const Bytes begin = layout.layers[index(layer)].sum_home;
+    for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
+      const BufferSpec& sum = layout.buffers[b];
+      if (sum.kind != BufferKind::sum || sum.home == kNoHome || sum.home < begin) continue;
+      if ((sum.home - begin) % layout.sum_plane != 0) continue;
+      check(call.home + sum.home, call.job, static_cast<int>(b), call.step, 0);
+    }
+  }
+
+  static std::uint64_t pattern(JobId job, int buffer, std::int64_t step, int times) {
+    std::uint64_t x = job.value;
+    for (const std::int64_t part : {std::int64_t{buffer}, step, std::int64_t{times}}) {
+      x = (x ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
+      x ^= x >> 31;
+    }
+    x ^= x >> 29;
+    return x * 0xD6E8FEB86659FD93ull;
+  }
+  void write(std::byte* data, JobId job, int buffer, std::int64_t step, int times) const {
+    std::uint64_t word = pattern(job, buffer, step, times);
+    for (Bytes i = 0; i < spec(job, buffer).bytes; i += 8, ++word) std::memcpy(data + i, &word, 8);
+  }
+  void check(const std::byte* data, JobId job, int buffer, std::int64_t step, int times) const {
+    std::uint64_t word = pattern(job, buffer, step, times);
+    for (Bytes i = 0; i < spec(job, buffer).bytes; i += 8, ++word) {
+      if (std::memcmp(data + i, &word, 8) != 0) {
+        throw std::runtime_error("wrong bytes in buffer " + std::to_string(buffer) + " of job " +
+                                 std::to_string(job.value) + " at step " + std::to_string(step));
+      }
+    }
+  }
+
+  std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
+  JobId failing_job_;
+  std::uint64_t fails_at_ = 0;
+  std::atomic<std::uint64_t> ops_ = 0, ops_of_failing_ = 0;
+};
+
+}  // namespace spillway::testing

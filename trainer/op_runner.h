@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/device.h"
+#include "core/ids.h"
+#include "scheduler/program.h"
+
+namespace spillway {
+
+/// A compute op with every buffer resolved to device memory.
+struct OpCall {
+  JobId job;
+  Device* device = nullptr;
+  std::int64_t step = 0;
+  const Program* program = nullptr;
+  int unit = 0, op = 0;
+  std::vector<std::byte*> weights, sums, inputs, outputs;  ///< in the order of the specs
+};
+
+/// Work of the host pool on a job's homes.
+struct HostCall {
+  JobId job;
+  std::int64_t step = 0;
+  const Program* program = nullptr;
+  int op = 0;
+  std::byte* home = nullptr;
+};
+
+/// What ops do. The shell decides when and where; the runner computes and throws on failure.
+/// Called from device threads and host workers, several at once, but for one job never two calls
+/// that the step program orders.
+class OpRunner {
+ public:
+  virtual ~OpRunner() = default;
+  /// Writes the initial state of a job into its zeroed homes.
+  virtual void admit(JobId job, std::byte* home) = 0;
+  virtual void run_op(const OpCall& call) = 0;
+  virtual void run_host_op(const HostCall& call) = 0;
+};
+
+/// Threads for host ops. submit() returns at once; work must not throw. Thread-safe.
+/// The destructor waits for everything submitted.
+class HostPool {
+ public:
+  virtual ~HostPool() = default;
+  virtual void submit(std::function<void()> work) = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,102 @@
+#include "trainer/plan_trial.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "models/data_source.h"
+
+namespace spillway {
+namespace {
+
+OrderChoice order_choice(const std::string& order) {
+  if (order == "shard_major") return OrderChoice::shard_major;
+  if (order == "vn_major") return OrderChoice::vn_major;
+  return OrderChoice::automatic;
+}
+
+/// Evaluation virtual nodes: as many whole ones as the data has, at most eval_batches batches.
+int evaluation_vns(const TrialConfig& trial) {
+  if (!trial.data->eval) return 0;
+  const TrainConfig& train = trial.train;
+  const auto vn_size = static_cast<std::uint64_t>(train.batch_size / train.virtual_nodes);
+  const std::uint64_t available = trial.data->eval->num_samples() / vn_size;
+  if (available == 0) {
+    throw ConfigError("data.eval_fraction", 0,
+                      "leaves " + std::to_string(trial.data->eval->num_samples()) +
+                          " samples for evaluation, fewer than the " + std::to_string(vn_size) +
+                          " of one virtual node; use a larger fraction or 0");
+  }
+  const auto wanted = static_cast<std::uint64_t>(train.eval_batches) *
+                      static_cast<std::uint64_t>(train.virtual_nodes);
+  return static_cast<int>(std::min(available, wanted));
+}
+
+JobShape shape_of(const TrialConfig& trial) {
+  const TrainConfig& train = trial.train;
+  return {.virtual_nodes = train.virtual_nodes,
+          .groups = train.reduction_groups,
+          .lanes = train.lanes,
+          .eval_virtual_nodes = evaluation_vns(trial),
+          .max_steps = train.max_steps,
+          .eval_steps = train.eval_steps};
+}
+
+void check_data(const TrialConfig& trial, const ModelSpec& model) {
+  for (const EdgeSpec& edge : model.edges) {
+    if (edge.producer >= 0) continue;
+    const auto samples = trial.train.batch_size / trial.train.virtual_nodes;
+    if (edge.tensor.elements() != samples * trial.data->train->sample_elements()) {
+      throw ConfigError("data", 0,
+                        "samples have " + std::to_string(trial.data->train->sample_elements()) +
+                            " elements, model " + model.family + " expects " +
+                            std::to_string(edge.tensor.elements() / samples));
+    }
+  }
+}
+
+}  // namespace
+
+int default_groups(int virtual_nodes) {
+  int groups = std::min(virtual_nodes, 8);
+  while (virtual_nodes % groups != 0) --groups;
+  return groups;
+}
+
+PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
+                        const std::vector<Bytes>& device_budgets, Bytes host_budget,
+                        bool double_buffer) {
+  check_data(trial, model);
+  const JobShape shape = shape_of(trial);
+  const OrderChoice order = order_choice(trial.train.order);
+  const Bytes smallest =
+      partition(model, profile, shape, 0, order, double_buffer).smallest_budget;
+  std::vector<Bytes> usable;
+  std::ranges::copy_if(device_budgets, std::back_inserter(usable),
+                       [&](Bytes budget) { return budget >= smallest; });
+  if (usable.empty()) {
+    throw DoesNotFit("trial " + trial.name, Tier::device, smallest,
+                     *std::ranges::max_element(device_budgets));
+  }
+  if (trial.train.lanes > static_cast<int>(usable.size())) {
+    throw ConfigError("train.lanes", 0,
+                      "is " + std::to_string(trial.train.lanes) + ", but " +
+                          std::to_string(usable.size()) +
+                          " devices can run the trial; a device runs one lane of a trial");
+  }
+  const Partition cut = partition(model, profile, shape, *std::ranges::min_element(usable), order,
+                                  double_buffer);
+  auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major));
+  if (plan->layout.home_bytes > host_budget) {
+    throw DoesNotFit("trial " + trial.name, Tier::host, plan->layout.home_bytes, host_budget);
+  }
+  const TrialPlan summary{
+      .num_shards = static_cast<int>(cut.shards.size()),
+      .order = cut.vn_major ? "vn_major" : "shard_major",
+      .lanes = trial.train.lanes,
+      .home_bytes = plan->layout.home_bytes,
+      .smallest_budget_bytes = smallest,
+      .training_state_bytes = 3 * plan->layout.weights_plane + plan->layout.sum_plane};
+  return {std::move(plan), summary};
+}
+
+}  // namespace spillway

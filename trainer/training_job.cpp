@@ -1,0 +1,279 @@
+#include "trainer/training_job.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "core/kernels.h"
+#include "trainer/optimizer.h"
+#include "trainer/weights_file.h"
+
+namespace spillway {
+namespace {
+
+/// Step number of draws that belong to no step.
+constexpr std::uint32_t kInitialization = 0xFFFFFFFFu;
+/// Elements of an update that one task takes. Any split gives the same bits.
+constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+
+std::size_t elements(const ParamSpec& param) {
+  return static_cast<std::size_t>(param.tensor.elements());
+}
+
+void initialize(float* values, const ParamSpec& param, const RandomKey& key) {
+  switch (param.init.kind) {
+    case InitSpec::Kind::zeros: std::fill_n(values, elements(param), 0.0f); return;
+    case InitSpec::Kind::ones: std::fill_n(values, elements(param), 1.0f); return;
+    case InitSpec::Kind::normal:
+      kernels::fill_normal(values, elements(param), param.init.stddev, key);
+      return;
+  }
+}
+
+}  // namespace
+
+TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
+                         std::shared_ptr<const JobPlan> plan)
+    : model_(std::move(model)),
+      config_(std::move(config)),
+      plan_(std::move(plan)),
+      vn_size_(config_.train.batch_size / config_.train.virtual_nodes),
+      losses_(plan_->layout.batch.size()),
+      eval_losses_(plan_->layout.eval_batch.size()),
+      squared_norms_(model_->spec.params.size()) {}
+
+TrainingJob::Progress TrainingJob::progress() const {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+void TrainingJob::admit(std::byte* home) const {
+  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
+    const Layout::ParamPlace& place = plan_->layout.params[p];
+    std::byte* block = home + plan_->layout.buffers[at(place.weights_buffer)].home;
+    initialize(floats(block + place.offset_in_block), model_->spec.params[p],
+               {config_.train.seed, kInitialization, static_cast<std::uint32_t>(p), 0});
+  }
+}
+
+void TrainingJob::run_op(const OpCall& call) {
+  const OpSpec& op = call.program->ops[at(call.op)];
+  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const Layout& layout = plan_->layout;
+  std::map<int, std::byte*> block;  // weights buffer -> device memory
+  for (std::size_t i = 0; i < unit.weights.size(); ++i) block[unit.weights[i]] = call.weights[i];
+  const auto parameters = [&](int layer) {
+    const Layout::LayerPlace& place = layout.layers[at(layer)];
+    std::vector<std::byte*> pointers;
+    for (std::size_t p = 0; p < place.weights_buffers.size(); ++p) {
+      pointers.push_back(block.at(place.weights_buffers[p]) + place.weight_offsets[p]);
+    }
+    return pointers;
+  };
+  std::byte *input = nullptr, *gradient = nullptr, *batch = nullptr;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    switch (layout.buffers[at(op.inputs[i])].kind) {
+      case BufferKind::boundary: input = call.inputs[i]; break;
+      case BufferKind::gradient: gradient = call.inputs[i]; break;
+      default: batch = call.inputs[i]; break;
+    }
+  }
+  std::byte* output = call.outputs.empty() ? nullptr : call.outputs.front();
+  const LayerContext context{
+      .training = op.kind != OpKind::evaluate,
+      .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
+                 static_cast<std::uint32_t>(op.vn), 0}};
+  const RangeRunner runner(*model_, op.layers, context, parameters);
+  const bool has_loss = op.layers.end == static_cast<int>(model_->layers.size());
+  if (op.kind == OpKind::backward) {
+    const auto take = [&](int layer, int param, const float* value) {
+      fold_gradient(call, layer, param, value);
+    };
+    const auto loss = runner.backward(input, batch, gradient, output, take);
+    merge_sums(call);
+    if (has_loss) losses_[at(op.vn)] = {loss.sum, loss.weight};
+  } else {
+    const auto loss = runner.forward(input, batch, output);
+    if (has_loss) eval_losses_[at(op.vn)] = {loss.sum, loss.weight};
+  }
+}
+
+/// sums[slot][layer] of the unit, the layers with parameters only.
+static std::size_t sum_index(const Layout& layout, const UnitSpec& unit, int slot, int layer) {
+  std::size_t per_slot = 0, before = 0;
+  for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
+    if (layout.layers[at(l)].sum_bytes == 0) continue;
+    if (l < layer) ++before;
+    ++per_slot;
+  }
+  return at(slot) * per_slot + before;
+}
+
+void TrainingJob::fold_gradient(const OpCall& call, int layer, int param,
+                                const float* value) const {
+  const FoldStep& fold = call.program->ops[at(call.op)].fold;
+  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const Layout::LayerPlace& place = plan_->layout.layers[at(layer)];
+  std::byte* slot = call.sums[sum_index(plan_->layout, unit, fold.slot, layer)];
+  float* sum = floats(slot + place.sum_offsets[at(param)]);
+  const int number = model_->spec.layers[at(layer)].params[at(param)];
+  const std::size_t n = elements(model_->spec.params[at(number)]);
+  if (fold.fresh) {
+    value ? std::copy_n(value, n, sum) : std::fill_n(sum, n, 0.0f);
+  } else if (value) {
+    kernels::add(sum, value, n);
+  }
+}
+
+void TrainingJob::merge_sums(const OpCall& call) const {
+  const UnitSpec& unit = call.program->units[at(call.unit)];
+  for (const FoldStep::Merge& merge : call.program->ops[at(call.op)].fold.merges) {
+    for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
+      const Bytes bytes = plan_->layout.layers[at(l)].sum_bytes;
+      if (bytes == 0) continue;
+      kernels::add(floats(call.sums[sum_index(plan_->layout, unit, merge.into, l)]),
+                   floats(call.sums[sum_index(plan_->layout, unit, merge.from, l)]),
+                   bytes / sizeof(float));
+    }
+  }
+}
+
+void TrainingJob::run_host_op(const HostCall& call) {
+  const HostOpSpec& op = call.program->host_ops[at(call.op)];
+  switch (op.kind) {
+    case HostOpKind::load: return load(call, op.index == 1);
+    case HostOpKind::reduce: return reduce(call, op.index);
+    case HostOpKind::commit: return commit(call);
+    case HostOpKind::update: return update(call, op.index);
+    case HostOpKind::finish_evaluation: return finish_evaluation(call);
+    case HostOpKind::finish: return finish(call);
+  }
+}
+
+void TrainingJob::load(const HostCall& call, bool evaluation) const {
+  const DataSource& source = evaluation ? *config_.data->eval : *config_.data->train;
+  const auto sample_elements = static_cast<std::size_t>(source.sample_elements());
+  const auto& buffers = evaluation ? plan_->layout.eval_batch : plan_->layout.batch;
+  auto position = evaluation ? 0 : static_cast<std::uint64_t>(call.step * config_.train.batch_size);
+  for (int buffer : buffers) {
+    auto* out = reinterpret_cast<std::int64_t*>(call.home + plan_->layout.buffers[at(buffer)].home);
+    for (std::int64_t i = 0; i < vn_size_; ++i, ++position, out += sample_elements) {
+      const std::uint64_t sample =
+          evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
+      source.read(sample, {out, sample_elements});
+    }
+  }
+}
+
+/// Finishes the tree over what the lanes sent: partial i lies i planes behind the first.
+void TrainingJob::add_partials(const HostCall& call, int layer) const {
+  const Layout& layout = plan_->layout;
+  const Layout::LayerPlace& place = layout.layers[at(layer)];
+  const auto partial = [&](int first_group) {
+    const auto found = std::ranges::find(layout.partials, first_group);
+    const auto number = static_cast<Bytes>(found - layout.partials.begin());
+    return floats(call.home + place.sum_home + number * layout.sum_plane);
+  };
+  for (const auto& [into, from] : remaining_merges(layout.partials, config_.train.reduction_groups)) {
+    kernels::add(partial(into), partial(from), place.sum_bytes / sizeof(float));
+  }
+}
+
+float* TrainingJob::gradient(std::byte* home, int param) const {
+  for (int l = static_cast<int>(model_->spec.layers.size()) - 1; l >= 0; --l) {
+    const auto& params = model_->spec.layers[at(l)].params;
+    const auto found = std::ranges::find(params, param);
+    if (found == params.end()) continue;
+    const Layout::LayerPlace& place = plan_->layout.layers[at(l)];
+    return floats(home + place.sum_home +
+                  place.sum_offsets[static_cast<std::size_t>(found - params.begin())]);
+  }
+  throw Error("parameter " + model_->spec.params[at(param)].name + " is used by no layer");
+}
+
+void TrainingJob::reduce(const HostCall& call, int layer) {
+  add_partials(call, layer);
+  const Layout::LayerPlace& place = plan_->layout.layers[at(layer)];
+  const std::vector<int>& params = model_->spec.layers[at(layer)].params;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const std::size_t n = elements(model_->spec.params[at(params[i])]);
+    const float* use = floats(call.home + place.sum_home + place.sum_offsets[i]);
+    float* sum = gradient(call.home, params[i]);
+    if (use != sum) kernels::add(sum, use, n);  // a tied parameter: last use first
+    squared_norms_[at(params[i])] = kernels::squared_norm(sum, n);
+  }
+}
+
+void TrainingJob::commit(const HostCall& call) {
+  const auto loss =
+      fold(std::span<const WeightedSum>(losses_), config_.train.reduction_groups);
+  double squared = 0;
+  for (double norm : squared_norms_) squared += norm;
+  const double norm = std::sqrt(squared) / loss.weight;
+  if (!std::isfinite(loss.mean()) || !std::isfinite(norm)) {
+    throw Error("step " + std::to_string(call.step + 1) + ": loss " + std::to_string(loss.mean()) +
+                ", gradient norm " + std::to_string(norm) +
+                " are not finite; try a smaller train.learning_rate or train.max_grad_norm");
+  }
+  gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
+  const std::lock_guard lock(mutex_);
+  progress_.losses.push_back(loss.mean());
+  progress_.gradient_norms.push_back(norm);
+  progress_.weight_per_step = loss.weight;
+}
+
+/// Runs in the program of the step after the commit.
+void TrainingJob::update(const HostCall& call, int weights_buffer) const {
+  const Layout& layout = plan_->layout;
+  const Bytes home = layout.buffers[at(weights_buffer)].home;
+  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
+    const ParamSpec& param = model_->spec.params[p];
+    if (layout.params[p].weights_buffer != weights_buffer || !param.trainable) continue;
+    const Bytes place = home + layout.params[p].offset_in_block;
+    float* weights = floats(call.home + place);
+    float* m = floats(call.home + layout.m_home + place);
+    float* v = floats(call.home + layout.v_home + place);
+    const float* g = gradient(call.home, static_cast<int>(p));
+    const auto hyper = adamw_at(config_.train, call.step - 1, param.decay, gradient_scale_);
+    tbb::parallel_for(
+        tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
+        [&](const tbb::blocked_range<std::size_t>& grains) {
+          const std::size_t begin = grains.begin() * kUpdateGrain;
+          const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
+          kernels::adamw(weights + begin, m + begin, v + begin, g + begin, end - begin, hyper);
+        });
+  }
+}
+
+void TrainingJob::finish_evaluation(const HostCall& call) {
+  const double loss = fold(std::span<const WeightedSum>(eval_losses_), 1).mean();
+  const std::lock_guard lock(mutex_);
+  progress_.eval_losses.emplace_back(call.step, loss);
+}
+
+void TrainingJob::finish(const HostCall& call) {
+  std::vector<NamedArray> arrays;
+  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
+    const ParamSpec& param = model_->spec.params[p];
+    const Layout::ParamPlace& place = plan_->layout.params[p];
+    const Bytes home = plan_->layout.buffers[at(place.weights_buffer)].home;
+    arrays.push_back({param.name, param.tensor.shape(),
+                      {floats(call.home + home + place.offset_in_block), elements(param)}});
+  }
+  const std::string hash = weights_xxh3(arrays);
+  if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);
+  const std::lock_guard lock(mutex_);
+  progress_.weights_xxh3 = hash;
+}
+
+}  // namespace spillway
