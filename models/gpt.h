@@ -9,6 +9,16 @@ namespace spillway {
 /// (tanh), dropout after embedding, attention and mlp. Layers: embed, then attention and mlp per
 /// block, then head (final norm, logits by the tied embedding, cross-entropy summed over tokens).
 /// A sample is max_position_embeddings + 1 tokens; batch edge "tokens" is [sample, position] i64.
+///
+/// Parameters are named and initialised as in GPT-2: "wte.weight" (the first), "wpe.weight",
+/// "h.0.ln_1.weight", "h.0.attn.qkv.weight", ..., "ln_f.bias"; weights normal, those of the
+/// projections back into the residual stream divided by sqrt(2 * num_hidden_layers), norms ones,
+/// biases zeros. Weight decay applies to every matrix, both embeddings included, and to no norm
+/// and no bias.
+///
+/// Throws ConfigError as GptConfig::validate(), and (`train.batch_size`) where a virtual node has
+/// no sample or an activation more than kMaxTensorElements.
+/// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 std::unique_ptr<Model> make_gpt(const GptConfig& config, std::int64_t vn_size);
 
 }  // namespace spillway

@@ -4,6 +4,9 @@
 
 namespace spillway {
 
+/// Elements that one tensor of a model may have: what one random draw covers (core/kernels.h).
+inline constexpr std::int64_t kMaxTensorElements = std::int64_t{1} << 34;
+
 /// Sizes of a GPT; names follow Hugging Face.
 struct GptConfig {
   std::int64_t vocab_size = 256;
@@ -18,6 +21,8 @@ struct GptConfig {
 
   /// Throws ConfigError naming the field (`model.hidden_size`, ...), the value and the remedy.
   void validate() const;
+  /// `intermediate_size`, or what 0 stands for.
+  std::int64_t mlp_size() const { return intermediate_size ? intermediate_size : 4 * hidden_size; }
 };
 
 }  // namespace spillway

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/findings.h"
+#include "apps/yaml_node.h"
+#include "trainer/builtin.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+struct DataConfig {
+  std::string format = "bytes";
+  std::vector<std::string> paths;
+  double eval_fraction = 0.05;
+};
+
+/// Which trial is the best.
+struct MetricConfig {
+  std::string name = "eval_loss";  ///< eval_loss | final_loss
+  std::string goal = "minimize";   ///< minimize | maximize
+};
+
+/// A key of the configuration and the values it takes.
+struct SweepParameter {
+  std::string key;
+  int line = 0;
+  std::vector<YamlNode> values;
+};
+
+struct SweepConfig {
+  std::string method = "grid";
+  MetricConfig metric;
+  std::vector<SweepParameter> parameters;  ///< in file order
+};
+
+/// A configuration file as values; what it leaves out has its default.
+struct RunConfig {
+  std::string name = "run";
+  std::string output_dir;  ///< "runs/NAME" unless given
+  SessionConfig session;   ///< devices, host_memory, scheduling.policy and .double_buffer
+  std::string family = "gpt";
+  GptConfig model;
+  DataConfig data;
+  TrainConfig train;  ///< train.*, seed, scheduling.order
+  SweepConfig sweep;
+};
+
+/// Reads a document. What is wrong goes into `findings`, and that field keeps its default.
+RunConfig read_config(const YamlNode& tree, Findings& findings);
+
+/// The configuration as YAML that reads back as the same values, with every key.
+std::string to_yaml(const RunConfig& config);
+
+/// The key of the file for a field as TrainConfig::validate() and others name it.
+std::string key_of_field(const std::string& field);
+
+}  // namespace spillway

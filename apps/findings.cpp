@@ -1,0 +1,45 @@
+#include "apps/findings.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+std::string joined(const std::vector<ConfigError>& errors) {
+  std::string text;
+  for (const auto& error : errors) text += (text.empty() ? "" : "\n") + std::string(error.what());
+  return text;
+}
+
+}  // namespace
+
+ConfigErrors::ConfigErrors(std::vector<ConfigError> errors)
+    : Error(joined(errors)), all(std::move(errors)) {}
+
+void Findings::add(const std::string& field, int line, const std::string& problem) {
+  const std::string unplaced = ConfigError(field, 0, problem).what();
+  for (const auto& known : all_) {
+    if (known.field == field && std::string_view(known.what()).ends_with(unplaced)) return;
+  }
+  all_.emplace_back(field, line, problem);
+}
+
+bool Findings::concern(std::string_view section) const {
+  return std::any_of(all_.begin(), all_.end(), [&](const ConfigError& error) {
+    const std::string_view field = error.field;
+    return field.starts_with(section) &&
+           (field.size() == section.size() || field[section.size()] == '.' ||
+            field[section.size()] == '[');
+  });
+}
+
+void Findings::throw_if_any() const {
+  if (all_.empty()) return;
+  auto sorted = all_;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.line < b.line; });
+  throw ConfigErrors(std::move(sorted));
+}
+
+}  // namespace spillway

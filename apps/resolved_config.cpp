@@ -1,0 +1,144 @@
+#include <utility>
+
+#include "apps/config.h"
+#include "apps/format.h"
+
+namespace spillway {
+namespace {
+
+using Kind = YamlNode::Kind;
+
+YamlNode scalar(std::string text) { return {.kind = Kind::scalar, .text = std::move(text)}; }
+
+/// "12MiB" where that is exact, else a plain number.
+std::string exact_size(Bytes bytes) {
+  if (bytes % 1_GiB == 0) return std::to_string(bytes / 1_GiB) + "GiB";
+  if (bytes % 1_MiB == 0) return std::to_string(bytes / 1_MiB) + "MiB";
+  if (bytes % 1_KiB == 0) return std::to_string(bytes / 1_KiB) + "KiB";
+  return std::to_string(bytes);
+}
+
+/// Adds the keys of one map in order.
+class MapWriter {
+ public:
+  void put(std::string key, YamlNode value) {
+    value.key = std::move(key);
+    map_.children.push_back(std::move(value));
+  }
+  void write(const char* key, const std::string& value) { put(key, scalar(value)); }
+  void write(const char* key, const char* value) = delete;
+  void write(const char* key, double value) { put(key, scalar(format_number(value))); }
+  void write(const char* key, bool value) { put(key, scalar(value ? "true" : "false")); }
+  template <typename Int>
+  void write(const char* key, Int value) {
+    put(key, scalar(std::to_string(value)));
+  }
+  YamlNode take() { return std::move(map_); }
+
+ private:
+  YamlNode map_{.kind = Kind::map};
+};
+
+YamlNode list_of(std::vector<YamlNode> items) {
+  return {.kind = Kind::list, .children = std::move(items)};
+}
+
+YamlNode devices_node(const std::vector<DeviceConfig>& devices) {
+  std::vector<YamlNode> items;
+  for (const auto& device : devices) {
+    MapWriter out;
+    out.write("kind", device.kind);
+    out.write("memory", exact_size(device.memory));
+    items.push_back(out.take());
+  }
+  return list_of(std::move(items));
+}
+
+YamlNode model_node(const RunConfig& config) {
+  const auto& gpt = config.model;
+  MapWriter out;
+  out.write("family", config.family);
+  out.write("vocab_size", gpt.vocab_size);
+  out.write("num_hidden_layers", gpt.num_hidden_layers);
+  out.write("hidden_size", gpt.hidden_size);
+  out.write("num_attention_heads", gpt.num_attention_heads);
+  out.write("intermediate_size", gpt.intermediate_size);
+  out.write("max_position_embeddings", gpt.max_position_embeddings);
+  out.write("dropout", gpt.dropout);
+  out.write("initializer_range", gpt.initializer_range);
+  out.write("layer_norm_eps", gpt.layer_norm_eps);
+  return out.take();
+}
+
+YamlNode data_node(const DataConfig& data) {
+  std::vector<YamlNode> paths;
+  for (const auto& path : data.paths) paths.push_back(scalar(path));
+  MapWriter out;
+  out.write("format", data.format);
+  out.put("path", paths.size() == 1 ? paths[0] : list_of(paths));
+  out.write("eval_fraction", data.eval_fraction);
+  return out.take();
+}
+
+YamlNode train_node(const TrainConfig& train) {
+  MapWriter out;
+  out.write("batch_size", train.batch_size);
+  out.write("virtual_nodes", train.virtual_nodes);
+  out.write("reduction_groups", train.reduction_groups);
+  out.write("lanes", train.lanes);
+  out.write("max_steps", train.max_steps);
+  out.write("optimizer", train.optimizer);
+  out.write("learning_rate", train.learning_rate);
+  out.write("weight_decay", train.weight_decay);
+  out.write("adam_beta1", train.adam_beta1);
+  out.write("adam_beta2", train.adam_beta2);
+  out.write("adam_epsilon", train.adam_epsilon);
+  out.write("max_grad_norm", train.max_grad_norm);
+  out.write("lr_scheduler_type", train.lr_scheduler_type);
+  out.write("warmup_ratio", train.warmup_ratio);
+  out.write("eval_steps", train.eval_steps);
+  out.write("eval_batches", train.eval_batches);
+  return out.take();
+}
+
+YamlNode scheduling_node(const RunConfig& config) {
+  MapWriter out;
+  out.write("policy", config.session.policy);
+  out.write("order", config.train.order);
+  out.write("double_buffer", config.session.double_buffer);
+  return out.take();
+}
+
+YamlNode sweep_node(const SweepConfig& sweep) {
+  MapWriter metric, parameters, out;
+  metric.write("name", sweep.metric.name);
+  metric.write("goal", sweep.metric.goal);
+  for (const auto& parameter : sweep.parameters) {
+    MapWriter values;
+    values.put("values", list_of(parameter.values));
+    parameters.put(parameter.key, values.take());
+  }
+  out.write("method", sweep.method);
+  out.put("metric", metric.take());
+  out.put("parameters", parameters.take());
+  return out.take();
+}
+
+}  // namespace
+
+std::string to_yaml(const RunConfig& config) {
+  MapWriter out;
+  out.write("name", config.name);
+  out.write("output_dir", config.output_dir);
+  out.write("seed", config.train.seed);
+  out.put("devices", devices_node(config.session.devices));
+  out.write("host_memory", exact_size(config.session.host_memory));
+  out.put("model", model_node(config));
+  out.put("data", data_node(config.data));
+  out.put("train", train_node(config.train));
+  out.put("scheduling", scheduling_node(config));
+  out.put("sweep", sweep_node(config.sweep));
+  return to_yaml(out.take());
+}
+
+}  // namespace spillway

@@ -1,0 +1,17 @@
+#include "apps/safe_name.h"
+
+#include <cctype>
+
+namespace spillway {
+
+std::string safe_name(std::string_view text) {
+  std::string name(text.substr(0, 150));
+  for (auto& c : name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (!plain && std::string_view("._=,+-").find(c) == std::string_view::npos) c = '_';
+  }
+  if (name.empty() || name.front() == '.') name.insert(0, "_");
+  return name;
+}
+
+}  // namespace spillway

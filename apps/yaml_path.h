@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "apps/yaml_node.h"
+
+namespace spillway {
+
+/// Paths name places in a document: `train.learning_rate`, `devices[1].memory`. A key that itself
+/// has dots, as below `sweep.parameters`, is found by its whole name.
+
+/// Null where nothing stands.
+const YamlNode* find_at(const YamlNode& tree, std::string_view path);
+
+/// Puts `value` at `path`, making the maps on the way; items of lists must exist.
+/// Throws ConfigError naming the path.
+void set_at(YamlNode& tree, std::string_view path, YamlNode value);
+
+/// Applies an override `a.b=c` of the command line. `c` is plain text, or YAML if it begins with
+/// one of [ { " '. Throws ConfigError.
+void apply_override(YamlNode& tree, std::string_view text);
+
+}  // namespace spillway

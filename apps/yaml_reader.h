@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/findings.h"
+#include "apps/yaml_node.h"
+#include "core/units.h"
+
+namespace spillway {
+
+struct IntRange {
+  std::int64_t min = std::numeric_limits<std::int64_t>::min();
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+
+struct NumberRange {
+  double min = std::numeric_limits<double>::lowest();
+  double max = std::numeric_limits<double>::max();
+  bool below_max = false;  ///< `max` itself is out
+};
+
+/// What readers of one document share: what is wrong, and which keys there are.
+class YamlSchema {
+ public:
+  explicit YamlSchema(Findings& findings) : findings_(&findings) {}
+  Findings& findings() { return *findings_; }
+  void know(std::string path) { known_.push_back(std::move(path)); }
+  void suspect(std::string path, int line) { unknown_.emplace_back(std::move(path), line); }
+  /// Once every reader has ended: finds the unknown keys, each with the known one most like it.
+  void report_unknown();
+
+ private:
+  Findings* findings_;
+  std::vector<std::string> known_;
+  std::vector<std::pair<std::string, int>> unknown_;
+};
+
+/// Reads the keys of one map. A read leaves its target alone where the key is absent, and, with a
+/// finding, where the value is wrong. Absent maps must be read too, so that all keys are known.
+class YamlReader {
+ public:
+  /// `node` outlives the reader; null: an absent map.
+  YamlReader(YamlSchema& schema, const YamlNode* node, std::string path);
+
+  void read(const char* key, std::int64_t& value, IntRange range);
+  void read(const char* key, int& value, IntRange range);
+  void read(const char* key, std::uint64_t& value);
+  void read(const char* key, double& value, NumberRange range);
+  void read(const char* key, bool& value);
+  void read_text(const char* key, std::string& value);
+  void read_choice(const char* key, std::string& value, const std::vector<std::string>& choices);
+  /// At least one byte.
+  void read_size(const char* key, Bytes& value);
+  /// A list of texts, or one text that stands for a list of one.
+  void read_texts(const char* key, std::vector<std::string>& values);
+  YamlReader section(const char* key);
+  /// One reader for each item of a list.
+  std::vector<YamlReader> items(const char* key);
+  /// The raw value; null where absent.
+  const YamlNode* raw(const char* key);
+  /// A finding with `remedy` if the key is absent.
+  void require(const char* key, const std::string& remedy);
+
+  /// After the last read: keys that were not read are unknown.
+  void finish();
+
+ private:
+  std::string path_of(const std::string& key) const;
+  const YamlNode* scalar(const char* key, const char* remedy);
+  void complain(const std::string& key, const YamlNode& node, const std::string& problem);
+
+  YamlSchema* schema_;
+  const YamlNode* node_;
+  std::string path_;
+  std::vector<std::string> keys_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,113 @@
+#include "models/gpt_layers.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include "models/dropout.h"
+
+namespace spillway {
+namespace {
+
+using Tensors = std::span<const at::Tensor>;
+
+class Embed final : public Layer {
+ public:
+  explicit Embed(const GptConfig& config) : dropout_(config.dropout) {}
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+    const at::Tensor ids = inputs[0].narrow(1, 0, inputs[0].size(1) - 1);  // [B, P]
+    const at::Tensor x = at::add(at::embedding(params[0], ids), params[1]);
+    return {.output = dropout(x, dropout_, context)};
+  }
+
+ private:
+  double dropout_;
+};
+
+class Attention final : public Layer {
+ public:
+  explicit Attention(const GptConfig& config)
+      : heads_(config.num_attention_heads), dropout_(config.dropout), eps_(config.layer_norm_eps) {}
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+    const at::Tensor& x = inputs[0];
+    const at::Tensor norm = at::layer_norm(x, {x.size(2)}, params[0], params[1], eps_);
+    const at::Tensor mixed = attend(at::linear(norm, params[2], params[3]));
+    const at::Tensor branch = at::linear(mixed, params[4], params[5]);
+    return {.output = at::add(x, dropout(branch, dropout_, context))};
+  }
+
+ private:
+  /// [B, P, 3C] -> [B, P, C]
+  at::Tensor attend(const at::Tensor& qkv) const {
+    const std::int64_t samples = qkv.size(0), positions = qkv.size(1), channels = qkv.size(2) / 3;
+    const at::Tensor parts = qkv.view({samples, positions, 3, heads_, channels / heads_});
+    const std::vector<at::Tensor> part = parts.unbind(2);  // [B, P, heads, C / heads]
+    const at::Tensor mixed = at::scaled_dot_product_attention(
+        part[0].transpose(1, 2), part[1].transpose(1, 2), part[2].transpose(1, 2),
+        /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true);
+    return mixed.transpose(1, 2).reshape({samples, positions, channels});
+  }
+
+  std::int64_t heads_;
+  double dropout_, eps_;
+};
+
+class Mlp final : public Layer {
+ public:
+  explicit Mlp(const GptConfig& config) : dropout_(config.dropout), eps_(config.layer_norm_eps) {}
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+    const at::Tensor& x = inputs[0];
+    const at::Tensor norm = at::layer_norm(x, {x.size(2)}, params[0], params[1], eps_);
+    const at::Tensor hidden = at::gelu(at::linear(norm, params[2], params[3]), "tanh");
+    const at::Tensor branch = at::linear(hidden, params[4], params[5]);
+    return {.output = at::add(x, dropout(branch, dropout_, context))};
+  }
+
+ private:
+  double dropout_, eps_;
+};
+
+class Head final : public Layer {
+ public:
+  explicit Head(const GptConfig& config) : eps_(config.layer_norm_eps) {}
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
+    const at::Tensor &x = inputs[0], &tokens = inputs[1], &wte = params[2];
+    const at::Tensor norm = at::layer_norm(x, {x.size(2)}, params[0], params[1], eps_);
+    const at::Tensor logits = at::linear(norm.view({-1, x.size(2)}), wte);  // [B * P, V]
+    const at::Tensor targets = tokens.narrow(1, 1, tokens.size(1) - 1).reshape({-1});
+    return {.output = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum),
+            .weight = static_cast<double>(targets.numel())};
+  }
+
+ private:
+  double eps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_gpt_embed(const GptConfig& config) {
+  return std::make_unique<Embed>(config);
+}
+
+std::unique_ptr<Layer> make_gpt_attention(const GptConfig& config) {
+  return std::make_unique<Attention>(config);
+}
+
+std::unique_ptr<Layer> make_gpt_mlp(const GptConfig& config) {
+  return std::make_unique<Mlp>(config);
+}
+
+std::unique_ptr<Layer> make_gpt_head(const GptConfig& config) {
+  return std::make_unique<Head>(config);
+}
+
+}  // namespace spillway

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Set-up, style, every build and every test. Closes with ctest's summary; fails if any stage did.
+# shellcheck disable=SC2317  # functions are reached through stage()
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly max_lines=500
+failed=()
+
+say_stage() { printf '\n== %s\n' "$*"; }
+
+# stage NAME COMMAND...: runs it, prints its time, notes a failure and goes on.
+stage() {
+  local name="$1" begin=$SECONDS status
+  shift
+  say_stage "$name"
+  # Not as a condition: there `set -e` would be off inside.
+  set +e
+  (set -e; "$@")
+  status=$?
+  set -e
+  if ((status != 0)); then failed+=("$name"); fi
+  printf -- '-- %s: %s, %d s\n' "$name" "$( ((status == 0)) && echo ok || echo FAILED)" \
+    $((SECONDS - begin))
+  return 0
+}
+
+sources() {
+  local file
+  git ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do
+    if [[ -f "$file" ]]; then printf '%s\n' "$file"; fi
+  done
+}
+
+check_format() {
+  if ! command -v clang-format-14 >/dev/null; then
+    echo "skipped: other versions of clang-format than 14 lay code out otherwise"
+    return 0
+  fi
+  sources '*.h' '*.cpp' '*.inl' | xargs -d '\n' clang-format-14 --dry-run -Werror
+}
+
+check_length() {
+  sources '*.h' '*.cpp' '*.inl' '*.cu' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' |
+    xargs -d '\n' awk -v max="$max_lines" '
+      FNR == max + 1 { print FILENAME ": more than " max " lines"; long = 1 }
+      END { exit long }'
+}
+
+# The address space layout of some kernels is too random for the sanitizers of g++ 12 and 13.
+fixed_layout() {
+  if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
+}
+
+# sanitized DIR KIND: the layers without LibTorch, built with a sanitizer, and their tests.
+sanitized() {
+  bash scripts/build.sh "$1" -DSPILLWAY_TORCH=OFF "-DSPILLWAY_SANITIZE=$2"
+  export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1
+  export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  fixed_layout ctest --test-dir "$1" --output-on-failure --no-tests=error -j2
+}
+
+stage set-up bash scripts/setup.sh
+# Nothing below works without it.
+if ((${#failed[@]} > 0)); then exit 1; fi
+stage format check_format
+stage length check_length
+stage "address and undefined" sanitized build-asan address,undefined
+stage thread sanitized build-tsan thread
+stage build bash scripts/build.sh build
+
+if ((${#failed[@]} > 0)); then say_stage "failed before the tests: ${failed[*]}"; fi
+if [[ "${failed[*]: -1}" == build ]]; then exit 1; fi
+say_stage tests
+status=0
+ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$?
+if ((${#failed[@]} > 0)); then status=1; fi
+exit "$status"

@@ -1,0 +1,446 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/device.h"
+#include "core/error.h"
+
+/// What every Device promises. A body instantiates it in a file of its own:
+///   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceCase{...}), ...);
+/// The suite never touches device memory but by copies.
+namespace spillway {
+
+struct DeviceCase {
+  std::string name;
+  std::function<std::unique_ptr<Device>(Bytes budget)> make;
+  friend void PrintTo(const DeviceCase& test, std::ostream* out) { *out << test.name; }
+};
+
+class DeviceConformance : public testing::TestWithParam<DeviceCase> {
+ protected:
+  std::unique_ptr<Device> make(Bytes budget = 1_MiB) const { return GetParam().make(budget); }
+  std::unique_ptr<Device> device_ = make();
+  Queue& compute_ = device_->compute();
+  Queue& h2d_ = device_->host_to_device();
+  Queue& d2h_ = device_->device_to_host();
+};
+
+/// Work that keeps a queue busy until it is opened.
+class Gate {
+ public:
+  std::function<void()> work() {
+    return [opened = opened_] { opened.wait(); };
+  }
+  void open() { promise_.set_value(); }
+
+ private:
+  std::promise<void> promise_;
+  std::shared_future<void> opened_ = promise_.get_future().share();
+};
+
+inline void finish(Queue& queue) { queue.record().wait(); }
+
+inline std::vector<std::byte> pattern(std::size_t bytes, unsigned seed) {
+  std::vector<std::byte> all(bytes);
+  for (std::byte& b : all) b = static_cast<std::byte>((seed = seed * 1664525u + 1013904223u) >> 24);
+  return all;
+}
+
+template <typename Attempt>
+OutOfMemory out_of_memory(const Attempt& attempt) {
+  try {
+    attempt();
+  } catch (const OutOfMemory& e) {
+    return e;
+  }
+  ADD_FAILURE() << "no OutOfMemory";
+  return {Tier::disk, 0, 0, "nobody"};
+}
+
+TEST_P(DeviceConformance, WorkRunsInOrder) {
+  std::vector<int> seen;
+  for (int i = 0; i < 1000; ++i) compute_.enqueue([&seen, i] { seen.push_back(i); });
+  finish(compute_);
+  ASSERT_EQ(seen.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
+}
+
+TEST_P(DeviceConformance, EachThreadThatEnqueuesKeepsItsOrder) {
+  std::vector<int> seen[4];
+  {
+    std::vector<std::jthread> threads;
+    for (auto& mine : seen) {
+      threads.emplace_back([this, &mine] {
+        for (int i = 0; i < 500; ++i) compute_.enqueue([&mine, i] { mine.push_back(i); });
+      });
+    }
+  }
+  finish(compute_);
+  for (const auto& mine : seen) {
+    EXPECT_EQ(mine.size(), 500u);
+    EXPECT_TRUE(std::is_sorted(mine.begin(), mine.end()));
+  }
+}
+
+TEST_P(DeviceConformance, AnEventHappensAfterWhatWasEnqueuedBefore) {
+  Gate gate;
+  compute_.enqueue(gate.work());
+  const Event event = compute_.record();
+  EXPECT_FALSE(event.done());
+  gate.open();
+  event.wait();
+  EXPECT_TRUE(event.done());
+}
+
+TEST_P(DeviceConformance, AnEventDoesNotWaitForWhatIsEnqueuedLater) {
+  Gate gate;
+  const Event event = compute_.record();
+  compute_.enqueue(gate.work());
+  event.wait();
+  EXPECT_TRUE(event.done());
+  gate.open();
+}
+
+TEST_P(DeviceConformance, TheDefaultEventHasHappened) {
+  const Event event;
+  EXPECT_TRUE(event.done());
+  event.wait();
+  compute_.wait(event);
+  finish(compute_);
+}
+
+TEST_P(DeviceConformance, AnEventWakesAllWhoWait) {
+  Gate gate;
+  compute_.enqueue(gate.work());
+  const Event event = compute_.record();
+  std::atomic<int> woken = 0;
+  {
+    std::vector<std::jthread> waiters;
+    for (int i = 0; i < 4; ++i) {
+      waiters.emplace_back([&] {
+        event.wait();
+        ++woken;
+      });
+    }
+    EXPECT_EQ(woken, 0);
+    gate.open();
+  }
+  EXPECT_EQ(woken, 4);
+}
+
+TEST_P(DeviceConformance, AQueueWaitsForEventsOfOtherQueues) {
+  for (int i = 0; i < 200; ++i) {
+    Gate gate;
+    std::atomic<bool> first = false, second = false, in_order = false;
+    h2d_.enqueue(gate.work());
+    h2d_.enqueue([&] { first = true; });
+    compute_.wait(h2d_.record());
+    compute_.enqueue([&] {
+      in_order = first.load();
+      second = true;
+    });
+    finish(d2h_);  // the third queue is not held up
+    EXPECT_FALSE(second);
+    gate.open();
+    finish(compute_);
+    EXPECT_TRUE(in_order);
+  }
+}
+
+TEST_P(DeviceConformance, WorkBeforeAWaitIsNotHeldUp) {
+  Gate gate;
+  h2d_.enqueue(gate.work());
+  const Event before = compute_.record();
+  compute_.wait(h2d_.record());
+  before.wait();
+  gate.open();
+}
+
+TEST_P(DeviceConformance, AQueueMayWaitForItself) {
+  compute_.wait(compute_.record());
+  finish(compute_);
+}
+
+TEST_P(DeviceConformance, AQueueWaitsForEventsOfOtherDevices) {
+  const auto other = make();
+  Gate gate;
+  std::atomic<bool> first = false, in_order = false;
+  other->compute().enqueue(gate.work());
+  other->compute().enqueue([&] { first = true; });
+  compute_.wait(other->compute().record());
+  compute_.enqueue([&] { in_order = first.load(); });
+  gate.open();
+  finish(compute_);
+  EXPECT_TRUE(in_order);
+}
+
+TEST_P(DeviceConformance, AnEventOutlivesItsDevice) {
+  auto other = make();
+  const Event event = other->compute().record();
+  other.reset();
+  EXPECT_TRUE(event.done());
+  event.wait();
+}
+
+TEST_P(DeviceConformance, CopiesEveryByteAndNoOther) {
+  const auto memory = device_->allocate(64_KiB);
+  const auto home = device_->allocate_host(64_KiB);
+  const auto back = device_->allocate_host(64_KiB);
+  for (const std::size_t bytes : {0u, 1u, 63u, 4096u, 65000u}) {
+    const auto sent = pattern(64_KiB, static_cast<unsigned>(bytes));
+    const auto before = pattern(64_KiB, 1000);
+    std::copy(sent.begin(), sent.end(), home->data());
+    std::copy(before.begin(), before.end(), back->data());
+    h2d_.copy_async(memory->data() + 64, home->data() + 3, bytes);
+    d2h_.wait(h2d_.record());
+    d2h_.copy_async(back->data() + 5, memory->data() + 64, bytes);
+    finish(d2h_);
+    auto expected = before;
+    std::copy_n(sent.begin() + 3, bytes, expected.begin() + 5);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), back->data())) << bytes;
+  }
+}
+
+/// A slot that is loaded, copied within the device and brought home again and again: the queues
+/// are ordered by events only, as double buffering does it.
+TEST_P(DeviceConformance, EventsOrderAPipelineOfCopies) {
+  constexpr std::size_t kBytes = 16_KiB, kRounds = 50;
+  const auto memory = device_->allocate(2 * kBytes);
+  const auto home = device_->allocate_host(kRounds * kBytes);
+  const auto back = device_->allocate_host(kRounds * kBytes);
+  const auto sent = pattern(kRounds * kBytes, 1);
+  std::copy(sent.begin(), sent.end(), home->data());
+  Event slot_read, result_read;
+  for (std::size_t i = 0; i < kRounds; ++i) {
+    h2d_.wait(slot_read);
+    h2d_.copy_async(memory->data(), home->data() + i * kBytes, kBytes);
+    compute_.wait(h2d_.record());
+    compute_.wait(result_read);
+    compute_.copy_async(memory->data() + kBytes, memory->data(), kBytes);
+    slot_read = compute_.record();
+    d2h_.wait(slot_read);
+    d2h_.copy_async(back->data() + i * kBytes, memory->data() + kBytes, kBytes);
+    result_read = d2h_.record();
+  }
+  result_read.wait();
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end(), back->data()));
+}
+
+TEST_P(DeviceConformance, NotifiesAfterTheWorkFromAThreadOfTheDevice) {
+  Gate gate;
+  std::atomic<bool> worked = false;
+  std::promise<std::pair<bool, std::thread::id>> notified;
+  compute_.enqueue(gate.work());
+  compute_.enqueue([&] { worked = true; });
+  compute_.notify([&] { notified.set_value({worked.load(), std::this_thread::get_id()}); });
+  gate.open();
+  const auto [after_work, thread] = notified.get_future().get();
+  EXPECT_TRUE(after_work);
+  EXPECT_NE(thread, std::this_thread::get_id());
+}
+
+TEST_P(DeviceConformance, ANotificationMayEnqueue) {
+  std::promise<void> done;
+  compute_.notify([&] { compute_.enqueue([&] { done.set_value(); }); });
+  done.get_future().get();
+  finish(compute_);
+}
+
+TEST_P(DeviceConformance, WorkIsDestroyedBeforeLaterWorkRuns) {
+  auto captured = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = captured;
+  bool gone = false;
+  compute_.enqueue([captured] {});
+  captured.reset();
+  compute_.enqueue([&] { gone = watch.expired(); });
+  finish(compute_);
+  EXPECT_TRUE(gone);
+}
+
+TEST_P(DeviceConformance, TheDestructorWaitsForEverything) {
+  std::atomic<int> ran = 0;
+  auto device = make();
+  Gate gate;
+  device->host_to_device().enqueue(gate.work());
+  device->compute().wait(device->host_to_device().record());
+  device->device_to_host().wait(device->compute().record());
+  for (int i = 0; i < 100; ++i) {
+    device->compute().enqueue([&] { ++ran; });
+    device->device_to_host().enqueue([&] { ++ran; });
+  }
+  gate.open();
+  device.reset();
+  EXPECT_EQ(ran, 200);
+}
+
+TEST_P(DeviceConformance, MemoryIsAlignedAndAsLargeAsAsked) {
+  for (const Bytes bytes : {Bytes{0}, Bytes{1}, kPage, kPage + 1, 100_KiB}) {
+    for (const auto& memory : {device_->allocate(bytes), device_->allocate_host(bytes)}) {
+      EXPECT_EQ(memory->size(), bytes);
+      EXPECT_NE(memory->data(), nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory->data()) % kPage, 0u);
+    }
+  }
+}
+
+TEST_P(DeviceConformance, TheBudgetIsHard) {
+  EXPECT_EQ(device_->budget(), 1_MiB);
+  auto first = device_->allocate(768_KiB);
+  const OutOfMemory e = out_of_memory([&] { device_->allocate(256_KiB + 1); });
+  EXPECT_EQ(e.tier, Tier::device);
+  EXPECT_EQ(e.requested, 256_KiB + 1);
+  EXPECT_EQ(e.available, 256_KiB);
+  const auto rest = device_->allocate(256_KiB);
+  EXPECT_EQ(out_of_memory([&] { device_->allocate(1); }).available, 0u);
+  first.reset();
+  EXPECT_EQ(out_of_memory([&] { device_->allocate(~Bytes{0}); }).available, 768_KiB);
+  EXPECT_EQ(device_->allocate(768_KiB)->size(), 768_KiB);
+}
+
+TEST_P(DeviceConformance, HostMemoryIsNotOfTheBudget) {
+  const auto home = device_->allocate_host(4_MiB);
+  EXPECT_EQ(device_->allocate(1_MiB)->size(), 1_MiB);
+}
+
+TEST_P(DeviceConformance, MemoryOutlivesItsDevice) {
+  auto device = make();
+  const auto memory = device->allocate(64_KiB);
+  const auto home = device->allocate_host(64_KiB);
+  device.reset();
+  home->data()[64_KiB - 1] = std::byte{7};
+  EXPECT_EQ(home->data()[64_KiB - 1], std::byte{7});
+}
+
+TEST_P(DeviceConformance, NothingMayBeChargedBeforeTheFirstOp) {
+  EXPECT_EQ(out_of_memory([&] { device_->activations().charge(1); }).available, 0u);
+  EXPECT_EQ(device_->activations().in_use(), 0u);
+}
+
+TEST_P(DeviceConformance, ActivationsStayUnderWhatIsReserved) {
+  ActivationMeter& meter = device_->activations();
+  meter.begin_op(1000);
+  meter.charge(600);
+  const OutOfMemory e = out_of_memory([&] { meter.charge(401); });
+  EXPECT_EQ(e.tier, Tier::device);
+  EXPECT_EQ(e.requested, 401u);
+  EXPECT_EQ(e.available, 400u);
+  EXPECT_EQ(meter.in_use(), 600u) << "a refused charge is not counted";
+  EXPECT_EQ(out_of_memory([&] { meter.charge(~Bytes{0}); }).available, 400u);
+  meter.charge(400);
+  meter.discharge(1000);
+  EXPECT_EQ(meter.in_use(), 0u);
+  EXPECT_EQ(meter.peak_since_begin(), 1000u);
+}
+
+TEST_P(DeviceConformance, ANewOpStartsFromWhatIsStillInUse) {
+  ActivationMeter& meter = device_->activations();
+  meter.begin_op(1000);
+  meter.charge(900);
+  meter.discharge(600);
+  EXPECT_EQ(meter.peak_since_begin(), 900u);
+  meter.begin_op(200);
+  EXPECT_EQ(meter.peak_since_begin(), 300u);
+  EXPECT_EQ(out_of_memory([&] { meter.charge(1); }).available, 0u);
+  meter.discharge(300);
+  meter.charge(200);
+  EXPECT_EQ(meter.peak_since_begin(), 300u);
+}
+
+TEST_P(DeviceConformance, ThreadsTogetherNeverChargeMoreThanReserved) {
+  ActivationMeter& meter = device_->activations();
+  meter.begin_op(150);
+  std::atomic<int> refused = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 2000; ++i) {
+          try {
+            meter.charge(50);
+            meter.discharge(50);
+          } catch (const OutOfMemory&) {
+            ++refused;
+          }
+        }
+      });
+    }
+  }
+  EXPECT_EQ(meter.in_use(), 0u);
+  EXPECT_LE(meter.peak_since_begin(), 150u);
+  EXPECT_LT(refused, 8000);
+}
+
+TEST_P(DeviceConformance, WhatOneThreadChargedAnotherMayDischarge) {
+  ActivationMeter& meter = device_->activations();
+  compute_.enqueue([&] {
+    meter.begin_op(100);
+    meter.charge(100);
+  });
+  finish(compute_);
+  meter.discharge(100);
+  EXPECT_EQ(meter.in_use(), 0u);
+}
+
+/// What the calling thread used so far.
+inline rusage thread_usage() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage;
+}
+
+inline double cpu_s(const rusage& u) {
+  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+/// Lets time pass for the others without sleeping.
+inline void burn_cpu(double seconds) {
+  const double begin = cpu_s(thread_usage());
+  while (cpu_s(thread_usage()) - begin < seconds) {
+  }
+}
+
+/// Polling a millisecond at a time would show as some fifty switches, spinning as CPU time.
+inline void expect_idle(const rusage& before, const rusage& after) {
+  EXPECT_LT(cpu_s(after) - cpu_s(before), 0.01);
+  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 10);
+}
+
+TEST_P(DeviceConformance, AnIdleQueueUsesNoCpu) {
+  for (Queue* queue : {&compute_, &h2d_, &d2h_}) {
+    rusage before{}, after{};
+    queue->enqueue([&] { before = thread_usage(); });
+    finish(*queue);
+    burn_cpu(0.05);
+    queue->enqueue([&] { after = thread_usage(); });
+    finish(*queue);
+    expect_idle(before, after);
+  }
+}
+
+TEST_P(DeviceConformance, AQueueThatWaitsUsesNoCpu) {
+  Gate gate;
+  rusage before{}, after{};
+  h2d_.enqueue(gate.work());
+  compute_.enqueue([&] { before = thread_usage(); });
+  compute_.wait(h2d_.record());
+  compute_.enqueue([&] { after = thread_usage(); });
+  burn_cpu(0.05);
+  gate.open();
+  finish(compute_);
+  expect_idle(before, after);
+}
+
+}  // namespace spillway

@@ -1,0 +1,38 @@
+#include "core/error.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace spillway {
+namespace {
+
+TEST(Error, OutOfMemoryNamesTierOwnerAndNumbers) {
+  const OutOfMemory e(Tier::device, 3_MiB, 1_MiB, "cpu:0");
+  EXPECT_STREQ(e.what(), "device memory: cpu:0 asked for 3.00 MiB but 1.00 MiB are left");
+  EXPECT_EQ(e.tier, Tier::device);
+  EXPECT_EQ(e.requested, 3_MiB);
+  EXPECT_EQ(e.available, 1_MiB);
+}
+
+TEST(Error, IoErrorNamesFileAndCause) {
+  const IoError e("cannot read", "/no/such", ENOENT);
+  EXPECT_STREQ(e.what(), "cannot read /no/such: No such file or directory");
+}
+
+TEST(Error, ConfigErrorNamesLineAndField) {
+  EXPECT_STREQ(ConfigError("train.seed", 7, "is no number").what(),
+               "line 7: train.seed: is no number");
+  EXPECT_STREQ(ConfigError("train.seed", 0, "is no number").what(), "train.seed: is no number");
+  EXPECT_STREQ(ConfigError("", 7, "bad indent").what(), "line 7: bad indent");
+}
+
+TEST(Error, DoesNotFitSaysExactBytes) {
+  const DoesNotFit e("trial a", Tier::device, 2_MiB + 1, 1_MiB);
+  EXPECT_STREQ(e.what(),
+               "trial a does not fit: it needs 2.00 MiB (2097153 bytes) of device memory, the "
+               "budget is 1.00 MiB (1048576 bytes)");
+}
+
+}  // namespace
+}  // namespace spillway

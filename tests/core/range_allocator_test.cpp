@@ -1,0 +1,150 @@
+#include "core/range_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+using End = RangeAllocator::End;
+
+/// The same promises, one flag for each unit of kAlignment bytes.
+class NaiveAllocator {
+ public:
+  explicit NaiveAllocator(Bytes capacity) : taken_(capacity / kAlignment, false) {}
+
+  std::optional<Bytes> allocate(Bytes bytes, End end) {
+    const std::size_t units = bytes == 0 ? 1 : (bytes + kAlignment - 1) / kAlignment;
+    if (units > taken_.size()) return std::nullopt;
+    const std::size_t places = taken_.size() - units + 1;
+    for (std::size_t i = 0; i < places; ++i) {
+      const std::size_t at = end == End::low ? i : places - 1 - i;
+      if (!is_free(at, units)) continue;
+      set(at, units, true);
+      return at * kAlignment;
+    }
+    return std::nullopt;
+  }
+
+  void free(Bytes offset, Bytes bytes) {
+    set(offset / kAlignment, bytes == 0 ? 1 : (bytes + kAlignment - 1) / kAlignment, false);
+  }
+
+  Bytes used() const {
+    Bytes units = 0;
+    for (const bool taken : taken_) units += taken;
+    return units * kAlignment;
+  }
+
+  Bytes largest_hole() const {
+    Bytes run = 0, largest = 0;
+    for (const bool taken : taken_) {
+      run = taken ? 0 : run + 1;
+      largest = std::max(largest, run);
+    }
+    return largest * kAlignment;
+  }
+
+ private:
+  bool is_free(std::size_t at, std::size_t units) const {
+    for (std::size_t i = at; i < at + units; ++i) {
+      if (taken_[i]) return false;
+    }
+    return true;
+  }
+  void set(std::size_t at, std::size_t units, bool taken) {
+    for (std::size_t i = at; i < at + units; ++i) taken_[i] = taken;
+  }
+
+  std::vector<bool> taken_;
+};
+
+TEST(RangeAllocator, TakesTheLowestOrTheHighestPlaceThatFits) {
+  RangeAllocator ranges(1024);
+  EXPECT_EQ(ranges.allocate(100), 0u);
+  EXPECT_EQ(ranges.allocate(64), 128u);
+  EXPECT_EQ(ranges.allocate(128, End::high), 896u);
+  ranges.free(0);
+  EXPECT_EQ(ranges.allocate(129), 192u) << "the hole at 0 is one unit too small";
+  EXPECT_EQ(ranges.allocate(128), 0u);
+  ranges.check_integrity();
+}
+
+TEST(RangeAllocator, DoesNotFitIsNoError) {
+  RangeAllocator ranges(256);
+  EXPECT_FALSE(ranges.allocate(257).has_value());
+  EXPECT_FALSE(ranges.allocate(~Bytes{0}).has_value());
+  EXPECT_FALSE(ranges.allocate(~Bytes{0} - 62, End::high).has_value());
+  EXPECT_EQ(ranges.used(), 0u);
+  EXPECT_EQ(ranges.allocate(256), 0u);
+  EXPECT_FALSE(ranges.allocate(1).has_value());
+  EXPECT_EQ(ranges.largest_hole(), 0u);
+}
+
+TEST(RangeAllocator, NeighbouringHolesAreOne) {
+  RangeAllocator ranges(256);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(ranges.allocate(64).has_value());
+  ranges.free(64);
+  ranges.free(192);
+  EXPECT_EQ(ranges.largest_hole(), 64u);
+  ranges.free(128);
+  EXPECT_EQ(ranges.largest_hole(), 192u);
+  EXPECT_EQ(ranges.allocate(192), 64u);
+}
+
+TEST(RangeAllocator, AnEmptyRangeHasAPlaceOfItsOwn) {
+  RangeAllocator ranges(128);
+  EXPECT_EQ(ranges.allocate(0), 0u);
+  EXPECT_EQ(ranges.allocate(0), 64u);
+  EXPECT_FALSE(ranges.allocate(0).has_value());
+}
+
+TEST(RangeAllocator, CopiesAreIndependent) {
+  RangeAllocator ranges(128);
+  ASSERT_TRUE(ranges.allocate(64).has_value());
+  RangeAllocator copy = ranges;
+  copy.free(0);
+  EXPECT_EQ(ranges.used(), 64u);
+  EXPECT_EQ(copy.used(), 0u);
+}
+
+/// Random allocations and frees, each compared with the naive model.
+void compare_with_naive(Bytes capacity, unsigned seed) {
+  std::mt19937 random(seed);
+  RangeAllocator ranges(capacity);
+  NaiveAllocator naive(capacity);
+  std::map<Bytes, Bytes> live;
+  for (int i = 0; i < 2000; ++i) {
+    if (live.empty() || random() % 5 < 3) {
+      const Bytes bytes = random() % (random() % 8 == 0 ? capacity + 64 : 400);
+      const End end = random() % 2 == 0 ? End::low : End::high;
+      const auto offset = ranges.allocate(bytes, end);
+      ASSERT_EQ(offset, naive.allocate(bytes, end));
+      if (offset) live.emplace(*offset, bytes);
+    } else {
+      const auto victim =
+          std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size()));
+      ranges.free(victim->first);
+      naive.free(victim->first, victim->second);
+      live.erase(victim);
+    }
+    ranges.check_integrity();
+    ASSERT_EQ(ranges.used(), naive.used());
+    ASSERT_EQ(ranges.largest_hole() / kAlignment * kAlignment, naive.largest_hole());
+  }
+}
+
+TEST(RangeAllocator, AgreesWithANaiveModel) {
+  for (unsigned seed = 0; seed < 5; ++seed) {
+    compare_with_naive(4096, seed);
+    compare_with_naive(5000, seed);
+  }
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,109 @@
+#include "core/spec.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+/// embed -> block -> head; embed and head share parameter 0; the batch holds tokens and targets.
+ModelSpec chain() {
+  ModelSpec spec;
+  spec.family = "test";
+  spec.params = {{"wte", {DType::f32, {{"vocab", 5}, {"hidden", 3}}}, {}},
+                 {"w", {DType::f32, {{"hidden", 3}, {"hidden_out", 3}}}, {}}};
+  const TensorSpec hidden{DType::f32, {{"sample", 2}, {"hidden", 3}}};
+  const TensorSpec tokens{DType::i64, {{"sample", 2}}};
+  spec.edges = {{"tokens", tokens, -1, false},
+                {"targets", tokens, -1, false},
+                {"x0", hidden, 0, true},
+                {"x1", hidden, 1, true}};
+  spec.layers = {{"embed", "embed", {0}, {0}, {2}},
+                 {"block", "block", {1}, {2}, {3}},
+                 {"head", "head", {0}, {3, 1}, {}}};
+  return spec;
+}
+
+void expect_refused(const ModelSpec& spec, const std::string& part) {
+  try {
+    spec.validate();
+    ADD_FAILURE() << "accepted, but should complain of: " << part;
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+TEST(TensorSpec, CountsElementsAndBytes) {
+  const TensorSpec spec{DType::bf16, {{"a", 3}, {"b", 5}}};
+  EXPECT_EQ(spec.elements(), 15);
+  EXPECT_EQ(spec.bytes(), 30u);
+  EXPECT_EQ(spec.shape(), (std::vector<std::int64_t>{3, 5}));
+  EXPECT_EQ((TensorSpec{DType::i64, {}}).bytes(), 8u) << "no dimension: one element";
+  EXPECT_EQ((TensorSpec{DType::f32, {{"a", 0}}}).bytes(), 0u);
+}
+
+TEST(ModelSpec, ATiedParameterCountsOnce) {
+  const ModelSpec spec = chain();
+  EXPECT_EQ(spec.num_parameters(), 15 + 9);
+  EXPECT_EQ(spec.num_uses(0), 2);
+  EXPECT_EQ(spec.num_uses(1), 1);
+}
+
+TEST(ModelSpec, KnowsWhoReadsAnEdge) {
+  const ModelSpec spec = chain();
+  EXPECT_EQ(spec.consumers(2), std::vector<int>{1});
+  EXPECT_EQ(spec.consumers(1), std::vector<int>{2});
+}
+
+TEST(ModelSpec, AcceptsAChain) { EXPECT_NO_THROW(chain().validate()); }
+
+TEST(ModelSpec, RefusesNoLayers) {
+  ModelSpec spec = chain();
+  spec.layers.clear();
+  expect_refused(spec, "no layers");
+}
+
+TEST(ModelSpec, RefusesIdsOutOfRange) {
+  for (const int id : {-1, 99}) {
+    ModelSpec spec = chain();
+    spec.layers[1].params = {id};
+    expect_refused(spec, "unknown parameter");
+    spec = chain();
+    spec.layers[1].inputs = {id};
+    expect_refused(spec, "unknown input edge");
+    spec = chain();
+    spec.layers[1].outputs = {id};
+    expect_refused(spec, "unknown output edge");
+  }
+}
+
+TEST(ModelSpec, RefusesAnEdgeReadBeforeItIsProduced) {
+  ModelSpec spec = chain();
+  spec.layers[0].inputs = {3};
+  expect_refused(spec, "layer embed: reads an edge before it is produced");
+}
+
+TEST(ModelSpec, RefusesAnEdgeThatSkipsALayer) {
+  ModelSpec spec = chain();
+  spec.layers[2].inputs = {2, 1};
+  expect_refused(spec, "layer head: reads an edge that is not its neighbour's");
+}
+
+TEST(ModelSpec, RefusesAWrongNumberOfOutputs) {
+  ModelSpec spec = chain();
+  spec.layers[2].outputs = {3};
+  expect_refused(spec, "layer head: must have one output edge");
+  spec = chain();
+  spec.layers[0].outputs.clear();
+  expect_refused(spec, "layer embed: must have one output edge");
+}
+
+TEST(ModelSpec, RefusesAForeignOutput) {
+  ModelSpec spec = chain();
+  spec.layers[0].outputs = {3};
+  expect_refused(spec, "layer embed: is not the producer");
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,18 @@
+#include "trainer/builtin.h"
+
+#include "models/data_source.h"
+#include "models/gpt.h"
+
+namespace spillway {
+
+ModelFactory gpt_factory(const GptConfig& config) {
+  config.validate();
+  return [config](std::int64_t vn_size) { return make_gpt(config, vn_size); };
+}
+
+std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
+                                            std::int64_t sequence_length, double eval_fraction) {
+  return std::make_shared<const DataSplit>(open_bytes(paths, sequence_length, eval_fraction));
+}
+
+}  // namespace spillway
