@@ -18,9 +18,8 @@ ConfigErrors::ConfigErrors(std::vector<ConfigError> errors)
     : Error(joined(errors)), all(std::move(errors)) {}
 
 void Findings::add(const std::string& field, int line, const std::string& problem) {
-  const std::string unplaced = ConfigError(field, 0, problem).what();
   for (const auto& known : all_) {
-    if (known.field == field && std::string_view(known.what()).ends_with(unplaced)) return;
+    if (known.field == field && known.problem == problem) return;
   }
   all_.emplace_back(field, line, problem);
 }

@@ -21,7 +21,7 @@ void create_folder(const fs::path& path) {
   if (error) throw IoError("cannot create folder", path, error.value());
 }
 
-void remove(const fs::path& path) {
+void delete_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) throw IoError("cannot remove", path, error.value());
@@ -59,7 +59,7 @@ std::string OutputFolder::problem(bool overwrite) const {
 void OutputFolder::create(const std::vector<std::string>& trials) const {
   create_folder(path_);
   write(kMarker, "This folder belongs to a run of spillway train, which may replace it.\n");
-  for (const char* output : {"results.csv", "config.yaml", "trials"}) remove(path_ / output);
+  for (const char* output : {"results.csv", "config.yaml", "trials"}) delete_tree(path_ / output);
   for (const auto& trial : trials) create_folder(weights_file(trial).parent_path());
 }
 

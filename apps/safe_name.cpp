@@ -10,8 +10,8 @@ std::string safe_name(std::string_view text) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
     if (!plain && std::string_view("._=,+-").find(c) == std::string_view::npos) c = '_';
   }
-  if (name.empty() || name.front() == '.') name.insert(0, "_");
-  return name;
+  const bool hidden = name.empty() || name.front() == '.';
+  return hidden ? "_" + name : name;
 }
 
 }  // namespace spillway

@@ -21,11 +21,10 @@ std::string value_text(const YamlNode& value) {
 
 /// What every trial of a run shares.
 bool is_shared(std::string_view key) {
-  for (const std::string_view shared :
-       {"name", "output_dir", "devices", "host_memory", "scheduling.policy",
-        "scheduling.double_buffer", "sweep"}) {
-    if (key == shared || (key.starts_with(shared) && (key[shared.size()] == '.' ||
-                                                      key[shared.size()] == '[')))
+  for (const std::string_view shared : {"name", "output_dir", "devices", "host_memory",
+                                        "scheduling.policy", "scheduling.double_buffer", "sweep"}) {
+    if (key == shared ||
+        (key.starts_with(shared) && (key[shared.size()] == '.' || key[shared.size()] == '[')))
       return true;
   }
   return false;
@@ -51,8 +50,8 @@ bool check_sweep(const SweepConfig& sweep, Findings& findings) {
       findings.add("sweep.parameters." + parameter.key, parameter.line,
                    "cannot be swept: all trials of a run share it");
     check_values(parameter, findings);
-    num_trials = std::min(kMaxTrials + 1, num_trials * std::max<std::size_t>(
-                                                           parameter.values.size(), 1));
+    num_trials =
+        std::min(kMaxTrials + 1, num_trials * std::max<std::size_t>(parameter.values.size(), 1));
   }
   if (num_trials > kMaxTrials)
     findings.add("sweep.parameters", 0,

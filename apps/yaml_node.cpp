@@ -60,8 +60,12 @@ void Converter::convert_map(const YAML::Node& source, YamlNode& node, int depth)
 
 void emit(YAML::Emitter& out, const YamlNode& node) {
   switch (node.kind) {
-    case YamlNode::Kind::null: out << YAML::Null; break;
-    case YamlNode::Kind::scalar: out << node.text; break;
+    case YamlNode::Kind::null:
+      out << YAML::Null;
+      break;
+    case YamlNode::Kind::scalar:
+      out << node.text;
+      break;
     case YamlNode::Kind::list:
       out << YAML::Flow << YAML::BeginSeq;
       for (const auto& child : node.children) emit(out, child);

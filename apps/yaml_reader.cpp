@@ -24,10 +24,14 @@ std::optional<T> parse(const std::string& text) {
 
 std::string quoted(const YamlNode& node) {
   switch (node.kind) {
-    case Kind::null: return "no value";
-    case Kind::scalar: return "'" + node.text + "'";
-    case Kind::list: return "a list";
-    case Kind::map: return "a group of keys";
+    case Kind::null:
+      return "no value";
+    case Kind::scalar:
+      return "'" + node.text + "'";
+    case Kind::list:
+      return "a list";
+    case Kind::map:
+      return "a group of keys";
   }
   return "";
 }
@@ -65,9 +69,9 @@ bool contains(NumberRange range, double value) {
 void YamlSchema::report_unknown() {
   for (const auto& [path, line] : unknown_) {
     const auto near = nearest(path, known_);
-    findings_->add(path, line,
-                   near.empty() ? "unknown key; remove it"
-                                : "unknown key; did you mean " + near + "?");
+    findings_->add(
+        path, line,
+        near.empty() ? "unknown key; remove it" : "unknown key; did you mean " + near + "?");
   }
   unknown_.clear();
 }

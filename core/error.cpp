@@ -24,11 +24,12 @@ OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
 IoError::IoError(const std::string& what, const std::string& file, int error_code)
     : Error(what + " " + file + ": " + std::strerror(error_code)), path(file), code(error_code) {}
 
-ConfigError::ConfigError(const std::string& name, int at_line, const std::string& problem)
+ConfigError::ConfigError(const std::string& name, int at_line, const std::string& what_is_wrong)
     : Error((at_line > 0 ? "line " + std::to_string(at_line) + ": " : std::string()) +
-            (name.empty() ? problem : name + ": " + problem)),
+            (name.empty() ? what_is_wrong : name + ": " + what_is_wrong)),
       field(name),
-      line(at_line) {}
+      line(at_line),
+      problem(what_is_wrong) {}
 
 DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes)
     : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +

@@ -40,6 +40,7 @@ class ConfigError : public Error {
   ConfigError(const std::string& field, int line, const std::string& problem);
   std::string field;
   int line;
+  std::string problem;  ///< the message without its place
 };
 
 /// A job cannot run on any device of the session, whatever the schedule.

@@ -287,15 +287,21 @@ class ProgramBuilder {
 
 }  // namespace
 
-std::vector<GroupRange> split_groups(int groups, int lanes) {
+std::vector<int> split_groups(int groups, int lanes) {
   assert(lanes >= 1 && lanes <= groups);
+  std::vector<int> sizes(at(lanes), groups / lanes);
+  for (int lane = 0; lane < groups % lanes; ++lane) ++sizes[at(lane)];
+  return sizes;
+}
+
+std::vector<GroupRange> lane_ranges(const JobShape& shape) {
   std::vector<GroupRange> ranges;
   int begin = 0;
-  for (int lane = 0; lane < lanes; ++lane) {
-    const int size = groups / lanes + (lane < groups % lanes ? 1 : 0);
+  for (int size : shape.lane_groups) {
     ranges.push_back({begin, begin + size});
     begin += size;
   }
+  assert(begin == shape.groups);
   return ranges;
 }
 
@@ -311,7 +317,7 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   JobPlan plan;
   plan.shards = std::move(shards);
   plan.vn_major = vn_major;
-  plan.lanes = split_groups(shape.groups, shape.lanes);
+  plan.lanes = lane_ranges(shape);
   plan.max_steps = shape.max_steps;
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "scheduler/program.h"
 
 namespace spillway {
@@ -8,14 +10,16 @@ namespace spillway {
 struct JobShape {
   int virtual_nodes = 1;
   int groups = 1;             ///< divides virtual_nodes
-  int lanes = 1;              ///< at most groups
+  std::vector<int> lane_groups{1};  ///< groups of each lane; `groups` in all
   int eval_virtual_nodes = 0; ///< 0: no evaluation
   std::int64_t max_steps = 1;
   std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
 };
 
-/// Groups of each lane: sizes differ by at most one, larger ones first.
-std::vector<GroupRange> split_groups(int groups, int lanes);
+/// Groups of each lane, as equal as can be: sizes differ by at most one, larger ones first.
+std::vector<int> split_groups(int groups, int lanes);
+/// Lanes take consecutive groups.
+std::vector<GroupRange> lane_ranges(const JobShape& shape);
 
 /// Bytes of a layer's weights blocks that a unit over `layers` holds, tied blocks once.
 Bytes weights_bytes(const ModelSpec& model, LayerRange layers);

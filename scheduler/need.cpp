@@ -38,7 +38,7 @@ Bytes sum_bytes(const ModelSpec& model, LayerRange layers) {
 
 int most_slots(const JobShape& shape) {
   int slots = 0;
-  for (GroupRange lane : split_groups(shape.groups, shape.lanes)) {
+  for (GroupRange lane : lane_ranges(shape)) {
     slots = std::max(slots, plan_fold(lane, shape.groups, 1).num_slots);
   }
   return slots;

@@ -35,7 +35,9 @@ JobShape shape_of(const TrialConfig& trial) {
   const TrainConfig& train = trial.train;
   return {.virtual_nodes = train.virtual_nodes,
           .groups = train.reduction_groups,
-          .lanes = train.lanes,
+          .lane_groups = train.lane_groups.empty()
+                             ? split_groups(train.reduction_groups, train.lanes)
+                             : train.lane_groups,
           .eval_virtual_nodes = evaluation_vns(trial),
           .max_steps = train.max_steps,
           .eval_steps = train.eval_steps};

@@ -38,6 +38,8 @@ struct TrainConfig {
   int virtual_nodes = 8;         ///< divides batch_size
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
   int lanes = 1;                 ///< at most reduction_groups and the number of devices
+  /// Groups of each lane; empty: as equal as can be.
+  std::vector<int> lane_groups;
   std::string order = "auto";    ///< auto | shard_major | vn_major
   std::int64_t max_steps = 50;
   std::string optimizer = "adamw";

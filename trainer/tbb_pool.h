@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 
 #include <condition_variable>
@@ -12,11 +13,15 @@ namespace spillway {
 /// Host ops on TBB's worker threads; an op may use parallel algorithms inside.
 class TbbPool final : public HostPool {
  public:
-  explicit TbbPool(int num_threads) : arena_(num_threads, /*reserved_for_masters=*/0) {}
+  explicit TbbPool(int num_threads)
+      : threads_(tbb::global_control::max_allowed_parallelism,
+                 static_cast<std::size_t>(num_threads) + 1),
+        arena_(num_threads, /*reserved_for_masters=*/0) {}
   ~TbbPool() override;
   void submit(std::function<void()> work) override;
 
  private:
+  tbb::global_control threads_;  // TBB counts a caller's thread that never comes here
   tbb::task_arena arena_;
   std::mutex mutex_;
   std::condition_variable quiet_;

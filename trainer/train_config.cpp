@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "core/error.h"
@@ -15,6 +17,10 @@ std::string text(double value) {
   digits.erase(digits.find_last_not_of('0') + 1);
   if (digits.back() == '.') digits.pop_back();
   return digits;
+}
+
+std::int64_t sum(const std::vector<int>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
 void require_positive(std::int64_t value, const std::string& field) {
@@ -44,6 +50,12 @@ void TrainConfig::validate() const {
   require(reduction_groups == 0 || lanes <= reduction_groups, "lanes",
           "is " + std::to_string(lanes) + ", above train.reduction_groups " +
               std::to_string(reduction_groups) + "; a lane takes whole groups");
+  require(lane_groups.empty() || (lane_groups.size() == static_cast<std::size_t>(lanes) &&
+                                  std::ranges::min(lane_groups) >= 1 &&
+                                  sum(lane_groups) == reduction_groups),
+          "lane_groups",
+          "must be empty or hold one positive number for each of train.lanes " +
+              std::to_string(lanes) + ", train.reduction_groups in all");
   require(order == "auto" || order == "shard_major" || order == "vn_major", "order",
           "is '" + order + "', must be auto, shard_major or vn_major");
   require(optimizer == "adamw", "optimizer", "is '" + optimizer + "', must be adamw");

@@ -74,7 +74,7 @@ class RandomWorkload {
     JobShape shape;
     shape.groups = between(1, 6);
     shape.virtual_nodes = shape.groups * between(1, 3);
-    shape.lanes = between(1, std::min(shape.groups, num_devices));
+    shape.lane_groups = split_groups(shape.groups, between(1, std::min(shape.groups, num_devices)));
     shape.eval_virtual_nodes = chance(50) ? between(1, 6) : 0;
     shape.max_steps = between(1, 4);
     shape.eval_steps = between(0, 2);

@@ -1,0 +1,101 @@
+#include "apps/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "apps/format.h"
+#include "apps/table.h"
+#include "core/units.h"
+
+namespace spillway {
+namespace {
+
+std::string loss_text(const std::optional<double>& loss) {
+  return loss ? format_fixed(*loss, 4) : "-";
+}
+
+std::string percent(double share) { return format_fixed(100 * share, 0) + " %"; }
+
+std::optional<double> metric_of(const MetricConfig& metric, const TrialResult& trial) {
+  return metric.name == "final_loss" ? trial.final_loss : trial.eval_loss;
+}
+
+void print_trials(std::ostream& out, const std::vector<TrialResult>& trials) {
+  Table table({"trial", "state", "steps", "first loss", "final loss", "eval loss", "parameters",
+               "state bytes", "shards", "order", "tokens/s"});
+  for (const auto& t : trials) {
+    table.add({t.name, to_string(t.state), std::to_string(t.steps), loss_text(t.first_loss),
+               loss_text(t.final_loss), loss_text(t.eval_loss),
+               format_count(static_cast<double>(t.parameters)),
+               format_bytes(t.training_state_bytes), std::to_string(t.num_shards), t.order,
+               format_count(t.tokens_per_s)});
+  }
+  table.print(out);
+  for (const auto& t : trials) {
+    if (!t.reason.empty())
+      out << "  " << t.name << " " << to_string(t.state) << ": " << t.reason << "\n";
+  }
+}
+
+void print_memory(std::ostream& out, const RunResult& result) {
+  Table table({"memory", "budget", "peak", "busy", "ops", "loads", "prefetched"});
+  for (std::size_t d = 0; d < result.devices.size(); ++d) {
+    const auto& device = result.devices[d];
+    table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
+               format_bytes(device.peak_bytes), percent(device.busy_share),
+               std::to_string(device.ops), std::to_string(device.loads),
+               std::to_string(device.prefetches)});
+  }
+  table.add({"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes),
+             "", "", "", ""});
+  table.print(out);
+}
+
+void print_best(std::ostream& out, const MetricConfig& metric, const RunResult& result) {
+  const auto best = best_trial(metric, result.trials);
+  if (!best) return;
+  const auto& trial = result.trials[*best];
+  out << "Best trial: " << trial.name << " (" << metric.name << " "
+      << loss_text(metric_of(metric, trial)) << ")\n";
+}
+
+void print_copies(std::ostream& out, const RunResult& result) {
+  out << "Moved: " << format_bytes(result.h2d_bytes) << " to devices ("
+      << format_bytes(result.h2d_weight_bytes) << " of weights), " << format_bytes(result.d2h_bytes)
+      << " back to the host\n";
+  if (result.copy_hidden_share)
+    out << "Copies: " << format_fixed(result.copy_s, 2) << " s, "
+        << percent(*result.copy_hidden_share) << " of it hidden under compute\n";
+}
+
+}  // namespace
+
+std::optional<std::size_t> best_trial(const MetricConfig& metric,
+                                      const std::vector<TrialResult>& trials) {
+  const double sign = metric.goal == "maximize" ? -1 : 1;
+  std::optional<std::size_t> best;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const auto value = metric_of(metric, trials[t]);
+    if (trials[t].state != TrialState::done || !value || !std::isfinite(*value)) continue;
+    if (!best || sign * *value < sign * *metric_of(metric, trials[*best])) best = t;
+  }
+  return best;
+}
+
+void print_report(std::ostream& out, const std::vector<Trial>& trials, const RunResult& result,
+                  const OutputFolder& folder) {
+  out << "\n";
+  print_trials(out, result.trials);
+  out << "\n";
+  print_best(out, trials.front().config.sweep.metric, result);
+  out << "\n";
+  print_memory(out, result);
+  out << "\n";
+  print_copies(out, result);
+  out << "Time: " << format_fixed(result.wall_s, 1) << " s\n"
+      << "Outputs: " << folder.path().string()
+      << " (results.csv, config.yaml, trials/*/weights.safetensors)\n";
+}
+
+}  // namespace spillway

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+struct TrainOptions {
+  std::string config_file;
+  std::vector<std::string> overrides;  ///< "a.b=c"
+  bool json = false;                   ///< one JSON document on `out`, everything else on `log`
+  bool overwrite = false;              ///< replace the outputs of an earlier run
+};
+
+/// What the program ends with.
+enum ExitCode : int {
+  kDone = 0,
+  kTrialFailed = 1,
+  kUsage = 2,
+  kDoesNotFit = 3,
+  kInterrupted = 130
+};
+
+/// `spillway train`. Writes nothing to disk before all of the configuration holds and every trial
+/// fits. Once `interrupted` is set, trials end after their running ops.
+/// Throws ConfigErrors or ConfigError, DoesNotFit, IoError.
+ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
+               const std::atomic<bool>& interrupted);
+
+}  // namespace spillway

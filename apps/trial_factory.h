@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "apps/findings.h"
+#include "apps/sweep.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// Makes what a session trains out of what a configuration says. Trials that read the same data
+/// share it.
+class TrialFactory {
+ public:
+  /// What is wrong goes into `findings`; the result counts only where there are none.
+  TrialConfig make(const Trial& trial, const std::filesystem::path& weights_file,
+                   Findings& findings);
+
+ private:
+  std::shared_ptr<const DataSplit> data(const RunConfig& config);
+
+  std::map<std::tuple<std::vector<std::string>, std::int64_t, double>,
+           std::shared_ptr<const DataSplit>>
+      opened_;
+};
+
+/// Notes an error of the library at the place of the trial's document that it speaks of.
+void note(const ConfigError& error, const YamlNode& tree, Findings& findings);
+
+}  // namespace spillway
