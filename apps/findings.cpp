@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/yaml_path.h"
+
 namespace spillway {
 namespace {
 
@@ -25,12 +27,8 @@ void Findings::add(const std::string& field, int line, const std::string& proble
 }
 
 bool Findings::concern(std::string_view section) const {
-  return std::any_of(all_.begin(), all_.end(), [&](const ConfigError& error) {
-    const std::string_view field = error.field;
-    return field.starts_with(section) &&
-           (field.size() == section.size() || field[section.size()] == '.' ||
-            field[section.size()] == '[');
-  });
+  return std::any_of(all_.begin(), all_.end(),
+                     [&](const ConfigError& error) { return lies_in(error.field, section); });
 }
 
 void Findings::throw_if_any() const {

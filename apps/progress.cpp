@@ -9,7 +9,7 @@ namespace spillway {
 namespace {
 
 /// Between two lines of a trial that runs.
-constexpr double kInterval = 2;
+constexpr double kInterval = 10;
 
 std::string padded(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');

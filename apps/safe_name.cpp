@@ -5,13 +5,14 @@
 namespace spillway {
 
 std::string safe_name(std::string_view text) {
-  std::string name(text.substr(0, 150));
+  constexpr std::size_t kMaxBytes = 150;
+  std::string name(text.substr(0, kMaxBytes));
   for (auto& c : name) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
     if (!plain && std::string_view("._=,+-").find(c) == std::string_view::npos) c = '_';
   }
-  const bool hidden = name.empty() || name.front() == '.';
-  return hidden ? "_" + name : name;
+  if (name.empty() || name.front() == '.') name.insert(0, 1, '_');
+  return name.substr(0, kMaxBytes);
 }
 
 }  // namespace spillway

@@ -19,15 +19,22 @@ std::string value_text(const YamlNode& value) {
   return text;
 }
 
-/// What every trial of a run shares.
+/// Whether `key` is, holds or lies in something that every trial of a run shares.
 bool is_shared(std::string_view key) {
   for (const std::string_view shared : {"name", "output_dir", "devices", "host_memory",
                                         "scheduling.policy", "scheduling.double_buffer", "sweep"}) {
-    if (key == shared ||
-        (key.starts_with(shared) && (key[shared.size()] == '.' || key[shared.size()] == '[')))
-      return true;
+    if (lies_in(key, shared) || lies_in(shared, key)) return true;
   }
   return false;
+}
+
+/// Values of a section would replace those of a key inside it.
+void check_overlap(const SweepConfig& sweep, const SweepParameter& inner, Findings& findings) {
+  for (const auto& outer : sweep.parameters) {
+    if (outer.key != inner.key && lies_in(inner.key, outer.key))
+      findings.add("sweep.parameters." + inner.key, inner.line,
+                   "lies in " + outer.key + ", which is swept too; sweep one of them");
+  }
 }
 
 void check_values(const SweepParameter& parameter, Findings& findings) {
@@ -49,6 +56,7 @@ bool check_sweep(const SweepConfig& sweep, Findings& findings) {
     if (is_shared(parameter.key))
       findings.add("sweep.parameters." + parameter.key, parameter.line,
                    "cannot be swept: all trials of a run share it");
+    check_overlap(sweep, parameter, findings);
     check_values(parameter, findings);
     num_trials =
         std::min(kMaxTrials + 1, num_trials * std::max<std::size_t>(parameter.values.size(), 1));

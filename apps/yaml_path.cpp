@@ -11,11 +11,16 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
+/// Whether `rest` is what a part of a path may leave behind it.
+bool ends_part(std::string_view rest) {
+  return rest.empty() || rest.front() == '.' || rest.front() == '[';
+}
+
 /// Takes "[3]" off the front of a path.
 std::optional<std::size_t> take_index(std::string_view& path) {
   std::size_t index = 0;
   const auto close = path.find(']');
-  if (!path.starts_with('[') || close == std::string_view::npos) return std::nullopt;
+  if (close == std::string_view::npos || !ends_part(path.substr(close + 1))) return std::nullopt;
   const char* end = path.data() + close;
   const auto [stop, error] = std::from_chars(path.data() + 1, end, index);
   if (error != std::errc{} || stop != end) return std::nullopt;
@@ -23,17 +28,12 @@ std::optional<std::size_t> take_index(std::string_view& path) {
   return index;
 }
 
-bool is_first_key(std::string_view key, std::string_view path) {
-  return path.starts_with(key) &&
-         (path.size() == key.size() || path[key.size()] == '.' || path[key.size()] == '[');
-}
-
 /// Takes the first key off the front of a path: the longest that the map has, or else up to the
 /// next dot or bracket. What is left begins with a dot or a bracket, or is empty.
 std::string_view take_key(const YamlNode& map, std::string_view& path) {
   std::string_view key = path.substr(0, path.find_first_of(".["));
   for (const auto& child : map.children) {
-    if (child.key.size() > key.size() && is_first_key(child.key, path)) key = child.key;
+    if (child.key.size() > key.size() && lies_in(path, child.key)) key = child.key;
   }
   const auto taken = path.substr(0, key.size());
   path.remove_prefix(key.size());
@@ -73,16 +73,20 @@ void forget_lines(YamlNode& node) {
 
 }  // namespace
 
+bool lies_in(std::string_view path, std::string_view section) {
+  return path.starts_with(section) && ends_part(path.substr(section.size()));
+}
+
 const YamlNode* find_at(const YamlNode& tree, std::string_view path) {
   // Without `make` nothing is changed.
-  auto* node = const_cast<YamlNode*>(&tree);
+  auto* node = path.starts_with('.') ? nullptr : const_cast<YamlNode*>(&tree);
   while (node != nullptr && !path.empty()) node = step_into(*node, path, false);
   return node;
 }
 
 void set_at(YamlNode& tree, std::string_view path, YamlNode value) {
   const std::string whole(path);
-  YamlNode* node = path.empty() ? nullptr : &tree;
+  YamlNode* node = path.empty() || path.starts_with('.') ? nullptr : &tree;
   while (node != nullptr && !path.empty()) node = step_into(*node, path, true);
   if (node == nullptr)
     throw ConfigError(whole, value.line, "there is no such place in the configuration");

@@ -10,6 +10,12 @@ namespace spillway {
 /// Paths name places in a document: `train.learning_rate`, `devices[1].memory`. A key that itself
 /// has dots, as below `sweep.parameters`, is found by its whole name.
 
+/// Whether `path` is `section` or names a place inside it.
+bool lies_in(std::string_view path, std::string_view section);
+
+/// Whether `path` is `section` or names a place inside it.
+bool lies_in(std::string_view path, std::string_view section);
+
 /// Null where nothing stands.
 const YamlNode* find_at(const YamlNode& tree, std::string_view path);
 

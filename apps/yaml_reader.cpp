@@ -22,6 +22,12 @@ std::optional<T> parse(const std::string& text) {
   return value;
 }
 
+/// Whether `text` is a whole number, of any size.
+bool is_whole(const std::string& text) {
+  const std::size_t digits = text.starts_with('-') ? 1 : 0;
+  return text.size() > digits && text.find_first_not_of("0123456789", digits) == std::string::npos;
+}
+
 std::string quoted(const YamlNode& node) {
   switch (node.kind) {
     case Kind::null:
@@ -77,7 +83,10 @@ void YamlSchema::report_unknown() {
 }
 
 YamlReader::YamlReader(YamlSchema& schema, const YamlNode* node, std::string path)
-    : schema_(&schema), node_(node), path_(std::move(path)) {
+    : schema_(&schema),
+      node_(node),
+      line_(node == nullptr ? 0 : node->line),
+      path_(std::move(path)) {
   if (node_ == nullptr || node_->kind == Kind::map || node_->kind == Kind::null) return;
   schema_->findings().add(path_, node_->line,
                           quoted(*node_) + " stands where a group of keys belongs");
@@ -117,7 +126,7 @@ void YamlReader::read(const char* key, std::int64_t& value, IntRange range) {
   const auto number = parse<std::int64_t>(node->text);
   if (number && *number >= range.min && *number <= range.max) {
     value = *number;
-  } else if (number || parse<double>(node->text)) {
+  } else if (is_whole(node->text)) {
     complain(key, *node, "is out of range; " + remedy);
   } else {
     complain(key, *node, "is no whole number; " + remedy);
@@ -231,8 +240,7 @@ std::vector<YamlReader> YamlReader::items(const char* key) {
 
 void YamlReader::require(const char* key, const std::string& remedy) {
   if (node_ != nullptr && node_->find(key) != nullptr) return;
-  schema_->findings().add(path_of(key), node_ == nullptr ? 0 : node_->line,
-                          "is missing; " + remedy);
+  schema_->findings().add(path_of(key), line_, "is missing; " + remedy);
 }
 
 void YamlReader::finish() {

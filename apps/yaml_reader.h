@@ -75,6 +75,7 @@ class YamlReader {
 
   YamlSchema* schema_;
   const YamlNode* node_;
+  int line_;
   std::string path_;
   std::vector<std::string> keys_;
 };

@@ -6,9 +6,12 @@ namespace spillway {
 
 const char* to_string(Tier tier) {
   switch (tier) {
-    case Tier::device: return "device";
-    case Tier::host: return "host";
-    case Tier::disk: return "disk";
+    case Tier::device:
+      return "device";
+    case Tier::host:
+      return "host";
+    case Tier::disk:
+      return "disk";
   }
   return "?";
 }

@@ -11,12 +11,12 @@ namespace spillway {
 /// Peaks are bytes of activations above what was allocated before the call; outputs count, the
 /// layer's inputs, weights and gradient sums do not.
 struct LayerProfile {
-  double forward_s = 0;       ///< forward without a graph
-  double backward_s = 0;      ///< forward with a graph, then backward, gradients folded
-  Bytes forward_peak = 0;     ///< during forward without a graph
-  Bytes graph_peak = 0;       ///< during forward with a graph
-  Bytes graph_retained = 0;   ///< after forward with a graph: output and saved tensors
-  Bytes backward_peak = 0;    ///< during backward, counted from before the layer's forward
+  double forward_s = 0;      ///< forward without a graph
+  double backward_s = 0;     ///< forward with a graph, then backward, gradients folded
+  Bytes forward_peak = 0;    ///< during forward without a graph
+  Bytes graph_peak = 0;      ///< during forward with a graph
+  Bytes graph_retained = 0;  ///< after forward with a graph: output and saved tensors
+  Bytes backward_peak = 0;   ///< during backward, counted from before the layer's forward
 };
 
 /// What a job costs on a device kind: measured by a pilot before the run, or estimated.

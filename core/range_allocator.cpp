@@ -52,7 +52,8 @@ void RangeAllocator::free(Bytes offset) {
 
 Bytes RangeAllocator::largest_hole() const {
   Bytes largest = 0;
-  for_each_hole(used_ranges_, capacity_, [&](Bytes, Bytes hole) { largest = std::max(largest, hole); });
+  for_each_hole(used_ranges_, capacity_,
+                [&](Bytes, Bytes hole) { largest = std::max(largest, hole); });
   return largest;
 }
 

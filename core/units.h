@@ -22,7 +22,9 @@ inline constexpr Bytes kAlignment = 64;
 /// Blocks start at a multiple of this in their home, and budgets are reported in it.
 inline constexpr Bytes kPage = 4096;
 
-constexpr Bytes round_up(Bytes n, Bytes multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr Bytes round_up(Bytes n, Bytes multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 /// Reads "12MiB", "1.5 GB", "4096", "64k" (binary: KiB..TiB and k..T; decimal: KB..TB).
 /// Returns nothing for other text, for a negative number, and where the value exceeds 64 bits.

@@ -48,8 +48,12 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   JobTable& job = jobs_.at(action.job);
   if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
   switch (action.kind) {
-    case InFlight::Kind::op: op_done(action, done); break;
-    case InFlight::Kind::copy: copy_done(action, done); break;
+    case InFlight::Kind::op:
+      op_done(action, done);
+      break;
+    case InFlight::Kind::copy:
+      copy_done(action, done);
+      break;
     case InFlight::Kind::admission:
       if (job.phase == JobPhase::admitting) {
         job.phase = JobPhase::running;
@@ -92,7 +96,8 @@ void Engine::begin_program(JobId id) {
   const Program& program = *job.program;
   for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) {
     BufferState& buffer = job.buffers[at(b)];
-    const bool stays = job.plan->layout.buffers[at(b)].kind == BufferKind::weights && !flavor.update;
+    const bool stays =
+        job.plan->layout.buffers[at(b)].kind == BufferKind::weights && !flavor.update;
     drop_everywhere({id, b});
     buffer = BufferState{.home_valid = stays, .home_version = job.step};
   }
@@ -220,6 +225,14 @@ void Engine::check_integrity() const {
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
     }
   }
+}
+
+EngineSnapshot snapshot_of(const Engine& engine) {
+  EngineSnapshot snapshot{.host_peak = engine.host_peak()};
+  for (std::size_t d = 0; d < engine.num_devices(); ++d) {
+    snapshot.devices.push_back(engine.device(DeviceId(d)).counters);
+  }
+  return snapshot;
 }
 
 }  // namespace spillway

@@ -52,14 +52,14 @@ class Engine {
   enum class Room { ready, wait, never };
   /// What has to be on a device at once.
   struct Request {
-    std::vector<BufferRef> place;     ///< no copy there yet
-    std::vector<BufferRef> keep;      ///< copies that must stay
+    std::vector<BufferRef> place;  ///< no copy there yet
+    std::vector<BufferRef> keep;   ///< copies that must stay
     Bytes workspace = 0;
-    std::span<const Bytes> op_area;   ///< pieces that must still find room afterwards
-    std::vector<Bytes> later;         ///< and these, once only `keep` and `place` are left
+    std::span<const Bytes> op_area;  ///< pieces that must still find room afterwards
+    std::vector<Bytes> later;        ///< and these, once only `keep` and `place` are left
     Bytes later_workspace = 0;
     RangeAllocator::End end = RangeAllocator::End::low;
-    bool may_drop_next = false;       ///< the prefetched unit's weights may go
+    bool may_drop_next = false;  ///< the prefetched unit's weights may go
   };
 
   // engine.cpp: jobs and programs
@@ -81,6 +81,7 @@ class Engine {
   void claim(DeviceId id, UnitRef unit);
   bool steal(DeviceId thief);
   bool reserve_unit(DeviceId id);
+  bool same_unit(ActionId a, ActionId b) const;
   bool start_op(DeviceId id);
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
   bool fetch_homes(DeviceId id, const OpSpec& op, JobId job);
@@ -96,6 +97,7 @@ class Engine {
   bool later_fits(DeviceId id, const Request& request) const;
   bool evict_one(DeviceId id, const Request& request);
   bool is_next_weight(const DeviceTable& device, BufferRef ref) const;
+  void drop_weights(DeviceId id, JobId job, int unit);
   double next_use(BufferRef ref) const;
   void load(DeviceId id, BufferRef ref);
   bool home_is_busy(BufferRef ref) const;
@@ -132,5 +134,12 @@ class Engine {
   Bytes host_used_ = 0, host_peak_ = 0;
   std::vector<Action>* out_ = nullptr;  // during a call only
 };
+
+/// The engine's counters, for results.
+struct EngineSnapshot {
+  std::vector<DeviceCounters> devices;
+  Bytes host_peak = 0;
+};
+EngineSnapshot snapshot_of(const Engine& engine);
 
 }  // namespace spillway

@@ -128,8 +128,8 @@ bool Engine::steal(DeviceId thief) {
     const auto position = std::ranges::find(lane_units, unit.unit) - lane_units.begin();
     const auto held = [&](int b) { return owner.memory.find({unit.job, b}) != nullptr; };
     const int before = position > 0 ? lane_units[static_cast<std::size_t>(position - 1)] : -1;
-    const bool ready = before < 0 || job.units[at(before)].ops_done ==
-                                         job.program->units[at(before)].num_ops;
+    const bool ready =
+        before < 0 || job.units[at(before)].ops_done == job.program->units[at(before)].num_ops;
     if (!ready || job.lane_device.size() > 1 || std::ranges::any_of(spec(unit).weights, held) ||
         job.plan->needed_budget > table(thief).memory.budget()) {
       continue;
@@ -148,6 +148,10 @@ bool Engine::reserve_unit(DeviceId id) {
   const UnitRef ref = *device.current;
   if (state(ref).reserved) return true;
   if (!config_.double_buffer && !device.running.empty()) return false;
+  // Two units at once at most: the one that ends takes its weights away first.
+  if (device.running.size() > 1 && !same_unit(device.running.front(), device.running.back())) {
+    return false;
+  }
   const UnitSpec& unit = spec(ref);
   const std::vector<BufferRef> all = refs(ref.job, {&unit.weights, &unit.sums});
   Request request{.workspace = unit.workspace, .op_area = unit.op_area, .end = device.side};
@@ -175,6 +179,11 @@ bool Engine::reserve_unit(DeviceId id) {
     if (buffer_spec(b).kind == BufferKind::weights) load(id, b);
   }
   return true;
+}
+
+bool Engine::same_unit(ActionId a, ActionId b) const {
+  const InFlight &first = in_flight_.at(a), &second = in_flight_.at(b);
+  return first.job == second.job && first.unit == second.unit;
 }
 
 /// Starts the way of inputs that only another device holds to their homes; true if all are there.
@@ -234,8 +243,12 @@ bool Engine::start_op(DeviceId id) {
   }
   if (room != Room::ready) return false;
 
-  InFlight action{.kind = InFlight::Kind::op, .job = ref.job, .device = id, .unit = ref.unit,
-                  .op = number, .workspace = op.workspace,
+  InFlight action{.kind = InFlight::Kind::op,
+                  .job = ref.job,
+                  .device = id,
+                  .unit = ref.unit,
+                  .op = number,
+                  .workspace = op.workspace,
                   .used_high = device.memory.used()};
   StartOp start_action{0, ref.job, id, job.flavor, job.step, ref.unit, number, {}, {}};
   std::set<ActionId> after;
@@ -326,6 +339,7 @@ void Engine::account_op(const InFlight& action, const Done& done) {
   counters.stall_s += std::max(0.0, transfers - could_start);
   device.last_op_finished_s = done.finished_s;
   counters.peak_bytes = std::max(counters.peak_bytes, action.used_high + done.activation_peak);
+  counters.activation_peak_bytes = std::max(counters.activation_peak_bytes, done.activation_peak);
 }
 
 void Engine::unit_done(JobId id, int number, double now_s) {
@@ -336,6 +350,7 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   for (const auto* list : {&unit.weights, &unit.sums}) {
     for (int b : *list) --table(device).memory.find({id, b})->leases;
   }
+  drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());
   for (int b : unit.drains) write_back(device, {id, b}, true);
   for (int b : unit.sums) {

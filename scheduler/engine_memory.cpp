@@ -10,8 +10,9 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-bool contains(const std::vector<BufferRef>& refs, BufferRef ref) {
-  return std::ranges::find(refs, ref) != refs.end();
+template <typename T>
+bool contains(const std::vector<T>& items, const T& item) {
+  return std::ranges::find(items, item) != items.end();
 }
 
 /// Whether `pieces`, placed in order, and `workspace` fit beside the copies that stay.
@@ -65,8 +66,8 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
     if (enough_comes || !evict_one(id, request)) break;
   }
   for (const auto& [ref, entry] : device.memory.entries()) {
-    const bool blocked = (entry.dirty && home_is_busy(ref)) ||
-                         jobs_.at(ref.job).phase == JobPhase::ending;
+    const bool blocked =
+        (entry.dirty && home_is_busy(ref)) || jobs_.at(ref.job).phase == JobPhase::ending;
     if (entry.filling != 0 || entry.draining != 0 || blocked) {
       device.waits_for_space = true;
       return Room::wait;
@@ -120,8 +121,25 @@ bool Engine::later_fits(DeviceId id, const Request& request) const {
 
 bool Engine::is_next_weight(const DeviceTable& device, BufferRef ref) const {
   if (!device.next || device.next->job != ref.job) return false;
-  const auto& weights = spec(*device.next).weights;
-  return std::ranges::find(weights, ref.buffer) != weights.end();
+  return contains(spec(*device.next).weights, ref.buffer);
+}
+
+/// Weights leave with their unit, unless the lane's next one uses them too and may run here. So the
+/// bytes that a step moves follow from its program, not from when transfers end.
+void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
+  const JobTable& job = jobs_.at(job_id);
+  const UnitSpec& unit = job.program->units[at(number)];
+  const auto& lane_units = job.program->lane_units[at(unit.lane)];
+  const auto after = std::ranges::upper_bound(lane_units, number);
+  const bool goes_on = after != lane_units.end() &&
+                       (!job.units[at(*after)].claimed || job.units[at(*after)].device == id);
+  for (int b : unit.weights) {
+    const BufferRef ref{job_id, b};
+    if (table(id).memory.find(ref)->busy()) continue;
+    if (goes_on && contains(job.program->units[at(*after)].weights, b)) continue;
+    if (next_use(ref) < std::numeric_limits<double>::infinity()) ++table(id).counters.evictions;
+    drop(id, ref);
+  }
 }
 
 /// Units of its job until a buffer is used again; ties: later virtual nodes are farther.
@@ -131,9 +149,7 @@ double Engine::next_use(BufferRef ref) const {
   const BufferState& buffer = job.buffers[at(ref.buffer)];
   for (int u : job.program->unit_users[at(ref.buffer)]) {
     const UnitState& unit = job.units[at(u)];
-    const bool is_weights = buffer_spec(ref).kind == BufferKind::weights;
-    if (unit.ops_done == job.program->units[at(u)].num_ops) continue;
-    if (!is_weights && u <= buffer.last_unit) continue;
+    if (unit.ops_done == job.program->units[at(u)].num_ops || u <= buffer.last_unit) continue;
     const auto lane = at(job.program->units[at(u)].lane);
     const auto& lane_units = job.program->lane_units[lane];
     const auto position = std::ranges::lower_bound(lane_units, u) - lane_units.begin();

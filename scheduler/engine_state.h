@@ -18,11 +18,12 @@ struct DeviceCounters {
   std::uint64_t ops = 0;
   std::uint64_t loads = 0;       ///< copies to the device
   std::uint64_t prefetches = 0;  ///< loads started while an op was running there
-  std::uint64_t evictions = 0;   ///< copies taken away to make room
+  std::uint64_t evictions = 0;   ///< copies taken away before their last use
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double busy_s = 0, copy_s = 0;
-  double stall_s = 0;  ///< idle while the next op lacked nothing but a transfer
-  Bytes peak_bytes = 0;          ///< planned ranges and activations
+  double stall_s = 0;               ///< idle while the next op lacked nothing but a transfer
+  Bytes peak_bytes = 0;             ///< planned ranges and activations
+  Bytes activation_peak_bytes = 0;  ///< of any one op
 };
 
 struct UnitState {
@@ -37,8 +38,8 @@ struct UnitState {
 struct BufferState {
   bool home_valid = false;
   std::int64_t home_version = 0;
-  int last_unit = -1;              ///< the last unit that started an op on it
-  std::vector<DeviceId> holders;   ///< devices with a copy
+  int last_unit = -1;             ///< the last unit that started an op on it
+  std::vector<DeviceId> holders;  ///< devices with a copy
 };
 
 enum class JobPhase : std::uint8_t { waiting, admitting, running, ending, ended };
@@ -54,9 +55,9 @@ struct JobTable {
   std::vector<std::size_t> lane_cursor;  ///< by lane: first unit not claimed
   std::vector<DeviceId> lane_device;     ///< by lane, within a step, where lanes > 1
   std::vector<BufferState> buffers;
-  std::size_t left = 0;         ///< units and host ops of the program that are not finished
-  double unclaimed_s = 0;       ///< compute of the program's unclaimed units
-  int in_flight = 0;            ///< actions
+  std::size_t left = 0;    ///< units and host ops of the program that are not finished
+  double unclaimed_s = 0;  ///< compute of the program's unclaimed units
+  int in_flight = 0;       ///< actions
   JobEnd end = JobEnd::done;
   std::string reason;
 };
@@ -70,10 +71,10 @@ struct UnitRef {
 struct DeviceTable {
   explicit DeviceTable(Bytes budget) : memory(budget) {}
   Residency memory;
-  std::optional<UnitRef> current, next;  ///< next is claimed and being loaded
+  std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges
-  std::vector<ActionId> running;  ///< ops started and not done, in order
-  std::uint64_t tried = 0;        ///< readiness version at the last vain choice
+  std::vector<ActionId> running;                        ///< ops started and not done, in order
+  std::uint64_t tried = 0;  ///< readiness version at the last vain choice
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
   DeviceCounters counters;

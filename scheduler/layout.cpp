@@ -142,8 +142,8 @@ void LayoutBuilder::place_sums() {
       const auto number = static_cast<std::size_t>(root - plan.roots.begin()) + partial;
       std::vector<int> by_layer;
       for (const Layout::LayerPlace& place : layout_.layers) {
-        const Bytes home = root == plan.roots.end() ? kNoHome
-                                                    : place.sum_home + number * layout_.sum_plane;
+        const Bytes home =
+            root == plan.roots.end() ? kNoHome : place.sum_home + number * layout_.sum_plane;
         by_layer.push_back(
             place.sum_bytes == 0 ? -1 : add_buffer(BufferKind::sum, place.sum_bytes, home));
       }

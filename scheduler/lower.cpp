@@ -58,8 +58,8 @@ class ProgramBuilder {
     const Layout& layout = buffers_.layout();
     for (int buffer : layout.weights) {
       const auto bytes = static_cast<double>(layout.buffers[at(buffer)].bytes);
-      update_of_[buffer] = add_host_op(
-          {HostOpKind::update, buffer, {}, {}, bytes / profile_.update_bytes_per_s});
+      update_of_[buffer] =
+          add_host_op({HostOpKind::update, buffer, {}, {}, bytes / profile_.update_bytes_per_s});
     }
   }
 
@@ -171,9 +171,9 @@ class ProgramBuilder {
         UnitSpec unit{.lane = lane, .kind = OpKind::backward, .layers = layers};
         unit.sums = buffers_.sums(lane, layers);
         unit.drains = buffers_.drains(lane, layers);
-        backward_units[at(s)].push_back(
-            add_unit(std::move(unit), load_, begin, end,
-                     [&](int vn) { return backward_op(s, vn, lane, vn - begin); }));
+        backward_units[at(s)].push_back(add_unit(std::move(unit), load_, begin, end, [&](int vn) {
+          return backward_op(s, vn, lane, vn - begin);
+        }));
       }
     }
     add_commit(backward_units);
@@ -224,7 +224,10 @@ class ProgramBuilder {
     for (int l = num_layers() - 1; l >= 0; --l) {
       const Bytes bytes = buffers_.layout().layers[at(l)].sum_bytes;
       if (bytes == 0) continue;
-      HostOpSpec reduce{HostOpKind::reduce, l, backward_units[at(shard_of(l))], {},
+      HostOpSpec reduce{HostOpKind::reduce,
+                        l,
+                        backward_units[at(shard_of(l))],
+                        {},
                         static_cast<double>(bytes) / profile_.reduce_bytes_per_s};
       for (int later = l + 1; later < num_layers(); ++later) {
         if (reduce_of[at(later)] >= 0 && share_parameter(l, later)) {
@@ -333,8 +336,8 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
     auto& program = plan.programs[flavor.index()];
     if (!program) program = ProgramBuilder(model, profile, shape, plan, buffers).build(flavor);
   }
-  plan.step_s = plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()]
-                    ->compute_s;
+  plan.step_s =
+      plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()]->compute_s;
   for (LayerRange range : plan.shards) {
     plan.needed_budget =
         std::max(plan.needed_budget, unit_need(model, profile, shape, range).total());

@@ -9,9 +9,9 @@ namespace spillway {
 /// The contract's shape: what a step is, wherever it runs.
 struct JobShape {
   int virtual_nodes = 1;
-  int groups = 1;             ///< divides virtual_nodes
+  int groups = 1;                   ///< divides virtual_nodes
   std::vector<int> lane_groups{1};  ///< groups of each lane; `groups` in all
-  int eval_virtual_nodes = 0; ///< 0: no evaluation
+  int eval_virtual_nodes = 0;       ///< 0: no evaluation
   std::int64_t max_steps = 1;
   std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
 };

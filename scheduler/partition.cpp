@@ -12,9 +12,7 @@ class Cutter {
       : model_(model), profile_(profile), shape_(shape), budget_(budget) {}
 
   int num_layers() const { return static_cast<int>(model_.layers.size()); }
-  Bytes need(LayerRange range) const {
-    return unit_need(model_, profile_, shape_, range).total();
-  }
+  Bytes need(LayerRange range) const { return unit_need(model_, profile_, shape_, range).total(); }
   Bytes weights(LayerRange range) const { return weights_bytes(model_, range); }
 
   std::optional<std::vector<LayerRange>> cut(Bytes reserve, Bytes most_weights) const {

@@ -97,7 +97,7 @@ enum class HostOpKind : std::uint8_t {
 
 struct HostOpSpec {
   HostOpKind kind = HostOpKind::load;
-  int index = 0;  ///< layer (reduce), weights buffer (update); load: 1 for evaluation
+  int index = 0;               ///< layer (reduce), weights buffer (update); load: 1 for evaluation
   std::vector<int> unit_deps;  ///< units that must be done and drained
   std::vector<int> host_deps;
   double cost_s = 0;
@@ -109,8 +109,8 @@ struct Program {
   std::vector<OpSpec> ops;
   std::vector<UnitSpec> units;
   std::vector<HostOpSpec> host_ops;
-  std::vector<std::vector<int>> lane_units;  ///< unit positions by lane
-  std::vector<std::vector<int>> unit_users;  ///< by buffer: units that use it, ascending
+  std::vector<std::vector<int>> lane_units;           ///< unit positions by lane
+  std::vector<std::vector<int>> unit_users;           ///< by buffer: units that use it, ascending
   std::vector<std::vector<int>> host_ops_after_unit;  ///< dependents, by unit
   std::vector<std::vector<int>> host_ops_after_host;  ///< dependents, by host op
   std::vector<std::vector<int>> units_after_host;
@@ -124,7 +124,9 @@ struct Flavor {
   bool evaluate = false;  ///< evaluation of the weights as they are then
   bool train = false;     ///< a training step
   bool operator==(const Flavor&) const = default;
-  std::size_t index() const { return (update ? 1u : 0u) | (evaluate ? 2u : 0u) | (train ? 4u : 0u); }
+  std::size_t index() const {
+    return (update ? 1u : 0u) | (evaluate ? 2u : 0u) | (train ? 4u : 0u);
+  }
 };
 
 /// A job's buffers and where they live at home. Planes: weights p, moments m and v, gradients g
@@ -132,25 +134,25 @@ struct Flavor {
 /// boundaries, batch. Layers start at multiples of kPage, parameters at multiples of kAlignment.
 struct Layout {
   struct ParamPlace {
-    int weights_buffer = 0;   ///< the block that holds it
+    int weights_buffer = 0;  ///< the block that holds it
     Bytes offset_in_block = 0;
   };
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
     std::vector<Bytes> weight_offsets;
-    std::vector<Bytes> sum_offsets;    ///< in the layer's gradient sum, by parameter
-    Bytes sum_bytes = 0;               ///< 0: no parameters
-    Bytes sum_home = 0;                ///< in plane g; partial i > 0 lies i * sum_plane further
+    std::vector<Bytes> sum_offsets;  ///< in the layer's gradient sum, by parameter
+    Bytes sum_bytes = 0;             ///< 0: no parameters
+    Bytes sum_home = 0;              ///< in plane g; partial i > 0 lies i * sum_plane further
   };
   std::vector<BufferSpec> buffers;
-  std::vector<int> weights;             ///< weights buffers in update order: tied first
-  std::vector<ParamPlace> params;       ///< by parameter
-  std::vector<LayerPlace> layers;       ///< by layer
-  std::vector<int> partials;  ///< first groups of the subtrees that lanes send home, ascending
-  Bytes weights_plane = 0;              ///< bytes of p; m and v are as large
+  std::vector<int> weights;        ///< weights buffers in update order: tied first
+  std::vector<ParamPlace> params;  ///< by parameter
+  std::vector<LayerPlace> layers;  ///< by layer
+  std::vector<int> partials;       ///< first groups of the subtrees that lanes send home, ascending
+  Bytes weights_plane = 0;         ///< bytes of p; m and v are as large
   Bytes m_home = 0, v_home = 0, sum_plane = 0;
-  std::vector<int> batch;               ///< buffers, by virtual node
-  std::vector<int> eval_batch;          ///< buffers, by evaluation virtual node
+  std::vector<int> batch;       ///< buffers, by virtual node
+  std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node
   Bytes home_bytes = 0;
 };
 
@@ -164,7 +166,7 @@ struct JobPlan {
   std::int64_t max_steps = 0, eval_steps = 0;
   bool evaluates = false;
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
-  double step_s = 0;          ///< compute of one training step
+  double step_s = 0;        ///< compute of one training step
 
   /// The program before step `step` commits; step == max_steps: what follows the last commit.
   Flavor flavor(std::int64_t step) const;

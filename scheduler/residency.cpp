@@ -38,8 +38,10 @@ void Residency::check_integrity() const {
   for (const auto& [ref, entry] : entries_) {
     total += round_up(entry.bytes, kAlignment);
     if (entry.leases < 0) throw std::logic_error("residency: negative lease count");
-    if (entry.filling != 0 && entry.dirty) throw std::logic_error("residency: loads over a dirty copy");
-    if (entry.doomed && entry.draining == 0) throw std::logic_error("residency: doomed, not draining");
+    if (entry.filling != 0 && entry.dirty)
+      throw std::logic_error("residency: loads over a dirty copy");
+    if (entry.doomed && entry.draining == 0)
+      throw std::logic_error("residency: doomed, not draining");
   }
   if (total != space_.used()) throw std::logic_error("residency: ranges and entries differ");
 }

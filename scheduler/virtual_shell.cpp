@@ -48,8 +48,8 @@ void VirtualShell::carry_out(std::vector<Action>& actions) {
 
 void VirtualShell::complete(ActionId id, JobId job, double start_s, double duration_s,
                             Bytes activations) {
-  Completion completion{start_s + duration_s, ++sequence_,
-                        {id, start_s, start_s + duration_s, activations, ""}};
+  Completion completion{
+      start_s + duration_s, ++sequence_, {id, start_s, start_s + duration_s, activations, ""}};
   if (const auto failure = failures_.find(job); failure != failures_.end()) {
     completion.done.error = failure->second;
     failures_.erase(failure);
@@ -65,8 +65,7 @@ void VirtualShell::perform(const StartOp& op) {
       start_s = std::max(start_s, found->second);
     }
   }
-  const OpSpec& spec =
-      plans_.at(op.job)->programs[op.flavor]->ops[static_cast<std::size_t>(op.op)];
+  const OpSpec& spec = plans_.at(op.job)->programs[op.flavor]->ops[static_cast<std::size_t>(op.op)];
   compute_free_s_[op.device.index()] = start_s + spec.cost_s;
   complete(op.id, op.job, start_s, spec.cost_s, spec.workspace);
 }

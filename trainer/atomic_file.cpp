@@ -48,8 +48,7 @@ void AtomicFile::commit() {
   const int closed = ::close(file_);
   file_ = -1;
   if (closed != 0) throw IoError("cannot close", temporary_, errno);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    throw IoError("cannot write", path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw IoError("cannot write", path_, errno);
   temporary_.clear();
   sync_folder(path_);
 }

@@ -2,10 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstring>
+#include <exception>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 
@@ -13,48 +17,103 @@ namespace spillway {
 namespace {
 
 thread_local ActivationMeter* current_meter = nullptr;
+/// A charge that failed inside MKL, through which nothing can be thrown.
+thread_local std::exception_ptr deferred;
 
-/// Before every allocation: who pays for it.
+/// Before every block: who pays for it.
 struct Header {
   ActivationMeter* meter;
   Bytes bytes;
 };
 static_assert(sizeof(Header) <= kAlignment);
 
-void release(void* base) {
-  const auto* header = static_cast<const Header*>(base);
+/// A block that `meter` (null: nobody) has been charged for; null where the system has none.
+void* new_block(Bytes bytes, ActivationMeter* meter) {
+  void* base = nullptr;
+  if (posix_memalign(&base, kAlignment, bytes + kAlignment) != 0) return nullptr;
+  *static_cast<Header*>(base) = {meter, bytes};
+  return static_cast<std::byte*>(base) + kAlignment;
+}
+
+Header* header_of(void* block) {
+  return reinterpret_cast<Header*>(static_cast<std::byte*>(block) - kAlignment);
+}
+
+void delete_block(void* block) {
+  if (block == nullptr) return;
+  Header* header = header_of(block);
   if (header->meter) header->meter->discharge(header->bytes);
-  free(base);
+  free(header);
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
+    if (deferred) std::rethrow_exception(std::exchange(deferred, nullptr));
     const c10::Device cpu(c10::DeviceType::CPU);
-    if (bytes == 0) return {nullptr, nullptr, &release_nothing, cpu};
+    if (bytes == 0) return {nullptr, nullptr, &delete_block, cpu};
     if (current_meter) current_meter->charge(bytes);
-    void* base = nullptr;
-    if (posix_memalign(&base, kAlignment, bytes + kAlignment) != 0) {
+    void* block = new_block(bytes, current_meter);
+    if (block == nullptr) {
       if (current_meter) current_meter->discharge(bytes);
       throw OutOfMemory(Tier::host, bytes, 0, "the system's allocator");
     }
-    *static_cast<Header*>(base) = {current_meter, bytes};
-    return {static_cast<std::byte*>(base) + kAlignment, base, &release, cpu};
+    return {block, block, &delete_block, cpu};
   }
 
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
-
- private:
-  static void release_nothing(void*) {}
 };
+
+void* mkl_malloc(std::size_t bytes) {
+  // Small ones are records that it keeps for each thread.
+  ActivationMeter* meter = bytes < kPage ? nullptr : current_meter;
+  try {
+    if (meter) meter->charge(bytes);
+  } catch (...) {
+    deferred = std::current_exception();
+    meter = nullptr;
+  }
+  return new_block(bytes, meter);
+}
+
+void* mkl_calloc(std::size_t count, std::size_t bytes) {
+  void* block = mkl_malloc(count * bytes);
+  return block ? std::memset(block, 0, count * bytes) : nullptr;
+}
+
+void* mkl_realloc(void* old, std::size_t bytes) {
+  void* block = mkl_malloc(bytes);
+  if (old && block) std::memcpy(block, old, std::min(bytes, header_of(old)->bytes));
+  if (block) delete_block(old);
+  return block;
+}
+
+template <typename Function>
+void redirect(const char* symbol, Function function) {
+  if (void* hook = dlsym(RTLD_DEFAULT, symbol)) *static_cast<Function*>(hook) = function;
+}
+
+/// The buffers that MKL packs matrices into are device memory like any activation. It keeps them
+/// for the next call unless told not to. A LibTorch without MKL has none of these symbols.
+/// Source: oneMKL developer guide, "Redefining Memory Functions".
+void count_mkl_buffers() {
+  redirect("i_malloc", &mkl_malloc);
+  redirect("i_calloc", &mkl_calloc);
+  redirect("i_realloc", &mkl_realloc);
+  redirect("i_free", &delete_block);
+  if (void* function = dlsym(RTLD_DEFAULT, "mkl_serv_disable_fast_mm")) {
+    reinterpret_cast<int (*)()>(function)();
+  }
+}
 
 }  // namespace
 
 void initialize_torch() {
   static std::once_flag once;
   std::call_once(once, [] {
+    count_mkl_buffers();
     at::set_num_threads(1);
     at::set_num_interop_threads(1);
     static CountingAllocator allocator;
@@ -64,6 +123,7 @@ void initialize_torch() {
 
 MeterScope::MeterScope(ActivationMeter& meter) : previous_(current_meter) {
   current_meter = &meter;
+  deferred = nullptr;
 }
 
 MeterScope::~MeterScope() { current_meter = previous_; }

@@ -20,15 +20,15 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
 kernels::AdamW adamw_at(const TrainConfig& config, std::int64_t step, bool decay,
                         double gradient_scale) {
   const auto t = static_cast<double>(step + 1);
-  return {.learning_rate = static_cast<float>(learning_rate_at(config, step)),
-          .beta1 = static_cast<float>(config.adam_beta1),
-          .beta2 = static_cast<float>(config.adam_beta2),
-          .epsilon = static_cast<float>(config.adam_epsilon),
-          .weight_decay = static_cast<float>(decay ? config.weight_decay : 0),
-          .bias_correction1 = static_cast<float>(1 - std::pow(config.adam_beta1, t)),
-          .bias_correction2_sqrt =
-              static_cast<float>(std::sqrt(1 - std::pow(config.adam_beta2, t))),
-          .gradient_scale = static_cast<float>(gradient_scale)};
+  return {
+      .learning_rate = static_cast<float>(learning_rate_at(config, step)),
+      .beta1 = static_cast<float>(config.adam_beta1),
+      .beta2 = static_cast<float>(config.adam_beta2),
+      .epsilon = static_cast<float>(config.adam_epsilon),
+      .weight_decay = static_cast<float>(decay ? config.weight_decay : 0),
+      .bias_correction1 = static_cast<float>(1 - std::pow(config.adam_beta1, t)),
+      .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(config.adam_beta2, t))),
+      .gradient_scale = static_cast<float>(gradient_scale)};
 }
 
 double clip_coefficient(double norm, double max_norm) {

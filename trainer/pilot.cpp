@@ -83,7 +83,9 @@ LayerProfile Pilot::measure_layer(const Model& model, int layer) {
     gradient = std::make_unique<Buffer>(model.spec.edges[at(e)].tensor);
     output_bytes += model.spec.edges[at(e)].tensor.bytes();
   }
-  const auto data = [](std::unique_ptr<Buffer>& buffer) { return buffer ? buffer->data() : nullptr; };
+  const auto data = [](std::unique_ptr<Buffer>& buffer) {
+    return buffer ? buffer->data() : nullptr;
+  };
 
   LayerProfile profile;
   ActivationCounter meter("pilot");
@@ -117,8 +119,10 @@ void Pilot::measure_host() {
   const TensorSpec spec{DType::f32, {{"element", kElements}}};
   Buffer a(spec), b(spec), c(spec), d(spec);
   const double bytes = static_cast<double>(spec.bytes());
-  copy_bytes_per_s_ = bytes / median_seconds([&] { std::memcpy(a.data(), b.data(), spec.bytes()); });
-  reduce_bytes_per_s_ = bytes / median_seconds([&] { kernels::squared_norm(a.floats(), kElements); });
+  copy_bytes_per_s_ =
+      bytes / median_seconds([&] { std::memcpy(a.data(), b.data(), spec.bytes()); });
+  reduce_bytes_per_s_ =
+      bytes / median_seconds([&] { kernels::squared_norm(a.floats(), kElements); });
   std::memset(c.data(), 0, spec.bytes());
   update_bytes_per_s_ = bytes / median_seconds([&] {
                           kernels::adamw(a.floats(), b.floats(), c.floats(), d.floats(), kElements,

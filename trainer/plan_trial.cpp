@@ -70,8 +70,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   check_data(trial, model);
   const JobShape shape = shape_of(trial);
   const OrderChoice order = order_choice(trial.train.order);
-  const Bytes smallest =
-      partition(model, profile, shape, 0, order, double_buffer).smallest_budget;
+  const Bytes smallest = partition(model, profile, shape, 0, order, double_buffer).smallest_budget;
   std::vector<Bytes> usable;
   std::ranges::copy_if(device_budgets, std::back_inserter(usable),
                        [&](Bytes budget) { return budget >= smallest; });
@@ -85,20 +84,23 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                           std::to_string(usable.size()) +
                           " devices can run the trial; a device runs one lane of a trial");
   }
-  const Partition cut = partition(model, profile, shape, *std::ranges::min_element(usable), order,
-                                  double_buffer);
+  const Partition cut =
+      partition(model, profile, shape, *std::ranges::min_element(usable), order, double_buffer);
   auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major));
   if (plan->layout.home_bytes > host_budget) {
     throw DoesNotFit("trial " + trial.name, Tier::host, plan->layout.home_bytes, host_budget);
   }
+  Bytes shard_weights = 0;
+  for (LayerRange shard : cut.shards) shard_weights += weights_bytes(model, shard);
   const TrialPlan summary{
       .num_shards = static_cast<int>(cut.shards.size()),
       .order = cut.vn_major ? "vn_major" : "shard_major",
       .lanes = trial.train.lanes,
       .home_bytes = plan->layout.home_bytes,
       .smallest_budget_bytes = smallest,
-      .training_state_bytes = 3 * plan->layout.weights_plane + plan->layout.sum_plane};
-  return {std::move(plan), summary};
+      .training_state_bytes = 3 * plan->layout.weights_plane + plan->layout.sum_plane,
+      .shard_weights_bytes = shard_weights};
+  return {std::move(plan), summary, profile.copy_bytes_per_s};
 }
 
 }  // namespace spillway

@@ -13,6 +13,7 @@ namespace spillway {
 struct PlannedTrial {
   std::shared_ptr<const JobPlan> plan;
   TrialPlan summary;
+  double copy_bytes_per_s = 0;  ///< as measured
 };
 
 /// Cuts under the smallest budget of the devices that can run the trial at all; devices below that

@@ -17,9 +17,12 @@ std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
-    case DType::f32: return at::kFloat;
-    case DType::bf16: return at::kBFloat16;
-    case DType::i64: return at::kLong;
+    case DType::f32:
+      return at::kFloat;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::i64:
+      return at::kLong;
   }
   return at::kFloat;
 }
@@ -105,8 +108,7 @@ RangeRunner::Loss RangeRunner::forward(const std::byte* input, const std::byte* 
 }
 
 RangeRunner::Loss RangeRunner::backward(const std::byte* input, const std::byte* batch_data,
-                                        const std::byte* output_gradient,
-                                        std::byte* input_gradient,
+                                        const std::byte* output_gradient, std::byte* input_gradient,
                                         const TakeGradient& take) const {
   const OpScope scope(true);
   const at::Tensor batch_view = batch(batch_data);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "scheduler/policy.h"
+#include "scheduler/virtual_shell.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/optimizer.h"
 #include "trainer/pilot.h"
@@ -74,11 +75,16 @@ std::shared_ptr<const Policy> checked_policy(const std::string& name) {
 
 const char* to_string(TrialState state) {
   switch (state) {
-    case TrialState::waiting: return "waiting";
-    case TrialState::running: return "running";
-    case TrialState::done: return "done";
-    case TrialState::failed: return "failed";
-    case TrialState::stopped: return "stopped";
+    case TrialState::waiting:
+      return "waiting";
+    case TrialState::running:
+      return "running";
+    case TrialState::done:
+      return "done";
+    case TrialState::failed:
+      return "failed";
+    case TrialState::stopped:
+      return "stopped";
   }
   return "?";
 }
@@ -89,9 +95,12 @@ struct Session::Impl final : ShellObserver {
         policy(checked_policy(config.policy)),
         devices(make_devices(config.devices)),
         host(config.host_memory, [this](Bytes n) { return devices.front()->allocate_host(n); }),
-        pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))),
+        pool(num_host_workers()),
         runner(trials) {}
 
+  static int num_host_workers() {
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
   double now_s() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
   void on_started(JobId id) override {
@@ -157,12 +166,47 @@ struct Session::Impl final : ShellObserver {
                        .state = result.state,
                        .step = result.steps,
                        .loss = result.final_loss.value_or(0),
-                       .learning_rate = learning_rate_at(trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
+                       .learning_rate = learning_rate_at(
+                           trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
                        .gradient_norm = trial.gradient_norm,
                        .tokens_per_s = result.tokens_per_s,
                        .reason = result.reason};
     events.push_back(std::move(event));
     changed.notify_all();
+  }
+
+  EngineConfig engine_config() const {
+    EngineConfig engine{
+        .host_budget = config.host_memory, .policy = policy, .double_buffer = config.double_buffer};
+    for (const auto& device : devices) engine.device_budgets.push_back(device->budget());
+    return engine;
+  }
+
+  RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const {
+    RunResult result{.host_budget_bytes = config.host_memory,
+                     .host_peak_bytes = snapshot.host_peak,
+                     .wall_s = wall_s};
+    for (const auto& trial : trials) result.trials.push_back(trial->result);
+    double stall_s = 0;
+    for (std::size_t d = 0; d < snapshot.devices.size(); ++d) {
+      const DeviceCounters& counters = snapshot.devices[d];
+      result.devices.push_back({.kind = devices[d]->kind(),
+                                .budget_bytes = devices[d]->budget(),
+                                .peak_bytes = counters.peak_bytes,
+                                .activation_peak_bytes = counters.activation_peak_bytes,
+                                .busy_share = wall_s > 0 ? counters.busy_s / wall_s : 0,
+                                .ops = counters.ops,
+                                .loads = counters.loads,
+                                .prefetches = counters.prefetches,
+                                .evictions = counters.evictions});
+      result.h2d_bytes += counters.h2d_bytes;
+      result.d2h_bytes += counters.d2h_bytes;
+      result.h2d_weight_bytes += counters.h2d_weight_bytes;
+      result.copy_s += counters.copy_s;
+      stall_s += counters.stall_s;
+    }
+    if (result.copy_s > 0) result.copy_hidden_share = 1 - std::min(1.0, stall_s / result.copy_s);
+    return result;
   }
 
   SessionConfig config;
@@ -180,7 +224,7 @@ struct Session::Impl final : ShellObserver {
   // Under mutex:
   std::vector<SessionEvent> events;
   std::unique_ptr<Shell> shell;  // while run() runs
-  Shell::Snapshot final_snapshot;
+  EngineSnapshot final_snapshot;
   double run_begin_s = 0, run_s = 0;
   bool stop_asked = false;
 };
@@ -225,18 +269,13 @@ const TrialPlan& Session::plan(JobId trial) const {
 
 void Session::run() {
   Impl& impl = *impl_;
-  EngineConfig config{.host_budget = impl.config.host_memory,
-                      .policy = impl.policy,
-                      .double_buffer = impl.config.double_buffer};
   std::vector<Device*> devices;
-  for (const auto& device : impl.devices) {
-    devices.push_back(device.get());
-    config.device_budgets.push_back(device->budget());
-  }
+  for (const auto& device : impl.devices) devices.push_back(device.get());
   {
     const std::lock_guard lock(impl.mutex);
     impl.run_begin_s = impl.now_s();
-    impl.shell = std::make_unique<Shell>(config, devices, impl.host, impl.pool, impl.runner, impl);
+    impl.shell = std::make_unique<Shell>(impl.engine_config(), devices, impl.host, impl.pool,
+                                         impl.runner, impl);
   }
   for (std::size_t t = 0; t < impl.trials.size(); ++t) {
     impl.shell->submit(JobId(t), impl.trials[t]->planned.plan);
@@ -270,31 +309,20 @@ std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) c
 RunResult Session::result() const {
   const Impl& impl = *impl_;
   const std::lock_guard lock(impl.mutex);
-  RunResult result;
-  for (const auto& trial : impl.trials) result.trials.push_back(trial->result);
-  const Shell::Snapshot snapshot = impl.shell ? impl.shell->snapshot() : impl.final_snapshot;
-  result.wall_s = impl.shell ? impl.now_s() - impl.run_begin_s : impl.run_s;
-  result.host_budget_bytes = impl.config.host_memory;
-  result.host_peak_bytes = snapshot.host_peak;
-  double stall_s = 0;
-  for (std::size_t d = 0; d < snapshot.devices.size(); ++d) {
-    const DeviceCounters& counters = snapshot.devices[d];
-    result.devices.push_back({.kind = impl.devices[d]->kind(),
-                              .budget_bytes = impl.devices[d]->budget(),
-                              .peak_bytes = counters.peak_bytes,
-                              .busy_share = result.wall_s > 0 ? counters.busy_s / result.wall_s : 0,
-                              .ops = counters.ops,
-                              .loads = counters.loads,
-                              .prefetches = counters.prefetches,
-                              .evictions = counters.evictions});
-    result.h2d_bytes += counters.h2d_bytes;
-    result.d2h_bytes += counters.d2h_bytes;
-    result.h2d_weight_bytes += counters.h2d_weight_bytes;
-    result.copy_s += counters.copy_s;
-    stall_s += counters.stall_s;
+  return impl.shell ? impl.summarise(impl.shell->snapshot(), impl.now_s() - impl.run_begin_s)
+                    : impl.summarise(impl.final_snapshot, impl.run_s);
+}
+
+RunResult Session::simulate() const {
+  const Impl& impl = *impl_;
+  VirtualCosts costs{.host_workers = impl.num_host_workers()};
+  if (!impl.trials.empty()) costs.copy_bytes_per_s = impl.trials[0]->planned.copy_bytes_per_s;
+  VirtualShell shell(impl.engine_config(), costs);
+  for (std::size_t t = 0; t < impl.trials.size(); ++t) {
+    shell.submit(JobId(t), impl.trials[t]->planned.plan);
   }
-  if (result.copy_s > 0) result.copy_hidden_share = 1 - std::min(1.0, stall_s / result.copy_s);
-  return result;
+  shell.run();
+  return impl.summarise(snapshot_of(shell.engine()), shell.now_s());
 }
 
 }  // namespace spillway

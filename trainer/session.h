@@ -40,7 +40,7 @@ struct TrainConfig {
   int lanes = 1;                 ///< at most reduction_groups and the number of devices
   /// Groups of each lane; empty: as equal as can be.
   std::vector<int> lane_groups;
-  std::string order = "auto";    ///< auto | shard_major | vn_major
+  std::string order = "auto";  ///< auto | shard_major | vn_major
   std::int64_t max_steps = 50;
   std::string optimizer = "adamw";
   double learning_rate = 1e-3, weight_decay = 0.01;
@@ -77,8 +77,8 @@ struct TrialResult {
   std::optional<double> first_loss, final_loss, eval_loss;
   double tokens_per_s = 0;
   std::string weights_xxh3;  ///< 32 hex digits; XXH3-128 of names, shapes and fp32 bytes in order
-  Bytes training_state_bytes = 0;  ///< weights, gradients, moments
-  std::vector<double> losses;      ///< one a committed step
+  Bytes training_state_bytes = 0;                            ///< weights, gradients, moments
+  std::vector<double> losses;                                ///< one a committed step
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
 };
 
@@ -86,6 +86,7 @@ struct TrialResult {
 struct DeviceResult {
   std::string kind;
   Bytes budget_bytes = 0, peak_bytes = 0;
+  Bytes activation_peak_bytes = 0;  ///< the part of one op that no plan places
   double busy_share = 0;
   std::uint64_t ops = 0, loads = 0, prefetches = 0, evictions = 0;
 };
@@ -122,6 +123,7 @@ struct TrialPlan {
   Bytes home_bytes = 0;             ///< host
   Bytes smallest_budget_bytes = 0;  ///< of a device
   Bytes training_state_bytes = 0;
+  Bytes shard_weights_bytes = 0;  ///< of all shards; what several of them use counts in each
 };
 
 /// One run: a set of trials on shared devices. submit() before run(); one thread calls submit and
@@ -139,6 +141,9 @@ class Session {
 
   /// Trains every submitted trial to its end. A trial that fails does so alone.
   void run();
+  /// What run() would do: the same engine on a virtual clock, with the pilot's costs. Times and
+  /// counters are predicted; trials are as they are.
+  RunResult simulate() const;
   /// Ends all trials after their running ops.
   void stop();
 

@@ -1,6 +1,5 @@
 #include "trainer/shell.h"
 
-
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
@@ -53,18 +52,14 @@ void Shell::stop_all() {
   });
 }
 
-Shell::Snapshot Shell::snapshot() const {
+EngineSnapshot Shell::snapshot() const {
   const std::lock_guard lock(snapshot_mutex_);
   return snapshot_;
 }
 
 void Shell::publish() {
   const std::lock_guard lock(snapshot_mutex_);
-  snapshot_.devices.clear();
-  for (std::size_t d = 0; d < engine_.num_devices(); ++d) {
-    snapshot_.devices.push_back(engine_.device(DeviceId(d)).counters);
-  }
-  snapshot_.host_peak = engine_.host_peak();
+  snapshot_ = snapshot_of(engine_);
 }
 
 /// From any thread to the engine's.

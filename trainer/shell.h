@@ -44,12 +44,8 @@ class Shell {
   /// Ends all jobs after their running ops. Any thread.
   void stop_all();
 
-  /// The engine's tables, for results. Any thread; a copy of the counters at this moment.
-  struct Snapshot {
-    std::vector<DeviceCounters> devices;
-    Bytes host_peak = 0;
-  };
-  Snapshot snapshot() const;
+  /// The counters at this moment. Any thread.
+  EngineSnapshot snapshot() const;
 
  private:
   /// An action that has not been reported done: its end, and whether it failed.
@@ -94,11 +90,11 @@ class Shell {
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
   std::map<JobId, HostArena::Region> homes_;
   std::map<ActionId, Flight> flights_;
-  std::vector<Done> held_;  ///< ended before the report of something they waited for
+  std::vector<Done> held_;    ///< ended before the report of something they waited for
   std::exception_ptr error_;  ///< what ended run(); completions are only counted from then on
   std::uint64_t launched_ = 0, landed_ = 0;
   mutable std::mutex snapshot_mutex_;
-  Snapshot snapshot_;  // under snapshot_mutex_
+  EngineSnapshot snapshot_;  // under snapshot_mutex_
 };
 
 }  // namespace spillway

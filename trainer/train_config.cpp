@@ -45,14 +45,15 @@ void TrainConfig::validate() const {
               std::to_string(batch_size) + "; virtual nodes are equal slices of the batch");
   require(reduction_groups >= 0 && (reduction_groups == 0 || virtual_nodes % reduction_groups == 0),
           "reduction_groups",
-          "is " + std::to_string(reduction_groups) + ", which does not divide train.virtual_nodes " +
-              std::to_string(virtual_nodes) + "; 0 chooses a divisor");
+          "is " + std::to_string(reduction_groups) +
+              ", which does not divide train.virtual_nodes " + std::to_string(virtual_nodes) +
+              "; 0 chooses a divisor");
   require(reduction_groups == 0 || lanes <= reduction_groups, "lanes",
           "is " + std::to_string(lanes) + ", above train.reduction_groups " +
               std::to_string(reduction_groups) + "; a lane takes whole groups");
-  require(lane_groups.empty() || (lane_groups.size() == static_cast<std::size_t>(lanes) &&
-                                  std::ranges::min(lane_groups) >= 1 &&
-                                  sum(lane_groups) == reduction_groups),
+  require(lane_groups.empty() ||
+              (lane_groups.size() == static_cast<std::size_t>(lanes) &&
+               std::ranges::min(lane_groups) >= 1 && sum(lane_groups) == reduction_groups),
           "lane_groups",
           "must be empty or hold one positive number for each of train.lanes " +
               std::to_string(lanes) + ", train.reduction_groups in all");

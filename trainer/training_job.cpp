@@ -12,14 +12,13 @@
 
 #include "core/error.h"
 #include "core/kernels.h"
+#include "trainer/initialize.h"
 #include "trainer/optimizer.h"
 #include "trainer/weights_file.h"
 
 namespace spillway {
 namespace {
 
-/// Step number of draws that belong to no step.
-constexpr std::uint32_t kInitialization = 0xFFFFFFFFu;
 /// Elements of an update that one task takes. Any split gives the same bits.
 constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
 
@@ -28,16 +27,6 @@ float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
 std::size_t elements(const ParamSpec& param) {
   return static_cast<std::size_t>(param.tensor.elements());
-}
-
-void initialize(float* values, const ParamSpec& param, const RandomKey& key) {
-  switch (param.init.kind) {
-    case InitSpec::Kind::zeros: std::fill_n(values, elements(param), 0.0f); return;
-    case InitSpec::Kind::ones: std::fill_n(values, elements(param), 1.0f); return;
-    case InitSpec::Kind::normal:
-      kernels::fill_normal(values, elements(param), param.init.stddev, key);
-      return;
-  }
 }
 
 }  // namespace
@@ -61,8 +50,8 @@ void TrainingJob::admit(std::byte* home) const {
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
     const Layout::ParamPlace& place = plan_->layout.params[p];
     std::byte* block = home + plan_->layout.buffers[at(place.weights_buffer)].home;
-    initialize(floats(block + place.offset_in_block), model_->spec.params[p],
-               {config_.train.seed, kInitialization, static_cast<std::uint32_t>(p), 0});
+    initialize(floats(block + place.offset_in_block), model_->spec.params[p], config_.train.seed,
+               p);
   }
 }
 
@@ -83,16 +72,21 @@ void TrainingJob::run_op(const OpCall& call) {
   std::byte *input = nullptr, *gradient = nullptr, *batch = nullptr;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     switch (layout.buffers[at(op.inputs[i])].kind) {
-      case BufferKind::boundary: input = call.inputs[i]; break;
-      case BufferKind::gradient: gradient = call.inputs[i]; break;
-      default: batch = call.inputs[i]; break;
+      case BufferKind::boundary:
+        input = call.inputs[i];
+        break;
+      case BufferKind::gradient:
+        gradient = call.inputs[i];
+        break;
+      default:
+        batch = call.inputs[i];
+        break;
     }
   }
   std::byte* output = call.outputs.empty() ? nullptr : call.outputs.front();
-  const LayerContext context{
-      .training = op.kind != OpKind::evaluate,
-      .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
-                 static_cast<std::uint32_t>(op.vn), 0}};
+  const LayerContext context{.training = op.kind != OpKind::evaluate,
+                             .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
+                                        static_cast<std::uint32_t>(op.vn), 0}};
   const RangeRunner runner(*model_, op.layers, context, parameters);
   const bool has_loss = op.layers.end == static_cast<int>(model_->layers.size());
   if (op.kind == OpKind::backward) {
@@ -151,12 +145,18 @@ void TrainingJob::merge_sums(const OpCall& call) const {
 void TrainingJob::run_host_op(const HostCall& call) {
   const HostOpSpec& op = call.program->host_ops[at(call.op)];
   switch (op.kind) {
-    case HostOpKind::load: return load(call, op.index == 1);
-    case HostOpKind::reduce: return reduce(call, op.index);
-    case HostOpKind::commit: return commit(call);
-    case HostOpKind::update: return update(call, op.index);
-    case HostOpKind::finish_evaluation: return finish_evaluation(call);
-    case HostOpKind::finish: return finish(call);
+    case HostOpKind::load:
+      return load(call, op.index == 1);
+    case HostOpKind::reduce:
+      return reduce(call, op.index);
+    case HostOpKind::commit:
+      return commit(call);
+    case HostOpKind::update:
+      return update(call, op.index);
+    case HostOpKind::finish_evaluation:
+      return finish_evaluation(call);
+    case HostOpKind::finish:
+      return finish(call);
   }
 }
 
@@ -184,7 +184,8 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
     const auto number = static_cast<Bytes>(found - layout.partials.begin());
     return floats(call.home + place.sum_home + number * layout.sum_plane);
   };
-  for (const auto& [into, from] : remaining_merges(layout.partials, config_.train.reduction_groups)) {
+  for (const auto& [into, from] :
+       remaining_merges(layout.partials, config_.train.reduction_groups)) {
     kernels::add(partial(into), partial(from), place.sum_bytes / sizeof(float));
   }
 }
@@ -215,8 +216,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
 }
 
 void TrainingJob::commit(const HostCall& call) {
-  const auto loss =
-      fold(std::span<const WeightedSum>(losses_), config_.train.reduction_groups);
+  const auto loss = fold(std::span<const WeightedSum>(losses_), config_.train.reduction_groups);
   double squared = 0;
   for (double norm : squared_norms_) squared += norm;
   const double norm = std::sqrt(squared) / loss.weight;
@@ -267,7 +267,8 @@ void TrainingJob::finish(const HostCall& call) {
     const ParamSpec& param = model_->spec.params[p];
     const Layout::ParamPlace& place = plan_->layout.params[p];
     const Bytes home = plan_->layout.buffers[at(place.weights_buffer)].home;
-    arrays.push_back({param.name, param.tensor.shape(),
+    arrays.push_back({param.name,
+                      param.tensor.shape(),
                       {floats(call.home + home + place.offset_in_block), elements(param)}});
   }
   const std::string hash = weights_xxh3(arrays);

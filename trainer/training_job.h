@@ -38,10 +38,10 @@ class TrainingJob {
 
   /// What a watcher may know. Any thread.
   struct Progress {
-    std::vector<double> losses, gradient_norms;              ///< one a committed step
+    std::vector<double> losses, gradient_norms;  ///< one a committed step
     std::vector<std::pair<std::int64_t, double>> eval_losses;
-    double weight_per_step = 0;                              ///< target tokens of a step
-    std::string weights_xxh3;                                ///< once finished
+    double weight_per_step = 0;  ///< target tokens of a step
+    std::string weights_xxh3;    ///< once finished
   };
   Progress progress() const;
   const TrainConfig& train() const { return config_.train; }

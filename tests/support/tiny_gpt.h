@@ -46,14 +46,15 @@ inline GptConfig tiny_gpt() {
   return config;
 }
 
-inline TrialConfig tiny_trial(const std::string& name = "tiny", const GptConfig& model = tiny_gpt()) {
+inline TrialConfig tiny_trial(const std::string& name = "tiny",
+                              const GptConfig& model = tiny_gpt()) {
   TrialConfig trial;
   trial.name = name;
   trial.model = [model](std::int64_t vn_size) { return make_gpt(model, vn_size); };
   const std::int64_t tokens = model.max_position_embeddings + 1;
-  trial.data = std::make_shared<DataSplit>(
-      DataSplit{std::make_shared<RuleSource>(500, tokens, 0),
-                std::make_shared<RuleSource>(64, tokens, 1'000'000)});
+  trial.data =
+      std::make_shared<DataSplit>(DataSplit{std::make_shared<RuleSource>(500, tokens, 0),
+                                            std::make_shared<RuleSource>(64, tokens, 1'000'000)});
   trial.train.seed = 7;
   trial.train.batch_size = 16;
   trial.train.virtual_nodes = 8;

@@ -60,7 +60,8 @@ class RealRun {
 
   std::vector<std::unique_ptr<Device>> make_devices() const {
     std::vector<std::unique_ptr<Device>> made;
-    for (Bytes budget : workload.config.device_budgets) made.push_back(make_cpu_device("cpu", budget));
+    for (Bytes budget : workload.config.device_budgets)
+      made.push_back(make_cpu_device("cpu", budget));
     return made;
   }
   std::vector<Device*> pointers() const {
@@ -103,14 +104,16 @@ TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
   const auto plan = run.workload.jobs[0];
   std::vector<std::byte> home(plan->layout.home_bytes);
   runner.admit(JobId(0), home.data());
-  const std::size_t finishing = plan->programs[plan->flavor(plan->max_steps).index()]->host_ops.size() - 1;
+  const std::size_t finishing =
+      plan->programs[plan->flavor(plan->max_steps).index()]->host_ops.size() - 1;
   HostCall call{.job = JobId(0),
                 .step = 0,
                 .program = plan->programs[plan->flavor(plan->max_steps).index()].get(),
                 .op = static_cast<int>(finishing),
                 .home = home.data()};
   EXPECT_NO_THROW(runner.run_host_op(call));
-  home[plan->layout.buffers[static_cast<std::size_t>(plan->layout.weights[0])].home] ^= std::byte{1};
+  home[plan->layout.buffers[static_cast<std::size_t>(plan->layout.weights[0])].home] ^=
+      std::byte{1};
   EXPECT_THROW(runner.run_host_op(call), std::runtime_error);
 }
 

@@ -1,0 +1,71 @@
+#include "apps/format.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "apps/safe_name.h"
+
+namespace spillway {
+namespace {
+
+TEST(FormatNumber, IsTheShortestTextThatReadsBack) {
+  EXPECT_EQ(format_number(0.003), "0.003");
+  EXPECT_EQ(format_number(1e-8), "1e-08");
+  EXPECT_EQ(format_number(1), "1");
+  EXPECT_EQ(format_number(-0.5), "-0.5");
+  for (const double value :
+       {0.1, 1.0 / 3, 1e300, -2.2250738585072014e-308, std::numeric_limits<double>::denorm_min(),
+        std::numeric_limits<double>::max(), 123456789.125}) {
+    EXPECT_EQ(std::strtod(format_number(value).c_str(), nullptr), value);
+  }
+}
+
+TEST(FormatFixed, HasThatManyDecimals) {
+  EXPECT_EQ(format_fixed(2.4127, 3), "2.413");
+  EXPECT_EQ(format_fixed(2.5, 0), "2");
+  EXPECT_EQ(format_fixed(-1, 2), "-1.00");
+  EXPECT_EQ(format_fixed(std::numeric_limits<double>::max(), 20).size(), 309u + 1 + 20);
+}
+
+TEST(FormatCount, HasThreeDigitsAndAUnit) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(950), "950");
+  EXPECT_EQ(format_count(999.4), "999");
+  EXPECT_EQ(format_count(999.6), "1.00k");
+  EXPECT_EQ(format_count(1000), "1.00k");
+  EXPECT_EQ(format_count(9'990), "9.99k");
+  EXPECT_EQ(format_count(9'996), "10.0k");
+  EXPECT_EQ(format_count(12'345), "12.3k");
+  EXPECT_EQ(format_count(99'960), "100k");
+  EXPECT_EQ(format_count(999'499), "999k");
+  EXPECT_EQ(format_count(999'501), "1.00M");
+  EXPECT_EQ(format_count(1'200'000), "1.20M");
+  EXPECT_EQ(format_count(3.5e9), "3.50G");
+  EXPECT_EQ(format_count(2.5e12), "2.50T");
+  EXPECT_EQ(format_count(4e15), "4000T");
+  EXPECT_EQ(format_count(-12'345), "-12.3k");
+}
+
+TEST(SafeName, KeepsWhatANameOfAFileMayHold) {
+  EXPECT_EQ(safe_name("learning_rate=3e-3,hidden_size=128"), "learning_rate=3e-3,hidden_size=128");
+  EXPECT_EQ(safe_name("a/b c:d\n\xC3\xA9"), "a_b_c_d___");
+  EXPECT_EQ(safe_name("a.b+C9"), "a.b+C9");
+}
+
+TEST(SafeName, IsNeitherEmptyNorHidden) {
+  EXPECT_EQ(safe_name(""), "_");
+  EXPECT_EQ(safe_name("."), "_.");
+  EXPECT_EQ(safe_name("../x"), "_.._x");
+}
+
+TEST(SafeName, IsNeverTooLong) {
+  EXPECT_EQ(safe_name(std::string(150, 'a')), std::string(150, 'a'));
+  EXPECT_EQ(safe_name(std::string(1000, 'a')), std::string(150, 'a'));
+  EXPECT_EQ(safe_name(std::string(1000, '.')), "_" + std::string(149, '.'));
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "apps/config.h"
+#include "apps/sweep.h"
+#include "tests/support/config_text.h"
+
+namespace spillway {
+namespace {
+
+using testing::kShortestConfig;
+using testing::messages;
+
+/// Every key with a value that is not its default, in the form and order of to_yaml().
+const std::string kEveryKey =
+    "name: \"my: run\"\n"
+    "output_dir: /tmp/out\n"
+    "seed: 18446744073709551615\n"
+    "devices: [{kind: cpu, memory: 12MiB}, {kind: cpu, memory: 1000000001}]\n"
+    "host_memory: 3KiB\n"
+    "model:\n"
+    "  family: gpt\n"
+    "  vocab_size: 300\n"
+    "  num_hidden_layers: 3\n"
+    "  hidden_size: 96\n"
+    "  num_attention_heads: 6\n"
+    "  intermediate_size: 100\n"
+    "  max_position_embeddings: 32\n"
+    "  dropout: 0.25\n"
+    "  initializer_range: 0.01\n"
+    "  layer_norm_eps: 1e-06\n"
+    "data:\n"
+    "  format: bytes\n"
+    "  path: [a.txt, \"- b\"]\n"
+    "  eval_fraction: 0.1\n"
+    "train:\n"
+    "  batch_size: 48\n"
+    "  virtual_nodes: 12\n"
+    "  reduction_groups: 4\n"
+    "  lanes: 2\n"
+    "  max_steps: 70\n"
+    "  optimizer: adamw\n"
+    "  learning_rate: 0.30000000000000004\n"
+    "  weight_decay: 0.02\n"
+    "  adam_beta1: 0.8\n"
+    "  adam_beta2: 0.95\n"
+    "  adam_epsilon: 1e-07\n"
+    "  max_grad_norm: 2.5\n"
+    "  lr_scheduler_type: cosine\n"
+    "  warmup_ratio: 0.125\n"
+    "  eval_steps: 10\n"
+    "  eval_batches: 3\n"
+    "scheduling:\n"
+    "  policy: fifo\n"
+    "  order: vn_major\n"
+    "  double_buffer: false\n"
+    "sweep:\n"
+    "  method: grid\n"
+    "  metric:\n"
+    "    name: final_loss\n"
+    "    goal: maximize\n"
+    "  parameters:\n"
+    "    train.learning_rate:\n"
+    "      values: [3e-4, 1e-3]\n"
+    "    data.path:\n"
+    "      values: [a, [b, c]]\n";
+
+RunConfig read(const std::string& text) {
+  Findings findings;
+  auto config = read_config(parse_yaml(text), findings);
+  EXPECT_EQ(messages(findings), std::vector<std::string>{});
+  return config;
+}
+
+TEST(ResolvedConfig, HasEveryKeyAsItWasRead) { EXPECT_EQ(to_yaml(read(kEveryKey)), kEveryKey); }
+
+TEST(ResolvedConfig, EveryKeyReachesItsField) {
+  const auto config = read(kEveryKey);
+  const auto& [name, output_dir, session, family, model, data, train, sweep] = config;
+  EXPECT_EQ(name, "my: run");
+  EXPECT_EQ(output_dir, "/tmp/out");
+  EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
+  EXPECT_EQ(session.host_memory, 3_KiB);
+  EXPECT_EQ(session.policy, "fifo");
+  EXPECT_FALSE(session.double_buffer);
+  EXPECT_EQ(model.vocab_size, 300);
+  EXPECT_EQ(model.num_hidden_layers, 3);
+  EXPECT_EQ(model.hidden_size, 96);
+  EXPECT_EQ(model.num_attention_heads, 6);
+  EXPECT_EQ(model.intermediate_size, 100);
+  EXPECT_EQ(model.max_position_embeddings, 32);
+  EXPECT_EQ(model.dropout, 0.25);
+  EXPECT_EQ(model.initializer_range, 0.01);
+  EXPECT_EQ(model.layer_norm_eps, 1e-6);
+  EXPECT_EQ(data.paths, (std::vector<std::string>{"a.txt", "- b"}));
+  EXPECT_EQ(data.eval_fraction, 0.1);
+  EXPECT_EQ(train.seed, ~std::uint64_t{0});
+  EXPECT_EQ(train.order, "vn_major");
+  EXPECT_EQ(train.batch_size, 48);
+  EXPECT_EQ(train.virtual_nodes, 12);
+  EXPECT_EQ(train.reduction_groups, 4);
+  EXPECT_EQ(train.lanes, 2);
+  EXPECT_EQ(train.max_steps, 70);
+  EXPECT_EQ(train.learning_rate, 0.1 + 0.2);
+  EXPECT_EQ(train.weight_decay, 0.02);
+  EXPECT_EQ(train.adam_beta1, 0.8);
+  EXPECT_EQ(train.adam_beta2, 0.95);
+  EXPECT_EQ(train.adam_epsilon, 1e-7);
+  EXPECT_EQ(train.max_grad_norm, 2.5);
+  EXPECT_EQ(train.warmup_ratio, 0.125);
+  EXPECT_EQ(train.eval_steps, 10);
+  EXPECT_EQ(train.eval_batches, 3);
+  EXPECT_EQ(sweep.metric.name, "final_loss");
+  EXPECT_EQ(sweep.metric.goal, "maximize");
+  ASSERT_EQ(sweep.parameters.size(), 2u);
+  EXPECT_EQ(sweep.parameters[0].key, "train.learning_rate");
+  EXPECT_EQ(sweep.parameters[1].values.size(), 2u);
+}
+
+TEST(ResolvedConfig, DefaultsReadBackEqual) {
+  const auto written = to_yaml(read(kShortestConfig));
+  EXPECT_EQ(to_yaml(read(written)), written);
+  EXPECT_NE(written.find("  learning_rate: 0.001\n"), std::string::npos) << written;
+}
+
+TEST(ResolvedConfig, MakesTheSameTrials) {
+  Findings findings;
+  const auto trials = expand_trials(parse_yaml(kEveryKey), findings);
+  const auto again = expand_trials(parse_yaml(to_yaml(trials.front().config)), findings);
+  EXPECT_EQ(messages(findings), std::vector<std::string>{});
+  ASSERT_EQ(again.size(), trials.size());
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    EXPECT_EQ(again[t].name, trials[t].name);
+    EXPECT_EQ(to_yaml(again[t].config), to_yaml(trials[t].config));
+  }
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,205 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "models/byte_files.h"
+#include "models/data_source.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+
+namespace spillway {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::thrown;
+using Tokens = std::vector<std::int64_t>;
+
+Tokens tokens_of(const std::string& text) {
+  Tokens tokens;
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+Tokens read(const ByteFiles& files, std::uint64_t begin, std::uint64_t end) {
+  Tokens out(end - begin, -1);
+  files.read(begin, out);
+  return out;
+}
+
+Tokens read(const DataSource& source, std::uint64_t sample) {
+  Tokens out(static_cast<std::size_t>(source.sample_elements()), -1);
+  source.read(sample, out);
+  return out;
+}
+
+/// `n` bytes, the first 256 of them different.
+std::string text_of(std::size_t n) {
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i) text += static_cast<char>(i % 256);
+  return text;
+}
+
+ConfigError error_of(const std::vector<std::string>& paths, double eval_fraction = 0,
+                     std::int64_t sequence_length = 4) {
+  return thrown<ConfigError>([&] { open_bytes(paths, sequence_length, eval_fraction); });
+}
+
+TEST(ByteFiles, AreReadOneBehindTheOther) {
+  const TemporaryFolder folder;
+  const ByteFiles files(
+      {folder.write("b", "first"), folder.write("a", "2"), folder.write("c", "third")});
+  const std::string whole = "first2third";
+  ASSERT_EQ(files.size(), whole.size());
+  for (std::size_t begin = 0; begin <= whole.size(); ++begin) {
+    for (std::size_t end = begin; end <= whole.size(); ++end)
+      EXPECT_EQ(read(files, begin, end), tokens_of(whole.substr(begin, end - begin)));
+  }
+}
+
+TEST(ByteFiles, BytesAreTokensFrom0To255) {
+  const TemporaryFolder folder;
+  const auto tokens = read(ByteFiles({folder.write("all", text_of(256))}), 0, 256);
+  for (std::int64_t i = 0; i < 256; ++i) EXPECT_EQ(tokens[static_cast<std::size_t>(i)], i);
+}
+
+TEST(ByteFiles, AFolderStandsForAllFilesBelowItInByteOrder) {
+  const TemporaryFolder folder;
+  folder.write("data/b", "4");
+  folder.write("data/a/z/deep", "2");
+  folder.write("data/a.txt", "1");  // '.' comes before '/'
+  folder.write("data/empty", "");
+  folder.write("data/B", "0");
+  folder.write("data/a0", "3");
+  folder.write("data/\xC3\xA9", "5");
+  for (const std::string name : {"data", "data/"}) {
+    const ByteFiles files({folder / name, folder / "data/b"});
+    EXPECT_EQ(read(files, 0, files.size()), tokens_of("0123454"));
+  }
+}
+
+TEST(ByteFiles, OnlyRegularFilesOfAFolderCount) {
+  const TemporaryFolder folder;
+  folder.write("data/text", "yes");
+  std::filesystem::create_symlink("/dev/zero", folder / "data/endless");
+  std::filesystem::create_symlink("nowhere", folder / "data/broken");
+  std::filesystem::create_symlink("text", folder / "data/zlink");
+  const ByteFiles files({folder / "data"});
+  EXPECT_EQ(read(files, 0, files.size()), tokens_of("yesyes"));
+}
+
+TEST(ByteFiles, StayReadableAfterTheNamesAreGone) {
+  const TemporaryFolder folder;
+  const ByteFiles files({folder.write("a", "abc"), folder.write("b", "def")});
+  std::filesystem::remove(folder / "a");
+  std::filesystem::remove(folder / "b");
+  EXPECT_EQ(read(files, 0, 6), tokens_of("abcdef"));
+}
+
+TEST(ByteFiles, AMovedMappingHasOneOwner) {
+  const TemporaryFolder folder;
+  MappedFile first(folder.write("a", "abc"));
+  const MappedFile second(std::move(first));
+  EXPECT_TRUE(first.bytes().empty());
+  EXPECT_EQ(second.bytes().size(), 3u);
+}
+
+TEST(ByteFiles, WhatCannotBeReadIsNamed) {
+  const TemporaryFolder folder;
+  const auto good = folder.write("good", "text"), empty = folder.write("empty", "");
+  folder.write("empties/a/none", "");
+  const auto problem = [&](const std::string& path) {
+    const auto error = thrown<ConfigError>([&] { ByteFiles({good, path}); });
+    EXPECT_EQ(error.field, "data.path");
+    EXPECT_EQ(error.line, 0);
+    return error.problem;
+  };
+  const auto missing = folder / "missing", empties = folder / "empties";
+  EXPECT_EQ(problem(missing), "'" + missing + "' cannot be read: No such file or directory");
+  EXPECT_EQ(problem(good + "/x"), "'" + good + "/x' cannot be read: Not a directory");
+  EXPECT_EQ(problem(empty), "'" + empty + "' is empty; name files that have bytes");
+  EXPECT_EQ(problem(empties), "'" + empties + "' is a folder without a file that has bytes");
+  EXPECT_EQ(problem("/dev/null"), "'/dev/null' is neither a regular file nor a folder");
+  EXPECT_EQ(thrown<ConfigError>([] { ByteFiles({}); }).problem,
+            "names no file; give a file or a folder");
+}
+
+TEST(BytesSource, NeighbouringSamplesShareOneToken) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("text", "abcdefghijkl");  // 12 bytes: the last 3 start no sample
+  const auto split = open_bytes({path}, 4, 0);
+  EXPECT_EQ(split.eval, nullptr);
+  EXPECT_EQ(split.train->num_samples(), 2u);
+  EXPECT_EQ(split.train->sample_elements(), 5);
+  EXPECT_EQ(read(*split.train, 0), tokens_of("abcde"));
+  EXPECT_EQ(read(*split.train, 1), tokens_of("efghi"));
+}
+
+TEST(BytesSource, ASampleNeedsItsLastTarget) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(open_bytes({folder.write("a", text_of(12))}, 4, 0).train->num_samples(), 2u);
+  EXPECT_EQ(open_bytes({folder.write("b", text_of(13))}, 4, 0).train->num_samples(), 3u);
+}
+
+TEST(BytesSource, TheLastSamplesAreForEvaluation) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("text", text_of(41));  // 10 samples
+  const auto whole = open_bytes({path}, 4, 0);
+  for (const auto& [fraction, num_eval] :
+       {std::pair{0.05, 1u}, {0.24, 2u}, {0.26, 3u}, {0.5, 5u}, {0.94, 9u}}) {
+    const auto split = open_bytes({path}, 4, fraction);
+    ASSERT_EQ(split.eval->num_samples(), num_eval) << fraction;
+    ASSERT_EQ(split.train->num_samples(), 10 - num_eval);
+    for (std::uint64_t i = 0; i < 10 - num_eval; ++i)
+      EXPECT_EQ(read(*split.train, i), read(*whole.train, i));
+    for (std::uint64_t i = 0; i < num_eval; ++i)
+      EXPECT_EQ(read(*split.eval, i), read(*whole.train, 10 - num_eval + i));
+  }
+}
+
+TEST(BytesSource, PartsOutliveTheSplit) {
+  const TemporaryFolder folder;
+  auto eval = open_bytes({folder.write("text", text_of(41))}, 4, 0.5).eval;
+  EXPECT_EQ(read(*eval, 0), (Tokens{20, 21, 22, 23, 24}));
+}
+
+TEST(BytesSource, TooLittleTextNamesTheSizes) {
+  const TemporaryFolder folder;
+  const auto error = error_of({folder.write("text", "abcd")});
+  EXPECT_EQ(error.field, "data.path");
+  EXPECT_EQ(error.problem,
+            "holds 4 bytes, less than one sample of sequence length 4 and one more; give more "
+            "text or shorter sequences");
+}
+
+TEST(BytesSource, AnImpossibleEvaluationPartIsRejected) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("text", text_of(41));
+  for (const double fraction : {-0.1, 1.0, 7.0, std::numeric_limits<double>::quiet_NaN()}) {
+    const auto error = error_of({path}, fraction);
+    EXPECT_EQ(error.field, "data.eval_fraction");
+    EXPECT_NE(error.problem.find("must be at least 0 (no evaluation) and below 1"),
+              std::string::npos);
+  }
+  const auto too_small = error_of({path}, 0.04), too_large = error_of({path}, 0.96);
+  EXPECT_EQ(too_small.field, "data.eval_fraction");
+  EXPECT_EQ(too_small.problem,
+            "is 0.04, which leaves no sample of 10 for evaluation; raise it, or 0 for none");
+  EXPECT_EQ(too_large.field, "data.eval_fraction");
+  EXPECT_EQ(too_large.problem, "is 0.96, which leaves no sample of 10 for training; lower it");
+}
+
+TEST(BytesSource, ASequenceHasALength) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("text", text_of(41));
+  EXPECT_THROW(open_bytes({path}, 0, 0), Error);
+  EXPECT_THROW(open_bytes({path}, -3, 0), Error);
+}
+
+}  // namespace
+}  // namespace spillway

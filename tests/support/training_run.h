@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/tiny_gpt.h"
+#include "trainer/session.h"
+
+/// Whole runs of a session, and how their bits are compared.
+namespace spillway::testing {
+
+/// Devices of equal budgets.
+inline SessionConfig session_of(int num_devices, Bytes budget) {
+  SessionConfig config;
+  config.devices.assign(static_cast<std::size_t>(num_devices), {.memory = budget});
+  return config;
+}
+
+/// One that holds a tiny GPT whole, activations included.
+inline constexpr Bytes kAmple = 64_MiB;
+
+inline RunResult train(const SessionConfig& config, const std::vector<TrialConfig>& trials) {
+  Session session(config);
+  for (const TrialConfig& trial : trials) session.submit(trial);
+  session.run();
+  return session.result();
+}
+
+inline RunResult train(const SessionConfig& config, const TrialConfig& trial) {
+  return train(config, std::vector{trial});
+}
+
+/// The smallest device budget that would do for a trial.
+inline Bytes smallest_budget(TrialConfig trial, bool double_buffer = true) {
+  trial.train.order = "shard_major";
+  trial.train.lanes = 1;
+  trial.train.lane_groups.clear();
+  SessionConfig config = session_of(1, kAmple);
+  config.double_buffer = double_buffer;
+  Session session(config);
+  return session.plan(session.submit(trial)).smallest_budget_bytes;
+}
+
+/// Weights, every loss and every evaluation, bit by bit.
+inline void expect_same_bits(const TrialResult& a, const TrialResult& b) {
+  ASSERT_EQ(a.state, TrialState::done) << a.reason;
+  ASSERT_EQ(b.state, TrialState::done) << b.reason;
+  EXPECT_GE(a.steps, 20);
+  EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.eval_losses, b.eval_losses);
+}
+
+/// The control: a comparison that these two pass would prove nothing.
+inline void expect_other_bits(const TrialResult& a, const TrialResult& b) {
+  ASSERT_EQ(a.state, TrialState::done) << a.reason;
+  ASSERT_EQ(b.state, TrialState::done) << b.reason;
+  EXPECT_EQ(a.weights_xxh3.size(), 32u);
+  EXPECT_NE(a.weights_xxh3, b.weights_xxh3);
+  EXPECT_NE(a.losses, b.losses);
+}
+
+/// Sum of a counter over devices.
+inline std::uint64_t total(const RunResult& result, std::uint64_t DeviceResult::*counter) {
+  std::uint64_t sum = 0;
+  for (const DeviceResult& device : result.devices) sum += device.*counter;
+  return sum;
+}
+
+inline void expect_within_budgets(const RunResult& result) {
+  for (const DeviceResult& device : result.devices) {
+    EXPECT_LE(device.peak_bytes, device.budget_bytes);
+    EXPECT_LE(device.activation_peak_bytes, device.peak_bytes);
+  }
+  EXPECT_LE(result.host_peak_bytes, result.host_budget_bytes);
+}
+
+}  // namespace spillway::testing

@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/training_run.h"
+
+/// The result of a trial does not depend on budgets, order, double buffering or company. Each test
+/// asserts by counters that the run it compares took the path that it names.
+namespace spillway::testing {
+namespace {
+
+constexpr std::uint64_t kSteps = 20, kVirtualNodes = 8, kEvaluations = 2, kEvalVns = 16;
+/// Of one lane: each step and evaluation takes every virtual node through the one shard.
+constexpr std::uint64_t kResidentOps = kSteps * kVirtualNodes + kEvaluations * kEvalVns;
+
+/// All of the model on one device, virtual node by virtual node.
+const RunResult& resident() {
+  static const RunResult result = train(session_of(1, kAmple), tiny_trial());
+  return result;
+}
+
+/// Ops of shard-major training: forward through all shards but the last, backward through all.
+std::uint64_t shard_major_ops(std::uint64_t shards) {
+  return kSteps * kVirtualNodes * (2 * shards - 1) + kEvaluations * kEvalVns * shards;
+}
+
+void expect_spilled(const RunResult& result) {
+  const auto shards = static_cast<std::uint64_t>(result.trials[0].num_shards);
+  EXPECT_GT(shards, 1u);
+  EXPECT_EQ(result.trials[0].order, "shard_major");
+  EXPECT_EQ(total(result, &DeviceResult::ops), shard_major_ops(shards));
+  EXPECT_GT(total(result, &DeviceResult::evictions), 0u);
+  EXPECT_GT(result.h2d_weight_bytes, resident().h2d_weight_bytes);
+  expect_within_budgets(result);
+}
+
+TEST(Exactness, ResidentRunHoldsTheWholeModel) {
+  const RunResult& result = resident();
+  EXPECT_EQ(result.trials[0].num_shards, 1);
+  EXPECT_EQ(result.trials[0].order, "vn_major");
+  EXPECT_EQ(total(result, &DeviceResult::ops), kResidentOps);
+  EXPECT_EQ(total(result, &DeviceResult::evictions), 0u);
+  expect_within_budgets(result);
+  EXPECT_LT(result.trials[0].losses.back(), 0.95 * result.trials[0].losses.front());
+}
+
+TEST(Exactness, TwoRuns) {
+  expect_same_bits(train(session_of(1, kAmple), tiny_trial()).trials[0], resident().trials[0]);
+}
+
+TEST(Exactness, TightestBudget) {
+  const Bytes budget = smallest_budget(tiny_trial());
+  const RunResult tight = train(session_of(1, budget), tiny_trial());
+  expect_spilled(tight);
+  EXPECT_LT(budget, resident().trials[0].training_state_bytes);
+  expect_same_bits(tight.trials[0], resident().trials[0]);
+}
+
+TEST(Exactness, BudgetInBetween) {
+  const Bytes smallest = smallest_budget(tiny_trial());
+  const RunResult between = train(session_of(1, smallest * 3 / 2), tiny_trial());
+  const RunResult tight = train(session_of(1, smallest), tiny_trial());
+  expect_spilled(between);
+  EXPECT_LT(between.trials[0].num_shards, tight.trials[0].num_shards);
+  EXPECT_GT(total(between, &DeviceResult::prefetches), 0u);
+  expect_same_bits(between.trials[0], resident().trials[0]);
+}
+
+TEST(Exactness, ShardMajorIsVnMajor) {
+  TrialConfig trial = tiny_trial();
+  trial.train.order = "shard_major";
+  const RunResult one_shard = train(session_of(1, kAmple), trial);
+  EXPECT_EQ(one_shard.trials[0].order, "shard_major");
+  EXPECT_EQ(resident().trials[0].order, "vn_major");
+  expect_same_bits(one_shard.trials[0], resident().trials[0]);
+}
+
+TEST(Exactness, DoubleBufferOff) {
+  SessionConfig config = session_of(1, smallest_budget(tiny_trial()) * 3 / 2);
+  const RunResult on = train(config, tiny_trial());
+  config.double_buffer = false;
+  const RunResult off = train(config, tiny_trial());
+  expect_spilled(on);
+  expect_spilled(off);
+  EXPECT_GT(total(on, &DeviceResult::prefetches), 0u);
+  EXPECT_EQ(total(off, &DeviceResult::prefetches), 0u);
+  expect_same_bits(on.trials[0], resident().trials[0]);
+  expect_same_bits(off.trials[0], resident().trials[0]);
+}
+
+TEST(Exactness, AmongFiveOtherJobs) {
+  const Bytes budget = smallest_budget(tiny_trial());
+  std::vector<TrialConfig> trials;
+  for (int other = 0; other < 6; ++other) {
+    trials.push_back(tiny_trial("trial " + std::to_string(other)));
+    if (other == 3) continue;
+    trials.back().train.seed = 100 + static_cast<std::uint64_t>(other);
+    trials.back().train.max_steps = 10 + other;
+  }
+  const RunResult shared = train(session_of(2, budget * 5 / 4), trials);
+  for (const DeviceResult& device : shared.devices) EXPECT_GT(device.ops, kResidentOps);
+  for (const TrialResult& trial : shared.trials) EXPECT_EQ(trial.state, TrialState::done);
+  expect_within_budgets(shared);
+  expect_same_bits(shared.trials[3], resident().trials[0]);
+  EXPECT_NE(shared.trials[2].weights_xxh3, shared.trials[3].weights_xxh3);
+}
+
+TEST(Exactness, ControlsHaveOtherBits) {
+  TrialConfig other_seed = tiny_trial(), other_fold = tiny_trial(), other_nodes = tiny_trial();
+  other_seed.train.seed = 8;
+  other_fold.train.reduction_groups = 1;  // from the left
+  other_nodes.train.virtual_nodes = other_nodes.train.reduction_groups = 4;
+  for (const TrialConfig& control : {other_seed, other_fold, other_nodes}) {
+    const RunResult result = train(session_of(1, kAmple), control);
+    expect_other_bits(result.trials[0], resident().trials[0]);
+  }
+  // Another order of the same sums is no other model.
+  const RunResult refolded = train(session_of(1, kAmple), other_fold);
+  EXPECT_NEAR(refolded.trials[0].losses.back(), resident().trials[0].losses.back(), 1e-3);
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/support/training_run.h"
+
+/// Budgets that are known before the run, and bytes that are counted in it.
+namespace spillway::testing {
+namespace {
+
+TEST(Memory, TheReportedSmallestBudgetIsTheSmallest) {
+  for (const bool double_buffer : {true, false}) {
+    const Bytes smallest = smallest_budget(tiny_trial(), double_buffer);
+    SessionConfig config = session_of(1, smallest);
+    config.double_buffer = double_buffer;
+    EXPECT_EQ(train(config, tiny_trial()).trials[0].state, TrialState::done);
+    config.devices[0].memory = smallest - kPage;
+    Session session(config);
+    try {
+      session.submit(tiny_trial());
+      FAIL() << "runs with less than the smallest budget";
+    } catch (const DoesNotFit& error) {
+      EXPECT_EQ(error.tier, Tier::device);
+      EXPECT_EQ(error.needed, smallest);
+      EXPECT_EQ(error.budget, smallest - kPage);
+    }
+  }
+}
+
+TEST(Memory, HomesThatExceedTheHostDoNotFit) {
+  SessionConfig config = session_of(1, kAmple);
+  Session ample(config);
+  config.host_memory = ample.plan(ample.submit(tiny_trial())).home_bytes;
+  EXPECT_EQ(train(config, tiny_trial()).host_peak_bytes, config.host_memory);
+  config.host_memory -= 1;
+  Session session(config);
+  EXPECT_THROW(session.submit(tiny_trial()), DoesNotFit);
+}
+
+/// Two trials, room for one home: the second waits.
+TEST(Memory, TrialsWaitForHostMemory) {
+  SessionConfig config = session_of(2, kAmple);
+  Session ample(config);
+  config.host_memory = ample.plan(ample.submit(tiny_trial())).home_bytes;
+  const RunResult result = train(config, {tiny_trial("a"), tiny_trial("b")});
+  for (const TrialResult& trial : result.trials) EXPECT_EQ(trial.state, TrialState::done);
+  expect_within_budgets(result);
+}
+
+/// `virtual_nodes` of the same size in one reduction group, without evaluation.
+TrialConfig trial_of(int virtual_nodes) {
+  TrialConfig trial = tiny_trial();
+  trial.train.batch_size = 2 * virtual_nodes;
+  trial.train.virtual_nodes = virtual_nodes;
+  trial.train.reduction_groups = 1;
+  trial.data = std::make_shared<DataSplit>(DataSplit{trial.data->train, nullptr});
+  return trial;
+}
+
+TEST(Memory, WeightsGoToADeviceAtMostTwiceAStep) {
+  for (const Bytes percent : {100u, 120u, 150u, 200u}) {
+    std::vector<Bytes> moved;
+    for (const int virtual_nodes : {1, 16}) {
+      const TrialConfig trial = trial_of(virtual_nodes);
+      Session session(session_of(1, smallest_budget(trial_of(1)) * percent / 100 / kPage * kPage));
+      const JobId id = session.submit(trial);
+      const RunResult simulated = session.simulate();
+      session.run();
+      const RunResult result = session.result();
+      ASSERT_GT(session.plan(id).num_shards, 1);
+      const auto steps = static_cast<Bytes>(trial.train.max_steps);
+      EXPECT_LE(result.h2d_weight_bytes, 2 * session.plan(id).shard_weights_bytes * steps);
+      EXPECT_GT(result.h2d_weight_bytes, session.plan(id).shard_weights_bytes * steps);
+      EXPECT_EQ(result.h2d_weight_bytes, simulated.h2d_weight_bytes);
+      EXPECT_EQ(result.devices[0].ops, simulated.devices[0].ops);
+      moved.push_back(result.h2d_weight_bytes);
+    }
+    EXPECT_EQ(moved[0], moved[1]) << percent;
+  }
+}
+
+TEST(Memory, AResidentModelIsLoadedOnceAStep) {
+  const RunResult result = train(session_of(1, kAmple), trial_of(16));
+  const auto weights = static_cast<Bytes>(result.trials[0].parameters) * sizeof(float);
+  EXPECT_GE(result.h2d_weight_bytes, 20 * weights);
+  EXPECT_LE(result.h2d_weight_bytes, 21 * weights);
+}
+
+}  // namespace
+}  // namespace spillway::testing

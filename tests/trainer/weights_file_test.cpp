@@ -1,0 +1,153 @@
+#include "trainer/weights_file.h"
+
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+
+namespace spillway {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::thrown;
+using Arrays = std::vector<NamedArray>;
+
+const std::vector<float> kWeight{1.0f, -2.5f};
+const std::vector<float> kScalar{0.5f};
+
+Arrays two_arrays() { return {{"w", {2, 1}, kWeight}, {"scalar", {}, kScalar}}; }
+
+template <std::size_t N>
+std::string bytes(const char (&text)[N]) {
+  return {text, N - 1};  // zero bytes included
+}
+
+/// 1.0, -2.5 and 0.5 as little-endian fp32.
+const std::string kWeightBytes = bytes("\x00\x00\x80\x3F\x00\x00\x20\xC0");
+const std::string kScalarBytes = bytes("\x00\x00\x00\x3F");
+
+/// The whole file, checked for its length and alignment, without the 8 bytes of length.
+std::string header_and_data(const std::string& file) {
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  EXPECT_EQ(header_bytes % 8, 0u);
+  EXPECT_EQ(file.at(8), '{');
+  EXPECT_LE(8 + header_bytes, file.size());
+  return file.substr(8);
+}
+
+std::string written(const Arrays& arrays) {
+  const TemporaryFolder folder;
+  write_safetensors(folder / "w.safetensors", arrays);
+  return folder.read("w.safetensors");
+}
+
+TEST(Safetensors, FileHasExactlyTheseBytes) {
+  const std::string header = R"({"__metadata__":{"format":"pt"},)"
+                             R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+                             R"("scalar":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})"
+                             "       ";
+  ASSERT_EQ(header.size(), 152u);
+  EXPECT_EQ(written(two_arrays()),
+            bytes("\x98\0\0\0\0\0\0\0") + header + kWeightBytes + kScalarBytes);
+}
+
+TEST(Safetensors, DataIsAlignedForEveryLengthOfTheHeader) {
+  for (std::size_t length = 1; length <= 16; ++length) {
+    const auto rest = header_and_data(written({{std::string(length, 'n'), {2}, kWeight}}));
+    EXPECT_EQ(rest.size() % 8, 0u) << length;
+    EXPECT_TRUE(rest.ends_with(kWeightBytes));
+  }
+}
+
+TEST(Safetensors, NamesAreEscaped) {
+  const auto file = written({{"a\"b\\c\n\x01\xC3\xA9", {0}, {}}});
+  EXPECT_NE(file.find(R"("a\"b\\c\u000a\u0001)"
+                      "\xC3\xA9\":{"),
+            std::string::npos);
+}
+
+TEST(Safetensors, AFileMayHoldNoArray) {
+  EXPECT_EQ(written({}), bytes("\x20\0\0\0\0\0\0\0") + R"({"__metadata__":{"format":"pt"}})");
+}
+
+TEST(Safetensors, TheNewFileReplacesTheOld) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("w", std::string(10'000, 'x'));
+  folder.write("w.tmp", "left by a crash");
+  write_safetensors(path, two_arrays());
+  EXPECT_EQ(folder.read("w"), written(two_arrays()));
+  EXPECT_FALSE(std::filesystem::exists(folder / "w.tmp"));
+}
+
+TEST(Safetensors, AFailedWriteLeavesTheOldFile) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("w", "old");
+  std::filesystem::create_symlink("/dev/full", folder / "w.tmp");  // every write fails
+  const auto error = thrown<IoError>([&] { write_safetensors(path, two_arrays()); });
+  EXPECT_EQ(error.code, ENOSPC);
+  EXPECT_EQ(error.path, path + ".tmp");
+  EXPECT_EQ(folder.read("w"), "old");
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "w.tmp"));
+}
+
+TEST(Safetensors, AFailedRenameLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  folder.write("w/inside", "kept");
+  const auto error = thrown<IoError>([&] { write_safetensors(folder / "w", two_arrays()); });
+  EXPECT_EQ(error.code, EISDIR);
+  EXPECT_EQ(error.path, folder / "w");
+  EXPECT_EQ(folder.read("w/inside"), "kept");
+  EXPECT_FALSE(std::filesystem::exists(folder / "w.tmp"));
+}
+
+TEST(Safetensors, AMissingFolderIsAnError) {
+  const TemporaryFolder folder;
+  const auto error = thrown<IoError>([&] { write_safetensors(folder / "no/w", two_arrays()); });
+  EXPECT_EQ(error.code, ENOENT);
+  EXPECT_EQ(error.path, folder / "no/w.tmp");
+}
+
+TEST(WeightsXxh3, IsTheHashOfTheDocumentedBytes) {
+  const std::string hashed = bytes("w\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0") +
+                             kWeightBytes + bytes("scalar\0\0\0\0\0\0\0\0\0") + kScalarBytes;
+  const XXH128_hash_t hash = XXH3_128bits(hashed.data(), hashed.size());
+  std::array<char, 33> hex{};
+  std::snprintf(hex.data(), hex.size(), "%016llx%016llx",
+                static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  EXPECT_EQ(weights_xxh3(two_arrays()), hex.data());
+  EXPECT_EQ(weights_xxh3(two_arrays()), "82f031aa3b8d4acc588b81ffad04fcde");
+  EXPECT_EQ(weights_xxh3({}), "99aa06d3014798d86001c324468d497f") << "of no bytes";
+}
+
+TEST(WeightsXxh3, EverythingThatMakesWeightsDifferentChangesIt) {
+  const std::vector<float> other_value{1.0f, -2.5000002f}, swapped{-2.5f, 1.0f};
+  const std::vector<float> zeros{0.0f, 0.0f}, negative_zero{0.0f, -0.0f};
+  const auto of = [](const Arrays& arrays) { return weights_xxh3(arrays); };
+  const auto base = of(two_arrays());
+  EXPECT_EQ(of(two_arrays()), base);
+  const NamedArray scalar{"scalar", {}, kScalar};
+  EXPECT_NE(of({{"v", {2, 1}, kWeight}, scalar}), base) << "name";
+  EXPECT_NE(of({{"w", {1, 2}, kWeight}, scalar}), base) << "shape";
+  EXPECT_NE(of({{"w", {2}, kWeight}, scalar}), base) << "rank";
+  EXPECT_NE(of({{"w", {2, 1}, other_value}, scalar}), base) << "last bit";
+  EXPECT_NE(of({{"w", {2, 1}, swapped}, scalar}), base) << "elements";
+  EXPECT_NE(of({scalar, {"w", {2, 1}, kWeight}}), base) << "order of arrays";
+  EXPECT_NE(of({{"w", {2, 1}, kWeight}}), base) << "number of arrays";
+  EXPECT_NE(of({{"z", {2}, zeros}}), of({{"z", {2}, negative_zero}})) << "sign of zero";
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,31 @@
+#include "trainer/initialize.h"
+
+#include <algorithm>
+
+#include "core/kernels.h"
+
+namespace spillway {
+namespace {
+
+/// Step number of draws that belong to no step.
+constexpr std::uint32_t kInitialization = 0xFFFFFFFFu;
+
+}  // namespace
+
+void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::size_t param) {
+  const auto elements = static_cast<std::size_t>(spec.tensor.elements());
+  switch (spec.init.kind) {
+    case InitSpec::Kind::zeros:
+      std::fill_n(values, elements, 0.0f);
+      return;
+    case InitSpec::Kind::ones:
+      std::fill_n(values, elements, 1.0f);
+      return;
+    case InitSpec::Kind::normal:
+      kernels::fill_normal(values, elements, spec.init.stddev,
+                           {seed, kInitialization, static_cast<std::uint32_t>(param), 0});
+      return;
+  }
+}
+
+}  // namespace spillway
