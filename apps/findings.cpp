@@ -26,9 +26,15 @@ void Findings::add(const std::string& field, int line, const std::string& proble
   all_.emplace_back(field, line, problem);
 }
 
+void Findings::add_unknown_key(const std::string& field, int line, const std::string& problem) {
+  add(field, line, problem);
+  unknown_keys_.insert(field);
+}
+
 bool Findings::concern(std::string_view section) const {
-  return std::any_of(all_.begin(), all_.end(),
-                     [&](const ConfigError& error) { return lies_in(error.field, section); });
+  return std::any_of(all_.begin(), all_.end(), [&](const ConfigError& error) {
+    return lies_in(error.field, section) && !unknown_keys_.contains(error.field);
+  });
 }
 
 void Findings::throw_if_any() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,15 +22,19 @@ class Findings {
   /// The same problem of the same field counts once, on the line where it was found first.
   void add(const std::string& field, int line, const std::string& problem);
 
+  /// A key that means nothing; all other values are as they were written.
+  void add_unknown_key(const std::string& field, int line, const std::string& problem);
+
   bool empty() const { return all_.empty(); }
   const std::vector<ConfigError>& all() const { return all_; }
-  /// Whether something is wrong with `section` or a field below it.
+  /// Whether a value of `section`, or of a field below it, could not be taken.
   bool concern(std::string_view section) const;
   /// Throws ConfigErrors.
   void throw_if_any() const;
 
  private:
   std::vector<ConfigError> all_;
+  std::set<std::string> unknown_keys_;
 };
 
 }  // namespace spillway

@@ -75,7 +75,7 @@ bool contains(NumberRange range, double value) {
 void YamlSchema::report_unknown() {
   for (const auto& [path, line] : unknown_) {
     const auto near = nearest(path, known_);
-    findings_->add(
+    findings_->add_unknown_key(
         path, line,
         near.empty() ? "unknown key; remove it" : "unknown key; did you mean " + near + "?");
   }

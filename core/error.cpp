@@ -16,6 +16,16 @@ const char* to_string(Tier tier) {
   return "?";
 }
 
+namespace {
+
+const char* remedy(Tier tier) {
+  return tier == Tier::device ? "raise the memory of a device, or use more virtual nodes, which "
+                                "makes each smaller"
+                              : "raise that budget";
+}
+
+}  // namespace
+
 OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
                          const std::string& who)
     : Error(std::string(to_string(t)) + " memory: " + who + " asked for " +
@@ -38,7 +48,7 @@ DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Byte
     : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +
             std::to_string(needed_bytes) + " bytes) of " + to_string(t) +
             " memory, the budget is " + format_bytes(budget_bytes) + " (" +
-            std::to_string(budget_bytes) + " bytes)"),
+            std::to_string(budget_bytes) + " bytes); " + remedy(t)),
       tier(t),
       needed(needed_bytes),
       budget(budget_bytes) {}

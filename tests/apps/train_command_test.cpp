@@ -1,0 +1,202 @@
+#include "apps/train_command.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/findings.h"
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+
+namespace spillway::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+/// A sweep of four small trials on two devices that hold none of them.
+class TrainCommand : public ::testing::Test {
+ protected:
+  TrainCommand() {
+    std::string text;
+    for (int i = 0; i < 4000; ++i) text += "line " + std::to_string(i * i % 97) + "\n";
+    folder_.write("text.txt", text);
+    folder_.write("sweep.yaml",
+                  "devices: [{memory: 720KiB}, {memory: 720KiB}]\n"
+                  "model: {num_hidden_layers: 3, hidden_size: 48, max_position_embeddings: 16}\n"
+                  "data: {path: " +
+                      folder_ / "text.txt" +
+                      "}\n"
+                      "train: {batch_size: 8, virtual_nodes: 4, max_steps: 5, eval_batches: 1}\n"
+                      "output_dir: " +
+                      folder_ / "out" +
+                      "\n"
+                      "sweep:\n"
+                      "  parameters:\n"
+                      "    train.learning_rate: {values: [1e-3, 1e-2]}\n"
+                      "    seed: {values: [1, 2]}\n");
+    options_.config_file = folder_ / "sweep.yaml";
+  }
+
+  ExitCode run() {
+    out_.str("");
+    log_.str("");
+    return train(options_, out_, log_, interrupted_);
+  }
+  bool wrote(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
+
+  TemporaryFolder folder_;
+  TrainOptions options_;
+  std::ostringstream out_, log_;
+  std::atomic<bool> interrupted_ = false;
+};
+
+std::vector<std::string> keys_of(const Json& json) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+TEST_F(TrainCommand, WritesWhatItSays) {
+  ASSERT_EQ(run(), kDone);
+  EXPECT_NE(out_.str().find("Best trial: "), std::string::npos);
+  EXPECT_NE(out_.str().find("Outputs: " + folder_ / "out"), std::string::npos);
+  EXPECT_EQ(log_.str(), "");
+  EXPECT_TRUE(wrote("out/config.yaml"));
+  for (const char* trial : {"learning_rate=1e-3,seed=1", "learning_rate=1e-3,seed=2",
+                            "learning_rate=1e-2,seed=1", "learning_rate=1e-2,seed=2"}) {
+    EXPECT_TRUE(wrote("out/trials/" + std::string(trial) + "/weights.safetensors"));
+    EXPECT_NE(out_.str().find(trial), std::string::npos);
+  }
+  const std::string csv = folder_.read("out/results.csv");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
+  EXPECT_TRUE(csv.starts_with("trial,train.learning_rate,seed,state,steps,first_loss,"));
+}
+
+TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
+  options_.json = true;
+  ASSERT_EQ(run(), kDone);
+  const Json json = Json::parse(out_.str());
+  EXPECT_NE(log_.str().find("running"), std::string::npos);
+  EXPECT_EQ(keys_of(json),
+            (std::vector<std::string>{"copy_hidden_share", "copy_s", "d2h_bytes", "devices",
+                                      "h2d_bytes", "host_peak_bytes", "trials", "wall_s"}));
+  ASSERT_EQ(json["devices"].size(), 2u);
+  for (const Json& device : json["devices"]) {
+    EXPECT_EQ(keys_of(device),
+              (std::vector<std::string>{"budget_bytes", "busy_share", "kind", "peak_bytes"}));
+    EXPECT_LE(device["peak_bytes"], 720 << 10);
+  }
+  ASSERT_EQ(json["trials"].size(), 4u);
+  for (const Json& trial : json["trials"]) {
+    EXPECT_EQ(keys_of(trial),
+              (std::vector<std::string>{"eval_loss", "final_loss", "first_loss", "lanes", "name",
+                                        "num_shards", "order", "parameters", "state", "steps",
+                                        "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
+    EXPECT_EQ(trial["state"], "done");
+    EXPECT_EQ(trial["steps"], 5);
+    EXPECT_GT(trial["num_shards"], 1);
+    EXPECT_EQ(trial["weights_xxh3"].get<std::string>().size(), 32u);
+  }
+  EXPECT_NE(json["trials"][0]["weights_xxh3"], json["trials"][1]["weights_xxh3"]);
+}
+
+TEST_F(TrainCommand, ReplacesAnEarlierRunOnlyWhenTold) {
+  ASSERT_EQ(run(), kDone);
+  const std::string before = folder_.read("out/results.csv");
+  EXPECT_THROW(run(), ConfigErrors);
+  EXPECT_EQ(folder_.read("out/results.csv"), before);
+  options_.overwrite = true;
+  options_.overrides = {"sweep.parameters={seed: {values: [3]}}"};
+  EXPECT_EQ(run(), kDone);
+  EXPECT_TRUE(wrote("out/trials/seed=3/weights.safetensors"));
+  EXPECT_FALSE(wrote("out/trials/learning_rate=1e-3,seed=1"));
+}
+
+TEST_F(TrainCommand, TheResolvedConfigurationGivesTheSameBits) {
+  options_.json = true;
+  ASSERT_EQ(run(), kDone);
+  const Json first = Json::parse(out_.str());
+  options_.config_file = folder_ / "out/config.yaml";
+  options_.overrides = {"output_dir=" + folder_ / "again"};
+  ASSERT_EQ(run(), kDone);
+  const Json second = Json::parse(out_.str());
+  for (std::size_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(second["trials"][t]["name"], first["trials"][t]["name"]);
+    EXPECT_EQ(second["trials"][t]["weights_xxh3"], first["trials"][t]["weights_xxh3"]);
+  }
+}
+
+TEST_F(TrainCommand, SaysAllThatIsWrongAndWritesNothing) {
+  options_.overrides = {"train.virtual_nodes=3", "model.hidden_size=50", "data.path=nowhere",
+                        "train.learning_rat=1"};
+  const auto errors = thrown<ConfigErrors>([&] { run(); });
+  std::string text = errors.what();
+  for (const char* field : {"train.virtual_nodes: ", "model.num_attention_heads: ", "data.path: ",
+                            "train.learning_rat: unknown key; did you mean train.learning_rate?"})
+    EXPECT_NE(text.find(field), std::string::npos) << field << " in\n" << text;
+  EXPECT_FALSE(wrote("out"));
+}
+
+TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
+  options_.overrides = {"train.lanes=3", "train.reduction_groups=4"};
+  const auto errors = thrown<ConfigErrors>([&] { run(); });
+  EXPECT_NE(std::string(errors.what()).find("train.lanes: is 3"), std::string::npos)
+      << errors.what();
+  folder_.write("lanes.yaml",
+                "devices: [{memory: 720KiB}]\n"
+                "data: {path: " +
+                    folder_ / "text.txt" +
+                    "}\n"
+                    "model: {num_hidden_layers: 1, hidden_size: 8, max_position_embeddings: 16}\n"
+                    "output_dir: " +
+                    folder_ / "out" +
+                    "\n"
+                    "train:\n"
+                    "  lanes: 2\n");
+  options_.config_file = folder_ / "lanes.yaml";
+  options_.overrides.clear();
+  const auto lanes = thrown<ConfigErrors>([&] { run(); });
+  EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.lanes: is 2"));
+}
+
+TEST_F(TrainCommand, SaysHowMuchWouldDo) {
+  options_.overrides = {"devices=[{memory: 16KiB}]"};
+  const auto error = thrown<DoesNotFit>([&] { run(); });
+  EXPECT_NE(log_.str().find("4 of 4 trials do not fit"), std::string::npos);
+  EXPECT_FALSE(wrote("out"));
+  options_.overrides = {"devices=[{memory: " + std::to_string(error.needed) + "}]"};
+  EXPECT_EQ(run(), kDone);
+  options_.overrides = {"devices=[{memory: " + std::to_string(error.needed - 4096) + "}]",
+                        "output_dir=" + folder_ / "other"};
+  EXPECT_THROW(run(), DoesNotFit);
+}
+
+TEST_F(TrainCommand, AFailedTrialIsReportedAndTheOthersGoOn) {
+  options_.overrides = {"sweep.parameters={train.learning_rate: {values: [1e-3, 9e5]}}",
+                        "train.max_grad_norm=0"};
+  EXPECT_EQ(run(), kTrialFailed);
+  EXPECT_NE(out_.str().find("learning_rate=9e5 failed: "), std::string::npos) << out_.str();
+  EXPECT_TRUE(wrote("out/trials/learning_rate=1e-3/weights.safetensors"));
+  EXPECT_FALSE(wrote("out/trials/learning_rate=9e5/weights.safetensors"));
+  EXPECT_NE(folder_.read("out/results.csv").find("not finite"), std::string::npos);
+}
+
+TEST_F(TrainCommand, AnInterruptedRunReportsWhatItHas) {
+  options_.json = true;
+  options_.overrides = {"train.max_steps=1000000"};
+  interrupted_ = true;
+  EXPECT_EQ(run(), kInterrupted);
+  const Json json = Json::parse(out_.str());
+  for (const Json& trial : json["trials"]) {
+    EXPECT_EQ(trial["state"], "stopped");
+    EXPECT_TRUE(trial["weights_xxh3"].is_null());
+  }
+}
+
+}  // namespace
+}  // namespace spillway::testing
