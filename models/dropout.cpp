@@ -52,8 +52,7 @@ class KeyedDropout : public torch::autograd::Function<KeyedDropout> {
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double p, const LayerContext& context,
-                   std::uint32_t draw) {
+at::Tensor dropout(const at::Tensor& x, double p, const LayerContext& context, std::uint32_t draw) {
   assert(draw < 16);
   if (!context.training || p == 0) return x;
   RandomKey key = context.random;

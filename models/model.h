@@ -30,7 +30,8 @@ class Layer {
   virtual ~Layer() = default;
   /// `inputs` and `params` are in the order of the LayerSpec; shapes as in its edges and
   /// parameters. Works with and without grad mode, with the same bits.
-  virtual LayerResult forward(std::span<const at::Tensor> inputs, std::span<const at::Tensor> params,
+  virtual LayerResult forward(std::span<const at::Tensor> inputs,
+                              std::span<const at::Tensor> params,
                               const LayerContext& context) const = 0;
 };
 

@@ -11,9 +11,9 @@ constexpr std::uint32_t kRounds = 8;
 constexpr std::uint32_t kTag = 0xFFFFFFFEu;
 
 std::uint64_t epoch_key(std::uint64_t epoch, std::uint64_t seed) {
-  const auto words = philox({static_cast<std::uint32_t>(epoch),
-                             static_cast<std::uint32_t>(epoch >> 32), kTag, kTag},
-                            seed);
+  const auto words = philox(
+      {static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(epoch >> 32), kTag, kTag},
+      seed);
   return std::uint64_t{words[1]} << 32 | words[0];
 }
 

@@ -71,7 +71,13 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
 
 void Engine::schedule() {
   admit_waiting();
-  for (std::size_t d = 0; d < devices_.size(); ++d) drive(DeviceId(d));
+  // A unit goes to a device that has nothing to do before one that would do it later.
+  std::vector<DeviceId> order;
+  for (std::size_t d = 0; d < devices_.size(); ++d) order.push_back(DeviceId(d));
+  std::ranges::stable_partition(order, [&](DeviceId d) { return table(d).running.empty(); });
+  for (DeviceId device : order) drive(device);
+  if (!config_.double_buffer) return;
+  for (DeviceId device : order) prefetch(device);
 }
 
 void Engine::admit_waiting() {

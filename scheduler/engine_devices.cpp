@@ -41,9 +41,8 @@ void Engine::drive(DeviceId id) {
         device.current.reset();
       }
     }
-    if (device.current) break;
+    if (device.current) return;
   }
-  if (config_.double_buffer) prefetch(id);
 }
 
 /// Whether the lane's first unclaimed unit may be claimed by the device now.
@@ -284,6 +283,7 @@ bool Engine::start_op(DeviceId id) {
 /// Chooses the unit that runs next and loads its weights where they have room beside what runs.
 void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
+  if (!device.current || !state(*device.current).reserved) return;
   if (!device.next && !choose(id, device.next)) return;
   const UnitSpec& running = spec(*device.current);
   const UnitSpec& next = spec(*device.next);

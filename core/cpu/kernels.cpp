@@ -29,9 +29,12 @@ std::atomic<Isa>& isa_in_use() {
 const detail::KernelTable& table() {
 #if defined(__x86_64__)
   switch (active_isa()) {
-    case Isa::avx512: return detail::kAvx512Kernels;
-    case Isa::avx2: return detail::kAvx2Kernels;
-    case Isa::baseline: break;
+    case Isa::avx512:
+      return detail::kAvx512Kernels;
+    case Isa::avx2:
+      return detail::kAvx2Kernels;
+    case Isa::baseline:
+      break;
   }
 #endif
   return detail::kBaselineKernels;

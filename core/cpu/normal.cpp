@@ -60,8 +60,7 @@ Direction normal_pair(std::uint32_t radius_word, std::uint32_t angle_word) {
 void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key) {
   assert(n / 4 <= 0xFFFFFFFFu);
   for (std::size_t i = 0; i < n; i += 4) {
-    const auto words =
-        philox(detail::counter_of(key, static_cast<std::uint32_t>(i / 4)), key.seed);
+    const auto words = philox(detail::counter_of(key, static_cast<std::uint32_t>(i / 4)), key.seed);
     const Direction a = normal_pair(words[0], words[1]), b = normal_pair(words[2], words[3]);
     const std::array<double, 4> values{a.cos, a.sin, b.cos, b.sin};
     for (std::size_t j = 0; j < 4 && i + j < n; ++j) {

@@ -83,8 +83,8 @@ TEST(EngineProperty, WeightsOfOneLaneAreLoadedAtMostTwiceAStep) {
     for (const auto& [key, loads] : checker.weight_loads()) {
       const auto& [job, step, buffer] = key;
       const Program& program = *plan.programs[plan.flavor(step).index()];
-      EXPECT_LE(loads, static_cast<int>(
-                           program.unit_users[static_cast<std::size_t>(buffer)].size()))
+      EXPECT_LE(loads,
+                static_cast<int>(program.unit_users[static_cast<std::size_t>(buffer)].size()))
           << "buffer " << buffer << " step " << step;
     }
     if (::testing::Test::HasFailure()) break;

@@ -83,7 +83,8 @@ class ActionChecker {
       for (int b : buffers) {
         const Bytes offset = start.offsets.at(next++);
         const Content content{start.job, b, start.step};
-        flight.accesses.push_back({device, start.job, offset, offset + bytes(start.job, b), writes});
+        flight.accesses.push_back(
+            {device, start.job, offset, offset + bytes(start.job, b), writes});
         if (reads) flight.expects.push_back({{device, offset}, content});
         if (writes) flight.makes.push_back({{device, offset}, content});
       }
@@ -99,7 +100,8 @@ class ActionChecker {
   void observe(const StartCopy& copy) {
     const int device = static_cast<int>(copy.device.value);
     const bool down = copy.direction == CopyDirection::to_host;
-    const std::pair<int, Bytes> on_device{device, copy.device_offset}, at_home{home(copy.job), copy.home};
+    const std::pair<int, Bytes> on_device{device, copy.device_offset},
+        at_home{home(copy.job), copy.home};
     const Content content{copy.job, copy.buffer, jobs_.at(copy.job).step};
     Flight flight{copy.id, device * 3 + (down ? 1 : 2), {}, {}, {}, {}};
     flight.accesses.push_back(
@@ -107,8 +109,8 @@ class ActionChecker {
     flight.accesses.push_back({home(copy.job), copy.job, copy.home, copy.home + copy.bytes, down});
     flight.expects.push_back({down ? on_device : at_home, content});
     flight.makes.push_back({down ? at_home : on_device, content});
-    const bool weights = jobs_.at(copy.job).plan->layout.buffers.at(index(copy.buffer)).kind ==
-                         BufferKind::weights;
+    const bool weights =
+        jobs_.at(copy.job).plan->layout.buffers.at(index(copy.buffer)).kind == BufferKind::weights;
     if (!down && weights) ++loads_[{copy.job, jobs_.at(copy.job).step, copy.buffer}];
     launch(std::move(flight));
   }

@@ -61,7 +61,9 @@ class CheckingRunner final : public OpRunner {
           write(call.home + spec(call.job, b).home, call.job, b, call.step, 0);
         }
         break;
-      case HostOpKind::reduce: check_sums(call, op.index); break;
+      case HostOpKind::reduce:
+        check_sums(call, op.index);
+        break;
       case HostOpKind::update:
         check(call.home + spec(call.job, op.index).home, call.job, op.index, call.step - 1, 0);
         write(call.home + spec(call.job, op.index).home, call.job, op.index, call.step, 0);
@@ -71,7 +73,8 @@ class CheckingRunner final : public OpRunner {
           check(call.home + spec(call.job, b).home, call.job, b, call.step, 0);
         }
         break;
-      default: break;
+      default:
+        break;
     }
   }
 

@@ -43,7 +43,8 @@ class RandomWorkload {
       if (!last) {
         layer.outputs.push_back(static_cast<int>(model.edges.size()));
         model.edges.push_back({"x" + std::to_string(l),
-                               {DType::f32, {{"sample", 1}, {"channel", between(1, 800)}}}, l});
+                               {DType::f32, {{"sample", 1}, {"channel", between(1, 800)}}},
+                               l});
       }
       model.layers.push_back(std::move(layer));
     }
@@ -55,9 +56,10 @@ class RandomWorkload {
     Profile profile;
     for (const LayerSpec& layer : model.layers) {
       LayerProfile cost;
-      const Bytes out = layer.outputs.empty()
-                            ? 64
-                            : model.edges[static_cast<std::size_t>(layer.outputs[0])].tensor.bytes();
+      const Bytes out =
+          layer.outputs.empty()
+              ? 64
+              : model.edges[static_cast<std::size_t>(layer.outputs[0])].tensor.bytes();
       cost.forward_s = between(1, 1000) * 1e-6;
       cost.backward_s = cost.forward_s * between(20, 40) / 10;
       cost.forward_peak = out + static_cast<Bytes>(between(0, 4000));
@@ -109,8 +111,9 @@ inline Workload make_workload(std::uint64_t seed) {
     Profile profile = random.profile(model);
     shapes.push_back(random.shape(num_devices));
     const auto whole = LayerRange{0, static_cast<int>(model.layers.size())};
-    least = std::max(least, partition(model, profile, shapes.back(), 0, OrderChoice::shard_major, false)
-                                .smallest_budget);
+    least =
+        std::max(least, partition(model, profile, shapes.back(), 0, OrderChoice::shard_major, false)
+                            .smallest_budget);
     resident = std::max(resident, unit_need(model, profile, shapes.back(), whole).total());
     models.emplace_back(std::move(model), std::move(profile));
   }
@@ -128,11 +131,11 @@ inline Workload make_workload(std::uint64_t seed) {
   for (std::size_t j = 0; j < models.size(); ++j) {
     const auto& [model, profile] = models[j];
     const auto order = random.chance(50) ? OrderChoice::automatic : OrderChoice::shard_major;
-    const Partition cut = partition(model, profile, shapes[j], budget, order,
-                                    workload.config.double_buffer);
+    const Partition cut =
+        partition(model, profile, shapes[j], budget, order, workload.config.double_buffer);
     if (!cut.fits) throw std::logic_error("a workload that must fit does not");
-    workload.jobs.push_back(std::make_shared<JobPlan>(
-        lower(model, profile, shapes[j], cut.shards, cut.vn_major)));
+    workload.jobs.push_back(
+        std::make_shared<JobPlan>(lower(model, profile, shapes[j], cut.shards, cut.vn_major)));
     largest_home = std::max(largest_home, workload.jobs.back()->layout.home_bytes);
     all_homes += workload.jobs.back()->layout.home_bytes;
   }
