@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -24,6 +25,9 @@ struct Id {
 using JobId = Id<struct JobTag>;
 /// A device of this session, as a position in its device list.
 using DeviceId = Id<struct DeviceTag>;
+
+/// Layers, units, ops, buffers and the like are numbered from 0 by their place in a vector.
+constexpr std::size_t at(int position) { return static_cast<std::size_t>(position); }
 
 }  // namespace spillway
 

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -40,8 +39,5 @@ struct Model {
   ModelSpec spec;
   std::vector<std::unique_ptr<Layer>> layers;
 };
-
-/// Makes the model for virtual nodes of `vn_size` samples.
-using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>;
 
 }  // namespace spillway

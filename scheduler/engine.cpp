@@ -6,12 +6,6 @@
 #include <utility>
 
 namespace spillway {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 Engine::Engine(EngineConfig config) : config_(std::move(config)) {
   for (Bytes budget : config_.device_budgets) devices_.emplace_back(budget);
 }

@@ -8,8 +8,6 @@
 namespace spillway {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 std::vector<BufferRef> refs(JobId job, std::initializer_list<const std::vector<int>*> lists) {
   std::vector<BufferRef> found;
   for (const auto* list : lists) {

@@ -8,8 +8,6 @@
 namespace spillway {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 template <typename T>
 bool contains(const std::vector<T>& items, const T& item) {
   return std::ranges::find(items, item) != items.end();

@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/ids.h"
 
 namespace spillway {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Largest bytes that the boundaries of a model need for one virtual node.
 Bytes largest_boundary(const ModelSpec& model) {

@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/ids.h"
 #include "scheduler/layout.h"
 
 namespace spillway {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Builds the program of one flavor.
 class ProgramBuilder {

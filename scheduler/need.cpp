@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <set>
 
+#include "core/ids.h"
 #include "scheduler/layout.h"
 #include "scheduler/lower.h"
 
 namespace spillway {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool reads_batch(const ModelSpec& model, LayerRange layers) {
   for (int l = layers.begin; l < layers.end; ++l) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cpu/activation_counter.h"
+#include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/range_runner.h"
@@ -16,8 +17,6 @@ namespace spillway {
 namespace {
 
 constexpr int kRepeats = 3;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Memory of its own, filled with small normal numbers: costs do not depend on the values.
 class Buffer {

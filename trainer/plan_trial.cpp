@@ -56,6 +56,11 @@ void check_data(const TrialConfig& trial, const ModelSpec& model) {
   }
 }
 
+std::string described(const TrialConfig& trial) {
+  const bool chosen = trial.train.order != "auto";
+  return "trial " + trial.name + (chosen ? " in order " + trial.train.order : "");
+}
+
 }  // namespace
 
 int default_groups(int virtual_nodes) {
@@ -75,7 +80,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   std::ranges::copy_if(device_budgets, std::back_inserter(usable),
                        [&](Bytes budget) { return budget >= smallest; });
   if (usable.empty()) {
-    throw DoesNotFit("trial " + trial.name, Tier::device, smallest,
+    throw DoesNotFit(described(trial), Tier::device, smallest,
                      *std::ranges::max_element(device_budgets));
   }
   if (trial.train.lanes > static_cast<int>(usable.size())) {
@@ -88,7 +93,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
       partition(model, profile, shape, *std::ranges::min_element(usable), order, double_buffer);
   auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major));
   if (plan->layout.home_bytes > host_budget) {
-    throw DoesNotFit("trial " + trial.name, Tier::host, plan->layout.home_bytes, host_budget);
+    throw DoesNotFit(described(trial), Tier::host, plan->layout.home_bytes, host_budget);
   }
   Bytes shard_weights = 0;
   for (LayerRange shard : cut.shards) shard_weights += weights_bytes(model, shard);

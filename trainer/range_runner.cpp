@@ -88,13 +88,13 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const at::Tensor& input,
   return run;
 }
 
-RangeRunner::Loss RangeRunner::loss_of(const LayerRun& run) const {
+WeightedSum RangeRunner::loss_of(const LayerRun& run) const {
   if (layers_.end < static_cast<int>(model_.layers.size())) return {};
   return {run.result.output.item<double>(), run.result.weight};
 }
 
-RangeRunner::Loss RangeRunner::forward(const std::byte* input, const std::byte* batch_data,
-                                       std::byte* output) const {
+WeightedSum RangeRunner::forward(const std::byte* input, const std::byte* batch_data,
+                                 std::byte* output) const {
   const OpScope scope(false);
   const at::Tensor batch_view = batch(batch_data);
   at::Tensor x = input ? boundary(layers_.begin, input) : at::Tensor();
@@ -107,9 +107,9 @@ RangeRunner::Loss RangeRunner::forward(const std::byte* input, const std::byte* 
   return {};
 }
 
-RangeRunner::Loss RangeRunner::backward(const std::byte* input, const std::byte* batch_data,
-                                        const std::byte* output_gradient, std::byte* input_gradient,
-                                        const TakeGradient& take) const {
+WeightedSum RangeRunner::backward(const std::byte* input, const std::byte* batch_data,
+                                  const std::byte* output_gradient, std::byte* input_gradient,
+                                  const TakeGradient& take) const {
   const OpScope scope(true);
   const at::Tensor batch_view = batch(batch_data);
   std::vector<LayerRun> runs;
@@ -121,7 +121,7 @@ RangeRunner::Loss RangeRunner::backward(const std::byte* input, const std::byte*
     if (after_forward) after_forward(l);
   }
   x.reset();
-  const Loss loss = loss_of(runs.back());
+  const WeightedSum loss = loss_of(runs.back());
   at::Tensor gradient = output_gradient ? boundary(layers_.end, output_gradient) : at::Tensor();
   for (int l = layers_.end - 1; l >= layers_.begin; --l) {
     LayerRun run = std::move(runs.back());

@@ -11,6 +11,15 @@
 
 namespace spillway {
 
+/// A (sum, weight) pair: how losses are added up over virtual nodes.
+struct WeightedSum {
+  double sum = 0, weight = 0;
+  WeightedSum operator+(const WeightedSum& other) const {
+    return {sum + other.sum, weight + other.weight};
+  }
+  double mean() const { return sum / weight; }
+};
+
 /// Takes one virtual node through consecutive layers of a model. The same arithmetic in every
 /// order and for every cut: graphs are local to one layer, and a layer's backward starts from its
 /// recomputed forward. LibTorch allocates activations only; nothing outlives a call.
@@ -27,20 +36,17 @@ class RangeRunner {
   /// Called in backward() after each layer's forward: where a pilot reads the memory in use.
   std::function<void(int layer)> after_forward;
 
-  /// Loss of a range that ends with the loss layer.
-  struct Loss {
-    double sum = 0, weight = 0;
-  };
-
-  /// Forward without a graph. `input`: the boundary before the range (null for the first layer).
-  /// `output`: where the boundary behind it goes (null if the range has the loss layer).
-  Loss forward(const std::byte* input, const std::byte* batch, std::byte* output) const;
+  /// Forward without a graph; returns the loss of a range that ends with the loss layer. `input`:
+  /// the boundary before the range (null for the first layer). `output`: where the boundary behind
+  /// it goes (null if the range has the loss layer).
+  WeightedSum forward(const std::byte* input, const std::byte* batch, std::byte* output) const;
 
   /// Forward with graphs, then backward. `output_gradient`: of the boundary behind the range
   /// (null with the loss layer). `input_gradient`: where the boundary's gradient goes (null for
   /// the first layer).
-  Loss backward(const std::byte* input, const std::byte* batch, const std::byte* output_gradient,
-                std::byte* input_gradient, const TakeGradient& take) const;
+  WeightedSum backward(const std::byte* input, const std::byte* batch,
+                       const std::byte* output_gradient, std::byte* input_gradient,
+                       const TakeGradient& take) const;
 
  private:
   struct LayerRun {
@@ -52,7 +58,7 @@ class RangeRunner {
                      bool with_graph) const;
   at::Tensor boundary(int cut, const std::byte* data) const;
   at::Tensor batch(const std::byte* data) const;
-  Loss loss_of(const LayerRun& run) const;
+  WeightedSum loss_of(const LayerRun& run) const;
 
   const Model& model_;
   LayerRange layers_;

@@ -17,6 +17,7 @@ namespace spillway {
 
 struct Model;      // models/model.h
 struct DataSplit;  // models/data_source.h
+/// Makes the model for virtual nodes of `vn_size` samples.
 using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>;
 
 struct DeviceConfig {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/initialize.h"
 #include "trainer/optimizer.h"
@@ -22,7 +23,6 @@ namespace {
 /// Elements of an update that one task takes. Any split gives the same bits.
 constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
 std::size_t elements(const ParamSpec& param) {
@@ -95,10 +95,10 @@ void TrainingJob::run_op(const OpCall& call) {
     };
     const auto loss = runner.backward(input, batch, gradient, output, take);
     merge_sums(call);
-    if (has_loss) losses_[at(op.vn)] = {loss.sum, loss.weight};
+    if (has_loss) losses_[at(op.vn)] = loss;
   } else {
     const auto loss = runner.forward(input, batch, output);
-    if (has_loss) eval_losses_[at(op.vn)] = {loss.sum, loss.weight};
+    if (has_loss) eval_losses_[at(op.vn)] = loss;
   }
 }
 
