@@ -15,30 +15,6 @@
 /// zeros. So the result depends on neither the devices nor the lanes that computed the leaves.
 namespace spillway {
 
-/// A subtree: groups [first, first + (1 << level)), as far as they exist.
-struct TreeNode {
-  int first = 0;
-  int level = 0;
-  bool operator==(const TreeNode&) const = default;
-};
-
-/// Largest subtrees whose existing groups all lie in [begin, end), ascending.
-inline std::vector<TreeNode> maximal_subtrees(int begin, int end, int groups) {
-  std::vector<TreeNode> nodes;
-  for (int first = begin; first < end;) {
-    int level = 0;
-    const auto fits = [&](int l) {
-      const int size = 1 << l;
-      const int last = first + size < groups ? first + size : groups;
-      return first % size == 0 && last <= end;
-    };
-    while (fits(level + 1) && (first + (1 << level) < groups)) ++level;
-    nodes.push_back({first, level});
-    first += 1 << level;
-  }
-  return nodes;
-}
-
 /// The additions (into, from) that finish the tree from the subtrees that begin at `firsts`
 /// (ascending group indices), in order.
 inline std::vector<std::pair<int, int>> remaining_merges(std::vector<int> firsts, int groups) {

@@ -1,64 +1,99 @@
 #include "scheduler/partition.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/ids.h"
 
 namespace spillway {
 namespace {
 
-/// Cuts greedily: shards of at most `most_weights` whose needs leave `reserve` of the budget.
-class Cutter {
+/// Needs and weights of every range of layers. A longer range may need less than a shorter one: a
+/// boundary inside it is no input or output any more.
+class Ranges {
  public:
-  Cutter(const ModelSpec& model, const Profile& profile, const JobShape& shape, Bytes budget)
-      : model_(model), profile_(profile), shape_(shape), budget_(budget) {}
-
-  int num_layers() const { return static_cast<int>(model_.layers.size()); }
-  Bytes need(LayerRange range) const { return unit_need(model_, profile_, shape_, range).total(); }
-  Bytes weights(LayerRange range) const { return weights_bytes(model_, range); }
-
-  std::optional<std::vector<LayerRange>> cut(Bytes reserve, Bytes most_weights) const {
-    std::vector<LayerRange> shards;
-    for (int begin = 0; begin < num_layers();) {
-      int end = begin;
-      while (end < num_layers() && need({begin, end + 1}) + reserve <= budget_ &&
-             weights({begin, end + 1}) <= most_weights) {
-        ++end;
+  Ranges(const ModelSpec& model, const Profile& profile, const JobShape& shape)
+      : num_layers_(static_cast<int>(model.layers.size())) {
+    for (int begin = 0; begin < num_layers_; ++begin) {
+      for (int end = begin + 1; end <= num_layers_; ++end) {
+        needs_.push_back(unit_need(model, profile, shape, {begin, end}).total());
+        weights_.push_back(weights_bytes(model, {begin, end}));
       }
-      if (end == begin) return std::nullopt;
-      shards.push_back({begin, end});
-      begin = end;
     }
-    return shards;
   }
-
-  /// The fewest shards such that next to any of them another one's weights have room.
-  std::optional<std::vector<LayerRange>> cut_with_prefetch() const {
-    std::optional<std::vector<LayerRange>> best;
-    for (int length = 1; length <= num_layers(); ++length) {
-      Bytes most_weights = 0;
-      for (int begin = 0; begin + length <= num_layers(); ++begin) {
-        most_weights = std::max(most_weights, weights({begin, begin + length}));
-      }
-      if (most_weights >= budget_) break;
-      auto shards = cut(most_weights, most_weights);
-      if (shards && (!best || shards->size() < best->size())) best = std::move(shards);
-    }
-    return best;
-  }
+  int num_layers() const { return num_layers_; }
+  Bytes need(int begin, int end) const { return needs_[position(begin, end)]; }
+  Bytes weights(int begin, int end) const { return weights_[position(begin, end)]; }
 
  private:
-  const ModelSpec& model_;
-  const Profile& profile_;
-  const JobShape& shape_;
-  Bytes budget_;
+  std::size_t position(int begin, int end) const {
+    return at(begin * num_layers_ - begin * (begin - 1) / 2 + end - begin - 1);
+  }
+  int num_layers_;
+  std::vector<Bytes> needs_, weights_;
 };
+
+/// The least budget under which some cut fits: over all cuts, the smallest largest need.
+Bytes smallest_budget(const Ranges& ranges) {
+  std::vector<Bytes> least{0};  // by end: of the layers before it
+  for (int end = 1; end <= ranges.num_layers(); ++end) {
+    Bytes best = std::numeric_limits<Bytes>::max();
+    for (int begin = 0; begin < end; ++begin) {
+      best = std::min(best, std::max(least[at(begin)], ranges.need(begin, end)));
+    }
+    least.push_back(best);
+  }
+  return round_up(least.back(), kPage);
+}
+
+/// The fewest shards of at most `most_weights` whose needs leave `reserve` of the budget; early
+/// shards as long as can be.
+std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, Bytes reserve,
+                                           Bytes most_weights) {
+  const int num_layers = ranges.num_layers();
+  constexpr int kNone = std::numeric_limits<int>::max();
+  std::vector<int> fewest(at(num_layers + 1), kNone), next(at(num_layers + 1));
+  fewest.back() = 0;
+  for (int begin = num_layers - 1; begin >= 0; --begin) {
+    for (int end = begin + 1; end <= num_layers; ++end) {
+      const bool fits =
+          ranges.need(begin, end) + reserve <= budget && ranges.weights(begin, end) <= most_weights;
+      if (!fits || fewest[at(end)] == kNone || fewest[at(end)] + 1 > fewest[at(begin)]) continue;
+      fewest[at(begin)] = fewest[at(end)] + 1;
+      next[at(begin)] = end;
+    }
+  }
+  if (fewest.front() == kNone) return std::nullopt;
+  std::vector<LayerRange> shards;
+  for (int begin = 0; begin < num_layers; begin = next[at(begin)]) {
+    shards.push_back({begin, next[at(begin)]});
+  }
+  return shards;
+}
+
+/// The fewest shards such that next to any of them another one's weights have room.
+std::optional<std::vector<LayerRange>> cut_with_prefetch(const Ranges& ranges, Bytes budget) {
+  std::optional<std::vector<LayerRange>> best;
+  for (int length = 1; length <= ranges.num_layers(); ++length) {
+    Bytes most_weights = 0;
+    for (int begin = 0; begin + length <= ranges.num_layers(); ++begin) {
+      most_weights = std::max(most_weights, ranges.weights(begin, begin + length));
+    }
+    if (most_weights >= budget) break;
+    auto shards = cut(ranges, budget, most_weights, most_weights);
+    if (shards && (!best || shards->size() < best->size())) best = std::move(shards);
+  }
+  return best;
+}
 
 }  // namespace
 
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                     Bytes budget, OrderChoice order, bool double_buffer) {
-  const Cutter cutter(model, profile, shape, budget);
-  const LayerRange whole{0, cutter.num_layers()};
-  const Bytes resident = round_up(cutter.need(whole), kPage);
+  const Ranges ranges(model, profile, shape);
+  const LayerRange whole{0, ranges.num_layers()};
+  const Bytes resident = round_up(ranges.need(whole.begin, whole.end), kPage);
   Partition result;
   if (order == OrderChoice::vn_major || (order == OrderChoice::automatic && resident <= budget)) {
     result.vn_major = true;
@@ -67,15 +102,11 @@ Partition partition(const ModelSpec& model, const Profile& profile, const JobSha
     if (result.fits) result.shards = {whole};
     if (order == OrderChoice::vn_major) return result;
   }
-  Bytes smallest = 0;
-  for (int l = 0; l < cutter.num_layers(); ++l) {
-    smallest = std::max(smallest, cutter.need({l, l + 1}));
-  }
-  result.smallest_budget = round_up(smallest, kPage);
+  result.smallest_budget = smallest_budget(ranges);
   if (result.fits) return result;
   std::optional<std::vector<LayerRange>> shards;
-  if (double_buffer) shards = cutter.cut_with_prefetch();
-  if (!shards) shards = cutter.cut(0, budget);
+  if (double_buffer) shards = cut_with_prefetch(ranges, budget);
+  if (!shards) shards = cut(ranges, budget, 0, budget);
   result.fits = shards.has_value();
   if (shards) result.shards = std::move(*shards);
   return result;

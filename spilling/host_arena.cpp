@@ -16,9 +16,10 @@ HostArena::Region::Region(Region&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)) {}
 
 HostArena::Region& HostArena::Region::operator=(Region&& other) noexcept {
-  std::swap(arena_, other.arena_);
-  std::swap(memory_, other.memory_);
-  std::swap(bytes_, other.bytes_);
+  Region taken(std::move(other));  // what this one had goes back with it
+  std::swap(arena_, taken.arena_);
+  std::swap(memory_, taken.memory_);
+  std::swap(bytes_, taken.bytes_);
   return *this;
 }
 

@@ -29,6 +29,7 @@ ActionChecker run(const Workload& workload, std::string* log = nullptr) {
   }
   shell.engine().check_integrity();
   while (shell.advance()) shell.engine().check_integrity();
+  EXPECT_EQ(checker.problems(), std::vector<std::string>{});
   EXPECT_TRUE(shell.engine().all_ended());
   std::size_t ops = 0;
   for (std::size_t j = 0; j < workload.jobs.size(); ++j) {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -27,13 +27,15 @@ class ActionChecker {
 
   void on_completion(const Done& done) {
     const auto found = flights_.find(done.id);
-    ASSERT_NE(found, flights_.end()) << "an action ended twice";
+    if (found == flights_.end()) return complain("an action ended twice");
     if (done.error.empty()) apply(found->second);
     flights_.erase(found);
   }
 
+  /// What was wrong so far.
+  const std::vector<std::string>& problems() const { return problems_; }
   const std::set<JobId>& ended() const { return ended_; }
-  /// Loads of weights by (job, step, buffer, lane of the unit is not known: device).
+  /// Loads of weights by (job, step, buffer), over all devices.
   const std::map<std::tuple<JobId, std::int64_t, int>, int>& weight_loads() const { return loads_; }
   std::int64_t steps(JobId job) const { return jobs_.at(job).step; }
   std::size_t ops_seen() const { return ops_seen_; }
@@ -68,13 +70,13 @@ class ActionChecker {
   void observe(const StartOp& start) {
     Job& job = jobs_.at(start.job);
     ++ops_seen_;
-    EXPECT_EQ(job.step, start.step);
+    require(job.step == start.step, "an op of another step");
     const Program& program = *job.plan->programs[start.flavor];
-    EXPECT_TRUE(job.started_ops.insert(start.op).second) << "an op ran twice";
+    require(job.started_ops.insert(start.op).second, "an op ran twice");
     const OpSpec& op = program.ops[static_cast<std::size_t>(start.op)];
     const UnitSpec& unit = program.units[static_cast<std::size_t>(start.unit)];
     if (start.op > unit.first_op) {
-      EXPECT_TRUE(job.started_ops.contains(start.op - 1)) << "ops out of order";
+      require(job.started_ops.contains(start.op - 1), "ops out of order");
     }
     const int device = static_cast<int>(start.device.value);
     Flight flight{start.id, device * 3, {start.after.begin(), start.after.end()}, {}, {}, {}};
@@ -93,7 +95,7 @@ class ActionChecker {
     touch(unit.sums, start.op > unit.first_op, true);
     touch(op.inputs, true, false);
     touch(op.outputs, false, true);
-    EXPECT_EQ(next, start.offsets.size());
+    require(next == start.offsets.size(), "an op with ranges that nothing needs");
     launch(std::move(flight));
   }
 
@@ -117,7 +119,7 @@ class ActionChecker {
 
   void observe(const StartHostOp& start) {
     Job& job = jobs_.at(start.job);
-    EXPECT_TRUE(job.started_host_ops.insert(start.op).second) << "a host op ran twice";
+    require(job.started_host_ops.insert(start.op).second, "a host op ran twice");
     const HostOpSpec& op = job.plan->programs[start.flavor]->host_ops[index(start.op)];
     const Layout& layout = job.plan->layout;
     Flight flight{start.id, -1 - static_cast<int>(start.id), {}, {}, {}, {}};
@@ -158,15 +160,23 @@ class ActionChecker {
 
   void observe(const StepCommitted& committed) {
     Job& job = jobs_.at(committed.job);
-    EXPECT_EQ(committed.step, ++job.step);
+    require(committed.step == ++job.step, "a step is committed out of order");
     job.started_ops.clear();
     job.started_host_ops.clear();
   }
 
   void observe(const JobEnded& ended) {
-    EXPECT_TRUE(ended_.insert(ended.job).second) << "a job ended twice";
+    require(ended_.insert(ended.job).second, "a job ended twice");
   }
 
+  void complain(const std::string& problem) { problems_.push_back(problem); }
+  void require(bool holds, const std::string& problem) {
+    if (!holds) complain(problem);
+  }
+  static std::string text(const Content& content) {
+    return "buffer " + std::to_string(content.buffer) + " of job " +
+           std::to_string(content.job.value) + " at step " + std::to_string(content.step);
+  }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static int home(JobId job) { return -1 - static_cast<int>(job.value); }
   Bytes bytes(JobId job, int buffer) const {
@@ -184,9 +194,9 @@ class ActionChecker {
       if (flight.before.contains(id)) continue;
       for (const Access& a : flight.accesses) {
         for (const Access& b : other.accesses) {
-          EXPECT_FALSE(a.place == b.place && a.begin < b.end && b.begin < a.end &&
-                       (a.writes || b.writes))
-              << "actions " << id << " and " << flight.id << " race";
+          require(a.place != b.place || a.begin >= b.end || b.begin >= a.end ||
+                      (!a.writes && !b.writes),
+                  "actions " + std::to_string(id) + " and " + std::to_string(flight.id) + " race");
         }
       }
     }
@@ -197,12 +207,9 @@ class ActionChecker {
   void apply(const Flight& flight) {
     for (const auto& [where, content] : flight.expects) {
       const auto found = contents_.find(where);
-      ASSERT_NE(found, contents_.end()) << "reads bytes that nothing wrote";
-      EXPECT_TRUE(found->second == content)
-          << "action " << flight.id << " expects buffer " << content.buffer << " of job "
-          << content.job.value << " step " << content.step << ", finds buffer "
-          << found->second.buffer << " of job " << found->second.job.value << " step "
-          << found->second.step;
+      if (found == contents_.end()) return complain("reads bytes that nothing wrote");
+      require(found->second == content, "action " + std::to_string(flight.id) + " expects " +
+                                            text(content) + ", finds " + text(found->second));
     }
     for (const auto& [where, content] : flight.makes) contents_[where] = content;
   }
@@ -212,6 +219,7 @@ class ActionChecker {
   std::map<std::pair<int, Bytes>, Content> contents_;
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
   std::set<JobId> ended_;
+  std::vector<std::string> problems_;
   std::size_t ops_seen_ = 0;
 };
 

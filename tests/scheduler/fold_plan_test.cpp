@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "scheduler/layout.h"
+#include "tests/support/sum_trace.h"
+
+namespace spillway {
+namespace {
+
+using testing::folded;
+using testing::leaves;
+using testing::left_fold;
+using testing::Trace;
+
+std::vector<GroupRange> lanes_of(int groups, unsigned mask) {
+  std::vector<GroupRange> lanes{{0, 0}};
+  for (int g = 1; g < groups; ++g) {
+    if ((mask >> (g - 1) & 1u) == 0) continue;
+    lanes.back().end = g;
+    lanes.push_back({g, g});
+  }
+  lanes.back().end = groups;
+  return lanes;
+}
+
+/// What the ops of a lane do with their sums.
+std::map<int, Trace> run_lane(GroupRange lane, int groups, int per_group) {
+  const FoldPlan plan = plan_fold(lane, groups, per_group);
+  const auto values = leaves(groups * per_group);
+  std::vector<Trace> slots(at(plan.num_slots));
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const FoldStep& step = plan.steps[i];
+    const Trace& value = values[at(lane.begin * per_group) + i];
+    Trace& slot = slots[at(step.slot)];
+    slot = step.fresh ? value : slot + value;
+    for (const auto& [into, from] : step.merges)
+      slots[at(into)] = slots[at(into)] + slots[at(from)];
+  }
+  std::map<int, Trace> roots;
+  for (const auto& [first, slot] : plan.roots) roots[first] = slots[at(slot)];
+  return roots;
+}
+
+/// Lanes, then the host.
+std::string run_all(const std::vector<GroupRange>& lanes, int groups, int per_group) {
+  std::map<int, Trace> sums;
+  std::vector<int> firsts;
+  for (GroupRange lane : lanes) {
+    for (const auto& [first, sum] : run_lane(lane, groups, per_group)) {
+      sums[first] = sum;
+      firsts.push_back(first);
+    }
+  }
+  for (const auto& [into, from] : remaining_merges(firsts, groups)) {
+    sums.at(into) = sums.at(into) + sums.at(from);
+    sums.erase(from);
+  }
+  return sums.size() == 1 ? sums.at(0).text : "not finished";
+}
+
+TEST(FoldPlan, EverySplitIntoLanesGivesTheSameSum) {
+  for (int groups = 1; groups <= 12; ++groups) {
+    for (int per_group : {1, 2}) {
+      const std::string expected = folded(groups * per_group, groups);
+      for (unsigned mask = 0; mask < 1u << (groups - 1); ++mask) {
+        ASSERT_EQ(run_all(lanes_of(groups, mask), groups, per_group), expected)
+            << groups << " groups of " << per_group << ", lane boundaries " << mask;
+      }
+    }
+  }
+}
+
+/// The control: what a lane would do that summed its virtual nodes from the left.
+TEST(FoldPlan, LanesThatSumFromTheLeftGiveAnother) {
+  const auto values = leaves(8);
+  const std::vector<Trace> low(values.begin(), values.begin() + 5),
+      high(values.begin() + 5, values.end());
+  EXPECT_NE((left_fold(low) + left_fold(high)).text, folded(8, 8));
+  EXPECT_NE(left_fold(values).text, folded(8, 8));
+}
+
+TEST(FoldPlan, KeepsFewSums) {
+  EXPECT_EQ(plan_fold({0, 1}, 1, 16).num_slots, 1);
+  EXPECT_EQ(plan_fold({0, 8}, 8, 1).num_slots, 4);  // log2(8) + 1
+  for (int groups = 1; groups <= 64; groups *= 2) {
+    int log2 = 0;
+    while (1 << log2 < groups) ++log2;
+    EXPECT_LE(plan_fold({0, groups}, groups, 3).num_slots, log2 + 2);
+  }
+}
+
+TEST(FoldPlan, SendsFinishedSubtreesHome) {
+  using Firsts = std::vector<int>;
+  const auto firsts = [](GroupRange lane, int groups) {
+    Firsts all;
+    for (const auto& [first, slot] : plan_fold(lane, groups, 1).roots) all.push_back(first);
+    return all;
+  };
+  EXPECT_EQ(firsts({0, 8}, 8), (Firsts{0}));
+  EXPECT_EQ(firsts({0, 5}, 8), (Firsts{0, 4}));
+  EXPECT_EQ(firsts({5, 8}, 8), (Firsts{5, 6}));
+  EXPECT_EQ(firsts({1, 7}, 8), (Firsts{1, 2, 4, 6}));
+}
+
+}  // namespace
+}  // namespace spillway

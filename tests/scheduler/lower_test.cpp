@@ -1,0 +1,135 @@
+#include "scheduler/lower.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "tests/support/random_workload.h"
+#include "tests/support/small_model.h"
+
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::profile_of;
+
+const Program& training(const JobPlan& plan) {
+  return *plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()];
+}
+
+std::map<OpKind, int> count(const Program& program) {
+  std::map<OpKind, int> counts;
+  for (const OpSpec& op : program.ops) ++counts[op.kind];
+  return counts;
+}
+
+TEST(Lower, ShardMajorIsForwardToTheLastShardAndBack) {
+  const ModelSpec model = chain(4);
+  const JobShape shape{.virtual_nodes = 3, .groups = 3, .lane_groups = {3}};
+  const JobPlan plan = lower(model, profile_of(model), shape, {{0, 1}, {1, 3}, {3, 4}}, false);
+  const Program& program = training(plan);
+  EXPECT_EQ(count(program), (std::map<OpKind, int>{{OpKind::forward, 6}, {OpKind::backward, 9}}));
+  std::vector<LayerRange> order;
+  for (const UnitSpec& unit : program.units) {
+    order.push_back(unit.layers);
+    EXPECT_EQ(unit.num_ops, 3);
+  }
+  EXPECT_EQ(order, (std::vector<LayerRange>{{0, 1}, {1, 3}, {3, 4}, {1, 3}, {0, 1}}));
+}
+
+TEST(Lower, VnMajorIsOneUnitThatRecomputesNothing) {
+  const ModelSpec model = chain(4);
+  const JobShape shape{.virtual_nodes = 4, .groups = 2, .lane_groups = {2}};
+  const JobPlan plan = lower(model, profile_of(model), shape, {{0, 4}}, true);
+  EXPECT_EQ(count(training(plan)), (std::map<OpKind, int>{{OpKind::backward, 4}}));
+  EXPECT_EQ(training(plan).units.size(), 1u);
+}
+
+TEST(Lower, LanesTakeWholeGroups) {
+  const ModelSpec model = chain(2);
+  const JobShape shape{.virtual_nodes = 12, .groups = 6, .lane_groups = {1, 2, 3}};
+  const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, false);
+  std::map<int, int> vns_by_lane;
+  for (const UnitSpec& unit : training(plan).units) vns_by_lane[unit.lane] += unit.num_ops;
+  EXPECT_EQ(vns_by_lane, (std::map<int, int>{{0, 2}, {1, 4}, {2, 6}}));
+}
+
+TEST(Lower, SplitsAreAsEqualAsCanBe) {
+  EXPECT_EQ(split_groups(8, 3), (std::vector<int>{3, 3, 2}));
+  EXPECT_EQ(split_groups(4, 4), (std::vector<int>{1, 1, 1, 1}));
+  EXPECT_EQ(split_groups(7, 1), (std::vector<int>{7}));
+}
+
+TEST(Lower, EvaluationComesAfterTheUpdateWhereItIsDue) {
+  const ModelSpec model = chain(2);
+  const JobShape shape{.eval_virtual_nodes = 2, .max_steps = 5, .eval_steps = 2};
+  const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, true);
+  std::vector<std::int64_t> evaluated;
+  for (std::int64_t step = 0; step <= 5; ++step) {
+    if (plan.flavor(step).evaluate) evaluated.push_back(step);
+    EXPECT_EQ(plan.flavor(step).update, step > 0);
+    EXPECT_EQ(plan.flavor(step).train, step < 5);
+    EXPECT_TRUE(plan.programs[plan.flavor(step).index()]);
+  }
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{2, 4, 5}));
+}
+
+/// Every virtual node passes every layer once forward (the last shard's is part of its backward)
+/// and once backward; what an op reads was written before, and is freed once.
+TEST(Lower, RandomProgramsAreComplete) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto workload = testing::make_workload(seed);
+    for (const auto& job : workload.jobs) {
+      const Program& program = training(*job);
+      const int layers = job->shards.back().end, vns = static_cast<int>(job->layout.batch.size());
+      std::map<std::tuple<OpKind, int, int>, int> passes;
+      std::map<int, int> written, freed;
+      for (const OpSpec& op : program.ops) {
+        for (int l = op.layers.begin; l < op.layers.end; ++l) ++passes[{op.kind, op.vn, l}];
+        for (int b : op.inputs) {
+          const bool is_batch = job->layout.buffers[at(b)].kind == BufferKind::batch;
+          EXPECT_TRUE(is_batch || written[b] == 1);
+          EXPECT_EQ(freed[b], 0);
+        }
+        for (int b : op.outputs) EXPECT_EQ(++written[b], 1);
+        for (int b : op.frees) EXPECT_EQ(++freed[b], 1);
+      }
+      const int last_shard = job->shards.back().begin;
+      for (int vn = 0; vn < vns; ++vn) {
+        for (int l = 0; l < layers; ++l) {
+          EXPECT_EQ((passes[{OpKind::backward, vn, l}]), 1);
+          EXPECT_EQ((passes[{OpKind::forward, vn, l}]), l < last_shard ? 1 : 0);
+        }
+      }
+      for (const auto& [buffer, times] : written) EXPECT_EQ(freed[buffer], 1);
+    }
+    if (::testing::Test::HasFailure()) break;
+  }
+}
+
+TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(seed);
+    for (const auto& job : testing::make_workload(seed).jobs) {
+      const Layout& layout = job->layout;
+      std::map<Bytes, Bytes> ranges;  // begin -> end
+      for (const BufferSpec& buffer : layout.buffers) {
+        if (buffer.home == kNoHome) continue;
+        EXPECT_EQ(buffer.home % kAlignment, 0u);
+        EXPECT_LE(buffer.home + buffer.bytes, layout.home_bytes);
+        ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.bytes);
+      }
+      Bytes end = 0;
+      for (const auto& [first, last] : ranges) {
+        EXPECT_GE(first, end);
+        end = last;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,109 @@
+#include "scheduler/partition.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/random_workload.h"
+#include "tests/support/small_model.h"
+
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::profile_of;
+
+constexpr Bytes kAmple = 64_MiB;
+
+void expect_cover(const std::vector<LayerRange>& shards, int num_layers) {
+  int end = 0;
+  for (LayerRange shard : shards) {
+    EXPECT_EQ(shard.begin, end);
+    EXPECT_GT(shard.end, shard.begin);
+    end = shard.end;
+  }
+  EXPECT_EQ(end, num_layers);
+}
+
+TEST(Partition, WholeModelsRunVnMajor) {
+  const ModelSpec model = chain(5);
+  const Partition cut =
+      partition(model, profile_of(model), {}, kAmple, OrderChoice::automatic, true);
+  EXPECT_TRUE(cut.fits && cut.vn_major);
+  EXPECT_EQ(cut.shards, (std::vector<LayerRange>{{0, 5}}));
+}
+
+TEST(Partition, OneByteLessThanWholeIsCut) {
+  const ModelSpec model = chain(5);
+  const Profile profile = profile_of(model);
+  const auto whole = partition(model, profile, {}, kAmple, OrderChoice::vn_major, true);
+  const auto at_need = [&](Bytes budget) {
+    return partition(model, profile, {}, budget, OrderChoice::automatic, true);
+  };
+  EXPECT_TRUE(at_need(whole.smallest_budget).vn_major);
+  EXPECT_FALSE(at_need(whole.smallest_budget - kPage).vn_major);
+  EXPECT_GT(at_need(whole.smallest_budget - kPage).shards.size(), 1u);
+  EXPECT_FALSE(
+      partition(model, profile, {}, whole.smallest_budget - kPage, OrderChoice::vn_major, true)
+          .fits);
+}
+
+TEST(Partition, TheSmallestBudgetIsTheSmallest) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    testing::RandomWorkload random(seed);
+    const ModelSpec model = random.model();
+    const Profile profile = random.profile(model);
+    const JobShape shape = random.shape(3);
+    for (const bool double_buffer : {false, true}) {
+      const auto cut = [&](Bytes budget) {
+        return partition(model, profile, shape, budget, OrderChoice::shard_major, double_buffer);
+      };
+      const Bytes smallest = cut(0).smallest_budget;
+      EXPECT_EQ(smallest % kPage, 0u);
+      EXPECT_TRUE(cut(smallest).fits);
+      EXPECT_FALSE(cut(smallest - kPage).fits);
+      EXPECT_TRUE(cut(smallest - kPage).shards.empty());
+    }
+  }
+}
+
+TEST(Partition, EveryUnitFitsAndMoreBudgetNeverCutsMore) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    testing::RandomWorkload random(seed);
+    const ModelSpec model = random.model();
+    const Profile profile = random.profile(model);
+    const JobShape shape = random.shape(3);
+    const auto cut = [&](Bytes budget) {
+      return partition(model, profile, shape, budget, OrderChoice::shard_major, false);
+    };
+    const Bytes smallest = cut(0).smallest_budget;
+    std::size_t fewest = model.layers.size();
+    for (Bytes budget = smallest; budget < 4 * smallest; budget += smallest / 3) {
+      const Partition result = cut(budget);
+      expect_cover(result.shards, static_cast<int>(model.layers.size()));
+      for (LayerRange shard : result.shards) {
+        EXPECT_LE(unit_need(model, profile, shape, shard).total(), budget);
+      }
+      EXPECT_LE(result.shards.size(), fewest);
+      fewest = result.shards.size();
+    }
+  }
+}
+
+TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
+  const ModelSpec model = chain(12);
+  const Profile profile = profile_of(model);
+  const Bytes budget =
+      2 * partition(model, profile, {}, 0, OrderChoice::shard_major, true).smallest_budget;
+  const auto single = partition(model, profile, {}, budget, OrderChoice::shard_major, false);
+  const auto both = partition(model, profile, {}, budget, OrderChoice::shard_major, true);
+  EXPECT_GT(both.shards.size(), single.shards.size());
+  Bytes largest = 0;
+  for (LayerRange shard : both.shards) largest = std::max(largest, weights_bytes(model, shard));
+  for (LayerRange shard : both.shards) {
+    EXPECT_LE(unit_need(model, profile, {}, shard).total() + largest, budget);
+  }
+}
+
+}  // namespace
+}  // namespace spillway
