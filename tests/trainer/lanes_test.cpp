@@ -73,6 +73,15 @@ INSTANTIATE_TEST_SUITE_P(, Lanes,
                                            Case{16, 4, {3, 1}}),
                          name_of);
 
+TEST(TwoLanes, RunOnAnyTwoOfThreeDevices) {
+  const TrialConfig trial = trial_of(8, 8);
+  const RunResult alone = train(session_of(1, kAmple), trial);
+  std::vector<TrialConfig> trials(3, with_lanes(trial, {5, 3}));
+  const RunResult result = train(session_of(3, smallest_budget(trial)), trials);
+  for (const DeviceResult& device : result.devices) EXPECT_GT(device.ops, 0u);
+  for (const TrialResult& each : result.trials) expect_same_bits(each, alone.trials[0]);
+}
+
 TEST(OneLane, WandersOverDevices) {
   const TrialConfig trial = tiny_trial();
   const RunResult alone = train(session_of(1, kAmple), trial);
