@@ -17,6 +17,7 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
     DeviceConfig device;
     item.read_choice("kind", device.kind, {"cpu"});
     item.read_size("memory", device.memory);
+    item.read_rate("link", device.link_bytes_per_s);
     item.require("memory", "write the most bytes it may hold, such as 1GiB");
     item.finish();
     devices.push_back(std::move(device));
@@ -36,6 +37,7 @@ void read_model(YamlReader model, RunConfig& config) {
   model.read("dropout", gpt.dropout, {.min = 0, .max = 1, .below_max = true});
   model.read("initializer_range", gpt.initializer_range, {.min = 0});
   model.read("layer_norm_eps", gpt.layer_norm_eps, {.min = 0});
+  model.read_texts("freeze", gpt.freeze, /*may_be_empty=*/true);
   model.finish();
 }
 
@@ -53,14 +55,16 @@ void read_train(YamlReader train, TrainConfig& config) {
   train.read("reduction_groups", config.reduction_groups, kSizeOrAuto);
   train.read("lanes", config.lanes, {1, 1 << 16});
   train.read("max_steps", config.max_steps, kSteps);
-  train.read_choice("optimizer", config.optimizer, {"adamw"});
+  train.read_choice("optimizer", config.optimizer, {"adamw", "sgd"});
   train.read("learning_rate", config.learning_rate, {.min = 0});
   train.read("weight_decay", config.weight_decay, {.min = 0});
+  train.read("momentum", config.momentum, {.min = 0, .max = 1, .below_max = true});
   train.read("adam_beta1", config.adam_beta1, {.min = 0, .max = 1, .below_max = true});
   train.read("adam_beta2", config.adam_beta2, {.min = 0, .max = 1, .below_max = true});
   train.read("adam_epsilon", config.adam_epsilon, {.min = 0});
   train.read("max_grad_norm", config.max_grad_norm, {.min = 0});
-  train.read_choice("lr_scheduler_type", config.lr_scheduler_type, {"cosine"});
+  train.read_choice("lr_scheduler_type", config.lr_scheduler_type,
+                    {"cosine", "linear", "constant"});
   train.read("warmup_ratio", config.warmup_ratio, {.min = 0, .max = 1});
   train.read("eval_steps", config.eval_steps, {0, kSteps.max});
   train.read("eval_batches", config.eval_batches, kSize);
@@ -68,43 +72,11 @@ void read_train(YamlReader train, TrainConfig& config) {
 }
 
 void read_scheduling(YamlReader scheduling, RunConfig& config) {
-  scheduling.read_choice("policy", config.session.policy, {"lrtf", "fifo"});
+  scheduling.read_choice("policy", config.session.policy,
+                         {"lrtf", "srtf", "fifo", "round_robin", "random"});
   scheduling.read_choice("order", config.train.order, {"auto", "shard_major", "vn_major"});
   scheduling.read("double_buffer", config.session.double_buffer);
   scheduling.finish();
-}
-
-SweepParameter read_parameter(const YamlNode& entry, YamlSchema& schema) {
-  const std::string path = "sweep.parameters." + entry.key;
-  SweepParameter parameter{.key = entry.key, .line = entry.line};
-  YamlReader reader(schema, &entry, path);
-  reader.require("values", "list them, such as {values: [1e-3, 1e-2]}");
-  const auto* values = reader.raw("values");
-  reader.finish();
-  if (values == nullptr) return parameter;
-  if (values->kind == YamlNode::Kind::list) parameter.values = values->children;
-  if (parameter.values.empty())
-    schema.findings().add(path + ".values", values->line, "write a list of at least one value");
-  return parameter;
-}
-
-void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config) {
-  sweep.read_choice("method", config.method, {"grid"});
-  auto metric = sweep.section("metric");
-  metric.read_choice("name", config.metric.name, {"eval_loss", "final_loss"});
-  metric.read_choice("goal", config.metric.goal, {"minimize", "maximize"});
-  metric.finish();
-  const auto* parameters = sweep.raw("parameters");
-  sweep.finish();
-  if (parameters == nullptr || parameters->kind == YamlNode::Kind::null) return;
-  if (parameters->kind != YamlNode::Kind::map)
-    schema.findings().add("sweep.parameters", parameters->line,
-                          "write keys, each with its values: {train.learning_rate: {values: "
-                          "[1e-3, 1e-2]}}");
-  for (const auto& entry : parameters->children) {
-    if (parameters->kind == YamlNode::Kind::map)
-      config.parameters.push_back(read_parameter(entry, schema));
-  }
 }
 
 }  // namespace
@@ -123,6 +95,7 @@ RunConfig read_config(const YamlNode& tree, Findings& findings) {
   read_data(root.section("data"), config.data);
   read_train(root.section("train"), config.train);
   read_scheduling(root.section("scheduling"), config);
+  config.sweep.seed = config.train.seed;
   read_sweep(root.section("sweep"), schema, config.sweep);
   root.finish();
   schema.report_unknown();

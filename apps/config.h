@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/findings.h"
+#include "apps/sweep_config.h"
 #include "apps/yaml_node.h"
 #include "trainer/builtin.h"
 #include "trainer/session.h"
@@ -15,25 +16,6 @@ struct DataConfig {
   std::string format = "bytes";
   std::vector<std::string> paths;
   double eval_fraction = 0.05;
-};
-
-/// Which trial is the best.
-struct MetricConfig {
-  std::string name = "eval_loss";  ///< eval_loss | final_loss
-  std::string goal = "minimize";   ///< minimize | maximize
-};
-
-/// A key of the configuration and the values it takes.
-struct SweepParameter {
-  std::string key;
-  int line = 0;
-  std::vector<YamlNode> values;
-};
-
-struct SweepConfig {
-  std::string method = "grid";
-  MetricConfig metric;
-  std::vector<SweepParameter> parameters;  ///< in file order
 };
 
 /// A configuration file as values; what it leaves out has its default.

@@ -2,6 +2,7 @@
 
 #include "apps/config.h"
 #include "apps/format.h"
+#include "apps/sweep_values.h"
 
 namespace spillway {
 namespace {
@@ -43,12 +44,20 @@ YamlNode list_of(std::vector<YamlNode> items) {
   return {.kind = Kind::list, .children = std::move(items)};
 }
 
+YamlNode list_of_texts(const std::vector<std::string>& texts) {
+  std::vector<YamlNode> items;
+  for (const auto& text : texts) items.push_back(scalar(text));
+  return list_of(std::move(items));
+}
+
 YamlNode devices_node(const std::vector<DeviceConfig>& devices) {
   std::vector<YamlNode> items;
   for (const auto& device : devices) {
     MapWriter out;
     out.write("kind", device.kind);
     out.write("memory", exact_size(device.memory));
+    const Bytes link = device.link_bytes_per_s;
+    out.write("link", link == 0 ? std::string("0") : exact_size(link) + "/s");
     items.push_back(out.take());
   }
   return list_of(std::move(items));
@@ -67,15 +76,14 @@ YamlNode model_node(const RunConfig& config) {
   out.write("dropout", gpt.dropout);
   out.write("initializer_range", gpt.initializer_range);
   out.write("layer_norm_eps", gpt.layer_norm_eps);
+  out.put("freeze", list_of_texts(gpt.freeze));
   return out.take();
 }
 
 YamlNode data_node(const DataConfig& data) {
-  std::vector<YamlNode> paths;
-  for (const auto& path : data.paths) paths.push_back(scalar(path));
   MapWriter out;
   out.write("format", data.format);
-  out.put("path", paths.size() == 1 ? paths[0] : list_of(paths));
+  out.put("path", data.paths.size() == 1 ? scalar(data.paths[0]) : list_of_texts(data.paths));
   out.write("eval_fraction", data.eval_fraction);
   return out.take();
 }
@@ -90,6 +98,7 @@ YamlNode train_node(const TrainConfig& train) {
   out.write("optimizer", train.optimizer);
   out.write("learning_rate", train.learning_rate);
   out.write("weight_decay", train.weight_decay);
+  out.write("momentum", train.momentum);
   out.write("adam_beta1", train.adam_beta1);
   out.write("adam_beta2", train.adam_beta2);
   out.write("adam_epsilon", train.adam_epsilon);
@@ -109,16 +118,43 @@ YamlNode scheduling_node(const RunConfig& config) {
   return out.take();
 }
 
+YamlNode parameter_node(const SweepParameter& parameter) {
+  using Shape = Distribution::Shape;
+  const Distribution& distribution = parameter.distribution;
+  MapWriter out;
+  if (distribution.shape == Shape::constant) {
+    out.put("value", parameter.values.empty() ? YamlNode{} : parameter.values[0]);
+    return out.take();
+  }
+  if (distribution.shape == Shape::categorical) {
+    out.put("values", list_of(parameter.values));
+    std::vector<YamlNode> probabilities;
+    for (double p : parameter.probabilities) probabilities.push_back(scalar(format_number(p)));
+    if (!probabilities.empty()) out.put("probabilities", list_of(std::move(probabilities)));
+    return out.take();
+  }
+  const auto write = [&](const char* key, double value) { out.write(key, number_text(value)); };
+  out.write("distribution", std::string(distribution.name));
+  if (distribution.is_bounded()) {
+    write("min", parameter.min);
+    write("max", parameter.max);
+  } else {
+    write("mu", parameter.mu);
+    write("sigma", parameter.sigma);
+  }
+  if (distribution.quantized) write("q", parameter.q);
+  return out.take();
+}
+
 YamlNode sweep_node(const SweepConfig& sweep) {
   MapWriter metric, parameters, out;
   metric.write("name", sweep.metric.name);
   metric.write("goal", sweep.metric.goal);
-  for (const auto& parameter : sweep.parameters) {
-    MapWriter values;
-    values.put("values", list_of(parameter.values));
-    parameters.put(parameter.key, values.take());
-  }
+  for (const auto& parameter : sweep.parameters)
+    parameters.put(parameter.key, parameter_node(parameter));
   out.write("method", sweep.method);
+  out.write("run_cap", sweep.run_cap);
+  out.write("seed", sweep.seed);
   out.put("metric", metric.take());
   out.put("parameters", parameters.take());
   return out.take();

@@ -5,12 +5,11 @@
 #include <string_view>
 
 #include "apps/safe_name.h"
+#include "apps/sweep_values.h"
 #include "apps/yaml_path.h"
 
 namespace spillway {
 namespace {
-
-constexpr std::size_t kMaxTrials = 10'000;
 
 std::string value_text(const YamlNode& value) {
   if (value.kind == YamlNode::Kind::scalar) return value.text;
@@ -46,25 +45,45 @@ void check_values(const SweepParameter& parameter, Findings& findings) {
   }
 }
 
-/// Whether the sweep can be expanded; adds findings where not.
-bool check_sweep(const SweepConfig& sweep, Findings& findings) {
-  const auto before = findings.all().size();
-  std::size_t num_trials = 1;
-  bool complete = true;
+void check_sweep(const SweepConfig& sweep, Findings& findings) {
   for (const auto& parameter : sweep.parameters) {
-    complete = complete && !parameter.values.empty();
     if (is_shared(parameter.key))
       findings.add("sweep.parameters." + parameter.key, parameter.line,
                    "cannot be swept: all trials of a run share it");
     check_overlap(sweep, parameter, findings);
     check_values(parameter, findings);
-    num_trials =
-        std::min(kMaxTrials + 1, num_trials * std::max<std::size_t>(parameter.values.size(), 1));
   }
-  if (num_trials > kMaxTrials)
-    findings.add("sweep.parameters", 0,
-                 "makes more than " + std::to_string(kMaxTrials) + " trials; list fewer values");
-  return complete && findings.all().size() == before;
+}
+
+/// Of a grid, how many combinations; one too many stands for all that are.
+std::size_t count_trials(const SweepConfig& sweep, Findings& findings) {
+  const auto run_cap = static_cast<std::size_t>(sweep.run_cap);
+  if (sweep.method == "random") return std::max<std::size_t>(run_cap, 1);
+  std::size_t num_trials = 1;
+  for (const auto& parameter : sweep.parameters)
+    num_trials = std::min(kMaxTrials + 1, num_trials * grid_size(parameter));
+  if (run_cap > 0) return std::min(num_trials, run_cap);
+  if (num_trials <= kMaxTrials) return num_trials;
+  findings.add("sweep.parameters", sweep.line,
+               "makes more than " + std::to_string(kMaxTrials) +
+                   " trials; list fewer values, or write run_cap");
+  return 1;
+}
+
+/// By parameter, its value in trial `number`.
+std::vector<YamlNode> values_of_trial(const SweepConfig& sweep, std::size_t number) {
+  std::vector<YamlNode> values(sweep.parameters.size());
+  std::size_t rest = number;
+  for (std::size_t p = values.size(); p-- > 0;) {
+    const auto& parameter = sweep.parameters[p];
+    if (sweep.method == "random") {
+      values[p] = random_value(parameter, sweep.seed, static_cast<std::uint32_t>(number));
+    } else {
+      values[p] = grid_value(parameter, rest % grid_size(parameter));
+      rest /= grid_size(parameter);
+    }
+  }
+  return values;
 }
 
 /// The last part of a swept key, or the whole where another ends the same.
@@ -75,22 +94,26 @@ std::string short_key(const SweepConfig& sweep, const std::string& key) {
   return same > 1 ? key : last(key);
 }
 
-Trial make_trial(const YamlNode& tree, const SweepConfig& sweep, std::size_t number,
-                 Findings& findings) {
+Trial make_trial(const YamlNode& tree, const RunConfig& base, const SweepConfig& sweep,
+                 std::size_t number, Findings& findings) {
   Trial trial{.tree = tree};
-  for (auto p = sweep.parameters.rbegin(); p != sweep.parameters.rend(); ++p) {
-    const auto& value = p->values[number % p->values.size()];
-    number /= p->values.size();
-    trial.parameters.insert(trial.parameters.begin(), {p->key, value_text(value)});
+  const auto values = values_of_trial(sweep, number);
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    const auto& parameter = sweep.parameters[p];
     try {
-      set_at(trial.tree, p->key, value);
+      set_at(trial.tree, parameter.key, values[p]);
     } catch (const ConfigError& e) {
-      findings.add("sweep.parameters." + p->key, p->line, "names no place in the configuration");
+      findings.add("sweep.parameters." + parameter.key, parameter.line,
+                   "names no place in the configuration");
     }
+    if (parameter.distribution.shape == Distribution::Shape::constant) continue;
+    trial.parameters.emplace_back(parameter.key, value_text(values[p]));
+    trial.name += (trial.name.empty() ? "" : ",") + short_key(sweep, parameter.key) + "=" +
+                  trial.parameters.back().second;
   }
-  for (const auto& [key, text] : trial.parameters)
-    trial.name += (trial.name.empty() ? "" : ",") + short_key(sweep, key) + "=" + text;
+  if (trial.name.empty()) trial.name = base.name;
   trial.config = read_config(trial.tree, findings);
+  trial.config.sweep = base.sweep;  // its seed is of the run, not of the trial
   return trial;
 }
 
@@ -110,14 +133,21 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   // Without the swept values a required key may be missing, so these findings are not final.
   Findings provisional;
   const auto base = read_config(tree, provisional);
+  check_sweep(base.sweep, findings);
+  // Whatever is wrong with a parameter, the values of the others are checked too.
+  SweepConfig sweep = base.sweep;
+  std::erase_if(sweep.parameters, [&](const SweepParameter& parameter) {
+    const std::string field = "sweep.parameters." + parameter.key;
+    return provisional.concern(field) || findings.concern(field) ||
+           (sweep.method == "grid" && grid_size(parameter) == 0);
+  });
   std::vector<Trial> trials;
-  if (base.sweep.parameters.empty() || !check_sweep(base.sweep, findings)) {
+  if (sweep.parameters.empty()) {
     trials.push_back({.name = base.name, .tree = tree, .config = read_config(tree, findings)});
   } else {
-    std::size_t num_trials = 1;
-    for (const auto& parameter : base.sweep.parameters) num_trials *= parameter.values.size();
+    const std::size_t num_trials = count_trials(sweep, findings);
     for (std::size_t i = 0; i < num_trials; ++i)
-      trials.push_back(make_trial(tree, base.sweep, i, findings));
+      trials.push_back(make_trial(tree, base, sweep, i, findings));
   }
   make_names_safe(trials);
   return trials;

@@ -16,8 +16,10 @@ struct Trial {
   RunConfig config;
 };
 
-/// Every combination of the swept values, the last key running fastest; without a sweep, one trial
-/// with the name of the run. What is wrong goes into `findings`; there is always a trial.
+/// method: grid: every combination of the swept values, the last key running fastest, up to
+/// run_cap; method: random: run_cap draws, a function of sweep.seed, the trial's number and the
+/// key; without a sweep, one trial with the name of the run. Constants are not named. What is wrong
+/// goes into `findings`; there is always a trial.
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings);
 
 }  // namespace spillway

@@ -153,17 +153,36 @@ void YamlReader::read(const char* key, std::uint64_t& value) {
 }
 
 void YamlReader::read(const char* key, double& value, NumberRange range) {
-  const auto remedy = describe(range);
-  const auto* node = scalar(key, remedy.c_str());
-  if (node == nullptr) return;
-  const auto number = parse<double>(node->text);
-  if (!number || !std::isfinite(*number)) {
-    complain(key, *node, "is no number; " + remedy);
-  } else if (!contains(range, *number)) {
-    complain(key, *node, "is out of range; " + remedy);
+  const auto* node = scalar(key, describe(range).c_str());
+  if (node != nullptr) value = number(key, *node, range).value_or(value);
+}
+
+std::optional<double> YamlReader::number(const std::string& key, const YamlNode& node,
+                                         NumberRange range) {
+  const auto value = parse<double>(node.text);
+  if (!value || !std::isfinite(*value)) {
+    complain(key, node, "is no number; " + describe(range));
+  } else if (!contains(range, *value)) {
+    complain(key, node, "is out of range; " + describe(range));
   } else {
-    value = *number;
+    return value;
   }
+  return std::nullopt;
+}
+
+void YamlReader::read_numbers(const char* key, std::vector<double>& values, NumberRange range) {
+  const auto* node = raw(key);
+  if (node == nullptr) return;
+  if (node->kind != Kind::list) {
+    complain(key, *node, "stands where a list of numbers belongs");
+    return;
+  }
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < node->children.size(); ++i) {
+    const auto item = std::string(key) + "[" + std::to_string(i) + "]";
+    if (const auto value = number(item, node->children[i], range)) numbers.push_back(*value);
+  }
+  if (numbers.size() == node->children.size()) values = std::move(numbers);
 }
 
 void YamlReader::read(const char* key, bool& value) {
@@ -204,13 +223,25 @@ void YamlReader::read_size(const char* key, Bytes& value) {
   }
 }
 
-void YamlReader::read_texts(const char* key, std::vector<std::string>& values) {
+void YamlReader::read_rate(const char* key, Bytes& bytes_per_s) {
+  const char* remedy = "write bytes per second such as 2GB/s or 500MiB/s, or 0 for none";
+  const auto* node = scalar(key, remedy);
+  if (node == nullptr) return;
+  const auto rate = node->text == "0" ? std::optional<Bytes>(0) : parse_rate(node->text);
+  if (rate) {
+    bytes_per_s = *rate;
+  } else {
+    complain(key, *node, std::string("is no rate; ") + remedy);
+  }
+}
+
+void YamlReader::read_texts(const char* key, std::vector<std::string>& values, bool may_be_empty) {
   const auto* node = raw(key);
   if (node == nullptr) return;
   const auto is_text = [](const YamlNode& n) { return n.kind == Kind::scalar && !n.text.empty(); };
   if (is_text(*node)) {
     values = {node->text};
-  } else if (node->kind == Kind::list && !node->children.empty() &&
+  } else if (node->kind == Kind::list && (may_be_empty || !node->children.empty()) &&
              std::all_of(node->children.begin(), node->children.end(), is_text)) {
     values.clear();
     for (const auto& item : node->children) values.push_back(item.text);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,12 +52,16 @@ class YamlReader {
   void read(const char* key, std::uint64_t& value);
   void read(const char* key, double& value, NumberRange range);
   void read(const char* key, bool& value);
+  /// A list of numbers.
+  void read_numbers(const char* key, std::vector<double>& values, NumberRange range);
   void read_text(const char* key, std::string& value);
   void read_choice(const char* key, std::string& value, const std::vector<std::string>& choices);
   /// At least one byte.
   void read_size(const char* key, Bytes& value);
+  /// Bytes per second; 0 without a unit: none.
+  void read_rate(const char* key, Bytes& bytes_per_s);
   /// A list of texts, or one text that stands for a list of one.
-  void read_texts(const char* key, std::vector<std::string>& values);
+  void read_texts(const char* key, std::vector<std::string>& values, bool may_be_empty = false);
   YamlReader section(const char* key);
   /// One reader for each item of a list.
   std::vector<YamlReader> items(const char* key);
@@ -71,6 +76,7 @@ class YamlReader {
  private:
   std::string path_of(const std::string& key) const;
   const YamlNode* scalar(const char* key, const char* remedy);
+  std::optional<double> number(const std::string& key, const YamlNode& node, NumberRange range);
   void complain(const std::string& key, const YamlNode& node, const std::string& problem);
 
   YamlSchema* schema_;

@@ -100,7 +100,9 @@ class Device {
   virtual ActivationMeter& activations() = 0;
 };
 
-/// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes.
-std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget);
+/// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes. With
+/// `link_bytes_per_s` above 0, each copy queue is as slow as a link of that rate.
+std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget,
+                                        Bytes link_bytes_per_s = 0);
 
 }  // namespace spillway

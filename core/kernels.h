@@ -49,6 +49,18 @@ struct AdamW {
 /// range in two anywhere gives the same bits.
 void adamw(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
 
+/// Stochastic gradient descent with momentum, without dampening, as PyTorch's SGD.
+struct Sgd {
+  float learning_rate = 0;
+  float momentum = 0.9f;
+  float weight_decay = 0;    ///< added to the gradient; already 0 for parameters without decay
+  float gradient_scale = 1;  ///< as AdamW's
+};
+/// One fused pass, every operation rounded to float; a cut gives the same bits:
+///   m = momentum * m + (gradient_scale * g + weight_decay * p)
+///   p = p - learning_rate * m
+void sgd(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper);
+
 /// The instruction set that the kernels dispatch to. Every level gives the same bits.
 enum class Isa : std::uint8_t { baseline, avx2, avx512 };
 Isa active_isa();

@@ -40,8 +40,8 @@ struct ParamSpec {
   std::string name;
   TensorSpec tensor;
   InitSpec init;
-  bool trainable = true;
-  bool decay = true;  ///< weight decay applies (no for norms and biases)
+  bool trainable = true;  ///< no: no gradient, no moments, no update
+  bool decay = true;      ///< weight decay applies (no for norms and biases)
 };
 
 /// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec.

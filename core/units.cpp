@@ -37,6 +37,13 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   return static_cast<Bytes>(std::llround(number * *factor));
 }
 
+std::optional<Bytes> parse_rate(std::string_view text) {
+  constexpr std::string_view kPerSecond = "/s";
+  text = trim(text);
+  if (!text.ends_with(kPerSecond)) return std::nullopt;
+  return parse_bytes(text.substr(0, text.size() - kPerSecond.size()));
+}
+
 std::string format_bytes(Bytes n) {
   static constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
   if (n < 1024) return std::to_string(n) + " B";
@@ -50,5 +57,7 @@ std::string format_bytes(Bytes n) {
   std::snprintf(text.data(), text.size(), value < 100 ? "%.2f %s" : "%.1f %s", value, kUnits[unit]);
   return text.data();
 }
+
+std::string format_rate(Bytes bytes_per_s) { return format_bytes(bytes_per_s) + "/s"; }
 
 }  // namespace spillway

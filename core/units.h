@@ -30,7 +30,12 @@ constexpr Bytes round_up(Bytes n, Bytes multiple) {
 /// Returns nothing for other text, for a negative number, and where the value exceeds 64 bits.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
+/// Reads "2GB/s", "100 MiB/s", "4096/s": as parse_bytes, per second.
+std::optional<Bytes> parse_rate(std::string_view text);
+
 /// "9.4 MiB": three or more significant digits, binary units; below 1 KiB "17 B".
 std::string format_bytes(Bytes n);
+/// "9.4 MiB/s".
+std::string format_rate(Bytes bytes_per_s);
 
 }  // namespace spillway

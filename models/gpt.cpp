@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "models/freeze.h"
 #include "models/gpt_layers.h"
 
 namespace spillway {
@@ -39,6 +40,7 @@ class GptBuilder {
       add_mlp(prefix);
     }
     add_head();
+    freeze(model_->spec, config_.freeze);
     model_->spec.validate();
     return std::move(model_);
   }

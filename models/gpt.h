@@ -16,8 +16,9 @@ namespace spillway {
 /// biases zeros. Weight decay applies to every matrix, both embeddings included, and to no norm
 /// and no bias.
 ///
-/// Throws ConfigError as GptConfig::validate(), and (`train.batch_size`) where a virtual node has
-/// no sample or an activation more than kMaxTensorElements.
+/// Throws ConfigError as GptConfig::validate(), as freeze(), and (`train.batch_size`) where a
+/// virtual node has no sample or an activation more than kMaxTensorElements.
+///
 /// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 std::unique_ptr<Model> make_gpt(const GptConfig& config, std::int64_t vn_size);
 

@@ -130,6 +130,7 @@ class Engine {
   std::deque<JobId> waiting_;
   std::map<ActionId, InFlight> in_flight_;
   ActionId last_action_ = 0;
+  std::uint64_t claims_ = 0;
   std::uint64_t readiness_ = 1;  ///< grows whenever a unit may have become ready
   Bytes host_used_ = 0, host_peak_ = 0;
   std::vector<Action>* out_ = nullptr;  // during a call only

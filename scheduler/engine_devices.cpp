@@ -67,7 +67,12 @@ bool Engine::may_run(DeviceId id, JobId job_id, int lane) const {
 Candidate Engine::candidate(DeviceId id, JobId job_id, int lane) const {
   const JobTable& job = jobs_.at(job_id);
   const int unit = job.program->lane_units[at(lane)][job.lane_cursor[at(lane)]];
-  Candidate found{.job = job_id, .lane = lane, .unit = unit, .remaining_s = remaining_s(job)};
+  Candidate found{.job = job_id,
+                  .lane = lane,
+                  .unit = unit,
+                  .remaining_s = remaining_s(job),
+                  .step = job.step,
+                  .last_served = job.last_served};
   const UnitSpec& unit_spec = job.program->units[at(unit)];
   const auto count = [&](const std::vector<int>& buffers) {
     for (int b : buffers) {
@@ -111,6 +116,7 @@ void Engine::claim(DeviceId id, UnitRef unit) {
   ++job.lane_cursor[at(unit_spec.lane)];
   job.lane_device[at(unit_spec.lane)] = id;
   job.unclaimed_s -= unit_spec.cost_s;
+  job.last_served = ++claims_;
   ++readiness_;  // its successor may be chosen now, for this device
 }
 

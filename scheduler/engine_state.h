@@ -55,9 +55,10 @@ struct JobTable {
   std::vector<std::size_t> lane_cursor;  ///< by lane: first unit not claimed
   std::vector<DeviceId> lane_device;     ///< by lane, within a step, where lanes > 1
   std::vector<BufferState> buffers;
-  std::size_t left = 0;    ///< units and host ops of the program that are not finished
-  double unclaimed_s = 0;  ///< compute of the program's unclaimed units
-  int in_flight = 0;       ///< actions
+  std::size_t left = 0;           ///< units and host ops of the program that are not finished
+  double unclaimed_s = 0;         ///< compute of the program's unclaimed units
+  std::uint64_t last_served = 0;  ///< which claim, of all, was its latest; 0: none yet
+  int in_flight = 0;              ///< actions
   JobEnd end = JobEnd::done;
   std::string reason;
 };

@@ -91,7 +91,11 @@ void LayoutBuilder::place_weights() {
     Bytes bytes = 0;
     for (int p : params) {
       layout_.params[at(p)].offset_in_block = bytes;
-      bytes += round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
+      const Bytes size = round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
+      bytes += size;
+      if (!model_.params[at(p)].trainable) continue;
+      layout_.params[at(p)].moment_offset = layout_.moments_plane;
+      layout_.moments_plane += size;
     }
     if (bytes == 0) return;
     const int buffer = add_buffer(BufferKind::weights, bytes, reserve(bytes, kPage));
@@ -109,9 +113,11 @@ void LayoutBuilder::place_weights() {
     place_block(own);
   }
   layout_.weights_plane = round_up(layout_.home_bytes, kPage);
-  layout_.m_home = layout_.weights_plane;
-  layout_.v_home = 2 * layout_.weights_plane;
-  layout_.home_bytes = 3 * layout_.weights_plane;
+  layout_.moments_plane = round_up(layout_.moments_plane, kPage);
+  layout_.moments = shape_.moments;
+  layout_.moments_home = layout_.weights_plane;
+  layout_.home_bytes =
+      layout_.moments_home + static_cast<Bytes>(shape_.moments) * layout_.moments_plane;
 }
 
 void LayoutBuilder::place_sums() {
@@ -121,7 +127,9 @@ void LayoutBuilder::place_sums() {
     for (int p : layer.params) {
       place.weights_buffers.push_back(layout_.params[at(p)].weights_buffer);
       place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
-      place.sum_offsets.push_back(place.sum_bytes);
+      const bool trainable = model_.params[at(p)].trainable;
+      place.sum_offsets.push_back(trainable ? place.sum_bytes : kNoHome);
+      if (!trainable) continue;
       place.sum_bytes += round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
     }
     place.sum_home = reserve(place.sum_bytes, kPage);

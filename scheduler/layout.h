@@ -21,7 +21,7 @@ class LayoutBuilder {
  public:
   LayoutBuilder(const ModelSpec& model, const JobShape& shape, std::vector<GroupRange> lanes);
 
-  /// Buffers of the sums of `lane`, slot-major, over the layers of `range` with parameters.
+  /// Buffers of the sums of `lane`, slot-major, over the layers of `range` with gradients.
   std::vector<int> sums(int lane, LayerRange range);
   /// Those of them that hold finished subtrees when the unit ends.
   std::vector<int> drains(int lane, LayerRange range);

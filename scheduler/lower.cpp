@@ -55,8 +55,13 @@ class ProgramBuilder {
 
   void add_updates() {
     const Layout& layout = buffers_.layout();
+    std::map<int, Bytes> updated;  // by buffer
+    for (std::size_t p = 0; p < model_.params.size(); ++p) {
+      const ParamSpec& param = model_.params[p];
+      if (param.trainable) updated[layout.params[p].weights_buffer] += param.tensor.bytes();
+    }
     for (int buffer : layout.weights) {
-      const auto bytes = static_cast<double>(layout.buffers[at(buffer)].bytes);
+      const auto bytes = static_cast<double>(updated[buffer]);
       update_of_[buffer] =
           add_host_op({HostOpKind::update, buffer, {}, {}, bytes / profile_.update_bytes_per_s});
     }

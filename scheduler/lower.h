@@ -14,6 +14,7 @@ struct JobShape {
   int eval_virtual_nodes = 0;       ///< 0: no evaluation
   std::int64_t max_steps = 1;
   std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
+  int moments = 2;              ///< values that the optimizer keeps for each weight
 };
 
 /// Groups of each lane, as equal as can be: sizes differ by at most one, larger ones first.

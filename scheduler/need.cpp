@@ -29,6 +29,7 @@ Bytes sum_bytes(const ModelSpec& model, LayerRange layers) {
   Bytes bytes = 0;
   for (int l = layers.begin; l < layers.end; ++l) {
     for (int p : model.layers[at(l)].params) {
+      if (!model.params[at(p)].trainable) continue;
       bytes += round_up(model.params[at(p)].tensor.bytes(), kAlignment);
     }
   }

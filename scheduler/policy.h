@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +19,8 @@ struct Candidate {
   int unit = 0;
   double remaining_s = 0;    ///< compute left in the whole job
   Bytes resident_bytes = 0;  ///< of its weights and inputs on the device that asks
+  std::int64_t step = 0;
+  std::uint64_t last_served = 0;  ///< which claim, of all, was the job's latest; 0: none yet
 };
 
 /// Ranks ready units; pure. Ties go to the unit with more resident bytes, then to the lower job,
@@ -29,9 +33,16 @@ class Policy {
   virtual double priority(const Candidate& candidate) const = 0;
 };
 
-/// "fifo": lower job first. "lrtf": Sharded-LRTF, the longest remaining time first.
-/// Source: Hydra, Sharded-LRTF. Null for another name.
+/// Null for a name that is not among kPolicyNames.
+///   lrtf         the longest remaining time first. Source: Hydra, Sharded-LRTF
+///   srtf         the shortest remaining time first
+///   fifo         the lower job first
+///   round_robin  the job that was served longest ago first
+///   random       by a hash of job, lane, unit and step: the same in every run
 std::shared_ptr<const Policy> make_policy(std::string_view name);
+
+inline constexpr std::array<std::string_view, 5> kPolicyNames{"lrtf", "srtf", "fifo", "round_robin",
+                                                              "random"};
 
 /// Position of the best candidate. `candidates` is not empty.
 std::size_t pick(const Policy& policy, std::span<const Candidate> candidates);

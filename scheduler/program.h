@@ -78,7 +78,7 @@ struct UnitSpec {
   LayerRange layers;
   int first_op = 0, num_ops = 0;
   std::vector<int> weights;    ///< buffers
-  std::vector<int> sums;       ///< buffers, slot-major: slot * (layers with parameters) + layer
+  std::vector<int> sums;       ///< buffers, slot-major: slot * (layers with gradients) + layer
   std::vector<int> drains;     ///< those sums that go home when the unit ends
   std::vector<int> host_deps;  ///< host ops that must be done before the unit starts
   Bytes workspace = 0;         ///< largest of its ops
@@ -90,7 +90,7 @@ enum class HostOpKind : std::uint8_t {
   load,    ///< read the batch of the step (or the evaluation batches) into its homes
   reduce,  ///< finish a layer's gradient sum over lanes, squared norms
   commit,  ///< fold losses and norms; the step's only commit point
-  update,  ///< optimizer on one weights block, then its next version is at home
+  update,  ///< optimizer on one weights block, then its next version is at home (frozen: the same)
   finish_evaluation,
   finish,  ///< the last weights are at home: hand them out; the job is done after it
 };
@@ -129,19 +129,20 @@ struct Flavor {
   }
 };
 
-/// A job's buffers and where they live at home. Planes: weights p, moments m and v, gradients g
-/// (by use: a tied parameter has a range for each layer that names it), further partial sums,
+/// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, gradients
+/// g (by use: a tied parameter has a range for each layer that names it), further partial sums,
 /// boundaries, batch. Layers start at multiples of kPage, parameters at multiples of kAlignment.
 struct Layout {
   struct ParamPlace {
     int weights_buffer = 0;  ///< the block that holds it
     Bytes offset_in_block = 0;
+    Bytes moment_offset = 0;  ///< in each plane of moments; frozen parameters have none
   };
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
     std::vector<Bytes> weight_offsets;
-    std::vector<Bytes> sum_offsets;  ///< in the layer's gradient sum, by parameter
-    Bytes sum_bytes = 0;             ///< 0: no parameters
+    std::vector<Bytes> sum_offsets;  ///< in the layer's sum, by parameter; frozen: kNoHome
+    Bytes sum_bytes = 0;             ///< 0: no parameter to train
     Bytes sum_home = 0;              ///< in plane g; partial i > 0 lies i * sum_plane further
   };
   std::vector<BufferSpec> buffers;
@@ -149,9 +150,10 @@ struct Layout {
   std::vector<ParamPlace> params;  ///< by parameter
   std::vector<LayerPlace> layers;  ///< by layer
   std::vector<int> partials;       ///< first groups of the subtrees that lanes send home, ascending
-  Bytes weights_plane = 0;         ///< bytes of p; m and v are as large
-  Bytes m_home = 0, v_home = 0, sum_plane = 0;
-  std::vector<int> batch;       ///< buffers, by virtual node
+  Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
+  int moments = 0;                                            ///< planes of them
+  Bytes moments_home = 0;                                     ///< of the first
+  std::vector<int> batch;                                     ///< buffers, by virtual node
   std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node
   Bytes home_bytes = 0;
 };

@@ -70,12 +70,18 @@ void VirtualShell::perform(const StartOp& op) {
   complete(op.id, op.job, start_s, spec.cost_s, spec.workspace);
 }
 
+double VirtualShell::copy_rate(DeviceId device) const {
+  const auto& links = costs_.link_bytes_per_s;
+  const double link = device.index() < links.size() ? links[device.index()] : 0;
+  return link > 0 ? std::min(link, costs_.copy_bytes_per_s) : costs_.copy_bytes_per_s;
+}
+
 void VirtualShell::perform(const StartCopy& copy) {
   auto& queue = copy.direction == CopyDirection::to_device ? to_device_free_s_ : to_host_free_s_;
   double& free_s = queue[copy.device.index()];
   const double start_s = std::max(now_s_, free_s);
   const double duration_s =
-      costs_.copy_latency_s + static_cast<double>(copy.bytes) / costs_.copy_bytes_per_s;
+      costs_.copy_latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
   free_s = start_s + duration_s;
   complete(copy.id, copy.job, start_s, duration_s, 0);
 }

@@ -13,7 +13,8 @@ namespace spillway {
 
 /// What actions take in a virtual run, in seconds.
 struct VirtualCosts {
-  double copy_bytes_per_s = 8e9;  ///< each direction of each device
+  double copy_bytes_per_s = 8e9;         ///< each direction of each device
+  std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
   double copy_latency_s = 5e-6;
   double admission_s = 1e-3;
   int host_workers = 2;
@@ -60,6 +61,7 @@ class VirtualShell {
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted&) {}
   void perform(const JobEnded&) {}
+  double copy_rate(DeviceId device) const;
   void complete(ActionId id, JobId job, double start_s, double duration_s, Bytes activations);
 
   Engine engine_;

@@ -6,29 +6,68 @@
 
 namespace spillway {
 
+namespace {
+
+kernels::AdamW adamw_at(const TrainConfig& config, std::int64_t step) {
+  const auto t = static_cast<double>(step + 1);
+  return {
+      .beta1 = static_cast<float>(config.adam_beta1),
+      .beta2 = static_cast<float>(config.adam_beta2),
+      .epsilon = static_cast<float>(config.adam_epsilon),
+      .bias_correction1 = static_cast<float>(1 - std::pow(config.adam_beta1, t)),
+      .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(config.adam_beta2, t)))};
+}
+
+void run(const kernels::AdamW& adamw, const UpdatedParam& at, std::size_t n) {
+  kernels::adamw(at.weights, at.moments[0], at.moments[1], at.gradient, n, adamw);
+}
+
+void run(const kernels::Sgd& sgd, const UpdatedParam& at, std::size_t n) {
+  kernels::sgd(at.weights, at.moments[0], at.gradient, n, sgd);
+}
+
+}  // namespace
+
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   const auto warmup = static_cast<std::int64_t>(
       std::ceil(config.warmup_ratio * static_cast<double>(config.max_steps)));
   if (step < warmup) {
     return config.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
   }
+  if (config.lr_scheduler_type == "constant") return config.learning_rate;
   const auto span = static_cast<double>(std::max<std::int64_t>(1, config.max_steps - warmup));
   const double progress = static_cast<double>(step - warmup) / span;
+  if (config.lr_scheduler_type == "linear") {
+    return config.learning_rate * std::max(0.0, 1 - progress);
+  }
   return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 
-kernels::AdamW adamw_at(const TrainConfig& config, std::int64_t step, bool decay,
-                        double gradient_scale) {
-  const auto t = static_cast<double>(step + 1);
-  return {
-      .learning_rate = static_cast<float>(learning_rate_at(config, step)),
-      .beta1 = static_cast<float>(config.adam_beta1),
-      .beta2 = static_cast<float>(config.adam_beta2),
-      .epsilon = static_cast<float>(config.adam_epsilon),
-      .weight_decay = static_cast<float>(decay ? config.weight_decay : 0),
-      .bias_correction1 = static_cast<float>(1 - std::pow(config.adam_beta1, t)),
-      .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(config.adam_beta2, t))),
-      .gradient_scale = static_cast<float>(gradient_scale)};
+int num_moments(const TrainConfig& config) { return config.optimizer == "sgd" ? 1 : 2; }
+
+UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
+                       double gradient_scale) {
+  UpdateRule rule = adamw_at(config, step);
+  if (config.optimizer == "sgd") {
+    rule = kernels::Sgd{.momentum = static_cast<float>(config.momentum)};
+  }
+  std::visit(
+      [&](auto& hyper) {
+        hyper.learning_rate = static_cast<float>(learning_rate_at(config, step));
+        hyper.weight_decay = static_cast<float>(decay ? config.weight_decay : 0);
+        hyper.gradient_scale = static_cast<float>(gradient_scale);
+      },
+      rule);
+  return rule;
+}
+
+void apply_update(const UpdatedParam& param, std::size_t begin, std::size_t end,
+                  const UpdateRule& rule) {
+  UpdatedParam at{param.weights + begin, param.moments, param.gradient + begin};
+  for (float*& moment : at.moments) {
+    if (moment) moment += begin;
+  }
+  std::visit([&](const auto& hyper) { run(hyper, at, end - begin); }, rule);
 }
 
 double clip_coefficient(double norm, double max_norm) {

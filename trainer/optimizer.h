@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <variant>
 
 #include "core/kernels.h"
 #include "trainer/session.h"
@@ -8,14 +11,31 @@
 namespace spillway {
 
 /// Learning rate of the update that commits step `step` (from 0).
-/// "cosine": linear warm-up from 0 over ceil(warmup_ratio * max_steps) steps, then half a cosine to
-/// 0. Source: Hugging Face, get_cosine_schedule_with_warmup.
+/// Linear warm-up from 0 over ceil(warmup_ratio * max_steps) steps, then "cosine": half a cosine to
+/// 0; "linear": a line to 0; "constant": no change.
+/// Source: Hugging Face, get_{cosine,linear,constant}_schedule_with_warmup.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
-/// Hyper-parameters of one AdamW pass: bias corrections for update number step + 1, gradients
-/// scaled by `gradient_scale`.
-kernels::AdamW adamw_at(const TrainConfig& config, std::int64_t step, bool decay,
-                        double gradient_scale);
+inline constexpr std::size_t kMaxMoments = 2;
+/// Values that the optimizer keeps for each weight: 2 for "adamw", 1 for "sgd".
+int num_moments(const TrainConfig& config);
+
+/// What one update of a parameter computes.
+using UpdateRule = std::variant<kernels::AdamW, kernels::Sgd>;
+
+/// The rule of update number step + 1, with gradients scaled by `gradient_scale`.
+UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
+                       double gradient_scale);
+
+/// A parameter with what belongs to it.
+struct UpdatedParam {
+  float* weights = nullptr;
+  std::array<float*, kMaxMoments> moments{};
+  const float* gradient = nullptr;
+};
+/// Updates elements [begin, end).
+void apply_update(const UpdatedParam& param, std::size_t begin, std::size_t end,
+                  const UpdateRule& rule);
 
 /// min(1, max_norm / (norm + 1e-6)); 1 where max_norm is 0.
 /// Source: PyTorch, clip_grad_norm_.

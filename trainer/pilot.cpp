@@ -55,7 +55,10 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
     key += "|" + std::to_string(static_cast<int>(tensor.dtype));
     for (const Dim& dim : tensor.dims) key += "," + std::to_string(dim.size);
   };
-  for (int p : layer.params) append(model.params[at(p)].tensor);
+  for (int p : layer.params) {
+    append(model.params[at(p)].tensor);
+    if (!model.params[at(p)].trainable) key += ",frozen";
+  }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
     for (int e : *edges) append(model.edges[at(e)].tensor);
   }

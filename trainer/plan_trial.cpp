@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "models/data_source.h"
+#include "trainer/optimizer.h"
 
 namespace spillway {
 namespace {
@@ -40,7 +41,8 @@ JobShape shape_of(const TrialConfig& trial) {
                              : train.lane_groups,
           .eval_virtual_nodes = evaluation_vns(trial),
           .max_steps = train.max_steps,
-          .eval_steps = train.eval_steps};
+          .eval_steps = train.eval_steps,
+          .moments = num_moments(train)};
 }
 
 void check_data(const TrialConfig& trial, const ModelSpec& model) {
@@ -54,6 +56,12 @@ void check_data(const TrialConfig& trial, const ModelSpec& model) {
                             std::to_string(edge.tensor.elements() / samples));
     }
   }
+}
+
+/// Weights, moments and gradients.
+Bytes training_state_bytes(const Layout& layout) {
+  return layout.weights_plane + static_cast<Bytes>(layout.moments) * layout.moments_plane +
+         layout.sum_plane;
 }
 
 std::string described(const TrialConfig& trial) {
@@ -97,14 +105,13 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   }
   Bytes shard_weights = 0;
   for (LayerRange shard : cut.shards) shard_weights += weights_bytes(model, shard);
-  const TrialPlan summary{
-      .num_shards = static_cast<int>(cut.shards.size()),
-      .order = cut.vn_major ? "vn_major" : "shard_major",
-      .lanes = trial.train.lanes,
-      .home_bytes = plan->layout.home_bytes,
-      .smallest_budget_bytes = smallest,
-      .training_state_bytes = 3 * plan->layout.weights_plane + plan->layout.sum_plane,
-      .shard_weights_bytes = shard_weights};
+  const TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
+                          .order = cut.vn_major ? "vn_major" : "shard_major",
+                          .lanes = trial.train.lanes,
+                          .home_bytes = plan->layout.home_bytes,
+                          .smallest_budget_bytes = smallest,
+                          .training_state_bytes = training_state_bytes(plan->layout),
+                          .shard_weights_bytes = shard_weights};
   return {std::move(plan), summary, profile.copy_bytes_per_s};
 }
 

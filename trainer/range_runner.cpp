@@ -75,7 +75,7 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const at::Tensor& input,
   for (std::size_t p = 0; p < spec.params.size(); ++p) {
     const ParamSpec& param = model_.spec.params[at_index(spec.params[p])];
     run.params.push_back(view_of(pointers[p], param.tensor));
-    if (with_graph) run.params.back().requires_grad_();
+    if (with_graph) run.params.back().requires_grad_(param.trainable);
   }
   std::vector<at::Tensor> inputs;
   for (int edge : spec.inputs) {
@@ -126,17 +126,23 @@ WeightedSum RangeRunner::backward(const std::byte* input, const std::byte* batch
   for (int l = layers_.end - 1; l >= layers_.begin; --l) {
     LayerRun run = std::move(runs.back());
     runs.pop_back();
-    std::vector<at::Tensor> leaves = run.params;
+    std::vector<at::Tensor> leaves;
+    std::vector<int> trained;
+    for (std::size_t p = 0; p < run.params.size(); ++p) {
+      if (!run.params[p].requires_grad()) continue;
+      leaves.push_back(run.params[p]);
+      trained.push_back(static_cast<int>(p));
+    }
     if (run.input.defined()) leaves.push_back(run.input);
-    if (leaves.empty()) break;  // the first layer, without parameters
+    if (leaves.empty()) break;  // the first layer, with nothing to train
     std::vector<at::Tensor> gradients =
         torch::autograd::grad({run.result.output}, leaves, {gradient}, /*retain_graph=*/false,
                               /*create_graph=*/false, /*allow_unused=*/true);
     run.result = {};
-    for (std::size_t p = 0; p < run.params.size(); ++p) {
-      const at::Tensor dense = gradients[p].defined() ? gradients[p].contiguous() : at::Tensor();
-      take(l, static_cast<int>(p), dense.defined() ? dense.const_data_ptr<float>() : nullptr);
-      gradients[p].reset();
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      const at::Tensor dense = gradients[i].defined() ? gradients[i].contiguous() : at::Tensor();
+      take(l, trained[i], dense.defined() ? dense.const_data_ptr<float>() : nullptr);
+      gradients[i].reset();
     }
     gradient = run.input.defined() ? gradients.back().contiguous() : at::Tensor();
   }

@@ -27,7 +27,8 @@ class RangeRunner {
  public:
   /// Parameters of layer `layer`, in spec order, as raw memory.
   using Parameters = std::function<std::vector<std::byte*>(int layer)>;
-  /// Takes the gradient of one parameter (null: zero) while it is alive. Layers come in reverse.
+  /// Takes the gradient of one trainable parameter (null: zero) while it is alive. Layers come in
+  /// reverse.
   using TakeGradient = std::function<void(int layer, int param, const float* gradient)>;
 
   RangeRunner(const Model& model, LayerRange layers, LayerContext context, Parameters parameters)

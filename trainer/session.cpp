@@ -58,7 +58,13 @@ std::vector<std::unique_ptr<Device>> make_devices(const std::vector<DeviceConfig
       throw ConfigError(field + ".memory", 0,
                         "is " + format_bytes(configs[d].memory) + ", must be 4 KiB to 256 TiB");
     }
-    devices.push_back(make_cpu_device("cpu:" + std::to_string(d), configs[d].memory));
+    if (configs[d].link_bytes_per_s != 0 && configs[d].link_bytes_per_s < 1_MiB) {
+      throw ConfigError(field + ".link", 0,
+                        "is " + format_rate(configs[d].link_bytes_per_s) +
+                            ", must be 0 (none) or at least " + format_rate(1_MiB));
+    }
+    devices.push_back(make_cpu_device("cpu:" + std::to_string(d), configs[d].memory,
+                                      configs[d].link_bytes_per_s));
   }
   return devices;
 }
@@ -66,7 +72,8 @@ std::vector<std::unique_ptr<Device>> make_devices(const std::vector<DeviceConfig
 std::shared_ptr<const Policy> checked_policy(const std::string& name) {
   auto policy = make_policy(name);
   if (!policy) {
-    throw ConfigError("scheduling.policy", 0, "is '" + name + "', must be lrtf or fifo");
+    throw ConfigError("scheduling.policy", 0,
+                      "is '" + name + "', must be lrtf, srtf, fifo, round_robin or random");
   }
   return policy;
 }
@@ -317,6 +324,9 @@ RunResult Session::simulate() const {
   const Impl& impl = *impl_;
   VirtualCosts costs{.host_workers = impl.num_host_workers()};
   if (!impl.trials.empty()) costs.copy_bytes_per_s = impl.trials[0]->planned.copy_bytes_per_s;
+  for (const DeviceConfig& device : impl.config.devices) {
+    costs.link_bytes_per_s.push_back(static_cast<double>(device.link_bytes_per_s));
+  }
   VirtualShell shell(impl.engine_config(), costs);
   for (std::size_t t = 0; t < impl.trials.size(); ++t) {
     shell.submit(JobId(t), impl.trials[t]->planned.plan);

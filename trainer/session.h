@@ -23,12 +23,13 @@ using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>
 struct DeviceConfig {
   std::string kind = "cpu";
   Bytes memory = 0;
+  Bytes link_bytes_per_s = 0;  ///< each way, imitated by sleeping; 0: as fast as memory is
 };
 
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
   Bytes host_memory = 4_GiB;
-  std::string policy = "lrtf";  ///< lrtf | fifo
+  std::string policy = "lrtf";  ///< lrtf | srtf | fifo | round_robin | random
   bool double_buffer = true;    ///< load what runs next while this op computes
 };
 
@@ -43,11 +44,12 @@ struct TrainConfig {
   std::vector<int> lane_groups;
   std::string order = "auto";  ///< auto | shard_major | vn_major
   std::int64_t max_steps = 50;
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw";  ///< adamw | sgd
   double learning_rate = 1e-3, weight_decay = 0.01;
+  double momentum = 0.9;  ///< of sgd
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
-  double max_grad_norm = 1.0;  ///< 0: no clipping
-  std::string lr_scheduler_type = "cosine";
+  double max_grad_norm = 1.0;                ///< 0: no clipping
+  std::string lr_scheduler_type = "cosine";  ///< cosine | linear | constant
   double warmup_ratio = 0;
   std::int64_t eval_steps = 0;  ///< 0: at the end only
   std::int64_t eval_batches = 8;
@@ -131,7 +133,8 @@ struct TrialPlan {
 /// run; poll, stop and result may come from any thread.
 class Session {
  public:
-  /// Throws ConfigError (`devices`, `devices[1].memory`, `host_memory`, `scheduling.policy`).
+  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `host_memory`,
+  /// `scheduling.policy`).
   explicit Session(SessionConfig config);
   ~Session();
 

@@ -59,11 +59,15 @@ void TrainConfig::validate() const {
               std::to_string(lanes) + ", train.reduction_groups in all");
   require(order == "auto" || order == "shard_major" || order == "vn_major", "order",
           "is '" + order + "', must be auto, shard_major or vn_major");
-  require(optimizer == "adamw", "optimizer", "is '" + optimizer + "', must be adamw");
-  require(lr_scheduler_type == "cosine", "lr_scheduler_type",
-          "is '" + lr_scheduler_type + "', must be cosine");
+  require(optimizer == "adamw" || optimizer == "sgd", "optimizer",
+          "is '" + optimizer + "', must be adamw or sgd");
+  require(lr_scheduler_type == "cosine" || lr_scheduler_type == "linear" ||
+              lr_scheduler_type == "constant",
+          "lr_scheduler_type",
+          "is '" + lr_scheduler_type + "', must be cosine, linear or constant");
   require_range(learning_rate, 0, 1e6, "learning_rate");
   require_range(weight_decay, 0, 1e6, "weight_decay");
+  require_range(momentum, 0, 1, "momentum");
   require_range(adam_beta1, 0, 1, "adam_beta1");
   require_range(adam_beta2, 0, 1, "adam_beta2");
   require_range(adam_epsilon, 0, 1, "adam_epsilon");

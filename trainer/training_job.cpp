@@ -102,7 +102,7 @@ void TrainingJob::run_op(const OpCall& call) {
   }
 }
 
-/// sums[slot][layer] of the unit, the layers with parameters only.
+/// sums[slot][layer] of the unit, the layers with gradients only.
 static std::size_t sum_index(const Layout& layout, const UnitSpec& unit, int slot, int layer) {
   std::size_t per_slot = 0, before = 0;
   for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
@@ -207,6 +207,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
   const Layout::LayerPlace& place = plan_->layout.layers[at(layer)];
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for (std::size_t i = 0; i < params.size(); ++i) {
+    if (!model_->spec.params[at(params[i])].trainable) continue;
     const std::size_t n = elements(model_->spec.params[at(params[i])]);
     const float* use = floats(call.home + place.sum_home + place.sum_offsets[i]);
     float* sum = gradient(call.home, params[i]);
@@ -239,18 +240,20 @@ void TrainingJob::update(const HostCall& call, int weights_buffer) const {
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
     const ParamSpec& param = model_->spec.params[p];
     if (layout.params[p].weights_buffer != weights_buffer || !param.trainable) continue;
-    const Bytes place = home + layout.params[p].offset_in_block;
-    float* weights = floats(call.home + place);
-    float* m = floats(call.home + layout.m_home + place);
-    float* v = floats(call.home + layout.v_home + place);
-    const float* g = gradient(call.home, static_cast<int>(p));
-    const auto hyper = adamw_at(config_.train, call.step - 1, param.decay, gradient_scale_);
+    UpdatedParam place{.weights = floats(call.home + home + layout.params[p].offset_in_block),
+                       .gradient = gradient(call.home, static_cast<int>(p))};
+    for (int i = 0; i < layout.moments; ++i) {
+      place.moments[at(i)] =
+          floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +
+                 layout.params[p].moment_offset);
+    }
+    const UpdateRule rule = update_rule(config_.train, call.step - 1, param.decay, gradient_scale_);
     tbb::parallel_for(
         tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
         [&](const tbb::blocked_range<std::size_t>& grains) {
           const std::size_t begin = grains.begin() * kUpdateGrain;
           const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
-          kernels::adamw(weights + begin, m + begin, v + begin, g + begin, end - begin, hyper);
+          apply_update(place, begin, end, rule);
         });
   }
 }

@@ -55,7 +55,7 @@ class TrainingJob {
   std::shared_ptr<const JobPlan> plan_;
   std::int64_t vn_size_;
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
-  std::vector<double> squared_norms_;              // by parameter, of gradient sums
+  std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
   double gradient_scale_ = 1;                      // of the updates that follow the last commit
   mutable std::mutex mutex_;
   Progress progress_;  // under mutex_

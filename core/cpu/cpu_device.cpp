@@ -9,12 +9,12 @@ namespace {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const std::string& name, Bytes budget)
+  CpuDevice(const std::string& name, Bytes budget, Bytes link_bytes_per_s)
       : budget_(std::make_shared<MemoryBudget>(name, budget)),
         activations_(name + " activations"),
         compute_(name + " compute"),
-        host_to_device_(name + " h2d"),
-        device_to_host_(name + " d2h") {}
+        host_to_device_(name + " h2d", link_bytes_per_s),
+        device_to_host_(name + " d2h", link_bytes_per_s) {}
 
   const std::string& kind() const override { return kind_; }
   Bytes budget() const override { return budget_->limit(); }
@@ -42,8 +42,9 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget) {
-  return std::make_unique<CpuDevice>(name, budget);
+std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget,
+                                        Bytes link_bytes_per_s) {
+  return std::make_unique<CpuDevice>(name, budget, link_bytes_per_s);
 }
 
 }  // namespace spillway

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <memory>
@@ -36,7 +37,8 @@ class CpuEvent final : public Event::State {
 
 }  // namespace
 
-CpuQueue::CpuQueue(const std::string& name) : thread_([this] { run(); }) {
+CpuQueue::CpuQueue(const std::string& name, Bytes link_bytes_per_s)
+    : link_bytes_per_s_(link_bytes_per_s), thread_([this] { run(); }) {
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
 }
 
@@ -60,7 +62,20 @@ void CpuQueue::enqueue(std::function<void()> work) {
 
 void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  enqueue([=] { std::memcpy(to, from, bytes); });
+  if (link_bytes_per_s_ == 0) {
+    enqueue([=] { std::memcpy(to, from, bytes); });
+  } else {
+    enqueue([=, this, asked = Clock::now()] { copy_by_link(to, from, bytes, asked); });
+  }
+}
+
+void CpuQueue::copy_by_link(void* to, const void* from, std::size_t bytes,
+                            Clock::time_point asked) {
+  const std::chrono::duration<double> least(static_cast<double>(bytes) /
+                                            static_cast<double>(link_bytes_per_s_));
+  link_free_at_ = std::max(asked, link_free_at_) + std::chrono::ceil<Clock::duration>(least);
+  std::memcpy(to, from, bytes);
+  std::this_thread::sleep_until(link_free_at_);
 }
 
 Event CpuQueue::record() {
@@ -71,7 +86,10 @@ Event CpuQueue::record() {
 
 void CpuQueue::wait(const Event& event) {
   if (event.done()) return;
-  enqueue([event] { event.wait(); });
+  enqueue([this, event] {
+    event.wait();
+    link_free_at_ = std::max(link_free_at_, Clock::now());
+  });
 }
 
 void CpuQueue::notify(std::function<void()> done) { enqueue(std::move(done)); }

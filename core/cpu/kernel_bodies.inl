@@ -111,3 +111,14 @@ SPILLWAY_TARGET void adamw(float* __restrict p, float* __restrict m, float* __re
     p[i] = p[i] * decay - (rate * mean) / denominator;
   }
 }
+
+SPILLWAY_TARGET void sgd(float* __restrict p, float* __restrict m, const float* __restrict g,
+                         std::size_t n, const Sgd& hyper) {
+  const Sgd h = hyper;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float gradient = g[i] * h.gradient_scale + h.weight_decay * p[i];
+    const float mean = h.momentum * m[i] + gradient;
+    m[i] = mean;
+    p[i] = p[i] - h.learning_rate * mean;
+  }
+}

@@ -25,6 +25,7 @@ struct KernelTable {
   void (*add)(float* sum, const float* term, std::size_t n);
   double (*squared_norm)(const float* x, std::size_t n);
   void (*adamw)(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
+  void (*sgd)(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper);
 };
 
 extern const KernelTable kBaselineKernels;

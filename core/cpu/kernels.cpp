@@ -64,4 +64,8 @@ void adamw(float* p, float* m, float* v, const float* g, std::size_t n, const Ad
   table().adamw(p, m, v, g, n, hyper);
 }
 
+void sgd(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper) {
+  table().sgd(p, m, g, n, hyper);
+}
+
 }  // namespace spillway::kernels

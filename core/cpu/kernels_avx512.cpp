@@ -29,7 +29,7 @@ SPILLWAY_TARGET inline Counters unpack_high(Counters a, Counters b) {
 
 }  // namespace
 
-const KernelTable kAvx512Kernels{dropout, add, squared_norm, adamw};
+const KernelTable kAvx512Kernels{dropout, add, squared_norm, adamw, sgd};
 
 }  // namespace spillway::kernels::detail
 

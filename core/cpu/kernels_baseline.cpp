@@ -29,6 +29,6 @@ inline Counters unpack_high(Counters a, Counters b) { return Counters{a[1], b[1]
 
 }  // namespace
 
-const KernelTable kBaselineKernels{dropout, add, squared_norm, adamw};
+const KernelTable kBaselineKernels{dropout, add, squared_norm, adamw, sgd};
 
 }  // namespace spillway::kernels::detail

@@ -75,6 +75,19 @@ void BM_AdamW(benchmark::State& state, Isa isa) {
   report(state, n, 7 * sizeof(float));
 }
 
+void BM_Sgd(benchmark::State& state, Isa isa) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  auto p = values(n), m = values(n);
+  const auto g = values(n);
+  if (!enter_level(state, isa)) return;
+  const Sgd hyper{.learning_rate = 1e-3f, .weight_decay = 0.01f};
+  for (auto _ : state) {
+    sgd(p.data(), m.data(), g.data(), n, hyper);
+    benchmark::ClobberMemory();
+  }
+  report(state, n, 5 * sizeof(float));
+}
+
 void BM_FillNormal(benchmark::State& state) {
   std::vector<float> x(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
@@ -93,6 +106,7 @@ SPILLWAY_BENCH_LEVELS(BM_Dropout);
 SPILLWAY_BENCH_LEVELS(BM_Add);
 SPILLWAY_BENCH_LEVELS(BM_SquaredNorm);
 SPILLWAY_BENCH_LEVELS(BM_AdamW);
+SPILLWAY_BENCH_LEVELS(BM_Sgd);
 BENCHMARK(BM_FillNormal)->Arg(1 << 14);
 
 }  // namespace

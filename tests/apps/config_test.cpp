@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/policy.h"
 #include "tests/support/config_text.h"
 #include "tests/support/thrown.h"
 
@@ -73,6 +74,22 @@ TEST(Config, ABadSizeShowsGoodOnes) {
             Messages{"line 3: devices[1].memory: 'a lot' is no size" + remedy});
 }
 
+TEST(Config, LinksHaveRates) {
+  const auto devices =
+      read(
+          "devices: [{memory: 1GiB, link: 2GB/s}, {memory: 1GiB, link: 0}, {memory: 1GiB}]\n"
+          "data: {path: x}\n")
+          .session.devices;
+  EXPECT_EQ(devices[0].link_bytes_per_s, 2'000'000'000u);
+  EXPECT_EQ(devices[1].link_bytes_per_s, 0u);
+  EXPECT_EQ(devices[2].link_bytes_per_s, 0u);
+  for (const std::string link : {"2GB", "2", "fast", "-1GB/s"})
+    EXPECT_EQ(
+        problems("devices: [{memory: 1GiB, link: " + link + "}]\ndata: {path: x}\n"),
+        Messages{"line 1: devices[0].link: '" + link +
+                 "' is no rate; write bytes per second such as 2GB/s or 500MiB/s, or 0 for none"});
+}
+
 TEST(Config, EverythingWrongIsSaidInOneGoInOrderOfLines) {
   EXPECT_EQ(problems("train:\n"
                      "  batch_size: many\n"
@@ -99,7 +116,7 @@ TEST(Config, EverythingWrongIsSaidInOneGoInOrderOfLines) {
                 "line 7: data.paths: unknown key; did you mean data.path?",
                 "line 9: scheduling.double_buffer: 'yes' is neither true nor false",
                 "line 10: scheduling.policy: no value stands where one value belongs; write one of "
-                "lrtf, fifo",
+                "lrtf, srtf, fifo, round_robin, random",
             }));
 }
 
@@ -170,6 +187,17 @@ TEST(Config, PathsAreOneTextOrAList) {
               Messages{"line 2: data.path: write one text, or a list of texts"});
 }
 
+TEST(Config, NothingIsFrozenUnlessSaid) {
+  const auto frozen = [](const std::string& lines) {
+    return read(kShortestConfig + lines).model.freeze;
+  };
+  EXPECT_EQ(frozen(""), Messages{});
+  EXPECT_EQ(frozen("model: {freeze: []}\n"), Messages{});
+  EXPECT_EQ(frozen("model: {freeze: wte.*}\n"), Messages{"wte.*"});
+  EXPECT_EQ(problems_with("model: {freeze: ['']}\n"),
+            Messages{"line 4: model.freeze: write one text, or a list of texts"});
+}
+
 TEST(Config, DevicesAreAList) {
   const std::string data = "data: {path: x}\n";
   EXPECT_EQ(problems("devices: []\n" + data),
@@ -177,6 +205,14 @@ TEST(Config, DevicesAreAList) {
   EXPECT_EQ(problems("devices: {memory: 1GiB}\n" + data).size(), 1u);
   EXPECT_EQ(problems("devices: [cpu]\n" + data).at(0),
             "line 1: devices[0]: 'cpu' stands where a group of keys belongs");
+}
+
+TEST(Config, TakesEveryPolicy) {
+  for (std::string_view name : kPolicyNames) {
+    const std::string policy(name);
+    EXPECT_EQ(read(kShortestConfig + "scheduling: {policy: " + policy + "}\n").session.policy,
+              policy);
+  }
 }
 
 TEST(Config, SweptKeysHaveListsOfValues) {
@@ -190,8 +226,9 @@ TEST(Config, SweptKeysHaveListsOfValues) {
   EXPECT_EQ(problem("{}"),
             Messages{values + "is missing; list them, such as {values: [1e-3, 1e-2]}"});
   EXPECT_EQ(problem("[1, 2]").size(), 2u);
-  EXPECT_EQ(problem("{values: [1], min: 3}").at(0),
-            "line 6: sweep.parameters.train.lanes.min: unknown key; remove it");
+  EXPECT_EQ(problem("{values: [1], mean: 3}"),
+            Messages{"line 6: sweep.parameters.train.lanes.mean: unknown key; did you mean "
+                     "sweep.parameters.train.lanes.min?"});
   EXPECT_EQ(problems_with("sweep: {parameters: [a]}\n").size(), 1u);
   EXPECT_EQ(problems_with("sweep: {parameters: }\n"), Messages{});
 }

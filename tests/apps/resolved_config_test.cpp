@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "apps/config.h"
-#include "apps/sweep.h"
-#include "tests/support/config_text.h"
+#include "tests/support/expanded_sweep.h"
 
 namespace spillway {
 namespace {
@@ -18,7 +17,8 @@ const std::string kEveryKey =
     "name: \"my: run\"\n"
     "output_dir: /tmp/out\n"
     "seed: 18446744073709551615\n"
-    "devices: [{kind: cpu, memory: 12MiB}, {kind: cpu, memory: 1000000001}]\n"
+    "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s}, "
+    "{kind: cpu, memory: 1000000001, link: 0}]\n"
     "host_memory: 3KiB\n"
     "model:\n"
     "  family: gpt\n"
@@ -31,6 +31,7 @@ const std::string kEveryKey =
     "  dropout: 0.25\n"
     "  initializer_range: 0.01\n"
     "  layer_norm_eps: 1e-06\n"
+    "  freeze: [wte.*, h.0.*]\n"
     "data:\n"
     "  format: bytes\n"
     "  path: [a.txt, \"- b\"]\n"
@@ -41,14 +42,15 @@ const std::string kEveryKey =
     "  reduction_groups: 4\n"
     "  lanes: 2\n"
     "  max_steps: 70\n"
-    "  optimizer: adamw\n"
+    "  optimizer: sgd\n"
     "  learning_rate: 0.30000000000000004\n"
     "  weight_decay: 0.02\n"
+    "  momentum: 0.75\n"
     "  adam_beta1: 0.8\n"
     "  adam_beta2: 0.95\n"
     "  adam_epsilon: 1e-07\n"
     "  max_grad_norm: 2.5\n"
-    "  lr_scheduler_type: cosine\n"
+    "  lr_scheduler_type: linear\n"
     "  warmup_ratio: 0.125\n"
     "  eval_steps: 10\n"
     "  eval_batches: 3\n"
@@ -57,15 +59,33 @@ const std::string kEveryKey =
     "  order: vn_major\n"
     "  double_buffer: false\n"
     "sweep:\n"
-    "  method: grid\n"
+    "  method: random\n"
+    "  run_cap: 12\n"
+    "  seed: 77\n"
     "  metric:\n"
     "    name: final_loss\n"
     "    goal: maximize\n"
     "  parameters:\n"
     "    train.learning_rate:\n"
     "      values: [3e-4, 1e-3]\n"
+    "      probabilities: [0.25, 0.75]\n"
     "    data.path:\n"
-    "      values: [a, [b, c]]\n";
+    "      values: [a, [b, c]]\n"
+    "    train.lanes:\n"
+    "      value: 3\n"
+    "    seed:\n"
+    "      distribution: int_uniform\n"
+    "      min: 1000000\n"
+    "      max: 2000000\n"
+    "    train.weight_decay:\n"
+    "      distribution: log_normal\n"
+    "      mu: -3.5\n"
+    "      sigma: 0.5\n"
+    "    train.warmup_ratio:\n"
+    "      distribution: q_uniform\n"
+    "      min: 0\n"
+    "      max: 1\n"
+    "      q: 0.001\n";
 
 RunConfig read(const std::string& text) {
   Findings findings;
@@ -82,6 +102,8 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(name, "my: run");
   EXPECT_EQ(output_dir, "/tmp/out");
   EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
+  EXPECT_EQ(session.devices[0].link_bytes_per_s, 3_MiB);
+  EXPECT_EQ(session.devices[1].link_bytes_per_s, 0u);
   EXPECT_EQ(session.host_memory, 3_KiB);
   EXPECT_EQ(session.policy, "fifo");
   EXPECT_FALSE(session.double_buffer);
@@ -94,6 +116,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(model.dropout, 0.25);
   EXPECT_EQ(model.initializer_range, 0.01);
   EXPECT_EQ(model.layer_norm_eps, 1e-6);
+  EXPECT_EQ(model.freeze, (std::vector<std::string>{"wte.*", "h.0.*"}));
   EXPECT_EQ(data.paths, (std::vector<std::string>{"a.txt", "- b"}));
   EXPECT_EQ(data.eval_fraction, 0.1);
   EXPECT_EQ(train.seed, ~std::uint64_t{0});
@@ -105,6 +128,9 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(train.max_steps, 70);
   EXPECT_EQ(train.learning_rate, 0.1 + 0.2);
   EXPECT_EQ(train.weight_decay, 0.02);
+  EXPECT_EQ(train.optimizer, "sgd");
+  EXPECT_EQ(train.momentum, 0.75);
+  EXPECT_EQ(train.lr_scheduler_type, "linear");
   EXPECT_EQ(train.adam_beta1, 0.8);
   EXPECT_EQ(train.adam_beta2, 0.95);
   EXPECT_EQ(train.adam_epsilon, 1e-7);
@@ -114,7 +140,10 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(train.eval_batches, 3);
   EXPECT_EQ(sweep.metric.name, "final_loss");
   EXPECT_EQ(sweep.metric.goal, "maximize");
-  ASSERT_EQ(sweep.parameters.size(), 2u);
+  EXPECT_EQ(sweep.method, "random");
+  EXPECT_EQ(sweep.run_cap, 12);
+  EXPECT_EQ(sweep.seed, 77u);
+  ASSERT_EQ(sweep.parameters.size(), 6u);
   EXPECT_EQ(sweep.parameters[0].key, "train.learning_rate");
   EXPECT_EQ(sweep.parameters[1].values.size(), 2u);
 }
@@ -125,15 +154,34 @@ TEST(ResolvedConfig, DefaultsReadBackEqual) {
   EXPECT_NE(written.find("  learning_rate: 0.001\n"), std::string::npos) << written;
 }
 
-TEST(ResolvedConfig, MakesTheSameTrials) {
-  Findings findings;
-  const auto trials = expand_trials(parse_yaml(kEveryKey), findings);
-  const auto again = expand_trials(parse_yaml(to_yaml(trials.front().config)), findings);
-  EXPECT_EQ(messages(findings), std::vector<std::string>{});
+/// Whether the configuration of any of its trials makes all of them again.
+void expect_same_trials(const std::string& text) {
+  const auto [trials, problems] = testing::expand(text);
+  EXPECT_EQ(problems, std::vector<std::string>{});
+  const auto again = testing::expand(to_yaml(trials.back().config)).trials;
   ASSERT_EQ(again.size(), trials.size());
   for (std::size_t t = 0; t < trials.size(); ++t) {
     EXPECT_EQ(again[t].name, trials[t].name);
     EXPECT_EQ(to_yaml(again[t].config), to_yaml(trials[t].config));
+  }
+}
+
+TEST(ResolvedConfig, MakesTheSameTrials) {
+  expect_same_trials(kEveryKey);
+  expect_same_trials(kShortestConfig + "sweep: {parameters: {seed: {values: [1, 2]}}}\n");
+}
+
+/// Even where the trials replace the seed that the draws come from.
+TEST(ResolvedConfig, MakesTheSameDraws) {
+  for (const auto& distribution : kDistributions) {
+    if (distribution.shape == Distribution::Shape::constant) continue;
+    std::string entry = "values: [0.1, 0.2, 0.3]";
+    if (distribution.is_bounded()) entry = "min: 1, max: 100000";
+    if (distribution.is_normal()) entry = "mu: 1, sigma: 0.3";
+    SCOPED_TRACE(distribution.name);
+    expect_same_trials(kShortestConfig + "seed: 9\nsweep:\n  method: random\n  run_cap: 8\n" +
+                       "  parameters:\n    seed: {min: 0, max: 1000}\n    train.adam_epsilon: " +
+                       "{distribution: " + std::string(distribution.name) + ", " + entry + "}\n");
   }
 }
 

@@ -6,34 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/config_text.h"
+#include "tests/support/expanded_sweep.h"
 
 namespace spillway {
 namespace {
 
 using testing::kShortestConfig;
 using testing::messages;
-using Texts = std::vector<std::string>;
-
-struct Expanded {
-  std::vector<Trial> trials;
-  Texts problems;
-};
-
-/// Each line is one entry of sweep.parameters; the first stands on line 6.
-Expanded sweep(const Texts& entries, const std::string& document = kShortestConfig) {
-  std::string text = document + "sweep:\n  parameters:\n";
-  for (const auto& entry : entries) text += "    " + entry + "\n";
-  Findings findings;
-  auto trials = expand_trials(parse_yaml(text), findings);
-  return {std::move(trials), messages(findings)};
-}
-
-Texts names(const std::vector<Trial>& trials) {
-  Texts all;
-  for (const auto& trial : trials) all.push_back(trial.name);
-  return all;
-}
+using testing::names;
+using testing::sweep;
+using testing::Texts;
 
 TEST(Sweep, AGridRunsTheLastKeyFastest) {
   const auto [trials, problems] = sweep({"train.learning_rate: {values: [3e-4, 1e-3]}",
@@ -154,8 +136,48 @@ TEST(Sweep, TooManyTrialsAreAnError) {
   const Texts entries{"seed: {values: [" + values + "]}",
                       "train.eval_steps: {values: [" + values + "]}"};
   const auto [trials, problems] = sweep(entries);
-  EXPECT_EQ(problems, Texts{"sweep.parameters: makes more than 10000 trials; list fewer values"});
+  EXPECT_EQ(problems,
+            Texts{"line 5: sweep.parameters: makes more than 10000 trials; list fewer values, or "
+                  "write run_cap"});
   EXPECT_EQ(trials.size(), 1u);
+  const auto capped = sweep(entries, kShortestConfig, {"run_cap: 103"});
+  EXPECT_EQ(capped.problems, Texts{});
+  ASSERT_EQ(capped.trials.size(), 103u);
+  EXPECT_EQ(capped.trials.back().name, "seed=1,eval_steps=1");
+}
+
+TEST(Sweep, AGridStopsAtRunCap) {
+  const Texts entries{"train.lanes: {values: [1, 2]}", "seed: {values: [1, 2]}"};
+  const auto cap = [&](const std::string& n) {
+    return names(sweep(entries, kShortestConfig, {"run_cap: " + n}).trials);
+  };
+  EXPECT_EQ(cap("3"), (Texts{"lanes=1,seed=1", "lanes=1,seed=2", "lanes=2,seed=1"}));
+  EXPECT_EQ(cap("100").size(), 4u);
+  EXPECT_EQ(cap("0").size(), 4u) << "no cap";
+}
+
+TEST(Sweep, AGridListsWholeNumbersAndMultiples) {
+  EXPECT_EQ(names(sweep({"seed: {min: 3, max: 5}"}).trials), (Texts{"seed=3", "seed=4", "seed=5"}));
+  const auto multiples = [](const std::string& range) {
+    return names(sweep({"train.weight_decay: {distribution: q_uniform, " + range + "}"}).trials);
+  };
+  EXPECT_EQ(multiples("min: 0.1, max: 0.3, q: 0.1"),
+            (Texts{"weight_decay=0.1", "weight_decay=0.2", "weight_decay=0.3"}));
+  EXPECT_EQ(multiples("min: 0.5, max: 3.5"),
+            (Texts{"weight_decay=1", "weight_decay=2", "weight_decay=3"}));
+}
+
+TEST(Sweep, AConstantIsSetAndNotNamed) {
+  const auto [trials, problems] =
+      sweep({"train.max_steps: {value: 7}", "seed: {values: [1, 2]}"},
+            "data: {path: x}\ndevices: [{memory: 1GiB}]\ntrain: {max_steps: 3}\n");
+  EXPECT_EQ(problems, Texts{});
+  EXPECT_EQ(names(trials), (Texts{"seed=1", "seed=2"}));
+  EXPECT_EQ(trials[1].config.train.max_steps, 7);
+  EXPECT_EQ(trials[1].parameters.size(), 1u);
+  const auto only = sweep({"seed: {value: 4}"}, kShortestConfig + "name: x\n").trials;
+  EXPECT_EQ(names(only), Texts{"x"});
+  EXPECT_EQ(only[0].config.train.seed, 4u);
 }
 
 TEST(Sweep, ABadSweepLeavesTheOtherFindings) {
@@ -166,6 +188,20 @@ TEST(Sweep, ABadSweepLeavesTheOtherFindings) {
       (Texts{"line 4: sede: unknown key; did you mean seed?",
              "line 7: sweep.parameters.devices: cannot be swept: all trials of a run share it",
              "line 8: sweep.parameters.seed.values: write a list of at least one value"}));
+}
+
+TEST(Sweep, ABadParameterLeavesTheFindingsOfTheOthers) {
+  const auto [trials, problems] =
+      sweep({"seed: {values: []}", "train.lanes: {values: [1, x]}",
+             "train.learning_rate: {min: 0.1, max: 0.2}", "train.batch_size: {values: [many]}"});
+  EXPECT_EQ(problems,
+            (Texts{"line 6: sweep.parameters.seed.values: write a list of at least one value",
+                   "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to "
+                   "65536",
+                   "line 8: sweep.parameters.train.learning_rate: needs values, as uniform is "
+                   "continuous; or use method: random",
+                   "line 9: train.batch_size: 'many' is no whole number; write a whole number from "
+                   "1 to 16777216"}));
 }
 
 }  // namespace

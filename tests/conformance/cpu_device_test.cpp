@@ -1,7 +1,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <vector>
 
 #include "tests/conformance/device_conformance.h"
 
@@ -10,7 +12,13 @@ namespace {
 
 std::unique_ptr<Device> make_cpu(Bytes budget) { return make_cpu_device("cpu:0", budget); }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceCase{"cpu", make_cpu}),
+std::unique_ptr<Device> make_linked(Bytes budget) {
+  return make_cpu_device("cpu:0", budget, 100_MiB);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
+                         testing::Values(DeviceCase{"cpu", make_cpu},
+                                         DeviceCase{"cpu_with_link", make_linked}),
                          [](const auto& test) { return test.param.name; });
 
 Bytes resident_bytes() {
@@ -60,6 +68,70 @@ TEST(CpuDevice, ErrorsNameTheDevice) {
   const auto device = make_cpu_device("cpu:7", 1_MiB);
   const OutOfMemory e = out_of_memory([&] { device->allocate(2_MiB); });
   EXPECT_NE(std::string(e.what()).find("cpu:7"), std::string::npos) << e.what();
+}
+
+/// Copies over a link of 100 MiB/s.
+class Link : public testing::Test {
+ protected:
+  using Clock = std::chrono::steady_clock;
+  /// Copies `size` bytes `times` times over each queue; seconds until all are there.
+  double copy_s(Bytes size, int times, std::vector<Queue*> queues) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < times; ++i) {
+      Bytes place = 0;
+      for (Queue* queue : queues) queue->copy_async(&to_[size * place++], from_.data(), size);
+    }
+    for (Queue* queue : queues) finish(*queue);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  const std::unique_ptr<Device> device_ = make_linked(kPage);
+  Queue& h2d_ = device_->host_to_device();
+  Queue& d2h_ = device_->device_to_host();
+  const std::vector<std::byte> from_ = pattern(20_MiB, 1);
+  std::vector<std::byte> to_ = std::vector<std::byte>(20_MiB);
+};
+
+TEST_F(Link, ALargeCopyTakesItsBytesByTheRate) {
+  const double seconds = copy_s(20_MiB, 1, {&h2d_});
+  EXPECT_GE(seconds, 0.2);
+  EXPECT_LT(seconds, 0.3);
+  EXPECT_EQ(to_, from_);
+}
+
+TEST_F(Link, SmallCopiesTogetherKeepTheRate) {
+  const double seconds = copy_s(16_KiB, 1280, {&d2h_});  // 156 us each, a sleep may take 60 more
+  EXPECT_GE(seconds, 0.2);
+  EXPECT_LT(seconds, 0.25);
+}
+
+TEST_F(Link, DirectionsDoNotShareIt) { EXPECT_LT(copy_s(1_MiB, 20, {&h2d_, &d2h_}), 0.3); }
+
+TEST_F(Link, AnIdleLinkSavesNothingUp) {
+  copy_s(1_MiB, 1, {&h2d_});
+  burn_cpu(0.05);
+  EXPECT_GE(copy_s(10_MiB, 1, {&h2d_}), 0.1);
+}
+
+TEST_F(Link, ACopyThatWaitedForAnEventTakesAsLong) {
+  Gate gate;
+  device_->compute().enqueue(gate.work());
+  h2d_.wait(device_->compute().record());
+  h2d_.copy_async(to_.data(), from_.data(), 10_MiB);
+  burn_cpu(0.05);
+  const auto begin = Clock::now();
+  gate.open();
+  finish(h2d_);
+  EXPECT_GE(std::chrono::duration<double>(Clock::now() - begin).count(), 0.1);
+}
+
+TEST_F(Link, ACopySleeps) {
+  rusage before{}, after{};
+  h2d_.enqueue([&] { before = thread_usage(); });
+  h2d_.copy_async(to_.data(), from_.data(), 20_MiB);
+  h2d_.enqueue([&] { after = thread_usage(); });
+  finish(h2d_);
+  EXPECT_LT(cpu_s(after) - cpu_s(before), 0.1);
 }
 
 }  // namespace

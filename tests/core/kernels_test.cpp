@@ -204,5 +204,67 @@ TEST(AdamW, FindsTheMinimumOfAParabola) {
   EXPECT_NEAR(p, 1.5f, 1e-3f);
 }
 
+/// The contract of sgd, one rounding a line.
+void reference_sgd(Optimized& s, const Sgd& h) {
+  for (std::size_t i = 0; i < s.p.size(); ++i) {
+    const float scaled = s.g[i] * h.gradient_scale, decay = h.weight_decay * s.p[i];
+    const float gradient = scaled + decay, kept = h.momentum * s.m[i];
+    s.m[i] = kept + gradient;
+    const float change = h.learning_rate * s.m[i];
+    s.p[i] = s.p[i] - change;
+  }
+}
+
+constexpr Sgd kSgd{
+    .learning_rate = 3e-2f, .momentum = 0.9f, .weight_decay = 0.1f, .gradient_scale = 0.37f};
+
+void sgd_step(Optimized& s, std::size_t begin, std::size_t end, const Sgd& h = kSgd) {
+  sgd(s.p.data() + begin, s.m.data() + begin, s.g.data() + begin, end - begin, h);
+}
+
+TEST(Sgd, EveryLevelRoundsAsTheContractSays) {
+  for (const Isa isa : isa_levels()) {
+    const IsaLimit limit(isa);
+    for (const std::size_t n : awkward_sizes()) {
+      auto one = start(n), other = start(n);
+      for (int t = 0; t < 3; ++t) {
+        sgd_step(one, 0, n);
+        reference_sgd(other, kSgd);
+      }
+      expect_same_bits(one, other);
+    }
+  }
+}
+
+TEST(Sgd, CuttingARangeAnywhereChangesNothing) {
+  constexpr std::size_t kN = 301;
+  for (const Isa isa : isa_levels()) {
+    const IsaLimit limit(isa);
+    auto whole = start(kN);
+    sgd_step(whole, 0, kN);
+    for (std::size_t cut = 0; cut <= kN; cut += 7) {
+      auto cut_in_two = start(kN);
+      sgd_step(cut_in_two, 0, cut);
+      sgd_step(cut_in_two, cut, kN);
+      expect_same_bits(cut_in_two, whole);
+    }
+  }
+}
+
+TEST(Sgd, EveryHyperParameterCounts) {
+  auto base = start(100);
+  sgd_step(base, 0, 100);
+  std::vector<Sgd> others(4, kSgd);
+  others[0].learning_rate *= 1.01f;
+  others[1].momentum = 0.8f;
+  others[2].weight_decay = 0;
+  others[3].gradient_scale = 1;
+  for (const Sgd& other : others) {
+    auto state = start(100);
+    sgd_step(state, 0, 100, other);
+    EXPECT_NE(state.p, base.p);
+  }
+}
+
 }  // namespace
 }  // namespace spillway::kernels

@@ -40,6 +40,17 @@ TEST(Units, RefusesOtherText) {
   }
 }
 
+TEST(Units, RatesAreBytesPerSecond) {
+  EXPECT_EQ(parse_rate("2GB/s"), 2'000'000'000u);
+  EXPECT_EQ(parse_rate(" 1.5 MiB/s "), 1536_KiB);
+  EXPECT_EQ(parse_rate("4096 /s"), 4096u);
+  for (const char* text : {"", "/s", "2GB", "2GB/min", "2GB/s/s", "GB/s", "-1GB/s", "2GB/ s"}) {
+    EXPECT_FALSE(parse_rate(text).has_value()) << '"' << text << '"';
+  }
+  EXPECT_EQ(format_rate(1536_KiB), "1.50 MiB/s");
+  EXPECT_EQ(format_rate(17), "17 B/s");
+}
+
 TEST(Units, FormatsWithThreeDigitsOrMore) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1023), "1023 B");

@@ -128,6 +128,31 @@ TEST(Gpt, DecayAppliesToMatricesOnly) {
   }
 }
 
+TEST(Gpt, FreezesWhatMatchesAPattern) {
+  auto config = config_of(12);
+  config.freeze = {"wte.*", "h.1.*", "h.?.mlp.fc.bias", "ln_f.weight"};
+  for (const auto& p : spec_of(config).params) {
+    const bool frozen = p.name == "wte.weight" || p.name.starts_with("h.1.") ||
+                        (p.name.ends_with("mlp.fc.bias") && p.name.size() == 15) ||
+                        p.name == "ln_f.weight";
+    EXPECT_EQ(p.trainable, !frozen) << p.name;
+  }
+}
+
+TEST(Gpt, RefusesToFreezeNothingOrAll) {
+  const auto problem = [](const std::vector<std::string>& patterns) {
+    auto config = config_of();
+    config.freeze = patterns;
+    const auto error = thrown<ConfigError>([&] { spec_of(config); });
+    EXPECT_EQ(error.field, "model.freeze");
+    return error.problem;
+  };
+  EXPECT_EQ(problem({"wte.*", "h.9.*"}),
+            "'h.9.*' matches no parameter; names are such as wte.weight");
+  EXPECT_EQ(problem({"wte"}), "'wte' matches no parameter; names are such as wte.weight");
+  EXPECT_EQ(problem({"*"}), "leaves no parameter to train");
+}
+
 TEST(Gpt, StartsAsGpt2) {
   auto config = config_of(8);
   config.initializer_range = 0.04;

@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <ranges>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "scheduler/virtual_shell.h"
 #include "tests/support/small_model.h"
@@ -49,12 +55,35 @@ JobShape shape_of(int virtual_nodes, std::vector<int> lane_groups = {1}) {
   return shape;
 }
 
+TEST(Engine, ALinkSlowsTheCopiesOfItsDeviceOnly) {
+  const ModelSpec model = chain(6);
+  const JobShape shape = shape_of(4, {1, 1});
+  const Bytes budget = 2 * least_budget(model, shape);
+  const auto bytes_per_s = [&](std::vector<double> links) {
+    VirtualShell shell(
+        {.device_budgets = {budget, budget}, .host_budget = 1_GiB, .policy = make_policy("lrtf")},
+        {.copy_bytes_per_s = 1e8, .link_bytes_per_s = std::move(links), .copy_latency_s = 0});
+    shell.submit(JobId(std::size_t{0}), plan_job(model, shape, budget));
+    shell.run();
+    std::vector<double> rates;
+    for (const DeviceCounters& device : snapshot_of(shell.engine()).devices)
+      rates.push_back(static_cast<double>(device.h2d_bytes + device.d2h_bytes) / device.copy_s);
+    return rates;
+  };
+  for (const double rate : bytes_per_s({})) EXPECT_NEAR(rate, 1e8, 1);
+  const auto linked = bytes_per_s({0, 1e7}), fast = bytes_per_s({1e9});
+  EXPECT_NEAR(linked[0], 1e8, 1);
+  EXPECT_NEAR(linked[1], 1e7, 1);
+  EXPECT_NEAR(fast[0], 1e8, 1);
+}
+
 TEST(Engine, PrefetchesOnlyWithDoubleBuffer) {
   const ModelSpec model = chain(6);
   const JobShape shape = shape_of(4);
   const Bytes budget = 2 * least_budget(model, shape);
-  const Outcome with = run({plan_job(model, shape, budget)}, {budget});
-  const Outcome without = run({plan_job(model, shape, budget)}, {budget}, false);
+  const auto plan = plan_job(model, shape, budget);
+  const Outcome with = run({plan, plan}, {budget});
+  const Outcome without = run({plan, plan}, {budget}, false);
   EXPECT_GT(with.counters.devices[0].prefetches, 0u);
   EXPECT_EQ(without.counters.devices[0].prefetches, 0u);
   EXPECT_LT(with.seconds, without.seconds);
@@ -69,7 +98,7 @@ TEST(Engine, WeightsMoveAtMostTwiceAStepWhateverTheVirtualNodes) {
     for (const int vns : {1, 2, 16}) {
       const auto plan = plan_job(model, shape_of(vns), budget);
       ASSERT_GT(plan->shards.size(), 1u);
-      const auto& device = run({plan}, {budget}).counters.devices[0];
+      const DeviceCounters device = run({plan}, {budget}).counters.devices[0];
       // All but the last shard pass twice: 10 steps.
       const Bytes once = weights_bytes(model, {0, 6}),
                   last = weights_bytes(model, plan->shards.back());
@@ -78,6 +107,19 @@ TEST(Engine, WeightsMoveAtMostTwiceAStepWhateverTheVirtualNodes) {
     }
     EXPECT_EQ(moved[0], moved[1]);
     EXPECT_EQ(moved[0], moved[2]);
+  }
+}
+
+TEST(Engine, WeightsStayForTheNextUnitThatUsesThem) {
+  const ModelSpec model = chain(4);
+  JobShape shape = shape_of(4);
+  shape.eval_virtual_nodes = 2;
+  shape.eval_steps = 1;
+  const auto plan = plan_job(model, shape, kAmple);
+  for (const bool double_buffer : {false, true}) {
+    // 10 steps, and the evaluation after the last.
+    EXPECT_EQ(run({plan}, {kAmple}, double_buffer).counters.devices[0].h2d_weight_bytes,
+              11 * weights_bytes(model, {0, 4}));
   }
 }
 
@@ -107,11 +149,22 @@ TEST(Engine, LanesShortenAStep) {
   EXPECT_LT(run({two}, {kAmple, kAmple}).seconds, 0.7 * run({one}, {kAmple, kAmple}).seconds);
 }
 
+/// Whatever fails, whenever: an op, a copy, a host op.
 TEST(Engine, AFailingJobEndsAlone) {
-  const auto plan = plan_job(chain(4), shape_of(4), kAmple);
-  const Outcome result = run({plan, plan, plan}, {kAmple}, true,
-                             [](VirtualShell& shell) { shell.fail_next(JobId(1), "broken"); });
-  EXPECT_EQ(result.ends, (std::vector<JobEnd>{JobEnd::done, JobEnd::failed, JobEnd::done}));
+  const ModelSpec model = chain(4);
+  const Bytes budget = 2 * least_budget(model, shape_of(4));
+  JobShape shape = shape_of(4);
+  shape.max_steps = 2;
+  const auto plan = plan_job(model, shape, budget);
+  for (int num_events = 0; num_events < 120; ++num_events) {
+    SCOPED_TRACE(num_events);
+    const Outcome result =
+        run({plan, plan, plan}, {budget, budget}, true, [&](VirtualShell& shell) {
+          for (int i = 0; i < num_events; ++i) ASSERT_TRUE(shell.advance());
+          shell.fail_next(JobId(1), "broken");
+        });
+    ASSERT_EQ(result.ends, (std::vector<JobEnd>{JobEnd::done, JobEnd::failed, JobEnd::done}));
+  }
 }
 
 TEST(Engine, AStoppedJobEndsAndTheOthersGoOn) {
@@ -121,6 +174,19 @@ TEST(Engine, AStoppedJobEndsAndTheOthersGoOn) {
     shell.stop(JobId(0));
   });
   EXPECT_EQ(result.ends, (std::vector<JobEnd>{JobEnd::stopped, JobEnd::done}));
+}
+
+TEST(Engine, StopEndsAllJobs) {
+  const auto plan = plan_job(chain(4), shape_of(4), kAmple);
+  const Outcome result = run({plan, plan, plan}, {kAmple}, true, [](VirtualShell& shell) {
+    for (int i = 0; i < 30; ++i) shell.advance();
+    for (int j = 0; j < 3; ++j) shell.stop(JobId(j));
+    shell.run();
+    for (int j = 0; j < 3; ++j) EXPECT_LT(shell.engine().job(JobId(j)).step, 10);
+    EXPECT_EQ(shell.engine().host_used(), 0u);
+    EXPECT_EQ(shell.engine().device(DeviceId(0)).memory.used(), 0u);
+  });
+  EXPECT_EQ(result.ends, (std::vector<JobEnd>(3, JobEnd::stopped)));
 }
 
 TEST(Engine, JobsWaitForHostMemory) {
@@ -137,27 +203,75 @@ TEST(Engine, JobsWaitForHostMemory) {
   EXPECT_EQ(shell.engine().host_peak(), plan->layout.home_bytes);
 }
 
-/// Of two spilled jobs on one device, the shorter one only fills what the longer one leaves: the
-/// time of its updates.
-TEST(Engine, LrtfServesTheLongerJobFirst) {
+/// Of two spilled jobs on one device, the other one only fills what the preferred one leaves: the
+/// time of its updates. Under round_robin they go step by step.
+TEST(Engine, PoliciesDecideWhichJobIsServedFirst) {
   const ModelSpec model = chain(6);
   JobShape longer = shape_of(4), shorter = shape_of(4);
   longer.max_steps = 20;
   const Bytes budget = 2 * least_budget(model, longer);
-  for (const char* policy : {"lrtf", "fifo"}) {
+  /// Steps of the shorter job and of the longer one, when either has done 5.
+  const auto steps_under = [&](const char* policy) {
     VirtualShell shell(
         {.device_budgets = {budget}, .host_budget = 1_GiB, .policy = make_policy(policy)}, {});
-    shell.submit(JobId(0), plan_job(model, shorter, budget));
-    shell.submit(JobId(1), plan_job(model, longer, budget));
-    while (shell.engine().job(JobId(1)).step < 5) ASSERT_TRUE(shell.advance());
-    const auto shorter_steps = shell.engine().job(JobId(0)).step;
-    if (policy == std::string("lrtf")) {
-      EXPECT_LE(shorter_steps, 2);
-    } else {
-      EXPECT_EQ(shorter_steps, 10);
-    }
+    shell.submit(JobId(0), plan_job(model, longer, budget));
+    shell.submit(JobId(1), plan_job(model, shorter, budget));
+    const auto step = [&](int job) { return shell.engine().job(JobId(job)).step; };
+    while (std::max(step(0), step(1)) < 5) EXPECT_TRUE(shell.advance());
+    const auto steps = std::pair(step(1), step(0));
     shell.run();
     EXPECT_TRUE(shell.engine().all_ended());
+    return steps;
+  };
+  EXPECT_LE(steps_under("lrtf").first, 2);
+  EXPECT_LE(steps_under("fifo").first, 2) << "the longer one was submitted first";
+  EXPECT_LE(steps_under("srtf").second, 2);
+  EXPECT_GE(steps_under("round_robin").first, 4);
+  EXPECT_GE(steps_under("round_robin").second, 4);
+}
+
+/// Another policy that notes whom it was asked about.
+class Spy final : public Policy {
+ public:
+  Spy(const char* policy, std::vector<Candidate>& seen)
+      : policy_(make_policy(policy)), seen_(seen) {}
+  std::string_view name() const override { return "spy"; }
+  double priority(const Candidate& candidate) const override {
+    seen_.push_back(candidate);
+    return policy_->priority(candidate);
+  }
+
+ private:
+  std::shared_ptr<const Policy> policy_;
+  std::vector<Candidate>& seen_;
+};
+
+TEST(Engine, PoliciesSeeTheStepAndTheLastService) {
+  const ModelSpec model = chain(6);
+  const Bytes budget = 2 * least_budget(model, shape_of(4));
+  const auto plan = plan_job(model, shape_of(4), budget);
+  std::vector<Candidate> seen;
+  VirtualShell shell({.device_budgets = {budget},
+                      .host_budget = 1_GiB,
+                      .policy = std::make_shared<Spy>("round_robin", seen)},
+                     {});
+  for (int j = 0; j < 3; ++j) shell.submit(JobId(j), plan);
+  shell.run();
+  std::map<JobId, std::set<std::int64_t>> steps;
+  std::map<std::uint64_t, JobId> served;
+  std::map<JobId, std::uint64_t> last;
+  for (const Candidate& candidate : seen) {
+    steps[candidate.job].insert(candidate.step);
+    EXPECT_GE(candidate.last_served, last[candidate.job]) << "services are numbered upwards";
+    last[candidate.job] = candidate.last_served;
+    if (candidate.last_served == 0) continue;
+    EXPECT_EQ(served.emplace(candidate.last_served, candidate.job).first->second, candidate.job);
+  }
+  for (int j = 0; j < 3; ++j) {
+    EXPECT_EQ(steps[JobId(j)].size(), 10u);
+    // Every unit is a service, and policies are asked wherever two jobs could be served.
+    const auto units = static_cast<int>(plan->programs[plan->flavor(1).index()]->units.size());
+    EXPECT_GT(std::ranges::count(served | std::views::values, JobId(j)), 9 * units);
   }
 }
 

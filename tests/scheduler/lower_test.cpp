@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <numeric>
 #include <tuple>
+#include <vector>
 
 #include "tests/support/random_workload.h"
 #include "tests/support/small_model.h"
@@ -86,11 +86,12 @@ TEST(Lower, RandomProgramsAreComplete) {
       const Program& program = training(*job);
       const int layers = job->shards.back().end, vns = static_cast<int>(job->layout.batch.size());
       std::map<std::tuple<OpKind, int, int>, int> passes;
-      std::map<int, int> written, freed;
+      std::map<int, int> written, freed, batch_reads;
       for (const OpSpec& op : program.ops) {
         for (int l = op.layers.begin; l < op.layers.end; ++l) ++passes[{op.kind, op.vn, l}];
         for (int b : op.inputs) {
           const bool is_batch = job->layout.buffers[at(b)].kind == BufferKind::batch;
+          if (is_batch) ++batch_reads[b];
           EXPECT_TRUE(is_batch || written[b] == 1);
           EXPECT_EQ(freed[b], 0);
         }
@@ -104,10 +105,31 @@ TEST(Lower, RandomProgramsAreComplete) {
           EXPECT_EQ((passes[{OpKind::forward, vn, l}]), l < last_shard ? 1 : 0);
         }
       }
-      for (const auto& [buffer, times] : written) EXPECT_EQ(freed[buffer], 1);
+      EXPECT_EQ(batch_reads.size(), job->layout.batch.size());
+      for (const auto& made : {written, batch_reads}) {
+        for (const auto& [buffer, times] : made) EXPECT_EQ(freed[buffer], 1);
+      }
     }
     if (::testing::Test::HasFailure()) break;
   }
+}
+
+/// The reductions of a tied parameter's uses add to the same sum.
+TEST(Lower, ReductionsThatShareAParameterAreOrdered) {
+  ModelSpec model = chain(4);
+  model.layers.back().params.push_back(0);
+  model.validate();
+  const JobPlan plan = lower(model, profile_of(model), {}, {{0, 2}, {2, 4}}, false);
+  const Program& program = training(plan);
+  int last = -1, first = -1;
+  for (int h = 0; h < static_cast<int>(program.host_ops.size()); ++h) {
+    if (program.host_ops[at(h)].kind != HostOpKind::reduce) continue;
+    if (program.host_ops[at(h)].index == 3) last = h;
+    if (program.host_ops[at(h)].index == 0) first = h;
+  }
+  ASSERT_TRUE(last >= 0 && first >= 0);
+  EXPECT_EQ(program.host_ops[at(first)].host_deps, std::vector<int>{last});
+  EXPECT_TRUE(program.host_ops[at(last)].host_deps.empty());
 }
 
 TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
@@ -121,6 +143,10 @@ TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
         EXPECT_EQ(buffer.home % kAlignment, 0u);
         EXPECT_LE(buffer.home + buffer.bytes, layout.home_bytes);
         ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.bytes);
+      }
+      for (int i = 0; i < layout.moments; ++i) {
+        const Bytes begin = layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane;
+        ranges[begin] = std::max(ranges[begin], begin + layout.moments_plane);
       }
       Bytes end = 0;
       for (const auto& [first, last] : ranges) {

@@ -21,17 +21,52 @@ TEST(Policy, FifoTakesTheFirstSubmitted) {
             1u);
 }
 
+TEST(Policy, SrtfTakesTheShortestRemainingTime) {
+  EXPECT_EQ(picked("srtf", {{JobId(0), 0, 0, 2.0}, {JobId(1), 0, 0, 1.0}, {JobId(2), 0, 0, 3.0}}),
+            1u);
+}
+
+TEST(Policy, RoundRobinTakesTheJobServedLongestAgo) {
+  const auto served = [](int job, std::uint64_t when) {
+    return Candidate{.job = JobId(job), .last_served = when};
+  };
+  EXPECT_EQ(picked("round_robin", {served(0, 9), served(1, 4), served(2, 7)}), 1u);
+  EXPECT_EQ(picked("round_robin", {served(0, 9), served(1, 4), served(2, 0)}), 2u) << "never yet";
+  EXPECT_EQ(picked("round_robin", {served(1, 0), served(0, 0)}), 1u);
+}
+
+/// Among equals each is taken about equally often, whatever job, lane, unit and step.
+TEST(Policy, RandomRanksByJobLaneUnitAndStep) {
+  constexpr int kDraws = 3000;
+  for (int what = 0; what < 4; ++what) {
+    std::vector<int> taken(3);
+    for (int i = 0; i < kDraws; ++i) {
+      std::vector<Candidate> candidates;
+      for (int c = 0; c < 3; ++c) {
+        const int n = 3 * i + c;
+        candidates.push_back({.job = JobId(what == 0 ? n : 1),
+                              .lane = what == 1 ? n : 2,
+                              .unit = what == 2 ? n : 3,
+                              .step = what == 3 ? n : 4});
+      }
+      const auto best = picked("random", candidates);
+      EXPECT_EQ(picked("random", candidates), best) << "the same again";
+      ++taken[best];
+    }
+    for (int count : taken) EXPECT_NEAR(count, kDraws / 3, 150) << what;
+  }
+}
+
 TEST(Policy, TiesGoToResidentBytesThenJobThenLane) {
   EXPECT_EQ(picked("lrtf", {{JobId(0), 0, 0, 1, 10}, {JobId(1), 0, 0, 1, 20}}), 1u);
   EXPECT_EQ(picked("lrtf", {{JobId(1), 0, 0, 1, 10}, {JobId(0), 0, 0, 1, 10}}), 1u);
   EXPECT_EQ(picked("lrtf", {{JobId(0), 1, 0, 1, 10}, {JobId(0), 0, 0, 1, 10}}), 1u);
 }
 
-TEST(Policy, OfAnotherNameIsNone) {
-  EXPECT_EQ(make_policy("srtf"), nullptr);
+TEST(Policy, HasAName) {
+  for (std::string_view name : kPolicyNames) EXPECT_EQ(make_policy(name)->name(), name);
+  EXPECT_EQ(make_policy("lifo"), nullptr);
   EXPECT_EQ(make_policy(""), nullptr);
-  EXPECT_EQ(make_policy("lrtf")->name(), "lrtf");
-  EXPECT_EQ(make_policy("fifo")->name(), "fifo");
 }
 
 }  // namespace

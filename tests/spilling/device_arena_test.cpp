@@ -27,6 +27,7 @@ TEST(DeviceArena, RangesLieInside) {
   EXPECT_THROW(arena.at(64_KiB, 1), std::out_of_range);
   EXPECT_THROW(arena.at(1, 64_KiB), std::out_of_range);
   EXPECT_THROW(arena.at(~Bytes{0}, 2), std::out_of_range);
+  EXPECT_THROW(arena.at(64, ~Bytes{0}), std::out_of_range);  // their sum is 63
 }
 
 TEST(DeviceArena, GoesBackToTheDevice) {

@@ -16,7 +16,7 @@ namespace spillway::testing {
 /// Watches the actions of an engine and the order of their ends, and knows nothing of its tables.
 /// Checks: every op once and after what it reads was made; operations in flight at the same time
 /// without an order between them never touch the same bytes unless both only read; a transfer or
-/// op never reads bytes that hold something else than it expects.
+/// op never reads bytes that hold something else than it expects, unless its job has failed.
 class ActionChecker {
  public:
   void submit(JobId job, std::shared_ptr<const JobPlan> plan) { jobs_[job].plan = std::move(plan); }
@@ -28,7 +28,8 @@ class ActionChecker {
   void on_completion(const Done& done) {
     const auto found = flights_.find(done.id);
     if (found == flights_.end()) return complain("an action ended twice");
-    if (done.error.empty()) apply(found->second);
+    if (!done.error.empty()) failed_.insert(found->second.job);
+    if (!failed_.contains(found->second.job)) apply(found->second);
     flights_.erase(found);
   }
 
@@ -55,6 +56,7 @@ class ActionChecker {
   };
   struct Flight {
     ActionId id;
+    JobId job;
     int queue;  // ops of a device and copies of one direction are ordered among themselves
     std::set<ActionId> before;
     std::vector<Access> accesses;
@@ -79,7 +81,8 @@ class ActionChecker {
       require(job.started_ops.contains(start.op - 1), "ops out of order");
     }
     const int device = static_cast<int>(start.device.value);
-    Flight flight{start.id, device * 3, {start.after.begin(), start.after.end()}, {}, {}, {}};
+    Flight flight{start.id, start.job, device * 3, {start.after.begin(), start.after.end()},
+                  {},       {},        {}};
     std::size_t next = 0;
     const auto touch = [&](const std::vector<int>& buffers, bool reads, bool writes) {
       for (int b : buffers) {
@@ -105,7 +108,7 @@ class ActionChecker {
     const std::pair<int, Bytes> on_device{device, copy.device_offset},
         at_home{home(copy.job), copy.home};
     const Content content{copy.job, copy.buffer, jobs_.at(copy.job).step};
-    Flight flight{copy.id, device * 3 + (down ? 1 : 2), {}, {}, {}, {}};
+    Flight flight{copy.id, copy.job, device * 3 + (down ? 1 : 2), {}, {}, {}, {}};
     flight.accesses.push_back(
         {device, copy.job, copy.device_offset, copy.device_offset + copy.bytes, !down});
     flight.accesses.push_back({home(copy.job), copy.job, copy.home, copy.home + copy.bytes, down});
@@ -122,7 +125,7 @@ class ActionChecker {
     require(job.started_host_ops.insert(start.op).second, "a host op ran twice");
     const HostOpSpec& op = job.plan->programs[start.flavor]->host_ops[index(start.op)];
     const Layout& layout = job.plan->layout;
-    Flight flight{start.id, -1 - static_cast<int>(start.id), {}, {}, {}, {}};
+    Flight flight{start.id, start.job, -1 - static_cast<int>(start.id), {}, {}, {}, {}};
     const auto write = [&](int b) {
       const BufferSpec& spec = layout.buffers[index(b)];
       flight.accesses.push_back(
@@ -150,7 +153,7 @@ class ActionChecker {
 
   void observe(const AdmitJob& admission) {
     const Layout& layout = jobs_.at(admission.job).plan->layout;
-    Flight flight{admission.id, -1 - static_cast<int>(admission.id), {}, {}, {}, {}};
+    Flight flight{admission.id, admission.job, -1 - static_cast<int>(admission.id), {}, {}, {}, {}};
     for (int b : layout.weights) {
       const Bytes at = layout.buffers[index(b)].home;
       flight.makes.push_back({{home(admission.job), at}, {admission.job, b, 0}});
@@ -218,7 +221,7 @@ class ActionChecker {
   std::map<ActionId, Flight> flights_;
   std::map<std::pair<int, Bytes>, Content> contents_;
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
-  std::set<JobId> ended_;
+  std::set<JobId> ended_, failed_;
   std::vector<std::string> problems_;
   std::size_t ops_seen_ = 0;
 };

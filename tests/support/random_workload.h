@@ -80,24 +80,34 @@ class RandomWorkload {
     shape.eval_virtual_nodes = chance(50) ? between(1, 6) : 0;
     shape.max_steps = between(1, 4);
     shape.eval_steps = between(0, 2);
+    shape.moments = between(1, 2);
     return shape;
   }
 
  private:
   ParamSpec parameter(const std::string& name) {
-    return {name, {DType::f32, {{"channel", between(1, 3000)}}}, {}};
+    return {name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, /*trainable=*/chance(80)};
   }
 
   std::mt19937_64 random_;
+};
+
+/// A job is stopped, or what it starts next fails.
+struct Accident {
+  int after_events = 0;
+  JobId job;
+  bool fails = false;
 };
 
 struct Workload {
   EngineConfig config;
   VirtualCosts costs;
   std::vector<std::shared_ptr<const JobPlan>> jobs;
+  std::vector<Accident> accidents;
 };
 
-/// Jobs and devices whose budgets go from the very least to ample; sometimes every device differs.
+/// Jobs and devices whose budgets go from the very least to ample; sometimes every device differs,
+/// sometimes jobs have accidents.
 inline Workload make_workload(std::uint64_t seed) {
   RandomWorkload random(seed);
   Workload workload;
@@ -124,7 +134,8 @@ inline Workload make_workload(std::uint64_t seed) {
   }
   const Bytes budget = *std::ranges::min_element(workload.config.device_budgets);
   workload.config.double_buffer = random.chance(75);
-  workload.config.policy = make_policy(random.chance(70) ? "lrtf" : "fifo");
+  workload.config.policy = make_policy(
+      kPolicyNames.at(static_cast<std::size_t>(random.between(0, kPolicyNames.size() - 1))));
   workload.costs.copy_bytes_per_s = random.between(1, 200) * 1e6;
   workload.costs.host_workers = random.between(1, 3);
   Bytes largest_home = 0, all_homes = 0;
@@ -140,6 +151,11 @@ inline Workload make_workload(std::uint64_t seed) {
     all_homes += workload.jobs.back()->layout.home_bytes;
   }
   workload.config.host_budget = random.chance(50) ? all_homes : largest_home;
+  const int num_accidents = random.chance(40) ? random.between(1, num_jobs) : 0;
+  for (int i = 0; i < num_accidents; ++i) {
+    workload.accidents.push_back(
+        {random.between(0, 200), JobId(random.between(0, num_jobs - 1)), random.chance(50)});
+  }
   return workload;
 }
 

@@ -28,8 +28,9 @@ inline std::string folded(int n, int groups) {
   return fold(std::span<const Trace>(all), groups).text;
 }
 
-inline Trace left_fold(const std::vector<Trace>& values) {
-  Trace sum = values.front();
+template <typename T>
+T left_fold(const std::vector<T>& values) {
+  T sum = values.front();
   for (std::size_t i = 1; i < values.size(); ++i) sum = sum + values[i];
   return sum;
 }

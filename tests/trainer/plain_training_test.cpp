@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numbers>
 #include <vector>
 
@@ -52,6 +54,26 @@ torch::Tensor plain_loss(const std::vector<torch::Tensor>& w, const torch::Tenso
                                    tokens.narrow(1, 1, kPositions).reshape(-1));
 }
 
+std::unique_ptr<torch::optim::Optimizer> plain_optimizer(const TrainConfig& train,
+                                                         const std::vector<torch::Tensor>& decayed,
+                                                         const std::vector<torch::Tensor>& others) {
+  using torch::optim::OptimizerParamGroup;
+  const auto groups = [&](const auto& options_of) {
+    using Options = decltype(options_of(0.0));
+    return std::vector<OptimizerParamGroup>{
+        {decayed, std::make_unique<Options>(options_of(train.weight_decay))},
+        {others, std::make_unique<Options>(options_of(0.0))}};
+  };
+  if (train.optimizer == "sgd") {
+    const auto options_of = [&](double decay) {
+      return torch::optim::SGDOptions(0).momentum(train.momentum).weight_decay(decay);
+    };
+    return std::make_unique<torch::optim::SGD>(groups(options_of), options_of(0));
+  }
+  return std::make_unique<torch::optim::AdamW>(groups(
+      [&](double decay) { return torch::optim::AdamWOptions().weight_decay(decay).eps(1e-8); }));
+}
+
 std::vector<double> plain_training(const TrialConfig& trial) {
   const TrainConfig& train = trial.train;
   const auto model = trial.model(kBatch);
@@ -64,22 +86,18 @@ std::vector<double> plain_training(const TrialConfig& trial) {
     weights.back().requires_grad_();
     (spec.decay ? decayed : others).push_back(weights.back());
   }
-  const auto options = [](double decay) {
-    return std::make_unique<torch::optim::AdamWOptions>(
-        torch::optim::AdamWOptions().weight_decay(decay).eps(1e-8));
-  };
-  torch::optim::AdamW adamw({{decayed, options(train.weight_decay)}, {others, options(0)}});
+  const auto optimizer = plain_optimizer(train, decayed, others);
   std::vector<double> losses;
   for (std::int64_t step = 0; step < train.max_steps; ++step) {
-    adamw.zero_grad();
+    optimizer->zero_grad();
     const auto loss = plain_loss(weights, batch_of(trial, step));
     loss.backward();
     torch::nn::utils::clip_grad_norm_(weights, train.max_grad_norm);
     const double warmup = 2, t = static_cast<double>(step);
     const double cosine = 1 + std::cos(std::numbers::pi * (t - warmup) / (20 - warmup));
-    for (auto& group : adamw.param_groups())
+    for (auto& group : optimizer->param_groups())
       group.options().set_lr(train.learning_rate * (t < warmup ? t / warmup : cosine / 2));
-    adamw.step();
+    optimizer->step();
     losses.push_back(loss.item<double>());
   }
   return losses;
@@ -92,10 +110,14 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
-TEST(PlainTraining, GivesTheSameLosses) {
+class PlainTraining : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PlainTraining, GivesTheSameLosses) {
   GptConfig model = tiny_gpt();
   model.dropout = 0;
   TrialConfig trial = tiny_trial("plain", model);
+  trial.train.optimizer = GetParam();
+  if (GetParam() == "sgd") trial.train.learning_rate = 0.1;
   ASSERT_EQ(trial.train.batch_size, kBatch);
   ASSERT_EQ(trial.train.warmup_ratio * 20, 2);
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
@@ -108,6 +130,9 @@ TEST(PlainTraining, GivesTheSameLosses) {
   other.train.learning_rate *= 1.01;
   EXPECT_GT(largest_difference(plain_training(other), plain), 1e-5);
 }
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, PlainTraining, ::testing::Values("adamw", "sgd"),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace spillway::testing

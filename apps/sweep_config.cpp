@@ -1,0 +1,227 @@
+#include "apps/sweep_config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "apps/format.h"
+#include "apps/sweep_values.h"
+
+namespace spillway {
+namespace {
+
+using Shape = Distribution::Shape;
+
+constexpr std::array<const char*, 9> kKeys{
+    "distribution", "value", "values", "probabilities", "min", "max", "mu", "sigma", "q"};
+
+bool uses(const Distribution& distribution, std::string_view key) {
+  if (key == "value") return distribution.shape == Shape::constant;
+  if (key == "values" || key == "probabilities") return distribution.shape == Shape::categorical;
+  if (key == "min" || key == "max") return distribution.is_bounded();
+  if (key == "mu" || key == "sigma") return distribution.is_normal();
+  if (key == "q") return distribution.quantized;
+  return true;
+}
+
+Distribution distribution_named(std::string_view name) {
+  return *std::ranges::find(kDistributions, name, &Distribution::name);
+}
+
+bool is_whole(const YamlNode* node) {
+  if (node == nullptr) return false;
+  std::int64_t value = 0;
+  const char* end = node->text.data() + node->text.size();
+  const auto [stop, error] = std::from_chars(node->text.data(), end, value);
+  return error == std::errc{} && stop == end;
+}
+
+/// Reads one entry of `sweep.parameters`.
+class ParameterReader {
+ public:
+  ParameterReader(const YamlNode& entry, YamlSchema& schema)
+      : entry_(entry),
+        path_("sweep.parameters." + entry.key),
+        findings_(schema.findings()),
+        reader_(schema, &entry, path_) {}
+
+  SweepParameter read() {
+    for (const char* key : kKeys) reader_.raw(key);
+    reader_.finish();
+    parameter_ = {.key = entry_.key, .line = entry_.line};
+    const auto distribution = read_distribution();
+    if (!distribution) return parameter_;
+    parameter_.distribution = *distribution;
+    for (const char* key : kKeys) {
+      if (has(key) && !uses(*distribution, key))
+        complain(key, "does not go with the distribution " + std::string(distribution->name) +
+                          "; remove it");
+    }
+    if (distribution->shape == Shape::constant) read_value();
+    if (distribution->shape == Shape::categorical) read_values();
+    if (distribution->is_bounded()) read_bounds();
+    if (distribution->is_normal()) read_moments();
+    if (distribution->quantized) read_quantum();
+    return parameter_;
+  }
+
+ private:
+  bool has(const char* key) const { return entry_.find(key) != nullptr; }
+  void complain(const std::string& key, const std::string& problem) {
+    findings_.add(path_ + "." + key, entry_.find(key)->line, problem);
+  }
+
+  /// As written, or as the other keys tell.
+  std::optional<Distribution> read_distribution() {
+    std::string name;
+    if (has("distribution")) {
+      std::vector<std::string> names;
+      for (const auto& known : kDistributions) names.emplace_back(known.name);
+      reader_.read_choice("distribution", name, names);
+      if (name.empty()) return std::nullopt;
+      return distribution_named(name);
+    }
+    if (has("value")) return distribution_named("constant");
+    if (has("values")) return distribution_named("categorical");
+    if (has("min") || has("max")) {
+      const bool whole = is_whole(entry_.find("min")) && is_whole(entry_.find("max"));
+      return distribution_named(whole ? "int_uniform" : "uniform");
+    }
+    if (!has("mu") && !has("sigma") && !has("q")) return distribution_named("categorical");
+    reader_.require("distribution", "write one, such as normal");
+    return std::nullopt;
+  }
+
+  void read_value() {
+    reader_.require("value", "write it, such as {value: 1e-3}");
+    if (has("value")) parameter_.values = {*entry_.find("value")};
+  }
+
+  void read_values() {
+    reader_.require("values", "list them, such as {values: [1e-3, 1e-2]}");
+    if (!has("values")) return;
+    const YamlNode& values = *entry_.find("values");
+    if (values.kind == YamlNode::Kind::list) parameter_.values = values.children;
+    if (parameter_.values.empty()) complain("values", "write a list of at least one value");
+    read_probabilities();
+  }
+
+  void read_probabilities() {
+    constexpr double kTolerance = 1e-6;
+    auto& probabilities = parameter_.probabilities;
+    reader_.read_numbers("probabilities", probabilities, {.min = 0});
+    if (findings_.concern(path_ + ".probabilities") || !has("probabilities")) return;
+    const double sum = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
+    if (probabilities.size() != parameter_.values.size()) {
+      complain("probabilities", "are " + std::to_string(probabilities.size()) + " for " +
+                                    std::to_string(parameter_.values.size()) +
+                                    " values; write one for each");
+    } else if (std::abs(sum - 1) > kTolerance) {
+      complain("probabilities", "have the sum " + format_number(sum) + ", which must be 1");
+    }
+  }
+
+  /// Whole numbers stay below 2^53, where every one is a double.
+  void read_bound(const char* key, const char* remedy, double& bound) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 53;
+    reader_.require(key, remedy);
+    if (parameter_.distribution.shape == Shape::int_uniform) {
+      auto whole = static_cast<std::int64_t>(bound);
+      reader_.read(key, whole, {-kMost, kMost});
+      bound = static_cast<double>(whole);
+    } else {
+      reader_.read(key, bound, NumberRange{});
+    }
+  }
+
+  void read_bounds() {
+    read_bound("min", "write the least value", parameter_.min);
+    read_bound("max", "write the largest value", parameter_.max);
+    if (findings_.concern(path_ + ".min") || findings_.concern(path_ + ".max")) return;
+    const double min = parameter_.min, max = parameter_.max;
+    if (max < min)
+      complain("max", "is " + number_text(max) + ", must be at least min, " + number_text(min));
+    if (parameter_.distribution.is_log_uniform()) require_positive("min", min);
+  }
+
+  void read_moments() {
+    reader_.read("mu", parameter_.mu, NumberRange{});
+    reader_.read("sigma", parameter_.sigma, {.min = 0});
+  }
+
+  void read_quantum() {
+    reader_.read("q", parameter_.q, NumberRange{});
+    require_positive("q", parameter_.q);
+    if (!parameter_.distribution.is_bounded() || findings_.concern(path_)) return;
+    const auto [first, last] = multiples(parameter_);
+    if (first > last)
+      findings_.add(path_, entry_.line, "has no multiple of q from min to max; write a smaller q");
+  }
+
+  void require_positive(const char* key, double value) {
+    if (value <= 0) complain(key, "is " + number_text(value) + ", must be above 0");
+  }
+
+  const YamlNode& entry_;
+  std::string path_;
+  Findings& findings_;
+  YamlReader reader_;
+  SweepParameter parameter_;
+};
+
+/// What a grid cannot have. `entries` are the parameters as written.
+void check_grid(const SweepConfig& sweep, const YamlNode& entries, Findings& findings) {
+  for (const auto& parameter : sweep.parameters) {
+    const std::string path = "sweep.parameters." + parameter.key;
+    if (findings.concern(path)) continue;
+    if (grid_size(parameter) == 0)
+      findings.add(path, parameter.line,
+                   "needs values, as " + std::string(parameter.distribution.name) +
+                       " is continuous; or use method: random");
+    if (const auto* probabilities = entries.find(parameter.key)->find("probabilities"))
+      findings.add(path + ".probabilities", probabilities->line,
+                   "mean nothing in a grid; remove them, or use method: random");
+  }
+}
+
+void read_parameters(const YamlNode& parameters, YamlSchema& schema, SweepConfig& config) {
+  config.line = parameters.line;
+  if (parameters.kind == YamlNode::Kind::null) return;
+  if (parameters.kind != YamlNode::Kind::map) {
+    schema.findings().add("sweep.parameters", parameters.line,
+                          "write keys, each with its values: {train.learning_rate: {values: "
+                          "[1e-3, 1e-2]}}");
+    return;
+  }
+  for (const auto& entry : parameters.children)
+    config.parameters.push_back(ParameterReader(entry, schema).read());
+}
+
+}  // namespace
+
+void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config) {
+  sweep.read_choice("method", config.method, {"grid", "random"});
+  sweep.read("run_cap", config.run_cap, {0, kMaxTrials});
+  sweep.read("seed", config.seed);
+  auto metric = sweep.section("metric");
+  metric.read_choice("name", config.metric.name, {"eval_loss", "final_loss"});
+  metric.read_choice("goal", config.metric.goal, {"minimize", "maximize"});
+  metric.finish();
+  const auto* parameters = sweep.raw("parameters");
+  if (parameters != nullptr) read_parameters(*parameters, schema, config);
+  Findings& findings = schema.findings();
+  if (config.method == "random") {
+    const std::string remedy = "random needs the number of trials";
+    sweep.require("run_cap", remedy);
+    const auto* run_cap = sweep.raw("run_cap");
+    if (run_cap != nullptr && config.run_cap == 0 && !findings.concern("sweep.run_cap"))
+      findings.add("sweep.run_cap", run_cap->line, "is 0; " + remedy);
+  } else if (!findings.concern("sweep.method")) {
+    if (parameters != nullptr) check_grid(config, *parameters, findings);
+  }
+  sweep.finish();
+}
+
+}  // namespace spillway

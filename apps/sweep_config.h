@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/yaml_node.h"
+#include "apps/yaml_reader.h"
+
+/// The section `sweep` as values; names and meanings follow Weights & Biases.
+namespace spillway {
+
+inline constexpr std::size_t kMaxTrials = 10'000;
+
+/// Which trial is the best.
+struct MetricConfig {
+  std::string name = "eval_loss";  ///< eval_loss | final_loss
+  std::string goal = "minimize";   ///< minimize | maximize
+};
+
+/// How the values of a swept key are spread.
+struct Distribution {
+  enum class Shape : std::uint8_t {
+    constant,
+    categorical,
+    int_uniform,
+    uniform,
+    log_uniform,      ///< the logarithm is uniform
+    inv_log_uniform,  ///< the logarithm of the inverse is uniform
+    normal,
+    log_normal,  ///< the logarithm is normal
+  };
+  std::string_view name = "categorical";
+  Shape shape = Shape::categorical;
+  bool quantized = false;  ///< rounded to multiples of q
+
+  bool is_bounded() const {
+    return shape == Shape::int_uniform || shape == Shape::uniform || is_log_uniform();
+  }
+  bool is_log_uniform() const {
+    return shape == Shape::log_uniform || shape == Shape::inv_log_uniform;
+  }
+  bool is_normal() const { return shape == Shape::normal || shape == Shape::log_normal; }
+};
+
+inline constexpr std::array<Distribution, 12> kDistributions{{
+    {"constant", Distribution::Shape::constant},
+    {"categorical", Distribution::Shape::categorical},
+    {"int_uniform", Distribution::Shape::int_uniform},
+    {"uniform", Distribution::Shape::uniform},
+    {"q_uniform", Distribution::Shape::uniform, true},
+    {"log_uniform_values", Distribution::Shape::log_uniform},
+    {"q_log_uniform_values", Distribution::Shape::log_uniform, true},
+    {"inv_log_uniform_values", Distribution::Shape::inv_log_uniform},
+    {"normal", Distribution::Shape::normal},
+    {"q_normal", Distribution::Shape::normal, true},
+    {"log_normal", Distribution::Shape::log_normal},
+    {"q_log_normal", Distribution::Shape::log_normal, true},
+}};
+
+/// A key of the configuration and the values it takes.
+struct SweepParameter {
+  std::string key;
+  int line = 0;
+  Distribution distribution;
+  std::vector<YamlNode> values;       ///< categorical; constant: one
+  std::vector<double> probabilities;  ///< by value; empty: all the same
+  double min = 0, max = 1;            ///< of bounded ones, both included
+  double mu = 0, sigma = 1;           ///< of normal ones
+  double q = 1;                       ///< of quantized ones
+};
+
+struct SweepConfig {
+  std::string method = "grid";  ///< grid | random
+  std::int64_t run_cap = 0;     ///< the most trials; 0: no cap, for grids only
+  std::uint64_t seed = 0;       ///< of random draws; the run's seed unless given
+  MetricConfig metric;
+  int line = 0;                            ///< of `parameters`
+  std::vector<SweepParameter> parameters;  ///< in file order
+};
+
+/// `config.seed` holds its default. What is wrong goes into the findings of `schema`.
+void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config);
+
+}  // namespace spillway

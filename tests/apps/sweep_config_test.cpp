@@ -1,0 +1,175 @@
+#include "apps/sweep_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/expanded_sweep.h"
+
+namespace spillway {
+namespace {
+
+using testing::kShortestConfig;
+using testing::random_sweep;
+using testing::Texts;
+
+const std::string kField = "line 6: sweep.parameters.train.learning_rate";
+
+/// What is wrong with one swept key, without the place that it has in common.
+Texts problems(const std::string& entry, bool in_grid = false) {
+  const Texts entries{"train.learning_rate: " + entry};
+  Texts all = (in_grid ? testing::sweep(entries) : random_sweep(entries, 2)).problems;
+  for (auto& text : all) {
+    EXPECT_TRUE(text.starts_with(kField)) << text;
+    text = text.substr(std::min(kField.size(), text.size()));
+  }
+  return all;
+}
+
+std::string_view distribution(const std::string& entry) {
+  Findings findings;
+  const auto text = kShortestConfig + "sweep: {parameters: {a: " + entry + "}}\n";
+  return read_config(parse_yaml(text), findings).sweep.parameters.at(0).distribution.name;
+}
+
+TEST(SweepConfig, KeysTellTheDistribution) {
+  EXPECT_EQ(distribution("{value: 1}"), "constant");
+  EXPECT_EQ(distribution("{values: [1]}"), "categorical");
+  EXPECT_EQ(distribution("{min: 1, max: 2}"), "int_uniform");
+  EXPECT_EQ(distribution("{min: 1, max: 2.0}"), "uniform");
+  EXPECT_EQ(distribution("{min: 1e1, max: 20}"), "uniform");
+  EXPECT_EQ(distribution("{min: 1, max: 2, distribution: uniform}"), "uniform");
+  for (const auto& known : kDistributions)
+    EXPECT_EQ(distribution("{distribution: " + std::string(known.name) + "}"), known.name);
+}
+
+TEST(SweepConfig, ADistributionNeedsItsKeysAndNoOthers) {
+  const auto extra = [](const std::string& key, const std::string& name) {
+    return "." + key + ": does not go with the distribution " + name + "; remove it";
+  };
+  EXPECT_EQ(problems("{min: 0.1}"), Texts{".max: is missing; write the largest value"});
+  EXPECT_EQ(problems("{max: 1}"), Texts{".min: is missing; write the least value"});
+  EXPECT_EQ(problems("{distribution: constant}"),
+            Texts{".value: is missing; write it, such as {value: 1e-3}"});
+  EXPECT_EQ(problems("{distribution: categorical}"),
+            Texts{".values: is missing; list them, such as {values: [1e-3, 1e-2]}"});
+  EXPECT_EQ(problems("{mu: 1}"), Texts{".distribution: is missing; write one, such as normal"});
+  EXPECT_EQ(problems("{values: [1, 2], min: 3, q: 1}"),
+            (Texts{extra("min", "categorical"), extra("q", "categorical")}));
+  EXPECT_EQ(problems("{distribution: normal, max: 3}"), Texts{extra("max", "normal")});
+  EXPECT_EQ(problems("{min: 1, max: 3, q: 2, mu: 0}"),
+            (Texts{extra("mu", "int_uniform"), extra("q", "int_uniform")}));
+  EXPECT_EQ(problems("{value: 1, probabilities: [1]}"), Texts{extra("probabilities", "constant")});
+}
+
+TEST(SweepConfig, AnUnknownDistributionShowsTheKnown) {
+  const auto found = problems("{distribution: gamma, min: 1, shape: 2}");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_TRUE(found[0].starts_with(".distribution: 'gamma' is not known; write one of constant, "))
+      << found[0];
+  EXPECT_EQ(found[1], ".shape: unknown key; remove it");
+}
+
+TEST(SweepConfig, BoundsAreInOrder) {
+  EXPECT_EQ(problems("{min: 2.5, max: 1}"), Texts{".max: is 1, must be at least min, 2.5"});
+  EXPECT_EQ(problems("{min: 0.5, max: 0.5}"), Texts{});
+  EXPECT_EQ(problems("{min: x, max: 1}"), Texts{".min: 'x' is no number; write a number"});
+  EXPECT_EQ(problems("{distribution: int_uniform, min: 0.5, max: 1}"),
+            Texts{".min: '0.5' is no whole number; write a whole number from -9007199254740992 to "
+                  "9007199254740992"});
+}
+
+TEST(SweepConfig, LogarithmsNeedPositiveNumbers) {
+  for (const std::string name :
+       {"log_uniform_values", "q_log_uniform_values", "inv_log_uniform_values"}) {
+    EXPECT_EQ(problems("{distribution: " + name + ", min: 0, max: 1}"),
+              Texts{".min: is 0, must be above 0"});
+  }
+  EXPECT_EQ(problems("{distribution: q_uniform, min: 0, max: 1, q: 0}"),
+            Texts{".q: is 0, must be above 0"});
+  EXPECT_EQ(problems("{distribution: normal, sigma: -1}"),
+            Texts{".sigma: '-1' is out of range; write a number of at least 0"});
+}
+
+TEST(SweepConfig, QHasAMultipleInTheRange) {
+  EXPECT_EQ(problems("{distribution: q_uniform, min: 0.1, max: 0.9, q: 1}"),
+            Texts{": has no multiple of q from min to max; write a smaller q"});
+  EXPECT_EQ(problems("{distribution: q_uniform, min: 0.3, max: 0.3, q: 0.1}"), Texts{});
+}
+
+TEST(SweepConfig, ProbabilitiesGoWithTheValues) {
+  const auto with = [](const std::string& list) {
+    return problems("{values: [1, 2], probabilities: " + list + "}");
+  };
+  EXPECT_EQ(with("[0.25, 0.75]"), Texts{});
+  EXPECT_EQ(with("[1]"), Texts{".probabilities: are 1 for 2 values; write one for each"});
+  EXPECT_EQ(with("[]"), Texts{".probabilities: are 0 for 2 values; write one for each"});
+  EXPECT_EQ(with("[0.5, 0.4]"), Texts{".probabilities: have the sum 0.9, which must be 1"});
+  EXPECT_EQ(with("0.5"), Texts{".probabilities: '0.5' stands where a list of numbers belongs"});
+  EXPECT_EQ(with("[1.5, -0.5]"),
+            Texts{".probabilities[1]: '-0.5' is out of range; write a number of at least 0"});
+  EXPECT_EQ(problems("{values: [1, 2], probabilities: [0.5, 0.5]}", true),
+            Texts{".probabilities: mean nothing in a grid; remove them, or use method: random"});
+}
+
+TEST(SweepConfig, AGridNeedsValues) {
+  for (const auto& known : kDistributions) {
+    const bool discrete = known.name == "int_uniform" || known.name == "q_uniform";
+    std::string entry = "{distribution: " + std::string(known.name);
+    if (known.is_bounded()) {
+      entry += ", min: 1, max: 2";
+    } else if (!known.is_normal()) {
+      continue;
+    }
+    const Texts needs{": needs values, as " + std::string(known.name) +
+                      " is continuous; or use method: random"};
+    EXPECT_EQ(problems(entry + "}", true), discrete ? Texts{} : needs);
+  }
+}
+
+TEST(SweepConfig, FindingsStandOnTheLineOfTheirKey) {
+  const auto [trials, found] =
+      testing::sweep({"train.lanes:", "  values: [1, 2]", "  probabilities: [0.5, 0.5]",
+                      "seed:", "  min: 3", "  max: 2", "  q: 1"});
+  EXPECT_EQ(found,
+            (Texts{"line 8: sweep.parameters.train.lanes.probabilities: mean nothing in a grid; "
+                   "remove them, or use method: random",
+                   "line 11: sweep.parameters.seed.max: is 2, must be at least min, 3",
+                   "line 12: sweep.parameters.seed.q: does not go with the distribution "
+                   "int_uniform; remove it"}));
+}
+
+TEST(SweepConfig, RandomNeedsTheNumberOfTrials) {
+  const auto with = [](const Texts& settings) {
+    return testing::sweep({"seed: {min: 1, max: 2}"}, kShortestConfig, settings).problems;
+  };
+  const std::string missing = "random needs the number of trials";
+  EXPECT_EQ(with({"method: random"}), Texts{"line 4: sweep.run_cap: is missing; " + missing});
+  EXPECT_EQ(with({"method: random", "run_cap: 0"}),
+            Texts{"line 8: sweep.run_cap: is 0; " + missing});
+  EXPECT_EQ(with({"method: random", "run_cap: many"}).size(), 1u);
+  EXPECT_EQ(with({"run_cap: 10001"}),
+            Texts{"line 7: sweep.run_cap: '10001' is out of range; write a whole number from 0 to "
+                  "10000"});
+}
+
+TEST(SweepConfig, EverythingWrongIsSaidInOneGo) {
+  const auto [trials, found] =
+      testing::sweep({"a.b: {min: 2, max: 1}", "train.lanes: {values: [x]}",
+                      "train.beta: {value: 1}", "seed: {distribution: normal}"},
+                     kShortestConfig, {"method: bayes", "run_cap: -1", "metric: {goal: best}"});
+  EXPECT_EQ(
+      found,
+      (Texts{"line 6: sweep.parameters.a.b.max: is 1, must be at least min, 2",
+             "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to 65536",
+             "line 8: train.beta: unknown key; remove it",
+             "line 10: sweep.method: 'bayes' is not known; write one of grid, random",
+             "line 11: sweep.run_cap: '-1' is out of range; write a whole number from 0 to 10000",
+             "line 12: sweep.metric.goal: 'best' is not known; write one of minimize, maximize"}));
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,184 @@
+#include "scheduler/virtual_shell.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ids.h"
+#include "tests/support/random_workload.h"
+#include "tests/support/small_model.h"
+
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::least_budget;
+using testing::make_workload;
+using testing::plan_job;
+using testing::Workload;
+
+/// An action with its end.
+struct Span {
+  Action action;
+  double called_s = 0, started_s = 0, finished_s = 0;
+};
+
+/// A run, recorded.
+struct Record {
+  explicit Record(const Workload& w) : workload(w), shell(w.config, w.costs) {
+    shell.on_action = [this](const Action& action) {
+      std::visit(
+          [&](const auto& a) {
+            if constexpr (requires { a.id; }) spans[a.id] = {action, shell.now_s(), -1, -1};
+          },
+          action);
+    };
+    shell.on_completion = [this](const Done& done) {
+      EXPECT_GE(shell.now_s(), last_s);
+      EXPECT_EQ(shell.now_s(), done.finished_s);
+      last_s = shell.now_s();
+      spans.at(done.id).started_s = done.started_s;
+      spans.at(done.id).finished_s = done.finished_s;
+    };
+    for (std::size_t j = 0; j < w.jobs.size(); ++j) shell.submit(JobId(j), w.jobs[j]);
+    shell.run();
+  }
+
+  template <typename Kind, typename Keep>
+  std::vector<Span> all(const Keep& keep) const {
+    std::vector<Span> found;
+    for (const auto& [id, span] : spans) {
+      const auto* action = std::get_if<Kind>(&span.action);
+      if (action && keep(*action)) found.push_back(span);
+    }
+    return found;
+  }
+
+  const Workload& workload;
+  VirtualShell shell;
+  std::map<ActionId, Span> spans;
+  double last_s = 0;
+};
+
+/// In order of their starts by the engine.
+void expect_one_at_a_time(const std::vector<Span>& spans) {
+  for (std::size_t i = 1; i < spans.size(); ++i) {
+    EXPECT_GE(spans[i].started_s, spans[i - 1].finished_s);
+  }
+}
+
+std::size_t most_at_once(const std::vector<Span>& spans) {
+  std::vector<std::pair<double, int>> changes;  // an end comes before a start of the same time
+  for (const Span& span : spans) {
+    if (span.finished_s <= span.started_s) continue;
+    changes.insert(changes.end(), {{span.started_s, 1}, {span.finished_s, -1}});
+  }
+  std::ranges::sort(changes);
+  int now = 0, most = 0;
+  for (const auto& change : changes) most = std::max(most, now += change.second);
+  return static_cast<std::size_t>(most);
+}
+
+TEST(VirtualShell, QueuesAreOrderedAndActionsWaitForWhatTheyNeed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Workload workload = make_workload(seed);
+    const Record record(workload);
+    for (const auto& [id, span] : record.spans) {
+      ASSERT_GE(span.finished_s, span.started_s) << "action " << id << " never ended";
+      EXPECT_GE(span.started_s, span.called_s);
+      const auto* op = std::get_if<StartOp>(&span.action);
+      if (op == nullptr) continue;
+      for (ActionId before : op->after) {
+        EXPECT_GE(span.started_s, record.spans.at(before).finished_s);
+      }
+    }
+    for (std::size_t d = 0; d < workload.config.device_budgets.size(); ++d) {
+      const DeviceId id(d);
+      expect_one_at_a_time(record.all<StartOp>([&](const auto& op) { return op.device == id; }));
+      for (const auto direction : {CopyDirection::to_device, CopyDirection::to_host}) {
+        expect_one_at_a_time(record.all<StartCopy>(
+            [&](const auto& copy) { return copy.device == id && copy.direction == direction; }));
+      }
+    }
+    EXPECT_LE(most_at_once(record.all<StartHostOp>([](const auto&) { return true; })),
+              at(workload.costs.host_workers));
+    if (::testing::Test::HasFailure()) break;
+  }
+}
+
+TEST(VirtualShell, ActionsTakeWhatTheyCost) {
+  const Workload workload = make_workload(7);
+  const Record record(workload);
+  for (const auto& [id, span] : record.spans) {
+    const double took_s = span.finished_s - span.started_s;
+    if (const auto* op = std::get_if<StartOp>(&span.action)) {
+      const Program& program = *workload.jobs[op->job.index()]->programs[op->flavor];
+      EXPECT_NEAR(took_s, program.ops[at(op->op)].cost_s, 1e-9);
+    } else if (const auto* copy = std::get_if<StartCopy>(&span.action)) {
+      EXPECT_NEAR(took_s,
+                  workload.costs.copy_latency_s +
+                      static_cast<double>(copy->bytes) / workload.costs.copy_bytes_per_s,
+                  1e-9);
+    } else if (std::holds_alternative<AdmitJob>(span.action)) {
+      EXPECT_NEAR(took_s, workload.costs.admission_s, 1e-9);
+    }
+  }
+}
+
+/// A job that spills on the only device.
+Workload spilling() {
+  const ModelSpec model = chain(6);
+  const JobShape shape{.virtual_nodes = 4, .max_steps = 2};
+  const Bytes budget = 2 * least_budget(model, shape);
+  return {{.device_budgets = {budget}, .host_budget = 1_GiB, .policy = make_policy("fifo")},
+          {.copy_bytes_per_s = 1e8},
+          {plan_job(model, shape, budget)}};
+}
+
+bool any_overlap(const std::vector<Span>& some, const std::vector<Span>& others) {
+  return std::ranges::any_of(some, [&](const Span& a) {
+    return std::ranges::any_of(others, [&](const Span& b) {
+      return a.started_s < b.finished_s && b.started_s < a.finished_s;
+    });
+  });
+}
+
+TEST(VirtualShell, EachDirectionOverlapsOpsAndTheOther) {
+  const Workload workload = spilling();
+  const Record record(workload);
+  const auto ops = record.all<StartOp>([](const auto&) { return true; });
+  const auto copies = [&](CopyDirection direction) {
+    return record.all<StartCopy>([&](const auto& copy) { return copy.direction == direction; });
+  };
+  const auto up = copies(CopyDirection::to_device), down = copies(CopyDirection::to_host);
+  EXPECT_TRUE(any_overlap(up, ops));
+  EXPECT_TRUE(any_overlap(down, ops));
+  EXPECT_TRUE(any_overlap(up, down));
+}
+
+TEST(VirtualShell, OneActionFailsWithItsReason) {
+  const Workload workload = spilling();
+  VirtualShell shell(workload.config, workload.costs);
+  std::vector<std::string> errors;
+  shell.on_completion = [&](const Done& done) {
+    if (!done.error.empty()) errors.push_back(done.error);
+  };
+  shell.submit(JobId(0), workload.jobs[0]);
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(shell.advance());
+  shell.fail_next(JobId(0), "broken");
+  shell.run();
+  EXPECT_EQ(errors, std::vector<std::string>{"broken"});
+  EXPECT_EQ(shell.engine().job(JobId(0)).reason, "broken");
+  EXPECT_FALSE(shell.advance());
+  shell.submit(JobId(1), workload.jobs[0]);  // goes on after a failure
+  shell.run();
+  EXPECT_EQ(shell.engine().job(JobId(1)).end, JobEnd::done);
+}
+
+}  // namespace
+}  // namespace spillway

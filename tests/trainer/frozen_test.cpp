@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/support/training_run.h"
+#include "trainer/initialize.h"
+
+/// Parameters that are not trained.
+namespace spillway::testing {
+namespace {
+
+using Patterns = std::vector<std::string>;
+
+/// A tied parameter, a whole block, and parts of layers that are trained otherwise.
+const Patterns kFrozen{"wte.*", "h.0.*", "h.1.attn.qkv.weight", "h.2.mlp.*.bias"};
+
+TrialConfig frozen_trial(const Patterns& patterns = kFrozen) {
+  GptConfig model = tiny_gpt();
+  model.freeze = patterns;
+  return tiny_trial("frozen", model);
+}
+
+/// Final weights by name. The file has the parameters in their order, without gaps.
+std::map<std::string, std::vector<float>> weights_of(const std::string& file,
+                                                     const ModelSpec& model) {
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  std::size_t offset = sizeof header_bytes + header_bytes;
+  std::map<std::string, std::vector<float>> weights;
+  for (const ParamSpec& param : model.params) {
+    EXPECT_NE(file.find("\"" + param.name + "\""), std::string::npos) << param.name;
+    auto& values = weights[param.name];
+    values.resize(static_cast<std::size_t>(param.tensor.elements()));
+    EXPECT_LE(offset + param.tensor.bytes(), file.size());
+    std::memcpy(values.data(), file.data() + offset, param.tensor.bytes());
+    offset += param.tensor.bytes();
+  }
+  EXPECT_EQ(offset, file.size());
+  return weights;
+}
+
+TEST(Frozen, WeightsKeepTheirInitialBitsAndOthersTrain) {
+  const TemporaryFolder folder;
+  TrialConfig trial = frozen_trial();
+  trial.weights_file = folder / "w.safetensors";
+  const auto result = train(session_of(1, smallest_budget(trial)), trial).trials[0];
+  ASSERT_EQ(result.state, TrialState::done) << result.reason;
+  EXPECT_LT(result.losses.back(), result.losses.front());
+  const ModelSpec model = trial.model(2)->spec;
+  const auto weights = weights_of(folder.read("w.safetensors"), model);
+  for (std::size_t p = 0; p < model.params.size(); ++p) {
+    const ParamSpec& param = model.params[p];
+    std::vector<float> initial(weights.at(param.name).size());
+    initialize(initial.data(), param, trial.train.seed, p);
+    EXPECT_EQ(weights.at(param.name) == initial, !param.trainable) << param.name;
+  }
+}
+
+TEST(Frozen, SpilledIsResidentBitByBit) {
+  const RunResult resident = train(session_of(1, kAmple), frozen_trial());
+  const RunResult spilled = train(session_of(1, smallest_budget(frozen_trial())), frozen_trial());
+  TrialConfig lanes = frozen_trial();
+  lanes.train.lanes = 2;
+  const RunResult shared = train(session_of(2, smallest_budget(lanes) * 3 / 2), lanes);
+  EXPECT_EQ(resident.trials[0].num_shards, 1);
+  EXPECT_GT(spilled.trials[0].num_shards, 1);
+  EXPECT_GT(shared.devices[1].ops, 0u);
+  for (const RunResult& result : {spilled, shared}) {
+    expect_same_bits(result.trials[0], resident.trials[0]);
+    expect_within_budgets(result);
+  }
+  expect_other_bits(train(session_of(1, kAmple), tiny_trial()).trials[0], resident.trials[0]);
+}
+
+TEST(Frozen, NeitherGradientsNorMomentsAreKept) {
+  Session session(session_of(1, kAmple));
+  const JobId whole = session.submit(tiny_trial()), part = session.submit(frozen_trial());
+  Bytes frozen = 0, uses = 0;
+  const ModelSpec model = frozen_trial().model(2)->spec;
+  for (int p = 0; p < static_cast<int>(model.params.size()); ++p) {
+    const ParamSpec& param = model.params[static_cast<std::size_t>(p)];
+    if (param.trainable) continue;
+    frozen += param.tensor.bytes();
+    uses += param.tensor.bytes() * static_cast<Bytes>(model.num_uses(p));
+  }
+  const Bytes state =
+      session.plan(whole).training_state_bytes - session.plan(part).training_state_bytes;
+  const auto least = static_cast<double>(2 * frozen + uses);
+  EXPECT_NEAR(static_cast<double>(state), least, 8 * kPage);
+  EXPECT_EQ(session.plan(whole).home_bytes - session.plan(part).home_bytes, state);
+  EXPECT_LE(session.plan(part).smallest_budget_bytes, session.plan(whole).smallest_budget_bytes);
+}
+
+TEST(Frozen, GradientsOfTheFrozenNeverLeaveTheDevice) {
+  const Bytes budget = smallest_budget(tiny_trial());
+  const auto back = [&](const TrialConfig& trial) {
+    TrialConfig spilled = trial;
+    spilled.train.order = "shard_major";
+    return train(session_of(1, budget * 4), spilled).d2h_bytes;
+  };
+  EXPECT_LT(back(frozen_trial({"wte.*", "h.*"})), back(tiny_trial()) / 2);
+}
+
+double first_gradient_norm(TrialConfig trial) {
+  trial.train.max_steps = 1;
+  Session session(session_of(1, kAmple));
+  session.submit(trial);
+  session.run();
+  double norm = 0;
+  for (const SessionEvent& event : session.poll(0, 0)) norm = std::max(norm, event.gradient_norm);
+  return norm;
+}
+
+TEST(Frozen, TheNormCoversTrainedParametersOnly) {
+  const Patterns first{"wte.*", "h.0.*", "h.2.*"}, others{"wpe.*", "h.1.*", "ln_f.*"};
+  const double all = first_gradient_norm(tiny_trial());
+  const double part = first_gradient_norm(frozen_trial(first));
+  const double rest = first_gradient_norm(frozen_trial(others));
+  EXPECT_GT(part, 0);
+  EXPECT_GT(rest, 0);
+  EXPECT_NEAR(part * part + rest * rest, all * all, 1e-6 * all * all);
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,117 @@
+#include "trainer/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/training_run.h"
+
+namespace spillway::testing {
+namespace {
+
+TrainConfig config_of(const std::string& schedule, double warmup_ratio) {
+  TrainConfig config;
+  config.learning_rate = 2;
+  config.max_steps = 10;
+  config.lr_scheduler_type = schedule;
+  config.warmup_ratio = warmup_ratio;
+  return config;
+}
+
+void expect_rates(const TrainConfig& config, const std::vector<double>& rates) {
+  for (std::size_t step = 0; step < rates.size(); ++step) {
+    EXPECT_NEAR(learning_rate_at(config, static_cast<std::int64_t>(step)), rates[step], 1e-12)
+        << config.lr_scheduler_type << " at step " << step;
+  }
+}
+
+/// Values of Hugging Face's get_*_schedule_with_warmup(optimizer, 2, 10) at a rate of 2.
+TEST(Schedule, GivesHuggingFacesValues) {
+  expect_rates(config_of("linear", 0.2), {0, 1, 2, 1.75, 1.5, 1.25, 1, 0.75, 0.5, 0.25});
+  expect_rates(config_of("constant", 0.2), {0, 1, 2, 2, 2, 2, 2, 2, 2, 2});
+  expect_rates(config_of("cosine", 0.2),
+               {0, 1, 2, 1.9238795325112867, 1.7071067811865475, 1.3826834323650898, 1,
+                0.6173165676349103, 0.2928932188134525, 0.0761204674887133});
+}
+
+TEST(Schedule, MayDoWithoutWarmUp) {
+  expect_rates(config_of("linear", 0), {2, 1.8, 1.6, 1.4, 1.2, 1, 0.8, 0.6, 0.4, 0.2});
+  expect_rates(config_of("constant", 0), {2, 2, 2});
+  EXPECT_EQ(learning_rate_at(config_of("cosine", 0), 0), 2);
+}
+
+TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
+  TrainConfig config = config_of("constant", 0);
+  EXPECT_EQ(num_moments(config), 2);
+  config.optimizer = "sgd";
+  config.momentum = 0.5;
+  config.weight_decay = 0.25;
+  EXPECT_EQ(num_moments(config), 1);
+  const auto updated = [&](bool decay) {
+    std::array<float, 3> p{1, 2, 4}, m{8, 8, 8}, g{2, 2, 2};
+    apply_update({.weights = p.data(), .moments = {m.data()}, .gradient = g.data()}, 1, 2,
+                 update_rule(config, 0, decay, 3));
+    EXPECT_EQ(m, (std::array<float, 3>{8, decay ? 10.5f : 10.0f, 8}));
+    return p;
+  };
+  EXPECT_EQ(updated(true), (std::array<float, 3>{1, -19, 4}));  // 2 - 2 * (4 + 6 + 0.5)
+  EXPECT_EQ(updated(false), (std::array<float, 3>{1, -18, 4}));
+}
+
+TEST(TrainConfig, NamesWhatItDoesNotKnow) {
+  const auto field_of = [](const auto& change) {
+    TrainConfig config;
+    change(config);
+    try {
+      config.validate();
+    } catch (const ConfigError& error) {
+      return error.field;
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.optimizer = "sgd"; }), "nothing");
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.optimizer = "adam"; }), "train.optimizer");
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.momentum = 1; }), "train.momentum");
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.lr_scheduler_type = "linear"; }), "nothing");
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.lr_scheduler_type = "constant"; }), "nothing");
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.lr_scheduler_type = "step"; }),
+            "train.lr_scheduler_type");
+}
+
+TrialConfig sgd_trial() {
+  TrialConfig trial = tiny_trial("sgd");
+  trial.train.optimizer = "sgd";
+  trial.train.learning_rate = 0.1;
+  trial.train.lr_scheduler_type = "linear";
+  return trial;
+}
+
+TEST(Sgd, SpilledIsResidentBitByBit) {
+  const RunResult resident = train(session_of(1, kAmple), sgd_trial());
+  const RunResult spilled = train(session_of(1, smallest_budget(sgd_trial())), sgd_trial());
+  EXPECT_EQ(resident.trials[0].num_shards, 1);
+  EXPECT_GT(spilled.trials[0].num_shards, 1);
+  expect_same_bits(spilled.trials[0], resident.trials[0]);
+  EXPECT_LT(resident.trials[0].losses.back(), resident.trials[0].losses.front());
+  TrialConfig other = sgd_trial();
+  other.train.momentum = 0.8;
+  expect_other_bits(train(session_of(1, kAmple), other).trials[0], resident.trials[0]);
+}
+
+TEST(Sgd, NeedsOneMomentLess) {
+  Session session(session_of(1, kAmple));
+  const TrialPlan adamw = session.plan(session.submit(tiny_trial()));
+  const TrialPlan sgd = session.plan(session.submit(sgd_trial()));
+  const Bytes weights = sgd.training_state_bytes / 3;  // weights, moment, gradients
+  for (const Bytes less :
+       {adamw.training_state_bytes - sgd.training_state_bytes, adamw.home_bytes - sgd.home_bytes}) {
+    EXPECT_NEAR(static_cast<double>(less), static_cast<double>(weights),
+                0.2 * static_cast<double>(weights));
+  }
+  EXPECT_EQ(sgd.smallest_budget_bytes, adamw.smallest_budget_bytes);
+}
+
+}  // namespace
+}  // namespace spillway::testing
