@@ -69,6 +69,27 @@ void print_copies(std::ostream& out, const RunResult& result) {
         << percent(*result.copy_hidden_share) << " of it hidden under compute\n";
 }
 
+Bytes largest_peak(const RunResult& result) {
+  Bytes peak = 0;
+  for (const auto& device : result.devices) peak = std::max(peak, device.peak_bytes);
+  return peak;
+}
+
+void print_plan(std::ostream& out, const RunResult& planned, const RunResult& actual) {
+  Table table({"", "planned", "actual"});
+  const auto seconds = [](double s) { return format_fixed(s, 1) + " s"; };
+  table.add({"time", seconds(planned.wall_s), seconds(actual.wall_s)});
+  table.add({"largest peak of a device", format_bytes(largest_peak(planned)),
+             format_bytes(largest_peak(actual))});
+  table.add(
+      {"host peak", format_bytes(planned.host_peak_bytes), format_bytes(actual.host_peak_bytes)});
+  table.add({"to devices", format_bytes(planned.h2d_bytes), format_bytes(actual.h2d_bytes)});
+  table.add({"of it weights", format_bytes(planned.h2d_weight_bytes),
+             format_bytes(actual.h2d_weight_bytes)});
+  table.add({"back to the host", format_bytes(planned.d2h_bytes), format_bytes(actual.d2h_bytes)});
+  table.print(out);
+}
+
 }  // namespace
 
 std::optional<std::size_t> best_trial(const MetricConfig& metric,
@@ -84,7 +105,7 @@ std::optional<std::size_t> best_trial(const MetricConfig& metric,
 }
 
 void print_report(std::ostream& out, const std::vector<Trial>& trials, const RunResult& result,
-                  const OutputFolder& folder) {
+                  const std::optional<RunResult>& planned, const OutputFolder& folder) {
   out << "\n";
   print_trials(out, result.trials);
   out << "\n";
@@ -93,9 +114,12 @@ void print_report(std::ostream& out, const std::vector<Trial>& trials, const Run
   print_memory(out, result);
   out << "\n";
   print_copies(out, result);
-  out << "Time: " << format_fixed(result.wall_s, 1) << " s\n"
-      << "Outputs: " << folder.path().string()
-      << " (results.csv, config.yaml, trials/*/weights.safetensors)\n";
+  if (planned) {
+    out << "\n";
+    print_plan(out, *planned, result);
+  }
+  out << "\nOutputs: " << folder.path().string()
+      << " (results.csv, config.yaml, trace.json, trials/*/weights.safetensors)\n";
 }
 
 }  // namespace spillway

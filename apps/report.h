@@ -17,9 +17,10 @@ namespace spillway {
 std::optional<std::size_t> best_trial(const MetricConfig& metric,
                                       const std::vector<TrialResult>& trials);
 
-/// Tables of the trials and devices, the best trial, what was moved, where the outputs lie.
+/// Tables of the trials and devices, the best trial, what was moved, beside what was planned (none:
+/// not simulated), where the outputs lie.
 void print_report(std::ostream& out, const std::vector<Trial>& trials, const RunResult& result,
-                  const OutputFolder& folder);
+                  const std::optional<RunResult>& planned, const OutputFolder& folder);
 
 /// One JSON document; numbers that do not exist (yet) are null.
 std::string json_report(const RunResult& result);

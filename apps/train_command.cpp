@@ -6,6 +6,7 @@
 #include <ostream>
 #include <thread>
 
+#include "apps/chrome_trace.h"
 #include "apps/output_folder.h"
 #include "apps/progress.h"
 #include "apps/report.h"
@@ -16,6 +17,9 @@
 
 namespace spillway {
 namespace {
+
+/// About 20 MB in memory and in the file.
+constexpr std::size_t kMaxTraceSpans = 100'000;
 
 YamlNode read_document(const TrainOptions& options) {
   YamlNode tree;
@@ -89,6 +93,19 @@ void run(Session& session, Progress& progress, const std::atomic<bool>& interrup
   if (error) std::rethrow_exception(error);
 }
 
+/// The run on a virtual clock, unless that would take long itself.
+std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials) {
+  constexpr double kMaxOps = 1e6;
+  double ops = 0;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const auto& train = trials[t].config.train;
+    ops += 2.0 * session.plan(JobId(t)).num_shards * train.virtual_nodes *
+           static_cast<double>(train.max_steps);
+  }
+  if (ops > kMaxOps) return std::nullopt;
+  return session.simulate();
+}
+
 ExitCode exit_code(const RunResult& result, bool interrupted) {
   const auto any = [&](TrialState state) {
     return std::ranges::any_of(result.trials, [&](const auto& t) { return t.state == state; });
@@ -108,21 +125,26 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   auto configs = check(trials, folder, options, findings);
   findings.throw_if_any();
 
-  Session session(config.session);
+  auto session_config = config.session;
+  session_config.max_trace_spans = kMaxTraceSpans;
+  Session session(session_config);
   submit(session, std::move(configs), trials, log);
   std::vector<std::string> names;
   for (const auto& trial : trials) names.push_back(trial.name);
   folder.create(names);
   folder.write("config.yaml", to_yaml(config));
 
+  const auto planned = simulate(session, trials);
   Progress progress(options.json ? log : out, trials);
   run(session, progress, interrupted);
   const auto result = session.result();
   folder.write("results.csv", results_csv(trials, result));
+  folder.write("trace.json", chrome_trace(trials, result.trace,
+                                          planned ? planned->trace : std::vector<TraceSpan>{}));
   if (options.json) {
     out << json_report(result);
   } else {
-    print_report(out, trials, result, folder);
+    print_report(out, trials, result, planned, folder);
   }
   out.flush();
   return exit_code(result, interrupted);

@@ -13,9 +13,6 @@ namespace spillway {
 /// Whether `path` is `section` or names a place inside it.
 bool lies_in(std::string_view path, std::string_view section);
 
-/// Whether `path` is `section` or names a place inside it.
-bool lies_in(std::string_view path, std::string_view section);
-
 /// Null where nothing stands.
 const YamlNode* find_at(const YamlNode& tree, std::string_view path);
 

@@ -19,7 +19,8 @@ struct Partition {
 
 /// Cuts a model so that every unit fits a device of `budget` bytes: weights, gradient sums,
 /// boundaries and activations at once. With `double_buffer`, also the weights of the unit that
-/// follows, if any cut allows that; the fewest shards win, found exactly by dynamic programming
+/// follows, if any cut allows that (so a budget that just allows it may give more shards than a
+/// smaller one); the fewest shards win, found exactly by dynamic programming
 /// over the ends of shards. `automatic` takes VN-major where the whole model fits. Pure. Source:
 /// Hydra's partitioning, with room for the prefetched shard counted instead of a fixed share of
 /// memory, and the fewest shards instead of a greedy walk.

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "scheduler/policy.h"
+#include "scheduler/trace_recorder.h"
 #include "scheduler/virtual_shell.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/optimizer.h"
@@ -103,7 +104,8 @@ struct Session::Impl final : ShellObserver {
         devices(make_devices(config.devices)),
         host(config.host_memory, [this](Bytes n) { return devices.front()->allocate_host(n); }),
         pool(num_host_workers()),
-        runner(trials) {}
+        runner(trials),
+        trace(config.max_trace_spans) {}
 
   static int num_host_workers() {
     return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -224,6 +226,7 @@ struct Session::Impl final : ShellObserver {
   std::vector<std::unique_ptr<Trial>> trials;
   TbbPool pool;
   TrialRunner runner;
+  TraceRecorder trace;  // of the shell's thread while run() runs
   const Clock::time_point start = Clock::now();
 
   mutable std::mutex mutex;
@@ -282,7 +285,7 @@ void Session::run() {
     const std::lock_guard lock(impl.mutex);
     impl.run_begin_s = impl.now_s();
     impl.shell = std::make_unique<Shell>(impl.engine_config(), devices, impl.host, impl.pool,
-                                         impl.runner, impl);
+                                         impl.runner, impl, &impl.trace);
   }
   for (std::size_t t = 0; t < impl.trials.size(); ++t) {
     impl.shell->submit(JobId(t), impl.trials[t]->planned.plan);
@@ -316,8 +319,10 @@ std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) c
 RunResult Session::result() const {
   const Impl& impl = *impl_;
   const std::lock_guard lock(impl.mutex);
-  return impl.shell ? impl.summarise(impl.shell->snapshot(), impl.now_s() - impl.run_begin_s)
-                    : impl.summarise(impl.final_snapshot, impl.run_s);
+  if (impl.shell) return impl.summarise(impl.shell->snapshot(), impl.now_s() - impl.run_begin_s);
+  RunResult result = impl.summarise(impl.final_snapshot, impl.run_s);
+  result.trace = impl.trace.spans();
+  return result;
 }
 
 RunResult Session::simulate() const {
@@ -328,11 +333,19 @@ RunResult Session::simulate() const {
     costs.link_bytes_per_s.push_back(static_cast<double>(device.link_bytes_per_s));
   }
   VirtualShell shell(impl.engine_config(), costs);
+  TraceRecorder trace(impl.config.max_trace_spans);
+  for (std::size_t t = 0; t < impl.trials.size(); ++t) {
+    trace.submit(JobId(t), impl.trials[t]->planned.plan);
+  }
+  shell.on_action = [&](const Action& action) { trace.on_action(action); };
+  shell.on_completion = [&](const Done& done) { trace.on_done(done); };
   for (std::size_t t = 0; t < impl.trials.size(); ++t) {
     shell.submit(JobId(t), impl.trials[t]->planned.plan);
   }
   shell.run();
-  return impl.summarise(snapshot_of(shell.engine()), shell.now_s());
+  RunResult result = impl.summarise(snapshot_of(shell.engine()), shell.now_s());
+  result.trace = trace.spans();
+  return result;
 }
 
 }  // namespace spillway

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/trace.h"
 #include "core/units.h"
 
 /// The public API: submit trials, run them, watch them. Plain values in and out, no callbacks
@@ -29,8 +30,9 @@ struct DeviceConfig {
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
   Bytes host_memory = 4_GiB;
-  std::string policy = "lrtf";  ///< lrtf | srtf | fifo | round_robin | random
-  bool double_buffer = true;    ///< load what runs next while this op computes
+  std::string policy = "lrtf";      ///< lrtf | srtf | fifo | round_robin | random
+  bool double_buffer = true;        ///< load what runs next while this op computes
+  std::size_t max_trace_spans = 0;  ///< kept of a run, from its start
 };
 
 /// Names follow Hugging Face's TrainingArguments where it has one.
@@ -102,6 +104,7 @@ struct RunResult {
   double copy_s = 0;
   std::optional<double> copy_hidden_share;  ///< none without copies
   double wall_s = 0;
+  std::vector<TraceSpan> trace;  ///< what ran when, in order of ends
 };
 
 /// Something that happened, numbered from 1 without gaps.

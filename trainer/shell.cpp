@@ -10,8 +10,13 @@
 namespace spillway {
 
 Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host,
-             HostPool& pool, OpRunner& runner, ShellObserver& observer)
-    : engine_(std::move(config)), host_(host), pool_(pool), runner_(runner), observer_(observer) {
+             HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace)
+    : engine_(std::move(config)),
+      host_(host),
+      pool_(pool),
+      runner_(runner),
+      observer_(observer),
+      trace_(trace) {
   for (Device* device : devices) devices_.push_back(std::make_unique<DevicePart>(device));
   publish();
 }
@@ -23,6 +28,7 @@ Shell::~Shell() {
 
 void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
   plans_[job] = plan;
+  if (trace_) trace_->submit(job, plan);
   std::vector<Action> actions;
   engine_.submit(job, std::move(plan), actions);
   carry_out(std::move(actions));
@@ -91,6 +97,7 @@ void Shell::land(Done done) {
     held_.erase(next);
     flights_.erase(report.id);
     std::vector<Action> actions;
+    if (trace_) trace_->on_done(report);
     engine_.on_done(report, actions);
     carry_out(std::move(actions));
   }
@@ -98,6 +105,7 @@ void Shell::land(Done done) {
 
 void Shell::carry_out(std::vector<Action> actions) {
   for (const Action& action : actions) {
+    if (trace_) trace_->on_action(action);
     std::visit([this](const auto& a) { perform(a); }, action);
   }
 }

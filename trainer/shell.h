@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scheduler/engine.h"
+#include "scheduler/trace_recorder.h"
 #include "spilling/copier.h"
 #include "spilling/device_arena.h"
 #include "spilling/host_arena.h"
@@ -31,10 +32,10 @@ class ShellObserver {
 /// No LibTorch here: tests run the same shell with a runner that checks bytes.
 class Shell {
  public:
-  /// The devices, host arena, pool, runner and observer outlive the shell. The destructor waits
-  /// for what is running.
+  /// The devices, host arena, pool, runner, observer and trace outlive the shell. The destructor
+  /// waits for what is running.
   Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host, HostPool& pool,
-        OpRunner& runner, ShellObserver& observer);
+        OpRunner& runner, ShellObserver& observer, TraceRecorder* trace = nullptr);
   ~Shell();
 
   /// Before run(), or on its thread.
@@ -84,6 +85,7 @@ class Shell {
   HostPool& pool_;
   OpRunner& runner_;
   ShellObserver& observer_;
+  TraceRecorder* const trace_;  ///< may be null
   // Shared with threads that are still inside post() when the shell goes.
   const std::shared_ptr<boost::asio::io_context> io_ = std::make_shared<boost::asio::io_context>();
   const Clock::time_point start_ = Clock::now();

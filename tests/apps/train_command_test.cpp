@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -75,6 +76,26 @@ TEST_F(TrainCommand, WritesWhatItSays) {
   const std::string csv = folder_.read("out/results.csv");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
   EXPECT_TRUE(csv.starts_with("trial,train.learning_rate,seed,state,steps,first_loss,"));
+}
+
+TEST_F(TrainCommand, TheTraceHasTheRealAndThePlannedRun) {
+  ASSERT_EQ(run(), kDone);
+  const Json trace = Json::parse(folder_.read("out/trace.json"));
+  std::map<int, std::map<std::string, int>> spans;  // by process: what ran how often
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    EXPECT_GE(event["dur"].get<double>(), 0);
+    const auto name = event["name"].get<std::string>();
+    ++spans[event["pid"]][name.substr(0, name.find(' '))];
+  }
+  ASSERT_EQ(spans.size(), 2u);
+  for (const char* name :
+       {"forward", "backward", "evaluate", "load", "reduce", "commit", "update"}) {
+    EXPECT_GT(spans[1][name], 0) << name;
+    EXPECT_EQ(spans[1][name], spans[2][name]) << name;
+  }
+  EXPECT_GT(spans[1]["weights"], 0);
+  EXPECT_NE(out_.str().find("planned"), std::string::npos);
 }
 
 TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {

@@ -1,0 +1,92 @@
+#include "apps/chrome_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kQueues = 3;  // of a device
+
+/// Threads of a process: three for each device in order, then as many for the host's pool as it
+/// takes for no two spans of one to overlap.
+class Process {
+ public:
+  Process(Json& events, int pid, const char* name) : events_(events), pid_(pid) {
+    name_it("process_name", 0, name);
+  }
+
+  void add(const std::vector<Trial>& trials, const std::vector<TraceSpan>& spans) {
+    int num_devices = 0;
+    for (const auto& span : spans) {
+      if (span.device.valid()) num_devices = std::max(num_devices, queue_of(span) / kQueues + 1);
+    }
+    name_queues(num_devices);
+    std::vector<TraceSpan> ordered = spans;
+    std::ranges::stable_sort(ordered, {}, &TraceSpan::started_s);
+    for (const auto& span : ordered) {
+      const bool on_host = span.track == TraceSpan::Track::host_pool;
+      add(trials, span, on_host ? num_devices * kQueues + worker_for(span) : queue_of(span));
+    }
+    for (std::size_t w = 0; w < worker_free_s_.size(); ++w)
+      name_it("thread_name", num_devices * kQueues + static_cast<int>(w), "host pool");
+  }
+
+ private:
+  static int queue_of(const TraceSpan& span) {
+    return static_cast<int>(span.device.index()) * kQueues + static_cast<int>(span.track);
+  }
+
+  void name_queues(int num_devices) {
+    constexpr std::array<const char*, kQueues> kNames{" compute", " to device", " to host"};
+    for (int queue = 0; queue < num_devices * kQueues; ++queue) {
+      name_it("thread_name", queue,
+              "device " + std::to_string(queue / kQueues) + kNames[at(queue % kQueues)]);
+    }
+  }
+
+  int worker_for(const TraceSpan& span) {
+    std::size_t worker = 0;
+    while (worker < worker_free_s_.size() && worker_free_s_[worker] > span.started_s) ++worker;
+    if (worker == worker_free_s_.size()) worker_free_s_.push_back(0);
+    worker_free_s_[worker] = span.finished_s;
+    return static_cast<int>(worker);
+  }
+
+  void add(const std::vector<Trial>& trials, const TraceSpan& span, int thread) {
+    Json arguments{{"trial", trials[span.job.index()].name}, {"step", span.step}};
+    if (span.bytes > 0) arguments["bytes"] = span.bytes;
+    events_.push_back({{"name", span.name},
+                       {"cat", trials[span.job.index()].name},
+                       {"ph", "X"},
+                       {"pid", pid_},
+                       {"tid", thread},
+                       {"ts", 1e6 * span.started_s},
+                       {"dur", 1e6 * (span.finished_s - span.started_s)},
+                       {"args", std::move(arguments)}});
+  }
+
+  void name_it(const char* what, int thread, const std::string& name) {
+    events_.push_back(
+        {{"name", what}, {"ph", "M"}, {"pid", pid_}, {"tid", thread}, {"args", {{"name", name}}}});
+  }
+
+  Json& events_;
+  const int pid_;
+  std::vector<double> worker_free_s_;
+};
+
+}  // namespace
+
+std::string chrome_trace(const std::vector<Trial>& trials, const std::vector<TraceSpan>& real,
+                         const std::vector<TraceSpan>& planned) {
+  Json events = Json::array();
+  Process(events, 1, "real").add(trials, real);
+  Process(events, 2, "planned").add(trials, planned);
+  return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump() + "\n";
+}
+
+}  // namespace spillway
