@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "apps/findings.h"
+#include "apps/plan_command.h"
 #include "apps/train_command.h"
 #include "core/error.h"
 
@@ -40,12 +41,19 @@ int main(int argc, char** argv) {
   train->footer(
       "Exit codes: 0 done, 1 a trial failed, 2 usage or configuration, 3 does not fit,\n"
       "130 interrupted.");
+  spillway::PlanOptions plan_options;
+  auto* plan = app.add_subcommand("plan", "Say what train would do: cuts, bytes, time");
+  plan->add_option("config", plan_options.config_file, "YAML file")->required();
+  plan->add_option("overrides", plan_options.overrides, "Values to replace, as a.b=c");
+  plan->add_flag("--json", plan_options.json, "One JSON document instead of tables");
+  plan->footer("Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial does not fit.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? spillway::kDone : spillway::kUsage;
   }
   try {
+    if (plan->parsed()) return spillway::plan(plan_options, std::cout);
     stop_on_signals();
     return spillway::train(options, std::cout, std::cerr, interrupted);
   } catch (const spillway::DoesNotFit& error) {

@@ -8,11 +8,10 @@
 
 #include "apps/chrome_trace.h"
 #include "apps/output_folder.h"
+#include "apps/prepare.h"
 #include "apps/progress.h"
 #include "apps/report.h"
-#include "apps/sweep.h"
 #include "apps/trial_factory.h"
-#include "apps/yaml_path.h"
 #include "core/error.h"
 
 namespace spillway {
@@ -20,17 +19,6 @@ namespace {
 
 /// About 20 MB in memory and in the file.
 constexpr std::size_t kMaxTraceSpans = 100'000;
-
-YamlNode read_document(const TrainOptions& options) {
-  YamlNode tree;
-  try {
-    tree = read_yaml_file(options.config_file);
-  } catch (const IoError& error) {
-    throw ConfigError("", 0, error.what());
-  }
-  for (const auto& text : options.overrides) apply_override(tree, text);
-  return tree;
-}
 
 /// Everything that can be known to be wrong without computing.
 std::vector<TrialConfig> check(const std::vector<Trial>& trials, const OutputFolder& folder,
@@ -44,25 +32,13 @@ std::vector<TrialConfig> check(const std::vector<Trial>& trials, const OutputFol
   return configs;
 }
 
-/// Plans every trial. Throws ConfigErrors for all that are wrong, or DoesNotFit for the trial that
-/// needs most.
-void submit(Session& session, std::vector<TrialConfig> configs, const std::vector<Trial>& trials,
-            std::ostream& log) {
-  Findings findings;
-  std::vector<DoesNotFit> misfits;
-  for (std::size_t t = 0; t < configs.size(); ++t) {
-    try {
-      session.submit(std::move(configs[t]));
-    } catch (const ConfigError& error) {
-      note(error, trials[t].tree, findings);
-    } catch (const DoesNotFit& error) {
-      misfits.push_back(error);
-    }
-  }
-  findings.throw_if_any();
-  if (misfits.empty()) return;
-  log << misfits.size() << " of " << trials.size() << " trials do not fit; the largest need:\n";
-  throw *std::ranges::max_element(misfits, {}, &DoesNotFit::needed);
+/// Throws DoesNotFit for the trial that needs most, if any does not fit.
+void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ostream& log) {
+  const auto needed = [](const auto& misfit) { return misfit ? misfit->needed : 0; };
+  const auto num = std::ranges::count_if(misfits, [](const auto& m) { return m.has_value(); });
+  if (num == 0) return;
+  log << num << " of " << misfits.size() << " trials do not fit; the largest need:\n";
+  throw **std::ranges::max_element(misfits, {}, needed);
 }
 
 /// Runs the session on a thread of its own and shows what happens.
@@ -119,7 +95,7 @@ ExitCode exit_code(const RunResult& result, bool interrupted) {
 ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
                const std::atomic<bool>& interrupted) {
   Findings findings;
-  const auto trials = expand_trials(read_document(options), findings);
+  const auto trials = read_trials(options.config_file, options.overrides, findings);
   const auto& config = trials.front().config;
   const OutputFolder folder(config.output_dir);
   auto configs = check(trials, folder, options, findings);
@@ -128,7 +104,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   auto session_config = config.session;
   session_config.max_trace_spans = kMaxTraceSpans;
   Session session(session_config);
-  submit(session, std::move(configs), trials, log);
+  require_fit(submit_all(session, std::move(configs), trials), log);
   std::vector<std::string> names;
   for (const auto& trial : trials) names.push_back(trial.name);
   folder.create(names);

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/exit_code.h"
+
 namespace spillway {
 
 struct TrainOptions {
@@ -12,15 +14,6 @@ struct TrainOptions {
   std::vector<std::string> overrides;  ///< "a.b=c"
   bool json = false;                   ///< one JSON document on `out`, everything else on `log`
   bool overwrite = false;              ///< replace the outputs of an earlier run
-};
-
-/// What the program ends with.
-enum ExitCode : int {
-  kDone = 0,
-  kTrialFailed = 1,
-  kUsage = 2,
-  kDoesNotFit = 3,
-  kInterrupted = 130
 };
 
 /// `spillway train`. Writes nothing to disk before all of the configuration holds and every trial

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/ids.h"
 #include "models/data_source.h"
 #include "trainer/optimizer.h"
 
@@ -69,6 +70,23 @@ std::string described(const TrialConfig& trial) {
   return "trial " + trial.name + (chosen ? " in order " + trial.train.order : "");
 }
 
+void describe_shards(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                     const std::vector<LayerRange>& shards, TrialPlan& summary) {
+  UnitNeed largest;
+  for (LayerRange shard : shards) {
+    const auto &first = model.layers[at(shard.begin)].name,
+               &last = model.layers[at(shard.end - 1)].name;
+    summary.shards.push_back(first == last ? first : first + " - " + last);
+    summary.shard_weights_bytes += weights_bytes(model, shard);
+    const UnitNeed need = unit_need(model, profile, shape, shard);
+    if (need.total() > largest.total()) largest = need;
+  }
+  summary.unit_weights_bytes = largest.weights;
+  summary.unit_sums_bytes = largest.sums;
+  summary.unit_activations_bytes = largest.workspace;
+  summary.unit_boundaries_bytes = largest.op_area;
+}
+
 }  // namespace
 
 int default_groups(int virtual_nodes) {
@@ -103,15 +121,14 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   if (plan->layout.home_bytes > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan->layout.home_bytes, host_budget);
   }
-  Bytes shard_weights = 0;
-  for (LayerRange shard : cut.shards) shard_weights += weights_bytes(model, shard);
-  const TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
-                          .order = cut.vn_major ? "vn_major" : "shard_major",
-                          .lanes = trial.train.lanes,
-                          .home_bytes = plan->layout.home_bytes,
-                          .smallest_budget_bytes = smallest,
-                          .training_state_bytes = training_state_bytes(plan->layout),
-                          .shard_weights_bytes = shard_weights};
+  TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
+                    .order = cut.vn_major ? "vn_major" : "shard_major",
+                    .lanes = trial.train.lanes,
+                    .home_bytes = plan->layout.home_bytes,
+                    .smallest_budget_bytes = smallest,
+                    .compute_s_per_step = plan->step_s,
+                    .training_state_bytes = training_state_bytes(plan->layout)};
+  describe_shards(model, profile, shape, cut.shards, summary);
   return {std::move(plan), summary, profile.copy_bytes_per_s};
 }
 

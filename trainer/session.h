@@ -128,6 +128,11 @@ struct TrialPlan {
   int lanes = 0;
   Bytes home_bytes = 0;             ///< host
   Bytes smallest_budget_bytes = 0;  ///< of a device
+  std::vector<std::string> shards;  ///< their first and last layers: "embed - h.1.mlp"
+  /// What makes up the room of the unit that needs most.
+  Bytes unit_weights_bytes = 0, unit_sums_bytes = 0;
+  Bytes unit_activations_bytes = 0, unit_boundaries_bytes = 0;
+  double compute_s_per_step = 0;  ///< on one device, as measured
   Bytes training_state_bytes = 0;
   Bytes shard_weights_bytes = 0;  ///< of all shards; what several of them use counts in each
 };

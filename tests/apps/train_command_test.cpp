@@ -10,6 +10,7 @@
 
 #include "apps/findings.h"
 #include "core/error.h"
+#include "tests/support/small_sweep.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
 
@@ -21,26 +22,7 @@ using Json = nlohmann::json;
 /// A sweep of four small trials on two devices that hold none of them.
 class TrainCommand : public ::testing::Test {
  protected:
-  TrainCommand() {
-    std::string text;
-    for (int i = 0; i < 4000; ++i) text += "line " + std::to_string(i * i % 97) + "\n";
-    folder_.write("text.txt", text);
-    folder_.write("sweep.yaml",
-                  "devices: [{memory: 720KiB}, {memory: 720KiB}]\n"
-                  "model: {num_hidden_layers: 3, hidden_size: 48, max_position_embeddings: 16}\n"
-                  "data: {path: " +
-                      folder_ / "text.txt" +
-                      "}\n"
-                      "train: {batch_size: 8, virtual_nodes: 4, max_steps: 5, eval_batches: 1}\n"
-                      "output_dir: " +
-                      folder_ / "out" +
-                      "\n"
-                      "sweep:\n"
-                      "  parameters:\n"
-                      "    train.learning_rate: {values: [1e-3, 1e-2]}\n"
-                      "    seed: {values: [1, 2]}\n");
-    options_.config_file = folder_ / "sweep.yaml";
-  }
+  TrainCommand() { options_.config_file = write_small_sweep(folder_); }
 
   ExitCode run() {
     out_.str("");

@@ -1,0 +1,199 @@
+#include "apps/plan_command.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+
+#include "apps/format.h"
+#include "apps/prepare.h"
+#include "apps/table.h"
+#include "apps/trial_factory.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A trial as planned; `plan` only where it fits.
+struct PlannedRow {
+  std::string name;
+  int virtual_nodes = 0;
+  std::int64_t max_steps = 0;
+  std::optional<DoesNotFit> misfit;
+  TrialPlan plan;
+  std::int64_t parameters = 0;
+};
+
+std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
+                                const std::vector<Trial>& trials,
+                                const std::vector<std::optional<DoesNotFit>>& misfits) {
+  std::vector<PlannedRow> rows;
+  std::size_t next = 0;  // of the trials that fit
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const auto& train = trials[t].config.train;
+    PlannedRow row{.name = trials[t].name,
+                   .virtual_nodes = train.virtual_nodes,
+                   .max_steps = train.max_steps,
+                   .misfit = misfits[t]};
+    if (!row.misfit) {
+      row.plan = session.plan(JobId(next));
+      row.parameters = result.trials[next++].parameters;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void print_trials(std::ostream& out, const std::vector<PlannedRow>& rows) {
+  Table table({"trial", "fits", "smallest budget", "parameters", "state bytes", "home", "shards",
+               "order", "compute a step"});
+  for (const auto& row : rows) {
+    if (row.misfit) {
+      table.add({row.name, "no", format_bytes(row.misfit->needed), "", "", "", "", "", ""});
+    } else {
+      table.add({row.name, "yes", format_bytes(row.plan.smallest_budget_bytes),
+                 format_count(static_cast<double>(row.parameters)),
+                 format_bytes(row.plan.training_state_bytes), format_bytes(row.plan.home_bytes),
+                 std::to_string(row.plan.num_shards), row.plan.order,
+                 format_fixed(1e3 * row.plan.compute_s_per_step, 1) + " ms"});
+    }
+  }
+  table.print(out);
+  for (const auto& row : rows) {
+    if (row.misfit) out << "  " << row.misfit->what() << "\n";
+  }
+}
+
+/// Plans of equal shapes are said once.
+void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
+  std::vector<std::string> seen;
+  for (const auto& row : rows) {
+    if (row.misfit) continue;
+    std::string text;
+    for (const auto& shard : row.plan.shards) text += (text.empty() ? "" : " | ") + shard;
+    text += "\n    largest unit: weights " + format_bytes(row.plan.unit_weights_bytes) +
+            ", gradient sums " + format_bytes(row.plan.unit_sums_bytes) + ", activations " +
+            format_bytes(row.plan.unit_activations_bytes) + ", boundaries and batch " +
+            format_bytes(row.plan.unit_boundaries_bytes);
+    if (std::ranges::find(seen, text) != seen.end()) continue;
+    seen.push_back(text);
+    out << "  " << row.name << ": " << text << "\n";
+  }
+}
+
+/// Virtual nodes that would hide the copies of a run, where a device waits for them noticeably.
+std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
+                                                const std::vector<PlannedRow>& rows) {
+  constexpr double kNoticeable = 0.05;  // of compute
+  double busy_s = 0;
+  for (const auto& device : result.devices) busy_s += device.busy_share * result.wall_s;
+  const double stall_s = (1 - result.copy_hidden_share.value_or(1)) * result.copy_s;
+  if (busy_s <= 0 || stall_s < kNoticeable * busy_s) return std::nullopt;
+  int most = 0;
+  for (const auto& row : rows) most = std::max(most, row.virtual_nodes);
+  return static_cast<int>(std::ceil(most * (1 + stall_s / busy_s)));
+}
+
+void print_run(std::ostream& out, const RunResult& result, const std::vector<PlannedRow>& rows) {
+  Table table({"memory", "budget", "peak", "busy"});
+  for (std::size_t d = 0; d < result.devices.size(); ++d) {
+    const auto& device = result.devices[d];
+    table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
+               format_bytes(device.peak_bytes), format_fixed(100 * device.busy_share, 0) + " %"});
+  }
+  table.add(
+      {"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes), ""});
+  table.print(out);
+  double steps = 0;
+  for (const auto& row : rows) steps += row.misfit ? 0 : static_cast<double>(row.max_steps);
+  const auto a_step = [&](Bytes bytes) {
+    return format_bytes(static_cast<Bytes>(static_cast<double>(bytes) / std::max(1.0, steps)));
+  };
+  out << "\nMoved: " << format_bytes(result.h2d_bytes) << " to devices, "
+      << format_bytes(result.d2h_bytes) << " back; " << a_step(result.h2d_bytes) << " and "
+      << a_step(result.d2h_bytes) << " a step of a trial\n"
+      << "Time: " << format_fixed(result.wall_s, 1) << " s";
+  if (result.copy_hidden_share)
+    out << ", " << format_fixed(100 * *result.copy_hidden_share, 0) << " % of "
+        << format_fixed(result.copy_s, 2) << " s of copies hidden under compute";
+  out << "\n";
+  if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
+    out << "Devices wait for copies: " << *wanted
+        << " virtual nodes of this size would give each load of weights enough compute to hide "
+           "under\n";
+}
+
+Json to_json(const PlannedRow& row) {
+  Json json{{"name", row.name}, {"fits", !row.misfit}};
+  if (row.misfit) {
+    json["smallest_budget_bytes"] = row.misfit->needed;
+    json["reason"] = row.misfit->what();
+    return json;
+  }
+  json.update({{"smallest_budget_bytes", row.plan.smallest_budget_bytes},
+               {"parameters", row.parameters},
+               {"num_shards", row.plan.num_shards},
+               {"shards", row.plan.shards},
+               {"virtual_nodes", row.virtual_nodes},
+               {"lanes", row.plan.lanes},
+               {"order", row.plan.order},
+               {"steps", row.max_steps},
+               {"training_state_bytes", row.plan.training_state_bytes},
+               {"home_bytes", row.plan.home_bytes},
+               {"compute_s_per_step", row.plan.compute_s_per_step}});
+  return json;
+}
+
+std::string to_json(const RunResult& result, const std::vector<PlannedRow>& rows, bool fits) {
+  Json trials = Json::array(), devices = Json::array();
+  for (const auto& row : rows) trials.push_back(to_json(row));
+  for (const auto& device : result.devices) {
+    devices.push_back({{"kind", device.kind},
+                       {"budget_bytes", device.budget_bytes},
+                       {"peak_bytes", device.peak_bytes},
+                       {"busy_share", device.busy_share}});
+  }
+  return Json{{"fits", fits},
+              {"trials", trials},
+              {"devices", devices},
+              {"host_peak_bytes", result.host_peak_bytes},
+              {"h2d_bytes", result.h2d_bytes},
+              {"d2h_bytes", result.d2h_bytes},
+              {"copy_s", result.copy_s},
+              {"copy_hidden_share",
+               result.copy_hidden_share ? Json(*result.copy_hidden_share) : Json(nullptr)},
+              {"wall_s", result.wall_s}}
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace
+
+ExitCode plan(const PlanOptions& options, std::ostream& out) {
+  Findings findings;
+  const auto trials = read_trials(options.config_file, options.overrides, findings);
+  std::vector<TrialConfig> configs;
+  TrialFactory factory;
+  for (const auto& trial : trials) configs.push_back(factory.make(trial, "", findings));
+  findings.throw_if_any();
+
+  Session session(trials.front().config.session);
+  const auto misfits = submit_all(session, std::move(configs), trials);
+  const bool fits = std::ranges::none_of(misfits, [](const auto& m) { return m.has_value(); });
+  const auto result = session.simulate();
+  const auto rows = rows_of(session, result, trials, misfits);
+  if (options.json) {
+    out << to_json(result, rows, fits);
+  } else {
+    print_trials(out, rows);
+    out << "\n";
+    print_cuts(out, rows);
+    out << "\n";
+    print_run(out, result, rows);
+  }
+  return fits ? kDone : kDoesNotFit;
+}
+
+}  // namespace spillway

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/findings.h"
+#include "apps/sweep.h"
+#include "core/error.h"
+#include "trainer/session.h"
+
+/// From a configuration file to trials that a session knows: what all commands begin with.
+namespace spillway {
+
+/// The trials of a file with overrides ("a.b=c") put in.
+/// Throws ConfigError for text that is no configuration at all; the rest goes into `findings`.
+std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
+                               Findings& findings);
+
+/// Submits `configs`, one a trial; the ids of those that fit are consecutive. Returns for each
+/// trial why it does not fit, or nothing. Throws ConfigErrors for all that are wrong otherwise.
+std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
+                                                  std::vector<TrialConfig> configs,
+                                                  const std::vector<Trial>& trials);
+
+}  // namespace spillway

@@ -1,0 +1,92 @@
+#include "apps/plan_command.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/findings.h"
+#include "apps/train_command.h"
+#include "tests/support/small_sweep.h"
+#include "tests/support/temporary_folder.h"
+
+namespace spillway::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+class PlanCommand : public ::testing::Test {
+ protected:
+  PlanCommand() { options_.config_file = write_small_sweep(folder_); }
+  Json planned(ExitCode expected = kDone) {
+    std::ostringstream out;
+    options_.json = true;
+    EXPECT_EQ(plan(options_, out), expected);
+    return Json::parse(out.str());
+  }
+  Json trained() {
+    std::ostringstream out, log;
+    EXPECT_EQ(
+        train({.config_file = options_.config_file, .overrides = options_.overrides, .json = true},
+              out, log, false),
+        kDone);
+    return Json::parse(out.str());
+  }
+
+  TemporaryFolder folder_;
+  PlanOptions options_;
+};
+
+/// On one device what moves is known exactly.
+TEST_F(PlanCommand, SaysWhatTrainingThenDoes) {
+  options_.overrides = {"devices=[{memory: 720KiB}]", "sweep={}"};
+  const Json plan = planned(), run = trained();
+  EXPECT_EQ(plan["fits"], true);
+  for (const char* key : {"num_shards", "order", "parameters", "virtual_nodes", "lanes", "steps"})
+    EXPECT_EQ(plan["trials"][0][key], run["trials"][0][key]) << key;
+  EXPECT_EQ(plan["host_peak_bytes"], run["host_peak_bytes"]);
+  EXPECT_EQ(plan["trials"][0]["shards"].size(), plan["trials"][0]["num_shards"]);
+  EXPECT_GE(plan["devices"][0]["peak_bytes"], run["devices"][0]["peak_bytes"]);
+  for (const auto& [key, value] : run.items()) EXPECT_TRUE(plan.contains(key)) << key;
+}
+
+TEST_F(PlanCommand, WritesNothing) {
+  std::ostringstream out;
+  EXPECT_EQ(plan(options_, out), kDone);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  for (const char* text : {"smallest budget", "largest unit: weights",
+                           "Moved: ", "Time: ", "learning_rate=1e-2,seed=2"})
+    EXPECT_NE(out.str().find(text), std::string::npos) << text;
+}
+
+TEST_F(PlanCommand, TrialsThatDoNotFitAreSaidBesideThoseThatDo) {
+  options_.overrides = {"sweep.parameters={model.hidden_size: {values: [16, 256]}}"};
+  const Json json = planned(kDoesNotFit);
+  EXPECT_EQ(json["fits"], false);
+  EXPECT_EQ(json["trials"][0]["fits"], true);
+  EXPECT_EQ(json["trials"][1]["fits"], false);
+  EXPECT_GT(json["trials"][1]["smallest_budget_bytes"], 720 << 10);
+  EXPECT_GT(json["wall_s"], 0);
+}
+
+TEST_F(PlanCommand, ASlowLinkIsFoundOut) {
+  std::ostringstream out;
+  options_.overrides = {"devices=[{memory: 720KiB, link: 1MiB/s}]"};
+  EXPECT_EQ(plan(options_, out), kDone);
+  EXPECT_NE(out.str().find("Devices wait for copies"), std::string::npos) << out.str();
+  out.str("");
+  options_.overrides = {"devices=[{memory: 64MiB}]"};
+  EXPECT_EQ(plan(options_, out), kDone);
+  EXPECT_EQ(out.str().find("Devices wait for copies"), std::string::npos) << out.str();
+}
+
+TEST_F(PlanCommand, ErrorsAreThoseOfTrain) {
+  std::ostringstream out;
+  options_.overrides = {"train.virtual_nodes=3", "train.lanez=2"};
+  EXPECT_THROW(plan(options_, out), ConfigErrors);
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace spillway::testing
