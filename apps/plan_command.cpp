@@ -26,6 +26,38 @@ struct PlannedRow {
   std::int64_t parameters = 0;
 };
 
+/// Makes trials that are long together proportionally shorter, so that a plan takes seconds.
+/// Returns the share of the steps that is left.
+double shorten(std::vector<TrialConfig>& configs, const std::vector<Trial>& trials) {
+  constexpr double kMaxOps = 4e5;
+  double ops = 0;
+  for (const auto& trial : trials) {
+    const auto& train = trial.config.train;
+    // At most as many shards as layers: two a block, embedding and head.
+    ops += 4.0 * static_cast<double>(trial.config.model.num_hidden_layers + 1) *
+           train.virtual_nodes * static_cast<double>(train.max_steps);
+  }
+  const double share = std::min(1.0, kMaxOps / ops);
+  for (auto& config : configs) {
+    const double steps = static_cast<double>(config.train.max_steps) * share;
+    config.train.max_steps = std::max<std::int64_t>(1, std::llround(steps));
+  }
+  return share;
+}
+
+/// What all steps would take, from what `share` of them takes.
+RunResult extrapolated(RunResult result, double share) {
+  const auto whole = [&](Bytes bytes) {
+    return static_cast<Bytes>(std::llround(static_cast<double>(bytes) / share));
+  };
+  result.h2d_bytes = whole(result.h2d_bytes);
+  result.d2h_bytes = whole(result.d2h_bytes);
+  result.h2d_weight_bytes = whole(result.h2d_weight_bytes);
+  result.copy_s /= share;
+  result.wall_s /= share;
+  return result;
+}
+
 std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
                                 const std::vector<Trial>& trials,
                                 const std::vector<std::optional<DoesNotFit>>& misfits) {
@@ -179,10 +211,11 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   for (const auto& trial : trials) configs.push_back(factory.make(trial, "", findings));
   findings.throw_if_any();
 
+  const double share = shorten(configs, trials);
   Session session(trials.front().config.session);
   const auto misfits = submit_all(session, std::move(configs), trials);
   const bool fits = std::ranges::none_of(misfits, [](const auto& m) { return m.has_value(); });
-  const auto result = session.simulate();
+  const auto result = extrapolated(session.simulate(), share);
   const auto rows = rows_of(session, result, trials, misfits);
   if (options.json) {
     out << to_json(result, rows, fits);
@@ -192,6 +225,9 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     print_cuts(out, rows);
     out << "\n";
     print_run(out, result, rows);
+    if (share < 1)
+      out << "Totals are extrapolated: one in " << std::llround(1 / share)
+          << " steps was simulated\n";
   }
   return fits ? kDone : kDoesNotFit;
 }

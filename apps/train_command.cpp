@@ -71,7 +71,7 @@ void run(Session& session, Progress& progress, const std::atomic<bool>& interrup
 
 /// The run on a virtual clock, unless that would take long itself.
 std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials) {
-  constexpr double kMaxOps = 1e6;
+  constexpr double kMaxOps = 1e5;  // two seconds
   double ops = 0;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const auto& train = trials[t].config.train;

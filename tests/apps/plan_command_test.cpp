@@ -81,6 +81,18 @@ TEST_F(PlanCommand, ASlowLinkIsFoundOut) {
   EXPECT_EQ(out.str().find("Devices wait for copies"), std::string::npos) << out.str();
 }
 
+/// The bytes of a step do not depend on how many there are.
+TEST_F(PlanCommand, LongRunsAreExtrapolated) {
+  options_.overrides = {"sweep={}", "train.max_steps=1000", "devices=[{memory: 720KiB}]"};
+  const Json whole = planned();
+  options_.overrides[1] = "train.max_steps=1000000000";
+  const Json longer = planned();
+  EXPECT_EQ(longer["trials"][0]["steps"], 1'000'000'000);
+  const double ratio = longer["h2d_bytes"].get<double>() / whole["h2d_bytes"].get<double>();
+  EXPECT_NEAR(ratio, 1e6, 1e4);
+  EXPECT_GT(longer["wall_s"].get<double>(), 1000 * whole["wall_s"].get<double>());
+}
+
 TEST_F(PlanCommand, ErrorsAreThoseOfTrain) {
   std::ostringstream out;
   options_.overrides = {"train.virtual_nodes=3", "train.lanez=2"};
