@@ -5,7 +5,6 @@
 #include <numbers>
 
 namespace spillway {
-
 namespace {
 
 kernels::AdamW adamw_at(const TrainConfig& config, std::int64_t step) {
