@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+
+#include "apps/run_json.h"
 
 namespace spillway {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kQueues = 3;  // of a device
 

@@ -21,6 +21,8 @@ std::string format_fixed(double value, int decimals) {
   return {text.data(), end};
 }
 
+std::string format_percent(double share) { return format_fixed(100 * share, 0) + " %"; }
+
 std::string format_count(double value) {
   static constexpr std::array<const char*, 5> kUnits{"", "k", "M", "G", "T"};
   std::size_t unit = 0;

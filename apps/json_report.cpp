@@ -1,17 +1,10 @@
-#include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
 #include "apps/report.h"
+#include "apps/run_json.h"
 
 namespace spillway {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 Json to_json(const TrialResult& trial) {
   Json json{
@@ -32,29 +25,12 @@ Json to_json(const TrialResult& trial) {
   return json;
 }
 
-Json to_json(const DeviceResult& device) {
-  return {{"kind", device.kind},
-          {"budget_bytes", device.budget_bytes},
-          {"peak_bytes", device.peak_bytes},
-          {"busy_share", device.busy_share}};
-}
-
 }  // namespace
 
 std::string json_report(const RunResult& result) {
-  Json trials = Json::array(), devices = Json::array();
+  Json trials = Json::array();
   for (const auto& trial : result.trials) trials.push_back(to_json(trial));
-  for (const auto& device : result.devices) devices.push_back(to_json(device));
-  const Json json{{"trials", trials},
-                  {"devices", devices},
-                  {"host_peak_bytes", result.host_peak_bytes},
-                  {"h2d_bytes", result.h2d_bytes},
-                  {"d2h_bytes", result.d2h_bytes},
-                  {"copy_s", result.copy_s},
-                  {"copy_hidden_share", or_null(result.copy_hidden_share)},
-                  {"wall_s", result.wall_s}};
-  // Text that is no UTF-8 (a reason may quote a path) must not cost the whole document.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return to_text(run_json(std::move(trials), result));
 }
 
 }  // namespace spillway

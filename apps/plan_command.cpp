@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
+#include <utility>
 
 #include "apps/format.h"
 #include "apps/prepare.h"
+#include "apps/run_json.h"
 #include "apps/table.h"
 #include "apps/trial_factory.h"
 
 namespace spillway {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// A trial as planned; `plan` only where it fits.
 struct PlannedRow {
@@ -133,7 +132,7 @@ void print_run(std::ostream& out, const RunResult& result, const std::vector<Pla
   for (std::size_t d = 0; d < result.devices.size(); ++d) {
     const auto& device = result.devices[d];
     table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
-               format_bytes(device.peak_bytes), format_fixed(100 * device.busy_share, 0) + " %"});
+               format_bytes(device.peak_bytes), format_percent(device.busy_share)});
   }
   table.add(
       {"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes), ""});
@@ -148,7 +147,7 @@ void print_run(std::ostream& out, const RunResult& result, const std::vector<Pla
       << a_step(result.d2h_bytes) << " a step of a trial\n"
       << "Time: " << format_fixed(result.wall_s, 1) << " s";
   if (result.copy_hidden_share)
-    out << ", " << format_fixed(100 * *result.copy_hidden_share, 0) << " % of "
+    out << ", " << format_percent(*result.copy_hidden_share) << " of "
         << format_fixed(result.copy_s, 2) << " s of copies hidden under compute";
   out << "\n";
   if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
@@ -179,26 +178,11 @@ Json to_json(const PlannedRow& row) {
 }
 
 std::string to_json(const RunResult& result, const std::vector<PlannedRow>& rows, bool fits) {
-  Json trials = Json::array(), devices = Json::array();
+  Json trials = Json::array();
   for (const auto& row : rows) trials.push_back(to_json(row));
-  for (const auto& device : result.devices) {
-    devices.push_back({{"kind", device.kind},
-                       {"budget_bytes", device.budget_bytes},
-                       {"peak_bytes", device.peak_bytes},
-                       {"busy_share", device.busy_share}});
-  }
-  return Json{{"fits", fits},
-              {"trials", trials},
-              {"devices", devices},
-              {"host_peak_bytes", result.host_peak_bytes},
-              {"h2d_bytes", result.h2d_bytes},
-              {"d2h_bytes", result.d2h_bytes},
-              {"copy_s", result.copy_s},
-              {"copy_hidden_share",
-               result.copy_hidden_share ? Json(*result.copy_hidden_share) : Json(nullptr)},
-              {"wall_s", result.wall_s}}
-             .dump(2) +
-         "\n";
+  Json json{{"fits", fits}};
+  json.update(run_json(std::move(trials), result));
+  return to_text(json);
 }
 
 }  // namespace

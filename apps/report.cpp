@@ -15,8 +15,6 @@ std::string loss_text(const std::optional<double>& loss) {
   return loss ? format_fixed(*loss, 4) : "-";
 }
 
-std::string percent(double share) { return format_fixed(100 * share, 0) + " %"; }
-
 std::optional<double> metric_of(const MetricConfig& metric, const TrialResult& trial) {
   return metric.name == "final_loss" ? trial.final_loss : trial.eval_loss;
 }
@@ -43,7 +41,7 @@ void print_memory(std::ostream& out, const RunResult& result) {
   for (std::size_t d = 0; d < result.devices.size(); ++d) {
     const auto& device = result.devices[d];
     table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
-               format_bytes(device.peak_bytes), percent(device.busy_share),
+               format_bytes(device.peak_bytes), format_percent(device.busy_share),
                std::to_string(device.ops), std::to_string(device.loads),
                std::to_string(device.prefetches)});
   }
@@ -66,7 +64,7 @@ void print_copies(std::ostream& out, const RunResult& result) {
       << " back to the host\n";
   if (result.copy_hidden_share)
     out << "Copies: " << format_fixed(result.copy_s, 2) << " s, "
-        << percent(*result.copy_hidden_share) << " of it hidden under compute\n";
+        << format_percent(*result.copy_hidden_share) << " of it hidden under compute\n";
 }
 
 Bytes largest_peak(const RunResult& result) {

@@ -109,18 +109,12 @@ class Engine {
   void note_use(DeviceId id);
   Bytes reserved_workspace(const DeviceTable& device) const;
 
-  const UnitSpec& spec(UnitRef ref) const {
-    return jobs_.at(ref.job).program->units[static_cast<std::size_t>(ref.unit)];
-  }
-  UnitState& state(UnitRef ref) {
-    return jobs_.at(ref.job).units[static_cast<std::size_t>(ref.unit)];
-  }
+  const UnitSpec& spec(UnitRef ref) const { return jobs_.at(ref.job).program->units[at(ref.unit)]; }
+  UnitState& state(UnitRef ref) { return jobs_.at(ref.job).units[at(ref.unit)]; }
   const BufferSpec& buffer_spec(BufferRef ref) const {
-    return jobs_.at(ref.job).plan->layout.buffers[static_cast<std::size_t>(ref.buffer)];
+    return jobs_.at(ref.job).plan->layout.buffers[at(ref.buffer)];
   }
-  BufferState& buffer_state(BufferRef ref) {
-    return jobs_.at(ref.job).buffers[static_cast<std::size_t>(ref.buffer)];
-  }
+  BufferState& buffer_state(BufferRef ref) { return jobs_.at(ref.job).buffers[at(ref.buffer)]; }
   DeviceTable& table(DeviceId id) { return devices_[id.index()]; }
   ActionId start(InFlight action);
 

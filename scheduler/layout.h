@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/ids.h"
 #include "scheduler/lower.h"
 
 namespace spillway {
@@ -32,7 +33,7 @@ class LayoutBuilder {
   /// As boundary(), for evaluation: neighbouring cuts have different parity, others share homes.
   int eval_boundary(int cut, int parity, int vn);
 
-  const FoldPlan& fold(int lane) const { return folds_[static_cast<std::size_t>(lane)]; }
+  const FoldPlan& fold(int lane) const { return folds_[at(lane)]; }
   const Layout& layout() const { return layout_; }
   Layout finish() &&;
 

@@ -38,16 +38,6 @@ class ProgramBuilder {
  private:
   int num_shards() const { return static_cast<int>(plan_.shards.size()); }
   int num_layers() const { return static_cast<int>(model_.layers.size()); }
-  bool reads_batch(LayerRange layers) const {
-    const auto& edges = model_.edges;
-    for (int l = layers.begin; l < layers.end; ++l) {
-      for (int e : model_.layers[at(l)].inputs) {
-        if (edges[at(e)].producer < 0) return true;
-      }
-    }
-    return false;
-  }
-
   int add_host_op(HostOpSpec op) {
     program_.host_ops.push_back(std::move(op));
     return static_cast<int>(program_.host_ops.size()) - 1;
@@ -83,7 +73,7 @@ class ProgramBuilder {
         deps.push_back(update->second);
       }
     }
-    if (reads_batch(unit.layers)) deps.push_back(load);
+    if (reads_batch(model_, unit.layers)) deps.push_back(load);
     return deps;
   }
 
@@ -151,7 +141,7 @@ class ProgramBuilder {
     const int batch = buffers_.layout().eval_batch[at(vn)];
     if (s > 0) op.inputs.push_back(buffers_.eval_boundary(layers.begin, s % 2, vn));
     op.frees = op.inputs;
-    if (reads_batch(layers)) op.inputs.push_back(batch);
+    if (reads_batch(model_, layers)) op.inputs.push_back(batch);
     if (s + 1 == num_shards()) op.frees.push_back(batch);
     if (s + 1 < num_shards()) {
       op.outputs.push_back(buffers_.eval_boundary(layers.end, (s + 1) % 2, vn));
@@ -194,7 +184,7 @@ class ProgramBuilder {
     OpSpec op;
     const LayerRange layers = plan_.shards[at(s)];
     if (s > 0) op.inputs.push_back(buffers_.boundary(layers.begin, vn));
-    if (reads_batch(layers)) op.inputs.push_back(buffers_.layout().batch[at(vn)]);
+    if (reads_batch(model_, layers)) op.inputs.push_back(buffers_.layout().batch[at(vn)]);
     op.outputs.push_back(buffers_.boundary(layers.end, vn));
     return op;
   }
@@ -206,7 +196,7 @@ class ProgramBuilder {
     if (s > 0) op.inputs.push_back(buffers_.boundary(layers.begin, vn));
     if (s + 1 < num_shards()) op.inputs.push_back(buffers_.gradient(layers.end, vn));
     op.frees = op.inputs;
-    if (reads_batch(layers)) op.inputs.push_back(batch);
+    if (reads_batch(model_, layers)) op.inputs.push_back(batch);
     if (s == 0) op.frees.push_back(batch);
     if (s > 0) op.outputs.push_back(buffers_.gradient(layers.begin, vn));
     op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];

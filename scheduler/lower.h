@@ -22,6 +22,9 @@ std::vector<int> split_groups(int groups, int lanes);
 /// Lanes take consecutive groups.
 std::vector<GroupRange> lane_ranges(const JobShape& shape);
 
+/// Whether any of `layers` reads the batch.
+bool reads_batch(const ModelSpec& model, LayerRange layers);
+
 /// Bytes of a layer's weights blocks that a unit over `layers` holds, tied blocks once.
 Bytes weights_bytes(const ModelSpec& model, LayerRange layers);
 

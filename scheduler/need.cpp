@@ -8,15 +8,6 @@
 namespace spillway {
 namespace {
 
-bool reads_batch(const ModelSpec& model, LayerRange layers) {
-  for (int l = layers.begin; l < layers.end; ++l) {
-    for (int e : model.layers[at(l)].inputs) {
-      if (model.edges[at(e)].producer < 0) return true;
-    }
-  }
-  return false;
-}
-
 Bytes output_bytes(const ModelSpec& model, int layer) {
   Bytes bytes = 0;
   for (int e : model.layers[at(layer)].outputs) {
@@ -45,6 +36,15 @@ int most_slots(const JobShape& shape) {
 }
 
 }  // namespace
+
+bool reads_batch(const ModelSpec& model, LayerRange layers) {
+  for (int l = layers.begin; l < layers.end; ++l) {
+    for (int e : model.layers[at(l)].inputs) {
+      if (model.edges[at(e)].producer < 0) return true;
+    }
+  }
+  return false;
+}
 
 Bytes weights_bytes(const ModelSpec& model, LayerRange layers) {
   std::set<int> params;

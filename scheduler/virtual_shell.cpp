@@ -11,7 +11,7 @@ VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
       compute_free_s_(config.device_budgets.size()),
       to_device_free_s_(config.device_budgets.size()),
       to_host_free_s_(config.device_budgets.size()),
-      worker_free_s_(static_cast<std::size_t>(costs.host_workers)) {}
+      worker_free_s_(at(costs.host_workers)) {}
 
 void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
   plans_[job] = plan;
@@ -65,7 +65,7 @@ void VirtualShell::perform(const StartOp& op) {
       start_s = std::max(start_s, found->second);
     }
   }
-  const OpSpec& spec = plans_.at(op.job)->programs[op.flavor]->ops[static_cast<std::size_t>(op.op)];
+  const OpSpec& spec = plans_.at(op.job)->programs[op.flavor]->ops[at(op.op)];
   compute_free_s_[op.device.index()] = start_s + spec.cost_s;
   complete(op.id, op.job, start_s, spec.cost_s, spec.workspace);
 }
@@ -89,8 +89,7 @@ void VirtualShell::perform(const StartCopy& copy) {
 void VirtualShell::perform(const StartHostOp& op) {
   auto worker = std::ranges::min_element(worker_free_s_);
   const double start_s = std::max(now_s_, *worker);
-  const double cost_s =
-      plans_.at(op.job)->programs[op.flavor]->host_ops[static_cast<std::size_t>(op.op)].cost_s;
+  const double cost_s = plans_.at(op.job)->programs[op.flavor]->host_ops[at(op.op)].cost_s;
   *worker = start_s + cost_s;
   complete(op.id, op.job, start_s, cost_s, 0);
 }

@@ -101,13 +101,17 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   check_data(trial, model);
   const JobShape shape = shape_of(trial);
   const OrderChoice order = order_choice(trial.train.order);
-  const Bytes smallest = partition(model, profile, shape, 0, order, double_buffer).smallest_budget;
+  const auto cut_for = [&](Bytes budget) {
+    return partition(model, profile, shape, budget, order, double_buffer);
+  };
+  const Bytes largest = *std::ranges::max_element(device_budgets);
+  Partition cut = cut_for(largest);
+  const Bytes smallest = cut.smallest_budget;
   std::vector<Bytes> usable;
   std::ranges::copy_if(device_budgets, std::back_inserter(usable),
                        [&](Bytes budget) { return budget >= smallest; });
   if (usable.empty()) {
-    throw DoesNotFit(described(trial), Tier::device, smallest,
-                     *std::ranges::max_element(device_budgets));
+    throw DoesNotFit(described(trial), Tier::device, smallest, largest);
   }
   if (trial.train.lanes > static_cast<int>(usable.size())) {
     throw ConfigError("train.lanes", 0,
@@ -115,8 +119,8 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                           std::to_string(usable.size()) +
                           " devices can run the trial; a device runs one lane of a trial");
   }
-  const Partition cut =
-      partition(model, profile, shape, *std::ranges::min_element(usable), order, double_buffer);
+  const Bytes least = *std::ranges::min_element(usable);
+  if (least < largest) cut = cut_for(least);
   auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major));
   if (plan->layout.home_bytes > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan->layout.home_bytes, host_budget);

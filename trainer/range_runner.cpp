@@ -8,12 +8,11 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
+#include "core/ids.h"
+#include "scheduler/layout.h"
 
 namespace spillway {
 namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
@@ -52,38 +51,31 @@ void copy_out(std::byte* to, const at::Tensor& from) {
 }  // namespace
 
 at::Tensor RangeRunner::boundary(int cut, const std::byte* data) const {
-  for (const EdgeSpec& edge : model_.spec.edges) {
-    if (edge.producer == cut - 1) return view_of(data, edge.tensor);
-  }
-  throw Error("no edge crosses before layer " + std::to_string(cut));
+  return view_of(data, boundary_edge(model_.spec, cut).tensor);
 }
 
 at::Tensor RangeRunner::batch(const std::byte* data) const {
-  if (!data) return {};
-  for (const EdgeSpec& edge : model_.spec.edges) {
-    if (edge.producer < 0) return view_of(data, edge.tensor);
-  }
-  throw Error("the model has no batch edge");
+  return data ? view_of(data, batch_edge(model_.spec).tensor) : at::Tensor();
 }
 
 RangeRunner::LayerRun RangeRunner::run_layer(int layer, const at::Tensor& input,
                                              const at::Tensor& batch, bool with_graph) const {
-  const LayerSpec& spec = model_.spec.layers[at_index(layer)];
+  const LayerSpec& spec = model_.spec.layers[at(layer)];
   LayerRun run;
   run.input = input;
   const std::vector<std::byte*> pointers = parameters_(layer);
   for (std::size_t p = 0; p < spec.params.size(); ++p) {
-    const ParamSpec& param = model_.spec.params[at_index(spec.params[p])];
+    const ParamSpec& param = model_.spec.params[at(spec.params[p])];
     run.params.push_back(view_of(pointers[p], param.tensor));
     if (with_graph) run.params.back().requires_grad_(param.trainable);
   }
   std::vector<at::Tensor> inputs;
   for (int edge : spec.inputs) {
-    inputs.push_back(model_.spec.edges[at_index(edge)].producer < 0 ? batch : run.input);
+    inputs.push_back(model_.spec.edges[at(edge)].producer < 0 ? batch : run.input);
   }
   LayerContext context = context_;
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
-  run.result = model_.layers[at_index(layer)]->forward(inputs, run.params, context);
+  run.result = model_.layers[at(layer)]->forward(inputs, run.params, context);
   run.result.output = run.result.output.contiguous();  // as it would be behind a cut
   return run;
 }

@@ -27,7 +27,6 @@ struct Trial {
   std::unique_ptr<TrainingJob> job;
   TrialResult result;
   double started_s = 0, last_s = 0, gradient_norm = 0;
-  std::size_t evals_reported = 0;
 };
 
 /// Hands calls to the trial they belong to.
@@ -141,28 +140,27 @@ struct Session::Impl final : ShellObserver {
   void refresh(JobId id, std::int64_t step) {
     Trial& trial = *trials[id.index()];
     TrialResult& result = trial.result;
-    const TrainingJob::Progress progress = trial.job->progress();
+    const TrainingJob::Progress news = trial.job->take_progress();
     if (step > result.steps) trial.last_s = now_s();
     result.steps = step;
-    result.losses = progress.losses;
-    result.eval_losses = progress.eval_losses;
-    result.weights_xxh3 = progress.weights_xxh3;
+    result.losses.insert(result.losses.end(), news.losses.begin(), news.losses.end());
+    result.weights_xxh3 = news.weights_xxh3;
     if (!result.losses.empty()) {
       result.first_loss = result.losses.front();
       result.final_loss = result.losses.back();
     }
-    if (!result.eval_losses.empty()) result.eval_loss = result.eval_losses.back().second;
     const double elapsed = trial.last_s - trial.started_s;
     if (step > 0 && elapsed > 0) {
-      result.tokens_per_s = progress.weight_per_step * static_cast<double>(step) / elapsed;
+      result.tokens_per_s = news.weight_per_step * static_cast<double>(step) / elapsed;
     }
-    for (; trial.evals_reported < result.eval_losses.size(); ++trial.evals_reported) {
-      const auto& [eval_step, loss] = result.eval_losses[trial.evals_reported];
+    for (const auto& [eval_step, loss] : news.eval_losses) {
+      result.eval_losses.emplace_back(eval_step, loss);
+      result.eval_loss = loss;
       add_event(id, SessionEvent::Kind::eval);
       events.back().step = eval_step;
       events.back().loss = loss;
     }
-    if (!progress.gradient_norms.empty()) trial.gradient_norm = progress.gradient_norms.back();
+    trial.gradient_norm = news.gradient_norm;
   }
 
   void add_event(JobId id, SessionEvent::Kind kind) {
@@ -334,12 +332,10 @@ RunResult Session::simulate() const {
   }
   VirtualShell shell(impl.engine_config(), costs);
   TraceRecorder trace(impl.config.max_trace_spans);
-  for (std::size_t t = 0; t < impl.trials.size(); ++t) {
-    trace.submit(JobId(t), impl.trials[t]->planned.plan);
-  }
   shell.on_action = [&](const Action& action) { trace.on_action(action); };
   shell.on_completion = [&](const Done& done) { trace.on_done(done); };
   for (std::size_t t = 0; t < impl.trials.size(); ++t) {
+    trace.submit(JobId(t), impl.trials[t]->planned.plan);
     shell.submit(JobId(t), impl.trials[t]->planned.plan);
   }
   shell.run();

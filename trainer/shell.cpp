@@ -119,12 +119,12 @@ OpCall Shell::resolve(const StartOp& start) const {
               .program = plan.programs[start.flavor].get(),
               .unit = start.unit,
               .op = start.op};
-  const UnitSpec& unit = call.program->units[static_cast<std::size_t>(start.unit)];
-  const OpSpec& op = call.program->ops[static_cast<std::size_t>(start.op)];
+  const UnitSpec& unit = call.program->units[at(start.unit)];
+  const OpSpec& op = call.program->ops[at(start.op)];
   std::size_t next = 0;
   const auto take = [&](const std::vector<int>& buffers, std::vector<std::byte*>& pointers) {
     for (int b : buffers) {
-      const Bytes bytes = plan.layout.buffers[static_cast<std::size_t>(b)].bytes;
+      const Bytes bytes = plan.layout.buffers[at(b)].bytes;
       pointers.push_back(part.arena.at(start.offsets[next++], bytes));
     }
   };
@@ -146,7 +146,7 @@ void Shell::perform(const StartOp& start) {
   ++launched_;
   const auto task = std::make_shared<Task>();
   task->call = resolve(start);
-  task->workspace = task->call.program->ops[static_cast<std::size_t>(start.op)].workspace;
+  task->workspace = task->call.program->ops[at(start.op)].workspace;
   task->flight.failed = std::make_shared<std::atomic<bool>>(false);
   task->flight.after = start.after;
   task->done.id = start.id;

@@ -41,9 +41,12 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
       eval_losses_(plan_->layout.eval_batch.size()),
       squared_norms_(model_->spec.params.size()) {}
 
-TrainingJob::Progress TrainingJob::progress() const {
+TrainingJob::Progress TrainingJob::take_progress() {
   const std::lock_guard lock(mutex_);
-  return progress_;
+  Progress news = progress_;
+  progress_.losses.clear();
+  progress_.eval_losses.clear();
+  return news;
 }
 
 void TrainingJob::admit(std::byte* home) const {
@@ -229,7 +232,7 @@ void TrainingJob::commit(const HostCall& call) {
   gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
   const std::lock_guard lock(mutex_);
   progress_.losses.push_back(loss.mean());
-  progress_.gradient_norms.push_back(norm);
+  progress_.gradient_norm = norm;
   progress_.weight_per_step = loss.weight;
 }
 

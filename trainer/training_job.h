@@ -16,7 +16,8 @@
 namespace spillway {
 
 /// What the ops of one trial compute. State that outlives an op lies in the job's homes; what is
-/// here is a handful of scalars a virtual node. The step program orders all calls but progress().
+/// here is a handful of scalars a virtual node. The step program orders all calls but
+/// take_progress().
 class TrainingJob {
  public:
   TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
@@ -27,14 +28,16 @@ class TrainingJob {
   void run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
 
-  /// What a watcher may know. Any thread.
+  /// What a watcher may know.
   struct Progress {
-    std::vector<double> losses, gradient_norms;  ///< one a committed step
+    std::vector<double> losses;  ///< one a committed step
     std::vector<std::pair<std::int64_t, double>> eval_losses;
+    double gradient_norm = 0;    ///< of the last step
     double weight_per_step = 0;  ///< target tokens of a step
     std::string weights_xxh3;    ///< once finished
   };
-  Progress progress() const;
+  /// Losses since the last call, and the other values as they are. Any thread.
+  Progress take_progress();
   const TrainConfig& train() const { return config_.train; }
 
  private:
@@ -57,7 +60,7 @@ class TrainingJob {
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
   double gradient_scale_ = 1;                      // of the updates that follow the last commit
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   Progress progress_;  // under mutex_
 };
 

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// Keys keep the order in which they were put.
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+/// What the documents of all commands share: `trials`, then devices, bytes and times of a run, real
+/// or simulated.
+Json run_json(Json trials, const RunResult& result);
+
+/// As text of a document of its own.
+std::string to_text(const Json& json);
+
+}  // namespace spillway
