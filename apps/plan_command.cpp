@@ -108,6 +108,10 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
             ", gradient sums " + format_bytes(row.plan.unit_sums_bytes) + ", activations " +
             format_bytes(row.plan.unit_activations_bytes) + ", boundaries and batch " +
             format_bytes(row.plan.unit_boundaries_bytes);
+    if (row.plan.load_ahead_budget_bytes > 0 && !row.plan.loads_ahead) {
+      text += "\n    no room to load the next shard while one computes; that takes " +
+              format_bytes(row.plan.load_ahead_budget_bytes) + " on a device";
+    }
     if (std::ranges::find(seen, text) != seen.end()) continue;
     seen.push_back(text);
     out << "  " << row.name << ": " << text << "\n";
@@ -170,6 +174,8 @@ Json to_json(const PlannedRow& row) {
                {"virtual_nodes", row.virtual_nodes},
                {"lanes", row.plan.lanes},
                {"order", row.plan.order},
+               {"loads_ahead", row.plan.loads_ahead},
+               {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},
                {"steps", row.max_steps},
                {"training_state_bytes", row.plan.training_state_bytes},
                {"home_bytes", row.plan.home_bytes},

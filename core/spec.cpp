@@ -64,9 +64,7 @@ void ModelSpec::validate() const {
       require(e >= 0 && e < static_cast<int>(edges.size()), layer, "unknown input edge");
       const EdgeSpec& edge = edges[static_cast<std::size_t>(e)];
       require(edge.producer < static_cast<int>(l), layer, "reads an edge before it is produced");
-      require(edge.producer == -1 || edge.producer + 1 == static_cast<int>(l), layer,
-              "reads an edge that is not its neighbour's (graphs that are no chains are not "
-              "supported yet)");
+      require(std::ranges::count(layer.inputs, e) == 1, layer, "reads an edge twice");
     }
     require(layer.outputs.size() == (last ? 0u : 1u), layer,
             "must have one output edge (the last layer none: it is the loss)");
@@ -75,6 +73,12 @@ void ModelSpec::validate() const {
       require(edges[static_cast<std::size_t>(e)].producer == static_cast<int>(l), layer,
               "is not the producer of its output edge");
     }
+  }
+  for (std::size_t e = 0; e < edges.size(); ++e) {
+    if (edges[e].producer < 0) continue;
+    require(!consumers(static_cast<int>(e)).empty(),
+            layers[static_cast<std::size_t>(edges[e].producer)],
+            "has an output that no layer reads");
   }
 }
 

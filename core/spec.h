@@ -44,22 +44,25 @@ struct ParamSpec {
   bool decay = true;      ///< weight decay applies (no for norms and biases)
 };
 
-/// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec.
+/// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec. Inputs
+/// are edges of any earlier layers, so a model is any graph whose pieces have one output each.
 struct LayerSpec {
   std::string name;  ///< "h.0.attn"
   std::string kind;  ///< "attention": equal kind, parameter and edge shapes means equal cost
   std::vector<int> params;
   std::vector<int> inputs;
-  std::vector<int> outputs;  ///< empty for the loss layer, whose result is a (sum, weight) pair
+  std::vector<int> outputs;  ///< one; none for the loss layer, whose result is (sum, weight)
 };
 
 /// A tensor that passes between layers, per virtual node.
 struct EdgeSpec {
   std::string name;
   TensorSpec tensor;
-  int producer = -1;  ///< layer, or -1: part of the batch
-  bool differentiable = true;
+  int producer = -1;           ///< layer, or -1: part of the batch
+  bool differentiable = true;  ///< no: nothing behind it sends a gradient back
 };
+/// Whether gradients flow back through an edge.
+inline bool has_gradient(const EdgeSpec& edge) { return edge.producer >= 0 && edge.differentiable; }
 
 /// A model as a value: layers in execution order, parameters in canonical order.
 ///
@@ -76,8 +79,8 @@ struct ModelSpec {
   std::vector<int> consumers(int edge) const;
   /// Number of layers that name parameter `param`.
   int num_uses(int param) const;
-  /// Throws Error unless the layers form a valid chain in order: every id in range, every edge
-  /// produced before it is read, one activation edge between neighbours, a loss layer at the end.
+  /// Throws Error unless the layers form a graph in order: every id in range, every edge produced
+  /// before it is read and read by somebody, one output a layer, a loss layer at the end.
   void validate() const;
 };
 

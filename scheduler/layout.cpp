@@ -8,18 +8,6 @@
 #include "core/ids.h"
 
 namespace spillway {
-namespace {
-
-/// Largest bytes that the boundaries of a model need for one virtual node.
-Bytes largest_boundary(const ModelSpec& model) {
-  Bytes largest = 0;
-  for (const EdgeSpec& edge : model.edges) {
-    if (edge.producer >= 0) largest = std::max(largest, edge.tensor.bytes());
-  }
-  return largest;
-}
-
-}  // namespace
 
 FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
   FoldPlan plan;
@@ -48,24 +36,9 @@ FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
   return plan;
 }
 
-const EdgeSpec& boundary_edge(const ModelSpec& model, int cut) {
-  for (const EdgeSpec& edge : model.edges) {
-    if (edge.producer == cut - 1) return edge;
-  }
-  throw Error("model " + model.family + ": no edge crosses before layer " + std::to_string(cut));
-}
-
-const EdgeSpec& batch_edge(const ModelSpec& model) {
-  const auto is_batch = [](const EdgeSpec& edge) { return edge.producer < 0; };
-  if (std::ranges::count_if(model.edges, is_batch) != 1) {
-    throw Error("model " + model.family + " must have exactly one batch edge");
-  }
-  return *std::ranges::find_if(model.edges, is_batch);
-}
-
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
-                             std::vector<GroupRange> lanes)
-    : model_(model), shape_(shape), lanes_(std::move(lanes)) {
+                             std::vector<GroupRange> lanes, const Cut& cut)
+    : model_(model), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {
   for (const GroupRange& lane : lanes_) {
     folds_.push_back(plan_fold(lane, shape_.groups, shape_.virtual_nodes / shape_.groups));
   }
@@ -77,6 +50,12 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
 int LayoutBuilder::add_buffer(BufferKind kind, Bytes bytes, Bytes home) {
   layout_.buffers.push_back({kind, round_up(bytes, kAlignment), home});
   return static_cast<int>(layout_.buffers.size()) - 1;
+}
+
+int LayoutBuilder::add_edge(BufferKind kind, int edge, Bytes home) {
+  const int buffer = add_buffer(kind, model_.edges[at(edge)].tensor.bytes(), home);
+  layout_.buffers.back().edge = edge;
+  return buffer;
 }
 
 Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
@@ -162,12 +141,13 @@ void LayoutBuilder::place_sums() {
 }
 
 void LayoutBuilder::place_batches() {
-  const Bytes bytes = batch_edge(model_).tensor.bytes();
+  const int edge = batch_edge(model_);
+  const Bytes bytes = model_.edges[at(edge)].tensor.bytes();
   for (int vn = 0; vn < shape_.virtual_nodes; ++vn) {
-    layout_.batch.push_back(add_buffer(BufferKind::batch, bytes, reserve(bytes, kAlignment)));
+    layout_.batch.push_back(add_edge(BufferKind::batch, edge, reserve(bytes, kAlignment)));
   }
   for (int vn = 0; vn < shape_.eval_virtual_nodes; ++vn) {
-    layout_.eval_batch.push_back(add_buffer(BufferKind::batch, bytes, reserve(bytes, kAlignment)));
+    layout_.eval_batch.push_back(add_edge(BufferKind::batch, edge, reserve(bytes, kAlignment)));
   }
 }
 
@@ -187,32 +167,33 @@ std::vector<int> LayoutBuilder::drains(int lane, LayerRange range) {
   return found;
 }
 
-int LayoutBuilder::boundary(int cut, int vn) {
-  const auto [place, is_new] = boundaries_.try_emplace({cut, vn}, 0);
+int LayoutBuilder::boundary(int edge, int vn) {
+  const auto [place, is_new] = boundaries_.try_emplace({edge, vn}, 0);
   if (is_new) {
-    const Bytes bytes = boundary_edge(model_, cut).tensor.bytes();
-    place->second = add_buffer(BufferKind::boundary, bytes, reserve(bytes, kAlignment));
+    const Bytes home = reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
+    place->second = add_edge(BufferKind::boundary, edge, home);
   }
   return place->second;
 }
 
-int LayoutBuilder::gradient(int cut, int vn) {
-  const auto [place, is_new] = gradients_.try_emplace({cut, vn}, 0);
+int LayoutBuilder::gradient(int edge, int shard, int vn) {
+  const auto [place, is_new] = gradients_.try_emplace({edge, shard, vn}, 0);
   if (is_new) {
-    const Bytes home = layout_.buffers[at(boundary(cut, vn))].home;
-    const Bytes bytes = boundary_edge(model_, cut).tensor.bytes();
-    place->second = add_buffer(BufferKind::gradient, bytes, home);
+    const Bytes home = shard == cut_.readers(edge).front()
+                           ? layout_.buffers[at(boundary(edge, vn))].home
+                           : reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
+    place->second = add_edge(BufferKind::gradient, edge, home);
   }
   return place->second;
 }
 
-int LayoutBuilder::eval_boundary(int cut, int parity, int vn) {
-  const auto [place, is_new] = eval_boundaries_.try_emplace({cut, vn}, 0);
+int LayoutBuilder::eval_boundary(int edge, int vn) {
+  const auto [place, is_new] = eval_boundaries_.try_emplace({edge, vn}, 0);
   if (is_new) {
-    const auto [home, first_use] = eval_homes_.try_emplace({parity, vn}, 0);
-    if (first_use) home->second = reserve(largest_boundary(model_), kAlignment);
-    const Bytes bytes = boundary_edge(model_, cut).tensor.bytes();
-    place->second = add_buffer(BufferKind::boundary, bytes, home->second);
+    const int slot = cut_.slot(edge);
+    const auto [home, first_use] = eval_homes_.try_emplace({slot, vn}, 0);
+    if (first_use) home->second = reserve(cut_.slot_bytes(slot), kAlignment);
+    place->second = add_edge(BufferKind::boundary, edge, home->second);
   }
   return place->second;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <map>
+#include <tuple>
 
 #include "core/ids.h"
+#include "scheduler/cut.h"
 #include "scheduler/lower.h"
 
 namespace spillway {
@@ -20,18 +22,20 @@ FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group);
 /// Assigns homes and numbers buffers while lower() asks for them.
 class LayoutBuilder {
  public:
-  LayoutBuilder(const ModelSpec& model, const JobShape& shape, std::vector<GroupRange> lanes);
+  LayoutBuilder(const ModelSpec& model, const JobShape& shape, std::vector<GroupRange> lanes,
+                const Cut& cut);
 
   /// Buffers of the sums of `lane`, slot-major, over the layers of `range` with gradients.
   std::vector<int> sums(int lane, LayerRange range);
   /// Those of them that hold finished subtrees when the unit ends.
   std::vector<int> drains(int lane, LayerRange range);
-  /// The boundary before layer `cut` of virtual node `vn`, and its gradient (same home: the
-  /// gradient is made by the op that reads the boundary last).
-  int boundary(int cut, int vn);
-  int gradient(int cut, int vn);
-  /// As boundary(), for evaluation: neighbouring cuts have different parity, others share homes.
-  int eval_boundary(int cut, int parity, int vn);
+  /// The boundary `edge` of virtual node `vn`.
+  int boundary(int edge, int vn);
+  /// Its gradient, summed over the readers in shard `shard` and behind. That of the first reading
+  /// shard has the boundary's home: it is made by the op that reads the boundary last.
+  int gradient(int edge, int shard, int vn);
+  /// As boundary(), for evaluation: edges that are never alive together share homes.
+  int eval_boundary(int edge, int vn);
 
   const FoldPlan& fold(int lane) const { return folds_[at(lane)]; }
   const Layout& layout() const { return layout_; }
@@ -42,21 +46,19 @@ class LayoutBuilder {
   void place_sums();
   void place_batches();
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
+  int add_edge(BufferKind kind, int edge, Bytes home);
   Bytes reserve(Bytes bytes, Bytes alignment);
 
   const ModelSpec& model_;
   JobShape shape_;
   std::vector<GroupRange> lanes_;
+  const Cut& cut_;
   std::vector<FoldPlan> folds_;
-  std::vector<std::vector<std::vector<int>>> sum_buffers_;  // lane, slot, layer (-1: none)
-  std::map<std::pair<int, int>, int> boundaries_, gradients_, eval_boundaries_;
-  std::map<std::pair<int, int>, Bytes> eval_homes_;  // (parity, vn)
+  std::vector<std::vector<std::vector<int>>> sum_buffers_;           // lane, slot, layer (-1: none)
+  std::map<std::pair<int, int>, int> boundaries_, eval_boundaries_;  // (edge, vn)
+  std::map<std::tuple<int, int, int>, int> gradients_;               // (edge, shard, vn)
+  std::map<std::pair<int, int>, Bytes> eval_homes_;                  // (slot, vn)
   Layout layout_;
 };
-
-/// The edge that crosses from layer `cut` - 1 to layer `cut`.
-const EdgeSpec& boundary_edge(const ModelSpec& model, int cut);
-/// The batch edge: the only edge without a producer.
-const EdgeSpec& batch_edge(const ModelSpec& model);
 
 }  // namespace spillway

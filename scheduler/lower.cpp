@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/ids.h"
+#include "scheduler/cut.h"
 #include "scheduler/layout.h"
 
 namespace spillway {
@@ -17,8 +18,13 @@ namespace {
 class ProgramBuilder {
  public:
   ProgramBuilder(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-                 const JobPlan& plan, LayoutBuilder& buffers)
-      : model_(model), profile_(profile), shape_(shape), plan_(plan), buffers_(buffers) {}
+                 const JobPlan& plan, const Cut& cut, LayoutBuilder& buffers)
+      : model_(model),
+        profile_(profile),
+        shape_(shape),
+        plan_(plan),
+        cut_(cut),
+        buffers_(buffers) {}
 
   std::shared_ptr<const Program> build(Flavor flavor) {
     program_.lane_units.resize(plan_.lanes.size());
@@ -137,15 +143,14 @@ class ProgramBuilder {
 
   OpSpec evaluation_op(int s, int vn) {
     OpSpec op;
-    const LayerRange layers = plan_.shards[at(s)];
     const int batch = buffers_.layout().eval_batch[at(vn)];
-    if (s > 0) op.inputs.push_back(buffers_.eval_boundary(layers.begin, s % 2, vn));
-    op.frees = op.inputs;
-    if (reads_batch(model_, layers)) op.inputs.push_back(batch);
-    if (s + 1 == num_shards()) op.frees.push_back(batch);
-    if (s + 1 < num_shards()) {
-      op.outputs.push_back(buffers_.eval_boundary(layers.end, (s + 1) % 2, vn));
+    for (int e : cut_.boundaries(s).in) {
+      op.inputs.push_back(buffers_.eval_boundary(e, vn));
+      if (cut_.next_reader(e, s) < 0) op.frees.push_back(op.inputs.back());
     }
+    if (reads_batch(model_, plan_.shards[at(s)])) op.inputs.push_back(batch);
+    if (s + 1 == num_shards()) op.frees.push_back(batch);
+    for (int e : cut_.boundaries(s).out) op.outputs.push_back(buffers_.eval_boundary(e, vn));
     return op;
   }
 
@@ -182,23 +187,34 @@ class ProgramBuilder {
 
   OpSpec forward_op(int s, int vn) {
     OpSpec op;
-    const LayerRange layers = plan_.shards[at(s)];
-    if (s > 0) op.inputs.push_back(buffers_.boundary(layers.begin, vn));
-    if (reads_batch(model_, layers)) op.inputs.push_back(buffers_.layout().batch[at(vn)]);
-    op.outputs.push_back(buffers_.boundary(layers.end, vn));
+    for (int e : cut_.boundaries(s).in) op.inputs.push_back(buffers_.boundary(e, vn));
+    if (reads_batch(model_, plan_.shards[at(s)])) {
+      op.inputs.push_back(buffers_.layout().batch[at(vn)]);
+    }
+    for (int e : cut_.boundaries(s).out) op.outputs.push_back(buffers_.boundary(e, vn));
     return op;
   }
 
   OpSpec backward_op(int s, int vn, int lane, int vn_of_lane) {
     OpSpec op;
-    const LayerRange layers = plan_.shards[at(s)];
     const int batch = buffers_.layout().batch[at(vn)];
-    if (s > 0) op.inputs.push_back(buffers_.boundary(layers.begin, vn));
-    if (s + 1 < num_shards()) op.inputs.push_back(buffers_.gradient(layers.end, vn));
-    op.frees = op.inputs;
-    if (reads_batch(model_, layers)) op.inputs.push_back(batch);
+    const auto take = [&](int buffer, bool last_use) {
+      op.inputs.push_back(buffer);
+      if (last_use) op.frees.push_back(buffer);
+    };
+    for (int e : cut_.boundaries(s).in) {
+      take(buffers_.boundary(e, vn), cut_.readers(e).front() == s);
+      if (!has_gradient(model_.edges[at(e)])) continue;
+      const int behind = cut_.next_reader(e, s);
+      if (behind >= 0) take(buffers_.gradient(e, behind, vn), true);
+      op.outputs.push_back(buffers_.gradient(e, s, vn));
+    }
+    for (int e : cut_.boundaries(s).out) {
+      if (!has_gradient(model_.edges[at(e)])) continue;
+      take(buffers_.gradient(e, cut_.readers(e).front(), vn), true);
+    }
+    if (reads_batch(model_, plan_.shards[at(s)])) take(batch, false);
     if (s == 0) op.frees.push_back(batch);
-    if (s > 0) op.outputs.push_back(buffers_.gradient(layers.begin, vn));
     op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];
     return op;
   }
@@ -276,6 +292,7 @@ class ProgramBuilder {
   const Profile& profile_;
   const JobShape& shape_;
   const JobPlan& plan_;
+  const Cut& cut_;
   LayoutBuilder& buffers_;
   Program program_;
   std::map<int, int> update_of_;  // weights buffer -> host op
@@ -318,7 +335,8 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   plan.max_steps = shape.max_steps;
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;
-  LayoutBuilder buffers(model, shape, plan.lanes);
+  const Cut cut(model, plan.shards);
+  LayoutBuilder buffers(model, shape, plan.lanes, cut);
   // Boundaries get their numbers while programs are built: the fullest program comes first.
   plan.programs.resize(8);
   std::vector<Flavor> flavors{{.update = true, .evaluate = plan.evaluates, .train = true}};
@@ -328,7 +346,7 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   flavors.push_back({.update = true, .evaluate = false, .train = true});
   for (const Flavor& flavor : flavors) {
     auto& program = plan.programs[flavor.index()];
-    if (!program) program = ProgramBuilder(model, profile, shape, plan, buffers).build(flavor);
+    if (!program) program = ProgramBuilder(model, profile, shape, plan, cut, buffers).build(flavor);
   }
   plan.step_s =
       plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()]->compute_s;

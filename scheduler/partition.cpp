@@ -34,17 +34,20 @@ class Ranges {
   std::vector<Bytes> needs_, weights_;
 };
 
-/// The least budget under which some cut fits: over all cuts, the smallest largest need.
-Bytes smallest_budget(const Ranges& ranges) {
+constexpr Bytes kNever = std::numeric_limits<Bytes>::max();
+
+/// The smallest largest need over all cuts into shards of at most `most_weights`.
+Bytes smallest_need(const Ranges& ranges, Bytes most_weights) {
   std::vector<Bytes> least{0};  // by end: of the layers before it
   for (int end = 1; end <= ranges.num_layers(); ++end) {
-    Bytes best = std::numeric_limits<Bytes>::max();
+    Bytes best = kNever;
     for (int begin = 0; begin < end; ++begin) {
+      if (ranges.weights(begin, end) > most_weights) continue;
       best = std::min(best, std::max(least[at(begin)], ranges.need(begin, end)));
     }
     least.push_back(best);
   }
-  return round_up(least.back(), kPage);
+  return least.back();
 }
 
 /// The fewest shards of at most `most_weights` whose needs leave `reserve` of the budget; early
@@ -72,19 +75,37 @@ std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, B
   return shards;
 }
 
+/// By length: the most weights of any shard that is as long. Cuts are tried with these as limits.
+std::vector<Bytes> weight_limits(const Ranges& ranges) {
+  std::vector<Bytes> limits;
+  for (int length = 1; length <= ranges.num_layers(); ++length) {
+    limits.push_back(0);
+    for (int begin = 0; begin + length <= ranges.num_layers(); ++begin) {
+      limits.back() = std::max(limits.back(), ranges.weights(begin, begin + length));
+    }
+  }
+  return limits;
+}
+
 /// The fewest shards such that next to any of them another one's weights have room.
 std::optional<std::vector<LayerRange>> cut_with_prefetch(const Ranges& ranges, Bytes budget) {
   std::optional<std::vector<LayerRange>> best;
-  for (int length = 1; length <= ranges.num_layers(); ++length) {
-    Bytes most_weights = 0;
-    for (int begin = 0; begin + length <= ranges.num_layers(); ++begin) {
-      most_weights = std::max(most_weights, ranges.weights(begin, begin + length));
-    }
-    if (most_weights >= budget) break;
-    auto shards = cut(ranges, budget, most_weights, most_weights);
+  for (Bytes limit : weight_limits(ranges)) {
+    if (limit >= budget) break;
+    auto shards = cut(ranges, budget, limit, limit);
     if (shards && (!best || shards->size() < best->size())) best = std::move(shards);
   }
   return best;
+}
+
+/// The least budget under which cut_with_prefetch() finds a cut.
+Bytes load_ahead_budget(const Ranges& ranges) {
+  Bytes least = kNever;
+  for (Bytes limit : weight_limits(ranges)) {
+    const Bytes need = smallest_need(ranges, limit);
+    if (need != kNever) least = std::min(least, need + limit);
+  }
+  return round_up(least, kPage);
 }
 
 }  // namespace
@@ -102,7 +123,8 @@ Partition partition(const ModelSpec& model, const Profile& profile, const JobSha
     if (result.fits) result.shards = {whole};
     if (order == OrderChoice::vn_major) return result;
   }
-  result.smallest_budget = smallest_budget(ranges);
+  result.smallest_budget = round_up(smallest_need(ranges, kNever), kPage);
+  if (double_buffer) result.load_ahead_budget = load_ahead_budget(ranges);
   if (result.fits) return result;
   std::optional<std::vector<LayerRange>> shards;
   if (double_buffer) shards = cut_with_prefetch(ranges, budget);

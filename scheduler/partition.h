@@ -15,6 +15,8 @@ struct Partition {
   std::vector<LayerRange> shards;  ///< empty where it does not fit
   bool vn_major = false;
   Bytes smallest_budget = 0;  ///< the least that would do, a multiple of kPage; below: no fit
+  /// From here on cuts leave room for the next unit's weights beside any unit; 0: not asked for.
+  Bytes load_ahead_budget = 0;
 };
 
 /// Cuts a model so that every unit fits a device of `budget` bytes: weights, gradient sums,

@@ -30,7 +30,7 @@ enum class BufferKind : std::uint8_t {
   weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
   sum,       ///< gradient sum of one layer's uses, a slot of a lane's stack
   boundary,  ///< activation that crosses a cut, per virtual node
-  gradient,  ///< gradient of a boundary, per virtual node
+  gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
   batch,     ///< part of the batch, per virtual node
 };
 
@@ -39,6 +39,7 @@ struct BufferSpec {
   BufferKind kind = BufferKind::weights;
   Bytes bytes = 0;
   Bytes home = kNoHome;
+  int edge = -1;  ///< of the model: boundary, gradient, batch
 };
 
 enum class OpKind : std::uint8_t {

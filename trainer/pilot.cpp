@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <vector>
 
@@ -73,21 +74,23 @@ LayerProfile Pilot::measure_layer(const Model& model, int layer) {
   for (int p : spec.params) params.emplace_back(model.spec.params[at(p)].tensor);
   std::vector<std::byte*> pointers;
   for (Buffer& param : params) pointers.push_back(param.data());
-  std::unique_ptr<Buffer> input, batch, output, gradient, input_gradient;
+  std::deque<Buffer> storage;
+  RangeRunner::EdgeMemory inputs, outputs, gradients, input_gradients;
+  const auto memory_of = [&](const EdgeSpec& edge) {
+    return storage.emplace_back(edge.tensor).data();
+  };
   for (int e : spec.inputs) {
     const EdgeSpec& edge = model.spec.edges[at(e)];
-    (edge.producer < 0 ? batch : input) = std::make_unique<Buffer>(edge.tensor);
-    if (edge.producer >= 0) input_gradient = std::make_unique<Buffer>(edge.tensor);
+    inputs[e] = memory_of(edge);
+    if (has_gradient(edge)) input_gradients[e] = memory_of(edge);
   }
   Bytes output_bytes = 0;
   for (int e : spec.outputs) {
-    output = std::make_unique<Buffer>(model.spec.edges[at(e)].tensor);
-    gradient = std::make_unique<Buffer>(model.spec.edges[at(e)].tensor);
-    output_bytes += model.spec.edges[at(e)].tensor.bytes();
+    const EdgeSpec& edge = model.spec.edges[at(e)];
+    outputs[e] = memory_of(edge);
+    if (has_gradient(edge)) gradients[e] = memory_of(edge);
+    output_bytes += edge.tensor.bytes();
   }
-  const auto data = [](std::unique_ptr<Buffer>& buffer) {
-    return buffer ? buffer->data() : nullptr;
-  };
 
   LayerProfile profile;
   ActivationCounter meter("pilot");
@@ -99,12 +102,11 @@ LayerProfile Pilot::measure_layer(const Model& model, int layer) {
   const MeterScope scope(meter);
   const auto forward = [&] {
     meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.forward(data(input), data(batch), data(output));
+    runner.forward(inputs, outputs);
   };
   const auto backward = [&] {
     meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.backward(data(input), data(batch), data(gradient), data(input_gradient),
-                    [](int, int, const float*) {});
+    runner.backward(inputs, gradients, input_gradients, [](int, int, const float*) {});
   };
   forward();
   profile.forward_peak = meter.peak_since_begin();

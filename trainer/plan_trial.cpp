@@ -125,11 +125,14 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   if (plan->layout.home_bytes > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan->layout.home_bytes, host_budget);
   }
+  const bool spills = cut.shards.size() > 1;
   TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
                     .order = cut.vn_major ? "vn_major" : "shard_major",
                     .lanes = trial.train.lanes,
                     .home_bytes = plan->layout.home_bytes,
                     .smallest_budget_bytes = smallest,
+                    .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
+                    .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
                     .compute_s_per_step = plan->step_s,
                     .training_state_bytes = training_state_bytes(plan->layout)};
   describe_shards(model, profile, shape, cut.shards, summary);

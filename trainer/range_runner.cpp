@@ -1,15 +1,18 @@
 #include "trainer/range_runner.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "core/ids.h"
-#include "scheduler/layout.h"
 
 namespace spillway {
 namespace {
@@ -50,32 +53,44 @@ void copy_out(std::byte* to, const at::Tensor& from) {
 
 }  // namespace
 
-at::Tensor RangeRunner::boundary(int cut, const std::byte* data) const {
-  return view_of(data, boundary_edge(model_.spec, cut).tensor);
+RangeRunner::EdgeTensors RangeRunner::views_of(const EdgeMemory& memory) const {
+  EdgeTensors views;
+  for (const auto& [edge, data] : memory) {
+    views[edge] = view_of(data, model_.spec.edges[at(edge)].tensor);
+  }
+  return views;
 }
 
-at::Tensor RangeRunner::batch(const std::byte* data) const {
-  return data ? view_of(data, batch_edge(model_.spec).tensor) : at::Tensor();
+std::map<int, int> RangeRunner::count_readers() const {
+  std::map<int, int> readers;
+  for (int l = layers_.begin; l < layers_.end; ++l) {
+    for (int e : model_.spec.layers[at(l)].inputs) ++readers[e];
+  }
+  return readers;
 }
 
-RangeRunner::LayerRun RangeRunner::run_layer(int layer, const at::Tensor& input,
-                                             const at::Tensor& batch, bool with_graph) const {
+int RangeRunner::output_of(int layer) const {
+  const auto& outputs = model_.spec.layers[at(layer)].outputs;
+  return outputs.empty() ? -1 : outputs.front();
+}
+
+RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tensors,
+                                             bool with_graph) const {
   const LayerSpec& spec = model_.spec.layers[at(layer)];
   LayerRun run;
-  run.input = input;
   const std::vector<std::byte*> pointers = parameters_(layer);
   for (std::size_t p = 0; p < spec.params.size(); ++p) {
     const ParamSpec& param = model_.spec.params[at(spec.params[p])];
     run.params.push_back(view_of(pointers[p], param.tensor));
     if (with_graph) run.params.back().requires_grad_(param.trainable);
   }
-  std::vector<at::Tensor> inputs;
-  for (int edge : spec.inputs) {
-    inputs.push_back(model_.spec.edges[at(edge)].producer < 0 ? batch : run.input);
+  for (int e : spec.inputs) {
+    run.inputs.push_back(tensors.at(e).detach());
+    if (with_graph) run.inputs.back().requires_grad_(has_gradient(model_.spec.edges[at(e)]));
   }
   LayerContext context = context_;
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
-  run.result = model_.layers[at(layer)]->forward(inputs, run.params, context);
+  run.result = model_.layers[at(layer)]->forward(run.inputs, run.params, context);
   run.result.output = run.result.output.contiguous();  // as it would be behind a cut
   return run;
 }
@@ -85,60 +100,85 @@ WeightedSum RangeRunner::loss_of(const LayerRun& run) const {
   return {run.result.output.item<double>(), run.result.weight};
 }
 
-WeightedSum RangeRunner::forward(const std::byte* input, const std::byte* batch_data,
-                                 std::byte* output) const {
+WeightedSum RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs) const {
   const OpScope scope(false);
-  const at::Tensor batch_view = batch(batch_data);
-  at::Tensor x = input ? boundary(layers_.begin, input) : at::Tensor();
+  EdgeTensors tensors = views_of(inputs);
+  std::map<int, int> readers = count_readers();
   for (int l = layers_.begin; l < layers_.end; ++l) {
-    LayerRun run = run_layer(l, x, batch_view, false);
-    if (l + 1 == layers_.end && !output) return loss_of(run);
-    x = std::move(run.result.output);
+    LayerRun run = run_layer(l, tensors, false);
+    const int made = output_of(l);
+    if (made < 0) return loss_of(run);
+    for (int e : model_.spec.layers[at(l)].inputs) {
+      if (--readers[e] == 0) tensors.erase(e);
+    }
+    if (outputs.contains(made)) copy_out(outputs.at(made), run.result.output);
+    if (readers[made] > 0) tensors[made] = std::move(run.result.output);
   }
-  copy_out(output, x);
   return {};
 }
 
-WeightedSum RangeRunner::backward(const std::byte* input, const std::byte* batch_data,
-                                  const std::byte* output_gradient, std::byte* input_gradient,
+std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
+                                                  const at::Tensor& gradient,
+                                                  const TakeGradient& take) const {
+  std::vector<at::Tensor> leaves;
+  for (const auto* tensors : {&run.params, &run.inputs}) {
+    std::ranges::copy_if(*tensors, std::back_inserter(leaves),
+                         [](const at::Tensor& t) { return t.requires_grad(); });
+  }
+  std::vector<at::Tensor> gradients(leaves.size());
+  const bool has_backward = output_of(layer) < 0 || gradient.defined();
+  if (has_backward && !leaves.empty() && run.result.output.requires_grad()) {
+    gradients = torch::autograd::grad({run.result.output}, leaves, {gradient},
+                                      /*retain_graph=*/false, /*create_graph=*/false,
+                                      /*allow_unused=*/true);
+  }
+  run.result = {};
+  auto next = gradients.begin();
+  for (std::size_t p = 0; p < run.params.size(); ++p) {
+    if (!run.params[p].requires_grad()) continue;
+    const at::Tensor dense = next->defined() ? next->contiguous() : at::Tensor();
+    take(layer, static_cast<int>(p), dense.defined() ? dense.const_data_ptr<float>() : nullptr);
+    (next++)->reset();
+  }
+  std::vector<at::Tensor> of_inputs;
+  for (const at::Tensor& input : run.inputs) {
+    of_inputs.emplace_back();
+    if (!input.requires_grad()) continue;
+    of_inputs.back() = next->defined() ? next->contiguous() : at::zeros_like(input);
+    (next++)->reset();
+  }
+  return of_inputs;
+}
+
+WeightedSum RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradient_memory,
+                                  const EdgeMemory& input_gradients,
                                   const TakeGradient& take) const {
   const OpScope scope(true);
-  const at::Tensor batch_view = batch(batch_data);
   std::vector<LayerRun> runs;
-  at::Tensor x = input ? boundary(layers_.begin, input) : at::Tensor();
+  EdgeTensors tensors = views_of(inputs);
   for (int l = layers_.begin; l < layers_.end; ++l) {
-    if (x.defined()) x = x.detach().requires_grad_();
-    runs.push_back(run_layer(l, x, batch_view, true));
-    x = runs.back().result.output;
+    runs.push_back(run_layer(l, tensors, true));
+    if (output_of(l) >= 0) tensors[output_of(l)] = runs.back().result.output;
     if (after_forward) after_forward(l);
   }
-  x.reset();
+  tensors.clear();
   const WeightedSum loss = loss_of(runs.back());
-  at::Tensor gradient = output_gradient ? boundary(layers_.end, output_gradient) : at::Tensor();
+  EdgeTensors gradients = views_of(gradient_memory);
+  std::map<int, int> readers = count_readers();
   for (int l = layers_.end - 1; l >= layers_.begin; --l) {
-    LayerRun run = std::move(runs.back());
+    const at::Tensor gradient = std::exchange(gradients[output_of(l)], {});
+    std::vector<at::Tensor> of_inputs = run_backward(l, std::move(runs.back()), gradient, take);
     runs.pop_back();
-    std::vector<at::Tensor> leaves;
-    std::vector<int> trained;
-    for (std::size_t p = 0; p < run.params.size(); ++p) {
-      if (!run.params[p].requires_grad()) continue;
-      leaves.push_back(run.params[p]);
-      trained.push_back(static_cast<int>(p));
+    for (std::size_t i = 0; i < of_inputs.size(); ++i) {
+      if (!of_inputs[i].defined()) continue;
+      const int e = model_.spec.layers[at(l)].inputs[i];
+      at::Tensor& sum = gradients[e];  // of later readers first: the same for every cut
+      sum = sum.defined() ? at::add(sum, of_inputs[i]) : std::move(of_inputs[i]);
+      if (--readers[e] > 0 || !input_gradients.contains(e)) continue;
+      copy_out(input_gradients.at(e), sum);
+      sum.reset();
     }
-    if (run.input.defined()) leaves.push_back(run.input);
-    if (leaves.empty()) break;  // the first layer, with nothing to train
-    std::vector<at::Tensor> gradients =
-        torch::autograd::grad({run.result.output}, leaves, {gradient}, /*retain_graph=*/false,
-                              /*create_graph=*/false, /*allow_unused=*/true);
-    run.result = {};
-    for (std::size_t i = 0; i < trained.size(); ++i) {
-      const at::Tensor dense = gradients[i].defined() ? gradients[i].contiguous() : at::Tensor();
-      take(l, trained[i], dense.defined() ? dense.const_data_ptr<float>() : nullptr);
-      gradients[i].reset();
-    }
-    gradient = run.input.defined() ? gradients.back().contiguous() : at::Tensor();
   }
-  if (input_gradient) copy_out(input_gradient, gradient);
   return loss;
 }
 

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <span>
+#include <map>
 #include <vector>
 
 #include "models/model.h"
@@ -34,31 +34,38 @@ class RangeRunner {
   RangeRunner(const Model& model, LayerRange layers, LayerContext context, Parameters parameters)
       : model_(model), layers_(layers), context_(context), parameters_(std::move(parameters)) {}
 
+  /// Memory of edges, or of their gradients, for this virtual node.
+  using EdgeMemory = std::map<int, std::byte*>;
+
   /// Called in backward() after each layer's forward: where a pilot reads the memory in use.
   std::function<void(int layer)> after_forward;
 
-  /// Forward without a graph; returns the loss of a range that ends with the loss layer. `input`:
-  /// the boundary before the range (null for the first layer). `output`: where the boundary behind
-  /// it goes (null if the range has the loss layer).
-  WeightedSum forward(const std::byte* input, const std::byte* batch, std::byte* output) const;
+  /// Forward without a graph; returns the loss of a range that ends with the loss layer. `inputs`:
+  /// what the range reads and does not make, batch included. `outputs`: where those of its edges go
+  /// that are read behind it.
+  WeightedSum forward(const EdgeMemory& inputs, const EdgeMemory& outputs) const;
 
-  /// Forward with graphs, then backward. `output_gradient`: of the boundary behind the range
-  /// (null with the loss layer). `input_gradient`: where the boundary's gradient goes (null for
-  /// the first layer).
-  WeightedSum backward(const std::byte* input, const std::byte* batch,
-                       const std::byte* output_gradient, std::byte* input_gradient,
-                       const TakeGradient& take) const;
+  /// Forward with graphs, then backward. `gradients`: of the range's outputs; and of those inputs
+  /// that are read behind the range too, as far as summed there. `input_gradients`: where those of
+  /// the inputs go, this range's share added.
+  WeightedSum backward(const EdgeMemory& inputs, const EdgeMemory& gradients,
+                       const EdgeMemory& input_gradients, const TakeGradient& take) const;
 
  private:
+  using EdgeTensors = std::map<int, at::Tensor>;
   struct LayerRun {
-    at::Tensor input;  // undefined for a layer that reads the batch only
-    std::vector<at::Tensor> params;
+    std::vector<at::Tensor> inputs, params;
     LayerResult result;
   };
-  LayerRun run_layer(int layer, const at::Tensor& input, const at::Tensor& batch,
-                     bool with_graph) const;
-  at::Tensor boundary(int cut, const std::byte* data) const;
-  at::Tensor batch(const std::byte* data) const;
+  LayerRun run_layer(int layer, const EdgeTensors& tensors, bool with_graph) const;
+  /// Hands out the gradients of the parameters; returns those of the inputs, in order.
+  std::vector<at::Tensor> run_backward(int layer, LayerRun run, const at::Tensor& gradient,
+                                       const TakeGradient& take) const;
+  EdgeTensors views_of(const EdgeMemory& memory) const;
+  /// By edge, how many layers of the range read it.
+  std::map<int, int> count_readers() const;
+  /// The edge that a layer makes; -1: it is the loss.
+  int output_of(int layer) const;
   WeightedSum loss_of(const LayerRun& run) const;
 
   const Model& model_;

@@ -128,6 +128,10 @@ struct TrialPlan {
   int lanes = 0;
   Bytes home_bytes = 0;             ///< host
   Bytes smallest_budget_bytes = 0;  ///< of a device
+  /// Of a device that has room to load the next shard while one computes; 0: none spills, or
+  /// loading ahead is off.
+  Bytes load_ahead_budget_bytes = 0;
+  bool loads_ahead = false;
   std::vector<std::string> shards;  ///< their first and last layers: "embed - h.1.mlp"
   /// What makes up the room of the unit that needs most.
   Bytes unit_weights_bytes = 0, unit_sums_bytes = 0;

@@ -72,21 +72,14 @@ void TrainingJob::run_op(const OpCall& call) {
     }
     return pointers;
   };
-  std::byte *input = nullptr, *gradient = nullptr, *batch = nullptr;
+  RangeRunner::EdgeMemory inputs, gradients, outputs;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    switch (layout.buffers[at(op.inputs[i])].kind) {
-      case BufferKind::boundary:
-        input = call.inputs[i];
-        break;
-      case BufferKind::gradient:
-        gradient = call.inputs[i];
-        break;
-      default:
-        batch = call.inputs[i];
-        break;
-    }
+    const BufferSpec& buffer = layout.buffers[at(op.inputs[i])];
+    (buffer.kind == BufferKind::gradient ? gradients : inputs)[buffer.edge] = call.inputs[i];
   }
-  std::byte* output = call.outputs.empty() ? nullptr : call.outputs.front();
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    outputs[layout.buffers[at(op.outputs[i])].edge] = call.outputs[i];
+  }
   const LayerContext context{.training = op.kind != OpKind::evaluate,
                              .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
                                         static_cast<std::uint32_t>(op.vn), 0}};
@@ -96,11 +89,11 @@ void TrainingJob::run_op(const OpCall& call) {
     const auto take = [&](int layer, int param, const float* value) {
       fold_gradient(call, layer, param, value);
     };
-    const auto loss = runner.backward(input, batch, gradient, output, take);
+    const auto loss = runner.backward(inputs, gradients, outputs, take);
     merge_sums(call);
     if (has_loss) losses_[at(op.vn)] = loss;
   } else {
-    const auto loss = runner.forward(input, batch, output);
+    const auto loss = runner.forward(inputs, outputs);
     if (has_loss) eval_losses_[at(op.vn)] = loss;
   }
 }

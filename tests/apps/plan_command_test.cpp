@@ -81,6 +81,22 @@ TEST_F(PlanCommand, ASlowLinkIsFoundOut) {
   EXPECT_EQ(out.str().find("Devices wait for copies"), std::string::npos) << out.str();
 }
 
+TEST_F(PlanCommand, SaysWhereThereIsNoRoomToLoadAhead) {
+  const auto on_device_of = [&](Bytes memory) {
+    std::ostringstream out;
+    options_.json = false;
+    options_.overrides = {"sweep={}", "devices=[{memory: " + std::to_string(memory) + "}]"};
+    EXPECT_EQ(plan(options_, out), kDone);
+    return out.str().find("no room to load the next shard") != std::string::npos;
+  };
+  options_.overrides = {"sweep={}", "devices=[{memory: 720KiB}]"};
+  const Json trial = planned()["trials"][0];
+  const Bytes ahead = trial["load_ahead_budget_bytes"], least = trial["smallest_budget_bytes"];
+  ASSERT_GT(ahead, least);
+  EXPECT_TRUE(on_device_of(ahead - 4096));
+  EXPECT_FALSE(on_device_of(ahead));
+}
+
 /// The bytes of a step do not depend on how many there are.
 TEST_F(PlanCommand, LongRunsAreExtrapolated) {
   options_.overrides = {"sweep={}", "train.max_steps=1000", "devices=[{memory: 720KiB}]"};

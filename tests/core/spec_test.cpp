@@ -84,10 +84,18 @@ TEST(ModelSpec, RefusesAnEdgeReadBeforeItIsProduced) {
   expect_refused(spec, "layer embed: reads an edge before it is produced");
 }
 
-TEST(ModelSpec, RefusesAnEdgeThatSkipsALayer) {
+TEST(ModelSpec, AcceptsAnEdgeThatSkipsALayer) {
   ModelSpec spec = chain();
+  spec.layers[2].inputs = {3, 2, 1};
+  EXPECT_NO_THROW(spec.validate());
+}
+
+TEST(ModelSpec, RefusesAnEdgeReadTwiceByALayerOrByNone) {
+  ModelSpec spec = chain();
+  spec.layers[2].inputs = {3, 3, 1};
+  expect_refused(spec, "layer head: reads an edge twice");
   spec.layers[2].inputs = {2, 1};
-  expect_refused(spec, "layer head: reads an edge that is not its neighbour's");
+  expect_refused(spec, "layer block: has an output that no layer reads");
 }
 
 TEST(ModelSpec, RefusesAWrongNumberOfOutputs) {

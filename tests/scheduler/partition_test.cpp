@@ -105,5 +105,30 @@ TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
   }
 }
 
+TEST(Partition, FromTheLoadAheadBudgetOnTheNextWeightsHaveRoom) {
+  int differ = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    testing::RandomWorkload random(seed);
+    const ModelSpec model = random.model();
+    const Profile profile = random.profile(model);
+    const JobShape shape = random.shape(3);
+    const auto cut = [&](Bytes budget, bool double_buffer) {
+      return partition(model, profile, shape, budget, OrderChoice::shard_major, double_buffer);
+    };
+    const Bytes least = cut(0, true).load_ahead_budget;
+    const Partition ahead = cut(least, true);
+    Bytes most = 0;
+    for (LayerRange s : ahead.shards) most = std::max(most, weights_bytes(model, s));
+    for (LayerRange s : ahead.shards) {
+      EXPECT_LE(unit_need(model, profile, shape, s).total() + most, least);
+    }
+    differ += ahead.shards != cut(least, false).shards;
+    EXPECT_EQ(cut(least - kPage, true).shards, cut(least - kPage, false).shards);
+    EXPECT_EQ(cut(least, false).load_ahead_budget, 0u);
+  }
+  EXPECT_GT(differ, 100);
+}
+
 }  // namespace
 }  // namespace spillway

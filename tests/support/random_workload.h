@@ -22,13 +22,16 @@ class RandomWorkload {
   int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool chance(int percent) { return between(1, 100) <= percent; }
 
-  /// A chain of 2..8 layers of unequal sizes; often the first and last layer share a parameter.
+  /// 2..8 layers of unequal sizes, a chain or a graph with edges that skip layers; often the first
+  /// and last layer share a parameter.
   ModelSpec model() {
     ModelSpec model;
     model.family = "random";
     const int num_layers = between(2, 8);
     model.edges.push_back({"batch", {DType::i64, {{"sample", between(1, 9)}}}, -1, false});
     const bool tied = chance(60);
+    const int skips = chance(50) ? 30 : 0;  // in percent
+    std::vector<int> unread;
     if (tied) model.params.push_back(parameter("tied"));
     for (int l = 0; l < num_layers; ++l) {
       const bool first = l == 0, last = l + 1 == num_layers;
@@ -38,13 +41,15 @@ class RandomWorkload {
         model.params.push_back(parameter(layer.name + "." + std::to_string(p)));
       }
       if (tied && (first || last)) layer.params.push_back(0);
-      layer.inputs.push_back(first ? 0 : static_cast<int>(model.edges.size()) - 1);
+      layer.inputs = first ? std::vector{0} : activations(model, unread, skips, last);
       if (last && !first && chance(70)) layer.inputs.push_back(0);
       if (!last) {
         layer.outputs.push_back(static_cast<int>(model.edges.size()));
         model.edges.push_back({"x" + std::to_string(l),
                                {DType::f32, {{"sample", 1}, {"channel", between(1, 800)}}},
-                               l});
+                               l,
+                               /*differentiable=*/chance(95)});
+        unread.push_back(layer.outputs[0]);
       }
       model.layers.push_back(std::move(layer));
     }
@@ -85,6 +90,25 @@ class RandomWorkload {
   }
 
  private:
+  /// What a layer reads: all that nobody reads yet, or all but the last of it; and older edges.
+  std::vector<int> activations(const ModelSpec& model, std::vector<int>& unread, int skips,
+                               bool last) {
+    std::vector<int> left;
+    if (!last && unread.size() > 1 && chance(skips)) {
+      left = {unread.back()};
+      unread.pop_back();
+    }
+    std::vector<int> read = std::exchange(unread, left);
+    for (int e = 1; e < static_cast<int>(model.edges.size()); ++e) {
+      const bool known = std::ranges::count(read, e) + std::ranges::count(left, e) > 0;
+      if (!known && chance(skips)) read.push_back(e);
+    }
+    if (!last && unread.empty() && read.size() > 1 && chance(skips)) {
+      unread.push_back(read.back());  // read again, or by the next layer only
+      if (chance(50)) read.pop_back();
+    }
+    return read;
+  }
   ParamSpec parameter(const std::string& name) {
     return {name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, /*trainable=*/chance(80)};
   }

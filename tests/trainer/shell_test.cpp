@@ -48,13 +48,17 @@ class RealRun {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) shell.submit(JobId(j), workload.jobs[j]);
   }
 
+  static std::uint64_t planned_ops(const JobPlan& plan) {
+    std::uint64_t ops = 0;
+    for (std::int64_t step = 0; step <= plan.max_steps; ++step) {
+      ops += plan.programs[plan.flavor(step).index()]->ops.size();
+    }
+    return ops;
+  }
+
   std::uint64_t planned_ops() const {
     std::uint64_t ops = 0;
-    for (const auto& plan : workload.jobs) {
-      for (std::int64_t step = 0; step <= plan->max_steps; ++step) {
-        ops += plan->programs[plan->flavor(step).index()]->ops.size();
-      }
-    }
+    for (const auto& plan : workload.jobs) ops += planned_ops(*plan);
     return ops;
   }
 
@@ -121,7 +125,7 @@ TEST(Shell, AFailingJobFailsAloneWithItsReason) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RealRun run(make_workload(seed));
-    run.runner.fail_at(JobId(0), 1 + seed % 3);
+    run.runner.fail_at(JobId(0), 1 + seed % RealRun::planned_ops(*run.workload.jobs[0]));
     run.submit_all();
     run.shell.run();
     EXPECT_EQ(run.ends.ends.at(JobId(0)), JobEnd::failed);

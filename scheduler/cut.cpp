@@ -1,0 +1,81 @@
+#include "scheduler/cut.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace spillway {
+
+int batch_edge(const ModelSpec& model) {
+  const auto is_batch = [](const EdgeSpec& edge) { return edge.producer < 0; };
+  if (std::ranges::count_if(model.edges, is_batch) != 1) {
+    throw Error("model " + model.family + " must have exactly one batch edge");
+  }
+  return static_cast<int>(std::ranges::find_if(model.edges, is_batch) - model.edges.begin());
+}
+
+std::vector<Readers> readers_of(const ModelSpec& model) {
+  std::vector<Readers> readers(model.edges.size());
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    for (int e : model.layers[at(l)].inputs) {
+      if (readers[at(e)].first < 0) readers[at(e)].first = l;
+      readers[at(e)].last = l;
+    }
+  }
+  return readers;
+}
+
+Boundaries boundaries_of(const ModelSpec& model, const std::vector<Readers>& readers,
+                         LayerRange layers) {
+  Boundaries found;
+  for (int l = layers.begin; l < layers.end; ++l) {
+    const LayerSpec& layer = model.layers[at(l)];
+    for (int e : layer.inputs) {
+      const int producer = model.edges[at(e)].producer;
+      if (producer >= 0 && producer < layers.begin) found.in.push_back(e);
+    }
+    for (int e : layer.outputs) {
+      if (readers[at(e)].last >= layers.end) found.out.push_back(e);
+    }
+  }
+  for (auto* edges : {&found.in, &found.out}) {
+    std::ranges::sort(*edges);
+    edges->erase(std::ranges::unique(*edges).begin(), edges->end());
+  }
+  return found;
+}
+
+Cut::Cut(const ModelSpec& model, const std::vector<LayerRange>& shards)
+    : readers_(model.edges.size()), slots_(model.edges.size(), -1) {
+  const std::vector<Readers> readers = readers_of(model);
+  for (int s = 0; s < static_cast<int>(shards.size()); ++s) {
+    boundaries_.push_back(boundaries_of(model, readers, shards[at(s)]));
+    for (int e : boundaries_.back().in) readers_[at(e)].push_back(s);
+  }
+  assign_slots(model);
+}
+
+int Cut::next_reader(int edge, int shard) const {
+  const auto next = std::ranges::upper_bound(readers(edge), shard);
+  return next == readers(edge).end() ? -1 : *next;
+}
+
+/// First fit: a slot is free again behind the last reader of its edge.
+void Cut::assign_slots(const ModelSpec& model) {
+  std::vector<int> busy_until;  // by slot, a shard
+  for (int s = 0; s < static_cast<int>(boundaries_.size()); ++s) {
+    for (int e : boundaries(s).out) {
+      const auto free = std::ranges::find_if(busy_until, [&](int last) { return last < s; });
+      const auto slot = static_cast<std::size_t>(free - busy_until.begin());
+      if (free == busy_until.end()) {
+        busy_until.push_back(0);
+        slot_bytes_.push_back(0);
+      }
+      busy_until[slot] = readers(e).back();
+      slot_bytes_[slot] = std::max(slot_bytes_[slot], model.edges[at(e)].tensor.bytes());
+      slots_[at(e)] = static_cast<int>(slot);
+    }
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <vector>
+
+#include "core/ids.h"
+#include "scheduler/program.h"
+
+namespace spillway {
+
+/// The batch edge: the only edge without a producer. Throws Error for another number of them.
+int batch_edge(const ModelSpec& model);
+
+/// Which layers read an edge first and last.
+struct Readers {
+  int first = -1, last = -1;
+};
+/// By edge.
+std::vector<Readers> readers_of(const ModelSpec& model);
+
+/// The activations that a range of layers exchanges with the rest of its model, ascending.
+struct Boundaries {
+  std::vector<int> in;   ///< edges made before the range and read in it
+  std::vector<int> out;  ///< edges made in the range and read behind it
+};
+Boundaries boundaries_of(const ModelSpec& model, const std::vector<Readers>& readers,
+                         LayerRange layers);
+
+/// A model cut into shards: every tensor that crosses a cut is a boundary, which goes from the
+/// shard that makes it to those that read it, past the ones between them.
+class Cut {
+ public:
+  /// `shards` cover the layers in order; `model` outlives the cut.
+  Cut(const ModelSpec& model, const std::vector<LayerRange>& shards);
+
+  /// Of one shard.
+  const Boundaries& boundaries(int shard) const { return boundaries_[at(shard)]; }
+  /// Shards that read a boundary, ascending; its own maker is none of them.
+  const std::vector<int>& readers(int edge) const { return readers_[at(edge)]; }
+  /// The next shard behind `shard` that reads the edge; -1: none.
+  int next_reader(int edge, int shard) const;
+
+  /// A place for the edge that no boundary alive in the same pass through the shards has.
+  int slot(int edge) const { return slots_[at(edge)]; }
+  Bytes slot_bytes(int slot) const { return slot_bytes_[at(slot)]; }
+
+ private:
+  void assign_slots(const ModelSpec& model);
+
+  std::vector<Boundaries> boundaries_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<int> slots_;
+  std::vector<Bytes> slot_bytes_;
+};
+
+}  // namespace spillway

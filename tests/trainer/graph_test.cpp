@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/skip_model.h"
+#include "tests/support/training_run.h"
+#include "trainer/initialize.h"
+
+/// Models that are no chains.
+namespace spillway::testing {
+namespace {
+
+const RunResult& resident() {
+  static const RunResult result = train(session_of(1, kAmple), skip_trial());
+  return result;
+}
+
+TEST(Graph, SameBitsForEveryBudgetAndLanes) {
+  ASSERT_EQ(resident().trials[0].num_shards, 1);
+  const Bytes smallest = smallest_budget(skip_trial());
+  std::set<int> shards;
+  for (const Bytes budget : {smallest, smallest * 5 / 4, smallest * 3 / 2, smallest * 2}) {
+    const RunResult spilled = train(session_of(1, budget), skip_trial());
+    shards.insert(spilled.trials[0].num_shards);
+    expect_same_bits(spilled.trials[0], resident().trials[0]);
+    expect_within_budgets(spilled);
+  }
+  EXPECT_GE(shards.size(), 3u);
+  EXPECT_GE(*shards.rbegin(), 4);
+  TrialConfig lanes = skip_trial();
+  lanes.train.lanes = 2;
+  const RunResult two = train(session_of(2, smallest), lanes);
+  for (const DeviceResult& device : two.devices) EXPECT_GT(device.ops, 0u);
+  expect_same_bits(two.trials[0], resident().trials[0]);
+}
+
+/// The controls: other bits where the gradients of an edge are added in another order, or lost.
+TEST(Graph, ControlAnotherOrderOfReadersHasOtherBits) {
+  TrialConfig other = skip_trial();
+  other.model = [](std::int64_t vn_size) {
+    auto model = make_skip_model(vn_size);
+    std::swap(model->spec.layers[4].inputs[0], model->spec.layers[4].inputs[1]);
+    return model;  // u4 = u1 + u3: the same function
+  };
+  const RunResult same = train(session_of(1, kAmple), other);
+  expect_same_bits(same.trials[0], resident().trials[0]);
+  other.model = [](std::int64_t vn_size) {
+    auto model = make_skip_model(vn_size);
+    model->spec.edges[1].differentiable = false;  // u1 gets no gradient
+    return model;
+  };
+  expect_other_bits(train(session_of(1, kAmple), other).trials[0], resident().trials[0]);
+}
+
+/// Whole batches through one autograd graph, plain gradient descent.
+std::vector<double> plain_losses(const TrialConfig& trial) {
+  constexpr std::int64_t kBatch = 16, kTokens = 17;
+  const auto model = make_skip_model(kBatch);
+  Tensors weights;
+  for (const ParamSpec& spec : model->spec.params) {
+    weights.push_back(at::empty(spec.tensor.shape()));
+    initialize(weights.back().data_ptr<float>(), spec, trial.train.seed, weights.size() - 1);
+    weights.back().requires_grad_();
+  }
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < trial.train.max_steps; ++step) {
+    const DataSource& data = *trial.data->train;
+    const auto tokens = at::empty({kBatch, kTokens}, at::kLong);
+    for (std::int64_t i = 0; i < kBatch; ++i) {
+      const auto position = static_cast<std::uint64_t>(step * kBatch + i);
+      data.read(sample_at(position, data.num_samples(), trial.train.seed),
+                {tokens[i].data_ptr<std::int64_t>(), static_cast<std::size_t>(kTokens)});
+    }
+    std::map<std::string, at::Tensor> values{{"tokens", tokens}};
+    auto next = weights.begin();
+    for (const SkipPiece& piece : skip_pieces()) {
+      Tensors reads;
+      for (const std::string& name : piece.reads) reads.push_back(values.at(name));
+      values[piece.name] = piece.forward(reads, {next, next + piece.num_weights});
+      next += piece.num_weights;
+    }
+    const at::Tensor loss = values.at("loss") / kBatch;
+    losses.push_back(loss.item<double>());
+    const auto gradients = torch::autograd::grad({loss}, weights);
+    const torch::NoGradGuard no_grad;
+    for (std::size_t w = 0; w < weights.size(); ++w) {
+      weights[w] -= trial.train.learning_rate * gradients[w];
+    }
+  }
+  return losses;
+}
+
+TEST(Graph, SameLossesAsOneAutogradGraph) {
+  TrialConfig trial = skip_trial();
+  trial.train.optimizer = "sgd";
+  trial.train.momentum = trial.train.weight_decay = trial.train.max_grad_norm = 0;
+  trial.train.warmup_ratio = 0;
+  trial.train.lr_scheduler_type = "constant";
+  trial.train.learning_rate = 0.1;
+  trial.train.max_steps = 100;
+  const RunResult spilled = train(session_of(1, smallest_budget(trial)), trial);
+  const std::vector<double>& losses = spilled.trials[0].losses;
+  const std::vector<double> plain = plain_losses(trial);
+  ASSERT_EQ(losses.size(), plain.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(losses[i], plain[i], 2e-5) << i;
+  EXPECT_LT(losses.back(), 0.95 * losses.front());
+  trial.train.learning_rate = 0.099;
+  EXPECT_GT(std::abs(plain_losses(trial).back() - losses.back()), 1e-3);
+}
+
+}  // namespace
+}  // namespace spillway::testing
