@@ -26,9 +26,11 @@ using Command = std::function<ExitCode(const Output&)>;
 /// `app` and `chosen` outlive the parse.
 void declare_train(CLI::App& app, Command& chosen);
 void declare_plan(CLI::App& app, Command& chosen);
+void declare_results(CLI::App& app, Command& chosen);
 
 /// How arguments are named in help; completion knows what to offer for each.
 inline constexpr const char* kYamlFile = "FILE.yaml";
+inline constexpr const char* kFolder = "DIR";
 inline constexpr const char* kOverride = "KEY=VALUE";
 
 }  // namespace spillway

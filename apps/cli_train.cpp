@@ -22,6 +22,7 @@ void declare_train(CLI::App& app, Command& chosen) {
       "130 interrupted.");
   train->callback([options, &chosen] {
     chosen = [options](const Output& output) {
+      options->progress_file = options->json ? output.log_file : output.out_file;
       return spillway::train(*options, output.out, output.log, stop_on_signals());
     };
   });

@@ -37,6 +37,7 @@ ExitCode run_program(int argc, const char* const* argv, const Output& output) {
   Command chosen;
   declare_train(app, chosen);
   declare_plan(app, chosen);
+  declare_results(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
