@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 
 namespace spillway {
 
@@ -32,6 +33,25 @@ std::string format_count(double value) {
   }
   const int decimals = unit == 0 || std::abs(value) >= 99.95 ? 0 : std::abs(value) >= 9.995 ? 1 : 2;
   return format_fixed(value, decimals) + kUnits[unit];
+}
+
+std::string format_duration(double seconds) {
+  if (seconds < 59.5) return format_fixed(seconds, 0) + " s";
+  const auto pair = [](double whole) {  // in the smaller of two units of which 60 make the larger
+    const auto n = static_cast<std::int64_t>(std::llround(whole));
+    return std::to_string(n / 60) + (n % 60 < 10 ? ":0" : ":") + std::to_string(n % 60);
+  };
+  if (seconds < 3599.5) return pair(seconds) + " min";
+  if (seconds < 2 * 86400) return pair(seconds / 60) + " h";
+  return format_fixed(seconds / 86400, 1) + " days";
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
+
+std::string padded_left(const std::string& text, std::size_t width) {
+  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
 }
 
 }  // namespace spillway

@@ -12,5 +12,10 @@ std::string format_fixed(double value, int decimals);
 std::string format_percent(double share);
 /// Three significant digits and a thousands unit: "950", "12.3k", "1.20M".
 std::string format_count(double value);
+/// "8 s", "2:05 min", "3:20 h", "4.1 days".
+std::string format_duration(double seconds);
+/// `text` filled up with spaces to a width, behind it or before it.
+std::string padded(const std::string& text, std::size_t width);
+std::string padded_left(const std::string& text, std::size_t width);
 
 }  // namespace spillway

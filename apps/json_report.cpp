@@ -25,12 +25,46 @@ Json to_json(const TrialResult& trial) {
   return json;
 }
 
+/// The totals, all null where they are not known.
+Json totals_or_null(const std::optional<RunResult>& totals) {
+  Json json = totals_json(totals.value_or(RunResult{}));
+  if (!totals) {
+    for (auto& value : json) value = nullptr;
+  }
+  return json;
+}
+
 }  // namespace
 
-std::string json_report(const RunResult& result) {
+const char* to_string(RunState state) {
+  switch (state) {
+    case RunState::ended:
+      return "ended";
+    case RunState::running:
+      return "running";
+    case RunState::unfinished:
+      return "unfinished";
+  }
+  return "?";
+}
+
+std::string json_report(const RunLog& run, RunState state) {
   Json trials = Json::array();
-  for (const auto& trial : result.trials) trials.push_back(to_json(trial));
-  return to_text(run_json(std::move(trials), result));
+  for (const auto& trial : run.trials) trials.push_back(to_json(trial.result));
+  Json json{{"state", to_string(state)}, {"trials", std::move(trials)}};
+  json.update(totals_or_null(run.actual));
+  return to_text(json);
+}
+
+std::string plan_json(const RunLog& run) {
+  const Json planned = totals_or_null(run.planned).flatten();
+  const Json actual = totals_or_null(run.actual).flatten();
+  Json both;  // by path, such as /devices/0/peak_bytes
+  for (const auto& [path, value] : actual.items()) {
+    both[path + "/planned"] = planned.contains(path) ? planned[path] : Json(nullptr);
+    both[path + "/actual"] = value;
+  }
+  return to_text(both.unflatten());
 }
 
 }  // namespace spillway

@@ -59,7 +59,8 @@ std::string OutputFolder::problem(bool overwrite) const {
 void OutputFolder::create(const std::vector<std::string>& trials) const {
   create_folder(path_);
   write(kMarker, "This folder belongs to a run of spillway train, which may replace it.\n");
-  for (const char* output : {"results.csv", "config.yaml", "trace.json", "trials"})
+  for (const char* output :
+       {"events.jsonl", "results.csv", "plan.json", "config.yaml", "trace.json", "trials"})
     delete_tree(path_ / output);
   for (const auto& trial : trials) create_folder(weights_file(trial).parent_path());
 }

@@ -1,36 +1,35 @@
 #pragma once
 
 #include <iosfwd>
-#include <span>
-#include <string>
-#include <vector>
+#include <memory>
 
-#include "apps/sweep.h"
+#include "apps/run_log.h"
 #include "trainer/session.h"
 
 namespace spillway {
 
-/// Prints what happens to the trials of a run: a line for every change of state, and between them
-/// one for each trial now and then.
+/// Shows what happens to the trials of a run.
 class Progress {
  public:
-  /// `trials` in the order of their ids; they and `out` outlive this.
-  Progress(std::ostream& out, const std::vector<Trial>& trials);
-  void show(std::span<const SessionEvent> events);
-
- private:
-  struct Line {
-    SessionEvent latest;
-    double eval_loss = 0;
-    bool evaluated = false;
-    double shown_s = 0;
-  };
-  void print(std::size_t trial);
-
-  std::ostream& out_;
-  const std::vector<Trial>& trials_;
-  std::vector<Line> lines_;
-  std::size_t name_width_ = 0;
+  virtual ~Progress() = default;
+  /// What happened, once `run` has taken it in.
+  virtual void take(const RunLog& run, const SessionEvent& event) = 0;
+  /// After a batch of events, or none.
+  virtual void show(const RunLog& run) = 0;
+  /// The last call.
+  virtual void finish() = 0;
 };
+
+/// Prints a line for every change of state of a trial, and between them one for each now and then.
+/// `out` outlives it, as below.
+std::unique_ptr<Progress> make_line_progress(std::ostream& out);
+
+/// Redraws a block of text in place: the trials that run, and how far all are. Above it stays a
+/// line for each trial that has ended. `file` is the terminal behind `out`.
+std::unique_ptr<Progress> make_screen_progress(std::ostream& out, int file);
+
+/// "    3.2 s  learning_rate=1e-3  running  step 12/50  loss 2.4130  9.1k tokens/s": the state of
+/// a trial, without an end of line.
+std::string progress_line(const RunLog& run, std::size_t trial);
 
 }  // namespace spillway

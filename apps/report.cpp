@@ -19,10 +19,11 @@ std::optional<double> metric_of(const MetricConfig& metric, const TrialResult& t
   return metric.name == "final_loss" ? trial.final_loss : trial.eval_loss;
 }
 
-void print_trials(std::ostream& out, const std::vector<TrialResult>& trials) {
+void print_trials(std::ostream& out, const std::vector<TrialLog>& trials) {
   Table table({"trial", "state", "steps", "first loss", "final loss", "eval loss", "parameters",
                "state bytes", "shards", "order", "tokens/s"});
-  for (const auto& t : trials) {
+  for (const auto& trial : trials) {
+    const auto& t = trial.result;
     table.add({t.name, to_string(t.state), std::to_string(t.steps), loss_text(t.first_loss),
                loss_text(t.final_loss), loss_text(t.eval_loss),
                format_count(static_cast<double>(t.parameters)),
@@ -30,7 +31,8 @@ void print_trials(std::ostream& out, const std::vector<TrialResult>& trials) {
                format_count(t.tokens_per_s)});
   }
   table.print(out);
-  for (const auto& t : trials) {
+  for (const auto& trial : trials) {
+    const auto& t = trial.result;
     if (!t.reason.empty())
       out << "  " << t.name << " " << to_string(t.state) << ": " << t.reason << "\n";
   }
@@ -50,12 +52,12 @@ void print_memory(std::ostream& out, const RunResult& result) {
   table.print(out);
 }
 
-void print_best(std::ostream& out, const MetricConfig& metric, const RunResult& result) {
-  const auto best = best_trial(metric, result.trials);
+void print_best(std::ostream& out, const RunLog& run) {
+  const auto best = best_trial(run);
   if (!best) return;
-  const auto& trial = result.trials[*best];
-  out << "Best trial: " << trial.name << " (" << metric.name << " "
-      << loss_text(metric_of(metric, trial)) << ")\n";
+  const auto& trial = run.trials[*best].result;
+  out << "\nBest trial: " << trial.name << " (" << run.metric.name << " "
+      << loss_text(metric_of(run.metric, trial)) << ")\n";
 }
 
 void print_copies(std::ostream& out, const RunResult& result) {
@@ -88,36 +90,43 @@ void print_plan(std::ostream& out, const RunResult& planned, const RunResult& ac
   table.print(out);
 }
 
+void print_totals(std::ostream& out, const RunResult& actual,
+                  const std::optional<RunResult>& planned) {
+  out << "\n";
+  print_memory(out, actual);
+  out << "\n";
+  print_copies(out, actual);
+  if (!planned) return;
+  out << "\n";
+  print_plan(out, *planned, actual);
+}
+
 }  // namespace
 
-std::optional<std::size_t> best_trial(const MetricConfig& metric,
-                                      const std::vector<TrialResult>& trials) {
-  const double sign = metric.goal == "maximize" ? -1 : 1;
+std::optional<std::size_t> best_trial(const RunLog& run) {
+  const double sign = run.metric.goal == "maximize" ? -1 : 1;
   std::optional<std::size_t> best;
-  for (std::size_t t = 0; t < trials.size(); ++t) {
-    const auto value = metric_of(metric, trials[t]);
-    if (trials[t].state != TrialState::done || !value || !std::isfinite(*value)) continue;
-    if (!best || sign * *value < sign * *metric_of(metric, trials[*best])) best = t;
+  double best_value = 0;
+  for (std::size_t t = 0; t < run.trials.size(); ++t) {
+    const auto& trial = run.trials[t].result;
+    const auto value = metric_of(run.metric, trial);
+    if (trial.state != TrialState::done || !value || !std::isfinite(*value)) continue;
+    if (best && sign * *value >= best_value) continue;
+    best = t;
+    best_value = sign * *value;
   }
   return best;
 }
 
-void print_report(std::ostream& out, const std::vector<Trial>& trials, const RunResult& result,
-                  const std::optional<RunResult>& planned, const OutputFolder& folder) {
+void print_report(std::ostream& out, const RunLog& run, const std::filesystem::path& folder) {
   out << "\n";
-  print_trials(out, result.trials);
-  out << "\n";
-  print_best(out, trials.front().config.sweep.metric, result);
-  out << "\n";
-  print_memory(out, result);
-  out << "\n";
-  print_copies(out, result);
-  if (planned) {
-    out << "\n";
-    print_plan(out, *planned, result);
-  }
-  out << "\nOutputs: " << folder.path().string()
-      << " (results.csv, config.yaml, trace.json, trials/*/weights.safetensors)\n";
+  print_trials(out, run.trials);
+  print_best(out, run);
+  if (!run.actual) return;
+  print_totals(out, *run.actual, run.planned);
+  out << "\nOutputs: " << folder.string()
+      << " (results.csv, trials/*/metrics.csv, trials/*/weights.safetensors, plan.json,\n"
+         "config.yaml, trace.json, events.jsonl)\n";
 }
 
 }  // namespace spillway

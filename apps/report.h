@@ -1,31 +1,36 @@
 #pragma once
 
+#include <filesystem>
 #include <iosfwd>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "apps/output_folder.h"
-#include "apps/sweep.h"
-#include "trainer/session.h"
+#include "apps/run_log.h"
 
-/// A finished run, as people and as programs read it. `trials` and `result.trials` are in the same
-/// order.
+/// A run, ended or not, as people and as programs read it.
 namespace spillway {
 
-/// The done trial with the best value of the metric, the first of equals; none without one.
-std::optional<std::size_t> best_trial(const MetricConfig& metric,
-                                      const std::vector<TrialResult>& trials);
+/// The done trial with the best value of the run's metric, the first of equals; none without one.
+std::optional<std::size_t> best_trial(const RunLog& run);
 
-/// Tables of the trials and devices, the best trial, what was moved, beside what was planned (none:
-/// not simulated), where the outputs lie.
-void print_report(std::ostream& out, const std::vector<Trial>& trials, const RunResult& result,
-                  const std::optional<RunResult>& planned, const OutputFolder& folder);
+/// Tables of the trials and devices, the best trial, what was moved, beside what was planned, and
+/// where the outputs lie: in `folder`. Of a run without an end, what is known.
+void print_report(std::ostream& out, const RunLog& run, const std::filesystem::path& folder);
+
+/// How far a run has come: it ended; it goes on; its log has no end and nobody writes it.
+enum class RunState { ended, running, unfinished };
+const char* to_string(RunState state);
 
 /// One JSON document; numbers that do not exist (yet) are null.
-std::string json_report(const RunResult& result);
+std::string json_report(const RunLog& run, RunState state);
 
-/// A line a trial, with a column for each swept key. Source: RFC 4180.
-std::string results_csv(const std::vector<Trial>& trials, const RunResult& result);
+/// The totals of json_report(), each number as {"planned": , "actual": }; null where not known.
+std::string plan_json(const RunLog& run);
+
+/// A line a trial, with a column for each swept key.
+std::string results_csv(const RunLog& run);
+
+/// A line a step; cells are empty where a step has no such number.
+std::string metrics_csv(const TrialLog& trial);
 
 }  // namespace spillway

@@ -1,16 +1,20 @@
 #include "apps/train_command.h"
 
 #include <algorithm>
-#include <exception>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <optional>
 #include <ostream>
-#include <thread>
 
 #include "apps/chrome_trace.h"
+#include "apps/event_json.h"
+#include "apps/event_log.h"
 #include "apps/output_folder.h"
 #include "apps/prepare.h"
 #include "apps/progress.h"
 #include "apps/report.h"
+#include "apps/terminal.h"
 #include "apps/trial_factory.h"
 #include "core/error.h"
 
@@ -41,32 +45,39 @@ void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ost
   throw **std::ranges::max_element(misfits, {}, needed);
 }
 
-/// Runs the session on a thread of its own and shows what happens.
-void run(Session& session, Progress& progress, const std::atomic<bool>& interrupted) {
-  constexpr double kPollSeconds = 0.2;
-  std::exception_ptr error;
-  std::atomic<bool> ended = false;
-  std::thread runner([&] {
-    try {
-      session.run();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    ended = true;
-  });
+/// Writes down and shows what happens until the session's run is over.
+void follow(const std::future<void>& running, Session& session, EventLog& log, Progress& progress,
+            const std::atomic<bool>& interrupted) {
+  constexpr std::chrono::milliseconds kInterval(100);
   std::uint64_t seen = 0;
   for (bool last = false, stopped = false; !last;) {
-    last = ended;
-    const auto events = session.poll(seen, last ? 0 : kPollSeconds);
-    if (!events.empty()) seen = events.back().sequence;
-    progress.show(events);
+    last = running.wait_for(kInterval) == std::future_status::ready;
+    for (const auto& event : session.poll(seen, 0)) {
+      log.add(to_json(event));
+      progress.take(log.run(), event);
+      seen = event.sequence;
+    }
+    log.flush();
+    progress.show(log.run());
     if (interrupted && !stopped) {
       session.stop();
       stopped = true;
     }
   }
-  runner.join();
-  if (error) std::rethrow_exception(error);
+  progress.finish();
+}
+
+/// Runs the session on a thread of its own. What cannot be written down ends the run.
+void run(Session& session, EventLog& log, Progress& progress,
+         const std::atomic<bool>& interrupted) {
+  auto running = std::async(std::launch::async, [&] { session.run(); });
+  try {
+    follow(running, session, log, progress, interrupted);
+  } catch (...) {
+    session.stop();
+    throw;
+  }
+  running.get();
 }
 
 /// The run on a virtual clock, unless that would take long itself.
@@ -82,9 +93,21 @@ std::optional<RunResult> simulate(const Session& session, const std::vector<Tria
   return session.simulate();
 }
 
-ExitCode exit_code(const RunResult& result, bool interrupted) {
+std::unique_ptr<Progress> make_progress(const TrainOptions& options, std::ostream& out) {
+  const int file = options.progress_file;
+  return terminal_size(file) ? make_screen_progress(out, file) : make_line_progress(out);
+}
+
+void write_outputs(const OutputFolder& folder, const RunLog& run) {
+  folder.write("results.csv", results_csv(run));
+  folder.write("plan.json", plan_json(run));
+  for (const auto& trial : run.trials)
+    folder.write("trials/" + trial.result.name + "/metrics.csv", metrics_csv(trial));
+}
+
+ExitCode exit_code(const RunLog& run, bool interrupted) {
   const auto any = [&](TrialState state) {
-    return std::ranges::any_of(result.trials, [&](const auto& t) { return t.state == state; });
+    return std::ranges::any_of(run.trials, [&](const auto& t) { return t.result.state == state; });
   };
   if (interrupted && any(TrialState::stopped)) return kInterrupted;
   return any(TrialState::failed) ? kTrialFailed : kDone;
@@ -111,19 +134,22 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   folder.write("config.yaml", to_yaml(config));
 
   const auto planned = simulate(session, trials);
-  Progress progress(options.json ? log : out, trials);
-  run(session, progress, interrupted);
+  EventLog events(folder.file(kEventFile));
+  events.add(run_event(trials, session, planned));
+  run(session, events, *make_progress(options, options.json ? log : out), interrupted);
   const auto result = session.result();
-  folder.write("results.csv", results_csv(trials, result));
+  events.add(end_event(result));
+  events.flush();
+  write_outputs(folder, events.run());
   folder.write("trace.json", chrome_trace(trials, result.trace,
                                           planned ? planned->trace : std::vector<TraceSpan>{}));
   if (options.json) {
-    out << json_report(result);
+    out << json_report(events.run(), RunState::ended);
   } else {
-    print_report(out, trials, result, planned, folder);
+    print_report(out, events.run(), folder.path());
   }
   out.flush();
-  return exit_code(result, interrupted);
+  return exit_code(events.run(), interrupted);
 }
 
 }  // namespace spillway

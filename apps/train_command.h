@@ -14,6 +14,8 @@ struct TrainOptions {
   std::vector<std::string> overrides;  ///< "a.b=c"
   bool json = false;                   ///< one JSON document on `out`, everything else on `log`
   bool overwrite = false;              ///< replace the outputs of an earlier run
+  /// Behind the stream that shows progress; drawn in place where it is a terminal.
+  int progress_file = -1;
 };
 
 /// `spillway train`. Writes nothing to disk before all of the configuration holds and every trial

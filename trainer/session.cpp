@@ -177,7 +177,8 @@ struct Session::Impl final : ShellObserver {
                            trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
                        .gradient_norm = trial.gradient_norm,
                        .tokens_per_s = result.tokens_per_s,
-                       .reason = result.reason};
+                       .reason = result.reason,
+                       .weights_xxh3 = result.weights_xxh3};
     events.push_back(std::move(event));
     changed.notify_all();
   }

@@ -119,6 +119,7 @@ struct SessionEvent {
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_s = 0;
   std::string reason;
+  std::string weights_xxh3;  ///< as TrialResult, once done
 };
 
 /// What is known of a trial before it runs.

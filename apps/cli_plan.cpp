@@ -1,0 +1,24 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/cli.h"
+#include "apps/plan_command.h"
+
+namespace spillway {
+
+void declare_plan(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<PlanOptions>();
+  auto* plan = app.add_subcommand("plan", "Say what train would do: cuts, bytes, time");
+  plan->add_option("config", options->config_file, "What would be trained")
+      ->required()
+      ->type_name(kYamlFile);
+  plan->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
+      ->type_name(kOverride);
+  plan->add_flag("--json", options->json, "One JSON document instead of tables");
+  plan->footer("Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial does not fit.");
+  plan->callback([options, &chosen] {
+    chosen = [options](const Output& output) { return spillway::plan(*options, output.out); };
+  });
+}
+
+}  // namespace spillway

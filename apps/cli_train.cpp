@@ -1,0 +1,31 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "apps/cli.h"
+#include "apps/signals.h"
+#include "apps/train_command.h"
+
+namespace spillway {
+
+void declare_train(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<TrainOptions>();
+  auto* train = app.add_subcommand("train", "Train the trials of a configuration");
+  train->add_option("config", options->config_file, "What to train")
+      ->required()
+      ->type_name(kYamlFile);
+  train->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
+      ->type_name(kOverride);
+  train->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr");
+  train->add_flag("--overwrite", options->overwrite, "Replace the outputs of an earlier run");
+  train->footer(
+      "Exit codes: 0 done, 1 a trial failed, 2 usage or configuration, 3 does not fit,\n"
+      "130 interrupted.");
+  train->callback([options, &chosen] {
+    chosen = [options](const Output& output) {
+      options->progress_file = options->json ? output.log_file : output.out_file;
+      return spillway::train(*options, output.out, output.log, stop_on_signals());
+    };
+  });
+}
+
+}  // namespace spillway

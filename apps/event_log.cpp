@@ -1,0 +1,88 @@
+#include "apps/event_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& problem) { throw ConfigError("", 0, problem); }
+
+/// The file, where `folder` has one.
+std::ifstream open_log(const fs::path& folder) {
+  const std::string name = "'" + folder.string() + "' ";
+  const std::string remedy = "; name the folder of a run, such as runs/NAME";
+  std::error_code error;
+  if (!fs::exists(folder, error)) fail(name + "does not exist" + remedy);
+  if (!fs::is_directory(folder, error)) fail(name + "is a file" + remedy);
+  std::ifstream file;
+  if (fs::is_regular_file(folder / kEventFile, error))
+    file.open(folder / kEventFile, std::ios::binary);
+  if (!file.is_open()) fail(name + "holds no run that can be read: no file " + kEventFile + remedy);
+  return file;
+}
+
+}  // namespace
+
+EventLog::EventLog(fs::path path) : path_(std::move(path)) {
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) throw IoError("cannot create", path_, errno);
+  // Where locks are not supported, a run that goes on looks like one that was broken off.
+  ::flock(file_, LOCK_EX | LOCK_NB);
+}
+
+EventLog::~EventLog() { ::close(file_); }
+
+void EventLog::add(const Json& event) {
+  run_.apply(event);
+  pending_ += to_line(event);
+}
+
+void EventLog::flush() {
+  std::string_view rest = pending_;
+  while (!rest.empty()) {
+    const auto written = ::write(file_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw IoError("cannot write", path_, errno);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  pending_.clear();
+}
+
+bool is_live(const fs::path& file) {
+  const int handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (handle < 0) return false;
+  const bool locked = ::flock(handle, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(handle);
+  return locked;
+}
+
+RunLog read_run(const fs::path& folder) {
+  auto file = open_log(folder);
+  RunLog run;
+  std::string line;
+  // At the end of the file a line has lost its end.
+  for (int number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    try {
+      run.apply(Json::parse(line));
+    } catch (const std::exception& error) {
+      const bool is_json = Json::accept(line);
+      fail((folder / kEventFile).string() + ", line " + std::to_string(number) + ": " +
+           (is_json ? error.what() : "is no JSON") + "; the log is damaged, or of another version");
+    }
+  }
+  if (run.trials.empty())
+    fail((folder / kEventFile).string() + " has no whole line; the run was broken off as it began");
+  return run;
+}
+
+}  // namespace spillway

@@ -1,0 +1,55 @@
+#include <chrono>
+#include <ostream>
+#include <string>
+
+#include "apps/progress.h"
+#include "apps/screen.h"
+#include "apps/terminal.h"
+
+namespace spillway {
+namespace {
+
+class ScreenProgress final : public Progress {
+ public:
+  ScreenProgress(std::ostream& out, int file) : out_(out), file_(file) {}
+
+  void take(const RunLog& run, const SessionEvent& event) override {
+    if (event.kind != SessionEvent::Kind::state || event.state == TrialState::running) return;
+    ended_ += progress_line(run, event.trial.index()) + "\n";
+  }
+
+  void show(const RunLog& run) override {
+    std::string text = erase() + ended_;
+    ended_.clear();
+    const auto lines = screen_lines(run, terminal_size(file_).value_or(TerminalSize{}));
+    for (const auto& line : lines) text += line + "\n";
+    num_lines_ = lines.size();
+    out_ << text << std::flush;
+  }
+
+  void finish() override {
+    out_ << erase() << std::flush;
+    num_lines_ = 0;
+  }
+
+ private:
+  /// Moves the cursor to the first line of the block and clears from there. Source: ECMA-48, CPL
+  /// and ED.
+  std::string erase() const {
+    if (num_lines_ == 0) return "";
+    return "\x1b[" + std::to_string(num_lines_) + "F\x1b[J";
+  }
+
+  std::ostream& out_;
+  int file_;
+  std::string ended_;  // lines that were not printed yet
+  std::size_t num_lines_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Progress> make_screen_progress(std::ostream& out, int file) {
+  return std::make_unique<ScreenProgress>(out, file);
+}
+
+}  // namespace spillway

@@ -1,0 +1,37 @@
+#include "apps/results_command.h"
+
+#include <filesystem>
+#include <ostream>
+
+#include "apps/event_log.h"
+#include "apps/format.h"
+#include "apps/report.h"
+
+namespace spillway {
+namespace {
+
+void print_state(std::ostream& out, const RunLog& run, RunState state) {
+  if (state == RunState::ended) return;
+  out << "\nThis run "
+      << (state == RunState::running ? "goes on" : "was broken off: its log has no end")
+      << "; above is its state after " << format_fixed(run.time_s, 1) << " s\n";
+}
+
+}  // namespace
+
+ExitCode results(const ResultsOptions& options, std::ostream& out) {
+  const std::filesystem::path folder(options.folder);
+  // First whether it goes on: it may end as it is read.
+  const bool live = is_live(folder / kEventFile);
+  const auto run = read_run(folder);
+  const auto state = run.actual ? RunState::ended : live ? RunState::running : RunState::unfinished;
+  if (options.json) {
+    out << json_report(run, state);
+  } else {
+    print_report(out, run, folder);
+    print_state(out, run, state);
+  }
+  return kDone;
+}
+
+}  // namespace spillway

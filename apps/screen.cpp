@@ -1,0 +1,77 @@
+#include "apps/screen.h"
+
+#include <algorithm>
+
+#include "apps/format.h"
+
+namespace spillway {
+namespace {
+
+bool has_ended(const TrialLog& trial) {
+  return trial.result.state != TrialState::waiting && trial.result.state != TrialState::running;
+}
+
+std::vector<const TrialLog*> running_trials(const RunLog& run) {
+  std::vector<const TrialLog*> running;
+  for (const auto& trial : run.trials) {
+    if (trial.result.state == TrialState::running) running.push_back(&trial);
+  }
+  return running;
+}
+
+std::string trial_line(const TrialLog& trial, std::size_t name_width) {
+  const auto& result = trial.result;
+  const auto max_steps = std::to_string(trial.max_steps);
+  std::string line = padded(result.name, name_width) + "  step " +
+                     padded_left(std::to_string(result.steps), max_steps.size()) + "/" + max_steps;
+  if (result.final_loss)
+    line += "  loss " + format_fixed(*result.final_loss, 4) + "  " +
+            format_count(result.tokens_per_s) + " tokens/s";
+  return line;
+}
+
+/// Until all is done, if it goes on as it went; empty before there is anything to go by.
+std::string rest_text(const RunLog& run) {
+  const double share = share_done(run);
+  if (share <= 0) return "";
+  return ", " + format_duration((run.time_s - run.begin_s) * (1 - share) / share) + " left";
+}
+
+std::string total_line(const RunLog& run) {
+  const auto ended = std::ranges::count_if(run.trials, has_ended);
+  return std::to_string(ended) + " of " + std::to_string(run.trials.size()) + " trials ended, " +
+         format_percent(share_done(run)) + " done" + rest_text(run);
+}
+
+}  // namespace
+
+double share_done(const RunLog& run) {
+  double done = 0, all = 0;
+  for (const auto& trial : run.trials) {
+    const auto steps = static_cast<double>(trial.result.steps);
+    done += steps * trial.compute_s_per_step;
+    all += (has_ended(trial) ? steps : static_cast<double>(trial.max_steps)) *
+           trial.compute_s_per_step;
+  }
+  return all > 0 ? done / all : 0;
+}
+
+std::vector<std::string> screen_lines(const RunLog& run, TerminalSize size) {
+  const auto running = running_trials(run);
+  // Besides trials: "and N more", the total, the cursor.
+  const auto room = static_cast<std::size_t>(std::max(size.rows - 3, 0));
+  const auto num_shown = running.size() <= room + 1 ? running.size() : room;
+  std::size_t name_width = 0;
+  for (std::size_t i = 0; i < num_shown; ++i)
+    name_width = std::max(name_width, running[i]->result.name.size());
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < num_shown; ++i) lines.push_back(trial_line(*running[i], name_width));
+  if (num_shown < running.size())
+    lines.push_back("and " + std::to_string(running.size() - num_shown) + " more");
+  lines.push_back(total_line(run));
+  for (auto& line : lines)
+    line.resize(std::min(line.size(), static_cast<std::size_t>(size.columns - 1)));
+  return lines;
+}
+
+}  // namespace spillway

@@ -1,0 +1,23 @@
+#include "apps/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace spillway {
+
+std::optional<TerminalSize> terminal_size(int file) {
+  const char* kind = std::getenv("TERM");
+  if (kind == nullptr || std::string_view(kind) == "" || std::string_view(kind) == "dumb" ||
+      ::isatty(file) == 0)
+    return std::nullopt;
+  TerminalSize size;
+  winsize window{};
+  if (::ioctl(file, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 && window.ws_row > 0)
+    size = {.columns = window.ws_col, .rows = window.ws_row};
+  return size;
+}
+
+}  // namespace spillway
