@@ -4,8 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <tuple>
-#include <vector>
+#include <utility>
 
 #include "apps/findings.h"
 #include "apps/sweep.h"
@@ -24,9 +23,7 @@ class TrialFactory {
  private:
   std::shared_ptr<const DataSplit> data(const RunConfig& config);
 
-  std::map<std::tuple<std::vector<std::string>, std::int64_t, double>,
-           std::shared_ptr<const DataSplit>>
-      opened_;
+  std::map<std::pair<DataConfig, std::int64_t>, std::shared_ptr<const DataSplit>> opened_;
 };
 
 /// Notes an error of the library at the place of the trial's document that it speaks of.

@@ -167,6 +167,35 @@ TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
   EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.lanes: is 2"));
 }
 
+TEST_F(TrainCommand, AFamilyReadsItsFormats) {
+  const auto problem = [&](const std::vector<std::string>& overrides) {
+    options_.overrides = overrides;
+    return std::string(thrown<ConfigErrors>([&] { run(); }).what());
+  };
+  EXPECT_NE(problem({"data.format=digits"})
+                .find("data.format: is digits, which model.family gpt does not read; write bytes"),
+            std::string::npos);
+  EXPECT_NE(problem({"model={family: mlp}"})
+                .find("data.format: is bytes, which model.family mlp does not read; write digits"),
+            std::string::npos);
+  EXPECT_EQ(problem({"model.family=rnn"}).find("data.format"), std::string::npos);
+}
+
+TEST_F(TrainCommand, TrainsAnMlpOnDigits) {
+  std::string text;
+  for (int digit = 0; digit < 10; ++digit) {
+    for (int i = 0; i < 64; ++i) text += std::to_string(i * (digit + 1) % 17) + ",";
+    text += std::to_string(digit) + "\n";
+  }
+  options_.overrides = {"model={family: mlp, hidden_size: 16}", "data.format=digits",
+                        "data.eval_fraction=0.2", "train.virtual_nodes=8",
+                        "data.path=" + folder_.write("digits.csv", text)};
+  ASSERT_EQ(run(), kDone) << out_.str();
+  const std::string config = folder_.read("out/config.yaml");
+  EXPECT_NE(config.find("hidden_act: relu"), std::string::npos);
+  EXPECT_EQ(config.find("num_attention_heads"), std::string::npos);
+}
+
 TEST_F(TrainCommand, SaysHowMuchWouldDo) {
   options_.overrides = {"devices=[{memory: 16KiB}]"};
   const auto error = thrown<DoesNotFit>([&] { run(); });
