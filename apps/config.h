@@ -13,7 +13,8 @@
 namespace spillway {
 
 struct DataConfig {
-  std::string format = "bytes";  ///< bytes (gpt) | digits (mlp)
+  std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp)
+  std::string dtype = "uint16";  ///< of tokens: uint16 | uint32
   std::vector<std::string> paths;
   double eval_fraction = 0.05;
   auto operator<=>(const DataConfig&) const = default;

@@ -98,6 +98,7 @@ YamlNode model_node(const RunConfig& config) {
 YamlNode data_node(const DataConfig& data) {
   MapWriter out;
   out.write("format", data.format);
+  if (data.format == "tokens") out.write("dtype", data.dtype);
   out.put("path", data.paths.size() == 1 ? scalar(data.paths[0]) : list_of_texts(data.paths));
   out.write("eval_fraction", data.eval_fraction);
   return out.take();

@@ -10,16 +10,19 @@ ModelFactory model_factory(const RunConfig& config) {
 }
 
 void check_format(const RunConfig& config) {
-  const std::string format = config.family == "mlp" ? "digits" : "bytes";
-  if (config.data.format == format) return;
+  const bool is_mlp = config.family == "mlp";
+  if ((config.data.format == "digits") == is_mlp) return;
   throw ConfigError("data.format", 0,
                     "is " + config.data.format + ", which model.family " + config.family +
-                        " does not read; write " + format);
+                        " does not read; write " + (is_mlp ? "digits" : "bytes or tokens"));
 }
 
-/// `length`: tokens of a sample, where it has any.
-std::shared_ptr<const DataSplit> open(const DataConfig& data, std::int64_t length) {
+std::shared_ptr<const DataSplit> open(const DataConfig& data, const GptConfig& gpt) {
+  const auto length = gpt.max_position_embeddings;
   if (data.format == "digits") return digits_data(data.paths, data.eval_fraction);
+  if (data.format == "tokens") {
+    return tokens_data(data.paths, data.dtype, gpt.vocab_size, length, data.eval_fraction);
+  }
   return bytes_data(data.paths, length, data.eval_fraction);
 }
 
@@ -46,6 +49,7 @@ TrialConfig TrialFactory::make(const Trial& trial, const std::filesystem::path& 
   build("train", [&] { made.train.validate(); });
   build("model", [&] { made.model = model_factory(trial.config); });
   build("data", [&] {
+    if (findings.concern("model.vocab_size")) return;
     if (!findings.concern("model.family")) check_format(trial.config);
     made.data = data(trial.config);
   });
@@ -53,9 +57,9 @@ TrialConfig TrialFactory::make(const Trial& trial, const std::filesystem::path& 
 }
 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
-  const auto length = config.gpt.max_position_embeddings;
-  auto& known = opened_[{config.data, length}];
-  if (!known) known = open(config.data, length);
+  const GptConfig& gpt = config.gpt;
+  auto& known = opened_[{config.data, gpt.max_position_embeddings, gpt.vocab_size}];
+  if (!known) known = open(config.data, gpt);
   return known;
 }
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 
 #include "apps/findings.h"
 #include "apps/sweep.h"
@@ -23,7 +23,8 @@ class TrialFactory {
  private:
   std::shared_ptr<const DataSplit> data(const RunConfig& config);
 
-  std::map<std::pair<DataConfig, std::int64_t>, std::shared_ptr<const DataSplit>> opened_;
+  std::map<std::tuple<DataConfig, std::int64_t, std::int64_t>, std::shared_ptr<const DataSplit>>
+      opened_;
 };
 
 /// Notes an error of the library at the place of the trial's document that it speaks of.

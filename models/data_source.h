@@ -36,6 +36,13 @@ DataSplit split(std::shared_ptr<const DataSource> all, double eval_fraction);
 DataSplit open_bytes(const std::vector<std::string>& paths, std::int64_t sequence_length,
                      double eval_fraction);
 
+/// As open_bytes(), of tokens that are `dtype`, uint16 or uint32, little-endian: files as
+/// tokenizers write them. Reads everything once. Throws ConfigError as open_bytes(), `data.dtype`
+/// for another type, and `data.path` for a file that does not divide into tokens and for a token
+/// that is not below `vocab_size`.
+DataSplit open_tokens(const std::vector<std::string>& paths, const std::string& dtype,
+                      std::int64_t vocab_size, std::int64_t sequence_length, double eval_fraction);
+
 /// Handwritten digits as lines of comma-separated whole numbers, in files named as for
 /// open_bytes(): 8 x 8 pixels from 0 to 16 and the digit. A sample is the 65 values of a line.
 /// Split as by split(). Throws ConfigError as open_bytes(), and for another line.

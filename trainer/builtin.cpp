@@ -21,6 +21,13 @@ std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& path
   return std::make_shared<const DataSplit>(open_bytes(paths, sequence_length, eval_fraction));
 }
 
+std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths,
+                                             const std::string& dtype, std::int64_t vocab_size,
+                                             std::int64_t sequence_length, double eval_fraction) {
+  return std::make_shared<const DataSplit>(
+      open_tokens(paths, dtype, vocab_size, sequence_length, eval_fraction));
+}
+
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
                                              double eval_fraction) {
   return std::make_shared<const DataSplit>(open_digits(paths, eval_fraction));

@@ -21,6 +21,12 @@ ModelFactory mlp_factory(const MlpConfig& config);
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
                                             std::int64_t sequence_length, double eval_fraction);
 
+/// As models/data_source.h open_tokens(). Throws ConfigError (`data.path`, `data.dtype`,
+/// `data.eval_fraction`).
+std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths,
+                                             const std::string& dtype, std::int64_t vocab_size,
+                                             std::int64_t sequence_length, double eval_fraction);
+
 /// As models/data_source.h open_digits(). Throws ConfigError (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
                                              double eval_fraction);

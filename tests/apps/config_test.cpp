@@ -149,6 +149,24 @@ TEST(Config, AFamilyHasKeysOfItsOwn) {
             Messages{"line 4: model.family: 'rnn' is not known; write one of gpt, mlp"});
 }
 
+TEST(Config, OnlyTokensHaveAType) {
+  const std::string devices = "devices: [{memory: 1GiB}]\n";
+  EXPECT_EQ(read(devices + "data: {path: x, format: tokens}\n").data.dtype, "uint16");
+  EXPECT_EQ(read(devices + "data: {path: x, format: tokens, dtype: uint32}\n").data.dtype,
+            "uint32");
+  EXPECT_EQ(problems(devices + "data: {path: x, format: tokens, dtype: int8}\n"),
+            Messages{"line 2: data.dtype: 'int8' is not known; write one of uint16, uint32"});
+  EXPECT_EQ(problems(devices + "data: {path: x, dtype: uint16}\n").size(), 1u);
+}
+
+TEST(Config, BytesNeedAVocabularyOf256) {
+  const std::string devices = "devices: [{memory: 1GiB}]\nmodel: {vocab_size: 255}\n";
+  EXPECT_EQ(problems(devices + "data: {path: x, format: tokens}\n"), Messages{});
+  EXPECT_EQ(problems(devices + "data: {path: x}\n"),
+            Messages{"line 2: model.vocab_size: '255' is out of range; write a whole number from "
+                     "256 to 16777216"});
+}
+
 TEST(Config, ModelsHaveLayers) {
   EXPECT_EQ(read(kShortestConfig + "model: {num_hidden_layers: 5}\n").num_layers(), 12);
   EXPECT_EQ(read(kShortestConfig + "model: {family: mlp, num_hidden_layers: 5}\n").num_layers(), 6);

@@ -118,6 +118,13 @@ TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
   EXPECT_EQ(mlp.freeze, std::vector<std::string>{"h.0.*"});
 }
 
+TEST(ResolvedConfig, TokensHaveAType) {
+  std::string text = kEveryKey;
+  const std::string bytes = "  format: bytes\n";
+  text.replace(text.find(bytes), bytes.size(), "  format: tokens\n  dtype: uint32\n");
+  EXPECT_EQ(to_yaml(read(text)), text);
+}
+
 TEST(ResolvedConfig, EveryKeyReachesItsField) {
   const auto config = read(kEveryKey);
   const auto& [name, output_dir, session, family, gpt, mlp, data, train, sweep] = config;

@@ -194,6 +194,73 @@ TEST(TokenSource, AnImpossibleEvaluationPartIsRejected) {
   EXPECT_EQ(too_large.problem, "is 0.96, which leaves no sample of 10 for training; lower it");
 }
 
+/// `tokens` as `width` bytes each, the lowest first.
+std::string encoded(const Tokens& tokens, int width) {
+  std::string bytes;
+  for (const std::int64_t token : tokens) {
+    for (int b = 0; b < width; ++b) bytes += static_cast<char>(token >> (8 * b) & 255);
+  }
+  return bytes;
+}
+
+Tokens all_samples(const DataSource& source) {
+  Tokens all;
+  for (std::uint64_t i = 0; i < source.num_samples(); ++i) {
+    const Tokens sample = read(source, i);
+    all.insert(all.end(), sample.begin(), sample.end());
+  }
+  return all;
+}
+
+TEST(TokenSource, TokensAreLittleEndian) {
+  const TemporaryFolder folder;
+  const Tokens tokens{0, 1, 255, 256, 0xFFFF, 0x1234, 7};
+  const Tokens windows{0, 1, 255, 255, 256, 0xFFFF, 0xFFFF, 0x1234, 7};
+  // The first file ends in the middle of a sample.
+  const std::string two = encoded(tokens, 2), four = encoded(tokens, 4);
+  const std::vector<std::string> twos{folder.write("a2", two.substr(0, 8)),
+                                      folder.write("b2", two.substr(8))};
+  const std::vector<std::string> fours{folder.write("a4", four.substr(0, 16)),
+                                       folder.write("b4", four.substr(16))};
+  EXPECT_EQ(all_samples(*open_tokens(twos, "uint16", 1 << 16, 2, 0).train), windows);
+  EXPECT_EQ(all_samples(*open_tokens(fours, "uint32", 1 << 16, 2, 0).train), windows);
+}
+
+TEST(TokenSource, TheLargestTokenIsNotNegative) {
+  const TemporaryFolder folder;
+  const Tokens tokens{0xFFFFFFFF, 0x80000000};
+  const auto path = folder.write("a", encoded(tokens, 4));
+  EXPECT_EQ(all_samples(*open_tokens({path}, "uint32", std::int64_t{1} << 32, 1, 0).train), tokens);
+}
+
+TEST(TokenSource, WhatIsNoTokenOfTheVocabularyIsNamed) {
+  const TemporaryFolder folder;
+  const auto good = folder.write("good", encoded({1, 2, 3}, 2));
+  const auto bad = folder.write("bad", encoded({4, 99, 100, 101}, 2));
+  EXPECT_NO_THROW(open_tokens({good, bad}, "uint16", 102, 2, 0));
+  const auto error = thrown<ConfigError>([&] { open_tokens({good, bad}, "uint16", 100, 2, 0); });
+  EXPECT_EQ(error.field, "data.path");
+  EXPECT_EQ(error.problem, "'" + bad +
+                               "' has token 100 at position 2, but model.vocab_size is 100; raise "
+                               "it, or check data.dtype");
+}
+
+TEST(TokenSource, AFileDividesIntoTokens) {
+  const TemporaryFolder folder;
+  const auto good = folder.write("good", "12345678"), odd = folder.write("odd", "123456");
+  EXPECT_NO_THROW(open_tokens({odd}, "uint16", 1 << 16, 2, 0));
+  const auto error = thrown<ConfigError>([&] { open_tokens({good, odd}, "uint32", 9, 2, 0); });
+  EXPECT_EQ(error.field, "data.path");
+  EXPECT_EQ(error.problem, "'" + odd +
+                               "' has 6 bytes, no multiple of the 4 of a token; check the file and "
+                               "data.dtype");
+  EXPECT_EQ(thrown<ConfigError>([&] { open_tokens({good}, "int16", 9, 2, 0); }).field,
+            "data.dtype");
+  EXPECT_EQ(thrown<ConfigError>([&] { open_tokens({good}, "uint16", 1 << 16, 4, 0); }).problem,
+            "holds 4 tokens, less than one sample of sequence length 4 and one more; give more "
+            "text or shorter sequences");
+}
+
 TEST(TokenSource, ASequenceHasALength) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));
