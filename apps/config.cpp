@@ -24,11 +24,17 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
   }
 }
 
-void read_model(YamlReader model, RunConfig& config) {
-  auto& gpt = config.model;
-  model.read_choice("family", config.family, {"gpt"});
+void read_mlp(YamlReader& model, MlpConfig& mlp) {
+  model.read("num_hidden_layers", mlp.num_hidden_layers, {1, 1 << 16});
+  model.read("hidden_size", mlp.hidden_size, kSize);
+  model.read_choice("hidden_act", mlp.hidden_act, {"relu", "gelu", "tanh"});
+  model.read("dropout", mlp.dropout, {.min = 0, .max = 1, .below_max = true});
+  model.read_texts("freeze", mlp.freeze, /*may_be_empty=*/true);
+}
+
+void read_gpt(YamlReader& model, GptConfig& gpt, bool of_bytes) {
   // Bytes are tokens 0..255.
-  model.read("vocab_size", gpt.vocab_size, {256, kSize.max});
+  model.read("vocab_size", gpt.vocab_size, {of_bytes ? 256 : 1, kSize.max});
   model.read("num_hidden_layers", gpt.num_hidden_layers, {1, 1 << 16});
   model.read("hidden_size", gpt.hidden_size, kSize);
   model.read("num_attention_heads", gpt.num_attention_heads, kSize);
@@ -38,11 +44,22 @@ void read_model(YamlReader model, RunConfig& config) {
   model.read("initializer_range", gpt.initializer_range, {.min = 0});
   model.read("layer_norm_eps", gpt.layer_norm_eps, {.min = 0});
   model.read_texts("freeze", gpt.freeze, /*may_be_empty=*/true);
+}
+
+/// After the data. The keys of the other family are unknown ones.
+void read_model(YamlReader model, RunConfig& config) {
+  model.read_choice("family", config.family, {"gpt", "mlp"});
+  if (config.family == "mlp") {
+    read_mlp(model, config.mlp);
+  } else {
+    read_gpt(model, config.gpt, config.data.format == "bytes");
+  }
   model.finish();
 }
 
 void read_data(YamlReader data, DataConfig& config) {
-  data.read_choice("format", config.format, {"bytes"});
+  data.read_choice("format", config.format, {"bytes", "tokens", "digits"});
+  if (config.format == "tokens") data.read_choice("dtype", config.dtype, {"uint16", "uint32"});
   data.require("path", "write a file or a folder, or a list of them");
   data.read_texts("path", config.paths);
   data.read("eval_fraction", config.eval_fraction, {.min = 0, .max = 1, .below_max = true});
@@ -91,8 +108,8 @@ RunConfig read_config(const YamlNode& tree, Findings& findings) {
   root.read("seed", config.train.seed);
   read_devices(root, config.session.devices);
   root.read_size("host_memory", config.session.host_memory);
-  read_model(root.section("model"), config);
   read_data(root.section("data"), config.data);
+  read_model(root.section("model"), config);
   read_train(root.section("train"), config.train);
   read_scheduling(root.section("scheduling"), config);
   config.sweep.seed = config.train.seed;

@@ -13,21 +13,29 @@
 namespace spillway {
 
 struct DataConfig {
-  std::string format = "bytes";
+  std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp)
+  std::string dtype = "uint16";  ///< of tokens: uint16 | uint32
   std::vector<std::string> paths;
   double eval_fraction = 0.05;
+  auto operator<=>(const DataConfig&) const = default;
 };
 
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
-  std::string output_dir;  ///< "runs/NAME" unless given
-  SessionConfig session;   ///< devices, host_memory, scheduling.policy and .double_buffer
-  std::string family = "gpt";
-  GptConfig model;
+  std::string output_dir;      ///< "runs/NAME" unless given
+  SessionConfig session;       ///< devices, host_memory, scheduling.policy and .double_buffer
+  std::string family = "gpt";  ///< gpt | mlp: which of the next two counts
+  GptConfig gpt;
+  MlpConfig mlp;
   DataConfig data;
   TrainConfig train;  ///< train.*, seed, scheduling.order
   SweepConfig sweep;
+
+  /// Layers of the model: the most shards that it can be cut into.
+  std::int64_t num_layers() const {
+    return family == "mlp" ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
+  }
 };
 
 /// Reads a document. What is wrong goes into `findings`, and that field keeps its default.

@@ -32,9 +32,8 @@ double shorten(std::vector<TrialConfig>& configs, const std::vector<Trial>& tria
   double ops = 0;
   for (const auto& trial : trials) {
     const auto& train = trial.config.train;
-    // At most as many shards as layers: two a block, embedding and head.
-    ops += 4.0 * static_cast<double>(trial.config.model.num_hidden_layers + 1) *
-           train.virtual_nodes * static_cast<double>(train.max_steps);
+    ops += 2.0 * static_cast<double>(trial.config.num_layers()) * train.virtual_nodes *
+           static_cast<double>(train.max_steps);
   }
   const double share = std::min(1.0, kMaxOps / ops);
   for (auto& config : configs) {

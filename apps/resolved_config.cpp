@@ -63,10 +63,15 @@ YamlNode devices_node(const std::vector<DeviceConfig>& devices) {
   return list_of(std::move(items));
 }
 
-YamlNode model_node(const RunConfig& config) {
-  const auto& gpt = config.model;
-  MapWriter out;
-  out.write("family", config.family);
+void write_mlp(MapWriter& out, const MlpConfig& mlp) {
+  out.write("num_hidden_layers", mlp.num_hidden_layers);
+  out.write("hidden_size", mlp.hidden_size);
+  out.write("hidden_act", mlp.hidden_act);
+  out.write("dropout", mlp.dropout);
+  out.put("freeze", list_of_texts(mlp.freeze));
+}
+
+void write_gpt(MapWriter& out, const GptConfig& gpt) {
   out.write("vocab_size", gpt.vocab_size);
   out.write("num_hidden_layers", gpt.num_hidden_layers);
   out.write("hidden_size", gpt.hidden_size);
@@ -77,12 +82,23 @@ YamlNode model_node(const RunConfig& config) {
   out.write("initializer_range", gpt.initializer_range);
   out.write("layer_norm_eps", gpt.layer_norm_eps);
   out.put("freeze", list_of_texts(gpt.freeze));
+}
+
+YamlNode model_node(const RunConfig& config) {
+  MapWriter out;
+  out.write("family", config.family);
+  if (config.family == "mlp") {
+    write_mlp(out, config.mlp);
+  } else {
+    write_gpt(out, config.gpt);
+  }
   return out.take();
 }
 
 YamlNode data_node(const DataConfig& data) {
   MapWriter out;
   out.write("format", data.format);
+  if (data.format == "tokens") out.write("dtype", data.dtype);
   out.put("path", data.paths.size() == 1 ? scalar(data.paths[0]) : list_of_texts(data.paths));
   out.write("eval_fraction", data.eval_fraction);
   return out.take();

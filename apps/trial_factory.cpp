@@ -3,6 +3,30 @@
 #include "apps/yaml_path.h"
 
 namespace spillway {
+namespace {
+
+ModelFactory model_factory(const RunConfig& config) {
+  return config.family == "mlp" ? mlp_factory(config.mlp) : gpt_factory(config.gpt);
+}
+
+void check_format(const RunConfig& config) {
+  const bool is_mlp = config.family == "mlp";
+  if ((config.data.format == "digits") == is_mlp) return;
+  throw ConfigError("data.format", 0,
+                    "is " + config.data.format + ", which model.family " + config.family +
+                        " does not read; write " + (is_mlp ? "digits" : "bytes or tokens"));
+}
+
+std::shared_ptr<const DataSplit> open(const DataConfig& data, const GptConfig& gpt) {
+  const auto length = gpt.max_position_embeddings;
+  if (data.format == "digits") return digits_data(data.paths, data.eval_fraction);
+  if (data.format == "tokens") {
+    return tokens_data(data.paths, data.dtype, gpt.vocab_size, length, data.eval_fraction);
+  }
+  return bytes_data(data.paths, length, data.eval_fraction);
+}
+
+}  // namespace
 
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings) {
   const auto key = key_of_field(error.field);
@@ -23,15 +47,19 @@ TrialConfig TrialFactory::make(const Trial& trial, const std::filesystem::path& 
     }
   };
   build("train", [&] { made.train.validate(); });
-  build("model", [&] { made.model = gpt_factory(trial.config.model); });
-  build("data", [&] { made.data = data(trial.config); });
+  build("model", [&] { made.model = model_factory(trial.config); });
+  build("data", [&] {
+    if (findings.concern("model.vocab_size")) return;
+    if (!findings.concern("model.family")) check_format(trial.config);
+    made.data = data(trial.config);
+  });
   return made;
 }
 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
-  const auto length = config.model.max_position_embeddings;
-  auto& known = opened_[{config.data.paths, length, config.data.eval_fraction}];
-  if (!known) known = bytes_data(config.data.paths, length, config.data.eval_fraction);
+  const GptConfig& gpt = config.gpt;
+  auto& known = opened_[{config.data, gpt.max_position_embeddings, gpt.vocab_size}];
+  if (!known) known = open(config.data, gpt);
   return known;
 }
 

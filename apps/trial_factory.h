@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "apps/findings.h"
 #include "apps/sweep.h"
@@ -24,8 +23,7 @@ class TrialFactory {
  private:
   std::shared_ptr<const DataSplit> data(const RunConfig& config);
 
-  std::map<std::tuple<std::vector<std::string>, std::int64_t, double>,
-           std::shared_ptr<const DataSplit>>
+  std::map<std::tuple<DataConfig, std::int64_t, std::int64_t>, std::shared_ptr<const DataSplit>>
       opened_;
 };
 

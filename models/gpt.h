@@ -17,7 +17,7 @@ namespace spillway {
 /// and no bias.
 ///
 /// Throws ConfigError as GptConfig::validate(), as freeze(), and (`train.batch_size`) where a
-/// virtual node has no sample or an activation more than kMaxTensorElements.
+/// virtual node has no sample or too many.
 ///
 /// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
 std::unique_ptr<Model> make_gpt(const GptConfig& config, std::int64_t vn_size);

@@ -6,9 +6,6 @@
 
 namespace spillway {
 
-/// Elements that one tensor of a model may have: what one random draw covers (core/kernels.h).
-inline constexpr std::int64_t kMaxTensorElements = std::int64_t{1} << 34;
-
 /// Sizes of a GPT; names follow Hugging Face.
 struct GptConfig {
   std::int64_t vocab_size = 256;

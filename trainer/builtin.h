@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/gpt_config.h"
+#include "models/mlp_config.h"
 #include "trainer/session.h"
 
 /// The model families and data formats that a configuration can name.
@@ -13,8 +14,21 @@ namespace spillway {
 /// Throws ConfigError as GptConfig::validate().
 ModelFactory gpt_factory(const GptConfig& config);
 
+/// Throws ConfigError as MlpConfig::validate().
+ModelFactory mlp_factory(const MlpConfig& config);
+
 /// As models/data_source.h open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
                                             std::int64_t sequence_length, double eval_fraction);
+
+/// As models/data_source.h open_tokens(). Throws ConfigError (`data.path`, `data.dtype`,
+/// `data.eval_fraction`).
+std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths,
+                                             const std::string& dtype, std::int64_t vocab_size,
+                                             std::int64_t sequence_length, double eval_fraction);
+
+/// As models/data_source.h open_digits(). Throws ConfigError (`data.path`, `data.eval_fraction`).
+std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
+                                             double eval_fraction);
 
 }  // namespace spillway

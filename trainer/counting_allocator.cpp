@@ -61,6 +61,9 @@ class CountingAllocator final : public c10::Allocator {
     return {block, block, &delete_block, cpu};
   }
 
+  /// Buffers of oneDNN are taken and given back without a DataPtr.
+  c10::DeleterFnPtr raw_deleter() const override { return &delete_block; }
+
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }

@@ -43,7 +43,7 @@ TEST(Config, WhatIsLeftOutHasItsDefault) {
   EXPECT_EQ(config.session.devices[0].memory, 1_GiB);
   EXPECT_EQ(config.data.paths, Messages{"text.txt"});
   EXPECT_EQ(config.train.learning_rate, TrainConfig{}.learning_rate);
-  EXPECT_EQ(config.model.hidden_size, GptConfig{}.hidden_size);
+  EXPECT_EQ(config.gpt.hidden_size, GptConfig{}.hidden_size);
   EXPECT_TRUE(config.sweep.parameters.empty());
 }
 
@@ -140,6 +140,38 @@ TEST(Config, AnUnknownKeySuggestsTheNearest) {
   EXPECT_EQ(suggestion("zzzzzzzzzzzz: 1\n"), "line 4: zzzzzzzzzzzz: unknown key; remove it");
 }
 
+TEST(Config, AFamilyHasKeysOfItsOwn) {
+  EXPECT_EQ(problems_with("model: {family: mlp, hidden_act: gelu}\n"), Messages{});
+  EXPECT_EQ(problems_with("model: {family: mlp, num_attention_heads: 2}\n"),
+            Messages{"line 4: model.num_attention_heads: unknown key; remove it"});
+  EXPECT_EQ(problems_with("model: {hidden_act: gelu}\n").size(), 1u);
+  EXPECT_EQ(problems_with("model: {family: rnn}\n"),
+            Messages{"line 4: model.family: 'rnn' is not known; write one of gpt, mlp"});
+}
+
+TEST(Config, OnlyTokensHaveAType) {
+  const std::string devices = "devices: [{memory: 1GiB}]\n";
+  EXPECT_EQ(read(devices + "data: {path: x, format: tokens}\n").data.dtype, "uint16");
+  EXPECT_EQ(read(devices + "data: {path: x, format: tokens, dtype: uint32}\n").data.dtype,
+            "uint32");
+  EXPECT_EQ(problems(devices + "data: {path: x, format: tokens, dtype: int8}\n"),
+            Messages{"line 2: data.dtype: 'int8' is not known; write one of uint16, uint32"});
+  EXPECT_EQ(problems(devices + "data: {path: x, dtype: uint16}\n").size(), 1u);
+}
+
+TEST(Config, BytesNeedAVocabularyOf256) {
+  const std::string devices = "devices: [{memory: 1GiB}]\nmodel: {vocab_size: 255}\n";
+  EXPECT_EQ(problems(devices + "data: {path: x, format: tokens}\n"), Messages{});
+  EXPECT_EQ(problems(devices + "data: {path: x}\n"),
+            Messages{"line 2: model.vocab_size: '255' is out of range; write a whole number from "
+                     "256 to 16777216"});
+}
+
+TEST(Config, ModelsHaveLayers) {
+  EXPECT_EQ(read(kShortestConfig + "model: {num_hidden_layers: 5}\n").num_layers(), 12);
+  EXPECT_EQ(read(kShortestConfig + "model: {family: mlp, num_hidden_layers: 5}\n").num_layers(), 6);
+}
+
 TEST(Config, WholeNumbersAreWholeAndInRange) {
   const auto problem = [](const std::string& value) {
     return problems_with("train: {max_steps: " + value + "}\n");
@@ -189,7 +221,7 @@ TEST(Config, PathsAreOneTextOrAList) {
 
 TEST(Config, NothingIsFrozenUnlessSaid) {
   const auto frozen = [](const std::string& lines) {
-    return read(kShortestConfig + lines).model.freeze;
+    return read(kShortestConfig + lines).gpt.freeze;
   };
   EXPECT_EQ(frozen(""), Messages{});
   EXPECT_EQ(frozen("model: {freeze: []}\n"), Messages{});

@@ -96,9 +96,38 @@ RunConfig read(const std::string& text) {
 
 TEST(ResolvedConfig, HasEveryKeyAsItWasRead) { EXPECT_EQ(to_yaml(read(kEveryKey)), kEveryKey); }
 
+TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
+  const std::string model =
+      "model:\n"
+      "  family: mlp\n"
+      "  num_hidden_layers: 3\n"
+      "  hidden_size: 96\n"
+      "  hidden_act: tanh\n"
+      "  dropout: 0.25\n"
+      "  freeze: [h.0.*]\n"
+      "data:\n"
+      "  format: digits\n";
+  const auto begin = kEveryKey.find("model:"), end = kEveryKey.find("  path: [a.txt");
+  const std::string text = kEveryKey.substr(0, begin) + model + kEveryKey.substr(end);
+  EXPECT_EQ(to_yaml(read(text)), text);
+  const auto mlp = read(text).mlp;
+  EXPECT_EQ(mlp.num_hidden_layers, 3);
+  EXPECT_EQ(mlp.hidden_size, 96);
+  EXPECT_EQ(mlp.hidden_act, "tanh");
+  EXPECT_EQ(mlp.dropout, 0.25);
+  EXPECT_EQ(mlp.freeze, std::vector<std::string>{"h.0.*"});
+}
+
+TEST(ResolvedConfig, TokensHaveAType) {
+  std::string text = kEveryKey;
+  const std::string bytes = "  format: bytes\n";
+  text.replace(text.find(bytes), bytes.size(), "  format: tokens\n  dtype: uint32\n");
+  EXPECT_EQ(to_yaml(read(text)), text);
+}
+
 TEST(ResolvedConfig, EveryKeyReachesItsField) {
   const auto config = read(kEveryKey);
-  const auto& [name, output_dir, session, family, model, data, train, sweep] = config;
+  const auto& [name, output_dir, session, family, gpt, mlp, data, train, sweep] = config;
   EXPECT_EQ(name, "my: run");
   EXPECT_EQ(output_dir, "/tmp/out");
   EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
@@ -107,16 +136,16 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(session.host_memory, 3_KiB);
   EXPECT_EQ(session.policy, "fifo");
   EXPECT_FALSE(session.double_buffer);
-  EXPECT_EQ(model.vocab_size, 300);
-  EXPECT_EQ(model.num_hidden_layers, 3);
-  EXPECT_EQ(model.hidden_size, 96);
-  EXPECT_EQ(model.num_attention_heads, 6);
-  EXPECT_EQ(model.intermediate_size, 100);
-  EXPECT_EQ(model.max_position_embeddings, 32);
-  EXPECT_EQ(model.dropout, 0.25);
-  EXPECT_EQ(model.initializer_range, 0.01);
-  EXPECT_EQ(model.layer_norm_eps, 1e-6);
-  EXPECT_EQ(model.freeze, (std::vector<std::string>{"wte.*", "h.0.*"}));
+  EXPECT_EQ(gpt.vocab_size, 300);
+  EXPECT_EQ(gpt.num_hidden_layers, 3);
+  EXPECT_EQ(gpt.hidden_size, 96);
+  EXPECT_EQ(gpt.num_attention_heads, 6);
+  EXPECT_EQ(gpt.intermediate_size, 100);
+  EXPECT_EQ(gpt.max_position_embeddings, 32);
+  EXPECT_EQ(gpt.dropout, 0.25);
+  EXPECT_EQ(gpt.initializer_range, 0.01);
+  EXPECT_EQ(gpt.layer_norm_eps, 1e-6);
+  EXPECT_EQ(gpt.freeze, (std::vector<std::string>{"wte.*", "h.0.*"}));
   EXPECT_EQ(data.paths, (std::vector<std::string>{"a.txt", "- b"}));
   EXPECT_EQ(data.eval_fraction, 0.1);
   EXPECT_EQ(train.seed, ~std::uint64_t{0});

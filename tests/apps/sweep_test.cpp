@@ -26,7 +26,7 @@ TEST(Sweep, AGridRunsTheLastKeyFastest) {
                    "learning_rate=3e-4,hidden_size=256", "learning_rate=1e-3,hidden_size=64",
                    "learning_rate=1e-3,hidden_size=128", "learning_rate=1e-3,hidden_size=256"}));
   EXPECT_EQ(trials[4].config.train.learning_rate, 1e-3);
-  EXPECT_EQ(trials[4].config.model.hidden_size, 128);
+  EXPECT_EQ(trials[4].config.gpt.hidden_size, 128);
   using Parameters = std::vector<std::pair<std::string, std::string>>;
   EXPECT_EQ(trials[4].parameters,
             (Parameters{{"train.learning_rate", "1e-3"}, {"model.hidden_size", "128"}}));
@@ -103,8 +103,8 @@ TEST(Sweep, ASectionMayBeSwept) {
   const auto [trials, problems] =
       sweep({"model: {values: [{hidden_size: 64}, {hidden_size: 96, num_hidden_layers: 2}]}"});
   EXPECT_EQ(problems, Texts{});
-  EXPECT_EQ(trials.at(1).config.model.hidden_size, 96);
-  EXPECT_EQ(trials.at(1).config.model.num_hidden_layers, 2);
+  EXPECT_EQ(trials.at(1).config.gpt.hidden_size, 96);
+  EXPECT_EQ(trials.at(1).config.gpt.num_hidden_layers, 2);
 }
 
 TEST(Sweep, UnknownKeysAndBadValuesAreAllNamedOnce) {

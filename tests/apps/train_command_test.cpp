@@ -167,6 +167,68 @@ TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
   EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.lanes: is 2"));
 }
 
+TEST_F(TrainCommand, AFamilyReadsItsFormats) {
+  const auto problem = [&](const std::vector<std::string>& overrides) {
+    options_.overrides = overrides;
+    return std::string(thrown<ConfigErrors>([&] { run(); }).what());
+  };
+  EXPECT_NE(problem({"data.format=digits"})
+                .find("data.format: is digits, which model.family gpt does not read; write bytes "
+                      "or tokens"),
+            std::string::npos);
+  EXPECT_NE(problem({"model={family: mlp}"})
+                .find("data.format: is bytes, which model.family mlp does not read; write digits"),
+            std::string::npos);
+  EXPECT_EQ(problem({"model.family=rnn"}).find("data.format"), std::string::npos);
+}
+
+TEST_F(TrainCommand, TrainsAnMlpOnDigits) {
+  std::string text;
+  for (int digit = 0; digit < 10; ++digit) {
+    for (int i = 0; i < 64; ++i) text += std::to_string(i * (digit + 1) % 17) + ",";
+    text += std::to_string(digit) + "\n";
+  }
+  options_.overrides = {"model={family: mlp, hidden_size: 16}", "data.format=digits",
+                        "data.eval_fraction=0.2", "train.virtual_nodes=8",
+                        "data.path=" + folder_.write("digits.csv", text)};
+  ASSERT_EQ(run(), kDone) << out_.str();
+  const std::string config = folder_.read("out/config.yaml");
+  EXPECT_NE(config.find("hidden_act: relu"), std::string::npos);
+  EXPECT_EQ(config.find("num_attention_heads"), std::string::npos);
+}
+
+/// 16-bit tokens below 500.
+std::string two_byte_tokens() {
+  std::string bytes;
+  for (int i = 0; i < 2000; ++i) {
+    const int token = i * i % 499;
+    bytes += {static_cast<char>(token % 256), static_cast<char>(token / 256)};
+  }
+  return bytes;
+}
+
+TEST_F(TrainCommand, TrainsOnTokens) {
+  const std::string path = folder_.write("tokens.bin", two_byte_tokens());
+  options_.overrides = {"data.format=tokens", "data.path=" + path, "model.vocab_size=500",
+                        "devices=[{memory: 1MiB}]"};
+  ASSERT_EQ(run(), kDone) << out_.str();
+  EXPECT_NE(folder_.read("out/config.yaml").find("dtype: uint16"), std::string::npos);
+}
+
+TEST_F(TrainCommand, ATokenOutsideTheVocabularyEndsItBeforeItStarts) {
+  const std::string path = folder_.write("tokens.bin", two_byte_tokens());
+  options_.overrides = {"data.format=tokens", "data.path=" + path, "model.vocab_size=400"};
+  const auto errors = thrown<ConfigErrors>([&] { run(); });
+  EXPECT_EQ(errors.all.size(), 1u);
+  EXPECT_NE(std::string(errors.what())
+                .find("data.path: '" + path +
+                      "' has token 400 at position 20, but model.vocab_size is 400; raise it, or "
+                      "check data.dtype"),
+            std::string::npos)
+      << errors.what();
+  EXPECT_FALSE(wrote("out"));
+}
+
 TEST_F(TrainCommand, SaysHowMuchWouldDo) {
   options_.overrides = {"devices=[{memory: 16KiB}]"};
   const auto error = thrown<DoesNotFit>([&] { run(); });

@@ -1,4 +1,4 @@
-#include "models/byte_files.h"
+#include "models/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -44,9 +43,23 @@ std::vector<std::string> files_below(const std::string& folder) {
   return found;
 }
 
+/// Returns whether it has bytes.
+bool add(const std::string& path, std::vector<MappedFile>& files) {
+  MappedFile file(path);
+  if (file.bytes().empty()) return false;
+  files.push_back(std::move(file));
+  return true;
+}
+
+bool add_folder(const std::string& folder, std::vector<MappedFile>& files) {
+  bool any = false;
+  for (const std::string& path : files_below(folder)) any |= add(path, files);
+  return any;
+}
+
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) {
+MappedFile::MappedFile(const std::string& path) : path_(path) {
   const FileDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat status {};
   if (file.value < 0 || fstat(file.value, &status) != 0) {
@@ -59,54 +72,29 @@ MappedFile::MappedFile(const std::string& path) {
   bytes_ = {static_cast<const std::byte*>(data), size};
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-ByteFiles::ByteFiles(const std::vector<std::string>& paths) {
+std::vector<MappedFile> map_files(const std::vector<std::string>& paths) {
   if (paths.empty()) throw ConfigError("data.path", 0, "names no file; give a file or a folder");
+  std::vector<MappedFile> files;
   for (const std::string& path : paths) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) reject(path, "cannot be read: " + error.message());
-    const std::uint64_t before = size();
     if (fs::is_directory(status)) {
-      add_folder(path);
-      if (size() == before) reject(path, "is a folder without a file that has bytes");
+      if (!add_folder(path, files)) reject(path, "is a folder without a file that has bytes");
     } else if (fs::is_regular_file(status)) {
-      add(path);
-      if (size() == before) reject(path, "is empty; name files that have bytes");
+      if (!add(path, files)) reject(path, "is empty; name files that have bytes");
     } else {
       reject(path, "is neither a regular file nor a folder");
     }
   }
-}
-
-void ByteFiles::add(const std::string& path) {
-  MappedFile file(path);
-  if (file.bytes().empty()) return;
-  ends_.push_back(size() + file.bytes().size());
-  files_.push_back(std::move(file));
-}
-
-void ByteFiles::add_folder(const std::string& folder) {
-  for (const std::string& path : files_below(folder)) add(path);
-}
-
-void ByteFiles::read(std::uint64_t begin, std::span<std::int64_t> out) const {
-  assert(begin + out.size() <= size());
-  auto file = static_cast<std::size_t>(std::ranges::upper_bound(ends_, begin) - ends_.begin());
-  while (!out.empty()) {
-    const std::span<const std::byte> bytes = files_[file].bytes();
-    const std::uint64_t skipped = begin - (ends_[file] - bytes.size());
-    const std::size_t count = std::min<std::size_t>(out.size(), bytes.size() - skipped);
-    std::ranges::transform(bytes.subspan(skipped, count), out.begin(),
-                           [](std::byte b) { return std::to_integer<std::int64_t>(b); });
-    out = out.subspan(count);
-    begin = ends_[file++];
-  }
+  return files;
 }
 
 }  // namespace spillway

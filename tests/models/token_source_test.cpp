@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "models/byte_files.h"
 #include "models/data_source.h"
+#include "models/token_files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
 
@@ -26,7 +26,7 @@ Tokens tokens_of(const std::string& text) {
   return tokens;
 }
 
-Tokens read(const ByteFiles& files, std::uint64_t begin, std::uint64_t end) {
+Tokens read(const TokenFiles& files, std::uint64_t begin, std::uint64_t end) {
   Tokens out(end - begin, -1);
   files.read(begin, out);
   return out;
@@ -50,9 +50,9 @@ ConfigError error_of(const std::vector<std::string>& paths, double eval_fraction
   return thrown<ConfigError>([&] { open_bytes(paths, sequence_length, eval_fraction); });
 }
 
-TEST(ByteFiles, AreReadOneBehindTheOther) {
+TEST(TokenFiles, AreReadOneBehindTheOther) {
   const TemporaryFolder folder;
-  const ByteFiles files(
+  const TokenFiles files(
       {folder.write("b", "first"), folder.write("a", "2"), folder.write("c", "third")});
   const std::string whole = "first2third";
   ASSERT_EQ(files.size(), whole.size());
@@ -62,13 +62,13 @@ TEST(ByteFiles, AreReadOneBehindTheOther) {
   }
 }
 
-TEST(ByteFiles, BytesAreTokensFrom0To255) {
+TEST(TokenFiles, BytesAreTokensFrom0To255) {
   const TemporaryFolder folder;
-  const auto tokens = read(ByteFiles({folder.write("all", text_of(256))}), 0, 256);
+  const auto tokens = read(TokenFiles({folder.write("all", text_of(256))}), 0, 256);
   for (std::int64_t i = 0; i < 256; ++i) EXPECT_EQ(tokens[static_cast<std::size_t>(i)], i);
 }
 
-TEST(ByteFiles, AFolderStandsForAllFilesBelowItInByteOrder) {
+TEST(TokenFiles, AFolderStandsForAllFilesBelowItInByteOrder) {
   const TemporaryFolder folder;
   folder.write("data/b", "4");
   folder.write("data/a/z/deep", "2");
@@ -78,30 +78,30 @@ TEST(ByteFiles, AFolderStandsForAllFilesBelowItInByteOrder) {
   folder.write("data/a0", "3");
   folder.write("data/\xC3\xA9", "5");
   for (const std::string name : {"data", "data/"}) {
-    const ByteFiles files({folder / name, folder / "data/b"});
+    const TokenFiles files({folder / name, folder / "data/b"});
     EXPECT_EQ(read(files, 0, files.size()), tokens_of("0123454"));
   }
 }
 
-TEST(ByteFiles, OnlyRegularFilesOfAFolderCount) {
+TEST(TokenFiles, OnlyRegularFilesOfAFolderCount) {
   const TemporaryFolder folder;
   folder.write("data/text", "yes");
   std::filesystem::create_symlink("/dev/zero", folder / "data/endless");
   std::filesystem::create_symlink("nowhere", folder / "data/broken");
   std::filesystem::create_symlink("text", folder / "data/zlink");
-  const ByteFiles files({folder / "data"});
+  const TokenFiles files({folder / "data"});
   EXPECT_EQ(read(files, 0, files.size()), tokens_of("yesyes"));
 }
 
-TEST(ByteFiles, StayReadableAfterTheNamesAreGone) {
+TEST(TokenFiles, StayReadableAfterTheNamesAreGone) {
   const TemporaryFolder folder;
-  const ByteFiles files({folder.write("a", "abc"), folder.write("b", "def")});
+  const TokenFiles files({folder.write("a", "abc"), folder.write("b", "def")});
   std::filesystem::remove(folder / "a");
   std::filesystem::remove(folder / "b");
   EXPECT_EQ(read(files, 0, 6), tokens_of("abcdef"));
 }
 
-TEST(ByteFiles, AMovedMappingHasOneOwner) {
+TEST(TokenFiles, AMovedMappingHasOneOwner) {
   const TemporaryFolder folder;
   MappedFile first(folder.write("a", "abc"));
   const MappedFile second(std::move(first));
@@ -109,12 +109,12 @@ TEST(ByteFiles, AMovedMappingHasOneOwner) {
   EXPECT_EQ(second.bytes().size(), 3u);
 }
 
-TEST(ByteFiles, WhatCannotBeReadIsNamed) {
+TEST(TokenFiles, WhatCannotBeReadIsNamed) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", "text"), empty = folder.write("empty", "");
   folder.write("empties/a/none", "");
   const auto problem = [&](const std::string& path) {
-    const auto error = thrown<ConfigError>([&] { ByteFiles({good, path}); });
+    const auto error = thrown<ConfigError>([&] { TokenFiles({good, path}); });
     EXPECT_EQ(error.field, "data.path");
     EXPECT_EQ(error.line, 0);
     return error.problem;
@@ -125,11 +125,11 @@ TEST(ByteFiles, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(problem(empty), "'" + empty + "' is empty; name files that have bytes");
   EXPECT_EQ(problem(empties), "'" + empties + "' is a folder without a file that has bytes");
   EXPECT_EQ(problem("/dev/null"), "'/dev/null' is neither a regular file nor a folder");
-  EXPECT_EQ(thrown<ConfigError>([] { ByteFiles({}); }).problem,
+  EXPECT_EQ(thrown<ConfigError>([] { TokenFiles({}); }).problem,
             "names no file; give a file or a folder");
 }
 
-TEST(BytesSource, NeighbouringSamplesShareOneToken) {
+TEST(TokenSource, NeighbouringSamplesShareOneToken) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", "abcdefghijkl");  // 12 bytes: the last 3 start no sample
   const auto split = open_bytes({path}, 4, 0);
@@ -140,13 +140,13 @@ TEST(BytesSource, NeighbouringSamplesShareOneToken) {
   EXPECT_EQ(read(*split.train, 1), tokens_of("efghi"));
 }
 
-TEST(BytesSource, ASampleNeedsItsLastTarget) {
+TEST(TokenSource, ASampleNeedsItsLastTarget) {
   const TemporaryFolder folder;
   EXPECT_EQ(open_bytes({folder.write("a", text_of(12))}, 4, 0).train->num_samples(), 2u);
   EXPECT_EQ(open_bytes({folder.write("b", text_of(13))}, 4, 0).train->num_samples(), 3u);
 }
 
-TEST(BytesSource, TheLastSamplesAreForEvaluation) {
+TEST(TokenSource, TheLastSamplesAreForEvaluation) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));  // 10 samples
   const auto whole = open_bytes({path}, 4, 0);
@@ -162,13 +162,13 @@ TEST(BytesSource, TheLastSamplesAreForEvaluation) {
   }
 }
 
-TEST(BytesSource, PartsOutliveTheSplit) {
+TEST(TokenSource, PartsOutliveTheSplit) {
   const TemporaryFolder folder;
   auto eval = open_bytes({folder.write("text", text_of(41))}, 4, 0.5).eval;
   EXPECT_EQ(read(*eval, 0), (Tokens{20, 21, 22, 23, 24}));
 }
 
-TEST(BytesSource, TooLittleTextNamesTheSizes) {
+TEST(TokenSource, TooLittleTextNamesTheSizes) {
   const TemporaryFolder folder;
   const auto error = error_of({folder.write("text", "abcd")});
   EXPECT_EQ(error.field, "data.path");
@@ -177,7 +177,7 @@ TEST(BytesSource, TooLittleTextNamesTheSizes) {
             "text or shorter sequences");
 }
 
-TEST(BytesSource, AnImpossibleEvaluationPartIsRejected) {
+TEST(TokenSource, AnImpossibleEvaluationPartIsRejected) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));
   for (const double fraction : {-0.1, 1.0, 7.0, std::numeric_limits<double>::quiet_NaN()}) {
@@ -194,7 +194,74 @@ TEST(BytesSource, AnImpossibleEvaluationPartIsRejected) {
   EXPECT_EQ(too_large.problem, "is 0.96, which leaves no sample of 10 for training; lower it");
 }
 
-TEST(BytesSource, ASequenceHasALength) {
+/// `tokens` as `width` bytes each, the lowest first.
+std::string encoded(const Tokens& tokens, int width) {
+  std::string bytes;
+  for (const std::int64_t token : tokens) {
+    for (int b = 0; b < width; ++b) bytes += static_cast<char>(token >> (8 * b) & 255);
+  }
+  return bytes;
+}
+
+Tokens all_samples(const DataSource& source) {
+  Tokens all;
+  for (std::uint64_t i = 0; i < source.num_samples(); ++i) {
+    const Tokens sample = read(source, i);
+    all.insert(all.end(), sample.begin(), sample.end());
+  }
+  return all;
+}
+
+TEST(TokenSource, TokensAreLittleEndian) {
+  const TemporaryFolder folder;
+  const Tokens tokens{0, 1, 255, 256, 0xFFFF, 0x1234, 7};
+  const Tokens windows{0, 1, 255, 255, 256, 0xFFFF, 0xFFFF, 0x1234, 7};
+  // The first file ends in the middle of a sample.
+  const std::string two = encoded(tokens, 2), four = encoded(tokens, 4);
+  const std::vector<std::string> twos{folder.write("a2", two.substr(0, 8)),
+                                      folder.write("b2", two.substr(8))};
+  const std::vector<std::string> fours{folder.write("a4", four.substr(0, 16)),
+                                       folder.write("b4", four.substr(16))};
+  EXPECT_EQ(all_samples(*open_tokens(twos, "uint16", 1 << 16, 2, 0).train), windows);
+  EXPECT_EQ(all_samples(*open_tokens(fours, "uint32", 1 << 16, 2, 0).train), windows);
+}
+
+TEST(TokenSource, TheLargestTokenIsNotNegative) {
+  const TemporaryFolder folder;
+  const Tokens tokens{0xFFFFFFFF, 0x80000000};
+  const auto path = folder.write("a", encoded(tokens, 4));
+  EXPECT_EQ(all_samples(*open_tokens({path}, "uint32", std::int64_t{1} << 32, 1, 0).train), tokens);
+}
+
+TEST(TokenSource, WhatIsNoTokenOfTheVocabularyIsNamed) {
+  const TemporaryFolder folder;
+  const auto good = folder.write("good", encoded({1, 2, 3}, 2));
+  const auto bad = folder.write("bad", encoded({4, 99, 100, 101}, 2));
+  EXPECT_NO_THROW(open_tokens({good, bad}, "uint16", 102, 2, 0));
+  const auto error = thrown<ConfigError>([&] { open_tokens({good, bad}, "uint16", 100, 2, 0); });
+  EXPECT_EQ(error.field, "data.path");
+  EXPECT_EQ(error.problem, "'" + bad +
+                               "' has token 100 at position 2, but model.vocab_size is 100; raise "
+                               "it, or check data.dtype");
+}
+
+TEST(TokenSource, AFileDividesIntoTokens) {
+  const TemporaryFolder folder;
+  const auto good = folder.write("good", "12345678"), odd = folder.write("odd", "123456");
+  EXPECT_NO_THROW(open_tokens({odd}, "uint16", 1 << 16, 2, 0));
+  const auto error = thrown<ConfigError>([&] { open_tokens({good, odd}, "uint32", 9, 2, 0); });
+  EXPECT_EQ(error.field, "data.path");
+  EXPECT_EQ(error.problem, "'" + odd +
+                               "' has 6 bytes, no multiple of the 4 of a token; check the file and "
+                               "data.dtype");
+  EXPECT_EQ(thrown<ConfigError>([&] { open_tokens({good}, "int16", 9, 2, 0); }).field,
+            "data.dtype");
+  EXPECT_EQ(thrown<ConfigError>([&] { open_tokens({good}, "uint16", 1 << 16, 4, 0); }).problem,
+            "holds 4 tokens, less than one sample of sequence length 4 and one more; give more "
+            "text or shorter sequences");
+}
+
+TEST(TokenSource, ASequenceHasALength) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));
   EXPECT_THROW(open_bytes({path}, 0, 0), Error);

@@ -1,0 +1,112 @@
+#include "models/mlp.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/tanh.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "models/dropout.h"
+#include "models/freeze.h"
+#include "models/model_builder.h"
+#include "models/model_checks.h"
+
+namespace spillway {
+namespace {
+
+using Tensors = std::span<const at::Tensor>;
+
+at::Tensor activate(const at::Tensor& x, const std::string& name) {
+  if (name == "relu") return at::relu(x);
+  if (name == "tanh") return at::tanh(x);
+  return at::gelu(x);
+}
+
+/// [B, I] -> [B, H]. Parameters: [H, I], [H]. The first one reads the rows instead, [B, I + 1].
+class Hidden final : public Layer {
+ public:
+  Hidden(const MlpConfig& config, bool is_first)
+      : act_(config.hidden_act),
+        dropout_(config.dropout),
+        input_size_(is_first ? config.input_size : 0),
+        input_scale_(config.input_scale) {}
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+    const at::Tensor x = input_size_ == 0 ? inputs[0] : scaled(inputs[0]);
+    return {.output =
+                dropout(activate(at::linear(x, params[0], params[1]), act_), dropout_, context)};
+  }
+
+ private:
+  at::Tensor scaled(const at::Tensor& rows) const {
+    return at::mul(rows.narrow(1, 0, input_size_).to(at::kFloat), input_scale_);
+  }
+
+  std::string act_;
+  double dropout_;
+  std::int64_t input_size_;  // 0: not the first
+  double input_scale_;
+};
+
+/// [B, H], rows -> sum of the cross entropies; weight: B. Parameters: [L, H], [L].
+class Head final : public Layer {
+ public:
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
+    const at::Tensor& rows = inputs[1];
+    const at::Tensor logits = at::linear(inputs[0], params[0], params[1]);
+    const at::Tensor labels = rows.select(1, rows.size(1) - 1);
+    return {.output = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum),
+            .weight = static_cast<double>(labels.numel())};
+  }
+};
+
+/// Costs depend on more than shapes.
+std::string kind_of(const MlpConfig& config, bool is_first) {
+  return std::string(is_first ? "mlp.input/" : "mlp.hidden/") + config.hidden_act +
+         (config.dropout > 0 ? "+dropout" : "");
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_mlp(const MlpConfig& config, std::int64_t vn_size) {
+  config.validate();
+  detail::check_vn_size(vn_size,
+                        std::max({config.input_size + 1, config.hidden_size, config.num_labels}));
+  const Dim sample{"sample", vn_size}, hidden{"hidden", config.hidden_size};
+  ModelBuilder model("mlp");
+  const int rows =
+      model.add_batch("rows", {DType::i64, {sample, {"number", config.input_size + 1}}});
+  const auto add_linear = [&](const std::string& name, const Dim& out, const Dim& in) {
+    std::vector<int> params;
+    model.add_linear(params, name, out, in, std::sqrt(2 / static_cast<double>(in.size)));
+    return params;
+  };
+  int last = rows;
+  Dim width{"input", config.input_size};
+  for (std::int64_t l = 0; l < config.num_hidden_layers; ++l) {
+    const std::string name = "h." + std::to_string(l);
+    last =
+        model.add_layer({.name = name,
+                         .kind = kind_of(config, l == 0),
+                         .params = add_linear(name, hidden, width),
+                         .inputs = {last}},
+                        std::make_unique<Hidden>(config, l == 0), {DType::f32, {sample, hidden}});
+    width = {"hidden_in", config.hidden_size};
+  }
+  model.add_loss({.name = "head",
+                  .kind = "mlp.head",
+                  .params = add_linear("head", {"label", config.num_labels}, width),
+                  .inputs = {last, rows}},
+                 std::make_unique<Head>());
+  freeze(model.spec(), config.freeze);
+  return std::move(model).build();
+}
+
+}  // namespace spillway

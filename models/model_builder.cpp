@@ -1,0 +1,47 @@
+#include "models/model_builder.h"
+
+#include <utility>
+
+namespace spillway {
+
+int ModelBuilder::add_param(ParamSpec param) {
+  spec().params.push_back(std::move(param));
+  return static_cast<int>(spec().params.size()) - 1;
+}
+
+void ModelBuilder::add_linear(std::vector<int>& params, const std::string& name, const Dim& out,
+                              const Dim& in, double stddev) {
+  params.push_back(add_param({.name = name + ".weight",
+                              .tensor = {DType::f32, {out, in}},
+                              .init = {InitSpec::Kind::normal, stddev}}));
+  params.push_back(
+      add_param({.name = name + ".bias", .tensor = {DType::f32, {out}}, .decay = false}));
+}
+
+int ModelBuilder::add_batch(std::string name, TensorSpec tensor) {
+  spec().edges.push_back(
+      {.name = std::move(name), .tensor = std::move(tensor), .differentiable = false});
+  return static_cast<int>(spec().edges.size()) - 1;
+}
+
+int ModelBuilder::add_layer(LayerSpec layer_spec, std::unique_ptr<Layer> layer, TensorSpec output) {
+  const int edge = static_cast<int>(spec().edges.size());
+  spec().edges.push_back({.name = layer_spec.name,
+                          .tensor = std::move(output),
+                          .producer = static_cast<int>(spec().layers.size())});
+  layer_spec.outputs = {edge};
+  add_loss(std::move(layer_spec), std::move(layer));
+  return edge;
+}
+
+void ModelBuilder::add_loss(LayerSpec layer_spec, std::unique_ptr<Layer> layer) {
+  spec().layers.push_back(std::move(layer_spec));
+  model_->layers.push_back(std::move(layer));
+}
+
+std::unique_ptr<Model> ModelBuilder::build() && {
+  spec().validate();
+  return std::move(model_);
+}
+
+}  // namespace spillway

@@ -1,0 +1,59 @@
+#include "models/model_checks.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "core/error.h"
+
+namespace spillway::detail {
+namespace {
+
+template <typename T>
+std::string text(T value) {
+  std::ostringstream stream;
+  stream << value;
+  return stream.str();
+}
+
+}  // namespace
+
+void require(bool holds, const std::string& field, const std::string& problem) {
+  if (!holds) throw ConfigError("model." + field, 0, problem);
+}
+
+void require_range(std::int64_t value, std::int64_t low, std::int64_t high,
+                   const std::string& field) {
+  require(value >= low && value <= high, field,
+          "is " + text(value) + ", must be from " + text(low) + " to " + text(high));
+}
+
+void require_positive(double value, const std::string& field) {
+  require(std::isfinite(value) && value > 0, field, "is " + text(value) + ", must be above 0");
+}
+
+void require_dropout(double value) {
+  require(value >= 0 && static_cast<float>(value) < 1, "dropout",
+          "is " + text(value) + ", must be at least 0 and below 1");
+}
+
+void require_tensor(std::int64_t rows, std::int64_t columns, const std::string& field) {
+  require(rows * columns <= kMaxTensorElements, field,
+          "is too large: a tensor of " + text(rows) + " x " + text(columns) + " has more than " +
+              text(kMaxTensorElements) + " elements; choose a smaller one or lower " +
+              "model.hidden_size");
+}
+
+void check_vn_size(std::int64_t vn_size, std::int64_t elements_per_sample) {
+  const auto reject = [&](const std::string& problem) {
+    throw ConfigError("train.batch_size", 0,
+                      "makes virtual nodes of " + text(vn_size) + " samples, " + problem);
+  };
+  const std::int64_t most = kMaxTensorElements / elements_per_sample;
+  if (vn_size < 1) reject("must be at least 1");
+  if (vn_size > most) {
+    reject("a model of this size takes at most " + text(most) +
+           "; lower it or raise train.virtual_nodes");
+  }
+}
+
+}  // namespace spillway::detail

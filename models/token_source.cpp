@@ -1,0 +1,72 @@
+#include <cassert>
+#include <sstream>
+#include <utility>
+
+#include "core/error.h"
+#include "models/data_source.h"
+#include "models/token_files.h"
+
+namespace spillway {
+namespace {
+
+/// Windows of tokens that share their last and first.
+class TokenSource final : public DataSource {
+ public:
+  TokenSource(TokenFiles files, std::int64_t sequence_length)
+      : files_(std::move(files)), length_(sequence_length) {}
+
+  std::uint64_t num_samples() const override {
+    return (files_.size() - 1) / static_cast<std::uint64_t>(length_);
+  }
+  std::int64_t sample_elements() const override { return length_ + 1; }
+  void read(std::uint64_t index, std::span<std::int64_t> out) const override {
+    assert(index < num_samples() && out.size() == static_cast<std::size_t>(length_ + 1));
+    files_.read(index * static_cast<std::uint64_t>(length_), out);
+  }
+
+ private:
+  TokenFiles files_;
+  std::int64_t length_;
+};
+
+/// `unit`: what the files' tokens are called.
+DataSplit open_windows(TokenFiles files, const std::string& unit, std::int64_t sequence_length,
+                       double eval_fraction) {
+  const std::uint64_t size = files.size();
+  const auto source = std::make_shared<TokenSource>(std::move(files), sequence_length);
+  if (source->num_samples() > 0) return split(source, eval_fraction);
+  std::ostringstream problem;
+  problem << "holds " << size << " " << unit << ", less than one sample of sequence length "
+          << sequence_length << " and one more; give more text or shorter sequences";
+  throw ConfigError("data.path", 0, problem.str());
+}
+
+void check_length(std::int64_t sequence_length) {
+  if (sequence_length >= 1) return;
+  throw Error("a sample has a sequence length of at least 1, not " +
+              std::to_string(sequence_length));
+}
+
+std::size_t bytes_per_token(const std::string& dtype) {
+  if (dtype == "uint16") return 2;
+  if (dtype == "uint32") return 4;
+  throw ConfigError("data.dtype", 0, "is '" + dtype + "', must be uint16 or uint32");
+}
+
+}  // namespace
+
+DataSplit open_bytes(const std::vector<std::string>& paths, std::int64_t sequence_length,
+                     double eval_fraction) {
+  check_length(sequence_length);
+  return open_windows(TokenFiles(paths), "bytes", sequence_length, eval_fraction);
+}
+
+DataSplit open_tokens(const std::vector<std::string>& paths, const std::string& dtype,
+                      std::int64_t vocab_size, std::int64_t sequence_length, double eval_fraction) {
+  check_length(sequence_length);
+  TokenFiles files(paths, bytes_per_token(dtype));
+  files.check(vocab_size);
+  return open_windows(std::move(files), "tokens", sequence_length, eval_fraction);
+}
+
+}  // namespace spillway

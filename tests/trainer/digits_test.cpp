@@ -1,0 +1,87 @@
+#include <gtest/gtest.h>
+
+#include "models/mlp.h"
+#include "tests/support/digits.h"
+#include "tests/support/training_run.h"
+
+/// Perceptrons as whole runs.
+namespace spillway::testing {
+namespace {
+
+/// Rows of 64 made-up pixels and a label that follows from them.
+class MadeUpDigits final : public DataSource {
+ public:
+  std::uint64_t num_samples() const override { return 300; }
+  std::int64_t sample_elements() const override { return 65; }
+  void read(std::uint64_t index, std::span<std::int64_t> out) const override {
+    for (std::uint64_t i = 0; i < 64; ++i) {
+      const std::uint64_t bits = (index * 64 + i + 1) * 0x9E3779B97F4A7C15u;
+      out[i] = static_cast<std::int64_t>((bits >> 40) % 17);
+    }
+    out[64] = (out[9] + out[27]) % 10;
+  }
+};
+
+MlpConfig small_mlp() {
+  MlpConfig config;
+  config.hidden_size = 128;
+  config.num_hidden_layers = 3;
+  config.dropout = 0.2;
+  config.hidden_act = "gelu";  // by oneDNN, which takes buffers of its own
+  return config;
+}
+
+TrialConfig trial_of(const MlpConfig& model, std::shared_ptr<const DataSplit> data) {
+  TrialConfig trial;
+  trial.name = "mlp";
+  trial.model = [model](std::int64_t vn_size) { return make_mlp(model, vn_size); };
+  trial.data = std::move(data);
+  trial.train.batch_size = 32;
+  trial.train.virtual_nodes = 4;
+  trial.train.max_steps = 20;
+  trial.train.eval_steps = 10;
+  return trial;
+}
+
+TEST(Mlp, SpilledOverLanesIsResidentBitByBit) {
+  const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
+  TrialConfig trial = trial_of(small_mlp(), data);
+  const RunResult resident = train(session_of(1, kAmple), trial);
+  EXPECT_EQ(resident.trials[0].num_shards, 1);
+  const Bytes budget = smallest_budget(trial);
+  EXPECT_LT(budget, resident.trials[0].training_state_bytes);
+  const RunResult spilled = train(session_of(1, budget), trial);
+  EXPECT_GT(spilled.trials[0].num_shards, 1);
+  expect_same_bits(spilled.trials[0], resident.trials[0]);
+  trial.train.lanes = 2;
+  const RunResult lanes = train(session_of(2, budget), trial);
+  for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
+  expect_same_bits(lanes.trials[0], resident.trials[0]);
+
+  MlpConfig other = small_mlp();  // the control
+  other.dropout = 0.19;
+  expect_other_bits(train(session_of(1, kAmple), trial_of(other, data)).trials[0],
+                    resident.trials[0]);
+}
+
+TEST(Digits, AreLearned) {
+  const auto file = digits_file();
+  if (!file) GTEST_SKIP() << kNoDigits;
+  const auto data = std::make_shared<const DataSplit>(open_digits({*file}, 0.2));
+  MlpConfig model = small_mlp();
+  model.hidden_act = "relu";
+  TrialConfig trial = trial_of(model, data);
+  trial.train.max_steps = 300;
+  trial.train.learning_rate = 3e-3;
+  trial.train.eval_steps = 0;
+  trial.train.eval_batches = 100;
+  const RunResult result = train(session_of(1, smallest_budget(trial)), trial);
+  ASSERT_EQ(result.trials[0].state, TrialState::done) << result.trials[0].reason;
+  EXPECT_GT(result.trials[0].num_shards, 1);
+  EXPECT_NEAR(*result.trials[0].first_loss, 2.3, 0.5) << "ten equal chances: ln 10";
+  // As of a classifier that is right nine times out of ten.
+  EXPECT_LT(*result.trials[0].eval_loss, 0.4);
+}
+
+}  // namespace
+}  // namespace spillway::testing
