@@ -52,6 +52,9 @@ struct LayerSpec {
   std::vector<int> params;
   std::vector<int> inputs;
   std::vector<int> outputs;  ///< one; none for the loss layer, whose result is (sum, weight)
+  /// For estimates, of one virtual node's forward; below 0: from the shapes.
+  double forward_flops = -1;
+  double saved_elements = -1;  ///< that a backward needs, output included
 };
 
 /// A tensor that passes between layers, per virtual node.

@@ -64,6 +64,12 @@ class GptBuilder {
   std::string kind(const std::string& name) const {
     return config_.dropout > 0 ? "gpt." + name + "+dropout" : "gpt." + name;
   }
+  double rows() const { return static_cast<double>(sample_.size * position_.size); }
+  /// Four products with matrices of [C, C], and two of positions with those before them.
+  double attention_flops() const {
+    const auto c = static_cast<double>(channel_.size), p = static_cast<double>(position_.size);
+    return rows() * (8 * c * c + 2 * p * c);
+  }
   double residual_scale() const {
     return 1 / std::sqrt(2 * static_cast<double>(config_.num_hidden_layers));
   }
@@ -82,7 +88,12 @@ void GptBuilder::add_embed() {
   tokens_ = model_.add_batch("tokens", {DType::i64, {sample_, tokens}});
   wte_ = add_matrix("wte.weight", vocabulary_, channel_);
   const int wpe = add_matrix("wpe.weight", position_, channel_);
-  add_layer({.name = "embed", .kind = kind("embed"), .params = {wte_, wpe}, .inputs = {tokens_}},
+  add_layer({.name = "embed",
+             .kind = kind("embed"),
+             .params = {wte_, wpe},
+             .inputs = {tokens_},
+             .forward_flops = 0,  // a look-up
+             .saved_elements = 2 * rows() * static_cast<double>(channel_.size)},
             make_gpt_embed(config_));
 }
 
@@ -96,7 +107,8 @@ void GptBuilder::add_attention(const std::string& prefix) {
   add_layer({.name = prefix + "attn",
              .kind = kind("attention/" + heads),
              .params = std::move(params),
-             .inputs = {last_edge_}},
+             .inputs = {last_edge_},
+             .forward_flops = attention_flops()},
             make_gpt_attention(config_));
 }
 

@@ -1,9 +1,6 @@
 #include "trainer/pilot.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstring>
 #include <deque>
 #include <limits>
 #include <vector>
@@ -12,12 +9,11 @@
 #include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/estimate.h"
 #include "trainer/range_runner.h"
 
 namespace spillway {
 namespace {
-
-constexpr int kRepeats = 3;
 
 /// Memory of its own, filled with small normal numbers: costs do not depend on the values.
 class Buffer {
@@ -38,16 +34,10 @@ class Buffer {
   std::vector<float> storage_;
 };
 
-template <typename Work>
-double median_seconds(const Work& work) {
-  std::array<double, kRepeats> seconds{};
-  for (double& s : seconds) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  }
-  std::ranges::sort(seconds);
-  return seconds[kRepeats / 2];
+Profile with_rates(const HostRates& rates) {
+  return {.copy_bytes_per_s = rates.copy_bytes_per_s,
+          .update_bytes_per_s = rates.update_bytes_per_s,
+          .reduce_bytes_per_s = rates.reduce_bytes_per_s};
 }
 
 std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
@@ -118,35 +108,31 @@ LayerProfile Pilot::measure_layer(const Model& model, int layer) {
   return profile;
 }
 
-void Pilot::measure_host() {
-  constexpr std::int64_t kElements = 1 << 20;
-  const TensorSpec spec{DType::f32, {{"element", kElements}}};
-  Buffer a(spec), b(spec), c(spec), d(spec);
-  const double bytes = static_cast<double>(spec.bytes());
-  copy_bytes_per_s_ =
-      bytes / median_seconds([&] { std::memcpy(a.data(), b.data(), spec.bytes()); });
-  reduce_bytes_per_s_ =
-      bytes / median_seconds([&] { kernels::squared_norm(a.floats(), kElements); });
-  std::memset(c.data(), 0, spec.bytes());
-  update_bytes_per_s_ = bytes / median_seconds([&] {
-                          kernels::adamw(a.floats(), b.floats(), c.floats(), d.floats(), kElements,
-                                         {.learning_rate = 1e-3f});
-                        });
-}
-
 Profile Pilot::measure(const Model& model) {
   initialize_torch();
-  if (copy_bytes_per_s_ == 0) measure_host();
-  Profile profile;
+  Profile profile = with_rates(rates());
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
     const std::string key = cost_key(model.spec, model.spec.layers[at(l)]);
-    if (!known_.contains(key)) known_[key] = measure_layer(model, l);
-    profile.layers.push_back(known_.at(key));
+    auto known = cache_.find(key);
+    if (!known) {
+      known = measure_layer(model, l);
+      cache_.add(key, *known);
+    }
+    profile.layers.push_back(*known);
   }
-  profile.copy_bytes_per_s = copy_bytes_per_s_;
-  profile.update_bytes_per_s = update_bytes_per_s_;
-  profile.reduce_bytes_per_s = reduce_bytes_per_s_;
+  cache_.save();
   return profile;
+}
+
+Profile Pilot::estimate(const ModelSpec& model) {
+  Profile profile = with_rates(rates());
+  profile.layers = estimate_layers(model, rates().matmul_flops_per_s, rates().copy_bytes_per_s);
+  return profile;
+}
+
+const HostRates& Pilot::rates() {
+  if (!rates_) rates_ = measure_host_rates();
+  return *rates_;
 }
 
 }  // namespace spillway

@@ -1,26 +1,34 @@
 #pragma once
 
-#include <map>
-#include <string>
+#include <filesystem>
+#include <optional>
 
 #include "core/profile.h"
 #include "models/model.h"
+#include "trainer/host_rates.h"
+#include "trainer/profile_cache.h"
 
 namespace spillway {
 
-/// Measures what layers cost before a run: time and peak bytes of one virtual node, once per
-/// distinct layer (kind, parameter shapes, edge shapes). Runs on the calling thread; its memory is
-/// not any device's.
+/// Says what layers cost before a run: time and peak bytes of one virtual node, once per distinct
+/// layer (kind, parameter shapes, edge shapes). Runs on the calling thread; its memory is not any
+/// device's.
 class Pilot {
  public:
+  /// `cache`: file where costs are kept between runs; empty: none.
+  explicit Pilot(std::filesystem::path cache = {})
+      : cache_(std::move(cache), this_build_and_machine()) {}
+  /// Runs each layer that is not known yet.
   Profile measure(const Model& model);
+  /// Runs none of them: costs follow from shapes (trainer/estimate.h).
+  Profile estimate(const ModelSpec& model);
 
  private:
   LayerProfile measure_layer(const Model& model, int layer);
-  void measure_host();
+  const HostRates& rates();
 
-  std::map<std::string, LayerProfile> known_;
-  double copy_bytes_per_s_ = 0, update_bytes_per_s_ = 0, reduce_bytes_per_s_ = 0;
+  ProfileCache cache_;
+  std::optional<HostRates> rates_;
 };
 
 }  // namespace spillway

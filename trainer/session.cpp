@@ -102,6 +102,7 @@ struct Session::Impl final : ShellObserver {
         policy(checked_policy(config.policy)),
         devices(make_devices(config.devices)),
         host(config.host_memory, [this](Bytes n) { return devices.front()->allocate_host(n); }),
+        pilot(config.pilot_cache),
         pool(num_host_workers()),
         runner(trials),
         trace(config.max_trace_spans) {}
@@ -183,6 +184,10 @@ struct Session::Impl final : ShellObserver {
     changed.notify_all();
   }
 
+  Profile profile_of(const Model& model) {
+    return config.estimate ? pilot.estimate(model.spec) : pilot.measure(model);
+  }
+
   EngineConfig engine_config() const {
     EngineConfig engine{
         .host_budget = config.host_memory, .policy = policy, .double_buffer = config.double_buffer};
@@ -256,7 +261,7 @@ JobId Session::submit(TrialConfig trial) {
   std::vector<Bytes> budgets;
   for (const auto& device : impl_->devices) budgets.push_back(device->budget());
   auto entry = std::make_unique<Trial>();
-  entry->planned = plan_trial(trial, model->spec, impl_->pilot.measure(*model), budgets,
+  entry->planned = plan_trial(trial, model->spec, impl_->profile_of(*model), budgets,
                               impl_->config.host_memory, impl_->config.double_buffer);
   entry->job = std::make_unique<TrainingJob>(model, trial, entry->planned.plan);
   entry->result = {.name = trial.name,
@@ -278,6 +283,7 @@ const TrialPlan& Session::plan(JobId trial) const {
 
 void Session::run() {
   Impl& impl = *impl_;
+  if (impl.config.estimate) throw Error("a session with estimated costs plans only");
   std::vector<Device*> devices;
   for (const auto& device : impl.devices) devices.push_back(device.get());
   {

@@ -30,9 +30,11 @@ struct DeviceConfig {
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
   Bytes host_memory = 4_GiB;
-  std::string policy = "lrtf";      ///< lrtf | srtf | fifo | round_robin | random
-  bool double_buffer = true;        ///< load what runs next while this op computes
-  std::size_t max_trace_spans = 0;  ///< kept of a run, from its start
+  std::string policy = "lrtf";        ///< lrtf | srtf | fifo | round_robin | random
+  bool double_buffer = true;          ///< load what runs next while this op computes
+  std::filesystem::path pilot_cache;  ///< measured costs, kept between runs; empty: not kept
+  bool estimate = false;              ///< no pilot: costs from shapes. To simulate(), not to run()
+  std::size_t max_trace_spans = 0;    ///< kept of a run, from its start
 };
 
 /// Names follow Hugging Face's TrainingArguments where it has one.
@@ -156,7 +158,8 @@ class Session {
   JobId submit(TrialConfig trial);
   const TrialPlan& plan(JobId trial) const;
 
-  /// Trains every submitted trial to its end. A trial that fails does so alone.
+  /// Trains every submitted trial to its end. A trial that fails does so alone. Throws Error where
+  /// costs are estimates.
   void run();
   /// What run() would do: the same engine on a virtual clock, with the pilot's costs. Times and
   /// counters are predicted; trials are as they are.

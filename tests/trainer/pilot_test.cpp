@@ -1,0 +1,122 @@
+#include "trainer/pilot.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "models/gpt.h"
+#include "models/mlp.h"
+#include "scheduler/lower.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_gpt.h"
+#include "tests/support/training_run.h"
+
+namespace spillway::testing {
+namespace {
+
+bool equal(const LayerProfile& a, const LayerProfile& b) {
+  return a.forward_s == b.forward_s && a.backward_s == b.backward_s &&
+         a.forward_peak == b.forward_peak && a.graph_peak == b.graph_peak &&
+         a.graph_retained == b.graph_retained && a.backward_peak == b.backward_peak;
+}
+
+GptConfig medium_gpt() {
+  GptConfig config;
+  config.num_hidden_layers = 2;
+  config.hidden_size = 192;
+  config.max_position_embeddings = 128;
+  config.dropout = 0;
+  return config;
+}
+
+TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
+  const TemporaryFolder folder;
+  const auto file = folder / "deep/pilot.json";
+  const auto model = make_gpt(tiny_gpt(), 2);
+  const Profile measured = Pilot(file).measure(*model);
+  const Profile again = Pilot(file).measure(*model);
+  const Profile anew = Pilot().measure(*model);
+  bool all_equal = true;
+  for (std::size_t l = 0; l < measured.layers.size(); ++l) {
+    EXPECT_TRUE(equal(measured.layers[l], again.layers[l])) << l;
+    EXPECT_EQ(measured.layers[l].backward_peak, anew.layers[l].backward_peak) << l;
+    all_equal = all_equal && equal(measured.layers[l], anew.layers[l]);
+  }
+  EXPECT_FALSE(all_equal) << "the control: times measured anew differ";
+}
+
+TEST(ProfileCache, OfAnotherBuildOrDamagedIsEmptyAndReplaced) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  const auto write = [&] {
+    ProfileCache cache(file, "this build");
+    cache.add("layer", {.forward_s = 0.25, .backward_peak = 7});
+    cache.save();
+  };
+  const auto known = [&](const std::string& made_by) {
+    return ProfileCache(file, made_by).find("layer").has_value();
+  };
+  write();
+  EXPECT_TRUE(known("this build"));
+  EXPECT_EQ(ProfileCache(file, "this build").find("layer")->backward_peak, 7u);
+  EXPECT_FALSE(known("another build"));
+  const std::string whole = folder.read("pilot.json");
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    folder.write("pilot.json", damaged);
+    const auto found = ProfileCache(file, "this build").find("layer");
+    EXPECT_TRUE(!found || found->backward_peak == 7) << i;
+    folder.write("pilot.json", whole.substr(0, i));
+    EXPECT_FALSE(known("this build")) << i;
+  }
+  write();
+  EXPECT_TRUE(known("this build"));
+}
+
+TEST(ProfileCache, OneThatCannotBeWrittenIsNone) {
+  ProfileCache cache("/proc/no such folder/pilot.json", "this build");
+  cache.add("layer", {});
+  EXPECT_NO_THROW(cache.save());
+  EXPECT_TRUE(cache.find("layer").has_value());
+}
+
+TEST(Estimate, PeaksAreRightWithinAFactorOfTwo) {
+  Pilot pilot;
+  std::vector<std::unique_ptr<Model>> models;
+  models.push_back(make_gpt(medium_gpt(), 4));
+  GptConfig narrow = medium_gpt();
+  narrow.hidden_size = 64;
+  narrow.max_position_embeddings = 64;
+  narrow.dropout = 0.1;
+  models.push_back(make_gpt(narrow, 16));
+  models.push_back(make_mlp({.num_hidden_layers = 3, .hidden_size = 512}, 256));
+  for (const auto& model : models) {
+    const Profile measured = pilot.measure(*model), estimated = pilot.estimate(model->spec);
+    const auto expect_near = [&](Bytes guess, Bytes real, const std::string& what) {
+      EXPECT_GT(guess, real / 2) << model->spec.family << " " << what;
+      EXPECT_LT(guess, real * 2) << model->spec.family << " " << what;
+    };
+    const LayerRange whole{0, static_cast<int>(model->layers.size())};
+    expect_near(forward_workspace(model->spec, estimated, whole),
+                forward_workspace(model->spec, measured, whole), "forward");
+    expect_near(backward_workspace(model->spec, estimated, whole),
+                backward_workspace(model->spec, measured, whole), "backward");
+    for (std::size_t l = 0; l < measured.layers.size(); ++l) {
+      expect_near(estimated.layers[l].backward_peak, measured.layers[l].backward_peak,
+                  model->spec.layers[l].name);
+    }
+  }
+}
+
+TEST(Estimate, IsForPlansOnly) {
+  SessionConfig config = session_of(1, kAmple);
+  config.estimate = true;
+  Session session(config);
+  session.submit(tiny_trial());
+  EXPECT_GT(session.simulate().wall_s, 0);
+  EXPECT_THROW(session.run(), std::exception);
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/profile.h"
+
+namespace spillway {
+
+/// Costs of layers, kept between runs in one JSON file. They hold for one build of the program on
+/// one kind of device; a file made by another, or a damaged one, counts as empty and is replaced.
+class ProfileCache {
+ public:
+  /// `file` empty: nothing is read or written. `made_by`: what a cost depends on besides its key.
+  ProfileCache(std::filesystem::path file, std::string made_by);
+
+  std::optional<LayerProfile> find(const std::string& key) const;
+  void add(const std::string& key, const LayerProfile& profile);
+  /// Writes what is new. A cache that cannot be written is none: no error.
+  void save();
+
+ private:
+  void read();
+
+  std::filesystem::path file_;
+  std::string made_by_;
+  std::map<std::string, LayerProfile> known_;
+  bool changed_ = false;
+};
+
+/// This build of the program, LibTorch, and the processor.
+std::string this_build_and_machine();
+
+}  // namespace spillway
