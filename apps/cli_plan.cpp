@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "apps/cache_file.h"
 #include "apps/cli.h"
 #include "apps/plan_command.h"
 
@@ -14,9 +15,12 @@ void declare_plan(CLI::App& app, Command& chosen) {
       ->type_name(kYamlFile);
   plan->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
       ->type_name(kOverride);
+  plan->add_flag("--no-pilot", options->estimate,
+                 "Estimate costs from shapes; nothing is measured");
   plan->add_flag("--json", options->json, "One JSON document instead of tables");
   plan->footer("Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial does not fit.");
   plan->callback([options, &chosen] {
+    options->pilot_cache = pilot_cache_file();
     chosen = [options](const Output& output) { return spillway::plan(*options, output.out); };
   });
 }

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "apps/cache_file.h"
 #include "apps/cli.h"
 #include "apps/signals.h"
 #include "apps/train_command.h"
@@ -21,6 +22,7 @@ void declare_train(CLI::App& app, Command& chosen) {
       "Exit codes: 0 done, 1 a trial failed, 2 usage or configuration, 3 does not fit,\n"
       "130 interrupted.");
   train->callback([options, &chosen] {
+    options->pilot_cache = pilot_cache_file();
     chosen = [options](const Output& output) {
       options->progress_file = options->json ? output.log_file : output.out_file;
       return spillway::train(*options, output.out, output.log, stop_on_signals());

@@ -182,10 +182,11 @@ Json to_json(const PlannedRow& row) {
   return json;
 }
 
-std::string to_json(const RunResult& result, const std::vector<PlannedRow>& rows, bool fits) {
+std::string to_json(const RunResult& result, const std::vector<PlannedRow>& rows, bool fits,
+                    bool estimated) {
   Json trials = Json::array();
   for (const auto& row : rows) trials.push_back(to_json(row));
-  Json json{{"fits", fits}};
+  Json json{{"fits", fits}, {"estimated", estimated}};
   json.update(run_json(std::move(trials), result));
   return to_text(json);
 }
@@ -201,14 +202,19 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   findings.throw_if_any();
 
   const double share = shorten(configs, trials);
-  Session session(trials.front().config.session);
+  auto session_config = trials.front().config.session;
+  session_config.estimate = options.estimate;
+  session_config.pilot_cache = options.pilot_cache;
+  Session session(session_config);
   const auto misfits = submit_all(session, std::move(configs), trials);
   const bool fits = std::ranges::none_of(misfits, [](const auto& m) { return m.has_value(); });
   const auto result = extrapolated(session.simulate(), share);
   const auto rows = rows_of(session, result, trials, misfits);
   if (options.json) {
-    out << to_json(result, rows, fits);
+    out << to_json(result, rows, fits, options.estimate);
   } else {
+    if (options.estimate)
+      out << "Estimated from shapes: times and activations may be half or twice as much.\n\n";
     print_trials(out, rows);
     out << "\n";
     print_cuts(out, rows);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -12,11 +13,13 @@ struct PlanOptions {
   std::string config_file;
   std::vector<std::string> overrides;  ///< "a.b=c"
   bool json = false;                   ///< one JSON document instead of tables
+  bool estimate = false;               ///< no pilot: costs from the layers' shapes
+  std::filesystem::path pilot_cache;   ///< where measured costs are kept; empty: nowhere
 };
 
 /// `spillway plan`: what `train` would do, predicted. Measures the layers, then runs the scheduler
-/// on a virtual clock; writes nothing to disk. kDoesNotFit where a trial fits no device.
-/// Throws ConfigErrors or ConfigError.
+/// on a virtual clock; writes nothing to disk but the cache of measured costs. kDoesNotFit where a
+/// trial fits no device. Throws ConfigErrors or ConfigError.
 ExitCode plan(const PlanOptions& options, std::ostream& out);
 
 }  // namespace spillway

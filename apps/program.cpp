@@ -38,6 +38,7 @@ ExitCode run_program(int argc, const char* const* argv, const Output& output) {
   declare_train(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
+  declare_doctor(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -126,6 +126,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
 
   auto session_config = config.session;
   session_config.max_trace_spans = kMaxTraceSpans;
+  session_config.pilot_cache = options.pilot_cache;
   Session session(session_config);
   require_fit(submit_all(session, std::move(configs), trials), log);
   std::vector<std::string> names;

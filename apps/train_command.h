@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ struct TrainOptions {
   std::vector<std::string> overrides;  ///< "a.b=c"
   bool json = false;                   ///< one JSON document on `out`, everything else on `log`
   bool overwrite = false;              ///< replace the outputs of an earlier run
+  std::filesystem::path pilot_cache;   ///< where measured costs are kept; empty: nowhere
   /// Behind the stream that shows progress; drawn in place where it is a terminal.
   int progress_file = -1;
 };

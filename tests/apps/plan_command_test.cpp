@@ -97,6 +97,33 @@ TEST_F(PlanCommand, SaysWhereThereIsNoRoomToLoadAhead) {
   EXPECT_FALSE(on_device_of(ahead));
 }
 
+TEST_F(PlanCommand, EstimatesWithoutAPilot) {
+  options_.overrides = {"sweep={}", "devices=[{memory: 2MiB}]"};
+  const Json measured = planned();
+  EXPECT_EQ(measured["estimated"], false);
+  options_.estimate = true;
+  const Json estimated = planned();
+  EXPECT_EQ(estimated["estimated"], true);
+  const auto ratio = [&](const char* key) {
+    return estimated["trials"][0][key].get<double>() / measured["trials"][0][key].get<double>();
+  };
+  EXPECT_EQ(ratio("training_state_bytes"), 1);
+  EXPECT_GT(ratio("smallest_budget_bytes"), 0.5);
+  EXPECT_LT(ratio("smallest_budget_bytes"), 2);
+  options_.json = false;
+  std::ostringstream out;
+  EXPECT_EQ(plan(options_, out), kDone);
+  EXPECT_NE(out.str().find("Estimated from shapes"), std::string::npos);
+}
+
+TEST_F(PlanCommand, KeepsMeasuredCosts) {
+  options_.overrides = {"sweep={}"};
+  options_.pilot_cache = folder_ / "cache/pilot.json";
+  const Json first = planned(), second = planned();
+  EXPECT_TRUE(std::filesystem::exists(options_.pilot_cache));
+  EXPECT_EQ(first["trials"][0]["compute_s_per_step"], second["trials"][0]["compute_s_per_step"]);
+}
+
 /// The bytes of a step do not depend on how many there are.
 TEST_F(PlanCommand, LongRunsAreExtrapolated) {
   options_.overrides = {"sweep={}", "train.max_steps=1000", "devices=[{memory: 720KiB}]"};

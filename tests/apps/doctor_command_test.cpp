@@ -1,0 +1,35 @@
+#include "apps/doctor_command.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace spillway::testing {
+namespace {
+
+TEST(DoctorCommand, MeasuresWhatPlansRestOn) {
+  std::ostringstream out;
+  EXPECT_EQ(doctor({.json = true}, out), kDone);
+  const auto json = nlohmann::json::parse(out.str());
+  EXPECT_EQ(json["torch_version"].get<std::string>().substr(0, 4), "2.11");
+  EXPECT_GE(json["cores"], 1);
+  EXPECT_GT(json["memory_bytes"], 100 << 20);
+  EXPECT_LE(json["available_bytes"], json["memory_bytes"]);
+  for (const char* key :
+       {"copy_bytes_per_s", "update_bytes_per_s", "reduce_bytes_per_s", "matmul_flops_per_s"})
+    EXPECT_GT(json[key], 1e7) << key;
+  ASSERT_EQ(json["devices"].size(), 1u);
+  for (const char* key : {"h2d_bytes_per_s", "d2h_bytes_per_s", "duplex_bytes_per_s"})
+    EXPECT_GT(json["devices"][0][key], 1e7) << key;
+}
+
+TEST(DoctorCommand, SaysItInText) {
+  std::ostringstream out;
+  EXPECT_EQ(doctor({}, out), kDone);
+  for (const char* text : {"LibTorch 2.11", "cores to use", "Memory: ", "GFLOP/s", "both at once"})
+    EXPECT_NE(out.str().find(text), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+#include "trainer/host_rates.h"
+
+namespace spillway {
+
+/// A kind of device that this machine has, and how fast bytes come and go there.
+struct MachineDevice {
+  std::string kind;
+  double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
+  double duplex_bytes_per_s = 0;  ///< both ways at once, summed
+};
+
+/// What Spillway stands on here.
+struct Machine {
+  std::string spillway_version, torch_version, compiler;
+  std::string processor, kernels;  ///< kernels: their instruction set, ours and LibTorch's
+  int cores = 0;                   ///< that this process may use
+  Bytes memory_bytes = 0;          ///< of the machine, or what a control group leaves of it
+  Bytes available_bytes = 0;       ///< not in use now
+  std::vector<MachineDevice> devices;
+  HostRates rates;  ///< of one core
+};
+
+/// Looks, and measures rates: about a second.
+Machine inspect_machine();
+
+}  // namespace spillway
