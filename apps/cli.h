@@ -28,6 +28,7 @@ void declare_train(CLI::App& app, Command& chosen);
 void declare_plan(CLI::App& app, Command& chosen);
 void declare_results(CLI::App& app, Command& chosen);
 void declare_doctor(CLI::App& app, Command& chosen);
+void declare_completion(CLI::App& app, Command& chosen);
 
 /// How arguments are named in help; completion knows what to offer for each.
 inline constexpr const char* kYamlFile = "FILE.yaml";

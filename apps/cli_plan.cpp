@@ -18,7 +18,14 @@ void declare_plan(CLI::App& app, Command& chosen) {
   plan->add_flag("--no-pilot", options->estimate,
                  "Estimate costs from shapes; nothing is measured");
   plan->add_flag("--json", options->json, "One JSON document instead of tables");
-  plan->footer("Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial does not fit.");
+  plan->footer(
+      "It measures the layers, then runs the scheduler of train on a virtual clock, and writes no\n"
+      "file: which trials fit and the smallest budget that would do, how the models are cut, what\n"
+      "takes the room, bytes moved, peaks, time.\n\n"
+      "Examples:\n"
+      "  spillway plan sweep.yaml\n"
+      "  spillway plan sweep.yaml devices='[{memory: 64MiB}]'\n\n"
+      "Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial does not fit.");
   plan->callback([options, &chosen] {
     options->pilot_cache = pilot_cache_file();
     chosen = [options](const Output& output) { return spillway::plan(*options, output.out); };

@@ -19,6 +19,15 @@ void declare_train(CLI::App& app, Command& chosen) {
   train->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr");
   train->add_flag("--overwrite", options->overwrite, "Replace the outputs of an earlier run");
   train->footer(
+      "Before it trains, it measures the layers, cuts each model under the budgets, and simulates\n"
+      "the run. Ctrl-C ends all trials after their running ops, with results; a second one at "
+      "once.\n\n"
+      "Examples:\n"
+      "  spillway train sweep.yaml --overwrite\n"
+      "  spillway train sweep.yaml output_dir=/tmp/run train.max_steps=10\n"
+      "  spillway train sweep.yaml --json 2>/dev/null | jq '.trials[].eval_loss'\n\n"
+      "Outputs: events.jsonl, results.csv, plan.json, trace.json, config.yaml, and for each trial\n"
+      "metrics.csv and weights.safetensors, in output_dir (runs/NAME unless given).\n\n"
       "Exit codes: 0 done, 1 a trial failed, 2 usage or configuration, 3 does not fit,\n"
       "130 interrupted.");
   train->callback([options, &chosen] {

@@ -1,6 +1,9 @@
 #include "apps/config.h"
 
+#include <algorithm>
+
 #include "apps/safe_name.h"
+#include "apps/yaml_path.h"
 #include "apps/yaml_reader.h"
 
 namespace spillway {
@@ -16,8 +19,8 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
   for (auto& item : root.items("devices")) {
     DeviceConfig device;
     item.read_choice("kind", device.kind, {"cpu"});
-    item.read_size("memory", device.memory);
-    item.read_rate("link", device.link_bytes_per_s);
+    item.read_size("memory", device.memory, 4_KiB, Bytes{1} << 48);
+    item.read_rate("link", device.link_bytes_per_s, 1_MiB);
     item.require("memory", "write the most bytes it may hold, such as 1GiB");
     item.finish();
     devices.push_back(std::move(device));
@@ -25,7 +28,7 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
 }
 
 void read_mlp(YamlReader& model, MlpConfig& mlp) {
-  model.read("num_hidden_layers", mlp.num_hidden_layers, {1, 1 << 16});
+  model.read("num_hidden_layers", mlp.num_hidden_layers, {1, 1024});
   model.read("hidden_size", mlp.hidden_size, kSize);
   model.read_choice("hidden_act", mlp.hidden_act, {"relu", "gelu", "tanh"});
   model.read("dropout", mlp.dropout, {.min = 0, .max = 1, .below_max = true});
@@ -35,7 +38,7 @@ void read_mlp(YamlReader& model, MlpConfig& mlp) {
 void read_gpt(YamlReader& model, GptConfig& gpt, bool of_bytes) {
   // Bytes are tokens 0..255.
   model.read("vocab_size", gpt.vocab_size, {of_bytes ? 256 : 1, kSize.max});
-  model.read("num_hidden_layers", gpt.num_hidden_layers, {1, 1 << 16});
+  model.read("num_hidden_layers", gpt.num_hidden_layers, {1, 1024});
   model.read("hidden_size", gpt.hidden_size, kSize);
   model.read("num_attention_heads", gpt.num_attention_heads, kSize);
   model.read("intermediate_size", gpt.intermediate_size, kSizeOrAuto);
@@ -68,8 +71,8 @@ void read_data(YamlReader data, DataConfig& config) {
 
 void read_train(YamlReader train, TrainConfig& config) {
   train.read("batch_size", config.batch_size, kSize);
-  train.read("virtual_nodes", config.virtual_nodes, kSize);
-  train.read("reduction_groups", config.reduction_groups, kSizeOrAuto);
+  train.read("virtual_nodes", config.virtual_nodes, {1, 1 << 16});
+  train.read("reduction_groups", config.reduction_groups, {0, 1 << 16});
   train.read("lanes", config.lanes, {1, 1 << 16});
   train.read("max_steps", config.max_steps, kSteps);
   train.read_choice("optimizer", config.optimizer, {"adamw", "sgd"});
@@ -96,11 +99,8 @@ void read_scheduling(YamlReader scheduling, RunConfig& config) {
   scheduling.finish();
 }
 
-}  // namespace
-
-RunConfig read_config(const YamlNode& tree, Findings& findings) {
+RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   RunConfig config;
-  YamlSchema schema(findings);
   YamlReader root(schema, &tree, "");
   root.read_text("name", config.name);
   config.output_dir = "runs/" + safe_name(config.name);
@@ -117,6 +117,25 @@ RunConfig read_config(const YamlNode& tree, Findings& findings) {
   root.finish();
   schema.report_unknown();
   return config;
+}
+
+}  // namespace
+
+RunConfig read_config(const YamlNode& tree, Findings& findings) {
+  YamlSchema schema(findings);
+  return read_config(tree, schema);
+}
+
+std::vector<std::string> config_keys() {
+  Findings ignored;
+  YamlSchema schema(ignored);
+  read_config(YamlNode{}, schema);
+  std::vector<std::string> keys;
+  for (const auto& key : schema.known()) {
+    const auto is_inside = [&](const auto& other) { return other != key && lies_in(other, key); };
+    if (std::ranges::none_of(schema.known(), is_inside)) keys.push_back(key);
+  }
+  return keys;
 }
 
 std::string key_of_field(const std::string& field) {

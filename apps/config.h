@@ -41,6 +41,9 @@ struct RunConfig {
 /// Reads a document. What is wrong goes into `findings`, and that field keeps its default.
 RunConfig read_config(const YamlNode& tree, Findings& findings);
 
+/// Every key that stands for a value: "train.learning_rate"; lists are one key.
+std::vector<std::string> config_keys();
+
 /// The configuration as YAML that reads back as the same values, with every key.
 std::string to_yaml(const RunConfig& config);
 

@@ -6,13 +6,13 @@
 
 namespace spillway {
 
-/// Where a run writes: config.yaml, results.csv, trials/NAME/. A file `.spillway` marks a folder
-/// as written by a run; nothing in a folder without it is ever touched.
+/// Where a run writes: events.jsonl, results.csv, trials/NAME/ and more. A file `.spillway` marks a
+/// folder as written by a run; nothing in a folder without it is ever touched.
 class OutputFolder {
  public:
   explicit OutputFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Why a run cannot write here and what to do; empty if it can. Changes nothing.
+  /// Why a run cannot write here and what to do; empty if it can. Leaves nothing behind.
   std::string problem(bool overwrite) const;
   /// Makes the folder, and one for each trial; removes the outputs of an earlier run. Call only
   /// where there is no problem(). Throws IoError.

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <new>
 #include <ostream>
 
 #include "apps/findings.h"
@@ -24,21 +25,54 @@ ExitCode run(const Command& command, const Output& output) {
     return fail(kUsage, error, output.log);
   } catch (const ConfigErrors& error) {
     return fail(kUsage, error, output.log);
+  } catch (const std::bad_alloc&) {
+    const Error error("this machine has no memory left; use smaller budgets or virtual nodes");
+    return fail(kDoesNotFit, error, output.log);
   } catch (const std::exception& error) {
     return fail(kTrialFailed, error, output.log);
   }
 }
+
+constexpr const char* kFooter =
+    R"(Examples:
+  spillway plan sweep.yaml                     does it fit, what would it take
+  spillway train sweep.yaml                    train, with progress and tables
+  spillway train sweep.yaml train.lanes=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
+  spillway results runs/sweep                  the same tables later, or meanwhile
+
+A configuration is one YAML file. The least that it needs:
+  devices: [{memory: 1GiB}]                    the most bytes each may ever hold
+  data: {path: text.txt}                       a file, a folder, a list of them
+Every other key has a default; the run writes all of them into config.yaml.
+To sweep a key, list its values:
+  sweep: {parameters: {train.learning_rate: {values: [1e-3, 3e-3]}}}
+What is wrong is said before anything runs, with the line and the nearest key.
+
+Outputs, in output_dir (runs/NAME unless given):
+  events.jsonl            all that happened, a line an event, as it happens
+  results.csv             a line a trial
+  trials/NAME/            metrics.csv, a line a step; weights.safetensors
+  plan.json               what was predicted beside what came
+  trace.json              every op and copy, for https://ui.perfetto.dev
+  config.yaml             the whole configuration; it gives the same bits again
+
+Exit codes:
+  0 done   1 a trial failed   2 usage or configuration   3 does not fit   130 interrupted
+
+Each command has a --help of its own.)";
 
 }  // namespace
 
 ExitCode run_program(int argc, const char* const* argv, const Output& output) {
   CLI::App app("Spillway trains many models, each possibly larger than its device.", "spillway");
   app.require_subcommand(1);
+  app.footer(kFooter);
   Command chosen;
   declare_train(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
   declare_doctor(app, chosen);
+  declare_completion(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -211,24 +211,29 @@ void YamlReader::read_choice(const char* key, std::string& value,
   }
 }
 
-void YamlReader::read_size(const char* key, Bytes& value) {
+void YamlReader::read_size(const char* key, Bytes& value, Bytes min, Bytes max) {
   const char* remedy = "write a size such as 12MiB, 1.5GB or 4096";
   const auto* node = scalar(key, remedy);
   if (node == nullptr) return;
   const auto size = parse_bytes(node->text);
-  if (size && *size > 0) {
+  if (size && *size >= min && *size <= max) {
     value = *size;
+  } else if (size && *size > 0) {
+    complain(key, *node,
+             "is out of range; write " + format_bytes(min) + " to " + format_bytes(max));
   } else {
     complain(key, *node, std::string("is no size; ") + remedy);
   }
 }
 
-void YamlReader::read_rate(const char* key, Bytes& bytes_per_s) {
+void YamlReader::read_rate(const char* key, Bytes& bytes_per_s, Bytes min) {
   const char* remedy = "write bytes per second such as 2GB/s or 500MiB/s, or 0 for none";
   const auto* node = scalar(key, remedy);
   if (node == nullptr) return;
   const auto rate = node->text == "0" ? std::optional<Bytes>(0) : parse_rate(node->text);
-  if (rate) {
+  if (rate && *rate != 0 && *rate < min) {
+    complain(key, *node, "is out of range; write at least " + format_rate(min) + ", or 0 for none");
+  } else if (rate) {
     bytes_per_s = *rate;
   } else {
     complain(key, *node, std::string("is no rate; ") + remedy);

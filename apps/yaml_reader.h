@@ -29,6 +29,7 @@ class YamlSchema {
  public:
   explicit YamlSchema(Findings& findings) : findings_(&findings) {}
   Findings& findings() { return *findings_; }
+  const std::vector<std::string>& known() const { return known_; }
   void know(std::string path) { known_.push_back(std::move(path)); }
   void suspect(std::string path, int line) { unknown_.emplace_back(std::move(path), line); }
   /// Once every reader has ended: finds the unknown keys, each with the known one most like it.
@@ -56,10 +57,10 @@ class YamlReader {
   void read_numbers(const char* key, std::vector<double>& values, NumberRange range);
   void read_text(const char* key, std::string& value);
   void read_choice(const char* key, std::string& value, const std::vector<std::string>& choices);
-  /// At least one byte.
-  void read_size(const char* key, Bytes& value);
+  void read_size(const char* key, Bytes& value, Bytes min = 1,
+                 Bytes max = std::numeric_limits<Bytes>::max());
   /// Bytes per second; 0 without a unit: none.
-  void read_rate(const char* key, Bytes& bytes_per_s);
+  void read_rate(const char* key, Bytes& bytes_per_s, Bytes min);
   /// A list of texts, or one text that stands for a list of one.
   void read_texts(const char* key, std::vector<std::string>& values, bool may_be_empty = false);
   YamlReader section(const char* key);

@@ -10,6 +10,7 @@
 #include "scheduler/policy.h"
 #include "scheduler/trace_recorder.h"
 #include "scheduler/virtual_shell.h"
+#include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/optimizer.h"
 #include "trainer/pilot.h"
@@ -260,6 +261,7 @@ JobId Session::submit(TrialConfig trial) {
   model->spec.validate();
   std::vector<Bytes> budgets;
   for (const auto& device : impl_->devices) budgets.push_back(device->budget());
+  check_sizes(trial.name, model->spec, trial.train.virtual_nodes, budgets);
   auto entry = std::make_unique<Trial>();
   entry->planned = plan_trial(trial, model->spec, impl_->profile_of(*model), budgets,
                               impl_->config.host_memory, impl_->config.double_buffer);

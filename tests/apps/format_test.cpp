@@ -67,5 +67,15 @@ TEST(SafeName, IsNeverTooLong) {
   EXPECT_EQ(safe_name(std::string(1000, '.')), "_" + std::string(149, '.'));
 }
 
+TEST(Format, Durations) {
+  EXPECT_EQ(format_duration(0), "0 s");
+  EXPECT_EQ(format_duration(59.4), "59 s");
+  EXPECT_EQ(format_duration(59.6), "1:00 min");
+  EXPECT_EQ(format_duration(125), "2:05 min");
+  EXPECT_EQ(format_duration(3599.6), "1:00 h");
+  EXPECT_EQ(format_duration(12'000), "3:20 h");
+  EXPECT_EQ(format_duration(354'000), "4.1 days");
+}
+
 }  // namespace
 }  // namespace spillway

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/event_log.h"
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
@@ -97,13 +98,31 @@ TEST(OutputFolder, AFileIsNoFolder) {
   EXPECT_EQ(thrown<IoError>([&] { OutputFolder(root / "file/run").create({}); }).code, ENOTDIR);
 }
 
+/// Its permissions let root write, and yet nobody can.
+TEST(OutputFolder, APlaceThatTakesNoFilesIsAProblem) {
+  const auto problem = OutputFolder("/proc/spillway/run").problem(false);
+  EXPECT_TRUE(has(problem, "'/proc/spillway/run' cannot be written: /proc: ")) << problem;
+}
+
+TEST(OutputFolder, ARunThatGoesOnIsNotReplaced) {
+  const TemporaryFolder root;
+  const OutputFolder folder(root / "run");
+  folder.create({"a"});
+  {
+    const EventLog log(folder.file(kEventFile));
+    const auto problem = folder.problem(true);
+    EXPECT_TRUE(has(problem, "holds a run that goes on")) << problem;
+  }
+  EXPECT_EQ(folder.problem(true), "");
+}
+
 TEST(OutputFolder, AFolderWithoutPermissionIsAProblem) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
   const TemporaryFolder root;
   fs::permissions(root.path(), fs::perms::owner_read | fs::perms::owner_exec);
   const auto problem = OutputFolder(root / "run").problem(false);
   fs::permissions(root.path(), fs::perms::owner_all);
-  EXPECT_TRUE(has(problem, "no permission for " + root.path().string())) << problem;
+  EXPECT_TRUE(has(problem, root.path().string() + ": Permission denied")) << problem;
 }
 
 }  // namespace

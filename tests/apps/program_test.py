@@ -3,10 +3,14 @@
 
 import json
 import os
+import pty
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin/spillway"
@@ -57,6 +61,117 @@ class Program(unittest.TestCase):
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("not finite", result.stdout)
 
+    def test_a_run_that_is_killed_can_be_read(self):
+        process = subprocess.Popen(
+            [os.path.abspath(PROGRAM), "train", "config.yaml", "train.max_steps=1000000000"],
+            cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.assertIn("running", process.stdout.readline())
+        state = json.loads(self.run_program("results", "runs/run", "--json").stdout)["state"]
+        again = self.run_program("train", "config.yaml", "--overwrite")
+        process.kill()
+        process.wait()
+        self.assertEqual(state, "running")
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("holds a run that goes on", again.stderr)
+        result = self.run_program("results", "runs/run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("was broken off", result.stdout)
+        self.assertIn("running", result.stdout)
+
+    def run_on_terminal(self, kind, *arguments):
+        """What the program writes to a terminal of a kind, as one text."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.environ["TERM"] = kind
+            os.chdir(self.folder)
+            os.execv(os.path.abspath(PROGRAM), [PROGRAM, *arguments])
+        text = b""
+        try:
+            while part := os.read(terminal, 4096):
+                text += part
+        except OSError:  # how the end of a terminal reads
+            pass
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0, text)
+        return text.decode()
+
+    def test_progress_is_drawn_in_place_on_a_terminal(self):
+        text = self.run_on_terminal("xterm", "train", "config.yaml", "train.max_steps=300")
+        self.assertIn("trials ended, ", text)
+        self.assertIn("\x1b[J", text)
+        self.assertIn("Outputs: runs/run", text.split("\x1b[J")[-1])
+
+    def test_no_escapes_without_a_terminal_that_knows_them(self):
+        on_dumb = self.run_on_terminal("dumb", "train", "config.yaml")
+        piped = self.run_program("train", "config.yaml", "--overwrite").stdout
+        for text in (on_dumb, piped):
+            self.assertNotIn("\x1b", text)
+            self.assertIn("running", text)
+
+    def complete(self, *words):
+        """What bash offers for the last word."""
+        script = self.run_program("completion", "bash").stdout
+        self.write("completion.bash", script)
+        quoted = " ".join(f"'{word}'" for word in words)
+        shell = (f"source completion.bash; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; "
+                 "_spillway; printf '%s\\n' \"${COMPREPLY[@]}\"")
+        result = subprocess.run(["bash", "-c", shell], cwd=self.folder, timeout=60,
+                                capture_output=True, text=True, check=True)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_bash_completes(self):
+        script = self.run_program("completion", "bash").stdout
+        subprocess.run(["bash", "-n"], input=script, text=True, timeout=60, check=True)
+        os.mkdir(os.path.join(self.folder, "configs"))
+        self.assertEqual(self.complete("spillway", "tr"), ["train"])
+        self.assertIn("results", self.complete("spillway", ""))
+        self.assertEqual(self.complete("spillway", "train", "--o"), ["--overwrite"])
+        self.assertEqual(self.complete("spillway", "train", "con"), ["config.yaml", "configs"])
+        self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.la"),
+                         ["train.lanes="])
+        self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.lanes", "=", "2"),
+                         [])
+        self.assertEqual(self.complete("spillway", "results", "con"), ["configs"])
+        self.assertEqual(self.complete("spillway", "completion", ""), ["bash", "zsh"])
+
+    def test_zsh_script_has_no_errors(self):
+        script = self.run_program("completion", "zsh").stdout
+        self.assertTrue(script.startswith("#compdef spillway\n"))
+        self.assertIn("train.learning_rate=", script)
+        if shutil.which("zsh") is None:
+            self.skipTest("zsh is not there to check the syntax")
+        subprocess.run(["zsh", "-n", "/dev/stdin"], input=script, text=True, timeout=60, check=True)
+
+    def test_waiting_uses_no_cpu(self):
+        # The copies of a slow link are waited for; there is next to nothing to compute.
+        self.write("slow.yaml", """
+devices: [{memory: 1MiB, link: 1MiB/s}]
+model: {num_hidden_layers: 2, hidden_size: 96, num_attention_heads: 1, max_position_embeddings: 1}
+data: {path: text.txt, eval_fraction: 0}
+train: {batch_size: 1, virtual_nodes: 1, max_steps: 1}
+""")
+        process = subprocess.Popen([os.path.abspath(PROGRAM), "train", "slow.yaml"],
+                                   cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        with process.stdout as out:
+            self.assertIn("running", out.readline())
+            begin, cpu = time.monotonic(), self.cpu_s(process.pid)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.assertIn("Outputs", out.read())
+        process.wait()
+        waited = time.monotonic() - begin
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime) - cpu
+        self.assertGreater(waited, 1, "nothing was waited for")
+        self.assertLess(used, 0.5 * waited)
+
+    @staticmethod
+    def cpu_s(pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            ticks = file.read().rsplit(")", 1)[1].split()[11:13]
+        return sum(int(tick) for tick in ticks) / os.sysconf("SC_CLK_TCK")
+
     def test_usage_and_configuration_are_2(self):
         for arguments in ([], ["train"], ["train", "nowhere.yaml"], ["trian", "config.yaml"],
                           ["train", "config.yaml", "--jsn"], ["train", "config.yaml", "train.lanes"],
@@ -68,10 +183,15 @@ class Program(unittest.TestCase):
                 self.assertNotEqual(result.stderr, "")
 
     def test_help_is_0(self):
-        for arguments in (["--help"], ["train", "--help"]):
-            result = self.run_program(*arguments)
+        top = self.run_program("--help")
+        for text in ("Examples:", "Outputs", "Exit codes:", "train", "plan", "results",
+                     "completion"):
+            self.assertIn(text, top.stdout)
+        for command in ("train", "plan", "results", "completion"):
+            result = self.run_program(command, "--help")
             self.assertEqual(result.returncode, 0)
-            self.assertIn("train", result.stdout)
+            self.assertIn(f"Usage: spillway {command}", result.stdout)
+            self.assertIn("Examples:\n  ", result.stdout)
 
     def test_what_does_not_fit_is_3(self):
         result = self.run_program("train", "config.yaml", "devices=[{memory: 8KiB}]")

@@ -58,6 +58,12 @@ TEST_F(TrainCommand, WritesWhatItSays) {
   const std::string csv = folder_.read("out/results.csv");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
   EXPECT_TRUE(csv.starts_with("trial,train.learning_rate,seed,state,steps,first_loss,"));
+  const std::string metrics = folder_.read("out/trials/learning_rate=1e-3,seed=1/metrics.csv");
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 6);
+  EXPECT_TRUE(wrote("out/events.jsonl"));
+  const Json plan = Json::parse(folder_.read("out/plan.json"));
+  EXPECT_GT(plan["wall_s"]["planned"], 0);
+  EXPECT_GT(plan["wall_s"]["actual"], 0);
 }
 
 TEST_F(TrainCommand, TheTraceHasTheRealAndThePlannedRun) {
@@ -87,11 +93,13 @@ TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
   EXPECT_NE(log_.str().find("running"), std::string::npos);
   EXPECT_EQ(keys_of(json),
             (std::vector<std::string>{"copy_hidden_share", "copy_s", "d2h_bytes", "devices",
-                                      "h2d_bytes", "host_peak_bytes", "trials", "wall_s"}));
+                                      "h2d_bytes", "h2d_weight_bytes", "host_budget_bytes",
+                                      "host_peak_bytes", "state", "trials", "wall_s"}));
   ASSERT_EQ(json["devices"].size(), 2u);
   for (const Json& device : json["devices"]) {
-    EXPECT_EQ(keys_of(device),
-              (std::vector<std::string>{"budget_bytes", "busy_share", "kind", "peak_bytes"}));
+    EXPECT_EQ(keys_of(device), (std::vector<std::string>{"activation_peak_bytes", "budget_bytes",
+                                                         "busy_share", "evictions", "kind", "loads",
+                                                         "ops", "peak_bytes", "prefetches"}));
     EXPECT_LE(device["peak_bytes"], 720 << 10);
   }
   ASSERT_EQ(json["trials"].size(), 4u);

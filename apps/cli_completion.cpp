@@ -1,0 +1,31 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+
+#include "apps/cli.h"
+#include "apps/completion.h"
+#include "apps/config.h"
+
+namespace spillway {
+
+void declare_completion(CLI::App& app, Command& chosen) {
+  auto shell = std::make_shared<std::string>();
+  auto* completion = app.add_subcommand("completion", "Print a completion script for a shell");
+  completion->add_option("shell", *shell, "Which shell")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}).description(""))
+      ->type_name("bash|zsh");
+  completion->footer(
+      "Examples:\n"
+      "  source <(spillway completion bash)\n"
+      "  spillway completion zsh > ~/.zsh/completions/_spillway");
+  completion->callback([shell, &app, &chosen] {
+    chosen = [shell, &app](const Output& output) {
+      const auto keys = config_keys();
+      output.out << (*shell == "bash" ? bash_completion(app, keys) : zsh_completion(app, keys));
+      return kDone;
+    };
+  });
+}
+
+}  // namespace spillway

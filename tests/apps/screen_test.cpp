@@ -1,0 +1,104 @@
+#include "apps/screen.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "apps/progress.h"
+#include "tests/support/made_up_run.h"
+
+namespace spillway::testing {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// Trials that run and have taken as many steps as they have before them in the list.
+RunLog running(int num_trials) {
+  RunLog run;
+  run.apply(made_up_run_event(num_trials));
+  run.begin_s = 10;
+  run.time_s = 20;
+  for (auto& trial : run.trials) trial.result.state = TrialState::running;
+  return run;
+}
+
+TEST(Screen, OneLineATrialThatRunsAndOneForAll) {
+  RunLog run = running(3);
+  run.trials[0].result.steps = 5;
+  run.trials[0].result.final_loss = 2.5;
+  run.trials[0].result.tokens_per_s = 1234;
+  run.trials[2].result.state = TrialState::waiting;
+  EXPECT_EQ(screen_lines(run, {}),
+            (Lines{"trial 0  step  5/10  loss 2.5000  1.23k tokens/s", "trial 1  step  0/10",
+                   "0 of 3 trials ended, 17 % done, 50 s left"}));
+}
+
+TEST(Screen, StepsWeighWhatTheyArePlannedToTake) {
+  RunLog run = running(2);
+  run.trials[0].compute_s_per_step = 9;
+  run.trials[0].result.steps = 5;
+  EXPECT_DOUBLE_EQ(share_done(run), 0.45);
+  run.trials[1].result.state = TrialState::done;
+  run.trials[1].result.steps = 10;
+  EXPECT_DOUBLE_EQ(share_done(run), 0.55);
+}
+
+TEST(Screen, WhatFailedTrialsLeaveIsNotWaitedFor) {
+  RunLog run = running(2);
+  run.trials[0].result.steps = 10;
+  run.trials[1].result.steps = 2;
+  run.trials[1].result.state = TrialState::failed;
+  EXPECT_DOUBLE_EQ(share_done(run), 1);
+}
+
+TEST(Screen, BeforeTheFirstStepNothingIsForetold) {
+  EXPECT_EQ(screen_lines(running(1), {}).back(), "0 of 1 trials ended, 0 % done");
+}
+
+TEST(Screen, FitsTheTerminal) {
+  const RunLog run = running(20);
+  for (const int rows : {3, 5, 10, 21, 22, 23, 40}) {
+    const auto lines = screen_lines(run, {.columns = 80, .rows = rows});
+    EXPECT_LT(lines.size(), static_cast<std::size_t>(rows));
+    EXPECT_EQ(lines.size(), static_cast<std::size_t>(std::min(rows - 1, 21)));
+  }
+  EXPECT_EQ(screen_lines(run, {.columns = 80, .rows = 5}),
+            (Lines{"trial 0  step  0/10", "trial 1  step  0/10", "and 18 more",
+                   "0 of 20 trials ended, 0 % done"}));
+  EXPECT_EQ(screen_lines(run, {.columns = 12, .rows = 3}), (Lines{"and 20 more", "0 of 20 tri"}));
+}
+
+/// Shows the made-up run; whatever is drawn is drawn after each event.
+std::string shown(Progress& progress, const std::ostringstream& out) {
+  RunLog run;
+  run.apply(made_up_run_event(2));
+  for (const auto& event : made_up_events()) {
+    run.apply(to_json(event));
+    progress.take(run, event);
+    progress.show(run);
+  }
+  progress.finish();
+  return out.str();
+}
+
+TEST(Screen, IsRedrawnInPlaceAndLeavesWhatEnded) {
+  std::ostringstream out;
+  const auto text = shown(*make_screen_progress(out, -1), out);
+  // Both run: three lines, over which the next picture goes.
+  EXPECT_NE(text.find("trial 1  step  0/10\n0 of 2 trials ended, 0 % done\n\x1b[3F\x1b[J"),
+            std::string::npos);
+  EXPECT_NE(text.find("trial 1  failed   out of luck\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("trial 0  done     step  2/10  loss 3.5000"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\x1b[1F\x1b[J")) << "nothing of the picture stays";
+}
+
+TEST(Screen, LinesHaveNoEscapes) {
+  std::ostringstream out;
+  const auto text = shown(*make_line_progress(out), out);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,56 @@
+#include "trainer/check_sizes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/ids.h"
+
+namespace spillway {
+namespace {
+
+/// As a double: the product may be beyond 64 bits.
+double bytes_of(const TensorSpec& tensor) {
+  auto bytes = static_cast<double>(size_of(tensor.dtype));
+  for (const auto& dim : tensor.dims) bytes *= static_cast<double>(dim.size);
+  return bytes;
+}
+
+/// Weights, gradient sums and boundaries.
+double bytes_of(const ModelSpec& model, const LayerSpec& layer) {
+  double bytes = 0;
+  for (const int param : layer.params) {
+    const ParamSpec& spec = model.params[at(param)];
+    bytes += (spec.trainable ? 2 : 1) * bytes_of(spec.tensor);
+  }
+  for (const auto* edges : {&layer.inputs, &layer.outputs}) {
+    for (const int edge : *edges) bytes += bytes_of(model.edges[at(edge)].tensor);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void check_sizes(const std::string& trial, const ModelSpec& model, int virtual_nodes,
+                 const std::vector<Bytes>& device_budgets) {
+  constexpr double kMeasurable = 1 << 30, kMaxBytes = 0x1p62, kMaxOps = 1 << 24;
+  const Bytes budget = *std::ranges::max_element(device_budgets);
+  for (const LayerSpec& layer : model.layers) {
+    const double bytes = bytes_of(model, layer);
+    if (bytes > std::max(kMeasurable, static_cast<double>(budget)))
+      throw DoesNotFit(
+          "trial " + trial + ", even without the activations of layer " + layer.name + ",",
+          Tier::device, static_cast<Bytes>(std::min(bytes, kMaxBytes)), budget);
+  }
+  const double ops = 2.0 * virtual_nodes * static_cast<double>(model.layers.size());
+  if (ops > kMaxOps) {
+    throw ConfigError("train.virtual_nodes", 0,
+                      "is " + std::to_string(virtual_nodes) + ", which for " +
+                          std::to_string(model.layers.size()) +
+                          " layers makes too many ops a step; use fewer, at most " +
+                          std::to_string(static_cast<int>(
+                              std::floor(kMaxOps / 2 / static_cast<double>(model.layers.size())))));
+  }
+}
+
+}  // namespace spillway
