@@ -5,64 +5,56 @@
 #include <stdexcept>
 
 namespace spillway {
-namespace {
-
-/// Calls visit(offset, bytes) for every hole, ascending.
-template <typename Visit>
-void for_each_hole(const std::map<Bytes, Bytes>& used, Bytes capacity, const Visit& visit) {
-  Bytes at = 0;
-  for (const auto& [offset, bytes] : used) {
-    if (offset > at) visit(at, offset - at);
-    at = offset + bytes;
-  }
-  if (capacity > at) visit(at, capacity - at);
-}
-
-}  // namespace
 
 RangeAllocator::RangeAllocator(Bytes capacity) : capacity_(capacity) {}
+
+RangeAllocator::Range RangeAllocator::hole_before(std::size_t number) const {
+  const Bytes begin = number == 0 ? 0 : used_ranges_[number - 1].end();
+  const Bytes end = number == used_ranges_.size() ? capacity_ : used_ranges_[number].begin;
+  return {begin, end - begin};
+}
 
 std::optional<Bytes> RangeAllocator::allocate(Bytes bytes, End end) {
   if (bytes > capacity_) return std::nullopt;  // also where rounding up would wrap
   bytes = round_up(std::max<Bytes>(bytes, 1), kAlignment);
-  std::optional<Bytes> found;
-  for_each_hole(used_ranges_, capacity_, [&](Bytes offset, Bytes hole) {
-    if (hole < bytes || (found && end == End::low)) return;
-    found = end == End::low ? offset : (offset + hole - bytes) / kAlignment * kAlignment;
-  });
-  if (found) {
-    used_ranges_.emplace(*found, bytes);
+  const std::size_t num_holes = used_ranges_.size() + 1;
+  for (std::size_t i = 0; i < num_holes; ++i) {
+    const std::size_t number = end == End::low ? i : num_holes - 1 - i;
+    const Range hole = hole_before(number);
+    if (hole.bytes < bytes) continue;
+    const Bytes offset =
+        end == End::low ? hole.begin : (hole.end() - bytes) / kAlignment * kAlignment;
+    used_ranges_.insert(used_ranges_.begin() + static_cast<std::ptrdiff_t>(number),
+                        {offset, bytes});
     used_ += bytes;
+    return offset;
   }
-  return found;
-}
-
-void RangeAllocator::occupy(Bytes offset, Bytes bytes) {
-  const bool is_new = used_ranges_.emplace(offset, bytes).second;
-  assert(is_new && offset % kAlignment == 0 && bytes % kAlignment == 0 && bytes > 0);
-  used_ += is_new ? bytes : 0;
+  return std::nullopt;
 }
 
 void RangeAllocator::free(Bytes offset) {
-  const auto range = used_ranges_.find(offset);
-  assert(range != used_ranges_.end());
-  used_ -= range->second;
+  const auto range = std::ranges::lower_bound(used_ranges_, offset, {}, &Range::begin);
+  assert(range != used_ranges_.end() && range->begin == offset);
+  used_ -= range->bytes;
   used_ranges_.erase(range);
 }
 
 Bytes RangeAllocator::largest_hole() const {
   Bytes largest = 0;
-  for_each_hole(used_ranges_, capacity_,
-                [&](Bytes, Bytes hole) { largest = std::max(largest, hole); });
+  for (std::size_t i = 0; i <= used_ranges_.size(); ++i) {
+    largest = std::max(largest, hole_before(i).bytes);
+  }
   return largest;
 }
 
 void RangeAllocator::check_integrity() const {
   Bytes at = 0, total = 0;
-  for (const auto& [offset, bytes] : used_ranges_) {
-    if (offset < at || bytes == 0) throw std::logic_error("range allocator: ranges overlap");
-    at = offset + bytes;
-    total += bytes;
+  for (const Range& range : used_ranges_) {
+    if (range.begin < at || range.bytes == 0) {
+      throw std::logic_error("range allocator: ranges overlap");
+    }
+    at = range.end();
+    total += range.bytes;
   }
   if (at > capacity_ || total != used_) throw std::logic_error("range allocator: wrong totals");
 }

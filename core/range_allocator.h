@@ -1,7 +1,7 @@
 #pragma once
 
-#include <map>
 #include <optional>
+#include <vector>
 
 #include "core/units.h"
 
@@ -18,8 +18,6 @@ class RangeAllocator {
   /// opposite ends, so neither fragments the other.
   enum class End : bool { low, high };
   std::optional<Bytes> allocate(Bytes bytes, End end = End::low);
-  /// Takes [offset, offset + bytes), which is free; both are multiples of kAlignment.
-  void occupy(Bytes offset, Bytes bytes);
   /// Gives back a range that starts at `offset` as returned by allocate().
   void free(Bytes offset);
 
@@ -29,7 +27,14 @@ class RangeAllocator {
   void check_integrity() const;
 
  private:
-  std::map<Bytes, Bytes> used_ranges_;  // offset -> bytes, disjoint
+  struct Range {
+    Bytes begin, bytes;
+    Bytes end() const { return begin + bytes; }
+  };
+  /// The hole in front of a used range, or, for their number, behind the last one.
+  Range hole_before(std::size_t number) const;
+
+  std::vector<Range> used_ranges_;  // ascending, disjoint
   Bytes capacity_, used_ = 0;
 };
 

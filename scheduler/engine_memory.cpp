@@ -8,8 +8,8 @@
 namespace spillway {
 namespace {
 
-template <typename T>
-bool contains(const std::vector<T>& items, const T& item) {
+template <typename Items, typename T>
+bool contains(const Items& items, const T& item) {
   return std::ranges::find(items, item) != items.end();
 }
 
@@ -17,9 +17,9 @@ bool contains(const std::vector<T>& items, const T& item) {
 template <typename Stays>
 bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pieces,
           RangeAllocator::End end, Bytes workspace) {
-  RangeAllocator space(memory.budget());
+  RangeAllocator space = memory.space();
   for (const auto& item : memory.entries()) {
-    if (stays(item)) space.occupy(item.second.offset, item.second.bytes);
+    if (!stays(item)) space.free(item.second.offset);
   }
   for (Bytes piece : pieces) {
     if (!space.allocate(piece, end)) return false;
@@ -31,7 +31,7 @@ bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pi
 
 Bytes Engine::reserved_workspace(const DeviceTable& device) const {
   Bytes most = 0;
-  if (device.current && jobs_.at(device.current->job).units[at(device.current->unit)].reserved) {
+  if (device.current && state(*device.current).reserved) {
     most = spec(*device.current).workspace;
   }
   for (ActionId id : device.running) most = std::max(most, in_flight_.at(id).workspace);
@@ -64,9 +64,8 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
     if (enough_comes || !evict_one(id, request)) break;
   }
   for (const auto& [ref, entry] : device.memory.entries()) {
-    const bool blocked =
-        (entry.dirty && home_is_busy(ref)) || jobs_.at(ref.job).phase == JobPhase::ending;
-    if (entry.filling != 0 || entry.draining != 0 || blocked) {
+    if (entry.filling != 0 || entry.draining != 0 || cannot_leave(id, ref, entry) ||
+        table(ref.job).phase == JobPhase::ending) {
       device.waits_for_space = true;
       return Room::wait;
     }
@@ -84,7 +83,7 @@ bool Engine::place_all(DeviceId id, const Request& request) {
     const BufferRef ref = request.place[placed];
     Resident* entry = device.memory.place(ref, buffer_spec(ref).bytes, request.end);
     if (!entry) break;
-    entry->version = jobs_.at(ref.job).step;
+    entry->version = table(ref.job).step;
   }
   if (placed < request.place.size() || !op_area_fits(id, request) || !later_fits(id, request)) {
     for (std::size_t i = 0; i < placed; ++i) device.memory.release(request.place[i]);
@@ -92,6 +91,7 @@ bool Engine::place_all(DeviceId id, const Request& request) {
   }
   for (BufferRef ref : request.place) buffer_state(ref).holders.push_back(id);
   note_use(id);
+  touch(id);
   return true;
 }
 
@@ -125,7 +125,7 @@ bool Engine::is_next_weight(const DeviceTable& device, BufferRef ref) const {
 /// Weights leave with their unit, unless the lane's next one uses them too and may run here. So the
 /// bytes that a step moves follow from its program, not from when transfers end.
 void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
-  const JobTable& job = jobs_.at(job_id);
+  const JobTable& job = table(job_id);
   const UnitSpec& unit = job.program->units[at(number)];
   const auto& lane_units = job.program->lane_units[at(unit.lane)];
   const auto after = std::ranges::upper_bound(lane_units, number);
@@ -142,16 +142,15 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
 
 /// Units of its job until a buffer is used again; ties: later virtual nodes are farther.
 double Engine::next_use(BufferRef ref) const {
-  const JobTable& job = jobs_.at(ref.job);
+  const JobTable& job = table(ref.job);
   if (!job.program) return std::numeric_limits<double>::infinity();
   const BufferState& buffer = job.buffers[at(ref.buffer)];
   for (int u : job.program->unit_users[at(ref.buffer)]) {
-    const UnitState& unit = job.units[at(u)];
-    if (unit.ops_done == job.program->units[at(u)].num_ops || u <= buffer.last_unit) continue;
+    if (u <= buffer.last_unit || is_done(job, u)) continue;
     const auto lane = at(job.program->units[at(u)].lane);
     const auto& lane_units = job.program->lane_units[lane];
     const auto position = std::ranges::lower_bound(lane_units, u) - lane_units.begin();
-    const auto cursor = static_cast<std::ptrdiff_t>(job.lane_cursor[lane]);
+    const auto cursor = static_cast<std::ptrdiff_t>(job.lanes[lane].cursor);
     return static_cast<double>(position - cursor) + 1e-6 * static_cast<double>(ref.buffer);
   }
   return std::numeric_limits<double>::infinity();
@@ -166,9 +165,9 @@ bool Engine::evict_one(DeviceId id, const Request& request) {
   for (const auto& [ref, entry] : device.memory.entries()) {
     if (entry.busy() || contains(request.keep, ref)) continue;
     if (!request.may_drop_next && is_next_weight(device, ref)) continue;
-    if (entry.dirty && home_is_busy(ref)) continue;
+    if (cannot_leave(id, ref, entry)) continue;
     const double distance = next_use(ref);
-    if (!victim || distance > farthest) {
+    if (!victim || distance > farthest || (distance == farthest && ref < *victim)) {
       victim = ref;
       farthest = distance;
     }
@@ -183,8 +182,8 @@ bool Engine::evict_one(DeviceId id, const Request& request) {
   return true;
 }
 
-void Engine::drop_all_idle(DeviceId id, const std::vector<BufferRef>& keep) {
-  const Request request{.keep = keep, .may_drop_next = true};
+void Engine::drop_all_idle(DeviceId id) {
+  const Request request{.may_drop_next = true};
   while (evict_one(id, request)) {
   }
 }
@@ -193,6 +192,8 @@ void Engine::load(DeviceId id, BufferRef ref) {
   DeviceTable& device = table(id);
   Resident* entry = device.memory.find(ref);
   const BufferSpec& spec = buffer_spec(ref);
+  touch(id);
+  table(ref.job).busy_homes.push_back(spec.home);
   assert(buffer_state(ref).home_valid && spec.home != kNoHome);
   entry->filling = start({.kind = InFlight::Kind::copy,
                           .job = ref.job,
@@ -207,15 +208,17 @@ void Engine::load(DeviceId id, BufferRef ref) {
                             entry->offset, spec.home, spec.bytes});
 }
 
-/// Whether a copy from or to an overlapping home is in flight. A boundary and its gradient share
-/// one, so the second has to wait for the first.
+/// Whether a copy from or to the same home is in flight. A boundary and its gradient share one, so
+/// the second has to wait for the first.
 bool Engine::home_is_busy(BufferRef ref) const {
-  const Bytes home = buffer_spec(ref).home;
-  return std::ranges::any_of(in_flight_, [&](const auto& item) {
-    const InFlight& copy = item.second;
-    return copy.kind == InFlight::Kind::copy && copy.job == ref.job &&
-           buffer_spec({copy.job, copy.buffer}).home == home;
-  });
+  return contains(table(ref.job).busy_homes, buffer_spec(ref).home);
+}
+
+/// Whether its home is busy; then the device watches for the end of that.
+bool Engine::cannot_leave(DeviceId id, BufferRef ref, const Resident& entry) {
+  if (!entry.dirty || !home_is_busy(ref)) return false;
+  watch(ref.job, id);
+  return true;
 }
 
 void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
@@ -223,6 +226,8 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
   Resident* entry = device.memory.find(ref);
   const BufferSpec& spec = buffer_spec(ref);
   assert(entry->dirty && entry->draining == 0 && entry->writer == 0 && spec.home != kNoHome);
+  touch(id);
+  table(ref.job).busy_homes.push_back(spec.home);
   entry->doomed = doom;
   entry->draining = start({.kind = InFlight::Kind::copy,
                            .job = ref.job,
@@ -236,19 +241,23 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
 }
 
 void Engine::drop(DeviceId id, BufferRef ref) {
+  touch(id);
   table(id).memory.release(ref);
-  std::erase(buffer_state(ref).holders, id);
+  auto& holders = buffer_state(ref).holders;
+  const auto holder = std::ranges::find(holders, id);
+  if (holder != holders.end()) holders.erase(holder);
 }
 
 /// The buffer is dead: every copy goes, at once or when its transfer ends.
 void Engine::drop_everywhere(BufferRef ref) {
-  const std::vector<DeviceId> holders = buffer_state(ref).holders;
-  const bool ended = jobs_.at(ref.job).phase == JobPhase::ended;
+  const auto holders = buffer_state(ref).holders;
+  const bool ended = table(ref.job).phase == JobPhase::ended;
   for (DeviceId id : holders) {
     Resident* entry = table(id).memory.find(ref);
     if (ended) entry->leases = 0;
     if (entry->draining != 0) {
       entry->doomed = true;
+      touch(id);
     } else {
       assert(!entry->busy());
       drop(id, ref);
@@ -260,6 +269,8 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
   const BufferRef ref{copy.job, copy.buffer};
   Resident* entry = device.memory.find(ref);
+  auto& busy_homes = table(ref.job).busy_homes;
+  busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
   device.counters.copy_s += done.finished_s - done.started_s;
   for (ActionId id : device.running) {
     InFlight& op = in_flight_.at(id);
@@ -274,11 +285,10 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   entry->draining = 0;
   entry->dirty = false;
   buffer_state(ref).home_valid = true;
-  buffer_state(ref).home_version = entry->version;
   if (device.waits_for_space) device.space_ready_s = done.finished_s;
   if (std::exchange(entry->doomed, false) && !entry->busy()) drop(copy.device, ref);
   if (buffer_spec(ref).kind != BufferKind::sum) return;
-  JobTable& job = jobs_.at(ref.job);
+  JobTable& job = table(ref.job);
   if (job.phase != JobPhase::running) return;
   if (--job.units[at(copy.unit)].drains_left == 0) unit_drained(ref.job, copy.unit);
 }

@@ -22,6 +22,7 @@ Resident* Residency::place(BufferRef ref, Bytes bytes, RangeAllocator::End end) 
   if (!offset) return nullptr;
   const auto [entry, is_new] = entries_.emplace(ref, Resident{.offset = *offset, .bytes = bytes});
   assert(is_new);
+  ++jobs_[ref.job];
   return &entry->second;
 }
 
@@ -30,6 +31,8 @@ void Residency::release(BufferRef ref) {
   assert(entry != entries_.end() && !entry->second.busy());
   space_.free(entry->second.offset);
   entries_.erase(entry);
+  const auto job = jobs_.find(ref.job);
+  if (--job->second == 0) jobs_.erase(job);
 }
 
 void Residency::check_integrity() const {
