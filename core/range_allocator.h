@@ -18,8 +18,8 @@ class RangeAllocator {
   /// opposite ends, so neither fragments the other.
   enum class End : bool { low, high };
   std::optional<Bytes> allocate(Bytes bytes, End end = End::low);
-  /// Gives back a range that starts at `offset` as returned by allocate().
-  void free(Bytes offset);
+  /// Gives back the range at `offset` that allocate(bytes) returned.
+  void free(Bytes offset, Bytes bytes);
 
   Bytes capacity() const { return capacity_; }
   Bytes used() const { return used_; }
@@ -27,14 +27,16 @@ class RangeAllocator {
   void check_integrity() const;
 
  private:
-  struct Range {
-    Bytes begin, bytes;
-    Bytes end() const { return begin + bytes; }
+  struct Hole {
+    Bytes begin = 0, end = 0;
+    Bytes bytes() const { return end - begin; }
   };
-  /// The hole in front of a used range, or, for their number, behind the last one.
-  Range hole_before(std::size_t number) const;
+  void join(std::size_t number);
+  std::vector<Hole>::iterator place(std::size_t number) {
+    return holes_.begin() + static_cast<std::ptrdiff_t>(number);
+  }
 
-  std::vector<Range> used_ranges_;  // ascending, disjoint
+  std::vector<Hole> holes_;  // ascending; used ranges lie between them
   Bytes capacity_, used_ = 0;
 };
 

@@ -89,6 +89,7 @@ class Engine {
   std::optional<DeviceId> claimant(const JobTable& job, int lane) const;
   void rank(JobId id, int lane);
   bool may_take(DeviceId id, const ReadyLane& lane) const;
+  int next_unit(const ReadyLane& ready) const;
   Bytes resident_bytes(DeviceId id, const ReadyLane& ready) const;
   ReadyLane prefer_resident(DeviceId id, const ReadyLane& first) const;
   bool choose(DeviceId id, std::optional<UnitRef>& slot);

@@ -106,15 +106,21 @@ bool Engine::may_take(DeviceId id, const ReadyLane& lane) const {
          std::ranges::find(job.lanes, id, &LaneState::device) == job.lanes.end();
 }
 
+int Engine::next_unit(const ReadyLane& ready) const {
+  const JobTable& job = table(ready.job);
+  return job.program->lane_units[at(ready.lane)][job.lanes[at(ready.lane)].cursor];
+}
+
 Bytes Engine::resident_bytes(DeviceId id, const ReadyLane& ready) const {
-  const Program& program = *table(ready.job).program;
-  const LaneState& lane = table(ready.job).lanes[at(ready.lane)];
-  const UnitSpec& unit = program.units[at(program.lane_units[at(ready.lane)][lane.cursor])];
+  const JobTable& job = table(ready.job);
+  const Program& program = *job.program;
+  const UnitSpec& unit = program.units[at(next_unit(ready))];
   Bytes bytes = 0;
   const auto count = [&](const std::vector<int>& buffers) {
     for (int b : buffers) {
-      const Resident* entry = table(id).memory.find({ready.job, b});
-      if (entry) bytes += entry->bytes;
+      const auto& holders = job.buffers[at(b)].holders;
+      if (std::ranges::find(holders, id) == holders.end()) continue;
+      bytes += job.plan->layout.buffers[at(b)].bytes;
     }
   };
   count(unit.weights);
@@ -126,7 +132,8 @@ Bytes Engine::resident_bytes(DeviceId id, const ReadyLane& ready) const {
 ReadyLane Engine::prefer_resident(DeviceId id, const ReadyLane& first) const {
   ReadyLane best = first;
   Bytes most = resident_bytes(id, first);
-  for (const auto& [job, num_copies] : table(id).memory.jobs()) {
+  for (const auto& [job, bytes_of_job] : table(id).memory.jobs()) {
+    if (bytes_of_job < most) continue;
     for (const LaneState& lane : table(job).lanes) {
       if (!lane.ready || lane.ready->priority != first.priority) continue;
       if (lane.only.valid() ? lane.only != id : !may_take(id, *lane.ready)) continue;
@@ -148,8 +155,7 @@ bool Engine::choose(DeviceId id, std::optional<UnitRef>& slot) {
     return false;
   }
   const ReadyLane best = prefer_resident(id, *first);
-  const JobTable& job = table(best.job);
-  slot = UnitRef{best.job, job.program->lane_units[at(best.lane)][job.lanes[at(best.lane)].cursor]};
+  slot = UnitRef{best.job, next_unit(best)};
   claim(id, *slot);
   return true;
 }

@@ -158,7 +158,7 @@ bool Engine::start_op(DeviceId id) {
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
     if (writes) entry->dirty = true;
-    entry->doomed = false;
+    device.memory.doom(*entry, false);
     start_action.offsets.push_back(entry->offset);
     buffer_state({ref.job, buffer}).last_unit = ref.unit;
   };

@@ -17,9 +17,16 @@ bool contains(const Items& items, const T& item) {
 template <typename Stays>
 bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pieces,
           RangeAllocator::End end, Bytes workspace) {
+  Bytes wanted = 0;
+  for (Bytes piece : pieces) wanted += round_up(std::max<Bytes>(piece, 1), kAlignment);
+  // Most of the time nothing has to go: one hole holds all.
+  if (memory.used() + wanted + workspace <= memory.budget() &&
+      memory.space().largest_hole() >= wanted + kAlignment) {
+    return true;
+  }
   RangeAllocator space = memory.space();
   for (const auto& item : memory.entries()) {
-    if (!stays(item)) space.free(item.second.offset);
+    if (!stays(item)) space.free(item.second.offset, item.second.bytes);
   }
   for (Bytes piece : pieces) {
     if (!space.allocate(piece, end)) return false;
@@ -53,22 +60,21 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
   for (;;) {
     if (place_all(id, request)) return Room::ready;
-    Bytes coming = 0, wanted = 0;
-    for (const auto& [ref, entry] : device.memory.entries()) {
-      if (entry.doomed) coming += entry.bytes;
-    }
+    const Bytes coming = device.memory.doomed_bytes();
+    Bytes wanted = 0;
     for (BufferRef ref : request.place) wanted += buffer_spec(ref).bytes;
     const Bytes workspace = std::max(request.workspace, reserved_workspace(device));
     const bool enough_comes =
         coming > 0 && device.memory.used() + wanted + workspace <= device.memory.budget() + coming;
     if (enough_comes || !evict_one(id, request)) break;
   }
-  for (const auto& [ref, entry] : device.memory.entries()) {
-    if (entry.filling != 0 || entry.draining != 0 || cannot_leave(id, ref, entry) ||
-        table(ref.job).phase == JobPhase::ending) {
-      device.waits_for_space = true;
-      return Room::wait;
-    }
+  const auto is_held_up = [&](const auto& item) {
+    return cannot_leave(id, item.first, item.second) ||
+           table(item.first.job).phase == JobPhase::ending;
+  };
+  if (device.num_transfers > 0 || std::ranges::any_of(device.memory.entries(), is_held_up)) {
+    device.waits_for_space = true;
+    return Room::wait;
   }
   return device.running.empty() ? Room::never : Room::wait;
 }
@@ -200,6 +206,7 @@ void Engine::load(DeviceId id, BufferRef ref) {
                           .device = id,
                           .buffer = ref.buffer,
                           .direction = CopyDirection::to_device});
+  ++device.num_transfers;
   ++device.counters.loads;
   if (!device.running.empty()) ++device.counters.prefetches;
   device.counters.h2d_bytes += spec.bytes;
@@ -228,13 +235,14 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
   assert(entry->dirty && entry->draining == 0 && entry->writer == 0 && spec.home != kNoHome);
   touch(id);
   table(ref.job).busy_homes.push_back(spec.home);
-  entry->doomed = doom;
+  device.memory.doom(*entry, doom);
   entry->draining = start({.kind = InFlight::Kind::copy,
                            .job = ref.job,
                            .device = id,
                            .unit = buffer_state(ref).last_unit,
                            .buffer = ref.buffer,
                            .direction = CopyDirection::to_host});
+  ++device.num_transfers;
   device.counters.d2h_bytes += spec.bytes;
   out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host, ref.buffer,
                             entry->offset, spec.home, spec.bytes});
@@ -256,7 +264,7 @@ void Engine::drop_everywhere(BufferRef ref) {
     Resident* entry = table(id).memory.find(ref);
     if (ended) entry->leases = 0;
     if (entry->draining != 0) {
-      entry->doomed = true;
+      table(id).memory.doom(*entry, true);
       touch(id);
     } else {
       assert(!entry->busy());
@@ -271,6 +279,7 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   Resident* entry = device.memory.find(ref);
   auto& busy_homes = table(ref.job).busy_homes;
   busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
+  --device.num_transfers;
   device.counters.copy_s += done.finished_s - done.started_s;
   for (ActionId id : device.running) {
     InFlight& op = in_flight_.at(id);
@@ -286,7 +295,9 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   entry->dirty = false;
   buffer_state(ref).home_valid = true;
   if (device.waits_for_space) device.space_ready_s = done.finished_s;
-  if (std::exchange(entry->doomed, false) && !entry->busy()) drop(copy.device, ref);
+  const bool leaves = entry->doomed && !entry->busy();
+  device.memory.doom(*entry, false);
+  if (leaves) drop(copy.device, ref);
   if (buffer_spec(ref).kind != BufferKind::sum) return;
   JobTable& job = table(ref.job);
   if (job.phase != JobPhase::running) return;

@@ -86,6 +86,7 @@ struct DeviceTable {
   std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges
   ShortList<ActionId> running;                          ///< ops started and not done, in order
+  int num_transfers = 0;                                ///< copies in flight to and from it
   std::uint64_t tried = 0;  ///< readiness version at the last vain choice
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;

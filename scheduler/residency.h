@@ -50,22 +50,26 @@ class Residency {
   Resident* place(BufferRef ref, Bytes bytes, RangeAllocator::End end);
   /// Takes the copy away. It is not busy.
   void release(BufferRef ref);
+  /// Says whether a copy of this device leaves when its write back ends.
+  void doom(Resident& entry, bool leaves);
 
   Bytes budget() const { return space_.capacity(); }
   Bytes used() const { return space_.used(); }
+  Bytes doomed_bytes() const { return doomed_bytes_; }
   const RangeAllocator& space() const { return space_; }
   /// In no particular order.
   const Entries& entries() const { return entries_; }
-  /// Jobs with copies here, and how many; in no particular order.
-  const boost::unordered_flat_map<JobId, int, std::hash<JobId>>& jobs() const { return jobs_; }
+  /// Jobs with copies here, and their bytes; in no particular order.
+  const boost::unordered_flat_map<JobId, Bytes, std::hash<JobId>>& jobs() const { return jobs_; }
 
   /// Throws std::logic_error where an invariant does not hold.
   void check_integrity() const;
 
  private:
   Entries entries_;
-  boost::unordered_flat_map<JobId, int, std::hash<JobId>> jobs_;
+  boost::unordered_flat_map<JobId, Bytes, std::hash<JobId>> jobs_;
   RangeAllocator space_;
+  Bytes doomed_bytes_ = 0;
 };
 
 }  // namespace spillway

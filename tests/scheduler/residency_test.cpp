@@ -43,8 +43,8 @@ TEST(Residency, LeasedFillingAndDrainingCopiesAreBusy) {
 TEST(Residency, KnowsWhoseCopiesItHolds) {
   Residency memory(4096);
   for (BufferRef ref : {kA, kB, kOther}) ASSERT_TRUE(memory.place(ref, 64, kLow));
-  EXPECT_EQ(memory.jobs().at(JobId(0)), 2);
-  EXPECT_EQ(memory.jobs().at(JobId(1)), 1);
+  EXPECT_EQ(memory.jobs().at(JobId(0)), 128u);
+  EXPECT_EQ(memory.jobs().at(JobId(1)), 64u);
   memory.release(kOther);
   EXPECT_FALSE(memory.jobs().contains(JobId(1)));
 }
