@@ -14,15 +14,17 @@ machine() {
     tr '[:upper:]' '[:lower:]' | tr -cs '[:alnum:]\n' '-' | sed 's/-$//'
 }
 
-# The commit that is measured, with a mark where the files differ from it.
-commit() { git describe --always --dirty --abbrev=10 --exclude='*' -- 2>/dev/null || echo unknown; }
+commit() {
+  git rev-parse --short=10 HEAD
+  git diff --quiet HEAD -- . ':(exclude)experiments/results' || echo "(with changes)"
+}
 
 head_of() {
   echo "# $1"
   echo
   sed -n '3,/^$/p' "experiments/$1/README.md"
   echo "- Hardware: $(cpu_model), $(nproc) cores; load when it started: $(cut -d' ' -f1 /proc/loadavg)"
-  echo "- Commit: $(commit)"
+  echo "- Commit: $(commit | paste -sd " ")"
   echo "- Command: \`bash experiments/run.sh $1\`"
   echo "- Method: [README](../$1/README.md)"
   echo
