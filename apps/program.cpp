@@ -39,6 +39,7 @@ constexpr const char* kFooter =
   spillway train sweep.yaml                    train, with progress and tables
   spillway train sweep.yaml train.lanes=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
   spillway results runs/sweep                  the same tables later, or meanwhile
+  spillway doctor                              this machine: devices, memory, rates
 
 A configuration is one YAML file. The least that it needs:
   devices: [{memory: 1GiB}]                    the most bytes each may ever hold

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <map>
 #include <optional>
+#include <vector>
 
 #include "core/units.h"
 
@@ -18,10 +18,8 @@ class RangeAllocator {
   /// opposite ends, so neither fragments the other.
   enum class End : bool { low, high };
   std::optional<Bytes> allocate(Bytes bytes, End end = End::low);
-  /// Takes [offset, offset + bytes), which is free; both are multiples of kAlignment.
-  void occupy(Bytes offset, Bytes bytes);
-  /// Gives back a range that starts at `offset` as returned by allocate().
-  void free(Bytes offset);
+  /// Gives back the range at `offset` that allocate(bytes) returned.
+  void free(Bytes offset, Bytes bytes);
 
   Bytes capacity() const { return capacity_; }
   Bytes used() const { return used_; }
@@ -29,7 +27,16 @@ class RangeAllocator {
   void check_integrity() const;
 
  private:
-  std::map<Bytes, Bytes> used_ranges_;  // offset -> bytes, disjoint
+  struct Hole {
+    Bytes begin = 0, end = 0;
+    Bytes bytes() const { return end - begin; }
+  };
+  void join(std::size_t number);
+  std::vector<Hole>::iterator place(std::size_t number) {
+    return holes_.begin() + static_cast<std::ptrdiff_t>(number);
+  }
+
+  std::vector<Hole> holes_;  // ascending; used ranges lie between them
   Bytes capacity_, used_ = 0;
 };
 

@@ -6,23 +6,29 @@
 #include <utility>
 
 namespace spillway {
-Engine::Engine(EngineConfig config) : config_(std::move(config)) {
-  for (Bytes budget : config_.device_budgets) devices_.emplace_back(budget);
+Engine::Engine(EngineConfig config)
+    : config_(std::move(config)),
+      devices_(config_.device_budgets.begin(), config_.device_budgets.end()),
+      ready_(devices_.size()),
+      to_drive_(devices_.size()),
+      to_prefetch_(devices_.size()),
+      idle_(devices_.size()),
+      wants_current_(devices_.size()),
+      wants_next_(devices_.size()),
+      robbable_(devices_.size()) {
+  for (std::size_t d = 0; d < devices_.size(); ++d) note_state(DeviceId(d));
 }
 
 ActionId Engine::start(InFlight action) {
-  ++jobs_.at(action.job).in_flight;
+  ++table(action.job).in_flight;
   in_flight_.emplace(++last_action_, std::move(action));
   return last_action_;
 }
 
 void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out) {
-  assert(plan->layout.home_bytes <= config_.host_budget);
+  assert(job.index() == jobs_.size() && plan->layout.home_bytes <= config_.host_budget);
   out_ = &out;
-  JobTable table;
-  table.buffers.resize(plan->layout.buffers.size());
-  table.plan = std::move(plan);
-  jobs_.emplace(job, std::move(table));
+  jobs_.emplace_back().plan = std::move(plan);
   waiting_.push_back(job);
   schedule();
 }
@@ -39,7 +45,8 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   assert(found != in_flight_.end());
   const InFlight action = std::move(found->second);
   in_flight_.erase(found);
-  JobTable& job = jobs_.at(action.job);
+  JobTable& job = table(action.job);
+  for (DeviceId watcher : std::exchange(job.watchers, {})) touch(watcher);
   if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
   switch (action.kind) {
     case InFlight::Kind::op:
@@ -60,24 +67,17 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   }
   --job.in_flight;
   finish_if_quiet(action.job);
+  if (action.device.valid()) {
+    touch(action.device);
+    note_state(action.device);
+  }
   schedule();
-}
-
-void Engine::schedule() {
-  admit_waiting();
-  // A unit goes to a device that has nothing to do before one that would do it later.
-  std::vector<DeviceId> order;
-  for (std::size_t d = 0; d < devices_.size(); ++d) order.push_back(DeviceId(d));
-  std::ranges::stable_partition(order, [&](DeviceId d) { return table(d).running.empty(); });
-  for (DeviceId device : order) drive(device);
-  if (!config_.double_buffer) return;
-  for (DeviceId device : order) prefetch(device);
 }
 
 void Engine::admit_waiting() {
   while (!waiting_.empty()) {
     const JobId id = waiting_.front();
-    JobTable& job = jobs_.at(id);
+    JobTable& job = table(id);
     if (host_used_ + job.plan->layout.home_bytes > config_.host_budget) return;
     waiting_.pop_front();
     host_used_ += job.plan->layout.home_bytes;
@@ -89,24 +89,25 @@ void Engine::admit_waiting() {
 }
 
 void Engine::begin_program(JobId id) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   const Flavor flavor = job.plan->flavor(job.step);
   job.flavor = flavor.index();
   job.program = job.plan->programs[job.flavor].get();
   const Program& program = *job.program;
+  job.buffers.resize(job.plan->layout.buffers.size());
   for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) {
     BufferState& buffer = job.buffers[at(b)];
-    const bool stays =
-        job.plan->layout.buffers[at(b)].kind == BufferKind::weights && !flavor.update;
     drop_everywhere({id, b});
-    buffer = BufferState{.home_valid = stays, .home_version = job.step};
+    buffer.holders.clear();
+    buffer.home_valid =
+        job.plan->layout.buffers[at(b)].kind == BufferKind::weights && !flavor.update;
+    buffer.last_unit = -1;
   }
   job.units.assign(program.units.size(), UnitState{});
   for (std::size_t u = 0; u < program.units.size(); ++u) {
     job.units[u].waits_for = static_cast<int>(program.units[u].host_deps.size());
   }
-  job.lane_cursor.assign(program.lane_units.size(), 0);
-  job.lane_device.assign(program.lane_units.size(), DeviceId());
+  job.lanes.assign(program.lane_units.size(), LaneState{});
   job.left = program.units.size() + program.host_ops.size();
   job.unclaimed_s = program.compute_s;
   job.host_waits.clear();
@@ -118,23 +119,21 @@ void Engine::begin_program(JobId id) {
     host_dependency_done(id, op);
   }
   ++readiness_;
+  for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
 }
 
 void Engine::host_dependency_done(JobId id, int op) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   if (--job.host_waits[at(op)] > 0) return;
   const ActionId action = start({.kind = InFlight::Kind::host_op, .job = id, .op = op});
   out_->push_back(StartHostOp{action, id, job.flavor, job.step, op});
 }
 
 void Engine::host_op_done(JobId id, int op, double now_s) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   const Program& program = *job.program;
   const HostOpSpec& host_op = program.host_ops[at(op)];
-  const auto make_valid = [&](int buffer) {
-    job.buffers[at(buffer)].home_valid = true;
-    job.buffers[at(buffer)].home_version = job.step;
-  };
+  const auto make_valid = [&](int buffer) { job.buffers[at(buffer)].home_valid = true; };
   if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
   if (host_op.kind == HostOpKind::load) {
     const Layout& layout = job.plan->layout;
@@ -144,19 +143,21 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
   for (int u : program.units_after_host[at(op)]) {
     UnitState& unit = job.units[at(u)];
     unit.ready_s = std::max(unit.ready_s, now_s);
-    if (--unit.waits_for == 0) ++readiness_;
+    if (--unit.waits_for > 0) continue;
+    ++readiness_;
+    rank(id, program.units[at(u)].lane);
   }
   count_finished(id);
 }
 
 void Engine::unit_drained(JobId id, int unit) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   for (int op : job.program->host_ops_after_unit[at(unit)]) host_dependency_done(id, op);
   count_finished(id);
 }
 
 void Engine::count_finished(JobId id) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   if (--job.left > 0) return;
   if (job.program->commits) {
     ++job.step;
@@ -168,34 +169,38 @@ void Engine::count_finished(JobId id) {
 }
 
 void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   if (job.phase == JobPhase::ending || job.phase == JobPhase::ended) return;
   const bool was_waiting = job.phase == JobPhase::waiting;
   job.phase = JobPhase::ending;
   job.end = end;
   job.reason = reason;
-  std::erase(waiting_, id);
-  for (DeviceTable& device : devices_) {
+  for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    DeviceTable& device = devices_[d];
     if (device.current && device.current->job == id) device.current.reset();
     if (device.next && device.next->job == id) device.next.reset();
     device.tried = 0;
+    touch(DeviceId(d));
+    note_state(DeviceId(d));
   }
-  if (was_waiting) host_used_ += job.plan->layout.home_bytes;  // given back when it is quiet
+  if (was_waiting) {
+    std::erase(waiting_, id);
+    host_used_ += job.plan->layout.home_bytes;  // given back when it is quiet
+  }
   finish_if_quiet(id);
 }
 
 void Engine::finish_if_quiet(JobId id) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   if (job.phase != JobPhase::ending || job.in_flight > 0) return;
   job.phase = JobPhase::ended;
   for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) drop_everywhere({id, b});
+  job.units = {};
+  job.buffers = {};
+  ++num_ended_;
   host_used_ -= job.plan->layout.home_bytes;
   out_->push_back(JobEnded{id, job.end, job.reason});
-}
-
-bool Engine::all_ended() const {
-  return std::ranges::all_of(jobs_,
-                             [](const auto& job) { return job.second.phase == JobPhase::ended; });
 }
 
 double Engine::remaining_s(const JobTable& job) const {
@@ -213,7 +218,7 @@ void Engine::check_integrity() const {
     require(device.memory.used() + reserved_workspace(device) <= device.memory.budget(),
             "device budget exceeded");
     for (const auto& [ref, entry] : device.memory.entries()) {
-      const JobTable& job = jobs_.at(ref.job);
+      const JobTable& job = table(ref.job);
       const BufferSpec& spec = buffer_spec(ref);
       const BufferState& buffer = job.buffers[at(ref.buffer)];
       require(job.phase == JobPhase::running || job.phase == JobPhase::ending,

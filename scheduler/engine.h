@@ -1,11 +1,14 @@
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "scheduler/action.h"
+#include "scheduler/device_set.h"
 #include "scheduler/engine_state.h"
 #include "scheduler/policy.h"
 
@@ -25,19 +28,24 @@ struct EngineConfig {
 /// Why it cannot deadlock: whatever outlives an op has a home reserved at admission, so a device
 /// can always be emptied; a unit reserves weights, sums, activations and the room of its largest
 /// op at once; an op that fits an empty device therefore runs. What is prefetched can be dropped.
+///
+/// Why an event takes as long with many jobs and devices as with few: it visits the devices whose
+/// state it touches, and those without work only while there is some; what may be claimed is kept
+/// in order. Whatever changes a device's tables, or what it waits for elsewhere, touches it.
 class Engine {
  public:
   explicit Engine(EngineConfig config);
 
-  /// A job whose plan fits at least one device, and whose home fits the host budget.
+  /// A job whose plan fits at least one device, and whose home fits the host budget. Jobs come in
+  /// order of their numbers, from 0.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
   void on_done(const Done& done, std::vector<Action>& out);
   /// Ends a job after its running actions.
   void stop(JobId job, std::vector<Action>& out);
 
   bool idle() const { return in_flight_.empty(); }
-  bool all_ended() const;
-  const JobTable& job(JobId id) const { return jobs_.at(id); }
+  bool all_ended() const { return num_ended_ == jobs_.size(); }
+  const JobTable& job(JobId id) const { return jobs_.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return devices_[id.index()]; }
   std::size_t num_devices() const { return devices_.size(); }
   Bytes host_used() const { return host_used_; }
@@ -52,11 +60,11 @@ class Engine {
   enum class Room { ready, wait, never };
   /// What has to be on a device at once.
   struct Request {
-    std::vector<BufferRef> place;  ///< no copy there yet
-    std::vector<BufferRef> keep;   ///< copies that must stay
+    ShortList<BufferRef> place;  ///< no copy there yet
+    ShortList<BufferRef> keep;   ///< copies that must stay
     Bytes workspace = 0;
     std::span<const Bytes> op_area;  ///< pieces that must still find room afterwards
-    std::vector<Bytes> later;        ///< and these, once only `keep` and `place` are left
+    ShortList<Bytes> later;          ///< and these, once only `keep` and `place` are left
     Bytes later_workspace = 0;
     RangeAllocator::End end = RangeAllocator::End::low;
     bool may_drop_next = false;  ///< the prefetched unit's weights may go
@@ -71,18 +79,30 @@ class Engine {
   void count_finished(JobId id);
   void end_job(JobId id, JobEnd end, const std::string& reason);
   void finish_if_quiet(JobId id);
+
+  // engine_choice.cpp: which device, which unit
   void schedule();
+  void touch(DeviceId id);
+  void watch(JobId job, DeviceId watcher);
+  void note_state(DeviceId id);
+  bool is_done(const JobTable& job, int unit) const;
+  std::optional<DeviceId> claimant(const JobTable& job, int lane) const;
+  void rank(JobId id, int lane);
+  bool may_take(DeviceId id, const ReadyLane& lane) const;
+  int next_unit(const ReadyLane& ready) const;
+  Bytes resident_bytes(DeviceId id, const ReadyLane& ready) const;
+  ReadyLane prefer_resident(DeviceId id, const ReadyLane& first) const;
+  bool choose(DeviceId id, std::optional<UnitRef>& slot);
+  void claim(DeviceId id, UnitRef unit);
+  bool may_be_stolen(const DeviceTable& owner) const;
+  bool steal(DeviceId thief);
 
   // engine_devices.cpp: what runs where
   void drive(DeviceId id);
-  bool choose(DeviceId id, std::optional<UnitRef>& slot);
-  bool may_run(DeviceId id, JobId job, int lane) const;
-  Candidate candidate(DeviceId id, JobId job, int lane) const;
-  void claim(DeviceId id, UnitRef unit);
-  bool steal(DeviceId thief);
   bool reserve_unit(DeviceId id);
   bool same_unit(ActionId a, ActionId b) const;
   bool start_op(DeviceId id);
+  void ask_for(Request& request, DeviceId id, JobId job, const std::vector<int>& buffers) const;
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
   bool fetch_homes(DeviceId id, const OpSpec& op, JobId job);
   void prefetch(DeviceId id);
@@ -101,33 +121,51 @@ class Engine {
   double next_use(BufferRef ref) const;
   void load(DeviceId id, BufferRef ref);
   bool home_is_busy(BufferRef ref) const;
+  bool cannot_leave(DeviceId id, BufferRef ref, const Resident& entry);
   void write_back(DeviceId id, BufferRef ref, bool doom);
   void drop(DeviceId id, BufferRef ref);
   void drop_everywhere(BufferRef ref);
-  void drop_all_idle(DeviceId id, const std::vector<BufferRef>& keep);
+  void drop_all_idle(DeviceId id);
   void copy_done(const InFlight& copy, const Done& done);
   void note_use(DeviceId id);
   Bytes reserved_workspace(const DeviceTable& device) const;
 
-  const UnitSpec& spec(UnitRef ref) const { return jobs_.at(ref.job).program->units[at(ref.unit)]; }
-  UnitState& state(UnitRef ref) { return jobs_.at(ref.job).units[at(ref.unit)]; }
-  const BufferSpec& buffer_spec(BufferRef ref) const {
-    return jobs_.at(ref.job).plan->layout.buffers[at(ref.buffer)];
+  const UnitSpec& spec(UnitRef ref) const {
+    return jobs_[ref.job.index()].program->units[at(ref.unit)];
   }
-  BufferState& buffer_state(BufferRef ref) { return jobs_.at(ref.job).buffers[at(ref.buffer)]; }
+  const UnitState& state(UnitRef ref) const { return jobs_[ref.job.index()].units[at(ref.unit)]; }
+  UnitState& state(UnitRef ref) { return jobs_[ref.job.index()].units[at(ref.unit)]; }
+  const BufferSpec& buffer_spec(BufferRef ref) const {
+    return jobs_[ref.job.index()].plan->layout.buffers[at(ref.buffer)];
+  }
+  BufferState& buffer_state(BufferRef ref) {
+    return jobs_[ref.job.index()].buffers[at(ref.buffer)];
+  }
+  const BufferState& buffer_state(BufferRef ref) const {
+    return jobs_[ref.job.index()].buffers[at(ref.buffer)];
+  }
+  JobTable& table(JobId id) { return jobs_[id.index()]; }
+  const JobTable& table(JobId id) const { return jobs_[id.index()]; }
   DeviceTable& table(DeviceId id) { return devices_[id.index()]; }
+  const DeviceTable& table(DeviceId id) const { return devices_[id.index()]; }
   ActionId start(InFlight action);
 
   EngineConfig config_;
   std::vector<DeviceTable> devices_;
-  std::map<JobId, JobTable> jobs_;
+  std::vector<JobTable> jobs_;
   std::deque<JobId> waiting_;
-  std::map<ActionId, InFlight> in_flight_;
+  boost::unordered_flat_map<ActionId, InFlight> in_flight_;
   ActionId last_action_ = 0;
   std::uint64_t claims_ = 0;
   std::uint64_t readiness_ = 1;  ///< grows whenever a unit may have become ready
+  std::size_t num_ended_ = 0;
   Bytes host_used_ = 0, host_peak_ = 0;
-  std::vector<Action>* out_ = nullptr;  // during a call only
+  ReadyLanes ready_;
+  DeviceSet to_drive_, to_prefetch_;      ///< touched since their last visit
+  DeviceSet idle_;                        ///< nothing runs there
+  DeviceSet wants_current_, wants_next_;  ///< could claim a unit: to run, to prefetch
+  DeviceSet robbable_;                    ///< have a unit that others may steal
+  std::vector<Action>* out_ = nullptr;    // during a call only
 };
 
 /// The engine's counters, for results.

@@ -8,14 +8,6 @@
 namespace spillway {
 namespace {
 
-std::vector<BufferRef> refs(JobId job, std::initializer_list<const std::vector<int>*> lists) {
-  std::vector<BufferRef> found;
-  for (const auto* list : lists) {
-    for (int buffer : *list) found.push_back({job, buffer});
-  }
-  return found;
-}
-
 RangeAllocator::End opposite(RangeAllocator::End end) {
   return end == RangeAllocator::End::low ? RangeAllocator::End::high : RangeAllocator::End::low;
 }
@@ -24,6 +16,7 @@ RangeAllocator::End opposite(RangeAllocator::End end) {
 
 void Engine::drive(DeviceId id) {
   DeviceTable& device = table(id);
+  to_prefetch_.set(id, true);
   for (;;) {
     if (!device.current && device.next) {
       device.current = std::exchange(device.next, std::nullopt);
@@ -43,106 +36,13 @@ void Engine::drive(DeviceId id) {
   }
 }
 
-/// Whether the lane's first unclaimed unit may be claimed by the device now.
-bool Engine::may_run(DeviceId id, JobId job_id, int lane) const {
-  const JobTable& job = jobs_.at(job_id);
-  const DeviceTable& device = devices_[id.index()];
-  const auto& units = job.program->lane_units[at(lane)];
-  const std::size_t cursor = job.lane_cursor[at(lane)];
-  if (cursor == units.size() || job.units[at(units[cursor])].waits_for > 0) return false;
-  if (job.plan->needed_budget > device.memory.budget()) return false;
-  if (cursor > 0) {
-    const int before = units[cursor - 1];
-    const UnitState& previous = job.units[at(before)];
-    const bool done = previous.ops_done == job.program->units[at(before)].num_ops;
-    // Its predecessor may still run here: the device's queue keeps the order.
-    if (!done && !(config_.double_buffer && previous.device == id)) return false;
+/// Adds the buffers to what the request places or keeps.
+void Engine::ask_for(Request& request, DeviceId id, JobId job,
+                     const std::vector<int>& buffers) const {
+  for (int b : buffers) {
+    const BufferRef ref{job, b};
+    (table(id).memory.find(ref) ? request.keep : request.place).push_back(ref);
   }
-  if (job.lane_device.size() == 1) return true;
-  const DeviceId bound = job.lane_device[at(lane)];
-  if (bound.valid()) return bound == id;
-  return std::ranges::find(job.lane_device, id) == job.lane_device.end();
-}
-
-Candidate Engine::candidate(DeviceId id, JobId job_id, int lane) const {
-  const JobTable& job = jobs_.at(job_id);
-  const int unit = job.program->lane_units[at(lane)][job.lane_cursor[at(lane)]];
-  Candidate found{.job = job_id,
-                  .lane = lane,
-                  .unit = unit,
-                  .remaining_s = remaining_s(job),
-                  .step = job.step,
-                  .last_served = job.last_served};
-  const UnitSpec& unit_spec = job.program->units[at(unit)];
-  const auto count = [&](const std::vector<int>& buffers) {
-    for (int b : buffers) {
-      const Resident* entry = devices_[id.index()].memory.find({job_id, b});
-      if (entry) found.resident_bytes += entry->bytes;
-    }
-  };
-  count(unit_spec.weights);
-  for (int i = 0; i < unit_spec.num_ops; ++i) {
-    count(job.program->ops[at(unit_spec.first_op + i)].inputs);
-  }
-  return found;
-}
-
-bool Engine::choose(DeviceId id, std::optional<UnitRef>& slot) {
-  DeviceTable& device = table(id);
-  if (device.tried == readiness_) return false;
-  std::vector<Candidate> candidates;
-  for (const auto& [job_id, job] : jobs_) {
-    if (job.phase != JobPhase::running) continue;
-    for (int lane = 0; lane < static_cast<int>(job.lane_cursor.size()); ++lane) {
-      if (may_run(id, job_id, lane)) candidates.push_back(candidate(id, job_id, lane));
-    }
-  }
-  if (candidates.empty()) {
-    device.tried = readiness_;
-    return false;
-  }
-  const Candidate& best = candidates[pick(*config_.policy, candidates)];
-  slot = UnitRef{best.job, best.unit};
-  claim(id, *slot);
-  return true;
-}
-
-void Engine::claim(DeviceId id, UnitRef unit) {
-  JobTable& job = jobs_.at(unit.job);
-  const UnitSpec& unit_spec = spec(unit);
-  UnitState& unit_state = state(unit);
-  unit_state.claimed = true;
-  unit_state.device = id;
-  ++job.lane_cursor[at(unit_spec.lane)];
-  job.lane_device[at(unit_spec.lane)] = id;
-  job.unclaimed_s -= unit_spec.cost_s;
-  job.last_served = ++claims_;
-  ++readiness_;  // its successor may be chosen now, for this device
-}
-
-/// An idle device takes a unit that another one chose for later and has not begun to load.
-bool Engine::steal(DeviceId thief) {
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
-    DeviceTable& owner = devices_[d];
-    if (!owner.next || DeviceId(d) == thief) continue;
-    const UnitRef unit = *owner.next;
-    const JobTable& job = jobs_.at(unit.job);
-    const auto& lane_units = job.program->lane_units[at(spec(unit).lane)];
-    const auto position = std::ranges::find(lane_units, unit.unit) - lane_units.begin();
-    const auto held = [&](int b) { return owner.memory.find({unit.job, b}) != nullptr; };
-    const int before = position > 0 ? lane_units[static_cast<std::size_t>(position - 1)] : -1;
-    const bool ready =
-        before < 0 || job.units[at(before)].ops_done == job.program->units[at(before)].num_ops;
-    if (!ready || job.lane_device.size() > 1 || std::ranges::any_of(spec(unit).weights, held) ||
-        job.plan->needed_budget > table(thief).memory.budget()) {
-      continue;
-    }
-    owner.next.reset();
-    state(unit).device = thief;
-    table(thief).current = unit;
-    return true;
-  }
-  return false;
 }
 
 /// Weights, sums, activations and the room of any one op, all or nothing; then the loads start.
@@ -156,29 +56,30 @@ bool Engine::reserve_unit(DeviceId id) {
     return false;
   }
   const UnitSpec& unit = spec(ref);
-  const std::vector<BufferRef> all = refs(ref.job, {&unit.weights, &unit.sums});
-  Request request{.workspace = unit.workspace, .op_area = unit.op_area, .end = device.side};
-  const auto fill_request = [&] {
-    request.place.clear();
-    request.keep.clear();
-    for (BufferRef b : all) (device.memory.find(b) ? request.keep : request.place).push_back(b);
+  const auto request = [&] {
+    Request asked{.workspace = unit.workspace, .op_area = unit.op_area, .end = device.side};
+    ask_for(asked, id, ref.job, unit.weights);
+    ask_for(asked, id, ref.job, unit.sums);
+    return asked;
   };
-  fill_request();
-  Room room = make_room(id, request);
+  Request asked = request();
+  Room room = make_room(id, asked);
   if (room == Room::never) {  // copies kept lie badly: start from an empty device
-    drop_all_idle(id, {});
-    fill_request();
-    room = make_room(id, request);
+    drop_all_idle(id);
+    asked = request();
+    room = make_room(id, asked);
     if (room == Room::never) throw std::logic_error("engine: a planned unit does not fit");
   }
   if (room == Room::wait) return false;
   state(ref).reserved = true;
-  for (BufferRef b : all) {
-    ++device.memory.find(b)->leases;
-    buffer_state(b).last_unit = ref.unit;
+  for (const auto* buffers : {&unit.weights, &unit.sums}) {
+    for (int b : *buffers) {
+      ++device.memory.find({ref.job, b})->leases;
+      buffer_state({ref.job, b}).last_unit = ref.unit;
+    }
   }
   for (int b : unit.sums) device.memory.find({ref.job, b})->dirty = true;
-  for (BufferRef b : request.place) {
+  for (BufferRef b : asked.place) {
     if (buffer_spec(b).kind == BufferKind::weights) load(id, b);
   }
   return true;
@@ -203,22 +104,18 @@ bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
       }
     }
   }
-  if (!ready) table(id).waits_for_space = true;
-  return ready;
+  if (ready) return true;
+  table(id).waits_for_space = true;
+  watch(job, id);
+  return false;
 }
 
 Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
   DeviceTable& device = table(id);
   Request request{.end = device.side};
-  const auto fill_request = [&] {
-    request.place.clear();
-    request.keep.clear();
-    for (BufferRef b : refs(job, {&op.inputs, &op.outputs})) {
-      (device.memory.find(b) ? request.keep : request.place).push_back(b);
-    }
-  };
-  fill_request();
-  Room room = make_room(id, request);
+  ask_for(request, id, job, op.inputs);
+  ask_for(request, id, job, op.outputs);
+  const Room room = make_room(id, request);
   if (room == Room::ready) {
     for (BufferRef b : request.place) {
       if (std::ranges::find(op.inputs, b.buffer) != op.inputs.end()) load(id, b);
@@ -227,7 +124,7 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
   }
   if (room == Room::wait || !device.running.empty()) return Room::wait;
   // What was prefetched, then the op's own inputs, may lie in the way. Dirty ones go home first.
-  drop_all_idle(id, {});
+  drop_all_idle(id);
   return Room::wait;
 }
 
@@ -235,7 +132,7 @@ bool Engine::start_op(DeviceId id) {
   DeviceTable& device = table(id);
   const UnitRef ref = *device.current;
   UnitState& unit_state = state(ref);
-  const JobTable& job = jobs_.at(ref.job);
+  const JobTable& job = table(ref.job);
   const int number = spec(ref).first_op + unit_state.ops_started;
   const OpSpec& op = job.program->ops[at(number)];
   if (device.running.size() >= (config_.double_buffer ? 2u : 1u)) return false;
@@ -254,15 +151,14 @@ bool Engine::start_op(DeviceId id) {
                   .workspace = op.workspace,
                   .used_high = device.memory.used()};
   StartOp start_action{0, ref.job, id, job.flavor, job.step, ref.unit, number, {}, {}};
-  std::set<ActionId> after;
   const auto use = [&](int buffer, bool writes, bool per_op) {
     Resident* entry = device.memory.find({ref.job, buffer});
     assert(entry && entry->version == job.step);
     if (per_op) ++entry->leases;
-    if (entry->filling != 0) after.insert(entry->filling);
-    if (entry->writer != 0) after.insert(entry->writer);
+    if (entry->filling != 0) action.after.push_back(entry->filling);
+    if (entry->writer != 0) action.after.push_back(entry->writer);
     if (writes) entry->dirty = true;
-    entry->doomed = false;
+    device.memory.doom(*entry, false);
     start_action.offsets.push_back(entry->offset);
     buffer_state({ref.job, buffer}).last_unit = ref.unit;
   };
@@ -272,10 +168,11 @@ bool Engine::start_op(DeviceId id) {
   for (int b : op.inputs) use(b, false, true);
   for (int b : op.outputs) use(b, true, true);
 
-  action.after.assign(after.begin(), after.end());
+  std::ranges::sort(action.after);
+  action.after.erase(std::unique(action.after.begin(), action.after.end()), action.after.end());
   action.others_ready_s = unit_state.ready_s;
   if (std::exchange(device.waits_for_space, false)) action.transfers_ready_s = device.space_ready_s;
-  start_action.after = action.after;
+  start_action.after.assign(action.after.begin(), action.after.end());
   start_action.id = start(std::move(action));
   for (int b : op.outputs) device.memory.find({ref.job, b})->writer = start_action.id;
   device.running.push_back(start_action.id);
@@ -297,10 +194,7 @@ void Engine::prefetch(DeviceId id) {
                   .end = opposite(device.side)};
   for (int b : next.sums) request.later.push_back(buffer_spec({device.next->job, b}).bytes);
   request.later.insert(request.later.end(), next.op_area.begin(), next.op_area.end());
-  for (int b : next.weights) {
-    const BufferRef ref{device.next->job, b};
-    (device.memory.find(ref) ? request.keep : request.place).push_back(ref);
-  }
+  ask_for(request, id, device.next->job, next.weights);
   if (request.place.empty()) return;
   if (!op_area_fits(id, request) || make_room(id, request) != Room::ready) {
     device.waits_for_space = false;
@@ -311,9 +205,9 @@ void Engine::prefetch(DeviceId id) {
 
 void Engine::op_done(const InFlight& action, const Done& done) {
   DeviceTable& device = table(action.device);
-  std::erase(device.running, done.id);
+  device.running.erase(std::ranges::find(device.running, done.id));
   account_op(action, done);
-  JobTable& job = jobs_.at(action.job);
+  JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];
   for (const auto* list : {&op.inputs, &op.outputs}) {
     for (int b : *list) --device.memory.find({action.job, b})->leases;
@@ -328,7 +222,8 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   if (job.phase != JobPhase::running) return;
   for (int b : op.frees) drop_everywhere({action.job, b});
   UnitState& unit = job.units[at(action.unit)];
-  if (++unit.ops_done == job.program->units[at(action.unit)].num_ops) {
+  ++unit.ops_done;
+  if (is_done(job, action.unit)) {
     unit_done(action.job, action.unit, done.finished_s);
   }
 }
@@ -347,7 +242,7 @@ void Engine::account_op(const InFlight& action, const Done& done) {
 }
 
 void Engine::unit_done(JobId id, int number, double now_s) {
-  JobTable& job = jobs_.at(id);
+  JobTable& job = table(id);
   const UnitSpec& unit = job.program->units[at(number)];
   UnitState& unit_state = job.units[at(number)];
   const DeviceId device = unit_state.device;
@@ -362,12 +257,13 @@ void Engine::unit_done(JobId id, int number, double now_s) {
     if (sum->draining == 0) drop(device, {id, b});
   }
   const auto& lane_units = job.program->lane_units[at(unit.lane)];
-  const std::size_t cursor = job.lane_cursor[at(unit.lane)];
+  const std::size_t cursor = job.lanes[at(unit.lane)].cursor;
   if (cursor < lane_units.size()) {
     UnitState& successor = job.units[at(lane_units[cursor])];
     successor.ready_s = std::max(successor.ready_s, now_s);
   }
   ++readiness_;
+  rank(id, unit.lane);
   if (unit_state.drains_left == 0) unit_drained(id, number);
 }
 

@@ -8,8 +8,8 @@
 namespace spillway {
 namespace {
 
-template <typename T>
-bool contains(const std::vector<T>& items, const T& item) {
+template <typename Items, typename T>
+bool contains(const Items& items, const T& item) {
   return std::ranges::find(items, item) != items.end();
 }
 
@@ -17,9 +17,16 @@ bool contains(const std::vector<T>& items, const T& item) {
 template <typename Stays>
 bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pieces,
           RangeAllocator::End end, Bytes workspace) {
-  RangeAllocator space(memory.budget());
+  Bytes wanted = 0;
+  for (Bytes piece : pieces) wanted += round_up(std::max<Bytes>(piece, 1), kAlignment);
+  // Most of the time nothing has to go: one hole holds all.
+  if (memory.used() + wanted + workspace <= memory.budget() &&
+      memory.space().largest_hole() >= wanted + kAlignment) {
+    return true;
+  }
+  RangeAllocator space = memory.space();
   for (const auto& item : memory.entries()) {
-    if (stays(item)) space.occupy(item.second.offset, item.second.bytes);
+    if (!stays(item)) space.free(item.second.offset, item.second.bytes);
   }
   for (Bytes piece : pieces) {
     if (!space.allocate(piece, end)) return false;
@@ -31,7 +38,7 @@ bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pi
 
 Bytes Engine::reserved_workspace(const DeviceTable& device) const {
   Bytes most = 0;
-  if (device.current && jobs_.at(device.current->job).units[at(device.current->unit)].reserved) {
+  if (device.current && state(*device.current).reserved) {
     most = spec(*device.current).workspace;
   }
   for (ActionId id : device.running) most = std::max(most, in_flight_.at(id).workspace);
@@ -53,23 +60,21 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
   for (;;) {
     if (place_all(id, request)) return Room::ready;
-    Bytes coming = 0, wanted = 0;
-    for (const auto& [ref, entry] : device.memory.entries()) {
-      if (entry.doomed) coming += entry.bytes;
-    }
+    const Bytes coming = device.memory.doomed_bytes();
+    Bytes wanted = 0;
     for (BufferRef ref : request.place) wanted += buffer_spec(ref).bytes;
     const Bytes workspace = std::max(request.workspace, reserved_workspace(device));
     const bool enough_comes =
         coming > 0 && device.memory.used() + wanted + workspace <= device.memory.budget() + coming;
     if (enough_comes || !evict_one(id, request)) break;
   }
-  for (const auto& [ref, entry] : device.memory.entries()) {
-    const bool blocked =
-        (entry.dirty && home_is_busy(ref)) || jobs_.at(ref.job).phase == JobPhase::ending;
-    if (entry.filling != 0 || entry.draining != 0 || blocked) {
-      device.waits_for_space = true;
-      return Room::wait;
-    }
+  const auto is_held_up = [&](const auto& item) {
+    return cannot_leave(id, item.first, item.second) ||
+           table(item.first.job).phase == JobPhase::ending;
+  };
+  if (device.num_transfers > 0 || std::ranges::any_of(device.memory.entries(), is_held_up)) {
+    device.waits_for_space = true;
+    return Room::wait;
   }
   return device.running.empty() ? Room::never : Room::wait;
 }
@@ -84,7 +89,7 @@ bool Engine::place_all(DeviceId id, const Request& request) {
     const BufferRef ref = request.place[placed];
     Resident* entry = device.memory.place(ref, buffer_spec(ref).bytes, request.end);
     if (!entry) break;
-    entry->version = jobs_.at(ref.job).step;
+    entry->version = table(ref.job).step;
   }
   if (placed < request.place.size() || !op_area_fits(id, request) || !later_fits(id, request)) {
     for (std::size_t i = 0; i < placed; ++i) device.memory.release(request.place[i]);
@@ -92,6 +97,7 @@ bool Engine::place_all(DeviceId id, const Request& request) {
   }
   for (BufferRef ref : request.place) buffer_state(ref).holders.push_back(id);
   note_use(id);
+  touch(id);
   return true;
 }
 
@@ -125,7 +131,7 @@ bool Engine::is_next_weight(const DeviceTable& device, BufferRef ref) const {
 /// Weights leave with their unit, unless the lane's next one uses them too and may run here. So the
 /// bytes that a step moves follow from its program, not from when transfers end.
 void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
-  const JobTable& job = jobs_.at(job_id);
+  const JobTable& job = table(job_id);
   const UnitSpec& unit = job.program->units[at(number)];
   const auto& lane_units = job.program->lane_units[at(unit.lane)];
   const auto after = std::ranges::upper_bound(lane_units, number);
@@ -142,16 +148,15 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
 
 /// Units of its job until a buffer is used again; ties: later virtual nodes are farther.
 double Engine::next_use(BufferRef ref) const {
-  const JobTable& job = jobs_.at(ref.job);
+  const JobTable& job = table(ref.job);
   if (!job.program) return std::numeric_limits<double>::infinity();
   const BufferState& buffer = job.buffers[at(ref.buffer)];
   for (int u : job.program->unit_users[at(ref.buffer)]) {
-    const UnitState& unit = job.units[at(u)];
-    if (unit.ops_done == job.program->units[at(u)].num_ops || u <= buffer.last_unit) continue;
+    if (u <= buffer.last_unit || is_done(job, u)) continue;
     const auto lane = at(job.program->units[at(u)].lane);
     const auto& lane_units = job.program->lane_units[lane];
     const auto position = std::ranges::lower_bound(lane_units, u) - lane_units.begin();
-    const auto cursor = static_cast<std::ptrdiff_t>(job.lane_cursor[lane]);
+    const auto cursor = static_cast<std::ptrdiff_t>(job.lanes[lane].cursor);
     return static_cast<double>(position - cursor) + 1e-6 * static_cast<double>(ref.buffer);
   }
   return std::numeric_limits<double>::infinity();
@@ -166,9 +171,9 @@ bool Engine::evict_one(DeviceId id, const Request& request) {
   for (const auto& [ref, entry] : device.memory.entries()) {
     if (entry.busy() || contains(request.keep, ref)) continue;
     if (!request.may_drop_next && is_next_weight(device, ref)) continue;
-    if (entry.dirty && home_is_busy(ref)) continue;
+    if (cannot_leave(id, ref, entry)) continue;
     const double distance = next_use(ref);
-    if (!victim || distance > farthest) {
+    if (!victim || distance > farthest || (distance == farthest && ref < *victim)) {
       victim = ref;
       farthest = distance;
     }
@@ -183,8 +188,8 @@ bool Engine::evict_one(DeviceId id, const Request& request) {
   return true;
 }
 
-void Engine::drop_all_idle(DeviceId id, const std::vector<BufferRef>& keep) {
-  const Request request{.keep = keep, .may_drop_next = true};
+void Engine::drop_all_idle(DeviceId id) {
+  const Request request{.may_drop_next = true};
   while (evict_one(id, request)) {
   }
 }
@@ -193,12 +198,15 @@ void Engine::load(DeviceId id, BufferRef ref) {
   DeviceTable& device = table(id);
   Resident* entry = device.memory.find(ref);
   const BufferSpec& spec = buffer_spec(ref);
+  touch(id);
+  table(ref.job).busy_homes.push_back(spec.home);
   assert(buffer_state(ref).home_valid && spec.home != kNoHome);
   entry->filling = start({.kind = InFlight::Kind::copy,
                           .job = ref.job,
                           .device = id,
                           .buffer = ref.buffer,
                           .direction = CopyDirection::to_device});
+  ++device.num_transfers;
   ++device.counters.loads;
   if (!device.running.empty()) ++device.counters.prefetches;
   device.counters.h2d_bytes += spec.bytes;
@@ -207,15 +215,17 @@ void Engine::load(DeviceId id, BufferRef ref) {
                             entry->offset, spec.home, spec.bytes});
 }
 
-/// Whether a copy from or to an overlapping home is in flight. A boundary and its gradient share
-/// one, so the second has to wait for the first.
+/// Whether a copy from or to the same home is in flight. A boundary and its gradient share one, so
+/// the second has to wait for the first.
 bool Engine::home_is_busy(BufferRef ref) const {
-  const Bytes home = buffer_spec(ref).home;
-  return std::ranges::any_of(in_flight_, [&](const auto& item) {
-    const InFlight& copy = item.second;
-    return copy.kind == InFlight::Kind::copy && copy.job == ref.job &&
-           buffer_spec({copy.job, copy.buffer}).home == home;
-  });
+  return contains(table(ref.job).busy_homes, buffer_spec(ref).home);
+}
+
+/// Whether its home is busy; then the device watches for the end of that.
+bool Engine::cannot_leave(DeviceId id, BufferRef ref, const Resident& entry) {
+  if (!entry.dirty || !home_is_busy(ref)) return false;
+  watch(ref.job, id);
+  return true;
 }
 
 void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
@@ -223,32 +233,39 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
   Resident* entry = device.memory.find(ref);
   const BufferSpec& spec = buffer_spec(ref);
   assert(entry->dirty && entry->draining == 0 && entry->writer == 0 && spec.home != kNoHome);
-  entry->doomed = doom;
+  touch(id);
+  table(ref.job).busy_homes.push_back(spec.home);
+  device.memory.doom(*entry, doom);
   entry->draining = start({.kind = InFlight::Kind::copy,
                            .job = ref.job,
                            .device = id,
                            .unit = buffer_state(ref).last_unit,
                            .buffer = ref.buffer,
                            .direction = CopyDirection::to_host});
+  ++device.num_transfers;
   device.counters.d2h_bytes += spec.bytes;
   out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host, ref.buffer,
                             entry->offset, spec.home, spec.bytes});
 }
 
 void Engine::drop(DeviceId id, BufferRef ref) {
+  touch(id);
   table(id).memory.release(ref);
-  std::erase(buffer_state(ref).holders, id);
+  auto& holders = buffer_state(ref).holders;
+  const auto holder = std::ranges::find(holders, id);
+  if (holder != holders.end()) holders.erase(holder);
 }
 
 /// The buffer is dead: every copy goes, at once or when its transfer ends.
 void Engine::drop_everywhere(BufferRef ref) {
-  const std::vector<DeviceId> holders = buffer_state(ref).holders;
-  const bool ended = jobs_.at(ref.job).phase == JobPhase::ended;
+  const auto holders = buffer_state(ref).holders;
+  const bool ended = table(ref.job).phase == JobPhase::ended;
   for (DeviceId id : holders) {
     Resident* entry = table(id).memory.find(ref);
     if (ended) entry->leases = 0;
     if (entry->draining != 0) {
-      entry->doomed = true;
+      table(id).memory.doom(*entry, true);
+      touch(id);
     } else {
       assert(!entry->busy());
       drop(id, ref);
@@ -260,6 +277,9 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
   const BufferRef ref{copy.job, copy.buffer};
   Resident* entry = device.memory.find(ref);
+  auto& busy_homes = table(ref.job).busy_homes;
+  busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
+  --device.num_transfers;
   device.counters.copy_s += done.finished_s - done.started_s;
   for (ActionId id : device.running) {
     InFlight& op = in_flight_.at(id);
@@ -274,11 +294,12 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   entry->draining = 0;
   entry->dirty = false;
   buffer_state(ref).home_valid = true;
-  buffer_state(ref).home_version = entry->version;
   if (device.waits_for_space) device.space_ready_s = done.finished_s;
-  if (std::exchange(entry->doomed, false) && !entry->busy()) drop(copy.device, ref);
+  const bool leaves = entry->doomed && !entry->busy();
+  device.memory.doom(*entry, false);
+  if (leaves) drop(copy.device, ref);
   if (buffer_spec(ref).kind != BufferKind::sum) return;
-  JobTable& job = jobs_.at(ref.job);
+  JobTable& job = table(ref.job);
   if (job.phase != JobPhase::running) return;
   if (--job.units[at(copy.unit)].drains_left == 0) unit_drained(ref.job, copy.unit);
 }

@@ -1,18 +1,21 @@
 #pragma once
 
-#include <deque>
-#include <map>
+#include <boost/container/small_vector.hpp>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "scheduler/program.h"
+#include "scheduler/ready_lanes.h"
 #include "scheduler/residency.h"
 
 /// The engine's tables. Values only, so that an engine can be copied.
 namespace spillway {
+
+/// A list that is short nearly always, and then takes no memory of its own.
+template <typename T>
+using ShortList = boost::container::small_vector<T, 4>;
 
 struct DeviceCounters {
   std::uint64_t ops = 0;
@@ -37,9 +40,16 @@ struct UnitState {
 
 struct BufferState {
   bool home_valid = false;
-  std::int64_t home_version = 0;
-  int last_unit = -1;             ///< the last unit that started an op on it
-  std::vector<DeviceId> holders;  ///< devices with a copy
+  int last_unit = -1;                                   ///< the last unit that started an op on it
+  boost::container::small_vector<DeviceId, 2> holders;  ///< devices with a copy
+};
+
+/// Where a lane stands in the job's program.
+struct LaneState {
+  std::size_t cursor = 0;          ///< first unit not claimed
+  DeviceId device;                 ///< that claimed its latest unit
+  std::optional<ReadyLane> ready;  ///< as it is ranked, where its next unit may be claimed
+  DeviceId only;                   ///< by this device; not valid: by any
 };
 
 enum class JobPhase : std::uint8_t { waiting, admitting, running, ending, ended };
@@ -51,14 +61,15 @@ struct JobTable {
   std::size_t flavor = 0;
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
-  std::vector<int> host_waits;           ///< by host op: dependencies not done
-  std::vector<std::size_t> lane_cursor;  ///< by lane: first unit not claimed
-  std::vector<DeviceId> lane_device;     ///< by lane, within a step, where lanes > 1
+  std::vector<int> host_waits;  ///< by host op: dependencies not done
+  std::vector<LaneState> lanes;
   std::vector<BufferState> buffers;
-  std::size_t left = 0;           ///< units and host ops of the program that are not finished
-  double unclaimed_s = 0;         ///< compute of the program's unclaimed units
-  std::uint64_t last_served = 0;  ///< which claim, of all, was its latest; 0: none yet
-  int in_flight = 0;              ///< actions
+  std::vector<Bytes> busy_homes;   ///< of its copies in flight
+  std::vector<DeviceId> watchers;  ///< devices that cannot go on before an action of it ends
+  std::size_t left = 0;            ///< units and host ops of the program that are not finished
+  double unclaimed_s = 0;          ///< compute of the program's unclaimed units
+  std::uint64_t last_served = 0;   ///< which claim, of all, was its latest; 0: none yet
+  int in_flight = 0;               ///< actions
   JobEnd end = JobEnd::done;
   std::string reason;
 };
@@ -74,7 +85,8 @@ struct DeviceTable {
   Residency memory;
   std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges
-  std::vector<ActionId> running;                        ///< ops started and not done, in order
+  ShortList<ActionId> running;                          ///< ops started and not done, in order
+  int num_transfers = 0;                                ///< copies in flight to and from it
   std::uint64_t tried = 0;  ///< readiness version at the last vain choice
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
@@ -91,7 +103,7 @@ struct InFlight {
   CopyDirection direction = CopyDirection::to_device;
   Bytes workspace = 0;
   Bytes used_high = 0;  ///< op: largest planned use of its device since it was started
-  std::vector<ActionId> after;
+  ShortList<ActionId> after;
   double transfers_ready_s = 0, others_ready_s = 0;
 };
 

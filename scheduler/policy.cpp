@@ -1,8 +1,5 @@
 #include "scheduler/policy.h"
 
-#include <cassert>
-#include <tuple>
-
 #include "core/philox.h"
 
 namespace spillway {
@@ -56,18 +53,6 @@ std::shared_ptr<const Policy> make_policy(std::string_view name) {
   if (name == "round_robin") return std::make_shared<RoundRobin>();
   if (name == "random") return std::make_shared<Random>();
   return nullptr;
-}
-
-std::size_t pick(const Policy& policy, std::span<const Candidate> candidates) {
-  assert(!candidates.empty());
-  const auto key = [&](const Candidate& c) {
-    return std::tuple(-policy.priority(c), ~c.resident_bytes, c.job.value, c.lane);
-  };
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < candidates.size(); ++i) {
-    if (key(candidates[i]) < key(candidates[best])) best = i;
-  }
-  return best;
 }
 
 }  // namespace spillway

@@ -3,33 +3,31 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "core/ids.h"
-#include "core/units.h"
 
 namespace spillway {
 
-/// A unit that a device could run next.
+/// A unit that a device could run next, and its job.
 struct Candidate {
   JobId job;
   int lane = 0;
   int unit = 0;
-  double remaining_s = 0;    ///< compute left in the whole job
-  Bytes resident_bytes = 0;  ///< of its weights and inputs on the device that asks
+  double remaining_s = 0;  ///< compute left in the whole job
   std::int64_t step = 0;
   std::uint64_t last_served = 0;  ///< which claim, of all, was the job's latest; 0: none yet
 };
 
-/// Ranks ready units; pure. Ties go to the unit with more resident bytes, then to the lower job,
-/// then to the lower lane.
+/// Ranks ready units; pure. Ties go to the unit with more bytes of weights and inputs on the device
+/// that asks, then to the lower job, then to the lower lane.
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  /// Larger runs first.
+  /// Larger runs first. Asked when a unit becomes ready and whenever its candidate changes, not
+  /// at every choice: so a choice takes no longer with more jobs.
   virtual double priority(const Candidate& candidate) const = 0;
 };
 
@@ -43,8 +41,5 @@ std::shared_ptr<const Policy> make_policy(std::string_view name);
 
 inline constexpr std::array<std::string_view, 5> kPolicyNames{"lrtf", "srtf", "fifo", "round_robin",
                                                               "random"};
-
-/// Position of the best candidate. `candidates` is not empty.
-std::size_t pick(const Policy& policy, std::span<const Candidate> candidates);
 
 }  // namespace spillway

@@ -22,27 +22,40 @@ Resident* Residency::place(BufferRef ref, Bytes bytes, RangeAllocator::End end) 
   if (!offset) return nullptr;
   const auto [entry, is_new] = entries_.emplace(ref, Resident{.offset = *offset, .bytes = bytes});
   assert(is_new);
+  jobs_[ref.job] += bytes;
   return &entry->second;
 }
 
 void Residency::release(BufferRef ref) {
   const auto entry = entries_.find(ref);
   assert(entry != entries_.end() && !entry->second.busy());
-  space_.free(entry->second.offset);
+  doom(entry->second, false);
+  space_.free(entry->second.offset, entry->second.bytes);
+  const auto job = jobs_.find(ref.job);
+  job->second -= entry->second.bytes;
+  if (job->second == 0) jobs_.erase(job);
   entries_.erase(entry);
+}
+
+void Residency::doom(Resident& entry, bool leaves) {
+  if (entry.doomed == leaves) return;
+  entry.doomed = leaves;
+  doomed_bytes_ += leaves ? entry.bytes : -entry.bytes;
 }
 
 void Residency::check_integrity() const {
   space_.check_integrity();
-  Bytes total = 0;
+  Bytes total = 0, doomed = 0;
   for (const auto& [ref, entry] : entries_) {
     total += round_up(entry.bytes, kAlignment);
+    if (entry.doomed) doomed += entry.bytes;
     if (entry.leases < 0) throw std::logic_error("residency: negative lease count");
     if (entry.filling != 0 && entry.dirty)
       throw std::logic_error("residency: loads over a dirty copy");
     if (entry.doomed && entry.draining == 0)
       throw std::logic_error("residency: doomed, not draining");
   }
+  if (doomed != doomed_bytes_) throw std::logic_error("residency: doomed bytes are miscounted");
   if (total != space_.used()) throw std::logic_error("residency: ranges and entries differ");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <compare>
-#include <map>
 
 #include "core/ids.h"
 #include "core/range_allocator.h"
@@ -14,6 +14,10 @@ struct BufferRef {
   JobId job;
   int buffer = 0;
   auto operator<=>(const BufferRef&) const = default;
+  friend std::size_t hash_value(BufferRef ref) {
+    return boost::hash<std::uint64_t>()(std::uint64_t{ref.job.value} << 32 |
+                                        static_cast<std::uint32_t>(ref.buffer));
+  }
 };
 
 /// A copy of a buffer on a device.
@@ -32,9 +36,12 @@ struct Resident {
   bool busy() const { return leases > 0 || filling != 0 || draining != 0; }
 };
 
-/// What lies where on one device: the planned part of its budget. Copyable, no I/O.
+/// What lies where on one device: the planned part of its budget. Copyable, no I/O. Pointers to
+/// copies hold until the next place() or release().
 class Residency {
  public:
+  using Entries = boost::unordered_flat_map<BufferRef, Resident>;
+
   explicit Residency(Bytes budget);
 
   Resident* find(BufferRef ref);
@@ -43,17 +50,26 @@ class Residency {
   Resident* place(BufferRef ref, Bytes bytes, RangeAllocator::End end);
   /// Takes the copy away. It is not busy.
   void release(BufferRef ref);
+  /// Says whether a copy of this device leaves when its write back ends.
+  void doom(Resident& entry, bool leaves);
 
   Bytes budget() const { return space_.capacity(); }
   Bytes used() const { return space_.used(); }
-  const std::map<BufferRef, Resident>& entries() const { return entries_; }
+  Bytes doomed_bytes() const { return doomed_bytes_; }
+  const RangeAllocator& space() const { return space_; }
+  /// In no particular order.
+  const Entries& entries() const { return entries_; }
+  /// Jobs with copies here, and their bytes; in no particular order.
+  const boost::unordered_flat_map<JobId, Bytes, std::hash<JobId>>& jobs() const { return jobs_; }
 
   /// Throws std::logic_error where an invariant does not hold.
   void check_integrity() const;
 
  private:
-  std::map<BufferRef, Resident> entries_;
+  Entries entries_;
+  boost::unordered_flat_map<JobId, Bytes, std::hash<JobId>> jobs_;
   RangeAllocator space_;
+  Bytes doomed_bytes_ = 0;
 };
 
 }  // namespace spillway

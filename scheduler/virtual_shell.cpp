@@ -14,7 +14,7 @@ VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
       worker_free_s_(at(costs.host_workers)) {}
 
 void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
-  plans_[job] = plan;
+  plans_.push_back(plan);
   std::vector<Action> actions;
   engine_.submit(job, std::move(plan), actions);
   carry_out(actions);
@@ -27,14 +27,15 @@ void VirtualShell::stop(JobId job) {
 }
 
 bool VirtualShell::advance() {
-  if (completions_.empty()) return false;
-  const Completion next = completions_.top();
-  completions_.pop();
-  now_s_ = next.time_s;
-  finish_s_.erase(next.done.id);
-  if (on_completion) on_completion(next.done);
+  if (ends_.empty()) return false;
+  const auto next = in_flight_.find(ends_.top().id);
+  const Done done = std::move(next->second);
+  in_flight_.erase(next);
+  ends_.pop();
+  now_s_ = done.finished_s;
+  if (on_completion) on_completion(done);
   std::vector<Action> actions;
-  engine_.on_done(next.done, actions);
+  engine_.on_done(done, actions);
   carry_out(actions);
   return true;
 }
@@ -48,24 +49,23 @@ void VirtualShell::carry_out(std::vector<Action>& actions) {
 
 void VirtualShell::complete(ActionId id, JobId job, double start_s, double duration_s,
                             Bytes activations) {
-  Completion completion{
-      start_s + duration_s, ++sequence_, {id, start_s, start_s + duration_s, activations, ""}};
+  Done done{id, start_s, start_s + duration_s, activations, ""};
   if (const auto failure = failures_.find(job); failure != failures_.end()) {
-    completion.done.error = failure->second;
+    done.error = failure->second;
     failures_.erase(failure);
   }
-  finish_s_[id] = completion.time_s;
-  completions_.push(std::move(completion));
+  ends_.push({done.finished_s, id});
+  in_flight_.emplace(id, std::move(done));
 }
 
 void VirtualShell::perform(const StartOp& op) {
   double start_s = std::max(now_s_, compute_free_s_[op.device.index()]);
   for (ActionId id : op.after) {
-    if (const auto found = finish_s_.find(id); found != finish_s_.end()) {
-      start_s = std::max(start_s, found->second);
+    if (const auto found = in_flight_.find(id); found != in_flight_.end()) {
+      start_s = std::max(start_s, found->second.finished_s);
     }
   }
-  const OpSpec& spec = plans_.at(op.job)->programs[op.flavor]->ops[at(op.op)];
+  const OpSpec& spec = plans_[op.job.index()]->programs[op.flavor]->ops[at(op.op)];
   compute_free_s_[op.device.index()] = start_s + spec.cost_s;
   complete(op.id, op.job, start_s, spec.cost_s, spec.workspace);
 }
@@ -89,7 +89,7 @@ void VirtualShell::perform(const StartCopy& copy) {
 void VirtualShell::perform(const StartHostOp& op) {
   auto worker = std::ranges::min_element(worker_free_s_);
   const double start_s = std::max(now_s_, *worker);
-  const double cost_s = plans_.at(op.job)->programs[op.flavor]->host_ops[at(op.op)].cost_s;
+  const double cost_s = plans_[op.job.index()]->programs[op.flavor]->host_ops[at(op.op)].cost_s;
   *worker = start_s + cost_s;
   complete(op.id, op.job, start_s, cost_s, 0);
 }

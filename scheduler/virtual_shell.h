@@ -1,10 +1,12 @@
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <functional>
 #include <map>
 #include <memory>
 #include <queue>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "scheduler/engine.h"
@@ -20,7 +22,7 @@ struct VirtualCosts {
   int host_workers = 2;
 };
 
-/// Runs an engine under a virtual clock: a queue of completions by (time, sequence), the same
+/// Runs an engine under a virtual clock: a queue of completions by (time, action), the same
 /// ordered queues as a device has, costs from the programs. No threads; the same input gives the
 /// same run.
 class VirtualShell {
@@ -46,12 +48,11 @@ class VirtualShell {
   std::function<void(const Done&)> on_completion;
 
  private:
-  struct Completion {
+  struct End {
     double time_s;
-    std::uint64_t sequence;
-    Done done;
-    bool operator>(const Completion& other) const {
-      return std::tie(time_s, sequence) > std::tie(other.time_s, other.sequence);
+    ActionId id;  // among ends at the same time, what was started first
+    bool operator>(const End& other) const {
+      return std::tie(time_s, id) > std::tie(other.time_s, other.id);
     }
   };
   void carry_out(std::vector<Action>& actions);
@@ -67,11 +68,10 @@ class VirtualShell {
   Engine engine_;
   VirtualCosts costs_;
   double now_s_ = 0;
-  std::uint64_t sequence_ = 0;
-  std::priority_queue<Completion, std::vector<Completion>, std::greater<>> completions_;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  boost::unordered_flat_map<ActionId, Done> in_flight_;
   std::vector<double> compute_free_s_, to_device_free_s_, to_host_free_s_, worker_free_s_;
-  std::map<ActionId, double> finish_s_;  // of actions in flight
-  std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
+  std::vector<std::shared_ptr<const JobPlan>> plans_;  // by job
   std::map<JobId, std::string> failures_;
 };
 

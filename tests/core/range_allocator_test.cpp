@@ -69,7 +69,7 @@ TEST(RangeAllocator, TakesTheLowestOrTheHighestPlaceThatFits) {
   EXPECT_EQ(ranges.allocate(100), 0u);
   EXPECT_EQ(ranges.allocate(64), 128u);
   EXPECT_EQ(ranges.allocate(128, End::high), 896u);
-  ranges.free(0);
+  ranges.free(0, 100);
   EXPECT_EQ(ranges.allocate(129), 192u) << "the hole at 0 is one unit too small";
   EXPECT_EQ(ranges.allocate(128), 0u);
   ranges.check_integrity();
@@ -89,10 +89,10 @@ TEST(RangeAllocator, DoesNotFitIsNoError) {
 TEST(RangeAllocator, NeighbouringHolesAreOne) {
   RangeAllocator ranges(256);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(ranges.allocate(64).has_value());
-  ranges.free(64);
-  ranges.free(192);
+  ranges.free(64, 64);
+  ranges.free(192, 64);
   EXPECT_EQ(ranges.largest_hole(), 64u);
-  ranges.free(128);
+  ranges.free(128, 64);
   EXPECT_EQ(ranges.largest_hole(), 192u);
   EXPECT_EQ(ranges.allocate(192), 64u);
 }
@@ -108,7 +108,7 @@ TEST(RangeAllocator, CopiesAreIndependent) {
   RangeAllocator ranges(128);
   ASSERT_TRUE(ranges.allocate(64).has_value());
   RangeAllocator copy = ranges;
-  copy.free(0);
+  copy.free(0, 64);
   EXPECT_EQ(ranges.used(), 64u);
   EXPECT_EQ(copy.used(), 0u);
 }
@@ -129,7 +129,7 @@ void compare_with_naive(Bytes capacity, unsigned seed) {
     } else {
       const auto victim =
           std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size()));
-      ranges.free(victim->first);
+      ranges.free(victim->first, victim->second);
       naive.free(victim->first, victim->second);
       live.erase(victim);
     }

@@ -230,6 +230,43 @@ TEST(Engine, PoliciesDecideWhichJobIsServedFirst) {
   EXPECT_GE(steps_under("round_robin").second, 4);
 }
 
+/// Ranks all the same.
+class Indifferent final : public Policy {
+ public:
+  std::string_view name() const override { return "indifferent"; }
+  double priority(const Candidate&) const override { return 0; }
+};
+
+/// The batch of job 0 comes late. Job 1 goes on where its boundaries lie, then the lower job runs.
+TEST(Engine, TiesGoToTheUnitWithResidentBytesThenToTheLowerJob) {
+  const ModelSpec model = chain(6);
+  const JobShape shape = shape_of(4);
+  const auto plan = plan_job(model, shape, 2 * least_budget(model, shape));
+  Profile late = testing::profile_of(model);
+  late.load_s = 2e-3;
+  const auto late_plan =
+      std::make_shared<JobPlan>(lower(model, late, shape, plan->shards, plan->vn_major));
+  VirtualShell shell({.device_budgets = {kAmple},
+                      .host_budget = 1_GiB,
+                      .policy = std::make_shared<Indifferent>(),
+                      .double_buffer = false},
+                     {});
+  std::vector<JobId> served;  // by unit of the first step
+  shell.on_action = [&](const Action& action) {
+    const auto* op = std::get_if<StartOp>(&action);
+    if (op && op->step == 0 && op->op % 4 == 0) served.push_back(op->job);
+  };
+  for (int j = 0; j < 3; ++j) shell.submit(JobId(j), j == 0 ? late_plan : plan);
+  shell.run();
+  const std::size_t units = plan->programs[plan->flavor(0).index()]->units.size();
+  ASSERT_GT(units, 1u);
+  ASSERT_EQ(served.size(), 3 * units);
+  for (std::size_t u = 0; u < units; ++u) {
+    EXPECT_EQ(served[u], JobId(1));
+    EXPECT_EQ(served[units + u], JobId(0));
+  }
+}
+
 /// Another policy that notes whom it was asked about.
 class Spy final : public Policy {
  public:

@@ -40,6 +40,15 @@ TEST(Residency, LeasedFillingAndDrainingCopiesAreBusy) {
   EXPECT_TRUE(Resident{.draining = 7}.busy());
 }
 
+TEST(Residency, KnowsWhoseCopiesItHolds) {
+  Residency memory(4096);
+  for (BufferRef ref : {kA, kB, kOther}) ASSERT_TRUE(memory.place(ref, 64, kLow));
+  EXPECT_EQ(memory.jobs().at(JobId(0)), 128u);
+  EXPECT_EQ(memory.jobs().at(JobId(1)), 64u);
+  memory.release(kOther);
+  EXPECT_FALSE(memory.jobs().contains(JobId(1)));
+}
+
 TEST(Residency, BrokenInvariantsAreFound) {
   Residency memory(4096);
   Resident* a = memory.place(kA, 1024, kLow);

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Runs experiments and writes their result files: run.sh NAME...
+# NAME is a folder beside this script with a program of its own, such as `engine`. The program is
+# built with optimization, without LibTorch; what it prints goes, below a head that says where and
+# how, into results/NAME_MACHINE_YYYYMM.md. A "## Reading" that is there already stays: check it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cpu_model() { sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1; }
+
+# "AMD EPYC 7B13 64-Core Processor" is amd-epyc-7b13.
+machine() {
+  cpu_model | sed -E 's/\((R|TM)\)//g; s/ (CPU|Processor|[0-9]+-Core)//g; s/ *@.*//' |
+    tr '[:upper:]' '[:lower:]' | tr -cs '[:alnum:]\n' '-' | sed 's/-$//'
+}
+
+commit() {
+  git rev-parse --short=10 HEAD
+  git diff --quiet HEAD -- . ':(exclude)experiments/results' || echo "(with changes)"
+}
+
+head_of() {
+  echo "# $1"
+  echo
+  sed -n '3,/^$/p' "experiments/$1/README.md"
+  echo "- Hardware: $(cpu_model), $(nproc) cores; load when it started: $(cut -d' ' -f1 /proc/loadavg)"
+  echo "- Commit: $(commit | paste -sd " ")"
+  echo "- Command: \`bash experiments/run.sh $1\`"
+  echo "- Method: [README](../$1/README.md)"
+  echo
+}
+
+reading_of() {
+  if [[ -f "$1" ]]; then sed -n '/^## Reading/,$p' "$1"; fi
+}
+
+build_dir="${SPILLWAY_EXPERIMENTS_BUILD:-build-experiments}"
+cmake -S . -B "$build_dir" -G Ninja -DSPILLWAY_TORCH=OFF >/dev/null
+for name in "$@"; do
+  ninja -C "$build_dir" "${name}_experiment" >/dev/null
+  result="experiments/results/${name}_$(machine)_$(date +%Y%m).md"
+  part="$(mktemp)"
+  trap 'rm -f "$part"' EXIT
+  { head_of "$name" && "$build_dir/bin/${name}_experiment" && echo && reading_of "$result"; } >"$part"
+  cat "$part" >"$result"
+  echo "$result"
+done

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/ids.h"
+#include "scheduler/lower.h"
+#include "tests/support/small_model.h"
+
+/// Jobs for the virtual shell: chains of shards with given times.
+namespace spillway::experiments {
+
+inline constexpr std::int64_t kShardElements = 1 << 20;
+inline constexpr Bytes kShardBytes = kShardElements * 4;
+
+/// Seconds of one virtual node through one shard. Backward includes running forward again.
+struct ShardTime {
+  double forward_s = 1, backward_s = 1;
+};
+
+/// A job of one virtual node a step, every layer a shard of kShardBytes of weights. A step has
+/// 2 * shards - 1 units, because the last shard goes forward and backward in one. Boundaries are
+/// 256 bytes; host operations take no time.
+inline std::shared_ptr<const JobPlan> chain_job(const std::vector<ShardTime>& shards,
+                                                std::int64_t max_steps, int virtual_nodes = 1) {
+  const int num_shards = static_cast<int>(shards.size());
+  const ModelSpec model = testing::chain(num_shards, kShardElements);
+  Profile profile = testing::profile_of(model);
+  profile.update_bytes_per_s = profile.reduce_bytes_per_s = 1e300;
+  profile.load_s = 0;
+  std::vector<LayerRange> ranges;
+  for (int s = 0; s < num_shards; ++s) {
+    profile.layers[at(s)].forward_s = shards[at(s)].forward_s;
+    profile.layers[at(s)].backward_s = shards[at(s)].backward_s;
+    ranges.push_back({s, s + 1});
+  }
+  const JobShape shape{.virtual_nodes = virtual_nodes, .max_steps = max_steps};
+  return std::make_shared<JobPlan>(lower(model, profile, shape, ranges, /*vn_major=*/false));
+}
+
+inline double compute_s(const JobPlan& plan) {
+  return plan.step_s * static_cast<double>(plan.max_steps);
+}
+
+}  // namespace spillway::experiments
