@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -179,6 +180,12 @@ TEST(EventLog, ReadsRunsOnly) {
 
 TEST(EventLog, CannotBeMadeWhereNothingCan) {
   EXPECT_THROW(EventLog("/proc/spillway/events.jsonl"), IoError);
+}
+
+TEST(EventLog, AFullDiskIsSaid) {
+  EventLog log("/dev/full");
+  log.add(made_up_run_event(1));
+  EXPECT_EQ(thrown<IoError>([&] { log.flush(); }).code, ENOSPC);
 }
 
 }  // namespace
