@@ -232,6 +232,18 @@ void Engine::check_integrity() const {
   }
 }
 
+void Engine::check_visits() const {
+  const auto starts = [this](bool everywhere) {
+    Engine copy = *this;
+    std::vector<Action> actions;
+    copy.out_ = &actions;
+    for (std::size_t d = 0; everywhere && d < devices_.size(); ++d) copy.touch(DeviceId(d));
+    copy.schedule();
+    return actions.size();
+  };
+  if (starts(true) != starts(false)) throw std::logic_error("engine: a device is not visited");
+}
+
 EngineSnapshot snapshot_of(const Engine& engine) {
   EngineSnapshot snapshot{.host_peak = engine.host_peak()};
   for (std::size_t d = 0; d < engine.num_devices(); ++d) {

@@ -55,6 +55,9 @@ class Engine {
 
   /// Throws std::logic_error where a table breaks an invariant: budgets, leases, versions.
   void check_integrity() const;
+  /// Throws std::logic_error where visiting every device would start something else than visiting
+  /// those that are touched.
+  void check_visits() const;
 
  private:
   enum class Room { ready, wait, never };
@@ -82,6 +85,9 @@ class Engine {
 
   // engine_choice.cpp: which device, which unit
   void schedule();
+  template <typename HasWork, typename Handle>
+  void visit(const DeviceSet& idle, DeviceSet& touched, const DeviceSet& wanting,
+             const HasWork& has_work, const Handle& handle);
   void touch(DeviceId id);
   void watch(JobId job, DeviceId watcher);
   void note_state(DeviceId id);

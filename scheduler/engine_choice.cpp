@@ -6,32 +6,33 @@
 
 namespace spillway {
 
-/// Drives the touched devices and those that want a unit while there is one; then prefetches
-/// likewise. A unit goes to a device that has nothing to do before one that would do it later.
+/// Hands the touched devices, and those that want a unit while there is one, to `handle`. A unit
+/// goes to a device that has nothing to do before one that would do it later.
+template <typename HasWork, typename Handle>
+void Engine::visit(const DeviceSet& idle, DeviceSet& touched, const DeviceSet& wanting,
+                   const HasWork& has_work, const Handle& handle) {
+  for (const bool idle_ones : {true, false}) {
+    for (std::size_t from = 0;;) {
+      DeviceId id = touched.next(from);
+      if (has_work()) id = std::min(id, wanting.next(from));
+      if (!id.valid()) break;
+      from = id.index() + 1;
+      if (idle.contains(id) != idle_ones) continue;
+      handle(id);
+      note_state(id);
+      touched.set(id, wanting.contains(id) && ready_.any_only_for(id));
+    }
+  }
+}
+
 void Engine::schedule() {
   admit_waiting();
-  const DeviceSet idle = idle_;
-  const auto visit = [&](DeviceSet& touched, const DeviceSet& wanting, const auto& work,
-                         void (Engine::*handle)(DeviceId)) {
-    for (const bool idle_ones : {true, false}) {
-      for (std::size_t from = 0;;) {
-        DeviceId id = touched.next(from);
-        if (work()) id = std::min(id, wanting.next(from));
-        if (!id.valid()) break;
-        from = id.index() + 1;
-        if (idle.contains(id) != idle_ones) continue;
-        (this->*handle)(id);
-        note_state(id);
-        touched.set(id, wanting.contains(id) && ready_.any_only_for(id));
-      }
-    }
-  };
-  visit(
-      to_drive_, wants_current_, [&] { return ready_.any_for_all() || !robbable_.empty(); },
-      &Engine::drive);
+  const DeviceSet idle = idle_;  // as it is before anything starts
+  const auto to_claim = [&] { return ready_.any_for_all(); };
+  const auto to_claim_or_steal = [&] { return to_claim() || !robbable_.empty(); };
+  visit(idle, to_drive_, wants_current_, to_claim_or_steal, [&](DeviceId id) { drive(id); });
   if (!config_.double_buffer) return;
-  visit(
-      to_prefetch_, wants_next_, [&] { return ready_.any_for_all(); }, &Engine::prefetch);
+  visit(idle, to_prefetch_, wants_next_, to_claim, [&](DeviceId id) { prefetch(id); });
 }
 
 /// Something changed on the device, or in what it waits for.

@@ -312,6 +312,32 @@ TEST(Engine, PoliciesSeeTheStepAndTheLastService) {
   }
 }
 
+/// Priorities asked for in a run of `num_jobs` one-step jobs, for each of their units.
+double priorities_a_unit(int num_jobs, int num_devices) {
+  const ModelSpec model = chain(6);
+  JobShape shape = shape_of(2);
+  shape.max_steps = 1;
+  const Bytes budget = 2 * least_budget(model, shape);
+  const auto plan = plan_job(model, shape, budget);
+  std::vector<Candidate> seen;
+  VirtualShell shell({.device_budgets = std::vector<Bytes>(at(num_devices), budget),
+                      .host_budget = 64_GiB,
+                      .policy = std::make_shared<Spy>("lrtf", seen)},
+                     {});
+  for (int j = 0; j < num_jobs; ++j) shell.submit(JobId(j), plan);
+  shell.run();
+  const auto num_units = plan->programs[plan->flavor(0).index()]->units.size();
+  return static_cast<double>(seen.size()) / static_cast<double>(num_units) / num_jobs;
+}
+
+/// Whatever waits to be chosen is ranked once, not at every choice.
+TEST(Engine, MoreJobsAndDevicesDoNotMakeAChoiceLonger) {
+  EXPECT_LT(priorities_a_unit(2, 1), 2.5);
+  EXPECT_LT(priorities_a_unit(200, 1), 2.5);
+  EXPECT_LT(priorities_a_unit(20, 100), 2.5);
+  EXPECT_LT(priorities_a_unit(200, 100), 2.5);
+}
+
 /// What-if plans: a copy goes its own way.
 TEST(Engine, CopiesAreIndependent) {
   const auto plan = plan_job(chain(4), shape_of(4), kAmple);
