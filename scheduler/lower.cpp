@@ -10,6 +10,7 @@
 #include "core/ids.h"
 #include "scheduler/cut.h"
 #include "scheduler/layout.h"
+#include "scheduler/need.h"
 
 namespace spillway {
 namespace {
@@ -18,12 +19,14 @@ namespace {
 class ProgramBuilder {
  public:
   ProgramBuilder(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-                 const JobPlan& plan, const Cut& cut, LayoutBuilder& buffers)
+                 const JobPlan& plan, const Cut& cut, const std::vector<RangeNeed>& needs,
+                 LayoutBuilder& buffers)
       : model_(model),
         profile_(profile),
         shape_(shape),
         plan_(plan),
         cut_(cut),
+        needs_(needs),
         buffers_(buffers) {}
 
   std::shared_ptr<const Program> build(Flavor flavor) {
@@ -79,7 +82,7 @@ class ProgramBuilder {
         deps.push_back(update->second);
       }
     }
-    if (reads_batch(model_, unit.layers)) deps.push_back(load);
+    if (need_of(unit).reads_batch()) deps.push_back(load);
     return deps;
   }
 
@@ -90,9 +93,8 @@ class ProgramBuilder {
     unit.host_deps = host_deps(unit, load);
     unit.first_op = static_cast<int>(program_.ops.size());
     unit.num_ops = vn_end - vn_begin;
-    unit.workspace = unit.kind == OpKind::backward
-                         ? backward_workspace(model_, profile_, unit.layers)
-                         : forward_workspace(model_, profile_, unit.layers);
+    const RangeNeed& need = need_of(unit);
+    unit.workspace = (unit.kind == OpKind::backward ? need.backward() : need.forward()).workspace;
     const double cost = cost_of(unit.kind, unit.layers);
     for (int vn = vn_begin; vn < vn_end; ++vn) {
       OpSpec op = make_op(vn);
@@ -148,7 +150,7 @@ class ProgramBuilder {
       op.inputs.push_back(buffers_.eval_boundary(e, vn));
       if (cut_.next_reader(e, s) < 0) op.frees.push_back(op.inputs.back());
     }
-    if (reads_batch(model_, plan_.shards[at(s)])) op.inputs.push_back(batch);
+    if (needs_[at(s)].reads_batch()) op.inputs.push_back(batch);
     if (s + 1 == num_shards()) op.frees.push_back(batch);
     for (int e : cut_.boundaries(s).out) op.outputs.push_back(buffers_.eval_boundary(e, vn));
     return op;
@@ -188,7 +190,7 @@ class ProgramBuilder {
   OpSpec forward_op(int s, int vn) {
     OpSpec op;
     for (int e : cut_.boundaries(s).in) op.inputs.push_back(buffers_.boundary(e, vn));
-    if (reads_batch(model_, plan_.shards[at(s)])) {
+    if (needs_[at(s)].reads_batch()) {
       op.inputs.push_back(buffers_.layout().batch[at(vn)]);
     }
     for (int e : cut_.boundaries(s).out) op.outputs.push_back(buffers_.boundary(e, vn));
@@ -213,10 +215,14 @@ class ProgramBuilder {
       if (!has_gradient(model_.edges[at(e)])) continue;
       take(buffers_.gradient(e, cut_.readers(e).front(), vn), true);
     }
-    if (reads_batch(model_, plan_.shards[at(s)])) take(batch, false);
+    if (needs_[at(s)].reads_batch()) take(batch, false);
     if (s == 0) op.frees.push_back(batch);
     op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];
     return op;
+  }
+
+  const RangeNeed& need_of(const UnitSpec& unit) const {
+    return needs_[at(shard_of(unit.layers.begin))];
   }
 
   int shard_of(int layer) const {
@@ -293,6 +299,7 @@ class ProgramBuilder {
   const JobShape& shape_;
   const JobPlan& plan_;
   const Cut& cut_;
+  const std::vector<RangeNeed>& needs_;  // by shard
   LayoutBuilder& buffers_;
   Program program_;
   std::map<int, int> update_of_;  // weights buffer -> host op
@@ -336,6 +343,12 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;
   const Cut cut(model, plan.shards);
+  const NeedTable table(model, profile, shape);
+  std::vector<RangeNeed> needs;
+  for (LayerRange shard : plan.shards) {
+    needs.push_back(range_need(table, shard));
+    plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total());
+  }
   LayoutBuilder buffers(model, shape, plan.lanes, cut);
   // Boundaries get their numbers while programs are built: the fullest program comes first.
   plan.programs.resize(8);
@@ -346,14 +359,11 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   flavors.push_back({.update = true, .evaluate = false, .train = true});
   for (const Flavor& flavor : flavors) {
     auto& program = plan.programs[flavor.index()];
-    if (!program) program = ProgramBuilder(model, profile, shape, plan, cut, buffers).build(flavor);
+    if (program) continue;
+    program = ProgramBuilder(model, profile, shape, plan, cut, needs, buffers).build(flavor);
   }
   plan.step_s =
       plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()]->compute_s;
-  for (LayerRange range : plan.shards) {
-    plan.needed_budget =
-        std::max(plan.needed_budget, unit_need(model, profile, shape, range).total());
-  }
   plan.layout = std::move(buffers).finish();
   return plan;
 }

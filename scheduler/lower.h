@@ -22,26 +22,6 @@ std::vector<int> split_groups(int groups, int lanes);
 /// Lanes take consecutive groups.
 std::vector<GroupRange> lane_ranges(const JobShape& shape);
 
-/// Whether any of `layers` reads the batch.
-bool reads_batch(const ModelSpec& model, LayerRange layers);
-
-/// Bytes of a layer's weights blocks that a unit over `layers` holds, tied blocks once.
-Bytes weights_bytes(const ModelSpec& model, LayerRange layers);
-
-/// What a unit needs on a device, in bytes; pieces are rounded up to kAlignment.
-struct UnitNeed {
-  Bytes weights = 0, sums = 0, workspace = 0, op_area = 0;
-  Bytes total() const { return weights + sums + workspace + op_area; }
-};
-
-/// The largest need of the units that run `layers` of a job: forward (and evaluation), backward.
-UnitNeed unit_need(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-                   LayerRange layers);
-
-/// Activations at their peak while one virtual node goes through `layers`.
-Bytes forward_workspace(const ModelSpec& model, const Profile& profile, LayerRange layers);
-Bytes backward_workspace(const ModelSpec& model, const Profile& profile, LayerRange layers);
-
 /// Writes a job as step programs. Shards cover the model's layers in order.
 ///
 /// Shard-major: forward units shard by shard, then backward units in reverse; every unit takes all

@@ -1,66 +1,21 @@
+#include "scheduler/need.h"
+
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "core/ids.h"
-#include "scheduler/cut.h"
 #include "scheduler/layout.h"
 #include "scheduler/lower.h"
 
 namespace spillway {
 namespace {
 
-Bytes edge_bytes(const ModelSpec& model, int edge) {
-  return round_up(model.edges[at(edge)].tensor.bytes(), kAlignment);
+Bytes sum_of(const std::vector<int>& edges, const std::vector<Bytes>& bytes) {
+  Bytes sum = 0;
+  for (int e : edges) sum += bytes[at(e)];
+  return sum;
 }
 
-Bytes edge_bytes(const ModelSpec& model, const std::vector<int>& edges) {
-  Bytes bytes = 0;
-  for (int e : edges) bytes += edge_bytes(model, e);
-  return bytes;
-}
-
-Bytes sum_bytes(const ModelSpec& model, LayerRange layers) {
-  Bytes bytes = 0;
-  for (int l = layers.begin; l < layers.end; ++l) {
-    for (int p : model.layers[at(l)].params) {
-      if (!model.params[at(p)].trainable) continue;
-      bytes += round_up(model.params[at(p)].tensor.bytes(), kAlignment);
-    }
-  }
-  return bytes;
-}
-
-/// By layer of the range: bytes of the gradients that wait or are added up while its backward runs,
-/// besides those in its own profile.
-std::vector<Bytes> standing_gradients(const ModelSpec& model, LayerRange layers) {
-  const std::vector<Readers> readers = readers_of(model);
-  std::map<int, int> first_reader;  // in the range
-  for (int l = layers.begin; l < layers.end; ++l) {
-    for (int e : model.layers[at(l)].inputs) first_reader.try_emplace(e, l);
-  }
-  std::vector<Bytes> standing(at(layers.end - layers.begin));
-  std::set<int> open;  // edges with gradients of some of their readers
-  for (int l = layers.end - 1; l >= layers.begin; --l) {
-    for (int e : model.layers[at(l)].outputs) open.erase(e);
-    Bytes& bytes = standing[at(l - layers.begin)];
-    for (int e : open) bytes += edge_bytes(model, e);
-    for (int e : model.layers[at(l)].inputs) {
-      if (!has_gradient(model.edges[at(e)])) continue;
-      const bool is_added = open.contains(e) || readers[at(e)].last >= layers.end;
-      if (is_added) bytes += edge_bytes(model, e);
-      const bool leaves = model.edges[at(e)].producer < layers.begin && first_reader[e] == l;
-      if (leaves) {
-        open.erase(e);
-      } else {
-        open.insert(e);
-      }
-    }
-  }
-  return standing;
-}
-
-int most_slots(const JobShape& shape) {
+int slots_of(const JobShape& shape) {
   int slots = 0;
   for (GroupRange lane : lane_ranges(shape)) {
     slots = std::max(slots, plan_fold(lane, shape.groups, 1).num_slots);
@@ -70,75 +25,108 @@ int most_slots(const JobShape& shape) {
 
 }  // namespace
 
-bool reads_batch(const ModelSpec& model, LayerRange layers) {
-  for (int l = layers.begin; l < layers.end; ++l) {
-    for (int e : model.layers[at(l)].inputs) {
-      if (model.edges[at(e)].producer < 0) return true;
+NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape)
+    : model(spec), profile(costs), readers(readers_of(spec)), most_slots(slots_of(shape)) {
+  for (const EdgeSpec& edge : model.edges) {
+    edge_bytes.push_back(round_up(edge.tensor.bytes(), kAlignment));
+  }
+  std::vector<int> uses(model.params.size());
+  for (const LayerSpec& layer : model.layers) {
+    for (int p : layer.params) ++uses[at(p)];
+  }
+  tied_bytes.resize(model.params.size());
+  for (const LayerSpec& layer : model.layers) {
+    own_weights.push_back(0);
+    sums.push_back(0);
+    for (int p : layer.params) {
+      const Bytes bytes = round_up(model.params[at(p)].tensor.bytes(), kAlignment);
+      (uses[at(p)] > 1 ? tied_bytes[at(p)] = bytes : own_weights.back() += bytes);
+      if (model.params[at(p)].trainable) sums.back() += bytes;
     }
   }
-  return false;
 }
 
-Bytes weights_bytes(const ModelSpec& model, LayerRange layers) {
-  std::set<int> params;
-  for (int l = layers.begin; l < layers.end; ++l) {
-    params.insert(model.layers[at(l)].params.begin(), model.layers[at(l)].params.end());
+void RangeNeed::grow() {
+  const LayerSpec& layer = table_.model.layers[at(end_)];
+  weights_ += table_.own_weights[at(end_)];
+  sums_ += table_.sums[at(end_)];
+  for (int p : layer.params) {
+    if (table_.tied_bytes[at(p)] == 0 || std::ranges::count(tied_, p) > 0) continue;
+    tied_.push_back(p);
+    weights_ += table_.tied_bytes[at(p)];
   }
-  Bytes bytes = 0;
-  for (int p : params) bytes += round_up(model.params[at(p)].tensor.bytes(), kAlignment);
-  return bytes;
+  grow_workspaces();
+  grow_boundaries();
+  ++end_;
 }
 
-Bytes forward_workspace(const ModelSpec& model, const Profile& profile, LayerRange layers) {
-  std::map<int, int> last_reader;  // in the range, by edge
-  for (int l = layers.begin; l < layers.end; ++l) {
-    for (int e : model.layers[at(l)].inputs) last_reader[e] = l;
-  }
-  Bytes peak = 0, live = 0;  // live: outputs of earlier layers that are still to be read
-  for (int l = layers.begin; l < layers.end; ++l) {
-    peak = std::max(peak, live + profile.layers[at(l)].forward_peak);
-    for (int e : model.layers[at(l)].inputs) {
-      const bool made_here = model.edges[at(e)].producer >= layers.begin;
-      if (made_here && last_reader[e] == l) live -= edge_bytes(model, e);
-    }
-    for (int e : model.layers[at(l)].outputs) {
-      if (last_reader.contains(e)) live += edge_bytes(model, e);
-    }
-  }
-  return peak;
+bool RangeNeed::has_gradient_of(int edge) const {
+  return has_gradient(table_.model.edges[at(edge)]);
 }
 
-Bytes backward_workspace(const ModelSpec& model, const Profile& profile, LayerRange layers) {
-  const std::vector<Bytes> gradients = standing_gradients(model, layers);
-  Bytes peak = 0, retained = 0;
-  for (int l = layers.begin; l < layers.end; ++l) {
-    const LayerProfile& layer = profile.layers[at(l)];
-    const Bytes backward = gradients[at(l - layers.begin)] + layer.backward_peak;
-    peak = std::max({peak, retained + layer.graph_peak, retained + backward});
-    retained += layer.graph_retained;
+/// `out_` are the edges that wait for this layer or for later ones.
+void RangeNeed::grow_workspaces() {
+  const LayerProfile& costs = table_.profile.layers[at(end_)];
+  forward_peak_ = std::max(forward_peak_, sum_of(out_, table_.edge_bytes) + costs.forward_peak);
+  Bytes gradients = 0;  // that stand, or are added up, besides those in the layer's own profile
+  const auto goes_on = [&](int e) {
+    return has_gradient_of(e) && table_.readers[at(e)].last > end_;
+  };
+  for (int e : out_) gradients += goes_on(e) ? table_.edge_bytes[at(e)] : 0;
+  for (int e : table_.model.layers[at(end_)].inputs) {
+    if (table_.model.edges[at(e)].producer < begin_) continue;  // in standing_in_
+    gradients += goes_on(e) ? table_.edge_bytes[at(e)] : 0;
   }
-  return peak;
+  backward_peak_ = std::max(
+      {backward_peak_, retained_ + costs.graph_peak, retained_ + gradients + costs.backward_peak});
+  retained_ += costs.graph_retained;
+}
+
+void RangeNeed::grow_boundaries() {
+  const LayerSpec& layer = table_.model.layers[at(end_)];
+  for (int e : layer.inputs) {
+    const int producer = table_.model.edges[at(e)].producer;
+    if (producer < 0) batch_bytes_ = table_.edge_bytes[at(e)];
+    if (producer < 0 || producer >= begin_ || std::ranges::count(in_, e) > 0) continue;
+    in_.push_back(e);
+    const bool goes_on = has_gradient_of(e) && table_.readers[at(e)].last > end_;
+    if (goes_on) standing_in_ += 2 * table_.edge_bytes[at(e)];
+  }
+  std::erase_if(out_, [&](int e) { return table_.readers[at(e)].last <= end_; });
+  out_.insert(out_.end(), layer.outputs.begin(), layer.outputs.end());
+}
+
+UnitNeed RangeNeed::forward() const {
+  const Bytes boundaries = sum_of(in_, table_.edge_bytes) + sum_of(out_, table_.edge_bytes);
+  return {weights_, 0, forward_peak_, boundaries + batch_bytes_};
+}
+
+UnitNeed RangeNeed::backward() const {
+  Bytes area = sum_of(in_, table_.edge_bytes) + batch_bytes_;
+  for (int e : out_) area += has_gradient_of(e) ? table_.edge_bytes[at(e)] : 0;
+  for (int e : in_) {
+    if (!has_gradient_of(e)) continue;
+    const bool from_behind = table_.readers[at(e)].last >= end_;
+    area += table_.edge_bytes[at(e)] * (from_behind ? 2 : 1);
+  }
+  return {weights_, sums_ * static_cast<Bytes>(table_.most_slots), backward_peak_ + standing_in_,
+          area};
+}
+
+UnitNeed RangeNeed::largest() const {
+  const UnitNeed a = forward(), b = backward();
+  return a.total() > b.total() ? a : b;
+}
+
+RangeNeed range_need(const NeedTable& table, LayerRange layers) {
+  RangeNeed need(table, layers.begin);
+  for (int l = layers.begin; l < layers.end; ++l) need.grow();
+  return need;
 }
 
 UnitNeed unit_need(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                    LayerRange layers) {
-  const std::vector<Readers> readers = readers_of(model);
-  const Boundaries boundaries = boundaries_of(model, readers, layers);
-  const Bytes batch = reads_batch(model, layers) ? edge_bytes(model, batch_edge(model)) : 0;
-  const Bytes in = edge_bytes(model, boundaries.in), out = edge_bytes(model, boundaries.out);
-  Bytes gradients = 0;  // of what crosses, and those that come from shards behind
-  for (int e : boundaries.out) {
-    if (has_gradient(model.edges[at(e)])) gradients += edge_bytes(model, e);
-  }
-  for (int e : boundaries.in) {
-    if (!has_gradient(model.edges[at(e)])) continue;
-    gradients += edge_bytes(model, e) * (readers[at(e)].last >= layers.end ? 2 : 1);
-  }
-  const Bytes weights = weights_bytes(model, layers);
-  const UnitNeed forward{weights, 0, forward_workspace(model, profile, layers), in + out + batch};
-  const UnitNeed backward{weights, sum_bytes(model, layers) * static_cast<Bytes>(most_slots(shape)),
-                          backward_workspace(model, profile, layers), in + gradients + batch};
-  return forward.total() > backward.total() ? forward : backward;
+  return range_need(NeedTable(model, profile, shape), layers).largest();
 }
 
 }  // namespace spillway

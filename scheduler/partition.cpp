@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/ids.h"
+#include "scheduler/need.h"
 
 namespace spillway {
 namespace {
@@ -13,12 +14,14 @@ namespace {
 /// boundary inside it is no input or output any more.
 class Ranges {
  public:
-  Ranges(const ModelSpec& model, const Profile& profile, const JobShape& shape)
-      : num_layers_(static_cast<int>(model.layers.size())) {
+  explicit Ranges(const NeedTable& table)
+      : num_layers_(static_cast<int>(table.model.layers.size())) {
     for (int begin = 0; begin < num_layers_; ++begin) {
+      RangeNeed range(table, begin);
       for (int end = begin + 1; end <= num_layers_; ++end) {
-        needs_.push_back(unit_need(model, profile, shape, {begin, end}).total());
-        weights_.push_back(weights_bytes(model, {begin, end}));
+        range.grow();
+        needs_.push_back(range.largest().total());
+        weights_.push_back(range.weights());
       }
     }
   }
@@ -112,7 +115,7 @@ Bytes load_ahead_budget(const Ranges& ranges) {
 
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                     Bytes budget, OrderChoice order, bool double_buffer) {
-  const Ranges ranges(model, profile, shape);
+  const Ranges ranges(NeedTable(model, profile, shape));
   const LayerRange whole{0, ranges.num_layers()};
   const Bytes resident = round_up(ranges.need(whole.begin, whole.end), kPage);
   Partition result;

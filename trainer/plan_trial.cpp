@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/ids.h"
 #include "models/data_source.h"
+#include "scheduler/need.h"
 #include "trainer/optimizer.h"
 
 namespace spillway {
@@ -72,13 +73,15 @@ std::string described(const TrialConfig& trial) {
 
 void describe_shards(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                      const std::vector<LayerRange>& shards, TrialPlan& summary) {
+  const NeedTable table(model, profile, shape);
   UnitNeed largest;
   for (LayerRange shard : shards) {
     const auto &first = model.layers[at(shard.begin)].name,
                &last = model.layers[at(shard.end - 1)].name;
     summary.shards.push_back(first == last ? first : first + " - " + last);
-    summary.shard_weights_bytes += weights_bytes(model, shard);
-    const UnitNeed need = unit_need(model, profile, shape, shard);
+    const RangeNeed range = range_need(table, shard);
+    const UnitNeed need = range.largest();
+    summary.shard_weights_bytes += range.weights();
     if (need.total() > largest.total()) largest = need;
   }
   summary.unit_weights_bytes = largest.weights;

@@ -100,8 +100,8 @@ TEST(Engine, WeightsMoveAtMostTwiceAStepWhateverTheVirtualNodes) {
       ASSERT_GT(plan->shards.size(), 1u);
       const DeviceCounters device = run({plan}, {budget}).counters.devices[0];
       // All but the last shard pass twice: 10 steps.
-      const Bytes once = weights_bytes(model, {0, 6}),
-                  last = weights_bytes(model, plan->shards.back());
+      const Bytes once = testing::weights_bytes(model, {0, 6}),
+                  last = testing::weights_bytes(model, plan->shards.back());
       EXPECT_EQ(device.h2d_weight_bytes, 10 * (2 * once - last));
       moved.push_back(device.h2d_weight_bytes);
     }
@@ -119,7 +119,7 @@ TEST(Engine, WeightsStayForTheNextUnitThatUsesThem) {
   for (const bool double_buffer : {false, true}) {
     // 10 steps, and the evaluation after the last.
     EXPECT_EQ(run({plan}, {kAmple}, double_buffer).counters.devices[0].h2d_weight_bytes,
-              11 * weights_bytes(model, {0, 4}));
+              11 * testing::weights_bytes(model, {0, 4}));
   }
 }
 

@@ -99,7 +99,7 @@ TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
   const auto both = partition(model, profile, {}, budget, OrderChoice::shard_major, true);
   EXPECT_GT(both.shards.size(), single.shards.size());
   Bytes largest = 0;
-  for (LayerRange shard : both.shards) largest = std::max(largest, weights_bytes(model, shard));
+  for (LayerRange shard : both.shards) largest = std::max(largest, testing::weights_bytes(model, shard));
   for (LayerRange shard : both.shards) {
     EXPECT_LE(unit_need(model, profile, {}, shard).total() + largest, budget);
   }
@@ -119,7 +119,7 @@ TEST(Partition, FromTheLoadAheadBudgetOnTheNextWeightsHaveRoom) {
     const Bytes least = cut(0, true).load_ahead_budget;
     const Partition ahead = cut(least, true);
     Bytes most = 0;
-    for (LayerRange s : ahead.shards) most = std::max(most, weights_bytes(model, s));
+    for (LayerRange s : ahead.shards) most = std::max(most, testing::weights_bytes(model, s));
     for (LayerRange s : ahead.shards) {
       EXPECT_LE(unit_need(model, profile, shape, s).total() + most, least);
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "scheduler/lower.h"
+#include "scheduler/need.h"
 #include "scheduler/partition.h"
 #include "scheduler/virtual_shell.h"
 

@@ -7,6 +7,7 @@
 #include "core/profile.h"
 #include "core/spec.h"
 #include "scheduler/lower.h"
+#include "scheduler/need.h"
 #include "scheduler/partition.h"
 
 /// A chain of equal layers as values, for tests of the scheduler.
@@ -49,6 +50,12 @@ inline std::shared_ptr<const JobPlan> plan_job(const ModelSpec& model, const Job
   const Profile profile = profile_of(model);
   const Partition cut = partition(model, profile, shape, budget, order, double_buffer);
   return std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major));
+}
+
+/// Weights that a unit over `layers` holds.
+inline Bytes weights_bytes(const ModelSpec& model, LayerRange layers) {
+  const Profile profile = profile_of(model);
+  return range_need(NeedTable(model, profile, JobShape{}), layers).weights();
 }
 
 inline Bytes least_budget(const ModelSpec& model, const JobShape& shape,

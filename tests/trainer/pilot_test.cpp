@@ -7,6 +7,7 @@
 #include "models/gpt.h"
 #include "models/mlp.h"
 #include "scheduler/lower.h"
+#include "scheduler/need.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gpt.h"
 #include "tests/support/training_run.h"
@@ -98,10 +99,13 @@ TEST(Estimate, PeaksAreRightWithinAFactorOfTwo) {
       EXPECT_LT(guess, real * 2) << model->spec.family << " " << what;
     };
     const LayerRange whole{0, static_cast<int>(model->layers.size())};
-    expect_near(forward_workspace(model->spec, estimated, whole),
-                forward_workspace(model->spec, measured, whole), "forward");
-    expect_near(backward_workspace(model->spec, estimated, whole),
-                backward_workspace(model->spec, measured, whole), "backward");
+    const auto workspace = [&](const Profile& profile, bool backward) {
+      const NeedTable table(model->spec, profile, JobShape{});
+      const RangeNeed need = range_need(table, whole);
+      return (backward ? need.backward() : need.forward()).workspace;
+    };
+    expect_near(workspace(estimated, false), workspace(measured, false), "forward");
+    expect_near(workspace(estimated, true), workspace(measured, true), "backward");
     for (std::size_t l = 0; l < measured.layers.size(); ++l) {
       expect_near(estimated.layers[l].backward_peak, measured.layers[l].backward_peak,
                   model->spec.layers[l].name);

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <vector>
+
+#include "core/profile.h"
+#include "scheduler/cut.h"
+
+namespace spillway {
+
+struct JobShape;
+
+/// What a unit needs on a device, in bytes; pieces are rounded up to kAlignment.
+struct UnitNeed {
+  Bytes weights = 0, sums = 0;
+  Bytes workspace = 0;  ///< activations at their peak while one virtual node goes through
+  Bytes op_area = 0;    ///< boundaries, their gradients and the batch, of one virtual node
+  Bytes total() const { return weights + sums + workspace + op_area; }
+};
+
+/// What the needs of all ranges of a model follow from. Model and profile outlive it.
+struct NeedTable {
+  NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape);
+
+  const ModelSpec& model;
+  const Profile& profile;
+  std::vector<Readers> readers;          // by edge
+  std::vector<Bytes> edge_bytes;         // by edge
+  std::vector<Bytes> own_weights, sums;  // by layer; tied weights count by themselves
+  std::vector<Bytes> tied_bytes;         // by parameter; 0: has one use
+  int most_slots = 0;                    // of gradient sums, in any lane
+};
+
+/// The need of a range of layers that grows at its end, so that all ranges of a model cost no more
+/// than a look at each. An edge that is read behind the range too counts as if every gradient of it
+/// had to be kept: never too little, and exact for chains.
+class RangeNeed {
+ public:
+  RangeNeed(const NeedTable& table, int begin) : table_(table), begin_(begin), end_(begin) {}
+  /// Takes in the next layer.
+  void grow();
+
+  Bytes weights() const { return weights_; }
+  bool reads_batch() const { return batch_bytes_ > 0; }
+  UnitNeed forward() const;   ///< of evaluation too
+  UnitNeed backward() const;  ///< recomputation included
+  /// The larger of them.
+  UnitNeed largest() const;
+
+ private:
+  void grow_workspaces();
+  void grow_boundaries();
+  bool has_gradient_of(int edge) const;
+
+  const NeedTable& table_;
+  int begin_, end_;
+  std::vector<int> in_, out_;  // edges: made before and read here; made here and read behind
+  std::vector<int> tied_;      // parameters
+  Bytes weights_ = 0, sums_ = 0, batch_bytes_ = 0;
+  Bytes forward_peak_ = 0, backward_peak_ = 0, retained_ = 0;
+  Bytes standing_in_ = 0;  // gradients of inputs that have more readers behind their first one here
+};
+
+/// Of one range.
+RangeNeed range_need(const NeedTable& table, LayerRange layers);
+UnitNeed unit_need(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                   LayerRange layers);
+
+}  // namespace spillway
