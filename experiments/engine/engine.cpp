@@ -13,15 +13,27 @@
 namespace spillway::experiments {
 namespace {
 
-/// Jobs of 8 shards and 4 virtual nodes that spill; no two of them take the same time.
+/// Jobs of 8 shards and 4 virtual nodes that spill.
 struct Case {
   int num_jobs, num_devices;
   int memory = 2;  ///< of a device, in largest units
+  std::int64_t shard_elements = kShardElements;
+  bool equal = false;  ///< all jobs take the same time
 };
 
-constexpr Case kCases[]{{1, 1},          {8, 4},    {64, 8},      {100, 10},
-                        {1000, 10},      {50, 100}, {120, 100},   {1000, 100},
-                        {1000, 100, 10}, {1000, 1}, {1000, 1, 40}};
+constexpr Case kCases[]{{1, 1},
+                        {8, 4},
+                        {64, 8},
+                        {100, 10},
+                        {1000, 10},
+                        {50, 100},
+                        {120, 100},
+                        {1000, 100},
+                        {1000, 100, 10},
+                        {1000, 100, 2, kShardElements, true},
+                        {1000, 1},
+                        {1000, 1, 40},
+                        {1000, 1, 40, 64, true}};
 
 struct Jobs {
   std::vector<std::shared_ptr<const JobPlan>> plans;
@@ -31,7 +43,7 @@ struct Jobs {
 Jobs make_jobs(const Case& what, int num_steps) {
   Jobs jobs;
   for (int j = 0; j < what.num_jobs; ++j) {
-    const double time_s = 1e-3 * (1 + 0.001 * j);
+    const double time_s = what.equal ? 1e-3 : 1e-3 * (1 + 0.001 * j);
     jobs.plans.push_back(chain_job(std::vector<ShardTime>(8, {time_s, 3 * time_s}), num_steps, 4));
   }
   const Bytes budget = jobs.plans[0]->needed_budget * static_cast<Bytes>(what.memory);
@@ -56,9 +68,11 @@ Timing run(const Jobs& jobs) {
   return timing;
 }
 
-void print_speed(int num_runs, double num_events) {
-  print_head({"jobs", "devices", "device memory, units", "events", "events/s", "least", "most"});
+void print_speed(int num_runs, double num_events, int most_jobs) {
+  print_head({"jobs", "devices", "shard, KiB", "device memory, units", "events", "events/s",
+              "least", "most"});
   for (const Case& what : kCases) {
+    if (what.num_jobs > most_jobs) continue;
     const double events_a_step = run(make_jobs(what, 1)).events;
     const int num_steps = 1 + static_cast<int>(num_events / events_a_step);
     const Jobs jobs = make_jobs(what, num_steps);
@@ -69,7 +83,9 @@ void print_speed(int num_runs, double num_events) {
       rates.push_back(timing.events / timing.seconds);
     }
     const Spread spread = spread_of(rates);
-    print_row({with_commas(what.num_jobs), with_commas(what.num_devices),
+    print_row({with_commas(what.num_jobs) + (what.equal ? ", equal" : ""),
+               with_commas(what.num_devices),
+               fixed(static_cast<double>(what.shard_elements) / 256, 2),
                std::to_string(what.memory), with_commas(timing.events), with_commas(spread.median),
                with_commas(spread.least), with_commas(spread.most)});
     std::fflush(stdout);
@@ -115,7 +131,7 @@ int main(int argc, char** argv) {
   using namespace spillway::experiments;
   const bool brief = argc > 1 && std::string_view(argv[1]) == "--brief";
   std::printf("## Events in a second of CPU time\n\n");
-  print_speed(brief ? 1 : 5, brief ? 1 : 500000);
+  print_speed(brief ? 1 : 5, brief ? 1 : 500000, brief ? 120 : 1000);
   std::printf("\n## Memory\n\n");
   print_memory(brief ? 20 : 1000);
   return 0;

@@ -18,13 +18,14 @@ struct ShardTime {
   double forward_s = 1, backward_s = 1;
 };
 
-/// A job of one virtual node a step, every layer a shard of kShardBytes of weights. A step has
-/// 2 * shards - 1 units, because the last shard goes forward and backward in one. Boundaries are
-/// 256 bytes; host operations take no time.
+/// A job whose layers are a shard each, of `elements` weights. A step has 2 * shards - 1 units,
+/// because the last shard goes forward and backward in one. Boundaries are 256 bytes; host
+/// operations take no time.
 inline std::shared_ptr<const JobPlan> chain_job(const std::vector<ShardTime>& shards,
-                                                std::int64_t max_steps, int virtual_nodes = 1) {
+                                                std::int64_t max_steps, int virtual_nodes = 1,
+                                                std::int64_t elements = kShardElements) {
   const int num_shards = static_cast<int>(shards.size());
-  const ModelSpec model = testing::chain(num_shards, kShardElements);
+  const ModelSpec model = testing::chain(num_shards, elements);
   Profile profile = testing::profile_of(model);
   profile.update_bytes_per_s = profile.reduce_bytes_per_s = 1e300;
   profile.load_s = 0;

@@ -76,7 +76,7 @@ Outcome run(const Workload& workload, std::string* log = nullptr) {
       accident.fails ? shell.fail_next(accident.job, "made to fail") : shell.stop(accident.job);
     }
     shell.engine().check_integrity();
-    if (events % 8 == 0) shell.engine().check_visits();
+    if (events % 32 == 0) shell.engine().check_visits();
     ++events;
   } while (shell.advance());
   check_end(workload, shell.engine(), checker);
