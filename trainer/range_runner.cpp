@@ -120,9 +120,11 @@ WeightedSum RangeRunner::backward(const std::byte* input, const std::byte* batch
     runs.pop_back();
     std::vector<at::Tensor> leaves;
     std::vector<int> trained;
-    for (std::size_t p = 0; p < run.params.size(); ++p) {
+    const std::vector<at::Tensor>& params =
+        run.result.leaves.empty() ? run.params : run.result.leaves;
+    for (std::size_t p = 0; p < params.size(); ++p) {
       if (!run.params[p].requires_grad()) continue;
-      leaves.push_back(run.params[p]);
+      leaves.push_back(params[p]);
       trained.push_back(static_cast<int>(p));
     }
     if (run.input.defined()) leaves.push_back(run.input);
