@@ -29,8 +29,12 @@ function(spillway_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(spillway_${name} STATIC ${ARG_SOURCES})
   add_library(spillway::${name} ALIAS spillway_${name})
-  target_link_libraries(spillway_${name} PUBLIC ${ARG_DEPENDS} PRIVATE spillway_options)
-  target_include_directories(spillway_${name} PUBLIC "${CMAKE_SOURCE_DIR}")
+  target_link_libraries(spillway_${name}
+    PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:spillway_options>)
+  target_include_directories(spillway_${name} PUBLIC
+    "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>" $<INSTALL_INTERFACE:include/spillway>)
+  target_compile_features(spillway_${name} PUBLIC cxx_std_20)
+  set_target_properties(spillway_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 
 # spillway_test(name SOURCES... DEPENDS... [TIMEOUT s] [LABELS ...]): a GoogleTest program as one

@@ -1,4 +1,5 @@
 # LibTorch as imported target spillway::torch, from the folder of the wheel (torch/include, torch/lib).
+# The build and the installed package both include this file.
 set(SPILLWAY_TORCH_DIR "$ENV{SPILLWAY_TORCH_DIR}" CACHE PATH "Folder of LibTorch 2.11 (has include/ and lib/)")
 if(NOT EXISTS "${SPILLWAY_TORCH_DIR}/include/ATen/ATen.h")
   message(FATAL_ERROR "SPILLWAY_TORCH_DIR='${SPILLWAY_TORCH_DIR}' holds no LibTorch. "
@@ -12,12 +13,11 @@ if(NOT _torch_version STREQUAL "2.11")
   message(FATAL_ERROR "LibTorch 2.11 is required, '${SPILLWAY_TORCH_DIR}' is '${_torch_version}'")
 endif()
 
-add_library(spillway_torch INTERFACE)
-add_library(spillway::torch ALIAS spillway_torch)
-target_include_directories(spillway_torch SYSTEM INTERFACE
+add_library(spillway::torch INTERFACE IMPORTED)
+target_include_directories(spillway::torch SYSTEM INTERFACE
   "${SPILLWAY_TORCH_DIR}/include" "${SPILLWAY_TORCH_DIR}/include/torch/csrc/api/include")
-target_link_libraries(spillway_torch INTERFACE
+target_link_libraries(spillway::torch INTERFACE
   "${SPILLWAY_TORCH_DIR}/lib/libtorch_cpu.so" "${SPILLWAY_TORCH_DIR}/lib/libc10.so")
 # RUNPATH is not transitive; RPATH is, so the wheel's own libraries find each other.
-target_link_options(spillway_torch INTERFACE
+target_link_options(spillway::torch INTERFACE
   "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_DIR}/lib")

@@ -1,22 +1,33 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/spec.h"
+
 namespace spillway {
 
-/// Samples by number. Immutable, so any thread may read. A sample is `sample_elements()` int64.
+/// Samples by number, each a row of `sample_elements()` values. Immutable, so any thread may read.
 class DataSource {
  public:
   virtual ~DataSource() = default;
   virtual std::uint64_t num_samples() const = 0;
   virtual std::int64_t sample_elements() const = 0;
-  /// Writes sample `index` < num_samples(); `out` holds sample_elements() values.
-  virtual void read(std::uint64_t index, std::span<std::int64_t> out) const = 0;
+  /// Of the values: i64 or f32.
+  virtual DType dtype() const { return DType::i64; }
+  /// Writes sample `index` < num_samples(). `row` holds its values and is aligned for them.
+  virtual void read(std::uint64_t index, std::span<std::byte> row) const = 0;
 };
+
+/// A row of a source as its values.
+template <typename Value>
+std::span<Value> values_of(std::span<std::byte> row) {
+  return {reinterpret_cast<Value*>(row.data()), row.size() / sizeof(Value)};
+}
 
 /// Training and evaluation part of one source; they share no sample.
 struct DataSplit {

@@ -17,9 +17,10 @@ class Part final : public DataSource {
 
   std::uint64_t num_samples() const override { return count_; }
   std::int64_t sample_elements() const override { return all_->sample_elements(); }
-  void read(std::uint64_t index, std::span<std::int64_t> out) const override {
+  DType dtype() const override { return all_->dtype(); }
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
     assert(index < count_);
-    all_->read(first_ + index, out);
+    all_->read(first_ + index, row);
   }
 
  private:

@@ -20,8 +20,9 @@ class DigitsSource final : public DataSource {
 
   std::uint64_t num_samples() const override { return values_.size() / kRow; }
   std::int64_t sample_elements() const override { return kRow; }
-  void read(std::uint64_t index, std::span<std::int64_t> out) const override {
-    std::ranges::copy(std::span(values_).subspan(index * kRow, kRow), out.begin());
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
+    std::ranges::copy(std::span(values_).subspan(index * kRow, kRow),
+                      values_of<std::int64_t>(row).begin());
   }
 
  private:

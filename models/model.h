@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,9 +23,16 @@ struct LayerContext {
 struct LayerResult {
   at::Tensor output;
   double weight = 0;
+  /// What the graph hangs on in place of the parameters, one for each; empty: on them.
+  std::vector<at::Tensor> leaves;
+  /// Kept until the graph is gone: whatever it must not share meanwhile. Released by the thread
+  /// that called forward().
+  std::shared_ptr<void> lease;
 };
 
-/// A piece of a model: stateless, so any number of device threads may call it at once.
+/// A piece of a model. Any number of device threads may call it at once; a layer that has a state
+/// of its own lets one in at a time (LayerResult::lease). A thread takes leases in ascending order
+/// of layers, so threads never wait for each other in a circle.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -38,6 +47,9 @@ class Layer {
 struct Model {
   ModelSpec spec;
   std::vector<std::unique_ptr<Layer>> layers;
+  /// Writes the initial values of all parameters, in order: a function of `seed` alone. Null: each
+  /// parameter starts as its spec says. Any thread.
+  std::function<void(std::uint64_t seed, std::span<float* const> params)> initialize;
 };
 
 }  // namespace spillway

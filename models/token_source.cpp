@@ -19,7 +19,8 @@ class TokenSource final : public DataSource {
     return (files_.size() - 1) / static_cast<std::uint64_t>(length_);
   }
   std::int64_t sample_elements() const override { return length_ + 1; }
-  void read(std::uint64_t index, std::span<std::int64_t> out) const override {
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
+    const auto out = values_of<std::int64_t>(row);
     assert(index < num_samples() && out.size() == static_cast<std::size_t>(length_ + 1));
     files_.read(index * static_cast<std::uint64_t>(length_), out);
   }

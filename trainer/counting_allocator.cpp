@@ -111,12 +111,14 @@ void count_mkl_buffers() {
   }
 }
 
+/// When the program is loaded: MKL looks at its hooks in its first call, which may be the caller's.
+[[maybe_unused]] const bool counts_mkl_buffers = (count_mkl_buffers(), true);
+
 }  // namespace
 
 void initialize_torch() {
   static std::once_flag once;
   std::call_once(once, [] {
-    count_mkl_buffers();
     at::set_num_threads(1);
     at::set_num_interop_threads(1);
     static CountingAllocator allocator;

@@ -47,15 +47,21 @@ JobShape shape_of(const TrialConfig& trial) {
           .moments = num_moments(train)};
 }
 
+std::string described(std::int64_t elements, DType dtype) {
+  return std::to_string(elements) + (dtype == DType::f32 ? " float32" : " int64") + " values";
+}
+
 void check_data(const TrialConfig& trial, const ModelSpec& model) {
+  const DataSource& data = *trial.data->train;
   for (const EdgeSpec& edge : model.edges) {
     if (edge.producer >= 0) continue;
     const auto samples = trial.train.batch_size / trial.train.virtual_nodes;
-    if (edge.tensor.elements() != samples * trial.data->train->sample_elements()) {
+    const auto elements = edge.tensor.elements() / samples;
+    if (elements != data.sample_elements() || edge.tensor.dtype != data.dtype()) {
       throw ConfigError("data", 0,
-                        "samples have " + std::to_string(trial.data->train->sample_elements()) +
-                            " elements, model " + model.family + " expects " +
-                            std::to_string(edge.tensor.elements() / samples));
+                        "samples have " + described(data.sample_elements(), data.dtype()) +
+                            ", model " + model.family + " expects " +
+                            described(elements, edge.tensor.dtype));
     }
   }
 }

@@ -121,7 +121,8 @@ std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
                                                   const at::Tensor& gradient,
                                                   const TakeGradient& take) const {
   std::vector<at::Tensor> leaves;
-  for (const auto* tensors : {&run.params, &run.inputs}) {
+  const auto& params = run.result.leaves.empty() ? run.params : run.result.leaves;
+  for (const auto* tensors : {&params, &std::as_const(run.inputs)}) {
     std::ranges::copy_if(*tensors, std::back_inserter(leaves),
                          [](const at::Tensor& t) { return t.requires_grad(); });
   }

@@ -50,11 +50,14 @@ TrainingJob::Progress TrainingJob::take_progress() {
 }
 
 void TrainingJob::admit(std::byte* home) const {
-  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    const Layout::ParamPlace& place = plan_->layout.params[p];
+  std::vector<float*> params;
+  for (const Layout::ParamPlace& place : plan_->layout.params) {
     std::byte* block = home + plan_->layout.buffers[at(place.weights_buffer)].home;
-    initialize(floats(block + place.offset_in_block), model_->spec.params[p], config_.train.seed,
-               p);
+    params.push_back(floats(block + place.offset_in_block));
+  }
+  if (model_->initialize) return model_->initialize(config_.train.seed, params);
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    initialize(params[p], model_->spec.params[p], config_.train.seed, p);
   }
 }
 
@@ -158,15 +161,16 @@ void TrainingJob::run_host_op(const HostCall& call) {
 
 void TrainingJob::load(const HostCall& call, bool evaluation) const {
   const DataSource& source = evaluation ? *config_.data->eval : *config_.data->train;
-  const auto sample_elements = static_cast<std::size_t>(source.sample_elements());
+  const auto row_bytes =
+      static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
   const auto& buffers = evaluation ? plan_->layout.eval_batch : plan_->layout.batch;
   auto position = evaluation ? 0 : static_cast<std::uint64_t>(call.step * config_.train.batch_size);
   for (int buffer : buffers) {
-    auto* out = reinterpret_cast<std::int64_t*>(call.home + plan_->layout.buffers[at(buffer)].home);
-    for (std::int64_t i = 0; i < vn_size_; ++i, ++position, out += sample_elements) {
+    std::byte* row = call.home + plan_->layout.buffers[at(buffer)].home;
+    for (std::int64_t i = 0; i < vn_size_; ++i, ++position, row += row_bytes) {
       const std::uint64_t sample =
           evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
-      source.read(sample, {out, sample_elements});
+      source.read(sample, {row, row_bytes});
     }
   }
 }

@@ -19,7 +19,7 @@ using Row = std::vector<std::int64_t>;
 
 Row row_of(const DataSource& source, std::uint64_t sample) {
   Row row(static_cast<std::size_t>(source.sample_elements()), -1);
-  source.read(sample, row);
+  source.read(sample, std::as_writable_bytes(std::span(row)));
   return row;
 }
 

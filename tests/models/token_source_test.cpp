@@ -34,7 +34,7 @@ Tokens read(const TokenFiles& files, std::uint64_t begin, std::uint64_t end) {
 
 Tokens read(const DataSource& source, std::uint64_t sample) {
   Tokens out(static_cast<std::size_t>(source.sample_elements()), -1);
-  source.read(sample, out);
+  source.read(sample, std::as_writable_bytes(std::span(out)));
   return out;
 }
 

@@ -19,10 +19,10 @@ class RuleSource final : public DataSource {
       : num_samples_(num_samples), tokens_(tokens), first_(first) {}
   std::uint64_t num_samples() const override { return num_samples_; }
   std::int64_t sample_elements() const override { return tokens_; }
-  void read(std::uint64_t index, std::span<std::int64_t> out) const override {
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
     std::uint64_t state = (first_ + index) * 0x9E3779B97F4A7C15u + 1;
     std::int64_t token = static_cast<std::int64_t>(state % 61);
-    for (std::int64_t& value : out) {
+    for (std::int64_t& value : values_of<std::int64_t>(row)) {
       value = token;
       state = state * 6364136223846793005u + 1442695040888963407u;
       token = (token * 7 + 3 + static_cast<std::int64_t>((state >> 33) % 3)) % 61;

@@ -26,7 +26,8 @@ torch::Tensor batch_of(const TrialConfig& trial, std::int64_t step) {
     const DataSource& data = *trial.data->train;
     const auto position = static_cast<std::uint64_t>(step * kBatch + i);
     data.read(sample_at(position, data.num_samples(), trial.train.seed),
-              {tokens[i].data_ptr<std::int64_t>(), static_cast<std::size_t>(kPositions + 1)});
+              std::as_writable_bytes(std::span(tokens[i].data_ptr<std::int64_t>(),
+                                               static_cast<std::size_t>(kPositions + 1))));
   }
   return tokens;
 }

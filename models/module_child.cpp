@@ -1,0 +1,105 @@
+#include "models/module_child.h"
+
+#include <torch/nn/modules/dropout.h>
+
+#include <exception>
+
+#include "core/error.h"
+#include "models/seeded_generator.h"
+
+namespace spillway {
+namespace {
+
+template <typename... Types>
+bool is_any(const torch::nn::Module& module) {
+  return ((module.as<Types>() != nullptr) || ...);
+}
+
+bool is_dropout(const torch::nn::Module& module) {
+  using namespace torch::nn;
+  return is_any<Dropout, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout>(module);
+}
+
+}  // namespace
+
+void ModuleChild::reject(const std::string& problem) const {
+  throw ConfigError("model", 0, "child '" + name_ + "' (" + module_.ptr()->name() + ") " + problem);
+}
+
+void ModuleChild::check(std::set<const void*>& seen) const {
+  for (const auto& part : module_.ptr()->modules()) {
+    if (is_dropout(*part)) reject("has dropout, which is not supported here yet; remove it");
+  }
+  for (const auto& buffer : module_.ptr()->named_buffers()) {
+    reject("has the buffer '" + buffer.key() +
+           "'; running statistics and the like are not supported yet; turn them off");
+  }
+  for (const auto& param : parameters()) check_parameter(param.key(), param.value(), seen);
+}
+
+void ModuleChild::check_parameter(const std::string& name, const at::Tensor& value,
+                                  std::set<const void*>& seen) const {
+  if (value.scalar_type() != at::kFloat || !value.is_cpu() || value.layout() != at::kStrided) {
+    reject("has the parameter '" + name + "', which is no float32 tensor of the CPU; make it one");
+  }
+  if (!seen.insert(value.storage().unsafeGetStorageImpl()).second) {
+    reject("has the parameter '" + name +
+           "', whose memory another one has too; tied parameters are not supported here yet");
+  }
+}
+
+at::Tensor ModuleChild::run(const at::Tensor& input) {
+  at::Tensor x = input.detach().clone();
+  if (x.is_floating_point()) x.requires_grad_();
+  const at::Tensor random = SeededGenerator::state();
+  const auto before = versions(x);
+  module_.ptr()->train();
+  const at::Tensor y = forward(x);
+  if (!random.equal(SeededGenerator::state())) {
+    reject("draws random numbers in training, which is not supported here yet");
+  }
+  if (versions(x) != before) reject("changes its input or a parameter; do not work in place");
+  check_output(x, y);
+  return y.detach();
+}
+
+at::Tensor ModuleChild::forward(const at::Tensor& x) {
+  const std::string problem = "must take one tensor, as the child before gives it, and give one: ";
+  try {
+    return module_.forward(at::Tensor(x));
+  } catch (const c10::Error& error) {
+    reject(problem + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    reject(problem + error.what());
+  }
+}
+
+void ModuleChild::check_output(const at::Tensor& input, const at::Tensor& output) const {
+  if (!output.defined() || output.scalar_type() != at::kFloat || output.dim() == 0 ||
+      output.size(0) != kProbe || output.numel() == 0) {
+    reject("must give a float32 tensor whose first dimension is the batch");
+  }
+  if (input.requires_grad() && !output.requires_grad()) {
+    reject("gives an output from which no gradient leads back to its input");
+  }
+}
+
+std::vector<std::int64_t> ModuleChild::versions(const at::Tensor& x) const {
+  std::vector<std::int64_t> all{static_cast<std::int64_t>(x._version())};
+  for (const at::Tensor& param : module_.ptr()->parameters()) {
+    all.push_back(static_cast<std::int64_t>(param._version()));
+  }
+  return all;
+}
+
+std::vector<ModuleChild> children_of(torch::nn::Sequential model) {
+  if (model.is_empty() || model->is_empty()) {
+    throw ConfigError("model", 0, "is a Sequential without children; add some");
+  }
+  std::vector<ModuleChild> children;
+  auto module = model->begin();
+  for (const auto& child : model->named_children()) children.emplace_back(child.key(), *module++);
+  return children;
+}
+
+}  // namespace spillway

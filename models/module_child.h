@@ -1,0 +1,50 @@
+#pragma once
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+/// A child of a Sequential under inspection: whether it can be a layer. All that rejects it throws
+/// ConfigError (`model`) with its name and its type.
+class ModuleChild {
+ public:
+  /// Samples of the tensors that children are tried on.
+  static constexpr std::int64_t kProbe = 2;
+
+  ModuleChild(std::string name, torch::nn::AnyModule module)
+      : name_(std::move(name)), module_(std::move(module)) {}
+
+  const std::string& name() const { return name_; }
+  const torch::nn::AnyModule& module() const { return module_; }
+  torch::OrderedDict<std::string, at::Tensor> parameters() const {
+    return module_.ptr()->named_parameters();
+  }
+
+  /// Whether it is made of what can be trained. `seen`: the memory of parameters so far.
+  void check(std::set<const void*>& seen) const;
+  /// Its output for `input` [kProbe, ...]; checks what can be seen by running it. Inside a
+  /// SeededGenerator.
+  at::Tensor run(const at::Tensor& input);
+
+ private:
+  [[noreturn]] void reject(const std::string& problem) const;
+  void check_parameter(const std::string& name, const at::Tensor& value,
+                       std::set<const void*>& seen) const;
+  void check_output(const at::Tensor& input, const at::Tensor& output) const;
+  at::Tensor forward(const at::Tensor& x);
+  /// Of `x` and the parameters: they change with the values.
+  std::vector<std::int64_t> versions(const at::Tensor& x) const;
+
+  std::string name_;
+  torch::nn::AnyModule module_;
+};
+
+/// Throws ConfigError (`model`) where there are none.
+std::vector<ModuleChild> children_of(torch::nn::Sequential model);
+
+}  // namespace spillway

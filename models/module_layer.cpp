@@ -1,0 +1,102 @@
+#include "models/module_layer.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mse_loss.h>
+
+#include <cassert>
+#include <mutex>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+using Tensors = std::span<const at::Tensor>;
+
+class ModuleLayer final : public Layer {
+ public:
+  ModuleLayer(torch::nn::AnyModule module, std::unique_ptr<RowPart> input)
+      : module_(std::move(module)),
+        parameters_(module_.ptr()->parameters()),
+        input_(std::move(input)) {
+    for (at::Tensor& parameter : parameters_) {
+      parameter.set_data(at::empty({0}, parameter.options().requires_grad(false)));
+    }
+  }
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+    auto lease = std::make_shared<std::unique_lock<std::mutex>>(mutex_);
+    assert(params.size() == parameters_.size());
+    for (std::size_t p = 0; p < params.size(); ++p) parameters_[p].set_data(params[p]);
+    torch::nn::Module& module = *module_.ptr();
+    if (module.is_training() != context.training) module.train(context.training);
+    at::Tensor x = input_ ? input_->of(inputs[0]) : inputs[0];
+    return {
+        .output = module_.forward(std::move(x)), .leaves = parameters_, .lease = std::move(lease)};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable torch::nn::AnyModule module_;         // under mutex_
+  mutable std::vector<at::Tensor> parameters_;  // the module's own; under mutex_
+  std::unique_ptr<RowPart> input_;
+};
+
+class CrossEntropy final : public Layer {
+ public:
+  explicit CrossEntropy(RowPart targets) : targets_(std::move(targets)) {}
+
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
+    const at::Tensor targets = targets_.of(inputs[1]).reshape({-1}).to(at::kLong);
+    const at::Tensor logits = inputs[0].reshape({targets.numel(), -1});
+    return {.output = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum),
+            .weight = static_cast<double>(targets.numel())};
+  }
+
+ private:
+  RowPart targets_;
+};
+
+class MeanSquaredError final : public Layer {
+ public:
+  explicit MeanSquaredError(RowPart targets) : targets_(std::move(targets)) {}
+
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
+    const at::Tensor& x = inputs[0];
+    return {.output = at::mse_loss(x, targets_.of(inputs[1]).view(x.sizes()), at::Reduction::Sum),
+            .weight = static_cast<double>(x.numel())};
+  }
+
+ private:
+  RowPart targets_;
+};
+
+}  // namespace
+
+std::int64_t RowPart::elements() const {
+  std::int64_t n = 1;
+  for (const std::int64_t size : shape) n *= size;
+  return n;
+}
+
+at::Tensor RowPart::of(const at::Tensor& rows) const {
+  std::vector<std::int64_t> sizes{rows.size(0)};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return rows.narrow(1, begin, elements()).reshape(sizes);
+}
+
+std::unique_ptr<Layer> make_module_layer(torch::nn::AnyModule module,
+                                         std::unique_ptr<RowPart> input) {
+  return std::make_unique<ModuleLayer>(std::move(module), std::move(input));
+}
+
+std::unique_ptr<Layer> make_cross_entropy_layer(RowPart targets) {
+  return std::make_unique<CrossEntropy>(std::move(targets));
+}
+
+std::unique_ptr<Layer> make_mse_layer(RowPart targets) {
+  return std::make_unique<MeanSquaredError>(std::move(targets));
+}
+
+}  // namespace spillway

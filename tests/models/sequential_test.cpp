@@ -1,0 +1,294 @@
+#include "models/sequential.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "models/model.h"
+#include "tests/support/thrown.h"
+
+namespace spillway {
+namespace {
+
+using testing::thrown;
+using torch::nn::Linear;
+using torch::nn::Sequential;
+using Names = std::vector<std::string>;
+
+constexpr std::int64_t kSamples = 3;
+
+std::unique_ptr<Model> model_of(const std::function<Sequential()>& make,
+                                const SequentialConfig& config = {.input_shape = {8}}) {
+  return sequential_factory(make, config)(kSamples);
+}
+
+/// What is wrong with a model.
+std::string problem_of(const std::function<Sequential()>& make,
+                       const SequentialConfig& config = {.input_shape = {8}}) {
+  const auto error = thrown<ConfigError>([&] { model_of(make, config); });
+  EXPECT_EQ(error.field, "model");
+  return error.problem;
+}
+
+/// What is wrong with a child, behind its name and type. It stands behind Linear(8, 8).
+template <typename Module>
+std::string problem_of_child(const Module& child) {
+  const std::string problem = problem_of([&] { return Sequential(Linear(8, 8), child); });
+  EXPECT_EQ(problem.rfind("child '1' (", 0), 0u) << problem;
+  return problem.substr(problem.find(") ") + 2);
+}
+
+/// A function as a module.
+struct CallImpl : torch::nn::Module {
+  explicit CallImpl(std::function<torch::Tensor(torch::Tensor)> f) : function(std::move(f)) {}
+  torch::Tensor forward(torch::Tensor x) { return function(std::move(x)); }
+  std::function<torch::Tensor(torch::Tensor)> function;
+};
+TORCH_MODULE(Call);
+
+struct TwoInputsImpl : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x, torch::Tensor y) { return x + y; }
+};
+TORCH_MODULE(TwoInputs);
+
+struct DoubleImpl : torch::nn::Module {
+  DoubleImpl() { weight = register_parameter("weight", torch::ones({8}, torch::kDouble)); }
+  torch::Tensor forward(torch::Tensor x) { return x * weight.to(torch::kFloat); }
+  torch::Tensor weight;
+};
+TORCH_MODULE(Double);
+
+struct RenormImpl : torch::nn::Module {
+  RenormImpl() { weight = register_parameter("weight", torch::ones({8})); }
+  torch::Tensor forward(torch::Tensor x) {
+    {
+      torch::NoGradGuard no_grad;
+      weight.div_(2);
+    }
+    return x * weight;
+  }
+  torch::Tensor weight;
+};
+TORCH_MODULE(Renorm);
+
+struct HidingImpl : torch::nn::Module {
+  HidingImpl() : dropout(register_module("dropout", torch::nn::AlphaDropout(0))) {}
+  torch::Tensor forward(torch::Tensor x) { return dropout(x); }
+  torch::nn::AlphaDropout dropout;
+};
+TORCH_MODULE(Hiding);
+
+TEST(Sequential, EveryChildIsALayerAndTheLossTheLast) {
+  const auto model = model_of(
+      [] {
+        using namespace torch::nn;
+        return Sequential({{"conv", AnyModule(Conv2d(Conv2dOptions(2, 4, 3)))},
+                           {"relu", AnyModule(ReLU())},
+                           {"flat", AnyModule(Flatten())},
+                           {"last", AnyModule(Linear(16, 5))}});
+      },
+      {.input_shape = {2, 4, 4}});
+  Names layers, params;
+  for (const LayerSpec& layer : model->spec.layers) layers.push_back(layer.name);
+  for (const ParamSpec& param : model->spec.params) {
+    params.push_back(param.name);
+    EXPECT_EQ(param.decay, param.name.ends_with("weight"));
+    EXPECT_TRUE(param.trainable);
+  }
+  EXPECT_EQ(layers, (Names{"conv", "relu", "flat", "last", "loss"}));
+  EXPECT_EQ(params, (Names{"conv.weight", "conv.bias", "last.weight", "last.bias"}));
+  using Shape = std::vector<std::int64_t>;
+  const auto& edges = model->spec.edges;
+  EXPECT_EQ(edges[0].tensor.shape(), (Shape{kSamples, 2 * 4 * 4 + 1}));
+  EXPECT_EQ(edges[0].tensor.dtype, DType::f32);
+  EXPECT_EQ(edges[1].tensor.shape(), (Shape{kSamples, 4, 2, 2}));
+  EXPECT_EQ(edges[3].tensor.shape(), (Shape{kSamples, 16}));
+  EXPECT_EQ(model->spec.consumers(0), (std::vector<int>{0, 4}));
+  EXPECT_EQ(model->spec.params[0].tensor.shape(), (Shape{4, 2, 3, 3}));
+}
+
+TEST(Sequential, TargetsFollowTheLoss) {
+  const auto values = [](const SequentialConfig& config) {
+    return model_of([] { return Sequential(Linear(8, 6)); }, config)
+        ->spec.edges[0]
+        .tensor.shape()[1];
+  };
+  EXPECT_EQ(values({.input_shape = {8}}), 8 + 1);
+  EXPECT_EQ(values({.input_shape = {5, 8}}), 5 * 8 + 5) << "a class for each of 5";
+  EXPECT_EQ(values({.input_shape = {5, 8}, .loss = "mse"}), 5 * 8 + 5 * 6);
+}
+
+TEST(Sequential, TheModelHoldsNoWeights) {
+  Linear linear(8, 4);
+  const auto model = model_of([&] { return Sequential(linear); });
+  EXPECT_EQ(linear->weight.numel(), 0);
+  EXPECT_EQ(linear->bias.numel(), 0);
+  EXPECT_EQ(model->spec.num_parameters(), 8 * 4 + 4);
+}
+
+TEST(Sequential, InitialWeightsAreThoseAfterManualSeed) {
+  const auto make = [] {
+    Linear first(8, 4), second(4, 2);
+    return Sequential(first, second);
+  };
+  const auto model = model_of(make);
+  torch::manual_seed(77);
+  const auto expected = make()->parameters();
+  std::vector<torch::Tensor> values;
+  std::vector<float*> pointers;
+  for (const ParamSpec& param : model->spec.params) {
+    values.push_back(torch::zeros(param.tensor.shape()));
+    pointers.push_back(values.back().data_ptr<float>());
+  }
+  model->initialize(77, pointers);
+  for (std::size_t p = 0; p < values.size(); ++p) EXPECT_TRUE(values[p].equal(expected[p])) << p;
+  model->initialize(78, pointers);
+  EXPECT_FALSE(values[0].equal(expected[0]));
+}
+
+TEST(Sequential, AFunctionThatChangesItsMindIsNoticed) {
+  std::int64_t size = 4;
+  const auto model = model_of([&] { return Sequential(Linear(8, size)); });
+  size = 5;
+  std::vector<float> memory(64);
+  std::vector<float*> pointers(2, memory.data());
+  EXPECT_THROW(model->initialize(1, pointers), Error);
+}
+
+TEST(Sequential, ALayerIsLeasedUntilItsGraphIsGone) {
+  const auto model = model_of([] { return Sequential(Linear(8, 4)); });
+  const auto weight = torch::ones({4, 8}), bias = torch::zeros({4});
+  const auto rows = torch::ones({kSamples, 9});
+  const std::vector<at::Tensor> inputs{rows}, params{weight, bias};
+  LayerResult result = model->layers[0]->forward(inputs, params, {});
+  EXPECT_TRUE(result.output.equal(torch::full({kSamples, 4}, 8.0f)));
+  ASSERT_EQ(result.leaves.size(), 2u);
+  EXPECT_EQ(result.leaves[0].data_ptr(), weight.data_ptr());
+  const auto gradients = torch::autograd::grad({result.output.sum()}, result.leaves);
+  EXPECT_TRUE(gradients[0].equal(torch::full({4, 8}, 3.0f)));
+  EXPECT_NE(result.lease, nullptr);
+  result = {};
+  const std::vector<at::Tensor> others{weight * 2, bias + 1};
+  result = model->layers[0]->forward(inputs, others, {});
+  EXPECT_TRUE(result.output.equal(torch::full({kSamples, 4}, 17.0f)));
+}
+
+/// Counts the calls of its forward.
+struct CountingImpl : torch::nn::Module {
+  CountingImpl() : linear(register_module("linear", Linear(8, 8))) {}
+  torch::Tensor forward(torch::Tensor x) {
+    ++calls;
+    return linear(x);
+  }
+  Linear linear;
+  std::atomic<int> calls = 0;
+};
+TORCH_MODULE(Counting);
+
+/// Forward and backward many times with weights that are all `value`. Returns how often another
+/// call came between, or the gradient of the input was another than it must be.
+int disturbances(const Layer& layer, const std::atomic<int>& calls, float value) {
+  const std::vector<at::Tensor> params{torch::full({8, 8}, value), torch::zeros({8})};
+  const auto expected = torch::full({kSamples, 8}, value * 8);
+  int disturbed = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::vector<at::Tensor> inputs{torch::ones({kSamples, 8}).requires_grad_()};
+    LayerResult result = layer.forward(inputs, params, {});
+    const int before = calls;
+    std::this_thread::yield();
+    const auto gradient = torch::autograd::grad({result.output.sum()}, {inputs[0]})[0];
+    if (calls != before || !gradient.equal(expected)) ++disturbed;
+  }
+  return disturbed;
+}
+
+TEST(Sequential, ThreadsTakeTurnsUntilTheirGraphsAreGone) {
+  Counting counting;
+  const auto model = model_of([&] { return Sequential(Linear(8, 8), counting); });
+  std::latch both(2);
+  std::atomic<int> disturbed = 0;
+  const auto work = [&](float value) {
+    both.arrive_and_wait();
+    disturbed += disturbances(*model->layers[1], counting->calls, value);
+  };
+  std::thread other([&] { work(2); });
+  work(1);
+  other.join();
+  EXPECT_EQ(disturbed, 0);
+}
+
+TEST(Sequential, WhatCannotBeTrainedYetIsNamed) {
+  EXPECT_EQ(problem_of_child(torch::nn::Dropout(0.1)),
+            "has dropout, which is not supported here yet; remove it");
+  EXPECT_EQ(problem_of_child(Hiding()), "has dropout, which is not supported here yet; remove it");
+  EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return torch::dropout(x, 0.1, true); })),
+            "draws random numbers in training, which is not supported here yet");
+  EXPECT_EQ(problem_of_child(torch::nn::BatchNorm1d(8)),
+            "has the buffer 'running_mean'; running statistics and the like are not supported yet; "
+            "turn them off");
+  EXPECT_EQ(problem_of_child(Double()),
+            "has the parameter 'weight', which is no float32 tensor of the CPU; make it one");
+  EXPECT_EQ(problem_of_child(Renorm()), "changes its input or a parameter; do not work in place");
+  EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.detach().relu_(); })),
+            "changes its input or a parameter; do not work in place");
+  EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.detach() * 2; })),
+            "gives an output from which no gradient leads back to its input");
+  const std::string output = "must give a float32 tensor whose first dimension is the batch";
+  EXPECT_EQ(problem_of_child(torch::nn::Flatten(torch::nn::FlattenOptions().start_dim(0))), output);
+  EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.sum(); })), output);
+  EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.to(torch::kDouble); })), output);
+}
+
+TEST(Sequential, AForwardTakesAndGivesOneTensor) {
+  const std::string problem = "must take one tensor, as the child before gives it, and give one: ";
+  for (const std::string& found :
+       {problem_of_child(TwoInputs()), problem_of_child(torch::nn::LSTM(8, 8)),
+        problem_of_child(Linear(9, 8)),
+        problem_of_child(torch::nn::ReLU(torch::nn::ReLUOptions(true))),
+        problem_of_child(Call([](torch::Tensor x) {
+          if (x.defined()) throw std::runtime_error("mine");
+          return x;
+        }))})
+    EXPECT_TRUE(found.starts_with(problem)) << found;
+}
+
+TEST(Sequential, TiedParametersAreRefused) {
+  Linear shared(8, 8);
+  EXPECT_EQ(problem_of([&] { return Sequential(shared, torch::nn::ReLU(), shared); }),
+            "child '2' (torch::nn::LinearImpl) has the parameter 'weight', whose memory another "
+            "one has too; tied parameters are not supported here yet");
+}
+
+TEST(Sequential, AModelHasChildrenAndSomethingToTrain) {
+  EXPECT_EQ(problem_of([] { return Sequential(); }), "is a Sequential without children; add some");
+  EXPECT_EQ(problem_of([] { return Sequential(nullptr); }),
+            "is a Sequential without children; add some");
+  EXPECT_EQ(problem_of([] { return Sequential(torch::nn::ReLU()); }), "has nothing to train");
+}
+
+TEST(Sequential, TheConfigurationIsChecked) {
+  const auto make = [] { return Sequential(Linear(8, 4)); };
+  EXPECT_EQ(problem_of(make, {.input_shape = {8}, .loss = "l1"}),
+            "has the loss 'l1', must be cross_entropy or mse");
+  EXPECT_EQ(problem_of(make, {.input_shape = {8}, .input_dtype = DType::i64, .loss = "mse"}),
+            "with the loss mse must have f32 inputs");
+  EXPECT_EQ(problem_of(make, {.input_shape = {0, 8}}),
+            "must have an input_shape of positive sizes");
+  EXPECT_EQ(problem_of([] {
+              return Sequential(Linear(8, 4), torch::nn::Flatten(),
+                                Call([](torch::Tensor x) { return x.sum(1); }));
+            }),
+            "must end in [B, ..., C] logits for cross_entropy");
+  const auto error =
+      thrown<ConfigError>([&] { sequential_factory(make, {.input_shape = {8}})(0); });
+  EXPECT_EQ(error.field, "train.batch_size");
+}
+
+}  // namespace
+}  // namespace spillway

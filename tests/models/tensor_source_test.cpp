@@ -1,0 +1,65 @@
+#include "models/tensor_source.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/support/thrown.h"
+
+namespace spillway {
+namespace {
+
+using testing::thrown;
+
+template <typename Value>
+std::vector<Value> row_of(const DataSource& source, std::uint64_t sample) {
+  std::vector<Value> row(static_cast<std::size_t>(source.sample_elements()));
+  source.read(sample, std::as_writable_bytes(std::span(row)));
+  return row;
+}
+
+TEST(TensorSource, TargetsLieBehindInputs) {
+  const auto inputs = at::arange(12, at::kFloat).view({3, 2, 2});
+  const auto data = tensor_data(inputs, at::arange(3) + 7, 0.4);
+  ASSERT_EQ(data->train->num_samples(), 2u);
+  ASSERT_EQ(data->eval->num_samples(), 1u);
+  EXPECT_EQ(data->train->dtype(), DType::f32);
+  EXPECT_EQ(row_of<float>(*data->train, 1), (std::vector<float>{4, 5, 6, 7, 8}));
+  EXPECT_EQ(row_of<float>(*data->eval, 0), (std::vector<float>{8, 9, 10, 11, 9}));
+}
+
+TEST(TensorSource, Int64InputsStayInt64) {
+  const auto ids = at::arange(4).view({2, 2}) + (std::int64_t{1} << 40);
+  const auto data = tensor_data(ids.t(), at::arange(2), 0);
+  EXPECT_EQ(data->train->dtype(), DType::i64);
+  EXPECT_EQ(data->eval, nullptr);
+  const std::int64_t base = std::int64_t{1} << 40;
+  EXPECT_EQ(row_of<std::int64_t>(*data->train, 1),
+            (std::vector<std::int64_t>{base + 1, base + 3, 1}));
+}
+
+TEST(TensorSource, TakesACopy) {
+  auto inputs = at::ones({2, 1});
+  const auto data = tensor_data(inputs, at::ones({2, 1}), 0);
+  inputs.zero_();
+  EXPECT_EQ(row_of<float>(*data->train, 0), (std::vector<float>{1, 1}));
+}
+
+TEST(TensorSource, OtherTensorsAreRefused) {
+  const auto problem = [](const at::Tensor& inputs, const at::Tensor& targets) {
+    const auto error = thrown<ConfigError>([&] { tensor_data(inputs, targets, 0); });
+    EXPECT_EQ(error.field, "data");
+    return error.problem;
+  };
+  const auto floats = at::ones({2, 3}), ids = floats.to(at::kLong);
+  EXPECT_EQ(problem(floats.to(at::kDouble), ids), "inputs must be float32 or int64");
+  EXPECT_EQ(problem(ids, floats), "targets must be int64, or float32 beside float32 inputs");
+  EXPECT_EQ(problem(floats, ids + (1 << 24)),
+            "int64 targets must be below 2^24 beside float32 inputs");
+  for (const auto& targets : {at::ones({3}), at::ones({2, 0}), at::ones({})})
+    EXPECT_EQ(problem(floats, targets),
+              "inputs and targets must have one sample or more, and as many of each");
+}
+
+}  // namespace
+}  // namespace spillway

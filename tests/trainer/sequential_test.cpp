@@ -1,0 +1,155 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "tests/support/small_nets.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+
+/// Models of a user's own as whole runs.
+namespace spillway::testing {
+namespace {
+
+class Net : public ::testing::TestWithParam<SmallNet> {};
+
+TEST_P(Net, SpilledOverLanesIsResidentBitByBit) {
+  TrialConfig trial = net_trial(GetParam());
+  const RunResult resident = train(session_of(1, kAmple), trial);
+  ASSERT_EQ(resident.trials[0].state, TrialState::done) << resident.trials[0].reason;
+  EXPECT_EQ(resident.trials[0].num_shards, 1);
+  EXPECT_EQ(resident.trials[0].order, "vn_major");
+
+  const Bytes budget = smallest_budget(trial);
+  EXPECT_LT(budget, resident.trials[0].training_state_bytes);
+  const RunResult spilled = train(session_of(1, budget), trial);
+  EXPECT_GT(spilled.trials[0].num_shards, 2);
+  EXPECT_GT(spilled.h2d_weight_bytes, resident.h2d_weight_bytes);
+  expect_same_bits(spilled.trials[0], resident.trials[0]);
+
+  trial.train.lanes = 2;
+  for (const Bytes lane_budget : {budget, kAmple}) {
+    const RunResult lanes = train(session_of(2, lane_budget), trial);
+    for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
+    expect_within_budgets(lanes);
+    expect_same_bits(lanes.trials[0], resident.trials[0]);
+  }
+  trial.train.seed = 4;  // the control
+  expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident.trials[0]);
+}
+
+/// The rows of a virtual node.
+torch::Tensor rows_of(const TrialConfig& trial, std::int64_t step, std::int64_t vn) {
+  const DataSource& data = *trial.data->train;
+  const std::int64_t size = trial.train.batch_size / trial.train.virtual_nodes;
+  auto rows = torch::empty({size, data.sample_elements()},
+                           data.dtype() == DType::f32 ? torch::kFloat32 : torch::kInt64);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto position = static_cast<std::uint64_t>(step * trial.train.batch_size + vn * size + i);
+    auto row = rows[i];
+    data.read(sample_at(position, data.num_samples(), trial.train.seed),
+              {static_cast<std::byte*>(row.data_ptr()), row.nbytes()});
+  }
+  return rows;
+}
+
+/// With nothing but LibTorch, micro-batch by micro-batch.
+std::vector<double> plain_training(const SmallNet& net, const TrialConfig& trial) {
+  torch::manual_seed(trial.train.seed);
+  auto model = net.make();
+  std::vector<torch::Tensor> decayed, others;
+  for (const auto& param : model->parameters())
+    (param.dim() >= 2 ? decayed : others).push_back(param);
+  const auto options_of = [&](double decay) {
+    return std::make_unique<torch::optim::AdamWOptions>(
+        torch::optim::AdamWOptions(trial.train.learning_rate).weight_decay(decay).eps(1e-8));
+  };
+  torch::optim::AdamW optimizer(std::vector<torch::optim::OptimizerParamGroup>{
+      {decayed, options_of(trial.train.weight_decay)}, {others, options_of(0)}});
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < trial.train.max_steps; ++step) {
+    optimizer.zero_grad();
+    double sum = 0;
+    for (std::int64_t vn = 0; vn < trial.train.virtual_nodes; ++vn) {
+      const auto rows = rows_of(trial, step, vn);
+      std::vector<std::int64_t> shape{rows.size(0)};
+      shape.insert(shape.end(), net.config.input_shape.begin(), net.config.input_shape.end());
+      const std::int64_t targets = net.config.loss == "mse" ? 3 : 1;
+      const auto output = model->forward(rows.narrow(1, 0, rows.size(1) - targets).reshape(shape));
+      const auto target = rows.narrow(1, rows.size(1) - targets, targets);
+      const auto loss = net.config.loss == "mse" ? torch::mse_loss(output, target)
+                                                 : torch::cross_entropy_loss(
+                                                       output, target.squeeze(1).to(torch::kInt64));
+      (loss / trial.train.virtual_nodes).backward();
+      sum += loss.item<double>() / trial.train.virtual_nodes;
+    }
+    torch::nn::utils::clip_grad_norm_(model->parameters(), trial.train.max_grad_norm);
+    optimizer.step();
+    losses.push_back(sum);
+  }
+  return losses;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return largest;
+}
+
+TEST_P(Net, HasTheLossesOfPlainTraining) {
+  TrialConfig trial = net_trial(GetParam());
+  const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
+  const auto plain = plain_training(GetParam(), trial);
+  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
+  EXPECT_LT(plain.back(), 0.95 * plain.front());
+
+  trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows
+  EXPECT_GT(largest_difference(plain_training(GetParam(), trial), plain), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sequential, Net, ::testing::ValuesIn(small_nets()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Sequential, ARunLeavesTheGlobalGeneratorAlone) {
+  TrialConfig trial = net_trial(small_nets()[0]);
+  trial.train.max_steps = 2;
+  torch::manual_seed(11);
+  const auto expected = torch::rand({4});
+  torch::manual_seed(11);
+  const auto first = train(session_of(1, kAmple), trial).trials[0];
+  EXPECT_TRUE(torch::rand({4}).equal(expected));
+  torch::manual_seed(12);  // and does not depend on it
+  EXPECT_EQ(train(session_of(1, kAmple), trial).trials[0].weights_xxh3, first.weights_xxh3);
+}
+
+TEST(Sequential, FrozenChildrenKeepTheirWeights) {
+  SmallNet net = small_nets()[0];
+  net.make = [] {
+    auto model = conv_net();
+    for (const auto& param : model->parameters()) {
+      if (param.dim() == 4) param.requires_grad_(false);  // both convolutions, without biases
+    }
+    return model;
+  };
+  TrialConfig trial = net_trial(net);
+  const auto model = trial.model(2);
+  for (const ParamSpec& param : model->spec.params)
+    EXPECT_EQ(param.trainable, param.tensor.dims.size() != 4) << param.name;
+  const auto resident = train(session_of(1, kAmple), trial).trials[0];
+  expect_same_bits(train(session_of(1, smallest_budget(trial)), trial).trials[0], resident);
+  EXPECT_LT(largest_difference(resident.losses, plain_training(net, trial)), 1e-4);
+}
+
+TEST(Sequential, DataOfAnotherKindIsRefused) {
+  TrialConfig trial = net_trial(small_nets()[0]);
+  trial.data = net_trial(small_nets()[1]).data;
+  Session session(session_of(1, kAmple));
+  EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
+               "data: samples have 7 int64 values, model sequential expects 65 float32 values");
+}
+
+}  // namespace
+}  // namespace spillway::testing
