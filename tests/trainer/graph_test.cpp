@@ -68,8 +68,9 @@ std::vector<double> plain_losses(const TrialConfig& trial) {
     const auto tokens = at::empty({kBatch, kTokens}, at::kLong);
     for (std::int64_t i = 0; i < kBatch; ++i) {
       const auto position = static_cast<std::uint64_t>(step * kBatch + i);
+      const std::span row(tokens[i].data_ptr<std::int64_t>(), std::size_t{kTokens});
       data.read(sample_at(position, data.num_samples(), trial.train.seed),
-                {tokens[i].data_ptr<std::int64_t>(), static_cast<std::size_t>(kTokens)});
+                std::as_writable_bytes(row));
     }
     std::map<std::string, at::Tensor> values{{"tokens", tokens}};
     auto next = weights.begin();
