@@ -235,7 +235,7 @@ void Comparison::print() const {
 int main(int argc, char** argv) {
   using namespace spillway::experiments;
   const bool brief = argc > 1 && std::string_view(argv[1]) == "--brief";
-  Comparison comparison(brief ? Setting{4, 64, 4, 3, 1} : Setting{16, 256, 64, 3, 5});
+  Comparison comparison(brief ? Setting{6, 64, 4, 3, 1} : Setting{16, 256, 64, 3, 5});
   comparison.run();
   comparison.print();
   return 0;
