@@ -55,7 +55,7 @@ for name in "$@"; do
   result="experiments/results/${name}_$(machine)_$(date +%Y%m).md"
   part="$(mktemp)"
   trap 'rm -f "$part"' EXIT
-  { head_of "$name" && "${experiment[@]}" && echo && reading_of "$result"; } >"$part"
+  { head_of "$name"; "${experiment[@]}"; echo; reading_of "$result"; } >"$part"
   cat "$part" >"$result"
   echo "$result"
 done

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source scripts/setup.sh >&2
 
 readonly num_jobs=2 repetitions="${REPETITIONS:-3}" incremental_only="${INCREMENTAL_ONLY:-}"
-# One file of each layer: the last source of its list is as good as any.
+# Of each layer.
 readonly changed=(
   core/error.cpp scheduler/engine.cpp spilling/copier.cpp models/gpt.cpp
   trainer/training_job.cpp trainer/session.cpp apps/config.cpp
@@ -27,7 +27,7 @@ timed() {
 }
 
 configure() {
-  cmake -S "$folder/tree" -B "$folder/build" -G Ninja "-DSPILLWAY_TORCH_DIR=$SPILLWAY_TORCH_DIR"
+  cmake -S "$folder" -B "$folder/build" -G Ninja "-DSPILLWAY_TORCH_DIR=$SPILLWAY_TORCH_DIR"
 }
 
 build() { ninja -C "$folder/build" -j "$num_jobs" "$@"; }
@@ -40,15 +40,17 @@ spread() {
 after_changing() {
   local i
   for ((i = 0; i < repetitions; ++i)); do
-    echo "// Changed." >>"$folder/tree/$1"
+    echo "// Changed." >>"$folder/$1"
     timed build "${@:2}"
   done | spread
 }
 
-mkdir "$folder/tree"
-git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$folder/tree"
+# row WHAT PROGRAM ALL: of the table. Its parts are measured before, so that a failure counts.
+row() { echo "| $1 | $2 | $3 |"; }
 
-echo "| built | seconds, program | seconds, program and tests |"
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$folder"
+
+row built "program, s" "program and tests, s"
 echo "| --- | ---: | ---: |"
 if [[ -z "$incremental_only" ]]; then export CCACHE_DISABLE=1; fi
 configured="$(timed configure)"
@@ -56,10 +58,14 @@ program="$(timed build spillway)"
 all="$(timed build)"
 if [[ -z "$incremental_only" ]]; then
   sum() { echo "$*" | awk '{ for (i = 1; i <= NF; ++i) s += $i; printf "%.0f\n", s }'; }
-  echo "| from nothing | $(sum "$configured" "$program") | $(sum "$configured" "$program" "$all") |"
+  row "from nothing" "$(sum "$configured" "$program")" "$(sum "$configured" "$program" "$all")"
 fi
 export CCACHE_DISABLE=1
-echo "| nothing changed | $(timed build spillway) | $(timed build) |"
+program="$(timed build spillway)"
+all="$(timed build)"
+row "nothing changed" "$program" "$all"
 for file in "${changed[@]}"; do
-  echo "| after a change of \`$file\` | $(after_changing "$file" spillway) | $(after_changing "$file") |"
+  program="$(after_changing "$file" spillway)"
+  all="$(after_changing "$file")"
+  row "after a change of \`$file\`" "$program" "$all"
 done

@@ -181,14 +181,18 @@ void Comparison::print_setting() const {
 
 void Comparison::print_speeds() const {
   print_head({"", "link", "double buffer", "tokens/s", "of resident, VN by VN",
-              "of resident, shard by shard", "of resident, no recompute", "loaded a step, MiB"});
+              "of resident, shard by shard", "of resident, no recompute", "device busy, %",
+              "loaded a step, MiB"});
   for (const Way& way : ways_) {
     const auto tokens = compare(way, way, [&](const Trained& run, const Trained&) {
       return static_cast<double>(trial_.train.batch_size * setting_.tokens) / run.step_s;
     });
+    const auto busy = compare(way, way, [&](const Trained& run, const Trained&) {
+      return run.result.devices.empty() ? 1 : run.result.devices[0].busy_share;
+    });
     const Bytes loaded = way.runs[0].result.h2d_bytes / static_cast<Bytes>(setting_.steps);
     print_row({way.name, way.link, way.double_buffer, text_of(tokens, 0), speed_of(way, kVnByVn),
-               speed_of(way, kShardByShard), speed_of(way, kNoRecompute),
+               speed_of(way, kShardByShard), speed_of(way, kNoRecompute), percent(busy),
                fixed(static_cast<double>(loaded) / 1_MiB, 1)});
   }
 }
