@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs experiments and writes their result files: run.sh NAME...
-# NAME is a folder beside this script with a program of its own, such as `engine`. The program is
-# built with optimization, without LibTorch; what it prints goes, below a head that says where and
-# how, into results/NAME_MACHINE_YYYYMM.md. A "## Reading" that is there already stays: check it.
+# NAME is a folder beside this script with a program of its own, such as `engine`, or a script
+# NAME.sh. The program is built with optimization, without LibTorch where it can; what it prints goes,
+# below a head that says where and how, into results/NAME_MACHINE_YYYYMM.md. A "## Reading" that is
+# there already stays: check it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,14 +35,27 @@ reading_of() {
   if [[ -f "$1" ]]; then sed -n '/^## Reading/,$p' "$1"; fi
 }
 
-build_dir="${SPILLWAY_EXPERIMENTS_BUILD:-build-experiments}"
-cmake -S . -B "$build_dir" -G Ninja -DSPILLWAY_TORCH=OFF >/dev/null
+# Leaves in `experiment` the command that prints the tables.
+prepare() {
+  local build_dir="${SPILLWAY_EXPERIMENTS_BUILD:-build-experiments}" target="${1}_experiment"
+  experiment=(bash "experiments/$1/$1.sh")
+  if [[ -f "${experiment[1]}" ]]; then return; fi
+  cmake -S . -B "$build_dir" -G Ninja -DSPILLWAY_TORCH=OFF >/dev/null
+  if ninja -C "$build_dir" -t query "$target" >/dev/null 2>&1; then
+    ninja -C "$build_dir" "$target" >/dev/null
+  else
+    build_dir=build
+    bash scripts/build.sh "$build_dir" -- "$target" >/dev/null
+  fi
+  experiment=("$build_dir/bin/$target")
+}
+
 for name in "$@"; do
-  ninja -C "$build_dir" "${name}_experiment" >/dev/null
+  prepare "$name"
   result="experiments/results/${name}_$(machine)_$(date +%Y%m).md"
   part="$(mktemp)"
   trap 'rm -f "$part"' EXIT
-  { head_of "$name" && "$build_dir/bin/${name}_experiment" && echo && reading_of "$result"; } >"$part"
+  { head_of "$name"; "${experiment[@]}"; echo; reading_of "$result"; } >"$part"
   cat "$part" >"$result"
   echo "$result"
 done

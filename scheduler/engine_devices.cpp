@@ -181,26 +181,34 @@ bool Engine::start_op(DeviceId id) {
   return true;
 }
 
-/// Chooses the unit that runs next and loads its weights where they have room beside what runs.
+/// Chooses the unit that runs next and loads its weights where they have room beside what runs: one
+/// block at a time, because what the running unit reads comes over the same link.
 void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
   if (!device.current || !state(*device.current).reserved) return;
   if (!device.next && !choose(id, device.next)) return;
   const UnitSpec& running = spec(*device.current);
   const UnitSpec& next = spec(*device.next);
+  std::vector<Bytes> op_area = running.op_area;
   Request request{.workspace = running.workspace,
-                  .op_area = running.op_area,
                   .later_workspace = next.workspace,
                   .end = opposite(device.side)};
+  ask_for(request, id, device.next->job, next.weights);
+  const auto is_coming = [&](BufferRef b) { return device.memory.find(b)->filling != 0; };
+  if (request.place.empty() || std::ranges::any_of(request.keep, is_coming)) return;
+  while (request.place.size() > 1) {
+    op_area.push_back(buffer_spec(request.place.back()).bytes);
+    request.later.push_back(op_area.back());
+    request.place.pop_back();
+  }
   for (int b : next.sums) request.later.push_back(buffer_spec({device.next->job, b}).bytes);
   request.later.insert(request.later.end(), next.op_area.begin(), next.op_area.end());
-  ask_for(request, id, device.next->job, next.weights);
-  if (request.place.empty()) return;
+  request.op_area = op_area;
   if (!op_area_fits(id, request) || make_room(id, request) != Room::ready) {
     device.waits_for_space = false;
     return;
   }
-  for (BufferRef b : request.place) load(id, b);
+  load(id, request.place.front());
 }
 
 void Engine::op_done(const InFlight& action, const Done& done) {

@@ -1,26 +1,18 @@
 #include <cstdio>
 #include <string_view>
 
+#include "experiments/hydra_ablation/real_devices.h"
+#include "experiments/hydra_ablation/variants.h"
 #include "experiments/support/shard_chain.h"
 #include "experiments/support/spread.h"
 #include "scheduler/virtual_shell.h"
 
-/// Hydra's ablation in the virtual shell: what sharing devices and double buffering are worth.
+/// Hydra's ablation in the virtual shell and on real devices: what sharing devices and double
+/// buffering are worth.
 namespace spillway::experiments {
 namespace {
 
 constexpr int kModels = 16, kDevices = 8, kShards = 6;
-
-/// What a run may use beyond spilling.
-struct Variant {
-  const char* name;
-  bool shares;  ///< no: one model after another
-  bool double_buffer;
-  double published;  ///< time over that of the full system
-};
-constexpr Variant kVariants[]{{"spilling alone", false, false, 13.05},
-                              {"+ sharing (SHARP)", true, false, 2.3},
-                              {"+ double buffer", true, true, 1}};
 
 struct Outcome {
   double seconds = 0, busy = 0, stall = 0;  ///< shares of all device time
@@ -83,5 +75,7 @@ int main(int argc, char** argv) {
   print_table({1, 1}, 1, steps);
   std::printf("\n## Forward takes 1 s, backward 3 s, a copy of weights 2 s, as the mean unit\n\n");
   print_table({1, 3}, 2, steps);
+  std::printf("\n## On CPU devices, a copy of weights takes as long as the mean unit\n\n");
+  print_real_devices(brief);
   return 0;
 }

@@ -90,6 +90,35 @@ TEST(Engine, PrefetchesOnlyWithDoubleBuffer) {
   EXPECT_LT(with.counters.devices[0].stall_s, without.counters.devices[0].stall_s);
 }
 
+TEST(Engine, PrefetchedWeightsComeOneBlockAtATime) {
+  const ModelSpec model = chain(12);
+  const JobShape shape = shape_of(4);
+  const Bytes budget = 4 * least_budget(model, shape);
+  const auto plan = plan_job(model, shape, budget, OrderChoice::shard_major);
+  ASSERT_GT(plan->shards.size(), 1u);
+  ASSERT_GT(plan->shards[1].end - plan->shards[1].begin, 2);
+  std::set<ActionId> ops, prefetches;
+  std::size_t most = 0, loads = 0;
+  const auto note = [&](const Action& action) {
+    if (const auto* op = std::get_if<StartOp>(&action)) ops.insert(op->id);
+    const auto* copy = std::get_if<StartCopy>(&action);
+    if (!copy || ops.empty()) return;
+    if (plan->layout.buffers[at(copy->buffer)].kind != BufferKind::weights) return;
+    prefetches.insert(copy->id);
+    most = std::max(most, prefetches.size());
+    ++loads;
+  };
+  run({plan}, {budget}, true, [&](VirtualShell& shell) {
+    shell.on_action = note;
+    shell.on_completion = [&](const Done& done) {
+      ops.erase(done.id);
+      prefetches.erase(done.id);
+    };
+  });
+  EXPECT_EQ(most, 1u);
+  EXPECT_GT(loads, 100u);
+}
+
 TEST(Engine, WeightsMoveAtMostTwiceAStepWhateverTheVirtualNodes) {
   const ModelSpec model = chain(6);
   for (const Bytes percent : {100u, 130u, 200u}) {
