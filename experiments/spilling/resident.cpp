@@ -119,13 +119,14 @@ void ResidentTrainer::place_edges() {
 
 void ResidentTrainer::load() {
   const DataSource& source = *trial_.data->train;
-  const auto size = static_cast<std::size_t>(source.sample_elements());
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
   const std::int64_t vn_size = trial_.train.batch_size / trial_.train.virtual_nodes;
   auto position = static_cast<std::uint64_t>(step_ * trial_.train.batch_size);
   for (auto& edges : edges_) {
-    auto* out = reinterpret_cast<std::int64_t*>(edges.at(batch_edge(model_->spec)));
-    for (std::int64_t i = 0; i < vn_size; ++i, out += size, ++position) {
-      source.read(sample_at(position, source.num_samples(), trial_.train.seed), {out, size});
+    std::byte* out = edges.at(batch_edge(model_->spec));
+    for (std::int64_t i = 0; i < vn_size; ++i, out += row_bytes, ++position) {
+      source.read(sample_at(position, source.num_samples(), trial_.train.seed), {out, row_bytes});
     }
   }
 }
@@ -149,9 +150,7 @@ void ResidentTrainer::compute(const Op& op) {
   };
   const Boundaries& boundaries = cut_.boundaries(op.shard);
   auto inputs = some_of(edges_[at(op.vn)], boundaries.in);
-  if (reads_batch(model_->spec, layers)) {
-    inputs[batch_edge(model_->spec)] = edges_[at(op.vn)].at(batch_edge(model_->spec));
-  }
+  inputs[batch_edge(model_->spec)] = edges_[at(op.vn)].at(batch_edge(model_->spec));
   if (!op.backward) {
     runner.forward(inputs, some_of(edges_[at(op.vn)], boundaries.out));
     return;
