@@ -31,6 +31,7 @@ class ProgramBuilder {
 
   std::shared_ptr<const Program> build(Flavor flavor) {
     program_.lane_units.resize(plan_.lanes.size());
+    add_loads(flavor);
     if (flavor.update) add_updates();
     if (flavor.evaluate) add_evaluation();
     if (flavor.train) {
@@ -50,6 +51,12 @@ class ProgramBuilder {
   int add_host_op(HostOpSpec op) {
     program_.host_ops.push_back(std::move(op));
     return static_cast<int>(program_.host_ops.size()) - 1;
+  }
+
+  /// Host ops start in their order: a unit's batch must not wait for the updates of all others.
+  void add_loads(Flavor flavor) {
+    if (flavor.evaluate) eval_load_ = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
+    if (flavor.train) load_ = add_host_op({HostOpKind::load, 0, {}, {}, profile_.load_s});
   }
 
   void add_updates() {
@@ -127,7 +134,6 @@ class ProgramBuilder {
   }
 
   void add_evaluation() {
-    const int load = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
     std::vector<int> units;
     const int lanes = static_cast<int>(plan_.lanes.size());
     for (int lane = 0; lane < lanes; ++lane) {
@@ -136,7 +142,7 @@ class ProgramBuilder {
       if (begin == end) continue;
       for (int s = 0; s < num_shards(); ++s) {
         UnitSpec unit{.lane = lane, .kind = OpKind::evaluate, .layers = plan_.shards[at(s)]};
-        units.push_back(add_unit(std::move(unit), load, begin, end,
+        units.push_back(add_unit(std::move(unit), eval_load_, begin, end,
                                  [&](int vn) { return evaluation_op(s, vn); }));
       }
     }
@@ -157,7 +163,6 @@ class ProgramBuilder {
   }
 
   void add_training() {
-    load_ = add_host_op({HostOpKind::load, 0, {}, {}, profile_.load_s});
     std::vector<std::vector<int>> backward_units(plan_.shards.size());  // by shard
     for (int lane = 0; lane < static_cast<int>(plan_.lanes.size()); ++lane) {
       const int per_group = shape_.virtual_nodes / shape_.groups;
@@ -303,7 +308,7 @@ class ProgramBuilder {
   LayoutBuilder& buffers_;
   Program program_;
   std::map<int, int> update_of_;  // weights buffer -> host op
-  int load_ = -1, evaluation_ = -1;
+  int load_ = -1, eval_load_ = -1, evaluation_ = -1;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -74,6 +75,21 @@ TEST(Lower, EvaluationComesAfterTheUpdateWhereItIsDue) {
     EXPECT_TRUE(plan.programs[plan.flavor(step).index()]);
   }
   EXPECT_EQ(evaluated, (std::vector<std::int64_t>{2, 4, 5}));
+}
+
+TEST(Lower, BatchesAreReadBeforeAnythingElseOnTheHost) {
+  const ModelSpec model = chain(3);
+  const JobShape shape{.eval_virtual_nodes = 2, .max_steps = 5, .eval_steps = 2};
+  const JobPlan plan = lower(model, profile_of(model), shape, {{0, 3}}, true);
+  for (const std::int64_t step : {0, 1, 2, 5}) {
+    std::vector<HostOpKind> kinds;
+    for (const HostOpSpec& op : plan.programs[plan.flavor(step).index()]->host_ops) {
+      kinds.push_back(op.kind);
+    }
+    const auto loads = std::ranges::count(kinds, HostOpKind::load);
+    EXPECT_EQ(loads, (plan.flavor(step).evaluate ? 1 : 0) + (plan.flavor(step).train ? 1 : 0));
+    EXPECT_EQ(std::count(kinds.begin(), kinds.begin() + loads, HostOpKind::load), loads) << step;
+  }
 }
 
 /// Every virtual node passes every layer once forward (the last shard's is part of its backward)
