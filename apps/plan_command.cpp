@@ -51,6 +51,10 @@ RunResult extrapolated(RunResult result, double share) {
   result.h2d_bytes = whole(result.h2d_bytes);
   result.d2h_bytes = whole(result.d2h_bytes);
   result.h2d_weight_bytes = whole(result.h2d_weight_bytes);
+  for (auto& device : result.devices) {
+    device.h2d_bytes = whole(device.h2d_bytes);
+    device.d2h_bytes = whole(device.d2h_bytes);
+  }
   result.copy_s /= share;
   result.wall_s /= share;
   return result;
@@ -96,6 +100,10 @@ void print_trials(std::ostream& out, const std::vector<PlannedRow>& rows) {
   }
 }
 
+Bytes home_boundaries_bytes(const TrialPlan& plan) {
+  return plan.home_bytes - plan.home_weights_bytes - plan.home_moments_bytes - plan.home_sums_bytes;
+}
+
 /// Plans of equal shapes are said once.
 void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
   std::vector<std::string> seen;
@@ -106,7 +114,11 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
     text += "\n    largest unit: weights " + format_bytes(row.plan.unit_weights_bytes) +
             ", gradient sums " + format_bytes(row.plan.unit_sums_bytes) + ", activations " +
             format_bytes(row.plan.unit_activations_bytes) + ", boundaries and batch " +
-            format_bytes(row.plan.unit_boundaries_bytes);
+            format_bytes(row.plan.unit_boundaries_bytes) + "\n    home: weights " +
+            format_bytes(row.plan.home_weights_bytes) + ", moments " +
+            format_bytes(row.plan.home_moments_bytes) + ", gradient sums " +
+            format_bytes(row.plan.home_sums_bytes) + ", boundaries and batches " +
+            format_bytes(home_boundaries_bytes(row.plan));
     if (row.plan.load_ahead_budget_bytes > 0 && !row.plan.loads_ahead) {
       text += "\n    no room to load the next shard while one computes; that takes " +
               format_bytes(row.plan.load_ahead_budget_bytes) + " on a device";
@@ -131,24 +143,27 @@ std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
 }
 
 void print_run(std::ostream& out, const RunResult& result, const std::vector<PlannedRow>& rows) {
-  Table table({"memory", "budget", "peak", "busy"});
+  double steps = 0;
+  for (const auto& row : rows) steps += row.misfit ? 0 : static_cast<double>(row.max_steps);
+  steps = std::max(1.0, steps);
+  const auto a_step = [&](Bytes bytes) {
+    return format_bytes(static_cast<Bytes>(static_cast<double>(bytes) / steps));
+  };
+  Table table({"memory", "budget", "peak", "busy", "to it a step", "from it a step"});
   for (std::size_t d = 0; d < result.devices.size(); ++d) {
     const auto& device = result.devices[d];
     table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
-               format_bytes(device.peak_bytes), format_percent(device.busy_share)});
+               format_bytes(device.peak_bytes), format_percent(device.busy_share),
+               a_step(device.h2d_bytes), a_step(device.d2h_bytes)});
   }
-  table.add(
-      {"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes), ""});
+  table.add({"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes),
+             "", "", ""});
   table.print(out);
-  double steps = 0;
-  for (const auto& row : rows) steps += row.misfit ? 0 : static_cast<double>(row.max_steps);
-  const auto a_step = [&](Bytes bytes) {
-    return format_bytes(static_cast<Bytes>(static_cast<double>(bytes) / std::max(1.0, steps)));
-  };
   out << "\nMoved: " << format_bytes(result.h2d_bytes) << " to devices, "
       << format_bytes(result.d2h_bytes) << " back; " << a_step(result.h2d_bytes) << " and "
       << a_step(result.d2h_bytes) << " a step of a trial\n"
-      << "Time: " << format_fixed(result.wall_s, 1) << " s";
+      << "Time: " << format_fixed(result.wall_s, 1) << " s, "
+      << format_fixed(1e3 * result.wall_s / steps, 1) << " ms a step of a trial";
   if (result.copy_hidden_share)
     out << ", " << format_percent(*result.copy_hidden_share) << " of "
         << format_fixed(result.copy_s, 2) << " s of copies hidden under compute";
@@ -178,6 +193,13 @@ Json to_json(const PlannedRow& row) {
                {"steps", row.max_steps},
                {"training_state_bytes", row.plan.training_state_bytes},
                {"home_bytes", row.plan.home_bytes},
+               {"home_weights_bytes", row.plan.home_weights_bytes},
+               {"home_moments_bytes", row.plan.home_moments_bytes},
+               {"home_sums_bytes", row.plan.home_sums_bytes},
+               {"unit_weights_bytes", row.plan.unit_weights_bytes},
+               {"unit_sums_bytes", row.plan.unit_sums_bytes},
+               {"unit_activations_bytes", row.plan.unit_activations_bytes},
+               {"unit_boundaries_bytes", row.plan.unit_boundaries_bytes},
                {"compute_s_per_step", row.plan.compute_s_per_step}});
   return json;
 }

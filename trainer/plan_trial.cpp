@@ -77,6 +77,12 @@ std::string described(const TrialConfig& trial) {
   return "trial " + trial.name + (chosen ? " in order " + trial.train.order : "");
 }
 
+void describe_home(const Layout& layout, TrialPlan& summary) {
+  summary.home_weights_bytes = layout.weights_plane;
+  summary.home_moments_bytes = static_cast<Bytes>(layout.moments) * layout.moments_plane;
+  summary.home_sums_bytes = layout.partials.size() * layout.sum_plane;
+}
+
 void describe_shards(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                      const std::vector<LayerRange>& shards, TrialPlan& summary) {
   const NeedTable table(model, profile, shape);
@@ -144,6 +150,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                     .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
                     .compute_s_per_step = plan->step_s,
                     .training_state_bytes = training_state_bytes(plan->layout)};
+  describe_home(plan->layout, summary);
   describe_shards(model, profile, shape, cut.shards, summary);
   return {std::move(plan), summary, profile.copy_bytes_per_s};
 }

@@ -209,6 +209,8 @@ struct Session::Impl final : ShellObserver {
                                 .peak_bytes = counters.peak_bytes,
                                 .activation_peak_bytes = counters.activation_peak_bytes,
                                 .busy_share = wall_s > 0 ? counters.busy_s / wall_s : 0,
+                                .h2d_bytes = counters.h2d_bytes,
+                                .d2h_bytes = counters.d2h_bytes,
                                 .ops = counters.ops,
                                 .loads = counters.loads,
                                 .prefetches = counters.prefetches,

@@ -95,6 +95,7 @@ struct DeviceResult {
   Bytes budget_bytes = 0, peak_bytes = 0;
   Bytes activation_peak_bytes = 0;  ///< the part of one op that no plan places
   double busy_share = 0;
+  Bytes h2d_bytes = 0, d2h_bytes = 0;  ///< over its link
   std::uint64_t ops = 0, loads = 0, prefetches = 0, evictions = 0;
 };
 
@@ -136,6 +137,8 @@ struct TrialPlan {
   Bytes load_ahead_budget_bytes = 0;
   bool loads_ahead = false;
   std::vector<std::string> shards;  ///< their first and last layers: "embed - h.1.mlp"
+  /// What makes up the home; the rest is boundaries, their gradients and batches.
+  Bytes home_weights_bytes = 0, home_moments_bytes = 0, home_sums_bytes = 0;
   /// What makes up the room of the unit that needs most.
   Bytes unit_weights_bytes = 0, unit_sums_bytes = 0;
   Bytes unit_activations_bytes = 0, unit_boundaries_bytes = 0;

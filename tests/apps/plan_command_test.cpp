@@ -46,6 +46,8 @@ TEST_F(PlanCommand, SaysWhatTrainingThenDoes) {
   for (const char* key : {"num_shards", "order", "parameters", "virtual_nodes", "lanes", "steps"})
     EXPECT_EQ(plan["trials"][0][key], run["trials"][0][key]) << key;
   EXPECT_EQ(plan["host_peak_bytes"], run["host_peak_bytes"]);
+  EXPECT_EQ(plan["devices"][0]["h2d_bytes"], run["devices"][0]["h2d_bytes"]);
+  EXPECT_EQ(run["devices"][0]["h2d_bytes"], run["h2d_bytes"]);
   EXPECT_EQ(plan["trials"][0]["shards"].size(), plan["trials"][0]["num_shards"]);
   EXPECT_GE(plan["devices"][0]["peak_bytes"], run["devices"][0]["peak_bytes"]);
   for (const auto& [key, value] : run.items())
@@ -56,8 +58,9 @@ TEST_F(PlanCommand, WritesNothing) {
   std::ostringstream out;
   EXPECT_EQ(plan(options_, out), kDone);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-  for (const char* text : {"smallest budget", "largest unit: weights",
-                           "Moved: ", "Time: ", "learning_rate=1e-2,seed=2"})
+  for (const char* text :
+       {"smallest budget", "largest unit: weights", "home: weights", "to it a step",
+        "ms a step of a trial", "Moved: ", "Time: ", "learning_rate=1e-2,seed=2"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 
