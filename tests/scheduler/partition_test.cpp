@@ -99,7 +99,8 @@ TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
   const auto both = partition(model, profile, {}, budget, OrderChoice::shard_major, true);
   EXPECT_GT(both.shards.size(), single.shards.size());
   Bytes largest = 0;
-  for (LayerRange shard : both.shards) largest = std::max(largest, testing::weights_bytes(model, shard));
+  for (LayerRange shard : both.shards)
+    largest = std::max(largest, testing::weights_bytes(model, shard));
   for (LayerRange shard : both.shards) {
     EXPECT_LE(unit_need(model, profile, {}, shard).total() + largest, budget);
   }
