@@ -1,0 +1,18 @@
+"""Medians with their spread, and Markdown tables, as support/spread.h has them."""
+
+import statistics
+
+
+def spread(values, digits):
+    """"1.012 (1.004-1.031)"."""
+    middle, least, most = (f"{v:,.{digits}f}" for v in
+                           (statistics.median(values), min(values), max(values)))
+    return middle if least == most else f"{middle} ({least}-{most})"
+
+
+def print_table(head, rows):
+    """The first column is text, the others are numbers."""
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    for row in [head, rule, *rows]:
+        print("| " + " | ".join(row) + " |", flush=True)
+    print(flush=True)
