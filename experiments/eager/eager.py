@@ -28,7 +28,7 @@ def config_of(shape, text):
                   "max_position_embeddings": shape["positions"], "dropout": shape["dropout"]},
         "data": {"format": "bytes", "path": text, "eval_fraction": 0},
         "train": {"batch_size": shape["batch"], "virtual_nodes": shape["virtual_nodes"],
-                  "max_steps": shape["steps"], "optimizer": "adamw", "learning_rate": 1e-3,
+                  "max_steps": shape["steps"], "optimizer": "adamw", "learning_rate": 3e-4,
                   "weight_decay": 0.1, "max_grad_norm": 1.0, "lr_scheduler_type": "constant",
                   "warmup_ratio": 0},
         "scheduling": {"order": "vn_major"},
@@ -36,8 +36,8 @@ def config_of(shape, text):
 
 
 def run_spillway(program, shape, text, core):
-    _, events = spillway_run.train(program, config_of(shape, text), pin=core)
-    return spillway_run.steps_of(events)
+    return spillway_run.steps_of(
+        spillway_run.train(program, config_of(shape, text), core=core))
 
 
 def run_torch(shape, text, core):
@@ -80,12 +80,12 @@ def main():
         arguments.pairs = 1
         cases = [("tiny", {**SMALL, "blocks": 1, "width": 32, "steps": 4})]
     core = max(os.sched_getaffinity(0))
-    tables.print_table(
-        ["", "Spillway, tokens/s", "PyTorch, tokens/s", "ratio", "ratio of CPU time",
-         "loss, Spillway", "loss, PyTorch"],
-        [compare(name, {**shape, "dropout": dropout}, arguments, core)
-         for name, shape in cases for dropout in (0, 0.1)
-         if arguments.only in f"{name} {dropout}"])
+    tables.print_head(["", "Spillway, tokens/s", "PyTorch, tokens/s", "ratio",
+                       "ratio of CPU time", "loss, Spillway", "loss, PyTorch"])
+    for name, shape in cases:
+        for dropout in (0, 0.1):
+            if arguments.only in f"{name} {dropout}":
+                tables.print_row(compare(name, {**shape, "dropout": dropout}, arguments, core))
 
 
 if __name__ == "__main__":

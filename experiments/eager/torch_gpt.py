@@ -55,7 +55,7 @@ def optimizer_of(model):
     decayed = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
     return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1},
-                              {"params": others, "weight_decay": 0.0}], lr=1e-3, fused=True)
+                              {"params": others, "weight_decay": 0.0}], lr=3e-4, fused=True)
 
 
 def batches(text, shape):

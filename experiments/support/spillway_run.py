@@ -6,33 +6,40 @@ import pathlib
 import subprocess
 import tempfile
 import time
+import types
 
 
 class Failed(Exception):
     """The program ended with an exit code that is not 0."""
 
 
-def train(program, config, pin=None):
-    """The plan (planned beside actual) and the events of a run of `config`, a dict as in the YAML
-    file. Step events get `cpu_s`, what the process had used when the event was seen. `pin`: the
-    one core it may use."""
+def train(program, config, environment=None, core=None):
+    """What a run of `config`, a dict as in the YAML file, wrote: plan (planned beside actual),
+    events and trace. Events have `cpu_s`, what the process had used when they were seen. `core`:
+    the only one that it may use."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
         command = [program, "train", str(place / "config.yaml")]
-        if pin is not None:
-            command = ["taskset", "-c", str(pin), *command]
+        if core is not None:
+            command = ["taskset", "-c", str(core), *command]
         with open(place / "errors", "w+") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors,
+                                       env={**os.environ, **(environment or {})})
             seen = watch(process, place / "run/events.jsonl")
             if process.returncode != 0:
                 errors.seek(0)
                 raise Failed(errors.read())
-        plan = json.loads((place / "run/plan.json").read_text())
-        events = [json.loads(line) for line in (place / "run/events.jsonl").open()]
-        for event, cpu_s in zip(events, seen):
-            event["cpu_s"] = cpu_s
-        return plan, events
+        return read(place / "run", seen)
+
+
+def read(output, seen):
+    events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
+    for event, cpu_s in zip(events, seen):
+        event["cpu_s"] = cpu_s
+    return types.SimpleNamespace(plan=json.loads((output / "plan.json").read_text()),
+                                 events=events,
+                                 trace=json.loads((output / "trace.json").read_text())["traceEvents"])
 
 
 def watch(process, log):
@@ -53,5 +60,5 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def steps_of(events, trial=0):
-    return [e for e in events if e["event"] == "step" and e["trial"] == trial]
+def steps_of(run):
+    return [event for event in run.events if event["event"] == "step"]

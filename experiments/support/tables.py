@@ -10,9 +10,11 @@ def spread(values, digits):
     return middle if least == most else f"{middle} ({least}-{most})"
 
 
-def print_table(head, rows):
+def print_row(cells):
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def print_head(cells):
     """The first column is text, the others are numbers."""
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    for row in [head, rule, *rows]:
-        print("| " + " | ".join(row) + " |", flush=True)
-    print(flush=True)
+    print_row(cells)
+    print_row(["---"] + ["---:"] * (len(cells) - 1))
