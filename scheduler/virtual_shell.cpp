@@ -66,8 +66,19 @@ void VirtualShell::perform(const StartOp& op) {
     }
   }
   const OpSpec& spec = plans_[op.job.index()]->programs[op.flavor]->ops[at(op.op)];
-  compute_free_s_[op.device.index()] = start_s + spec.cost_s;
-  complete(op.id, op.job, start_s, spec.cost_s, spec.workspace);
+  const double duration_s = spec.cost_s * crowding_at(start_s, op.device);
+  compute_free_s_[op.device.index()] = start_s + duration_s;
+  complete(op.id, op.job, start_s, duration_s, spec.workspace);
+}
+
+/// Grows evenly with the number of other devices that compute when an op starts.
+double VirtualShell::crowding_at(double time_s, DeviceId device) const {
+  double others = 0;
+  for (std::size_t d = 0; d < compute_free_s_.size(); ++d) {
+    if (d != device.index() && compute_free_s_[d] > time_s) ++others;
+  }
+  if (others == 0) return 1;
+  return 1 + (costs_.crowding - 1) * others / static_cast<double>(compute_free_s_.size() - 1);
 }
 
 double VirtualShell::copy_rate(DeviceId device) const {

@@ -19,6 +19,7 @@ struct VirtualCosts {
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
   double copy_latency_s = 5e-6;
   double admission_s = 1e-3;
+  double crowding = 1;  ///< an op takes so many times longer while all devices compute
   int host_workers = 2;
 };
 
@@ -63,6 +64,7 @@ class VirtualShell {
   void perform(const StepCommitted&) {}
   void perform(const JobEnded&) {}
   double copy_rate(DeviceId device) const;
+  double crowding_at(double time_s, DeviceId device) const;
   void complete(ActionId id, JobId job, double start_s, double duration_s, Bytes activations);
 
   Engine engine_;

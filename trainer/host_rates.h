@@ -1,23 +1,27 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
+#include <vector>
 
 namespace spillway {
 
-/// Median over `kRepeats` calls, in seconds.
-template <std::size_t kRepeats = 3, typename Work>
+/// Median over calls of `work` in seconds: over at least three, and over as many as take 30 ms. The
+/// first ones are slow: their memory is new.
+template <typename Work>
 double median_seconds(const Work& work) {
-  std::array<double, kRepeats> seconds{};
-  for (double& s : seconds) {
-    const auto begin = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t kLeast = 3;
+  std::vector<double> seconds;
+  const auto end = Clock::now() + std::chrono::milliseconds(30);
+  while (seconds.size() < kLeast || Clock::now() < end) {
+    const auto begin = Clock::now();
     work();
-    s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
   std::ranges::sort(seconds);
-  return seconds[kRepeats / 2];
+  return seconds[seconds.size() / 2];
 }
 
 /// What one core of this machine does a second.
@@ -27,7 +31,11 @@ struct HostRates {
   double reduce_bytes_per_s = 0;  ///< squared norm: bytes of gradient
   double matmul_flops_per_s = 0;  ///< fp32
 };
-/// Measures them on the calling thread: about a tenth of a second.
+/// Measures them on the calling thread: about a sixth of a second.
 HostRates measure_host_rates();
+
+/// How many times longer a matrix product takes where `threads` compute at once: 1 where each has a
+/// core of its own, more where cores share execution units or are fewer.
+double measure_crowding(int threads);
 
 }  // namespace spillway

@@ -56,35 +56,49 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   return key;
 }
 
+/// All that one layer reads and writes.
+struct LayerMemory {
+  LayerMemory(const ModelSpec& model, const LayerSpec& layer) {
+    for (int p : layer.params) {
+      const TensorSpec& tensor = model.params[at(p)].tensor;
+      elements.push_back(static_cast<std::size_t>(tensor.elements()));
+      pointers.push_back(new_buffer(tensor).data());
+      sums.push_back(new_buffer(tensor).floats());
+    }
+    for (int e : layer.inputs) add(model.edges[at(e)], e, inputs, input_gradients);
+    for (int e : layer.outputs) {
+      add(model.edges[at(e)], e, outputs, gradients);
+      output_bytes += model.edges[at(e)].tensor.bytes();
+    }
+  }
+  void fold(int param, const float* gradient) const {
+    kernels::add(sums[at(param)], gradient, elements[at(param)]);
+  }
+
+  std::vector<std::byte*> pointers;   // of the parameters
+  std::vector<float*> sums;           // of their gradients
+  std::vector<std::size_t> elements;  // of each
+  RangeRunner::EdgeMemory inputs, outputs, gradients, input_gradients;
+  Bytes output_bytes = 0;
+
+ private:
+  Buffer& new_buffer(const TensorSpec& tensor) { return buffers_.emplace_back(tensor); }
+  void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
+           RangeRunner::EdgeMemory& of_gradients) {
+    values[number] = new_buffer(edge.tensor).data();
+    if (has_gradient(edge)) of_gradients[number] = new_buffer(edge.tensor).data();
+  }
+
+  std::deque<Buffer> buffers_;
+};
+
 }  // namespace
 
 LayerProfile Pilot::measure_layer(const Model& model, int layer) {
-  const LayerSpec& spec = model.spec.layers[at(layer)];
-  std::vector<Buffer> params;
-  for (int p : spec.params) params.emplace_back(model.spec.params[at(p)].tensor);
-  std::vector<std::byte*> pointers;
-  for (Buffer& param : params) pointers.push_back(param.data());
-  std::deque<Buffer> storage;
-  RangeRunner::EdgeMemory inputs, outputs, gradients, input_gradients;
-  const auto memory_of = [&](const EdgeSpec& edge) {
-    return storage.emplace_back(edge.tensor).data();
-  };
-  for (int e : spec.inputs) {
-    const EdgeSpec& edge = model.spec.edges[at(e)];
-    inputs[e] = memory_of(edge);
-    if (has_gradient(edge)) input_gradients[e] = memory_of(edge);
-  }
-  Bytes output_bytes = 0;
-  for (int e : spec.outputs) {
-    const EdgeSpec& edge = model.spec.edges[at(e)];
-    outputs[e] = memory_of(edge);
-    if (has_gradient(edge)) gradients[e] = memory_of(edge);
-    output_bytes += edge.tensor.bytes();
-  }
-
+  LayerMemory memory(model.spec, model.spec.layers[at(layer)]);
   LayerProfile profile;
   ActivationCounter meter("pilot");
-  RangeRunner runner(model, {layer, layer + 1}, {}, [&](int) { return pointers; });
+  RangeRunner runner(model, {layer, layer + 1}, {}, [&](int) { return memory.pointers; });
   runner.after_forward = [&](int) {
     profile.graph_retained = meter.in_use();
     profile.graph_peak = meter.peak_since_begin();
@@ -92,17 +106,20 @@ LayerProfile Pilot::measure_layer(const Model& model, int layer) {
   const MeterScope scope(meter);
   const auto forward = [&] {
     meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.forward(inputs, outputs);
+    runner.forward(memory.inputs, memory.outputs);
+  };
+  const auto fold = [&](int, int param, const float* gradient) {
+    if (gradient) memory.fold(param, gradient);
   };
   const auto backward = [&] {
     meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.backward(inputs, gradients, input_gradients, [](int, int, const float*) {});
+    runner.backward(memory.inputs, memory.gradients, memory.input_gradients, fold);
   };
   forward();
   profile.forward_peak = meter.peak_since_begin();
   backward();
   // Inside a longer range the gradient of the output is an activation of its own.
-  profile.backward_peak = meter.peak_since_begin() + output_bytes;
+  profile.backward_peak = meter.peak_since_begin() + memory.output_bytes;
   profile.forward_s = median_seconds(forward);
   profile.backward_s = median_seconds(backward);
   return profile;

@@ -12,6 +12,7 @@
 #include "scheduler/virtual_shell.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/host_rates.h"
 #include "trainer/optimizer.h"
 #include "trainer/pilot.h"
 #include "trainer/plan_trial.h"
@@ -337,6 +338,8 @@ RunResult Session::result() const {
 RunResult Session::simulate() const {
   const Impl& impl = *impl_;
   VirtualCosts costs{.host_workers = impl.num_host_workers()};
+  const auto num_devices = static_cast<int>(impl.devices.size());
+  if (num_devices > 1) costs.crowding = measure_crowding(num_devices);
   if (!impl.trials.empty()) costs.copy_bytes_per_s = impl.trials[0]->planned.copy_bytes_per_s;
   for (const DeviceConfig& device : impl.config.devices) {
     costs.link_bytes_per_s.push_back(static_cast<double>(device.link_bytes_per_s));

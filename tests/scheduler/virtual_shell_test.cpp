@@ -140,6 +140,27 @@ Workload spilling() {
           {plan_job(model, shape, budget)}};
 }
 
+TEST(VirtualShell, OpsTakeLongerWhileOtherDevicesCompute) {
+  Workload workload = spilling();
+  workload.config.device_budgets.push_back(workload.config.device_budgets.front());
+  workload.costs.crowding = 1.5;
+  const auto shares = [&] {  // of each op's time in its cost
+    const Record record(workload);
+    std::vector<double> found;
+    for (const Span& span : record.all<StartOp>([](const auto&) { return true; })) {
+      const auto& op = std::get<StartOp>(span.action);
+      const Program& program = *workload.jobs[op.job.index()]->programs[op.flavor];
+      found.push_back((span.finished_s - span.started_s) / program.ops[at(op.op)].cost_s);
+    }
+    std::ranges::sort(found);
+    return found;
+  };
+  EXPECT_NEAR(shares().back(), 1, 1e-9) << "one lane computes alone";
+  workload.jobs.push_back(workload.jobs.front());
+  EXPECT_NEAR(shares().back(), 1.5, 1e-9);
+  EXPECT_NEAR(shares().front(), 1, 1e-9) << "the first finds the other device idle";
+}
+
 bool any_overlap(const std::vector<Span>& some, const std::vector<Span>& others) {
   return std::ranges::any_of(some, [&](const Span& a) {
     return std::ranges::any_of(others, [&](const Span& b) {

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Spillway and eager PyTorch train the same GPT by turns on one core; prints Markdown tables.
+Usage: eager.py PROGRAM TEXT [--brief]; PYTHONPATH must lead to the PyTorch to compare with."""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+
+SMALL = {"blocks": 6, "width": 128, "heads": 4, "positions": 64, "batch": 32, "virtual_nodes": 8}
+MEDIUM = {"blocks": 8, "width": 384, "heads": 6, "positions": 128, "batch": 16, "virtual_nodes": 4}
+
+
+def config_of(shape, text):
+    return {
+        "devices": [{"kind": "cpu", "memory": "4GiB"}],
+        "host_memory": "4GiB",
+        "model": {"family": "gpt", "num_hidden_layers": shape["blocks"],
+                  "hidden_size": shape["width"], "num_attention_heads": shape["heads"],
+                  "max_position_embeddings": shape["positions"], "dropout": shape["dropout"]},
+        "data": {"format": "bytes", "path": text, "eval_fraction": 0},
+        "train": {"batch_size": shape["batch"], "virtual_nodes": shape["virtual_nodes"],
+                  "max_steps": shape["steps"], "optimizer": "adamw", "learning_rate": 3e-4,
+                  "weight_decay": 0.1, "max_grad_norm": 1.0, "lr_scheduler_type": "constant",
+                  "warmup_ratio": 0},
+        "scheduling": {"order": "vn_major"},
+    }
+
+
+def run_spillway(program, shape, text, core):
+    return spillway_run.steps_of(
+        spillway_run.train(program, config_of(shape, text), core=core))
+
+
+def run_torch(shape, text, core):
+    command = ["taskset", "-c", str(core), sys.executable, str(HERE / "torch_gpt.py"),
+               json.dumps(shape), text]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def rates(steps, shape):
+    """Tokens a second of the median step, and tokens a second of CPU time, past the first steps."""
+    steady = steps[len(steps) // 4:]
+    tokens = shape["batch"] * shape["positions"]
+    median_s = statistics.median(b["time_s"] - a["time_s"] for a, b in zip(steady, steady[1:]))
+    cpu_s = steady[-1]["cpu_s"] - steady[0]["cpu_s"]
+    return tokens / median_s, tokens * (len(steady) - 1) / cpu_s
+
+
+def compare(name, shape, arguments, core):
+    ours, theirs = [], []
+    for _ in range(arguments.pairs):
+        ours.append(run_spillway(arguments.program, shape, arguments.text, core))
+        theirs.append(run_torch(shape, arguments.text, core))
+    losses = [f"{side[0][0]['loss']:.2f} to {side[0][-1]['loss']:.2f}" for side in (ours, theirs)]
+    ours, theirs = ([rates(run, shape) for run in side] for side in (ours, theirs))
+    ratios = [tables.spread([a[i] / b[i] for a, b in zip(ours, theirs)], 3) for i in (0, 1)]
+    return [f"{name}, dropout {shape['dropout']}", tables.spread([a[0] for a in ours], 0),
+            tables.spread([b[0] for b in theirs], 0), *ratios, *losses]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("text")
+    parser.add_argument("--brief", action="store_true", help="one pair of tiny shapes")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--only", default="", help="shapes whose name has this in it")
+    arguments = parser.parse_args()
+    cases = [("small", {**SMALL, "steps": 32}), ("medium", {**MEDIUM, "steps": 8})]
+    if arguments.brief:
+        arguments.pairs = 1
+        cases = [("tiny", {**SMALL, "blocks": 1, "width": 32, "steps": 4})]
+    core = max(os.sched_getaffinity(0))
+    tables.print_head(["", "Spillway, tokens/s", "PyTorch, tokens/s", "ratio",
+                       "ratio of CPU time", "loss, Spillway", "loss, PyTorch"])
+    for name, shape in cases:
+        for dropout in (0, 0.1):
+            if arguments.only in f"{name} {dropout}":
+                tables.print_row(compare(name, {**shape, "dropout": dropout}, arguments, core))
+
+
+if __name__ == "__main__":
+    main()

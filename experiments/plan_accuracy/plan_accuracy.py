@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Planned beside actual for twelve varied runs of `spillway train`; prints Markdown tables.
+Usage: plan_accuracy.py PROGRAM TEXT [DIGITS] [--brief]"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+from configurations import CONFIGURATIONS, DEFAULTS  # noqa: E402
+
+
+def config_of(changes, data):
+    """DEFAULTS with `changes`; a model or data of another kind replaces all of its section."""
+    config = {key: {**value} if isinstance(value, dict) else value
+              for key, value in DEFAULTS.items()}
+    for key, value in changes.items():
+        other_kind = key in ("model", "data") and ("family" in value or "format" in value)
+        config[key] = {**config.get(key, {}), **value} if (
+            isinstance(value, dict) and not other_kind) else value
+    config["data"] = {**config["data"], "path": data[config["data"]["path"]]}
+    return config
+
+
+def smallest_budget(program, config):
+    """What the program says is needed, in bytes."""
+    devices = [{"kind": "cpu", "memory": "1GiB"}]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump({**config, "devices": devices}, file)
+        file.flush()
+        plan = subprocess.run([program, "plan", file.name, "--json"], capture_output=True,
+                              text=True, check=True)
+    return max(trial["smallest_budget_bytes"] for trial in json.loads(plan.stdout)["trials"])
+
+
+def step_seconds(run, process):
+    """From the first commit to the last, by step; `process` is what the trace calls it."""
+    number = {"real": 1, "planned": 2}[process]
+    ends = sorted(span["ts"] + span["dur"] for span in run.trace
+                  if span["ph"] == "X" and span["pid"] == number and span["name"] == "commit")
+    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
+
+
+def measure(program, config):
+    """A run with costs that its own pilot has measured."""
+    with tempfile.TemporaryDirectory() as cache:
+        run = spillway_run.train(program, config, {"XDG_CACHE_HOME": cache})
+    both = [(step_seconds(run, "planned"), step_seconds(run, "real"))]
+    peaks = [device["peak_bytes"] for device in run.plan["devices"]]
+    return {"peaks": [peak["planned"] / peak["actual"] for peak in peaks],
+            "peak_bytes": max(peak["actual"] for peak in peaks),
+            "h2d": run.plan["h2d_bytes"],
+            "seconds": both[0],
+            "error": both[0][0] / both[0][1] - 1}
+
+
+def row_of(name, runs):
+    peaks = [peak for run in runs for peak in run["peaks"]]
+    h2d = runs[-1]["h2d"]
+    equal = all(run["h2d"]["planned"] == run["h2d"]["actual"] for run in runs)
+    return [name, f"{runs[-1]['peak_bytes'] / 2**20:.1f}",
+            f"{min(peaks):.3f} to {max(peaks):.3f}",
+            f"{h2d['actual'] / 1e6:.1f}",
+            "equal" if equal else f"planned {h2d['planned'] / 1e6:.1f}",
+            tables.spread([1e3 * run["seconds"][0] for run in runs], 1),
+            tables.spread([1e3 * run["seconds"][1] for run in runs], 1),
+            tables.spread([100 * run["error"] for run in runs], 0)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("text")
+    parser.add_argument("digits", nargs="?")
+    parser.add_argument("--brief", action="store_true", help="one run of the first, 3 steps")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="configurations whose name has this in it")
+    arguments = parser.parse_args()
+    program = os.path.abspath(arguments.program)
+    data = {"text": os.path.abspath(arguments.text)}
+    if arguments.digits:
+        data["digits"] = os.path.abspath(arguments.digits)
+    tables.print_head(["", "peak, MiB", "planned / actual peak", "h2d, MB", "planned",
+                       "planned step, ms", "actual step, ms", "error, %"])
+    for name, changes in CONFIGURATIONS[:1] if arguments.brief else CONFIGURATIONS:
+        if arguments.only not in name:
+            continue
+        config = config_of(changes, data)
+        if config["devices"][0]["memory"] == "tightest":
+            config["devices"][0]["memory"] = smallest_budget(program, config)
+        if arguments.brief:
+            config["train"]["max_steps"] = 3
+        repeats = 1 if arguments.brief else arguments.repeats
+        tables.print_row(row_of(name, [measure(program, config) for _ in range(repeats)]))
+
+
+if __name__ == "__main__":
+    main()

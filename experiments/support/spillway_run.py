@@ -1,0 +1,64 @@
+"""Runs `spillway train` in a folder that goes away and returns what it wrote."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import types
+
+
+class Failed(Exception):
+    """The program ended with an exit code that is not 0."""
+
+
+def train(program, config, environment=None, core=None):
+    """What a run of `config`, a dict as in the YAML file, wrote: plan (planned beside actual),
+    events and trace. Events have `cpu_s`, what the process had used when they were seen. `core`:
+    the only one that it may use."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
+        command = [program, "train", str(place / "config.yaml")]
+        if core is not None:
+            command = ["taskset", "-c", str(core), *command]
+        with open(place / "errors", "w+") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors,
+                                       env={**os.environ, **(environment or {})})
+            seen = watch(process, place / "run/events.jsonl")
+            if process.returncode != 0:
+                errors.seek(0)
+                raise Failed(errors.read())
+        return read(place / "run", seen)
+
+
+def read(output, seen):
+    events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
+    for event, cpu_s in zip(events, seen):
+        event["cpu_s"] = cpu_s
+    return types.SimpleNamespace(plan=json.loads((output / "plan.json").read_text()),
+                                 events=events,
+                                 trace=json.loads((output / "trace.json").read_text())["traceEvents"])
+
+
+def watch(process, log):
+    """Until the process ends: its CPU time when each line of the log was first there."""
+    seen, size = [], 0
+    while process.poll() is None:
+        time.sleep(0.005)
+        if log.exists() and log.stat().st_size != size:
+            cpu_s = cpu_seconds(process.pid)
+            size = log.stat().st_size
+            seen += [cpu_s] * (log.read_bytes().count(b"\n") - len(seen))
+    return seen
+
+
+def cpu_seconds(pid):
+    """User and system time, of all threads."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def steps_of(run):
+    return [event for event in run.events if event["event"] == "step"]
