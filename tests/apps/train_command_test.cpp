@@ -97,9 +97,10 @@ TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
                                       "host_peak_bytes", "state", "trials", "wall_s"}));
   ASSERT_EQ(json["devices"].size(), 2u);
   for (const Json& device : json["devices"]) {
-    EXPECT_EQ(keys_of(device), (std::vector<std::string>{"activation_peak_bytes", "budget_bytes",
-                                                         "busy_share", "evictions", "kind", "loads",
-                                                         "ops", "peak_bytes", "prefetches"}));
+    EXPECT_EQ(keys_of(device),
+              (std::vector<std::string>{"activation_peak_bytes", "budget_bytes", "busy_share",
+                                        "d2h_bytes", "evictions", "h2d_bytes", "kind", "loads",
+                                        "ops", "peak_bytes", "prefetches"}));
     EXPECT_LE(device["peak_bytes"], 720 << 10);
   }
   ASSERT_EQ(json["trials"].size(), 4u);
