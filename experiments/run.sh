@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs experiments and writes their result files: run.sh NAME...
-# NAME is a folder beside this script with a program of its own, such as `engine`, or a script
-# NAME.sh. The program is built with optimization, without LibTorch where it can; what it prints goes,
-# below a head that says where and how, into results/NAME_MACHINE_YYYYMM.md. A "## Reading" that is
-# there already stays: check it.
+# NAME is a folder beside this script with a program of its own, such as `engine`, or a script NAME.sh
+# or NAME.py, such as `eager`. Programs are built with optimization, without LibTorch where they can;
+# what is printed goes, below a head that says where and how, into results/NAME_MACHINE_YYYYMM.md. A
+# "## Reading" that is there already stays: check it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,9 +35,22 @@ reading_of() {
   if [[ -f "$1" ]]; then sed -n '/^## Reading/,$p' "$1"; fi
 }
 
-# Leaves in `experiment` the command that prints the tables.
+# prepare_python NAME: the whole program for a script; its Python gets LibTorch's own package.
+prepare_python() {
+  bash scripts/build.sh build -- spillway kernels_bench >/dev/null
+  # shellcheck source=scripts/setup.sh
+  source scripts/setup.sh >/dev/null
+  experiment=(env PYTHONPATH="$(dirname "$SPILLWAY_TORCH_DIR")" python3 "experiments/$1/$1.py"
+    build/bin "$(bash scripts/data.sh)" "$(bash scripts/data.sh digits)")
+}
+
+# prepare NAME: leaves in `experiment` the command that prints the tables.
 prepare() {
   local build_dir="${SPILLWAY_EXPERIMENTS_BUILD:-build-experiments}" target="${1}_experiment"
+  if [[ -f "experiments/$1/$1.py" ]]; then
+    prepare_python "$1"
+    return
+  fi
   experiment=(bash "experiments/$1/$1.sh")
   if [[ -f "${experiment[1]}" ]]; then return; fi
   cmake -S . -B "$build_dir" -G Ninja -DSPILLWAY_TORCH=OFF >/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Planned beside actual for twelve varied runs of `spillway train`; prints Markdown tables.
-Usage: plan_accuracy.py PROGRAM TEXT [DIGITS] [--brief]"""
+Usage: plan_accuracy.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs"""
 
 import argparse
 import json
@@ -51,23 +51,27 @@ def measure(program, config):
     """A run with costs that its own pilot has measured."""
     with tempfile.TemporaryDirectory() as cache:
         run = spillway_run.train(program, config, {"XDG_CACHE_HOME": cache})
-    both = [(step_seconds(run, "planned"), step_seconds(run, "real"))]
+    planned_s, actual_s = step_seconds(run, "planned"), step_seconds(run, "real")
     peaks = [device["peak_bytes"] for device in run.plan["devices"]]
     return {"peaks": [peak["planned"] / peak["actual"] for peak in peaks],
             "peak_bytes": max(peak["actual"] for peak in peaks),
             "h2d": run.plan["h2d_bytes"],
-            "seconds": both[0],
-            "error": both[0][0] / both[0][1] - 1}
+            "weights": run.plan["h2d_weight_bytes"],
+            "seconds": (planned_s, actual_s),
+            "error": planned_s / actual_s - 1}
+
+
+def deviation(runs, key):
+    """How far plans are from what came: "equal", or the largest difference."""
+    largest = max((run[key]["planned"] / run[key]["actual"] - 1 for run in runs), key=abs)
+    return "equal" if largest == 0 else f"{100 * largest:+.2f} %"
 
 
 def row_of(name, runs):
     peaks = [peak for run in runs for peak in run["peaks"]]
-    h2d = runs[-1]["h2d"]
-    equal = all(run["h2d"]["planned"] == run["h2d"]["actual"] for run in runs)
-    return [name, f"{runs[-1]['peak_bytes'] / 2**20:.1f}",
-            f"{min(peaks):.3f} to {max(peaks):.3f}",
-            f"{h2d['actual'] / 1e6:.1f}",
-            "equal" if equal else f"planned {h2d['planned'] / 1e6:.1f}",
+    return [name, f"{runs[-1]['peak_bytes'] / 2**20:.1f}", f"{min(peaks):.3f}-{max(peaks):.3f}",
+            f"{runs[-1]['h2d']['actual'] / 1e6:.1f}", deviation(runs, "h2d"),
+            deviation(runs, "weights"),
             tables.spread([1e3 * run["seconds"][0] for run in runs], 1),
             tables.spread([1e3 * run["seconds"][1] for run in runs], 1),
             tables.spread([100 * run["error"] for run in runs], 0)]
@@ -75,19 +79,20 @@ def row_of(name, runs):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("bin")
     parser.add_argument("text")
     parser.add_argument("digits", nargs="?")
     parser.add_argument("--brief", action="store_true", help="one run of the first, 3 steps")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="configurations whose name has this in it")
     arguments = parser.parse_args()
-    program = os.path.abspath(arguments.program)
+    program = os.path.abspath(arguments.bin) + "/spillway"
     data = {"text": os.path.abspath(arguments.text)}
     if arguments.digits:
         data["digits"] = os.path.abspath(arguments.digits)
-    tables.print_head(["", "peak, MiB", "planned / actual peak", "h2d, MB", "planned",
-                       "planned step, ms", "actual step, ms", "error, %"])
+    tables.print_head(["", "peak, MiB", "planned / actual peak", "h2d, MB", "planned h2d",
+                       "planned h2d of weights", "planned step, ms", "actual step, ms",
+                       "error, %"])
     for name, changes in CONFIGURATIONS[:1] if arguments.brief else CONFIGURATIONS:
         if arguments.only not in name:
             continue

@@ -1,0 +1,23 @@
+"""Prints the nanoseconds an element of PyTorch's dropout, forward, on one thread: for each of the
+numbers of elements given, a JSON list. Usage: torch_dropout.py ELEMENTS..."""
+
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+
+def nanoseconds(elements):
+    x, samples = torch.randn(elements), []
+    for _ in range(5 + (1 << 22) // elements):
+        begin = time.perf_counter()
+        torch.nn.functional.dropout(x, 0.1)
+        samples.append((time.perf_counter() - begin) / elements * 1e9)
+    return statistics.median(samples)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(json.dumps([nanoseconds(int(n)) for n in sys.argv[1:]]))
