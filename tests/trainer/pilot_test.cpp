@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "models/gpt.h"
 #include "models/mlp.h"
@@ -11,6 +13,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gpt.h"
 #include "tests/support/training_run.h"
+#include "trainer/host_rates.h"
 
 namespace spillway::testing {
 namespace {
@@ -44,6 +47,17 @@ TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
     all_equal = all_equal && equal(measured.layers[l], anew.layers[l]);
   }
   EXPECT_FALSE(all_equal) << "the control: times measured anew differ";
+}
+
+TEST(HostRates, AShortCallIsTimedManyTimes) {
+  int calls = 0;
+  EXPECT_GE(median_seconds([&] { ++calls; }), 0);
+  EXPECT_GT(calls, 100);
+}
+
+TEST(HostRates, MoreThreadsThanCoresCrowdThem) {
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  EXPECT_GT(measure_crowding(16 * cores), 1.5);
 }
 
 TEST(ProfileCache, OfAnotherBuildOrDamagedIsEmptyAndReplaced) {
