@@ -52,7 +52,7 @@ class Package(unittest.TestCase):
         self.assertGreaterEqual(len(files), 4)
         for path in files:
             with self.subTest(path.name):
-                self.assertNotIn(SOURCE, path.read_text(encoding="utf-8"))
+                self.assertNotIn(SOURCE + "/", path.read_text(encoding="utf-8"))
 
     def test_the_program_is_installed(self):
         status, log = run(self.prefix / "bin" / "spillway", "--help")
