@@ -17,7 +17,7 @@ namespace spillway {
 struct VirtualCosts {
   double copy_bytes_per_s = 8e9;         ///< each direction of each device
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
-  double copy_latency_s = 5e-6;
+  double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
   double admission_s = 1e-3;
   double crowding = 1;  ///< an op takes so many times longer while all devices compute
   int host_workers = 2;

@@ -3,11 +3,13 @@
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -114,6 +116,13 @@ void count_mkl_buffers() {
 /// When the program is loaded: MKL looks at its hooks in its first call, which may be the caller's.
 [[maybe_unused]] const bool counts_mkl_buffers = (count_mkl_buffers(), true);
 
+/// Ops take and free the same large blocks again and again. By default glibc maps many of them
+/// anew, and the kernel clears every page each time. Source: mallopt(3).
+void keep_freed_blocks() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
+
 }  // namespace
 
 void initialize_torch() {
@@ -121,6 +130,7 @@ void initialize_torch() {
   std::call_once(once, [] {
     at::set_num_threads(1);
     at::set_num_interop_threads(1);
+    keep_freed_blocks();
     static CountingAllocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
   });

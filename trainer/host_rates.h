@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/units.h"
+
 namespace spillway {
 
 /// Median over calls of `work` in seconds: over at least three, and over as many as take 30 ms. The
@@ -35,7 +37,12 @@ struct HostRates {
 HostRates measure_host_rates();
 
 /// How many times longer a matrix product takes where `threads` compute at once: 1 where each has a
-/// core of its own, more where cores share execution units or are fewer.
+/// core of its own, more where cores share execution units or are fewer. Takes a quarter of a
+/// second.
 double measure_crowding(int threads);
+
+/// Seconds from the start of the smallest copy to a CPU device until who waits for it goes on. A
+/// link is imitated by sleeping, which takes longer than asked for.
+double measure_copy_latency(Bytes link_bytes_per_s);
 
 }  // namespace spillway

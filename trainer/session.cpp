@@ -335,6 +335,20 @@ RunResult Session::result() const {
   return result;
 }
 
+namespace {
+
+/// Which of several equal devices gets a unit is a matter of time: any may come to the peak of all.
+void level_peaks(std::vector<DeviceResult>& devices) {
+  for (DeviceResult& device : devices) {
+    for (const DeviceResult& equal : devices) {
+      if (equal.budget_bytes != device.budget_bytes) continue;
+      device.peak_bytes = std::max(device.peak_bytes, equal.peak_bytes);
+    }
+  }
+}
+
+}  // namespace
+
 RunResult Session::simulate() const {
   const Impl& impl = *impl_;
   VirtualCosts costs{.host_workers = impl.num_host_workers()};
@@ -344,6 +358,7 @@ RunResult Session::simulate() const {
   for (const DeviceConfig& device : impl.config.devices) {
     costs.link_bytes_per_s.push_back(static_cast<double>(device.link_bytes_per_s));
   }
+  costs.copy_latency_s = measure_copy_latency(impl.config.devices[0].link_bytes_per_s);
   VirtualShell shell(impl.engine_config(), costs);
   TraceRecorder trace(impl.config.max_trace_spans);
   shell.on_action = [&](const Action& action) { trace.on_action(action); };
@@ -355,6 +370,7 @@ RunResult Session::simulate() const {
   shell.run();
   RunResult result = impl.summarise(snapshot_of(shell.engine()), shell.now_s());
   result.trace = trace.spans();
+  level_peaks(result.devices);
   return result;
 }
 

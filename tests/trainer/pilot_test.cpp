@@ -60,6 +60,12 @@ TEST(HostRates, MoreThreadsThanCoresCrowdThem) {
   EXPECT_GT(measure_crowding(16 * cores), 1.5);
 }
 
+TEST(HostRates, ASlowLinkAddsToTheLatencyOfACopy) {
+  const double direct_s = measure_copy_latency(0);
+  EXPECT_GT(direct_s, 0);
+  EXPECT_GE(measure_copy_latency(6400), 0.01) << "64 bytes at 6,400 a second";
+}
+
 TEST(ProfileCache, OfAnotherBuildOrDamagedIsEmptyAndReplaced) {
   const TemporaryFolder folder;
   const auto file = folder / "pilot.json";
