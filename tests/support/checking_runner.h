@@ -28,7 +28,7 @@ class CheckingRunner final : public OpRunner {
     for (int b : layout.weights) write(home + spec(job, b).home, job, b, 0, 0);
   }
 
-  void run_op(const OpCall& call) override {
+  Keep run_op(const OpCall& call) override {
     ++ops_;
     if (call.job == failing_job_ && ++ops_of_failing_ == fails_at_) {
       throw std::runtime_error("made to fail");
@@ -50,6 +50,7 @@ class CheckingRunner final : public OpRunner {
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       write(call.outputs[i], call.job, op.outputs[i], call.step, 0);
     }
+    return [this] { ++kept_; };
   }
 
   void run_host_op(const HostCall& call) override {
