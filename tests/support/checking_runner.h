@@ -22,6 +22,9 @@ class CheckingRunner final : public OpRunner {
     fails_at_ = op;
   }
   std::uint64_t ops() const { return ops_; }
+  /// Of them, those that ended on a device that still counted.
+  std::uint64_t kept() const { return kept_; }
+  std::uint64_t warmed() const { return warmed_; }
 
   void admit(JobId job, std::byte* home) override {
     const Layout& layout = plans_.at(job)->layout;
@@ -52,6 +55,8 @@ class CheckingRunner final : public OpRunner {
     }
     return [this] { ++kept_; };
   }
+
+  void warm(Device&) override { ++warmed_; }
 
   void run_host_op(const HostCall& call) override {
     const HostOpSpec& op = call.program->host_ops[index(call.op)];
@@ -123,7 +128,7 @@ class CheckingRunner final : public OpRunner {
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
   JobId failing_job_;
   std::uint64_t fails_at_ = 0;
-  std::atomic<std::uint64_t> ops_ = 0, ops_of_failing_ = 0;
+  std::atomic<std::uint64_t> ops_ = 0, ops_of_failing_ = 0, kept_ = 0, warmed_ = 0;
 };
 
 }  // namespace spillway::testing

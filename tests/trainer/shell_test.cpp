@@ -20,13 +20,32 @@ using testing::Workload;
 struct Ends final : ShellObserver {
   void on_started(JobId) override {}
   void on_committed(JobId job, std::int64_t step) override { steps[job] = step; }
+  void on_redone(JobId job, std::int64_t) override { ++redone[job]; }
+  void on_resized(JobId job, const JobPlan& plan) override {
+    lanes[job].push_back(plan.lanes.size());
+    if (resized) resized(job);
+  }
   void on_ended(JobId job, JobEnd end, const std::string& reason) override {
     ends[job] = end;
     reasons[job] = reason;
   }
+  void on_device_joined(DeviceId device) override { joined.push_back(device); }
+  void on_device_left(DeviceId device, bool lost, const std::string& why) override {
+    left.push_back({device, lost, why});
+  }
   std::map<JobId, std::int64_t> steps;
   std::map<JobId, JobEnd> ends;
   std::map<JobId, std::string> reasons;
+  std::map<JobId, int> redone;
+  std::map<JobId, std::vector<std::size_t>> lanes;  ///< of each plan that followed
+  std::vector<DeviceId> joined;
+  struct Left {
+    DeviceId device;
+    bool lost;
+    std::string why;
+  };
+  std::vector<Left> left;
+  std::function<void(JobId)> resized;
 };
 
 /// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
