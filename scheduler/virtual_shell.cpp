@@ -57,6 +57,7 @@ void VirtualShell::lose_device(DeviceId device) {
 }
 
 void VirtualShell::hang_device(DeviceId device, double deadline_s) {
+  if (engine_.device(device).state == DeviceState::gone) return;
   queues_[device.index()].hangs = true;
   for (const auto& [id, flight] : in_flight_) {
     if (flight.device == device) ends_.erase({flight.done.finished_s, id});
