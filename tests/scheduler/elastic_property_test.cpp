@@ -11,7 +11,7 @@
 #include "tests/support/elastic_workload.h"
 
 /// Devices join, leave, are lost or hang; links slow down; jobs are stopped, fail, pause and change
-/// their plan, at any moment. `SPILLWAY_ELASTIC_SEED=7 elastic_property_test` replays one run.
+/// their plan, at any moment. `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
 namespace spillway {
 namespace {
 
@@ -151,11 +151,11 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 std::uint64_t num_runs() { return from_environment("SPILLWAY_PROPERTY_RUNS", 10000); }
 
 TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
-  const std::uint64_t only = from_environment("SPILLWAY_ELASTIC_SEED", 0);
+  const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
   int redone = 0, lost = 0, rescued = 0, replanned = 0;
   const std::uint64_t first = only ? only : 1, last = only ? only : num_runs();
   for (std::uint64_t seed = first; seed <= last; ++seed) {
-    SCOPED_TRACE("SPILLWAY_ELASTIC_SEED=" + std::to_string(seed));
+    SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));
     const ElasticWorkload workload = RandomElasticWorkload(seed).make();
     ElasticRun run(workload);
     ASSERT_NO_THROW(run.run());
