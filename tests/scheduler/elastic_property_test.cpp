@@ -27,12 +27,12 @@ class ElasticRun {
       : workload_(workload), shell_(workload.config, workload.costs) {
     shell_.on_action = [this](const Action& action) {
       checker_.on_action(action);
-      if (std::holds_alternative<StepRedone>(action)) ++redone;
-      note(action);
+      std::visit([this](const auto& a) { note(a); }, action);
+      log += std::to_string(action.index()) + "@" + std::to_string(shell_.now_s()) + " ";
     };
     shell_.on_completion = [this](const Done& done) {
       checker_.on_completion(done);
-      lost += done.lost ? 1 : 0;
+      counts.lost += done.lost ? 1 : 0;
     };
     for (std::size_t j = 0; j < workload.plans.size(); ++j) {
       checker_.submit(JobId(j), workload.plans[j][0]);
@@ -54,15 +54,30 @@ class ElasticRun {
     check_end();
   }
 
-  int redone = 0, lost = 0, rescued = 0;
+  /// What has happened.
+  struct Counts {
+    int redone = 0, lost = 0, replanned = 0, removed = 0, stopped = 0, failed = 0, done = 0;
+    void operator+=(const Counts& other) {
+      redone += other.redone, lost += other.lost, replanned += other.replanned;
+      removed += other.removed, stopped += other.stopped, failed += other.failed;
+      done += other.done;
+    }
+  };
+  Counts counts;
   std::string log;  ///< every action with its time
-  const ActionChecker& checker() const { return checker_; }
 
  private:
   const Engine& engine() const { return shell_.engine(); }
 
-  void note(const Action& action) {
-    log += std::to_string(action.index()) + "@" + std::to_string(shell_.now_s()) + " ";
+  template <typename Other>
+  void note(const Other&) {}
+  void note(const StepRedone&) { ++counts.redone; }
+  void note(const PlanChanged&) { ++counts.replanned; }
+  void note(const DeviceLeft& left) { counts.removed += left.lost ? 0 : 1; }
+  void note(const JobEnded& ended) {
+    ++(ended.end == JobEnd::done      ? counts.done
+       : ended.end == JobEnd::stopped ? counts.stopped
+                                      : counts.failed);
   }
 
   void make(const Change& change) {
@@ -107,7 +122,7 @@ class ElasticRun {
       shell_.resume(JobId(j));
     }
     EXPECT_TRUE(paused || running) << "nothing holds the jobs up";
-    if (engine().idle()) shell_.add_device(workload_.ample), ++rescued;
+    if (engine().idle()) shell_.add_device(workload_.ample);
     return true;
   }
 
@@ -148,23 +163,49 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
-std::uint64_t num_runs() { return from_environment("SPILLWAY_PROPERTY_RUNS", 10000); }
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kRuns = 500;
+#else
+constexpr std::uint64_t kRuns = 10'000;
+#endif
 
 TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
-  int redone = 0, lost = 0, rescued = 0, replanned = 0;
-  const std::uint64_t first = only ? only : 1, last = only ? only : num_runs();
-  for (std::uint64_t seed = first; seed <= last; ++seed) {
+  const std::uint64_t last = only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", kRuns);
+  ElasticRun::Counts all;
+  for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));
     const ElasticWorkload workload = RandomElasticWorkload(seed).make();
     ElasticRun run(workload);
     ASSERT_NO_THROW(run.run());
+    all += run.counts;
     if (::testing::Test::HasFailure()) return;
-    redone += run.redone, lost += run.lost, rescued += run.rescued;
-    replanned += run.checker().plan_changes();
   }
-  std::printf("%d steps redone, %d actions lost, %d rescues, %d plan changes\n", redone, lost,
-              rescued, replanned);
+  if (last < 500 || only) return;
+  const int tenth = static_cast<int>(last / 10);
+  EXPECT_GT(all.redone, tenth);
+  EXPECT_GT(all.lost, 5 * tenth);
+  EXPECT_GT(all.replanned, tenth);
+  EXPECT_GT(all.removed, tenth);
+  EXPECT_GT(all.stopped, tenth);
+  EXPECT_GT(all.failed, tenth);
+  EXPECT_GT(all.done, 10 * tenth);
+}
+
+TEST(ElasticProperty, TheSameSeedGivesTheSameLog) {
+  std::set<std::string> logs;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const ElasticWorkload workload = RandomElasticWorkload(seed).make(),
+                          again = RandomElasticWorkload(seed).make();
+    ElasticRun first(workload), second(again);
+    first.run();
+    second.run();
+    ASSERT_FALSE(first.log.empty());
+    EXPECT_EQ(first.log, second.log);
+    logs.insert(first.log);
+  }
+  EXPECT_EQ(logs.size(), 100u) << "and another seed another one";
 }
 
 }  // namespace

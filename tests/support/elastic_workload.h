@@ -68,7 +68,10 @@ class RandomElasticWorkload {
   /// Up to four plans of one contract: other lanes, shards and orders.
   void add_job() {
     const ModelSpec model = random_.model();
-    const Profile profile = random_.profile(model);
+    Profile profile = random_.profile(model);
+    for (double* rate : {&profile.update_bytes_per_s, &profile.reduce_bytes_per_s}) {
+      *rate = random_.between(1, 100) * (random_.chance(50) ? 1e6 : 1e8);
+    }
     const JobShape contract = random_.shape(1);
     auto& plans = workload_.plans.emplace_back();
     for (int i = random_.between(1, 4); i > 0; --i) {
