@@ -277,6 +277,28 @@ TEST(EngineElastic, LanesEndTheirProgramOnADeviceThatIsRemoved) {
   EXPECT_TRUE(run.all<StepRedone>().empty());
 }
 
+/// Between two units of a lane, too: here the second one waits for its weights' update.
+TEST(EngineElastic, ADeviceDoesNotLeaveBeforeItsLanes) {
+  const ModelSpec model = chain(4);
+  const JobShape shape = shape_of({1, 1});
+  Profile slow = testing::profile_of(model);
+  slow.update_bytes_per_s = 1e5;
+  const auto shards = spilled({1, 1})->shards;
+  ASSERT_GT(shards.size(), 1u);
+  WatchedRun run(devices({kAmple, kAmple}));
+  const JobId job = run.submit(std::make_shared<JobPlan>(lower(model, slow, shape, shards, false)));
+  run.run_into_step(job, 1);
+  run.run_until([&] {
+    return run.engine().device(kFirst).running.empty() && !run.engine().device(kFirst).current;
+  });
+  run.shell.remove_device(kFirst);
+  EXPECT_TRUE(run.all<DeviceLeft>().empty());
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(devices_used(run, 1).size(), 2u);
+  EXPECT_EQ(devices_used(run, 2).size(), 1u);
+}
+
 /// Its boundaries go home, its next units elsewhere.
 TEST(EngineElastic, ASingleLaneLeavesARemovedDeviceWithItsUnit) {
   const auto plan = spilled({4});
