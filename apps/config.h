@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,9 @@
 
 namespace spillway {
 
+/// By DeviceFault::Kind.
+inline constexpr std::array kFaultNames{"none", "fail", "hang", "shrink"};
+
 struct DataConfig {
   std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp)
   std::string dtype = "uint16";  ///< of tokens: uint16 | uint32
@@ -23,8 +27,9 @@ struct DataConfig {
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
-  std::string output_dir;      ///< "runs/NAME" unless given
-  SessionConfig session;       ///< devices, host_memory, scheduling.policy and .double_buffer
+  std::string output_dir;  ///< "runs/NAME" unless given
+  SessionConfig
+      session;  ///< devices, host_memory, scheduling.policy, .double_buffer, .device_timeout
   std::string family = "gpt";  ///< gpt | mlp: which of the next two counts
   GptConfig gpt;
   MlpConfig mlp;

@@ -113,6 +113,7 @@ int default_groups(int virtual_nodes) {
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<Bytes>& device_budgets, Bytes host_budget,
                         bool double_buffer) {
+  if (device_budgets.empty()) throw ConfigError("devices", 0, "are none; add one");
   check_data(trial, model);
   const JobShape shape = shape_of(trial);
   const OrderChoice order = order_choice(trial.train.order);
@@ -127,12 +128,6 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                        [&](Bytes budget) { return budget >= smallest; });
   if (usable.empty()) {
     throw DoesNotFit(described(trial), Tier::device, smallest, largest);
-  }
-  if (trial.train.lanes > static_cast<int>(usable.size())) {
-    throw ConfigError("train.lanes", 0,
-                      "is " + std::to_string(trial.train.lanes) + ", but " +
-                          std::to_string(usable.size()) +
-                          " devices can run the trial; a device runs one lane of a trial");
   }
   const Bytes least = *std::ranges::min_element(usable);
   if (least < largest) cut = cut_for(least);
@@ -152,7 +147,15 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                     .training_state_bytes = training_state_bytes(plan->layout)};
   describe_home(plan->layout, summary);
   describe_shards(model, profile, shape, cut.shards, summary);
-  return {std::move(plan), summary, profile.copy_bytes_per_s};
+  return {std::move(plan), static_cast<int>(usable.size()), summary, profile.copy_bytes_per_s};
+}
+
+void require_devices(const PlannedTrial& planned) {
+  if (planned.summary.lanes <= planned.usable_devices) return;
+  throw ConfigError("train.lanes", 0,
+                    "is " + std::to_string(planned.summary.lanes) + ", but " +
+                        std::to_string(planned.usable_devices) +
+                        " devices can run the trial; a device runs one lane of a trial");
 }
 
 }  // namespace spillway

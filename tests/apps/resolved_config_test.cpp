@@ -17,8 +17,9 @@ const std::string kEveryKey =
     "name: \"my: run\"\n"
     "output_dir: /tmp/out\n"
     "seed: 18446744073709551615\n"
-    "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s}, "
-    "{kind: cpu, memory: 1000000001, link: 0}]\n"
+    "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s, slowdown: 2.5, "
+    "fault: {kind: hang, after_ops: 7}}, "
+    "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}]\n"
     "host_memory: 3KiB\n"
     "model:\n"
     "  family: gpt\n"
@@ -58,6 +59,7 @@ const std::string kEveryKey =
     "  policy: fifo\n"
     "  order: vn_major\n"
     "  double_buffer: false\n"
+    "  device_timeout: 7.5\n"
     "sweep:\n"
     "  method: random\n"
     "  run_cap: 12\n"
@@ -133,9 +135,15 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
   EXPECT_EQ(session.devices[0].link_bytes_per_s, 3_MiB);
   EXPECT_EQ(session.devices[1].link_bytes_per_s, 0u);
+  EXPECT_EQ(session.devices[0].slowdown, 2.5);
+  EXPECT_EQ(session.devices[1].slowdown, 1);
+  EXPECT_EQ(session.devices[0].fault.kind, DeviceFault::Kind::hang);
+  EXPECT_EQ(session.devices[0].fault.after_ops, 7u);
+  EXPECT_EQ(session.devices[1].fault.kind, DeviceFault::Kind::none);
   EXPECT_EQ(session.host_memory, 3_KiB);
   EXPECT_EQ(session.policy, "fifo");
   EXPECT_FALSE(session.double_buffer);
+  EXPECT_EQ(session.device_timeout_s, 7.5);
   EXPECT_EQ(gpt.vocab_size, 300);
   EXPECT_EQ(gpt.num_hidden_layers, 3);
   EXPECT_EQ(gpt.hidden_size, 96);

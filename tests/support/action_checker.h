@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,16 +11,22 @@
 
 #include "scheduler/action.h"
 #include "scheduler/program.h"
+#include "tests/support/step_history.h"
 
 namespace spillway::testing {
 
 /// Watches the actions of an engine and the order of their ends, and knows nothing of its tables.
-/// Checks: every op once and after what it reads was made; operations in flight at the same time
-/// without an order between them never touch the same bytes unless both only read; a transfer or
-/// op never reads bytes that hold something else than it expects, unless its job has failed.
+/// Checks, beside what StepHistory does: operations in flight at the same time without an order
+/// between them never touch the same bytes unless both only read; a transfer or op never reads
+/// bytes that hold something else than it expects, unless its job has failed. Nothing starts on a
+/// device that has left. What only a lost device had, what was under way from there, and what a
+/// dropped attempt made is never read. Nothing of a job is in flight when its step is redone or its
+/// plan changes, and another plan finds weights, moments and gradient sums in the same homes.
 class ActionChecker {
  public:
-  void submit(JobId job, std::shared_ptr<const JobPlan> plan) { jobs_[job].plan = std::move(plan); }
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan) {
+    history_.submit(job, std::move(plan));
+  }
 
   void on_action(const Action& action) {
     std::visit([this](const auto& a) { observe(a); }, action);
@@ -28,70 +35,80 @@ class ActionChecker {
   void on_completion(const Done& done) {
     const auto found = flights_.find(done.id);
     if (found == flights_.end()) return complain("an action ended twice");
-    if (!done.error.empty()) failed_.insert(found->second.job);
-    if (!failed_.contains(found->second.job)) apply(found->second);
+    const Flight& flight = found->second;
+    if (!done.error.empty()) failed_.insert(flight.job);
+    require(done.lost == lost_.contains(flight.device), "lost, or not, against the device");
+    if (done.lost) {
+      for (const auto& [where, content] : flight.makes) contents_.erase(where);
+    } else if (!failed_.contains(flight.job)) {
+      apply(flight);
+    }
     flights_.erase(found);
   }
 
   /// What was wrong so far.
-  const std::vector<std::string>& problems() const { return problems_; }
+  std::vector<std::string> problems() const {
+    auto all = problems_;
+    all.insert(all.end(), history_.problems().begin(), history_.problems().end());
+    return all;
+  }
   const std::set<JobId>& ended() const { return ended_; }
   /// Loads of weights by (job, step, buffer), over all devices.
   const std::map<std::tuple<JobId, std::int64_t, int>, int>& weight_loads() const { return loads_; }
-  std::int64_t steps(JobId job) const { return jobs_.at(job).step; }
+  std::int64_t steps(JobId job) const { return history_.step(job); }
+  int attempts(JobId job) const { return history_.attempt(job); }
   std::size_t ops_seen() const { return ops_seen_; }
 
  private:
   struct Access {
-    int place;  // device number, or -1: the home of `job`
-    JobId job;
+    int place;  // device number, or home(job)
     Bytes begin, end;
     bool writes;
   };
   struct Content {
     JobId job;
-    int buffer;
+    int buffer;  // or sum_of(layer): its sum over all lanes
     std::int64_t step;
+    int attempt = 0;  // 0: what outlives attempts
     bool operator==(const Content&) const = default;
   };
+  using Place = std::pair<int, Bytes>;
   struct Flight {
     ActionId id;
     JobId job;
-    int queue;  // ops of a device and copies of one direction are ordered among themselves
-    std::set<ActionId> before;
-    std::vector<Access> accesses;
-    std::vector<std::pair<std::pair<int, Bytes>, Content>> makes;
-    std::vector<std::pair<std::pair<int, Bytes>, Content>> expects;
-  };
-  struct Job {
-    std::shared_ptr<const JobPlan> plan;
-    std::int64_t step = 0;
-    std::set<int> started_ops, started_host_ops;
+    DeviceId device;  // not valid: on the host
+    int queue;        // ops of a device and copies of one direction are ordered among themselves
+    Action action;
+    std::set<ActionId> before = {};
+    std::vector<Access> accesses = {};
+    std::vector<std::pair<Place, Content>> makes = {}, expects = {};
+
+    void read(Place place, Bytes bytes, const Content& content) {
+      accesses.push_back({place.first, place.second, place.second + bytes, false});
+      expects.emplace_back(place, content);
+    }
+    void write(Place place, Bytes bytes, const Content& content) {
+      accesses.push_back({place.first, place.second, place.second + bytes, true});
+      makes.emplace_back(place, content);
+    }
   };
 
   void observe(const StartOp& start) {
-    Job& job = jobs_.at(start.job);
     ++ops_seen_;
-    require(job.step == start.step, "an op of another step");
-    const Program& program = *job.plan->programs[start.flavor];
-    require(job.started_ops.insert(start.op).second, "an op ran twice");
-    const OpSpec& op = program.ops[static_cast<std::size_t>(start.op)];
-    const UnitSpec& unit = program.units[static_cast<std::size_t>(start.unit)];
-    if (start.op > unit.first_op) {
-      require(job.started_ops.contains(start.op - 1), "ops out of order");
-    }
+    history_.on_start(start);
+    const Program& program = *plan(start.job).programs[start.flavor];
+    const OpSpec& op = program.ops[index(start.op)];
+    const UnitSpec& unit = program.units[index(start.unit)];
     const int device = static_cast<int>(start.device.value);
-    Flight flight{start.id, start.job, device * 3, {start.after.begin(), start.after.end()},
-                  {},       {},        {}};
+    Flight flight{start.id, start.job, start.device, device * 3, start};
+    flight.before = {start.after.begin(), start.after.end()};
     std::size_t next = 0;
     const auto touch = [&](const std::vector<int>& buffers, bool reads, bool writes) {
       for (int b : buffers) {
-        const Bytes offset = start.offsets.at(next++);
-        const Content content{start.job, b, start.step};
-        flight.accesses.push_back(
-            {device, start.job, offset, offset + bytes(start.job, b), writes});
-        if (reads) flight.expects.push_back({{device, offset}, content});
-        if (writes) flight.makes.push_back({{device, offset}, content});
+        const Place place{device, start.offsets.at(next++)};
+        const Bytes bytes = buffer(start.job, b).bytes;
+        if (reads) flight.read(place, bytes, content_of(start.job, b));
+        if (writes) flight.write(place, bytes, content_of(start.job, b));
       }
     };
     touch(unit.weights, true, false);
@@ -103,90 +120,150 @@ class ActionChecker {
   }
 
   void observe(const StartCopy& copy) {
+    history_.on_start(copy);
     const int device = static_cast<int>(copy.device.value);
     const bool down = copy.direction == CopyDirection::to_host;
-    const std::pair<int, Bytes> on_device{device, copy.device_offset},
-        at_home{home(copy.job), copy.home};
-    const Content content{copy.job, copy.buffer, jobs_.at(copy.job).step};
-    Flight flight{copy.id, copy.job, device * 3 + (down ? 1 : 2), {}, {}, {}, {}};
-    flight.accesses.push_back(
-        {device, copy.job, copy.device_offset, copy.device_offset + copy.bytes, !down});
-    flight.accesses.push_back({home(copy.job), copy.job, copy.home, copy.home + copy.bytes, down});
-    flight.expects.push_back({down ? on_device : at_home, content});
-    flight.makes.push_back({down ? at_home : on_device, content});
-    const bool weights =
-        jobs_.at(copy.job).plan->layout.buffers.at(index(copy.buffer)).kind == BufferKind::weights;
-    if (!down && weights) ++loads_[{copy.job, jobs_.at(copy.job).step, copy.buffer}];
+    const Place on_device{device, copy.device_offset}, at_home{home(copy.job), copy.home};
+    const Content content = content_of(copy.job, copy.buffer);
+    Flight flight{copy.id, copy.job, copy.device, device * 3 + (down ? 1 : 2), copy};
+    flight.read(down ? on_device : at_home, copy.bytes, content);
+    flight.write(down ? at_home : on_device, copy.bytes, content);
+    const bool weights = buffer(copy.job, copy.buffer).kind == BufferKind::weights;
+    if (!down && weights) ++loads_[{copy.job, content.step, copy.buffer}];
     launch(std::move(flight));
   }
 
   void observe(const StartHostOp& start) {
-    Job& job = jobs_.at(start.job);
-    require(job.started_host_ops.insert(start.op).second, "a host op ran twice");
-    const HostOpSpec& op = job.plan->programs[start.flavor]->host_ops[index(start.op)];
-    const Layout& layout = job.plan->layout;
-    Flight flight{start.id, start.job, -1 - static_cast<int>(start.id), {}, {}, {}, {}};
-    const auto write = [&](int b) {
-      const BufferSpec& spec = layout.buffers[index(b)];
-      flight.accesses.push_back(
-          {home(start.job), start.job, spec.home, spec.home + spec.bytes, true});
-      flight.makes.push_back({{home(start.job), spec.home}, {start.job, b, start.step}});
-    };
-    if (op.kind == HostOpKind::update) write(op.index);
+    history_.on_start(start);
+    const HostOpSpec& op = plan(start.job).programs[start.flavor]->host_ops[index(start.op)];
+    const Layout& layout = plan(start.job).layout;
+    Flight flight{start.id, start.job, DeviceId(), -1 - static_cast<int>(start.id), start};
     if (op.kind == HostOpKind::load) {
-      for (int b : op.index == 1 ? layout.eval_batch : layout.batch) write(b);
+      for (int b : op.index == 1 ? layout.eval_batch : layout.batch) write_home(flight, b);
     }
-    if (op.kind == HostOpKind::reduce) {
-      for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
-        const BufferSpec& spec = layout.buffers[b];
-        const Bytes begin = layout.layers[index(op.index)].sum_home;
-        if (spec.kind != BufferKind::sum || spec.home == kNoHome ||
-            (spec.home - begin) % layout.sum_plane != 0 || spec.home < begin) {
-          continue;
-        }
-        flight.expects.push_back(
-            {{home(start.job), spec.home}, {start.job, static_cast<int>(b), start.step}});
-      }
-    }
+    if (op.kind == HostOpKind::reduce) reduce(flight, op.index);
+    if (op.kind == HostOpKind::update) update(flight, op.index);
     launch(std::move(flight));
+  }
+
+  void write_home(Flight& flight, int b) const {
+    const BufferSpec& spec = buffer(flight.job, b);
+    flight.write({home(flight.job), spec.home}, spec.bytes, content_of(flight.job, b));
+  }
+
+  /// Adds what lanes have sent home of a layer into the first of it.
+  void reduce(Flight& flight, int layer) const {
+    const Layout& layout = plan(flight.job).layout;
+    const Layout::LayerPlace& place = layout.layers[index(layer)];
+    for (int b = 0; b < static_cast<int>(layout.buffers.size()); ++b) {
+      const BufferSpec& spec = layout.buffers[index(b)];
+      if (spec.kind != BufferKind::sum || spec.home == kNoHome || spec.home < place.sum_home ||
+          (spec.home - place.sum_home) % layout.sum_plane != 0) {
+        continue;
+      }
+      flight.read({home(flight.job), spec.home}, spec.bytes, content_of(flight.job, b));
+    }
+    flight.write({home(flight.job), place.sum_home}, place.sum_bytes,
+                 {flight.job, sum_of(layer), history_.step(flight.job)});
+  }
+
+  /// Reads the sums of the step before, of every layer that uses the block.
+  void update(Flight& flight, int block) const {
+    const auto& layers = plan(flight.job).layout.layers;
+    for (int l = 0; l < static_cast<int>(layers.size()); ++l) {
+      const Layout::LayerPlace& layer = layers[index(l)];
+      if (layer.sum_bytes == 0 || std::ranges::count(layer.weights_buffers, block) == 0) continue;
+      flight.read({home(flight.job), layer.sum_home}, layer.sum_bytes,
+                  {flight.job, sum_of(l), history_.step(flight.job) - 1});
+    }
+    write_home(flight, block);
   }
 
   void observe(const AdmitJob& admission) {
-    const Layout& layout = jobs_.at(admission.job).plan->layout;
-    Flight flight{admission.id, admission.job, -1 - static_cast<int>(admission.id), {}, {}, {}, {}};
-    for (int b : layout.weights) {
-      const Bytes at = layout.buffers[index(b)].home;
-      flight.makes.push_back({{home(admission.job), at}, {admission.job, b, 0}});
-    }
+    const Layout& layout = plan(admission.job).layout;
+    require(layout.home_bytes <= admission.home_bytes, "a home that is too small");
+    Flight flight{admission.id, admission.job, DeviceId(), -1 - static_cast<int>(admission.id),
+                  admission};
+    for (int b : layout.weights) write_home(flight, b);
     launch(std::move(flight));
   }
 
-  void observe(const StepCommitted& committed) {
-    Job& job = jobs_.at(committed.job);
-    require(committed.step == ++job.step, "a step is committed out of order");
-    job.started_ops.clear();
-    job.started_host_ops.clear();
+  void observe(const StepCommitted& committed) { history_.observe(committed); }
+
+  void observe(const StepRedone& redone) {
+    require_quiet(redone.job);
+    history_.observe(redone);
+  }
+
+  void observe(const PlanChanged& changed) {
+    require_quiet(changed.job);
+    const JobPlan& old = plan(changed.job);
+    require(same_state(old.layout, changed.plan->layout), "a plan with other homes");
+    std::erase_if(contents_, [&](const auto& item) {
+      const auto& [place, content] = item;
+      if (content.job != changed.job) return false;
+      const bool is_state = content.buffer < 0 ||
+                            old.layout.buffers[index(content.buffer)].kind == BufferKind::weights;
+      return !is_state || place.first != home(changed.job);
+    });
+    history_.observe(changed);
+  }
+
+  void observe(const DeviceLeft& left) {
+    require(gone_.insert(left.device).second, "a device left twice");
+    if (left.lost) lost_.insert(left.device);
+    for (const auto& [id, flight] : flights_) {
+      require(left.lost || flight.device != left.device, "a device left before an action there");
+    }
+    std::erase_if(contents_, [&](const auto& item) {
+      return item.first.first == static_cast<int>(left.device.value);
+    });
   }
 
   void observe(const JobEnded& ended) {
     require(ended_.insert(ended.job).second, "a job ended twice");
+    require_quiet(ended.job);
+    history_.observe(ended);
   }
 
   void complain(const std::string& problem) { problems_.push_back(problem); }
-  void require(bool holds, const std::string& problem) {
+  void require(bool holds, const char* problem) {
     if (!holds) complain(problem);
+  }
+  void require_quiet(JobId job) {
+    for (const auto& [id, flight] : flights_) {
+      require(flight.job != job, "something of the job is in flight");
+    }
   }
   static std::string text(const Content& content) {
     return "buffer " + std::to_string(content.buffer) + " of job " +
-           std::to_string(content.job.value) + " at step " + std::to_string(content.step);
+           std::to_string(content.job.value) + " at step " + std::to_string(content.step) +
+           ", attempt " + std::to_string(content.attempt);
   }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static int home(JobId job) { return -1 - static_cast<int>(job.value); }
-  Bytes bytes(JobId job, int buffer) const {
-    return jobs_.at(job).plan->layout.buffers[index(buffer)].bytes;
+  static int sum_of(int layer) { return -1 - layer; }
+  const JobPlan& plan(JobId job) const { return history_.plan(job); }
+  const BufferSpec& buffer(JobId job, int b) const { return plan(job).layout.buffers[index(b)]; }
+  Content content_of(JobId job, int b) const {
+    const BufferKind kind = buffer(job, b).kind;
+    const bool outlives = kind == BufferKind::weights || kind == BufferKind::batch;
+    return {job, b, history_.step(job), outlives ? 0 : history_.attempt(job)};
+  }
+
+  static bool same_state(const Layout& a, const Layout& b) {
+    const auto homes = [](const Layout& layout) {
+      std::vector<Bytes> found{layout.moments_home, layout.moments_plane, layout.sum_plane};
+      for (int w : layout.weights) found.push_back(layout.buffers[index(w)].home);
+      for (const auto& param : layout.params) found.push_back(param.moment_offset);
+      for (const auto& layer : layout.layers) found.push_back(layer.sum_home);
+      return found;
+    };
+    return a.weights == b.weights && homes(a) == homes(b);
   }
 
   void launch(Flight flight) {
+    require(!gone_.contains(flight.device), "an action on a device that has left");
     for (const auto& [id, other] : flights_) {
       if (other.queue == flight.queue || flight.before.contains(id)) {
         flight.before.insert(other.before.begin(), other.before.end());
@@ -197,9 +274,9 @@ class ActionChecker {
       if (flight.before.contains(id)) continue;
       for (const Access& a : flight.accesses) {
         for (const Access& b : other.accesses) {
-          require(a.place != b.place || a.begin >= b.end || b.begin >= a.end ||
-                      (!a.writes && !b.writes),
-                  "actions " + std::to_string(id) + " and " + std::to_string(flight.id) + " race");
+          if (a.place != b.place || a.begin >= b.end || b.begin >= a.end) continue;
+          if (!a.writes && !b.writes) continue;
+          complain("actions " + std::to_string(id) + " and " + std::to_string(flight.id) + " race");
         }
       }
     }
@@ -208,20 +285,23 @@ class ActionChecker {
 
   /// Contents count from the end of what makes them; queues end in order.
   void apply(const Flight& flight) {
-    for (const auto& [where, content] : flight.expects) {
-      const auto found = contents_.find(where);
-      if (found == contents_.end()) return complain("reads bytes that nothing wrote");
-      require(found->second == content, "action " + std::to_string(flight.id) + " expects " +
-                                            text(content) + ", finds " + text(found->second));
+    for (const auto& [place, content] : flight.expects) {
+      const auto found = contents_.find(place);
+      if (found != contents_.end() && found->second == content) continue;
+      complain("action " + std::to_string(flight.id) + " expects " + text(content) + ", finds " +
+               (found == contents_.end() ? "nothing" : text(found->second)));
     }
-    for (const auto& [where, content] : flight.makes) contents_[where] = content;
+    for (const auto& [place, content] : flight.makes) contents_[place] = content;
+    if (const auto* op = std::get_if<StartOp>(&flight.action)) history_.on_end(*op);
+    if (const auto* op = std::get_if<StartHostOp>(&flight.action)) history_.on_end(*op);
   }
 
-  std::map<JobId, Job> jobs_;
+  StepHistory history_;
   std::map<ActionId, Flight> flights_;
-  std::map<std::pair<int, Bytes>, Content> contents_;
+  std::map<Place, Content> contents_;
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
   std::set<JobId> ended_, failed_;
+  std::set<DeviceId> gone_, lost_;
   std::vector<std::string> problems_;
   std::size_t ops_seen_ = 0;
 };

@@ -2,86 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <thread>
 
-#include "tests/support/checking_runner.h"
-#include "tests/support/random_workload.h"
-#include "tests/support/thread_pool.h"
+#include "tests/support/real_run.h"
 
 namespace spillway {
 namespace {
 
 using testing::CheckingRunner;
 using testing::make_workload;
-using testing::ThreadPool;
-using testing::Workload;
-
-struct Ends final : ShellObserver {
-  void on_started(JobId) override {}
-  void on_committed(JobId job, std::int64_t step) override { steps[job] = step; }
-  void on_ended(JobId job, JobEnd end, const std::string& reason) override {
-    ends[job] = end;
-    reasons[job] = reason;
-  }
-  std::map<JobId, std::int64_t> steps;
-  std::map<JobId, JobEnd> ends;
-  std::map<JobId, std::string> reasons;
-};
-
-/// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
-class RealRun {
- public:
-  explicit RealRun(Workload w)
-      : workload(std::move(w)),
-        devices(make_devices()),
-        host(workload.config.host_budget,
-             [this](Bytes bytes) { return devices.front()->allocate_host(bytes); }),
-        pool(2),
-        shell(workload.config, pointers(), host, pool, runner, ends) {
-    for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
-      runner.add(JobId(j), workload.jobs[j]);
-    }
-  }
-
-  void submit_all() {
-    for (std::size_t j = 0; j < workload.jobs.size(); ++j) shell.submit(JobId(j), workload.jobs[j]);
-  }
-
-  static std::uint64_t planned_ops(const JobPlan& plan) {
-    std::uint64_t ops = 0;
-    for (std::int64_t step = 0; step <= plan.max_steps; ++step) {
-      ops += plan.programs[plan.flavor(step).index()]->ops.size();
-    }
-    return ops;
-  }
-
-  std::uint64_t planned_ops() const {
-    std::uint64_t ops = 0;
-    for (const auto& plan : workload.jobs) ops += planned_ops(*plan);
-    return ops;
-  }
-
-  std::vector<std::unique_ptr<Device>> make_devices() const {
-    std::vector<std::unique_ptr<Device>> made;
-    for (Bytes budget : workload.config.device_budgets)
-      made.push_back(make_cpu_device("cpu", budget));
-    return made;
-  }
-  std::vector<Device*> pointers() const {
-    std::vector<Device*> found;
-    for (const auto& device : devices) found.push_back(device.get());
-    return found;
-  }
-
-  Workload workload;
-  std::vector<std::unique_ptr<Device>> devices;
-  HostArena host;
-  ThreadPool pool;
-  CheckingRunner runner;
-  Ends ends;
-  Shell shell;
-};
+using testing::RealRun;
 
 TEST(Shell, EveryByteArrivesInRandomWorkloads) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -90,8 +20,8 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
     run.submit_all();
     run.shell.run();
     for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
-      EXPECT_EQ(run.ends.ends.at(JobId(j)), JobEnd::done) << run.ends.reasons.at(JobId(j));
-      EXPECT_EQ(run.ends.steps[JobId(j)], run.workload.jobs[j]->max_steps);
+      EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
+      EXPECT_EQ(run.heard.steps[JobId(j)], run.workload.jobs[j]->max_steps);
     }
     EXPECT_EQ(run.runner.ops(), run.planned_ops());
     EXPECT_EQ(run.host.in_use(), 0u);
@@ -112,6 +42,7 @@ TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
       plan->programs[plan->flavor(plan->max_steps).index()]->host_ops.size() - 1;
   HostCall call{.job = JobId(0),
                 .step = 0,
+                .plan = plan,
                 .program = plan->programs[plan->flavor(plan->max_steps).index()].get(),
                 .op = static_cast<int>(finishing),
                 .home = home.data()};
@@ -128,10 +59,10 @@ TEST(Shell, AFailingJobFailsAloneWithItsReason) {
     run.runner.fail_at(JobId(0), 1 + seed % RealRun::planned_ops(*run.workload.jobs[0]));
     run.submit_all();
     run.shell.run();
-    EXPECT_EQ(run.ends.ends.at(JobId(0)), JobEnd::failed);
-    EXPECT_EQ(run.ends.reasons.at(JobId(0)), "made to fail");
+    EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::failed);
+    EXPECT_EQ(run.heard.reasons.at(JobId(0)), "made to fail");
     for (std::size_t j = 1; j < run.workload.jobs.size(); ++j) {
-      EXPECT_EQ(run.ends.ends.at(JobId(j)), JobEnd::done) << run.ends.reasons.at(JobId(j));
+      EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
     }
     EXPECT_EQ(run.host.in_use(), 0u);
   }
@@ -145,7 +76,7 @@ TEST(Shell, StopEndsEveryJobAfterItsRunningOps) {
     run.shell.run();
     stopper.join();
     for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
-      EXPECT_NE(run.ends.ends.at(JobId(j)), JobEnd::failed);
+      EXPECT_NE(run.heard.ends.at(JobId(j)), JobEnd::failed);
     }
     EXPECT_EQ(run.host.in_use(), 0u);
   }
