@@ -30,7 +30,8 @@ void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
   plans_[job] = plan;
   if (trace_) trace_->submit(job, plan);
   std::vector<Action> actions;
-  engine_.submit(job, std::move(plan), actions);
+  const Bytes home_bytes = plan->layout.home_bytes;
+  engine_.submit(job, std::move(plan), home_bytes, actions);
   carry_out(std::move(actions));
 }
 
@@ -221,7 +222,7 @@ void Shell::perform(const AdmitJob& admission) {
   flights_[admission.id] = {};
   Done done{.id = admission.id, .started_s = seconds(Clock::now())};
   try {
-    homes_[admission.job] = host_.reserve(plans_.at(admission.job)->layout.home_bytes);
+    homes_[admission.job] = host_.reserve(admission.home_bytes);
   } catch (const std::exception& error) {
     done.error = error.what();
     done.finished_s = done.started_s;

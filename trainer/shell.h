@@ -68,6 +68,9 @@ class Shell {
   void perform(const StartHostOp& start);
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted& committed);
+  void perform(const StepRedone&) {}
+  void perform(const PlanChanged& changed) { plans_[changed.job] = changed.plan; }
+  void perform(const DeviceLeft&) {}
   void perform(const JobEnded& ended);
   OpCall resolve(const StartOp& start) const;
   void post(Done done);
