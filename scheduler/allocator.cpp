@@ -127,6 +127,47 @@ class Fill final : public Allocator {
  public:
   std::string_view name() const override { return "fill"; }
   Lanes share(std::span<const Contender> jobs, int num_devices) const override {
+    const Lanes now = present(jobs), best = least(jobs, num_devices);
+    const bool as_many =
+        std::accumulate(now.begin(), now.end(), 0) == std::accumulate(best.begin(), best.end(), 0);
+    if (!as_many || std::ranges::count(now, 0) > 0) return best;
+    return time_left(jobs, now) <= kTolerance * time_left(jobs, best) ? now : best;
+  }
+
+ private:
+  static constexpr double kTolerance = 1.05;
+
+  struct Growth {
+    double gain = 0;  ///< of a lane
+    int more = 0;
+    std::size_t place = 0;
+    /// Ties go to the smaller growth, then to the job that stands first.
+    bool operator<(const Growth& other) const {
+      return std::tuple(gain, other.more, other.place) < std::tuple(other.gain, more, place);
+    }
+  };
+
+  /// Of a job alone on so many devices, times its priority.
+  static double time_left(const Contender& job, int lanes) {
+    return job.priority * job.remaining_s * job.speed.speed(1) / job.speed.speed(lanes);
+  }
+  static double time_left(std::span<const Contender> jobs, const Lanes& lanes) {
+    double sum = 0;
+    for (std::size_t j = 0; j < jobs.size(); ++j) sum += time_left(jobs[j], lanes[j]);
+    return sum;
+  }
+
+  /// Several lanes count together: one alone may bring nothing where groups do not divide evenly.
+  static Growth best_growth(const Contender& job, std::size_t place, int lanes, int most) {
+    Growth best;
+    for (int more = 1; lanes + more <= most; ++more) {
+      const double saved = time_left(job, lanes) - time_left(job, lanes + more);
+      best = std::max(best, {saved / more, more, place});
+    }
+    return best;
+  }
+
+  static Lanes least(std::span<const Contender> jobs, int num_devices) {
     Lanes lanes(jobs.size(), 1);
     int left = num_devices - static_cast<int>(jobs.size());
     while (left > 0) {
@@ -140,28 +181,6 @@ class Fill final : public Allocator {
       left -= best.more;
     }
     return lanes;
-  }
-
- private:
-  struct Growth {
-    double gain = 0;  ///< of a lane
-    int more = 0;
-    std::size_t place = 0;
-    /// Ties go to the smaller growth, then to the job that stands first.
-    bool operator<(const Growth& other) const {
-      return std::tuple(gain, other.more, other.place) < std::tuple(other.gain, more, place);
-    }
-  };
-
-  /// Several lanes count together: one alone may bring nothing where groups do not divide evenly.
-  static Growth best_growth(const Contender& job, std::size_t place, int lanes, int most) {
-    Growth best;
-    for (int more = 1; lanes + more <= most; ++more) {
-      const double speeds = job.speed.speed(lanes + more) - job.speed.speed(lanes);
-      const double gain = job.priority * speeds / (job.speed.speed(1) * more);
-      best = std::max(best, {gain, more, place});
-    }
-    return best;
   }
 };
 

@@ -18,11 +18,12 @@ void check_priority(std::string_view field, int priority);
 /// A job among which devices are shared out.
 struct Contender {
   JobId job;
-  int priority = 1;       ///< from 1; a larger one is more important
-  double arrival_s = 0;   ///< among equals of priority, who came first comes first
-  int most_lanes = 1;     ///< that it asks for and can use
-  int lanes = 0;          ///< that it has been given, and counts on; 0: it waits
-  bool resizing = false;  ///< to `lanes`, and not done with it
+  int priority = 1;        ///< from 1; a larger one is more important
+  double arrival_s = 0;    ///< among equals of priority, who came first comes first
+  int most_lanes = 1;      ///< that it asks for and can use
+  int lanes = 0;           ///< that it has been given, and counts on; 0: it waits
+  bool resizing = false;   ///< to `lanes`, and not done with it
+  double remaining_s = 1;  ///< that it would still take on one lane
   SpeedCurve speed{};
 };
 
@@ -46,9 +47,9 @@ class Allocator {
 ///             and nobody of higher priority has to shrink. No decision while a resize is pending.
 ///             Source: VirtualFlow, elastic weighted fair sharing
 ///   fill      nobody waits: every job has a lane, and where that is more than there are devices,
-///             units of several jobs take turns on one. Devices without a lane get one of the job
-///             whose speed gains most by it, counted in speeds of one lane, times its priority; any
-///             number of lanes.
+///             units of several jobs take turns on one. Lanes for the other devices, any number a
+///             job, go where the sum of priority * remaining time falls most by each. What jobs
+///             have stays while that sum is within a twentieth of the least and no device idles.
 std::shared_ptr<const Allocator> make_allocator(std::string_view name);
 
 inline constexpr std::array<std::string_view, 3> kAllocatorNames{"priority", "wfs", "fill"};

@@ -28,6 +28,11 @@ class Jobs {
                      .speed = std::move(speed)});
     return *this;
   }
+  Jobs& remaining(std::initializer_list<double> seconds) {
+    std::size_t j = 0;
+    for (const double remaining_s : seconds) jobs_.at(j++).remaining_s = remaining_s;
+    return *this;
+  }
   Jobs& resizing(std::size_t j) {
     jobs_[j].resizing = true;
     return *this;
@@ -111,10 +116,24 @@ TEST(Fill, NoDeviceIdlesWhileAJobGainsByIt) {
 }
 
 TEST(Fill, ADeviceGoesWhereItBringsMost) {
-  const SpeedCurve well(0.9), badly(0.3);
+  const SpeedCurve well(0.9), badly(0.1);
   EXPECT_EQ(Jobs().add(1, 8, 0, badly).add(1, 8, 0, well).share("fill", 5), (Lanes{1, 4}));
-  EXPECT_EQ(Jobs().add(9, 8, 0, badly).add(1, 8, 0, well).share("fill", 5), (Lanes{4, 1}))
+  EXPECT_EQ(Jobs().add(9, 8, 0, badly).add(1, 8, 0, well).share("fill", 5), (Lanes{3, 2}))
       << "times priority";
+}
+
+TEST(Fill, TheLongestRemainingTimeGainsMost) {
+  EXPECT_EQ(Jobs().add(1, 8).add(1, 8).remaining({100, 1000}).share("fill", 4), (Lanes{1, 3}));
+  EXPECT_EQ(Jobs().add(1, 8).add(1, 8).remaining({1000, 100}).share("fill", 4), (Lanes{3, 1}));
+}
+
+TEST(Fill, MovesNoLaneForLittle) {
+  EXPECT_EQ(Jobs().add(1, 8, 2).add(1, 8, 1).remaining({100, 110}).share("fill", 3), (Lanes{2, 1}));
+  EXPECT_EQ(Jobs().add(1, 8, 2).add(1, 8, 1).remaining({100, 150}).share("fill", 3), (Lanes{1, 2}));
+  EXPECT_EQ(Jobs().add(1, 8, 1).add(1, 8, 1).remaining({100, 110}).share("fill", 3), (Lanes{1, 2}))
+      << "but where a device would idle";
+  EXPECT_EQ(Jobs().add(1, 8, 2).add(1, 8, 1).add(1, 8).share("fill", 3), (Lanes{1, 1, 1}))
+      << "and where a job would wait";
 }
 
 TEST(Fill, MeasuredSpeedsCount) {
