@@ -19,15 +19,16 @@ constexpr double kShrinkS = 1.2;  // published: 0.08 to 1.2
 
 struct Variant {
   const char* name;
-  std::string_view allocator;
+  std::string_view allocator, policy;
   bool knows_scaling;     ///< no: speed on one lane is known, the rest is learned while it trains
   bool growth_starts_up;  ///< devices that join a job go through its start-up first
 };
-constexpr Variant kVariants[]{{"priority", "priority", false, true},
-                              {"wfs", "wfs", false, true},
-                              {"fill, scaling known", "fill", true, true},
-                              {"fill, scaling learned", "fill", false, true},
-                              {"fill, learned, lanes join at once", "fill", false, false}};
+constexpr Variant kVariants[]{{"priority", "priority", "lrtf", false, true},
+                              {"wfs", "wfs", "lrtf", false, true},
+                              {"fill, lrtf", "fill", "lrtf", false, true},
+                              {"fill, srtf", "fill", "srtf", false, true},
+                              {"fill, srtf, scaling known", "fill", "srtf", true, true},
+                              {"fill, srtf, lanes join at once", "fill", "srtf", false, false}};
 
 /// A step that takes so long on so many lanes, whichever has most groups.
 std::shared_ptr<const JobPlan> plan_of(double step_s, int lanes, std::int64_t steps) {
@@ -80,7 +81,7 @@ Figures replay(const std::vector<ReplayJob>& jobs, const Variant& variant, doubl
   std::vector<ElasticJob> elastic;
   for (const ReplayJob& job : jobs) elastic.push_back(job_of(job, variant, lane_step_s));
   EngineConfig engine{
-      .host_budget = 1_GiB * 1024, .policy = make_policy("lrtf"), .double_buffer = false};
+      .host_budget = 1_GiB * 1024, .policy = make_policy(variant.policy), .double_buffer = false};
   engine.device_budgets.assign(kDevices, 1_GiB);
   const SharedOutcome outcome =
       run({.engine = engine,
@@ -186,7 +187,7 @@ int main(int argc, char** argv) {
   const auto jobs = read_workload(SPILLWAY_REPLAY_WORKLOAD);
   std::printf("## The published workload: 20 jobs on 8 devices\n\n");
   print_published_workload(jobs, brief ? 60 : 2);
-  std::printf("\n## Drawn from its jobs: 40 on 8 devices, Poisson arrivals, 20 workloads each\n\n");
+  std::printf("\n## Drawn from its jobs: 40 on 8 devices, 20 workloads each\n\n");
   print_drawn_workloads(jobs, brief);
   return 0;
 }
