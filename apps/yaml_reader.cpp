@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "apps/format.h"
-#include "apps/nearest.h"
+#include "core/nearest.h"
 
 namespace spillway {
 namespace {

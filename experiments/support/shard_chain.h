@@ -18,11 +18,11 @@ struct ShardTime {
   double forward_s = 1, backward_s = 1;
 };
 
-/// A job whose layers are a shard each, of `elements` weights. A step has 2 * shards - 1 units,
-/// because the last shard goes forward and backward in one. Boundaries are 256 bytes; host
+/// A job whose layers are a shard each, of `elements` weights. A step has 2 * shards - 1 units a
+/// lane, because the last shard goes forward and backward in one. Boundaries are 256 bytes; host
 /// operations take no time.
 inline std::shared_ptr<const JobPlan> chain_job(const std::vector<ShardTime>& shards,
-                                                std::int64_t max_steps, int virtual_nodes = 1,
+                                                const JobShape& shape,
                                                 std::int64_t elements = kShardElements) {
   const int num_shards = static_cast<int>(shards.size());
   const ModelSpec model = testing::chain(num_shards, elements);
@@ -35,8 +35,13 @@ inline std::shared_ptr<const JobPlan> chain_job(const std::vector<ShardTime>& sh
     profile.layers[at(s)].backward_s = shards[at(s)].backward_s;
     ranges.push_back({s, s + 1});
   }
-  const JobShape shape{.virtual_nodes = virtual_nodes, .max_steps = max_steps};
   return std::make_shared<JobPlan>(lower(model, profile, shape, ranges, /*vn_major=*/false));
+}
+
+/// On one lane.
+inline std::shared_ptr<const JobPlan> chain_job(const std::vector<ShardTime>& shards,
+                                                std::int64_t max_steps, int virtual_nodes = 1) {
+  return chain_job(shards, {.virtual_nodes = virtual_nodes, .max_steps = max_steps});
 }
 
 inline double compute_s(const JobPlan& plan) {

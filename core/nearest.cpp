@@ -1,4 +1,4 @@
-#include "apps/nearest.h"
+#include "core/nearest.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/ids.h"
+#include "scheduler/speed_curve.h"
+
+namespace spillway {
+
+inline constexpr int kHighestPriority = 100;
+/// Throws ConfigError, with this field, where a job's priority is not from 1 to kHighestPriority.
+void check_priority(std::string_view field, int priority);
+
+/// A job among which devices are shared out.
+struct Contender {
+  JobId job;
+  int priority = 1;        ///< from 1; a larger one is more important
+  double arrival_s = 0;    ///< among equals of priority, who came first comes first
+  int most_lanes = 1;      ///< that it asks for and can use
+  int lanes = 0;           ///< that it has been given, and counts on; 0: it waits
+  bool resizing = false;   ///< to `lanes`, and not done with it
+  double remaining_s = 1;  ///< that it would still take on one lane
+  SpeedCurve speed{};
+};
+
+/// Shares devices out to jobs, as lanes; pure. Asked when a job comes or ends, when devices come or
+/// go, when a resize is done.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  virtual std::string_view name() const = 0;
+  /// Lanes of each job, in the order of `jobs`: at most its `most_lanes`, at most the number of
+  /// devices; 0: it waits.
+  virtual std::vector<int> share(std::span<const Contender> jobs, int num_devices) const = 0;
+};
+
+/// Null for a name that is not among kAllocatorNames.
+///   priority  a job runs on all lanes that it asks for, or waits: the first in order of priority
+///             until so many devices are free, and all behind it. Never resized.
+///   wfs       weighted fair shares, powers of two: every running job gets devices in proportion to
+///             its priority, at least one, at most what it asks for; what is left over doubles
+///             shares in order of priority. The first that waits starts if there is a device for it
+///             and nobody of higher priority has to shrink. No decision while a resize is pending.
+///             Source: VirtualFlow, elastic weighted fair sharing
+///   fill      nobody waits: every job has a lane, and where that is more than there are devices,
+///             units of several jobs take turns on one. Lanes for the other devices, any number a
+///             job, go where the sum of priority * remaining time falls most by each. What jobs
+///             have stays while that sum is within a twentieth of the least and no device idles.
+std::shared_ptr<const Allocator> make_allocator(std::string_view name);
+
+inline constexpr std::array<std::string_view, 3> kAllocatorNames{"priority", "wfs", "fill"};
+
+}  // namespace spillway

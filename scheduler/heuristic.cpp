@@ -1,0 +1,206 @@
+#include "scheduler/heuristic.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "core/error.h"
+#include "core/nearest.h"
+
+namespace spillway {
+namespace {
+
+/// A rule about sizes.
+class Climb : public Heuristic {
+ public:
+  Advice decide(const Observed& observed) const final { return {next_size(observed), {}}; }
+
+ protected:
+  /// Whether to go on from one measured size to the next one.
+  virtual bool worth_it(const Observed& observed, int from, int to) const = 0;
+
+ private:
+  int next_size(const Observed& observed) const {
+    const auto& sizes = observed.sizes;
+    assert(!sizes.empty());
+    const auto is_measured = [&](int lanes) {
+      return observed.speed.num_observed(lanes) >= kStepsToMeasure;
+    };
+    if (std::ranges::find(sizes, observed.lanes) == sizes.end()) return size_below(observed);
+    if (!is_measured(observed.lanes)) return observed.lanes;
+    const auto lowest = std::ranges::find_if(sizes, is_measured);
+    auto top = lowest;
+    for (auto next = top;;) {
+      next = std::find_if(next + 1, sizes.end(), is_measured);
+      if (next == sizes.end() || !worth_it(observed, *top, *next)) break;
+      top = next;
+    }
+    if (top + 1 != sizes.end() && !is_measured(*(top + 1))) return *(top + 1);
+    if (top == lowest && top != sizes.begin()) return *(top - 1);
+    return *top;
+  }
+
+  /// Sizes have changed: the largest that is not larger, else the smallest.
+  static int size_below(const Observed& observed) {
+    const auto above = std::ranges::upper_bound(observed.sizes, observed.lanes);
+    return above == observed.sizes.begin() ? *above : *(above - 1);
+  }
+};
+
+class ScalingEfficiency final : public Climb {
+ public:
+  explicit ScalingEfficiency(double threshold) : threshold_(threshold) {}
+  std::string_view name() const override { return "throughput"; }
+
+ private:
+  bool worth_it(const Observed& observed, int from, int to) const override {
+    const double slow = observed.speed.speed(from), fast = observed.speed.speed(to);
+    return (fast - slow) / (to - from) > threshold_ * slow / from;
+  }
+
+  double threshold_;
+};
+
+struct Worth {
+  double value, loss, every_hours, price_per_device_hour;
+  bool in_steps;
+
+  double utility(double hours) const {
+    const double times = hours / every_hours;
+    return std::max(0.0, value - loss * (in_steps ? std::floor(times) : times));
+  }
+};
+
+class UtilityAgainstCost final : public Climb {
+ public:
+  explicit UtilityAgainstCost(const Worth& worth) : worth_(worth) {}
+  std::string_view name() const override { return worth_.in_steps ? "stepped" : "linear"; }
+
+ private:
+  bool worth_it(const Observed& observed, int from, int to) const override {
+    return net(observed, to) > net(observed, from);
+  }
+  double net(const Observed& observed, int lanes) const {
+    const double hours_left = observed.examples_left / observed.speed.speed(lanes) / 3600;
+    return worth_.utility(observed.elapsed_s / 3600 + hours_left) -
+           lanes * hours_left * worth_.price_per_device_hour;
+  }
+
+  Worth worth_;
+};
+
+class Straggler final : public Heuristic {
+ public:
+  explicit Straggler(double share) : share_(share) {}
+  std::string_view name() const override { return "straggler"; }
+  Advice decide(const Observed& observed) const override {
+    Advice advice;
+    const double least = share_ * median_speed(observed.devices);
+    for (const auto& device : observed.devices) {
+      if (device.examples_per_s < least) advice.avoid.push_back(device.id);
+    }
+    return advice;
+  }
+
+ private:
+  static double median_speed(const std::vector<Observed::Device>& devices) {
+    if (devices.empty()) return 0;
+    std::vector<double> speeds;
+    for (const auto& device : devices) speeds.push_back(device.examples_per_s);
+    std::ranges::sort(speeds);
+    const std::size_t half = speeds.size() / 2;
+    return speeds.size() % 2 == 1 ? speeds[half] : (speeds[half - 1] + speeds[half]) / 2;
+  }
+
+  double share_;
+};
+
+struct ParamSpec {
+  std::string name;
+  double standard;
+  double above;  ///< what it must be greater than; NaN: must be at least 0
+  double most = std::numeric_limits<double>::infinity();
+};
+
+struct RuleSpec {
+  std::string name;
+  std::vector<ParamSpec> params;
+};
+
+const std::vector<RuleSpec>& rules() {
+  const double at_least_0 = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<ParamSpec> worth{{"value", 1, at_least_0},
+                                     {"loss", 1, at_least_0},
+                                     {"every_hours", 1, 0},
+                                     {"price_per_device_hour", 0, at_least_0}};
+  static const std::vector<RuleSpec> all{{"throughput", {{"threshold", 0.1, at_least_0, 1}}},
+                                         {"linear", worth},
+                                         {"stepped", worth},
+                                         {"straggler", {{"share", 0.8, 0, 1}}}};
+  return all;
+}
+
+std::string text(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%g", value);
+  return buffer;
+}
+
+/// "; did you mean 'x'?", or what there is.
+std::string hint(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  if (!near.empty()) return "; did you mean '" + near + "'?";
+  std::string all;
+  for (const std::string& other : known) all += (all.empty() ? "" : ", ") + other;
+  return "; there are " + all;
+}
+
+template <typename Spec>
+std::vector<std::string> names_of(const std::vector<Spec>& specs) {
+  std::vector<std::string> names;
+  for (const Spec& spec : specs) names.push_back(spec.name);
+  return names;
+}
+
+double checked(const ParamSpec& spec, double value, const std::string& field) {
+  const bool any_from_0 = std::isnan(spec.above);
+  const bool large_enough = any_from_0 ? value >= 0 : value > spec.above;
+  if (large_enough && value <= spec.most && std::isfinite(value)) return value;
+  std::string range = any_from_0 ? "at least 0" : "above " + text(spec.above);
+  if (std::isfinite(spec.most)) range += " and at most " + text(spec.most);
+  throw ConfigError(field + "." + spec.name, 0, "is " + text(value) + ", must be " + range);
+}
+
+}  // namespace
+
+std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
+                                                const HeuristicParams& params,
+                                                const std::string& field) {
+  const auto rule = std::ranges::find(rules(), name, &RuleSpec::name);
+  if (rule == rules().end()) {
+    throw ConfigError(field, 0, "'" + name + "' is no heuristic" + hint(name, names_of(rules())));
+  }
+  const auto known = names_of(rule->params);
+  for (const auto& [key, value] : params) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    throw ConfigError(field + "." + key, 0, "is unknown to '" + name + "'" + hint(key, known));
+  }
+  std::vector<double> values;
+  for (const ParamSpec& spec : rule->params) {
+    const auto given = params.find(spec.name);
+    values.push_back(given == params.end() ? spec.standard : checked(spec, given->second, field));
+  }
+  if (name == "throughput") return std::make_shared<ScalingEfficiency>(values[0]);
+  if (name == "straggler") return std::make_shared<Straggler>(values[0]);
+  return std::make_shared<UtilityAgainstCost>(
+      Worth{values[0], values[1], values[2], values[3], name == "stepped"});
+}
+
+std::span<const std::string> heuristic_names() {
+  static const std::vector<std::string> names = names_of(rules());
+  return names;
+}
+
+}  // namespace spillway

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "scheduler/allocator.h"
+
+namespace spillway {
+
+/// Who has how many lanes: keeps what an allocator has to know of the jobs that have come and not
+/// ended, asks it, and says what changes. Pure; a real and a virtual controller use it alike: they
+/// tell it of arrivals, ends, commits and devices, and carry out what decide() says.
+class Sharing {
+ public:
+  struct Change {
+    JobId job;
+    int before = 0, lanes = 0;  ///< before 0: it starts; lanes 0: it waits again
+  };
+
+  Sharing(std::shared_ptr<const Allocator> allocator, int num_devices)
+      : allocator_(std::move(allocator)), num_devices_(num_devices) {}
+
+  /// `job.lanes` is 0.
+  void arrive(Contender job) { jobs_.push_back(std::move(job)); }
+  void end(JobId job);
+  void set_num_devices(int num_devices) { num_devices_ = num_devices; }
+  /// The job runs on what decide() gave it.
+  void resized(JobId job) { find(job).resizing = false; }
+  /// A step on `lanes` lanes has ended, of as many examples as ever. `steps_left` are still to
+  /// come.
+  void committed(JobId job, int lanes, double step_s, double steps_left);
+
+  /// What is different now; it counts as given, and jobs that had lanes as resizing until
+  /// resized().
+  std::vector<Change> decide();
+  std::span<const Contender> jobs() const { return jobs_; }
+  /// Lanes given to all jobs.
+  int lanes_given() const;
+
+ private:
+  Contender& find(JobId job);
+
+  std::shared_ptr<const Allocator> allocator_;
+  int num_devices_;
+  std::vector<Contender> jobs_;  // in order of arrival
+};
+
+}  // namespace spillway

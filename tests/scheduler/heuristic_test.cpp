@@ -1,0 +1,193 @@
+#include "scheduler/heuristic.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+/// What was measured: (lanes, examples per second).
+using Points = std::vector<std::pair<int, double>>;
+
+Observed observed(int lanes, const Points& points, std::vector<int> sizes = {1, 2, 3, 4, 5}) {
+  Observed all{.sizes = std::move(sizes), .lanes = lanes};
+  for (const auto& [size, speed] : points) {
+    for (int i = 0; i < kStepsToMeasure; ++i) all.speed.observe(size, speed);
+  }
+  return all;
+}
+
+int next(const Observed& state, const std::string& rule = "throughput",
+         const HeuristicParams& params = {}) {
+  return make_heuristic(rule, params)->decide(state).lanes.value();
+}
+
+TEST(Throughput, StaysUntilTheSizeIsMeasured) {
+  Observed state = observed(2, {});
+  EXPECT_EQ(next(state), 2);
+  for (int i = 1; i < kStepsToMeasure; ++i) state.speed.observe(2, 10);
+  EXPECT_EQ(next(state), 2);
+  state.speed.observe(2, 10);
+  EXPECT_EQ(next(state), 3);
+}
+
+TEST(Throughput, GrowsOnlyWhileALaneBringsMoreThanTheThreshold) {
+  // s = (R - 100) / (100 / 2): 0.12 and 0.08.
+  EXPECT_EQ(next(observed(3, {{2, 100}, {3, 106}})), 4);
+  EXPECT_EQ(next(observed(3, {{2, 100}, {3, 104}})), 1) << "walks back and looks below 2";
+  EXPECT_EQ(next(observed(3, {{2, 100}, {3, 106}}), "throughput", {{"threshold", 0.2}}), 1);
+  EXPECT_EQ(next(observed(3, {{1, 60}, {2, 100}, {3, 104}})), 2) << "walks back";
+  EXPECT_EQ(next(observed(5, {{1, 10}, {3, 30}, {5, 31}})), 4) << "tries what lies between";
+}
+
+TEST(Throughput, StepsOfSeveralLanesCountByTheLane) {
+  // (R - 100) / 4 / (100 / 4) is 0.5 and 0.08.
+  EXPECT_EQ(next(observed(8, {{3, 80}, {4, 100}, {8, 150}}, {3, 4, 8})), 8);
+  EXPECT_EQ(next(observed(8, {{3, 80}, {4, 100}, {8, 108}}, {3, 4, 8})), 4);
+}
+
+TEST(Throughput, StaysWhereTheNextSizeIsKnownToBeNotWorthIt) {
+  EXPECT_EQ(next(observed(2, {{1, 60}, {2, 100}, {3, 104}})), 2);
+}
+
+TEST(Throughput, UsesEveryPointWhereverTheJobStands) {
+  const Points points{{1, 60}, {2, 110}, {3, 150}, {4, 152}};
+  for (int lanes = 1; lanes <= 4; ++lanes) EXPECT_EQ(next(observed(lanes, points)), 3) << lanes;
+}
+
+TEST(Throughput, SearchesDownwardsFromABadStart) {
+  EXPECT_EQ(next(observed(5, {{5, 100}})), 4);
+  EXPECT_EQ(next(observed(4, {{5, 100}, {4, 101}})), 3);
+  EXPECT_EQ(next(observed(3, {{5, 100}, {4, 101}, {3, 60}})), 4) << "and back up";
+  EXPECT_EQ(next(observed(1, {{5, 100}, {4, 101}, {3, 102}, {2, 103}, {1, 104}})), 1);
+}
+
+TEST(Throughput, ADipEndsTheClimb) {
+  EXPECT_EQ(next(observed(3, {{1, 50}, {2, 90}, {3, 70}, {4, 180}})), 2)
+      << "what lies behind the dip is not believed to be worth the way";
+}
+
+TEST(Throughput, KeepsToSizesThatAreAllowedNow) {
+  EXPECT_EQ(next(observed(5, {{5, 100}}, {1, 2, 3})), 3);
+  EXPECT_EQ(next(observed(1, {{1, 100}}, {2, 3})), 2);
+  EXPECT_EQ(next(observed(3, {{3, 100}}, {3})), 3);
+}
+
+/// Twice as fast on twice as many lanes; an hour on one.
+Observed scales_perfectly(int lanes) {
+  Observed state = observed(lanes, {{1, 1}, {2, 2}, {4, 4}}, {1, 2, 4});
+  state.examples_left = 3600;
+  return state;
+}
+
+TEST(Linear, GrowsWhereTimeIsWorthMoreThanDevices) {
+  EXPECT_EQ(next(scales_perfectly(1), "linear", {{"price_per_device_hour", 100}}), 4)
+      << "the same device hours on any number of lanes cost nothing more";
+  Observed state = observed(2, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
+  state.examples_left = 3600;
+  // Hours: 1, 2/3, 1/2; device hours: 1, 4/3, 2. From 1 to 2 a third of an hour is won for a
+  // third of a device hour; from 2 to 4 a sixth for two thirds.
+  const auto at_price = [&](double price) {
+    return next(state, "linear", {{"value", 10}, {"price_per_device_hour", price}});
+  };
+  EXPECT_EQ(at_price(0), 4);
+  EXPECT_EQ(at_price(0.2), 4);
+  EXPECT_EQ(at_price(0.3), 2);
+  EXPECT_EQ(at_price(0.9), 2);
+  EXPECT_EQ(at_price(1.1), 1);
+}
+
+TEST(Linear, UtilityIsNeverBelowNothing) {
+  Observed state = observed(1, {{1, 1}, {2, 1.5}}, {1, 2});
+  state.examples_left = 3600;
+  const HeuristicParams params{{"value", 2}, {"price_per_device_hour", 0.5}};
+  EXPECT_EQ(next(state, "linear", params), 2);
+  state.elapsed_s = 5 * 3600;
+  EXPECT_EQ(next(state, "linear", params), 1) << "too late to be worth anything";
+}
+
+TEST(Stepped, GrowsOnlyAcrossADeadline) {
+  Observed state = observed(1, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
+  state.examples_left = 3600;
+  const auto with_deadline = [&](double hours) {
+    return next(
+        state, "stepped",
+        {{"value", 1}, {"every_hours", hours}, {"loss", 1}, {"price_per_device_hour", 0.1}});
+  };
+  EXPECT_EQ(with_deadline(2), 1) << "one lane is in time";
+  EXPECT_EQ(with_deadline(0.9), 2);
+  EXPECT_EQ(with_deadline(0.1), 1) << "none is";
+}
+
+TEST(Stepped, EachStepCounts) {
+  Observed state = observed(1, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
+  state.examples_left = 3600;
+  state.elapsed_s = 0.1 * 3600;  // ends after 1.1, 0.77, 0.6 hours
+  EXPECT_EQ(next(state, "stepped", {{"value", 10}, {"every_hours", 0.35}}), 4) << "3, 2, 1 steps";
+}
+
+std::vector<DeviceId> avoided(const std::vector<double>& speeds,
+                              const HeuristicParams& params = {}) {
+  Observed state = observed(1, {});
+  for (std::size_t d = 0; d < speeds.size(); ++d) state.devices.push_back({DeviceId(d), speeds[d]});
+  const Advice advice = make_heuristic("straggler", params)->decide(state);
+  EXPECT_FALSE(advice.lanes) << "no opinion on lanes";
+  return advice.avoid;
+}
+
+TEST(Straggler, IsSlowerThanFourFifthsOfTheMedian) {
+  using Devices = std::vector<DeviceId>;
+  EXPECT_EQ(avoided({100, 79, 100, 101}), Devices{DeviceId(1)});
+  EXPECT_EQ(avoided({100, 81, 100, 101}), Devices{});
+  EXPECT_EQ(avoided({100, 81, 100, 101}, {{"share", 0.9}}), Devices{DeviceId(1)});
+  EXPECT_EQ(avoided({100, 40, 30, 100, 100}), (Devices{DeviceId(1), DeviceId(2)}));
+  EXPECT_EQ(avoided({100, 1000, 1000, 100, 100}), Devices{}) << "fast ones make no stragglers";
+  EXPECT_EQ(avoided({1}), Devices{});
+  EXPECT_EQ(avoided({}), Devices{});
+}
+
+struct Wrong {
+  std::string name;
+  HeuristicParams params;
+  std::string message;
+};
+
+TEST(Heuristic, WrongNamesAndParametersAreRefused) {
+  for (const Wrong& wrong : std::vector<Wrong>{
+           {"througput", {}, "autoscale: 'througput' is no heuristic; did you mean 'throughput'?"},
+           {"x",
+            {},
+            "autoscale: 'x' is no heuristic; there are throughput, linear, stepped, straggler"},
+           {"throughput",
+            {{"treshold", 1}},
+            "autoscale.treshold: is unknown to 'throughput'; did you mean 'threshold'?"},
+           {"straggler",
+            {{"price_per_device_hour", 1}},
+            "autoscale.price_per_device_hour: is unknown to 'straggler'; there are share"},
+           {"throughput",
+            {{"threshold", -0.1}},
+            "autoscale.threshold: is -0.1, must be at least 0 and at most 1"},
+           {"straggler", {{"share", 0}}, "autoscale.share: is 0, must be above 0 and at most 1"},
+           {"linear", {{"every_hours", 0}}, "autoscale.every_hours: is 0, must be above 0"},
+           {"stepped", {{"value", -1}}, "autoscale.value: is -1, must be at least 0"}}) {
+    try {
+      make_heuristic(wrong.name, wrong.params);
+      ADD_FAILURE() << wrong.message;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.field + ": " + error.problem, wrong.message);
+    }
+  }
+}
+
+TEST(Heuristic, HasAName) {
+  EXPECT_EQ(heuristic_names().size(), 4u);
+  for (const std::string& name : heuristic_names()) EXPECT_EQ(make_heuristic(name)->name(), name);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,66 @@
+#include "scheduler/speed_curve.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace spillway {
+namespace {
+
+TEST(SpeedCurve, WithoutMeasurementsItIsAPowerOfLanes) {
+  EXPECT_DOUBLE_EQ(SpeedCurve().speed(5), 5);
+  EXPECT_DOUBLE_EQ(SpeedCurve(0.5).speed(4), 2);
+  EXPECT_FALSE(SpeedCurve().measured(1));
+  EXPECT_EQ(SpeedCurve().num_observed(1), 0);
+}
+
+TEST(SpeedCurve, OneMeasurementSetsTheScaleAndTheExponentTheRest) {
+  SpeedCurve curve(0.5);
+  curve.observe(4, 100);
+  EXPECT_DOUBLE_EQ(curve.speed(4), 100);
+  EXPECT_DOUBLE_EQ(curve.speed(1), 50);
+  EXPECT_NEAR(curve.speed(8), 100 * std::sqrt(2.0), 1e-9);
+}
+
+TEST(SpeedCurve, MeasurementsCountMoreThanTheExponent) {
+  SpeedCurve curve(0);
+  curve.observe(1, 10);
+  curve.observe(4, 40);
+  EXPECT_NEAR(curve.speed(2), 20, 1e-9) << "between them, on a straight line of logs";
+  EXPECT_NEAR(curve.speed(8), 80, 1e-9) << "beyond them, on the line of the last two";
+  curve.observe(8, 30);
+  EXPECT_DOUBLE_EQ(curve.speed(8), 30);
+  EXPECT_DOUBLE_EQ(curve.speed(16), 30) << "a fall is not carried on";
+  EXPECT_DOUBLE_EQ(*curve.measured(4), 40) << "all points are kept";
+}
+
+TEST(SpeedCurve, BelowTheSmallestMeasuredItScalesNoBetterThanLanes) {
+  SpeedCurve curve;
+  curve.observe(2, 10);
+  curve.observe(4, 80);
+  EXPECT_NEAR(curve.speed(1), 5, 1e-9);
+}
+
+TEST(SpeedCurve, NoiseDoesNotMoveWhatIsMeasured) {
+  SpeedCurve curve;
+  for (int i = 0; i < kStepsToMeasure / 2; ++i) {
+    curve.observe(2, 90);
+    curve.observe(2, 110);
+  }
+  EXPECT_NEAR(*curve.measured(2), 100, 1e-9);
+  EXPECT_EQ(curve.num_observed(2), kStepsToMeasure);
+  for (int i = 0; i < 200; ++i) curve.observe(2, i % 3 == 0 ? 112 : 97);
+  EXPECT_NEAR(*curve.measured(2), 100, 1e-9);
+}
+
+TEST(SpeedCurve, WhatAJobHasBecomeCounts) {
+  SpeedCurve curve;
+  for (int i = 0; i < 50; ++i) curve.observe(2, 100);
+  curve.observe(2, 60);
+  EXPECT_DOUBLE_EQ(*curve.measured(2), 100) << "one slow step";
+  for (int i = 0; i < 50; ++i) curve.observe(2, 50);
+  EXPECT_NEAR(*curve.measured(2), 50, 50 * 0.1);
+}
+
+}  // namespace
+}  // namespace spillway
