@@ -78,7 +78,7 @@ double measure_crowding(int threads) {
 
 double measure_copy_latency(Bytes link_bytes_per_s) {
   constexpr Bytes kBytes = 64;
-  const auto device = make_cpu_device("latency", kPage, link_bytes_per_s);
+  const auto device = make_cpu_device("latency", kPage, {.link_bytes_per_s = link_bytes_per_s});
   const auto from = device->allocate_host(kBytes), to = device->allocate(kBytes);
   return median_seconds([&] {
     device->host_to_device().copy_async(to->data(), from->data(), kBytes);
