@@ -179,7 +179,7 @@ TEST(Elastic, ALostDeviceChangesNoBit) {
     SessionConfig config = with_faults(
         session_of(4, ample ? kAmple : smallest_budget(elastic_trial())),
         {{device, {hangs ? DeviceFault::Kind::hang : DeviceFault::Kind::fail, after_ops}}});
-    config.device_timeout_s = 1;
+    config.device_timeout_s = 3;
     Watched run(config);
     run.session.submit(elastic_trial());
     run.run();
