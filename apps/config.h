@@ -24,7 +24,7 @@ struct DataConfig {
 struct RunConfig {
   std::string name = "run";
   std::string output_dir;      ///< "runs/NAME" unless given
-  SessionConfig session;       ///< devices, host_memory, scheduling.policy and .double_buffer
+  SessionConfig session;       ///< devices, host_memory, home_path, scheduling but for its order
   std::string family = "gpt";  ///< gpt | mlp: which of the next two counts
   GptConfig gpt;
   MlpConfig mlp;

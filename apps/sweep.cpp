@@ -20,7 +20,7 @@ std::string value_text(const YamlNode& value) {
 
 /// Whether `key` is, holds or lies in something that every trial of a run shares.
 bool is_shared(std::string_view key) {
-  for (const std::string_view shared : {"name", "output_dir", "devices", "host_memory",
+  for (const std::string_view shared : {"name", "output_dir", "devices", "host_memory", "home_path",
                                         "scheduling.policy", "scheduling.double_buffer", "sweep"}) {
     if (lies_in(key, shared) || lies_in(shared, key)) return true;
   }

@@ -12,6 +12,7 @@
 #include "scheduler/virtual_shell.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/home_store.h"
 #include "trainer/host_rates.h"
 #include "trainer/optimizer.h"
 #include "trainer/pilot.h"
@@ -103,7 +104,8 @@ struct Session::Impl final : ShellObserver {
       : config(std::move(session_config)),
         policy(checked_policy(config.policy)),
         devices(make_devices(config.devices)),
-        host(config.host_memory, [this](Bytes n) { return devices.front()->allocate_host(n); }),
+        home_store(make_home_store(config.home_path, *devices.front())),
+        host(config.host_memory, *home_store),
         pilot(config.pilot_cache),
         pool(num_host_workers()),
         runner(trials),
@@ -190,6 +192,13 @@ struct Session::Impl final : ShellObserver {
     return config.estimate ? pilot.estimate(model.spec) : pilot.measure(model);
   }
 
+  /// The homes of a trial beside those submitted, as many as the budget lets lie there at once.
+  void require_room_for_home(const TrialPlan& plan) const {
+    Bytes homes = plan.home_bytes;
+    for (const auto& trial : trials) homes += trial->planned.summary.home_bytes;
+    require_home_room(config.home_path, std::min(homes, config.host_memory));
+  }
+
   EngineConfig engine_config() const {
     EngineConfig engine{
         .host_budget = config.host_memory, .policy = policy, .double_buffer = config.double_buffer};
@@ -229,6 +238,7 @@ struct Session::Impl final : ShellObserver {
   SessionConfig config;
   std::shared_ptr<const Policy> policy;
   std::vector<std::unique_ptr<Device>> devices;
+  std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;
   std::vector<std::unique_ptr<Trial>> trials;
@@ -268,6 +278,7 @@ JobId Session::submit(TrialConfig trial) {
   auto entry = std::make_unique<Trial>();
   entry->planned = plan_trial(trial, model->spec, impl_->profile_of(*model), budgets,
                               impl_->config.host_memory, impl_->config.double_buffer);
+  impl_->require_room_for_home(entry->planned.summary);
   entry->job = std::make_unique<TrainingJob>(model, trial, entry->planned.plan);
   entry->result = {.name = trial.name,
                    .parameters = model->spec.num_parameters(),

@@ -29,7 +29,8 @@ struct DeviceConfig {
 
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
-  Bytes host_memory = 4_GiB;
+  Bytes host_memory = 4_GiB;          ///< bounds the homes, wherever they lie
+  std::filesystem::path home_path;    ///< homes lie in files of this folder; empty: in memory
   std::string policy = "lrtf";        ///< lrtf | srtf | fifo | round_robin | random
   bool double_buffer = true;          ///< load what runs next while this op computes
   std::filesystem::path pilot_cache;  ///< measured costs, kept between runs; empty: not kept
@@ -151,13 +152,14 @@ struct TrialPlan {
 /// run; poll, stop and result may come from any thread.
 class Session {
  public:
-  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `host_memory`,
+  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
   /// `scheduling.policy`).
   explicit Session(SessionConfig config);
   ~Session();
 
   /// Plans a trial: measures its layers and cuts it under the budget.
-  /// Throws ConfigError, or DoesNotFit with the smallest budget that would do.
+  /// Throws ConfigError, or DoesNotFit with the smallest budget that would do, or where the disk of
+  /// `home_path` has no room for the homes that may lie there at once.
   JobId submit(TrialConfig trial);
   const TrialPlan& plan(JobId trial) const;
 

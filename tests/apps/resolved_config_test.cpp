@@ -20,6 +20,7 @@ const std::string kEveryKey =
     "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s}, "
     "{kind: cpu, memory: 1000000001, link: 0}]\n"
     "host_memory: 3KiB\n"
+    "home_path: /tmp/homes\n"
     "model:\n"
     "  family: gpt\n"
     "  vocab_size: 300\n"
@@ -134,6 +135,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(session.devices[0].link_bytes_per_s, 3_MiB);
   EXPECT_EQ(session.devices[1].link_bytes_per_s, 0u);
   EXPECT_EQ(session.host_memory, 3_KiB);
+  EXPECT_EQ(session.home_path, "/tmp/homes");
   EXPECT_EQ(session.policy, "fifo");
   EXPECT_FALSE(session.double_buffer);
   EXPECT_EQ(gpt.vocab_size, 300);

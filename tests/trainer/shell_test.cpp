@@ -5,15 +5,21 @@
 #include <set>
 #include <thread>
 
+#include "spilling/file_store.h"
+#include "spilling/memory_store.h"
 #include "tests/support/checking_runner.h"
+#include "tests/support/failing_store.h"
 #include "tests/support/random_workload.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/thread_pool.h"
 
 namespace spillway {
 namespace {
 
 using testing::CheckingRunner;
+using testing::FailingStore;
 using testing::make_workload;
+using testing::TemporaryFolder;
 using testing::ThreadPool;
 using testing::Workload;
 
@@ -32,11 +38,12 @@ struct Ends final : ShellObserver {
 /// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
 class RealRun {
  public:
-  explicit RealRun(Workload w)
+  /// Homes lie in `store`, or in memory.
+  explicit RealRun(Workload w, Store* store = nullptr)
       : workload(std::move(w)),
         devices(make_devices()),
-        host(workload.config.host_budget,
-             [this](Bytes bytes) { return devices.front()->allocate_host(bytes); }),
+        home_store(*devices.front()),
+        host(workload.config.host_budget, store ? *store : home_store),
         pool(2),
         shell(workload.config, pointers(), host, pool, runner, ends) {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
@@ -76,6 +83,7 @@ class RealRun {
 
   Workload workload;
   std::vector<std::unique_ptr<Device>> devices;
+  MemoryStore home_store;
   HostArena host;
   ThreadPool pool;
   CheckingRunner runner;
@@ -99,6 +107,39 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
       EXPECT_GE(device.stall_s, 0);
     }
     if (HasFailure()) break;
+  }
+}
+
+TEST(Shell, HomesMayLieInFiles) {
+  const TemporaryFolder folder;
+  FileStore store(folder.path());
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    RealRun run(make_workload(seed), &store);
+    run.submit_all();
+    run.shell.run();
+    for (const auto& [job, end] : run.ends.ends) {
+      EXPECT_EQ(end, JobEnd::done) << run.ends.reasons.at(job);
+    }
+    EXPECT_EQ(run.runner.ops(), run.planned_ops());
+    EXPECT_EQ(run.host.in_use(), 0u);
+  }
+}
+
+TEST(Shell, AJobWhoseHomeHasNoRoomFailsAlone) {
+  const auto device = make_cpu_device("cpu", 1_MiB);
+  MemoryStore memory(*device);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    FailingStore store(memory, 0);
+    RealRun run(make_workload(seed), &store);
+    run.submit_all();
+    run.shell.run();
+    for (const auto& [job, end] : run.ends.ends) {
+      EXPECT_EQ(end, job == JobId(0) ? JobEnd::failed : JobEnd::done) << run.ends.reasons.at(job);
+    }
+    EXPECT_EQ(run.ends.reasons.at(JobId(0)),
+              "disk space: a store made to fail asked for " +
+                  format_bytes(run.workload.jobs[0]->layout.home_bytes) + " but 17 B are left");
+    EXPECT_EQ(run.host.in_use(), 0u);
   }
 }
 
