@@ -71,9 +71,10 @@ std::optional<DeviceId> Engine::claimant(const JobTable& job, int lane) const {
   const LaneState& state = job.lanes[at(lane)];
   if (state.cursor == units.size()) return std::nullopt;
   if (job.units[at(units[state.cursor])].waits_for > 0) return std::nullopt;
-  if (state.cursor == 0) return DeviceId();
+  const DeviceId made_for = job.plan->device_of(lane);
+  if (state.cursor == 0) return made_for;
   const int before = units[state.cursor - 1];
-  if (is_done(job, before)) return job.lanes.size() == 1 ? DeviceId() : state.device;
+  if (is_done(job, before)) return job.lanes.size() == 1 ? made_for : state.device;
   // Its predecessor may still run: the queue of a device keeps the order.
   if (!config_.double_buffer) return std::nullopt;
   return job.units[at(before)].device;
@@ -181,7 +182,7 @@ bool Engine::may_be_stolen(const DeviceTable& owner) const {
   if (!owner.next) return false;
   const UnitRef unit = *owner.next;
   const JobTable& job = table(unit.job);
-  if (job.lanes.size() > 1) return false;
+  if (job.lanes.size() > 1 || job.plan->device_of(0).valid()) return false;
   const auto& lane_units = job.program->lane_units[0];
   const auto next = std::ranges::lower_bound(lane_units, unit.unit);
   return (next == lane_units.begin() || is_done(job, *std::prev(next))) &&

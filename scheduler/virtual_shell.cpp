@@ -66,7 +66,7 @@ void VirtualShell::perform(const StartOp& op) {
     }
   }
   const OpSpec& spec = plans_[op.job.index()]->programs[op.flavor]->ops[at(op.op)];
-  const double duration_s = spec.cost_s * crowding_at(start_s, op.device);
+  const double duration_s = spec.cost_s * slowdown(op.device) * crowding_at(start_s, op.device);
   compute_free_s_[op.device.index()] = start_s + duration_s;
   complete(op.id, op.job, start_s, duration_s, spec.workspace);
 }
@@ -79,6 +79,10 @@ double VirtualShell::crowding_at(double time_s, DeviceId device) const {
   }
   if (others == 0) return 1;
   return 1 + (costs_.crowding - 1) * others / static_cast<double>(compute_free_s_.size() - 1);
+}
+
+double VirtualShell::slowdown(DeviceId device) const {
+  return device.index() < costs_.slowdown.size() ? costs_.slowdown[device.index()] : 1;
 }
 
 double VirtualShell::copy_rate(DeviceId device) const {

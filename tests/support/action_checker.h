@@ -77,6 +77,8 @@ class ActionChecker {
     require(job.started_ops.insert(start.op).second, "an op ran twice");
     const OpSpec& op = program.ops[static_cast<std::size_t>(start.op)];
     const UnitSpec& unit = program.units[static_cast<std::size_t>(start.unit)];
+    const DeviceId made_for = job.plan->device_of(unit.lane);
+    require(!made_for.valid() || made_for == start.device, "a lane on another device");
     if (start.op > unit.first_op) {
       require(job.started_ops.contains(start.op - 1), "ops out of order");
     }
