@@ -14,6 +14,17 @@ constexpr IntRange kSize{1, 1 << 24};
 constexpr IntRange kSizeOrAuto{0, 1 << 24};
 constexpr IntRange kSteps{1, 1'000'000'000'000};
 
+void read_fault(YamlReader fault, DeviceFault& config) {
+  std::string kind = kFaultNames[0];
+  std::int64_t after_ops = 0;
+  fault.read_choice("kind", kind, {kFaultNames.begin(), kFaultNames.end()});
+  fault.read("after_ops", after_ops, {0, 1'000'000'000'000});
+  fault.finish();
+  config.kind =
+      static_cast<DeviceFault::Kind>(std::ranges::find(kFaultNames, kind) - kFaultNames.begin());
+  config.after_ops = static_cast<std::uint64_t>(after_ops);
+}
+
 void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
   root.require("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
   for (auto& item : root.items("devices")) {
@@ -21,6 +32,8 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
     item.read_choice("kind", device.kind, {"cpu"});
     item.read_size("memory", device.memory, 4_KiB, Bytes{1} << 48);
     item.read_rate("link", device.link_bytes_per_s, 1_MiB);
+    item.read("slowdown", device.slowdown, {.min = 1, .max = 1000});
+    read_fault(item.section("fault"), device.fault);
     item.require("memory", "write the most bytes it may hold, such as 1GiB");
     item.finish();
     devices.push_back(std::move(device));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "trainer/session.h"
 
 namespace spillway {
+
+/// By DeviceFault::Kind.
+inline constexpr std::array kFaultNames{"none", "fail", "hang", "shrink"};
 
 struct DataConfig {
   std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp)

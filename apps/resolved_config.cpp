@@ -58,6 +58,11 @@ YamlNode devices_node(const std::vector<DeviceConfig>& devices) {
     out.write("memory", exact_size(device.memory));
     const Bytes link = device.link_bytes_per_s;
     out.write("link", link == 0 ? std::string("0") : exact_size(link) + "/s");
+    out.write("slowdown", device.slowdown);
+    MapWriter fault;
+    fault.write("kind", std::string(kFaultNames.at(static_cast<std::size_t>(device.fault.kind))));
+    fault.write("after_ops", device.fault.after_ops);
+    out.put("fault", fault.take());
     items.push_back(out.take());
   }
   return list_of(std::move(items));

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "core/units.h"
@@ -18,13 +20,14 @@ class Event {
   struct State {
     virtual ~State() = default;
     virtual bool done() const = 0;
-    virtual void wait() const = 0;
+    virtual void wait(const std::stop_token& give_up) const = 0;
   };
   Event() = default;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
   bool done() const { return !state_ || state_->done(); }
-  void wait() const {
-    if (state_) state_->wait();
+  /// Returns early where `give_up` is asked to stop.
+  void wait(const std::stop_token& give_up = {}) const {
+    if (state_) state_->wait(give_up);
   }
   const std::shared_ptr<State>& state() const { return state_; }
 
@@ -85,8 +88,14 @@ class ActivationMeter {
 class Device {
  public:
   virtual ~Device() = default;
+  virtual const std::string& name() const = 0;
   virtual const std::string& kind() const = 0;
+  /// May shrink: what is handed out then stays until it is given back.
   virtual Bytes budget() const = 0;
+  /// How many times longer its compute takes than that of another device of its kind.
+  virtual double slowdown() const = 0;
+  /// How fast its copies are known to be, each way; 0: not known.
+  virtual Bytes link_bytes_per_s() const = 0;
 
   virtual Queue& compute() = 0;
   virtual Queue& host_to_device() = 0;
@@ -98,11 +107,36 @@ class Device {
   virtual std::unique_ptr<DeviceMemory> allocate_host(Bytes bytes) = 0;
 
   virtual ActivationMeter& activations() = 0;
+
+  /// Before each op, on the compute queue's thread: throws DeviceLost where the device no longer
+  /// works. One that does not answer may block until it is abandoned.
+  virtual void begin_op() = 0;
+  /// Gives the device up for good, without waiting for its compute: work, copies and waits that
+  /// have not begun are skipped, then and later; a copy in progress has finished when this
+  /// returns. Events happen and notifications are made, after what still computes. Any thread.
+  virtual void abandon() = 0;
 };
 
-/// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes. With
-/// `link_bytes_per_s` above 0, each copy queue is as slow as a link of that rate.
+/// What a CPU device does on purpose when it has begun so many ops, to rehearse it.
+struct DeviceFault {
+  enum class Kind : std::uint8_t {
+    none,
+    fail,   ///< it is lost
+    hang,   ///< its op does not end before the device is abandoned
+    shrink  ///< from here on, half of its budget
+  } kind = Kind::none;
+  std::uint64_t after_ops = 0;
+};
+
+/// How a CPU device differs from the thread that it is.
+struct CpuSwitches {
+  Bytes link_bytes_per_s = 0;  ///< above 0: each copy queue is as slow as a link of that rate
+  double slowdown = 1;         ///< work of the compute queue takes so many times longer
+  DeviceFault fault;
+};
+
+/// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes.
 std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget,
-                                        Bytes link_bytes_per_s = 0);
+                                        const CpuSwitches& switches = {});
 
 }  // namespace spillway

@@ -57,6 +57,9 @@ ConfigError::ConfigError(const std::string& name, int at_line, const std::string
       line(at_line),
       problem(what_is_wrong) {}
 
+DeviceLost::DeviceLost(const std::string& name, const std::string& cause)
+    : Error("device " + name + " is lost: " + cause), device(name), why(cause) {}
+
 DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes)
     : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +
             std::to_string(needed_bytes) + " bytes) of " + room_of(t) + ", " + limit_of(t) + " " +

@@ -43,6 +43,13 @@ class ConfigError : public Error {
   std::string problem;  ///< the message without its place
 };
 
+/// A device no longer works. What was on it is gone; what has its home elsewhere is not.
+class DeviceLost : public Error {
+ public:
+  DeviceLost(const std::string& device, const std::string& why);
+  std::string device, why;
+};
+
 /// A job cannot run on any device of the session, whatever the schedule.
 class DoesNotFit : public Error {
  public:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,10 +12,13 @@
 /// What the engine tells a shell to do, and what a shell tells the engine. Plain values.
 namespace spillway {
 
+struct JobPlan;
+
 /// Number of a started action; grows by one, so `a < b` means a was started first.
 using ActionId = std::uint64_t;
 
-/// A compute op. `offsets`: device ranges of the unit's weights and sums, then of the op's inputs
+/// A compute op. `attempt`, here and below: how often an open step of the job has been dropped so
+/// far. `offsets`: device ranges of the unit's weights and sums, then of the op's inputs
 /// and outputs, each in the order of its spec.
 struct StartOp {
   ActionId id = 0;
@@ -22,6 +26,7 @@ struct StartOp {
   DeviceId device;
   std::size_t flavor = 0;  ///< the program: JobPlan::programs[flavor]
   std::int64_t step = 0;
+  int attempt = 0;
   int unit = 0, op = 0;
   std::vector<ActionId> after;  ///< started earlier, may still run
   std::vector<Bytes> offsets;
@@ -34,6 +39,7 @@ struct StartCopy {
   JobId job;
   DeviceId device;
   CopyDirection direction = CopyDirection::to_device;
+  int attempt = 0;
   int buffer = 0;
   Bytes device_offset = 0, home = 0, bytes = 0;
 };
@@ -44,19 +50,44 @@ struct StartHostOp {
   JobId job;
   std::size_t flavor = 0;
   std::int64_t step = 0;
+  int attempt = 0;
   int op = 0;
 };
 
-/// The job's homes are reserved: get its host memory, write its initial weights, then report Done.
+/// The job's homes are reserved: get `home_bytes` of host memory, write its initial weights, then
+/// report Done.
 struct AdmitJob {
   ActionId id = 0;
   JobId job;
+  Bytes home_bytes = 0;
 };
 
 /// The step before `step` is committed.
 struct StepCommitted {
   JobId job;
   std::int64_t step = 0;
+};
+
+/// A device was lost while it had work of the open step: the step begins again, from the state of
+/// the last commit. Nothing of the attempts before is in flight.
+struct StepRedone {
+  JobId job;
+  std::int64_t step = 0;
+  int attempt = 0;  ///< of what starts from now on
+};
+
+/// What the job starts from now on belongs to `plan`. Nothing of it is in flight, no device has a
+/// copy. Weights, moments and gradient sums stay where they are at home.
+struct PlanChanged {
+  JobId job;
+  std::shared_ptr<const JobPlan> plan;
+};
+
+/// Nothing starts on the device any more. Where it was removed, nothing is in flight there either;
+/// where it was lost, what is in flight there ends with Done::lost.
+struct DeviceLeft {
+  DeviceId device;
+  bool lost = false;
 };
 
 enum class JobEnd : std::uint8_t { done, failed, stopped };
@@ -68,7 +99,8 @@ struct JobEnded {
   std::string reason;
 };
 
-using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, JobEnded>;
+using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, StepRedone,
+                            PlanChanged, DeviceLeft, JobEnded>;
 
 /// An action has ended. Times are seconds of the shell's clock. The engine hears of an action only
 /// after everything in its `after`, and of the actions of one queue in their order.
@@ -77,6 +109,7 @@ struct Done {
   double started_s = 0, finished_s = 0;
   Bytes activation_peak = 0;  ///< compute ops
   std::string error;          ///< not empty: it failed; what depends on it does not run
+  bool lost = false;          ///< its device was lost: it may have run or not, and never will
 };
 
 }  // namespace spillway

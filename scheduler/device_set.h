@@ -13,6 +13,8 @@ class DeviceSet {
  public:
   explicit DeviceSet(std::size_t num_devices) : words_((num_devices + 63) / 64) {}
 
+  /// From now on there are so many devices. No fewer than before.
+  void grow(std::size_t num_devices) { words_.resize((num_devices + 63) / 64); }
   bool contains(DeviceId id) const { return (words_[id.index() / 64] >> id.index() % 64 & 1) != 0; }
   void set(DeviceId id, bool is_member) {
     const auto bit = std::uint64_t{1} << id.index() % 64;

@@ -25,10 +25,14 @@ ActionId Engine::start(InFlight action) {
   return last_action_;
 }
 
-void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out) {
-  assert(job.index() == jobs_.size() && plan->layout.home_bytes <= config_.host_budget);
+void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
+                    std::vector<Action>& out) {
+  assert(job.index() == jobs_.size() && home_bytes <= config_.host_budget);
+  assert(plan->layout.home_bytes <= home_bytes);
   out_ = &out;
-  jobs_.emplace_back().plan = std::move(plan);
+  JobTable& table = jobs_.emplace_back();
+  table.plan = std::move(plan);
+  table.home_bytes = home_bytes;
   waiting_.push_back(job);
   schedule();
 }
@@ -47,26 +51,9 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   in_flight_.erase(found);
   JobTable& job = table(action.job);
   for (DeviceId watcher : std::exchange(job.watchers, {})) touch(watcher);
-  if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
-  switch (action.kind) {
-    case InFlight::Kind::op:
-      op_done(action, done);
-      break;
-    case InFlight::Kind::copy:
-      copy_done(action, done);
-      break;
-    case InFlight::Kind::admission:
-      if (job.phase == JobPhase::admitting) {
-        job.phase = JobPhase::running;
-        begin_program(action.job);
-      }
-      break;
-    case InFlight::Kind::host_op:
-      if (job.phase == JobPhase::running) host_op_done(action.job, action.op, done.finished_s);
-      break;
-  }
+  handle(action, done);
   --job.in_flight;
-  finish_if_quiet(action.job);
+  settle(action.job);
   if (action.device.valid()) {
     touch(action.device);
     note_state(action.device);
@@ -74,59 +61,116 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   schedule();
 }
 
+void Engine::handle(const InFlight& action, const Done& done) {
+  JobTable& job = table(action.job);
+  if (action.device.valid() && table(action.device).state == DeviceState::gone) {
+    return release_lost(action);
+  }
+  if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
+  switch (action.kind) {
+    case InFlight::Kind::op:
+      return op_done(action, done);
+    case InFlight::Kind::copy:
+      return copy_done(action, done);
+    case InFlight::Kind::admission:
+      if (job.phase == JobPhase::admitting) job.phase = JobPhase::settling;
+      return;
+    case InFlight::Kind::host_op:
+      if (job.program->host_ops[at(action.op)].kind == HostOpKind::finish_evaluation) {
+        job.evaluated = true;
+      }
+      if (job.phase == JobPhase::running) host_op_done(action.job, action.op, done.finished_s);
+      return;
+  }
+}
+
 void Engine::admit_waiting() {
   while (!waiting_.empty()) {
     const JobId id = waiting_.front();
     JobTable& job = table(id);
-    if (host_used_ + job.plan->layout.home_bytes > config_.host_budget) return;
+    if (host_used_ + job.home_bytes > config_.host_budget) return;
     waiting_.pop_front();
-    host_used_ += job.plan->layout.home_bytes;
+    host_used_ += job.home_bytes;
     host_peak_ = std::max(host_peak_, host_used_);
     job.phase = JobPhase::admitting;
     InFlight admission{.kind = InFlight::Kind::admission, .job = id};
-    out_->push_back(AdmitJob{start(std::move(admission)), id});
+    out_->push_back(AdmitJob{start(std::move(admission)), id, job.home_bytes});
   }
 }
 
+/// The job has settled: its next program begins, or the open one again.
 void Engine::begin_program(JobId id) {
   JobTable& job = table(id);
-  const Flavor flavor = job.plan->flavor(job.step);
-  job.flavor = flavor.index();
+  const Kept kept = begin_attempt(id);
+  job.phase = JobPhase::running;
+  job.flavor = job.plan->flavor(job.step).index();
   job.program = job.plan->programs[job.flavor].get();
-  const Program& program = *job.program;
-  job.buffers.resize(job.plan->layout.buffers.size());
-  for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) {
-    BufferState& buffer = job.buffers[at(b)];
-    drop_everywhere({id, b});
-    buffer.holders.clear();
-    buffer.home_valid =
-        job.plan->layout.buffers[at(b)].kind == BufferKind::weights && !flavor.update;
-    buffer.last_unit = -1;
-  }
-  job.units.assign(program.units.size(), UnitState{});
-  for (std::size_t u = 0; u < program.units.size(); ++u) {
-    job.units[u].waits_for = static_cast<int>(program.units[u].host_deps.size());
-  }
-  job.lanes.assign(program.lane_units.size(), LaneState{});
-  job.left = program.units.size() + program.host_ops.size();
-  job.unclaimed_s = program.compute_s;
-  job.host_waits.clear();
-  for (const HostOpSpec& op : program.host_ops) {
-    job.host_waits.push_back(static_cast<int>(op.unit_deps.size() + op.host_deps.size()) + 1);
-  }
-  // Each op's extra dependency is this point; the list order is the start order.
-  for (int op = 0; op < static_cast<int>(program.host_ops.size()); ++op) {
-    host_dependency_done(id, op);
-  }
+  job.left = job.program->units.size() + job.program->host_ops.size();
+  job.unclaimed_s = job.program->compute_s;
+  begin_buffers(job, kept);
+  begin_units(job, kept);
+  begin_host_ops(id, kept);
   ++readiness_;
   for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
+}
+
+void Engine::begin_buffers(JobTable& job, const Kept& kept) {
+  const bool updates = job.plan->flavor(job.step).update;
+  job.buffers.assign(job.plan->layout.buffers.size(), BufferState{});
+  for (std::size_t b = 0; b < job.buffers.size(); ++b) {
+    const BufferKind kind = job.plan->layout.buffers[b].kind;
+    job.buffers[b].home_valid = (kind == BufferKind::weights && (!updates || kept.updates)) ||
+                                (kind == BufferKind::batch && kept.loads);
+  }
+}
+
+/// Units that are kept count as claimed and done; they come first in their lanes.
+void Engine::begin_units(JobTable& job, const Kept& kept) {
+  const Program& program = *job.program;
+  job.units.assign(program.units.size(), UnitState{});
+  job.lanes.assign(program.lane_units.size(), LaneState{});
+  share_lanes(job);
+  for (std::size_t u = 0; u < program.units.size(); ++u) {
+    const UnitSpec& unit = program.units[u];
+    UnitState& unit_state = job.units[u];
+    unit_state.waits_for = static_cast<int>(std::ranges::count_if(
+        unit.host_deps, [&](int op) { return !kept.has(program.host_ops[at(op)]); }));
+    if (!kept.has(unit)) continue;
+    unit_state.claimed = true;
+    unit_state.ops_started = unit_state.ops_done = unit.num_ops;
+    ++job.lanes[at(unit.lane)].cursor;
+    job.unclaimed_s -= unit.cost_s;
+    --job.left;
+  }
+}
+
+/// Starts those that wait for nothing, in the order of the list.
+void Engine::begin_host_ops(JobId id, const Kept& kept) {
+  JobTable& job = table(id);
+  const Program& program = *job.program;
+  job.host_waits.clear();
+  for (const HostOpSpec& op : program.host_ops) {
+    const auto units =
+        std::ranges::count_if(op.unit_deps, [&](int u) { return !kept.has(program.units[at(u)]); });
+    const auto host_ops = std::ranges::count_if(
+        op.host_deps, [&](int h) { return !kept.has(program.host_ops[at(h)]); });
+    job.host_waits.push_back(static_cast<int>(units + host_ops) + 1);
+  }
+  // Each op's extra dependency is this point.
+  for (int op = 0; op < static_cast<int>(program.host_ops.size()); ++op) {
+    if (kept.has(program.host_ops[at(op)])) {
+      --job.left;
+    } else {
+      host_dependency_done(id, op);
+    }
+  }
 }
 
 void Engine::host_dependency_done(JobId id, int op) {
   JobTable& job = table(id);
   if (--job.host_waits[at(op)] > 0) return;
   const ActionId action = start({.kind = InFlight::Kind::host_op, .job = id, .op = op});
-  out_->push_back(StartHostOp{action, id, job.flavor, job.step, op});
+  out_->push_back(StartHostOp{action, id, job.flavor, job.step, job.attempt, op});
 }
 
 void Engine::host_op_done(JobId id, int op, double now_s) {
@@ -162,7 +206,7 @@ void Engine::count_finished(JobId id) {
   if (job.program->commits) {
     ++job.step;
     out_->push_back(StepCommitted{id, job.step});
-    begin_program(id);
+    job.phase = JobPhase::settling;
   } else {
     end_job(id, JobEnd::done, "");
   }
@@ -175,31 +219,31 @@ void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
   job.phase = JobPhase::ending;
   job.end = end;
   job.reason = reason;
-  for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
-    DeviceTable& device = devices_[d];
-    if (device.current && device.current->job == id) device.current.reset();
-    if (device.next && device.next->job == id) device.next.reset();
-    device.tried = 0;
-    touch(DeviceId(d));
-    note_state(DeviceId(d));
-  }
+  withdraw(id);
   if (was_waiting) {
     std::erase(waiting_, id);
-    host_used_ += job.plan->layout.home_bytes;  // given back when it is quiet
+    host_used_ += job.home_bytes;  // given back when it has settled
   }
-  finish_if_quiet(id);
+  settle(id);
 }
 
-void Engine::finish_if_quiet(JobId id) {
+/// What follows once nothing of a job is in flight any more.
+void Engine::settle(JobId id) {
   JobTable& job = table(id);
-  if (job.phase != JobPhase::ending || job.in_flight > 0) return;
+  const bool ends = job.phase == JobPhase::ending;
+  if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
+  drop_copies(id);
+  if (ends) return finish(id);
+  if (!job.paused) begin_program(id);
+}
+
+void Engine::finish(JobId id) {
+  JobTable& job = table(id);
   job.phase = JobPhase::ended;
-  for (int b = 0; b < static_cast<int>(job.buffers.size()); ++b) drop_everywhere({id, b});
   job.units = {};
   job.buffers = {};
   ++num_ended_;
-  host_used_ -= job.plan->layout.home_bytes;
+  host_used_ -= job.home_bytes;
   out_->push_back(JobEnded{id, job.end, job.reason});
 }
 
@@ -215,17 +259,19 @@ void Engine::check_integrity() const {
   require(host_used_ <= config_.host_budget, "host budget exceeded");
   for (const DeviceTable& device : devices_) {
     device.memory.check_integrity();
+    require(device.state != DeviceState::gone || (device.memory.used() == 0 && !device.current &&
+                                                  !device.next && device.running.empty()),
+            "something is left on a device that is gone");
     require(device.memory.used() + reserved_workspace(device) <= device.memory.budget(),
             "device budget exceeded");
     for (const auto& [ref, entry] : device.memory.entries()) {
       const JobTable& job = table(ref.job);
       const BufferSpec& spec = buffer_spec(ref);
       const BufferState& buffer = job.buffers[at(ref.buffer)];
-      require(job.phase == JobPhase::running || job.phase == JobPhase::ending,
-              "a copy outlives its job");
+      require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");
       require(entry.version == job.step, "a copy has another step's version");
       require(entry.dirty || entry.filling != 0 || entry.writer != 0 || buffer.home_valid ||
-                  job.phase == JobPhase::ending,
+                  job.phase != JobPhase::running,
               "a clean copy without a valid home");
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
     }

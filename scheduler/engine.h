@@ -32,21 +32,49 @@ struct EngineConfig {
 /// Why an event takes as long with many jobs and devices as with few: it visits the devices whose
 /// state it touches, and those without work only while there is some; what may be claimed is kept
 /// in order. Whatever changes a device's tables, or what it waits for elsewhere, touches it.
+///
+/// Why devices and plans may change while jobs train: before a step's commit point its weights and
+/// moments are untouched, and between two programs nothing of the job is in flight or on a device.
+/// So there another plan may take over, and an open step can be dropped and begun again anywhere.
+/// A job that drops its step starts nothing until its actions in flight have ended.
 class Engine {
  public:
   explicit Engine(EngineConfig config);
 
-  /// A job whose plan fits at least one device, and whose home fits the host budget. Jobs come in
-  /// order of their numbers, from 0.
-  void submit(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
+  /// A job that gets `home_bytes` of the host budget: enough for this plan and for any that
+  /// resize() may bring. Where its plan fits no device, it waits for one. Jobs come in order of
+  /// their numbers, from 0.
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
+              std::vector<Action>& out);
   void on_done(const Done& done, std::vector<Action>& out);
   /// Ends a job after its running actions.
   void stop(JobId job, std::vector<Action>& out);
+
+  /// Lets `plan` take the place of the job's at its next commit point; the latest call counts.
+  /// Where no usable device fits the present plan, the open step is dropped and redone at once.
+  /// `plan` has the same contract (lower() with another JobShape::lane_groups, other shards,
+  /// another order) and fits the job's `home_bytes`. No effect on a job that is ending.
+  void resize(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
+  /// The job begins no program after the open one, until resume().
+  void pause(JobId job, std::vector<Action>& out);
+  void resume(JobId job, std::vector<Action>& out);
+
+  /// One more device, ready for use; its number is the next one.
+  DeviceId add_device(Bytes budget, std::vector<Action>& out);
+  /// Lanes bound to the device end their program there, no other unit starts; what lies there goes
+  /// home; then it has left. No effect on one that is gone.
+  void remove_device(DeviceId device, std::vector<Action>& out);
+  /// The device is gone, and every copy there. Jobs with work of the open program there (units
+  /// claimed and not finished, the only copy of a boundary) redo their open step: updates, loads
+  /// and an evaluation that are done stay done. From now on nothing in flight there is carried out;
+  /// each such action must still be reported, with Done::lost. No effect on one that is gone.
+  void lose_device(DeviceId device, std::vector<Action>& out);
 
   bool idle() const { return in_flight_.empty(); }
   bool all_ended() const { return num_ended_ == jobs_.size(); }
   const JobTable& job(JobId id) const { return jobs_.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return devices_[id.index()]; }
+  /// All there ever were: those that have left keep their numbers.
   std::size_t num_devices() const { return devices_.size(); }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
@@ -73,15 +101,41 @@ class Engine {
     bool may_drop_next = false;  ///< the prefetched unit's weights may go
   };
 
+  /// What earlier attempts have done for good.
+  struct Kept {
+    bool updates = false, loads = false, evaluation = false;
+    bool has(const HostOpSpec& op) const;
+    bool has(const UnitSpec& unit) const { return evaluation && unit.kind == OpKind::evaluate; }
+  };
+
   // engine.cpp: jobs and programs
   void admit_waiting();
   void begin_program(JobId id);
+  void begin_buffers(JobTable& job, const Kept& kept);
+  void begin_units(JobTable& job, const Kept& kept);
+  void begin_host_ops(JobId id, const Kept& kept);
+  void handle(const InFlight& action, const Done& done);
   void host_op_done(JobId id, int op, double now_s);
   void host_dependency_done(JobId id, int op);
   void unit_drained(JobId id, int unit);
   void count_finished(JobId id);
   void end_job(JobId id, JobEnd end, const std::string& reason);
-  void finish_if_quiet(JobId id);
+  void settle(JobId id);
+  void finish(JobId id);
+
+  // engine_elastic.cpp: plans and devices that come and go
+  Kept begin_attempt(JobId id);
+  void withdraw(JobId id);
+  void drop_copies(JobId id);
+  void redo(JobId id);
+  bool can_run(const JobTable& job, DeviceId id) const;
+  void share_lanes(JobTable& job) const;
+  void reconsider();
+  bool needs(JobId id, DeviceId device) const;
+  void forget_copies(DeviceId id);
+  void release_lost(const InFlight& action);
+  bool has_bound_lanes(DeviceId id) const;
+  void leave_if_empty(DeviceId id);
 
   // engine_choice.cpp: which device, which unit
   void schedule();
@@ -92,6 +146,7 @@ class Engine {
   void watch(JobId job, DeviceId watcher);
   void note_state(DeviceId id);
   bool is_done(const JobTable& job, int unit) const;
+  DeviceId made_for(const JobTable& job, int lane) const;
   std::optional<DeviceId> claimant(const JobTable& job, int lane) const;
   void rank(JobId id, int lane);
   bool may_take(DeviceId id, const ReadyLane& lane) const;

@@ -30,7 +30,10 @@ void Engine::schedule() {
   const DeviceSet idle = idle_;  // as it is before anything starts
   const auto to_claim = [&] { return ready_.any_for_all(); };
   const auto to_claim_or_steal = [&] { return to_claim() || !robbable_.empty(); };
-  visit(idle, to_drive_, wants_current_, to_claim_or_steal, [&](DeviceId id) { drive(id); });
+  visit(idle, to_drive_, wants_current_, to_claim_or_steal, [&](DeviceId id) {
+    drive(id);
+    leave_if_empty(id);
+  });
   if (!config_.double_buffer) return;
   visit(idle, to_prefetch_, wants_next_, to_claim, [&](DeviceId id) { prefetch(id); });
 }
@@ -52,8 +55,9 @@ void Engine::note_state(DeviceId id) {
   const DeviceTable& device = table(id);
   const bool idle = device.running.empty();
   const bool double_buffer = config_.double_buffer;
+  const bool gone = device.state == DeviceState::gone;
   idle_.set(id, idle);
-  wants_current_.set(id, !device.current && !device.next && (double_buffer || idle));
+  wants_current_.set(id, !gone && !device.current && !device.next && (double_buffer || idle));
   wants_next_.set(
       id, double_buffer && device.current && !device.next && state(*device.current).reserved);
   robbable_.set(id, may_be_stolen(device));
@@ -61,6 +65,12 @@ void Engine::note_state(DeviceId id) {
 
 bool Engine::is_done(const JobTable& job, int unit) const {
   return job.units[at(unit)].ops_done == job.program->units[at(unit)].num_ops;
+}
+
+/// Not valid: any, as where that device has left.
+DeviceId Engine::made_for(const JobTable& job, int lane) const {
+  const DeviceId id = job.plan->device_of(lane);
+  return id.valid() && can_run(job, id) ? id : DeviceId();
 }
 
 /// The device that may claim the lane's next unit now, or an id that is not valid: any device.
@@ -71,13 +81,14 @@ std::optional<DeviceId> Engine::claimant(const JobTable& job, int lane) const {
   const LaneState& state = job.lanes[at(lane)];
   if (state.cursor == units.size()) return std::nullopt;
   if (job.units[at(units[state.cursor])].waits_for > 0) return std::nullopt;
-  const DeviceId made_for = job.plan->device_of(lane);
-  if (state.cursor == 0) return made_for;
+  if (state.cursor == 0) return made_for(job, lane);
   const int before = units[state.cursor - 1];
-  if (is_done(job, before)) return job.lanes.size() == 1 ? made_for : state.device;
+  if (is_done(job, before)) return job.lanes.size() == 1 ? made_for(job, lane) : state.device;
   // Its predecessor may still run: the queue of a device keeps the order.
   if (!config_.double_buffer) return std::nullopt;
-  return job.units[at(before)].device;
+  const DeviceId runs_on = job.units[at(before)].device;
+  if (job.lanes.size() == 1 && table(runs_on).state != DeviceState::usable) return std::nullopt;
+  return runs_on;
 }
 
 /// Ranks the lane's next unit anew. Called whenever its claimant or candidate may have changed.
@@ -100,12 +111,13 @@ void Engine::rank(JobId id, int lane) {
   if (only->valid()) touch(*only);
 }
 
-/// Of lanes that any device may take: whether this one may. The lanes of a job bind to one each.
+/// Of lanes that any device may take: whether this one may. The lanes of a job bind to one each,
+/// while there are devices enough.
 bool Engine::may_take(DeviceId id, const ReadyLane& lane) const {
   const JobTable& job = table(lane.job);
-  if (job.plan->needed_budget > table(id).memory.budget()) return false;
+  if (!can_run(job, id)) return false;
   return job.lanes.size() == 1 ||
-         std::ranges::find(job.lanes, id, &LaneState::device) == job.lanes.end();
+         std::ranges::count(job.lanes, id, &LaneState::device) < job.lanes_a_device;
 }
 
 int Engine::next_unit(const ReadyLane& ready) const {
@@ -182,7 +194,7 @@ bool Engine::may_be_stolen(const DeviceTable& owner) const {
   if (!owner.next) return false;
   const UnitRef unit = *owner.next;
   const JobTable& job = table(unit.job);
-  if (job.lanes.size() > 1 || job.plan->device_of(0).valid()) return false;
+  if (job.lanes.size() > 1 || made_for(job, 0).valid()) return false;
   const auto& lane_units = job.program->lane_units[0];
   const auto next = std::ranges::lower_bound(lane_units, unit.unit);
   return (next == lane_units.begin() || is_done(job, *std::prev(next))) &&
@@ -198,7 +210,7 @@ bool Engine::steal(DeviceId thief) {
     if (!id.valid()) return false;
     from = id.index() + 1;
     const UnitRef unit = *table(id).next;
-    if (table(unit.job).plan->needed_budget > table(thief).memory.budget()) continue;
+    if (!can_run(table(unit.job), thief)) continue;
     table(id).next.reset();
     note_state(id);
     touch(id);

@@ -16,6 +16,7 @@ RangeAllocator::End opposite(RangeAllocator::End end) {
 
 void Engine::drive(DeviceId id) {
   DeviceTable& device = table(id);
+  if (device.state == DeviceState::gone) return;
   to_prefetch_.set(id, true);
   for (;;) {
     if (!device.current && device.next) {
@@ -150,7 +151,7 @@ bool Engine::start_op(DeviceId id) {
                   .op = number,
                   .workspace = op.workspace,
                   .used_high = device.memory.used()};
-  StartOp start_action{0, ref.job, id, job.flavor, job.step, ref.unit, number, {}, {}};
+  StartOp start_action{0, ref.job, id, job.flavor, job.step, job.attempt, ref.unit, number, {}, {}};
   const auto use = [&](int buffer, bool writes, bool per_op) {
     Resident* entry = device.memory.find({ref.job, buffer});
     assert(entry && entry->version == job.step);

@@ -70,7 +70,7 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   }
   const auto is_held_up = [&](const auto& item) {
     return cannot_leave(id, item.first, item.second) ||
-           table(item.first.job).phase == JobPhase::ending;
+           table(item.first.job).phase != JobPhase::running;
   };
   if (device.num_transfers > 0 || std::ranges::any_of(device.memory.entries(), is_held_up)) {
     device.waits_for_space = true;
@@ -180,7 +180,8 @@ bool Engine::evict_one(DeviceId id, const Request& request) {
   }
   if (!victim) return false;
   ++device.counters.evictions;
-  if (device.memory.find(*victim)->dirty) {
+  const bool is_read_again = table(victim->job).phase == JobPhase::running;
+  if (device.memory.find(*victim)->dirty && is_read_again) {
     write_back(id, *victim, true);
   } else {
     drop(id, *victim);
@@ -211,8 +212,9 @@ void Engine::load(DeviceId id, BufferRef ref) {
   if (!device.running.empty()) ++device.counters.prefetches;
   device.counters.h2d_bytes += spec.bytes;
   if (spec.kind == BufferKind::weights) device.counters.h2d_weight_bytes += spec.bytes;
-  out_->push_back(StartCopy{entry->filling, ref.job, id, CopyDirection::to_device, ref.buffer,
-                            entry->offset, spec.home, spec.bytes});
+  out_->push_back(StartCopy{entry->filling, ref.job, id, CopyDirection::to_device,
+                            table(ref.job).attempt, ref.buffer, entry->offset, spec.home,
+                            spec.bytes});
 }
 
 /// Whether a copy from or to the same home is in flight. A boundary and its gradient share one, so
@@ -244,8 +246,9 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
                            .direction = CopyDirection::to_host});
   ++device.num_transfers;
   device.counters.d2h_bytes += spec.bytes;
-  out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host, ref.buffer,
-                            entry->offset, spec.home, spec.bytes});
+  out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host,
+                            table(ref.job).attempt, ref.buffer, entry->offset, spec.home,
+                            spec.bytes});
 }
 
 void Engine::drop(DeviceId id, BufferRef ref) {
@@ -259,10 +262,10 @@ void Engine::drop(DeviceId id, BufferRef ref) {
 /// The buffer is dead: every copy goes, at once or when its transfer ends.
 void Engine::drop_everywhere(BufferRef ref) {
   const auto holders = buffer_state(ref).holders;
-  const bool ended = table(ref.job).phase == JobPhase::ended;
+  const bool settled = table(ref.job).in_flight == 0;
   for (DeviceId id : holders) {
     Resident* entry = table(id).memory.find(ref);
-    if (ended) entry->leases = 0;
+    if (settled) entry->leases = 0;
     if (entry->draining != 0) {
       table(id).memory.doom(*entry, true);
       touch(id);

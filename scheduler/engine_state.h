@@ -52,17 +52,26 @@ struct LaneState {
   DeviceId only;                   ///< by this device; not valid: by any
 };
 
-enum class JobPhase : std::uint8_t { waiting, admitting, running, ending, ended };
+/// settling: between two programs or attempts. Nothing starts; once nothing is in flight, no device
+/// has a copy and the next one begins, unless the job is paused.
+enum class JobPhase : std::uint8_t { waiting, admitting, settling, running, ending, ended };
 
 struct JobTable {
   std::shared_ptr<const JobPlan> plan;
+  std::shared_ptr<const JobPlan> next_plan;  ///< takes its place when it has settled; may be null
+  Bytes home_bytes = 0;                      ///< reserved for it: enough for any of its plans
   JobPhase phase = JobPhase::waiting;
-  std::int64_t step = 0;  ///< steps committed
+  std::int64_t step = 0;   ///< steps committed
+  int attempt = 0;         ///< how often an open step was dropped
+  bool paused = false;     ///< begins nothing after what is open
+  bool redoes = false;     ///< what begins next is the open step again
+  bool evaluated = false;  ///< the evaluation of the open program is finished
   std::size_t flavor = 0;
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
   std::vector<int> host_waits;  ///< by host op: dependencies not done
   std::vector<LaneState> lanes;
+  int lanes_a_device = 0;  ///< as many as one device may have: 1 while there are devices enough
   std::vector<BufferState> buffers;
   std::vector<Bytes> busy_homes;   ///< of its copies in flight
   std::vector<DeviceId> watchers;  ///< devices that cannot go on before an action of it ends
@@ -80,8 +89,12 @@ struct UnitRef {
   bool operator==(const UnitRef&) const = default;
 };
 
+/// leaving: takes no lane any more, those bound to it end their program. gone: lost or removed.
+enum class DeviceState : std::uint8_t { usable, leaving, gone };
+
 struct DeviceTable {
   explicit DeviceTable(Bytes budget) : memory(budget) {}
+  DeviceState state = DeviceState::usable;
   Residency memory;
   std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges

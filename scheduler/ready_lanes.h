@@ -25,6 +25,7 @@ class ReadyLanes {
  public:
   explicit ReadyLanes(std::size_t num_devices) : own_(num_devices) {}
 
+  void add_device() { own_.emplace_back(); }
   /// `only` is the device that may take it; not valid: any.
   void add(const ReadyLane& lane, DeviceId only) { ranking(only).insert(lane); }
   void remove(const ReadyLane& lane, DeviceId only) { ranking(only).erase(lane); }

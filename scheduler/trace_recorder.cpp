@@ -84,7 +84,7 @@ void TraceRecorder::on_done(const Done& done) {
   if (found == open_.end()) return;
   found->second.started_s = done.started_s;
   found->second.finished_s = done.finished_s;
-  spans_.push_back(std::move(found->second));
+  if (!done.lost) spans_.push_back(std::move(found->second));
   open_.erase(found);
 }
 

@@ -30,6 +30,9 @@ class TraceRecorder {
   void observe(const StartHostOp& start);
   void observe(const AdmitJob&) {}
   void observe(const StepCommitted& committed) { steps_[committed.job] = committed.step; }
+  void observe(const StepRedone&) {}
+  void observe(const PlanChanged& changed) { plans_[changed.job] = changed.plan; }
+  void observe(const DeviceLeft&) {}
   void observe(const JobEnded&) {}
 
   const std::size_t max_spans_;

@@ -1,42 +1,98 @@
 #include "scheduler/virtual_shell.h"
 
 #include <algorithm>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 namespace spillway {
 
 VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
     : engine_(config),
-      costs_(costs),
-      compute_free_s_(config.device_budgets.size()),
-      to_device_free_s_(config.device_budgets.size()),
-      to_host_free_s_(config.device_budgets.size()),
-      worker_free_s_(at(costs.host_workers)) {}
+      costs_(std::move(costs)),
+      queues_(config.device_budgets.size()),
+      worker_free_s_(at(costs_.host_workers)) {}
 
-void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
-  plans_.push_back(plan);
+template <typename Member, typename... Arguments>
+auto VirtualShell::tell(Member member, Arguments&&... arguments) {
   std::vector<Action> actions;
-  engine_.submit(job, std::move(plan), actions);
-  carry_out(actions);
+  const auto call = [&] {
+    return (engine_.*member)(std::forward<Arguments>(arguments)..., actions);
+  };
+  if constexpr (std::is_void_v<decltype(call())>) {
+    call();
+    carry_out(actions);
+  } else {
+    const auto result = call();
+    queues_.resize(engine_.num_devices());
+    carry_out(actions);
+    return result;
+  }
 }
 
-void VirtualShell::stop(JobId job) {
-  std::vector<Action> actions;
-  engine_.stop(job, actions);
-  carry_out(actions);
+void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes) {
+  const Bytes needed = std::max(home_bytes, plan->layout.home_bytes);
+  tell(&Engine::submit, job, std::move(plan), needed);
+}
+
+void VirtualShell::stop(JobId job) { tell(&Engine::stop, job); }
+void VirtualShell::pause(JobId job) { tell(&Engine::pause, job); }
+void VirtualShell::resume(JobId job) { tell(&Engine::resume, job); }
+void VirtualShell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
+  tell(&Engine::resize, job, std::move(plan));
+}
+DeviceId VirtualShell::add_device(Bytes budget) { return tell(&Engine::add_device, budget); }
+void VirtualShell::remove_device(DeviceId device) { tell(&Engine::remove_device, device); }
+
+void VirtualShell::lose_device(DeviceId device) {
+  if (engine_.device(device).state == DeviceState::gone) return;
+  for (auto& [id, flight] : in_flight_) {
+    if (flight.device != device) continue;
+    ends_.erase({flight.done.finished_s, id});
+    flight.done = {.id = id, .started_s = now_s_, .finished_s = now_s_ + costs_.cancel_s};
+    flight.done.lost = true;
+    ends_.insert({flight.done.finished_s, id});
+  }
+  tell(&Engine::lose_device, device);
+}
+
+void VirtualShell::hang_device(DeviceId device, double deadline_s) {
+  queues_[device.index()].hangs = true;
+  for (const auto& [id, flight] : in_flight_) {
+    if (flight.device == device) ends_.erase({flight.done.finished_s, id});
+  }
+  call_at(now_s_ + deadline_s, [device](VirtualShell& shell) { shell.lose_device(device); });
+}
+
+void VirtualShell::set_link(DeviceId device, double bytes_per_s) {
+  costs_.link_bytes_per_s.resize(std::max(costs_.link_bytes_per_s.size(), queues_.size()));
+  costs_.link_bytes_per_s[device.index()] = bytes_per_s;
+}
+
+void VirtualShell::call_at(double time_s, std::function<void(VirtualShell&)> call) {
+  calls_.emplace(std::max(time_s, now_s_), std::move(call));
+}
+
+bool VirtualShell::make_call() {
+  if (calls_.empty() || (!ends_.empty() && ends_.begin()->first < calls_.begin()->first)) {
+    return false;
+  }
+  const auto call = calls_.extract(calls_.begin());
+  now_s_ = call.key();
+  call.mapped()(*this);
+  return true;
 }
 
 bool VirtualShell::advance() {
+  if (make_call()) return true;
   if (ends_.empty()) return false;
-  const auto next = in_flight_.find(ends_.top().id);
-  const Done done = std::move(next->second);
+  const auto next = in_flight_.find(ends_.begin()->second);
+  const Done done = std::move(next->second.done);
   in_flight_.erase(next);
-  ends_.pop();
+  ends_.erase(ends_.begin());
   now_s_ = done.finished_s;
   if (on_completion) on_completion(done);
-  std::vector<Action> actions;
-  engine_.on_done(done, actions);
-  carry_out(actions);
+  tell(&Engine::on_done, done);
   return true;
 }
 
@@ -47,38 +103,44 @@ void VirtualShell::carry_out(std::vector<Action>& actions) {
   }
 }
 
-void VirtualShell::complete(ActionId id, JobId job, double start_s, double duration_s,
-                            Bytes activations) {
+/// Of the plan that the job has now: what is started belongs to it.
+const Program& VirtualShell::program(JobId job, std::size_t flavor) const {
+  return *engine_.job(job).plan->programs[flavor];
+}
+
+void VirtualShell::complete(ActionId id, JobId job, DeviceId device, double start_s,
+                            double duration_s, Bytes activations) {
   Done done{id, start_s, start_s + duration_s, activations, ""};
   if (const auto failure = failures_.find(job); failure != failures_.end()) {
     done.error = failure->second;
     failures_.erase(failure);
   }
-  ends_.push({done.finished_s, id});
-  in_flight_.emplace(id, std::move(done));
+  if (!device.valid() || !queues_[device.index()].hangs) ends_.insert({done.finished_s, id});
+  in_flight_.emplace(id, Flight{std::move(done), device});
 }
 
 void VirtualShell::perform(const StartOp& op) {
-  double start_s = std::max(now_s_, compute_free_s_[op.device.index()]);
+  double& free_s = queues_[op.device.index()].compute_s;
+  double start_s = std::max(now_s_, free_s);
   for (ActionId id : op.after) {
     if (const auto found = in_flight_.find(id); found != in_flight_.end()) {
-      start_s = std::max(start_s, found->second.finished_s);
+      start_s = std::max(start_s, found->second.done.finished_s);
     }
   }
-  const OpSpec& spec = plans_[op.job.index()]->programs[op.flavor]->ops[at(op.op)];
+  const OpSpec& spec = program(op.job, op.flavor).ops[at(op.op)];
   const double duration_s = spec.cost_s * slowdown(op.device) * crowding_at(start_s, op.device);
-  compute_free_s_[op.device.index()] = start_s + duration_s;
-  complete(op.id, op.job, start_s, duration_s, spec.workspace);
+  free_s = start_s + duration_s;
+  complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
 
 /// Grows evenly with the number of other devices that compute when an op starts.
 double VirtualShell::crowding_at(double time_s, DeviceId device) const {
   double others = 0;
-  for (std::size_t d = 0; d < compute_free_s_.size(); ++d) {
-    if (d != device.index() && compute_free_s_[d] > time_s) ++others;
+  for (std::size_t d = 0; d < queues_.size(); ++d) {
+    if (d != device.index() && queues_[d].compute_s > time_s) ++others;
   }
   if (others == 0) return 1;
-  return 1 + (costs_.crowding - 1) * others / static_cast<double>(compute_free_s_.size() - 1);
+  return 1 + (costs_.crowding - 1) * others / static_cast<double>(queues_.size() - 1);
 }
 
 double VirtualShell::slowdown(DeviceId device) const {
@@ -92,25 +154,26 @@ double VirtualShell::copy_rate(DeviceId device) const {
 }
 
 void VirtualShell::perform(const StartCopy& copy) {
-  auto& queue = copy.direction == CopyDirection::to_device ? to_device_free_s_ : to_host_free_s_;
-  double& free_s = queue[copy.device.index()];
+  Queues& queues = queues_[copy.device.index()];
+  double& free_s =
+      copy.direction == CopyDirection::to_device ? queues.to_device_s : queues.to_host_s;
   const double start_s = std::max(now_s_, free_s);
   const double duration_s =
       costs_.copy_latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
   free_s = start_s + duration_s;
-  complete(copy.id, copy.job, start_s, duration_s, 0);
+  complete(copy.id, copy.job, copy.device, start_s, duration_s, 0);
 }
 
 void VirtualShell::perform(const StartHostOp& op) {
   auto worker = std::ranges::min_element(worker_free_s_);
   const double start_s = std::max(now_s_, *worker);
-  const double cost_s = plans_[op.job.index()]->programs[op.flavor]->host_ops[at(op.op)].cost_s;
+  const double cost_s = program(op.job, op.flavor).host_ops[at(op.op)].cost_s;
   *worker = start_s + cost_s;
-  complete(op.id, op.job, start_s, cost_s, 0);
+  complete(op.id, op.job, DeviceId(), start_s, cost_s, 0);
 }
 
 void VirtualShell::perform(const AdmitJob& admission) {
-  complete(admission.id, admission.job, now_s_, costs_.admission_s, 0);
+  complete(admission.id, admission.job, DeviceId(), now_s_, costs_.admission_s, 0);
 }
 
 }  // namespace spillway

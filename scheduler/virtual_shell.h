@@ -4,9 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
+#include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "scheduler/engine.h"
@@ -22,20 +22,36 @@ struct VirtualCosts {
   std::vector<double> slowdown;  ///< by device, compute takes so many times longer; empty: 1
   double crowding = 1;           ///< an op takes so many times longer while all devices compute
   int host_workers = 2;
+  double cancel_s = 0;  ///< until the actions of a lost device have ended
 };
 
 /// Runs an engine under a virtual clock: a queue of completions by (time, action), the same
 /// ordered queues as a device has, costs from the programs. No threads; the same input gives the
-/// same run.
+/// same run. Everything may be called at any moment between two events, or by call_at().
 class VirtualShell {
  public:
   VirtualShell(EngineConfig config, VirtualCosts costs);
 
-  void submit(JobId job, std::shared_ptr<const JobPlan> plan);
+  /// `home_bytes`: host memory to reserve, where resize() may bring a plan that needs more.
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0);
   void stop(JobId job);
+  void pause(JobId job);
+  void resume(JobId job);
+  void resize(JobId job, std::shared_ptr<const JobPlan> plan);
+  DeviceId add_device(Bytes budget);
+  void remove_device(DeviceId device);
+  /// What is in flight there ends with Done::lost, VirtualCosts::cancel_s later.
+  void lose_device(DeviceId device);
+  /// Nothing ends on the device any more. It is lost `deadline_s` later.
+  void hang_device(DeviceId device, double deadline_s);
+  /// Copies that start on the device from now on take place at this rate at most; 0: no limit.
+  void set_link(DeviceId device, double bytes_per_s);
   /// The next op or copy that starts for `job` fails with this reason.
   void fail_next(JobId job, const std::string& reason) { failures_[job] = reason; }
-  /// Handles one completion. False when nothing is in flight.
+  /// Makes the call when the clock gets there, before completions of the same moment.
+  void call_at(double time_s, std::function<void(VirtualShell&)> call);
+
+  /// Handles one completion or call. False when neither is left.
   bool advance();
   void run() {
     while (advance()) {
@@ -50,32 +66,47 @@ class VirtualShell {
   std::function<void(const Done&)> on_completion;
 
  private:
-  struct End {
-    double time_s;
-    ActionId id;  // among ends at the same time, what was started first
-    bool operator>(const End& other) const {
-      return std::tie(time_s, id) > std::tie(other.time_s, other.id);
-    }
+  struct Flight {
+    Done done;
+    DeviceId device;  ///< not valid: on the host
   };
+  /// Ends by time; among those of the same time, what was started first.
+  using Ends = std::set<std::pair<double, ActionId>>;
+  /// Calls a member of the engine and carries out what it asks for.
+  template <typename Member, typename... Arguments>
+  auto tell(Member member, Arguments&&... arguments);
   void carry_out(std::vector<Action>& actions);
+  bool make_call();
   void perform(const StartOp& op);
   void perform(const StartCopy& copy);
   void perform(const StartHostOp& op);
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted&) {}
+  void perform(const StepRedone&) {}
+  void perform(const PlanChanged&) {}
+  void perform(const DeviceLeft&) {}
   void perform(const JobEnded&) {}
   double copy_rate(DeviceId device) const;
   double slowdown(DeviceId device) const;
   double crowding_at(double time_s, DeviceId device) const;
-  void complete(ActionId id, JobId job, double start_s, double duration_s, Bytes activations);
+  const Program& program(JobId job, std::size_t flavor) const;
+  void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
+                Bytes activations);
+
+  /// When the queues of a device are free again.
+  struct Queues {
+    double compute_s = 0, to_device_s = 0, to_host_s = 0;
+    bool hangs = false;
+  };
 
   Engine engine_;
   VirtualCosts costs_;
   double now_s_ = 0;
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
-  boost::unordered_flat_map<ActionId, Done> in_flight_;
-  std::vector<double> compute_free_s_, to_device_free_s_, to_host_free_s_, worker_free_s_;
-  std::vector<std::shared_ptr<const JobPlan>> plans_;  // by job
+  Ends ends_;
+  std::multimap<double, std::function<void(VirtualShell&)>> calls_;
+  boost::unordered_flat_map<ActionId, Flight> in_flight_;
+  std::vector<Queues> queues_;  // by device
+  std::vector<double> worker_free_s_;
   std::map<JobId, std::string> failures_;
 };
 

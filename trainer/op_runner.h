@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "core/device.h"
@@ -16,7 +17,8 @@ struct OpCall {
   JobId job;
   Device* device = nullptr;
   std::int64_t step = 0;
-  const Program* program = nullptr;
+  std::shared_ptr<const JobPlan> plan;  // shared: the call may outlive the job's use of it
+  const Program* program = nullptr;     ///< of the plan
   int unit = 0, op = 0;
   std::vector<std::byte*> weights, sums, inputs, outputs;  ///< in the order of the specs
 };
@@ -25,7 +27,8 @@ struct OpCall {
 struct HostCall {
   JobId job;
   std::int64_t step = 0;
-  const Program* program = nullptr;
+  std::shared_ptr<const JobPlan> plan;
+  const Program* program = nullptr;  ///< of the plan
   int op = 0;
   std::byte* home = nullptr;
 };
@@ -35,11 +38,17 @@ struct HostCall {
 /// that the step program orders.
 class OpRunner {
  public:
+  using Keep = std::function<void()>;
   virtual ~OpRunner() = default;
   /// Writes the initial state of a job into its zeroed homes.
   virtual void admit(JobId job, std::byte* home) = 0;
-  virtual void run_op(const OpCall& call) = 0;
+  /// Changes nothing but the device's memory: where the device is given up meanwhile, nobody hears
+  /// of the op. Returns what keeps its other results, such as a loss: called on the shell's thread
+  /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.
+  virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
+  /// On the compute thread of a device that is about to join: whatever a first op would wait for.
+  virtual void warm(Device& device) = 0;
 };
 
 /// Threads for host ops. submit() returns at once; work must not throw. Thread-safe.

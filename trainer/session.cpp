@@ -49,6 +49,8 @@ class TrialRunner final : public OpRunner {
   std::vector<std::unique_ptr<Trial>>& trials_;
 };
 
+constexpr double kMaxSlowdown = 1000;
+
 std::vector<std::unique_ptr<Device>> make_devices(const std::vector<DeviceConfig>& configs) {
   if (configs.empty()) throw ConfigError("devices", 0, "is empty; name at least one device");
   std::vector<std::unique_ptr<Device>> devices;
@@ -66,8 +68,14 @@ std::vector<std::unique_ptr<Device>> make_devices(const std::vector<DeviceConfig
                         "is " + format_rate(configs[d].link_bytes_per_s) +
                             ", must be 0 (none) or at least " + format_rate(1_MiB));
     }
+    if (!(configs[d].slowdown >= 1 && configs[d].slowdown <= kMaxSlowdown)) {
+      throw ConfigError(field + ".slowdown", 0,
+                        "is " + std::to_string(configs[d].slowdown) + ", must be 1 to 1000");
+    }
     devices.push_back(make_cpu_device("cpu:" + std::to_string(d), configs[d].memory,
-                                      configs[d].link_bytes_per_s));
+                                      {.link_bytes_per_s = configs[d].link_bytes_per_s,
+                                       .slowdown = configs[d].slowdown,
+                                       .fault = configs[d].fault}));
   }
   return devices;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "core/ids.h"
 #include "core/trace.h"
 #include "core/units.h"
@@ -25,6 +26,8 @@ struct DeviceConfig {
   std::string kind = "cpu";
   Bytes memory = 0;
   Bytes link_bytes_per_s = 0;  ///< each way, imitated by sleeping; 0: as fast as memory is
+  double slowdown = 1;         ///< ops take so many times longer, imitated by sleeping
+  DeviceFault fault;           ///< to rehearse it
 };
 
 struct SessionConfig {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "core/error.h"
@@ -10,14 +9,16 @@
 namespace spillway {
 
 Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host,
-             HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace)
+             HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace,
+             Patience patience)
     : engine_(std::move(config)),
       host_(host),
       pool_(pool),
       runner_(runner),
       observer_(observer),
-      trace_(trace) {
-  for (Device* device : devices) devices_.push_back(std::make_unique<DevicePart>(device));
+      trace_(trace),
+      patience_(patience) {
+  for (Device* device : devices) take_in(std::make_unique<DevicePart>(*device));
   publish();
 }
 
@@ -26,12 +27,12 @@ Shell::~Shell() {
   while (landed_ < launched_) wait_for_one();
 }
 
-void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan) {
+void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes) {
   plans_[job] = plan;
   if (trace_) trace_->submit(job, plan);
   std::vector<Action> actions;
-  engine_.submit(job, std::move(plan), actions);
-  carry_out(std::move(actions));
+  engine_.submit(job, plan, std::max(home_bytes, plan->layout.home_bytes), actions);
+  carry_out(actions);
 }
 
 void Shell::run() {
@@ -47,14 +48,23 @@ void Shell::wait_for_one() {
   io_->run_one();
 }
 
+void Shell::command(std::function<void(Actions&)> change) {
+  on_thread([this, change = std::move(change)] {
+    Actions actions;
+    change(actions);
+    carry_out(actions);
+  });
+}
+
 void Shell::stop_all() {
-  const auto io = io_;
-  boost::asio::post(*io, [this] {
-    for (const auto& [job, plan] : plans_) {
-      std::vector<Action> actions;
-      engine_.stop(job, actions);
-      carry_out(std::move(actions));
-    }
+  command([this](Actions& actions) {
+    for (const auto& [job, plan] : plans_) engine_.stop(job, actions);
+  });
+}
+
+void Shell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
+  command([this, job, plan = std::move(plan)](Actions& actions) {
+    engine_.resize(job, plan, actions);
   });
 }
 
@@ -68,42 +78,35 @@ void Shell::publish() {
   snapshot_ = snapshot_of(engine_);
 }
 
-/// From any thread to the engine's.
-void Shell::post(Done done) {
-  const auto io = io_;
-  boost::asio::post(*io, [this, done = std::move(done)] {
-    ++landed_;
-    if (error_) return;
-    try {
-      land(done);
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-  });
-}
-
 /// An op may end, and say so, before the thread that moved its bytes has said that they arrived.
 bool Shell::may_report(const Done& done) const {
   return std::ranges::none_of(flights_.at(done.id).after,
                               [&](ActionId id) { return flights_.contains(id); });
 }
 
+/// What was on a device that is lost has been reported.
 void Shell::land(Done done) {
+  if (!flights_.contains(done.id)) return;
   held_.push_back(std::move(done));
   for (;;) {
     const auto next = std::ranges::find_if(held_, [&](const Done& d) { return may_report(d); });
     if (next == held_.end()) return;
-    const Done report = std::move(*next);
+    const Done ready = std::move(*next);
     held_.erase(next);
-    flights_.erase(report.id);
-    std::vector<Action> actions;
-    if (trace_) trace_->on_done(report);
-    engine_.on_done(report, actions);
-    carry_out(std::move(actions));
+    report(ready);
   }
 }
 
-void Shell::carry_out(std::vector<Action> actions) {
+void Shell::report(const Done& done) {
+  const auto flight = flights_.extract(done.id);
+  if (flight.mapped().device.valid()) reported(flight.mapped());
+  Actions actions;
+  if (trace_) trace_->on_done(done);
+  engine_.on_done(done, actions);
+  carry_out(actions);
+}
+
+void Shell::carry_out(const Actions& actions) {
   for (const Action& action : actions) {
     if (trace_) trace_->on_action(action);
     std::visit([this](const auto& a) { perform(a); }, action);
@@ -111,12 +114,13 @@ void Shell::carry_out(std::vector<Action> actions) {
 }
 
 OpCall Shell::resolve(const StartOp& start) const {
-  const JobPlan& plan = *plans_.at(start.job);
-  const DevicePart& part = *devices_[start.device.index()];
+  const auto& plan = plans_.at(start.job);
+  const DevicePart& on = part(start.device);
   OpCall call{.job = start.job,
-              .device = part.device,
+              .device = on.device,
               .step = start.step,
-              .program = plan.programs[start.flavor].get(),
+              .plan = plan,
+              .program = plan->programs[start.flavor].get(),
               .unit = start.unit,
               .op = start.op};
   const UnitSpec& unit = call.program->units[at(start.unit)];
@@ -124,8 +128,8 @@ OpCall Shell::resolve(const StartOp& start) const {
   std::size_t next = 0;
   const auto take = [&](const std::vector<int>& buffers, std::vector<std::byte*>& pointers) {
     for (int b : buffers) {
-      const Bytes bytes = plan.layout.buffers[at(b)].bytes;
-      pointers.push_back(part.arena.at(start.offsets[next++], bytes));
+      const Bytes bytes = plan->layout.buffers[at(b)].bytes;
+      pointers.push_back(on.arena->at(start.offsets[next++], bytes));
     }
   };
   take(unit.weights, call.weights);
@@ -142,67 +146,77 @@ void Shell::perform(const StartOp& start) {
     Flight flight;
     Bytes workspace = 0;
     Done done;
+    OpRunner::Keep keep;
   };
-  ++launched_;
   const auto task = std::make_shared<Task>();
   task->call = resolve(start);
-  task->workspace = task->call.program->ops[at(start.op)].workspace;
-  task->flight.failed = std::make_shared<std::atomic<bool>>(false);
-  task->flight.after = start.after;
+  Device& device = *task->call.device;
+  const OpSpec& op = task->call.program->ops[at(start.op)];
+  task->workspace = op.workspace;
+  task->flight = {.failed = std::make_shared<std::atomic<bool>>(false),
+                  .after = start.after,
+                  .device = start.device,
+                  .planned_s = op.cost_s * device.slowdown()};
   task->done.id = start.id;
-  Queue& queue = devices_[start.device.index()]->device->compute();
+  Queue& queue = device.compute();
   for (ActionId id : start.after) {
     const auto flight = flights_.find(id);
     if (flight == flights_.end()) continue;
     queue.wait(flight->second.event);
     task->after.push_back(flight->second);
   }
-  queue.enqueue([this, task] {
+  queue.enqueue([this, task, &device] {
     task->done.started_s = seconds(Clock::now());
-    ActivationMeter& meter = task->call.device->activations();
-    meter.begin_op(task->workspace);
+    ActivationMeter& meter = device.activations();
     try {
+      device.begin_op();
+      meter.begin_op(task->workspace);
       for (const Flight& flight : task->after) {
         if (*flight.failed) throw Error("an op that this one depends on has failed");
       }
-      runner_.run_op(task->call);
+      task->keep = runner_.run_op(task->call);
+    } catch (const DeviceLost& lost) {
+      task->done.lost = true;
+      task->done.error = lost.why;
     } catch (const std::exception& error) {
       task->done.error = error.what();
-      *task->flight.failed = true;
     }
+    *task->flight.failed = !task->done.error.empty();
     task->done.activation_peak = meter.peak_since_begin();
   });
   task->flight.event = queue.record();
-  flights_[start.id] = task->flight;
+  launch(start.id, task->flight);
   queue.notify([this, task] {
     task->done.finished_s = seconds(Clock::now());
-    post(task->done);
+    post(task->flight.device, task->done, std::move(task->keep));
   });
 }
 
 void Shell::perform(const StartCopy& start) {
-  ++launched_;
-  DevicePart& part = *devices_[start.device.index()];
-  std::byte* device = part.arena.at(start.device_offset, start.bytes);
+  DevicePart& on = part(start.device);
+  std::byte* device = on.arena->at(start.device_offset, start.bytes);
   std::byte* home = homes_.at(start.job).data() + start.home;
-  const auto finished = [this, id = start.id](Clock::time_point begin, Clock::time_point end) {
-    post({.id = id, .started_s = seconds(begin), .finished_s = seconds(end)});
+  const auto finished = [this, start](Clock::time_point begin, Clock::time_point end) {
+    post(start.device, {.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)});
   };
-  Flight flight{.event = {}, .failed = std::make_shared<std::atomic<bool>>(false)};
+  Flight flight{.failed = std::make_shared<std::atomic<bool>>(false),
+                .device = start.device,
+                .planned_s = on.copy_s(start.bytes)};
   flight.event = start.direction == CopyDirection::to_device
-                     ? part.copier.to_device(device, home, start.bytes, finished)
-                     : part.copier.to_host(home, device, start.bytes, finished);
-  flights_[start.id] = std::move(flight);
+                     ? on.copier.to_device(device, home, start.bytes, finished)
+                     : on.copier.to_host(home, device, start.bytes, finished);
+  launch(start.id, std::move(flight));
 }
 
 void Shell::perform(const StartHostOp& start) {
-  ++launched_;
+  const auto& plan = plans_.at(start.job);
   const HostCall call{.job = start.job,
                       .step = start.step,
-                      .program = plans_.at(start.job)->programs[start.flavor].get(),
+                      .plan = plan,
+                      .program = plan->programs[start.flavor].get(),
                       .op = start.op,
                       .home = homes_.at(start.job).data()};
-  flights_[start.id] = {};
+  launch(start.id, {});
   pool_.submit([this, call, id = start.id] {
     Done done{.id = id, .started_s = seconds(Clock::now())};
     try {
@@ -211,22 +225,20 @@ void Shell::perform(const StartHostOp& start) {
       done.error = error.what();
     }
     done.finished_s = seconds(Clock::now());
-    post(std::move(done));
+    post({}, std::move(done));
   });
 }
 
 void Shell::perform(const AdmitJob& admission) {
-  ++launched_;
   observer_.on_started(admission.job);
-  flights_[admission.id] = {};
+  launch(admission.id, {});
   Done done{.id = admission.id, .started_s = seconds(Clock::now())};
   try {
-    homes_[admission.job] = host_.reserve(plans_.at(admission.job)->layout.home_bytes);
+    homes_[admission.job] = host_.reserve(admission.home_bytes);
   } catch (const std::exception& error) {
     done.error = error.what();
     done.finished_s = done.started_s;
-    post(std::move(done));
-    return;
+    return post({}, std::move(done));
   }
   pool_.submit([this, done, job = admission.job, home = homes_.at(admission.job).data()]() mutable {
     try {
@@ -235,13 +247,20 @@ void Shell::perform(const AdmitJob& admission) {
       done.error = error.what();
     }
     done.finished_s = seconds(Clock::now());
-    post(std::move(done));
+    post({}, std::move(done));
   });
 }
 
 void Shell::perform(const StepCommitted& committed) {
   publish();
   observer_.on_committed(committed.job, committed.step);
+}
+
+void Shell::perform(const StepRedone& redone) { observer_.on_redone(redone.job, redone.step); }
+
+void Shell::perform(const PlanChanged& changed) {
+  plans_[changed.job] = changed.plan;
+  observer_.on_resized(changed.job, *changed.plan);
 }
 
 void Shell::perform(const JobEnded& ended) {

@@ -61,10 +61,10 @@ void TrainingJob::admit(std::byte* home) const {
   }
 }
 
-void TrainingJob::run_op(const OpCall& call) {
+OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   const OpSpec& op = call.program->ops[at(call.op)];
   const UnitSpec& unit = call.program->units[at(call.unit)];
-  const Layout& layout = plan_->layout;
+  const Layout& layout = call.plan->layout;
   std::map<int, std::byte*> block;  // weights buffer -> device memory
   for (std::size_t i = 0; i < unit.weights.size(); ++i) block[unit.weights[i]] = call.weights[i];
   const auto parameters = [&](int layer) {
@@ -87,18 +87,19 @@ void TrainingJob::run_op(const OpCall& call) {
                              .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
                                         static_cast<std::uint32_t>(op.vn), 0}};
   const RangeRunner runner(*model_, op.layers, context, parameters);
-  const bool has_loss = op.layers.end == static_cast<int>(model_->layers.size());
+  WeightedSum loss;
   if (op.kind == OpKind::backward) {
     const auto take = [&](int layer, int param, const float* value) {
       fold_gradient(call, layer, param, value);
     };
-    const auto loss = runner.backward(inputs, gradients, outputs, take);
+    loss = runner.backward(inputs, gradients, outputs, take);
     merge_sums(call);
-    if (has_loss) losses_[at(op.vn)] = loss;
   } else {
-    const auto loss = runner.forward(inputs, outputs);
-    if (has_loss) eval_losses_[at(op.vn)] = loss;
+    loss = runner.forward(inputs, outputs);
   }
+  if (op.layers.end != static_cast<int>(model_->layers.size())) return {};
+  auto& losses = op.kind == OpKind::backward ? losses_ : eval_losses_;
+  return [&place = losses[at(op.vn)], loss] { place = loss; };
 }
 
 /// sums[slot][layer] of the unit, the layers with gradients only.
@@ -116,8 +117,8 @@ void TrainingJob::fold_gradient(const OpCall& call, int layer, int param,
                                 const float* value) const {
   const FoldStep& fold = call.program->ops[at(call.op)].fold;
   const UnitSpec& unit = call.program->units[at(call.unit)];
-  const Layout::LayerPlace& place = plan_->layout.layers[at(layer)];
-  std::byte* slot = call.sums[sum_index(plan_->layout, unit, fold.slot, layer)];
+  const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
+  std::byte* slot = call.sums[sum_index(call.plan->layout, unit, fold.slot, layer)];
   float* sum = floats(slot + place.sum_offsets[at(param)]);
   const int number = model_->spec.layers[at(layer)].params[at(param)];
   const std::size_t n = elements(model_->spec.params[at(number)]);
@@ -132,10 +133,10 @@ void TrainingJob::merge_sums(const OpCall& call) const {
   const UnitSpec& unit = call.program->units[at(call.unit)];
   for (const FoldStep::Merge& merge : call.program->ops[at(call.op)].fold.merges) {
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
-      const Bytes bytes = plan_->layout.layers[at(l)].sum_bytes;
+      const Bytes bytes = call.plan->layout.layers[at(l)].sum_bytes;
       if (bytes == 0) continue;
-      kernels::add(floats(call.sums[sum_index(plan_->layout, unit, merge.into, l)]),
-                   floats(call.sums[sum_index(plan_->layout, unit, merge.from, l)]),
+      kernels::add(floats(call.sums[sum_index(call.plan->layout, unit, merge.into, l)]),
+                   floats(call.sums[sum_index(call.plan->layout, unit, merge.from, l)]),
                    bytes / sizeof(float));
     }
   }
@@ -163,10 +164,10 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   const DataSource& source = evaluation ? *config_.data->eval : *config_.data->train;
   const auto row_bytes =
       static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
-  const auto& buffers = evaluation ? plan_->layout.eval_batch : plan_->layout.batch;
+  const auto& buffers = evaluation ? call.plan->layout.eval_batch : call.plan->layout.batch;
   auto position = evaluation ? 0 : static_cast<std::uint64_t>(call.step * config_.train.batch_size);
   for (int buffer : buffers) {
-    std::byte* row = call.home + plan_->layout.buffers[at(buffer)].home;
+    std::byte* row = call.home + call.plan->layout.buffers[at(buffer)].home;
     for (std::int64_t i = 0; i < vn_size_; ++i, ++position, row += row_bytes) {
       const std::uint64_t sample =
           evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
@@ -177,7 +178,7 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
 
 /// Finishes the tree over what the lanes sent: partial i lies i planes behind the first.
 void TrainingJob::add_partials(const HostCall& call, int layer) const {
-  const Layout& layout = plan_->layout;
+  const Layout& layout = call.plan->layout;
   const Layout::LayerPlace& place = layout.layers[at(layer)];
   const auto partial = [&](int first_group) {
     const auto found = std::ranges::find(layout.partials, first_group);
@@ -190,13 +191,13 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
   }
 }
 
-float* TrainingJob::gradient(std::byte* home, int param) const {
+float* TrainingJob::gradient(const HostCall& call, int param) const {
   for (int l = static_cast<int>(model_->spec.layers.size()) - 1; l >= 0; --l) {
     const auto& params = model_->spec.layers[at(l)].params;
     const auto found = std::ranges::find(params, param);
     if (found == params.end()) continue;
-    const Layout::LayerPlace& place = plan_->layout.layers[at(l)];
-    return floats(home + place.sum_home +
+    const Layout::LayerPlace& place = call.plan->layout.layers[at(l)];
+    return floats(call.home + place.sum_home +
                   place.sum_offsets[static_cast<std::size_t>(found - params.begin())]);
   }
   throw Error("parameter " + model_->spec.params[at(param)].name + " is used by no layer");
@@ -204,13 +205,13 @@ float* TrainingJob::gradient(std::byte* home, int param) const {
 
 void TrainingJob::reduce(const HostCall& call, int layer) {
   add_partials(call, layer);
-  const Layout::LayerPlace& place = plan_->layout.layers[at(layer)];
+  const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (!model_->spec.params[at(params[i])].trainable) continue;
     const std::size_t n = elements(model_->spec.params[at(params[i])]);
     const float* use = floats(call.home + place.sum_home + place.sum_offsets[i]);
-    float* sum = gradient(call.home, params[i]);
+    float* sum = gradient(call, params[i]);
     if (use != sum) kernels::add(sum, use, n);  // a tied parameter: last use first
     squared_norms_[at(params[i])] = kernels::squared_norm(sum, n);
   }
@@ -235,13 +236,13 @@ void TrainingJob::commit(const HostCall& call) {
 
 /// Runs in the program of the step after the commit.
 void TrainingJob::update(const HostCall& call, int weights_buffer) const {
-  const Layout& layout = plan_->layout;
+  const Layout& layout = call.plan->layout;
   const Bytes home = layout.buffers[at(weights_buffer)].home;
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
     const ParamSpec& param = model_->spec.params[p];
     if (layout.params[p].weights_buffer != weights_buffer || !param.trainable) continue;
     UpdatedParam place{.weights = floats(call.home + home + layout.params[p].offset_in_block),
-                       .gradient = gradient(call.home, static_cast<int>(p))};
+                       .gradient = gradient(call, static_cast<int>(p))};
     for (int i = 0; i < layout.moments; ++i) {
       place.moments[at(i)] =
           floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +
@@ -268,8 +269,8 @@ void TrainingJob::finish(const HostCall& call) {
   std::vector<NamedArray> arrays;
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
     const ParamSpec& param = model_->spec.params[p];
-    const Layout::ParamPlace& place = plan_->layout.params[p];
-    const Bytes home = plan_->layout.buffers[at(place.weights_buffer)].home;
+    const Layout::ParamPlace& place = call.plan->layout.params[p];
+    const Bytes home = call.plan->layout.buffers[at(place.weights_buffer)].home;
     arrays.push_back({param.name,
                       param.tensor.shape(),
                       {floats(call.home + home + place.offset_in_block), elements(param)}});

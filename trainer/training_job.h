@@ -25,7 +25,7 @@ class TrainingJob {
 
   /// Weights by (seed, parameter); moments are zero already.
   void admit(std::byte* home) const;
-  void run_op(const OpCall& call);
+  OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
 
   /// What a watcher may know.
@@ -51,7 +51,7 @@ class TrainingJob {
   void fold_gradient(const OpCall& call, int layer, int param, const float* gradient) const;
   void merge_sums(const OpCall& call) const;
   /// The gradient of a parameter once reduced: in the range of its last use.
-  float* gradient(std::byte* home, int param) const;
+  float* gradient(const HostCall& call, int param) const;
 
   std::shared_ptr<const Model> model_;
   TrialConfig config_;

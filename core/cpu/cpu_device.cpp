@@ -1,5 +1,6 @@
 #include "core/cpu/activation_counter.h"
 #include "core/cpu/cpu_queue.h"
+#include "core/cpu/fault_switch.h"
 #include "core/cpu/mapped_memory.h"
 #include "core/cpu/memory_budget.h"
 #include "core/device.h"
@@ -9,15 +10,22 @@ namespace {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const std::string& name, Bytes budget, Bytes link_bytes_per_s)
-      : budget_(std::make_shared<MemoryBudget>(name, budget)),
+  CpuDevice(const std::string& name, Bytes budget, const CpuSwitches& switches)
+      : switches_(switches),
+        budget_(std::make_shared<MemoryBudget>(name, budget)),
         activations_(name + " activations"),
-        compute_(name + " compute"),
-        host_to_device_(name + " h2d", link_bytes_per_s),
-        device_to_host_(name + " d2h", link_bytes_per_s) {}
+        fault_(name, switches.fault, abandoned_.get_token()),
+        compute_(name + " compute", {.slowdown = switches.slowdown}, abandoned_.get_token()),
+        host_to_device_(name + " h2d", {.link_bytes_per_s = switches.link_bytes_per_s},
+                        abandoned_.get_token()),
+        device_to_host_(name + " d2h", {.link_bytes_per_s = switches.link_bytes_per_s},
+                        abandoned_.get_token()) {}
 
+  const std::string& name() const override { return budget_->owner(); }
   const std::string& kind() const override { return kind_; }
   Bytes budget() const override { return budget_->limit(); }
+  double slowdown() const override { return switches_.slowdown; }
+  Bytes link_bytes_per_s() const override { return switches_.link_bytes_per_s; }
 
   Queue& compute() override { return compute_; }
   Queue& host_to_device() override { return host_to_device_; }
@@ -33,18 +41,29 @@ class CpuDevice final : public Device {
 
   ActivationMeter& activations() override { return activations_; }
 
+  void begin_op() override {
+    if (fault_.begin_op()) budget_->shrink(budget_->limit() / 2);
+  }
+  void abandon() override {
+    abandoned_.request_stop();
+    for (const CpuQueue* queue : {&host_to_device_, &device_to_host_}) queue->finish_copy();
+  }
+
  private:
   const std::string kind_ = "cpu";
+  const CpuSwitches switches_;
   const std::shared_ptr<MemoryBudget> budget_;
   ActivationCounter activations_;
+  std::stop_source abandoned_;
+  FaultSwitch fault_;                                   // of the compute queue's thread
   CpuQueue compute_, host_to_device_, device_to_host_;  // last: what drains may use the others
 };
 
 }  // namespace
 
 std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget,
-                                        Bytes link_bytes_per_s) {
-  return std::make_unique<CpuDevice>(name, budget, link_bytes_per_s);
+                                        const CpuSwitches& switches) {
+  return std::make_unique<CpuDevice>(name, budget, switches);
 }
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #include "core/cpu/cpu_queue.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cassert>
@@ -17,9 +18,9 @@ class CpuEvent final : public Event::State {
     const std::lock_guard lock(mutex_);
     return done_;
   }
-  void wait() const override {
+  void wait(const std::stop_token& give_up) const override {
     std::unique_lock lock(mutex_);
-    happened_.wait(lock, [this] { return done_; });
+    happened_.wait(lock, give_up, [this] { return done_; });
   }
   void happen() {
     {
@@ -31,14 +32,20 @@ class CpuEvent final : public Event::State {
 
  private:
   mutable std::mutex mutex_;  // guards done_
-  mutable std::condition_variable happened_;
+  mutable std::condition_variable_any happened_;
   bool done_ = false;
 };
 
+std::chrono::duration<double> thread_cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 }  // namespace
 
-CpuQueue::CpuQueue(const std::string& name, Bytes link_bytes_per_s)
-    : link_bytes_per_s_(link_bytes_per_s), thread_([this] { run(); }) {
+CpuQueue::CpuQueue(const std::string& name, const CpuSwitches& switches, std::stop_token abandoned)
+    : switches_(switches), abandoned_(std::move(abandoned)), thread_([this] { run(); }) {
   pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
 }
 
@@ -52,59 +59,90 @@ CpuQueue::~CpuQueue() {
   thread_.join();
 }
 
-void CpuQueue::enqueue(std::function<void()> work) {
+void CpuQueue::push(Item item) {
   {
     const std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
+    items_.push_back(std::move(item));
   }
   changed_.notify_one();
 }
 
+void CpuQueue::enqueue(std::function<void()> work) {
+  if (switches_.slowdown == 1) return push({std::move(work)});
+  push({[this, work = std::move(work)] { work_slowly(work); }});
+}
+
+void CpuQueue::work_slowly(const std::function<void()>& work) {
+  const auto begin = thread_cpu_time();
+  work();
+  owed_ += (switches_.slowdown - 1) * (thread_cpu_time() - begin);
+  const auto from = Clock::now();
+  sleep_until(from + std::chrono::duration_cast<Clock::duration>(owed_));
+  owed_ -= Clock::now() - from;
+}
+
 void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  if (link_bytes_per_s_ == 0) {
-    enqueue([=] { std::memcpy(to, from, bytes); });
+  if (switches_.link_bytes_per_s == 0) {
+    push({[=, this] { copy(to, from, bytes); }});
   } else {
-    enqueue([=, this, asked = Clock::now()] { copy_by_link(to, from, bytes, asked); });
+    push({[=, this, asked = Clock::now()] { copy_by_link(to, from, bytes, asked); }});
   }
+}
+
+/// The lock makes one who abandons the queue wait for these bytes, or these bytes stay where they
+/// are.
+void CpuQueue::copy(void* to, const void* from, std::size_t bytes) const {
+  const std::lock_guard lock(copying_);
+  if (!abandoned_.stop_requested()) std::memcpy(to, from, bytes);
 }
 
 void CpuQueue::copy_by_link(void* to, const void* from, std::size_t bytes,
                             Clock::time_point asked) {
   const std::chrono::duration<double> least(static_cast<double>(bytes) /
-                                            static_cast<double>(link_bytes_per_s_));
+                                            static_cast<double>(switches_.link_bytes_per_s));
   link_free_at_ = std::max(asked, link_free_at_) + std::chrono::ceil<Clock::duration>(least);
-  std::memcpy(to, from, bytes);
-  std::this_thread::sleep_until(link_free_at_);
+  copy(to, from, bytes);
+  sleep_until(link_free_at_);
+}
+
+/// Or until the queue is abandoned.
+void CpuQueue::sleep_until(Clock::time_point time) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  never.wait_until(lock, abandoned_, time, [] { return false; });
 }
 
 Event CpuQueue::record() {
   auto event = std::make_shared<CpuEvent>();
-  enqueue([event] { event->happen(); });
+  push({[event] { event->happen(); }, /*always=*/true});
   return Event(std::move(event));
 }
 
 void CpuQueue::wait(const Event& event) {
   if (event.done()) return;
-  enqueue([this, event] {
-    event.wait();
+  push({[this, event] {
+    event.wait(abandoned_);
     link_free_at_ = std::max(link_free_at_, Clock::now());
-  });
+  }});
 }
 
-void CpuQueue::notify(std::function<void()> done) { enqueue(std::move(done)); }
+void CpuQueue::notify(std::function<void()> done) { push({std::move(done), /*always=*/true}); }
 
-std::function<void()> CpuQueue::next() {
+CpuQueue::Item CpuQueue::next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ending_ || !work_.empty(); });
-  if (work_.empty()) return {};
-  auto work = std::move(work_.front());
-  work_.pop_front();
-  return work;
+  changed_.wait(lock, [this] { return ending_ || !items_.empty(); });
+  if (items_.empty()) return {};
+  Item item = std::move(items_.front());
+  items_.pop_front();
+  return item;
 }
 
 void CpuQueue::run() noexcept {
-  while (auto work = next()) work();
+  for (Item item = next(); item.run; item = {}, item = next()) {
+    if (item.always || !abandoned_.stop_requested()) item.run();
+  }
 }
 
 }  // namespace spillway

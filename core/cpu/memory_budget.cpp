@@ -10,7 +10,8 @@ namespace spillway {
 void MemoryBudget::take(Bytes bytes) {
   Bytes used = used_;
   do {
-    if (bytes > limit_ - used) throw OutOfMemory(Tier::device, bytes, limit_ - used, owner_);
+    const Bytes limit = limit_, left = limit > used ? limit - used : 0;
+    if (bytes > left) throw OutOfMemory(Tier::device, bytes, left, owner_);
   } while (!used_.compare_exchange_weak(used, used + bytes));
 }
 

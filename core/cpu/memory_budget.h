@@ -8,20 +8,22 @@
 
 namespace spillway {
 
-/// Device bytes that are handed out, never above `limit`. Thread-safe.
+/// Device bytes that are handed out, never above `limit`, which may shrink. Thread-safe.
 class MemoryBudget {
  public:
   MemoryBudget(std::string owner, Bytes limit) : owner_(std::move(owner)), limit_(limit) {}
 
   const std::string& owner() const { return owner_; }
   Bytes limit() const { return limit_; }
+  /// At most the limit so far. What is handed out beyond it stays until it is given back.
+  void shrink(Bytes limit) { limit_ = limit; }
   /// Throws OutOfMemory of the device tier, with nothing taken.
   void take(Bytes bytes);
   void give_back(Bytes bytes) noexcept;
 
  private:
   const std::string owner_;
-  const Bytes limit_;
+  std::atomic<Bytes> limit_;
   std::atomic<Bytes> used_ = 0;
 };
 

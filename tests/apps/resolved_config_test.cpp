@@ -17,8 +17,9 @@ const std::string kEveryKey =
     "name: \"my: run\"\n"
     "output_dir: /tmp/out\n"
     "seed: 18446744073709551615\n"
-    "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s}, "
-    "{kind: cpu, memory: 1000000001, link: 0}]\n"
+    "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s, slowdown: 2.5, "
+    "fault: {kind: hang, after_ops: 7}}, "
+    "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}]\n"
     "host_memory: 3KiB\n"
     "home_path: /tmp/homes\n"
     "model:\n"
@@ -134,6 +135,11 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
   EXPECT_EQ(session.devices[0].link_bytes_per_s, 3_MiB);
   EXPECT_EQ(session.devices[1].link_bytes_per_s, 0u);
+  EXPECT_EQ(session.devices[0].slowdown, 2.5);
+  EXPECT_EQ(session.devices[1].slowdown, 1);
+  EXPECT_EQ(session.devices[0].fault.kind, DeviceFault::Kind::hang);
+  EXPECT_EQ(session.devices[0].fault.after_ops, 7u);
+  EXPECT_EQ(session.devices[1].fault.kind, DeviceFault::Kind::none);
   EXPECT_EQ(session.host_memory, 3_KiB);
   EXPECT_EQ(session.home_path, "/tmp/homes");
   EXPECT_EQ(session.policy, "fifo");

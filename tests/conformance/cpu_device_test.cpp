@@ -13,12 +13,17 @@ namespace {
 std::unique_ptr<Device> make_cpu(Bytes budget) { return make_cpu_device("cpu:0", budget); }
 
 std::unique_ptr<Device> make_linked(Bytes budget) {
-  return make_cpu_device("cpu:0", budget, 100_MiB);
+  return make_cpu_device("cpu:0", budget, {.link_bytes_per_s = 100_MiB});
+}
+
+std::unique_ptr<Device> make_slow(Bytes budget) {
+  return make_cpu_device("cpu:0", budget, {.slowdown = 3});
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
                          testing::Values(DeviceCase{"cpu", make_cpu},
-                                         DeviceCase{"cpu_with_link", make_linked}),
+                                         DeviceCase{"cpu_with_link", make_linked},
+                                         DeviceCase{"cpu_slowed", make_slow}),
                          [](const auto& test) { return test.param.name; });
 
 Bytes resident_bytes() {
@@ -27,7 +32,13 @@ Bytes resident_bytes() {
   return resident * static_cast<Bytes>(sysconf(_SC_PAGESIZE));
 }
 
-TEST(CpuDevice, IsOfKindCpu) { EXPECT_EQ(make_cpu(0)->kind(), "cpu"); }
+TEST(CpuDevice, SaysWhatItIs) {
+  const auto device = make_cpu_device("cpu:7", 0, {.link_bytes_per_s = 5_MiB, .slowdown = 2});
+  EXPECT_EQ(device->name(), "cpu:7");
+  EXPECT_EQ(device->kind(), "cpu");
+  EXPECT_EQ(device->link_bytes_per_s(), 5_MiB);
+  EXPECT_EQ(device->slowdown(), 2);
+}
 
 TEST(CpuDevice, AnArenaCostsNoMemoryUntilItIsTouched) {
   const auto device = make_cpu(64_GiB);
@@ -132,6 +143,96 @@ TEST_F(Link, ACopySleeps) {
   h2d_.enqueue([&] { after = thread_usage(); });
   finish(h2d_);
   EXPECT_LT(cpu_s(after) - cpu_s(before), 0.1);
+}
+
+TEST(AbandonedLink, WakesFromItsSleep) {
+  const auto device = make_cpu_device("cpu:0", kPage, {.link_bytes_per_s = 1});  // an hour a page
+  std::vector<std::byte> from(kPage), to(kPage);
+  device->host_to_device().copy_async(to.data(), from.data(), kPage);
+  device->abandon();
+  finish(device->host_to_device());
+}
+
+TEST(Slowdown, WorkTakesSoManyTimesItsCpuTime) {
+  using Clock = std::chrono::steady_clock;
+  const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 4});
+  double cpu = 0;
+  const auto begin = Clock::now();
+  for (int i = 0; i < 20; ++i) {
+    device->compute().enqueue([&] {
+      const double before = cpu_s(thread_usage());
+      burn_cpu(0.002);
+      cpu += cpu_s(thread_usage()) - before;
+    });
+  }
+  finish(device->compute());
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  EXPECT_GE(seconds, 3.9 * cpu);
+  EXPECT_EQ(device->slowdown(), 4);
+}
+
+TEST(Slowdown, IsSlept) {
+  const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 10});
+  rusage before{}, after{};
+  device->compute().enqueue([&] { before = thread_usage(); });
+  device->compute().enqueue([] { burn_cpu(0.01); });
+  device->compute().enqueue([&] { after = thread_usage(); });
+  finish(device->compute());
+  EXPECT_LT(cpu_s(after) - cpu_s(before), 0.03);
+}
+
+std::unique_ptr<Device> make_faulty(DeviceFault::Kind kind, std::uint64_t after_ops) {
+  return make_cpu_device("cpu:3", 64_KiB, {.fault = {kind, after_ops}});
+}
+
+TEST(Fault, FailsFromTheChosenOpOn) {
+  const auto device = make_faulty(DeviceFault::Kind::fail, 2);
+  device->begin_op();
+  device->begin_op();
+  for (int i = 0; i < 2; ++i) {
+    try {
+      device->begin_op();
+      ADD_FAILURE() << "a device that is to fail does not";
+    } catch (const DeviceLost& lost) {
+      EXPECT_EQ(lost.device, "cpu:3");
+      EXPECT_STREQ(lost.what(), "device cpu:3 is lost: made to fail after 2 ops");
+    }
+  }
+}
+
+TEST(Fault, HangsUntilAbandoned) {
+  const auto device = make_faulty(DeviceFault::Kind::hang, 1);
+  std::promise<void> first;
+  std::promise<bool> lost;
+  device->compute().enqueue([&] { device->begin_op(), first.set_value(); });
+  device->compute().enqueue([&] {
+    try {
+      device->begin_op();
+      lost.set_value(false);
+    } catch (const DeviceLost&) {
+      lost.set_value(true);
+    }
+  });
+  first.get_future().get();
+  auto answer = lost.get_future();
+  burn_cpu(0.02);
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  device->abandon();
+  EXPECT_EQ(answer.get(), true);
+}
+
+TEST(Fault, ShrinksOnceToHalfAndTakesNothingBack) {
+  const auto device = make_faulty(DeviceFault::Kind::shrink, 1);
+  auto held = device->allocate(64_KiB);
+  device->begin_op();
+  EXPECT_EQ(device->budget(), 64_KiB);
+  for (int i = 0; i < 3; ++i) device->begin_op();
+  EXPECT_EQ(device->budget(), 32_KiB);
+  std::fill_n(held->data(), 64_KiB, std::byte{1});
+  EXPECT_EQ(out_of_memory([&] { device->allocate(1); }).available, 0u);
+  held.reset();
+  EXPECT_EQ(out_of_memory([&] { device->allocate(32_KiB + 1); }).available, 32_KiB);
+  EXPECT_EQ(device->allocate(32_KiB)->size(), 32_KiB);
 }
 
 }  // namespace

@@ -37,6 +37,13 @@ TEST(Error, ConfigErrorNamesLineAndField) {
   EXPECT_STREQ(ConfigError("", 7, "bad indent").what(), "line 7: bad indent");
 }
 
+TEST(Error, DeviceLostNamesTheDeviceAndTheCause) {
+  const DeviceLost e("cpu:1", "it did not answer");
+  EXPECT_STREQ(e.what(), "device cpu:1 is lost: it did not answer");
+  EXPECT_EQ(e.device, "cpu:1");
+  EXPECT_EQ(e.why, "it did not answer");
+}
+
 TEST(Error, DoesNotFitSaysExactBytes) {
   const DoesNotFit e("trial a", Tier::device, 2_MiB + 1, 1_MiB);
   EXPECT_STREQ(

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -21,56 +22,67 @@ class CheckingRunner final : public OpRunner {
     failing_job_ = job;
     fails_at_ = op;
   }
+  /// Called on the device's thread; set before the run.
+  std::function<void(const OpCall&)> before_op;
   std::uint64_t ops() const { return ops_; }
+  /// Of them, those that ended on a device that still counted.
+  std::uint64_t kept() const { return kept_; }
+  std::uint64_t warmed() const { return warmed_; }
 
   void admit(JobId job, std::byte* home) override {
-    const Layout& layout = plans_.at(job)->layout;
-    for (int b : layout.weights) write(home + spec(job, b).home, job, b, 0, 0);
+    const JobPlan& plan = *plans_.at(job);
+    for (int b : plan.layout.weights) write(plan, home + spec(plan, b).home, job, b, 0, 0);
   }
 
-  void run_op(const OpCall& call) override {
+  Keep run_op(const OpCall& call) override {
     ++ops_;
     if (call.job == failing_job_ && ++ops_of_failing_ == fails_at_) {
       throw std::runtime_error("made to fail");
     }
+    if (before_op) before_op(call);
     const UnitSpec& unit = call.program->units[index(call.unit)];
     const OpSpec& op = call.program->ops[index(call.op)];
     for (std::size_t i = 0; i < unit.weights.size(); ++i) {
-      check(call.weights[i], call.job, unit.weights[i], call.step, 0);
+      check(*call.plan, call.weights[i], call.job, unit.weights[i], call.step, 0);
     }
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      check(call.inputs[i], call.job, op.inputs[i], call.step, 0);
+      check(*call.plan, call.inputs[i], call.job, op.inputs[i], call.step, 0);
     }
     const int nth = call.op - unit.first_op;
     for (std::size_t i = 0; i < unit.sums.size(); ++i) {
-      if (nth > 0) check(call.sums[i], call.job, unit.sums[i], call.step, nth);
+      if (nth > 0) check(*call.plan, call.sums[i], call.job, unit.sums[i], call.step, nth);
       const bool last = nth + 1 == unit.num_ops;
-      write(call.sums[i], call.job, unit.sums[i], call.step, last ? 0 : nth + 1);
+      write(*call.plan, call.sums[i], call.job, unit.sums[i], call.step, last ? 0 : nth + 1);
     }
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      write(call.outputs[i], call.job, op.outputs[i], call.step, 0);
+      write(*call.plan, call.outputs[i], call.job, op.outputs[i], call.step, 0);
     }
+    return [this] { ++kept_; };
   }
+
+  void warm(Device&) override { ++warmed_; }
 
   void run_host_op(const HostCall& call) override {
     const HostOpSpec& op = call.program->host_ops[index(call.op)];
-    const Layout& layout = plans_.at(call.job)->layout;
+    const Layout& layout = call.plan->layout;
     switch (op.kind) {
       case HostOpKind::load:
         for (int b : op.index == 1 ? layout.eval_batch : layout.batch) {
-          write(call.home + spec(call.job, b).home, call.job, b, call.step, 0);
+          write(*call.plan, call.home + spec(*call.plan, b).home, call.job, b, call.step, 0);
         }
         break;
       case HostOpKind::reduce:
         check_sums(call, op.index);
         break;
       case HostOpKind::update:
-        check(call.home + spec(call.job, op.index).home, call.job, op.index, call.step - 1, 0);
-        write(call.home + spec(call.job, op.index).home, call.job, op.index, call.step, 0);
+        check(*call.plan, call.home + spec(*call.plan, op.index).home, call.job, op.index,
+              call.step - 1, 0);
+        write(*call.plan, call.home + spec(*call.plan, op.index).home, call.job, op.index,
+              call.step, 0);
         break;
       case HostOpKind::finish:
         for (int b : layout.weights) {
-          check(call.home + spec(call.job, b).home, call.job, b, call.step, 0);
+          check(*call.plan, call.home + spec(*call.plan, b).home, call.job, b, call.step, 0);
         }
         break;
       default:
@@ -80,19 +92,19 @@ class CheckingRunner final : public OpRunner {
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  const BufferSpec& spec(JobId job, int buffer) const {
-    return plans_.at(job)->layout.buffers[index(buffer)];
+  static const BufferSpec& spec(const JobPlan& plan, int buffer) {
+    return plan.layout.buffers[index(buffer)];
   }
 
   /// Every sum buffer of the layer that has a home has arrived there.
-  void check_sums(const HostCall& call, int layer) const {
-    const Layout& layout = plans_.at(call.job)->layout;
+  static void check_sums(const HostCall& call, int layer) {
+    const Layout& layout = call.plan->layout;
     const Bytes begin = layout.layers[index(layer)].sum_home;
     for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
       const BufferSpec& sum = layout.buffers[b];
       if (sum.kind != BufferKind::sum || sum.home == kNoHome || sum.home < begin) continue;
       if ((sum.home - begin) % layout.sum_plane != 0) continue;
-      check(call.home + sum.home, call.job, static_cast<int>(b), call.step, 0);
+      check(*call.plan, call.home + sum.home, call.job, static_cast<int>(b), call.step, 0);
     }
   }
 
@@ -105,13 +117,15 @@ class CheckingRunner final : public OpRunner {
     x ^= x >> 29;
     return x * 0xD6E8FEB86659FD93ull;
   }
-  void write(std::byte* data, JobId job, int buffer, std::int64_t step, int times) const {
+  static void write(const JobPlan& plan, std::byte* data, JobId job, int buffer, std::int64_t step,
+                    int times) {
     std::uint64_t word = pattern(job, buffer, step, times);
-    for (Bytes i = 0; i < spec(job, buffer).bytes; i += 8, ++word) std::memcpy(data + i, &word, 8);
+    for (Bytes i = 0; i < spec(plan, buffer).bytes; i += 8, ++word) std::memcpy(data + i, &word, 8);
   }
-  void check(const std::byte* data, JobId job, int buffer, std::int64_t step, int times) const {
+  static void check(const JobPlan& plan, const std::byte* data, JobId job, int buffer,
+                    std::int64_t step, int times) {
     std::uint64_t word = pattern(job, buffer, step, times);
-    for (Bytes i = 0; i < spec(job, buffer).bytes; i += 8, ++word) {
+    for (Bytes i = 0; i < spec(plan, buffer).bytes; i += 8, ++word) {
       if (std::memcmp(data + i, &word, 8) != 0) {
         throw std::runtime_error("wrong bytes in buffer " + std::to_string(buffer) + " of job " +
                                  std::to_string(job.value) + " at step " + std::to_string(step));
@@ -122,7 +136,7 @@ class CheckingRunner final : public OpRunner {
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
   JobId failing_job_;
   std::uint64_t fails_at_ = 0;
-  std::atomic<std::uint64_t> ops_ = 0, ops_of_failing_ = 0;
+  std::atomic<std::uint64_t> ops_ = 0, ops_of_failing_ = 0, kept_ = 0, warmed_ = 0;
 };
 
 }  // namespace spillway::testing

@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <utility>
+
+#include "scheduler/engine.h"
+
+namespace spillway {
+
+void Engine::resize(JobId id, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out) {
+  out_ = &out;
+  JobTable& job = table(id);
+  assert(plan->layout.home_bytes <= job.home_bytes);
+  if (job.phase == JobPhase::ending || job.phase == JobPhase::ended) return;
+  job.next_plan = plan == job.plan ? nullptr : std::move(plan);
+  const bool stuck = job.phase == JobPhase::running && job.lanes_a_device == 0;
+  if (job.next_plan && stuck) redo(id);
+  schedule();
+}
+
+void Engine::pause(JobId id, std::vector<Action>& out) {
+  out_ = &out;
+  table(id).paused = true;
+  schedule();
+}
+
+void Engine::resume(JobId id, std::vector<Action>& out) {
+  out_ = &out;
+  table(id).paused = false;
+  settle(id);
+  schedule();
+}
+
+DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
+  out_ = &out;
+  const DeviceId id(devices_.size());
+  devices_.emplace_back(budget);
+  ready_.add_device();
+  for (DeviceSet* set :
+       {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &robbable_}) {
+    set->grow(devices_.size());
+  }
+  reconsider();
+  schedule();
+  return id;
+}
+
+void Engine::remove_device(DeviceId id, std::vector<Action>& out) {
+  out_ = &out;
+  if (table(id).state != DeviceState::usable) return;
+  table(id).state = DeviceState::leaving;
+  reconsider();
+  schedule();
+}
+
+void Engine::lose_device(DeviceId id, std::vector<Action>& out) {
+  out_ = &out;
+  if (table(id).state == DeviceState::gone) return;
+  ShortList<JobId> hit;
+  for (std::size_t j = 0; j < jobs_.size(); ++j) {
+    if (jobs_[j].phase == JobPhase::running && needs(JobId(j), id)) hit.push_back(JobId(j));
+  }
+  forget_copies(id);
+  table(id).state = DeviceState::gone;
+  out_->push_back(DeviceLeft{id, true});
+  for (JobId job : hit) redo(job);
+  reconsider();
+  schedule();
+}
+
+bool Engine::Kept::has(const HostOpSpec& op) const {
+  switch (op.kind) {
+    case HostOpKind::update:
+      return updates;
+    case HostOpKind::load:
+      return loads;
+    case HostOpKind::finish_evaluation:
+      return evaluation;
+    default:
+      return false;
+  }
+}
+
+/// Brings in the plan that waits, and counts the attempt. Updates and loads start with a program,
+/// so in a job that has settled they are done; another plan's batch has another home.
+Engine::Kept Engine::begin_attempt(JobId id) {
+  JobTable& job = table(id);
+  const bool redoes = std::exchange(job.redoes, false);
+  const bool changes = job.next_plan != nullptr;
+  if (!redoes) job.evaluated = false;
+  if (redoes) out_->push_back(StepRedone{id, job.step, ++job.attempt});
+  if (changes) {
+    job.plan = std::exchange(job.next_plan, nullptr);
+    out_->push_back(PlanChanged{id, job.plan});
+  }
+  return {.updates = redoes, .loads = redoes && !changes, .evaluation = redoes && job.evaluated};
+}
+
+/// Takes the job's units off the devices; what is in flight goes on to its end.
+void Engine::withdraw(JobId id) {
+  JobTable& job = table(id);
+  for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    DeviceTable& device = devices_[d];
+    if (device.current && device.current->job == id) device.current.reset();
+    if (device.next && device.next->job == id) device.next.reset();
+    device.tried = 0;
+    touch(DeviceId(d));
+    note_state(DeviceId(d));
+  }
+}
+
+/// Of a job that has settled.
+void Engine::drop_copies(JobId id) {
+  for (int b = 0; b < static_cast<int>(table(id).buffers.size()); ++b) drop_everywhere({id, b});
+}
+
+/// Drops what is done of the open step and begins it again once nothing of it is in flight.
+void Engine::redo(JobId id) {
+  JobTable& job = table(id);
+  job.phase = JobPhase::settling;
+  job.redoes = true;
+  withdraw(id);
+  settle(id);
+}
+
+bool Engine::can_run(const JobTable& job, DeviceId id) const {
+  const DeviceTable& device = table(id);
+  return device.state == DeviceState::usable && job.plan->needed_budget <= device.memory.budget();
+}
+
+/// Lanes share devices only where there are fewer devices than lanes, and then as evenly as can be.
+void Engine::share_lanes(JobTable& job) const {
+  int devices = 0;
+  for (std::size_t d = 0; d < devices_.size(); ++d) devices += can_run(job, DeviceId(d)) ? 1 : 0;
+  const auto lanes = static_cast<int>(job.lanes.size());
+  job.lanes_a_device = devices == 0 ? 0 : (lanes + devices - 1) / devices;
+}
+
+/// The devices have changed: so may have who can take what.
+void Engine::reconsider() {
+  ++readiness_;
+  for (std::size_t j = 0; j < jobs_.size(); ++j) {
+    if (jobs_[j].phase != JobPhase::running) continue;
+    share_lanes(jobs_[j]);
+    for (int l = 0; l < static_cast<int>(jobs_[j].lanes.size()); ++l) rank(JobId(j), l);
+  }
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    touch(DeviceId(d));
+    note_state(DeviceId(d));
+  }
+}
+
+/// Whether the job cannot end its open program without what is on the device.
+bool Engine::needs(JobId id, DeviceId device) const {
+  const JobTable& job = table(id);
+  for (std::size_t u = 0; u < job.units.size(); ++u) {
+    const UnitState& unit = job.units[u];
+    const bool finished = is_done(job, static_cast<int>(u)) && unit.drains_left == 0;
+    if (unit.claimed && unit.device == device && !finished) return true;
+  }
+  return std::ranges::any_of(table(device).memory.entries(), [&](const auto& item) {
+    const BufferRef ref = item.first;
+    return ref.job == id && !buffer_state(ref).home_valid &&
+           next_use(ref) < std::numeric_limits<double>::infinity();
+  });
+}
+
+/// Empties the tables of a device that is lost, and frees the lanes that are bound to it.
+void Engine::forget_copies(DeviceId id) {
+  DeviceTable& device = table(id);
+  for (const auto& [ref, entry] : device.memory.entries()) {
+    auto& holders = buffer_state(ref).holders;
+    holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
+  }
+  for (JobTable& job : jobs_) {
+    for (LaneState& lane : job.lanes) {
+      if (lane.device == id) lane.device = DeviceId();
+    }
+  }
+  device.memory = Residency(device.memory.budget());
+  device.current.reset();
+  device.next.reset();
+  device.running.clear();
+  device.num_transfers = 0;
+}
+
+/// Its device has forgotten it.
+void Engine::release_lost(const InFlight& action) {
+  if (action.kind != InFlight::Kind::copy) return;
+  auto& busy_homes = table(action.job).busy_homes;
+  busy_homes.erase(std::ranges::find(busy_homes, buffer_spec({action.job, action.buffer}).home));
+}
+
+/// Whether lanes have still to end their program on the device.
+bool Engine::has_bound_lanes(DeviceId id) const {
+  return std::ranges::any_of(jobs_, [&](const JobTable& job) {
+    if (job.phase != JobPhase::running || job.lanes.size() == 1) return false;
+    return std::ranges::any_of(job.lanes, [&](const LaneState& lane) {
+      const auto& units = job.program->lane_units[static_cast<std::size_t>(&lane - &job.lanes[0])];
+      return lane.device == id && lane.cursor < units.size();
+    });
+  });
+}
+
+/// Sends home what lies on a device that is leaving and has nothing left to do.
+void Engine::leave_if_empty(DeviceId id) {
+  DeviceTable& device = table(id);
+  if (device.state != DeviceState::leaving) return;
+  if (device.current || device.next || !device.running.empty() || has_bound_lanes(id)) return;
+  drop_all_idle(id);
+  if (device.memory.used() > 0) return;
+  device.state = DeviceState::gone;
+  out_->push_back(DeviceLeft{id});
+}
+
+}  // namespace spillway

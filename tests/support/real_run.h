@@ -1,0 +1,123 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spilling/memory_store.h"
+#include "tests/support/checking_runner.h"
+#include "tests/support/random_workload.h"
+#include "tests/support/thread_pool.h"
+#include "trainer/shell.h"
+
+namespace spillway::testing {
+
+/// Writes down what a shell's observer hears, and passes some of it on.
+struct Heard final : ShellObserver {
+  struct Left {
+    DeviceId device;
+    bool lost;
+    std::string why;
+  };
+  std::map<JobId, std::int64_t> steps;
+  std::map<JobId, JobEnd> ends;
+  std::map<JobId, std::string> reasons;
+  std::map<JobId, int> redone;
+  std::map<JobId, std::vector<std::size_t>> lanes;  ///< of each plan that followed
+  std::vector<DeviceId> joined;
+  std::vector<Left> left;
+  std::function<void(JobId, std::int64_t step)> committed;
+  std::function<void(const Left&)> when_left;
+  std::function<void(JobId)> ended;
+
+  void on_started(JobId) override {}
+  void on_committed(JobId job, std::int64_t step) override {
+    steps[job] = step;
+    if (committed) committed(job, step);
+  }
+  void on_redone(JobId job, std::int64_t) override { ++redone[job]; }
+  void on_resized(JobId job, const JobPlan& plan) override {
+    lanes[job].push_back(plan.lanes.size());
+  }
+  void on_ended(JobId job, JobEnd end, const std::string& reason) override {
+    ends[job] = end;
+    reasons[job] = reason;
+    if (ended) ended(job);
+  }
+  void on_device_joined(DeviceId device) override { joined.push_back(device); }
+  void on_device_left(DeviceId device, bool lost, const std::string& why) override {
+    left.push_back({device, lost, why});
+    if (when_left) when_left(left.back());
+  }
+};
+
+/// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
+class RealRun {
+ public:
+  /// `switches` by device; those without have none. Homes lie in `store`, or in memory.
+  explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {},
+                   Store* store = nullptr)
+      : workload(std::move(w)),
+        devices(make_devices(std::move(switches))),
+        home_store(*devices.front()),
+        host(workload.config.host_budget, store ? *store : home_store),
+        pool(2),
+        shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience) {
+    for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
+      runner.add(JobId(j), workload.jobs[j]);
+    }
+  }
+
+  void submit_all() {
+    for (std::size_t j = 0; j < workload.jobs.size(); ++j) shell.submit(JobId(j), workload.jobs[j]);
+  }
+
+  static std::uint64_t planned_ops(const JobPlan& plan) {
+    std::uint64_t ops = 0;
+    for (std::int64_t step = 0; step <= plan.max_steps; ++step) {
+      ops += plan.programs[plan.flavor(step).index()]->ops.size();
+    }
+    return ops;
+  }
+
+  std::uint64_t planned_ops() const {
+    std::uint64_t ops = 0;
+    for (const auto& plan : workload.jobs) ops += planned_ops(*plan);
+    return ops;
+  }
+
+  /// One more, with the budget of the first.
+  Device& new_device() {
+    spare.push_back(make_cpu_device("spare", workload.config.device_budgets.front()));
+    return *spare.back();
+  }
+
+  std::vector<std::unique_ptr<Device>> make_devices(std::vector<CpuSwitches> switches) const {
+    std::vector<std::unique_ptr<Device>> made;
+    switches.resize(workload.config.device_budgets.size());
+    for (std::size_t d = 0; d < switches.size(); ++d) {
+      made.push_back(make_cpu_device("cpu:" + std::to_string(d), workload.config.device_budgets[d],
+                                     switches[d]));
+    }
+    return made;
+  }
+  std::vector<Device*> pointers() const {
+    std::vector<Device*> found;
+    for (const auto& device : devices) found.push_back(device.get());
+    return found;
+  }
+
+  Workload workload;
+  std::vector<std::unique_ptr<Device>> devices, spare;
+  MemoryStore home_store;
+  HostArena host;
+  ThreadPool pool;
+  CheckingRunner runner;
+  Heard heard;
+  Shell shell;
+};
+
+}  // namespace spillway::testing

@@ -1,0 +1,253 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+
+#include "tests/support/real_run.h"
+
+/// Devices fail, hang, shrink, come and go under a real shell: every byte is checked all the same.
+namespace spillway {
+namespace {
+
+using testing::make_workload;
+using testing::RandomWorkload;
+using testing::RealRun;
+using testing::Workload;
+
+constexpr DeviceFault fault(DeviceFault::Kind kind, std::uint64_t after_ops) {
+  return {kind, after_ops};
+}
+
+/// With two devices at least.
+Workload shared_workload(std::uint64_t seed) {
+  Workload workload = make_workload(seed);
+  auto& budgets = workload.config.device_budgets;
+  if (budgets.size() == 1) budgets.push_back(budgets.front());
+  return workload;
+}
+
+void expect_all_done(RealRun& run) {
+  for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
+    EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
+    EXPECT_EQ(run.heard.steps[JobId(j)], run.workload.jobs[j]->max_steps);
+  }
+  EXPECT_GE(run.runner.kept(), run.planned_ops());
+  EXPECT_EQ(run.host.in_use(), 0u);
+}
+
+int total_redone(const RealRun& run) {
+  int total = 0;
+  for (const auto& [job, times] : run.heard.redone) total += times;
+  return total;
+}
+
+TEST(ShellDevices, AFailingDeviceIsLostAndTheStepIsRedone) {
+  int losses = 0, redone = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::fail, seed % 13)}});
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    for (const auto& left : run.heard.left) {
+      EXPECT_EQ(left.device, DeviceId(0));
+      EXPECT_TRUE(left.lost);
+      EXPECT_EQ(left.why, "made to fail after " + std::to_string(seed % 13) + " ops");
+    }
+    losses += static_cast<int>(run.heard.left.size());
+    redone += total_redone(run);
+    if (HasFailure()) break;
+  }
+  EXPECT_GE(losses, 30);
+  EXPECT_GE(redone, 10);
+}
+
+TEST(ShellDevices, AHangingDeviceIsLostWhenItsTimeIsUp) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::hang, seed)}},
+                {.least_s = 2, .factor = 0});
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    ASSERT_EQ(run.heard.left.size(), 1u);
+    EXPECT_TRUE(run.heard.left[0].lost);
+    EXPECT_EQ(run.heard.left[0].why, "it gave no sign of life in time");
+  }
+}
+
+/// It was slow, not dead: its op ends when all is over, and nobody hears of it.
+TEST(ShellDevices, AnOpThatEndsTooLateChangesNothing) {
+  std::promise<void> over;
+  std::shared_future<void> until = over.get_future().share();
+  std::atomic<bool> first = true;
+  {
+    RealRun run(shared_workload(3), {}, {.least_s = 2, .factor = 0});
+    run.runner.before_op = [&](const OpCall&) {
+      if (first.exchange(false)) until.wait();
+    };
+    std::size_t ends = 0;
+    run.heard.ended = [&](JobId) {
+      if (++ends == run.workload.jobs.size()) over.set_value();
+    };
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    EXPECT_EQ(run.heard.left.size(), 1u);
+    EXPECT_LT(run.runner.kept(), run.runner.ops());
+  }
+}
+
+TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Workload workload = make_workload(seed);
+    std::vector<CpuSwitches> faults;
+    for (std::size_t d = 0; d < workload.config.device_budgets.size(); ++d) {
+      faults.push_back({.fault = fault(DeviceFault::Kind::fail, seed + d)});
+    }
+    RealRun run(std::move(workload), faults);
+    const std::size_t num_devices = run.devices.size();
+    run.heard.when_left = [&](const auto&) {
+      if (run.heard.left.size() == num_devices) run.shell.add_device(run.new_device(), 64_KiB);
+    };
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    if (run.heard.left.size() < num_devices) continue;  // ended before
+    EXPECT_EQ(run.heard.joined, std::vector{DeviceId(num_devices)});
+    EXPECT_EQ(run.runner.warmed(), 1u);
+    EXPECT_GT(run.shell.snapshot().devices.back().ops, 0u);
+  }
+}
+
+TEST(ShellDevices, ComeAndGoAtCommits) {
+  std::size_t joined = 0, left = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RealRun run(make_workload(seed));
+    RandomWorkload random(seed);
+    std::size_t present = run.devices.size(), next = 0;
+    run.heard.committed = [&](JobId, std::int64_t) {
+      run.shell.add_device(run.new_device(), 4_KiB);
+      ++present;
+      if (present < 2 || random.chance(50)) return;
+      run.shell.remove_device(DeviceId(next++), "asked for");
+      --present;
+    };
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    EXPECT_TRUE(std::ranges::is_sorted(run.heard.joined));
+    for (const auto& gone : run.heard.left) {
+      EXPECT_FALSE(gone.lost);
+      EXPECT_EQ(gone.why, "asked for");
+    }
+    EXPECT_EQ(total_redone(run), 0);
+    joined += run.heard.joined.size();
+    left += run.heard.left.size();
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(joined, 10u);
+  EXPECT_GT(left, 5u);
+}
+
+/// It can join again with the half that it has: the shell gave all of it back.
+TEST(ShellDevices, AShrunkDeviceLeavesAndMayJoinAgain) {
+  std::size_t joined = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::shrink, 2)}});
+    run.heard.when_left = [&](const auto& gone) {
+      EXPECT_EQ(gone.device, DeviceId(0));
+      EXPECT_FALSE(gone.lost);
+      EXPECT_EQ(gone.why, "its budget shrank to " + format_bytes(run.devices[0]->budget()));
+      run.shell.add_device(*run.devices[0], 4_KiB);
+    };
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    EXPECT_LE(run.heard.left.size(), 1u);
+    joined += run.heard.joined.size();
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(joined, 5u);
+}
+
+/// One job, and its plans for several numbers of lanes.
+struct Resizable {
+  explicit Resizable(std::uint64_t seed) {
+    RandomWorkload random(seed);
+    const ModelSpec model = random.model();
+    const Profile profile = random.profile(model);
+    JobShape shape = random.shape(1);
+    shape.groups = 4;
+    shape.virtual_nodes = 4 * random.between(1, 2);
+    shape.max_steps = 12;
+    Bytes budget = 0;
+    const auto cut = [&](int lanes, Bytes bytes) {
+      shape.lane_groups = split_groups(shape.groups, lanes);
+      return partition(model, profile, shape, bytes, OrderChoice::automatic, true);
+    };
+    for (int lanes = 1; lanes <= 4; ++lanes) {
+      budget = std::max(budget, cut(lanes, 0).smallest_budget);
+    }
+    for (int lanes = 1; lanes <= 4; ++lanes) {
+      const Partition found = cut(lanes, budget);
+      plans.push_back(
+          std::make_shared<JobPlan>(lower(model, profile, shape, found.shards, found.vn_major)));
+      home_bytes = std::max(home_bytes, plans.back()->layout.home_bytes);
+    }
+    workload.config = {.device_budgets = std::vector<Bytes>(4, budget),
+                       .host_budget = home_bytes,
+                       .policy = make_policy("lrtf")};
+    workload.jobs = {plans[3]};
+  }
+  const std::shared_ptr<const JobPlan>& with_lanes(int lanes) const {
+    return plans[static_cast<std::size_t>(lanes) - 1];
+  }
+
+  std::vector<std::shared_ptr<const JobPlan>> plans;  ///< by lanes - 1
+  Bytes home_bytes = 0;
+  Workload workload;
+};
+
+TEST(ShellDevices, AJobIsResizedAtCommits) {
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Resizable job(seed);
+    RealRun run(job.workload);
+    run.heard.committed = [&](JobId id, std::int64_t step) {
+      if (step == 2) run.shell.resize(id, job.with_lanes(2));
+      if (step == 5) run.shell.resize(id, job.with_lanes(1));
+      if (step == 8) run.shell.resize(id, job.with_lanes(3));
+    };
+    run.shell.submit(JobId(0), job.with_lanes(4), job.home_bytes);
+    run.shell.run();
+    EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::done) << run.heard.reasons.at(JobId(0));
+    EXPECT_EQ(run.heard.steps[JobId(0)], 12);
+    EXPECT_EQ(run.heard.lanes[JobId(0)], (std::vector<std::size_t>{2, 1, 3}));
+    EXPECT_EQ(run.host.in_use(), 0u);
+    if (HasFailure()) break;
+  }
+}
+
+TEST(ShellDevices, AJobIsResizedWhileDevicesAreLost) {
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Resizable job(seed);
+    RealRun run(job.workload, {{.fault = fault(DeviceFault::Kind::fail, 3 + seed)},
+                               {.fault = fault(DeviceFault::Kind::fail, 9 + seed)}});
+    run.heard.when_left = [&](const auto&) {
+      run.shell.resize(JobId(0), job.with_lanes(4 - static_cast<int>(run.heard.left.size())));
+    };
+    run.shell.submit(JobId(0), job.with_lanes(4), job.home_bytes);
+    run.shell.run();
+    EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::done) << run.heard.reasons.at(JobId(0));
+    EXPECT_EQ(run.heard.steps[JobId(0)], 12);
+    if (HasFailure()) break;
+  }
+}
+
+}  // namespace
+}  // namespace spillway

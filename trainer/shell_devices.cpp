@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/error.h"
+#include "core/units.h"
+#include "trainer/shell.h"
+
+namespace spillway {
+namespace {
+
+Clock::duration allowance(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Writes the first bytes of an arena, by copies, as planned ranges are written.
+void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
+  const Bytes piece = std::min(bytes, 1_MiB);
+  const std::shared_ptr<DeviceMemory> zeros = device.allocate_host(piece);  // shared: by a queue
+  Queue& queue = device.host_to_device();
+  for (Bytes at = 0; at < bytes; at += piece) {
+    const Bytes part = std::min(piece, bytes - at);
+    queue.copy_async(arena.at(at, part), zeros->data(), part);
+  }
+  queue.enqueue([zeros] {});
+  device.compute().wait(queue.record());
+}
+
+}  // namespace
+
+DeviceId Shell::take_in(std::unique_ptr<DevicePart> part) {
+  const DeviceId id(devices_.size());
+  part->watchdog = std::make_unique<Watchdog>(*io_, [this, id, device = part->device] {
+    device->abandon();
+    on_thread([this, id] { lose(id, "it gave no sign of life in time"); });
+  });
+  devices_.push_back(std::move(part));
+  return id;
+}
+
+void Shell::launch(ActionId id, Flight flight) {
+  ++launched_;
+  if (flight.device.valid()) {
+    DevicePart& on = part(flight.device);
+    ++on.running;
+    ++on.expected;
+    on.planned_s += flight.planned_s;
+    watch(on);
+  }
+  flights_[id] = std::move(flight);
+}
+
+void Shell::post(DeviceId device, Done done, OpRunner::Keep keep) {
+  landing([this, device, done = std::move(done), keep = std::move(keep)] {
+    if (device.valid()) {
+      --part(device).running;
+      release(part(device));
+    }
+    if (!flights_.contains(done.id)) return;  // it was lost
+    if (done.lost) return lose(device, done.error);
+    if (keep) keep();
+    land(done);
+    if (device.valid()) notice_shrinking(device);
+  });
+}
+
+void Shell::reported(const Flight& flight) {
+  DevicePart& on = part(flight.device);
+  --on.expected;
+  on.planned_s -= flight.planned_s;
+  watch(on);
+}
+
+/// Every action that begins or ends there is a sign of life.
+void Shell::watch(DevicePart& on) {
+  if (on.expected == 0) {
+    on.planned_s = 0;
+    return on.watchdog->rest();
+  }
+  const double allowance_s = std::max(patience_.least_s, patience_.factor * on.planned_s);
+  on.watchdog->expect(allowance(allowance_s));
+}
+
+void Shell::lose(DeviceId id, const std::string& why) {
+  DevicePart& lost = part(id);
+  if (lost.gone) return;
+  lost.device->abandon();
+  lost.why = why;
+  std::erase_if(held_, [&](const Done& done) { return flights_.at(done.id).device == id; });
+  std::vector<ActionId> unreported;
+  for (const auto& [action, flight] : flights_) {
+    if (flight.device == id) unreported.push_back(action);
+  }
+  Actions actions;
+  engine_.lose_device(id, actions);
+  carry_out(actions);
+  const double now_s = seconds(Clock::now());
+  for (ActionId action : unreported) {
+    report({.id = action, .started_s = now_s, .finished_s = now_s, .lost = true});
+  }
+}
+
+void Shell::remove_device(DeviceId device, std::string why) {
+  on_thread([this, device, why = std::move(why)] { leave(device, why); });
+}
+
+void Shell::leave(DeviceId id, const std::string& why) {
+  if (part(id).leaves) return;
+  part(id).leaves = true;
+  part(id).why = why;
+  Actions actions;
+  engine_.remove_device(id, actions);
+  carry_out(actions);
+}
+
+/// A device that shrank leaves; it may join again with what it has then.
+void Shell::notice_shrinking(DeviceId id) {
+  const DevicePart& on = part(id);
+  if (on.leaves || on.device->budget() >= on.arena->size()) return;
+  leave(id, "its budget shrank to " + format_bytes(on.device->budget()));
+}
+
+void Shell::perform(const DeviceLeft& left) {
+  DevicePart& gone = part(left.device);
+  gone.leaves = gone.gone = true;
+  release(gone);
+  publish();
+  observer_.on_device_left(left.device, left.lost, gone.why);
+}
+
+/// Nobody touches the arena any more.
+void Shell::release(DevicePart& left) {
+  if (left.gone && left.running == 0) left.arena.reset();
+}
+
+void Shell::add_device(Device& device, Bytes touched) {
+  on_thread([this, touched, joining = std::make_unique<DevicePart>(device)]() mutable {
+    joining_.push_back({.part = std::move(joining)});
+    warm(joining_.back(), touched);
+  });
+}
+
+void Shell::warm(Joining& joining, Bytes touched) {
+  ++launched_;
+  Device& device = *joining.part->device;
+  joining.part->watchdog = std::make_unique<Watchdog>(*io_, [&device] { device.abandon(); });
+  joining.part->watchdog->expect(allowance(patience_.least_s));
+  touch(device, *joining.part->arena, std::min(touched, joining.part->arena->size()));
+  const auto failure = std::make_shared<std::string>("it did not answer");  // shared: by a queue
+  device.compute().enqueue([this, &device, failure] {
+    try {
+      runner_.warm(device);
+      failure->clear();
+    } catch (const std::exception& error) {
+      *failure = error.what();
+    }
+  });
+  device.compute().notify([this, &joining, failure] {
+    landing([this, &joining, failure] {
+      joining.failure = *failure;
+      joining.ready = true;
+      join_ready();
+    });
+  });
+}
+
+/// Devices join in the order in which they were added, so that their numbers follow from it.
+void Shell::join_ready() {
+  while (!joining_.empty() && joining_.front().ready) {
+    Joining joined = std::move(joining_.front());
+    joining_.pop_front();
+    Actions actions;
+    engine_.add_device(joined.part->arena->size(), actions);
+    const DeviceId id = take_in(std::move(joined.part));
+    publish();
+    observer_.on_device_joined(id);
+    carry_out(actions);
+    if (!joined.failure.empty()) lose(id, joined.failure);
+  }
+}
+
+}  // namespace spillway

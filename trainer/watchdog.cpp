@@ -1,0 +1,24 @@
+#include "trainer/watchdog.h"
+
+namespace spillway {
+
+void Watchdog::expect(Clock::duration allowance) {
+  deadline_ = Clock::now() + allowance;
+  if (!sleeps_ || timer_.expiry() > *deadline_) sleep();
+}
+
+/// A sign of life moves the deadline, not the timer: that one is set again when it ends too early.
+void Watchdog::sleep() {
+  sleeps_ = true;
+  timer_.expires_at(*deadline_);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    sleeps_ = false;
+    if (!deadline_) return;
+    if (Clock::now() < *deadline_) return sleep();
+    deadline_.reset();
+    bark_();
+  });
+}
+
+}  // namespace spillway

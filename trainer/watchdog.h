@@ -1,0 +1,32 @@
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <optional>
+
+#include "spilling/copier.h"
+
+namespace spillway {
+
+/// Calls once, on the thread that runs `io`, when a sign of life does not come in time. Of that
+/// thread alone. There is a timer only while something is expected.
+class Watchdog {
+ public:
+  Watchdog(boost::asio::io_context& io, std::function<void()> bark)
+      : timer_(io), bark_(std::move(bark)) {}
+
+  /// From now on, a sign is to come within `allowance`; this is one too.
+  void expect(Clock::duration allowance);
+  /// Nothing is expected.
+  void rest() { deadline_.reset(); }
+
+ private:
+  void sleep();
+
+  boost::asio::steady_timer timer_;
+  const std::function<void()> bark_;
+  std::optional<Clock::time_point> deadline_;
+  bool sleeps_ = false;  ///< until a deadline, which has perhaps moved since
+};
+
+}  // namespace spillway
