@@ -105,15 +105,17 @@ class Splitter {
 }  // namespace
 
 double LaneCandidate::lane_s(int virtual_nodes) const {
+  return fixed_s + std::max(least_s, compute_s(virtual_nodes));
+}
+
+double LaneCandidate::compute_s(int virtual_nodes) const {
   assert(!points.empty());
-  if (points.size() == 1) {
-    return fixed_s + points[0].seconds * virtual_nodes / points[0].virtual_nodes;
-  }
+  if (points.size() == 1) return points[0].seconds * virtual_nodes / points[0].virtual_nodes;
   std::size_t behind = 1;
   while (behind + 1 < points.size() && points[behind].virtual_nodes < virtual_nodes) ++behind;
   const Point &a = points[behind - 1], &b = points[behind];
   const double slope = (b.seconds - a.seconds) / (b.virtual_nodes - a.virtual_nodes);
-  return fixed_s + a.seconds + slope * (virtual_nodes - a.virtual_nodes);
+  return a.seconds + slope * (virtual_nodes - a.virtual_nodes);
 }
 
 int LaneSplit::num_groups() const { return std::accumulate(groups.begin(), groups.end(), 0); }

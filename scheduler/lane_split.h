@@ -15,10 +15,13 @@ struct LaneCandidate {
   /// the last two, it grows evenly.
   std::vector<Point> points;
   double fixed_s = 0;  ///< of a lane there, however small: weights come, gradient sums leave
+  double least_s = 0;  ///< beside that: copies that compute hides where it takes longer
   int max_groups = 0;  ///< that its memory allows; 0: it cannot take part
 
   /// Seconds of a lane of so many virtual nodes.
   double lane_s(int virtual_nodes) const;
+  /// Its compute alone.
+  double compute_s(int virtual_nodes) const;
 };
 
 /// How to divide a step's reduction groups among unequal devices.

@@ -66,6 +66,14 @@ TEST(LaneSplit, WhatALaneCostsBesidesItsGroupsCounts) {
   EXPECT_EQ(split_lanes(problem)->step_s, 3.5);
 }
 
+TEST(LaneSplit, CopiesThatTakeLongerThanComputeCount) {
+  auto problem = problem_of(8, {even(1), even(1)});
+  problem.candidates[1].least_s = 6;
+  EXPECT_EQ(split_lanes(problem)->step_s, 6);
+  problem.candidates[1].least_s = 9;
+  EXPECT_EQ(split_lanes(problem)->groups, (Groups{8, 0}));
+}
+
 TEST(LaneSplit, MemoryIsRespected) {
   auto problem = problem_of(8, {even(1), even(4), even(4)});
   problem.candidates[0].max_groups = 3;
@@ -136,6 +144,7 @@ SplitProblem random_problem(std::uint64_t seed) {
   problem.join_s = between(0, 4);
   for (int d = 0; d < num_devices; ++d) {
     LaneCandidate candidate{.fixed_s = static_cast<double>(between(0, 6)),
+                            .least_s = static_cast<double>(between(0, 12)),
                             .max_groups = between(0, 8)};
     double seconds = 0;
     for (int vns = 1; vns <= between(1, 16); vns *= 2) {
