@@ -35,10 +35,6 @@ class LaneCosts {
     LaneCandidate made{.fixed_s = edge_s + (hides_copies_ ? 0 : copies_s),
                        .least_s = hides_copies_ ? copies_s : 0,
                        .max_groups = max_groups};
-    if (device.layers.empty()) {
-      made.points = {{1, profiled_s()}};
-      return made;
-    }
     for (std::size_t i = 0; i < kPilotSizes.size(); ++i) {
       made.points.push_back({kPilotSizes[i], measured_s(device, i)});
     }
@@ -60,14 +56,6 @@ class LaneCosts {
   /// Whether a layer is taken forward before its backward.
   bool is_recomputed(int layer) const { return layer < cut_.shards.back().begin; }
 
-  double profiled_s() const {
-    double seconds = 0;
-    for (int l = 0; l < static_cast<int>(needs_.profile.layers.size()); ++l) {
-      const LayerProfile& layer = needs_.profile.layers[at(l)];
-      seconds += layer.backward_s + (is_recomputed(l) ? layer.forward_s : 0);
-    }
-    return seconds;
-  }
   double measured_s(const PlanDevice& device, std::size_t size) const {
     double seconds = 0;
     for (int l = 0; l < static_cast<int>(device.layers.size()); ++l) {
@@ -84,18 +72,29 @@ class LaneCosts {
   Bytes again_bytes_ = 0;  // weights that come while others compute, forward and backward
 };
 
-std::string why_not(const SplitProblem& problem, int number, const PlanDevice& device,
-                    Bytes least_budget, double step_s) {
-  if (device.budget < least_budget) {
+std::string why_not(const SplitProblem& problem, std::size_t number, const PlanDevice& device,
+                    Bytes needed_budget, const LaneSplit& chosen) {
+  if (device.budget < needed_budget) {
     return device.name + " has " + format_bytes(device.budget) + ", less than the " +
-           format_bytes(least_budget) + " that a lane takes";
+           format_bytes(needed_budget) + " that a lane takes";
   }
-  const auto with = split_lanes_with(problem, number);
+  const auto with = split_lanes_with(problem, static_cast<int>(number));
   return device.name + " takes no part: with it a step would take about " +
-         milliseconds(with->step_s) + ", without it " + milliseconds(step_s);
+         milliseconds(with->step_s) + ", without it " + milliseconds(chosen.step_s);
 }
 
 }  // namespace
+
+std::vector<LayerTimes> times_of(const Profile& profile, double slowdown) {
+  std::vector<LayerTimes> times(profile.layers.size());
+  for (std::size_t l = 0; l < times.size(); ++l) {
+    for (std::size_t i = 0; i < kPilotSizes.size(); ++i) {
+      times[l].forward_s[i] = profile.layers[l].forward_s * slowdown * kPilotSizes[i];
+      times[l].backward_s[i] = profile.layers[l].backward_s * slowdown * kPilotSizes[i];
+    }
+  }
+  return times;
+}
 
 bool equally_fast(const std::vector<PlanDevice>& devices) {
   return std::ranges::all_of(devices, [&](const PlanDevice& device) {
@@ -105,7 +104,6 @@ bool equally_fast(const std::vector<PlanDevice>& devices) {
 }
 
 double slowdown_of(const PlanDevice& device, const Profile& profile) {
-  if (device.layers.empty()) return 1;
   double measured = 0, profiled = 0;
   for (std::size_t l = 0; l < profile.layers.size(); ++l) {
     measured += device.layers[l].backward_s.back() / kPilotSizes.back();
@@ -116,26 +114,29 @@ double slowdown_of(const PlanDevice& device, const Profile& profile) {
 
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
                                        const JobShape& shape, int max_lanes, bool double_buffer,
-                                       const std::vector<PlanDevice>& devices, Bytes least_budget) {
+                                       const std::vector<PlanDevice>& devices,
+                                       Bytes needed_budget) {
   const LaneCosts costs(needs, cut, double_buffer);
   SplitProblem problem{.groups = shape.groups,
                        .vns_per_group = shape.virtual_nodes / shape.groups,
                        .max_lanes = max_lanes,
                        .join_s = costs.join_s()};
   for (const PlanDevice& device : devices) {
-    const bool has_room = device.budget >= least_budget;
+    const bool has_room = device.budget >= needed_budget;
     problem.candidates.push_back(costs.candidate(device, has_room ? shape.groups : 0));
   }
   const auto split = split_lanes(problem);
   if (!split) return std::nullopt;
-  LaneChoice choice{.step_s = split->step_s};
-  for (int d = 0; d < static_cast<int>(devices.size()); ++d) {
-    if (split->groups[at(d)] > 0) {
-      choice.lane_groups.push_back(split->groups[at(d)]);
-      choice.lane_devices.emplace_back(d);
-    } else {
-      choice.declined.push_back(why_not(problem, d, devices[at(d)], least_budget, split->step_s));
+  LaneChoice choice{.least_budget = ~Bytes{0}};
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (split->groups[d] == 0) {
+      choice.declined.push_back(why_not(problem, d, devices[d], needed_budget, *split));
+      continue;
     }
+    choice.lane_groups.push_back(split->groups[d]);
+    choice.lane_devices.push_back(devices[d].id);
+    choice.device_names.push_back(devices[d].name);
+    choice.least_budget = std::min(choice.least_budget, devices[d].budget);
   }
   return choice;
 }

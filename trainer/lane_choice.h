@@ -13,11 +13,16 @@ namespace spillway {
 
 /// A device of a session as the plan of one trial sees it.
 struct PlanDevice {
+  DeviceId id;
   std::string name;  ///< "cpu:1"
   Bytes budget = 0;
   double link_bytes_per_s = 0;     ///< 0: as fast as memory is
-  std::vector<LayerTimes> layers;  ///< as measured there; empty: as the profile says
+  std::vector<LayerTimes> layers;  ///< of the model, there
 };
+
+/// What a device of the profile's kind takes, `slowdown` times longer: a guess, nothing is
+/// measured.
+std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 
 /// Whether a lane takes equally long on each.
 bool equally_fast(const std::vector<PlanDevice>& devices);
@@ -29,14 +34,15 @@ double slowdown_of(const PlanDevice& device, const Profile& profile);
 struct LaneChoice {
   std::vector<int> lane_groups;
   std::vector<DeviceId> lane_devices;  ///< by lane, ascending
-  double step_s = 0;                   ///< as the split expects it
-  std::vector<std::string> declined;   ///< a sentence for each device that takes no part
+  std::vector<std::string> device_names;
+  Bytes least_budget = 0;             ///< of these devices
+  std::vector<std::string> declined;  ///< a sentence for each device that takes no part
 };
 
-/// At most `max_lanes` lanes on the devices with at least `least_budget`, so that the slowest is
-/// fastest (scheduler/lane_split). Nothing where no device has that budget.
+/// At most `max_lanes` lanes on the devices with at least `needed_budget`, so that the slowest is
+/// fastest (scheduler/lane_split). Nothing where no device has it. `cut` fits.
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
                                        const JobShape& shape, int max_lanes, bool double_buffer,
-                                       const std::vector<PlanDevice>& devices, Bytes least_budget);
+                                       const std::vector<PlanDevice>& devices, Bytes needed_budget);
 
 }  // namespace spillway

@@ -117,7 +117,7 @@ std::vector<LayerTimes> Pilot::measure_on(Device& device, const std::string& kin
     auto known = cache_.find_times(key);
     if (!known) {
       known = time_layer(model, l, device);
-      cache_.add(key, *known);
+      cache_.add_times(key, *known);
     }
     all.push_back(*known);
   }

@@ -102,7 +102,7 @@ void ProfileCache::add(const std::string& key, const LayerProfile& profile) {
   changed_ = true;
 }
 
-void ProfileCache::add(const std::string& key, const LayerTimes& times) {
+void ProfileCache::add_times(const std::string& key, const LayerTimes& times) {
   known_times_[key] = times;
   changed_ = true;
 }

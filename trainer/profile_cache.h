@@ -20,7 +20,7 @@ class ProfileCache {
   void add(const std::string& key, const LayerProfile& profile);
   /// Of one kind of device, which the key names too.
   std::optional<LayerTimes> find_times(const std::string& key) const;
-  void add(const std::string& key, const LayerTimes& times);
+  void add_times(const std::string& key, const LayerTimes& times);
   /// Writes what is new. A cache that cannot be written is none: no error.
   void save();
 

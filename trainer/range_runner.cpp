@@ -2,6 +2,8 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
@@ -93,6 +95,12 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   run.result = model_.layers[at(layer)]->forward(run.inputs, run.params, context);
   run.result.output = run.result.output.contiguous();  // as it would be behind a cut
   return run;
+}
+
+void warm_up_thread() {
+  const OpScope scope(true);
+  const at::Tensor x = at::ones({32, 32}).requires_grad_();
+  torch::autograd::grad({at::mm(x, x).sum()}, {x});
 }
 
 WeightedSum RangeRunner::loss_of(const LayerRun& run) const {

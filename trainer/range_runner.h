@@ -74,4 +74,7 @@ class RangeRunner {
   Parameters parameters_;
 };
 
+/// Has LibTorch set up what it keeps for each thread that computes.
+void warm_up_thread();
+
 }  // namespace spillway

@@ -39,6 +39,9 @@ struct SessionConfig {
   std::filesystem::path pilot_cache;  ///< measured costs, kept between runs; empty: not kept
   bool estimate = false;              ///< no pilot: costs from shapes. To simulate(), not to run()
   std::size_t max_trace_spans = 0;    ///< kept of a run, from its start
+  /// A device that gives no sign of life for so long, and for 20 times what its work is planned to
+  /// take, is lost.
+  double device_timeout_s = 60;
 };
 
 /// Names follow Hugging Face's TrainingArguments where it has one.
@@ -47,9 +50,13 @@ struct TrainConfig {
   std::int64_t batch_size = 32;  ///< samples a step, over all virtual nodes
   int virtual_nodes = 8;         ///< divides batch_size
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
-  int lanes = 1;                 ///< at most reduction_groups and the number of devices
+  /// At most reduction_groups and the number of devices; fewer where that is faster, on unequal
+  /// ones.
+  int lanes = 1;
   /// Groups of each lane; empty: as equal as can be.
   std::vector<int> lane_groups;
+  /// The most lanes that Session::resize() may give; host memory is reserved for them. 0: `lanes`.
+  int max_lanes = 0;
   std::string order = "auto";  ///< auto | shard_major | vn_major
   std::int64_t max_steps = 50;
   std::string optimizer = "adamw";  ///< adamw | sgd
@@ -118,14 +125,25 @@ struct RunResult {
 struct SessionEvent {
   std::uint64_t sequence = 0;
   double time_s = 0;  ///< since the session's start
-  JobId trial;
-  enum class Kind : std::uint8_t { state, step, eval } kind = Kind::state;
+  JobId trial;        ///< not valid for events of a device
+  enum class Kind : std::uint8_t {
+    state,    ///< of a trial; one that no device left can run waits, and says why
+    step,     ///< committed
+    eval,     ///< finished
+    resized,  ///< computes with `lanes` from the next step on
+    redone,   ///< the step after `step` begins again, because a device was lost
+    joined,   ///< a device
+    left,     ///< a device that was removed, or shrank
+    lost      ///< a device
+  } kind = Kind::state;
+  int device = -1;  ///< joined, left, lost: its number
+  int lanes = 0;    ///< of the trial
   TrialState state = TrialState::waiting;
   std::int64_t step = 0;  ///< committed steps
   double loss = 0;
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_s = 0;
-  std::string reason;
+  std::string reason;        ///< why it failed or waits; why a device left
   std::string weights_xxh3;  ///< as TrialResult, once done
 };
 
@@ -134,6 +152,10 @@ struct TrialPlan {
   int num_shards = 0;
   std::string order;
   int lanes = 0;
+  std::vector<int> lane_groups;           ///< reduction groups of each lane
+  std::vector<std::string> lane_devices;  ///< that lanes are made for; empty: any device takes any
+  /// For each device that a trial of several lanes does better without: why, as a sentence.
+  std::vector<std::string> declined;
   Bytes home_bytes = 0;             ///< host
   Bytes smallest_budget_bytes = 0;  ///< of a device
   /// Of a device that has room to load the next shard while one computes; 0: none spills, or
@@ -152,7 +174,9 @@ struct TrialPlan {
 };
 
 /// One run: a set of trials on shared devices. submit() before run(); one thread calls submit and
-/// run; poll, stop and result may come from any thread.
+/// run; all else may come from any thread, before, during and after. Trials, and devices, are
+/// numbered from 0; a device that has left keeps its number. Devices that come, go and fail, and
+/// resizes, change no bit of a result.
 class Session {
  public:
   /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
@@ -174,6 +198,17 @@ class Session {
   RunResult simulate() const;
   /// Ends all trials after their running ops.
   void stop();
+
+  /// From its next commit on the trial computes with so many lanes, fewer while there are fewer
+  /// devices that can run it. No effect once it has ended. Throws ConfigError (`train.lanes`) where
+  /// there are too few devices now, or host memory is not reserved for so many.
+  void resize(JobId trial, int lanes);
+  /// Adds a device and returns its number. It takes part once it is warm. Throws ConfigError
+  /// (`devices[N].memory`, ...) or OutOfMemory.
+  int add_device(const DeviceConfig& device);
+  /// The device leaves once what is bound to it has ended a step. Without any, trials wait until
+  /// one is added. Throws ConfigError (`devices`) for one that is not there.
+  void remove_device(int device);
 
   /// Events after `sequence`, waiting up to `wait_s` for the first.
   std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;

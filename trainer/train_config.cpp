@@ -51,6 +51,11 @@ void TrainConfig::validate() const {
   require(reduction_groups == 0 || lanes <= reduction_groups, "lanes",
           "is " + std::to_string(lanes) + ", above train.reduction_groups " +
               std::to_string(reduction_groups) + "; a lane takes whole groups");
+  require(max_lanes == 0 || max_lanes >= lanes, "max_lanes",
+          "is " + std::to_string(max_lanes) + ", below train.lanes " + std::to_string(lanes));
+  require(reduction_groups == 0 || max_lanes <= reduction_groups, "max_lanes",
+          "is " + std::to_string(max_lanes) + ", above train.reduction_groups " +
+              std::to_string(reduction_groups) + "; a lane takes whole groups");
   require(lane_groups.empty() ||
               (lane_groups.size() == static_cast<std::size_t>(lanes) &&
                std::ranges::min(lane_groups) >= 1 && sum(lane_groups) == reduction_groups),

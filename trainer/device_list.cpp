@@ -1,0 +1,91 @@
+#include "trainer/device_list.h"
+
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr double kMaxSlowdown = 1000;
+
+void check(const DeviceConfig& config, const std::string& field) {
+  if (config.kind != "cpu") {
+    throw ConfigError(field + ".kind", 0, "is '" + config.kind + "', must be cpu");
+  }
+  if (config.memory < kPage || config.memory > Bytes{1} << 48) {
+    throw ConfigError(field + ".memory", 0,
+                      "is " + format_bytes(config.memory) + ", must be 4 KiB to 256 TiB");
+  }
+  if (config.link_bytes_per_s != 0 && config.link_bytes_per_s < 1_MiB) {
+    throw ConfigError(field + ".link", 0,
+                      "is " + format_rate(config.link_bytes_per_s) +
+                          ", must be 0 (none) or at least " + format_rate(1_MiB));
+  }
+  if (!(config.slowdown >= 1 && config.slowdown <= kMaxSlowdown)) {
+    throw ConfigError(field + ".slowdown", 0,
+                      "is " + std::to_string(config.slowdown) + ", must be 1 to 1000");
+  }
+}
+
+}  // namespace
+
+DeviceList::DeviceList(const std::vector<DeviceConfig>& configs) {
+  if (configs.empty()) throw ConfigError("devices", 0, "is empty; name at least one device");
+  for (const DeviceConfig& config : configs) add(config, State::present);
+}
+
+DeviceList::Entry& DeviceList::add(const DeviceConfig& config, State state) {
+  const std::string number = std::to_string(size());
+  check(config, "devices[" + number + "]");
+  entries_.push_back({.device = make_cpu_device("cpu:" + number, config.memory,
+                                                {.link_bytes_per_s = config.link_bytes_per_s,
+                                                 .slowdown = config.slowdown,
+                                                 .fault = config.fault}),
+                      .budget = config.memory,
+                      .link_bytes_per_s = config.link_bytes_per_s,
+                      .state = state});
+  return entries_.back();
+}
+
+DeviceList::Entry& DeviceList::add_again(std::size_t number) {
+  auto device = entries_[number].device;
+  const Bytes budget = device->budget(), link = entries_[number].link_bytes_per_s;
+  entries_.push_back({.device = std::move(device),
+                      .budget = budget,
+                      .link_bytes_per_s = link,
+                      .state = State::joining});
+  return entries_.back();
+}
+
+DeviceList::Entry& DeviceList::at(int number) {
+  const auto position = static_cast<std::size_t>(number);
+  if (number < 0 || position >= size()) {
+    throw ConfigError("devices", 0,
+                      "have no number " + std::to_string(number) +
+                          "; they are numbered from 0 to " + std::to_string(size() - 1));
+  }
+  if (entries_[position].state == State::gone) {
+    throw ConfigError("devices", 0, "number " + std::to_string(number) + " has left already");
+  }
+  return entries_[position];
+}
+
+std::vector<int> DeviceList::gone() const {
+  std::vector<int> numbers;
+  for (std::size_t d = 0; d < size(); ++d) {
+    if (entries_[d].state == State::gone) numbers.push_back(static_cast<int>(d));
+  }
+  return numbers;
+}
+
+std::vector<Bytes> DeviceList::budgets() const {
+  std::vector<Bytes> budgets;
+  for (const Entry& entry : entries_) {
+    if (entry.state == State::present) budgets.push_back(entry.budget);
+  }
+  return budgets;
+}
+
+}  // namespace spillway

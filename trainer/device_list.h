@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/device.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// The devices of a session by number, with those that have left. Not thread-safe.
+class DeviceList {
+ public:
+  enum class State : std::uint8_t { joining, present, leaving, gone };
+  struct Entry {
+    std::shared_ptr<Device> device;  // shared: one that shrank has two numbers
+    Bytes budget = 0;                ///< when it joined
+    Bytes link_bytes_per_s = 0;      ///< 0: none
+    State state = State::present;
+    bool remove_when_joined = false;
+  };
+
+  /// Throws ConfigError (`devices`, `devices[1].memory`, ...).
+  explicit DeviceList(const std::vector<DeviceConfig>& configs);
+
+  /// Makes a device and gives it the next number. Throws ConfigError likewise.
+  Entry& add(const DeviceConfig& config, State state);
+  /// Gives a device that has left another number, with the budget that it has now.
+  Entry& add_again(std::size_t number);
+  void remove_last() { entries_.pop_back(); }
+
+  std::size_t size() const { return entries_.size(); }
+  /// Throws ConfigError (`devices`) for one that is not there.
+  Entry& at(int number);
+  Entry& operator[](std::size_t number) { return entries_[number]; }
+  const Entry& operator[](std::size_t number) const { return entries_[number]; }
+  /// Of the devices that are present.
+  std::vector<Bytes> budgets() const;
+  /// Numbers of those that have left.
+  std::vector<int> gone() const;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace spillway

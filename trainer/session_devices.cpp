@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/ids.h"
+#include "trainer/session_impl.h"
+
+namespace spillway {
+namespace {
+
+int most_lanes(const TrainConfig& train) { return std::max(train.lanes, train.max_lanes); }
+
+void require_lanes(const TrainConfig& train, int lanes) {
+  if (lanes >= 1 && lanes <= most_lanes(train)) return;
+  throw ConfigError("train.lanes", 0,
+                    "is " + std::to_string(lanes) + ", must be 1 to " +
+                        std::to_string(most_lanes(train)) +
+                        "; train.max_lanes, at most train.reduction_groups, says for how many the "
+                        "trial reserves host memory");
+}
+
+void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
+  const Bytes needed = planned.plan->layout.home_bytes, reserved = trial.planned.summary.home_bytes;
+  if (needed <= reserved) return;
+  throw ConfigError("train.lanes", 0,
+                    "is " + std::to_string(planned.summary.lanes) +
+                        ", for which the devices that there are now need " + format_bytes(needed) +
+                        " of host memory, and " + format_bytes(reserved) + " are reserved");
+}
+
+/// What costs are measured for once.
+std::string kind_of(const Device& device) {
+  std::string kind = device.kind();
+  if (device.slowdown() != 1) kind += " slowed " + std::to_string(device.slowdown());
+  return kind;
+}
+
+int num_lanes(const JobPlan& plan) { return static_cast<int>(plan.lanes.size()); }
+
+}  // namespace
+
+/// Only where there are several kinds; they are measured before anything runs.
+std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
+  std::map<std::string, Device*> kinds;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    kinds.emplace(kind_of(*devices[d].device), devices[d].device.get());
+  }
+  std::map<std::string, std::vector<LayerTimes>> times;
+  if (kinds.size() == 1 || config.estimate || shell) return times;
+  for (const auto& [kind, device] : kinds) times[kind] = pilot.measure_on(*device, kind, model);
+  return times;
+}
+
+PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t number) const {
+  const DeviceList::Entry& entry = devices[number];
+  const auto measured = trial.times.find(kind_of(*entry.device));
+  return {.id = DeviceId(number),
+          .name = entry.device->name(),
+          .budget = entry.budget,
+          .link_bytes_per_s = static_cast<double>(entry.link_bytes_per_s),
+          .layers = measured == trial.times.end()
+                        ? times_of(trial.profile, entry.device->slowdown())
+                        : measured->second};
+}
+
+/// Those that are there.
+std::vector<PlanDevice> Session::Impl::plan_devices(const SessionTrial& trial) const {
+  std::vector<PlanDevice> present;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d].state != DeviceList::State::present) continue;
+    present.push_back(plan_device(trial, d));
+  }
+  return present;
+}
+
+PlannedTrial Session::Impl::plan_for(const SessionTrial& trial, int lanes) const {
+  TrialConfig with_lanes = trial.config;
+  if (lanes != with_lanes.train.lanes) with_lanes.train.lane_groups.clear();
+  with_lanes.train.lanes = lanes;
+  return plan_trial(with_lanes, trial.model->spec, trial.profile, plan_devices(trial),
+                    config.host_memory, config.double_buffer);
+}
+
+/// What is possible for some number of lanes, at its most.
+Bytes Session::Impl::home_for_all_lanes(const SessionTrial& trial) const {
+  Bytes home_bytes = trial.planned.plan->layout.home_bytes;
+  for (int lanes = 1; lanes <= most_lanes(trial.config.train); ++lanes) {
+    if (lanes == trial.config.train.lanes) continue;
+    try {
+      home_bytes = std::max(home_bytes, plan_for(trial, lanes).plan->layout.home_bytes);
+    } catch (const DoesNotFit&) {
+    }
+  }
+  return home_bytes;
+}
+
+void Session::Impl::change_plan(JobId id, std::shared_ptr<const JobPlan> plan) {
+  trials[id.index()]->plan = plan;
+  if (shell) shell->resize(id, std::move(plan));
+}
+
+/// False where there are not devices enough for it.
+bool Session::Impl::try_lanes(JobId id, int lanes) {
+  SessionTrial& trial = *trials[id.index()];
+  const auto fits = [&](Bytes budget) { return budget >= trial.plan->needed_budget; };
+  const auto fitting = std::ranges::count_if(devices.budgets(), fits);
+  if (lanes == num_lanes(*trial.plan) && fitting >= lanes && equally_fast(plan_devices(trial))) {
+    return true;  // as it is
+  }
+  try {
+    PlannedTrial planned = plan_for(trial, lanes);
+    if (planned.usable_devices < lanes) return false;
+    require_home(trial, planned);
+    change_plan(id, std::move(planned.plan));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The devices have changed: the trial gets as many lanes as it has asked for, or as can be.
+void Session::Impl::refit(JobId id) {
+  SessionTrial& trial = *trials[id.index()];
+  if (trial.ended()) return;
+  int lanes = std::min(trial.lanes_asked, static_cast<int>(devices.budgets().size()));
+  while (lanes > 0 && !try_lanes(id, lanes)) --lanes;
+  if (trial.stranded == (lanes == 0)) return;
+  trial.stranded = lanes == 0;
+  if (trial.stranded) {
+    set_state(id, TrialState::waiting,
+              "no device is left that can run it; add one of at least " +
+                  format_bytes(trial.planned.summary.smallest_budget_bytes));
+  } else {
+    set_state(id, trial.started ? TrialState::running : TrialState::waiting, "");
+  }
+}
+
+void Session::Impl::refit_all() {
+  for (std::size_t t = 0; t < trials.size(); ++t) refit(JobId(t));
+}
+
+void Session::Impl::join(DeviceList::Entry& entry) {
+  Bytes touched = 0;
+  for (const auto& trial : trials) touched = std::max(touched, trial->plan->needed_budget);
+  shell->add_device(*entry.device, touched);
+}
+
+void Session::Impl::rejoin_if_shrunk(DeviceId id) {
+  const DeviceList::Entry& left = devices[id.index()];
+  const Bytes budget = left.device->budget();
+  if (budget < left.budget && budget >= kPage) join(devices.add_again(id.index()));
+}
+
+void Session::Impl::on_device_joined(DeviceId id) {
+  const std::lock_guard lock(mutex);
+  DeviceList::Entry& entry = devices[id.index()];
+  entry.state = DeviceList::State::present;
+  add_event(id, SessionEvent::Kind::joined, "");
+  if (entry.remove_when_joined) {
+    entry.state = DeviceList::State::leaving;
+    shell->remove_device(id, "it was removed");
+  }
+  refit_all();
+}
+
+void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& why) {
+  const std::lock_guard lock(mutex);
+  devices[id.index()].state = DeviceList::State::gone;
+  add_event(id, lost ? SessionEvent::Kind::lost : SessionEvent::Kind::left, why);
+  if (!lost) rejoin_if_shrunk(id);
+  refit_all();
+}
+
+void Session::resize(JobId id, int lanes) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  if (id.index() >= impl.trials.size()) {
+    throw Error("there is no trial " + std::to_string(id.value) + "; there are " +
+                std::to_string(impl.trials.size()));
+  }
+  SessionTrial& trial = *impl.trials[id.index()];
+  require_lanes(trial.config.train, lanes);
+  if (trial.ended()) return;
+  PlannedTrial planned = impl.plan_for(trial, lanes);
+  require_devices(planned, lanes);
+  require_home(trial, planned);
+  trial.lanes_asked = lanes;
+  impl.change_plan(id, std::move(planned.plan));
+}
+
+int Session::add_device(const DeviceConfig& device) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  using State = DeviceList::State;
+  auto& entry = impl.devices.add(device, impl.shell ? State::joining : State::present);
+  try {
+    if (impl.shell) impl.join(entry);
+  } catch (...) {
+    impl.devices.remove_last();
+    throw;
+  }
+  impl.config.devices.push_back(device);
+  return static_cast<int>(impl.devices.size()) - 1;
+}
+
+void Session::remove_device(int device) {
+  Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  DeviceList::Entry& entry = impl.devices.at(device);
+  if (entry.state == DeviceList::State::joining) {
+    entry.remove_when_joined = true;
+    return;
+  }
+  entry.state = impl.shell ? DeviceList::State::leaving : DeviceList::State::gone;
+  impl.refit_all();
+  if (impl.shell) impl.shell->remove_device(DeviceId(device), "it was removed");
+}
+
+}  // namespace spillway
