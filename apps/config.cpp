@@ -109,6 +109,7 @@ void read_scheduling(YamlReader scheduling, RunConfig& config) {
                          {"lrtf", "srtf", "fifo", "round_robin", "random"});
   scheduling.read_choice("order", config.train.order, {"auto", "shard_major", "vn_major"});
   scheduling.read("double_buffer", config.session.double_buffer);
+  scheduling.read("device_timeout", config.session.device_timeout_s, {.min = 1, .max = 86400});
   scheduling.finish();
 }
 

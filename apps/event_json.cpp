@@ -28,6 +28,16 @@ const char* name_of(SessionEvent::Kind kind) {
       return "step";
     case SessionEvent::Kind::eval:
       return "eval";
+    case SessionEvent::Kind::resized:
+      return "resized";
+    case SessionEvent::Kind::redone:
+      return "redone";
+    case SessionEvent::Kind::joined:
+      return "joined";
+    case SessionEvent::Kind::left:
+      return "left";
+    case SessionEvent::Kind::lost:
+      return "lost";
   }
   return "?";
 }
@@ -53,17 +63,24 @@ Json run_event(const std::vector<Trial>& trials, const Session& session,
 }
 
 Json to_json(const SessionEvent& event) {
-  Json json{{"event", name_of(event.kind)},
-            {"sequence", event.sequence},
-            {"time_s", event.time_s},
-            {"trial", event.trial.index()}};
+  Json json{{"event", name_of(event.kind)}, {"sequence", event.sequence}, {"time_s", event.time_s}};
+  if (event.device >= 0) {
+    json["device"] = event.device;
+    if (!event.reason.empty()) json["reason"] = event.reason;
+    return json;
+  }
+  json["trial"] = event.trial.index();
   if (event.kind == SessionEvent::Kind::state) {
     json.update({{"state", to_string(event.state)}, {"tokens_per_s", event.tokens_per_s}});
     if (!event.reason.empty()) json["reason"] = event.reason;
     if (!event.weights_xxh3.empty()) json["weights_xxh3"] = event.weights_xxh3;
     return json;
   }
-  json.update({{"step", event.step}, {"loss", event.loss}});
+  json["step"] = event.step;
+  if (event.kind == SessionEvent::Kind::resized) json["lanes"] = event.lanes;
+  if (event.kind == SessionEvent::Kind::resized || event.kind == SessionEvent::Kind::redone)
+    return json;
+  json["loss"] = event.loss;
   if (event.kind == SessionEvent::Kind::step) {
     json.update({{"learning_rate", event.learning_rate},
                  {"gradient_norm", event.gradient_norm},

@@ -25,11 +25,15 @@ class Progress {
 std::unique_ptr<Progress> make_line_progress(std::ostream& out);
 
 /// Redraws a block of text in place: the trials that run, and how far all are. Above it stays a
-/// line for each trial that has ended. `file` is the terminal behind `out`.
+/// line for each trial that has ended, and for what devices did. `file` is the terminal behind
+/// `out`.
 std::unique_ptr<Progress> make_screen_progress(std::ostream& out, int file);
 
 /// "    3.2 s  learning_rate=1e-3  running  step 12/50  loss 2.4130  9.1k tokens/s": the state of
 /// a trial, without an end of line.
 std::string progress_line(const RunLog& run, std::size_t trial);
+
+/// "   12.1 s  device 1  lost  made to fail after 100 ops": an event of a device, likewise.
+std::string device_line(const RunLog& run, const SessionEvent& event);
 
 }  // namespace spillway

@@ -20,6 +20,10 @@ class LineProgress final : public Progress {
 
   void take(const RunLog& run, const SessionEvent& event) override {
     constexpr double kInterval = 10;  // between two lines of a trial that runs
+    if (event.device >= 0) {
+      out_ << device_line(run, event) << '\n';
+      return;
+    }
     shown_s_.resize(run.trials.size());
     auto& shown_s = shown_s_[event.trial.index()];
     const bool due = event.kind == SessionEvent::Kind::step && event.time_s - shown_s >= kInterval;
@@ -36,6 +40,15 @@ class LineProgress final : public Progress {
 };
 
 }  // namespace
+
+std::string device_line(const RunLog& run, const SessionEvent& event) {
+  const char* what = event.kind == SessionEvent::Kind::joined ? "joined"
+                     : event.kind == SessionEvent::Kind::left ? "left"
+                                                              : "lost";
+  const std::string line = padded_left(format_fixed(run.time_s, 1), 7) + " s  device " +
+                           std::to_string(event.device) + "  " + what;
+  return event.reason.empty() ? line : line + "  " + event.reason;
+}
 
 std::string progress_line(const RunLog& run, std::size_t trial) {
   const auto& log = run.trials[trial];

@@ -14,6 +14,7 @@ class ScreenProgress final : public Progress {
   ScreenProgress(std::ostream& out, int file) : out_(out), file_(file) {}
 
   void take(const RunLog& run, const SessionEvent& event) override {
+    if (event.device >= 0) ended_ += device_line(run, event) + "\n";
     if (event.kind != SessionEvent::Kind::state || event.state == TrialState::running) return;
     ended_ += progress_line(run, event.trial.index()) + "\n";
   }

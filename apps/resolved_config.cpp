@@ -136,6 +136,7 @@ YamlNode scheduling_node(const RunConfig& config) {
   out.write("policy", config.session.policy);
   out.write("order", config.train.order);
   out.write("double_buffer", config.session.double_buffer);
+  out.write("device_timeout", config.session.device_timeout_s);
   return out.take();
 }
 

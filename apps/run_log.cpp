@@ -101,13 +101,22 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
     return;
   }
   require(event.at("sequence").get<std::uint64_t>() == run.sequence + 1, "events are missing");
-  const auto index = event.at("trial").get<std::size_t>();
-  require(index < run.trials.size(), "names a trial that is not there");
   run.time_s = number_at(event, "time_s");
   if (run.sequence++ == 0) run.begin_s = run.time_s;
+  if (kind == "joined" || kind == "left" || kind == "lost") {
+    event.at("device").get<int>();
+    return;
+  }
+  const auto index = event.at("trial").get<std::size_t>();
+  require(index < run.trials.size(), "names a trial that is not there");
   auto& trial = run.trials[index];
   if (kind == "state") return apply_state(trial, event);
   if (kind == "step") return apply_step(trial, event);
+  if (kind == "resized") {
+    trial.result.lanes = event.at("lanes");
+    return;
+  }
+  if (kind == "redone") return;
   require(kind == "eval", "'" + kind + "' is no kind of event");
   apply_eval(trial, event);
 }

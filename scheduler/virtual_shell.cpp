@@ -57,6 +57,7 @@ void VirtualShell::lose_device(DeviceId device) {
 }
 
 void VirtualShell::hang_device(DeviceId device, double deadline_s) {
+  if (engine_.device(device).state == DeviceState::gone) return;
   queues_[device.index()].hangs = true;
   for (const auto& [id, flight] : in_flight_) {
     if (flight.device == device) ends_.erase({flight.done.finished_s, id});
@@ -135,12 +136,13 @@ void VirtualShell::perform(const StartOp& op) {
 
 /// Grows evenly with the number of other devices that compute when an op starts.
 double VirtualShell::crowding_at(double time_s, DeviceId device) const {
-  double others = 0;
+  double others = 0, computing = 0;
   for (std::size_t d = 0; d < queues_.size(); ++d) {
-    if (d != device.index() && queues_[d].compute_s > time_s) ++others;
+    if (d == device.index() || engine_.device(DeviceId(d)).state == DeviceState::gone) continue;
+    ++others;
+    if (queues_[d].compute_s > time_s) ++computing;
   }
-  if (others == 0) return 1;
-  return 1 + (costs_.crowding - 1) * others / static_cast<double>(queues_.size() - 1);
+  return computing == 0 ? 1 : 1 + (costs_.crowding - 1) * computing / others;
 }
 
 double VirtualShell::slowdown(DeviceId device) const {

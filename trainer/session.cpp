@@ -139,13 +139,15 @@ JobId Session::submit(TrialConfig trial) {
   const std::shared_ptr<const Model> model =
       trial.model(trial.train.batch_size / trial.train.virtual_nodes);
   model->spec.validate();
-  const std::lock_guard lock(impl_->mutex);
+  std::unique_lock lock(impl_->mutex);
   check_sizes(trial.name, model->spec, trial.train.virtual_nodes, impl_->devices.budgets());
+  lock.unlock();
   auto entry = std::make_unique<SessionTrial>();
   entry->config = trial;
   entry->model = model;
   entry->profile = impl_->profile_of(*model);
   entry->times = impl_->measure_kinds(*model);
+  lock.lock();
   entry->planned = impl_->plan_for(*entry, trial.train.lanes);
   require_devices(entry->planned, trial.train.lanes);
   entry->planned.summary.home_bytes = impl_->home_for_all_lanes(*entry);

@@ -39,14 +39,18 @@ int num_lanes(const JobPlan& plan) { return static_cast<int>(plan.lanes.size());
 
 }  // namespace
 
-/// Only where there are several kinds; they are measured before anything runs.
 std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
-  std::map<std::string, Device*> kinds;
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    kinds.emplace(kind_of(*devices[d].device), devices[d].device.get());
+  std::map<std::string, std::shared_ptr<Device>> kinds;
+  {
+    const std::lock_guard lock(mutex);
+    if (config.estimate || shell) return {};  // while it runs, devices have other work
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      if (devices[d].state != DeviceList::State::present) continue;
+      kinds.emplace(kind_of(*devices[d].device), devices[d].device);
+    }
   }
   std::map<std::string, std::vector<LayerTimes>> times;
-  if (kinds.size() == 1 || config.estimate || shell) return times;
+  if (kinds.size() == 1) return times;
   for (const auto& [kind, device] : kinds) times[kind] = pilot.measure_on(*device, kind, model);
   return times;
 }

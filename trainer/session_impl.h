@@ -68,7 +68,6 @@ struct Session::Impl final : ShellObserver {
   void set_state(JobId id, TrialState state, const std::string& reason);
 
   // session_devices.cpp: lanes and devices change. Under mutex:
-  std::map<std::string, std::vector<LayerTimes>> measure_kinds(const Model& model);
   PlanDevice plan_device(const SessionTrial& trial, std::size_t device) const;
   std::vector<PlanDevice> plan_devices(const SessionTrial& trial) const;
   PlannedTrial plan_for(const SessionTrial& trial, int lanes) const;
@@ -83,6 +82,8 @@ struct Session::Impl final : ShellObserver {
   // session.cpp
   double now_s() const;
   Profile profile_of(const Model& model);
+  /// By kind of device, where there are several. Takes the mutex.
+  std::map<std::string, std::vector<LayerTimes>> measure_kinds(const Model& model);
   /// Beside those of the trials, as many as the budget lets lie there at once.
   void require_room_for_home(const SessionTrial& trial) const;
   EngineConfig engine_config() const;

@@ -65,6 +65,29 @@ TEST(EventLog, SaysWhatHappened) {
   EXPECT_EQ(run.begin_s, 1);
 }
 
+/// What devices do is in the log; of it, a run has the lanes.
+TEST(EventLog, DevicesComeAndGoAndTrialsAreResized) {
+  RunLog run;
+  run.apply(made_up_run_event(1));
+  using Kind = SessionEvent::Kind;
+  run.apply(to_json(SessionEvent{.sequence = 1, .kind = Kind::joined, .device = 2}));
+  const SessionEvent lost{
+      .sequence = 2, .time_s = 3, .kind = Kind::lost, .device = 1, .reason = "it failed"};
+  EXPECT_EQ(to_json(lost), (Json{{"event", "lost"},
+                                 {"sequence", 2},
+                                 {"time_s", 3.0},
+                                 {"device", 1},
+                                 {"reason", "it failed"}}));
+  run.apply(to_json(lost));
+  run.apply(
+      to_json(SessionEvent{.sequence = 3, .trial = JobId(0), .kind = Kind::redone, .step = 4}));
+  run.apply(to_json(SessionEvent{
+      .sequence = 4, .trial = JobId(0), .kind = Kind::resized, .lanes = 3, .step = 4}));
+  EXPECT_EQ(run.sequence, 4u);
+  EXPECT_EQ(run.trials[0].result.lanes, 3);
+  EXPECT_EQ(run.trials[0].result.steps, 0);
+}
+
 /// An evaluation belongs to the step whose weights it saw, also one without a line of its own.
 TEST(EventLog, MetricsHaveALineAStep) {
   RunLog run;

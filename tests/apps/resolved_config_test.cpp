@@ -60,6 +60,7 @@ const std::string kEveryKey =
     "  policy: fifo\n"
     "  order: vn_major\n"
     "  double_buffer: false\n"
+    "  device_timeout: 7.5\n"
     "sweep:\n"
     "  method: random\n"
     "  run_cap: 12\n"
@@ -144,6 +145,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(session.home_path, "/tmp/homes");
   EXPECT_EQ(session.policy, "fifo");
   EXPECT_FALSE(session.double_buffer);
+  EXPECT_EQ(session.device_timeout_s, 7.5);
   EXPECT_EQ(gpt.vocab_size, 300);
   EXPECT_EQ(gpt.num_hidden_layers, 3);
   EXPECT_EQ(gpt.hidden_size, 96);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "scheduler/virtual_shell.h"
+#include "tests/support/elastic_run.h"
 #include "tests/support/random_workload.h"
 
 /// The watcher of the property tests must see what it watches for: engines that were tampered with.
@@ -12,7 +13,10 @@ namespace spillway {
 namespace {
 
 using testing::ActionChecker;
+using testing::ElasticRun;
+using testing::ElasticWorkload;
 using testing::make_workload;
+using testing::RandomElasticWorkload;
 using testing::Workload;
 
 /// Number of seeds whose checker has a problem where every action goes through `tamper` first.
@@ -81,6 +85,99 @@ TEST(ActionChecker, SeesOpsThatRunTwice) {
               last = *op;
             }),
             15);  // the others have one virtual node a lane only
+}
+
+/// The same for runs whose devices and plans change: number of seeds with a problem, of those in
+/// which `tamper` had something to do.
+struct Caught {
+  int seeds = 0, of = 0;
+};
+using Tamper = std::function<bool(Action&, const Engine&, bool& tampered)>;
+Caught caught_elastic(const Tamper& tamper) {
+  Caught caught;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const ElasticWorkload workload = RandomElasticWorkload(seed).make();
+    ElasticRun run(workload);
+    bool tampered = false;
+    run.tamper = [&](Action& action) { return tamper(action, run.engine(), tampered); };
+    run.run();
+    if (!tampered) continue;
+    ++caught.of;
+    if (!run.checker.problems().empty()) ++caught.seeds;
+  }
+  return caught;
+}
+
+/// At least nine of ten, and there were some.
+void expect_caught(const Caught& caught) {
+  EXPECT_GT(caught.of, 10);
+  EXPECT_GE(10 * caught.seeds, 9 * caught.of) << caught.seeds << " of " << caught.of;
+}
+
+TEST(ActionChecker, HasNothingAgainstDevicesAndPlansThatChange) {
+  const Caught caught =
+      caught_elastic([](Action&, const Engine&, bool& tampered) { return tampered = true; });
+  EXPECT_EQ(caught.of, 200);
+  EXPECT_EQ(caught.seeds, 0);
+}
+
+TEST(ActionChecker, SeesOpsOfADroppedAttempt) {
+  expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
+    auto* op = std::get_if<StartOp>(&action);
+    if (op && op->attempt > 0) --op->attempt, tampered = true;
+    return true;
+  }));
+}
+
+/// All but those whose attempt had begun nothing yet.
+TEST(ActionChecker, SeesAStepThatIsRunTwiceWithoutALoss) {
+  expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
+    if (!std::holds_alternative<StepRedone>(action)) return true;
+    tampered = true;
+    return false;
+  }));
+}
+
+TEST(ActionChecker, SeesWhatOnlyALostDeviceHad) {
+  expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
+    const auto* op = std::get_if<StartOp>(&action);  // the engine does not hear of this loss
+    if (!op || op->step == 0 || tampered) return true;
+    action = DeviceLeft{op->device, true};
+    return tampered = true;
+  }));
+}
+
+TEST(ActionChecker, SeesActionsOnADeviceThatHasLeft) {
+  expect_caught(caught_elastic([](Action& action, const Engine& engine, bool& tampered) {
+    auto* op = std::get_if<StartOp>(&action);
+    for (std::size_t d = 0; op && d < engine.num_devices(); ++d) {
+      if (engine.device(DeviceId(d)).state != DeviceState::gone) continue;
+      op->device = DeviceId(d);
+      tampered = true;
+    }
+    return true;
+  }));
+}
+
+TEST(ActionChecker, SeesAStepThatLacksAnOp) {
+  expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
+    const bool hidden = !tampered && std::holds_alternative<StartOp>(action);
+    tampered |= hidden;
+    return !hidden;
+  }));
+}
+
+TEST(ActionChecker, SeesPlansWithOtherHomes) {
+  const Caught caught = caught_elastic([](Action& action, const Engine&, bool& tampered) {
+    auto* changed = std::get_if<PlanChanged>(&action);
+    if (!changed) return true;
+    auto other = std::make_shared<JobPlan>(*changed->plan);
+    other->layout.moments_home += kPage;
+    changed->plan = other;
+    return tampered = true;
+  });
+  EXPECT_GT(caught.of, 10);
+  EXPECT_EQ(caught.seeds, caught.of);
 }
 
 }  // namespace

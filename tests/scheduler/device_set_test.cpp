@@ -40,5 +40,14 @@ TEST(DeviceSet, MayChangeWhileItIsWalked) {
   EXPECT_TRUE(set.empty());
 }
 
+TEST(DeviceSet, Grows) {
+  DeviceSet set(1);
+  set.set(DeviceId(0), true);
+  set.grow(129);
+  EXPECT_EQ(members(set), std::vector<std::size_t>{0});
+  set.set(DeviceId(128), true);
+  EXPECT_EQ(members(set), (std::vector<std::size_t>{0, 128}));
+}
+
 }  // namespace
 }  // namespace spillway

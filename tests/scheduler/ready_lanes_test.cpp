@@ -48,5 +48,16 @@ TEST(ReadyLanes, WhatADeviceMayNotTakeIsPassedOver) {
   EXPECT_EQ(first_job(lanes, kSecond, 0), 3) << "its own is asked for nothing";
 }
 
+TEST(ReadyLanes, ADeviceThatJoinsSeesWhatAnyMayTakeAndItsOwn) {
+  ReadyLanes lanes(1);
+  lanes.add(lane_of(1, 1), kAny);
+  lanes.add_device();
+  EXPECT_EQ(first_job(lanes, kSecond), 1);
+  EXPECT_FALSE(lanes.any_only_for(kSecond));
+  lanes.add(lane_of(2, 2), kSecond);
+  EXPECT_EQ(first_job(lanes, kSecond), 2);
+  EXPECT_EQ(first_job(lanes, kFirst), 1);
+}
+
 }  // namespace
 }  // namespace spillway

@@ -21,6 +21,8 @@ using testing::make_workload;
 using testing::plan_job;
 using testing::Workload;
 
+constexpr Bytes kAmple = 64_MiB;
+
 /// An action with its end.
 struct Span {
   Action action;
@@ -225,6 +227,86 @@ TEST(VirtualShell, ASlowDeviceTakesLongerForOpsAlone) {
               1e-9);
   EXPECT_NEAR(seconds.template operator()<StartCopy>(1), seconds.template operator()<StartCopy>(0),
               1e-9);
+}
+
+TEST(VirtualShell, CallsComeAtTheirTimeBeforeCompletionsOfTheSameMoment) {
+  const Workload workload = spilling();
+  VirtualShell shell(workload.config, workload.costs);
+  std::vector<std::string> order;
+  shell.on_completion = [&](const Done&) { order.push_back("done"); };
+  shell.submit(JobId(0), workload.jobs[0]);
+  const double admitted_s = workload.costs.admission_s;
+  shell.call_at(admitted_s, [&](VirtualShell& s) {
+    EXPECT_EQ(s.now_s(), admitted_s);
+    order.push_back("call");
+    s.call_at(0, [&](VirtualShell& late) { EXPECT_EQ(late.now_s(), admitted_s); });
+  });
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(shell.advance());
+  EXPECT_EQ(order, (std::vector<std::string>{"call", "done"}));
+  shell.call_at(1e3, [&](VirtualShell&) { order.push_back("last"); });
+  shell.run();
+  EXPECT_EQ(order.back(), "last");
+  EXPECT_EQ(shell.now_s(), 1e3);
+}
+
+/// Runs until an op is in flight on the only device; gives the ends from then on.
+struct Interrupted {
+  explicit Interrupted(const Workload& workload) : shell(workload.config, workload.costs) {
+    shell.submit(JobId(0), workload.jobs[0]);
+    while (shell.engine().device(DeviceId(0)).running.empty()) shell.advance();
+    shell.on_completion = [this](const Done& done) { ends.push_back(done); };
+  }
+  VirtualShell shell;
+  std::vector<Done> ends;
+};
+
+TEST(VirtualShell, WhatIsInFlightOnALostDeviceEndsAsLost) {
+  Workload workload = spilling();
+  workload.costs.cancel_s = 1e-4;
+  Interrupted run(workload);
+  const double lost_s = run.shell.now_s();
+  run.shell.lose_device(DeviceId(0));
+  run.shell.run();
+  int lost = 0;
+  for (const Done& done : run.ends) {
+    lost += done.lost ? 1 : 0;
+    if (done.lost) {
+      EXPECT_DOUBLE_EQ(done.finished_s, lost_s + 1e-4);
+    }
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_FALSE(run.shell.engine().all_ended());
+  run.shell.add_device(kAmple);
+  run.shell.run();
+  EXPECT_EQ(run.shell.engine().job(JobId(0)).end, JobEnd::done);
+}
+
+TEST(VirtualShell, NothingEndsOnADeviceThatHangsUntilItIsLost) {
+  Interrupted run(spilling());
+  const double hangs_s = run.shell.now_s();
+  run.shell.hang_device(DeviceId(0), 0.5);
+  run.shell.run();
+  ASSERT_FALSE(run.ends.empty());
+  EXPECT_TRUE(run.ends.back().lost);
+  for (const Done& done : run.ends) {
+    if (done.lost) {
+      EXPECT_DOUBLE_EQ(done.finished_s, hangs_s + 0.5);
+    }
+  }
+  EXPECT_EQ(run.shell.engine().device(DeviceId(0)).state, DeviceState::gone);
+}
+
+TEST(VirtualShell, ALinkCanSlowDown) {
+  const auto seconds = [](double bytes_per_s) {
+    const Workload workload = spilling();
+    VirtualShell shell(workload.config, workload.costs);
+    shell.submit(JobId(0), workload.jobs[0]);
+    shell.set_link(DeviceId(0), bytes_per_s);
+    shell.run();
+    return shell.now_s();
+  };
+  EXPECT_GT(seconds(1e6), 2 * seconds(1e8));
+  EXPECT_EQ(seconds(0), seconds(1e8)) << "the rate of copies is the limit";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <future>
 
 #include "tests/support/training_run.h"
 #include "trainer/session.h"
@@ -38,6 +39,43 @@ TEST(Idle, ASessionWhoseTrialsHaveEndedUsesNoCpu) {
   session.submit(tiny_trial());
   session.run();
   EXPECT_LT(load_while_polling(session, session.poll(0, 0).back().sequence), 0.1);
+}
+
+/// Blocks until the run has had such an event; its number.
+std::uint64_t await(const Session& session, SessionEvent::Kind kind) {
+  for (std::uint64_t seen = 0;;) {
+    for (const auto& event : session.poll(seen, 10)) {
+      seen = event.sequence;
+      if (event.kind == kind) return seen;
+    }
+  }
+}
+
+TEST(Idle, ARunWithoutADeviceUsesNoCpu) {
+  Session session(session_of(1, kAmple));
+  TrialConfig trial = tiny_trial();
+  trial.train.max_steps = 1'000'000;
+  session.submit(trial);
+  auto running = std::async(std::launch::async, [&] { session.run(); });
+  await(session, SessionEvent::Kind::step);
+  session.remove_device(0);
+  await(session, SessionEvent::Kind::left);
+  EXPECT_LT(load_while_polling(session, session.poll(0, 0).back().sequence), 0.1);
+  session.stop();
+  running.get();
+}
+
+TEST(Idle, ARunWhoseDeviceHangsUsesNoCpu) {
+  SessionConfig config = session_of(1, kAmple);
+  config.devices[0].fault = {DeviceFault::Kind::hang, 0};
+  config.device_timeout_s = 3;
+  Session session(config);
+  session.submit(tiny_trial());
+  auto running = std::async(std::launch::async, [&] { session.run(); });
+  EXPECT_LT(load_while_polling(session, await(session, SessionEvent::Kind::state)), 0.1);
+  await(session, SessionEvent::Kind::lost);
+  session.stop();
+  running.get();
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST(Unequal, TheSlowDeviceTakesLessAndNoBitChanges) {
 }
 
 TEST(Unequal, ADeviceThatIsTooSlowIsDeclinedAndNamed) {
-  Session session(slowed({200, 1}));
+  Session session(slowed({60, 1}));
   const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
   session.run();
   const RunResult result = session.result();
@@ -98,7 +98,7 @@ TEST(Unequal, EqualDevicesAndGivenLanesAreLeftAsTheyAre) {
   const TrialPlan even = equal.plan(equal.submit(trial_with_lanes(2)));
   EXPECT_EQ(even.lane_groups, (std::vector<int>{6, 6}));
   EXPECT_EQ(even.lane_devices, std::vector<std::string>{});
-  Session unequal(slowed({1, 200}));
+  Session unequal(slowed({1, 60}));
   TrialConfig given = trial_with_lanes(2);
   given.train.lane_groups = {7, 5};
   EXPECT_EQ(unequal.plan(unequal.submit(given)).lane_groups, given.train.lane_groups);

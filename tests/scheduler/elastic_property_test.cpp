@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "tests/support/elastic_run.h"
+
+/// Devices join, leave, are lost or hang; links slow down; jobs are stopped, fail, pause and change
+/// their plan, at any moment. `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
+namespace spillway {
+namespace {
+
+using testing::ElasticRun;
+using testing::ElasticWorkload;
+using testing::RandomElasticWorkload;
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kRuns = 500;
+#else
+constexpr std::uint64_t kRuns = 10'000;
+#endif
+
+TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
+  const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
+  const std::uint64_t last = only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", kRuns);
+  ElasticRun::Counts all;
+  for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
+    SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));
+    const ElasticWorkload workload = RandomElasticWorkload(seed).make();
+    ElasticRun run(workload);
+    ASSERT_NO_THROW(run.run());
+    run.expect_good_end();
+    all += run.counts;
+    if (::testing::Test::HasFailure()) return;
+  }
+  if (last < 500 || only) return;
+  const int tenth = static_cast<int>(last / 10);
+  EXPECT_GT(all.redone, tenth);
+  EXPECT_GT(all.lost, 5 * tenth);
+  EXPECT_GT(all.replanned, tenth);
+  EXPECT_GT(all.removed, tenth);
+  EXPECT_GT(all.stopped, tenth);
+  EXPECT_GT(all.failed, tenth);
+  EXPECT_GT(all.done, 10 * tenth);
+}
+
+TEST(ElasticProperty, TheSameSeedGivesTheSameLog) {
+  std::set<std::string> logs;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const ElasticWorkload workload = RandomElasticWorkload(seed).make(),
+                          again = RandomElasticWorkload(seed).make();
+    ElasticRun first(workload), second(again);
+    first.run();
+    second.run();
+    ASSERT_FALSE(first.log.empty());
+    EXPECT_EQ(first.log, second.log);
+    logs.insert(first.log);
+  }
+  EXPECT_EQ(logs.size(), 100u) << "and another seed another one";
+}
+
+}  // namespace
+}  // namespace spillway

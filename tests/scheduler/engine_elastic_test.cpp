@@ -1,0 +1,471 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "tests/support/small_model.h"
+#include "tests/support/watched_run.h"
+
+/// Devices that come and go, plans that change, jobs that pause.
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::least_budget;
+using testing::plan_job;
+using testing::WatchedRun;
+
+constexpr Bytes kAmple = 64_MiB;
+constexpr std::int64_t kSteps = 4;
+const DeviceId kFirst(0), kSecond(1);
+
+JobShape shape_of(std::vector<int> lane_groups, int vns_per_group = 1) {
+  JobShape shape{.max_steps = kSteps};
+  shape.lane_groups = std::move(lane_groups);
+  shape.groups = 0;
+  for (int size : shape.lane_groups) shape.groups += size;
+  shape.virtual_nodes = shape.groups * vns_per_group;
+  return shape;
+}
+
+std::shared_ptr<const JobPlan> plan_of(std::vector<int> lane_groups, Bytes budget = kAmple) {
+  return plan_job(chain(4), shape_of(std::move(lane_groups)), budget);
+}
+
+/// Cut into several shards.
+std::shared_ptr<const JobPlan> spilled(std::vector<int> lane_groups) {
+  const JobShape shape = shape_of(lane_groups);
+  return plan_of(std::move(lane_groups), 2 * least_budget(chain(4), shape));
+}
+
+EngineConfig devices(std::vector<Bytes> budgets) {
+  return {
+      .device_budgets = std::move(budgets), .host_budget = 1_GiB, .policy = make_policy("fifo")};
+}
+
+void expect_done(const WatchedRun& run) {
+  EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
+  EXPECT_TRUE(run.engine().all_ended());
+  for (const JobEnded& end : run.all<JobEnded>()) {
+    EXPECT_EQ(end.end, JobEnd::done);
+    EXPECT_EQ(run.checker.steps(end.job), kSteps);
+  }
+  EXPECT_EQ(run.engine().host_used(), 0u);
+}
+
+std::set<DeviceId> devices_used(const WatchedRun& run, std::int64_t step) {
+  std::set<DeviceId> used;
+  for (const StartOp& op : run.all<StartOp>([&](const StartOp& o) { return o.step == step; })) {
+    used.insert(op.device);
+  }
+  return used;
+}
+
+std::size_t host_ops(const WatchedRun& run, HostOpKind kind) {
+  return run
+      .all<StartHostOp>([&](const StartHostOp& start) {
+        const JobPlan& plan = *run.job(start.job).plan;
+        return plan.programs[start.flavor]->host_ops[at(start.op)].kind == kind;
+      })
+      .size();
+}
+
+TEST(EngineElastic, AResizeTakesPlaceAtTheNextCommitPoint) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  const auto one = plan_of({4}), two = plan_of({2, 2});
+  const JobId job = run.submit(one, std::max(one->layout.home_bytes, two->layout.home_bytes));
+  run.run_into_step(job, 1);
+  run.shell.resize(job, two);
+  EXPECT_EQ(run.job(job).plan, one);
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(devices_used(run, 1).size(), 1u);
+  EXPECT_EQ(devices_used(run, 2).size(), 2u);
+  EXPECT_EQ(run.all<PlanChanged>().size(), 1u);
+  EXPECT_EQ(run.checker.attempts(job), 0) << "nothing is dropped";
+}
+
+TEST(EngineElastic, TheLatestResizeCounts) {
+  WatchedRun run(devices({kAmple, kAmple, kAmple}));
+  const auto one = plan_of({4}), two = plan_of({2, 2}), three = plan_of({2, 1, 1});
+  const JobId job = run.submit(one, 2 * three->layout.home_bytes);
+  run.run_into_step(job, 0);
+  run.shell.resize(job, three);
+  run.shell.resize(job, two);
+  run.run_into_step(job, 1);
+  EXPECT_EQ(run.job(job).plan, two);
+  run.shell.resize(job, one);
+  run.shell.resize(job, two);  // as it is
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(run.all<PlanChanged>().size(), 1u);
+}
+
+TEST(EngineElastic, AJobThatWaitsBeginsWithTheOtherPlan) {
+  const auto one = plan_of({4}), two = plan_of({2, 2});
+  const Bytes home = std::max(one->layout.home_bytes, two->layout.home_bytes);
+  EngineConfig config = devices({kAmple, kAmple});
+  config.host_budget = home;
+  WatchedRun run(config);
+  run.submit(one, home);
+  const JobId waiting = run.submit(one, home);
+  run.shell.resize(waiting, two);
+  run.run();
+  expect_done(run);
+  const auto ops = run.all<StartOp>([&](const StartOp& op) { return op.job == waiting; });
+  EXPECT_TRUE(std::ranges::any_of(ops, [](const StartOp& op) { return op.device == kSecond; }));
+}
+
+TEST(EngineElastic, TheLargestHomeIsReserved) {
+  const auto one = plan_of({4}), four = plan_of({1, 1, 1, 1});
+  ASSERT_LT(one->layout.home_bytes, four->layout.home_bytes);
+  WatchedRun run(devices({kAmple}));
+  run.submit(one, four->layout.home_bytes);
+  EXPECT_EQ(run.engine().host_used(), four->layout.home_bytes);
+  EXPECT_EQ(run.all<AdmitJob>().at(0).home_bytes, four->layout.home_bytes);
+  run.run();
+  expect_done(run);
+}
+
+/// Whatever was done when, the step is whole in the end, and nothing but it is done again.
+TEST(EngineElastic, ALossAtAnyMomentEndsWithTheSameSteps) {
+  JobShape shape = shape_of({2, 1, 1});
+  shape.eval_virtual_nodes = 3;
+  shape.eval_steps = 2;
+  const Bytes budget = 2 * least_budget(chain(4), shape);
+  const auto three = plan_job(chain(4), shape, budget);
+  shape.lane_groups = {4};
+  const auto one = plan_job(chain(4), shape, budget);
+  int redone = 0, lost = 0;
+  for (int events = 0; events < 400; ++events) {
+    SCOPED_TRACE(events);
+    WatchedRun run(devices({budget, budget, budget}), {.copy_bytes_per_s = 1e8, .cancel_s = 1e-4});
+    run.submit(three);
+    run.submit(one);
+    for (int i = 0; i < events; ++i) run.advance();
+    run.shell.lose_device(DeviceId(events % 3));
+    run.run();
+    expect_done(run);
+    for (int j = 0; j < 2; ++j) EXPECT_LE(run.checker.attempts(JobId(j)), 1);
+    const std::size_t blocks = one->layout.weights.size();
+    EXPECT_EQ(host_ops(run, HostOpKind::update), 2 * blocks * kSteps);
+    EXPECT_EQ(host_ops(run, HostOpKind::load), 2u * (kSteps + 2));
+    EXPECT_EQ(host_ops(run, HostOpKind::finish_evaluation), 4u);
+    redone += static_cast<int>(run.all<StepRedone>().size());
+    lost += run.lost;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(redone, 200);
+  EXPECT_GT(lost, 200);
+}
+
+TEST(EngineElastic, AJobWithoutWorkOnALostDeviceDoesNotNotice) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  const JobId one = run.submit(plan_of({4})), other = run.submit(plan_of({4}));
+  run.run_until([&] {
+    return !run.engine().device(kFirst).running.empty() &&
+           !run.engine().device(kSecond).running.empty();
+  });
+  run.shell.lose_device(kSecond);
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(run.checker.attempts(one) + run.checker.attempts(other), 1);
+}
+
+/// The short lane has sent its sums home when its device is lost.
+TEST(EngineElastic, WorkThatIsAtHomeIsNotDoneAgain) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  const JobId job = run.submit(plan_of({7, 1}));
+  const auto& table = run.job(job);
+  run.run_until([&] {
+    if (table.phase != JobPhase::running) return false;
+    const auto& units = table.program->lane_units[1];
+    const UnitState& last = table.units[at(units.back())];
+    const bool ended = last.ops_done == table.program->units[at(units.back())].num_ops;
+    return ended && last.drains_left == 0;
+  });
+  const DeviceId device = table.lanes[1].device;
+  ASSERT_NE(device, table.lanes[0].device);
+  run.shell.lose_device(device);
+  run.run();
+  expect_done(run);
+  EXPECT_TRUE(run.all<StepRedone>().empty());
+}
+
+TEST(EngineElastic, WithoutADeviceJobsWaitForOne) {
+  WatchedRun run(devices({kAmple}));
+  const JobId job = run.submit(plan_of({2, 2}));
+  run.run_into_step(job, 2);
+  run.shell.lose_device(kFirst);
+  run.run();
+  EXPECT_TRUE(run.engine().idle());
+  EXPECT_EQ(run.job(job).step, 2);
+  EXPECT_EQ(run.shell.add_device(kAmple), kSecond) << "numbers are not used again";
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(devices_used(run, 2), (std::set{kFirst, kSecond}));
+}
+
+TEST(EngineElastic, ADeviceThatIsTooSmallDoesNotHelp) {
+  const auto plan = plan_of({4});
+  WatchedRun run(devices({plan->needed_budget}));
+  const JobId job = run.submit(plan);
+  run.run_into_step(job, 1);
+  run.shell.lose_device(kFirst);
+  run.shell.add_device(plan->needed_budget - 1);
+  run.run();
+  EXPECT_FALSE(run.engine().all_ended());
+  run.shell.add_device(plan->needed_budget);
+  run.run();
+  expect_done(run);
+}
+
+/// A commit point that cannot come is not waited for.
+TEST(EngineElastic, AResizeHelpsAJobThatFitsNoDevice) {
+  const auto large = plan_of({4}), small = spilled({4});
+  ASSERT_LT(small->needed_budget, large->needed_budget);
+  WatchedRun run(devices({kAmple, small->needed_budget}));
+  const JobId job = run.submit(large, std::max(large->layout.home_bytes, small->layout.home_bytes));
+  run.run_into_step(job, 1);
+  run.shell.lose_device(kFirst);
+  run.run();
+  ASSERT_TRUE(run.engine().idle());
+  run.shell.resize(job, small);
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(run.job(job).plan, small);
+}
+
+TEST(EngineElastic, LanesShareOnlyWhereDevicesAreTooFew) {
+  WatchedRun run(devices({kAmple, kAmple, kAmple}));
+  const JobId job = run.submit(plan_of({1, 1, 1}));
+  run.run_into_step(job, 1);
+  run.shell.lose_device(kFirst);
+  run.run_into_step(job, 2);
+  EXPECT_EQ(run.job(job).lanes_a_device, 2);
+  run.shell.add_device(kAmple);
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(devices_used(run, 0).size(), 3u);
+  EXPECT_EQ(devices_used(run, 2).size(), 2u);
+  EXPECT_EQ(devices_used(run, 3), (std::set{DeviceId(1), DeviceId(2), DeviceId(3)}));
+}
+
+TEST(EngineElastic, ADeviceThatJoinsTakesWork) {
+  WatchedRun run(devices({kAmple}));
+  for (int j = 0; j < 4; ++j) run.submit(plan_of({4}));
+  run.run_into_step(JobId(0), 0);
+  run.shell.add_device(kAmple);
+  run.run();
+  expect_done(run);
+  EXPECT_GT(run.engine().device(kSecond).counters.ops, 10u);
+}
+
+TEST(EngineElastic, LanesEndTheirProgramOnADeviceThatIsRemoved) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  const JobId job = run.submit(spilled({2, 2}));
+  run.run_into_step(job, 1);
+  run.shell.remove_device(kSecond);
+  EXPECT_TRUE(run.all<DeviceLeft>().empty());
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(devices_used(run, 1).size(), 2u);
+  EXPECT_EQ(devices_used(run, 2), std::set{kFirst});
+  ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
+  EXPECT_FALSE(run.all<DeviceLeft>()[0].lost);
+  EXPECT_TRUE(run.all<StepRedone>().empty());
+}
+
+/// Between two units of a lane, too: here the second one waits for its weights' update.
+TEST(EngineElastic, ADeviceDoesNotLeaveBeforeItsLanes) {
+  const ModelSpec model = chain(4);
+  const JobShape shape = shape_of({1, 1});
+  Profile slow = testing::profile_of(model);
+  slow.update_bytes_per_s = 1e5;
+  const auto shards = spilled({1, 1})->shards;
+  ASSERT_GT(shards.size(), 1u);
+  WatchedRun run(devices({kAmple, kAmple}));
+  const JobId job = run.submit(std::make_shared<JobPlan>(lower(model, slow, shape, shards, false)));
+  run.run_into_step(job, 1);
+  run.run_until([&] {
+    return run.engine().device(kFirst).running.empty() && !run.engine().device(kFirst).current;
+  });
+  run.shell.remove_device(kFirst);
+  EXPECT_TRUE(run.all<DeviceLeft>().empty());
+  run.run();
+  expect_done(run);
+  EXPECT_EQ(devices_used(run, 1).size(), 2u);
+  EXPECT_EQ(devices_used(run, 2).size(), 1u);
+}
+
+/// Its boundaries go home, its next units elsewhere.
+TEST(EngineElastic, ASingleLaneLeavesARemovedDeviceWithItsUnit) {
+  const auto plan = spilled({4});
+  WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e8});
+  const JobId job = run.submit(plan);
+  run.run_into_step(job, 1);
+  const DeviceId device = run.all<StartOp>().back().device;
+  const std::size_t before = run.all<StartOp>().size();
+  run.shell.remove_device(device);
+  run.run();
+  expect_done(run);
+  const auto ops = run.all<StartOp>();
+  std::set<int> units;
+  for (std::size_t i = before; i < ops.size(); ++i) {
+    if (ops[i].device == device) units.insert(ops[i].unit);
+  }
+  EXPECT_LE(units.size(), 2u) << "what ran and what was chosen to run next";
+  EXPECT_TRUE(run.all<StepRedone>().empty());
+  EXPECT_EQ(run.all<DeviceLeft>().size(), 1u);
+}
+
+TEST(EngineElastic, AnIdleDeviceLeavesAtOnce) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  run.shell.remove_device(kSecond);
+  ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
+  run.shell.remove_device(kSecond);
+  run.shell.lose_device(kSecond);
+  EXPECT_EQ(run.all<DeviceLeft>().size(), 1u) << "it has left";
+  run.submit(plan_of({4}));
+  run.run();
+  expect_done(run);
+}
+
+TEST(EngineElastic, ADeviceCanBeLostWhileItLeaves) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  const JobId job = run.submit(spilled({2, 2}));
+  run.run_into_step(job, 1);
+  run.shell.remove_device(kSecond);
+  run.shell.lose_device(kSecond);
+  run.run();
+  expect_done(run);
+  ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
+  EXPECT_TRUE(run.all<DeviceLeft>()[0].lost);
+  EXPECT_EQ(run.checker.attempts(job), 1);
+}
+
+TEST(EngineElastic, TheLastDeviceMayLeave) {
+  WatchedRun run(devices({kAmple}));
+  const JobId job = run.submit(spilled({4}));
+  run.run_into_step(job, 1);
+  run.shell.remove_device(kFirst);
+  run.run();
+  EXPECT_EQ(run.all<DeviceLeft>().size(), 1u);
+  EXPECT_FALSE(run.engine().all_ended());
+  run.shell.add_device(kAmple);
+  run.run();
+  expect_done(run);
+  EXPECT_TRUE(run.all<StepRedone>().empty()) << "nothing was lost";
+}
+
+TEST(EngineElastic, APausedJobEndsItsStepAndLeavesTheDevices) {
+  WatchedRun run(devices({kAmple}));
+  const JobId job = run.submit(plan_of({4}));
+  run.run_into_step(job, 1);
+  run.shell.pause(job);
+  run.run();
+  EXPECT_EQ(run.job(job).step, 2);
+  EXPECT_EQ(run.engine().device(kFirst).memory.used(), 0u);
+  const JobId other = run.submit(plan_of({4}));
+  run.run();
+  EXPECT_EQ(run.job(other).phase, JobPhase::ended);
+  run.shell.resize(job, spilled({4}));
+  EXPECT_TRUE(run.engine().idle());
+  run.shell.resume(job);
+  run.run();
+  expect_done(run);
+}
+
+TEST(EngineElastic, APausedJobCanBeStoppedOrResumedBeforeItsCommit) {
+  WatchedRun run(devices({kAmple}));
+  const JobId stopped = run.submit(plan_of({4})), resumed = run.submit(plan_of({4}));
+  run.shell.pause(stopped);
+  run.shell.pause(resumed);
+  run.shell.resume(resumed);
+  run.run();
+  EXPECT_EQ(run.job(resumed).phase, JobPhase::ended);
+  EXPECT_EQ(run.job(stopped).step, 0);
+  run.shell.stop(stopped);
+  EXPECT_TRUE(run.engine().all_ended());
+  EXPECT_EQ(run.job(stopped).end, JobEnd::stopped);
+  EXPECT_EQ(run.engine().host_used(), 0u);
+}
+
+/// Reports everything at once, in order, as a shell without a clock.
+class Reporter {
+ public:
+  explicit Reporter(EngineConfig config) : engine(std::move(config)) {}
+
+  /// Until nothing is in flight or `until()`; `change(done)` is applied to every report.
+  void run(const std::function<bool()>& until, const std::function<void(Done&)>& change) {
+    while (!to_report.empty() && !until()) {
+      Done done{.id = *to_report.begin()};
+      to_report.erase(to_report.begin());
+      change(done);
+      engine.on_done(done, actions);
+      note();
+    }
+  }
+  void note() {
+    for (; seen_ < actions.size(); ++seen_) {
+      std::visit(
+          [this](const auto& action) {
+            if constexpr (requires { action.id; }) to_report.insert(action.id);
+          },
+          actions[seen_]);
+    }
+  }
+
+  Engine engine;
+  std::vector<Action> actions;
+  std::set<ActionId> to_report;
+
+ private:
+  std::size_t seen_ = 0;
+};
+
+/// A report that was under way when the device was lost, even of a failure, counts as lost.
+TEST(EngineElastic, WhatALostDeviceStillReportsIsNotBelieved) {
+  const auto plan = plan_of({2, 2});
+  Reporter reporter(devices({kAmple, kAmple}));
+  reporter.engine.submit(JobId(0), plan, plan->layout.home_bytes, reporter.actions);
+  reporter.note();
+  const auto computes = [&] { return !reporter.engine.device(kSecond).running.empty(); };
+  reporter.run(computes, [](Done&) {});
+  ASSERT_TRUE(computes());
+  const ActionId op = reporter.engine.device(kSecond).running.front();
+  reporter.engine.lose_device(kSecond, reporter.actions);
+  reporter.note();
+  reporter.run([] { return false; },
+               [&](Done& done) {
+                 if (done.id == op) done.error = "the device broke";
+               });
+  EXPECT_TRUE(reporter.engine.all_ended());
+  EXPECT_EQ(reporter.engine.job(JobId(0)).end, JobEnd::done);
+  EXPECT_EQ(reporter.engine.job(JobId(0)).attempt, 1);
+}
+
+TEST(Lower, PlansOfOneContractKeepTheirStateInTheSameHomes) {
+  const ModelSpec model = chain(6);
+  const JobShape shape = shape_of({4});
+  const auto whole = plan_job(model, shape, kAmple);
+  for (const auto& plan :
+       {plan_job(model, shape_of({1, 3}), kAmple),
+        plan_job(model, shape, 2 * least_budget(model, shape), OrderChoice::shard_major)}) {
+    const Layout &a = whole->layout, &b = plan->layout;
+    ASSERT_EQ(a.weights, b.weights);
+    for (int buffer : a.weights) {
+      EXPECT_EQ(a.buffers[at(buffer)].home, b.buffers[at(buffer)].home);
+    }
+    EXPECT_EQ(a.moments_home, b.moments_home);
+    EXPECT_EQ(a.moments_plane, b.moments_plane);
+    for (std::size_t l = 0; l < a.layers.size(); ++l) {
+      EXPECT_EQ(a.layers[l].sum_home, b.layers[l].sum_home);
+    }
+    EXPECT_NE(a.home_bytes, b.home_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/random_workload.h"
+
+/// Random workloads whose devices and plans change while they run; a pure function of the seed.
+namespace spillway::testing {
+
+/// What happens to a run after so many events. `device` is taken modulo those there are.
+struct Change {
+  enum class Kind { join, remove, lose, hang, link, stop, fail, pause, resume, resize };
+  Kind kind = Kind::join;
+  int after_events = 0;
+  JobId job;
+  int device = 0;
+  std::size_t plan = 0;    ///< resize: of the job's plans
+  Bytes budget = 0;        ///< join
+  double seconds = 0;      ///< hang: until the device counts as lost
+  double bytes_per_s = 0;  ///< link
+};
+
+struct ElasticWorkload {
+  EngineConfig config;
+  VirtualCosts costs;
+  std::vector<std::vector<std::shared_ptr<const JobPlan>>> plans;  ///< by job, the first at first
+  std::vector<Change> changes;
+  Bytes ample = 0;  ///< a device of this budget runs any plan
+
+  Bytes home_bytes(std::size_t job) const {
+    Bytes most = 0;
+    for (const auto& plan : plans[job]) most = std::max(most, plan->layout.home_bytes);
+    return most;
+  }
+};
+
+class RandomElasticWorkload {
+ public:
+  explicit RandomElasticWorkload(std::uint64_t seed) : random_(seed) {}
+
+  ElasticWorkload make() {
+    const int num_jobs = random_.between(1, 4);
+    for (int j = 0; j < num_jobs; ++j) add_job();
+    workload_.ample = 2 * most_;
+    const int num_devices = random_.between(1, 4);
+    for (int d = 0; d < num_devices; ++d) workload_.config.device_budgets.push_back(budget());
+    workload_.config.double_buffer = random_.chance(75);
+    workload_.config.policy = make_policy(
+        kPolicyNames.at(static_cast<std::size_t>(random_.between(0, kPolicyNames.size() - 1))));
+    Bytes largest = 0, all = 0;
+    for (std::size_t j = 0; j < workload_.plans.size(); ++j) {
+      largest = std::max(largest, workload_.home_bytes(j));
+      all += workload_.home_bytes(j);
+    }
+    workload_.config.host_budget = random_.chance(50) ? all : largest;
+    workload_.costs.copy_bytes_per_s = random_.between(1, 200) * 1e6;
+    workload_.costs.host_workers = random_.between(1, 3);
+    workload_.costs.cancel_s = random_.chance(50) ? 0 : random_.between(1, 2000) * 1e-6;
+    for (int i = random_.between(0, 10); i > 0; --i) add_change();
+    return std::move(workload_);
+  }
+
+ private:
+  /// Up to four plans of one contract: other lanes, shards and orders.
+  void add_job() {
+    const ModelSpec model = random_.model();
+    Profile profile = random_.profile(model);
+    for (double* rate : {&profile.update_bytes_per_s, &profile.reduce_bytes_per_s}) {
+      *rate = random_.between(1, 100) * (random_.chance(50) ? 1e6 : 1e8);
+    }
+    const JobShape contract = random_.shape(1);
+    auto& plans = workload_.plans.emplace_back();
+    for (int i = random_.between(1, 4); i > 0; --i) {
+      JobShape shape = contract;
+      shape.lane_groups = lane_groups(contract.groups);
+      const auto order = random_.chance(30) ? OrderChoice::automatic : OrderChoice::shard_major;
+      const bool ahead = random_.chance(50);
+      const Partition tight = partition(model, profile, shape, 0, OrderChoice::shard_major, ahead);
+      const Bytes budget = tight.smallest_budget * static_cast<Bytes>(random_.between(4, 12)) / 4;
+      const Partition cut = partition(model, profile, shape, budget, order, ahead);
+      plans.push_back(
+          std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major)));
+      most_ = std::max(most_, plans.back()->needed_budget);
+    }
+  }
+
+  /// One lane, or up to four of any sizes.
+  std::vector<int> lane_groups(int groups) {
+    std::vector<int> sizes(at(random_.between(1, std::min(groups, 4))), 1);
+    for (int left = groups - static_cast<int>(sizes.size()); left > 0; --left) {
+      ++sizes[at(random_.between(0, static_cast<int>(sizes.size()) - 1))];
+    }
+    return sizes;
+  }
+
+  /// Mostly enough for every plan, sometimes for few or none.
+  Bytes budget() {
+    return random_.chance(75) ? most_ * static_cast<Bytes>(random_.between(4, 10)) / 4
+                              : most_ * static_cast<Bytes>(random_.between(1, 4)) / 4;
+  }
+
+  void add_change() {
+    using enum Change::Kind;
+    static constexpr Change::Kind kKinds[] = {join, join, remove, lose,  lose,   hang,   link,
+                                              stop, fail, pause,  pause, resume, resize, resize};
+    Change change{.kind = kKinds[random_.between(0, std::size(kKinds) - 1)]};
+    change.after_events = random_.between(0, random_.chance(50) ? 60 : 600);
+    change.job = JobId(random_.between(0, static_cast<int>(workload_.plans.size()) - 1));
+    change.device = random_.between(0, 9);
+    const auto& plans = workload_.plans[change.job.index()];
+    change.plan = static_cast<std::size_t>(random_.between(0, static_cast<int>(plans.size()) - 1));
+    change.budget = budget();
+    change.seconds = random_.between(1, 20000) * 1e-6;
+    change.bytes_per_s = random_.between(1, 1000) * 1e5;
+    workload_.changes.push_back(change);
+  }
+
+  RandomWorkload random_;
+  ElasticWorkload workload_;
+  Bytes most_ = 0;
+};
+
+}  // namespace spillway::testing

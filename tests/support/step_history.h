@@ -1,0 +1,122 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/action.h"
+#include "scheduler/program.h"
+
+namespace spillway::testing {
+
+/// What has been started and has ended of every job's open step. Checks: every op once in an
+/// attempt and in the order of its unit; updates, loads and an evaluation once over all attempts; a
+/// committed step has every op of its last attempt.
+class StepHistory {
+ public:
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan) { jobs_[job].plan = std::move(plan); }
+  const JobPlan& plan(JobId job) const { return *jobs_.at(job).plan; }
+  std::int64_t step(JobId job) const { return jobs_.at(job).step; }
+  int attempt(JobId job) const { return jobs_.at(job).attempt; }
+  const std::vector<std::string>& problems() const { return problems_; }
+
+  void on_start(const StartOp& start) {
+    Job& job = jobs_.at(start.job);
+    require(job.step == start.step, "an op of another step");
+    require(job.attempt == start.attempt, "an op of another attempt");
+    require(job.started_ops.insert(start.op).second, "an op ran twice");
+    const auto& unit =
+        job.plan->programs[start.flavor]->units[static_cast<std::size_t>(start.unit)];
+    if (start.op > unit.first_op) {
+      require(job.started_ops.contains(start.op - 1), "ops out of order");
+    }
+  }
+  void on_start(const StartCopy& start) {
+    require(jobs_.at(start.job).attempt == start.attempt, "a copy of another attempt");
+  }
+  void on_start(const StartHostOp& start) {
+    Job& job = jobs_.at(start.job);
+    require(job.attempt == start.attempt, "a host op of another attempt");
+    require(job.started_host_ops.insert(name(job, start)).second, "a host op ran twice");
+  }
+  void on_end(const StartOp& start) { jobs_.at(start.job).ended_ops.insert(start.op); }
+  void on_end(const StartHostOp& start) {
+    Job& job = jobs_.at(start.job);
+    job.ended_host_ops.insert(name(job, start));
+  }
+
+  void observe(const StepCommitted& committed) {
+    Job& job = jobs_.at(committed.job);
+    check_complete(job);
+    require(committed.step == ++job.step, "a step is committed out of order");
+    job.ended_host_ops.clear();
+    begin_attempt(job);
+  }
+  void observe(const StepRedone& redone) {
+    Job& job = jobs_.at(redone.job);
+    require(redone.step == job.step, "a step that is not open is redone");
+    require(redone.attempt == ++job.attempt, "attempts out of order");
+    std::erase_if(job.ended_host_ops, [](const HostOpName& op) {
+      return op.first == HostOpKind::reduce || op.first == HostOpKind::commit ||
+             op.first == HostOpKind::finish;
+    });
+    begin_attempt(job);
+  }
+  void observe(const PlanChanged& changed) {
+    Job& job = jobs_.at(changed.job);
+    job.plan = changed.plan;
+    std::erase_if(job.ended_host_ops,
+                  [](const HostOpName& op) { return op.first == HostOpKind::load; });
+    begin_attempt(job);
+  }
+  void observe(const JobEnded& ended) {
+    if (ended.end == JobEnd::done) check_complete(jobs_.at(ended.job));
+  }
+
+ private:
+  using HostOpName = std::pair<HostOpKind, int>;  // the same in every plan
+  struct Job {
+    std::shared_ptr<const JobPlan> plan;
+    std::int64_t step = 0;
+    int attempt = 0;
+    std::set<int> started_ops, ended_ops;
+    std::set<HostOpName> started_host_ops, ended_host_ops;
+    const Program& program() const { return *plan->programs[plan->flavor(step).index()]; }
+  };
+
+  static HostOpName name(const Job& job, const StartHostOp& start) {
+    const HostOpSpec& op =
+        job.plan->programs[start.flavor]->host_ops[static_cast<std::size_t>(start.op)];
+    return {op.kind, op.index};
+  }
+
+  /// What is done for good counts as done, whatever the plan.
+  static void begin_attempt(Job& job) {
+    const bool evaluated = job.ended_host_ops.contains({HostOpKind::finish_evaluation, 0});
+    const auto& ops = job.program().ops;
+    job.ended_ops.clear();
+    for (std::size_t i = 0; evaluated && i < ops.size(); ++i) {
+      if (ops[i].kind == OpKind::evaluate) job.ended_ops.insert(static_cast<int>(i));
+    }
+    job.started_ops = job.ended_ops;
+    job.started_host_ops = job.ended_host_ops;
+  }
+
+  void check_complete(const Job& job) {
+    require(job.ended_ops.size() == job.program().ops.size(), "a step without all of its ops");
+    require(job.ended_host_ops.size() == job.program().host_ops.size(),
+            "a step without all of its host ops");
+  }
+
+  void require(bool holds, const char* problem) {
+    if (!holds) problems_.emplace_back(problem);
+  }
+
+  std::map<JobId, Job> jobs_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace spillway::testing
