@@ -122,6 +122,7 @@ RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   root.read("seed", config.train.seed);
   read_devices(root, config.session.devices);
   root.read_size("host_memory", config.session.host_memory);
+  root.read_path("home_path", config.session.home_path);
   read_data(root.section("data"), config.data);
   read_model(root.section("model"), config);
   read_train(root.section("train"), config.train);

@@ -27,9 +27,8 @@ struct DataConfig {
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
-  std::string output_dir;  ///< "runs/NAME" unless given
-  SessionConfig
-      session;  ///< devices, host_memory, scheduling.policy, .double_buffer, .device_timeout
+  std::string output_dir;      ///< "runs/NAME" unless given
+  SessionConfig session;       ///< devices, host_memory, home_path, scheduling but for its order
   std::string family = "gpt";  ///< gpt | mlp: which of the next two counts
   GptConfig gpt;
   MlpConfig mlp;

@@ -227,7 +227,7 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   auto session_config = trials.front().config.session;
   session_config.estimate = options.estimate;
   session_config.pilot_cache = options.pilot_cache;
-  Session session(session_config);
+  Session session = make_session(session_config, trials.front());
   const auto misfits = submit_all(session, std::move(configs), trials);
   const bool fits = std::ranges::none_of(misfits, [](const auto& m) { return m.has_value(); });
   const auto result = extrapolated(session.simulate(), share);

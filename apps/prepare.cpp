@@ -19,6 +19,16 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
   return expand_trials(tree, findings);
 }
 
+Session make_session(SessionConfig config, const Trial& any) {
+  try {
+    return Session(std::move(config));
+  } catch (const ConfigError& error) {
+    Findings findings;
+    note(error, any.tree, findings);
+    throw ConfigErrors(findings.all());
+  }
+}
+
 std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
                                                   std::vector<TrialConfig> configs,
                                                   const std::vector<Trial>& trials) {

@@ -17,6 +17,9 @@ namespace spillway {
 std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
                                Findings& findings);
 
+/// The session that all trials of a file share. Throws ConfigErrors.
+Session make_session(SessionConfig config, const Trial& any);
+
 /// Submits `configs`, one a trial; the ids of those that fit are consecutive. Returns for each
 /// trial why it does not fit, or nothing. Throws ConfigErrors for all that are wrong otherwise.
 std::vector<std::optional<DoesNotFit>> submit_all(Session& session,

@@ -191,6 +191,7 @@ std::string to_yaml(const RunConfig& config) {
   out.write("seed", config.train.seed);
   out.put("devices", devices_node(config.session.devices));
   out.write("host_memory", exact_size(config.session.host_memory));
+  out.write("home_path", config.session.home_path.string());
   out.put("model", model_node(config));
   out.put("data", data_node(config.data));
   out.put("train", train_node(config.train));

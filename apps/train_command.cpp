@@ -127,7 +127,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   auto session_config = config.session;
   session_config.max_trace_spans = kMaxTraceSpans;
   session_config.pilot_cache = options.pilot_cache;
-  Session session(session_config);
+  Session session = make_session(session_config, trials.front());
   require_fit(submit_all(session, std::move(configs), trials), log);
   std::vector<std::string> names;
   for (const auto& trial : trials) names.push_back(trial.name);

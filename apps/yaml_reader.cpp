@@ -199,6 +199,16 @@ void YamlReader::read_text(const char* key, std::string& value) {
   if (const auto* node = scalar(key, "write some text")) value = node->text;
 }
 
+void YamlReader::read_path(const char* key, std::filesystem::path& value) {
+  const auto* node = raw(key);
+  if (node == nullptr) return;
+  if (node->kind == Kind::scalar) {
+    value = node->text;
+  } else {
+    complain(key, *node, "stands where one value belongs; write a folder");
+  }
+}
+
 void YamlReader::read_choice(const char* key, std::string& value,
                              const std::vector<std::string>& choices) {
   const auto remedy = "write " + (choices.size() > 1 ? "one of " + joined(choices) : choices[0]);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -56,6 +57,8 @@ class YamlReader {
   /// A list of numbers.
   void read_numbers(const char* key, std::vector<double>& values, NumberRange range);
   void read_text(const char* key, std::string& value);
+  /// An empty text stands for none.
+  void read_path(const char* key, std::filesystem::path& value);
   void read_choice(const char* key, std::string& value, const std::vector<std::string>& choices);
   void read_size(const char* key, Bytes& value, Bytes min = 1,
                  Bytes max = std::numeric_limits<Bytes>::max());

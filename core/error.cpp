@@ -19,17 +19,30 @@ const char* to_string(Tier tier) {
 namespace {
 
 const char* remedy(Tier tier) {
-  return tier == Tier::device ? "raise the memory of a device, or use more virtual nodes, which "
-                                "makes each smaller"
-                              : "raise that budget";
+  switch (tier) {
+    case Tier::device:
+      return "raise the memory of a device, or use more virtual nodes, which makes each smaller";
+    case Tier::host:
+      return "raise that budget";
+    case Tier::disk:
+      return "free some there, or lower host_memory, so that trials wait for each other";
+  }
+  return "?";
+}
+
+/// "the budget is", or what stands for it.
+const char* limit_of(Tier tier) { return tier == Tier::disk ? "left are" : "the budget is"; }
+
+std::string room_of(Tier tier) {
+  return std::string(to_string(tier)) + (tier == Tier::disk ? " space" : " memory");
 }
 
 }  // namespace
 
 OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
                          const std::string& who)
-    : Error(std::string(to_string(t)) + " memory: " + who + " asked for " +
-            format_bytes(requested_bytes) + " but " + format_bytes(available_bytes) + " are left"),
+    : Error(room_of(t) + ": " + who + " asked for " + format_bytes(requested_bytes) + " but " +
+            format_bytes(available_bytes) + " are left"),
       tier(t),
       requested(requested_bytes),
       available(available_bytes) {}
@@ -49,9 +62,9 @@ DeviceLost::DeviceLost(const std::string& name, const std::string& cause)
 
 DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes)
     : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +
-            std::to_string(needed_bytes) + " bytes) of " + to_string(t) +
-            " memory, the budget is " + format_bytes(budget_bytes) + " (" +
-            std::to_string(budget_bytes) + " bytes); " + remedy(t)),
+            std::to_string(needed_bytes) + " bytes) of " + room_of(t) + ", " + limit_of(t) + " " +
+            format_bytes(budget_bytes) + " (" + std::to_string(budget_bytes) + " bytes); " +
+            remedy(t)),
       tier(t),
       needed(needed_bytes),
       budget(budget_bytes) {}

@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-/// Where bytes live. Disk is a home tier of its own once state is larger than host memory.
+/// Where bytes live.
 enum class Tier : std::uint8_t { device, host, disk };
 const char* to_string(Tier tier);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/units.h"
@@ -17,6 +18,15 @@ struct LayerProfile {
   Bytes graph_peak = 0;      ///< during forward with a graph
   Bytes graph_retained = 0;  ///< after forward with a graph: output and saved tensors
   Bytes backward_peak = 0;   ///< during backward, counted from before the layer's forward
+};
+
+/// Virtual nodes that a pilot takes through a layer in a row on each kind of device.
+inline constexpr std::array kPilotSizes{1, 2, 4};
+
+/// Seconds of one layer on one kind of device, by kPilotSizes; as in LayerProfile.
+struct LayerTimes {
+  std::array<double, kPilotSizes.size()> forward_s{}, backward_s{};
+  bool operator==(const LayerTimes&) const = default;
 };
 
 /// What a job costs on a device kind: measured by a pilot before the run, or estimated.

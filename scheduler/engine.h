@@ -147,6 +147,7 @@ class Engine {
   void watch(JobId job, DeviceId watcher);
   void note_state(DeviceId id);
   bool is_done(const JobTable& job, int unit) const;
+  DeviceId made_for(const JobTable& job, int lane) const;
   std::optional<DeviceId> claimant(const JobTable& job, int lane) const;
   void rank(JobId id, int lane);
   bool may_take(DeviceId id, const ReadyLane& lane) const;

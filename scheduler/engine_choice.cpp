@@ -67,6 +67,12 @@ bool Engine::is_done(const JobTable& job, int unit) const {
   return job.units[at(unit)].ops_done == job.program->units[at(unit)].num_ops;
 }
 
+/// Not valid: any, as where that device has left.
+DeviceId Engine::made_for(const JobTable& job, int lane) const {
+  const DeviceId id = job.plan->device_of(lane);
+  return id.valid() && can_run(job, id) ? id : DeviceId();
+}
+
 /// The device that may claim the lane's next unit now, or an id that is not valid: any device.
 /// Nothing: none may.
 std::optional<DeviceId> Engine::claimant(const JobTable& job, int lane) const {
@@ -75,9 +81,9 @@ std::optional<DeviceId> Engine::claimant(const JobTable& job, int lane) const {
   const LaneState& state = job.lanes[at(lane)];
   if (state.cursor == units.size()) return std::nullopt;
   if (job.units[at(units[state.cursor])].waits_for > 0) return std::nullopt;
-  if (state.cursor == 0) return DeviceId();
+  if (state.cursor == 0) return made_for(job, lane);
   const int before = units[state.cursor - 1];
-  if (is_done(job, before)) return job.lanes.size() == 1 ? DeviceId() : state.device;
+  if (is_done(job, before)) return job.lanes.size() == 1 ? made_for(job, lane) : state.device;
   // Its predecessor may still run: the queue of a device keeps the order.
   if (!config_.double_buffer) return std::nullopt;
   const DeviceId runs_on = job.units[at(before)].device;
@@ -188,7 +194,7 @@ bool Engine::may_be_stolen(const DeviceTable& owner) const {
   if (!owner.next) return false;
   const UnitRef unit = *owner.next;
   const JobTable& job = table(unit.job);
-  if (job.lanes.size() > 1) return false;
+  if (job.lanes.size() > 1 || made_for(job, 0).valid()) return false;
   const auto& lane_units = job.program->lane_units[0];
   const auto next = std::ranges::lower_bound(lane_units, unit.unit);
   return (next == lane_units.begin() || is_done(job, *std::prev(next))) &&

@@ -135,10 +135,12 @@ class ProgramBuilder {
 
   void add_evaluation() {
     std::vector<int> units;
-    const int lanes = static_cast<int>(plan_.lanes.size());
-    for (int lane = 0; lane < lanes; ++lane) {
-      const int begin = shape_.eval_virtual_nodes * lane / lanes;
-      const int end = shape_.eval_virtual_nodes * (lane + 1) / lanes;
+    const auto first_vn = [&](std::int64_t group) {  // shared out like the groups
+      return static_cast<int>(shape_.eval_virtual_nodes * group / shape_.groups);
+    };
+    for (int lane = 0; lane < static_cast<int>(plan_.lanes.size()); ++lane) {
+      const int begin = first_vn(plan_.lanes[at(lane)].begin);
+      const int end = first_vn(plan_.lanes[at(lane)].end);
       if (begin == end) continue;
       for (int s = 0; s < num_shards(); ++s) {
         UnitSpec unit{.lane = lane, .kind = OpKind::evaluate, .layers = plan_.shards[at(s)]};

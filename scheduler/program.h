@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/fold.h"
+#include "core/ids.h"
 #include "core/profile.h"
 #include "core/spec.h"
 #include "core/units.h"
@@ -164,6 +165,8 @@ struct JobPlan {
   std::vector<LayerRange> shards;
   bool vn_major = false;
   std::vector<GroupRange> lanes;
+  /// Devices that lanes are made for, by lane, each another one; empty: any device takes any.
+  std::vector<DeviceId> lane_devices;
   Layout layout;
   std::vector<std::shared_ptr<const Program>> programs;  ///< by Flavor::index(); null: unused
   std::int64_t max_steps = 0, eval_steps = 0;
@@ -171,6 +174,10 @@ struct JobPlan {
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
   double step_s = 0;        ///< compute of one training step
 
+  /// The device of a lane; not valid: any.
+  DeviceId device_of(int lane) const {
+    return lane_devices.empty() ? DeviceId() : lane_devices[at(lane)];
+  }
   /// The program before step `step` commits; step == max_steps: what follows the last commit.
   Flavor flavor(std::int64_t step) const;
 };

@@ -129,7 +129,7 @@ void VirtualShell::perform(const StartOp& op) {
     }
   }
   const OpSpec& spec = program(op.job, op.flavor).ops[at(op.op)];
-  const double duration_s = spec.cost_s * crowding_at(start_s, op.device);
+  const double duration_s = spec.cost_s * slowdown(op.device) * crowding_at(start_s, op.device);
   free_s = start_s + duration_s;
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
@@ -143,6 +143,10 @@ double VirtualShell::crowding_at(double time_s, DeviceId device) const {
     if (queues_[d].compute_s > time_s) ++computing;
   }
   return computing == 0 ? 1 : 1 + (costs_.crowding - 1) * computing / others;
+}
+
+double VirtualShell::slowdown(DeviceId device) const {
+  return device.index() < costs_.slowdown.size() ? costs_.slowdown[device.index()] : 1;
 }
 
 double VirtualShell::copy_rate(DeviceId device) const {

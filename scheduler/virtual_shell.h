@@ -19,7 +19,8 @@ struct VirtualCosts {
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
   double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
   double admission_s = 1e-3;
-  double crowding = 1;  ///< an op takes so many times longer while all devices compute
+  std::vector<double> slowdown;  ///< by device, compute takes so many times longer; empty: 1
+  double crowding = 1;           ///< an op takes so many times longer while all devices compute
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
 };
@@ -86,6 +87,7 @@ class VirtualShell {
   void perform(const DeviceLeft&) {}
   void perform(const JobEnded&) {}
   double copy_rate(DeviceId device) const;
+  double slowdown(DeviceId device) const;
   double crowding_at(double time_s, DeviceId device) const;
   const Program& program(JobId job, std::size_t flavor) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,

@@ -7,9 +7,6 @@
 
 namespace spillway {
 
-HostArena::Region::Region(HostArena& arena, std::unique_ptr<DeviceMemory> memory, Bytes bytes)
-    : arena_(&arena), memory_(std::move(memory)), bytes_(bytes) {}
-
 HostArena::Region::Region(Region&& other) noexcept
     : arena_(std::exchange(other.arena_, nullptr)),
       memory_(std::move(other.memory_)),
@@ -28,9 +25,6 @@ HostArena::Region::~Region() {
   if (arena_) arena_->give_back(bytes_);
 }
 
-HostArena::HostArena(Bytes budget, Allocate allocate)
-    : budget_(budget), allocate_(std::move(allocate)) {}
-
 HostArena::Region HostArena::reserve(Bytes bytes) {
   {
     const std::lock_guard lock(mutex_);
@@ -38,14 +32,12 @@ HostArena::Region HostArena::reserve(Bytes bytes) {
       throw OutOfMemory(Tier::host, bytes, budget_ - in_use_, "host arena");
     }
     in_use_ += bytes;
-    peak_ = std::max(peak_, in_use_);
   }
-  try {
-    return Region(*this, allocate_(bytes), bytes);
-  } catch (...) {
-    give_back(bytes);
-    throw;
-  }
+  Region region(*this, bytes);  // gives back where the store throws
+  region.memory_ = store_.allocate(bytes);
+  const std::lock_guard lock(mutex_);
+  peak_ = std::max(peak_, in_use_);
+  return region;
 }
 
 void HostArena::give_back(Bytes bytes) noexcept {

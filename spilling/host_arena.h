@@ -1,24 +1,22 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 
 #include "core/device.h"
 #include "core/units.h"
+#include "spilling/store.h"
 
 namespace spillway {
 
-/// The host tier: exact-size regions under a hard budget. Thread-safe. Outlives its regions.
+/// All homes: exact-size regions of one store under a hard budget. Thread-safe. Outlives its
+/// regions.
 class HostArena {
  public:
-  using Allocate = std::function<std::unique_ptr<DeviceMemory>(Bytes)>;
-
   /// A job's homes. Given back by the destructor.
   class Region {
    public:
     Region() = default;
-    Region(HostArena& arena, std::unique_ptr<DeviceMemory> memory, Bytes bytes);
     Region(Region&& other) noexcept;
     Region& operator=(Region&& other) noexcept;
     ~Region();
@@ -27,15 +25,18 @@ class HostArena {
     explicit operator bool() const { return memory_ != nullptr; }
 
    private:
+    friend class HostArena;
+    Region(HostArena& arena, Bytes bytes) : arena_(&arena), bytes_(bytes) {}
     HostArena* arena_ = nullptr;
     std::unique_ptr<DeviceMemory> memory_;
     Bytes bytes_ = 0;
   };
 
-  /// `allocate` makes memory that the devices' copy queues reach (Device::allocate_host).
-  HostArena(Bytes budget, Allocate allocate);
+  /// `store` outlives the arena.
+  HostArena(Bytes budget, Store& store) : budget_(budget), store_(store) {}
 
-  /// Zeroed memory of exactly `bytes`. Throws OutOfMemory beyond the budget.
+  /// Zeroed memory of exactly `bytes`, aligned to kPage. Throws OutOfMemory of the host tier beyond
+  /// the budget, and what the store throws; nothing is taken then.
   Region reserve(Bytes bytes);
 
   Bytes budget() const { return budget_; }
@@ -46,7 +47,7 @@ class HostArena {
   void give_back(Bytes bytes) noexcept;
 
   const Bytes budget_;
-  const Allocate allocate_;
+  Store& store_;
   mutable std::mutex mutex_;
   Bytes in_use_ = 0, peak_ = 0;  // under mutex_
 };

@@ -44,14 +44,18 @@ DeviceList::Entry& DeviceList::add(const DeviceConfig& config, State state) {
                                                  .slowdown = config.slowdown,
                                                  .fault = config.fault}),
                       .budget = config.memory,
+                      .link_bytes_per_s = config.link_bytes_per_s,
                       .state = state});
   return entries_.back();
 }
 
 DeviceList::Entry& DeviceList::add_again(std::size_t number) {
   auto device = entries_[number].device;
-  const Bytes budget = device->budget();
-  entries_.push_back({.device = std::move(device), .budget = budget, .state = State::joining});
+  const Bytes budget = device->budget(), link = entries_[number].link_bytes_per_s;
+  entries_.push_back({.device = std::move(device),
+                      .budget = budget,
+                      .link_bytes_per_s = link,
+                      .state = State::joining});
   return entries_.back();
 }
 

@@ -15,6 +15,7 @@ class DeviceList {
   struct Entry {
     std::shared_ptr<Device> device;  // shared: one that shrank has two numbers
     Bytes budget = 0;                ///< when it joined
+    Bytes link_bytes_per_s = 0;      ///< 0: none
     State state = State::present;
     bool remove_when_joined = false;
   };

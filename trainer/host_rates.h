@@ -9,21 +9,31 @@
 
 namespace spillway {
 
-/// Median over calls of `work` in seconds: over at least three, and over as many as take 30 ms. The
-/// first ones are slow: their memory is new.
+/// Calls `measure` at least three times, and for 30 ms: the first ones are slow, their memory is
+/// new.
+template <typename Measure>
+void repeat_measurement(const Measure& measure) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::milliseconds(30);
+  for (int calls = 0; calls < 3 || Clock::now() < end; ++calls) measure();
+}
+
+inline double median(std::vector<double>& values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// Median over repeated calls of `work`, in seconds.
 template <typename Work>
 double median_seconds(const Work& work) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t kLeast = 3;
   std::vector<double> seconds;
-  const auto end = Clock::now() + std::chrono::milliseconds(30);
-  while (seconds.size() < kLeast || Clock::now() < end) {
+  repeat_measurement([&] {
     const auto begin = Clock::now();
     work();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
+  });
+  return median(seconds);
 }
 
 /// What one core of this machine does a second.

@@ -1,38 +1,18 @@
 #include "trainer/pilot.h"
 
 #include <algorithm>
-#include <deque>
-#include <limits>
+#include <array>
+#include <chrono>
+#include <functional>
 #include <vector>
 
-#include "core/cpu/activation_counter.h"
 #include "core/ids.h"
-#include "core/kernels.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/estimate.h"
-#include "trainer/range_runner.h"
+#include "trainer/pilot_layer.h"
 
 namespace spillway {
 namespace {
-
-/// Memory of its own, filled with small normal numbers: costs do not depend on the values.
-class Buffer {
- public:
-  explicit Buffer(const TensorSpec& spec)
-      : storage_((spec.bytes() + kAlignment) / sizeof(float) + kAlignment / sizeof(float)) {
-    if (spec.dtype == DType::f32) {
-      kernels::fill_normal(floats(), static_cast<std::size_t>(spec.elements()), 0.02, {});
-    }
-  }
-  std::byte* data() {
-    const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
-    return reinterpret_cast<std::byte*>(round_up(address, kAlignment));
-  }
-  float* floats() { return reinterpret_cast<float*>(data()); }
-
- private:
-  std::vector<float> storage_;
-};
 
 Profile with_rates(const HostRates& rates) {
   return {.copy_bytes_per_s = rates.copy_bytes_per_s,
@@ -56,74 +36,62 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   return key;
 }
 
-/// All that one layer reads and writes.
-struct LayerMemory {
-  LayerMemory(const ModelSpec& model, const LayerSpec& layer) {
-    for (int p : layer.params) {
-      const TensorSpec& tensor = model.params[at(p)].tensor;
-      elements.push_back(static_cast<std::size_t>(tensor.elements()));
-      pointers.push_back(new_buffer(tensor).data());
-      sums.push_back(new_buffer(tensor).floats());
-    }
-    for (int e : layer.inputs) add(model.edges[at(e)], e, inputs, input_gradients);
-    for (int e : layer.outputs) {
-      add(model.edges[at(e)], e, outputs, gradients);
-      output_bytes += model.edges[at(e)].tensor.bytes();
-    }
-  }
-  void fold(int param, const float* gradient) const {
-    kernels::add(sums[at(param)], gradient, elements[at(param)]);
-  }
-
-  std::vector<std::byte*> pointers;   // of the parameters
-  std::vector<float*> sums;           // of their gradients
-  std::vector<std::size_t> elements;  // of each
-  RangeRunner::EdgeMemory inputs, outputs, gradients, input_gradients;
-  Bytes output_bytes = 0;
-
- private:
-  Buffer& new_buffer(const TensorSpec& tensor) { return buffers_.emplace_back(tensor); }
-  void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
-           RangeRunner::EdgeMemory& of_gradients) {
-    values[number] = new_buffer(edge.tensor).data();
-    if (has_gradient(edge)) of_gradients[number] = new_buffer(edge.tensor).data();
-  }
-
-  std::deque<Buffer> buffers_;
-};
-
-}  // namespace
-
-LayerProfile Pilot::measure_layer(const Model& model, int layer) {
-  LayerMemory memory(model.spec, model.spec.layers[at(layer)]);
+LayerProfile measure_layer(const Model& model, int number) {
+  PilotLayer layer(model, number);
   LayerProfile profile;
-  ActivationCounter meter("pilot");
-  RangeRunner runner(model, {layer, layer + 1}, {}, [&](int) { return memory.pointers; });
-  runner.after_forward = [&](int) {
-    profile.graph_retained = meter.in_use();
-    profile.graph_peak = meter.peak_since_begin();
+  layer.after_graph = [&] {
+    profile.graph_retained = layer.meter().in_use();
+    profile.graph_peak = layer.meter().peak_since_begin();
   };
-  const MeterScope scope(meter);
-  const auto forward = [&] {
-    meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.forward(memory.inputs, memory.outputs);
-  };
-  const auto fold = [&](int, int param, const float* gradient) {
-    if (gradient) memory.fold(param, gradient);
-  };
-  const auto backward = [&] {
-    meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.backward(memory.inputs, memory.gradients, memory.input_gradients, fold);
-  };
-  forward();
-  profile.forward_peak = meter.peak_since_begin();
-  backward();
+  layer.forward();
+  profile.forward_peak = layer.meter().peak_since_begin();
+  layer.backward();
   // Inside a longer range the gradient of the output is an activation of its own.
-  profile.backward_peak = meter.peak_since_begin() + memory.output_bytes;
-  profile.forward_s = median_seconds(forward);
-  profile.backward_s = median_seconds(backward);
+  profile.backward_peak = layer.meter().peak_since_begin() + layer.output_bytes();
+  profile.forward_s = median_seconds([&] { layer.forward(); });
+  profile.backward_s = median_seconds([&] { layer.backward(); });
   return profile;
 }
+
+using Seconds = std::array<double, kPilotSizes.size()>;
+
+/// On the queue: when so many calls of `work` have ended, since the first began.
+Seconds time_calls(Queue& queue, const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  std::array<Clock::time_point, kPilotSizes.size() + 1> marks;
+  int calls = 0;
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    for (; i > 0 && calls < kPilotSizes[i - 1]; ++calls) queue.enqueue(work);
+    queue.enqueue([&mark = marks[i]] { mark = Clock::now(); });
+  }
+  queue.record().wait();
+  Seconds seconds;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    seconds[i] = std::chrono::duration<double>(marks[i + 1] - marks[0]).count();
+  }
+  return seconds;
+}
+
+/// Medians, by size.
+Seconds median_times(Queue& queue, const std::function<void()>& work) {
+  std::array<std::vector<double>, kPilotSizes.size()> all;
+  repeat_measurement([&] {
+    const Seconds seconds = time_calls(queue, work);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].push_back(seconds[i]);
+  });
+  Seconds medians;
+  std::ranges::transform(all, medians.begin(), [](auto& seconds) { return median(seconds); });
+  return medians;
+}
+
+/// On a layer that has been measured before, so that it is known not to throw.
+LayerTimes time_layer(const Model& model, int number, Device& device) {
+  PilotLayer layer(model, number);
+  return {.forward_s = median_times(device.compute(), [&] { layer.forward(); }),
+          .backward_s = median_times(device.compute(), [&] { layer.backward(); })};
+}
+
+}  // namespace
 
 Profile Pilot::measure(const Model& model) {
   initialize_torch();
@@ -139,6 +107,22 @@ Profile Pilot::measure(const Model& model) {
   }
   cache_.save();
   return profile;
+}
+
+std::vector<LayerTimes> Pilot::measure_on(Device& device, const std::string& kind,
+                                          const Model& model) {
+  std::vector<LayerTimes> all;
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    const std::string key = kind + ": " + cost_key(model.spec, model.spec.layers[at(l)]);
+    auto known = cache_.find_times(key);
+    if (!known) {
+      known = time_layer(model, l, device);
+      cache_.add_times(key, *known);
+    }
+    all.push_back(*known);
+  }
+  cache_.save();
+  return all;
 }
 
 Profile Pilot::estimate(const ModelSpec& model) {

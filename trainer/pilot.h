@@ -2,7 +2,10 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "core/device.h"
 #include "core/profile.h"
 #include "models/model.h"
 #include "trainer/host_rates.h"
@@ -20,11 +23,13 @@ class Pilot {
       : cache_(std::move(cache), this_build_and_machine()) {}
   /// Runs each layer that is not known yet.
   Profile measure(const Model& model);
+  /// Times each layer of a measured model on the compute queue of a device, several virtual nodes
+  /// in a row, once per distinct layer and `kind`. Nothing else may use the device meanwhile.
+  std::vector<LayerTimes> measure_on(Device& device, const std::string& kind, const Model& model);
   /// Runs none of them: costs follow from shapes (trainer/estimate.h).
   Profile estimate(const ModelSpec& model);
 
  private:
-  LayerProfile measure_layer(const Model& model, int layer);
   const HostRates& rates();
 
   ProfileCache cache_;

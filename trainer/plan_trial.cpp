@@ -1,6 +1,7 @@
 #include "trainer/plan_trial.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/ids.h"
@@ -102,6 +103,93 @@ void describe_shards(const ModelSpec& model, const Profile& profile, const JobSh
   summary.unit_boundaries_bytes = largest.op_area;
 }
 
+/// Finds the shards and the lanes of a trial.
+struct Planner {
+  Planner(const TrialConfig& config, const ModelSpec& spec, const Profile& costs,
+          const std::vector<PlanDevice>& those_present, bool loads_ahead)
+      : trial(config),
+        model(spec),
+        profile(costs),
+        devices(those_present),
+        double_buffer(loads_ahead),
+        shape(shape_of(config)) {}
+
+  void cut_under(Bytes budget) {
+    least = budget;
+    const OrderChoice order = order_choice(trial.train.order);
+    cut = partition(model, profile, shape, budget, order, double_buffer);
+  }
+
+  Bytes largest_budget() const {
+    return std::ranges::max_element(devices, {}, &PlanDevice::budget)->budget;
+  }
+
+  /// Throws where no device can run the trial. Returns how many can.
+  int cut_for_all() {
+    cut_under(largest_budget());
+    std::vector<Bytes> usable;
+    for (const PlanDevice& device : devices) {
+      if (device.budget >= cut.smallest_budget) usable.push_back(device.budget);
+    }
+    if (usable.empty()) throw does_not_fit();
+    const Bytes smallest = *std::ranges::min_element(usable);
+    if (smallest < least) cut_under(smallest);
+    return static_cast<int>(usable.size());
+  }
+
+  bool may_choose_lanes(int usable_devices) const {
+    const TrainConfig& train = trial.train;
+    return train.lanes > 1 && train.lanes <= usable_devices && train.lane_groups.empty() &&
+           !equally_fast(devices);
+  }
+
+  /// Uneven lanes may need more room for sums than even ones: then without the smallest device.
+  void choose() {
+    const Partition even = cut;
+    do {
+      auto choice = choose_lanes(NeedTable(model, profile, shape), even, shape, trial.train.lanes,
+                                 double_buffer, devices, cut.smallest_budget);
+      if (!choice) throw does_not_fit();
+      lanes = std::move(*choice);
+      shape.lane_groups = lanes.lane_groups;
+      cut_under(lanes.least_budget);
+    } while (!cut.fits);
+  }
+
+  DoesNotFit does_not_fit() const {
+    return DoesNotFit(described(trial), Tier::device, cut.smallest_budget, largest_budget());
+  }
+
+  TrialPlan summary(const JobPlan& plan) const {
+    const bool spills = cut.shards.size() > 1;
+    TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
+                      .order = cut.vn_major ? "vn_major" : "shard_major",
+                      .lanes = static_cast<int>(plan.lanes.size()),
+                      .lane_groups = shape.lane_groups,
+                      .lane_devices = lanes.device_names,
+                      .declined = lanes.declined,
+                      .home_bytes = plan.layout.home_bytes,
+                      .smallest_budget_bytes = cut.smallest_budget,
+                      .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
+                      .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
+                      .compute_s_per_step = plan.step_s,
+                      .training_state_bytes = training_state_bytes(plan.layout)};
+    describe_home(plan.layout, summary);
+    describe_shards(model, profile, shape, cut.shards, summary);
+    return summary;
+  }
+
+  const TrialConfig& trial;
+  const ModelSpec& model;
+  const Profile& profile;
+  const std::vector<PlanDevice>& devices;
+  const bool double_buffer;
+  JobShape shape;
+  Partition cut;
+  Bytes least = 0;   // budget that the cut is for
+  LaneChoice lanes;  // empty: as the shape says, on any devices
+};
+
 }  // namespace
 
 int default_groups(int virtual_nodes) {
@@ -111,49 +199,27 @@ int default_groups(int virtual_nodes) {
 }
 
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
-                        const std::vector<Bytes>& device_budgets, Bytes host_budget,
+                        const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer) {
-  if (device_budgets.empty()) throw ConfigError("devices", 0, "are none; add one");
+  if (devices.empty()) throw ConfigError("devices", 0, "are none; add one");
   check_data(trial, model);
-  const JobShape shape = shape_of(trial);
-  const OrderChoice order = order_choice(trial.train.order);
-  const auto cut_for = [&](Bytes budget) {
-    return partition(model, profile, shape, budget, order, double_buffer);
-  };
-  const Bytes largest = *std::ranges::max_element(device_budgets);
-  Partition cut = cut_for(largest);
-  const Bytes smallest = cut.smallest_budget;
-  std::vector<Bytes> usable;
-  std::ranges::copy_if(device_budgets, std::back_inserter(usable),
-                       [&](Bytes budget) { return budget >= smallest; });
-  if (usable.empty()) {
-    throw DoesNotFit(described(trial), Tier::device, smallest, largest);
+  Planner planner(trial, model, profile, devices, double_buffer);
+  const int usable = planner.cut_for_all();
+  if (planner.may_choose_lanes(usable)) planner.choose();
+  JobPlan plan = lower(model, profile, planner.shape, planner.cut.shards, planner.cut.vn_major);
+  plan.lane_devices = planner.lanes.lane_devices;
+  if (plan.layout.home_bytes > host_budget) {
+    throw DoesNotFit(described(trial), Tier::host, plan.layout.home_bytes, host_budget);
   }
-  const Bytes least = *std::ranges::min_element(usable);
-  if (least < largest) cut = cut_for(least);
-  auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, cut.shards, cut.vn_major));
-  if (plan->layout.home_bytes > host_budget) {
-    throw DoesNotFit(described(trial), Tier::host, plan->layout.home_bytes, host_budget);
-  }
-  const bool spills = cut.shards.size() > 1;
-  TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
-                    .order = cut.vn_major ? "vn_major" : "shard_major",
-                    .lanes = trial.train.lanes,
-                    .home_bytes = plan->layout.home_bytes,
-                    .smallest_budget_bytes = smallest,
-                    .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
-                    .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
-                    .compute_s_per_step = plan->step_s,
-                    .training_state_bytes = training_state_bytes(plan->layout)};
-  describe_home(plan->layout, summary);
-  describe_shards(model, profile, shape, cut.shards, summary);
-  return {std::move(plan), static_cast<int>(usable.size()), summary, profile.copy_bytes_per_s};
+  TrialPlan summary = planner.summary(plan);
+  return {std::make_shared<JobPlan>(std::move(plan)), usable, std::move(summary),
+          profile.copy_bytes_per_s};
 }
 
-void require_devices(const PlannedTrial& planned) {
-  if (planned.summary.lanes <= planned.usable_devices) return;
+void require_devices(const PlannedTrial& planned, int lanes) {
+  if (lanes <= planned.usable_devices) return;
   throw ConfigError("train.lanes", 0,
-                    "is " + std::to_string(planned.summary.lanes) + ", but " +
+                    "is " + std::to_string(lanes) + ", but " +
                         std::to_string(planned.usable_devices) +
                         " devices can run the trial; a device runs one lane of a trial");
 }

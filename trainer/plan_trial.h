@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "scheduler/partition.h"
+#include "trainer/lane_choice.h"
 #include "trainer/session.h"
 
 namespace spillway {
@@ -18,14 +18,15 @@ struct PlannedTrial {
 };
 
 /// Cuts under the smallest budget of the devices that can run the trial at all; devices below that
-/// are left out for it. `train.reduction_groups` is set.
+/// are left out for it. Several lanes on devices that are not equally fast are made for them, as
+/// few as are fastest, unless `train.lane_groups` says which. `train.reduction_groups` is set.
 /// Throws ConfigError (`data...`), or DoesNotFit with the least that would do.
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
-                        const std::vector<Bytes>& device_budgets, Bytes host_budget,
+                        const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer);
 
-/// Throws ConfigError (`train.lanes`) where the plan has more lanes than there are devices for it.
-void require_devices(const PlannedTrial& planned);
+/// Throws ConfigError (`train.lanes`) where there are not devices for so many lanes of the trial.
+void require_devices(const PlannedTrial& planned, int lanes);
 
 /// The number of reduction groups where the configuration leaves it open: the largest divisor of
 /// `virtual_nodes` up to 8.

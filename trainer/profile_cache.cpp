@@ -15,10 +15,10 @@ namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
-std::string checksum(const Json& layers) {
-  const std::string text = layers.dump();
+std::string checksum(const Json& costs) {
+  const std::string text = costs.dump();
   std::ostringstream hex;
   hex << std::hex << XXH3_64bits(text.data(), text.size());
   return hex.str();
@@ -36,6 +36,25 @@ LayerProfile from_json(const Json& json) {
           .graph_peak = json.at(3),
           .graph_retained = json.at(4),
           .backward_peak = json.at(5)};
+}
+
+Json to_json(const LayerTimes& times) { return {times.forward_s, times.backward_s}; }
+
+LayerTimes times_from_json(const Json& json) {
+  return {.forward_s = json.at(0), .backward_s = json.at(1)};
+}
+
+template <typename Cost>
+Json all_to_json(const std::map<std::string, Cost>& known) {
+  Json all = Json::object();
+  for (const auto& [key, cost] : known) all[key] = to_json(cost);
+  return all;
+}
+
+template <typename Cost>
+std::optional<Cost> find_in(const std::map<std::string, Cost>& known, const std::string& key) {
+  const auto found = known.find(key);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// The first line of a file that begins with `key`, without it.
@@ -57,18 +76,25 @@ ProfileCache::ProfileCache(std::filesystem::path file, std::string made_by)
 void ProfileCache::read() {
   try {
     const Json json = Json::parse(std::ifstream(file_));
-    const Json& layers = json.at("layers");
+    const Json& costs = json.at("costs");
     if (json.at("format") != kFormat || json.at("made_by") != made_by_) return;
-    if (json.at("xxh3") != checksum(layers)) return;
-    for (const auto& [key, value] : layers.items()) known_[key] = from_json(value);
+    if (json.at("xxh3") != checksum(costs)) return;
+    for (const auto& [key, value] : costs.at("layers").items()) known_[key] = from_json(value);
+    for (const auto& [key, value] : costs.at("times").items()) {
+      known_times_[key] = times_from_json(value);
+    }
   } catch (const Json::exception&) {
     known_.clear();
+    known_times_.clear();
   }
 }
 
 std::optional<LayerProfile> ProfileCache::find(const std::string& key) const {
-  const auto found = known_.find(key);
-  return found == known_.end() ? std::nullopt : std::optional(found->second);
+  return find_in(known_, key);
+}
+
+std::optional<LayerTimes> ProfileCache::find_times(const std::string& key) const {
+  return find_in(known_times_, key);
 }
 
 void ProfileCache::add(const std::string& key, const LayerProfile& profile) {
@@ -76,12 +102,16 @@ void ProfileCache::add(const std::string& key, const LayerProfile& profile) {
   changed_ = true;
 }
 
+void ProfileCache::add_times(const std::string& key, const LayerTimes& times) {
+  known_times_[key] = times;
+  changed_ = true;
+}
+
 void ProfileCache::save() {
   if (file_.empty() || !std::exchange(changed_, false)) return;
-  Json layers = Json::object();
-  for (const auto& [key, profile] : known_) layers[key] = to_json(profile);
+  const Json costs{{"layers", all_to_json(known_)}, {"times", all_to_json(known_times_)}};
   const Json json{
-      {"format", kFormat}, {"made_by", made_by_}, {"xxh3", checksum(layers)}, {"layers", layers}};
+      {"format", kFormat}, {"made_by", made_by_}, {"xxh3", checksum(costs)}, {"costs", costs}};
   try {
     std::error_code error;
     std::filesystem::create_directories(file_.parent_path(), error);

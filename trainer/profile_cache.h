@@ -10,7 +10,7 @@
 namespace spillway {
 
 /// Costs of layers, kept between runs in one JSON file. They hold for one build of the program on
-/// one kind of device; a file made by another, or a damaged one, counts as empty and is replaced.
+/// one machine; a file made by another, or a damaged one, counts as empty and is replaced.
 class ProfileCache {
  public:
   /// `file` empty: nothing is read or written. `made_by`: what a cost depends on besides its key.
@@ -18,6 +18,9 @@ class ProfileCache {
 
   std::optional<LayerProfile> find(const std::string& key) const;
   void add(const std::string& key, const LayerProfile& profile);
+  /// Of one kind of device, which the key names too.
+  std::optional<LayerTimes> find_times(const std::string& key) const;
+  void add_times(const std::string& key, const LayerTimes& times);
   /// Writes what is new. A cache that cannot be written is none: no error.
   void save();
 
@@ -27,6 +30,7 @@ class ProfileCache {
   std::filesystem::path file_;
   std::string made_by_;
   std::map<std::string, LayerProfile> known_;
+  std::map<std::string, LayerTimes> known_times_;
   bool changed_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include "scheduler/virtual_shell.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/home_store.h"
 #include "trainer/host_rates.h"
 #include "trainer/range_runner.h"
 #include "trainer/session_impl.h"
@@ -60,7 +61,8 @@ Session::Impl::Impl(SessionConfig session_config)
     : config(std::move(session_config)),
       policy(checked_policy(config.policy)),
       devices(config.devices),
-      host(config.host_memory, [this](Bytes n) { return devices[0].device->allocate_host(n); }),
+      home_store(make_home_store(config.home_path, *devices[0].device)),
+      host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
       pool(num_host_workers()),
       runner(trials),
@@ -76,6 +78,12 @@ double Session::Impl::now_s() const {
 
 Profile Session::Impl::profile_of(const Model& model) {
   return config.estimate ? pilot.estimate(model.spec) : pilot.measure(model);
+}
+
+void Session::Impl::require_room_for_home(const SessionTrial& trial) const {
+  Bytes homes = trial.planned.summary.home_bytes;
+  for (const auto& other : trials) homes += other->planned.summary.home_bytes;
+  require_home_room(config.home_path, std::min(homes, config.host_memory));
 }
 
 EngineConfig Session::Impl::engine_config() const {
@@ -139,10 +147,12 @@ JobId Session::submit(TrialConfig trial) {
   entry->config = trial;
   entry->model = model;
   entry->profile = impl_->profile_of(*model);
+  entry->times = impl_->measure_kinds(*model);
   lock.lock();
   entry->planned = impl_->plan_for(*entry, trial.train.lanes);
-  require_devices(entry->planned);
+  require_devices(entry->planned, trial.train.lanes);
   entry->planned.summary.home_bytes = impl_->home_for_all_lanes(*entry);
+  impl_->require_room_for_home(*entry);
   entry->plan = entry->planned.plan;
   entry->lanes_asked = trial.train.lanes;
   entry->job = std::make_unique<TrainingJob>(model, trial, entry->plan);
@@ -150,7 +160,7 @@ JobId Session::submit(TrialConfig trial) {
                    .parameters = model->spec.num_parameters(),
                    .num_shards = entry->planned.summary.num_shards,
                    .virtual_nodes = trial.train.virtual_nodes,
-                   .lanes = trial.train.lanes,
+                   .lanes = entry->planned.summary.lanes,
                    .order = entry->planned.summary.order,
                    .training_state_bytes = entry->planned.summary.training_state_bytes};
   impl_->trials.push_back(std::move(entry));
@@ -233,8 +243,11 @@ RunResult Session::simulate() const {
   const auto num_devices = static_cast<int>(impl.devices.budgets().size());
   if (num_devices > 1) costs.crowding = measure_crowding(num_devices);
   if (!impl.trials.empty()) costs.copy_bytes_per_s = impl.trials[0]->planned.copy_bytes_per_s;
-  for (const DeviceConfig& device : impl.config.devices) {
-    costs.link_bytes_per_s.push_back(static_cast<double>(device.link_bytes_per_s));
+  for (std::size_t d = 0; d < impl.devices.size(); ++d) {
+    costs.link_bytes_per_s.push_back(static_cast<double>(impl.devices[d].link_bytes_per_s));
+    if (impl.trials.empty()) continue;
+    const SessionTrial& first = *impl.trials[0];
+    costs.slowdown.push_back(slowdown_of(impl.plan_device(first, d), first.profile));
   }
   costs.copy_latency_s = measure_copy_latency(impl.config.devices[0].link_bytes_per_s);
   VirtualShell shell(impl.engine_config(), costs);

@@ -32,7 +32,8 @@ struct DeviceConfig {
 
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
-  Bytes host_memory = 4_GiB;
+  Bytes host_memory = 4_GiB;          ///< bounds the homes, wherever they lie
+  std::filesystem::path home_path;    ///< homes lie in files of this folder; empty: in memory
   std::string policy = "lrtf";        ///< lrtf | srtf | fifo | round_robin | random
   bool double_buffer = true;          ///< load what runs next while this op computes
   std::filesystem::path pilot_cache;  ///< measured costs, kept between runs; empty: not kept
@@ -49,7 +50,9 @@ struct TrainConfig {
   std::int64_t batch_size = 32;  ///< samples a step, over all virtual nodes
   int virtual_nodes = 8;         ///< divides batch_size
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
-  int lanes = 1;                 ///< at most reduction_groups and the number of devices
+  /// At most reduction_groups and the number of devices; fewer where that is faster, on unequal
+  /// ones.
+  int lanes = 1;
   /// Groups of each lane; empty: as equal as can be.
   std::vector<int> lane_groups;
   /// The most lanes that Session::resize() may give; host memory is reserved for them. 0: `lanes`.
@@ -149,6 +152,10 @@ struct TrialPlan {
   int num_shards = 0;
   std::string order;
   int lanes = 0;
+  std::vector<int> lane_groups;           ///< reduction groups of each lane
+  std::vector<std::string> lane_devices;  ///< that lanes are made for; empty: any device takes any
+  /// For each device that a trial of several lanes does better without: why, as a sentence.
+  std::vector<std::string> declined;
   Bytes home_bytes = 0;             ///< host
   Bytes smallest_budget_bytes = 0;  ///< of a device
   /// Of a device that has room to load the next shard while one computes; 0: none spills, or
@@ -172,13 +179,14 @@ struct TrialPlan {
 /// fail, and resizes, change no bit of a result.
 class Session {
  public:
-  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `host_memory`,
+  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
   /// `scheduling.policy`).
   explicit Session(SessionConfig config);
   ~Session();
 
   /// Plans a trial: measures its layers and cuts it under the budget.
-  /// Throws ConfigError, or DoesNotFit with the smallest budget that would do.
+  /// Throws ConfigError, or DoesNotFit with the smallest budget that would do, or where the disk of
+  /// `home_path` has no room for the homes that may lie there at once.
   JobId submit(TrialConfig trial);
   const TrialPlan& plan(JobId trial) const;
 

@@ -28,16 +28,60 @@ void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
                         " of host memory, and " + format_bytes(reserved) + " are reserved");
 }
 
+/// What costs are measured for once.
+std::string kind_of(const Device& device) {
+  std::string kind = device.kind();
+  if (device.slowdown() != 1) kind += " slowed " + std::to_string(device.slowdown());
+  return kind;
+}
+
 int num_lanes(const JobPlan& plan) { return static_cast<int>(plan.lanes.size()); }
 
 }  // namespace
 
-/// For the devices that are there.
+std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
+  std::map<std::string, std::shared_ptr<Device>> kinds;
+  {
+    const std::lock_guard lock(mutex);
+    if (config.estimate || shell) return {};  // while it runs, devices have other work
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      if (devices[d].state != DeviceList::State::present) continue;
+      kinds.emplace(kind_of(*devices[d].device), devices[d].device);
+    }
+  }
+  std::map<std::string, std::vector<LayerTimes>> times;
+  if (kinds.size() == 1) return times;
+  for (const auto& [kind, device] : kinds) times[kind] = pilot.measure_on(*device, kind, model);
+  return times;
+}
+
+PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t number) const {
+  const DeviceList::Entry& entry = devices[number];
+  const auto measured = trial.times.find(kind_of(*entry.device));
+  return {.id = DeviceId(number),
+          .name = entry.device->name(),
+          .budget = entry.budget,
+          .link_bytes_per_s = static_cast<double>(entry.link_bytes_per_s),
+          .layers = measured == trial.times.end()
+                        ? times_of(trial.profile, entry.device->slowdown())
+                        : measured->second};
+}
+
+/// Those that are there.
+std::vector<PlanDevice> Session::Impl::plan_devices(const SessionTrial& trial) const {
+  std::vector<PlanDevice> present;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (devices[d].state != DeviceList::State::present) continue;
+    present.push_back(plan_device(trial, d));
+  }
+  return present;
+}
+
 PlannedTrial Session::Impl::plan_for(const SessionTrial& trial, int lanes) const {
   TrialConfig with_lanes = trial.config;
   if (lanes != with_lanes.train.lanes) with_lanes.train.lane_groups.clear();
   with_lanes.train.lanes = lanes;
-  return plan_trial(with_lanes, trial.model->spec, trial.profile, devices.budgets(),
+  return plan_trial(with_lanes, trial.model->spec, trial.profile, plan_devices(trial),
                     config.host_memory, config.double_buffer);
 }
 
@@ -64,7 +108,9 @@ bool Session::Impl::try_lanes(JobId id, int lanes) {
   SessionTrial& trial = *trials[id.index()];
   const auto fits = [&](Bytes budget) { return budget >= trial.plan->needed_budget; };
   const auto fitting = std::ranges::count_if(devices.budgets(), fits);
-  if (lanes == num_lanes(*trial.plan) && fitting >= lanes) return true;  // as it is
+  if (lanes == num_lanes(*trial.plan) && fitting >= lanes && equally_fast(plan_devices(trial))) {
+    return true;  // as it is
+  }
   try {
     PlannedTrial planned = plan_for(trial, lanes);
     if (planned.usable_devices < lanes) return false;
@@ -140,7 +186,7 @@ void Session::resize(JobId id, int lanes) {
   require_lanes(trial.config.train, lanes);
   if (trial.ended()) return;
   PlannedTrial planned = impl.plan_for(trial, lanes);
-  require_devices(planned);
+  require_devices(planned, lanes);
   require_home(trial, planned);
   trial.lanes_asked = lanes;
   impl.change_plan(id, std::move(planned.plan));

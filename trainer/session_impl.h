@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,7 +25,8 @@ struct SessionTrial {
   TrialConfig config;
   std::shared_ptr<const Model> model;
   Profile profile;
-  PlannedTrial planned;  ///< as submitted
+  std::map<std::string, std::vector<LayerTimes>> times;  ///< by kind of device, where measured
+  PlannedTrial planned;                                  ///< as submitted
   std::unique_ptr<TrainingJob> job;
   TrialResult result;
   double started_s = 0, last_s = 0, gradient_norm = 0;
@@ -66,6 +68,8 @@ struct Session::Impl final : ShellObserver {
   void set_state(JobId id, TrialState state, const std::string& reason);
 
   // session_devices.cpp: lanes and devices change. Under mutex:
+  PlanDevice plan_device(const SessionTrial& trial, std::size_t device) const;
+  std::vector<PlanDevice> plan_devices(const SessionTrial& trial) const;
   PlannedTrial plan_for(const SessionTrial& trial, int lanes) const;
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
   bool try_lanes(JobId id, int lanes);
@@ -78,6 +82,10 @@ struct Session::Impl final : ShellObserver {
   // session.cpp
   double now_s() const;
   Profile profile_of(const Model& model);
+  /// By kind of device, where there are several. Takes the mutex.
+  std::map<std::string, std::vector<LayerTimes>> measure_kinds(const Model& model);
+  /// Beside those of the trials, as many as the budget lets lie there at once.
+  void require_room_for_home(const SessionTrial& trial) const;
   EngineConfig engine_config() const;
   RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const;
   static int num_host_workers();
@@ -85,6 +93,7 @@ struct Session::Impl final : ShellObserver {
   SessionConfig config;
   std::shared_ptr<const Policy> policy;
   DeviceList devices;  // under mutex, once run() or other threads may be about
+  std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;
   std::vector<std::unique_ptr<SessionTrial>> trials;

@@ -198,6 +198,37 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         self.assertEqual(result.returncode, 3)
         self.assertIn("does not fit", result.stderr)
 
+    def run_on_small_disk(self, size, *arguments):
+        """Runs the program where the folder homes is a disk of its own."""
+        script = (f"mount -t tmpfs -o size={size} none homes && "
+                  + " ".join(f"'{word}'" for word in (os.path.abspath(PROGRAM), *arguments)))
+        return subprocess.run(["unshare", "--map-root-user", "--mount", "sh", "-c", script],
+                              cwd=self.folder, timeout=100, capture_output=True, text=True,
+                              check=False)
+
+    def test_a_full_disk_is_said_before_anything_is_trained(self):
+        os.mkdir(os.path.join(self.folder, "homes"))
+        arguments = ("train", "config.yaml", "home_path=homes", "--json")
+        ample = self.run_on_small_disk("8m", *arguments)
+        if "unshare" in ample.stderr or "mount" in ample.stderr:
+            self.skipTest("no disk can be mounted: " + ample.stderr)
+        self.assertEqual(ample.returncode, 0, ample.stderr)
+        in_memory = json.loads(self.run_program("train", "config.yaml", "--json",
+                                                "--overwrite").stdout)
+        self.assertEqual(json.loads(ample.stdout)["trials"][0]["weights_xxh3"],
+                         in_memory["trials"][0]["weights_xxh3"])
+        # No room for one home; then for one, but not for as many as host_memory allows at once.
+        sweep = "sweep={parameters: {seed: {values: [1, 2, 3, 4]}}}"
+        for size, more in ((64, "name=one"), (768, sweep)):
+            full = self.run_on_small_disk(f"{size}k", *arguments, "output_dir=new", more)
+            self.assertEqual(full.returncode, 3, full.stdout)
+            self.assertIn("a file for homes in 'homes' does not fit: it needs ", full.stderr)
+            self.assertIn(f" ({size << 10} bytes); free some there", full.stderr)
+            self.assertFalse(os.path.exists(os.path.join(self.folder, "new")))
+        waiting = self.run_on_small_disk("768k", *arguments, "--overwrite", sweep,
+                                         "host_memory=512KiB")
+        self.assertEqual(waiting.returncode, 0, waiting.stderr)
+
     def test_interrupted_is_130_with_results(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             process = subprocess.Popen(

@@ -21,6 +21,7 @@ const std::string kEveryKey =
     "fault: {kind: hang, after_ops: 7}}, "
     "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}]\n"
     "host_memory: 3KiB\n"
+    "home_path: /tmp/homes\n"
     "model:\n"
     "  family: gpt\n"
     "  vocab_size: 300\n"
@@ -141,6 +142,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(session.devices[0].fault.after_ops, 7u);
   EXPECT_EQ(session.devices[1].fault.kind, DeviceFault::Kind::none);
   EXPECT_EQ(session.host_memory, 3_KiB);
+  EXPECT_EQ(session.home_path, "/tmp/homes");
   EXPECT_EQ(session.policy, "fifo");
   EXPECT_FALSE(session.double_buffer);
   EXPECT_EQ(session.device_timeout_s, 7.5);

@@ -81,9 +81,9 @@ TEST(Sweep, AValueStandsOnce) {
 }
 
 TEST(Sweep, WhatAllTrialsShareCannotBeSwept) {
-  for (const std::string key :
-       {"name", "output_dir", "devices", "devices[0].memory", "host_memory", "scheduling.policy",
-        "scheduling.double_buffer", "scheduling", "sweep", "sweep.metric.name"}) {
+  for (const std::string key : {"name", "output_dir", "devices", "devices[0].memory", "host_memory",
+                                "home_path", "scheduling.policy", "scheduling.double_buffer",
+                                "scheduling", "sweep", "sweep.metric.name"}) {
     const auto [trials, problems] = sweep({key + ": {values: [1, 2]}"});
     EXPECT_EQ(problems, Texts{"line 6: sweep.parameters." + key +
                               ": cannot be swept: all trials of a run share it"});

@@ -15,6 +15,16 @@ TEST(Error, OutOfMemoryNamesTierOwnerAndNumbers) {
   EXPECT_EQ(e.available, 1_MiB);
 }
 
+TEST(Error, DisksHaveSpace) {
+  EXPECT_STREQ(OutOfMemory(Tier::disk, 3_MiB, 1_MiB, "a file").what(),
+               "disk space: a file asked for 3.00 MiB but 1.00 MiB are left");
+  EXPECT_STREQ(
+      DoesNotFit("a file", Tier::disk, 2_MiB, 1_MiB).what(),
+      "a file does not fit: it needs 2.00 MiB (2097152 bytes) of disk space, left are 1.00 "
+      "MiB (1048576 bytes); free some there, or lower host_memory, so that trials wait "
+      "for each other");
+}
+
 TEST(Error, IoErrorNamesFileAndCause) {
   const IoError e("cannot read", "/no/such", ENOENT);
   EXPECT_STREQ(e.what(), "cannot read /no/such: No such file or directory");

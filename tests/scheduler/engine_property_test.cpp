@@ -105,6 +105,18 @@ TEST(EngineProperty, RandomWorkloadsHoldEveryInvariantAndEnd) {
   EXPECT_GT(ends[JobEnd::done], num_workloads());
 }
 
+TEST(EngineProperty, LanesThatAreMadeForADeviceRunThere) {
+  int made_for_devices = 0;
+  for (std::uint64_t seed = 1; seed <= num_workloads() / 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Workload workload = make_workload(seed);
+    for (const auto& plan : workload.jobs) made_for_devices += plan->lane_devices.empty() ? 0 : 1;
+    EXPECT_EQ(run(workload).checker.strays(), 0u);
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(made_for_devices, num_workloads() < 100 ? 0 : 20);
+}
+
 TEST(EngineProperty, TheSameWorkloadGivesTheSameRun) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::string first, second;

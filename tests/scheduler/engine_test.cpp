@@ -178,6 +178,29 @@ TEST(Engine, LanesShortenAStep) {
   EXPECT_LT(run({two}, {kAmple, kAmple}).seconds, 0.7 * run({one}, {kAmple, kAmple}).seconds);
 }
 
+std::vector<std::uint64_t> ops_of(const JobPlan& plan, std::vector<DeviceId> lane_devices,
+                                  int num_jobs = 1) {
+  JobPlan bound = plan;
+  bound.lane_devices = std::move(lane_devices);
+  const std::vector jobs(at(num_jobs), std::make_shared<const JobPlan>(std::move(bound)));
+  std::vector<std::uint64_t> ops;
+  for (const auto& device : run(jobs, {kAmple, kAmple, kAmple}).counters.devices) {
+    ops.push_back(device.ops);
+  }
+  return ops;
+}
+
+TEST(Engine, LanesMadeForDevicesRunThere) {
+  using Ops = std::vector<std::uint64_t>;
+  const auto two = plan_job(chain(4), shape_of(8, {5, 3}), kAmple);
+  EXPECT_EQ(ops_of(*two, {DeviceId(2), DeviceId(0)}), (Ops{30, 0, 50}));
+  EXPECT_EQ(ops_of(*two, {DeviceId(0), DeviceId(1)}), (Ops{50, 30, 0}));
+  const auto one = plan_job(chain(4), shape_of(8, {8}), kAmple);
+  EXPECT_EQ(ops_of(*one, {DeviceId(1)}), (Ops{0, 80, 0}));
+  EXPECT_EQ(ops_of(*one, {DeviceId(1)}, 3), (Ops{0, 240, 0})) << "nor are they stolen";
+  EXPECT_GT(ops_of(*one, {}, 3)[0], 0u) << "the control";
+}
+
 /// Whatever fails, whenever: an op, a copy, a host op.
 TEST(Engine, AFailingJobEndsAlone) {
   const ModelSpec model = chain(4);

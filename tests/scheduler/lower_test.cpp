@@ -57,6 +57,18 @@ TEST(Lower, LanesTakeWholeGroups) {
   EXPECT_EQ(vns_by_lane, (std::map<int, int>{{0, 2}, {1, 4}, {2, 6}}));
 }
 
+TEST(Lower, LanesShareTheEvaluationLikeTheGroups) {
+  const ModelSpec model = chain(2);
+  const JobShape shape{
+      .virtual_nodes = 8, .groups = 8, .lane_groups = {6, 2}, .eval_virtual_nodes = 12};
+  const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, true);
+  std::vector<int> evaluated;
+  for (const UnitSpec& unit : plan.programs[plan.flavor(1).index()]->units) {
+    if (unit.kind == OpKind::evaluate) evaluated.push_back(unit.num_ops);
+  }
+  EXPECT_EQ(evaluated, (std::vector<int>{9, 3}));
+}
+
 TEST(Lower, SplitsAreAsEqualAsCanBe) {
   EXPECT_EQ(split_groups(8, 3), (std::vector<int>{3, 3, 2}));
   EXPECT_EQ(split_groups(4, 4), (std::vector<int>{1, 1, 1, 1}));

@@ -207,6 +207,32 @@ TEST(VirtualShell, OneActionFailsWithItsReason) {
   EXPECT_EQ(shell.engine().job(JobId(1)).end, JobEnd::done);
 }
 
+TEST(VirtualShell, ASlowDeviceTakesLongerForOpsAlone) {
+  const ModelSpec model = chain(4);
+  const JobShape shape{
+      .virtual_nodes = 8, .groups = 8, .lane_groups = {4, 4}, .max_steps = 3, .moments = 2};
+  Workload workload;
+  workload.config = {.device_budgets = {64_MiB, 64_MiB}, .host_budget = 1_GiB};
+  workload.config.policy = make_policy("lrtf");
+  JobPlan plan = *plan_job(model, shape, 64_MiB);
+  plan.lane_devices = {DeviceId(0), DeviceId(1)};
+  workload.jobs = {std::make_shared<JobPlan>(std::move(plan))};
+  workload.costs.slowdown = {1, 3};
+  const Record record(workload);
+  const auto seconds = [&]<typename Kind>(int device) {
+    double sum = 0;
+    for (const Span& span :
+         record.all<Kind>([&](const Kind& action) { return action.device == DeviceId(device); })) {
+      sum += span.finished_s - span.started_s;
+    }
+    return sum;
+  };
+  EXPECT_NEAR(seconds.template operator()<StartOp>(1), 3 * seconds.template operator()<StartOp>(0),
+              1e-9);
+  EXPECT_NEAR(seconds.template operator()<StartCopy>(1), seconds.template operator()<StartCopy>(0),
+              1e-9);
+}
+
 TEST(VirtualShell, CallsComeAtTheirTimeBeforeCompletionsOfTheSameMoment) {
   const Workload workload = spilling();
   VirtualShell shell(workload.config, workload.costs);

@@ -58,6 +58,8 @@ class ActionChecker {
   std::int64_t steps(JobId job) const { return history_.step(job); }
   int attempts(JobId job) const { return history_.attempt(job); }
   std::size_t ops_seen() const { return ops_seen_; }
+  /// Ops of lanes on another device than they are made for.
+  std::size_t strays() const { return strays_; }
 
  private:
   struct Access {
@@ -99,6 +101,8 @@ class ActionChecker {
     const Program& program = *plan(start.job).programs[start.flavor];
     const OpSpec& op = program.ops[index(start.op)];
     const UnitSpec& unit = program.units[index(start.unit)];
+    const DeviceId made_for = plan(start.job).device_of(unit.lane);
+    if (made_for.valid() && made_for != start.device) ++strays_;
     const int device = static_cast<int>(start.device.value);
     Flight flight{start.id, start.job, start.device, device * 3, start};
     flight.before = {start.after.begin(), start.after.end()};
@@ -303,7 +307,7 @@ class ActionChecker {
   std::set<JobId> ended_, failed_;
   std::set<DeviceId> gone_, lost_;
   std::vector<std::string> problems_;
-  std::size_t ops_seen_ = 0;
+  std::size_t ops_seen_ = 0, strays_ = 0;
 };
 
 }  // namespace spillway::testing

@@ -78,6 +78,15 @@ class RandomWorkload {
     return profile;
   }
 
+  /// `count` different devices in any order.
+  std::vector<DeviceId> some_of(int num_devices, std::size_t count) {
+    std::vector<DeviceId> devices;
+    for (int d = 0; d < num_devices; ++d) devices.emplace_back(d);
+    std::ranges::shuffle(devices, random_);
+    devices.resize(count);
+    return devices;
+  }
+
   JobShape shape(int num_devices) {
     JobShape shape;
     shape.groups = between(1, 6);
@@ -170,8 +179,9 @@ inline Workload make_workload(std::uint64_t seed) {
     const Partition cut =
         partition(model, profile, shapes[j], budget, order, workload.config.double_buffer);
     if (!cut.fits) throw std::logic_error("a workload that must fit does not");
-    workload.jobs.push_back(
-        std::make_shared<JobPlan>(lower(model, profile, shapes[j], cut.shards, cut.vn_major)));
+    JobPlan plan = lower(model, profile, shapes[j], cut.shards, cut.vn_major);
+    if (random.chance(25)) plan.lane_devices = random.some_of(num_devices, plan.lanes.size());
+    workload.jobs.push_back(std::make_shared<JobPlan>(std::move(plan)));
     largest_home = std::max(largest_home, workload.jobs.back()->layout.home_bytes);
     all_homes += workload.jobs.back()->layout.home_bytes;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "spilling/memory_store.h"
 #include "tests/support/checking_runner.h"
 #include "tests/support/random_workload.h"
 #include "tests/support/thread_pool.h"
@@ -56,12 +57,13 @@ struct Heard final : ShellObserver {
 /// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
 class RealRun {
  public:
-  /// `switches` by device; those without have none.
-  explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {})
+  /// `switches` by device; those without have none. Homes lie in `store`, or in memory.
+  explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {},
+                   Store* store = nullptr)
       : workload(std::move(w)),
         devices(make_devices(std::move(switches))),
-        host(workload.config.host_budget,
-             [this](Bytes bytes) { return devices.front()->allocate_host(bytes); }),
+        home_store(*devices.front()),
+        host(workload.config.host_budget, store ? *store : home_store),
         pool(2),
         shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience) {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
@@ -110,6 +112,7 @@ class RealRun {
 
   Workload workload;
   std::vector<std::unique_ptr<Device>> devices, spare;
+  MemoryStore home_store;
   HostArena host;
   ThreadPool pool;
   CheckingRunner runner;

@@ -1,7 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <fstream>
+#include <iterator>
+
 #include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
+#include "tests/support/wrapped_model.h"
 
 /// Budgets that are known before the run, and bytes that are counted in it.
 namespace spillway::testing {
@@ -44,6 +51,55 @@ TEST(Memory, TrialsWaitForHostMemory) {
   const RunResult result = train(config, {tiny_trial("a"), tiny_trial("b")});
   for (const TrialResult& trial : result.trials) EXPECT_EQ(trial.state, TrialState::done);
   expect_within_budgets(result);
+}
+
+/// Whether this process has a file of the folder mapped.
+bool is_mapped(const std::string& folder) {
+  std::ifstream maps("/proc/self/maps");
+  const std::string all{std::istreambuf_iterator<char>(maps), {}};
+  return all.find(folder) != std::string::npos;
+}
+
+TEST(Memory, HomesInAFileHaveTheSameBits) {
+  const TemporaryFolder folder;
+  std::atomic<bool> seen = false;
+  const TrialConfig trial = with_before(tiny_trial(), [&](LayerContext& context) {
+    if (context.random.vn == 0 && is_mapped(folder.path())) seen = true;
+  });
+  SessionConfig config = session_of(1, smallest_budget(tiny_trial()));
+  const RunResult in_memory = train(config, trial);
+  EXPECT_FALSE(seen);
+  config.home_path = folder.path();
+  const RunResult in_a_file = train(config, trial);
+  EXPECT_TRUE(seen);
+  expect_same_bits(in_a_file.trials[0], in_memory.trials[0]);
+  EXPECT_EQ(in_a_file.host_peak_bytes, in_memory.host_peak_bytes);
+  EXPECT_FALSE(is_mapped(folder.path()));
+  TrialConfig other_seed = trial;
+  other_seed.train.seed = 8;
+  expect_other_bits(train(config, other_seed).trials[0], in_memory.trials[0]);
+}
+
+TEST(Memory, TheHostBudgetBoundsHomesInFilesToo) {
+  const TemporaryFolder folder;
+  SessionConfig config = session_of(2, kAmple);
+  Session ample(config);
+  config.host_memory = ample.plan(ample.submit(tiny_trial())).home_bytes;
+  config.home_path = folder.path();
+  const RunResult result = train(config, {tiny_trial("a"), tiny_trial("b")});
+  for (const TrialResult& trial : result.trials) EXPECT_EQ(trial.state, TrialState::done);
+  EXPECT_EQ(result.host_peak_bytes, config.host_memory);
+}
+
+TEST(Memory, AFolderThatCannotHoldHomesIsABadConfiguration) {
+  const TemporaryFolder folder;
+  SessionConfig config = session_of(1, kAmple);
+  config.home_path = folder / "missing";
+  EXPECT_EQ(thrown<ConfigError>([&] { Session session(config); }).field, "home_path");
+  std::filesystem::create_directory(config.home_path);
+  Session session(config);
+  std::filesystem::remove(config.home_path);
+  EXPECT_EQ(thrown<ConfigError>([&] { session.submit(tiny_trial()); }).field, "home_path");
 }
 
 /// `virtual_nodes` of the same size in one reduction group, without evaluation.

@@ -4,14 +4,19 @@
 
 #include <thread>
 
+#include "spilling/file_store.h"
+#include "tests/support/failing_store.h"
 #include "tests/support/real_run.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway {
 namespace {
 
 using testing::CheckingRunner;
+using testing::FailingStore;
 using testing::make_workload;
 using testing::RealRun;
+using testing::TemporaryFolder;
 
 TEST(Shell, EveryByteArrivesInRandomWorkloads) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -29,6 +34,39 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
       EXPECT_GE(device.stall_s, 0);
     }
     if (HasFailure()) break;
+  }
+}
+
+TEST(Shell, HomesMayLieInFiles) {
+  const TemporaryFolder folder;
+  FileStore store(folder.path());
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    RealRun run(make_workload(seed), {}, {}, &store);
+    run.submit_all();
+    run.shell.run();
+    for (const auto& [job, end] : run.heard.ends) {
+      EXPECT_EQ(end, JobEnd::done) << run.heard.reasons.at(job);
+    }
+    EXPECT_EQ(run.runner.ops(), run.planned_ops());
+    EXPECT_EQ(run.host.in_use(), 0u);
+  }
+}
+
+TEST(Shell, AJobWhoseHomeHasNoRoomFailsAlone) {
+  const auto device = make_cpu_device("cpu", 1_MiB);
+  MemoryStore memory(*device);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    FailingStore store(memory, 0);
+    RealRun run(make_workload(seed), {}, {}, &store);
+    run.submit_all();
+    run.shell.run();
+    for (const auto& [job, end] : run.heard.ends) {
+      EXPECT_EQ(end, job == JobId(0) ? JobEnd::failed : JobEnd::done) << run.heard.reasons.at(job);
+    }
+    EXPECT_EQ(run.heard.reasons.at(JobId(0)),
+              "disk space: a store made to fail asked for " +
+                  format_bytes(run.workload.jobs[0]->layout.home_bytes) + " but 17 B are left");
+    EXPECT_EQ(run.host.in_use(), 0u);
   }
 }
 

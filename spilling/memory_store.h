@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+
+#include "spilling/store.h"
+
+namespace spillway {
+
+/// Homes in host memory, as the devices' kind hands it out.
+class MemoryStore final : public Store {
+ public:
+  /// `device` outlives the store.
+  explicit MemoryStore(Device& device) : device_(device) {}
+  std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override {
+    return device_.allocate_host(bytes);
+  }
+
+ private:
+  Device& device_;
+};
+
+}  // namespace spillway

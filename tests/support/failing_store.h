@@ -1,0 +1,26 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "core/error.h"
+#include "spilling/store.h"
+
+namespace spillway::testing {
+
+/// A store that has no room once, at its allocation number `failing`, from 0.
+class FailingStore final : public Store {
+ public:
+  FailingStore(Store& store, int failing) : store_(store), failing_(failing) {}
+  std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override {
+    if (calls_++ == failing_) throw OutOfMemory(Tier::disk, bytes, 17, "a store made to fail");
+    return store_.allocate(bytes);
+  }
+
+ private:
+  Store& store_;
+  const int failing_;
+  std::atomic<int> calls_ = 0;
+};
+
+}  // namespace spillway::testing

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "models/gpt.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/training_run.h"
+#include "trainer/pilot.h"
+
+/// Devices that are not equally fast: who takes part in a trial, with how much of it.
+namespace spillway::testing {
+namespace {
+
+TrialConfig trial_with_lanes(int lanes) {
+  TrialConfig trial = tiny_trial();
+  trial.train.batch_size = 24;
+  trial.train.virtual_nodes = trial.train.reduction_groups = 12;
+  trial.train.lanes = lanes;
+  return trial;
+}
+
+SessionConfig slowed(std::vector<double> slowdowns, Bytes budget = kAmple) {
+  SessionConfig config;
+  for (const double slowdown : slowdowns) {
+    config.devices.push_back({.memory = budget, .slowdown = slowdown});
+  }
+  return config;
+}
+
+const RunResult& alone() {
+  static const RunResult result = train(session_of(1, kAmple), trial_with_lanes(1));
+  return result;
+}
+
+std::uint64_t vns_of(const TrialPlan& plan, std::size_t lane) {
+  return static_cast<std::uint64_t>(plan.lane_groups.at(lane));
+}
+
+TEST(Unequal, TheSlowDeviceTakesLessAndNoBitChanges) {
+  for (const bool spilled : {false, true}) {
+    Session session(
+        slowed({1, 4}, spilled ? smallest_budget(trial_with_lanes(1)) * 5 / 4 : kAmple));
+    const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
+    session.run();
+    const RunResult result = session.result();
+    ASSERT_EQ(plan.lanes, 2);
+    EXPECT_EQ(plan.num_shards > 1, spilled);
+    EXPECT_EQ(plan.lane_devices, (std::vector<std::string>{"cpu:0", "cpu:1"}));
+    EXPECT_EQ(std::accumulate(plan.lane_groups.begin(), plan.lane_groups.end(), 0), 12);
+    EXPECT_GT(plan.lane_groups[0], plan.lane_groups[1] + 2);
+    EXPECT_EQ(plan.declined, std::vector<std::string>{});
+    // Of 20 steps and two evaluations, each takes its share.
+    const auto passes = static_cast<std::uint64_t>(2 * plan.num_shards - 1);
+    for (std::size_t d = 0; d < 2; ++d) {
+      EXPECT_GE(result.devices[d].ops, 20 * passes * vns_of(plan, d));
+      EXPECT_LE(result.devices[d].ops, 26 * passes * vns_of(plan, d));
+    }
+    expect_within_budgets(result);
+    expect_same_bits(result.trials[0], alone().trials[0]);
+  }
+}
+
+TEST(Unequal, ADeviceThatIsTooSlowIsDeclinedAndNamed) {
+  Session session(slowed({60, 1}));
+  const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
+  session.run();
+  const RunResult result = session.result();
+  EXPECT_EQ(plan.lanes, 1);
+  EXPECT_EQ(plan.lane_devices, std::vector<std::string>{"cpu:1"});
+  ASSERT_EQ(plan.declined.size(), 1u);
+  EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 takes no part: with it a step would take about "))
+      << plan.declined[0];
+  EXPECT_EQ(result.trials[0].lanes, 1);
+  EXPECT_EQ(result.devices[0].ops, 0u);
+  expect_same_bits(result.trials[0], alone().trials[0]);
+}
+
+TEST(Unequal, ADeviceWithASlowLinkIsDeclined) {
+  SessionConfig config = session_of(2, kAmple);
+  config.devices[1].link_bytes_per_s = 1_MiB;
+  Session session(config);
+  const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
+  EXPECT_EQ(plan.lane_devices, std::vector<std::string>{"cpu:0"});
+}
+
+TEST(Unequal, ADeviceWithoutTheMemoryIsDeclined) {
+  SessionConfig config = slowed({1, 2, 4});
+  config.devices[0].memory = smallest_budget(trial_with_lanes(1)) / 2;
+  Session session(config);
+  const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
+  EXPECT_EQ(plan.lane_devices, (std::vector<std::string>{"cpu:1", "cpu:2"}));
+  ASSERT_EQ(plan.declined.size(), 1u);
+  EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 has ")) << plan.declined[0];
+}
+
+TEST(Unequal, EqualDevicesAndGivenLanesAreLeftAsTheyAre) {
+  Session equal(slowed({2, 2}));
+  const TrialPlan even = equal.plan(equal.submit(trial_with_lanes(2)));
+  EXPECT_EQ(even.lane_groups, (std::vector<int>{6, 6}));
+  EXPECT_EQ(even.lane_devices, std::vector<std::string>{});
+  Session unequal(slowed({1, 60}));
+  TrialConfig given = trial_with_lanes(2);
+  given.train.lane_groups = {7, 5};
+  EXPECT_EQ(unequal.plan(unequal.submit(given)).lane_groups, given.train.lane_groups);
+}
+
+/// A lane of the device that goes is taken over, and from the next step on the trial is planned for
+/// those that are left.
+TEST(Unequal, DevicesMayGo) {
+  Session session(slowed({1, 3, 3}));
+  const JobId id = session.submit(trial_with_lanes(2));
+  ASSERT_EQ(session.plan(id).lanes, 2);
+  session.remove_device(0);
+  session.run();
+  const RunResult result = session.result();
+  EXPECT_EQ(result.devices[0].ops, 0u);
+  expect_same_bits(result.trials[0], alone().trials[0]);
+}
+
+TEST(Unequal, TheSimulationKnowsWhichDeviceIsSlow) {
+  Session session(slowed({1, 4}));
+  TrialConfig trial = trial_with_lanes(2);
+  trial.train.lane_groups = {6, 6};
+  session.submit(trial);
+  const RunResult uneven = session.simulate();
+  Session equal(slowed({1, 1}));
+  equal.submit(trial);
+  EXPECT_GT(uneven.wall_s, 1.8 * equal.simulate().wall_s);
+}
+
+TEST(Unequal, EstimatesTakeTheSlowdownAsItIsSaid) {
+  SessionConfig config = slowed({1, 2});
+  config.estimate = true;
+  Session session(config);
+  const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
+  EXPECT_EQ(plan.lane_groups, (std::vector<int>{8, 4}));
+}
+
+TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  const auto model = make_gpt(tiny_gpt(), 2);
+  const auto slow = make_cpu_device("slow", kPage, {.slowdown = 8});
+  const auto fast = make_cpu_device("fast", kPage);
+  Pilot pilot(file);
+  pilot.measure(*model);
+  const auto fast_times = pilot.measure_on(*fast, "fast", *model);
+  const auto slow_times = pilot.measure_on(*slow, "slow", *model);
+  for (std::size_t l = 0; l < model->layers.size(); ++l) {
+    EXPECT_GT(fast_times[l].forward_s[0], 0);
+    EXPECT_LT(fast_times[l].backward_s[0], fast_times[l].backward_s[1]);
+    EXPECT_LT(fast_times[l].backward_s[1], fast_times[l].backward_s[2]);
+    EXPECT_GT(slow_times[l].backward_s[2], 3 * fast_times[l].backward_s[2]) << l;
+  }
+  EXPECT_EQ(Pilot(file).measure_on(*fast, "slow", *model), slow_times) << "known by its kind";
+  EXPECT_NE(Pilot().measure_on(*fast, "fast", *model), fast_times) << "the control";
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,44 @@
+#include "trainer/home_store.h"
+
+#include <cstring>
+#include <string>
+
+#include "core/error.h"
+#include "spilling/file_store.h"
+#include "spilling/memory_store.h"
+
+namespace spillway {
+namespace {
+
+std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
+
+ConfigError no_place(const std::filesystem::path& home_path, const IoError& error) {
+  return ConfigError("home_path", 0,
+                     quoted(home_path) + " cannot hold homes: " + std::strerror(error.code) +
+                         "; name a folder that can be written, or leave it out");
+}
+
+}  // namespace
+
+std::unique_ptr<Store> make_home_store(const std::filesystem::path& home_path, Device& device) {
+  if (home_path.empty()) return std::make_unique<MemoryStore>(device);
+  try {
+    return std::make_unique<FileStore>(home_path);
+  } catch (const IoError& error) {
+    throw no_place(home_path, error);
+  }
+}
+
+void require_home_room(const std::filesystem::path& home_path, Bytes bytes) {
+  if (home_path.empty()) return;
+  try {
+    FileStore(home_path).allocate(bytes);
+  } catch (const OutOfMemory& error) {
+    throw DoesNotFit("a file for homes in " + quoted(home_path), error.tier, error.requested,
+                     error.available);
+  } catch (const IoError& error) {
+    throw no_place(home_path, error);
+  }
+}
+
+}  // namespace spillway

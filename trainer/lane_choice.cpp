@@ -1,0 +1,144 @@
+#include "trainer/lane_choice.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "scheduler/lane_split.h"
+#include "scheduler/lower.h"
+
+namespace spillway {
+namespace {
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f ms", 1e3 * seconds);
+  return text;
+}
+
+/// What makes up the time of a lane.
+class LaneCosts {
+ public:
+  LaneCosts(const NeedTable& needs, const Partition& cut, bool double_buffer)
+      : needs_(needs), cut_(cut), hides_copies_(double_buffer) {
+    const UnitNeed first = range_need(needs, cut.shards.front()).largest();
+    edge_bytes_ = first.weights + first.sums;
+    if (cut.shards.size() == 1) return;
+    for (LayerRange shard : cut.shards) again_bytes_ += 2 * range_need(needs, shard).weights();
+    again_bytes_ -= first.weights + range_need(needs, cut.shards.back()).weights();
+  }
+
+  LaneCandidate candidate(const PlanDevice& device, int max_groups) const {
+    const double rate = copy_rate(device);
+    // The first shard's weights come before anything is computed, its sums leave after everything.
+    const double edge_s = static_cast<double>(edge_bytes_) / rate;
+    const double copies_s = static_cast<double>(again_bytes_) / rate;
+    LaneCandidate made{.fixed_s = edge_s + (hides_copies_ ? 0 : copies_s),
+                       .least_s = hides_copies_ ? copies_s : 0,
+                       .max_groups = max_groups};
+    for (std::size_t i = 0; i < kPilotSizes.size(); ++i) {
+      made.points.push_back({kPilotSizes[i], measured_s(device, i)});
+    }
+    return made;
+  }
+
+  /// Of a lane beside others: the host adds up its sums.
+  double join_s() const {
+    double bytes = 0;
+    for (Bytes layer : needs_.sums) bytes += static_cast<double>(layer);
+    return bytes / needs_.profile.reduce_bytes_per_s;
+  }
+
+ private:
+  double copy_rate(const PlanDevice& device) const {
+    const double memory = needs_.profile.copy_bytes_per_s, link = device.link_bytes_per_s;
+    return link > 0 ? std::min(link, memory) : memory;
+  }
+  /// Whether a layer is taken forward before its backward.
+  bool is_recomputed(int layer) const { return layer < cut_.shards.back().begin; }
+
+  double measured_s(const PlanDevice& device, std::size_t size) const {
+    double seconds = 0;
+    for (int l = 0; l < static_cast<int>(device.layers.size()); ++l) {
+      const LayerTimes& layer = device.layers[at(l)];
+      seconds += layer.backward_s[size] + (is_recomputed(l) ? layer.forward_s[size] : 0);
+    }
+    return seconds;
+  }
+
+  const NeedTable& needs_;
+  const Partition& cut_;
+  const bool hides_copies_;
+  Bytes edge_bytes_ = 0;
+  Bytes again_bytes_ = 0;  // weights that come while others compute, forward and backward
+};
+
+std::string why_not(const SplitProblem& problem, std::size_t number, const PlanDevice& device,
+                    Bytes needed_budget, const LaneSplit& chosen) {
+  if (device.budget < needed_budget) {
+    return device.name + " has " + format_bytes(device.budget) + ", less than the " +
+           format_bytes(needed_budget) + " that a lane takes";
+  }
+  const auto with = split_lanes_with(problem, static_cast<int>(number));
+  return device.name + " takes no part: with it a step would take about " +
+         milliseconds(with->step_s) + ", without it " + milliseconds(chosen.step_s);
+}
+
+}  // namespace
+
+std::vector<LayerTimes> times_of(const Profile& profile, double slowdown) {
+  std::vector<LayerTimes> times(profile.layers.size());
+  for (std::size_t l = 0; l < times.size(); ++l) {
+    for (std::size_t i = 0; i < kPilotSizes.size(); ++i) {
+      times[l].forward_s[i] = profile.layers[l].forward_s * slowdown * kPilotSizes[i];
+      times[l].backward_s[i] = profile.layers[l].backward_s * slowdown * kPilotSizes[i];
+    }
+  }
+  return times;
+}
+
+bool equally_fast(const std::vector<PlanDevice>& devices) {
+  return std::ranges::all_of(devices, [&](const PlanDevice& device) {
+    return device.layers == devices.front().layers &&
+           device.link_bytes_per_s == devices.front().link_bytes_per_s;
+  });
+}
+
+double slowdown_of(const PlanDevice& device, const Profile& profile) {
+  double measured = 0, profiled = 0;
+  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
+    measured += device.layers[l].backward_s.back() / kPilotSizes.back();
+    profiled += profile.layers[l].backward_s;
+  }
+  return measured / profiled;
+}
+
+std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
+                                       const JobShape& shape, int max_lanes, bool double_buffer,
+                                       const std::vector<PlanDevice>& devices,
+                                       Bytes needed_budget) {
+  const LaneCosts costs(needs, cut, double_buffer);
+  SplitProblem problem{.groups = shape.groups,
+                       .vns_per_group = shape.virtual_nodes / shape.groups,
+                       .max_lanes = max_lanes,
+                       .join_s = costs.join_s()};
+  for (const PlanDevice& device : devices) {
+    const bool has_room = device.budget >= needed_budget;
+    problem.candidates.push_back(costs.candidate(device, has_room ? shape.groups : 0));
+  }
+  const auto split = split_lanes(problem);
+  if (!split) return std::nullopt;
+  LaneChoice choice{.least_budget = ~Bytes{0}};
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (split->groups[d] == 0) {
+      choice.declined.push_back(why_not(problem, d, devices[d], needed_budget, *split));
+      continue;
+    }
+    choice.lane_groups.push_back(split->groups[d]);
+    choice.lane_devices.push_back(devices[d].id);
+    choice.device_names.push_back(devices[d].name);
+    choice.least_budget = std::min(choice.least_budget, devices[d].budget);
+  }
+  return choice;
+}
+
+}  // namespace spillway

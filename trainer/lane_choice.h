@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/profile.h"
+#include "scheduler/need.h"
+#include "scheduler/partition.h"
+
+namespace spillway {
+
+/// A device of a session as the plan of one trial sees it.
+struct PlanDevice {
+  DeviceId id;
+  std::string name;  ///< "cpu:1"
+  Bytes budget = 0;
+  double link_bytes_per_s = 0;     ///< 0: as fast as memory is
+  std::vector<LayerTimes> layers;  ///< of the model, there
+};
+
+/// What a device of the profile's kind takes, `slowdown` times longer: a guess, nothing is
+/// measured.
+std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
+
+/// Whether a lane takes equally long on each.
+bool equally_fast(const std::vector<PlanDevice>& devices);
+
+/// So many times longer than the profile says compute takes on the device.
+double slowdown_of(const PlanDevice& device, const Profile& profile);
+
+/// Which devices take part in a trial, and with how many reduction groups each.
+struct LaneChoice {
+  std::vector<int> lane_groups;
+  std::vector<DeviceId> lane_devices;  ///< by lane, ascending
+  std::vector<std::string> device_names;
+  Bytes least_budget = 0;             ///< of these devices
+  std::vector<std::string> declined;  ///< a sentence for each device that takes no part
+};
+
+/// At most `max_lanes` lanes on the devices with at least `needed_budget`, so that the slowest is
+/// fastest (scheduler/lane_split). Nothing where no device has it. `cut` fits.
+std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
+                                       const JobShape& shape, int max_lanes, bool double_buffer,
+                                       const std::vector<PlanDevice>& devices, Bytes needed_budget);
+
+}  // namespace spillway

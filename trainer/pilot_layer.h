@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "core/cpu/activation_counter.h"
+#include "models/model.h"
+#include "trainer/range_runner.h"
+
+namespace spillway {
+
+/// One layer of a model with all that it reads and writes, to be run again and again. Its memory is
+/// not any device's. Runs on any thread, one at a time.
+class PilotLayer {
+ public:
+  PilotLayer(const Model& model, int layer);
+  PilotLayer(const PilotLayer&) = delete;
+  PilotLayer& operator=(const PilotLayer&) = delete;
+
+  /// Without a graph.
+  void forward();
+  /// Forward with a graph, then backward, gradients folded.
+  void backward();
+
+  ActivationMeter& meter() { return meter_; }  ///< of the last call
+  Bytes output_bytes() const { return output_bytes_; }
+  std::function<void()> after_graph;  ///< called in backward() after its forward
+
+ private:
+  /// Aligned memory, filled with small normal numbers: costs do not depend on the values.
+  std::byte* new_memory(const TensorSpec& tensor);
+  void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
+           RangeRunner::EdgeMemory& of_gradients);
+  void fold(int param, const float* gradient) const;
+
+  std::deque<std::vector<float>> storage_;
+  std::vector<std::byte*> params_;
+  std::vector<float*> sums_;                 // of their gradients
+  std::vector<std::size_t> param_elements_;  // of each
+  RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;
+  Bytes output_bytes_ = 0;
+  ActivationCounter meter_{"pilot"};
+  RangeRunner runner_;
+};
+
+}  // namespace spillway
