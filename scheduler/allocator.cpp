@@ -68,7 +68,7 @@ class WeightedFair final : public Allocator {
                        wider, [&](std::size_t k) { return jobs[k].priority < jobs[j].priority; }),
                    j);
       const Lanes shared = shares(jobs, wider, num_devices);
-      if (shrinks_above(jobs, shared, jobs[j].priority)) break;
+      if (shrinks_above(jobs, lanes, shared, jobs[j].priority)) break;
       admitted = wider;
       lanes = shared;
     }
@@ -76,9 +76,12 @@ class WeightedFair final : public Allocator {
   }
 
  private:
-  static bool shrinks_above(std::span<const Contender> jobs, const Lanes& lanes, int priority) {
+  /// Whether one that runs and is of higher priority would have fewer than before.
+  static bool shrinks_above(std::span<const Contender> jobs, const Lanes& before,
+                            const Lanes& after, int priority) {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
-      if (jobs[j].priority > priority && lanes[j] < jobs[j].lanes) return true;
+      if (jobs[j].lanes == 0 || jobs[j].priority <= priority) continue;
+      if (after[j] < before[j]) return true;
     }
     return false;
   }

@@ -44,8 +44,8 @@ class Allocator {
 ///   wfs       weighted fair shares, powers of two: every running job gets devices in proportion to
 ///             its priority, at least one, at most what it asks for; what is left over doubles
 ///             shares in order of priority. The first that waits starts if there is a device for it
-///             and nobody of higher priority has to shrink. No decision while a resize is pending.
-///             Source: VirtualFlow, elastic weighted fair sharing
+///             and nobody of higher priority that runs gets fewer for it. No decision while a
+///             resize is pending. Source: VirtualFlow, elastic weighted fair sharing
 ///   fill      nobody waits: every job has a lane, and where that is more than there are devices,
 ///             units of several jobs take turns on one. Lanes for the other devices, any number a
 ///             job, go where the sum of priority * remaining time falls most by each. What jobs

@@ -2,6 +2,7 @@
 
 #include <boost/container/flat_map.hpp>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "scheduler/heuristic.h"

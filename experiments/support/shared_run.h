@@ -10,7 +10,7 @@
 /// Whole runs in the virtual shell, with devices shared out by an allocator.
 namespace spillway::experiments {
 
-/// What happens to a job, in steps of `speed`'s unit.
+/// A job that may change its lanes while it runs.
 struct ElasticJob {
   double arrival_s = 0;
   int priority = 1;

@@ -89,6 +89,12 @@ TEST(Wfs, NeverShrinksAHigherPriority) {
   EXPECT_EQ(Jobs().add(5, 8, 8).add(9, 8).share("wfs", 8), (Lanes{4, 4})) << "and a lower one";
 }
 
+TEST(Wfs, NorKeepsAHigherPriorityFromGrowing) {
+  EXPECT_EQ(Jobs().add(5, 4, 1).share("wfs", 4), (Lanes{4}));
+  EXPECT_EQ(Jobs().add(5, 4, 1).add(1, 4).share("wfs", 4), (Lanes{4, 0}));
+  EXPECT_EQ(Jobs().add(5, 4, 1).add(1, 4).share("wfs", 5), (Lanes{4, 1}));
+}
+
 TEST(Wfs, NobodyPassesTheHeadOfTheQueue) {
   // The second would shrink the first; the third alone would not, but it is behind the second.
   EXPECT_EQ(Jobs().add(9, 4, 4).add(8, 4).add(1, 1).share("wfs", 5), (Lanes{4, 0, 0}));

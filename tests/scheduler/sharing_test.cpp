@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string_view>
 #include <vector>
 
 namespace spillway {
@@ -72,6 +77,101 @@ TEST(Sharing, StepsTellSpeedsAndWhatIsLeft) {
   EXPECT_EQ(decided(sharing), (Changes{{0, 3, 2}, {1, 2, 3}})) << "the longer one gets more";
   sharing.committed(JobId(1), 3, 10.0 / 1.01, 99);
   EXPECT_EQ(decided(sharing), (Changes{{0, 2, 4}, {1, 3, 1}})) << "but gains nothing by it";
+}
+
+/// Random arrivals, ends, commits, devices; keeps its own record of who has what.
+class RandomRun {
+ public:
+  RandomRun(std::string_view allocator, unsigned seed)
+      : random_(seed),
+        num_devices_(from(1, 9)),
+        sharing_(make_allocator(allocator), num_devices_) {}
+
+  void play() {
+    for (int event = 0; event < 60; ++event) {
+      happen();
+      apply();
+    }
+    while (!sharing_.jobs().empty()) {  // nobody comes any more
+      finish_resizes();
+      apply();
+      end_one();
+      apply();
+    }
+    for (const auto& [job, lanes] : lanes_) EXPECT_TRUE(served_.contains(job)) << "one starved";
+  }
+
+ private:
+  int from(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  void happen() {
+    const int what = from(0, 9);
+    if (what <= 3) {
+      const JobId id(lanes_.size());
+      lanes_[id] = 0;
+      sharing_.arrive({.job = id,
+                       .priority = from(1, 10),
+                       .arrival_s = now_s_++,
+                       .most_lanes = from(1, 10),
+                       .remaining_s = static_cast<double>(from(1, 1000))});
+    } else if (what <= 5) {
+      end_one();
+    } else if (what == 6) {
+      sharing_.set_num_devices(num_devices_ = from(num_devices_, 12));
+    } else if (what <= 8) {
+      finish_resizes();
+    } else {
+      for (const auto& [job, lanes] : running()) sharing_.committed(job, lanes, from(1, 50), 100);
+    }
+  }
+
+  std::map<JobId, int> running() const {
+    std::map<JobId, int> all;
+    for (const Contender& job : sharing_.jobs()) {
+      if (job.lanes > 0) all[job.job] = job.lanes;
+    }
+    return all;
+  }
+  void end_one() {
+    if (!running().empty()) sharing_.end(running().begin()->first);
+  }
+  void finish_resizes() {
+    for (const auto& [job, lanes] : running()) sharing_.resized(job);
+  }
+
+  void apply() {
+    for (const auto& change : sharing_.decide()) {
+      EXPECT_EQ(change.before, lanes_.at(change.job));
+      EXPECT_GT(change.lanes, 0) << "who has started goes on";
+      lanes_[change.job] = change.lanes;
+      served_.insert(change.job);
+    }
+    int sum = 0;
+    for (const Contender& job : sharing_.jobs()) {
+      EXPECT_EQ(job.lanes, lanes_.at(job.job)) << "a change was not said";
+      sum += job.lanes;
+    }
+    EXPECT_EQ(sum, sharing_.lanes_given());
+    EXPECT_LE(sum, std::max(num_devices_, static_cast<int>(sharing_.jobs().size())));
+    EXPECT_TRUE(sum > 0 || sharing_.jobs().empty()) << "all wait, devices idle";
+  }
+
+  std::mt19937 random_;
+  int num_devices_;
+  Sharing sharing_;
+  double now_s_ = 0;
+  std::map<JobId, int> lanes_;
+  std::set<JobId> served_;
+};
+
+TEST(Sharing, NobodyStarvesWhateverHappens) {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    for (const std::string_view name : kAllocatorNames) {
+      SCOPED_TRACE(::testing::Message() << name << ", seed " << seed);
+      RandomRun(name, seed).play();
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
 }
 
 }  // namespace
