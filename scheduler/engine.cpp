@@ -66,6 +66,7 @@ void Engine::handle(const InFlight& action, const Done& done) {
   if (action.device.valid() && table(action.device).state == DeviceState::gone) {
     return release_lost(action);
   }
+  assert(!done.lost);
   if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
   switch (action.kind) {
     case InFlight::Kind::op:

@@ -169,9 +169,10 @@ void Session::Impl::on_device_joined(DeviceId id) {
 
 void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& why) {
   const std::lock_guard lock(mutex);
-  devices[id.index()].state = DeviceList::State::gone;
+  using State = DeviceList::State;
+  const bool was_removed = std::exchange(devices[id.index()].state, State::gone) == State::leaving;
   add_event(id, lost ? SessionEvent::Kind::lost : SessionEvent::Kind::left, why);
-  if (!lost) rejoin_if_shrunk(id);
+  if (!lost && !was_removed) rejoin_if_shrunk(id);
   refit_all();
 }
 

@@ -22,8 +22,10 @@ class CheckingRunner final : public OpRunner {
     failing_job_ = job;
     fails_at_ = op;
   }
-  /// Called on the device's thread; set before the run.
-  std::function<void(const OpCall&)> before_op;
+  // Set before the run.
+  std::function<void(const OpCall&)> before_op;  ///< called on the device's thread
+  bool warm_fails = false;
+
   std::uint64_t ops() const { return ops_; }
   /// Of them, those that ended on a device that still counted.
   std::uint64_t kept() const { return kept_; }
@@ -60,7 +62,10 @@ class CheckingRunner final : public OpRunner {
     return [this] { ++kept_; };
   }
 
-  void warm(Device&) override { ++warmed_; }
+  void warm(Device&) override {
+    ++warmed_;
+    if (warm_fails) throw std::runtime_error("too cold");
+  }
 
   void run_host_op(const HostCall& call) override {
     const HostOpSpec& op = call.program->host_ops[index(call.op)];

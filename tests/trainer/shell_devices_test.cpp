@@ -121,6 +121,19 @@ TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
   }
 }
 
+TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
+  RealRun run(make_workload(1));
+  run.runner.warm_fails = true;
+  run.shell.add_device(run.new_device(), 4_KiB);
+  run.submit_all();
+  run.shell.run();
+  expect_all_done(run);
+  ASSERT_EQ(run.heard.left.size(), 1u);
+  EXPECT_EQ(run.heard.left[0].device, DeviceId(run.devices.size()));
+  EXPECT_TRUE(run.heard.left[0].lost);
+  EXPECT_EQ(run.heard.left[0].why, "too cold");
+}
+
 TEST(ShellDevices, ComeAndGoAtCommits) {
   std::size_t joined = 0, left = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
