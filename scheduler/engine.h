@@ -65,8 +65,8 @@ class Engine {
   /// home; then it has left. No effect on one that is gone.
   void remove_device(DeviceId device, std::vector<Action>& out);
   /// The device is gone, and every copy there. Jobs with work of the open program there (units
-  /// claimed and not finished, the only copy of a boundary) redo their open step: updates, loads
-  /// and an evaluation that are done stay done. From now on nothing in flight there is carried out;
+  /// begun and not finished, the only copy of a boundary) redo their open step: updates, loads and
+  /// an evaluation that are done stay done. From now on nothing in flight there is carried out;
   /// each such action must still be reported, with Done::lost. No effect on one that is gone.
   void lose_device(DeviceId device, std::vector<Action>& out);
 
@@ -132,6 +132,7 @@ class Engine {
   void share_lanes(JobTable& job) const;
   void reconsider();
   bool needs(JobId id, DeviceId device) const;
+  void give_back(UnitRef unit);
   void forget_copies(DeviceId id);
   void release_lost(const InFlight& action);
   bool has_bound_lanes(DeviceId id) const;

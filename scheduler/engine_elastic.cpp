@@ -157,13 +157,22 @@ bool Engine::needs(JobId id, DeviceId device) const {
   for (std::size_t u = 0; u < job.units.size(); ++u) {
     const UnitState& unit = job.units[u];
     const bool finished = is_done(job, static_cast<int>(u)) && unit.drains_left == 0;
-    if (unit.claimed && unit.device == device && !finished) return true;
+    if (unit.ops_started > 0 && unit.device == device && !finished) return true;
   }
   return std::ranges::any_of(table(device).memory.entries(), [&](const auto& item) {
     const BufferRef ref = item.first;
     return ref.job == id && !buffer_state(ref).home_valid &&
            next_use(ref) < std::numeric_limits<double>::infinity();
   });
+}
+
+/// Another device may take the unit, if nothing of it has started.
+void Engine::give_back(UnitRef unit) {
+  if (state(unit).ops_started > 0) return;
+  JobTable& job = table(unit.job);
+  state(unit).claimed = state(unit).reserved = false;
+  --job.lanes[at(spec(unit).lane)].cursor;
+  job.unclaimed_s += spec(unit).cost_s;
 }
 
 /// Empties the tables of a device that is lost, and frees the lanes that are bound to it.
@@ -179,8 +188,10 @@ void Engine::forget_copies(DeviceId id) {
     }
   }
   device.memory = Residency(device.memory.budget());
-  device.current.reset();
-  device.next.reset();
+  for (auto* unit : {&device.next, &device.current}) {
+    if (*unit) give_back(**unit);
+    unit->reset();
+  }
   device.running.clear();
   device.num_transfers = 0;
 }

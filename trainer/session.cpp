@@ -135,6 +135,7 @@ JobId Session::submit(TrialConfig trial) {
   trial.train.validate();
   if (trial.train.reduction_groups == 0) {
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
+    trial.train.validate();
   }
   const std::shared_ptr<const Model> model =
       trial.model(trial.train.batch_size / trial.train.virtual_nodes);

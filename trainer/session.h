@@ -174,9 +174,9 @@ struct TrialPlan {
 };
 
 /// One run: a set of trials on shared devices. submit() before run(); one thread calls submit and
-/// run; all else may come from any thread, before, during and after. Trials, and devices, are
-/// numbered from 0; a device that has left keeps its number. Devices that come, go and fail, and
-/// resizes, change no bit of a result.
+/// run; resize, add_device, remove_device, poll, stop and result may come from any thread. Trials,
+/// and devices, are numbered from 0; one that has left keeps its number. Devices that come, go and
+/// fail, and resizes, change no bit of a result.
 class Session {
  public:
   /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,

@@ -143,6 +143,22 @@ TEST_F(TrainCommand, TheResolvedConfigurationGivesTheSameBits) {
   }
 }
 
+TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
+  options_.json = true;
+  ASSERT_EQ(run(), kDone);
+  const Json whole = Json::parse(out_.str());
+  options_.overrides = {
+      "devices=[{memory: 720KiB, fault: {kind: fail, after_ops: 30}}, {memory: 720KiB}]",
+      "output_dir=" + folder_ / "again"};
+  ASSERT_EQ(run(), kDone);
+  const Json broken = Json::parse(out_.str());
+  for (std::size_t t = 0; t < 4; ++t)
+    EXPECT_EQ(broken["trials"][t]["weights_xxh3"], whole["trials"][t]["weights_xxh3"]);
+  EXPECT_NE(log_.str().find("s  device 0  lost  made to fail after 30 ops\n"), std::string::npos)
+      << log_.str();
+  EXPECT_NE(folder_.read("again/events.jsonl").find(R"("event":"lost")"), std::string::npos);
+}
+
 TEST_F(TrainCommand, SaysAllThatIsWrongAndWritesNothing) {
   options_.overrides = {"train.virtual_nodes=3", "model.hidden_size=50", "data.path=nowhere",
                         "train.learning_rat=1"};

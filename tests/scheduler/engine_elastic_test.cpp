@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "scheduler/trace_recorder.h"
 #include "tests/support/small_model.h"
 #include "tests/support/watched_run.h"
 
@@ -191,6 +192,21 @@ TEST(EngineElastic, WorkThatIsAtHomeIsNotDoneAgain) {
   run.run();
   expect_done(run);
   EXPECT_TRUE(run.all<StepRedone>().empty());
+}
+
+/// Chosen for later, its weights on their way: another device takes it.
+TEST(EngineElastic, AUnitThatHasNotBegunIsGivenBack) {
+  WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e7});
+  for (int j = 0; j < 3; ++j) run.submit(plan_of({4}));
+  const auto& device = run.engine().device(kFirst);
+  run.run_until([&] { return device.next && device.num_transfers > 0 && device.current; });
+  const JobId runs = device.current->job, waits = device.next->job;
+  ASSERT_NE(runs, waits);
+  run.shell.lose_device(kFirst);
+  run.run();
+  expect_done(run);
+  EXPECT_GT(run.lost, 0);
+  EXPECT_EQ(run.checker.attempts(waits), 0);
 }
 
 TEST(EngineElastic, WithoutADeviceJobsWaitForOne) {
@@ -444,6 +460,25 @@ TEST(EngineElastic, WhatALostDeviceStillReportsIsNotBelieved) {
   EXPECT_TRUE(reporter.engine.all_ended());
   EXPECT_EQ(reporter.engine.job(JobId(0)).end, JobEnd::done);
   EXPECT_EQ(reporter.engine.job(JobId(0)).attempt, 1);
+}
+
+TEST(EngineElastic, ATraceHasNoSpansOfWhatWasLost) {
+  TraceRecorder trace(10'000);
+  const auto plan = plan_of({2, 2});
+  VirtualShell shell(devices({kAmple, kAmple}), {});
+  std::size_t done = 0;
+  shell.on_action = [&](const Action& action) { trace.on_action(action); };
+  shell.on_completion = [&](const Done& end) {
+    trace.on_done(end);
+    done += end.lost ? 0 : 1;
+  };
+  trace.submit(JobId(0), plan);
+  shell.submit(JobId(0), plan);
+  while (shell.engine().device(kSecond).running.empty()) shell.advance();
+  shell.lose_device(kSecond);
+  shell.run();
+  EXPECT_TRUE(shell.engine().all_ended());
+  EXPECT_EQ(trace.spans().size(), done - 1) << "all but the admission";
 }
 
 TEST(Lower, PlansOfOneContractKeepTheirStateInTheSameHomes) {

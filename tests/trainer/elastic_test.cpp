@@ -179,7 +179,7 @@ TEST(Elastic, ALostDeviceChangesNoBit) {
     SessionConfig config = with_faults(
         session_of(4, ample ? kAmple : smallest_budget(elastic_trial())),
         {{device, {hangs ? DeviceFault::Kind::hang : DeviceFault::Kind::fail, after_ops}}});
-    config.device_timeout_s = 1;
+    config.device_timeout_s = 3;
     Watched run(config);
     run.session.submit(elastic_trial());
     run.run();
@@ -299,6 +299,34 @@ TEST(ElasticControl, ARedoneStepThatDrawsAnewHasOtherBits) {
   run.run();
   EXPECT_EQ(run.all(Kind::redone).size(), 1u);
   expect_other_bits(run.result.trials[0], alone());
+}
+
+TEST(Elastic, LanesTakeWholeGroupsAlsoOfTheDefault) {
+  Session session(session_of(9, kAmple));
+  TrialConfig trial = tiny_trial();
+  trial.train.reduction_groups = 0;
+  trial.train.lanes = 9;
+  EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
+               "train.lanes: is 9, above train.reduction_groups 8; a lane takes whole groups");
+  trial.train.lanes = 4;
+  trial.train.max_lanes = 3;
+  EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
+               "train.max_lanes: is 3, below train.lanes 4");
+}
+
+/// Homes are reserved for what resizes need, and for no more where none may come.
+TEST(Elastic, HostMemoryIsReservedForTheLanesThatMayCome) {
+  const auto home_bytes = [](int max_lanes) {
+    TrialConfig trial = elastic_trial(1);
+    trial.train.max_lanes = max_lanes;
+    Session session(session_of(2, kAmple));
+    const JobId id = session.submit(trial);
+    return session.plan(id).home_bytes;
+  };
+  const Bytes one = home_bytes(1);
+  EXPECT_EQ(home_bytes(0), one);
+  EXPECT_GT(home_bytes(2), one);
+  EXPECT_GT(home_bytes(4), home_bytes(2));
 }
 
 TEST(Elastic, WhatCannotBeIsSaid) {
