@@ -104,6 +104,17 @@ Bytes home_boundaries_bytes(const TrialPlan& plan) {
   return plan.home_bytes - plan.home_weights_bytes - plan.home_moments_bytes - plan.home_sums_bytes;
 }
 
+/// Of a trial whose lanes are made for devices: who takes what, and who nothing.
+std::string lanes_text(const TrialPlan& plan) {
+  std::string text;
+  for (std::size_t lane = 0; lane < plan.lane_devices.size(); ++lane) {
+    text += (lane == 0 ? "\n    lanes: " : ", ") + std::to_string(plan.lane_groups[lane]) +
+            (lane == 0 ? " reduction groups on " : " on ") + plan.lane_devices[lane];
+  }
+  for (const auto& sentence : plan.declined) text += "\n    " + sentence;
+  return text;
+}
+
 /// Plans of equal shapes are said once.
 void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
   std::vector<std::string> seen;
@@ -118,7 +129,7 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
             format_bytes(row.plan.home_weights_bytes) + ", moments " +
             format_bytes(row.plan.home_moments_bytes) + ", gradient sums " +
             format_bytes(row.plan.home_sums_bytes) + ", boundaries and batches " +
-            format_bytes(home_boundaries_bytes(row.plan));
+            format_bytes(home_boundaries_bytes(row.plan)) + lanes_text(row.plan);
     if (row.plan.load_ahead_budget_bytes > 0 && !row.plan.loads_ahead) {
       text += "\n    no room to load the next shard while one computes; that takes " +
               format_bytes(row.plan.load_ahead_budget_bytes) + " on a device";
@@ -187,6 +198,9 @@ Json to_json(const PlannedRow& row) {
                {"shards", row.plan.shards},
                {"virtual_nodes", row.virtual_nodes},
                {"lanes", row.plan.lanes},
+               {"lane_groups", row.plan.lane_groups},
+               {"lane_devices", row.plan.lane_devices},
+               {"declined", row.plan.declined},
                {"order", row.plan.order},
                {"loads_ahead", row.plan.loads_ahead},
                {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},

@@ -21,7 +21,7 @@ std::string value_text(const YamlNode& value) {
 /// Whether `key` is, holds or lies in something that every trial of a run shares.
 bool is_shared(std::string_view key) {
   for (const std::string_view shared :
-       {"name", "output_dir", "devices", "host_memory", "scheduling.policy",
+       {"name", "output_dir", "devices", "host_memory", "home_path", "scheduling.policy",
         "scheduling.double_buffer", "scheduling.device_timeout", "sweep"}) {
     if (lies_in(key, shared) || lies_in(shared, key)) return true;
   }

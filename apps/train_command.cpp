@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <set>
 
 #include "apps/chrome_trace.h"
 #include "apps/event_json.h"
@@ -43,6 +44,16 @@ void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ost
   if (num == 0) return;
   log << num << " of " << misfits.size() << " trials do not fit; the largest need:\n";
   throw **std::ranges::max_element(misfits, {}, needed);
+}
+
+/// Devices that take no part in a trial, each once.
+void say_declined(const Session& session, std::size_t num_trials, std::ostream& log) {
+  std::set<std::string> said;
+  for (std::size_t t = 0; t < num_trials; ++t) {
+    for (const auto& sentence : session.plan(JobId(t)).declined) {
+      if (said.insert(sentence).second) log << sentence << "\n";
+    }
+  }
 }
 
 /// Writes down and shows what happens until the session's run is over.
@@ -129,6 +140,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   session_config.pilot_cache = options.pilot_cache;
   Session session = make_session(session_config, trials.front());
   require_fit(submit_all(session, std::move(configs), trials), log);
+  say_declined(session, trials.size(), log);
   std::vector<std::string> names;
   for (const auto& trial : trials) names.push_back(trial.name);
   folder.create(names);

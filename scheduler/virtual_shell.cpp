@@ -134,13 +134,14 @@ void VirtualShell::perform(const StartOp& op) {
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
 
-/// Grows evenly with the number of other devices that compute when an op starts.
+/// Grows evenly with the number of other devices that compute when an op starts; a slow one leaves
+/// its core to the others most of the time.
 double VirtualShell::crowding_at(double time_s, DeviceId device) const {
   double others = 0, computing = 0;
   for (std::size_t d = 0; d < queues_.size(); ++d) {
     if (d == device.index() || engine_.device(DeviceId(d)).state == DeviceState::gone) continue;
     ++others;
-    if (queues_[d].compute_s > time_s) ++computing;
+    if (queues_[d].compute_s > time_s) computing += 1 / slowdown(DeviceId(d));
   }
   return computing == 0 ? 1 : 1 + (costs_.crowding - 1) * computing / others;
 }

@@ -64,6 +64,35 @@ TEST_F(PlanCommand, WritesNothing) {
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 
+TEST_F(PlanCommand, SaysWhichDevicesTakePart) {
+  options_.overrides = {
+      "devices=[{memory: 2MiB}, {memory: 2MiB, slowdown: 2}, "
+      "{memory: 2MiB, slowdown: 90}]",
+      "train.lanes=3", "train.virtual_nodes=8", "sweep={}"};
+  options_.estimate = true;
+  const Json trial = planned()["trials"][0];
+  EXPECT_EQ(trial["lanes"], 2);
+  EXPECT_EQ(trial["lane_devices"], (std::vector<std::string>{"cpu:0", "cpu:1"}));
+  EXPECT_EQ(trial["lane_groups"][0].get<int>() + trial["lane_groups"][1].get<int>(), 8);
+  ASSERT_EQ(trial["declined"].size(), 1u);
+  options_.json = false;
+  std::ostringstream out;
+  EXPECT_EQ(plan(options_, out), kDone);
+  for (const char* text : {"\n    lanes: ", " reduction groups on cpu:0, ", " on cpu:1\n",
+                           "\n    cpu:2 takes no part: with it a step would take about "})
+    EXPECT_NE(out.str().find(text), std::string::npos) << text << " in " << out.str();
+}
+
+TEST_F(PlanCommand, TrainingSaysWhichDevicesTakeNoPart) {
+  std::ostringstream out, log;
+  options_.overrides = {"devices=[{memory: 2MiB}, {memory: 2MiB, slowdown: 40}]", "train.lanes=2"};
+  EXPECT_EQ(train({.config_file = options_.config_file, .overrides = options_.overrides}, out, log,
+                  false),
+            kDone);
+  const auto first = log.str().find("cpu:1 takes no part: ");
+  ASSERT_NE(first, std::string::npos) << log.str();
+}
+
 TEST_F(PlanCommand, TrialsThatDoNotFitAreSaidBesideThoseThatDo) {
   options_.overrides = {"sweep.parameters={model.hidden_size: {values: [16, 256]}}"};
   const Json json = planned(kDoesNotFit);

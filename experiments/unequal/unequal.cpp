@@ -1,0 +1,128 @@
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "experiments/support/spread.h"
+#include "experiments/support/trained.h"
+
+/// Two CPU devices, one slowed: how a step is split, what that is predicted to take, what it takes.
+namespace spillway::experiments {
+namespace {
+
+struct Setting {
+  GptConfig model;
+  int virtual_nodes, steps, repetitions;
+  std::vector<double> slowdowns;
+};
+
+/// Seconds a step, by the commits of a run.
+double step_of(const RunResult& result) {
+  std::vector<double> commits_s;
+  for (const TraceSpan& span : result.trace) {
+    if (span.name == "commit") commits_s.push_back(span.finished_s);
+  }
+  return step_seconds(commits_s);
+}
+
+struct Run {
+  Trained trained;
+  double predicted_s() const { return step_of(trained.simulated); }
+  double measured_s() const { return step_of(trained.result); }
+};
+
+class Experiment {
+ public:
+  explicit Experiment(const Setting& setting) : setting_(setting), cache_("spillway_unequal") {
+    trial_ = gpt_trial(setting.model);
+    trial_.train.virtual_nodes = trial_.train.reduction_groups = setting.virtual_nodes;
+    trial_.train.batch_size = 2 * setting.virtual_nodes;
+    trial_.train.max_steps = setting.steps;
+  }
+
+  /// On devices slowed by so much, with so many lanes of so many groups; none: as planned.
+  Run run(const std::vector<double>& slowdowns, int lanes, std::vector<int> lane_groups = {}) {
+    SessionConfig config{.pilot_cache = cache_.path(), .max_trace_spans = 1'000'000};
+    for (const double slowdown : slowdowns) {
+      config.devices.push_back({.memory = 256_MiB, .slowdown = slowdown});
+    }
+    trial_.train.lanes = lanes;
+    trial_.train.lane_groups = std::move(lane_groups);
+    Run made{train(config, {trial_})};
+    const std::string weights = made.trained.result.trials[0].weights_xxh3;
+    if (weights_.empty()) weights_ = weights;
+    if (weights != weights_) throw Error("a split has changed the weights");
+    return made;
+  }
+
+  void print() {
+    for (int i = 0; i < setting_.repetitions; ++i)
+      alone_ms_.push_back(1e3 * run({1}, 1).measured_s());
+    std::printf("- Model: a GPT of %d blocks, %d virtual nodes of 2 samples, %d steps\n",
+                static_cast<int>(setting_.model.num_hidden_layers), setting_.virtual_nodes,
+                setting_.steps);
+    std::printf("- The first device alone: %s ms a step\n\n",
+                text_of(spread_of(alone_ms_), 1).c_str());
+    print_head({"the second device", "reduction groups", "predicted, ms", "measured, ms",
+                "error, %", "halves, ms", "faster than alone"});
+    std::vector<std::string> declined;
+    for (const double slowdown : setting_.slowdowns) print_row_of(slowdown, declined);
+    std::printf("\n");
+    for (const auto& sentence : declined) std::printf("- %s\n", sentence.c_str());
+    std::printf("- All these runs ended with the same weights (%s).\n", weights_.c_str());
+  }
+
+ private:
+  struct Row {
+    TrialPlan plan;
+    std::vector<double> predicted, measured, errors, halves, gains;
+  };
+
+  void add_run(Row& row, double slowdown) {
+    const Run split = run({1, slowdown}, 2);
+    row.plan = split.trained.plan;
+    row.predicted.push_back(1e3 * split.predicted_s());
+    row.measured.push_back(1e3 * split.measured_s());
+    row.errors.push_back(100 * (split.predicted_s() / split.measured_s() - 1));
+    row.gains.push_back(spread_of(alone_ms_).median / row.measured.back());
+    if (row.plan.lanes == 1) return;  // it would take long
+    const int half = setting_.virtual_nodes / 2;
+    row.halves.push_back(1e3 * run({1, slowdown}, 2, {half, half}).measured_s());
+  }
+
+  void print_row_of(double slowdown, std::vector<std::string>& declined) {
+    Row row;
+    for (int i = 0; i < setting_.repetitions; ++i) add_run(row, slowdown);
+    declined.insert(declined.end(), row.plan.declined.begin(), row.plan.declined.end());
+    std::string groups;
+    for (const int g : row.plan.lane_groups) groups += (groups.empty() ? "" : " + ") + fixed(g, 0);
+    print_row({slowdown == 1 ? "as fast" : fixed(slowdown, 0) + " times slower", groups,
+               text_of(spread_of(row.predicted), 1), text_of(spread_of(row.measured), 1),
+               text_of(spread_of(row.errors), 1),
+               row.halves.empty() ? "" : text_of(spread_of(row.halves), 1),
+               text_of(spread_of(row.gains), 2)});
+    std::fflush(stdout);
+  }
+
+  const Setting setting_;
+  const PilotCache cache_;
+  TrialConfig trial_;
+  std::string weights_;           // of the first run
+  std::vector<double> alone_ms_;  // a step, by repetition
+};
+
+}  // namespace
+
+void print_unequal(bool brief) {
+  const Setting whole{
+      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 3, {1, 2, 4, 24}};
+  const Setting small{
+      {.num_hidden_layers = 1, .hidden_size = 32, .max_position_embeddings = 8}, 4, 4, 1, {2, 60}};
+  Experiment(brief ? small : whole).print();
+}
+
+}  // namespace spillway::experiments
+
+int main(int argc, char** argv) {
+  spillway::experiments::print_unequal(argc > 1 && std::strcmp(argv[1], "--brief") == 0);
+}
