@@ -142,8 +142,8 @@ struct Layout {
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
     std::vector<Bytes> weight_offsets;
-    std::vector<Bytes> sum_offsets;  ///< in the layer's sum, by parameter; frozen: kNoHome
-    Bytes sum_bytes = 0;             ///< 0: no parameter to train
+    std::vector<Bytes> sum_offsets;  ///< in the layer's sum, by parameter; without one: kNoHome
+    Bytes sum_bytes = 0;             ///< 0: nothing to train or observe
     Bytes sum_home = 0;              ///< in plane g; partial i > 0 lies i * sum_plane further
   };
   std::vector<BufferSpec> buffers;

@@ -48,7 +48,11 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   };
   for (int p : layer.params) {
     append(model.params[at(p)].tensor);
-    if (!model.params[at(p)].trainable) key += ",frozen";
+    if (model.params[at(p)].is_statistic()) {
+      key += ",statistic";
+    } else if (!model.params[at(p)].trainable) {
+      key += ",frozen";
+    }
   }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
     for (int e : *edges) append(model.edges[at(e)].tensor);
@@ -71,12 +75,12 @@ struct LayerMemory {
       output_bytes += model.edges[at(e)].tensor.bytes();
     }
   }
-  void fold(int param, const float* gradient) const {
-    kernels::add(sums[at(param)], gradient, elements[at(param)]);
+  void fold(int param, const float* term) const {
+    kernels::add(sums[at(param)], term, elements[at(param)]);
   }
 
   std::vector<std::byte*> pointers;   // of the parameters
-  std::vector<float*> sums;           // of their gradients
+  std::vector<float*> sums;           // of their gradients or observations
   std::vector<std::size_t> elements;  // of each
   RangeRunner::EdgeMemory inputs, outputs, gradients, input_gradients;
   Bytes output_bytes = 0;
@@ -98,25 +102,29 @@ LayerProfile Pilot::measure_layer(const Model& model, int layer) {
   LayerMemory memory(model.spec, model.spec.layers[at(layer)]);
   LayerProfile profile;
   ActivationCounter meter("pilot");
-  RangeRunner runner(model, {layer, layer + 1}, {}, [&](int) { return memory.pointers; });
+  const auto parameters = [&](int) { return memory.pointers; };
+  RangeRunner runner(model, {layer, layer + 1}, {}, parameters);
+  const RangeRunner evaluation(model, {layer, layer + 1}, {.training = false}, parameters);
   runner.after_forward = [&](int) {
     profile.graph_retained = meter.in_use();
     profile.graph_peak = meter.peak_since_begin();
   };
   const MeterScope scope(meter);
-  const auto forward = [&] {
+  const auto forward_of = [&](const RangeRunner& run) {
     meter.begin_op(std::numeric_limits<Bytes>::max());
-    runner.forward(memory.inputs, memory.outputs);
+    run.forward(memory.inputs, memory.outputs);
+    profile.forward_peak = std::max(profile.forward_peak, meter.peak_since_begin());
   };
-  const auto fold = [&](int, int param, const float* gradient) {
-    if (gradient) memory.fold(param, gradient);
+  const auto forward = [&] { forward_of(runner); };
+  const auto fold = [&](int, int param, const float* term) {
+    if (term) memory.fold(param, term);
   };
   const auto backward = [&] {
     meter.begin_op(std::numeric_limits<Bytes>::max());
     runner.backward(memory.inputs, memory.gradients, memory.input_gradients, fold);
   };
   forward();
-  profile.forward_peak = meter.peak_since_begin();
+  forward_of(evaluation);
   backward();
   // Inside a longer range the gradient of the output is an activation of its own.
   profile.backward_peak = meter.peak_since_begin() + memory.output_bytes;

@@ -111,7 +111,9 @@ class RandomWorkload {
     return read;
   }
   ParamSpec parameter(const std::string& name) {
-    return {name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, /*trainable=*/chance(80)};
+    ParamSpec spec{name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(80)};
+    if (!spec.trainable && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
+    return spec;
   }
 
   std::mt19937_64 random_;
