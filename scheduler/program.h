@@ -28,7 +28,7 @@ struct GroupRange {
 
 enum class BufferKind : std::uint8_t {
   weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
-  sum,       ///< gradient sum of one layer's uses, a slot of a lane's stack
+  sum,       ///< gradients and observations of one layer, summed: a slot of a lane's stack
   boundary,  ///< activation that crosses a cut, per virtual node
   gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
   batch,     ///< part of the batch, per virtual node

@@ -112,7 +112,8 @@ class RandomWorkload {
   }
   ParamSpec parameter(const std::string& name) {
     ParamSpec spec{name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(80)};
-    if (!spec.trainable && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
+    const bool tied = name == "tied";  // statistics are of one layer
+    if (!spec.trainable && !tied && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
     return spec;
   }
 
