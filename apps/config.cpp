@@ -48,6 +48,15 @@ void read_mlp(YamlReader& model, MlpConfig& mlp) {
   model.read_texts("freeze", mlp.freeze, /*may_be_empty=*/true);
 }
 
+void read_resnet(YamlReader& model, ResnetConfig& resnet) {
+  model.read_integers("hidden_sizes", resnet.hidden_sizes, {1, 1 << 15});
+  model.read_integers("depths", resnet.depths, {1, 1024});
+  model.read("dropout", resnet.dropout, {.min = 0, .max = 1, .below_max = true});
+  model.read("batch_norm_eps", resnet.batch_norm_eps, {.min = 0});
+  model.read("batch_norm_momentum", resnet.batch_norm_momentum, {.min = 0, .max = 1});
+  model.read_texts("freeze", resnet.freeze, /*may_be_empty=*/true);
+}
+
 void read_gpt(YamlReader& model, GptConfig& gpt, bool of_bytes) {
   // Bytes are tokens 0..255.
   model.read("vocab_size", gpt.vocab_size, {of_bytes ? 256 : 1, kSize.max});
@@ -62,11 +71,13 @@ void read_gpt(YamlReader& model, GptConfig& gpt, bool of_bytes) {
   model.read_texts("freeze", gpt.freeze, /*may_be_empty=*/true);
 }
 
-/// After the data. The keys of the other family are unknown ones.
+/// After the data. The keys of the other families are unknown ones.
 void read_model(YamlReader model, RunConfig& config) {
-  model.read_choice("family", config.family, {"gpt", "mlp"});
+  model.read_choice("family", config.family, {"gpt", "mlp", "resnet"});
   if (config.family == "mlp") {
     read_mlp(model, config.mlp);
+  } else if (config.family == "resnet") {
+    read_resnet(model, config.resnet);
   } else {
     read_gpt(model, config.gpt, config.data.format == "bytes");
   }
@@ -76,6 +87,7 @@ void read_model(YamlReader model, RunConfig& config) {
 void read_data(YamlReader data, DataConfig& config) {
   data.read_choice("format", config.format, {"bytes", "tokens", "digits"});
   if (config.format == "tokens") data.read_choice("dtype", config.dtype, {"uint16", "uint32"});
+  if (config.format == "digits") data.read_choice("augment", config.augment, {"none", "shift"});
   data.require("path", "write a file or a folder, or a list of them");
   data.read_texts("path", config.paths);
   data.read("eval_fraction", config.eval_fraction, {.min = 0, .max = 1, .below_max = true});

@@ -17,8 +17,9 @@ namespace spillway {
 inline constexpr std::array kFaultNames{"none", "fail", "hang", "shrink"};
 
 struct DataConfig {
-  std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp)
+  std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp, resnet)
   std::string dtype = "uint16";  ///< of tokens: uint16 | uint32
+  std::string augment = "none";  ///< of digits: none | shift
   std::vector<std::string> paths;
   double eval_fraction = 0.05;
   auto operator<=>(const DataConfig&) const = default;
@@ -29,15 +30,17 @@ struct RunConfig {
   std::string name = "run";
   std::string output_dir;      ///< "runs/NAME" unless given
   SessionConfig session;       ///< devices, host_memory, home_path, scheduling but for its order
-  std::string family = "gpt";  ///< gpt | mlp: which of the next two counts
+  std::string family = "gpt";  ///< gpt | mlp | resnet: which of the next three counts
   GptConfig gpt;
   MlpConfig mlp;
+  ResnetConfig resnet;
   DataConfig data;
   TrainConfig train;  ///< train.*, seed, scheduling.order
   SweepConfig sweep;
 
   /// Layers of the model: the most shards that it can be cut into.
   std::int64_t num_layers() const {
+    if (family == "resnet") return resnet.num_layers();
     return family == "mlp" ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
   }
 };

@@ -50,6 +50,12 @@ YamlNode list_of_texts(const std::vector<std::string>& texts) {
   return list_of(std::move(items));
 }
 
+YamlNode list_of_integers(const std::vector<std::int64_t>& values) {
+  std::vector<std::string> texts;
+  for (const auto value : values) texts.push_back(std::to_string(value));
+  return list_of_texts(texts);
+}
+
 YamlNode devices_node(const std::vector<DeviceConfig>& devices) {
   std::vector<YamlNode> items;
   for (const auto& device : devices) {
@@ -76,6 +82,15 @@ void write_mlp(MapWriter& out, const MlpConfig& mlp) {
   out.put("freeze", list_of_texts(mlp.freeze));
 }
 
+void write_resnet(MapWriter& out, const ResnetConfig& resnet) {
+  out.put("hidden_sizes", list_of_integers(resnet.hidden_sizes));
+  out.put("depths", list_of_integers(resnet.depths));
+  out.write("dropout", resnet.dropout);
+  out.write("batch_norm_eps", resnet.batch_norm_eps);
+  out.write("batch_norm_momentum", resnet.batch_norm_momentum);
+  out.put("freeze", list_of_texts(resnet.freeze));
+}
+
 void write_gpt(MapWriter& out, const GptConfig& gpt) {
   out.write("vocab_size", gpt.vocab_size);
   out.write("num_hidden_layers", gpt.num_hidden_layers);
@@ -94,6 +109,8 @@ YamlNode model_node(const RunConfig& config) {
   out.write("family", config.family);
   if (config.family == "mlp") {
     write_mlp(out, config.mlp);
+  } else if (config.family == "resnet") {
+    write_resnet(out, config.resnet);
   } else {
     write_gpt(out, config.gpt);
   }
@@ -104,6 +121,7 @@ YamlNode data_node(const DataConfig& data) {
   MapWriter out;
   out.write("format", data.format);
   if (data.format == "tokens") out.write("dtype", data.dtype);
+  if (data.format == "digits") out.write("augment", data.augment);
   out.put("path", data.paths.size() == 1 ? scalar(data.paths[0]) : list_of_texts(data.paths));
   out.write("eval_fraction", data.eval_fraction);
   return out.take();

@@ -6,20 +6,24 @@ namespace spillway {
 namespace {
 
 ModelFactory model_factory(const RunConfig& config) {
-  return config.family == "mlp" ? mlp_factory(config.mlp) : gpt_factory(config.gpt);
+  if (config.family == "mlp") return mlp_factory(config.mlp);
+  if (config.family == "resnet") return resnet_factory(config.resnet);
+  return gpt_factory(config.gpt);
 }
 
 void check_format(const RunConfig& config) {
-  const bool is_mlp = config.family == "mlp";
-  if ((config.data.format == "digits") == is_mlp) return;
+  const bool of_pictures = config.family != "gpt";
+  if ((config.data.format == "digits") == of_pictures) return;
   throw ConfigError("data.format", 0,
                     "is " + config.data.format + ", which model.family " + config.family +
-                        " does not read; write " + (is_mlp ? "digits" : "bytes or tokens"));
+                        " does not read; write " + (of_pictures ? "digits" : "bytes or tokens"));
 }
 
 std::shared_ptr<const DataSplit> open(const DataConfig& data, const GptConfig& gpt) {
   const auto length = gpt.max_position_embeddings;
-  if (data.format == "digits") return digits_data(data.paths, data.eval_fraction);
+  if (data.format == "digits") {
+    return digits_data(data.paths, data.eval_fraction, data.augment);
+  }
   if (data.format == "tokens") {
     return tokens_data(data.paths, data.dtype, gpt.vocab_size, length, data.eval_fraction);
   }

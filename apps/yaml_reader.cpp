@@ -120,17 +120,32 @@ const YamlNode* YamlReader::scalar(const char* key, const char* remedy) {
 }
 
 void YamlReader::read(const char* key, std::int64_t& value, IntRange range) {
-  const auto remedy = describe(range);
-  const auto* node = scalar(key, remedy.c_str());
+  const auto* node = scalar(key, describe(range).c_str());
+  if (node != nullptr) value = integer(key, *node, range).value_or(value);
+}
+
+std::optional<std::int64_t> YamlReader::integer(const std::string& key, const YamlNode& node,
+                                                IntRange range) {
+  const auto number = parse<std::int64_t>(node.text);
+  if (number && *number >= range.min && *number <= range.max) return number;
+  complain(key, node,
+           (is_whole(node.text) ? "is out of range; " : "is no whole number; ") + describe(range));
+  return std::nullopt;
+}
+
+void YamlReader::read_integers(const char* key, std::vector<std::int64_t>& values, IntRange range) {
+  const auto* node = raw(key);
   if (node == nullptr) return;
-  const auto number = parse<std::int64_t>(node->text);
-  if (number && *number >= range.min && *number <= range.max) {
-    value = *number;
-  } else if (is_whole(node->text)) {
-    complain(key, *node, "is out of range; " + remedy);
-  } else {
-    complain(key, *node, "is no whole number; " + remedy);
+  if (node->kind != Kind::list || node->children.empty()) {
+    complain(key, *node, "stands where a list of whole numbers belongs, such as [16, 32]");
+    return;
   }
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; i < node->children.size(); ++i) {
+    const auto item = std::string(key) + "[" + std::to_string(i) + "]";
+    if (const auto value = integer(item, node->children[i], range)) numbers.push_back(*value);
+  }
+  if (numbers.size() == node->children.size()) values = std::move(numbers);
 }
 
 void YamlReader::read(const char* key, int& value, IntRange range) {

@@ -56,6 +56,8 @@ class YamlReader {
   void read(const char* key, bool& value);
   /// A list of numbers.
   void read_numbers(const char* key, std::vector<double>& values, NumberRange range);
+  /// A list of one whole number or more.
+  void read_integers(const char* key, std::vector<std::int64_t>& values, IntRange range);
   void read_text(const char* key, std::string& value);
   /// An empty text stands for none.
   void read_path(const char* key, std::filesystem::path& value);
@@ -80,6 +82,7 @@ class YamlReader {
  private:
   std::string path_of(const std::string& key) const;
   const YamlNode* scalar(const char* key, const char* remedy);
+  std::optional<std::int64_t> integer(const std::string& key, const YamlNode& node, IntRange range);
   std::optional<double> number(const std::string& key, const YamlNode& node, NumberRange range);
   void complain(const std::string& key, const YamlNode& node, const std::string& problem);
 

@@ -32,7 +32,7 @@ std::vector<std::int64_t> TensorSpec::shape() const {
 
 std::int64_t ModelSpec::num_parameters() const {
   std::int64_t n = 0;
-  for (const ParamSpec& param : params) n += param.tensor.elements();
+  for (const ParamSpec& param : params) n += param.is_statistic() ? 0 : param.tensor.elements();
   return n;
 }
 
@@ -48,6 +48,20 @@ int ModelSpec::num_uses(int param) const {
   return static_cast<int>(std::ranges::count_if(
       layers, [&](const LayerSpec& l) { return std::ranges::count(l.params, param) > 0; }));
 }
+
+namespace {
+
+void validate_statistic(const ModelSpec& model, int param) {
+  const ParamSpec& spec = model.params[static_cast<std::size_t>(param)];
+  if (!spec.is_statistic()) return;
+  const bool is_right = spec.is_observed() ? spec.tensor.dtype == DType::f32
+                                           : spec.tensor == TensorSpec{DType::i64, {}};
+  if (is_right && !spec.trainable && model.num_uses(param) == 1) return;
+  throw Error("model " + model.family + ", running statistic " + spec.name +
+              ": must be f32 (a count: one i64), not trainable, and of one layer");
+}
+
+}  // namespace
 
 void ModelSpec::validate() const {
   const auto require = [&](bool holds, const LayerSpec& layer, const char* problem) {
@@ -80,6 +94,7 @@ void ModelSpec::validate() const {
             layers[static_cast<std::size_t>(edges[e].producer)],
             "has an output that no layer reads");
   }
+  for (std::size_t p = 0; p < params.size(); ++p) validate_statistic(*this, static_cast<int>(p));
 }
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,12 +37,30 @@ struct InitSpec {
   bool operator==(const InitSpec&) const = default;
 };
 
+/// How a running statistic follows what its layer observes in training. It is a parameter that no
+/// gradient moves: the layer's forward returns an observation of it for each virtual node, these
+/// are summed as gradients are, and the update after a commit moves it once.
+struct StatisticSpec {
+  enum class Kind : std::uint8_t {
+    none,
+    average,  ///< f32: (1 - momentum) * value + momentum * mean of the observations
+    count,    ///< i64, one element, not observed: the number of committed steps
+  } kind = Kind::none;
+  std::optional<double> momentum = 0.1;  ///< none: 1 / committed steps, so the mean over all
+};
+
 struct ParamSpec {
   std::string name;
   TensorSpec tensor;
   InitSpec init;
-  bool trainable = true;  ///< no: no gradient, no moments, no update
+  bool trainable = true;  ///< no: no gradient, no moments, no optimizer
   bool decay = true;      ///< weight decay applies (no for norms and biases)
+  StatisticSpec statistic;
+
+  bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }
+  /// Observed in training, so it has a sum as a trained one has.
+  bool is_observed() const { return statistic.kind == StatisticSpec::Kind::average; }
+  bool has_sum() const { return trainable || is_observed(); }
 };
 
 /// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec. Inputs
@@ -77,13 +96,14 @@ struct ModelSpec {
   std::vector<EdgeSpec> edges;
   std::vector<LayerSpec> layers;
 
-  std::int64_t num_parameters() const;
+  std::int64_t num_parameters() const;  ///< elements; running statistics do not count
   /// Layers that read edge `edge`, ascending.
   std::vector<int> consumers(int edge) const;
   /// Number of layers that name parameter `param`.
   int num_uses(int param) const;
   /// Throws Error unless the layers form a graph in order: every id in range, every edge produced
-  /// before it is read and read by somebody, one output a layer, a loss layer at the end.
+  /// before it is read and read by somebody, one output a layer, a loss layer at the end; and
+  /// every running statistic is of its type, not trained, and of one layer.
   void validate() const;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/spec.h"
+#include "models/augment.h"
 
 namespace spillway {
 
@@ -33,6 +34,7 @@ std::span<Value> values_of(std::span<std::byte> row) {
 struct DataSplit {
   std::shared_ptr<const DataSource> train;
   std::shared_ptr<const DataSource> eval;  ///< null: no evaluation
+  Augment augment;                         ///< of training samples; null: they stay as they are
 };
 
 /// The last `eval_fraction` of the samples, rounded to whole ones, are for evaluation.

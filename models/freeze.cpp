@@ -12,7 +12,7 @@ void freeze(ModelSpec& model, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
     bool matches = false;
     for (ParamSpec& param : model.params) {
-      if (fnmatch(pattern.c_str(), param.name.c_str(), 0) != 0) continue;
+      if (param.is_statistic() || fnmatch(pattern.c_str(), param.name.c_str(), 0) != 0) continue;
       param.trainable = false;
       matches = true;
     }

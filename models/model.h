@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,7 +16,7 @@ namespace spillway {
 
 /// What a layer may depend on besides its tensors.
 struct LayerContext {
-  bool training = true;  ///< dropout applies
+  bool training = true;  ///< dropout applies, statistics are observed; no: they are used
   RandomKey random;      ///< seed, step, virtual node; `stream` = layer * 16, add the draw's number
 };
 
@@ -23,6 +24,9 @@ struct LayerContext {
 struct LayerResult {
   at::Tensor output;
   double weight = 0;
+  /// In training, this virtual node's observation of each averaged statistic among the parameters,
+  /// in their order and shapes (core/spec.h).
+  std::vector<at::Tensor> observations;
   /// What the graph hangs on in place of the parameters, one for each; empty: on them.
   std::vector<at::Tensor> leaves;
   /// Kept until the graph is gone: whatever it must not share meanwhile. Released by the thread
@@ -49,7 +53,7 @@ struct Model {
   std::vector<std::unique_ptr<Layer>> layers;
   /// Writes the initial values of all parameters, in order: a function of `seed` alone. Null: each
   /// parameter starts as its spec says. Any thread.
-  std::function<void(std::uint64_t seed, std::span<float* const> params)> initialize;
+  std::function<void(std::uint64_t seed, std::span<std::byte* const> params)> initialize;
 };
 
 }  // namespace spillway

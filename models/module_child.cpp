@@ -28,13 +28,25 @@ void ModuleChild::reject(const std::string& problem) const {
 
 void ModuleChild::check(std::set<const void*>& seen) const {
   for (const auto& part : module_.ptr()->modules()) {
-    if (is_dropout(*part)) reject("has dropout, which is not supported here yet; remove it");
+    if (is_dropout(*part) && !dropout()) {
+      reject(
+          "has dropout, which is supported only as a torch::nn::Dropout that is a child by "
+          "itself, with p below 1; split the module there, or remove it");
+    }
   }
+  const ModuleStatistics known = statistics();
   for (const auto& buffer : module_.ptr()->named_buffers()) {
+    if (known.contains(buffer.key())) continue;
     reject("has the buffer '" + buffer.key() +
-           "'; running statistics and the like are not supported yet; turn them off");
+           "', which is no running statistic of a torch::nn::BatchNorm; remove it, or turn it off");
   }
   for (const auto& param : parameters()) check_parameter(param.key(), param.value(), seen);
+}
+
+std::optional<double> ModuleChild::dropout() const {
+  const auto* dropout = module_.ptr()->as<torch::nn::Dropout>();
+  if (dropout == nullptr || static_cast<float>(dropout->options.p()) >= 1) return std::nullopt;
+  return dropout->options.p();
 }
 
 void ModuleChild::check_parameter(const std::string& name, const at::Tensor& value,
@@ -52,13 +64,14 @@ at::Tensor ModuleChild::run(const at::Tensor& input) {
   at::Tensor x = input.detach().clone();
   if (x.is_floating_point()) x.requires_grad_();
   const at::Tensor random = SeededGenerator::state();
-  const auto before = versions(x);
+  const auto before = versions(x), forwards = forwards_of_norms();
   module_.ptr()->train();
   const at::Tensor y = forward(x);
   if (!random.equal(SeededGenerator::state())) {
     reject("draws random numbers in training, which is not supported here yet");
   }
   if (versions(x) != before) reject("changes its input or a parameter; do not work in place");
+  check_statistics(forwards);
   check_output(x, y);
   return y.detach();
 }
@@ -72,6 +85,22 @@ at::Tensor ModuleChild::forward(const at::Tensor& x) {
   } catch (const std::exception& error) {
     reject(problem + error.what());
   }
+}
+
+std::vector<std::int64_t> ModuleChild::forwards_of_norms() const {
+  std::vector<std::int64_t> counts;
+  const ModuleStatistics known = statistics();
+  for (const ModuleStatistics::Statistic& statistic : known.all()) {
+    if (statistic.spec.kind != StatisticSpec::Kind::count) continue;
+    counts.push_back(statistic.buffer.item<std::int64_t>());
+  }
+  return counts;
+}
+
+void ModuleChild::check_statistics(const std::vector<std::int64_t>& before) const {
+  std::vector<std::int64_t> after = forwards_of_norms();
+  for (std::int64_t& count : after) --count;
+  if (after != before) reject("must run each of its batch norms once in a forward");
 }
 
 void ModuleChild::check_output(const at::Tensor& input, const at::Tensor& output) const {

@@ -3,9 +3,12 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "models/module_statistics.h"
 
 namespace spillway {
 
@@ -24,6 +27,9 @@ class ModuleChild {
   torch::OrderedDict<std::string, at::Tensor> parameters() const {
     return module_.ptr()->named_parameters();
   }
+  ModuleStatistics statistics() const { return ModuleStatistics(*module_.ptr()); }
+  /// The probability of a child that is a torch::nn::Dropout; none: it is something else.
+  std::optional<double> dropout() const;
 
   /// Whether it is made of what can be trained. `seen`: the memory of parameters so far.
   void check(std::set<const void*>& seen) const;
@@ -37,6 +43,9 @@ class ModuleChild {
                        std::set<const void*>& seen) const;
   void check_output(const at::Tensor& input, const at::Tensor& output) const;
   at::Tensor forward(const at::Tensor& x);
+  /// Every batch norm ran once in the forward since `before`.
+  void check_statistics(const std::vector<std::int64_t>& before) const;
+  std::vector<std::int64_t> forwards_of_norms() const;
   /// Of `x` and the parameters: they change with the values.
   std::vector<std::int64_t> versions(const at::Tensor& x) const;
 

@@ -9,6 +9,9 @@
 #include <mutex>
 #include <utility>
 
+#include "models/dropout.h"
+#include "models/module_statistics.h"
+
 namespace spillway {
 namespace {
 
@@ -19,27 +22,64 @@ class ModuleLayer final : public Layer {
   ModuleLayer(torch::nn::AnyModule module, std::unique_ptr<RowPart> input)
       : module_(std::move(module)),
         parameters_(module_.ptr()->parameters()),
+        statistics_(*module_.ptr()),
         input_(std::move(input)) {
+    ModuleStatistics::forget_the_past(*module_.ptr());
+    statistics_.release();
     for (at::Tensor& parameter : parameters_) {
       parameter.set_data(at::empty({0}, parameter.options().requires_grad(false)));
     }
   }
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
-    auto lease = std::make_shared<std::unique_lock<std::mutex>>(mutex_);
-    assert(params.size() == parameters_.size());
-    for (std::size_t p = 0; p < params.size(); ++p) parameters_[p].set_data(params[p]);
+    auto lease = std::make_shared<Lease>(mutex_, statistics_);
+    point_at(params, context.training);
     torch::nn::Module& module = *module_.ptr();
     if (module.is_training() != context.training) module.train(context.training);
     at::Tensor x = input_ ? input_->of(inputs[0]) : inputs[0];
-    return {
+    LayerResult result{
         .output = module_.forward(std::move(x)), .leaves = parameters_, .lease = std::move(lease)};
+    if (context.training) result.observations = statistics_.observations();
+    return result;
   }
 
  private:
+  /// What the module holds of a call ends with it.
+  struct Lease {
+    Lease(std::mutex& mutex, ModuleStatistics& of_module) : turn(mutex), statistics(of_module) {}
+    ~Lease() { statistics.release(); }
+    std::lock_guard<std::mutex> turn;
+    ModuleStatistics& statistics;
+  };
+
+  /// Parameters come first, then statistics.
+  void point_at(Tensors params, bool training) const {
+    assert(params.size() == parameters_.size() + statistics_.all().size());
+    for (std::size_t p = 0; p < parameters_.size(); ++p) parameters_[p].set_data(params[p]);
+    if (training) {
+      statistics_.start_observing();
+    } else {
+      statistics_.use(params.subspan(parameters_.size()));
+    }
+  }
+
   mutable std::mutex mutex_;
   mutable torch::nn::AnyModule module_;         // under mutex_
   mutable std::vector<at::Tensor> parameters_;  // the module's own; under mutex_
+  mutable ModuleStatistics statistics_;         // under mutex_
+  std::unique_ptr<RowPart> input_;
+};
+
+class Dropout final : public Layer {
+ public:
+  Dropout(double p, std::unique_ptr<RowPart> input) : p_(p), input_(std::move(input)) {}
+
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
+    return {.output = dropout(input_ ? input_->of(inputs[0]) : inputs[0], p_, context)};
+  }
+
+ private:
+  double p_;
   std::unique_ptr<RowPart> input_;
 };
 
@@ -89,6 +129,10 @@ at::Tensor RowPart::of(const at::Tensor& rows) const {
 std::unique_ptr<Layer> make_module_layer(torch::nn::AnyModule module,
                                          std::unique_ptr<RowPart> input) {
   return std::make_unique<ModuleLayer>(std::move(module), std::move(input));
+}
+
+std::unique_ptr<Layer> make_dropout_layer(double p, std::unique_ptr<RowPart> input) {
+  return std::make_unique<Dropout>(p, std::move(input));
 }
 
 std::unique_ptr<Layer> make_cross_entropy_layer(RowPart targets) {

@@ -33,8 +33,13 @@ TensorSpec spec_of(const at::Tensor& probe, std::int64_t vn_size) {
   return spec;
 }
 
-ParamSpec param_of(const std::string& name, const at::Tensor& value) {
-  ParamSpec param{.name = name, .trainable = value.requires_grad(), .decay = value.dim() >= 2};
+ParamSpec param_of(const std::string& name, const at::Tensor& value,
+                   const StatisticSpec& statistic = {}) {
+  ParamSpec param{.name = name,
+                  .trainable = value.requires_grad(),
+                  .decay = value.dim() >= 2,
+                  .statistic = statistic};
+  if (value.scalar_type() == at::kLong) param.tensor.dtype = DType::i64;
   for (const std::int64_t size : value.sizes()) {
     param.tensor.dims.push_back({"dim" + std::to_string(param.tensor.dims.size()), size});
   }
@@ -64,11 +69,13 @@ void check(const SequentialConfig& config) {
 
 /// Writes what `make` makes after manual_seed(seed).
 void initialize(const Make& make, const ModelSpec& spec, std::uint64_t seed,
-                std::span<float* const> params) {
+                std::span<std::byte* const> params) {
   const SeededGenerator seeded(seed);
   std::vector<at::Tensor> values;
   for (const ModuleChild& child : children_of(make())) {
     for (const auto& param : child.parameters()) values.push_back(param.value().detach());
+    const ModuleStatistics statistics = child.statistics();
+    for (const auto& statistic : statistics.all()) values.push_back(statistic.buffer);
   }
   bool same = values.size() == params.size();
   for (std::size_t p = 0; same && p < params.size(); ++p) {
@@ -95,6 +102,25 @@ std::vector<ModuleChild> checked_children(Sequential model) {
   return children;
 }
 
+LayerSpec layer_of(const ModuleChild& child, ModelBuilder& builder, const std::string& kind,
+                   int input) {
+  LayerSpec layer{.name = child.name(), .kind = kind + "/" + child.name(), .inputs = {input}};
+  const auto add = [&](const ParamSpec& param) {
+    layer.params.push_back(builder.add_param(param));
+  };
+  for (const auto& param : child.parameters())
+    add(param_of(child.name() + "." + param.key(), param.value()));
+  const ModuleStatistics statistics = child.statistics();
+  for (const auto& statistic : statistics.all())
+    add(param_of(child.name() + "." + statistic.name, statistic.buffer, statistic.spec));
+  return layer;
+}
+
+std::unique_ptr<Layer> make_layer(const ModuleChild& child, std::unique_ptr<RowPart> part) {
+  if (const auto p = child.dropout()) return make_dropout_layer(*p, std::move(part));
+  return make_module_layer(child.module(), std::move(part));
+}
+
 std::unique_ptr<Model> make_model(const Make& make, const SequentialConfig& config,
                                   const std::string& kind, std::int64_t vn_size) {
   const SeededGenerator seeded(0);
@@ -104,14 +130,14 @@ std::unique_ptr<Model> make_model(const Make& make, const SequentialConfig& conf
   int last = rows;
   at::Tensor x = probe_of(config);
   for (ModuleChild& child : checked_children(make())) {
-    x = child.run(x);
-    LayerSpec layer{.name = child.name(), .kind = kind + "/" + child.name(), .inputs = {last}};
-    for (const auto& param : child.parameters()) {
-      layer.params.push_back(
-          builder.add_param(param_of(child.name() + "." + param.key(), param.value())));
+    if (!child.dropout()) {
+      x = child.run(x);
+    } else if (!x.is_floating_point()) {
+      reject("has a dropout in front of an embedding; put it behind");
     }
+    LayerSpec layer = layer_of(child, builder, kind, last);  // before its values are given away
     auto part = last == rows ? std::make_unique<RowPart>(input) : nullptr;
-    last = builder.add_layer(std::move(layer), make_module_layer(child.module(), std::move(part)),
+    last = builder.add_layer(std::move(layer), make_layer(child, std::move(part)),
                              spec_of(x, vn_size));
     detail::check_vn_size(vn_size, x.numel() / kProbe);
   }
@@ -125,7 +151,7 @@ std::unique_ptr<Model> make_model(const Make& make, const SequentialConfig& conf
       config.loss == "mse" ? make_mse_layer(targets) : make_cross_entropy_layer(targets));
   auto model = std::move(builder).build();
   model->initialize = [make, spec = model->spec](std::uint64_t seed,
-                                                 std::span<float* const> params) {
+                                                 std::span<std::byte* const> params) {
     initialize(make, spec, seed, params);
   };
   return model;

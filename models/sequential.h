@@ -34,12 +34,16 @@ struct SequentialConfig {
 /// generator locked away and restored, and the weights that it makes exist until they are copied,
 /// beside the session's host_memory. It must make the same model every time, on any thread.
 ///
-/// A child must compute its output [B, ...] f32 from its input and its parameters alone. The
-/// factory throws ConfigError (`model`) naming the child for: buffers (running statistics), random
-/// numbers (dropout), changes of its input or parameters in place, parameters that are not fp32 or
-/// that two places share, and a forward that does not take and give one tensor. What it cannot see,
-/// such as a state in a plain member, is left to you. A parameter without requires_grad is frozen;
-/// weight decay applies to parameters of two dimensions and more.
+/// A child must compute its output [B, ...] f32 from its input and its parameters alone. Two of
+/// LibTorch's own may do more: torch::nn::BatchNorm1d, 2d and 3d, whose running statistics become
+/// the job's and move once a step, by their momentum and the mean over virtual nodes; and a
+/// torch::nn::Dropout that is a child by itself, which draws by (train.seed, step, virtual node,
+/// element). The factory throws ConfigError (`model`) naming the child for: other buffers, other
+/// random numbers, a batch norm that a forward runs twice or not at all, changes of its input or
+/// parameters in place, parameters that are not fp32 or that two places share, and a forward that
+/// does not take and give one tensor. What it cannot see, such as a state in a plain member, is
+/// left to you. A parameter without requires_grad is frozen; weight decay applies to parameters of
+/// two dimensions and more.
 ///
 /// Devices that run the same child of one trial at the same time take turns.
 std::function<std::unique_ptr<Model>(std::int64_t vn_size)> sequential_factory(

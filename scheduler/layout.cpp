@@ -106,9 +106,9 @@ void LayoutBuilder::place_sums() {
     for (int p : layer.params) {
       place.weights_buffers.push_back(layout_.params[at(p)].weights_buffer);
       place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
-      const bool trainable = model_.params[at(p)].trainable;
-      place.sum_offsets.push_back(trainable ? place.sum_bytes : kNoHome);
-      if (!trainable) continue;
+      const bool has_sum = model_.params[at(p)].has_sum();
+      place.sum_offsets.push_back(has_sum ? place.sum_bytes : kNoHome);
+      if (!has_sum) continue;
       place.sum_bytes += round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
     }
     place.sum_home = reserve(place.sum_bytes, kPage);

@@ -41,7 +41,7 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
     for (int p : layer.params) {
       const Bytes bytes = round_up(model.params[at(p)].tensor.bytes(), kAlignment);
       (uses[at(p)] > 1 ? tied_bytes[at(p)] = bytes : own_weights.back() += bytes);
-      if (model.params[at(p)].trainable) sums.back() += bytes;
+      if (model.params[at(p)].has_sum()) sums.back() += bytes;
     }
   }
 }

@@ -29,7 +29,7 @@ struct GroupRange {
 
 enum class BufferKind : std::uint8_t {
   weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
-  sum,       ///< gradient sum of one layer's uses, a slot of a lane's stack
+  sum,       ///< gradients and observations of one layer, summed: a slot of a lane's stack
   boundary,  ///< activation that crosses a cut, per virtual node
   gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
   batch,     ///< part of the batch, per virtual node
@@ -143,8 +143,8 @@ struct Layout {
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
     std::vector<Bytes> weight_offsets;
-    std::vector<Bytes> sum_offsets;  ///< in the layer's sum, by parameter; frozen: kNoHome
-    Bytes sum_bytes = 0;             ///< 0: no parameter to train
+    std::vector<Bytes> sum_offsets;  ///< in the layer's sum, by parameter; without one: kNoHome
+    Bytes sum_bytes = 0;             ///< 0: nothing to train or observe
     Bytes sum_home = 0;              ///< in plane g; partial i > 0 lies i * sum_plane further
   };
   std::vector<BufferSpec> buffers;

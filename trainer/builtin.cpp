@@ -1,10 +1,19 @@
 #include "trainer/builtin.h"
 
+#include <utility>
+
+#include "core/error.h"
 #include "models/data_source.h"
 #include "models/gpt.h"
 #include "models/mlp.h"
+#include "models/resnet.h"
 
 namespace spillway {
+namespace {
+
+constexpr std::int64_t kDigitSize = 8;  // height and width of a digit
+
+}  // namespace
 
 ModelFactory gpt_factory(const GptConfig& config) {
   config.validate();
@@ -14,6 +23,11 @@ ModelFactory gpt_factory(const GptConfig& config) {
 ModelFactory mlp_factory(const MlpConfig& config) {
   config.validate();
   return [config](std::int64_t vn_size) { return make_mlp(config, vn_size); };
+}
+
+ModelFactory resnet_factory(const ResnetConfig& config) {
+  config.validate();
+  return [config](std::int64_t vn_size) { return make_resnet(config, vn_size); };
 }
 
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
@@ -29,8 +43,13 @@ std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& pat
 }
 
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
-                                             double eval_fraction) {
-  return std::make_shared<const DataSplit>(open_digits(paths, eval_fraction));
+                                             double eval_fraction, const std::string& augment) {
+  if (augment != "none" && augment != "shift") {
+    throw ConfigError("data.augment", 0, "is '" + augment + "', must be none or shift");
+  }
+  DataSplit digits = open_digits(paths, eval_fraction);
+  if (augment == "shift") digits.augment = shift_pictures(kDigitSize, kDigitSize);
+  return std::make_shared<const DataSplit>(std::move(digits));
 }
 
 }  // namespace spillway

@@ -6,6 +6,7 @@
 
 #include "models/gpt_config.h"
 #include "models/mlp_config.h"
+#include "models/resnet_config.h"
 #include "trainer/session.h"
 
 /// The model families and data formats that a configuration can name.
@@ -17,6 +18,9 @@ ModelFactory gpt_factory(const GptConfig& config);
 /// Throws ConfigError as MlpConfig::validate().
 ModelFactory mlp_factory(const MlpConfig& config);
 
+/// Throws ConfigError as ResnetConfig::validate().
+ModelFactory resnet_factory(const ResnetConfig& config);
+
 /// As models/data_source.h open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
                                             std::int64_t sequence_length, double eval_fraction);
@@ -27,8 +31,11 @@ std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& pat
                                              const std::string& dtype, std::int64_t vocab_size,
                                              std::int64_t sequence_length, double eval_fraction);
 
-/// As models/data_source.h open_digits(). Throws ConfigError (`data.path`, `data.eval_fraction`).
+/// As models/data_source.h open_digits(); `augment`: "none", or "shift" for training on pictures
+/// that shift_pictures() (models/augment.h) moves. Throws ConfigError (`data.path`,
+/// `data.eval_fraction`, `data.augment`).
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
-                                             double eval_fraction);
+                                             double eval_fraction,
+                                             const std::string& augment = "none");
 
 }  // namespace spillway

@@ -28,7 +28,11 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   };
   for (int p : layer.params) {
     append(model.params[at(p)].tensor);
-    if (!model.params[at(p)].trainable) key += ",frozen";
+    if (model.params[at(p)].is_statistic()) {
+      key += ",statistic";
+    } else if (!model.params[at(p)].trainable) {
+      key += ",frozen";
+    }
   }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
     for (int e : *edges) append(model.edges[at(e)].tensor);
@@ -45,6 +49,8 @@ LayerProfile measure_layer(const Model& model, int number) {
   };
   layer.forward();
   profile.forward_peak = layer.meter().peak_since_begin();
+  layer.evaluate();
+  profile.forward_peak = std::max(profile.forward_peak, layer.meter().peak_since_begin());
   layer.backward();
   // Inside a longer range the gradient of the output is an activation of its own.
   profile.backward_peak = layer.meter().peak_since_begin() + layer.output_bytes();

@@ -9,7 +9,8 @@
 namespace spillway {
 
 PilotLayer::PilotLayer(const Model& model, int layer)
-    : runner_(model, {layer, layer + 1}, {}, [this](int) { return params_; }) {
+    : runner_(model, {layer, layer + 1}, {}, [this](int) { return params_; }),
+      evaluation_(model, {layer, layer + 1}, {.training = false}, [this](int) { return params_; }) {
   const LayerSpec& spec = model.spec.layers[at(layer)];
   for (int p : spec.params) {
     const TensorSpec& tensor = model.spec.params[at(p)].tensor;
@@ -45,21 +46,25 @@ void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& 
   if (has_gradient(edge)) of_gradients[number] = new_memory(edge.tensor);
 }
 
-void PilotLayer::fold(int param, const float* gradient) const {
-  if (gradient) kernels::add(sums_[at(param)], gradient, param_elements_[at(param)]);
+void PilotLayer::fold(int param, const float* term) const {
+  if (term) kernels::add(sums_[at(param)], term, param_elements_[at(param)]);
 }
 
-void PilotLayer::forward() {
+void PilotLayer::run_forward(const RangeRunner& runner) {
   const MeterScope scope(meter_);
   meter_.begin_op(std::numeric_limits<Bytes>::max());
-  runner_.forward(inputs_, outputs_);
+  runner.forward(inputs_, outputs_);
 }
+
+void PilotLayer::forward() { run_forward(runner_); }
+
+void PilotLayer::evaluate() { run_forward(evaluation_); }
 
 void PilotLayer::backward() {
   const MeterScope scope(meter_);
   meter_.begin_op(std::numeric_limits<Bytes>::max());
   runner_.backward(inputs_, gradients_, input_gradients_,
-                   [this](int, int param, const float* gradient) { fold(param, gradient); });
+                   [this](int, int param, const float* term) { fold(param, term); });
 }
 
 }  // namespace spillway

@@ -20,6 +20,7 @@ class PilotLayer {
 
   /// Without a graph.
   void forward();
+  void evaluate();
   /// Forward with a graph, then backward, gradients folded.
   void backward();
 
@@ -32,16 +33,18 @@ class PilotLayer {
   std::byte* new_memory(const TensorSpec& tensor);
   void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
            RangeRunner::EdgeMemory& of_gradients);
-  void fold(int param, const float* gradient) const;
+  void run_forward(const RangeRunner& runner);
+  void fold(int param, const float* term) const;
 
   std::deque<std::vector<float>> storage_;
   std::vector<std::byte*> params_;
-  std::vector<float*> sums_;                 // of their gradients
+  std::vector<float*> sums_;                 // of their gradients or observations
   std::vector<std::size_t> param_elements_;  // of each
   RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;
   Bytes output_bytes_ = 0;
   ActivationCounter meter_{"pilot"};
   RangeRunner runner_;
+  const RangeRunner evaluation_;
 };
 
 }  // namespace spillway

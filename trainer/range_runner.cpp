@@ -127,7 +127,7 @@ WeightedSum RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& out
 
 std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
                                                   const at::Tensor& gradient,
-                                                  const TakeGradient& take) const {
+                                                  const TakeTerm& take) const {
   std::vector<at::Tensor> leaves;
   const auto& params = run.result.leaves.empty() ? run.params : run.result.leaves;
   for (const auto* tensors : {&params, &std::as_const(run.inputs)}) {
@@ -159,14 +159,25 @@ std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
   return of_inputs;
 }
 
+void RangeRunner::take_observations(int layer, LayerResult& result, const TakeTerm& take) const {
+  const LayerSpec& spec = model_.spec.layers[at(layer)];
+  std::size_t next = 0;
+  for (std::size_t p = 0; p < spec.params.size(); ++p) {
+    if (!model_.spec.params[at(spec.params[p])].is_observed()) continue;
+    const at::Tensor observation = result.observations.at(next++).contiguous();
+    take(layer, static_cast<int>(p), observation.const_data_ptr<float>());
+  }
+  result.observations.clear();
+}
+
 WeightedSum RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradient_memory,
-                                  const EdgeMemory& input_gradients,
-                                  const TakeGradient& take) const {
+                                  const EdgeMemory& input_gradients, const TakeTerm& take) const {
   const OpScope scope(true);
   std::vector<LayerRun> runs;
   EdgeTensors tensors = views_of(inputs);
   for (int l = layers_.begin; l < layers_.end; ++l) {
     runs.push_back(run_layer(l, tensors, true));
+    take_observations(l, runs.back().result, take);
     if (output_of(l) >= 0) tensors[output_of(l)] = runs.back().result.output;
     if (after_forward) after_forward(l);
   }

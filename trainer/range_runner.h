@@ -27,9 +27,9 @@ class RangeRunner {
  public:
   /// Parameters of layer `layer`, in spec order, as raw memory.
   using Parameters = std::function<std::vector<std::byte*>(int layer)>;
-  /// Takes the gradient of one trainable parameter (null: zero) while it is alive. Layers come in
-  /// reverse.
-  using TakeGradient = std::function<void(int layer, int param, const float* gradient)>;
+  /// Takes what the sum of one parameter grows by, while it is alive: the gradient of a trainable
+  /// one (null: zero; layers come in reverse), the observation of a running statistic.
+  using TakeTerm = std::function<void(int layer, int param, const float* term)>;
 
   RangeRunner(const Model& model, LayerRange layers, LayerContext context, Parameters parameters)
       : model_(model), layers_(layers), context_(context), parameters_(std::move(parameters)) {}
@@ -45,11 +45,12 @@ class RangeRunner {
   /// that are read behind it.
   WeightedSum forward(const EdgeMemory& inputs, const EdgeMemory& outputs) const;
 
-  /// Forward with graphs, then backward. `gradients`: of the range's outputs; and of those inputs
-  /// that are read behind the range too, as far as summed there. `input_gradients`: where those of
-  /// the inputs go, this range's share added.
+  /// Forward with graphs, then backward: what a layer observes in training is taken here alone, so
+  /// once a step, however often its forward runs. `gradients`: of the range's outputs; and of those
+  /// inputs that are read behind the range too, as far as summed there. `input_gradients`: where
+  /// those of the inputs go, this range's share added.
   WeightedSum backward(const EdgeMemory& inputs, const EdgeMemory& gradients,
-                       const EdgeMemory& input_gradients, const TakeGradient& take) const;
+                       const EdgeMemory& input_gradients, const TakeTerm& take) const;
 
  private:
   using EdgeTensors = std::map<int, at::Tensor>;
@@ -60,7 +61,8 @@ class RangeRunner {
   LayerRun run_layer(int layer, const EdgeTensors& tensors, bool with_graph) const;
   /// Hands out the gradients of the parameters; returns those of the inputs, in order.
   std::vector<at::Tensor> run_backward(int layer, LayerRun run, const at::Tensor& gradient,
-                                       const TakeGradient& take) const;
+                                       const TakeTerm& take) const;
+  void take_observations(int layer, LayerResult& result, const TakeTerm& take) const;
   EdgeTensors views_of(const EdgeMemory& memory) const;
   /// By edge, how many layers of the range read it.
   std::map<int, int> count_readers() const;

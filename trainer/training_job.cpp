@@ -15,6 +15,7 @@
 #include "core/kernels.h"
 #include "trainer/initialize.h"
 #include "trainer/optimizer.h"
+#include "trainer/running_statistic.h"
 #include "trainer/weights_file.h"
 
 namespace spillway {
@@ -50,14 +51,16 @@ TrainingJob::Progress TrainingJob::take_progress() {
 }
 
 void TrainingJob::admit(std::byte* home) const {
-  std::vector<float*> params;
-  for (const Layout::ParamPlace& place : plan_->layout.params) {
-    std::byte* block = home + plan_->layout.buffers[at(place.weights_buffer)].home;
-    params.push_back(floats(block + place.offset_in_block));
+  std::vector<std::byte*> params;
+  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
+    params.push_back(value(home, static_cast<int>(p)));
   }
   if (model_->initialize) return model_->initialize(config_.train.seed, params);
   for (std::size_t p = 0; p < params.size(); ++p) {
-    initialize(params[p], model_->spec.params[p], config_.train.seed, p);
+    const ParamSpec& spec = model_->spec.params[p];
+    if (spec.tensor.dtype == DType::f32) {
+      initialize(floats(params[p]), spec, config_.train.seed, p);
+    }
   }
 }
 
@@ -90,7 +93,7 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   WeightedSum loss;
   if (op.kind == OpKind::backward) {
     const auto take = [&](int layer, int param, const float* value) {
-      fold_gradient(call, layer, param, value);
+      fold_term(call, layer, param, value);
     };
     loss = runner.backward(inputs, gradients, outputs, take);
     merge_sums(call);
@@ -113,8 +116,7 @@ static std::size_t sum_index(const Layout& layout, const UnitSpec& unit, int slo
   return at(slot) * per_slot + before;
 }
 
-void TrainingJob::fold_gradient(const OpCall& call, int layer, int param,
-                                const float* value) const {
+void TrainingJob::fold_term(const OpCall& call, int layer, int param, const float* value) const {
   const FoldStep& fold = call.program->ops[at(call.op)].fold;
   const UnitSpec& unit = call.program->units[at(call.unit)];
   const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
@@ -166,12 +168,14 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
       static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
   const auto& buffers = evaluation ? call.plan->layout.eval_batch : call.plan->layout.batch;
   auto position = evaluation ? 0 : static_cast<std::uint64_t>(call.step * config_.train.batch_size);
-  for (int buffer : buffers) {
-    std::byte* row = call.home + call.plan->layout.buffers[at(buffer)].home;
+  for (int vn = 0; vn < static_cast<int>(buffers.size()); ++vn) {
+    std::byte* row = call.home + call.plan->layout.buffers[at(buffers[at(vn)])].home;
     for (std::int64_t i = 0; i < vn_size_; ++i, ++position, row += row_bytes) {
       const std::uint64_t sample =
           evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
       source.read(sample, {row, row_bytes});
+      if (evaluation || !config_.data->augment) continue;
+      config_.data->augment({row, row_bytes}, augment_words(config_.train.seed, call.step, vn, i));
     }
   }
 }
@@ -191,7 +195,13 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
   }
 }
 
-float* TrainingJob::gradient(const HostCall& call, int param) const {
+std::byte* TrainingJob::value(const HostCall& call, int param) const {
+  const Layout& layout = call.plan->layout;
+  const Layout::ParamPlace& place = layout.params[at(param)];
+  return call.home + layout.buffers[at(place.weights_buffer)].home + place.offset_in_block;
+}
+
+float* TrainingJob::sum(const HostCall& call, int param) const {
   for (int l = static_cast<int>(model_->spec.layers.size()) - 1; l >= 0; --l) {
     const auto& params = model_->spec.layers[at(l)].params;
     const auto found = std::ranges::find(params, param);
@@ -211,9 +221,9 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
     if (!model_->spec.params[at(params[i])].trainable) continue;
     const std::size_t n = elements(model_->spec.params[at(params[i])]);
     const float* use = floats(call.home + place.sum_home + place.sum_offsets[i]);
-    float* sum = gradient(call, params[i]);
-    if (use != sum) kernels::add(sum, use, n);  // a tied parameter: last use first
-    squared_norms_[at(params[i])] = kernels::squared_norm(sum, n);
+    float* total = sum(call, params[i]);
+    if (use != total) kernels::add(total, use, n);  // a tied parameter: last use first
+    squared_norms_[at(params[i])] = kernels::squared_norm(total, n);
   }
 }
 
@@ -236,27 +246,35 @@ void TrainingJob::commit(const HostCall& call) {
 
 /// Runs in the program of the step after the commit.
 void TrainingJob::update(const HostCall& call, int weights_buffer) const {
-  const Layout& layout = call.plan->layout;
-  const Bytes home = layout.buffers[at(weights_buffer)].home;
-  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    const ParamSpec& param = model_->spec.params[p];
-    if (layout.params[p].weights_buffer != weights_buffer || !param.trainable) continue;
-    UpdatedParam place{.weights = floats(call.home + home + layout.params[p].offset_in_block),
-                       .gradient = gradient(call, static_cast<int>(p))};
-    for (int i = 0; i < layout.moments; ++i) {
-      place.moments[at(i)] =
-          floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +
-                 layout.params[p].moment_offset);
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    const ParamSpec& param = model_->spec.params[at(p)];
+    if (call.plan->layout.params[at(p)].weights_buffer != weights_buffer) continue;
+    if (param.is_statistic()) {
+      update_statistic(value(call, p), param, param.is_observed() ? sum(call, p) : nullptr,
+                       config_.train.virtual_nodes, call.step);
+    } else if (param.trainable) {
+      update_weights(call, p);
     }
-    const UpdateRule rule = update_rule(config_.train, call.step - 1, param.decay, gradient_scale_);
-    tbb::parallel_for(
-        tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
-        [&](const tbb::blocked_range<std::size_t>& grains) {
-          const std::size_t begin = grains.begin() * kUpdateGrain;
-          const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
-          apply_update(place, begin, end, rule);
-        });
   }
+}
+
+void TrainingJob::update_weights(const HostCall& call, int number) const {
+  const Layout& layout = call.plan->layout;
+  const ParamSpec& param = model_->spec.params[at(number)];
+  UpdatedParam place{.weights = floats(value(call, number)), .gradient = sum(call, number)};
+  for (int i = 0; i < layout.moments; ++i) {
+    place.moments[at(i)] =
+        floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +
+               layout.params[at(number)].moment_offset);
+  }
+  const UpdateRule rule = update_rule(config_.train, call.step - 1, param.decay, gradient_scale_);
+  tbb::parallel_for(
+      tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
+      [&](const tbb::blocked_range<std::size_t>& grains) {
+        const std::size_t begin = grains.begin() * kUpdateGrain;
+        const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
+        apply_update(place, begin, end, rule);
+      });
 }
 
 void TrainingJob::finish_evaluation(const HostCall& call) {
@@ -267,13 +285,12 @@ void TrainingJob::finish_evaluation(const HostCall& call) {
 
 void TrainingJob::finish(const HostCall& call) {
   std::vector<NamedArray> arrays;
-  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    const ParamSpec& param = model_->spec.params[p];
-    const Layout::ParamPlace& place = call.plan->layout.params[p];
-    const Bytes home = call.plan->layout.buffers[at(place.weights_buffer)].home;
-    arrays.push_back({param.name,
-                      param.tensor.shape(),
-                      {floats(call.home + home + place.offset_in_block), elements(param)}});
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    const ParamSpec& param = model_->spec.params[at(p)];
+    arrays.push_back({.name = param.name,
+                      .shape = param.tensor.shape(),
+                      .data = {value(call, p), param.tensor.bytes()},
+                      .dtype = param.tensor.dtype});
   }
   const std::string hash = weights_xxh3(arrays);
   if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);

@@ -46,12 +46,14 @@ class TrainingJob {
   void add_partials(const HostCall& call, int layer) const;
   void commit(const HostCall& call);
   void update(const HostCall& call, int weights_buffer) const;
+  void update_weights(const HostCall& call, int param) const;
   void finish_evaluation(const HostCall& call);
   void finish(const HostCall& call);
-  void fold_gradient(const OpCall& call, int layer, int param, const float* gradient) const;
+  void fold_term(const OpCall& call, int layer, int param, const float* term) const;
   void merge_sums(const OpCall& call) const;
-  /// The gradient of a parameter once reduced: in the range of its last use.
-  float* gradient(const HostCall& call, int param) const;
+  std::byte* value(const HostCall& call, int param) const;
+  /// The sum of a parameter once reduced: in the range of its last use.
+  float* sum(const HostCall& call, int param) const;
 
   std::shared_ptr<const Model> model_;
   TrialConfig config_;

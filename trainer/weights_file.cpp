@@ -2,10 +2,12 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <new>
 
@@ -45,9 +47,9 @@ std::string Xxh3::hex() const {
 }
 
 bool sizes_agree(const NamedArray& array) {
-  std::size_t num_elements = 1;
-  for (const auto dim : array.shape) num_elements *= static_cast<std::size_t>(dim);
-  return num_elements == array.data.size();
+  std::size_t num_bytes = size_of(array.dtype);
+  for (const auto dim : array.shape) num_bytes *= static_cast<std::size_t>(dim);
+  return num_bytes == array.data.size();
 }
 
 std::string json_string(const std::string& text) {
@@ -75,8 +77,9 @@ std::string safetensors_header(std::span<const NamedArray> arrays) {
   std::string header = R"({"__metadata__":{"format":"pt"})";
   std::size_t begin = 0;
   for (const auto& array : arrays) {
-    const std::size_t end = begin + array.data.size_bytes();
-    header += "," + json_string(array.name) + R"(:{"dtype":"F32","shape":)" +
+    const std::size_t end = begin + array.data.size();
+    header += "," + json_string(array.name) + R"(:{"dtype":")" +
+              (array.dtype == DType::i64 ? "I64" : "F32") + R"(","shape":)" +
               json_shape(array.shape) + R"(,"data_offsets":[)" + std::to_string(begin) + "," +
               std::to_string(end) + "]}";
     begin = end;
@@ -96,12 +99,15 @@ std::string weights_xxh3(std::span<const NamedArray> arrays) {
     hash.add(array.name.c_str(), array.name.size() + 1);
     hash.add(&rank, sizeof rank);
     hash.add(array.shape.data(), array.shape.size() * sizeof(std::int64_t));
-    hash.add(array.data.data(), array.data.size_bytes());
+    hash.add(array.data.data(), array.data.size());
   }
   return hash.hex();
 }
 
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays) {
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> given) {
+  std::vector<NamedArray> arrays(given.begin(), given.end());
+  std::ranges::stable_sort(arrays, std::ranges::greater(),
+                           [](const NamedArray& array) { return size_of(array.dtype); });
   const std::string header = safetensors_header(arrays);
   const std::uint64_t header_bytes = header.size();
   AtomicFile file(path);
@@ -109,7 +115,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
   file.write(header);
   for (const auto& array : arrays) {
     assert(sizes_agree(array));
-    file.write(std::as_bytes(array.data));
+    file.write(array.data);
   }
   file.commit();
 }

@@ -306,6 +306,62 @@ TEST_P(BadConfig, IsSaidByFieldAndLineAndNothingIsWritten) {
 INSTANTIATE_TEST_SUITE_P(All, BadConfig, ::testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+constexpr const char* kResnet = R"(output_dir: out
+devices: [{memory: 16MiB}]
+data: {format: digits, path: digits.csv}
+model:
+  family: resnet
+  hidden_sizes: [4, 8]
+  depths: [1, 1]
+train: {batch_size: 4, virtual_nodes: 4, max_steps: 1}
+)";
+
+/// What replaces which part of the configuration, and what is said of it.
+struct BadResnet {
+  std::string from, to, message;
+};
+
+TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
+  std::string lines, digit;
+  for (int pixel = 0; pixel < 64; ++pixel) digit += "7,";
+  for (int line = 0; line < 20; ++line) lines += digit + "3\n";
+  folder_.write("digits.csv", lines);
+  const std::vector<BadResnet> all{
+      {"[4, 8]", "4", "line 6: model.hidden_sizes: '4' stands where a list of whole numbers"},
+      {"[4, 8]", "[]", "line 6: model.hidden_sizes: a list stands where a list of whole numbers"},
+      {"[4, 8]", "[4, x]", "line 6: model.hidden_sizes[1]: 'x' is no whole number"},
+      {"[4, 8]", "[4, 99999]", "line 6: model.hidden_sizes[1]: '99999' is out of range"},
+      {"[4, 8]", "[4]", "line 7: model.depths: has 2 stages, model.hidden_sizes has 1"},
+      {"[1, 1]", "[1, 0]", "line 7: model.depths[1]: '0' is out of range"},
+      {"depths: [1, 1]", "depth: [1]",
+       "line 7: model.depth: unknown key; did you mean model.depths"},
+      {"[4, 8]\n  depths: [1, 1]", "[1, 1, 1, 1, 1]\n  depths: [1, 1, 1, 1, 1]",
+       "line 6: model.hidden_sizes: has 5 stages, but pictures of 8 x 8 cannot be halved as often"},
+      {"[4, 8]\n  depths: [1, 1]", "[1, 1, 1, 1]\n  depths: [1, 1, 1, 1]",
+       "line 8: train.batch_size: makes virtual nodes of 1 sample, which in the last stage"},
+      {"depths: [1, 1]", "depths: [1, 1]\n  batch_norm_momentum: 2",
+       "line 8: model.batch_norm_momentum: '2' is out of range"},
+      {"depths: [1, 1]", "depths: [1, 1]\n  freeze: ['*.running_mean']",
+       "line 8: model.freeze: '*.running_mean' matches no parameter"},
+      {"digits.csv", "digits.csv, augment: rotate",
+       "line 3: data.augment: 'rotate' is not known; write one of none, shift"},
+      {"{format: digits, path: digits.csv}", "{path: digits.csv}",
+       "line 3: data.format: is bytes, which model.family resnet does not read; write digits"}};
+  for (const auto& [from, to, message] : all) {
+    std::string text = kResnet;
+    text.replace(text.find(from), from.size(), to);
+    folder_.write("config.yaml", text);
+    for (const char* command : {"train", "plan"}) {
+      EXPECT_EQ(run({command, "config.yaml"}), kUsage) << log_.str();
+      expect_said({message});
+      EXPECT_EQ(out_.str(), "");
+    }
+    EXPECT_FALSE(std::filesystem::exists("out"));
+  }
+  folder_.write("config.yaml", kResnet);
+  EXPECT_EQ(run({"train", "config.yaml"}), kDone) << log_.str();
+}
+
 /// A place for outputs that cannot be, and what is said of it.
 struct BadPlace {
   std::string place, message;

@@ -146,7 +146,7 @@ TEST(Config, AFamilyHasKeysOfItsOwn) {
             Messages{"line 4: model.num_attention_heads: unknown key; remove it"});
   EXPECT_EQ(problems_with("model: {hidden_act: gelu}\n").size(), 1u);
   EXPECT_EQ(problems_with("model: {family: rnn}\n"),
-            Messages{"line 4: model.family: 'rnn' is not known; write one of gpt, mlp"});
+            Messages{"line 4: model.family: 'rnn' is not known; write one of gpt, mlp, resnet"});
 }
 
 TEST(Config, OnlyTokensHaveAType) {
@@ -157,6 +157,16 @@ TEST(Config, OnlyTokensHaveAType) {
   EXPECT_EQ(problems(devices + "data: {path: x, format: tokens, dtype: int8}\n"),
             Messages{"line 2: data.dtype: 'int8' is not known; write one of uint16, uint32"});
   EXPECT_EQ(problems(devices + "data: {path: x, dtype: uint16}\n").size(), 1u);
+}
+
+TEST(Config, OnlyDigitsAreAugmented) {
+  const std::string devices = "devices: [{memory: 1GiB}]\n";
+  EXPECT_EQ(read(devices + "data: {path: x, format: digits}\n").data.augment, "none");
+  EXPECT_EQ(read(devices + "data: {path: x, format: digits, augment: shift}\n").data.augment,
+            "shift");
+  EXPECT_EQ(problems(devices + "data: {path: x, format: digits, augment: 1}\n"),
+            Messages{"line 2: data.augment: '1' is not known; write one of none, shift"});
+  EXPECT_EQ(problems(devices + "data: {path: x, augment: shift}\n").size(), 1u);
 }
 
 TEST(Config, BytesNeedAVocabularyOf256) {
@@ -170,6 +180,8 @@ TEST(Config, BytesNeedAVocabularyOf256) {
 TEST(Config, ModelsHaveLayers) {
   EXPECT_EQ(read(kShortestConfig + "model: {num_hidden_layers: 5}\n").num_layers(), 12);
   EXPECT_EQ(read(kShortestConfig + "model: {family: mlp, num_hidden_layers: 5}\n").num_layers(), 6);
+  EXPECT_EQ(read(kShortestConfig + "model: {family: resnet, depths: [2, 3, 1]}\n").num_layers(),
+            2 + 2 * 6 + 2);
 }
 
 TEST(Config, WholeNumbersAreWholeAndInRange) {

@@ -99,6 +99,35 @@ RunConfig read(const std::string& text) {
 
 TEST(ResolvedConfig, HasEveryKeyAsItWasRead) { EXPECT_EQ(to_yaml(read(kEveryKey)), kEveryKey); }
 
+/// kEveryKey with other lines from "model:" to the data's path.
+std::string with_model(const std::string& lines) {
+  const auto begin = kEveryKey.find("model:"), end = kEveryKey.find("  path: [a.txt");
+  return kEveryKey.substr(0, begin) + lines + kEveryKey.substr(end);
+}
+
+TEST(ResolvedConfig, AResnetHasKeysOfItsOwn) {
+  const std::string text = with_model(
+      "model:\n"
+      "  family: resnet\n"
+      "  hidden_sizes: [4, 6]\n"
+      "  depths: [2, 3]\n"
+      "  dropout: 0.25\n"
+      "  batch_norm_eps: 0.001\n"
+      "  batch_norm_momentum: 0.2\n"
+      "  freeze: [bn1.*]\n"
+      "data:\n"
+      "  format: digits\n"
+      "  augment: none\n");
+  EXPECT_EQ(to_yaml(read(text)), text);
+  const auto resnet = read(text).resnet;
+  EXPECT_EQ(resnet.hidden_sizes, (std::vector<std::int64_t>{4, 6}));
+  EXPECT_EQ(resnet.depths, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(resnet.dropout, 0.25);
+  EXPECT_EQ(resnet.batch_norm_eps, 0.001);
+  EXPECT_EQ(resnet.batch_norm_momentum, 0.2);
+  EXPECT_EQ(resnet.freeze, std::vector<std::string>{"bn1.*"});
+}
+
 TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
   const std::string model =
       "model:\n"
@@ -109,10 +138,11 @@ TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
       "  dropout: 0.25\n"
       "  freeze: [h.0.*]\n"
       "data:\n"
-      "  format: digits\n";
-  const auto begin = kEveryKey.find("model:"), end = kEveryKey.find("  path: [a.txt");
-  const std::string text = kEveryKey.substr(0, begin) + model + kEveryKey.substr(end);
+      "  format: digits\n"
+      "  augment: shift\n";
+  const std::string text = with_model(model);
   EXPECT_EQ(to_yaml(read(text)), text);
+  EXPECT_EQ(read(text).data.augment, "shift");
   const auto mlp = read(text).mlp;
   EXPECT_EQ(mlp.num_hidden_layers, 3);
   EXPECT_EQ(mlp.hidden_size, 96);
@@ -130,7 +160,7 @@ TEST(ResolvedConfig, TokensHaveAType) {
 
 TEST(ResolvedConfig, EveryKeyReachesItsField) {
   const auto config = read(kEveryKey);
-  const auto& [name, output_dir, session, family, gpt, mlp, data, train, sweep] = config;
+  const auto& [name, output_dir, session, family, gpt, mlp, resnet, data, train, sweep] = config;
   EXPECT_EQ(name, "my: run");
   EXPECT_EQ(output_dir, "/tmp/out");
   EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "core/error.h"
 
 namespace spillway {
@@ -54,6 +57,48 @@ TEST(ModelSpec, KnowsWhoReadsAnEdge) {
   const ModelSpec spec = chain();
   EXPECT_EQ(spec.consumers(2), std::vector<int>{1});
   EXPECT_EQ(spec.consumers(1), std::vector<int>{2});
+}
+
+/// The chain with a running statistic of the block.
+ModelSpec with_statistic(ParamSpec statistic) {
+  ModelSpec spec = chain();
+  spec.layers[1].params.push_back(static_cast<int>(spec.params.size()));
+  spec.params.push_back(std::move(statistic));
+  return spec;
+}
+
+ParamSpec average() {
+  return {.name = "mean",
+          .tensor = {DType::f32, {{"hidden", 3}}},
+          .trainable = false,
+          .statistic = {StatisticSpec::Kind::average}};
+}
+
+TEST(ModelSpec, RunningStatisticsAreNoParametersAndSomeHaveSums) {
+  ParamSpec count = average();
+  count.tensor = {DType::i64, {}};
+  count.statistic.kind = StatisticSpec::Kind::count;
+  EXPECT_NO_THROW(with_statistic(average()).validate());
+  EXPECT_NO_THROW(with_statistic(count).validate());
+  EXPECT_EQ(with_statistic(average()).num_parameters(), chain().num_parameters());
+  EXPECT_TRUE(average().has_sum());
+  EXPECT_FALSE(count.has_sum());
+  EXPECT_TRUE(count.is_statistic());
+  const ParamSpec weight = chain().params[0];
+  EXPECT_FALSE(weight.is_statistic());
+  EXPECT_TRUE(weight.has_sum());
+}
+
+TEST(ModelSpec, RefusesRunningStatisticsThatCannotBeFolded) {
+  const std::string problem = "running statistic mean: must be f32";
+  ParamSpec trained = average(), whole = average(), count = average();
+  trained.trainable = true;
+  whole.tensor.dtype = DType::i64;
+  count.statistic.kind = StatisticSpec::Kind::count;
+  for (const ParamSpec& bad : {trained, whole, count}) expect_refused(with_statistic(bad), problem);
+  ModelSpec shared = with_statistic(average());
+  shared.layers[2].params.push_back(2);
+  expect_refused(shared, problem);
 }
 
 TEST(ModelSpec, AcceptsAChain) { EXPECT_NO_THROW(chain().validate()); }

@@ -84,6 +84,103 @@ struct HidingImpl : torch::nn::Module {
 };
 TORCH_MODULE(Hiding);
 
+struct RememberingImpl : torch::nn::Module {
+  RememberingImpl() { past = register_buffer("past", torch::zeros({8})); }
+  torch::Tensor forward(torch::Tensor x) { return x + past; }
+  torch::Tensor past;
+};
+TORCH_MODULE(Remembering);
+
+/// A batch norm inside, `times` times.
+struct NormsImpl : torch::nn::Module {
+  explicit NormsImpl(int times_)
+      : norm(register_module("norm", torch::nn::BatchNorm1d(norm_options()))), times(times_) {}
+  static torch::nn::BatchNormOptions norm_options() {
+    return torch::nn::BatchNormOptions(8).momentum(0.3);
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (int i = 0; i < times; ++i) x = norm(x);
+    return x * 2;
+  }
+  torch::nn::BatchNorm1d norm;
+  int times;
+};
+TORCH_MODULE(Norms);
+
+TEST(Sequential, BatchNormsHaveRunningStatistics) {
+  const auto model = model_of([] { return Sequential(Norms(1), Linear(8, 4)); });
+  Names names;
+  for (const int p : model->spec.layers[0].params)
+    names.push_back(model->spec.params[static_cast<std::size_t>(p)].name);
+  EXPECT_EQ(names, (Names{"0.norm.weight", "0.norm.bias", "0.norm.running_mean",
+                          "0.norm.running_var", "0.norm.num_batches_tracked"}));
+  const auto& params = model->spec.params;
+  EXPECT_TRUE(params[2].is_observed() && params[3].is_observed());
+  EXPECT_EQ(params[2].statistic.momentum, 0.3);
+  EXPECT_EQ(params[4].statistic.kind, StatisticSpec::Kind::count);
+  EXPECT_EQ(params[4].tensor, (TensorSpec{DType::i64, {}}));
+  EXPECT_NO_THROW(model->spec.validate());
+  const auto averaged = model_of([] {
+    return Sequential(
+        torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(8).momentum(std::nullopt)),
+        Linear(8, 4));
+  });
+  EXPECT_EQ(averaged->spec.params[2].statistic.momentum, std::nullopt);
+  const auto none = model_of([] {
+    return Sequential(
+        torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(8).track_running_stats(false)),
+        Linear(8, 4));
+  });
+  EXPECT_EQ(none->spec.layers[0].params.size(), 2u);
+}
+
+TEST(Sequential, BatchNormsObserveInTrainingAndUseWhatIsGivenElse) {
+  const auto model = model_of([] { return Sequential(Norms(1), Linear(8, 4)); });
+  const auto x = torch::sin(torch::arange(8 * kSamples).to(torch::kFloat)).view({kSamples, 8});
+  const std::vector<at::Tensor> inputs{torch::cat({x, torch::zeros({kSamples, 1})}, 1)};
+  const std::vector<at::Tensor> params{torch::full({8}, 2.0f), torch::ones({8}),
+                                       torch::full({8}, 0.25f), torch::full({8}, 4.0f),
+                                       torch::tensor(std::int64_t{5})};
+  const auto normal = [&](const at::Tensor& mean, const at::Tensor& variance) {
+    return ((x - mean) / (variance + 1e-5).sqrt() * 2 + 1) * 2;
+  };
+  for (int call = 0; call < 2; ++call) {  // what was before has no part
+    LayerResult result = model->layers[0]->forward(inputs, params, {});
+    EXPECT_TRUE(torch::allclose(result.output, normal(x.mean(0), x.var(0, /*unbiased=*/false)),
+                                1e-4, 1e-5));
+    ASSERT_EQ(result.observations.size(), 2u);
+    const auto observations = result.observations;
+    result = {};
+    EXPECT_TRUE(torch::allclose(observations[0], x.mean(0), 1e-4, 1e-6));
+    EXPECT_TRUE(torch::allclose(observations[1], x.var(0), 1e-4, 1e-6));
+    result = model->layers[0]->forward(inputs, params, {.training = false});
+    EXPECT_TRUE(torch::allclose(result.output, normal(params[2], params[3]), 1e-4, 1e-5));
+    EXPECT_TRUE(result.observations.empty());
+  }
+  EXPECT_TRUE(params[2].equal(torch::full({8}, 0.25f))) << "device memory is only read";
+  EXPECT_EQ(params[4].item<std::int64_t>(), 5);
+}
+
+TEST(Sequential, ADropoutChildIsKeyed) {
+  const auto model = model_of([] { return Sequential(torch::nn::Dropout(0.5), Linear(8, 4)); });
+  EXPECT_TRUE(model->spec.layers[0].params.empty());
+  const auto rows = torch::ones({kSamples, 9});
+  const auto dropped = [&](const LayerContext& context) {
+    return model->layers[0]->forward(std::vector{rows}, {}, context).output;
+  };
+  const LayerContext once{.random = {.seed = 1, .step = 2, .vn = 3}};
+  LayerContext later = once;
+  later.random.step = 3;
+  EXPECT_TRUE(dropped(once).equal(dropped(once)));
+  EXPECT_FALSE(dropped(once).equal(dropped(later)));
+  EXPECT_TRUE(dropped(once).eq(0).logical_or(dropped(once).eq(2)).all().item<bool>());
+  EXPECT_TRUE(dropped({.training = false}).equal(torch::ones({kSamples, 8})));
+  EXPECT_EQ(
+      problem_of([] { return Sequential(torch::nn::Dropout(0.5), torch::nn::Embedding(9, 4)); },
+                 {.input_shape = {8}, .input_dtype = DType::i64}),
+      "has a dropout in front of an embedding; put it behind");
+}
+
 TEST(Sequential, EveryChildIsALayerAndTheLossTheLast) {
   const auto model = model_of(
       [] {
@@ -141,10 +238,10 @@ TEST(Sequential, InitialWeightsAreThoseAfterManualSeed) {
   torch::manual_seed(77);
   const auto expected = make()->parameters();
   std::vector<torch::Tensor> values;
-  std::vector<float*> pointers;
+  std::vector<std::byte*> pointers;
   for (const ParamSpec& param : model->spec.params) {
     values.push_back(torch::zeros(param.tensor.shape()));
-    pointers.push_back(values.back().data_ptr<float>());
+    pointers.push_back(static_cast<std::byte*>(values.back().data_ptr()));
   }
   model->initialize(77, pointers);
   for (std::size_t p = 0; p < values.size(); ++p) EXPECT_TRUE(values[p].equal(expected[p])) << p;
@@ -156,8 +253,8 @@ TEST(Sequential, AFunctionThatChangesItsMindIsNoticed) {
   std::int64_t size = 4;
   const auto model = model_of([&] { return Sequential(Linear(8, size)); });
   size = 5;
-  std::vector<float> memory(64);
-  std::vector<float*> pointers(2, memory.data());
+  std::vector<std::byte> memory(256);
+  std::vector<std::byte*> pointers(2, memory.data());
   EXPECT_THROW(model->initialize(1, pointers), Error);
 }
 
@@ -224,14 +321,22 @@ TEST(Sequential, ThreadsTakeTurnsUntilTheirGraphsAreGone) {
 }
 
 TEST(Sequential, WhatCannotBeTrainedYetIsNamed) {
-  EXPECT_EQ(problem_of_child(torch::nn::Dropout(0.1)),
-            "has dropout, which is not supported here yet; remove it");
-  EXPECT_EQ(problem_of_child(Hiding()), "has dropout, which is not supported here yet; remove it");
+  const std::string dropout =
+      "has dropout, which is supported only as a torch::nn::Dropout that is a child by itself, "
+      "with "
+      "p below 1; split the module there, or remove it";
+  EXPECT_EQ(problem_of_child(torch::nn::Dropout(1)), dropout);
+  EXPECT_EQ(problem_of_child(torch::nn::Dropout2d(0.1)), dropout);
+  EXPECT_EQ(problem_of_child(Hiding()), dropout);
   EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return torch::dropout(x, 0.1, true); })),
             "draws random numbers in training, which is not supported here yet");
-  EXPECT_EQ(problem_of_child(torch::nn::BatchNorm1d(8)),
-            "has the buffer 'running_mean'; running statistics and the like are not supported yet; "
-            "turn them off");
+  EXPECT_EQ(
+      problem_of_child(Remembering()),
+      "has the buffer 'past', which is no running statistic of a torch::nn::BatchNorm; remove "
+      "it, or turn it off");
+  const std::string once = "must run each of its batch norms once in a forward";
+  EXPECT_EQ(problem_of_child(Norms(0)), once);
+  EXPECT_EQ(problem_of_child(Norms(2)), once);
   EXPECT_EQ(problem_of_child(Double()),
             "has the parameter 'weight', which is no float32 tensor of the CPU; make it one");
   EXPECT_EQ(problem_of_child(Renorm()), "changes its input or a parameter; do not work in place");

@@ -120,7 +120,10 @@ class RandomWorkload {
     return read;
   }
   ParamSpec parameter(const std::string& name) {
-    return {name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, /*trainable=*/chance(80)};
+    ParamSpec spec{name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(80)};
+    const bool tied = name == "tied";  // statistics are of one layer
+    if (!spec.trainable && !tied && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
+    return spec;
   }
 
   std::mt19937_64 random_;

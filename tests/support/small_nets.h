@@ -32,6 +32,18 @@ inline torch::nn::Sequential conv_net() {
                     first, second, third, last);
 }
 
+/// As conv_net(), with batch norms, and no bias ahead of one: its gradient would be noise.
+inline torch::nn::Sequential norm_net() {
+  using namespace torch::nn;
+  Conv2d conv(Conv2dOptions(1, 8, 3).padding(1).bias(false));
+  Conv2d deeper(Conv2dOptions(8, 16, 3).padding(1).bias(false));
+  Linear wide(LinearOptions(256, 128).bias(false)), last(128, 10);
+  Residual first(128), second(128);
+  return Sequential(conv, BatchNorm2d(8), ReLU(), MaxPool2d(2), deeper, BatchNorm2d(16), ReLU(),
+                    Flatten(), wide, BatchNorm1d(BatchNorm1dOptions(128).momentum(std::nullopt)),
+                    first, second, last);
+}
+
 /// 6 ids below 40 -> 10 logits.
 inline torch::nn::Sequential embedding_net() {
   using namespace torch::nn;
@@ -57,6 +69,7 @@ struct SmallNet {
 
 inline std::vector<SmallNet> small_nets() {
   return {{"conv", &conv_net, {.input_shape = {1, 8, 8}}},
+          {"norm", &norm_net, {.input_shape = {1, 8, 8}}},
           {"embedding", &embedding_net, {.input_shape = {6}, .input_dtype = DType::i64}},
           {"regression", &regression_net, {.input_shape = {12}, .loss = "mse"}}};
 }

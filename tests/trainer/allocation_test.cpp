@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/support/small_nets.h"
+#include "tests/support/small_resnet.h"
 #include "tests/support/training_run.h"
 #include "tests/support/wrapped_model.h"
 
@@ -167,7 +168,8 @@ Counted count(const SessionConfig& config, const TrialConfig& trial) {
 }
 
 TEST(Allocation, OfDeviceThreadsIsWhatTheMetersSay) {
-  for (const TrialConfig& trial : {counted_trial(), counted_trial(conv_trial())}) {
+  for (const TrialConfig& trial : {counted_trial(), counted_trial(conv_trial()),
+                                   counted_trial(resnet_trial(small_resnet(), /*vn_size=*/32))}) {
     for (const Bytes budget : {kAmple, smallest_budget(trial)}) {
       const Counted counted = count(session_of(1, budget), trial);
       ASSERT_EQ(counted.result.trials[0].state, TrialState::done);

@@ -143,9 +143,28 @@ TEST(Sequential, FrozenChildrenKeepTheirWeights) {
   EXPECT_LT(largest_difference(resident.losses, plain_training(net, trial)), 1e-4);
 }
 
+TEST(Sequential, DropoutChildrenGiveTheSameBitsAnywhere) {
+  SmallNet net = small_nets()[0];
+  net.make = [] {
+    using namespace torch::nn;
+    Linear wide(64, 128), last(128, 10);
+    Residual first(128), second(128);
+    return Sequential(Flatten(), Dropout(0.1), wide, Dropout(0.2), first, second, last);
+  };
+  TrialConfig trial = net_trial(net);
+  const auto resident = train(session_of(1, kAmple), trial).trials[0];
+  const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
+  EXPECT_GT(spilled.num_shards, 2);
+  expect_same_bits(spilled, resident);
+  trial.train.lanes = 2;
+  expect_same_bits(train(session_of(2, kAmple), trial).trials[0], resident);
+  trial.train.seed = 4;  // the control
+  expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident);
+}
+
 TEST(Sequential, DataOfAnotherKindIsRefused) {
   TrialConfig trial = net_trial(small_nets()[0]);
-  trial.data = net_trial(small_nets()[1]).data;
+  trial.data = net_trial(small_nets()[2]).data;
   Session session(session_of(1, kAmple));
   EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
                "data: samples have 7 int64 values, model sequential expects 65 float32 values");

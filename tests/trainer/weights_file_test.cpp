@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,17 @@ namespace {
 using testing::TemporaryFolder;
 using testing::thrown;
 using Arrays = std::vector<NamedArray>;
+using Bits = std::span<const std::byte>;
 
-const std::vector<float> kWeight{1.0f, -2.5f};
-const std::vector<float> kScalar{0.5f};
+const std::vector<float> kWeightValues{1.0f, -2.5f}, kScalarValues{0.5f};
+const std::vector<std::int64_t> kCountValues{77};
+
+template <typename Values>
+Bits bits_of(const Values& values) {
+  return std::as_bytes(std::span(values));
+}
+const Bits kWeight = bits_of(kWeightValues), kScalar = bits_of(kScalarValues),
+           kCount = bits_of(kCountValues);
 
 Arrays two_arrays() { return {{"w", {2, 1}, kWeight}, {"scalar", {}, kScalar}}; }
 
@@ -61,6 +70,16 @@ TEST(Safetensors, FileHasExactlyTheseBytes) {
   ASSERT_EQ(header.size(), 152u);
   EXPECT_EQ(written(two_arrays()),
             bytes("\x98\0\0\0\0\0\0\0") + header + kWeightBytes + kScalarBytes);
+}
+
+TEST(Safetensors, WholeNumbersComeFirstSoThatTheyAreAligned) {
+  const std::string header = R"({"__metadata__":{"format":"pt"},)"
+                             R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+                             R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})";
+  const std::string rest =
+      header_and_data(written({{"s", {}, kScalar}, {"n", {}, kCount, DType::i64}}));
+  EXPECT_TRUE(rest.starts_with(header)) << rest;
+  EXPECT_TRUE(rest.ends_with(bytes("\x4D\0\0\0\0\0\0\0") + kScalarBytes));
 }
 
 TEST(Safetensors, DataIsAlignedForEveryLengthOfTheHeader) {
@@ -142,11 +161,12 @@ TEST(WeightsXxh3, EverythingThatMakesWeightsDifferentChangesIt) {
   EXPECT_NE(of({{"v", {2, 1}, kWeight}, scalar}), base) << "name";
   EXPECT_NE(of({{"w", {1, 2}, kWeight}, scalar}), base) << "shape";
   EXPECT_NE(of({{"w", {2}, kWeight}, scalar}), base) << "rank";
-  EXPECT_NE(of({{"w", {2, 1}, other_value}, scalar}), base) << "last bit";
-  EXPECT_NE(of({{"w", {2, 1}, swapped}, scalar}), base) << "elements";
+  EXPECT_NE(of({{"w", {2, 1}, bits_of(other_value)}, scalar}), base) << "last bit";
+  EXPECT_NE(of({{"w", {2, 1}, bits_of(swapped)}, scalar}), base) << "elements";
   EXPECT_NE(of({scalar, {"w", {2, 1}, kWeight}}), base) << "order of arrays";
   EXPECT_NE(of({{"w", {2, 1}, kWeight}}), base) << "number of arrays";
-  EXPECT_NE(of({{"z", {2}, zeros}}), of({{"z", {2}, negative_zero}})) << "sign of zero";
+  EXPECT_NE(of({{"z", {2}, bits_of(zeros)}}), of({{"z", {2}, bits_of(negative_zero)}}))
+      << "sign of zero";
 }
 
 }  // namespace

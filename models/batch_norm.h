@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "models/model_builder.h"
+
+namespace spillway {
+
+/// As torch::nn::BatchNorm1d, 2d and 3d with their defaults.
+struct BatchNormConfig {
+  double eps = 1e-5;
+  double momentum = 0.1;
+};
+
+/// "NAME.weight" (ones) and "NAME.bias" (zeros), [C], without decay; the statistics
+/// "NAME.running_mean" (zeros) and "NAME.running_var" (ones), [C], and "NAME.num_batches_tracked".
+/// All are appended to `params`.
+void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::string& name,
+                    const Dim& channel, const BatchNormConfig& config);
+
+/// [B, C, ...] -> [B, C, ...], each channel normalised, then scaled and shifted. `params` are the
+/// values of those that add_batch_norm() adds. In training each virtual node is normalised by its
+/// own mean and variance, and its mean and unbiased variance are appended to `observations`; else
+/// by the running ones. In training B times the size of `...` must be above 1.
+///
+/// Source: Ioffe and Szegedy, "Batch normalization", 2015.
+at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, double eps,
+                      const LayerContext& context, std::vector<at::Tensor>& observations);
+
+}  // namespace spillway

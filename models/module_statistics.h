@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/spec.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace spillway {
+
+/// The running statistics of a module: buffers of the torch::nn::BatchNorm1d, 2d and 3d in it.
+class ModuleStatistics {
+ public:
+  struct Statistic {
+    std::string name;  ///< "bn.running_mean"
+    StatisticSpec spec;
+    std::vector<std::int64_t> shape;
+    at::Tensor buffer;  ///< the module's own: set_data() is seen by the module
+  };
+
+  explicit ModuleStatistics(torch::nn::Module& module);
+  const std::vector<Statistic>& all() const& { return all_; }
+  void all() && = delete;
+  bool contains(const std::string& buffer) const;
+
+  /// From here on, what a forward in training leaves in the buffers is its own observation, where
+  /// start_observing() came before it.
+  static void forget_the_past(torch::nn::Module& module);
+  /// Gives the buffers memory of their own, all zeros.
+  void start_observing();
+  /// What was observed since, one for each averaged statistic. The tensors stay as they are.
+  std::vector<at::Tensor> observations() const;
+  /// Points the buffers at `values`, in order.
+  void use(std::span<const at::Tensor> values);
+  /// Leaves the buffers without memory.
+  void release();
+
+ private:
+  std::vector<Statistic> all_;
+  std::vector<at::Tensor> nothing_;  // for each of them, an empty one of its type
+};
+
+}  // namespace spillway

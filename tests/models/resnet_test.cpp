@@ -1,0 +1,282 @@
+#include "models/resnet.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/kernels.h"
+#include "tests/support/plain_resnet.h"
+#include "tests/support/thrown.h"
+
+namespace spillway {
+namespace {
+
+using testing::PlainResnet;
+using testing::thrown;
+using Names = std::vector<std::string>;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr std::int64_t kSamples = 6;
+
+/// Two stages of two blocks, and colours.
+ResnetConfig config_of(double dropout = 0) {
+  ResnetConfig config;
+  config.num_channels = 2;
+  config.image_size = 5;
+  config.num_labels = 4;
+  config.hidden_sizes = {6, 8};
+  config.depths = {2, 2};
+  config.dropout = dropout;
+  config.batch_norm_eps = 1e-3;
+  config.batch_norm_momentum = 0.3;
+  return config;
+}
+
+/// No parameter is all zeros or ones; variances are above 0.
+Tensors random_parameters(const ModelSpec& spec) {
+  Tensors params;
+  for (std::uint32_t p = 0; p < spec.params.size(); ++p) {
+    const ParamSpec& param = spec.params[p];
+    if (param.tensor.dtype == DType::i64) {
+      params.push_back(torch::full({}, 7, torch::kInt64));
+      continue;
+    }
+    const at::Tensor value = at::empty(param.tensor.shape());
+    const double stddev = param.init.kind == InitSpec::Kind::normal ? param.init.stddev : 0.2;
+    kernels::fill_normal(value.mutable_data_ptr<float>(), static_cast<std::size_t>(value.numel()),
+                         stddev, {.seed = 5, .vn = p});
+    if (param.init.kind == InitSpec::Kind::ones) value.add_(1).abs_();
+    params.push_back(value.requires_grad_(param.trainable));
+  }
+  return params;
+}
+
+at::Tensor rows_of(const ResnetConfig& config) {
+  const std::int64_t numbers = config.num_channels * config.image_size * config.image_size;
+  const at::Tensor pixels = at::arange(kSamples * numbers).square().add(3).remainder(17);
+  const at::Tensor labels = at::arange(kSamples).remainder(config.num_labels);
+  return at::cat({pixels.view({kSamples, numbers}), labels.unsqueeze(1)}, 1);
+}
+
+/// All layers, wired as the spec says.
+struct Pass {
+  LayerResult last;
+  std::map<std::string, at::Tensor> observed;  ///< by the statistic's name
+};
+
+Pass pass(const Model& model, const Tensors& params, const at::Tensor& rows, bool training) {
+  Tensors edges(model.spec.edges.size());
+  edges[0] = rows;
+  Pass made;
+  for (std::uint32_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpec& layer = model.spec.layers[l];
+    Tensors in, values;
+    Names averages;
+    for (const int e : layer.inputs) in.push_back(edges[static_cast<std::size_t>(e)]);
+    for (const int p : layer.params) {
+      const ParamSpec& param = model.spec.params[static_cast<std::size_t>(p)];
+      values.push_back(params[static_cast<std::size_t>(p)]);
+      if (param.is_observed()) averages.push_back(param.name);
+    }
+    const LayerContext context{.training = training,
+                               .random = {.seed = 2, .step = 4, .vn = 1, .stream = l * 16}};
+    made.last = model.layers[l]->forward(in, values, context);
+    EXPECT_EQ(made.last.observations.size(), training ? averages.size() : 0) << layer.name;
+    for (std::size_t i = 0; i < made.last.observations.size(); ++i)
+      made.observed[averages[i]] = made.last.observations[i];
+    for (const int e : layer.outputs) {
+      const auto& spec = model.spec.edges[static_cast<std::size_t>(e)];
+      EXPECT_EQ(made.last.output.sizes(), at::IntArrayRef(spec.tensor.shape())) << layer.name;
+      edges[static_cast<std::size_t>(e)] = made.last.output;
+    }
+  }
+  return made;
+}
+
+/// With the same values by name; every value of either is one of the other.
+PlainResnet plain_with(const ResnetConfig& config, const ModelSpec& spec, const Tensors& params) {
+  PlainResnet plain(config);
+  const torch::NoGradGuard no_grad;
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    const at::Tensor value = plain->value(spec.params[p].name);
+    EXPECT_TRUE(value.defined()) << spec.params[p].name;
+    EXPECT_EQ(value.scalar_type(), params[p].scalar_type());
+    value.copy_(params[p]);
+  }
+  EXPECT_EQ(params.size(), plain->parameters().size() + plain->buffers().size());
+  return plain;
+}
+
+TEST(Resnet, ValuesAreNamedAndStartAsTheySay) {
+  const ModelSpec spec = make_resnet(ResnetConfig{}, 4)->spec;
+  Names names, layers;
+  for (const ParamSpec& param : spec.params) {
+    names.push_back(param.name);
+    EXPECT_EQ(param.decay, param.tensor.dims.size() > 1) << param.name;
+    EXPECT_EQ(param.trainable, !param.is_statistic()) << param.name;
+    EXPECT_EQ(param.is_observed(), param.name.find("running_") != std::string::npos);
+    EXPECT_EQ(param.is_statistic() && !param.is_observed(), param.name.ends_with("tracked"));
+  }
+  for (const LayerSpec& layer : spec.layers) layers.push_back(layer.name);
+  EXPECT_EQ(layers, (Names{"conv1", "layer1.0.conv1", "layer1.0.conv2", "layer2.0.downsample",
+                           "layer2.0.conv1", "layer2.0.conv2", "layer3.0.downsample",
+                           "layer3.0.conv1", "layer3.0.conv2", "fc"}));
+  EXPECT_EQ(static_cast<std::int64_t>(layers.size()), ResnetConfig{}.num_layers());
+  EXPECT_EQ(Names(names.begin(), names.begin() + 7),
+            (Names{"conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
+                   "bn1.num_batches_tracked", "layer1.0.conv1.weight"}));
+  EXPECT_EQ(spec.params[0].tensor.shape(), (std::vector<std::int64_t>{16, 1, 3, 3}));
+  EXPECT_DOUBLE_EQ(spec.params[0].init.stddev, std::sqrt(2.0 / (16 * 9)));
+  EXPECT_EQ(spec.params[4].init.kind, InitSpec::Kind::ones) << "running_var";
+  EXPECT_EQ(names.back(), "fc.bias");
+  EXPECT_EQ(spec.edges.back().tensor.shape(), (std::vector<std::int64_t>{4, 64, 2, 2}));
+  EXPECT_EQ(spec.edges[0].tensor.shape(), (std::vector<std::int64_t>{4, 65}));
+  EXPECT_EQ(spec.consumers(0), (std::vector<int>{0, 9})) << "pictures and labels";
+  EXPECT_EQ(spec.consumers(1), (std::vector<int>{1, 2})) << "a residual edge";
+}
+
+TEST(Resnet, StatisticsAreNoParameters) {
+  const ResnetConfig config = config_of();
+  const ModelSpec spec = make_resnet(config, kSamples)->spec;
+  std::int64_t expected = 0;
+  for (const auto& param : PlainResnet(config)->parameters()) expected += param.numel();
+  EXPECT_EQ(spec.num_parameters(), expected);
+}
+
+TEST(Resnet, TrainsAsThePlainOne) {
+  const ResnetConfig config = config_of();
+  const auto model = make_resnet(config, kSamples);
+  const Tensors params = random_parameters(model->spec);
+  PlainResnet plain = plain_with(config, model->spec, params);
+  const Pass ours = pass(*model, params, rows_of(config), true);
+  const at::Tensor loss = plain->loss(rows_of(config));
+  EXPECT_EQ(ours.last.weight, kSamples);
+  EXPECT_TRUE(at::allclose(ours.last.output, loss, 1e-5));
+  ours.last.output.backward();
+  loss.backward();
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    const ParamSpec& spec = model->spec.params[p];
+    if (!spec.trainable) continue;
+    EXPECT_GT(params[p].grad().abs().max().item<float>(), 1e-4) << spec.name;
+    EXPECT_TRUE(at::allclose(params[p].grad(), plain->value(spec.name).grad(), 1e-3, 1e-4))
+        << spec.name;
+  }
+}
+
+TEST(Resnet, ObservesWhatThePlainOneFolds) {
+  const ResnetConfig config = config_of();
+  const auto model = make_resnet(config, kSamples);
+  const Tensors params = random_parameters(model->spec);
+  PlainResnet plain = plain_with(config, model->spec, params);
+  const Pass ours = pass(*model, params, rows_of(config), true);
+  plain->loss(rows_of(config));
+  EXPECT_EQ(ours.observed.size(), 2u * 10);
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    const ParamSpec& spec = model->spec.params[p];
+    if (!spec.is_observed()) continue;
+    const double momentum = *spec.statistic.momentum;
+    EXPECT_EQ(momentum, 0.3);
+    const at::Tensor folded = params[p] * (1 - momentum) + ours.observed.at(spec.name) * momentum;
+    EXPECT_TRUE(at::allclose(folded, plain->value(spec.name), 1e-5, 1e-6)) << spec.name;
+    EXPECT_FALSE(at::allclose(params[p], plain->value(spec.name), 1e-2)) << spec.name;
+  }
+}
+
+TEST(Resnet, EvaluatesWithTheRunningStatistics) {
+  const ResnetConfig config = config_of(/*dropout=*/0.5);
+  const auto model = make_resnet(config, kSamples);
+  const Tensors params = random_parameters(model->spec);
+  PlainResnet plain = plain_with(config, model->spec, params);
+  plain->eval();
+  const Pass ours = pass(*model, params, rows_of(config), false);
+  EXPECT_TRUE(at::allclose(ours.last.output, plain->loss(rows_of(config)), 1e-5));
+  plain->train();
+  EXPECT_FALSE(at::allclose(ours.last.output, plain->loss(rows_of(config)), 1e-2));
+}
+
+TEST(Resnet, TheStatisticsBeforeHaveNoPartInTraining) {
+  const ResnetConfig config = config_of();
+  const auto model = make_resnet(config, kSamples);
+  const Tensors params = random_parameters(model->spec);
+  Tensors others = params, before;
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    before.push_back(params[p].detach().clone());
+    if (model->spec.params[p].is_observed()) others[p] = params[p] + 3;
+  }
+  const Pass a = pass(*model, params, rows_of(config), true);
+  const Pass b = pass(*model, others, rows_of(config), true);
+  EXPECT_TRUE(a.last.output.equal(b.last.output));
+  for (const auto& [name, value] : a.observed) EXPECT_TRUE(value.equal(b.observed.at(name)));
+  for (std::size_t p = 0; p < params.size(); ++p)
+    EXPECT_TRUE(params[p].equal(before[p])) << "written: " << model->spec.params[p].name;
+  EXPECT_FALSE(pass(*model, params, rows_of(config), false)
+                   .last.output.equal(pass(*model, others, rows_of(config), false).last.output));
+}
+
+TEST(Resnet, DropoutIsKeyedAndAppliesInEveryBlock) {
+  const ResnetConfig config = config_of(0.4);
+  const auto model = make_resnet(config, kSamples);
+  const Tensors params = random_parameters(model->spec);
+  const Pass once = pass(*model, params, rows_of(config), true);
+  EXPECT_TRUE(once.last.output.equal(pass(*model, params, rows_of(config), true).last.output));
+  const auto without = make_resnet(config_of(), kSamples);
+  EXPECT_FALSE(once.last.output.equal(pass(*without, params, rows_of(config), true).last.output));
+  for (const LayerSpec& layer : model->spec.layers)
+    EXPECT_EQ(layer.kind.ends_with("+dropout"),
+              layer.name.starts_with("layer") && layer.name.ends_with("conv1"));
+}
+
+/// What make_resnet() says of a configuration.
+ConfigError error_of(const std::function<void(ResnetConfig&)>& change, std::int64_t vn_size = 4) {
+  ResnetConfig config = config_of();
+  change(config);
+  return thrown<ConfigError>([&] { make_resnet(config, vn_size); });
+}
+
+void expect_error(const ConfigError& error, const std::string& field, const std::string& problem) {
+  EXPECT_EQ(error.field, field);
+  EXPECT_NE(error.problem.find(problem), std::string::npos) << error.what();
+}
+
+TEST(Resnet, SizesAreChecked) {
+  expect_error(error_of([](auto& c) { c.hidden_sizes = {}; }), "model.hidden_sizes", "is empty");
+  expect_error(error_of([](auto& c) { c.hidden_sizes = {8, 0}; }), "model.hidden_sizes", "is 0");
+  expect_error(error_of([](auto& c) {
+                 c.hidden_sizes = {8, 1 << 20};
+               }),
+               "model.hidden_sizes", "is 1048576, must be from 1 to");
+  expect_error(error_of([](auto& c) { c.depths = {1}; }), "model.depths",
+               "has 1 stages, model.hidden_sizes has 2");
+  expect_error(error_of([](auto& c) { c.depths = {1, 0}; }), "model.depths", "is 0");
+  expect_error(error_of([](auto& c) { c.image_size = 0; }), "model.image_size", "is 0");
+  expect_error(error_of([](auto& c) {
+                 c.image_size = 4;
+                 c.hidden_sizes = {2, 2, 2, 2};
+                 c.depths = {1, 1, 1, 1};
+               }),
+               "model.hidden_sizes", "pictures of 4 x 4 cannot be halved as often");
+  expect_error(error_of([](auto& c) { c.dropout = 1; }), "model.dropout", "below 1");
+  expect_error(error_of([](auto& c) { c.batch_norm_eps = 0; }), "model.batch_norm_eps", "above 0");
+  expect_error(error_of([](auto& c) { c.batch_norm_momentum = 2; }), "model.batch_norm_momentum",
+               "from 0 to 1");
+  expect_error(error_of([](auto& c) { c.freeze = {"*.running_mean"}; }), "model.freeze",
+               "matches no parameter");
+}
+
+TEST(Resnet, AVirtualNodeNeedsAVariance) {
+  const auto single_pixel = [](ResnetConfig& config) { config.image_size = 2; };
+  expect_error(error_of(single_pixel, 1), "train.batch_size", "has no variance");
+  ResnetConfig config = config_of();
+  single_pixel(config);
+  EXPECT_NO_THROW(make_resnet(config, 2));
+  EXPECT_NO_THROW(make_resnet(config_of(), 1));
+  expect_error(error_of([](auto&) {}, 0), "train.batch_size", "must be at least 1");
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,217 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/digits.h"
+#include "tests/support/small_resnet.h"
+#include "trainer/initialize.h"
+
+/// Residual networks as whole runs, against LibTorch's own modules.
+namespace spillway::testing {
+namespace {
+
+/// Samples [first, first + count) of the job's order, or of evaluation.
+torch::Tensor rows_of(const TrialConfig& trial, std::uint64_t first, std::int64_t count,
+                      bool evaluation = false) {
+  const DataSource& data = evaluation ? *trial.data->eval : *trial.data->train;
+  auto rows = torch::empty({count, data.sample_elements()}, torch::kInt64);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto position = first + static_cast<std::uint64_t>(i);
+    auto row = rows[i];
+    data.read(evaluation ? position : sample_at(position, data.num_samples(), trial.train.seed),
+              {static_cast<std::byte*>(row.mutable_data_ptr()), row.nbytes()});
+  }
+  return rows;
+}
+
+void set_values(PlainResnet& plain, const Tensors& values) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, value] : values) plain->value(name).copy_(value);
+}
+
+PlainResnet initial_resnet(const ResnetConfig& config, const TrialConfig& trial) {
+  PlainResnet plain(config);
+  const ModelSpec spec = trial.model(2)->spec;
+  const torch::NoGradGuard no_grad;
+  for (std::size_t p = 0; p < spec.params.size(); ++p) {
+    if (spec.params[p].is_statistic()) continue;
+    initialize(plain->value(spec.params[p].name).mutable_data_ptr<float>(), spec.params[p],
+               trial.train.seed, p);
+  }
+  return plain;
+}
+
+/// One virtual node a step: exactly what torch::nn::BatchNorm2d does.
+TEST(Resnet, RunningStatisticsAreThoseOfPlainTraining) {
+  for (const bool spilled : {false, true}) {
+    TrialConfig trial = still_trial(/*steps=*/5);
+    trial.train.virtual_nodes = trial.train.reduction_groups = 1;
+    const Trained ours =
+        train_to_file(session_of(1, spilled ? smallest_budget(trial) : kAmple), trial);
+    EXPECT_EQ(ours.run.trials[0].num_shards > 1, spilled);
+    PlainResnet plain = initial_resnet(small_resnet(), trial);
+    const auto batch = static_cast<std::uint64_t>(trial.train.batch_size);
+    for (std::uint64_t step = 0; step < 5; ++step)
+      plain->loss(rows_of(trial, step * batch, trial.train.batch_size));
+    EXPECT_EQ(ours.values.size(), plain->parameters().size() + plain->buffers().size());
+    for (const auto& [name, value] : ours.values) {
+      EXPECT_EQ(value.scalar_type(), plain->value(name).scalar_type()) << name;
+      EXPECT_TRUE(torch::allclose(value, plain->value(name), 1e-5, 1e-6)) << name;
+    }
+    EXPECT_EQ(ours.values.at("bn1.num_batches_tracked").item<std::int64_t>(), 5);
+  }
+}
+
+/// The mean over virtual nodes, one update a step.
+TEST(Resnet, RunningStatisticsAreTheMeanOverVirtualNodes) {
+  const TrialConfig trial = still_trial(/*steps=*/3);
+  const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
+  PlainResnet plain = initial_resnet(small_resnet(), trial);
+  Tensors expected;
+  for (const auto& buffer : plain->named_buffers())
+    expected[buffer.key()] = buffer->to(torch::kDouble);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const Tensors before = expected;
+    for (auto& [name, value] : expected) value = torch::zeros_like(value);
+    for (std::uint64_t vn = 0; vn < 8; ++vn) {
+      set_values(plain, before);
+      plain->loss(rows_of(trial, step * 32 + vn * 4, 4));
+      for (auto& [name, value] : expected) value = value + plain->value(name) / 8.0;
+    }
+  }
+  for (const auto& [name, value] : expected) {
+    EXPECT_TRUE(torch::allclose(ours.values.at(name).to(torch::kDouble), value, 1e-4, 1e-5))
+        << name;
+  }
+}
+
+/// With nothing but LibTorch, micro-batch by micro-batch.
+std::vector<double> plain_training(const ResnetConfig& config, const TrialConfig& trial) {
+  PlainResnet plain = initial_resnet(config, trial);
+  const TrainConfig& train = trial.train;
+  const std::int64_t vn_size = train.batch_size / train.virtual_nodes;
+  torch::optim::SGD sgd(plain->parameters(),
+                        torch::optim::SGDOptions(train.learning_rate).momentum(train.momentum));
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < train.max_steps; ++step) {
+    sgd.zero_grad();
+    double sum = 0;
+    for (std::int64_t vn = 0; vn < train.virtual_nodes; ++vn) {
+      const auto first = static_cast<std::uint64_t>(step * train.batch_size + vn * vn_size);
+      const auto loss = plain->loss(rows_of(trial, first, vn_size)) / train.batch_size;
+      loss.backward();
+      sum += loss.item<double>();
+    }
+    sgd.step();
+    losses.push_back(sum);
+  }
+  return losses;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return largest;
+}
+
+TEST(Resnet, HasTheLossesOfPlainTraining) {
+  const ResnetConfig config = small_resnet(/*dropout=*/0);
+  TrialConfig trial = resnet_trial(config);
+  trial.data = made_up_digits(/*augment=*/false);
+  trial.train.optimizer = "sgd";
+  trial.train.learning_rate = 0.05;
+  trial.train.weight_decay = trial.train.max_grad_norm = 0;
+  trial.train.lr_scheduler_type = "constant";
+  const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
+  const auto plain = plain_training(config, trial);
+  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  EXPECT_LT(largest_difference(spilled.losses, plain), 1e-3);
+  trial.train.learning_rate *= 1.02;  // the control: a slightly different optimizer shows
+  EXPECT_GT(largest_difference(plain_training(config, trial), plain), 1e-3);
+}
+
+TEST(Resnet, EvaluationUsesTheRunningStatisticsOfTheLastCommit) {
+  TrialConfig trial = resnet_trial();
+  const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
+  PlainResnet plain(small_resnet());
+  set_values(plain, ours.values);
+  const torch::NoGradGuard no_grad;
+  const auto rows = rows_of(trial, 0, 32, /*evaluation=*/true);
+  const double in_training = plain->loss(rows).item<double>() / 32;
+  set_values(plain, ours.values);
+  plain->eval();
+  const double expected = plain->loss(rows).item<double>() / 32;
+  EXPECT_NEAR(*ours.run.trials[0].eval_loss, expected, 1e-4);
+  EXPECT_GT(std::abs(in_training - expected), 1e-3);
+}
+
+TEST(Resnet, FrozenLayersGoOnObserving) {
+  ResnetConfig config = small_resnet();
+  config.freeze = {"conv1.*", "bn1.*"};
+  const TrialConfig trial = resnet_trial(config);
+  const Trained resident = train_to_file(session_of(1, kAmple), trial);
+  const Trained spilled = train_to_file(session_of(1, smallest_budget(trial)), trial);
+  expect_same_bits(spilled.run.trials[0], resident.run.trials[0]);
+  PlainResnet initial = initial_resnet(config, trial);
+  for (const char* name : {"conv1.weight", "bn1.weight", "bn1.bias"})
+    EXPECT_TRUE(resident.values.at(name).equal(initial->value(name))) << name;
+  for (const char* name : {"bn1.running_mean", "bn1.running_var", "layer1.0.conv1.weight"})
+    EXPECT_FALSE(torch::allclose(resident.values.at(name), initial->value(name), 1e-2)) << name;
+}
+
+/// The sum beside the gradients and the value beside the weights; neither moments nor more.
+TEST(Resnet, StatisticsArePlannedBytes) {
+  const TrialConfig trial = resnet_trial();
+  Session session(session_of(1, kAmple));
+  const TrialPlan& plan = session.plan(session.submit(trial));
+  Bytes weights = 0, moments = 0, sums = 0;
+  const ModelSpec spec = trial.model(4)->spec;
+  for (const ParamSpec& param : spec.params) {
+    const Bytes bytes = round_up(param.tensor.bytes(), kAlignment);
+    weights += bytes;
+    moments += param.trainable ? 2 * bytes : 0;
+    sums += param.trainable || param.is_observed() ? bytes : 0;
+  }
+  const Bytes rounding = kPage * spec.layers.size();  // layers begin at pages
+  const auto expect_about = [&](Bytes planned, Bytes bytes) {
+    EXPECT_GE(planned, bytes);
+    EXPECT_LE(planned, bytes + rounding);
+  };
+  expect_about(plan.home_weights_bytes, weights);
+  expect_about(plan.home_moments_bytes, moments);
+  expect_about(plan.home_sums_bytes, sums);
+  EXPECT_EQ(plan.unit_weights_bytes, weights);
+}
+
+TEST(Resnet, LearnsDigits) {
+  const auto file = digits_file();
+  if (!file) GTEST_SKIP() << kNoDigits;
+  ResnetConfig model = small_resnet();
+  TrialConfig trial = resnet_trial(model);
+  trial.data = std::make_shared<const DataSplit>([&] {
+    DataSplit digits = open_digits({*file}, 0.2);
+    digits.augment = shift_pictures(8, 8);
+    return digits;
+  }());
+  trial.train.batch_size = 64;
+  trial.train.virtual_nodes = trial.train.reduction_groups = 4;
+  trial.train.max_steps = 200;
+  trial.train.learning_rate = 1e-2;
+  trial.train.eval_steps = 0;
+  trial.train.eval_batches = 100;
+  const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
+  EXPECT_GT(ours.run.trials[0].num_shards, 1);
+  EXPECT_LT(*ours.run.trials[0].eval_loss, 0.2);
+  PlainResnet plain(model);
+  set_values(plain, ours.values);
+  plain->eval();
+  const auto samples = static_cast<std::int64_t>(trial.data->eval->num_samples());
+  const auto rows = rows_of(trial, 0, samples, /*evaluation=*/true);
+  const auto right = plain->logits(rows).argmax(1).eq(rows.select(1, 64));
+  EXPECT_GT(right.to(torch::kFloat).mean().item<float>(), 0.95);
+}
+
+}  // namespace
+}  // namespace spillway::testing
