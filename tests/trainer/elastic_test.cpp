@@ -187,7 +187,10 @@ TEST(Elastic, ALostDeviceChangesNoBit) {
     const auto lost = run.all(Kind::lost);
     if (!lost.empty()) {
       EXPECT_EQ(lost[0].device, static_cast<int>(device));
-      EXPECT_EQ(run.result.trials[0].lanes, 3);
+      const auto steps =
+          run.all(Kind::step);  // the resize takes the commit after next at the latest
+      const bool has_time = steps[steps.size() - 2].sequence > lost[0].sequence;
+      EXPECT_TRUE(!has_time || run.result.trials[0].lanes == 3);
     }
     redone += static_cast<int>(run.all(Kind::redone).size());
   }
