@@ -345,7 +345,7 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
        "line 8: model.freeze: '*.running_mean' matches no parameter"},
       {"digits.csv", "digits.csv, augment: rotate",
        "line 3: data.augment: 'rotate' is not known; write one of none, shift"},
-      {"{format: digits, path: digits.csv}", "{path: digits.csv}",
+      {"format: digits", "format: bytes",
        "line 3: data.format: is bytes, which model.family resnet does not read; write digits"}};
   for (const auto& [from, to, message] : all) {
     std::string text = kResnet;
