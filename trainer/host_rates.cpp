@@ -28,12 +28,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRound(20);
 
-/// How many matrix products the calling thread gets done until `end`.
+/// How many matrix products the calling thread gets done until `end`; one at least.
 std::int64_t multiply_until(Clock::time_point end) {
   constexpr std::int64_t kSize = 128;
   const at::Tensor a = at::ones({kSize, kSize}), b = at::ones({kSize, kSize});
   std::int64_t products = 0;
-  for (; Clock::now() < end; ++products) at::mm(a, b);
+  do {
+    at::mm(a, b);
+    ++products;
+  } while (Clock::now() < end);
   return products;
 }
 

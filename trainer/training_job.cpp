@@ -195,10 +195,9 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
   }
 }
 
-std::byte* TrainingJob::value(const HostCall& call, int param) const {
-  const Layout& layout = call.plan->layout;
-  const Layout::ParamPlace& place = layout.params[at(param)];
-  return call.home + layout.buffers[at(place.weights_buffer)].home + place.offset_in_block;
+std::byte* TrainingJob::value(std::byte* home, int param) const {
+  const Layout::ParamPlace& place = plan_->layout.params[at(param)];
+  return home + plan_->layout.buffers[at(place.weights_buffer)].home + place.offset_in_block;
 }
 
 float* TrainingJob::sum(const HostCall& call, int param) const {
@@ -250,7 +249,7 @@ void TrainingJob::update(const HostCall& call, int weights_buffer) const {
     const ParamSpec& param = model_->spec.params[at(p)];
     if (call.plan->layout.params[at(p)].weights_buffer != weights_buffer) continue;
     if (param.is_statistic()) {
-      update_statistic(value(call, p), param, param.is_observed() ? sum(call, p) : nullptr,
+      update_statistic(value(call.home, p), param, param.is_observed() ? sum(call, p) : nullptr,
                        config_.train.virtual_nodes, call.step);
     } else if (param.trainable) {
       update_weights(call, p);
@@ -261,7 +260,7 @@ void TrainingJob::update(const HostCall& call, int weights_buffer) const {
 void TrainingJob::update_weights(const HostCall& call, int number) const {
   const Layout& layout = call.plan->layout;
   const ParamSpec& param = model_->spec.params[at(number)];
-  UpdatedParam place{.weights = floats(value(call, number)), .gradient = sum(call, number)};
+  UpdatedParam place{.weights = floats(value(call.home, number)), .gradient = sum(call, number)};
   for (int i = 0; i < layout.moments; ++i) {
     place.moments[at(i)] =
         floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +
@@ -289,7 +288,7 @@ void TrainingJob::finish(const HostCall& call) {
     const ParamSpec& param = model_->spec.params[at(p)];
     arrays.push_back({.name = param.name,
                       .shape = param.tensor.shape(),
-                      .data = {value(call, p), param.tensor.bytes()},
+                      .data = {value(call.home, p), param.tensor.bytes()},
                       .dtype = param.tensor.dtype});
   }
   const std::string hash = weights_xxh3(arrays);

@@ -51,7 +51,8 @@ class TrainingJob {
   void finish(const HostCall& call);
   void fold_term(const OpCall& call, int layer, int param, const float* term) const;
   void merge_sums(const OpCall& call) const;
-  std::byte* value(const HostCall& call, int param) const;
+  /// A parameter at home: the same place in every plan.
+  std::byte* value(std::byte* home, int param) const;
   /// The sum of a parameter once reduced: in the range of its last use.
   float* sum(const HostCall& call, int param) const;
 
