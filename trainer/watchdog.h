@@ -2,6 +2,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "spilling/copier.h"
@@ -27,6 +28,7 @@ class Watchdog {
   const std::function<void()> bark_;
   std::optional<Clock::time_point> deadline_;
   bool sleeps_ = false;  ///< until a deadline, which has perhaps moved since
+  const std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace spillway

@@ -92,7 +92,7 @@ void Comparison::plan() {
   const Profile profile = Pilot(cache_.path()).measure(*model);
   budget_ = round_up(static_cast<Bytes>(model->spec.num_parameters()) * 4, kPage);
   trial_.train.order = "shard_major";
-  planned_ = plan_trial(trial_, model->spec, profile, std::vector<PlanDevice>{{budget_}}, 4_GiB,
+  planned_ = plan_trial(trial_, model->spec, profile, {PlanDevice{.budget = budget_}}, 4_GiB,
                         /*double_buffer=*/true);
   const JobPlan& plan = *planned_.plan;
   const auto num_shards = static_cast<double>(plan.shards.size());

@@ -1,0 +1,56 @@
+#include "trainer/watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <memory>
+
+namespace spillway {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+TEST(Watchdog, CallsOnceWhenNoSignComes) {
+  boost::asio::io_context io;
+  int barks = 0;
+  Watchdog dog(io, [&] { ++barks; });
+  dog.expect(milliseconds(1));
+  io.run();
+  EXPECT_EQ(barks, 1);
+}
+
+TEST(Watchdog, ASignMovesTheDeadlineBothWays) {
+  boost::asio::io_context io;
+  bool barked = false;
+  Watchdog dog(io, [&] { barked = true; });
+  dog.expect(hours(1));
+  dog.expect(milliseconds(1));
+  io.run();
+  EXPECT_TRUE(barked);
+}
+
+TEST(Watchdog, RestsWhileNothingIsExpected) {
+  boost::asio::io_context io;
+  Watchdog dog(io, [] { FAIL() << "nothing is expected"; });
+  dog.expect(milliseconds(1));
+  dog.rest();
+  io.run();
+}
+
+/// Both timers have ended before either is heard of.
+TEST(Watchdog, OneThatHasGoneIsSilent) {
+  boost::asio::io_context io;
+  std::unique_ptr<Watchdog> first, second;
+  int barks = 0;
+  first = std::make_unique<Watchdog>(io, [&] { ++barks, second.reset(); });
+  second = std::make_unique<Watchdog>(io, [&] { ++barks, first.reset(); });
+  first->expect(milliseconds(0));
+  second->expect(milliseconds(0));
+  io.run();
+  EXPECT_EQ(barks, 1);
+}
+
+}  // namespace
+}  // namespace spillway
