@@ -170,8 +170,8 @@ TEST(Elastic, ResizesHaveTheBitsOfOneDevice) {
 TEST(Elastic, ALostDeviceChangesNoBit) {
   std::mt19937 random(11);
   int redone = 0;
-  for (int run_number = 0; run_number < 10; ++run_number) {
-    const bool hangs = run_number % 5 == 4;
+  for (int run_number = 0; run_number < 50; ++run_number) {
+    const bool hangs = run_number % 10 == 9;
     const auto after_ops = std::uniform_int_distribution<std::uint64_t>(0, 60)(random);
     const auto device = std::uniform_int_distribution<std::size_t>(0, 3)(random);
     SCOPED_TRACE("device " + std::to_string(device) + " after " + std::to_string(after_ops));
@@ -194,7 +194,7 @@ TEST(Elastic, ALostDeviceChangesNoBit) {
     }
     redone += static_cast<int>(run.all(Kind::redone).size());
   }
-  EXPECT_GE(redone, 5);
+  EXPECT_GE(redone, 25);
 }
 
 TEST(Elastic, TwoLostDevicesAndCompanyChangeNoBit) {
