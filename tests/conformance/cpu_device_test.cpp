@@ -5,7 +5,7 @@
 #include <fstream>
 #include <vector>
 
-#include "tests/conformance/device_conformance.h"
+#include "tests/conformance/abandon_conformance.h"
 
 namespace spillway {
 namespace {

@@ -481,26 +481,5 @@ TEST(EngineElastic, ATraceHasNoSpansOfWhatWasLost) {
   EXPECT_EQ(trace.spans().size(), done - 1) << "all but the admission";
 }
 
-TEST(Lower, PlansOfOneContractKeepTheirStateInTheSameHomes) {
-  const ModelSpec model = chain(6);
-  const JobShape shape = shape_of({4});
-  const auto whole = plan_job(model, shape, kAmple);
-  for (const auto& plan :
-       {plan_job(model, shape_of({1, 3}), kAmple),
-        plan_job(model, shape, 2 * least_budget(model, shape), OrderChoice::shard_major)}) {
-    const Layout &a = whole->layout, &b = plan->layout;
-    ASSERT_EQ(a.weights, b.weights);
-    for (int buffer : a.weights) {
-      EXPECT_EQ(a.buffers[at(buffer)].home, b.buffers[at(buffer)].home);
-    }
-    EXPECT_EQ(a.moments_home, b.moments_home);
-    EXPECT_EQ(a.moments_plane, b.moments_plane);
-    for (std::size_t l = 0; l < a.layers.size(); ++l) {
-      EXPECT_EQ(a.layers[l].sum_home, b.layers[l].sum_home);
-    }
-    EXPECT_NE(a.home_bytes, b.home_bytes);
-  }
-}
-
 }  // namespace
 }  // namespace spillway

@@ -14,6 +14,8 @@ namespace spillway {
 namespace {
 
 using testing::chain;
+using testing::least_budget;
+using testing::plan_job;
 using testing::profile_of;
 
 const Program& training(const JobPlan& plan) {
@@ -182,6 +184,28 @@ TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
         end = last;
       }
     }
+  }
+}
+
+TEST(Lower, PlansOfOneContractKeepTheirStateInTheSameHomes) {
+  const ModelSpec model = chain(6);
+  const JobShape shape{.virtual_nodes = 4, .groups = 4, .lane_groups = {4}};
+  const JobShape uneven{.virtual_nodes = 4, .groups = 4, .lane_groups = {1, 3}};
+  const auto whole = plan_job(model, shape, 64_MiB);
+  for (const auto& plan :
+       {plan_job(model, uneven, 64_MiB),
+        plan_job(model, shape, 2 * least_budget(model, shape), OrderChoice::shard_major)}) {
+    const Layout &a = whole->layout, &b = plan->layout;
+    ASSERT_EQ(a.weights, b.weights);
+    for (int buffer : a.weights) {
+      EXPECT_EQ(a.buffers[at(buffer)].home, b.buffers[at(buffer)].home);
+    }
+    EXPECT_EQ(a.moments_home, b.moments_home);
+    EXPECT_EQ(a.moments_plane, b.moments_plane);
+    for (std::size_t l = 0; l < a.layers.size(); ++l) {
+      EXPECT_EQ(a.layers[l].sum_home, b.layers[l].sum_home);
+    }
+    EXPECT_NE(a.home_bytes, b.home_bytes);
   }
 }
 
