@@ -156,11 +156,17 @@ RunConfig read_config(const YamlNode& tree, Findings& findings) {
 std::vector<std::string> config_keys() {
   Findings ignored;
   YamlSchema schema(ignored);
-  read_config(YamlNode{}, schema);
+  // Which keys there are depends on the family of the model and on the format of the data.
+  for (const char* kind : {"{model: {family: gpt}, data: {format: tokens}}",
+                           "{model: {family: mlp}, data: {format: digits}}",
+                           "{model: {family: resnet}, data: {format: digits}}"}) {
+    read_config(parse_yaml(kind), schema);
+  }
   std::vector<std::string> keys;
   for (const auto& key : schema.known()) {
     const auto is_inside = [&](const auto& other) { return other != key && lies_in(other, key); };
-    if (std::ranges::none_of(schema.known(), is_inside)) keys.push_back(key);
+    const bool is_listed = std::ranges::find(keys, key) != keys.end();
+    if (!is_listed && std::ranges::none_of(schema.known(), is_inside)) keys.push_back(key);
   }
   return keys;
 }

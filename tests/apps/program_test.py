@@ -131,6 +131,10 @@ class Program(unittest.TestCase):
         self.assertEqual(self.complete("spillway", "train", "con"), ["config.yaml", "configs"])
         self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.la"),
                          ["train.lanes="])
+        for start, key in (("model.hidden_", ["model.hidden_act=", "model.hidden_size=",
+                                              "model.hidden_sizes="]),
+                           ("data.a", ["data.augment="]), ("data.d", ["data.dtype="])):
+            self.assertEqual(sorted(self.complete("spillway", "train", "config.yaml", start)), key)
         self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.lanes", "=", "2"),
                          [])
         self.assertEqual(self.complete("spillway", "results", "con"), ["configs"])
