@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -69,6 +71,15 @@ inline std::uint64_t total(const RunResult& result, std::uint64_t DeviceResult::
   std::uint64_t sum = 0;
   for (const DeviceResult& device : result.devices) sum += device.*counter;
   return sum;
+}
+
+/// Between losses of the same steps, relative to those of `b`.
+inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  }
+  return largest;
 }
 
 inline void expect_within_budgets(const RunResult& result) {

@@ -3,7 +3,6 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
@@ -102,13 +101,6 @@ std::vector<double> plain_training(const TrialConfig& trial) {
     losses.push_back(loss.item<double>());
   }
   return losses;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return largest;
 }
 
 class PlainTraining : public ::testing::TestWithParam<std::string> {};

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "tests/support/digits.h"
@@ -107,13 +106,6 @@ std::vector<double> plain_training(const ResnetConfig& config, const TrialConfig
     losses.push_back(sum);
   }
   return losses;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return largest;
 }
 
 TEST(Resnet, HasTheLossesOfPlainTraining) {

@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "core/error.h"
 #include "tests/support/small_nets.h"
 #include "tests/support/thrown.h"
@@ -89,13 +86,6 @@ std::vector<double> plain_training(const SmallNet& net, const TrialConfig& trial
     losses.push_back(sum);
   }
   return losses;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return largest;
 }
 
 TEST_P(Net, HasTheLossesOfPlainTraining) {
