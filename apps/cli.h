@@ -25,6 +25,8 @@ using Command = std::function<ExitCode(const Output&)>;
 /// Each adds one subcommand, which puts itself into `chosen` where it is the one asked for.
 /// `app` and `chosen` outlive the parse.
 void declare_train(CLI::App& app, Command& chosen);
+void declare_resume(CLI::App& app, Command& chosen);
+void declare_verify(CLI::App& app, Command& chosen);
 void declare_plan(CLI::App& app, Command& chosen);
 void declare_results(CLI::App& app, Command& chosen);
 void declare_doctor(CLI::App& app, Command& chosen);

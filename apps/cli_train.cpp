@@ -21,7 +21,8 @@ void declare_train(CLI::App& app, Command& chosen) {
   train->footer(
       "Before it trains, it measures the layers, cuts each model under the budgets, and simulates\n"
       "the run. Ctrl-C ends all trials after their running ops, with results; a second one at "
-      "once.\n\n"
+      "once.\n"
+      "SIGUSR1 prints on stderr what every device, trial and copy does (kill -USR1 PID).\n\n"
       "Examples:\n"
       "  spillway train sweep.yaml --overwrite\n"
       "  spillway train sweep.yaml output_dir=/tmp/run train.max_steps=10\n"
@@ -34,7 +35,7 @@ void declare_train(CLI::App& app, Command& chosen) {
     options->pilot_cache = pilot_cache_file();
     chosen = [options](const Output& output) {
       options->progress_file = options->json ? output.log_file : output.out_file;
-      return spillway::train(*options, output.out, output.log, stop_on_signals());
+      return spillway::train(*options, output.out, output.log, requests_by_signals());
     };
   });
 }

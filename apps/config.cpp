@@ -29,11 +29,15 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
   root.require("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
   for (auto& item : root.items("devices")) {
     DeviceConfig device;
-    item.read_choice("kind", device.kind, {"cpu"});
+    item.read_choice("kind", device.kind, {"cpu", "cuda"});
     item.read_size("memory", device.memory, 4_KiB, Bytes{1} << 48);
-    item.read_rate("link", device.link_bytes_per_s, 1_MiB);
-    item.read("slowdown", device.slowdown, {.min = 1, .max = 1000});
-    read_fault(item.section("fault"), device.fault);
+    if (device.kind == "cuda") {
+      item.read("index", device.index, {0, 1023});
+    } else {
+      item.read_rate("link", device.link_bytes_per_s, 1_MiB);
+      item.read("slowdown", device.slowdown, {.min = 1, .max = 1000});
+      read_fault(item.section("fault"), device.fault);
+    }
     item.require("memory", "write the most bytes it may hold, such as 1GiB");
     item.finish();
     devices.push_back(std::move(device));
@@ -94,11 +98,41 @@ void read_data(YamlReader data, DataConfig& config) {
   data.finish();
 }
 
+AutoscaleRule read_rule(YamlReader reader, const YamlNode& node) {
+  AutoscaleRule rule;
+  if (node.kind != YamlNode::Kind::scalar) {
+    reader.require("rule", "write one of throughput, linear, stepped, straggler");
+  }
+  reader.read_text("rule", rule.rule);
+  for (const YamlNode& child : node.children) {
+    if (child.key != "rule") reader.read(child.key.c_str(), rule.params[child.key], NumberRange{});
+  }
+  return rule;
+}
+
+/// One rule, or a list of them.
+void read_autoscale(YamlReader& train, std::vector<AutoscaleRule>& rules) {
+  const YamlNode* node = train.raw("autoscale");
+  if (node == nullptr) return;
+  rules.clear();
+  if (node->kind != YamlNode::Kind::list) {
+    rules = {read_rule(train.section("autoscale"), *node)};
+  } else if (!node->children.empty()) {
+    const auto readers = train.items("autoscale");
+    for (std::size_t i = 0; i < readers.size(); ++i) {
+      rules.push_back(read_rule(readers[i], node->children[i]));
+    }
+  }
+}
+
 void read_train(YamlReader train, TrainConfig& config) {
   train.read("batch_size", config.batch_size, kSize);
   train.read("virtual_nodes", config.virtual_nodes, {1, 1 << 16});
   train.read("reduction_groups", config.reduction_groups, {0, 1 << 16});
-  train.read("lanes", config.lanes, {1, 1 << 16});
+  train.read("lanes", config.lanes, {1, 1 << 16}, "auto", kAutoLanes);
+  train.read("max_lanes", config.max_lanes, {0, 1 << 16});
+  read_autoscale(train, config.autoscale);
+  train.read("priority", config.priority, {1, 100});
   train.read("max_steps", config.max_steps, kSteps);
   train.read_choice("optimizer", config.optimizer, {"adamw", "sgd"});
   train.read("learning_rate", config.learning_rate, {.min = 0});
@@ -119,11 +153,21 @@ void read_train(YamlReader train, TrainConfig& config) {
 void read_scheduling(YamlReader scheduling, RunConfig& config) {
   scheduling.read_choice("policy", config.session.policy,
                          {"lrtf", "srtf", "fifo", "round_robin", "random"});
+  scheduling.read_choice("sharing", config.session.sharing, {"none", "priority", "wfs", "fill"});
   scheduling.read_choice("order", config.train.order, {"auto", "shard_major", "vn_major"});
   scheduling.read("double_buffer", config.session.double_buffer);
   scheduling.read("device_timeout", config.session.device_timeout_s, {.min = 1, .max = 86400});
   scheduling.finish();
 }
+
+void read_checkpoint(YamlReader checkpoint, CheckpointConfig& config) {
+  checkpoint.read("every_steps", config.every_steps, {0, kSteps.max});
+  checkpoint.read("every_s", config.every_s, {.min = 0});
+  checkpoint.read("keep", config.keep, {0, 1000});
+  checkpoint.finish();
+}
+
+}  // namespace
 
 RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   RunConfig config;
@@ -131,26 +175,28 @@ RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   root.read_text("name", config.name);
   config.output_dir = "runs/" + safe_name(config.name);
   root.read_text("output_dir", config.output_dir);
+  root.read_choice("resume", config.resume, {"never", "auto"});
   root.read("seed", config.train.seed);
   read_devices(root, config.session.devices);
   root.read_size("host_memory", config.session.host_memory);
   root.read_path("home_path", config.session.home_path);
+  root.read_path("data_root", config.data_root);
   read_data(root.section("data"), config.data);
   read_model(root.section("model"), config);
   read_train(root.section("train"), config.train);
   read_scheduling(root.section("scheduling"), config);
+  read_checkpoint(root.section("checkpoint"), config.checkpoint);
   config.sweep.seed = config.train.seed;
-  read_sweep(root.section("sweep"), schema, config.sweep);
+  read_sweep(root.section("sweep"), schema, config.sweep, config.session.early_terminate);
   root.finish();
-  schema.report_unknown();
   return config;
 }
 
-}  // namespace
-
 RunConfig read_config(const YamlNode& tree, Findings& findings) {
   YamlSchema schema(findings);
-  return read_config(tree, schema);
+  RunConfig config = read_config(tree, schema);
+  schema.report_unknown();
+  return config;
 }
 
 std::vector<std::string> config_keys() {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "apps/findings.h"
 #include "apps/sweep_config.h"
 #include "apps/yaml_node.h"
+#include "apps/yaml_reader.h"
 #include "trainer/builtin.h"
 #include "trainer/session.h"
 
@@ -28,14 +31,18 @@ struct DataConfig {
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
-  std::string output_dir;      ///< "runs/NAME" unless given
-  SessionConfig session;       ///< devices, host_memory, home_path, scheduling but for its order
+  std::string output_dir;           ///< "runs/NAME" unless given
+  std::string resume = "never";     ///< auto: train goes on with a run that output_dir holds
+  std::filesystem::path data_root;  ///< of data.paths; empty: the current folder
+  /// devices, host_memory, home_path, scheduling but for its order, sweep.early_terminate
+  SessionConfig session;
   std::string family = "gpt";  ///< gpt | mlp | resnet: which of the next three counts
   GptConfig gpt;
   MlpConfig mlp;
   ResnetConfig resnet;
   DataConfig data;
-  TrainConfig train;  ///< train.*, seed, scheduling.order
+  TrainConfig train;                            ///< train.*, seed, scheduling.order
+  CheckpointConfig checkpoint{.every_s = 600};  ///< but for its folder; keep 0: none are written
   SweepConfig sweep;
 
   /// Layers of the model: the most shards that it can be cut into.
@@ -47,9 +54,14 @@ struct RunConfig {
 
 /// Reads a document. What is wrong goes into `findings`, and that field keeps its default.
 RunConfig read_config(const YamlNode& tree, Findings& findings);
+/// But for unknown keys, which it leaves in `schema`.
+RunConfig read_config(const YamlNode& tree, YamlSchema& schema);
 
 /// Every key that stands for a value: "train.learning_rate"; lists are one key.
 std::vector<std::string> config_keys();
+
+/// What the bits depend on beside shapes, samples and `train`, by key: see TrialConfig::contract.
+std::map<std::string, std::string> contract_fields(const RunConfig& config);
 
 /// The configuration as YAML that reads back as the same values, with every key.
 std::string to_yaml(const RunConfig& config);

@@ -21,6 +21,13 @@ Json to_json(const Machine& machine) {
                        {"d2h_bytes_per_s", device.d2h_bytes_per_s},
                        {"duplex_bytes_per_s", device.duplex_bytes_per_s}});
   }
+  Json gpus = Json::array();
+  for (const auto& gpu : machine.gpus.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"memory_bytes", gpu.memory},
+                    {"available_bytes", gpu.free},
+                    {"problem", gpu.problem}});
+  }
   return {{"spillway_version", machine.spillway_version},
           {"torch_version", machine.torch_version},
           {"compiler", machine.compiler},
@@ -30,6 +37,8 @@ Json to_json(const Machine& machine) {
           {"memory_bytes", machine.memory_bytes},
           {"available_bytes", machine.available_bytes},
           {"devices", std::move(devices)},
+          {"gpus", std::move(gpus)},
+          {"why_no_gpu", machine.gpus.why_none},
           {"copy_bytes_per_s", machine.rates.copy_bytes_per_s},
           {"update_bytes_per_s", machine.rates.update_bytes_per_s},
           {"reduce_bytes_per_s", machine.rates.reduce_bytes_per_s},
@@ -41,13 +50,25 @@ std::string rate(double bytes_per_s) {
   return format_rate(static_cast<Bytes>(std::llround(bytes_per_s)));
 }
 
+void print_gpus(std::ostream& out, const GpuList& list) {
+  for (std::size_t i = 0; i < list.gpus.size(); ++i) {
+    const GpuInfo& gpu = list.gpus[i];
+    out << "GPU " << i << ": " << gpu.name << ", " << format_bytes(gpu.memory) << ", "
+        << format_bytes(gpu.free) << " of it free"
+        << (gpu.problem.empty() ? "" : "; not measured: " + gpu.problem) << "\n";
+  }
+  if (list.gpus.empty()) out << "No GPU: " << list.why_none << "\n";
+}
+
 void print(std::ostream& out, const Machine& machine) {
   out << "Spillway " << machine.spillway_version << ", LibTorch " << machine.torch_version << ", "
       << machine.compiler << "\n"
       << machine.processor << ": " << machine.cores << " cores to use, kernels " << machine.kernels
       << "\n"
       << "Memory: " << format_bytes(machine.memory_bytes) << ", "
-      << format_bytes(machine.available_bytes) << " of it free\n\n";
+      << format_bytes(machine.available_bytes) << " of it free\n";
+  print_gpus(out, machine.gpus);
+  out << "\n";
   Table devices({"device", "to it", "from it", "both at once"});
   for (const auto& device : machine.devices) {
     devices.add({device.kind, rate(device.h2d_bytes_per_s), rate(device.d2h_bytes_per_s),

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "trainer/optimizer.h"
+
 namespace spillway {
 namespace {
 
@@ -17,6 +19,7 @@ Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& 
           {"virtual_nodes", result.virtual_nodes},
           {"lanes", result.lanes},
           {"order", result.order},
+          {"checkpoint_bytes", plan.checkpoint_bytes},
           {"compute_s_per_step", plan.compute_s_per_step}};
 }
 
@@ -32,6 +35,12 @@ const char* name_of(SessionEvent::Kind kind) {
       return "resized";
     case SessionEvent::Kind::redone:
       return "redone";
+    case SessionEvent::Kind::resumed:
+      return "resumed";
+    case SessionEvent::Kind::saved:
+      return "saved";
+    case SessionEvent::Kind::damaged:
+      return "damaged";
     case SessionEvent::Kind::joined:
       return "joined";
     case SessionEvent::Kind::left:
@@ -64,28 +73,57 @@ Json run_event(const std::vector<Trial>& trials, const Session& session,
 
 Json to_json(const SessionEvent& event) {
   Json json{{"event", name_of(event.kind)}, {"sequence", event.sequence}, {"time_s", event.time_s}};
-  if (event.device >= 0) {
+  const bool is_of_trial = event.device < 0;
+  if (is_of_trial) {
+    json["trial"] = event.trial.index();
+  } else {
     json["device"] = event.device;
-    if (!event.reason.empty()) json["reason"] = event.reason;
-    return json;
   }
-  json["trial"] = event.trial.index();
   if (event.kind == SessionEvent::Kind::state) {
     json.update({{"state", to_string(event.state)}, {"tokens_per_s", event.tokens_per_s}});
-    if (!event.reason.empty()) json["reason"] = event.reason;
     if (!event.weights_xxh3.empty()) json["weights_xxh3"] = event.weights_xxh3;
-    return json;
+  } else if (is_of_trial) {
+    json["step"] = event.step;
   }
-  json["step"] = event.step;
   if (event.kind == SessionEvent::Kind::resized) json["lanes"] = event.lanes;
-  if (event.kind == SessionEvent::Kind::resized || event.kind == SessionEvent::Kind::redone)
-    return json;
-  json["loss"] = event.loss;
+  if (event.kind == SessionEvent::Kind::step || event.kind == SessionEvent::Kind::eval)
+    json["loss"] = event.loss;
   if (event.kind == SessionEvent::Kind::step) {
     json.update({{"learning_rate", event.learning_rate},
                  {"gradient_norm", event.gradient_norm},
                  {"tokens_per_s", event.tokens_per_s}});
   }
+  if (!event.reason.empty()) json["reason"] = event.reason;
+  return json;
+}
+
+Json restart_event(const std::vector<std::size_t>& trials, const Session& session,
+                   const std::optional<RunResult>& planned) {
+  Json list = Json::array();
+  const auto results = session.result().trials;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    list.push_back({{"trial", trials[t]},
+                    {"num_shards", results[t].num_shards},
+                    {"lanes", results[t].lanes},
+                    {"order", results[t].order}});
+  }
+  return {{"event", "restart"},
+          {"planned", planned ? totals_json(*planned) : Json(nullptr)},
+          {"trials", std::move(list)}};
+}
+
+Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train) {
+  Json json = to_json(event), steps = Json::array(), evals = Json::array();
+  for (std::int64_t step = 1; step <= event.step; ++step) {
+    const auto i = static_cast<std::size_t>(step - 1);
+    steps.push_back(
+        {result.losses.at(i), learning_rate_at(train, step - 1), result.gradient_norms.at(i)});
+  }
+  for (const auto& [step, loss] : result.eval_losses) {
+    if (step < event.step) evals.push_back({step, loss});
+  }
+  json["steps"] = std::move(steps);
+  json["evals"] = std::move(evals);
   return json;
 }
 

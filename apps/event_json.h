@@ -17,8 +17,14 @@ inline constexpr int kEventFormat = 1;
 /// {"event": "run"}: what is known before it. `trials` by their ids; `planned` as simulated.
 Json run_event(const std::vector<Trial>& trials, const Session& session,
                const std::optional<RunResult>& planned);
-/// {"event": "state" | "step" | "eval"}.
+/// {"event": "state" | "step" | "eval" | ...}.
 Json to_json(const SessionEvent& event);
+/// {"event": "restart"}: a later program goes on with the trials of these numbers.
+/// `planned` as in run_event().
+Json restart_event(const std::vector<std::size_t>& trials, const Session& session,
+                   const std::optional<RunResult>& planned);
+/// {"event": "resumed"}: `event`, and all that the trial had said up to its step.
+Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train);
 /// {"event": "end"}: devices, bytes and times.
 Json end_event(const RunResult& result);
 

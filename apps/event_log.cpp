@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/file_system.h"
 
 namespace spillway {
 namespace {
@@ -40,6 +41,26 @@ EventLog::EventLog(fs::path path) : path_(std::move(path)) {
   ::flock(file_, LOCK_EX | LOCK_NB);
 }
 
+EventLog::EventLog(fs::path path, RunLog run) : path_(std::move(path)), run_(std::move(run)) {
+  file_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC);
+  if (file_ < 0) throw IoError("cannot open", path_, errno);
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(file_);
+    throw Error("'" + path_.parent_path().string() +
+                "' holds a run that goes on; wait for its end");
+  }
+  drop_torn_line();
+}
+
+void EventLog::drop_torn_line() {
+  std::ifstream in(path_, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t whole = text.rfind('\n') + 1;
+  if (whole != text.size() && ::ftruncate(file_, static_cast<off_t>(whole)) != 0) {
+    throw IoError("cannot shorten", path_, errno);
+  }
+}
+
 EventLog::~EventLog() { ::close(file_); }
 
 void EventLog::add(const Json& event) {
@@ -58,12 +79,26 @@ void EventLog::flush() {
   pending_.clear();
 }
 
+void EventLog::sync() {
+  flush();
+  if (::fsync(file_) != 0) throw IoError("cannot sync", path_, errno);
+  posix_file_system().sync_folder(fs::absolute(path_).parent_path());
+}
+
 bool is_live(const fs::path& file) {
   const int handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (handle < 0) return false;
   const bool locked = ::flock(handle, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(handle);
   return locked;
+}
+
+void require_run(const fs::path& folder) { open_log(folder); }
+
+bool has_begun(const fs::path& folder) {
+  std::ifstream file(folder / kEventFile, std::ios::binary);
+  std::string line;
+  return std::getline(file, line) && !file.eof();
 }
 
 RunLog read_run(const fs::path& folder) {

@@ -16,6 +16,9 @@ class EventLog {
  public:
   /// Makes the file, or empties it. Throws IoError.
   explicit EventLog(std::filesystem::path path);
+  /// Goes on with a file that read_run() has read as `run`. Throws IoError, and Error where another
+  /// process writes it.
+  EventLog(std::filesystem::path path, RunLog run);
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
@@ -24,9 +27,14 @@ class EventLog {
   void add(const Json& event);
   /// Throws IoError.
   void flush();
+  /// flush(), and a crash of the machine leaves what is in the file. Throws IoError.
+  void sync();
   const RunLog& run() const { return run_; }
 
  private:
+  /// A line without its end, as a crash leaves it.
+  void drop_torn_line();
+
   std::filesystem::path path_;
   int file_ = -1;
   std::string pending_;
@@ -35,6 +43,12 @@ class EventLog {
 
 /// Whether an EventLog somewhere is writing the file.
 bool is_live(const std::filesystem::path& file);
+
+/// Throws ConfigError for a folder that holds no event log.
+void require_run(const std::filesystem::path& folder);
+
+/// Whether it holds one that has at least begun.
+bool has_begun(const std::filesystem::path& folder);
 
 /// The run whose outputs lie in `folder`, as far as its log goes: a last line without its end, as
 /// left by a crash or by a run that goes on, does not count. Throws ConfigError for what is no run

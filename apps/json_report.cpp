@@ -6,7 +6,8 @@
 namespace spillway {
 namespace {
 
-Json to_json(const TrialResult& trial) {
+Json to_json(const TrialLog& log) {
+  const TrialResult& trial = log.result;
   Json json{
       {"name", trial.name},
       {"state", to_string(trial.state)},
@@ -16,6 +17,7 @@ Json to_json(const TrialResult& trial) {
       {"lanes", trial.lanes},
       {"order", trial.order},
       {"steps", trial.steps},
+      {"checkpoint_bytes", log.checkpoint_bytes},
       {"first_loss", or_null(trial.first_loss)},
       {"final_loss", or_null(trial.final_loss)},
       {"eval_loss", or_null(trial.eval_loss)},
@@ -50,7 +52,7 @@ const char* to_string(RunState state) {
 
 std::string json_report(const RunLog& run, RunState state) {
   Json trials = Json::array();
-  for (const auto& trial : run.trials) trials.push_back(to_json(trial.result));
+  for (const auto& trial : run.trials) trials.push_back(to_json(trial));
   Json json{{"state", to_string(state)}, {"trials", std::move(trials)}};
   json.update(totals_or_null(run.actual));
   return to_text(json);

@@ -10,7 +10,9 @@
 
 #include "apps/event_log.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "trainer/atomic_file.h"
+#include "trainer/run_journal.h"
 
 namespace spillway {
 namespace {
@@ -73,7 +75,8 @@ std::string OutputFolder::problem(bool overwrite) const {
     return name + "holds files that are no earlier run's (it has no file .spillway), so it is " +
            "not overwritten; choose another";
   if (!overwrite)
-    return name + "holds an earlier run; add --overwrite to replace it, or choose another";
+    return name + "holds an earlier run; add --overwrite to replace it, go on with it by " +
+           "'spillway resume', or choose another";
   if (is_live(path_ / kEventFile))
     return name + "holds a run that goes on; wait for its end, or choose another";
   return "";
@@ -82,14 +85,22 @@ std::string OutputFolder::problem(bool overwrite) const {
 void OutputFolder::create(const std::vector<std::string>& trials) const {
   create_folder(path_);
   write(kMarker, "This folder belongs to a run of spillway train, which may replace it.\n");
-  for (const char* output :
-       {kEventFile, "results.csv", "plan.json", "config.yaml", "trace.json", "trials"})
+  for (const char* output : {kEventFile, "results.csv", "plan.json", "config.yaml", "trace.json",
+                             kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm", "trials"})
     delete_tree(path_ / output);
   for (const auto& trial : trials) create_folder(weights_file(trial).parent_path());
 }
 
+Bytes OutputFolder::free_bytes() const {
+  return posix_file_system().free_bytes(existing_part(path_));
+}
+
 fs::path OutputFolder::weights_file(const std::string& trial) const {
   return path_ / "trials" / trial / "weights.safetensors";
+}
+
+fs::path OutputFolder::checkpoints(const std::string& trial) const {
+  return path_ / "trials" / trial / "checkpoints";
 }
 
 void OutputFolder::write(const std::string& name, const std::string& text) const {

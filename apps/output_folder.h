@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/units.h"
+
 namespace spillway {
 
 /// Where a run writes: events.jsonl, results.csv, trials/NAME/ and more. A file `.spillway` marks a
@@ -18,8 +20,12 @@ class OutputFolder {
   /// where there is no problem(). Throws IoError.
   void create(const std::vector<std::string>& trials) const;
 
+  /// On the disk that it is on, or would be. Throws IoError.
+  Bytes free_bytes() const;
+
   std::filesystem::path file(const std::string& name) const { return path_ / name; }
   std::filesystem::path weights_file(const std::string& trial) const;
+  std::filesystem::path checkpoints(const std::string& trial) const;
   const std::filesystem::path& path() const { return path_; }
   /// Writes a text file, whole or not at all. Throws IoError.
   void write(const std::string& name, const std::string& text) const;

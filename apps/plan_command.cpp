@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <ostream>
 #include <utility>
 
 #include "apps/format.h"
+#include "apps/output_folder.h"
 #include "apps/prepare.h"
 #include "apps/run_json.h"
 #include "apps/table.h"
@@ -20,10 +22,36 @@ struct PlannedRow {
   std::string name;
   int virtual_nodes = 0;
   std::int64_t max_steps = 0;
+  std::int64_t steps = 0;  ///< that it comes to, as simulated: early stopping may end it before
   std::optional<DoesNotFit> misfit;
   TrialPlan plan;
   std::int64_t parameters = 0;
+  bool is_misfit() const { return misfit.has_value(); }
 };
+
+/// What a run leaves on the disk of its outputs at most: beside the rest, the little there is.
+struct DiskUse {
+  Bytes checkpoint_bytes = 0;  ///< of all trials; the run does not begin without room for them
+  Bytes weights_bytes = 0;     ///< final ones
+  Bytes free_bytes = 0;
+  bool fits() const { return checkpoint_bytes <= free_bytes; }
+};
+
+DiskUse disk_use(const std::vector<PlannedRow>& rows, const RunConfig& config) {
+  DiskUse disk{.free_bytes = OutputFolder(config.output_dir).free_bytes()};
+  for (const auto& row : rows) {
+    disk.checkpoint_bytes += row.plan.checkpoint_bytes;
+    disk.weights_bytes += static_cast<Bytes>(row.parameters) * sizeof(float);
+  }
+  return disk;
+}
+
+void print_disk(std::ostream& out, const DiskUse& disk, const std::string& folder) {
+  out << "Disk: " << format_bytes(disk.checkpoint_bytes) << " for checkpoints, "
+      << format_bytes(disk.weights_bytes) << " for final weights; " << format_bytes(disk.free_bytes)
+      << (disk.fits() ? " are free" : " are free, too few for the checkpoints,") << " where "
+      << folder << " lies\n";
+}
 
 /// Makes trials that are long together proportionally shorter, so that a plan takes seconds.
 /// Returns the share of the steps that is left.
@@ -41,6 +69,13 @@ double shorten(std::vector<TrialConfig>& configs, const std::vector<Trial>& tria
     config.train.max_steps = std::max<std::int64_t>(1, std::llround(steps));
   }
   return share;
+}
+
+/// The first rung of trials that are made as much shorter.
+void shorten(std::optional<EarlyTerminate>& early, double share) {
+  if (!early) return;
+  const double min_iter = static_cast<double>(early->min_iter) * share;
+  early->min_iter = std::max<std::int64_t>(1, std::llround(min_iter));
 }
 
 /// What all steps would take, from what `share` of them takes.
@@ -62,7 +97,8 @@ RunResult extrapolated(RunResult result, double share) {
 
 std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
                                 const std::vector<Trial>& trials,
-                                const std::vector<std::optional<DoesNotFit>>& misfits) {
+                                const std::vector<std::optional<DoesNotFit>>& misfits,
+                                double share) {
   std::vector<PlannedRow> rows;
   std::size_t next = 0;  // of the trials that fit
   for (std::size_t t = 0; t < trials.size(); ++t) {
@@ -73,7 +109,8 @@ std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
                    .misfit = misfits[t]};
     if (!row.misfit) {
       row.plan = session.plan(JobId(next));
-      row.parameters = result.trials[next++].parameters;
+      row.parameters = result.trials[next].parameters;
+      row.steps = std::llround(static_cast<double>(result.trials[next++].steps) / share);
     }
     rows.push_back(std::move(row));
   }
@@ -155,7 +192,7 @@ std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
 
 void print_run(std::ostream& out, const RunResult& result, const std::vector<PlannedRow>& rows) {
   double steps = 0;
-  for (const auto& row : rows) steps += row.misfit ? 0 : static_cast<double>(row.max_steps);
+  for (const auto& row : rows) steps += static_cast<double>(row.steps);
   steps = std::max(1.0, steps);
   const auto a_step = [&](Bytes bytes) {
     return format_bytes(static_cast<Bytes>(static_cast<double>(bytes) / steps));
@@ -185,6 +222,23 @@ void print_run(std::ostream& out, const RunResult& result, const std::vector<Pla
            "under\n";
 }
 
+/// How many trials end after how many steps.
+void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows) {
+  std::map<std::int64_t, int> ends;
+  for (const auto& row : rows) {
+    if (!row.misfit) ++ends[row.steps];
+  }
+  out << "Early stopping: which trials go on is not known before, and was simulated as if the "
+         "first "
+         "were the best;";
+  const char* before = " ";
+  for (const auto& [steps, num] : ends) {
+    out << before << num << (num == 1 ? " ends" : " end") << " after " << steps << " steps";
+    before = ", ";
+  }
+  out << "\n";
+}
+
 Json to_json(const PlannedRow& row) {
   Json json{{"name", row.name}, {"fits", !row.misfit}};
   if (row.misfit) {
@@ -205,6 +259,7 @@ Json to_json(const PlannedRow& row) {
                {"loads_ahead", row.plan.loads_ahead},
                {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},
                {"steps", row.max_steps},
+               {"simulated_steps", row.steps},
                {"training_state_bytes", row.plan.training_state_bytes},
                {"home_bytes", row.plan.home_bytes},
                {"home_weights_bytes", row.plan.home_weights_bytes},
@@ -214,15 +269,19 @@ Json to_json(const PlannedRow& row) {
                {"unit_sums_bytes", row.plan.unit_sums_bytes},
                {"unit_activations_bytes", row.plan.unit_activations_bytes},
                {"unit_boundaries_bytes", row.plan.unit_boundaries_bytes},
+               {"checkpoint_bytes", row.plan.checkpoint_bytes},
                {"compute_s_per_step", row.plan.compute_s_per_step}});
   return json;
 }
 
-std::string to_json(const RunResult& result, const std::vector<PlannedRow>& rows, bool fits,
-                    bool estimated) {
+std::string to_json(const RunResult& result, const std::vector<PlannedRow>& rows,
+                    const DiskUse& disk, bool fits, bool estimated) {
   Json trials = Json::array();
   for (const auto& row : rows) trials.push_back(to_json(row));
   Json json{{"fits", fits}, {"estimated", estimated}};
+  json["checkpoint_bytes"] = disk.checkpoint_bytes;
+  json["weights_bytes"] = disk.weights_bytes;
+  json["disk_free_bytes"] = disk.free_bytes;
   json.update(run_json(std::move(trials), result));
   return to_text(json);
 }
@@ -234,20 +293,25 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   const auto trials = read_trials(options.config_file, options.overrides, findings);
   std::vector<TrialConfig> configs;
   TrialFactory factory;
-  for (const auto& trial : trials) configs.push_back(factory.make(trial, "", findings));
+  for (const auto& trial : trials) {
+    configs.push_back(factory.make(trial, findings));
+    configs.back().checkpoint = trial.config.checkpoint;
+  }
   findings.throw_if_any();
 
   const double share = shorten(configs, trials);
   auto session_config = trials.front().config.session;
+  shorten(session_config.early_terminate, share);
   session_config.estimate = options.estimate;
   session_config.pilot_cache = options.pilot_cache;
   Session session = make_session(session_config, trials.front());
   const auto misfits = submit_all(session, std::move(configs), trials);
-  const bool fits = std::ranges::none_of(misfits, [](const auto& m) { return m.has_value(); });
   const auto result = extrapolated(session.simulate(), share);
-  const auto rows = rows_of(session, result, trials, misfits);
+  const auto rows = rows_of(session, result, trials, misfits, share);
+  const DiskUse disk = disk_use(rows, trials.front().config);
+  const bool fits = disk.fits() && std::ranges::none_of(rows, &PlannedRow::is_misfit);
   if (options.json) {
-    out << to_json(result, rows, fits, options.estimate);
+    out << to_json(result, rows, disk, fits, options.estimate);
   } else {
     if (options.estimate)
       out << "Estimated from shapes: times and activations may be half or twice as much.\n\n";
@@ -256,6 +320,8 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     print_cuts(out, rows);
     out << "\n";
     print_run(out, result, rows);
+    if (session_config.early_terminate) print_early_ends(out, rows);
+    print_disk(out, disk, trials.front().config.output_dir);
     if (share < 1)
       out << "Totals are extrapolated: one in " << std::llround(1 / share)
           << " steps was simulated\n";

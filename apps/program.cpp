@@ -39,6 +39,7 @@ constexpr const char* kFooter =
   spillway train sweep.yaml                    train, with progress and tables
   spillway train sweep.yaml train.lanes=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
   spillway results runs/sweep                  the same tables later, or meanwhile
+  spillway resume runs/sweep                   go on with what was interrupted or killed
   spillway doctor                              this machine: devices, memory, rates
 
 A configuration is one YAML file. The least that it needs:
@@ -52,7 +53,7 @@ What is wrong is said before anything runs, with the line and the nearest key.
 Outputs, in output_dir (runs/NAME unless given):
   events.jsonl            all that happened, a line an event, as it happens
   results.csv             a line a trial
-  trials/NAME/            metrics.csv, a line a step; weights.safetensors
+  trials/NAME/            metrics.csv, a line a step; weights.safetensors; checkpoints/
   plan.json               what was predicted beside what came
   trace.json              every op and copy, for https://ui.perfetto.dev
   config.yaml             the whole configuration; it gives the same bits again
@@ -70,8 +71,10 @@ ExitCode run_program(int argc, const char* const* argv, const Output& output) {
   app.footer(kFooter);
   Command chosen;
   declare_train(app, chosen);
+  declare_resume(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
+  declare_verify(app, chosen);
   declare_doctor(app, chosen);
   declare_completion(app, chosen);
   try {

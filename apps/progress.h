@@ -16,7 +16,7 @@ class Progress {
   virtual void take(const RunLog& run, const SessionEvent& event) = 0;
   /// After a batch of events, or none.
   virtual void show(const RunLog& run) = 0;
-  /// The last call.
+  /// Takes back what show() redraws: at the end, or before something else is written there.
   virtual void finish() = 0;
 };
 
@@ -32,6 +32,10 @@ std::unique_ptr<Progress> make_screen_progress(std::ostream& out, int file);
 /// "    3.2 s  learning_rate=1e-3  running  step 12/50  loss 2.4130  9.1k tokens/s": the state of
 /// a trial, without an end of line.
 std::string progress_line(const RunLog& run, std::size_t trial);
+
+/// "    3.2 s  learning_rate=1e-3  resumed after step 12": an event of a trial's checkpoints that
+/// is to be seen, likewise; empty: not to be seen.
+std::string checkpoint_line(const RunLog& run, const SessionEvent& event);
 
 /// "   12.1 s  device 1  lost  made to fail after 100 ops": an event of a device, likewise.
 std::string device_line(const RunLog& run, const SessionEvent& event);

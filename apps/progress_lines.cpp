@@ -24,6 +24,7 @@ class LineProgress final : public Progress {
       out_ << device_line(run, event) << '\n';
       return;
     }
+    if (const auto line = checkpoint_line(run, event); !line.empty()) out_ << line << '\n';
     shown_s_.resize(run.trials.size());
     auto& shown_s = shown_s_[event.trial.index()];
     const bool due = event.kind == SessionEvent::Kind::step && event.time_s - shown_s >= kInterval;
@@ -48,6 +49,22 @@ std::string device_line(const RunLog& run, const SessionEvent& event) {
   const std::string line = padded_left(format_fixed(run.time_s, 1), 7) + " s  device " +
                            std::to_string(event.device) + "  " + what;
   return event.reason.empty() ? line : line + "  " + event.reason;
+}
+
+std::string checkpoint_line(const RunLog& run, const SessionEvent& event) {
+  std::string what;
+  if (event.kind == SessionEvent::Kind::resumed) {
+    what = "resumed after step " + std::to_string(event.step);
+  } else if (event.kind == SessionEvent::Kind::damaged) {
+    what = "a checkpoint is DAMAGED: " + event.reason;
+  } else if (event.kind == SessionEvent::Kind::saved && !event.reason.empty()) {
+    what = "CHECKPOINT NOT WRITTEN after step " + std::to_string(event.step) +
+           ", older ones stay: " + event.reason;
+  } else {
+    return "";
+  }
+  return padded_left(format_fixed(run.time_s, 1), 7) + " s  " +
+         padded(run.trials[event.trial.index()].result.name, name_width(run)) + "  " + what;
 }
 
 std::string progress_line(const RunLog& run, std::size_t trial) {

@@ -14,7 +14,11 @@ class ScreenProgress final : public Progress {
   ScreenProgress(std::ostream& out, int file) : out_(out), file_(file) {}
 
   void take(const RunLog& run, const SessionEvent& event) override {
-    if (event.device >= 0) ended_ += device_line(run, event) + "\n";
+    if (event.device >= 0) {
+      ended_ += device_line(run, event) + "\n";
+      return;
+    }
+    if (const auto line = checkpoint_line(run, event); !line.empty()) ended_ += line + "\n";
     if (event.kind != SessionEvent::Kind::state || event.state == TrialState::running) return;
     ended_ += progress_line(run, event.trial.index()) + "\n";
   }

@@ -56,19 +56,27 @@ YamlNode list_of_integers(const std::vector<std::int64_t>& values) {
   return list_of_texts(texts);
 }
 
+void write_cpu_device(MapWriter& out, const DeviceConfig& device) {
+  const Bytes link = device.link_bytes_per_s;
+  out.write("link", link == 0 ? std::string("0") : exact_size(link) + "/s");
+  out.write("slowdown", device.slowdown);
+  MapWriter fault;
+  fault.write("kind", std::string(kFaultNames.at(static_cast<std::size_t>(device.fault.kind))));
+  fault.write("after_ops", device.fault.after_ops);
+  out.put("fault", fault.take());
+}
+
 YamlNode devices_node(const std::vector<DeviceConfig>& devices) {
   std::vector<YamlNode> items;
   for (const auto& device : devices) {
     MapWriter out;
     out.write("kind", device.kind);
     out.write("memory", exact_size(device.memory));
-    const Bytes link = device.link_bytes_per_s;
-    out.write("link", link == 0 ? std::string("0") : exact_size(link) + "/s");
-    out.write("slowdown", device.slowdown);
-    MapWriter fault;
-    fault.write("kind", std::string(kFaultNames.at(static_cast<std::size_t>(device.fault.kind))));
-    fault.write("after_ops", device.fault.after_ops);
-    out.put("fault", fault.take());
+    if (device.kind == "cuda") {
+      out.write("index", device.index);
+    } else {
+      write_cpu_device(out, device);
+    }
     items.push_back(out.take());
   }
   return list_of(std::move(items));
@@ -127,12 +135,26 @@ YamlNode data_node(const DataConfig& data) {
   return out.take();
 }
 
+YamlNode autoscale_node(const std::vector<AutoscaleRule>& rules) {
+  std::vector<YamlNode> items;
+  for (const auto& rule : rules) {
+    MapWriter out;
+    out.write("rule", rule.rule);
+    for (const auto& [name, value] : rule.params) out.write(name.c_str(), value);
+    items.push_back(out.take());
+  }
+  return list_of(std::move(items));
+}
+
 YamlNode train_node(const TrainConfig& train) {
   MapWriter out;
   out.write("batch_size", train.batch_size);
   out.write("virtual_nodes", train.virtual_nodes);
   out.write("reduction_groups", train.reduction_groups);
-  out.write("lanes", train.lanes);
+  out.write("lanes", train.lanes == kAutoLanes ? "auto" : std::to_string(train.lanes));
+  out.write("max_lanes", train.max_lanes);
+  out.put("autoscale", autoscale_node(train.autoscale));
+  out.write("priority", train.priority);
   out.write("max_steps", train.max_steps);
   out.write("optimizer", train.optimizer);
   out.write("learning_rate", train.learning_rate);
@@ -152,9 +174,18 @@ YamlNode train_node(const TrainConfig& train) {
 YamlNode scheduling_node(const RunConfig& config) {
   MapWriter out;
   out.write("policy", config.session.policy);
+  out.write("sharing", config.session.sharing);
   out.write("order", config.train.order);
   out.write("double_buffer", config.session.double_buffer);
   out.write("device_timeout", config.session.device_timeout_s);
+  return out.take();
+}
+
+YamlNode checkpoint_node(const CheckpointConfig& checkpoint) {
+  MapWriter out;
+  out.write("every_steps", checkpoint.every_steps);
+  out.write("every_s", checkpoint.every_s);
+  out.write("keep", checkpoint.keep);
   return out.take();
 }
 
@@ -186,7 +217,15 @@ YamlNode parameter_node(const SweepParameter& parameter) {
   return out.take();
 }
 
-YamlNode sweep_node(const SweepConfig& sweep) {
+YamlNode early_terminate_node(const EarlyTerminate& early) {
+  MapWriter out;
+  out.write("type", std::string("hyperband"));
+  out.write("min_iter", early.min_iter);
+  out.write("eta", early.eta);
+  return out.take();
+}
+
+YamlNode sweep_node(const SweepConfig& sweep, const std::optional<EarlyTerminate>& early) {
   MapWriter metric, parameters, out;
   metric.write("name", sweep.metric.name);
   metric.write("goal", sweep.metric.goal);
@@ -196,6 +235,7 @@ YamlNode sweep_node(const SweepConfig& sweep) {
   out.write("run_cap", sweep.run_cap);
   out.write("seed", sweep.seed);
   out.put("metric", metric.take());
+  if (early) out.put("early_terminate", early_terminate_node(*early));
   out.put("parameters", parameters.take());
   return out.take();
 }
@@ -206,16 +246,30 @@ std::string to_yaml(const RunConfig& config) {
   MapWriter out;
   out.write("name", config.name);
   out.write("output_dir", config.output_dir);
+  out.write("resume", config.resume);
   out.write("seed", config.train.seed);
   out.put("devices", devices_node(config.session.devices));
   out.write("host_memory", exact_size(config.session.host_memory));
   out.write("home_path", config.session.home_path.string());
+  out.write("data_root", config.data_root.string());
   out.put("model", model_node(config));
   out.put("data", data_node(config.data));
   out.put("train", train_node(config.train));
   out.put("scheduling", scheduling_node(config));
-  out.put("sweep", sweep_node(config.sweep));
+  out.put("checkpoint", checkpoint_node(config.checkpoint));
+  out.put("sweep", sweep_node(config.sweep, config.session.early_terminate));
   return to_yaml(out.take());
+}
+
+std::map<std::string, std::string> contract_fields(const RunConfig& config) {
+  std::map<std::string, std::string> fields{{"data.format", config.data.format},
+                                            {"data.augment", config.data.augment}};
+  for (const YamlNode& value : model_node(config).children) {
+    std::string text = value.kind == Kind::scalar ? value.text : to_yaml(value);
+    if (text.ends_with('\n')) text.pop_back();
+    fields["model." + value.key] = text;
+  }
+  return fields;
 }
 
 }  // namespace spillway

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string_view>
 
 #include "apps/event_json.h"
 #include "core/error.h"
@@ -16,22 +15,21 @@ void require(bool holds, const std::string& problem) {
 }
 
 /// Numbers that are not finite are null in JSON.
-double number_at(const Json& event, const char* key) {
-  const auto& value = event.at(key);
+double number_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+double number_at(const Json& event, const char* key) { return number_of(event.at(key)); }
+
 TrialState state_of(const std::string& text) {
-  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
-                           TrialState::failed, TrialState::stopped}) {
-    if (text == to_string(state)) return state;
-  }
+  if (const auto state = trial_state(text)) return *state;
   throw Error("'" + text + "' is no state of a trial");
 }
 
 TrialLog trial_of(const Json& json) {
   TrialLog trial{.max_steps = json.at("max_steps"),
                  .compute_s_per_step = json.at("compute_s_per_step"),
+                 .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
                  .result = {.name = json.at("name"),
                             .parameters = json.at("parameters"),
                             .num_shards = json.at("num_shards"),
@@ -73,6 +71,9 @@ void apply_state(TrialLog& trial, const Json& event) {
 
 void apply_step(TrialLog& trial, const Json& event) {
   trial.result.steps = event.at("step");
+  // Of a program before this one, which had got further.
+  std::erase_if(trial.metrics,
+                [&](const StepMetrics& row) { return row.step >= trial.result.steps; });
   trial.result.final_loss = number_at(event, "loss");
   if (!trial.result.first_loss) trial.result.first_loss = trial.result.final_loss;
   trial.result.tokens_per_s = number_at(event, "tokens_per_s");
@@ -89,12 +90,58 @@ void apply_eval(TrialLog& trial, const Json& event) {
   metrics_at(trial, event.at("step")).eval_loss = trial.result.eval_loss;
 }
 
+/// What was said of later steps, and of the evaluation after this one, is said again.
+void apply_resumed(TrialLog& trial, const Json& event) {
+  const std::int64_t last = event.at("step");
+  std::erase_if(trial.metrics, [&](const StepMetrics& row) { return row.step > last; });
+  for (StepMetrics& row : trial.metrics) row.eval_loss.reset();
+  TrialResult& result = trial.result;
+  result.steps = last;
+  result.eval_loss.reset();
+  std::int64_t step = 0;
+  for (const Json& values : event.at("steps")) {
+    StepMetrics& row = metrics_at(trial, ++step);
+    row.loss = number_of(values.at(0));
+    row.learning_rate = number_of(values.at(1));
+    row.gradient_norm = number_of(values.at(2));
+    if (step == 1) result.first_loss = row.loss;
+    result.final_loss = row.loss;
+  }
+  require(step == last, "has " + std::to_string(step) + " steps, not " + std::to_string(last));
+  for (const Json& values : event.at("evals")) {
+    result.eval_loss = number_of(values.at(1));
+    metrics_at(trial, values.at(0)).eval_loss = result.eval_loss;
+  }
+}
+
+/// Trials that had ended stay what they are; the others are begun again.
+void restart(RunLog& run, const Json& event) {
+  run.actual.reset();
+  run.planned.reset();
+  if (!event.at("planned").is_null()) run.planned = totals_of(event.at("planned"));
+  for (const Json& json : event.at("trials")) {
+    const auto index = json.at("trial").get<std::size_t>();
+    require(index < run.trials.size(), "names a trial that is not there");
+    TrialLog& trial = run.trials[index];
+    trial.result.num_shards = json.at("num_shards");
+    trial.result.lanes = json.at("lanes");
+    trial.result.order = json.at("order");
+    trial.result.state = TrialState::waiting;
+    trial.result.steps = 0;
+    trial.result.first_loss.reset();
+    trial.result.final_loss.reset();
+    trial.result.eval_loss.reset();
+    trial.result.reason.clear();
+  }
+}
+
 void apply_to(RunLog& run, const std::string& kind, const Json& event) {
   if (kind == "run") {
     require(run.trials.empty(), "begins a second run");
     return begin(run, event);
   }
   require(!run.trials.empty(), "comes before the event that begins the run");
+  if (kind == "restart") return restart(run, event);
   require(!run.actual, "comes after the end of the run");
   if (kind == "end") {
     run.actual = totals_of(event);
@@ -116,7 +163,8 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
     trial.result.lanes = event.at("lanes");
     return;
   }
-  if (kind == "redone") return;
+  if (kind == "resumed") return apply_resumed(trial, event);
+  if (kind == "redone" || kind == "saved" || kind == "damaged") return;
   require(kind == "eval", "'" + kind + "' is no kind of event");
   apply_eval(trial, event);
 }

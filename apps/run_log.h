@@ -21,6 +21,7 @@ struct TrialLog {
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
   std::int64_t max_steps = 0;
   double compute_s_per_step = 0;     ///< as planned
+  Bytes checkpoint_bytes = 0;        ///< on disk, the most at once, as planned; 0: not said
   TrialResult result;                ///< up to now, without the lists of losses
   std::vector<StepMetrics> metrics;  ///< by step
 };

@@ -5,18 +5,26 @@
 namespace spillway {
 namespace {
 
-std::atomic<bool> stop_asked = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+Requests requests;
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
 }  // namespace
 
-const std::atomic<bool>& stop_on_signals() {
+void take_state_signal() {
   struct sigaction action = {};
-  action.sa_handler = [](int) { stop_asked = true; };
+  action.sa_handler = [](int) { ++requests.state; };
+  action.sa_flags = static_cast<int>(SA_RESTART);
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+const Requests& requests_by_signals() {
+  take_state_signal();
+  struct sigaction action = {};
+  action.sa_handler = [](int) { requests.stop = true; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  return stop_asked;
+  return requests;
 }
 
 }  // namespace spillway

@@ -21,8 +21,9 @@ std::string value_text(const YamlNode& value) {
 /// Whether `key` is, holds or lies in something that every trial of a run shares.
 bool is_shared(std::string_view key) {
   for (const std::string_view shared :
-       {"name", "output_dir", "devices", "host_memory", "home_path", "scheduling.policy",
-        "scheduling.double_buffer", "scheduling.device_timeout", "sweep"}) {
+       {"name", "output_dir", "resume", "devices", "host_memory", "home_path", "data_root",
+        "scheduling.policy", "scheduling.sharing", "scheduling.double_buffer",
+        "scheduling.device_timeout", "checkpoint", "sweep"}) {
     if (lies_in(key, shared) || lies_in(shared, key)) return true;
   }
   return false;
@@ -133,7 +134,8 @@ void make_names_safe(std::vector<Trial>& trials) {
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   // Without the swept values a required key may be missing, so these findings are not final.
   Findings provisional;
-  const auto base = read_config(tree, provisional);
+  YamlSchema schema(provisional);
+  const auto base = read_config(tree, schema);
   check_sweep(base.sweep, findings);
   // Whatever is wrong with a parameter, the values of the others are checked too.
   SweepConfig sweep = base.sweep;

@@ -199,9 +199,32 @@ void read_parameters(const YamlNode& parameters, YamlSchema& schema, SweepConfig
     config.parameters.push_back(ParameterReader(entry, schema).read());
 }
 
+/// One bracket, from `min_iter` on: W&B's other keys are not known.
+void read_early_terminate(YamlReader& sweep, const SweepConfig& config, Findings& findings,
+                          std::optional<EarlyTerminate>& early_terminate) {
+  constexpr std::int64_t kMaxIter = 1'000'000'000'000;
+  const auto* node = sweep.raw("early_terminate");
+  auto reader = sweep.section("early_terminate");
+  EarlyTerminate early;
+  std::string type;
+  reader.read_choice("type", type, {"hyperband"});
+  reader.read("min_iter", early.min_iter, {1, kMaxIter});
+  reader.read("eta", early.eta, {2, 1000});
+  reader.finish();
+  if (node == nullptr || node->kind == YamlNode::Kind::null) return;
+  reader.require("type", "write type: hyperband");
+  reader.require("min_iter", "write after how many steps trials are compared first");
+  if (config.metric.goal == "maximize")
+    findings.add("sweep.early_terminate", node->line,
+                 "goes on with the trials of the least loss, and sweep.metric.goal is maximize; "
+                 "remove one of them");
+  early_terminate = early;
+}
+
 }  // namespace
 
-void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config) {
+void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config,
+                std::optional<EarlyTerminate>& early_terminate) {
   sweep.read_choice("method", config.method, {"grid", "random"});
   sweep.read("run_cap", config.run_cap, {0, kMaxTrials});
   sweep.read("seed", config.seed);
@@ -209,6 +232,7 @@ void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config) {
   metric.read_choice("name", config.metric.name, {"eval_loss", "final_loss"});
   metric.read_choice("goal", config.metric.goal, {"minimize", "maximize"});
   metric.finish();
+  read_early_terminate(sweep, config, schema.findings(), early_terminate);
   const auto* parameters = sweep.raw("parameters");
   if (parameters != nullptr) read_parameters(*parameters, schema, config);
   Findings& findings = schema.findings();

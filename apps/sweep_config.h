@@ -3,12 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/yaml_node.h"
 #include "apps/yaml_reader.h"
+#include "trainer/session.h"
 
 /// The section `sweep` as values; names and meanings follow Weights & Biases.
 namespace spillway {
@@ -83,6 +85,7 @@ struct SweepConfig {
 };
 
 /// `config.seed` holds its default. What is wrong goes into the findings of `schema`.
-void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config);
+void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config,
+                std::optional<EarlyTerminate>& early_terminate);
 
 }  // namespace spillway

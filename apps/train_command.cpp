@@ -15,6 +15,7 @@
 #include "apps/prepare.h"
 #include "apps/progress.h"
 #include "apps/report.h"
+#include "apps/state_text.h"
 #include "apps/terminal.h"
 #include "apps/trial_factory.h"
 #include "core/error.h"
@@ -27,13 +28,17 @@ constexpr std::size_t kMaxTraceSpans = 100'000;
 
 /// Everything that can be known to be wrong without computing.
 std::vector<TrialConfig> check(const std::vector<Trial>& trials, const OutputFolder& folder,
-                               const TrainOptions& options, Findings& findings) {
+                               Findings& findings) {
   std::vector<TrialConfig> configs;
   TrialFactory factory;
-  for (const auto& trial : trials)
-    configs.push_back(factory.make(trial, folder.weights_file(trial.name), findings));
-  if (const auto problem = folder.problem(options.overwrite); !problem.empty())
-    note(ConfigError("output_dir", 0, problem), trials.front().tree, findings);
+  for (const auto& trial : trials) {
+    TrialConfig made = factory.make(trial, findings);
+    made.client_id = trial.name;
+    made.weights_file = folder.weights_file(trial.name);
+    made.checkpoint = trial.config.checkpoint;
+    if (made.checkpoint.keep > 0) made.checkpoint.folder = folder.checkpoints(trial.name);
+    configs.push_back(std::move(made));
+  }
   return configs;
 }
 
@@ -56,21 +61,56 @@ void say_declined(const Session& session, std::size_t num_trials, std::ostream& 
   }
 }
 
+/// Where in the log of a run the events of a session belong: after those of sessions before it.
+struct Place {
+  std::vector<std::size_t> trials;  ///< the log's numbers, by the session's
+  std::uint64_t sequence = 0;       ///< of the last event before
+  double time_s = 0;
+
+  SessionEvent operator()(SessionEvent event) const {
+    if (event.trial.valid()) event.trial = JobId(trials.at(event.trial.index()));
+    event.sequence += sequence;
+    event.time_s += time_s;
+    return event;
+  }
+};
+
+/// Streams and switches that train and resume share.
+struct Console {
+  std::ostream& out;
+  std::ostream& log;
+  bool json;
+  int progress_file;
+  const Requests& requests;
+};
+
 /// Writes down and shows what happens until the session's run is over.
-void follow(const std::future<void>& running, Session& session, EventLog& log, Progress& progress,
-            const std::atomic<bool>& interrupted) {
+void follow(const std::future<void>& running, Session& session, const std::vector<Trial>& trials,
+            const Place& place, EventLog& log, Progress& progress, const Console& console) {
   constexpr std::chrono::milliseconds kInterval(100);
   std::uint64_t seen = 0;
+  unsigned states_shown = 0;
+  const RunResult begin = session.result();  // with what resumed trials had reached
+  const auto json_of = [&](const SessionEvent& event) {
+    if (event.kind != SessionEvent::Kind::resumed) return to_json(place(event));
+    const std::size_t trial = event.trial.index();
+    return resumed_event(place(event), begin.trials[trial], trials[trial].config.train);
+  };
   for (bool last = false, stopped = false; !last;) {
     last = running.wait_for(kInterval) == std::future_status::ready;
     for (const auto& event : session.poll(seen, 0)) {
-      log.add(to_json(event));
-      progress.take(log.run(), event);
+      log.add(json_of(event));
+      progress.take(log.run(), place(event));
       seen = event.sequence;
     }
     log.flush();
+    if (const unsigned asked = console.requests.state; asked != states_shown) {
+      progress.finish();
+      console.log << state_text(session.state()) << std::flush;
+      states_shown = asked;
+    }
     progress.show(log.run());
-    if (interrupted && !stopped) {
+    if (console.requests.stop && !stopped) {
       session.stop();
       stopped = true;
     }
@@ -79,11 +119,11 @@ void follow(const std::future<void>& running, Session& session, EventLog& log, P
 }
 
 /// Runs the session on a thread of its own. What cannot be written down ends the run.
-void run(Session& session, EventLog& log, Progress& progress,
-         const std::atomic<bool>& interrupted) {
+void run(Session& session, const std::vector<Trial>& trials, const Place& place, EventLog& log,
+         Progress& progress, const Console& console) {
   auto running = std::async(std::launch::async, [&] { session.run(); });
   try {
-    follow(running, session, log, progress, interrupted);
+    follow(running, session, trials, place, log, progress, console);
   } catch (...) {
     session.stop();
     throw;
@@ -104,8 +144,7 @@ std::optional<RunResult> simulate(const Session& session, const std::vector<Tria
   return session.simulate();
 }
 
-std::unique_ptr<Progress> make_progress(const TrainOptions& options, std::ostream& out) {
-  const int file = options.progress_file;
+std::unique_ptr<Progress> make_progress(int file, std::ostream& out) {
   return terminal_size(file) ? make_screen_progress(out, file) : make_line_progress(out);
 }
 
@@ -124,45 +163,158 @@ ExitCode exit_code(const RunLog& run, bool interrupted) {
   return any(TrialState::failed) ? kTrialFailed : kDone;
 }
 
-}  // namespace
+SessionConfig session_config(const Trial& any, const std::filesystem::path& pilot_cache) {
+  SessionConfig config = any.config.session;
+  config.max_trace_spans = kMaxTraceSpans;
+  config.wait_for_devices = false;  // nobody could add one
+  config.pilot_cache = pilot_cache;
+  return config;
+}
 
-ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
-               const std::atomic<bool>& interrupted) {
-  Findings findings;
-  const auto trials = read_trials(options.config_file, options.overrides, findings);
-  const auto& config = trials.front().config;
-  const OutputFolder folder(config.output_dir);
-  auto configs = check(trials, folder, options, findings);
-  findings.throw_if_any();
-
-  auto session_config = config.session;
-  session_config.max_trace_spans = kMaxTraceSpans;
-  session_config.pilot_cache = options.pilot_cache;
-  Session session = make_session(session_config, trials.front());
+void submit(Session& session, const std::vector<Trial>& trials, std::vector<TrialConfig> configs,
+            std::ostream& log) {
   require_fit(submit_all(session, std::move(configs), trials), log);
+  session.check();
   say_declined(session, trials.size(), log);
-  std::vector<std::string> names;
-  for (const auto& trial : trials) names.push_back(trial.name);
-  folder.create(names);
-  folder.write("config.yaml", to_yaml(config));
+}
 
-  const auto planned = simulate(session, trials);
-  EventLog events(folder.file(kEventFile));
-  events.add(run_event(trials, session, planned));
-  run(session, events, *make_progress(options, options.json ? log : out), interrupted);
+void print(const RunLog& run, const OutputFolder& folder, const Console& console) {
+  if (console.json) {
+    console.out << json_report(run, RunState::ended);
+  } else {
+    print_report(console.out, run, folder.path());
+  }
+  console.out.flush();
+}
+
+/// Trains, and leaves everything in the folder.
+ExitCode train(Session& session, const std::vector<Trial>& trials, const Place& place,
+               const std::optional<RunResult>& planned, const OutputFolder& folder,
+               EventLog& events, const Console& console) {
+  run(session, trials, place, events,
+      *make_progress(console.progress_file, console.json ? console.log : console.out), console);
   const auto result = session.result();
   events.add(end_event(result));
   events.flush();
   write_outputs(folder, events.run());
   folder.write("trace.json", chrome_trace(trials, result.trace,
                                           planned ? planned->trace : std::vector<TraceSpan>{}));
-  if (options.json) {
-    out << json_report(events.run(), RunState::ended);
-  } else {
-    print_report(out, events.run(), folder.path());
+  print(events.run(), folder, console);
+  return exit_code(events.run(), console.requests.stop);
+}
+
+/// The log need not have been on the disk as the machine stopped; the journal was.
+bool has_ended(const TrialLog& trial, TrialState in_journal) {
+  const TrialState state = trial.result.state;
+  return is_final(state) && state == in_journal;
+}
+
+/// Those that have not ended, of the trials that the run's configuration stands for.
+Place open_trials(const std::vector<Trial>& all, const RunLog& before, const Session& session) {
+  const auto is_same = [](const Trial& trial, const TrialLog& log) {
+    return trial.name == log.result.name;
+  };
+  if (!std::ranges::equal(all, before.trials, is_same)) {
+    throw ConfigError("sweep", 0,
+                      "is of other trials than the run has; leave it, or train in another folder");
   }
-  out.flush();
-  return exit_code(events.run(), interrupted);
+  Place place{.sequence = before.sequence, .time_s = before.time_s};
+  std::map<std::string, TrialState> states;
+  for (const TrialResult& trial : session.journal()) states[trial.name] = trial.state;
+  for (std::size_t t = 0; t < all.size(); ++t) {
+    if (!has_ended(before.trials[t], states[all[t].name])) place.trials.push_back(t);
+  }
+  return place;
+}
+
+/// Goes on with the run in the folder, whose trials these are.
+ExitCode go_on(const std::vector<Trial>& all, const OutputFolder& folder,
+               const std::filesystem::path& pilot_cache, const Console& console) {
+  Session session = make_session(session_config(all.front(), pilot_cache), all.front());
+  session.keep_journal(folder.path());
+  const RunLog before = read_run(folder.path());
+  const Place place = open_trials(all, before, session);
+  EventLog events(folder.file(kEventFile), before);
+  std::vector<Trial> trials;
+  for (const std::size_t t : place.trials) trials.push_back(all[t]);
+  if (trials.empty()) {
+    console.log << "all trials of this run have ended\n";
+    write_outputs(folder, before);  // the run may have ended before it came to that
+    print(before, folder, console);
+    return exit_code(before, false);
+  }
+  Findings findings;
+  auto configs = check(trials, folder, findings);
+  findings.throw_if_any();
+  for (TrialConfig& config : configs) config.checkpoint.resume = true;
+  submit(session, trials, std::move(configs), console.log);
+  const auto planned = simulate(session, trials);
+  events.add(restart_event(place.trials, session, planned));
+  return train(session, trials, place, planned, folder, events, console);
+}
+
+/// The same wherever it is read: paths that this program takes from its folder are whole.
+RunConfig from_anywhere(RunConfig config) {
+  const auto here = std::filesystem::current_path();
+  config.data_root = here / config.data_root;
+  if (!config.session.home_path.empty()) config.session.home_path = here / config.session.home_path;
+  return config;
+}
+
+/// Trains from the beginning.
+ExitCode begin(const std::vector<Trial>& trials, Findings findings, const OutputFolder& folder,
+               bool overwrite, const std::filesystem::path& pilot_cache, const Console& console) {
+  auto configs = check(trials, folder, findings);
+  if (const auto problem = folder.problem(overwrite); !problem.empty())
+    note(ConfigError("output_dir", 0, problem), trials.front().tree, findings);
+  findings.throw_if_any();
+  Session session = make_session(session_config(trials.front(), pilot_cache), trials.front());
+  submit(session, trials, std::move(configs), console.log);
+  Place place;
+  std::vector<std::string> names;
+  for (const auto& trial : trials) {
+    place.trials.push_back(names.size());
+    names.push_back(trial.name);
+  }
+  folder.create(names);
+  folder.write("config.yaml", to_yaml(from_anywhere(trials.front().config)));
+  session.keep_journal(folder.path());
+  const auto planned = simulate(session, trials);
+  EventLog events(folder.file(kEventFile));
+  events.add(run_event(trials, session, planned));
+  events.sync();  // without it no checkpoint could be found again
+  return train(session, trials, place, planned, folder, events, console);
+}
+
+}  // namespace
+
+ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
+               const Requests& requests) {
+  Findings findings;
+  const auto trials = read_trials(options.config_file, options.overrides, findings);
+  const RunConfig& config = trials.front().config;
+  const OutputFolder folder(config.output_dir);
+  const Console console{out, log, options.json, options.progress_file, requests};
+  const bool is_auto = config.resume == "auto" && !options.overwrite;
+  if (is_auto && has_begun(folder.path())) {
+    findings.throw_if_any();
+    return go_on(trials, folder, options.pilot_cache, console);
+  }
+  return begin(trials, std::move(findings), folder, options.overwrite || is_auto,
+               options.pilot_cache, console);
+}
+
+ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+                const Requests& requests) {
+  const std::filesystem::path path(options.folder);
+  require_run(path);  // nothing is made in what is none
+  Findings findings;
+  auto overrides = options.overrides;
+  overrides.push_back("output_dir=" + options.folder);
+  const auto trials = read_trials(path / "config.yaml", overrides, findings);
+  findings.throw_if_any();
+  return go_on(trials, OutputFolder(path), options.pilot_cache,
+               {out, log, options.json, options.progress_file, requests});
 }
 
 }  // namespace spillway

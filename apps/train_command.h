@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "apps/exit_code.h"
+#include "apps/signals.h"
 
 namespace spillway {
 
@@ -20,10 +20,24 @@ struct TrainOptions {
   int progress_file = -1;
 };
 
+struct ResumeOptions {
+  std::string folder;                  ///< the run's output_dir
+  std::vector<std::string> overrides;  ///< "a.b=c", of what changes no bit
+  bool json = false;
+  std::filesystem::path pilot_cache;
+  int progress_file = -1;
+};
+
+/// `spillway resume`: trials of the run in a folder that have ended stay as they are, the others go
+/// on from their newest checkpoint that verifies, or begin. Throws as train() does; ConfigError
+/// (`checkpoint`) where what is overridden changes bits.
+ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+                const Requests& requests);
+
 /// `spillway train`. Writes nothing to disk before all of the configuration holds and every trial
-/// fits. Once `interrupted` is set, trials end after their running ops.
+/// fits. A state that is asked for goes to `log`.
 /// Throws ConfigErrors or ConfigError, DoesNotFit, IoError.
 ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
-               const std::atomic<bool>& interrupted);
+               const Requests& requests);
 
 }  // namespace spillway

@@ -19,15 +19,18 @@ void check_format(const RunConfig& config) {
                         " does not read; write " + (of_pictures ? "digits" : "bytes or tokens"));
 }
 
-std::shared_ptr<const DataSplit> open(const DataConfig& data, const GptConfig& gpt) {
-  const auto length = gpt.max_position_embeddings;
+std::shared_ptr<const DataSplit> open(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  const auto length = config.gpt.max_position_embeddings;
+  std::vector<std::string> paths;
+  for (const auto& path : data.paths) paths.push_back(config.data_root / path);
   if (data.format == "digits") {
-    return digits_data(data.paths, data.eval_fraction, data.augment);
+    return digits_data(paths, data.eval_fraction, data.augment);
   }
   if (data.format == "tokens") {
-    return tokens_data(data.paths, data.dtype, gpt.vocab_size, length, data.eval_fraction);
+    return tokens_data(paths, data.dtype, config.gpt.vocab_size, length, data.eval_fraction);
   }
-  return bytes_data(data.paths, length, data.eval_fraction);
+  return bytes_data(paths, length, data.eval_fraction);
 }
 
 }  // namespace
@@ -35,12 +38,14 @@ std::shared_ptr<const DataSplit> open(const DataConfig& data, const GptConfig& g
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings) {
   const auto key = key_of_field(error.field);
   const auto* node = find_at(tree, key);
+  // A list of one rule is a rule.
+  if (node == nullptr && lies_in(key, "train.autoscale")) node = find_at(tree, "train.autoscale");
   findings.add(key, node != nullptr ? node->line : 0, error.problem);
 }
 
-TrialConfig TrialFactory::make(const Trial& trial, const std::filesystem::path& weights_file,
-                               Findings& findings) {
-  TrialConfig made{.name = trial.name, .train = trial.config.train, .weights_file = weights_file};
+TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
+  TrialConfig made{
+      .name = trial.name, .train = trial.config.train, .contract = contract_fields(trial.config)};
   // Sections that could not be read hold defaults, which say nothing.
   const auto build = [&](const char* section, const auto& step) {
     if (findings.concern(section)) return;
@@ -63,7 +68,7 @@ TrialConfig TrialFactory::make(const Trial& trial, const std::filesystem::path& 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
   const GptConfig& gpt = config.gpt;
   auto& known = opened_[{config.data, gpt.max_position_embeddings, gpt.vocab_size}];
-  if (!known) known = open(config.data, gpt);
+  if (!known) known = open(config);
   return known;
 }
 

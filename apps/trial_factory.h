@@ -17,8 +17,7 @@ namespace spillway {
 class TrialFactory {
  public:
   /// What is wrong goes into `findings`; the result counts only where there are none.
-  TrialConfig make(const Trial& trial, const std::filesystem::path& weights_file,
-                   Findings& findings);
+  TrialConfig make(const Trial& trial, Findings& findings);
 
  private:
   std::shared_ptr<const DataSplit> data(const RunConfig& config);

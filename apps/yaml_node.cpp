@@ -1,10 +1,12 @@
 #include "apps/yaml_node.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include "core/error.h"
@@ -58,6 +60,36 @@ void Converter::convert_map(const YAML::Node& source, YamlNode& node, int depth)
   }
 }
 
+/// Where a document begins; the rest goes by.
+struct DocumentStart final : YAML::EventHandler {
+  YAML::Mark mark;
+  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+/// Whether there is any document. Throws where there are two. Not YAML::LoadAll: before a comma it
+/// finds documents without end.
+bool has_document(const std::string& text) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  DocumentStart first, second;
+  if (!parser.HandleNextDocument(first)) return false;
+  if (!parser.HandleNextDocument(second)) return true;
+  if (second.mark.pos == first.mark.pos)
+    throw ConfigError("", first.mark.line + 1, "no valid YAML: a document cannot begin with this");
+  throw ConfigError("", 0, "has more than one YAML document");
+}
+
 void emit(YAML::Emitter& out, const YamlNode& node) {
   switch (node.kind) {
     case YamlNode::Kind::null:
@@ -94,10 +126,9 @@ const YamlNode* YamlNode::find(std::string_view name) const {
 
 YamlNode parse_yaml(const std::string& text) {
   try {
-    const auto documents = YAML::LoadAll(text);
-    if (documents.empty()) return {};
-    if (documents.size() > 1) throw ConfigError("", 0, "has more than one YAML document");
-    return Converter().convert(documents[0], line_of(documents[0], 1), 0);
+    if (!has_document(text)) return {};
+    const auto document = YAML::Load(text);
+    return Converter().convert(document, line_of(document, 1), 0);
   } catch (const YAML::Exception& e) {
     throw ConfigError("", e.mark.line + 1, "no valid YAML: " + e.msg);
   }

@@ -125,11 +125,12 @@ void YamlReader::read(const char* key, std::int64_t& value, IntRange range) {
 }
 
 std::optional<std::int64_t> YamlReader::integer(const std::string& key, const YamlNode& node,
-                                                IntRange range) {
+                                                IntRange range, const std::string& otherwise) {
   const auto number = parse<std::int64_t>(node.text);
   if (number && *number >= range.min && *number <= range.max) return number;
   complain(key, node,
-           (is_whole(node.text) ? "is out of range; " : "is no whole number; ") + describe(range));
+           (is_whole(node.text) ? "is out of range; " : "is no whole number; ") + describe(range) +
+               otherwise);
   return std::nullopt;
 }
 
@@ -154,6 +155,16 @@ void YamlReader::read(const char* key, int& value, IntRange range) {
   std::int64_t number = value;
   read(key, number, range);
   value = static_cast<int>(number);
+}
+
+void YamlReader::read(const char* key, int& value, IntRange range, const std::string& word,
+                      int meaning) {
+  const std::string otherwise = ", or " + word;
+  const auto* node = scalar(key, (describe(range) + otherwise).c_str());
+  if (node == nullptr) return;
+  const bool is_word = node->text == word;
+  const auto number = is_word ? meaning : integer(key, *node, range, otherwise);
+  value = static_cast<int>(number.value_or(value));
 }
 
 void YamlReader::read(const char* key, std::uint64_t& value) {

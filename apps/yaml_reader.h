@@ -51,6 +51,8 @@ class YamlReader {
 
   void read(const char* key, std::int64_t& value, IntRange range);
   void read(const char* key, int& value, IntRange range);
+  /// `word` may stand there too; it means `meaning`.
+  void read(const char* key, int& value, IntRange range, const std::string& word, int meaning);
   void read(const char* key, std::uint64_t& value);
   void read(const char* key, double& value, NumberRange range);
   void read(const char* key, bool& value);
@@ -82,7 +84,8 @@ class YamlReader {
  private:
   std::string path_of(const std::string& key) const;
   const YamlNode* scalar(const char* key, const char* remedy);
-  std::optional<std::int64_t> integer(const std::string& key, const YamlNode& node, IntRange range);
+  std::optional<std::int64_t> integer(const std::string& key, const YamlNode& node, IntRange range,
+                                      const std::string& otherwise = "");
   std::optional<double> number(const std::string& key, const YamlNode& node, NumberRange range);
   void complain(const std::string& key, const YamlNode& node, const std::string& problem);
 

@@ -6,7 +6,7 @@ set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/Spillway")
 set_target_properties(spillway PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS spillway)
 install(TARGETS spillway_core spillway_spilling spillway_scheduler spillway_models spillway_shell
-                spillway_weights_file spillway_trainer
+                spillway_storage spillway_trainer
         EXPORT SpillwayTargets)
 install(EXPORT SpillwayTargets NAMESPACE spillway:: DESTINATION "${_package}")
 # Includes start at the root of the tree: "trainer/session.h".
@@ -18,5 +18,6 @@ configure_package_config_file(cmake/SpillwayConfig.cmake.in
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/SpillwayConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/SpillwayConfig.cmake"
-              "${CMAKE_BINARY_DIR}/SpillwayConfigVersion.cmake" cmake/Torch.cmake
+              "${CMAKE_BINARY_DIR}/SpillwayConfigVersion.cmake" cmake/Cudart.cmake
+              cmake/Torch.cmake
         DESTINATION "${_package}")

@@ -1,15 +1,22 @@
 # How every target of this project is compiled, and one command to declare a layer or a test.
 
 add_library(spillway_options INTERFACE)
-target_compile_options(spillway_options INTERFACE
+set(_warnings
   -Wall -Wextra -Wpedantic -Wshadow -Wsign-conversion -Werror -ffp-contract=off
   # Designated initializers leave members to their defaults on purpose; g++ 12 sees uninitialized
   # members in copies of std::variant that are not there.
-  -Wno-missing-field-initializers -Wno-maybe-uninitialized)
+  -Wno-missing-field-initializers -Wno-maybe-uninitialized
+  # Each of the two compilers has warnings that the other does not know.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>)
+target_compile_options(spillway_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>"
+  # What nvcc makes of a file for the host compiler is not pedantic.
+  "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
 target_include_directories(spillway_options INTERFACE "${CMAKE_SOURCE_DIR}")
 if(SPILLWAY_SANITIZE)
+  set(_instrumented -fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer -Wno-error=tsan)
   target_compile_options(spillway_options INTERFACE
-    -fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer -Wno-error=tsan)
+    "$<$<COMPILE_LANGUAGE:CXX>:${_instrumented}>")
   target_link_options(spillway_options INTERFACE -fsanitize=${SPILLWAY_SANITIZE})
 endif()
 
@@ -49,4 +56,12 @@ function(spillway_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+# spillway_gpu_test(name SOURCES... DEPENDS... [TIMEOUT s]): likewise, labelled gpu; skipped where
+# there is no GPU. One of them has it at a time.
+function(spillway_gpu_test name)
+  spillway_test(${name} ${ARGN} LABELS gpu)
+  target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
 endfunction()

@@ -6,6 +6,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "core/units.h"
 
@@ -14,7 +15,7 @@ namespace spillway {
 /// A point in a queue's order. Copyable handle; the default one has already happened.
 ///
 /// CPU: a flag with waiters. CUDA: a cudaEvent_t. Both: `wait` blocks a host thread, Queue::wait
-/// orders queues without one.
+/// orders queues without one. Of two that happened one after the other, either may say so first.
 class Event {
  public:
   struct State {
@@ -41,10 +42,13 @@ class Event {
 class Queue {
  public:
   virtual ~Queue() = default;
-  /// Runs `work` on the queue's host thread. On CPU that is the work; a CUDA body launches on the
-  /// queue's stream, and the queue goes on when the stream got there. `work` must not throw; it
-  /// is destroyed before what is enqueued after it runs.
+  /// Runs `work` on the queue's host thread. On CPU that is the work. On a GPU it gives work to
+  /// stream(), and the thread goes on at once: what it does itself is ordered with the work of this
+  /// thread, not with that of the stream. `work` must not throw; it is destroyed before what is
+  /// enqueued after it runs.
   virtual void enqueue(std::function<void()> work) = 0;
+  /// The cudaStream_t of the queue, for what is enqueued; null on CPU.
+  virtual void* stream() const { return nullptr; }
   /// Copies between host and device, or within one of them. The ranges do not overlap, and both
   /// stay valid until done.
   virtual void copy_async(void* to, const void* from, std::size_t bytes) = 0;
@@ -111,6 +115,9 @@ class Device {
   /// Before each op, on the compute queue's thread: throws DeviceLost where the device no longer
   /// works. One that does not answer may block until it is abandoned.
   virtual void begin_op() = 0;
+  /// Throws DeviceLost where the device has failed, so that nothing done there can be relied on.
+  /// Of work that has ended it then knows. Any thread.
+  virtual void check() = 0;
   /// Gives the device up for good, without waiting for its compute: work, copies and waits that
   /// have not begun are skipped, then and later; a copy in progress has finished when this
   /// returns. Events happen and notifications are made, after what still computes. Any thread.
@@ -138,5 +145,22 @@ struct CpuSwitches {
 /// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes.
 std::unique_ptr<Device> make_cpu_device(const std::string& name, Bytes budget,
                                         const CpuSwitches& switches = {});
+
+/// A GPU that the driver shows.
+struct GpuInfo {
+  std::string name;
+  Bytes memory = 0, free = 0;
+  std::string problem = {};  ///< for whoever finds that it cannot be used
+};
+struct GpuList {
+  std::vector<GpuInfo> gpus;  ///< by index
+  std::string why_none;       ///< and what to do about it
+};
+GpuList list_gpus();
+
+/// `budget` bytes of a GPU, taken at once; several devices may share one. Throws ConfigError
+/// (`kind`, `index`, `memory`) where there is no driver, or too old a one, no such GPU, or no such
+/// memory.
+std::unique_ptr<Device> make_cuda_device(const std::string& name, int index, Bytes budget);
 
 }  // namespace spillway

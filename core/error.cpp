@@ -50,6 +50,16 @@ OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
 IoError::IoError(const std::string& what, const std::string& file, int error_code)
     : Error(what + " " + file + ": " + std::strerror(error_code)), path(file), code(error_code) {}
 
+CorruptData::CorruptData(const std::string& file, const std::string& problem)
+    : Error(file + " " + problem), path(file) {}
+
+NewerFormat::NewerFormat(const std::string& file, std::uint64_t its_version, std::uint64_t known)
+    : Error(file + " has format version " + std::to_string(its_version) +
+            ", this program knows versions up to " + std::to_string(known) +
+            "; use the newer Spillway that wrote it"),
+      path(file),
+      version(its_version) {}
+
 ConfigError::ConfigError(const std::string& name, int at_line, const std::string& what_is_wrong)
     : Error((at_line > 0 ? "line " + std::to_string(at_line) + ": " : std::string()) +
             (name.empty() ? what_is_wrong : name + ": " + what_is_wrong)),

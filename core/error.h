@@ -34,6 +34,21 @@ class IoError : public Error {
   int code;
 };
 
+/// A file is not what it must be: damaged, cut off, or of another format. Nothing of it is used.
+class CorruptData : public Error {
+ public:
+  CorruptData(const std::string& path, const std::string& problem);
+  std::string path;
+};
+
+/// A file is sound, but of a version that this program does not know.
+class NewerFormat : public Error {
+ public:
+  NewerFormat(const std::string& path, std::uint64_t version, std::uint64_t known);
+  std::string path;
+  std::uint64_t version;
+};
+
 /// A field of a configuration is wrong. `line` counts from 1; 0 where no file is involved.
 class ConfigError : public Error {
  public:

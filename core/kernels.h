@@ -5,10 +5,14 @@
 
 #include "core/philox.h"
 
-/// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind; the CPU
-/// body is `core/cpu/kernels.cpp`. Bits are equal on every dispatch path: no contraction, no
-/// reassociation, fixed lanes for every sum. Ranges start at any element; they do not overlap
-/// unless said. A draw has at most 2^34 elements.
+namespace spillway {
+class Queue;
+}
+
+/// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind:
+/// `core/cpu/kernels.cpp`, `core/cuda/kernels.cu`. Bits are equal on every dispatch path: no
+/// contraction, no reassociation, fixed lanes for every sum. Ranges start at any element; they do
+/// not overlap unless said. A draw has at most 2^34 elements.
 namespace spillway::kernels {
 
 /// out[i] = keep ? in[i] * float(1 / (1 - p)) : 0 for i in [0, n). An element is kept where its
@@ -28,6 +32,17 @@ inline constexpr std::size_t kNormChunk = 4096;
 /// x[i] = stddev * normal(key, i): Box-Muller on the words of a counter, (0, 1) and (2, 3), each
 /// giving a cosine and a sine. Only IEEE basic operations: the same bits on every machine.
 void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key);
+
+// The same where a queue computes, called by what is enqueued there. On CPU they have ended when
+// they return; on a GPU they are given to the queue's stream, all memory is the GPU's, and bits are
+// equal, those within a NaN aside. They throw where CUDA refuses them.
+
+void dropout(Queue& queue, float* out, const float* in, std::size_t n, float p,
+             const RandomKey& key);
+void add(Queue& queue, float* sum, const float* term, std::size_t n);
+/// Writes to `sum`; `chunks` is room for num_norm_chunks(n) numbers, which a GPU needs.
+void squared_norm(Queue& queue, double* sum, double* chunks, const float* x, std::size_t n);
+constexpr std::size_t num_norm_chunks(std::size_t n) { return (n + kNormChunk - 1) / kNormChunk; }
 
 /// Decoupled weight decay Adam. Bias corrections come from the caller, in double.
 /// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR'19.

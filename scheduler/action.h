@@ -62,10 +62,17 @@ struct AdmitJob {
   Bytes home_bytes = 0;
 };
 
+/// What a device did of a step: compute, as planned and as it was.
+struct DeviceWork {
+  DeviceId device;
+  double planned_s = 0, busy_s = 0;
+};
+
 /// The step before `step` is committed.
 struct StepCommitted {
   JobId job;
   std::int64_t step = 0;
+  std::vector<DeviceWork> work = {};  ///< a device that did nothing of it is not named
 };
 
 /// A device was lost while it had work of the open step: the step begins again, from the state of

@@ -48,7 +48,10 @@ Advice Autoscaler::decide(double elapsed_s, double examples_left) const {
   Advice all;
   for (const auto& rule : rules_) {
     const Advice one = rule->decide(observed);
-    if (one.lanes) all.lanes = std::min(*one.lanes, all.lanes.value_or(*one.lanes));
+    if (one.lanes && (!all.lanes || *one.lanes < *all.lanes)) {
+      all.lanes = one.lanes;
+      all.rule = rule->name();
+    }
     all.avoid.insert(all.avoid.end(), one.avoid.begin(), one.avoid.end());
   }
   if (!all.lanes) all.lanes = observed.lanes;

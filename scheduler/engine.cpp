@@ -28,10 +28,16 @@ ActionId Engine::start(InFlight action) {
 void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
                     std::vector<Action>& out) {
   assert(job.index() == jobs_.size() && home_bytes <= config_.host_budget);
-  assert(plan->layout.home_bytes <= home_bytes);
   out_ = &out;
   JobTable& table = jobs_.emplace_back();
+  if (!plan) {
+    table.phase = JobPhase::ended;
+    ++num_ended_;
+    return;
+  }
+  assert(plan->layout.home_bytes <= home_bytes);
   table.plan = std::move(plan);
+  table.step = table.plan->first_step;
   table.home_bytes = home_bytes;
   waiting_.push_back(job);
   schedule();
@@ -40,6 +46,12 @@ void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_b
 void Engine::stop(JobId job, std::vector<Action>& out) {
   out_ = &out;
   end_job(job, JobEnd::stopped, "");
+  schedule();
+}
+
+void Engine::fail(JobId job, const std::string& reason, std::vector<Action>& out) {
+  out_ = &out;
+  end_job(job, JobEnd::failed, reason);
   schedule();
 }
 
@@ -108,6 +120,7 @@ void Engine::begin_program(JobId id) {
   job.program = job.plan->programs[job.flavor].get();
   job.left = job.program->units.size() + job.program->host_ops.size();
   job.unclaimed_s = job.program->compute_s;
+  job.work.clear();
   begin_buffers(job, kept);
   begin_units(job, kept);
   begin_host_ops(id, kept);
@@ -206,7 +219,7 @@ void Engine::count_finished(JobId id) {
   if (--job.left > 0) return;
   if (job.program->commits) {
     ++job.step;
-    out_->push_back(StepCommitted{id, job.step});
+    out_->push_back(StepCommitted{id, job.step, std::exchange(job.work, {})});
     job.phase = JobPhase::settling;
   } else {
     end_job(id, JobEnd::done, "");
@@ -235,7 +248,7 @@ void Engine::settle(JobId id) {
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
   drop_copies(id);
   if (ends) return finish(id);
-  if (!job.paused) begin_program(id);
+  if (!job.paused && job.step < job.hold_step) begin_program(id);
 }
 
 void Engine::finish(JobId id) {

@@ -43,12 +43,14 @@ class Engine {
 
   /// A job that gets `home_bytes` of the host budget: enough for this plan and for any that
   /// resize() may bring. Where its plan fits no device, it waits for one. Jobs come in order of
-  /// their numbers, from 0.
+  /// their numbers, from 0. Without a plan it has ended before, and takes only its number.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
               std::vector<Action>& out);
   void on_done(const Done& done, std::vector<Action>& out);
   /// Ends a job after its running actions.
   void stop(JobId job, std::vector<Action>& out);
+  /// Likewise; it has failed, for this reason.
+  void fail(JobId job, const std::string& reason, std::vector<Action>& out);
 
   /// Lets `plan` take the place of the job's at its next commit point; the latest call counts.
   /// Where no usable device fits the present plan, the open step is dropped and redone at once.
@@ -58,6 +60,9 @@ class Engine {
   /// The job begins no program after the open one, until resume().
   void pause(JobId job, std::vector<Action>& out);
   void resume(JobId job, std::vector<Action>& out);
+  /// The job begins no program once it has committed `step` steps, until another step is said;
+  /// kNoStep: it goes on to its end.
+  void hold(JobId job, std::int64_t step, std::vector<Action>& out);
 
   /// One more device, ready for use; its number is the next one.
   DeviceId add_device(Bytes budget, std::vector<Action>& out);
@@ -72,10 +77,17 @@ class Engine {
 
   bool idle() const { return in_flight_.empty(); }
   bool all_ended() const { return num_ended_ == jobs_.size(); }
+  std::size_t num_jobs() const { return jobs_.size(); }
   const JobTable& job(JobId id) const { return jobs_.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return devices_[id.index()]; }
   /// All there ever were: those that have left keep their numbers.
   std::size_t num_devices() const { return devices_.size(); }
+  /// What has been started and is not done, in no particular order.
+  const boost::unordered_flat_map<ActionId, InFlight>& in_flight() const { return in_flight_; }
+  /// Planned ranges, and the activations reserved there.
+  Bytes bytes_in_use(DeviceId id) const {
+    return table(id).memory.used() + reserved_workspace(table(id));
+  }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
   /// Compute that a job has left, in seconds.
@@ -180,6 +192,7 @@ class Engine {
   bool evict_one(DeviceId id, const Request& request);
   bool is_next_weight(const DeviceTable& device, BufferRef ref) const;
   void drop_weights(DeviceId id, JobId job, int unit);
+  bool is_used_again(DeviceId id, BufferRef ref) const;
   double next_use(BufferRef ref) const;
   void load(DeviceId id, BufferRef ref);
   bool home_is_busy(BufferRef ref) const;

@@ -8,6 +8,13 @@
 namespace spillway {
 namespace {
 
+void note_work(std::vector<DeviceWork>& work, DeviceId device, double planned_s, double busy_s) {
+  auto place = std::ranges::find(work, device, &DeviceWork::device);
+  if (place == work.end()) place = work.insert(place, {.device = device});
+  place->planned_s += planned_s;
+  place->busy_s += busy_s;
+}
+
 RangeAllocator::End opposite(RangeAllocator::End end) {
   return end == RangeAllocator::End::low ? RangeAllocator::End::high : RangeAllocator::End::low;
 }
@@ -218,6 +225,7 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   account_op(action, done);
   JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];
+  note_work(job.work, action.device, op.cost_s, done.finished_s - done.started_s);
   for (const auto* list : {&op.inputs, &op.outputs}) {
     for (int b : *list) --device.memory.find({action.job, b})->leases;
   }

@@ -31,6 +31,13 @@ void Engine::resume(JobId id, std::vector<Action>& out) {
   schedule();
 }
 
+void Engine::hold(JobId id, std::int64_t step, std::vector<Action>& out) {
+  out_ = &out;
+  table(id).hold_step = step;
+  settle(id);
+  schedule();
+}
+
 DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   out_ = &out;
   const DeviceId id(devices_.size());
@@ -126,7 +133,8 @@ void Engine::redo(JobId id) {
 
 bool Engine::can_run(const JobTable& job, DeviceId id) const {
   const DeviceTable& device = table(id);
-  return device.state == DeviceState::usable && job.plan->needed_budget <= device.memory.budget();
+  return device.state == DeviceState::usable && job.plan->needed_budget <= device.memory.budget() &&
+         !job.plan->avoids(id);
 }
 
 /// Lanes share devices only where there are fewer devices than lanes, and then as evenly as can be.

@@ -141,9 +141,19 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
     const BufferRef ref{job_id, b};
     if (table(id).memory.find(ref)->busy()) continue;
     if (goes_on && contains(job.program->units[at(*after)].weights, b)) continue;
-    if (next_use(ref) < std::numeric_limits<double>::infinity()) ++table(id).counters.evictions;
+    if (is_used_again(id, ref)) ++table(id).counters.evictions;
     drop(id, ref);
   }
+}
+
+/// Whether a lane has the copy on this device still to read. Lanes on other devices have copies of
+/// their own.
+bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
+  const JobTable& job = table(ref.job);
+  return std::ranges::any_of(job.program->unit_users[at(ref.buffer)], [&](int u) {
+    const LaneState& lane = job.lanes[at(job.program->units[at(u)].lane)];
+    return !is_done(job, u) && (job.lanes.size() == 1 || lane.device == id);
+  });
 }
 
 /// Units of its job until a buffer is used again; ties: later virtual nodes are farther.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/action.h"
 #include "scheduler/program.h"
 #include "scheduler/ready_lanes.h"
 #include "scheduler/residency.h"
@@ -21,7 +22,7 @@ struct DeviceCounters {
   std::uint64_t ops = 0;
   std::uint64_t loads = 0;       ///< copies to the device
   std::uint64_t prefetches = 0;  ///< loads started while an op was running there
-  std::uint64_t evictions = 0;   ///< copies taken away before their last use
+  std::uint64_t evictions = 0;   ///< copies taken away before their last use there
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double busy_s = 0, copy_s = 0;
   double stall_s = 0;               ///< idle while the next op lacked nothing but a transfer
@@ -61,11 +62,12 @@ struct JobTable {
   std::shared_ptr<const JobPlan> next_plan;  ///< takes its place when it has settled; may be null
   Bytes home_bytes = 0;                      ///< reserved for it: enough for any of its plans
   JobPhase phase = JobPhase::waiting;
-  std::int64_t step = 0;   ///< steps committed
-  int attempt = 0;         ///< how often an open step was dropped
-  bool paused = false;     ///< begins nothing after what is open
-  bool redoes = false;     ///< what begins next is the open step again
-  bool evaluated = false;  ///< the evaluation of the open program is finished
+  std::int64_t step = 0;             ///< steps committed
+  int attempt = 0;                   ///< how often an open step was dropped
+  bool paused = false;               ///< begins nothing after what is open
+  std::int64_t hold_step = kNoStep;  ///< begins nothing once it has committed so many steps
+  bool redoes = false;               ///< what begins next is the open step again
+  bool evaluated = false;            ///< the evaluation of the open program is finished
   std::size_t flavor = 0;
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
@@ -73,6 +75,7 @@ struct JobTable {
   std::vector<LaneState> lanes;
   int lanes_a_device = 0;  ///< as many as one device may have: 1 while there are devices enough
   std::vector<BufferState> buffers;
+  std::vector<DeviceWork> work;    ///< done of the open program
   std::vector<Bytes> busy_homes;   ///< of its copies in flight
   std::vector<DeviceId> watchers;  ///< devices that cannot go on before an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished

@@ -15,7 +15,7 @@ namespace {
 /// A rule about sizes.
 class Climb : public Heuristic {
  public:
-  Advice decide(const Observed& observed) const final { return {next_size(observed), {}}; }
+  Advice decide(const Observed& observed) const final { return {next_size(observed), {}, name()}; }
 
  protected:
   /// Whether to go on from one measured size to the next one.

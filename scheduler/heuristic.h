@@ -30,6 +30,7 @@ struct Observed {
 struct Advice {
   std::optional<int> lanes;     ///< to go on with; nothing: no opinion
   std::vector<DeviceId> avoid;  ///< devices that hold the job up
+  std::string_view rule = {};   ///< whose number of lanes this is; empty: of none
 };
 
 /// Decides how many lanes a job goes on with; pure.

@@ -335,7 +335,7 @@ std::vector<GroupRange> lane_ranges(const JobShape& shape) {
 
 Flavor JobPlan::flavor(std::int64_t step) const {
   const bool due = step == max_steps || (eval_steps > 0 && step > 0 && step % eval_steps == 0);
-  return {.update = step > 0, .evaluate = evaluates && due, .train = step < max_steps};
+  return {.update = step > first_step, .evaluate = evaluates && due, .train = step < max_steps};
 }
 
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -346,6 +346,7 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   plan.shards = std::move(shards);
   plan.vn_major = vn_major;
   plan.lanes = lane_ranges(shape);
+  plan.first_step = shape.first_step;
   plan.max_steps = shape.max_steps;
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;
@@ -360,7 +361,8 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   // Boundaries get their numbers while programs are built: the fullest program comes first.
   plan.programs.resize(8);
   std::vector<Flavor> flavors{{.update = true, .evaluate = plan.evaluates, .train = true}};
-  for (std::int64_t step : {std::int64_t{0}, std::int64_t{1}, shape.max_steps}) {
+  for (std::int64_t step :
+       {std::int64_t{0}, shape.first_step, shape.first_step + 1, shape.max_steps}) {
     flavors.push_back(plan.flavor(std::min(step, shape.max_steps)));
   }
   flavors.push_back({.update = true, .evaluate = false, .train = true});

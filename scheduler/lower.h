@@ -12,6 +12,7 @@ struct JobShape {
   int groups = 1;                   ///< divides virtual_nodes
   std::vector<int> lane_groups{1};  ///< groups of each lane; `groups` in all
   int eval_virtual_nodes = 0;       ///< 0: no evaluation
+  std::int64_t first_step = 0;      ///< committed before: its updates are done
   std::int64_t max_steps = 1;
   std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
   int moments = 2;              ///< values that the optimizer keeps for each weight

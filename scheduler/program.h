@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -13,6 +15,9 @@
 /// A step of a job as values: buffers, compute ops gathered in units, host ops. Made by lower(),
 /// run by the Engine. Nothing here changes once made.
 namespace spillway {
+
+/// A step that no job gets to.
+inline constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
 
 inline constexpr Bytes kNoHome = ~Bytes{0};
 
@@ -167,9 +172,10 @@ struct JobPlan {
   std::vector<GroupRange> lanes;
   /// Devices that lanes are made for, by lane, each another one; empty: any device takes any.
   std::vector<DeviceId> lane_devices;
+  std::vector<DeviceId> avoided;  ///< devices that take no lane of it
   Layout layout;
   std::vector<std::shared_ptr<const Program>> programs;  ///< by Flavor::index(); null: unused
-  std::int64_t max_steps = 0, eval_steps = 0;
+  std::int64_t first_step = 0, max_steps = 0, eval_steps = 0;
   bool evaluates = false;
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
   double step_s = 0;        ///< compute of one training step
@@ -178,6 +184,7 @@ struct JobPlan {
   DeviceId device_of(int lane) const {
     return lane_devices.empty() ? DeviceId() : lane_devices[at(lane)];
   }
+  bool avoids(DeviceId device) const { return std::ranges::count(avoided, device) > 0; }
   /// The program before step `step` commits; step == max_steps: what follows the last commit.
   Flavor flavor(std::int64_t step) const;
 };

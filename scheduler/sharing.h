@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,8 @@ class Sharing {
   /// `job.lanes` is 0.
   void arrive(Contender job) { jobs_.push_back(std::move(job)); }
   void end(JobId job);
+  /// From now on the job asks for so many, at least one.
+  void ask(JobId job, int most_lanes) { find(job).most_lanes = most_lanes; }
   void set_num_devices(int num_devices) { num_devices_ = num_devices; }
   /// The job runs on what decide() gave it.
   void resized(JobId job) { find(job).resizing = false; }
@@ -36,6 +39,7 @@ class Sharing {
   /// resized().
   std::vector<Change> decide();
   std::span<const Contender> jobs() const { return jobs_; }
+  std::string_view allocator() const { return allocator_->name(); }
   /// Lanes given to all jobs.
   int lanes_given() const;
 

@@ -1,51 +1,8 @@
 #include "scheduler/trace_recorder.h"
 
+#include "scheduler/span_name.h"
+
 namespace spillway {
-namespace {
-
-std::string name_of(const OpSpec& op) {
-  const char* kind = op.kind == OpKind::forward    ? "forward "
-                     : op.kind == OpKind::backward ? "backward "
-                                                   : "evaluate ";
-  return kind + std::to_string(op.layers.begin) + "-" + std::to_string(op.layers.end - 1) + " vn " +
-         std::to_string(op.vn);
-}
-
-const char* name_of(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::weights:
-      return "weights";
-    case BufferKind::sum:
-      return "gradient sum";
-    case BufferKind::boundary:
-      return "boundary";
-    case BufferKind::gradient:
-      return "boundary gradient";
-    case BufferKind::batch:
-      return "batch";
-  }
-  return "?";
-}
-
-const char* name_of(HostOpKind kind) {
-  switch (kind) {
-    case HostOpKind::load:
-      return "load";
-    case HostOpKind::reduce:
-      return "reduce";
-    case HostOpKind::commit:
-      return "commit";
-    case HostOpKind::update:
-      return "update";
-    case HostOpKind::finish_evaluation:
-      return "finish evaluation";
-    case HostOpKind::finish:
-      return "finish";
-  }
-  return "?";
-}
-
-}  // namespace
 
 void TraceRecorder::on_action(const Action& action) {
   if (spans_.size() + open_.size() < max_spans_) {
@@ -57,7 +14,7 @@ void TraceRecorder::observe(const StartOp& start) {
   const auto& program = *plans_.at(start.job)->programs[start.flavor];
   open_[start.id] = {.device = start.device,
                      .job = start.job,
-                     .name = name_of(program.ops[at(start.op)]),
+                     .name = span_name(program.ops[at(start.op)]),
                      .step = start.step};
 }
 
@@ -66,7 +23,7 @@ void TraceRecorder::observe(const StartCopy& start) {
   open_[start.id] = {.track = down ? TraceSpan::Track::to_host : TraceSpan::Track::to_device,
                      .device = start.device,
                      .job = start.job,
-                     .name = name_of(plans_.at(start.job)->layout.buffers[at(start.buffer)].kind),
+                     .name = span_name(plans_.at(start.job)->layout.buffers[at(start.buffer)].kind),
                      .step = steps_[start.job],
                      .bytes = start.bytes};
 }
@@ -75,7 +32,7 @@ void TraceRecorder::observe(const StartHostOp& start) {
   const auto& program = *plans_.at(start.job)->programs[start.flavor];
   open_[start.id] = {.track = TraceSpan::Track::host_pool,
                      .job = start.job,
-                     .name = name_of(program.host_ops[at(start.op)].kind),
+                     .name = span_name(program.host_ops[at(start.op)].kind),
                      .step = start.step};
 }
 

@@ -7,6 +7,12 @@
 
 namespace spillway {
 
+double Crowding::at(double busy) const {
+  if (threads == 0) return 1;
+  if (busy >= threads) return factor * busy / threads;
+  return 1 + (factor - 1) * (busy - 1) / (threads - 1);
+}
+
 VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
     : engine_(config),
       costs_(std::move(costs)),
@@ -31,13 +37,14 @@ auto VirtualShell::tell(Member member, Arguments&&... arguments) {
 }
 
 void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes) {
-  const Bytes needed = std::max(home_bytes, plan->layout.home_bytes);
+  const Bytes needed = plan ? std::max(home_bytes, plan->layout.home_bytes) : 0;
   tell(&Engine::submit, job, std::move(plan), needed);
 }
 
 void VirtualShell::stop(JobId job) { tell(&Engine::stop, job); }
 void VirtualShell::pause(JobId job) { tell(&Engine::pause, job); }
 void VirtualShell::resume(JobId job) { tell(&Engine::resume, job); }
+void VirtualShell::hold(JobId job, std::int64_t step) { tell(&Engine::hold, job, step); }
 void VirtualShell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
   tell(&Engine::resize, job, std::move(plan));
 }
@@ -122,28 +129,34 @@ void VirtualShell::complete(ActionId id, JobId job, DeviceId device, double star
 
 void VirtualShell::perform(const StartOp& op) {
   double& free_s = queues_[op.device.index()].compute_s;
-  double start_s = std::max(now_s_, free_s);
+  double start_s = std::max(now_s_ + costs_.handover_s, free_s);
   for (ActionId id : op.after) {
     if (const auto found = in_flight_.find(id); found != in_flight_.end()) {
       start_s = std::max(start_s, found->second.done.finished_s);
     }
   }
   const OpSpec& spec = program(op.job, op.flavor).ops[at(op.op)];
-  const double duration_s = spec.cost_s * slowdown(op.device) * crowding_at(start_s, op.device);
+  const double duration_s =
+      spec.cost_s * slowdown(op.device) * costs_.crowding.at(busy_threads(start_s, op.device));
   free_s = start_s + duration_s;
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
 
-/// Grows evenly with the number of other devices that compute when an op starts; a slow one leaves
-/// its core to the others most of the time.
-double VirtualShell::crowding_at(double time_s, DeviceId device) const {
-  double others = 0, computing = 0;
+/// With the one that computes there, when an op starts. A slow device leaves its core to the others
+/// most of the time, and so does a copy over a slow link.
+double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
+  double busy = 1;
+  if (costs_.crowding.threads == 0) return busy;  // nobody asks
   for (std::size_t d = 0; d < queues_.size(); ++d) {
-    if (d == device.index() || engine_.device(DeviceId(d)).state == DeviceState::gone) continue;
-    ++others;
-    if (queues_[d].compute_s > time_s) computing += 1 / slowdown(DeviceId(d));
+    const DeviceId device(d);
+    if (engine_.device(device).state == DeviceState::gone) continue;
+    const Queues& queues = queues_[d];
+    if (device != computing && queues.compute_s > time_s) busy += 1 / slowdown(device);
+    const double copying = copy_rate(device) / costs_.copy_bytes_per_s;
+    busy += copying * ((queues.to_device_s > time_s) + (queues.to_host_s > time_s));
   }
-  return computing == 0 ? 1 : 1 + (costs_.crowding - 1) * computing / others;
+  return busy + static_cast<double>(std::ranges::count_if(
+                    worker_free_s_, [&](double free_s) { return free_s > time_s; }));
 }
 
 double VirtualShell::slowdown(DeviceId device) const {
@@ -160,8 +173,8 @@ void VirtualShell::perform(const StartCopy& copy) {
   Queues& queues = queues_[copy.device.index()];
   double& free_s =
       copy.direction == CopyDirection::to_device ? queues.to_device_s : queues.to_host_s;
-  const double start_s = std::max(now_s_, free_s);
-  // What wakes a queue that has nothing to do is paid once for copies that follow each other.
+  const double start_s = std::max(now_s_ + costs_.handover_s, free_s);
+  // Paid once for copies that follow each other.
   const double latency_s = free_s < now_s_ ? costs_.copy_latency_s : 0;
   const double duration_s = latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
   free_s = start_s + duration_s;
@@ -170,7 +183,7 @@ void VirtualShell::perform(const StartCopy& copy) {
 
 void VirtualShell::perform(const StartHostOp& op) {
   auto worker = std::ranges::min_element(worker_free_s_);
-  const double start_s = std::max(now_s_, *worker);
+  const double start_s = std::max(now_s_ + costs_.handover_s, *worker);
   const double cost_s = program(op.job, op.flavor).host_ops[at(op.op)].cost_s;
   *worker = start_s + cost_s;
   complete(op.id, op.job, DeviceId(), start_s, cost_s, 0);

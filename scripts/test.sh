@@ -38,7 +38,7 @@ check_format() {
     echo "skipped: other versions of clang-format than 14 lay code out otherwise"
     return 0
   fi
-  sources '*.h' '*.cpp' '*.inl' | xargs -d '\n' clang-format-14 --dry-run -Werror
+  sources '*.h' '*.cpp' '*.inl' '*.cu' | xargs -d '\n' clang-format-14 --dry-run -Werror
 }
 
 check_length() {
@@ -69,6 +69,7 @@ stage format check_format
 stage length check_length
 stage "address and undefined" sanitized build-asan address,undefined
 stage thread sanitized build-tsan thread
+stage fuzzing bash scripts/fuzz.sh 60
 stage build bash scripts/build.sh build
 
 if ((${#failed[@]} > 0)); then say_stage "failed before the tests: ${failed[*]}"; fi
@@ -76,7 +77,10 @@ if [[ "${failed[*]: -1}" == build ]]; then exit 1; fi
 say_stage tests
 # Tests on data that cannot be had here say so and are skipped.
 SPILLWAY_DIGITS="$(bash scripts/data.sh digits)" || SPILLWAY_DIGITS=
-export SPILLWAY_DIGITS
+SPILLWAY_SAFETENSORS_PYTHON="$(bash scripts/data.sh safetensors)" || SPILLWAY_SAFETENSORS_PYTHON=
+export SPILLWAY_DIGITS SPILLWAY_SAFETENSORS_PYTHON
+# Those labelled gpu are skipped without one; this says why.
+build/tests/cuda_device_test --gtest_filter=none --gtest_brief=1 || true
 status=0
 ctest --test-dir build --output-on-failure --no-tests=error -j2 || status=$?
 if ((${#failed[@]} > 0)); then status=1; fi

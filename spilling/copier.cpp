@@ -8,7 +8,7 @@ namespace spillway {
 Event Copier::copy(Queue& queue, std::byte* to, const std::byte* from, Bytes bytes,
                    Finished finished) {
   const auto begin = std::make_shared<Clock::time_point>();  // shared by two tasks of the queue
-  queue.enqueue([begin] { *begin = Clock::now(); });
+  queue.notify([begin] { *begin = Clock::now(); });
   queue.copy_async(to, from, bytes);
   Event arrived = queue.record();
   queue.notify([begin, finished = std::move(finished)] { finished(*begin, Clock::now()); });

@@ -5,13 +5,15 @@
 #include <span>
 #include <string_view>
 
+#include "core/open_file.h"
+
 namespace spillway {
 
 /// A file that appears at its path whole or not at all, also after a crash. Written as `PATH.tmp`,
 /// which is removed if commit() does not come. Everything throws IoError.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, FileSystem& files = posix_file_system());
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -22,8 +24,11 @@ class AtomicFile {
   void commit();
 
  private:
-  std::filesystem::path path_, temporary_;
-  int file_ = -1;
+  FileSystem& files_;
+  const std::filesystem::path path_;
+  OpenFile file_;
+  Bytes written_ = 0;
+  bool renamed_ = false;
 };
 
 }  // namespace spillway

@@ -1,12 +1,16 @@
 #include "trainer/counting_allocator.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -123,6 +127,17 @@ void keep_freed_blocks() {
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
+/// The first products of a process take more memory than all later ones, by MKL's hooks: here they
+/// are nobody's.
+void multiply_once() {
+  initialize_torch_thread();
+  for (const std::int64_t size : {16, 256}) {
+    const at::Tensor a = at::ones({2, size, size});
+    at::bmm(a, a);
+    at::mm(a[0], a[1]);
+  }
+}
+
 }  // namespace
 
 void initialize_torch() {
@@ -133,8 +148,11 @@ void initialize_torch() {
     keep_freed_blocks();
     static CountingAllocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
+    multiply_once();
   });
 }
+
+void initialize_torch_thread() { at::get_num_threads(); }
 
 MeterScope::MeterScope(ActivationMeter& meter) : previous_(current_meter) {
   current_meter = &meter;

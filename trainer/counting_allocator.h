@@ -9,6 +9,11 @@ namespace spillway {
 /// the first tensor.
 void initialize_torch();
 
+/// The calling thread's part of it, before its first op: LibTorch tells MKL the number of threads
+/// on each thread by itself, and only when something there asks for it. Small matrix products do
+/// not ask. Cheap to repeat.
+void initialize_torch_thread();
+
 /// Everything that LibTorch allocates on this thread during its life is charged to `meter`, and
 /// discharged wherever it is freed. Going over the meter's reservation throws OutOfMemory.
 class MeterScope {

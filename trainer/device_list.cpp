@@ -1,5 +1,6 @@
 #include "trainer/device_list.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -11,8 +12,8 @@ namespace {
 constexpr double kMaxSlowdown = 1000;
 
 void check(const DeviceConfig& config, const std::string& field) {
-  if (config.kind != "cpu") {
-    throw ConfigError(field + ".kind", 0, "is '" + config.kind + "', must be cpu");
+  if (config.kind != "cpu" && config.kind != "cuda") {
+    throw ConfigError(field + ".kind", 0, "is '" + config.kind + "', must be cpu or cuda");
   }
   if (config.memory < kPage || config.memory > Bytes{1} << 48) {
     throw ConfigError(field + ".memory", 0,
@@ -29,6 +30,28 @@ void check(const DeviceConfig& config, const std::string& field) {
   }
 }
 
+/// Says where a GPU cannot be had, and if it can, what is missing.
+std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& config,
+                                 const std::string& field) {
+  try {
+    make_cuda_device(name, config.index, config.memory);
+  } catch (const ConfigError& error) {
+    throw ConfigError(field + "." + error.field, 0, error.problem);
+  }
+  throw ConfigError(field + ".kind", 0,
+                    "is cuda, but no layer computes on a GPU yet; use kind: cpu");
+}
+
+std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& config) {
+  const std::string field = "devices[" + number + "]", name = config.kind + ":" + number;
+  check(config, field);
+  if (config.kind == "cuda") return open_gpu(name, config, field);
+  return make_cpu_device(name, config.memory,
+                         {.link_bytes_per_s = config.link_bytes_per_s,
+                          .slowdown = config.slowdown,
+                          .fault = config.fault});
+}
+
 }  // namespace
 
 DeviceList::DeviceList(const std::vector<DeviceConfig>& configs) {
@@ -37,12 +60,7 @@ DeviceList::DeviceList(const std::vector<DeviceConfig>& configs) {
 }
 
 DeviceList::Entry& DeviceList::add(const DeviceConfig& config, State state) {
-  const std::string number = std::to_string(size());
-  check(config, "devices[" + number + "]");
-  entries_.push_back({.device = make_cpu_device("cpu:" + number, config.memory,
-                                                {.link_bytes_per_s = config.link_bytes_per_s,
-                                                 .slowdown = config.slowdown,
-                                                 .fault = config.fault}),
+  entries_.push_back({.device = open(std::to_string(size()), config),
                       .budget = config.memory,
                       .link_bytes_per_s = config.link_bytes_per_s,
                       .state = state});
@@ -78,6 +96,10 @@ std::vector<int> DeviceList::gone() const {
     if (entries_[d].state == State::gone) numbers.push_back(static_cast<int>(d));
   }
   return numbers;
+}
+
+bool DeviceList::any_joining() const {
+  return std::ranges::count(entries_, State::joining, &Entry::state) > 0;
 }
 
 std::vector<Bytes> DeviceList::budgets() const {

@@ -34,6 +34,7 @@ class DeviceList {
   Entry& at(int number);
   Entry& operator[](std::size_t number) { return entries_[number]; }
   const Entry& operator[](std::size_t number) const { return entries_[number]; }
+  bool any_joining() const;
   /// Of the devices that are present.
   std::vector<Bytes> budgets() const;
   /// Numbers of those that have left.

@@ -4,9 +4,10 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
-#include <atomic>
+#include <barrier>
 #include <cstring>
 #include <ctime>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -28,58 +29,46 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRound(20);
 
-/// How many matrix products the calling thread gets done until `end`; one at least.
-std::int64_t multiply_until(Clock::time_point end) {
-  constexpr std::int64_t kSize = 128;
-  const at::Tensor a = at::ones({kSize, kSize}), b = at::ones({kSize, kSize});
-  std::int64_t products = 0;
-  do {
-    at::mm(a, b);
-    ++products;
-  } while (Clock::now() < end);
-  return products;
-}
-
 double thread_cpu_s() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Matrix products a second of a core that the calling thread has for itself.
-double products_alone() {
-  const double begin_s = thread_cpu_s();
-  const auto products = static_cast<double>(multiply_until(Clock::now() + kRound));
-  return products / (thread_cpu_s() - begin_s);
+double clock_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+/// How often the calling thread does the work in a second of `now_s`, tried for a round.
+double calls_per_s(const std::function<void()>& work, double (*now_s)()) {
+  const auto end = Clock::now() + kRound;
+  const double begin_s = now_s();
+  int calls = 0;
+  do {
+    work();
+    ++calls;
+  } while (Clock::now() < end);
+  return calls / (now_s() - begin_s);
 }
 
-/// Matrix products a second by all of `threads` together.
-double products_together(int threads) {
-  std::atomic<std::int64_t> products = 0;
+/// The same by one thread for each of the works, all at once; their mean.
+double calls_per_s_together(const std::vector<std::function<void()>>& works) {
+  std::vector<double> rates(works.size());
+  std::barrier ready(static_cast<std::ptrdiff_t>(works.size()));
   {
-    const auto end = Clock::now() + kRound;
     std::vector<std::jthread> workers;
-    for (int i = 0; i < threads; ++i) {
-      workers.emplace_back([&products, end] { products += multiply_until(end); });
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      workers.emplace_back([&, i] {
+        initialize_torch_thread();
+        works[i]();  // a thread's first call is slow
+        ready.arrive_and_wait();
+        rates[i] = calls_per_s(works[i], clock_s);
+      });
     }
   }
-  return static_cast<double>(products) / std::chrono::duration<double>(kRound).count();
+  return std::reduce(rates.begin(), rates.end()) / static_cast<double>(rates.size());
 }
 
-}  // namespace
-
-double measure_crowding(int threads) {
-  initialize_torch();
-  constexpr int kRounds = 6;
-  double alone = 0, together = 0;  // the best of all rounds: whatever disturbs one only slows it
-  for (int i = 0; i < kRounds; ++i) {
-    alone = std::max(alone, products_alone());
-    together = std::max(together, products_together(threads));
-  }
-  return std::max(1.0, threads * alone / together);
-}
-
-double measure_copy_latency(Bytes link_bytes_per_s) {
+/// From its start until who waits for it goes on.
+double measure_copy(Bytes link_bytes_per_s) {
   constexpr Bytes kBytes = 64;
   const auto device = make_cpu_device("latency", kPage, {.link_bytes_per_s = link_bytes_per_s});
   const auto from = device->allocate_host(kBytes), to = device->allocate(kBytes);
@@ -89,9 +78,36 @@ double measure_copy_latency(Bytes link_bytes_per_s) {
   });
 }
 
+}  // namespace
+
+double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work) {
+  initialize_torch();
+  constexpr int kRounds = 6;
+  std::vector<std::function<void()>> works;
+  for (int i = 0; i < threads; ++i) works.push_back(make_work());
+  works[0]();
+  double alone = 0, together = 0;  // the best of all rounds: whatever disturbs one only slows it
+  for (int i = 0; i < kRounds; ++i) {
+    alone = std::max(alone, calls_per_s(works[0], thread_cpu_s));
+    together = std::max(together, calls_per_s_together(works));
+  }
+  return std::max(1.0, alone / together);
+}
+
+std::function<void()> matrix_product() {
+  constexpr std::int64_t kSize = 128;
+  const at::Tensor a = at::ones({kSize, kSize}), b = at::ones({kSize, kSize});
+  return [a, b] { at::mm(a, b); };
+}
+
+double measure_link_delay(Bytes link_bytes_per_s) {
+  if (link_bytes_per_s == 0) return 0;
+  return std::max(0.0, measure_copy(link_bytes_per_s) - measure_copy(0));
+}
+
 HostRates measure_host_rates() {
   initialize_torch();
-  constexpr std::size_t kElements = std::size_t{1} << 20;
+  constexpr std::size_t kElements = kBeyondCaches / 4 / sizeof(float);
   std::vector<float> p(kElements, 1), m(kElements, 1), v(kElements, 1), g(kElements, 1);
   const double bytes = kElements * sizeof(float);
   const kernels::AdamW hyper{.learning_rate = 1e-3f};

@@ -3,19 +3,28 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "core/units.h"
 
 namespace spillway {
 
-/// Calls `measure` at least three times, and for 30 ms: the first ones are slow, their memory is
-/// new.
+/// Calls `measure` at least three times, and for 30 ms for each of its parts: the first ones are
+/// slow, their memory is new.
 template <typename Measure>
-void repeat_measurement(const Measure& measure) {
+void repeat_measurement(const Measure& measure, int parts = 1) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::milliseconds(30);
+  const auto end = Clock::now() + parts * std::chrono::milliseconds(30);
   for (int calls = 0; calls < 3 || Clock::now() < end; ++calls) measure();
+}
+
+template <typename Work>
+double seconds_of(const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 inline double median(std::vector<double>& values) {
@@ -26,15 +35,13 @@ inline double median(std::vector<double>& values) {
 /// Median over repeated calls of `work`, in seconds.
 template <typename Work>
 double median_seconds(const Work& work) {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
-  repeat_measurement([&] {
-    const auto begin = Clock::now();
-    work();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  });
+  repeat_measurement([&] { seconds.push_back(seconds_of(work)); });
   return median(seconds);
 }
+
+/// Memory of so many bytes is in no cache: the state of models is not.
+inline constexpr Bytes kBeyondCaches = 64_MiB;
 
 /// What one core of this machine does a second.
 struct HostRates {
@@ -46,13 +53,15 @@ struct HostRates {
 /// Measures them on the calling thread: about a sixth of a second.
 HostRates measure_host_rates();
 
-/// How many times longer a matrix product takes where `threads` compute at once: 1 where each has a
-/// core of its own, more where cores share execution units or are fewer. Takes a quarter of a
-/// second.
-double measure_crowding(int threads);
+/// How many times longer work takes where `threads` do it at once: 1 where each has a core of its
+/// own, more where cores share execution units and caches or are fewer. `make_work` is called for
+/// each thread. Takes a quarter of a second.
+double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work);
+/// Work for it: a small product.
+std::function<void()> matrix_product();
 
-/// Seconds from the start of the smallest copy to a CPU device until who waits for it goes on. A
-/// link is imitated by sleeping, which takes longer than asked for.
-double measure_copy_latency(Bytes link_bytes_per_s);
+/// Seconds that the smallest copy to a CPU device takes longer over an imitated link: that is done
+/// by sleeping, which takes longer than asked for. 0: no link.
+double measure_link_delay(Bytes link_bytes_per_s);
 
 }  // namespace spillway

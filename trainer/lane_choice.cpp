@@ -104,33 +104,33 @@ bool equally_fast(const std::vector<PlanDevice>& devices) {
 }
 
 double slowdown_of(const PlanDevice& device, const Profile& profile) {
+  static_assert(kPilotSizes.front() == 1, "as the profile measures");
   double measured = 0, profiled = 0;
   for (std::size_t l = 0; l < profile.layers.size(); ++l) {
-    measured += device.layers[l].backward_s.back() / kPilotSizes.back();
+    measured += device.layers[l].backward_s.front();
     profiled += profile.layers[l].backward_s;
   }
   return measured / profiled;
 }
 
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
-                                       const JobShape& shape, int max_lanes, bool double_buffer,
-                                       const std::vector<PlanDevice>& devices,
-                                       Bytes needed_budget) {
+                                       const JobShape& shape, const LaneLimits& limits,
+                                       bool double_buffer, const std::vector<PlanDevice>& devices) {
   const LaneCosts costs(needs, cut, double_buffer);
   SplitProblem problem{.groups = shape.groups,
                        .vns_per_group = shape.virtual_nodes / shape.groups,
-                       .max_lanes = max_lanes,
+                       .max_lanes = limits.lanes,
                        .join_s = costs.join_s()};
   for (const PlanDevice& device : devices) {
-    const bool has_room = device.budget >= needed_budget;
-    problem.candidates.push_back(costs.candidate(device, has_room ? shape.groups : 0));
+    const bool has_room = device.budget >= limits.needed_budget;
+    problem.candidates.push_back(costs.candidate(device, has_room ? limits.groups : 0));
   }
   const auto split = split_lanes(problem);
   if (!split) return std::nullopt;
-  LaneChoice choice{.least_budget = ~Bytes{0}};
+  LaneChoice choice{.least_budget = ~Bytes{0}, .step_s = split->step_s};
   for (std::size_t d = 0; d < devices.size(); ++d) {
     if (split->groups[d] == 0) {
-      choice.declined.push_back(why_not(problem, d, devices[d], needed_budget, *split));
+      choice.declined.push_back(why_not(problem, d, devices[d], limits.needed_budget, *split));
       continue;
     }
     choice.lane_groups.push_back(split->groups[d]);

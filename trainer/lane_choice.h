@@ -36,13 +36,20 @@ struct LaneChoice {
   std::vector<DeviceId> lane_devices;  ///< by lane, ascending
   std::vector<std::string> device_names;
   Bytes least_budget = 0;             ///< of these devices
+  double step_s = 0;                  ///< about
   std::vector<std::string> declined;  ///< a sentence for each device that takes no part
 };
 
-/// At most `max_lanes` lanes on the devices with at least `needed_budget`, so that the slowest is
-/// fastest (scheduler/lane_split). Nothing where no device has it. `cut` fits.
+struct LaneLimits {
+  int lanes = 1;            ///< at most so many
+  int groups = 1;           ///< in any of them, at most
+  Bytes needed_budget = 0;  ///< of a device that takes part, at least
+};
+
+/// Lanes within the limits, so that the slowest is fastest (scheduler/lane_split). Nothing where
+/// there are none. `cut` fits.
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
-                                       const JobShape& shape, int max_lanes, bool double_buffer,
-                                       const std::vector<PlanDevice>& devices, Bytes needed_budget);
+                                       const JobShape& shape, const LaneLimits& limits,
+                                       bool double_buffer, const std::vector<PlanDevice>& devices);
 
 }  // namespace spillway

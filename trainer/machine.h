@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "core/units.h"
 #include "trainer/host_rates.h"
 
@@ -10,7 +11,7 @@ namespace spillway {
 
 /// A kind of device that this machine has, and how fast bytes come and go there.
 struct MachineDevice {
-  std::string kind;
+  std::string kind;  ///< cpu, cuda:0, cuda:1, ...
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
   double duplex_bytes_per_s = 0;  ///< both ways at once, summed
 };
@@ -23,8 +24,11 @@ struct Machine {
   Bytes memory_bytes = 0;          ///< of the machine, or what a control group leaves of it
   Bytes available_bytes = 0;       ///< not in use now
   std::vector<MachineDevice> devices;
+  GpuList gpus;
   HostRates rates;  ///< of one core
 };
+
+std::string processor_name();
 
 /// Looks, and measures rates: about a second.
 Machine inspect_machine();

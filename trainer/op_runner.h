@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 #include "core/ids.h"
+#include "scheduler/action.h"
 #include "scheduler/program.h"
 
 namespace spillway {
@@ -47,6 +48,9 @@ class OpRunner {
   /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.
   virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
+  /// The job has ended, nothing of it runs any more; its home goes when this returns. On the
+  /// shell's thread. It must not throw.
+  virtual void release(JobId, JobEnd) {}
   /// On the compute thread of a device that is about to join: whatever a first op would wait for.
   virtual void warm(Device& device) = 0;
 };

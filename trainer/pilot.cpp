@@ -4,6 +4,10 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <map>
+#include <memory>
+#include <ranges>
+#include <string>
 #include <vector>
 
 #include "core/ids.h"
@@ -40,8 +44,17 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   return key;
 }
 
-LayerProfile measure_layer(const Model& model, int number) {
-  PilotLayer layer(model, number);
+/// Layers that cost the same, by the key of their costs.
+std::map<std::string, std::vector<int>> layers_by_cost(const ModelSpec& model) {
+  std::map<std::string, std::vector<int>> layers;
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    layers[cost_key(model, model.layers[at(l)])].push_back(l);
+  }
+  return layers;
+}
+
+/// Bytes, of a layer that has run before: the first product of a thread takes more.
+LayerProfile measure_peaks(PilotLayer& layer) {
   LayerProfile profile;
   layer.after_graph = [&] {
     profile.graph_retained = layer.meter().in_use();
@@ -54,47 +67,127 @@ LayerProfile measure_layer(const Model& model, int number) {
   layer.backward();
   // Inside a longer range the gradient of the output is an activation of its own.
   profile.backward_peak = layer.meter().peak_since_begin() + layer.output_bytes();
-  profile.forward_s = median_seconds([&] { layer.forward(); });
-  profile.backward_s = median_seconds([&] { layer.backward(); });
+  layer.after_graph = nullptr;
   return profile;
 }
 
+/// By key, what is to be measured.
+using PilotLayers = std::map<std::string, std::unique_ptr<PilotLayer>>;
+
+/// As a step makes them: forward through all layers, then backward.
+template <typename Forward, typename Backward>
+void pass_through(const PilotLayers& layers, const Forward& forward, const Backward& backward) {
+  for (const auto& [key, layer] : layers) forward(key, [&] { layer->forward(); });
+  for (const auto& [key, layer] : std::views::reverse(layers)) {
+    backward(key, [&] { layer->backward(); });
+  }
+}
+
+/// Medians over passes: a layer that only ever followed itself would find its code in the nearest
+/// caches.
+std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
+  std::map<std::string, LayerProfile> profiles;
+  std::map<std::string, std::vector<double>> forward_s, backward_s;
+  for (const auto& [key, layer] : layers) {
+    layer->forward();
+    layer->backward();
+    profiles[key] = measure_peaks(*layer);
+  }
+  const auto pass = [&] {
+    pass_through(
+        layers, [&](auto& key, const auto& work) { forward_s[key].push_back(seconds_of(work)); },
+        [&](auto& key, const auto& work) { backward_s[key].push_back(seconds_of(work)); });
+  };
+  repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
+  for (auto& [key, profile] : profiles) {
+    profile.forward_s = median(forward_s[key]);
+    profile.backward_s = median(backward_s[key]);
+  }
+  return profiles;
+}
+
+using Clock = std::chrono::steady_clock;
 using Seconds = std::array<double, kPilotSizes.size()>;
 
-/// On the queue: when so many calls of `work` have ended, since the first began.
-Seconds time_calls(Queue& queue, const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  std::array<Clock::time_point, kPilotSizes.size() + 1> marks;
+/// When so many calls of `work` have ended, since the first began.
+Seconds time_calls(const std::function<void()>& work) {
+  Seconds seconds{};
+  double passed_s = 0;
   int calls = 0;
-  for (std::size_t i = 0; i < marks.size(); ++i) {
-    for (; i > 0 && calls < kPilotSizes[i - 1]; ++calls) queue.enqueue(work);
-    queue.enqueue([&mark = marks[i]] { mark = Clock::now(); });
-  }
-  queue.record().wait();
-  Seconds seconds;
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    seconds[i] = std::chrono::duration<double>(marks[i + 1] - marks[0]).count();
+    for (; calls < kPilotSizes[i]; ++calls) passed_s += seconds_of(work);
+    seconds[i] = passed_s;
   }
   return seconds;
 }
 
-/// Medians, by size.
-Seconds median_times(Queue& queue, const std::function<void()>& work) {
-  std::array<std::vector<double>, kPilotSizes.size()> all;
-  repeat_measurement([&] {
-    const Seconds seconds = time_calls(queue, work);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i].push_back(seconds[i]);
-  });
-  Seconds medians;
-  std::ranges::transform(all, medians.begin(), [](auto& seconds) { return median(seconds); });
-  return medians;
+Seconds medians(const std::vector<Seconds>& all) {
+  Seconds result;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    std::vector<double> of_size;
+    for (const Seconds& seconds : all) of_size.push_back(seconds[i]);
+    result[i] = median(of_size);
+  }
+  return result;
 }
 
-/// On a layer that has been measured before, so that it is known not to throw.
-LayerTimes time_layer(const Model& model, int number, Device& device) {
-  PilotLayer layer(model, number);
-  return {.forward_s = median_times(device.compute(), [&] { layer.forward(); }),
-          .backward_s = median_times(device.compute(), [&] { layer.backward(); })};
+using LayerSeconds = std::map<std::string, Seconds>;
+
+/// One pass as in measure_layers(), as one op of the queue.
+void time_pass(const PilotLayers& layers, Queue& queue, LayerSeconds& forward_s,
+               LayerSeconds& backward_s) {
+  double inside_s = 0;
+  const auto time = [&](Seconds& seconds, const std::function<void()>& work) {
+    seconds = time_calls(work);
+    inside_s += seconds.back();
+  };
+  Clock::time_point begin, end;
+  queue.enqueue([&] { begin = Clock::now(); });
+  queue.enqueue([&] {
+    pass_through(
+        layers, [&](auto& key, const auto& work) { time(forward_s[key], work); },
+        [&](auto& key, const auto& work) { time(backward_s[key], work); });
+  });
+  queue.enqueue([&] { end = Clock::now(); });
+  queue.record().wait();
+  // What the queue takes beside, an imitated slowness above all, is shared by all layers.
+  const double factor = std::chrono::duration<double>(end - begin).count() / inside_s;
+  for (LayerSeconds* all : {&forward_s, &backward_s}) {
+    for (auto& [key, seconds] : *all) {
+      for (double& s : seconds) s *= factor;
+    }
+  }
+}
+
+/// Medians, by size. On layers that have been measured before, so that they are known not to throw.
+std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers, Queue& queue) {
+  std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
+  const auto pass = [&] {
+    LayerSeconds forward, backward;
+    time_pass(layers, queue, forward, backward);
+    for (const auto& [key, seconds] : forward) forward_s[key].push_back(seconds);
+    for (const auto& [key, seconds] : backward) backward_s[key].push_back(seconds);
+  };
+  repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
+  std::map<std::string, LayerTimes> times;
+  for (const auto& [key, layer] : layers) {
+    times[key] = {.forward_s = medians(forward_s[key]), .backward_s = medians(backward_s[key])};
+  }
+  return times;
+}
+
+/// One of each that costs the same, by the key of its costs; none where `is_known(key)` of all.
+template <typename IsKnown>
+PilotLayers layers_to_measure(const Model& model, const IsKnown& is_known) {
+  const auto numbers = layers_by_cost(model.spec);
+  PilotLayers layers;
+  if (std::ranges::all_of(numbers, [&](const auto& each) { return is_known(each.first); })) {
+    return layers;
+  }
+  for (const auto& [key, alike] : numbers) {
+    layers.emplace(key, std::make_unique<PilotLayer>(model, alike));
+  }
+  return layers;
 }
 
 }  // namespace
@@ -102,33 +195,54 @@ LayerTimes time_layer(const Model& model, int number, Device& device) {
 Profile Pilot::measure(const Model& model) {
   initialize_torch();
   Profile profile = with_rates(rates());
-  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    const std::string key = cost_key(model.spec, model.spec.layers[at(l)]);
-    auto known = cache_.find(key);
-    if (!known) {
-      known = measure_layer(model, l);
-      cache_.add(key, *known);
-    }
-    profile.layers.push_back(*known);
-  }
+  measure_missing(model);
   cache_.save();
+  for (const LayerSpec& layer : model.spec.layers) {
+    profile.layers.push_back(*cache_.find(cost_key(model.spec, layer)));
+  }
   return profile;
+}
+
+void Pilot::measure_missing(const Model& model) {
+  const auto layers = layers_to_measure(
+      model, [&](const std::string& key) { return cache_.find(key).has_value(); });
+  if (layers.empty()) return;
+  for (const auto& [key, profile] : measure_layers(layers)) {
+    if (!cache_.find(key)) cache_.add(key, profile);
+  }
 }
 
 std::vector<LayerTimes> Pilot::measure_on(Device& device, const std::string& kind,
                                           const Model& model) {
-  std::vector<LayerTimes> all;
-  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    const std::string key = kind + ": " + cost_key(model.spec, model.spec.layers[at(l)]);
-    auto known = cache_.find_times(key);
-    if (!known) {
-      known = time_layer(model, l, device);
-      cache_.add_times(key, *known);
+  const auto on_kind = [&](const std::string& key) { return kind + ": " + key; };
+  const auto layers = layers_to_measure(
+      model, [&](const std::string& key) { return cache_.find_times(on_kind(key)).has_value(); });
+  if (!layers.empty()) {
+    for (const auto& [key, times] : time_layers(layers, device.compute())) {
+      if (!cache_.find_times(on_kind(key))) cache_.add_times(on_kind(key), times);
     }
-    all.push_back(*known);
+    cache_.save();
   }
-  cache_.save();
+  std::vector<LayerTimes> all;
+  for (const LayerSpec& layer : model.spec.layers) {
+    all.push_back(*cache_.find_times(on_kind(cost_key(model.spec, layer))));
+  }
   return all;
+}
+
+double Pilot::measure_crowding(int threads, const Model& model, const Profile& profile) const {
+  const auto alike = layers_by_cost(model.spec);
+  const auto seconds = [&](const auto& each) {
+    const LayerProfile& layer = profile.layers[at(each.second.front())];
+    return static_cast<double>(each.second.size()) * (layer.forward_s + layer.backward_s);
+  };
+  const std::vector<int> most = std::ranges::max_element(alike, {}, seconds)->second;
+  return spillway::measure_crowding(threads, [&]() -> std::function<void()> {
+    return [layer = std::make_shared<PilotLayer>(model, most)] {
+      layer->forward();
+      layer->backward();
+    };
+  });
 }
 
 Profile Pilot::estimate(const ModelSpec& model) {
@@ -137,9 +251,12 @@ Profile Pilot::estimate(const ModelSpec& model) {
   return profile;
 }
 
-const HostRates& Pilot::rates() {
-  if (!rates_) rates_ = measure_host_rates();
-  return *rates_;
+HostRates Pilot::rates() {
+  if (!cache_.rates()) {
+    cache_.set_rates(measure_host_rates());
+    cache_.save();
+  }
+  return *cache_.rates();
 }
 
 }  // namespace spillway

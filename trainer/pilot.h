@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,22 +17,26 @@ namespace spillway {
 /// device's.
 class Pilot {
  public:
-  /// `cache`: file where costs are kept between runs; empty: none.
+  /// `cache`: file where costs and rates are kept between runs; empty: none.
   explicit Pilot(std::filesystem::path cache = {})
       : cache_(std::move(cache), this_build_and_machine()) {}
-  /// Runs each layer that is not known yet.
+  /// Runs each distinct layer, unless all are known already.
   Profile measure(const Model& model);
   /// Times each layer of a measured model on the compute queue of a device, several virtual nodes
   /// in a row, once per distinct layer and `kind`. Nothing else may use the device meanwhile.
   std::vector<LayerTimes> measure_on(Device& device, const std::string& kind, const Model& model);
+  /// How many times longer the layer that takes most of a step takes while `threads` run it at
+  /// once.
+  double measure_crowding(int threads, const Model& model, const Profile& profile) const;
   /// Runs none of them: costs follow from shapes (trainer/estimate.h).
   Profile estimate(const ModelSpec& model);
 
  private:
-  const HostRates& rates();
+  /// Afterwards the cache knows all layers of the model.
+  void measure_missing(const Model& model);
+  HostRates rates();
 
   ProfileCache cache_;
-  std::optional<HostRates> rates_;
 };
 
 }  // namespace spillway

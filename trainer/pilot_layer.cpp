@@ -5,19 +5,26 @@
 #include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/host_rates.h"
 
 namespace spillway {
 
-PilotLayer::PilotLayer(const Model& model, int layer)
-    : runner_(model, {layer, layer + 1}, {}, [this](int) { return params_; }),
-      evaluation_(model, {layer, layer + 1}, {.training = false}, [this](int) { return params_; }) {
-  const LayerSpec& spec = model.spec.layers[at(layer)];
+PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike)
+    : layers_{alike.front(), alike.front() + 1},
+      runner_(model, layers_, {}, [this](int) { return weights_[current_].params; }),
+      evaluation_(model, layers_, {.training = false},
+                  [this](int) { return weights_[current_].params; }) {
+  const LayerSpec& spec = model.spec.layers[at(layers_.begin)];
+  std::vector<TensorSpec> params;
+  Bytes bytes = 0;
   for (int p : spec.params) {
-    const TensorSpec& tensor = model.spec.params[at(p)].tensor;
-    param_elements_.push_back(static_cast<std::size_t>(tensor.elements()));
-    params_.push_back(new_memory(tensor));
-    sums_.push_back(reinterpret_cast<float*>(new_memory(tensor)));
+    params.push_back(model.spec.params[at(p)].tensor);
+    param_elements_.push_back(static_cast<std::size_t>(params.back().elements()));
+    bytes += 2 * params.back().bytes();
   }
+  do {
+    add_weights(params);
+  } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
   for (int e : spec.inputs) add(model.spec.edges[at(e)], e, inputs_, input_gradients_);
   for (int e : spec.outputs) {
     add(model.spec.edges[at(e)], e, outputs_, gradients_);
@@ -27,6 +34,16 @@ PilotLayer::PilotLayer(const Model& model, int layer)
     if (after_graph) after_graph();
   };
 }
+
+void PilotLayer::add_weights(const std::vector<TensorSpec>& params) {
+  Weights& weights = weights_.emplace_back();
+  for (const TensorSpec& tensor : params) {
+    weights.params.push_back(new_memory(tensor));
+    weights.sums.push_back(reinterpret_cast<float*>(new_memory(tensor)));
+  }
+}
+
+void PilotLayer::next() { current_ = (current_ + 1) % weights_.size(); }
 
 std::byte* PilotLayer::new_memory(const TensorSpec& tensor) {
   constexpr std::size_t kSpare = kAlignment / sizeof(float);
@@ -47,10 +64,11 @@ void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& 
 }
 
 void PilotLayer::fold(int param, const float* term) const {
-  if (term) kernels::add(sums_[at(param)], term, param_elements_[at(param)]);
+  if (term) kernels::add(weights_[current_].sums[at(param)], term, param_elements_[at(param)]);
 }
 
 void PilotLayer::run_forward(const RangeRunner& runner) {
+  next();
   const MeterScope scope(meter_);
   meter_.begin_op(std::numeric_limits<Bytes>::max());
   runner.forward(inputs_, outputs_);
@@ -61,6 +79,7 @@ void PilotLayer::forward() { run_forward(runner_); }
 void PilotLayer::evaluate() { run_forward(evaluation_); }
 
 void PilotLayer::backward() {
+  next();
   const MeterScope scope(meter_);
   meter_.begin_op(std::numeric_limits<Bytes>::max());
   runner_.backward(inputs_, gradients_, input_gradients_,

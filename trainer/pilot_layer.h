@@ -10,11 +10,13 @@
 
 namespace spillway {
 
-/// One layer of a model with all that it reads and writes, to be run again and again. Its memory is
+/// A layer of a model with all that it reads and writes, to be run again and again. Its memory is
 /// not any device's. Runs on any thread, one at a time.
 class PilotLayer {
  public:
-  PilotLayer(const Model& model, int layer);
+  /// `alike`: layers that cost the same. Each call takes weights and sums of the next of them, as a
+  /// step does: they would else lie in the nearest caches.
+  PilotLayer(const Model& model, const std::vector<int>& alike);
   PilotLayer(const PilotLayer&) = delete;
   PilotLayer& operator=(const PilotLayer&) = delete;
 
@@ -33,12 +35,19 @@ class PilotLayer {
   std::byte* new_memory(const TensorSpec& tensor);
   void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
            RangeRunner::EdgeMemory& of_gradients);
+  void add_weights(const std::vector<TensorSpec>& params);
+  void next();
   void run_forward(const RangeRunner& runner);
   void fold(int param, const float* term) const;
 
+  const LayerRange layers_;  // the first of those alike
   std::deque<std::vector<float>> storage_;
-  std::vector<std::byte*> params_;
-  std::vector<float*> sums_;                 // of their gradients or observations
+  struct Weights {
+    std::vector<std::byte*> params;
+    std::vector<float*> sums;  // of their gradients or observations
+  };
+  std::vector<Weights> weights_;
+  std::size_t current_ = 0;
   std::vector<std::size_t> param_elements_;  // of each
   RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;
   Bytes output_bytes_ = 0;

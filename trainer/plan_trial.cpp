@@ -1,6 +1,7 @@
 #include "trainer/plan_trial.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
@@ -103,6 +104,8 @@ void describe_shards(const ModelSpec& model, const Profile& profile, const JobSh
   summary.unit_boundaries_bytes = largest.op_area;
 }
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
 /// Finds the shards and the lanes of a trial.
 struct Planner {
   Planner(const TrialConfig& config, const ModelSpec& spec, const Profile& costs,
@@ -143,17 +146,35 @@ struct Planner {
            !equally_fast(devices);
   }
 
-  /// Uneven lanes may need more room for sums than even ones: then without the smallest device.
+  /// Long lanes may need more room for sums than even ones. So the fastest that have it, on the
+  /// larger devices alone or with shorter lanes, and even ones where there are none.
   void choose() {
-    const Partition even = cut;
-    do {
-      auto choice = choose_lanes(NeedTable(model, profile, shape), even, shape, trial.train.lanes,
-                                 double_buffer, devices, cut.smallest_budget);
-      if (!choice) throw does_not_fit();
-      lanes = std::move(*choice);
-      shape.lane_groups = lanes.lane_groups;
-      cut_under(lanes.least_budget);
-    } while (!cut.fits);
+    const NeedTable needs(model, profile, shape);
+    const Partition even_cut = cut;
+    LaneChoice best{.lane_groups = shape.lane_groups, .least_budget = least, .step_s = kNever};
+    const auto choose_within = [&](const LaneLimits& limits) {
+      return choose_lanes(needs, even_cut, shape, limits, double_buffer, devices);
+    };
+    LaneLimits limits{trial.train.lanes, shape.groups, even_cut.smallest_budget};
+    while (auto choice = choose_within(limits)) {
+      const int longest = std::ranges::max(choice->lane_groups);
+      const bool fits = take(*choice);
+      while (choice && !take(*choice)) {
+        choice = choose_within({limits.lanes, limits.groups, cut.smallest_budget});
+      }
+      if (choice && choice->step_s < best.step_s) best = std::move(*choice);
+      if (fits) break;  // shorter lanes are no faster
+      limits.groups = longest - 1;
+    }
+    take(best);
+  }
+
+  /// False where there is no room for these lanes.
+  bool take(const LaneChoice& choice) {
+    lanes = choice;
+    shape.lane_groups = choice.lane_groups;
+    cut_under(choice.least_budget);
+    return cut.fits;
   }
 
   DoesNotFit does_not_fit() const {
@@ -200,14 +221,17 @@ int default_groups(int virtual_nodes) {
 
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
-                        bool double_buffer) {
+                        bool double_buffer, const std::vector<DeviceId>& avoided,
+                        std::int64_t first_step) {
   if (devices.empty()) throw ConfigError("devices", 0, "are none; add one");
   check_data(trial, model);
   Planner planner(trial, model, profile, devices, double_buffer);
+  planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all();
   if (planner.may_choose_lanes(usable)) planner.choose();
   JobPlan plan = lower(model, profile, planner.shape, planner.cut.shards, planner.cut.vn_major);
   plan.lane_devices = planner.lanes.lane_devices;
+  plan.avoided = avoided;
   if (plan.layout.home_bytes > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan.layout.home_bytes, host_budget);
   }

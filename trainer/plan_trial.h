@@ -20,10 +20,13 @@ struct PlannedTrial {
 /// Cuts under the smallest budget of the devices that can run the trial at all; devices below that
 /// are left out for it. Several lanes on devices that are not equally fast are made for them, as
 /// few as are fastest, unless `train.lane_groups` says which. `train.reduction_groups` is set.
+/// `avoided`: other devices, of which none may take a lane. `first_step`: steps that were committed
+/// before.
 /// Throws ConfigError (`data...`), or DoesNotFit with the least that would do.
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
-                        bool double_buffer);
+                        bool double_buffer, const std::vector<DeviceId>& avoided = {},
+                        std::int64_t first_step = 0);
 
 /// Throws ConfigError (`train.lanes`) where there are not devices for so many lanes of the trial.
 void require_devices(const PlannedTrial& planned, int lanes);

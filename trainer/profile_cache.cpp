@@ -10,12 +10,13 @@
 
 #include "core/error.h"
 #include "trainer/atomic_file.h"
+#include "trainer/machine.h"
 
 namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 
 std::string checksum(const Json& costs) {
   const std::string text = costs.dump();
@@ -44,6 +45,17 @@ LayerTimes times_from_json(const Json& json) {
   return {.forward_s = json.at(0), .backward_s = json.at(1)};
 }
 
+Json to_json(const HostRates& r) {
+  return {r.copy_bytes_per_s, r.update_bytes_per_s, r.reduce_bytes_per_s, r.matmul_flops_per_s};
+}
+
+HostRates rates_from_json(const Json& json) {
+  return {.copy_bytes_per_s = json.at(0),
+          .update_bytes_per_s = json.at(1),
+          .reduce_bytes_per_s = json.at(2),
+          .matmul_flops_per_s = json.at(3)};
+}
+
 template <typename Cost>
 Json all_to_json(const std::map<std::string, Cost>& known) {
   Json all = Json::object();
@@ -55,15 +67,6 @@ template <typename Cost>
 std::optional<Cost> find_in(const std::map<std::string, Cost>& known, const std::string& key) {
   const auto found = known.find(key);
   return found == known.end() ? std::nullopt : std::optional(found->second);
-}
-
-/// The first line of a file that begins with `key`, without it.
-std::string line_of(const char* file, const std::string& key) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with(key)) return line.substr(key.size());
-  }
-  return "";
 }
 
 }  // namespace
@@ -83,9 +86,11 @@ void ProfileCache::read() {
     for (const auto& [key, value] : costs.at("times").items()) {
       known_times_[key] = times_from_json(value);
     }
+    if (!costs.at("rates").is_null()) rates_ = rates_from_json(costs.at("rates"));
   } catch (const Json::exception&) {
     known_.clear();
     known_times_.clear();
+    rates_.reset();
   }
 }
 
@@ -107,9 +112,16 @@ void ProfileCache::add_times(const std::string& key, const LayerTimes& times) {
   changed_ = true;
 }
 
+void ProfileCache::set_rates(const HostRates& rates) {
+  rates_ = rates;
+  changed_ = true;
+}
+
 void ProfileCache::save() {
   if (file_.empty() || !std::exchange(changed_, false)) return;
-  const Json costs{{"layers", all_to_json(known_)}, {"times", all_to_json(known_times_)}};
+  const Json costs{{"layers", all_to_json(known_)},
+                   {"times", all_to_json(known_times_)},
+                   {"rates", rates_ ? to_json(*rates_) : Json()}};
   const Json json{
       {"format", kFormat}, {"made_by", made_by_}, {"xxh3", checksum(costs)}, {"costs", costs}};
   try {
@@ -128,8 +140,8 @@ std::string this_build_and_machine() {
   const auto size = std::filesystem::file_size(program, error);
   const auto time = std::filesystem::last_write_time(program, error).time_since_epoch().count();
   std::ostringstream text;
-  text << "program " << size << " " << time << "; processor"
-       << line_of("/proc/cpuinfo", "model name") << "; " << at::get_cpu_capability();
+  text << "program " << size << " " << time << "; processor " << processor_name() << "; "
+       << at::get_cpu_capability();
   return text.str();
 }
 

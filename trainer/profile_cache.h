@@ -6,11 +6,13 @@
 #include <string>
 
 #include "core/profile.h"
+#include "trainer/host_rates.h"
 
 namespace spillway {
 
-/// Costs of layers, kept between runs in one JSON file. They hold for one build of the program on
-/// one machine; a file made by another, or a damaged one, counts as empty and is replaced.
+/// Costs of layers and the rates of the host, kept between runs in one JSON file. They hold for one
+/// build of the program on one machine; a file made by another, or a damaged one, counts as empty
+/// and is replaced.
 class ProfileCache {
  public:
   /// `file` empty: nothing is read or written. `made_by`: what a cost depends on besides its key.
@@ -21,6 +23,8 @@ class ProfileCache {
   /// Of one kind of device, which the key names too.
   std::optional<LayerTimes> find_times(const std::string& key) const;
   void add_times(const std::string& key, const LayerTimes& times);
+  std::optional<HostRates> rates() const { return rates_; }
+  void set_rates(const HostRates& rates);
   /// Writes what is new. A cache that cannot be written is none: no error.
   void save();
 
@@ -31,6 +35,7 @@ class ProfileCache {
   std::string made_by_;
   std::map<std::string, LayerProfile> known_;
   std::map<std::string, LayerTimes> known_times_;
+  std::optional<HostRates> rates_;
   bool changed_ = false;
 };
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/ids.h"
+#include "trainer/counting_allocator.h"
 
 namespace spillway {
 namespace {
@@ -41,6 +42,7 @@ at::Tensor view_of(const std::byte* data, const TensorSpec& spec) {
 class OpScope {
  public:
   explicit OpScope(bool grad) : grad_(grad) {
+    initialize_torch_thread();
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   }
 

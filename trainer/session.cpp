@@ -6,11 +6,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "scheduler/virtual_shell.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/home_store.h"
-#include "trainer/host_rates.h"
 #include "trainer/range_runner.h"
 #include "trainer/session_impl.h"
 
@@ -26,20 +24,16 @@ std::shared_ptr<const Policy> checked_policy(const std::string& name) {
   return policy;
 }
 
+std::shared_ptr<const Allocator> checked_sharing(const std::string& name) {
+  auto allocator = make_allocator(name);
+  if (!allocator && name != "none") {
+    throw ConfigError("scheduling.sharing", 0,
+                      "is '" + name + "', must be none, priority, wfs or fill");
+  }
+  return allocator;
+}
+
 }  // namespace
-
-void TrialRunner::admit(JobId job, std::byte* home) { trials_[job.index()]->job->admit(home); }
-
-OpRunner::Keep TrialRunner::run_op(const OpCall& call) {
-  const MeterScope scope(call.device->activations());
-  return trials_[call.job.index()]->job->run_op(call);
-}
-
-void TrialRunner::run_host_op(const HostCall& call) {
-  trials_[call.job.index()]->job->run_host_op(call);
-}
-
-void TrialRunner::warm(Device&) { warm_up_thread(); }
 
 const char* to_string(TrialState state) {
   switch (state) {
@@ -53,20 +47,36 @@ const char* to_string(TrialState state) {
       return "failed";
     case TrialState::stopped:
       return "stopped";
+    case TrialState::stopped_early:
+      return "stopped early";
   }
   return "?";
+}
+
+bool is_final(TrialState state) {
+  return state > TrialState::running && state != TrialState::stopped;
+}
+
+std::optional<TrialState> trial_state(std::string_view text) {
+  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
+                           TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
+    if (text == to_string(state)) return state;
+  }
+  return std::nullopt;
 }
 
 Session::Impl::Impl(SessionConfig session_config)
     : config(std::move(session_config)),
       policy(checked_policy(config.policy)),
+      allocator(checked_sharing(config.sharing)),
       devices(config.devices),
       home_store(make_home_store(config.home_path, *devices[0].device)),
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
       pool(num_host_workers()),
-      runner(trials),
-      trace(config.max_trace_spans) {}
+      trace(config.max_trace_spans) {
+  if (config.early_terminate) require_valid(*config.early_terminate);
+}
 
 int Session::Impl::num_host_workers() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -93,6 +103,16 @@ EngineConfig Session::Impl::engine_config() const {
     engine.device_budgets.push_back(devices[d].budget);
   }
   return engine;
+}
+
+void Session::Impl::end_run() {
+  std::unique_ptr<Shell> ended;  // goes after the lock, which what it waits for may take
+  const std::lock_guard lock(mutex);
+  final_snapshot = shell->snapshot();
+  run_s = now_s() - run_begin_s;
+  ended = std::move(shell);
+  controller.reset();
+  halving.reset();
 }
 
 RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s) const {
@@ -140,22 +160,26 @@ JobId Session::submit(TrialConfig trial) {
   const std::shared_ptr<const Model> model =
       trial.model(trial.train.batch_size / trial.train.virtual_nodes);
   model->spec.validate();
-  std::unique_lock lock(impl_->mutex);
-  check_sizes(trial.name, model->spec, trial.train.virtual_nodes, impl_->devices.budgets());
-  lock.unlock();
   auto entry = std::make_unique<SessionTrial>();
   entry->config = trial;
   entry->model = model;
+  if (!trial.client_id.empty()) {
+    if (const auto known = impl_->find_trial(*entry)) return *known;
+    if (impl_->journal && !trial.checkpoint.resume) impl_->recall(*entry);
+  }
+  std::unique_lock lock(impl_->mutex);
+  if (entry->ended()) return impl_->add(std::move(entry));
+  check_sizes(trial.name, model->spec, trial.train.virtual_nodes, impl_->devices.budgets());
+  lock.unlock();
   entry->profile = impl_->profile_of(*model);
   entry->times = impl_->measure_kinds(*model);
+  auto newest = impl_->open_checkpoints(JobId(impl_->trials.size()), *entry);
   lock.lock();
-  entry->planned = impl_->plan_for(*entry, trial.train.lanes);
-  require_devices(entry->planned, trial.train.lanes);
+  impl_->choose_lanes(*entry);
   entry->planned.summary.home_bytes = impl_->home_for_all_lanes(*entry);
   impl_->require_room_for_home(*entry);
   entry->plan = entry->planned.plan;
-  entry->lanes_asked = trial.train.lanes;
-  entry->job = std::make_unique<TrainingJob>(model, trial, entry->plan);
+  entry->job = std::make_unique<TrainingJob>(model, entry->config, entry->plan);
   entry->result = {.name = trial.name,
                    .parameters = model->spec.num_parameters(),
                    .num_shards = entry->planned.summary.num_shards,
@@ -163,40 +187,71 @@ JobId Session::submit(TrialConfig trial) {
                    .lanes = entry->planned.summary.lanes,
                    .order = entry->planned.summary.order,
                    .training_state_bytes = entry->planned.summary.training_state_bytes};
-  impl_->trials.push_back(std::move(entry));
-  return JobId(impl_->trials.size() - 1);
+  entry->planned.summary.checkpoint_bytes =
+      most_checkpoint_bytes(entry->config, model->spec, entry->job->places());
+  impl_->require_room_for_checkpoints(*entry);
+  const bool resumes = newest.generation.has_value();
+  if (resumes) impl_->continue_from(*entry, std::move(*newest.generation));
+  if (impl_->journal) impl_->enter(*entry);
+  const JobId id = impl_->add(std::move(entry));
+  if (resumes) impl_->tell_resumed(id, newest.findings);
+  return id;
 }
 
 const TrialPlan& Session::plan(JobId trial) const {
   return impl_->trials.at(trial.index())->planned.summary;
 }
 
+/// Under mutex. Of one that has ended before this session, others hear so.
+JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
+  const JobId id(trials.size());
+  trials.push_back(std::move(trial));
+  if (trials.back()->ended()) add_event(id, SessionEvent::Kind::state);
+  return id;
+}
+
 void Session::run() {
   Impl& impl = *impl_;
   if (impl.config.estimate) throw Error("a session with estimated costs plans only");
+  check();
   std::vector<std::shared_ptr<const JobPlan>> plans;
+  std::vector<std::int64_t> hold_steps;
   {
     const std::lock_guard lock(impl.mutex);
+    for (const auto& trial : impl.trials) {
+      if (trial->checkpoints) trial->checkpoints->open();
+    }
     std::vector<Device*> devices;
     for (std::size_t d = 0; d < impl.devices.size(); ++d) {
       devices.push_back(impl.devices[d].device.get());
     }
     impl.run_begin_s = impl.now_s();
-    impl.shell = std::make_unique<Shell>(impl.engine_config(), devices, impl.host, impl.pool,
-                                         impl.runner, impl, &impl.trace,
-                                         Patience{.least_s = impl.config.device_timeout_s});
+    impl.controller = impl.make_controller();
+    impl.deciding = false;
+    impl.shell =
+        std::make_unique<Shell>(impl.engine_config(), devices, impl.host, impl.pool, impl, impl,
+                                &impl.trace, Patience{.least_s = impl.config.device_timeout_s});
     for (int d : impl.devices.gone()) impl.shell->remove_device(DeviceId(d), "it was removed");
-    for (const auto& trial : impl.trials) plans.push_back(trial->plan);
+    impl.begin_halving();
+    for (const auto& trial : impl.trials) {
+      hold_steps.push_back(impl.hold_step(JobId(plans.size())));
+      plans.push_back(trial->plan);
+      trial->paused = impl.controller->shares();
+    }
     if (impl.stop_asked) impl.shell->stop_all();
   }
   for (std::size_t t = 0; t < plans.size(); ++t) {
-    impl.shell->submit(JobId(t), plans[t], impl.trials[t]->planned.summary.home_bytes);
+    impl.shell->submit(JobId(t), plans[t], impl.trials[t]->planned.summary.home_bytes,
+                       impl.controller->shares(), hold_steps[t]);
   }
-  impl.shell->run();
-  const std::lock_guard lock(impl.mutex);
-  impl.final_snapshot = impl.shell->snapshot();
-  impl.run_s = impl.now_s() - impl.run_begin_s;
-  impl.shell.reset();
+  try {
+    impl.shell->run();
+  } catch (...) {
+    impl.end_run();
+    throw;
+  }
+  impl.end_run();
+  if (impl.journal) impl.journal->flush();
 }
 
 void Session::stop() {
@@ -220,50 +275,6 @@ RunResult Session::result() const {
   if (impl.shell) return impl.summarise(impl.shell->snapshot(), impl.now_s() - impl.run_begin_s);
   RunResult result = impl.summarise(impl.final_snapshot, impl.run_s);
   result.trace = impl.trace.spans();
-  return result;
-}
-
-namespace {
-
-/// Which of several equal devices gets a unit is a matter of time: any may come to the peak of all.
-void level_peaks(std::vector<DeviceResult>& devices) {
-  for (DeviceResult& device : devices) {
-    for (const DeviceResult& equal : devices) {
-      if (equal.budget_bytes != device.budget_bytes) continue;
-      device.peak_bytes = std::max(device.peak_bytes, equal.peak_bytes);
-    }
-  }
-}
-
-}  // namespace
-
-RunResult Session::simulate() const {
-  const Impl& impl = *impl_;
-  VirtualCosts costs{.host_workers = impl.num_host_workers()};
-  const auto num_devices = static_cast<int>(impl.devices.budgets().size());
-  if (num_devices > 1) costs.crowding = measure_crowding(num_devices);
-  if (!impl.trials.empty()) costs.copy_bytes_per_s = impl.trials[0]->planned.copy_bytes_per_s;
-  for (std::size_t d = 0; d < impl.devices.size(); ++d) {
-    costs.link_bytes_per_s.push_back(static_cast<double>(impl.devices[d].link_bytes_per_s));
-    if (impl.trials.empty()) continue;
-    const SessionTrial& first = *impl.trials[0];
-    costs.slowdown.push_back(slowdown_of(impl.plan_device(first, d), first.profile));
-  }
-  costs.copy_latency_s = measure_copy_latency(impl.config.devices[0].link_bytes_per_s);
-  VirtualShell shell(impl.engine_config(), costs);
-  TraceRecorder trace(impl.config.max_trace_spans);
-  shell.on_action = [&](const Action& action) { trace.on_action(action); };
-  shell.on_completion = [&](const Done& done) { trace.on_done(done); };
-  for (std::size_t t = 0; t < impl.trials.size(); ++t) {
-    const SessionTrial& trial = *impl.trials[t];
-    trace.submit(JobId(t), trial.plan);
-    shell.submit(JobId(t), trial.plan, trial.planned.summary.home_bytes);
-  }
-  for (int d : impl.devices.gone()) shell.remove_device(DeviceId(d));
-  shell.run();
-  RunResult result = impl.summarise(snapshot_of(shell.engine()), shell.now_s());
-  result.trace = trace.spans();
-  level_peaks(result.devices);
   return result;
 }
 

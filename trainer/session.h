@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/device.h"
@@ -23,18 +25,31 @@ struct DataSplit;  // models/data_source.h
 using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>;
 
 struct DeviceConfig {
-  std::string kind = "cpu";
+  std::string kind = "cpu";  ///< cpu | cuda
   Bytes memory = 0;
+  int index = 0;  ///< cuda: of the GPU, which several devices may share
+  // The rest is of cpu only.
   Bytes link_bytes_per_s = 0;  ///< each way, imitated by sleeping; 0: as fast as memory is
   double slowdown = 1;         ///< ops take so many times longer, imitated by sleeping
   DeviceFault fault;           ///< to rehearse it
 };
 
+/// Early stopping by successive halving, in steps; see scheduler/successive_halving.h. Which trials
+/// go on follows from their losses alone, whatever trains when and where.
+struct EarlyTerminate {
+  std::int64_t min_iter = 1;  ///< the first rung, at least 1
+  int eta = 3;  ///< at least 2: so many times more steps to the next, for 1 / eta of them
+  bool operator==(const EarlyTerminate&) const = default;
+};
+
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
-  Bytes host_memory = 4_GiB;          ///< bounds the homes, wherever they lie
-  std::filesystem::path home_path;    ///< homes lie in files of this folder; empty: in memory
-  std::string policy = "lrtf";        ///< lrtf | srtf | fifo | round_robin | random
+  Bytes host_memory = 4_GiB;        ///< bounds the homes, wherever they lie
+  std::filesystem::path home_path;  ///< homes lie in files of this folder; empty: in memory
+  std::string policy = "lrtf";      ///< lrtf | srtf | fifo | round_robin | random
+  /// Who gets how many lanes, see scheduler/allocator.h: none (what a trial asks for) | priority |
+  /// wfs | fill. A trial takes part once its home is reserved.
+  std::string sharing = "none";
   bool double_buffer = true;          ///< load what runs next while this op computes
   std::filesystem::path pilot_cache;  ///< measured costs, kept between runs; empty: not kept
   bool estimate = false;              ///< no pilot: costs from shapes. To simulate(), not to run()
@@ -42,6 +57,20 @@ struct SessionConfig {
   /// A device that gives no sign of life for so long, and for 20 times what its work is planned to
   /// take, is lost.
   double device_timeout_s = 60;
+  /// Whether a trial that no device is left for waits for one to be added. If not, it fails.
+  bool wait_for_devices = true;
+  /// Compares all trials of the session, and of its journal. Who waits for others keeps its home,
+  /// so host_memory must hold all of them at once.
+  std::optional<EarlyTerminate> early_terminate;
+};
+
+/// TrainConfig::lanes: as many as pay.
+inline constexpr int kAutoLanes = 0;
+
+/// A rule of a trial's autoscaler, see scheduler/heuristic.h.
+struct AutoscaleRule {
+  std::string rule;  ///< throughput | linear | stepped | straggler
+  std::map<std::string, double> params;
 };
 
 /// Names follow Hugging Face's TrainingArguments where it has one.
@@ -51,12 +80,18 @@ struct TrainConfig {
   int virtual_nodes = 8;         ///< divides batch_size
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
   /// At most reduction_groups and the number of devices; fewer where that is faster, on unequal
-  /// ones.
+  /// ones. kAutoLanes: begins with as many as there may be, and its rules go on from there
+  /// (`throughput` where there are none); where devices are shared, asks for as many.
   int lanes = 1;
   /// Groups of each lane; empty: as equal as can be.
   std::vector<int> lane_groups;
-  /// The most lanes that Session::resize() may give; host memory is reserved for them. 0: `lanes`.
+  /// The most lanes that rules, shares or Session::resize() may give; host memory is reserved for
+  /// them. 0: `lanes`; of kAutoLanes, what groups and devices allow at submission.
   int max_lanes = 0;
+  /// Decide after every step how many lanes the trial goes on with; where devices are shared, how
+  /// many it asks for. `straggler` names devices that take no lane of it. Empty: none.
+  std::vector<AutoscaleRule> autoscale;
+  int priority = 1;  ///< 1 to 100, where devices are shared; a larger one is more important
   std::string order = "auto";  ///< auto | shard_major | vn_major
   std::int64_t max_steps = 50;
   std::string optimizer = "adamw";  ///< adamw | sgd
@@ -73,21 +108,44 @@ struct TrainConfig {
   void validate() const;
 };
 
+/// Generations of a trial's whole state, in a folder of its own; see docs/formats.md. Written at
+/// commits while it trains on, at its end, and when it is stopped. One that cannot be written
+/// leaves the older ones as they are and the trial running.
+struct CheckpointConfig {
+  std::filesystem::path folder;  ///< empty: none are written
+  std::int64_t every_steps = 0;  ///< 0: not by steps
+  double every_s = 0;            ///< 0: not by time
+  int keep = 2;                  ///< generations, at least 1
+  /// Go on from the newest that verifies, none there: from the beginning; also where a journal says
+  /// that the trial has ended.
+  bool resume = false;
+};
+
 struct TrialConfig {
   std::string name;
+  std::string client_id;  ///< the submitter's own: a session takes each once; empty: none
   ModelFactory model;
   std::shared_ptr<const DataSplit> data;
   TrainConfig train;
+  CheckpointConfig checkpoint;
+  /// What the bits depend on beside shapes, data and `train`, by field, as text: what `model` and
+  /// `data` compute. Compared when the trial is resumed.
+  std::map<std::string, std::string> contract;
   std::filesystem::path weights_file;  ///< final weights as safetensors; empty: not written
 };
 
-enum class TrialState : std::uint8_t { waiting, running, done, failed, stopped };
+/// stopped: by stop(), before its end. stopped_early: others were better at a rung.
+enum class TrialState : std::uint8_t { waiting, running, done, failed, stopped, stopped_early };
 const char* to_string(TrialState state);
+/// Whether a later session does not go on with the trial: it is done, failed or stopped early.
+bool is_final(TrialState state);
+/// The way back; nothing for a text that is no state.
+std::optional<TrialState> trial_state(std::string_view text);
 
 struct TrialResult {
   std::string name;
   TrialState state = TrialState::waiting;
-  std::string reason;  ///< why it failed
+  std::string reason;  ///< why it failed, or was stopped early
   std::int64_t parameters = 0;
   int num_shards = 0, virtual_nodes = 0, lanes = 0;
   std::string order;
@@ -96,8 +154,10 @@ struct TrialResult {
   double tokens_per_s = 0;
   std::string weights_xxh3;  ///< 32 hex digits; XXH3-128 of names, shapes and fp32 bytes in order
   Bytes training_state_bytes = 0;                            ///< weights, gradients, moments
-  std::vector<double> losses;                                ///< one a committed step
+  std::vector<double> losses, gradient_norms;                ///< one a committed step
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
+  /// Of early stopping: (rung, mean loss of the steps since the one before), where it is decided.
+  std::vector<std::pair<std::int64_t, double>> rung_losses;
 };
 
 /// What ran where; the counters that exactness tests assert.
@@ -107,7 +167,8 @@ struct DeviceResult {
   Bytes activation_peak_bytes = 0;  ///< the part of one op that no plan places
   double busy_share = 0;
   Bytes h2d_bytes = 0, d2h_bytes = 0;  ///< over its link
-  std::uint64_t ops = 0, loads = 0, prefetches = 0, evictions = 0;
+  std::uint64_t ops = 0, loads = 0, prefetches = 0;
+  std::uint64_t evictions = 0;  ///< copies taken away before their last use there
 };
 
 struct RunResult {
@@ -121,29 +182,55 @@ struct RunResult {
   std::vector<TraceSpan> trace;  ///< what ran when, in order of ends
 };
 
+/// What a session does at one moment, to be looked at. Without a run nothing is under way.
+struct SessionState {
+  struct Device {
+    std::string kind, state;  ///< joining | present | leaving | gone
+    Bytes budget_bytes = 0;
+    Bytes used_bytes = 0;  ///< planned ranges, and activations reserved for what runs
+  };
+  struct Trial {
+    std::string name;
+    TrialState state = TrialState::waiting;
+    std::int64_t step = 0, max_steps = 0;  ///< committed; of all
+    std::vector<int> lanes;                ///< the device that had each last in this step; -1: none
+    std::string waits_for;                 ///< empty: it computes, or has ended
+  };
+  double time_s = 0;  ///< of the run's clock
+  std::vector<Device> devices;
+  std::vector<Trial> trials;
+  /// Ops, copies and work of the host, in the order in which they were handed to their queues;
+  /// `started_s` is when.
+  std::vector<TraceSpan> under_way;
+};
+
 /// Something that happened, numbered from 1 without gaps.
 struct SessionEvent {
   std::uint64_t sequence = 0;
   double time_s = 0;  ///< since the session's start
   JobId trial;        ///< not valid for events of a device
   enum class Kind : std::uint8_t {
-    state,    ///< of a trial; one that no device left can run waits, and says why
+    state,    ///< of a trial; one that waits for a device, or for its share, says why
     step,     ///< committed
     eval,     ///< finished
-    resized,  ///< computes with `lanes` from the next step on
+    resized,  ///< computes with `lanes` from the next step on; who decided it, where not devices
     redone,   ///< the step after `step` begins again, because a device was lost
+    resumed,  ///< begins after `step` steps, from a checkpoint
+    saved,    ///< the state after `step` steps is durable; with a reason: could not be written
+    damaged,  ///< a checkpoint, as the reason says; older ones are used
     joined,   ///< a device
     left,     ///< a device that was removed, or shrank
     lost      ///< a device
   } kind = Kind::state;
-  int device = -1;  ///< joined, left, lost: its number
-  int lanes = 0;    ///< of the trial
+  int device = -1;               ///< joined, left, lost: its number
+  std::uint64_t generation = 0;  ///< saved: of the checkpoint
+  int lanes = 0;                 ///< of the trial
   TrialState state = TrialState::waiting;
   std::int64_t step = 0;  ///< committed steps
   double loss = 0;
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_s = 0;
-  std::string reason;        ///< why it failed or waits; why a device left
+  std::string reason;        ///< why it failed, waits or was resized; why a device left
   std::string weights_xxh3;  ///< as TrialResult, once done
 };
 
@@ -170,38 +257,57 @@ struct TrialPlan {
   Bytes unit_activations_bytes = 0, unit_boundaries_bytes = 0;
   double compute_s_per_step = 0;  ///< on one device, as measured
   Bytes training_state_bytes = 0;
+  Bytes checkpoint_bytes = 0;     ///< on disk, the most at once, if it has a folder for them
   Bytes shard_weights_bytes = 0;  ///< of all shards; what several of them use counts in each
 };
 
 /// One run: a set of trials on shared devices. submit() before run(); one thread calls submit and
-/// run; resize, add_device, remove_device, poll, stop and result may come from any thread. Trials,
-/// and devices, are numbered from 0; one that has left keeps its number. Devices that come, go and
-/// fail, and resizes, change no bit of a result.
+/// run; resize, add_device, remove_device, poll, stop, result and state may come from any thread.
+/// Trials, and devices, are numbered from 0; one that has left keeps its number. Devices that come,
+/// go and fail, and resizes, change no bit of a result.
 class Session {
  public:
   /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
-  /// `scheduling.policy`).
+  /// `scheduling.policy`, `scheduling.sharing`, `sweep.early_terminate`).
   explicit Session(SessionConfig config);
   ~Session();
 
-  /// Plans a trial: measures its layers and cuts it under the budget.
-  /// Throws ConfigError, or DoesNotFit with the smallest budget that would do, or where the disk of
-  /// `home_path` has no room for the homes that may lie there at once.
+  /// From now on the folder, this session's alone, has a journal of the trials (docs/formats.md),
+  /// and all that are submitted must have a client's id. A trial that earlier sessions with this
+  /// journal have ended is not run again: submit() gives it their result. One that they have not
+  /// ended goes on from its newest checkpoint. Before run(). Throws Error where another process has
+  /// the folder; IoError, CorruptData, NewerFormat; ConfigError (`client_id`).
+  void keep_journal(const std::filesystem::path& folder);
+  /// What it says of all its trials, by their ids as names, without the lists of losses.
+  std::vector<TrialResult> journal() const;
+
+  /// Plans a trial: measures its layers and cuts it under the budget. With a client's id that is
+  /// known already, it returns that trial. Once it returns, a journal has the trial for good.
+  /// Throws ConfigError (also `client_id`, where it stands for another contract), or DoesNotFit
+  /// with the smallest budget that would do, or where the disk of `home_path` has no room for the
+  /// homes that may lie there at once.
   JobId submit(TrialConfig trial);
   const TrialPlan& plan(JobId trial) const;
+  /// Throws DoesNotFit where early stopping needs more host memory than there is, for the homes of
+  /// all trials. So do run() and simulate().
+  void check() const;
 
   /// Trains every submitted trial to its end. A trial that fails does so alone. Throws Error where
-  /// costs are estimates.
+  /// costs are estimates, and IoError at the end where the journal could not be written.
   void run();
-  /// What run() would do: the same engine on a virtual clock, with the pilot's costs. Times and
-  /// counters are predicted; trials are as they are.
+  /// What run() would do: the same engine on a virtual clock, with the pilot's costs. Times,
+  /// counters and each trial's `steps` are predicted; else trials are as they are. Losses to come
+  /// are not known: where early stopping compares trials, those submitted first are the better
+  /// ones.
   RunResult simulate() const;
   /// Ends all trials after their running ops.
   void stop();
 
   /// From its next commit on the trial computes with so many lanes, fewer while there are fewer
   /// devices that can run it. No effect once it has ended. Throws ConfigError (`train.lanes`) where
-  /// there are too few devices now, or host memory is not reserved for so many.
+  /// there are too few devices now, or host memory is not reserved for so many. This is the last
+  /// word: from now on no rule of the trial counts, it takes no part in sharing, and shares are of
+  /// the devices that are left, at least one.
   void resize(JobId trial, int lanes);
   /// Adds a device and returns its number. It takes part once it is warm. Throws ConfigError
   /// (`devices[N].memory`, ...) or OutOfMemory.
@@ -214,6 +320,8 @@ class Session {
   std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
   /// Up to now, or whole once run() has returned.
   RunResult result() const;
+  /// At this moment. Waits until the thread that runs run() can answer, a moment; changes nothing.
+  SessionState state() const;
 
  private:
   struct Impl;

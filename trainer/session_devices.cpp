@@ -8,13 +8,11 @@
 namespace spillway {
 namespace {
 
-int most_lanes(const TrainConfig& train) { return std::max(train.lanes, train.max_lanes); }
-
-void require_lanes(const TrainConfig& train, int lanes) {
-  if (lanes >= 1 && lanes <= most_lanes(train)) return;
+void require_lanes(const SessionTrial& trial, int lanes) {
+  if (lanes >= 1 && lanes <= trial.most_lanes) return;
   throw ConfigError("train.lanes", 0,
                     "is " + std::to_string(lanes) + ", must be 1 to " +
-                        std::to_string(most_lanes(train)) +
+                        std::to_string(trial.most_lanes) +
                         "; train.max_lanes, at most train.reduction_groups, says for how many the "
                         "trial reserves host memory");
 }
@@ -67,28 +65,31 @@ PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t num
                         : measured->second};
 }
 
-/// Those that are there.
-std::vector<PlanDevice> Session::Impl::plan_devices(const SessionTrial& trial) const {
+/// Those that are there and not avoided.
+std::vector<PlanDevice> Session::Impl::plan_devices(const SessionTrial& trial,
+                                                    const std::vector<DeviceId>& avoided) const {
   std::vector<PlanDevice> present;
   for (std::size_t d = 0; d < devices.size(); ++d) {
     if (devices[d].state != DeviceList::State::present) continue;
+    if (std::ranges::find(avoided, DeviceId(d)) != avoided.end()) continue;
     present.push_back(plan_device(trial, d));
   }
   return present;
 }
 
-PlannedTrial Session::Impl::plan_for(const SessionTrial& trial, int lanes) const {
+PlannedTrial Session::Impl::plan_for(const SessionTrial& trial, int lanes,
+                                     const std::vector<DeviceId>& avoided) const {
   TrialConfig with_lanes = trial.config;
   if (lanes != with_lanes.train.lanes) with_lanes.train.lane_groups.clear();
   with_lanes.train.lanes = lanes;
-  return plan_trial(with_lanes, trial.model->spec, trial.profile, plan_devices(trial),
-                    config.host_memory, config.double_buffer);
+  return plan_trial(with_lanes, trial.model->spec, trial.profile, plan_devices(trial, avoided),
+                    config.host_memory, config.double_buffer, avoided, trial.first_step);
 }
 
 /// What is possible for some number of lanes, at its most.
 Bytes Session::Impl::home_for_all_lanes(const SessionTrial& trial) const {
   Bytes home_bytes = trial.planned.plan->layout.home_bytes;
-  for (int lanes = 1; lanes <= most_lanes(trial.config.train); ++lanes) {
+  for (int lanes = 1; lanes <= trial.most_lanes; ++lanes) {
     if (lanes == trial.config.train.lanes) continue;
     try {
       home_bytes = std::max(home_bytes, plan_for(trial, lanes).plan->layout.home_bytes);
@@ -103,49 +104,65 @@ void Session::Impl::change_plan(JobId id, std::shared_ptr<const JobPlan> plan) {
   if (shell) shell->resize(id, std::move(plan));
 }
 
-/// False where there are not devices enough for it.
-bool Session::Impl::try_lanes(JobId id, int lanes) {
-  SessionTrial& trial = *trials[id.index()];
-  const auto fits = [&](Bytes budget) { return budget >= trial.plan->needed_budget; };
-  const auto fitting = std::ranges::count_if(devices.budgets(), fits);
-  if (lanes == num_lanes(*trial.plan) && fitting >= lanes && equally_fast(plan_devices(trial))) {
-    return true;  // as it is
-  }
+/// Null where there are not devices enough for it, or no host memory.
+std::shared_ptr<const JobPlan> Session::Impl::try_plan(const SessionTrial& trial, int lanes,
+                                                       const std::vector<DeviceId>& avoided) const {
   try {
-    PlannedTrial planned = plan_for(trial, lanes);
-    if (planned.usable_devices < lanes) return false;
+    PlannedTrial planned = plan_for(trial, lanes, avoided);
+    if (planned.usable_devices < lanes) return nullptr;
     require_home(trial, planned);
-    change_plan(id, std::move(planned.plan));
-    return true;
+    return std::move(planned.plan);
   } catch (const Error&) {
-    return false;
+    return nullptr;
   }
 }
 
-/// The devices have changed: the trial gets as many lanes as it has asked for, or as can be.
+/// Whether the present plan is the one for so many lanes.
+bool Session::Impl::stands(const SessionTrial& trial, int lanes) const {
+  const auto usable = plan_devices(trial, trial.avoided);
+  const auto fits = [&](const PlanDevice& d) { return d.budget >= trial.plan->needed_budget; };
+  return lanes == num_lanes(*trial.plan) && trial.plan->avoided == trial.avoided &&
+         std::ranges::count_if(usable, fits) >= lanes && equally_fast(usable);
+}
+
+/// Gives the trial as many lanes as it has asked for, or as can be. False where that is none.
+bool Session::Impl::fit(JobId id) {
+  SessionTrial& trial = *trials[id.index()];
+  for (;; trial.avoided.clear()) {
+    int lanes = std::min(trial.lanes_asked, static_cast<int>(devices.budgets().size()));
+    for (; lanes > 0; --lanes) {
+      if (stands(trial, lanes)) return true;
+      auto plan = try_plan(trial, lanes, trial.avoided);
+      if (!plan) continue;
+      change_plan(id, std::move(plan));
+      return true;
+    }
+    if (trial.avoided.empty()) return false;
+  }
+}
+
+/// The devices have changed.
 void Session::Impl::refit(JobId id) {
   SessionTrial& trial = *trials[id.index()];
   if (trial.ended()) return;
-  int lanes = std::min(trial.lanes_asked, static_cast<int>(devices.budgets().size()));
-  while (lanes > 0 && !try_lanes(id, lanes)) --lanes;
-  if (trial.stranded == (lanes == 0)) return;
-  trial.stranded = lanes == 0;
-  if (trial.stranded) {
-    set_state(id, TrialState::waiting,
-              "no device is left that can run it; add one of at least " +
-                  format_bytes(trial.planned.summary.smallest_budget_bytes));
-  } else {
-    set_state(id, trial.started ? TrialState::running : TrialState::waiting, "");
+  trial.stranded = !fit(id);
+  if (trial.stranded && shell && !config.wait_for_devices && !devices.any_joining()) {
+    return shell->fail(id, "no device is left that can run it; it needs one of at least " +
+                               format_bytes(trial.planned.summary.smallest_budget_bytes));
   }
+  show_state(id);
 }
 
 void Session::Impl::refit_all() {
   for (std::size_t t = 0; t < trials.size(); ++t) refit(JobId(t));
+  note_devices();
 }
 
 void Session::Impl::join(DeviceList::Entry& entry) {
   Bytes touched = 0;
-  for (const auto& trial : trials) touched = std::max(touched, trial->plan->needed_budget);
+  for (const auto& trial : trials) {
+    if (trial->plan) touched = std::max(touched, trial->plan->needed_budget);
+  }
   shell->add_device(*entry.device, touched);
 }
 
@@ -172,6 +189,7 @@ void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& wh
   using State = DeviceList::State;
   const bool was_removed = std::exchange(devices[id.index()].state, State::gone) == State::leaving;
   add_event(id, lost ? SessionEvent::Kind::lost : SessionEvent::Kind::left, why);
+  controller->forget_device(id);
   if (!lost && !was_removed) rejoin_if_shrunk(id);
   refit_all();
 }
@@ -184,13 +202,20 @@ void Session::resize(JobId id, int lanes) {
                 std::to_string(impl.trials.size()));
   }
   SessionTrial& trial = *impl.trials[id.index()];
-  require_lanes(trial.config.train, lanes);
   if (trial.ended()) return;
+  require_lanes(trial, lanes);
   PlannedTrial planned = impl.plan_for(trial, lanes);
   require_devices(planned, lanes);
   require_home(trial, planned);
+  trial.lanes_fixed = true;
   trial.lanes_asked = lanes;
-  impl.change_plan(id, std::move(planned.plan));
+  trial.avoided.clear();
+  if (impl.controller && trial.started) {
+    impl.controller->fix(id, lanes);
+    impl.decide_if_due();
+  } else {
+    impl.change_plan(id, std::move(planned.plan));
+  }
 }
 
 int Session::add_device(const DeviceConfig& device) {

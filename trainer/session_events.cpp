@@ -9,39 +9,67 @@ namespace spillway {
 void Session::Impl::on_started(JobId id) {
   const std::lock_guard lock(mutex);
   SessionTrial& trial = *trials[id.index()];
-  trial.started_s = now_s();
   trial.started = true;
-  if (!trial.stranded) set_state(id, TrialState::running, "");
+  controller->arrive(demand(id), now_s());
+  if (trial.at_rung) leave_shares(id);
+  decide_if_due();
+  if (controller->shares()) {
+    newcomers.push_back(id);
+  } else {
+    show_state(id);
+  }
 }
 
-void Session::Impl::on_committed(JobId id, std::int64_t step) {
+void Session::Impl::on_committed(const StepCommitted& committed) {
   const std::lock_guard lock(mutex);
-  refresh(id, step);
-  add_event(id, SessionEvent::Kind::step);
+  refresh(committed.job, committed.step);
+  add_event(committed.job, SessionEvent::Kind::step);
+  controller->committed(committed, now_s());
+  if (committed.step == hold_step(committed.job)) {
+    reach_rung(committed.job);
+  } else {
+    save_if_due(*trials[committed.job.index()]);
+  }
+  decide_if_due();
 }
 
 void Session::Impl::on_redone(JobId id, std::int64_t) {
   const std::lock_guard lock(mutex);
   add_event(id, SessionEvent::Kind::redone);
+  controller->redone(id);
 }
 
 void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
   const std::lock_guard lock(mutex);
-  TrialResult& result = trials[id.index()]->result;
+  SessionTrial& trial = *trials[id.index()];
+  TrialResult& result = trial.result;
   result.lanes = static_cast<int>(plan.lanes.size());
   result.num_shards = static_cast<int>(plan.shards.size());
   result.order = plan.vn_major ? "vn_major" : "shard_major";
-  add_event(id, SessionEvent::Kind::resized);
+  SessionEvent& event = add_event(id, SessionEvent::Kind::resized);
+  if (&plan != trial.plan.get()) return;  // a later one is on its way
+  event.reason = std::exchange(trial.lanes_reason, {});
+  controller->resized(id);
+  decide_if_due();
 }
 
 void Session::Impl::on_ended(JobId id, JobEnd end, const std::string& reason) {
   const std::lock_guard lock(mutex);
-  refresh(id, trials[id.index()]->result.steps);
-  set_state(id,
-            end == JobEnd::done     ? TrialState::done
-            : end == JobEnd::failed ? TrialState::failed
-                                    : TrialState::stopped,
-            reason);
+  const SessionTrial& trial = *trials[id.index()];
+  refresh(id, trial.result.steps);
+  if (end == JobEnd::stopped && !trial.stopped_because.empty()) {
+    set_state(id, TrialState::stopped_early, trial.stopped_because);
+  } else {
+    set_state(id,
+              end == JobEnd::done     ? TrialState::done
+              : end == JobEnd::failed ? TrialState::failed
+                                      : TrialState::stopped,
+              reason);
+  }
+  controller->end(id);
+  if (halving) halving->leave(id);
+  decide_halving();
+  decide_if_due();
 }
 
 void Session::Impl::set_state(JobId id, TrialState state, const std::string& reason) {
@@ -49,6 +77,36 @@ void Session::Impl::set_state(JobId id, TrialState state, const std::string& rea
   result.state = state;
   result.reason = reason;
   add_event(id, SessionEvent::Kind::state);
+  note_state(*trials[id.index()]);
+}
+
+/// Of a trial that has not ended, where it is not what was said last.
+void Session::Impl::show_state(JobId id) {
+  SessionTrial& trial = *trials[id.index()];
+  TrialResult& result = trial.result;
+  std::string waits;
+  if (trial.stranded) {
+    waits = "no device is left that can run it; add one of at least " +
+            format_bytes(trial.planned.summary.smallest_budget_bytes);
+  } else if (trial.at_rung) {
+    waits = "other trials have still to come to step " + std::to_string(result.steps) +
+            ", where early stopping compares them";
+  } else if (trial.started && trial.paused) {
+    waits = "others have the devices; scheduling.sharing is " + config.sharing;
+  }
+  const bool runs = trial.started && waits.empty();
+  const TrialState state = runs ? TrialState::running : TrialState::waiting;
+  if (trial.ended() || (state == result.state && waits == result.reason)) return;
+  if (runs && result.steps == 0) trial.started_s = now_s();
+  set_state(id, state, waits);
+}
+
+void Session::Impl::sum_up(TrialResult& result) {
+  if (!result.losses.empty()) {
+    result.first_loss = result.losses.front();
+    result.final_loss = result.losses.back();
+  }
+  if (!result.eval_losses.empty()) result.eval_loss = result.eval_losses.back().second;
 }
 
 /// Takes over what the trial has reached.
@@ -58,43 +116,45 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
   const TrainingJob::Progress news = trial.job->take_progress();
   if (step > result.steps) trial.last_s = now_s();
   result.steps = step;
-  result.losses.insert(result.losses.end(), news.losses.begin(), news.losses.end());
+  const auto append = [](std::vector<double>& all, const std::vector<double>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  append(result.losses, news.losses);
+  append(result.gradient_norms, news.gradient_norms);
   result.weights_xxh3 = news.weights_xxh3;
-  if (!result.losses.empty()) {
-    result.first_loss = result.losses.front();
-    result.final_loss = result.losses.back();
-  }
+  result.eval_losses.insert(result.eval_losses.end(), news.eval_losses.begin(),
+                            news.eval_losses.end());
+  sum_up(result);
   const double elapsed = trial.last_s - trial.started_s;
-  if (step > 0 && elapsed > 0) {
-    result.tokens_per_s = news.weight_per_step * static_cast<double>(step) / elapsed;
+  if (step > trial.first_step && elapsed > 0) {
+    const auto steps = static_cast<double>(step - trial.first_step);
+    result.tokens_per_s = news.weight_per_step * steps / elapsed;
   }
   for (const auto& [eval_step, loss] : news.eval_losses) {
-    result.eval_losses.emplace_back(eval_step, loss);
-    result.eval_loss = loss;
     SessionEvent& event = add_event(id, SessionEvent::Kind::eval);
     event.step = eval_step;
     event.loss = loss;
   }
-  trial.gradient_norm = news.gradient_norm;
 }
 
 SessionEvent& Session::Impl::add_event(JobId id, SessionEvent::Kind kind) {
   const SessionTrial& trial = *trials[id.index()];
   const TrialResult& result = trial.result;
-  events.push_back({.sequence = events.size() + 1,
-                    .time_s = now_s(),
-                    .trial = id,
-                    .kind = kind,
-                    .lanes = result.lanes,
-                    .state = result.state,
-                    .step = result.steps,
-                    .loss = result.final_loss.value_or(0),
-                    .learning_rate = learning_rate_at(trial.config.train,
-                                                      std::max<std::int64_t>(result.steps, 1) - 1),
-                    .gradient_norm = trial.gradient_norm,
-                    .tokens_per_s = result.tokens_per_s,
-                    .reason = result.reason,
-                    .weights_xxh3 = result.weights_xxh3});
+  events.push_back(
+      {.sequence = events.size() + 1,
+       .time_s = now_s(),
+       .trial = id,
+       .kind = kind,
+       .lanes = result.lanes,
+       .state = result.state,
+       .step = result.steps,
+       .loss = result.final_loss.value_or(0),
+       .learning_rate =
+           learning_rate_at(trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
+       .gradient_norm = result.gradient_norms.empty() ? 0 : result.gradient_norms.back(),
+       .tokens_per_s = result.tokens_per_s,
+       .reason = result.reason,
+       .weights_xxh3 = result.weights_xxh3});
   changed.notify_all();
   return events.back();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -8,54 +9,70 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/lane_controller.h"
 #include "scheduler/policy.h"
+#include "scheduler/successive_halving.h"
 #include "scheduler/trace_recorder.h"
+#include "scheduler/virtual_shell.h"
 #include "trainer/device_list.h"
 #include "trainer/pilot.h"
 #include "trainer/plan_trial.h"
+#include "trainer/run_journal.h"
 #include "trainer/session.h"
 #include "trainer/shell.h"
 #include "trainer/tbb_pool.h"
 #include "trainer/training_job.h"
+#include "trainer/trial_checkpoints.h"
 
 /// Inside Session; nothing else includes it.
 namespace spillway {
 
+/// Throws ConfigError.
+void require_valid(const EarlyTerminate& early);
+
 struct SessionTrial {
   TrialConfig config;
   std::shared_ptr<const Model> model;
+  Contract contract;  ///< empty until it is asked for: all samples are read for it
   Profile profile;
   std::map<std::string, std::vector<LayerTimes>> times;  ///< by kind of device, where measured
   PlannedTrial planned;                                  ///< as submitted
   std::unique_ptr<TrainingJob> job;
+  std::unique_ptr<TrialCheckpoints> checkpoints;  ///< null: none
+  std::int64_t first_step = 0;                    ///< committed before this session
   TrialResult result;
-  double started_s = 0, last_s = 0, gradient_norm = 0;
-  std::shared_ptr<const JobPlan> plan;  ///< that it has, or will have at its next commit
+  double started_s = 0, last_s = 0;
+  std::shared_ptr<const JobPlan> plan;  ///< that it has, or will have at its next commit; null:
+                                        ///< the trial ended before this session
   int lanes_asked = 1;                  ///< the plan may have fewer
+  int most_lanes = 1;                   ///< that it may ever have
+  std::vector<std::shared_ptr<const Heuristic>> rules;  ///< of its autoscaler
+  std::vector<DeviceId> avoided;                        ///< devices that take no lane of it
+  std::string lanes_reason;  ///< of the plan that comes with its next commit
+  bool lanes_fixed = false;  ///< by resize()
   bool started = false;
-  bool stranded = false;  ///< no device that is there can run it
+  bool stranded = false;        ///< no device that is there can run it
+  bool paused = false;          ///< others have the devices
+  bool at_rung = false;         ///< waits there for other trials
+  std::string stopped_because;  ///< early, as was decided; empty: it was not
+  /// On disk, the most at once.
+  Bytes checkpoint_bytes() const { return checkpoints ? planned.summary.checkpoint_bytes : 0; }
   bool ended() const { return result.state > TrialState::running; }
 };
 
-/// Hands calls to the trial they belong to.
-class TrialRunner final : public OpRunner {
- public:
-  explicit TrialRunner(std::vector<std::unique_ptr<SessionTrial>>& trials) : trials_(trials) {}
-  void admit(JobId job, std::byte* home) override;
+struct Session::Impl final : ShellObserver, OpRunner {
+  explicit Impl(SessionConfig session_config);
+
+  // session_ops.cpp: calls go to the trial they belong to
+  void admit(JobId id, std::byte* home) override;
   Keep run_op(const OpCall& call) override;
   void run_host_op(const HostCall& call) override;
+  void release(JobId id, JobEnd end) override;
   void warm(Device& device) override;
-
- private:
-  std::vector<std::unique_ptr<SessionTrial>>& trials_;
-};
-
-struct Session::Impl final : ShellObserver {
-  explicit Impl(SessionConfig session_config);
 
   // session_events.cpp: what the shell tells, and what others hear of it
   void on_started(JobId id) override;
-  void on_committed(JobId id, std::int64_t step) override;
+  void on_committed(const StepCommitted& committed) override;
   void on_redone(JobId id, std::int64_t step) override;
   void on_resized(JobId id, const JobPlan& plan) override;
   void on_ended(JobId id, JobEnd end, const std::string& reason) override;
@@ -63,24 +80,80 @@ struct Session::Impl final : ShellObserver {
   void on_device_left(DeviceId id, bool lost, const std::string& why) override;
   // Under mutex:
   void refresh(JobId id, std::int64_t step);
+  static void sum_up(TrialResult& result);  ///< the lists of losses
   SessionEvent& add_event(JobId id, SessionEvent::Kind kind);
   void add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason);
   void set_state(JobId id, TrialState state, const std::string& reason);
+  void show_state(JobId id);
 
   // session_devices.cpp: lanes and devices change. Under mutex:
   PlanDevice plan_device(const SessionTrial& trial, std::size_t device) const;
-  std::vector<PlanDevice> plan_devices(const SessionTrial& trial) const;
-  PlannedTrial plan_for(const SessionTrial& trial, int lanes) const;
+  std::vector<PlanDevice> plan_devices(const SessionTrial& trial,
+                                       const std::vector<DeviceId>& avoided = {}) const;
+  PlannedTrial plan_for(const SessionTrial& trial, int lanes,
+                        const std::vector<DeviceId>& avoided = {}) const;
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
-  bool try_lanes(JobId id, int lanes);
+  std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,
+                                          const std::vector<DeviceId>& avoided) const;
+  bool stands(const SessionTrial& trial, int lanes) const;
+  bool fit(JobId id);
   void refit(JobId id);
   void refit_all();
   void change_plan(JobId id, std::shared_ptr<const JobPlan> plan);
   void join(DeviceList::Entry& entry);
   void rejoin_if_shrunk(DeviceId id);
 
+  // session_lanes.cpp: who decides how many lanes a trial has. Under mutex:
+  int lanes_possible(const SessionTrial& trial) const;
+  void choose_lanes(SessionTrial& trial) const;
+  LaneController make_controller() const;
+  LaneDemand demand(JobId id) const;
+  std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
+                                           const std::vector<DeviceId>& avoided) const;
+  void note_devices();
+  void decide_if_due();
+  void carry_out(const LaneChange& change);
+
+  // session_rungs.cpp: early stopping. Under mutex:
+  void enter_halving(SuccessiveHalving& rule, JobId id) const;
+  static SuccessiveHalving::RungLosses rung_losses(const SuccessiveHalving& rule,
+                                                   const SessionTrial& trial);
+  SuccessiveHalving make_halving() const;
+  void begin_halving();
+  std::int64_t hold_step(JobId id) const;
+  void reach_rung(JobId id);
+  void leave_shares(JobId id);
+  void decide_halving();
+  void carry_out(const SuccessiveHalving::Verdict& verdict);
+  void go_on(JobId id);
+
+  // session_checkpoints.cpp: state that outlives the session
+  TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
+  void continue_from(SessionTrial& trial, Generation generation) const;
+  void tell_resumed(JobId id, const std::vector<Finding>& findings);
+  void require_room_for_checkpoints(const SessionTrial& trial) const;
+  std::string xxh3_of_data(const std::shared_ptr<const DataSplit>& data);
+  TrialHistory history(const SessionTrial& trial) const;        // under mutex
+  void save_if_due(SessionTrial& trial);                        // likewise
+  void save_last(JobId id);                                     // takes it
+  void report(JobId id, const TrialCheckpoints::Saved& saved);  // likewise
+
+  // session_journal.cpp: what is known of trials for good
+  const Contract& contract(SessionTrial& trial);
+  std::optional<JobId> find_trial(SessionTrial& trial);
+  void recall(SessionTrial& trial);
+  void enter(SessionTrial& trial);
+  void note_state(const SessionTrial& trial);
+  std::vector<TrialResult> journal_results() const;
+
+  // session_state.cpp
+  std::optional<Shell::Moment> moment();  // takes the mutex
+  SessionState state(const Shell::Moment& moment) const;
+
   // session.cpp
+  void end_run();
   double now_s() const;
+  JobId add(std::unique_ptr<SessionTrial> trial);
   Profile profile_of(const Model& model);
   /// By kind of device, where there are several. Takes the mutex.
   std::map<std::string, std::vector<LayerTimes>> measure_kinds(const Model& model);
@@ -88,17 +161,22 @@ struct Session::Impl final : ShellObserver {
   void require_room_for_home(const SessionTrial& trial) const;
   EngineConfig engine_config() const;
   RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const;
+  const SessionTrial* first_planned() const;
+  Crowding measure_crowding() const;
   static int num_host_workers();
 
   SessionConfig config;
   std::shared_ptr<const Policy> policy;
+  std::shared_ptr<const Allocator> allocator;  // null: nothing is shared
   DeviceList devices;  // under mutex, once run() or other threads may be about
   std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;
   std::vector<std::unique_ptr<SessionTrial>> trials;
+  std::map<std::shared_ptr<const DataSplit>, std::string> data_xxh3;  // where it was asked for
+  mutable std::optional<RunJournal> journal;
+  boost::asio::thread_pool writer{1};  // of checkpoints and the journal
   TbbPool pool;
-  TrialRunner runner;
   TraceRecorder trace;  // of the shell's thread while run() runs
   const Clock::time_point start = Clock::now();
 
@@ -106,7 +184,11 @@ struct Session::Impl final : ShellObserver {
   mutable std::condition_variable changed;
   // Under mutex:
   std::vector<SessionEvent> events;
-  std::unique_ptr<Shell> shell;  // while run() runs
+  std::unique_ptr<Shell> shell;              // while run() runs
+  std::optional<LaneController> controller;  // likewise
+  std::optional<SuccessiveHalving> halving;  // likewise, with early stopping
+  bool deciding = false;                     // a call of decide() is under way
+  std::vector<JobId> newcomers;              // nothing was decided about them yet
   EngineSnapshot final_snapshot;
   double run_begin_s = 0, run_s = 0;
   bool stop_asked = false;

@@ -18,7 +18,12 @@ Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena
       observer_(observer),
       trace_(trace),
       patience_(patience) {
-  for (Device* device : devices) take_in(std::make_unique<DevicePart>(*device));
+  for (Device* device : devices) {
+    const DeviceId id = take_in(std::make_unique<DevicePart>(*device));
+    warm_thread(*device, [this, id](const std::string& failure) {
+      if (!failure.empty()) lose(id, failure);
+    });
+  }
   publish();
 }
 
@@ -27,11 +32,15 @@ Shell::~Shell() {
   while (landed_ < launched_) wait_for_one();
 }
 
-void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes) {
+void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes, bool paused,
+                   std::int64_t hold_step) {
   plans_[job] = plan;
   if (trace_) trace_->submit(job, plan);
+  const Bytes needed = plan ? std::max(home_bytes, plan->layout.home_bytes) : 0;
   std::vector<Action> actions;
-  engine_.submit(job, plan, std::max(home_bytes, plan->layout.home_bytes), actions);
+  engine_.submit(job, plan, needed, actions);
+  if (paused) engine_.pause(job, actions);
+  if (hold_step != kNoStep) engine_.hold(job, hold_step, actions);
   carry_out(actions);
 }
 
@@ -62,6 +71,28 @@ void Shell::stop_all() {
   });
 }
 
+void Shell::stop(JobId job) {
+  command([this, job](Actions& actions) { engine_.stop(job, actions); });
+}
+
+void Shell::fail(JobId job, std::string reason) {
+  command([this, job, reason = std::move(reason)](Actions& actions) {
+    engine_.fail(job, reason, actions);
+  });
+}
+
+void Shell::pause(JobId job) {
+  command([this, job](Actions& actions) { engine_.pause(job, actions); });
+}
+
+void Shell::resume(JobId job) {
+  command([this, job](Actions& actions) { engine_.resume(job, actions); });
+}
+
+void Shell::hold(JobId job, std::int64_t step) {
+  command([this, job, step](Actions& actions) { engine_.hold(job, step, actions); });
+}
+
 void Shell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
   command([this, job, plan = std::move(plan)](Actions& actions) {
     engine_.resize(job, plan, actions);
@@ -76,6 +107,18 @@ EngineSnapshot Shell::snapshot() const {
 void Shell::publish() {
   const std::lock_guard lock(snapshot_mutex_);
   snapshot_ = snapshot_of(engine_);
+}
+
+std::future<Shell::Moment> Shell::moment() {
+  const auto promise = std::make_shared<std::promise<Moment>>();  // shared: a function is copied
+  on_thread([this, promise] {
+    Moment moment{.engine = moment_of(engine_), .now_s = seconds(Clock::now())};
+    for (auto& [id, span] : moment.engine.under_way) {
+      span.started_s = flights_.at(id).launched_s;
+    }
+    promise->set_value(std::move(moment));
+  });
+  return promise->get_future();
 }
 
 /// An op may end, and say so, before the thread that moved its bytes has said that they arrived.
@@ -165,8 +208,8 @@ void Shell::perform(const StartOp& start) {
     queue.wait(flight->second.event);
     task->after.push_back(flight->second);
   }
+  queue.notify([this, task] { task->done.started_s = seconds(Clock::now()); });
   queue.enqueue([this, task, &device] {
-    task->done.started_s = seconds(Clock::now());
     ActivationMeter& meter = device.activations();
     try {
       device.begin_op();
@@ -186,25 +229,29 @@ void Shell::perform(const StartOp& start) {
   });
   task->flight.event = queue.record();
   launch(start.id, task->flight);
-  queue.notify([this, task] {
+  queue.notify([this, task, &device] {
     task->done.finished_s = seconds(Clock::now());
+    note_failure(device, task->done);
     post(task->flight.device, task->done, std::move(task->keep));
   });
 }
 
 void Shell::perform(const StartCopy& start) {
   DevicePart& on = part(start.device);
-  std::byte* device = on.arena->at(start.device_offset, start.bytes);
+  std::byte* range = on.arena->at(start.device_offset, start.bytes);
   std::byte* home = homes_.at(start.job).data() + start.home;
-  const auto finished = [this, start](Clock::time_point begin, Clock::time_point end) {
-    post(start.device, {.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)});
+  const auto finished = [this, start, device = on.device](Clock::time_point begin,
+                                                          Clock::time_point end) {
+    Done done{.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)};
+    note_failure(*device, done);
+    post(start.device, std::move(done));
   };
   Flight flight{.failed = std::make_shared<std::atomic<bool>>(false),
                 .device = start.device,
                 .planned_s = on.copy_s(start.bytes)};
   flight.event = start.direction == CopyDirection::to_device
-                     ? on.copier.to_device(device, home, start.bytes, finished)
-                     : on.copier.to_host(home, device, start.bytes, finished);
+                     ? on.copier.to_device(range, home, start.bytes, finished)
+                     : on.copier.to_host(home, range, start.bytes, finished);
   launch(start.id, std::move(flight));
 }
 
@@ -253,7 +300,7 @@ void Shell::perform(const AdmitJob& admission) {
 
 void Shell::perform(const StepCommitted& committed) {
   publish();
-  observer_.on_committed(committed.job, committed.step);
+  observer_.on_committed(committed);
 }
 
 void Shell::perform(const StepRedone& redone) { observer_.on_redone(redone.job, redone.step); }
@@ -264,6 +311,7 @@ void Shell::perform(const PlanChanged& changed) {
 }
 
 void Shell::perform(const JobEnded& ended) {
+  if (homes_.contains(ended.job)) runner_.release(ended.job, ended.end);
   homes_.erase(ended.job);
   publish();
   observer_.on_ended(ended.job, ended.end, ended.reason);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "scheduler/engine.h"
+#include "scheduler/engine_moment.h"
 #include "scheduler/trace_recorder.h"
 #include "spilling/host_arena.h"
 #include "trainer/device_part.h"
@@ -25,7 +27,7 @@ class ShellObserver {
  public:
   virtual ~ShellObserver() = default;
   virtual void on_started(JobId job) = 0;
-  virtual void on_committed(JobId job, std::int64_t step) = 0;
+  virtual void on_committed(const StepCommitted& committed) = 0;
   /// The open step begins again, because a device was lost.
   virtual void on_redone(JobId job, std::int64_t step) = 0;
   virtual void on_resized(JobId job, const JobPlan& plan) = 0;
@@ -54,7 +56,9 @@ class Shell {
 
   /// Before run(), or on its thread. `home_bytes`: enough for any plan that the job may be resized
   /// to; 0: for this one.
-  void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0);
+  /// `paused`: it begins with resume() only. `hold_step`: see hold().
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0,
+              bool paused = false, std::int64_t hold_step = kNoStep);
   /// Returns when every job has ended; waits where none can go on. Throws what the engine throws.
   void run();
 
@@ -62,6 +66,15 @@ class Shell {
 
   /// Ends all jobs after their running ops.
   void stop_all();
+  /// Ends a job after its running ops.
+  void stop(JobId job);
+  /// Likewise, as failed.
+  void fail(JobId job, std::string reason);
+  /// The job begins no step after the open one, until resume().
+  void pause(JobId job);
+  void resume(JobId job);
+  /// The job begins nothing once it has committed `step` steps, until another step is said.
+  void hold(JobId job, std::int64_t step);
   /// Another plan of the same contract takes the place of the job's at its next commit.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   /// The device joins as the next in number once it is warm: planned ranges of `touched` bytes have
@@ -70,8 +83,18 @@ class Shell {
   /// The device leaves once what is bound to it has ended; the observer hears `why`.
   void remove_device(DeviceId device, std::string why);
 
+  /// Calls it on the thread that runs run(), after what was asked for before.
+  void call(std::function<void()> what) { on_thread(std::move(what)); }
+
   /// The counters at this moment.
   EngineSnapshot snapshot() const;
+  /// What is going on, once run() comes to answer: with the run's clock, and when what is under way
+  /// was handed to its queue. Where run() has ended, the shell's end breaks the promise.
+  struct Moment {
+    EngineMoment engine;
+    double now_s = 0;
+  };
+  std::future<Moment> moment();
 
  private:
   using Actions = std::vector<Action>;
@@ -82,6 +105,7 @@ class Shell {
     std::vector<ActionId> after = {};
     DeviceId device = {};
     double planned_s = 0;  ///< on its device
+    double launched_s = 0;
   };
   struct Joining {
     std::unique_ptr<DevicePart> part;
@@ -115,10 +139,12 @@ class Shell {
 
   // shell_devices.cpp: devices work, come, go and fail
   void launch(ActionId id, Flight flight);
+  static void note_failure(Device& device, Done& done);
   void post(DeviceId device, Done done, OpRunner::Keep keep = {});
   void reported(const Flight& flight);
   void perform(const DeviceLeft& left);
   void warm(Joining& joining, Bytes touched);
+  void warm_thread(Device& device, std::function<void(const std::string& failure)> then);
   void join_ready();
   DeviceId take_in(std::unique_ptr<DevicePart> part);
   void watch(DevicePart& part);

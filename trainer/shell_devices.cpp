@@ -30,9 +30,10 @@ void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
 
 DeviceId Shell::take_in(std::unique_ptr<DevicePart> part) {
   const DeviceId id(devices_.size());
+  // Its op may end as soon as it is abandoned: the reason goes first.
   part->watchdog = std::make_unique<Watchdog>(*io_, [this, id, device = part->device] {
-    device->abandon();
     on_thread([this, id] { lose(id, "it gave no sign of life in time"); });
+    device->abandon();
   });
   devices_.push_back(std::move(part));
   return id;
@@ -40,6 +41,7 @@ DeviceId Shell::take_in(std::unique_ptr<DevicePart> part) {
 
 void Shell::launch(ActionId id, Flight flight) {
   ++launched_;
+  flight.launched_s = seconds(Clock::now());
   if (flight.device.valid()) {
     DevicePart& on = part(flight.device);
     ++on.running;
@@ -48,6 +50,16 @@ void Shell::launch(ActionId id, Flight flight) {
     watch(on);
   }
   flights_[id] = std::move(flight);
+}
+
+/// Work that ended on a device that has failed may have gone wrong, unlike it says.
+void Shell::note_failure(Device& device, Done& done) {
+  try {
+    device.check();
+  } catch (const DeviceLost& lost) {
+    done.lost = true;
+    done.error = lost.why;
+  }
 }
 
 void Shell::post(DeviceId device, Done done, OpRunner::Keep keep) {
@@ -141,11 +153,20 @@ void Shell::add_device(Device& device, Bytes touched) {
 }
 
 void Shell::warm(Joining& joining, Bytes touched) {
-  ++launched_;
   Device& device = *joining.part->device;
   joining.part->watchdog = std::make_unique<Watchdog>(*io_, [&device] { device.abandon(); });
   joining.part->watchdog->expect(allowance(patience_.least_s));
   touch(device, *joining.part->arena, std::min(touched, joining.part->arena->size()));
+  warm_thread(device, [this, &joining](const std::string& failure) {
+    joining.failure = failure;
+    joining.ready = true;
+    join_ready();
+  });
+}
+
+/// Calls `then` with what went wrong, empty: nothing, on this thread.
+void Shell::warm_thread(Device& device, std::function<void(const std::string& failure)> then) {
+  ++launched_;
   const auto failure = std::make_shared<std::string>("it did not answer");  // shared: by a queue
   device.compute().enqueue([this, &device, failure] {
     try {
@@ -155,13 +176,8 @@ void Shell::warm(Joining& joining, Bytes touched) {
       *failure = error.what();
     }
   });
-  device.compute().notify([this, &joining, failure] {
-    landing([this, &joining, failure] {
-      joining.failure = *failure;
-      joining.ready = true;
-      join_ready();
-    });
-  });
+  device.compute().notify(
+      [this, failure, then = std::move(then)] { landing([failure, then] { then(*failure); }); });
 }
 
 /// Devices join in the order in which they were added, so that their numbers follow from it.

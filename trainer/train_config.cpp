@@ -3,6 +3,8 @@
 #include <string>
 
 #include "core/error.h"
+#include "scheduler/allocator.h"
+#include "trainer/rules.h"
 #include "trainer/session.h"
 
 namespace spillway {
@@ -37,7 +39,7 @@ void require_range(double value, double low, double high, const std::string& fie
 void TrainConfig::validate() const {
   require_positive(batch_size, "batch_size");
   require_positive(virtual_nodes, "virtual_nodes");
-  require_positive(lanes, "lanes");
+  if (lanes != kAutoLanes) require_positive(lanes, "lanes");
   require_positive(max_steps, "max_steps");
   require_positive(eval_batches, "eval_batches");
   require(batch_size % virtual_nodes == 0, "virtual_nodes",
@@ -56,6 +58,8 @@ void TrainConfig::validate() const {
   require(reduction_groups == 0 || max_lanes <= reduction_groups, "max_lanes",
           "is " + std::to_string(max_lanes) + ", above train.reduction_groups " +
               std::to_string(reduction_groups) + "; a lane takes whole groups");
+  check_priority("train.priority", priority);
+  make_rules(*this);
   require(lane_groups.empty() ||
               (lane_groups.size() == static_cast<std::size_t>(lanes) &&
                std::ranges::min(lane_groups) >= 1 && sum(lane_groups) == reduction_groups),

@@ -37,6 +37,8 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
     : model_(std::move(model)),
       config_(std::move(config)),
       plan_(std::move(plan)),
+      places_(model_->spec, config_.train, plan_->layout),
+      gate_(model_->spec.params.size(), plan_->first_step),
       vn_size_(config_.train.batch_size / config_.train.virtual_nodes),
       losses_(plan_->layout.batch.size()),
       eval_losses_(plan_->layout.eval_batch.size()),
@@ -46,11 +48,14 @@ TrainingJob::Progress TrainingJob::take_progress() {
   const std::lock_guard lock(mutex_);
   Progress news = progress_;
   progress_.losses.clear();
+  progress_.gradient_norms.clear();
   progress_.eval_losses.clear();
   return news;
 }
 
-void TrainingJob::admit(std::byte* home) const {
+void TrainingJob::admit(std::byte* home) {
+  home_ = home;
+  if (start_) return places_.restore(*start_, home);
   std::vector<std::byte*> params;
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
     params.push_back(value(home, static_cast<int>(p)));
@@ -238,22 +243,37 @@ void TrainingJob::commit(const HostCall& call) {
   }
   gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
   const std::lock_guard lock(mutex_);
-  progress_.losses.push_back(loss.mean());
-  progress_.gradient_norm = norm;
+  if (call.step >= steps_noted_) {  // else it is redone
+    progress_.losses.push_back(loss.mean());
+    progress_.gradient_norms.push_back(norm);
+    steps_noted_ = call.step + 1;
+  }
   progress_.weight_per_step = loss.weight;
 }
 
 /// Runs in the program of the step after the commit.
-void TrainingJob::update(const HostCall& call, int weights_buffer) const {
+void TrainingJob::update(const HostCall& call, int weights_buffer) {
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    const ParamSpec& param = model_->spec.params[at(p)];
-    if (call.plan->layout.params[at(p)].weights_buffer != weights_buffer) continue;
-    if (param.is_statistic()) {
-      update_statistic(value(call.home, p), param, param.is_observed() ? sum(call, p) : nullptr,
-                       config_.train.virtual_nodes, call.step);
-    } else if (param.trainable) {
-      update_weights(call, p);
-    }
+    if (call.plan->layout.params[at(p)].weights_buffer == weights_buffer) update_param(call, p);
+  }
+}
+
+void TrainingJob::update_param(const HostCall& call, int number) {
+  const ParamSpec& param = model_->spec.params[at(number)];
+  gate_.begin_update(at(number));
+  if (param.is_statistic()) {
+    update_statistic(value(call.home, number), param,
+                     param.is_observed() ? sum(call, number) : nullptr, config_.train.virtual_nodes,
+                     call.step);
+  } else if (param.trainable) {
+    update_weights(call, number);
+  }
+  gate_.end_update(at(number));
+}
+
+void TrainingJob::complete_updates(std::int64_t step) {
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    if (gate_.version(at(p)) < step) update_param({.step = step, .plan = plan_, .home = home_}, p);
   }
 }
 

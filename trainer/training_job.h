@@ -12,6 +12,8 @@
 #include "trainer/op_runner.h"
 #include "trainer/range_runner.h"
 #include "trainer/session.h"
+#include "trainer/state_gate.h"
+#include "trainer/trial_state.h"
 
 namespace spillway {
 
@@ -23,16 +25,21 @@ class TrainingJob {
   TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
               std::shared_ptr<const JobPlan> plan);
 
-  /// Weights by (seed, parameter); moments are zero already.
-  void admit(std::byte* home) const;
+  /// Instead of at the beginning the trial starts from here; before admit(). Its plans begin with
+  /// the step of the generation.
+  void start_from(Generation generation) { start_ = std::move(generation); }
+  /// Weights by (seed, parameter), or as they were; moments are zero already.
+  void admit(std::byte* home);
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
+  /// Does what the program behind the commit of `step` has not done of its updates: the open step
+  /// is dropped, and nothing else runs. The state is then as after that commit.
+  void complete_updates(std::int64_t step);
 
   /// What a watcher may know.
   struct Progress {
-    std::vector<double> losses;  ///< one a committed step
+    std::vector<double> losses, gradient_norms;  ///< one a committed step
     std::vector<std::pair<std::int64_t, double>> eval_losses;
-    double gradient_norm = 0;    ///< of the last step
     double weight_per_step = 0;  ///< target tokens of a step
     std::string weights_xxh3;    ///< once finished
   };
@@ -40,12 +47,17 @@ class TrainingJob {
   Progress take_progress();
   const TrainConfig& train() const { return config_.train; }
 
+  const StatePlaces& places() const { return places_; }
+  StateGate& gate() { return gate_; }
+  const std::byte* home() const { return home_; }  ///< since admit()
+
  private:
   void load(const HostCall& call, bool evaluation) const;
   void reduce(const HostCall& call, int layer);
   void add_partials(const HostCall& call, int layer) const;
   void commit(const HostCall& call);
-  void update(const HostCall& call, int weights_buffer) const;
+  void update(const HostCall& call, int weights_buffer);
+  void update_param(const HostCall& call, int param);
   void update_weights(const HostCall& call, int param) const;
   void finish_evaluation(const HostCall& call);
   void finish(const HostCall& call);
@@ -59,12 +71,18 @@ class TrainingJob {
   std::shared_ptr<const Model> model_;
   TrialConfig config_;
   std::shared_ptr<const JobPlan> plan_;
+  const StatePlaces places_;
+  StateGate gate_;
+  std::optional<Generation> start_;
+  std::byte* home_ = nullptr;
   std::int64_t vn_size_;
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
   double gradient_scale_ = 1;                      // of the updates that follow the last commit
   std::mutex mutex_;
-  Progress progress_;  // under mutex_
+  Progress progress_;             // under mutex_
+  std::int64_t steps_noted_ = 0;  // whose loss is or was in progress_; a device that goes late
+                                  // makes a step commit again
 };
 
 }  // namespace spillway

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_system.h"
 #include "core/spec.h"
 
 namespace spillway {
@@ -28,6 +29,7 @@ std::string weights_xxh3(std::span<const NamedArray> arrays);
 /// Writes the arrays as a safetensors file, whole or not at all: those of larger elements first, so
 /// that all are aligned, else in the given order. Names differ. Throws IoError.
 /// Source: https://github.com/huggingface/safetensors, section "Format".
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays);
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
+                       FileSystem& files = posix_file_system());
 
 }  // namespace spillway

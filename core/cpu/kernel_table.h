@@ -15,6 +15,8 @@ struct Dropout {
   RandomKey key;
 };
 
+Dropout settled(std::size_t n, float p, const RandomKey& key);
+
 constexpr PhiloxBlock counter_of(const RandomKey& key, std::uint32_t block) {
   return {block, key.vn, key.stream, key.step};
 }

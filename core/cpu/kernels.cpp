@@ -49,11 +49,15 @@ Isa limit_isa(Isa highest) {
   return active_isa();
 }
 
-void dropout(float* out, const float* in, std::size_t n, float p, const RandomKey& key) {
+detail::Dropout detail::settled([[maybe_unused]] std::size_t n, float p, const RandomKey& key) {
   assert(p >= 0 && p < 1 && n / 4 <= 0xFFFFFFFFu);
-  const auto threshold = static_cast<std::uint32_t>(std::llround(static_cast<double>(p) * 0x1p32));
-  const auto scale = static_cast<float>(1 / (1 - static_cast<double>(p)));
-  table().dropout(out, in, n, {threshold, scale, key});
+  return {.threshold = static_cast<std::uint32_t>(std::llround(static_cast<double>(p) * 0x1p32)),
+          .scale = static_cast<float>(1 / (1 - static_cast<double>(p))),
+          .key = key};
+}
+
+void dropout(float* out, const float* in, std::size_t n, float p, const RandomKey& key) {
+  table().dropout(out, in, n, detail::settled(n, p, key));
 }
 
 void add(float* sum, const float* term, std::size_t n) { table().add(sum, term, n); }

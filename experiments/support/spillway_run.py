@@ -15,8 +15,8 @@ class Failed(Exception):
 
 def train(program, config, environment=None, core=None):
     """What a run of `config`, a dict as in the YAML file, wrote: plan (planned beside actual),
-    events and trace. Events have `cpu_s`, what the process had used when they were seen. `core`:
-    the only one that it may use."""
+    events, trace, and how large its largest checkpoint is. Events have `cpu_s`, what the process
+    had used when they were seen. `core`: the only one that it may use."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
@@ -38,8 +38,14 @@ def read(output, seen):
     for event, cpu_s in zip(events, seen):
         event["cpu_s"] = cpu_s
     return types.SimpleNamespace(plan=json.loads((output / "plan.json").read_text()),
-                                 events=events,
+                                 events=events, generation_bytes=generation_bytes(output),
                                  trace=json.loads((output / "trace.json").read_text())["traceEvents"])
+
+
+def generation_bytes(output):
+    """0 without checkpoints."""
+    return max((sum(file.stat().st_size for file in folder.iterdir())
+                for folder in output.glob("trials/*/checkpoints/*")), default=0)
 
 
 def watch(process, log):

@@ -1,5 +1,7 @@
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,7 @@ struct Run {
 
 class Experiment {
  public:
-  explicit Experiment(const Setting& setting) : setting_(setting), cache_("spillway_unequal") {
+  explicit Experiment(const Setting& setting) : setting_(setting) {
     trial_ = gpt_trial(setting.model);
     trial_.train.virtual_nodes = trial_.train.reduction_groups = setting.virtual_nodes;
     trial_.train.batch_size = 2 * setting.virtual_nodes;
@@ -41,8 +43,9 @@ class Experiment {
   }
 
   /// On devices slowed by so much, with so many lanes of so many groups; none: as planned.
-  Run run(const std::vector<double>& slowdowns, int lanes, std::vector<int> lane_groups = {}) {
-    SessionConfig config{.pilot_cache = cache_.path(), .max_trace_spans = 1'000'000};
+  Run run(const PilotCache& costs, const std::vector<double>& slowdowns, int lanes,
+          std::vector<int> lane_groups = {}) {
+    SessionConfig config{.pilot_cache = costs.path(), .max_trace_spans = 1'000'000};
     for (const double slowdown : slowdowns) {
       config.devices.push_back({.memory = 256_MiB, .slowdown = slowdown});
     }
@@ -56,16 +59,13 @@ class Experiment {
   }
 
   void print() {
-    for (int i = 0; i < setting_.repetitions; ++i)
-      alone_ms_.push_back(1e3 * run({1}, 1).measured_s());
     std::printf("- Model: a GPT of %d blocks, %d virtual nodes of 2 samples, %d steps\n",
                 static_cast<int>(setting_.model.num_hidden_layers), setting_.virtual_nodes,
                 setting_.steps);
-    std::printf("- The first device alone: %s ms a step\n\n",
-                text_of(spread_of(alone_ms_), 1).c_str());
+    std::printf("\n");
     print_head({"the second device", "reduction groups", "predicted, ms", "measured, ms",
-                "error, %", "halves, ms", "faster than alone"});
-    std::vector<std::string> declined;
+                "error, %", "halves, ms", "alone, ms", "faster than alone", "error of that, %"});
+    std::set<std::string> declined;
     for (const double slowdown : setting_.slowdowns) print_row_of(slowdown, declined);
     std::printf("\n");
     for (const auto& sentence : declined) std::printf("- %s\n", sentence.c_str());
@@ -74,48 +74,66 @@ class Experiment {
 
  private:
   struct Row {
-    TrialPlan plan;
-    std::vector<double> predicted, measured, errors, halves, gains;
+    std::map<std::string, int> splits;  // and how often they were chosen
+    std::set<std::string> declined;
+    std::vector<double> predicted, measured, errors, halves, alone, gains, gain_errors;
   };
 
+  /// Costs measured anew, then the first device alone, the split, and halves, one after the other:
+  /// the machine is not equally fast all day.
   void add_run(Row& row, double slowdown) {
-    const Run split = run({1, slowdown}, 2);
-    row.plan = split.trained.plan;
+    const PilotCache costs("spillway_unequal");
+    const Run alone = run(costs, {1}, 1), split = run(costs, {1, slowdown}, 2);
+    const TrialPlan& plan = split.trained.plan;
+    ++row.splits[text_of(plan.lane_groups)];
+    row.declined.insert(plan.declined.begin(), plan.declined.end());
     row.predicted.push_back(1e3 * split.predicted_s());
     row.measured.push_back(1e3 * split.measured_s());
+    row.alone.push_back(1e3 * alone.measured_s());
     row.errors.push_back(100 * (split.predicted_s() / split.measured_s() - 1));
-    row.gains.push_back(spread_of(alone_ms_).median / row.measured.back());
-    if (row.plan.lanes == 1) return;  // it would take long
+    const double gain = alone.measured_s() / split.measured_s();
+    row.gains.push_back(gain);
+    row.gain_errors.push_back(100 * (alone.predicted_s() / split.predicted_s() / gain - 1));
+    if (plan.lanes == 1) return;  // it would take long
     const int half = setting_.virtual_nodes / 2;
-    row.halves.push_back(1e3 * run({1, slowdown}, 2, {half, half}).measured_s());
+    row.halves.push_back(1e3 * run(costs, {1, slowdown}, 2, {half, half}).measured_s());
   }
 
-  void print_row_of(double slowdown, std::vector<std::string>& declined) {
+  static std::string text_of(const std::vector<int>& groups) {
+    std::string text;
+    for (const int g : groups) text += (text.empty() ? "" : " + ") + fixed(g, 0);
+    return text;
+  }
+
+  void print_row_of(double slowdown, std::set<std::string>& declined) {
     Row row;
     for (int i = 0; i < setting_.repetitions; ++i) add_run(row, slowdown);
-    declined.insert(declined.end(), row.plan.declined.begin(), row.plan.declined.end());
-    std::string groups;
-    for (const int g : row.plan.lane_groups) groups += (groups.empty() ? "" : " + ") + fixed(g, 0);
-    print_row({slowdown == 1 ? "as fast" : fixed(slowdown, 0) + " times slower", groups,
-               text_of(spread_of(row.predicted), 1), text_of(spread_of(row.measured), 1),
-               text_of(spread_of(row.errors), 1),
-               row.halves.empty() ? "" : text_of(spread_of(row.halves), 1),
-               text_of(spread_of(row.gains), 2)});
+    declined.merge(row.declined);
+    std::string splits;
+    for (const auto& [split, times] : row.splits) {
+      splits += (splits.empty() ? "" : ", ") + split;
+      if (row.splits.size() > 1) splits += " (" + fixed(times, 0) + " times)";
+    }
+    const auto spread = [](const std::vector<double>& values, int digits) {
+      return values.empty() ? "" : experiments::text_of(spread_of(values), digits);
+    };
+    print_row({slowdown == 1 ? "as fast" : fixed(slowdown, 0) + " times slower", splits,
+               spread(row.predicted, 1), spread(row.measured, 1), spread(row.errors, 1),
+               spread(row.halves, 1), spread(row.alone, 1), spread(row.gains, 2),
+               spread(row.gain_errors, 1)});
     std::fflush(stdout);
   }
 
   const Setting setting_;
-  const PilotCache cache_;
   TrialConfig trial_;
-  std::string weights_;           // of the first run
-  std::vector<double> alone_ms_;  // a step, by repetition
+  std::string weights_;  // of the first run
 };
 
 }  // namespace
 
 void print_unequal(bool brief) {
   const Setting whole{
-      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 3, {1, 2, 4, 24}};
+      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 5, {1, 2, 4, 24}};
   const Setting small{
       {.num_hidden_layers = 1, .hidden_size = 32, .max_position_embeddings = 8}, 4, 4, 1, {2, 60}};
   Experiment(brief ? small : whole).print();

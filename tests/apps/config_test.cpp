@@ -52,6 +52,24 @@ TEST(Config, OutputFolderFollowsTheName) {
   EXPECT_EQ(read(kShortestConfig + "name: x\noutput_dir: /tmp/o\n").output_dir, "/tmp/o");
 }
 
+TEST(Config, LanesAreANumberOrAsManyAsPay) {
+  EXPECT_EQ(read(kShortestConfig + "train: {lanes: auto}\n").train.lanes, kAutoLanes);
+  EXPECT_EQ(read(kShortestConfig + "train: {lanes: 3}\n").train.lanes, 3);
+}
+
+TEST(Config, RulesAreOneOrAList) {
+  const auto rules = [](const std::string& text) {
+    std::vector<std::string> names;
+    const auto config = read(kShortestConfig + "train: {autoscale: " + text + "}\n");
+    for (const auto& rule : config.train.autoscale) names.push_back(rule.rule);
+    return names;
+  };
+  EXPECT_EQ(rules("[]"), Messages{});
+  EXPECT_EQ(rules("{rule: stepped, loss: 2}"), Messages{"stepped"});
+  EXPECT_EQ(rules("[{rule: throughput}, {rule: straggler}]"),
+            (Messages{"throughput", "straggler"}));
+}
+
 TEST(Config, SizesHaveUnits) {
   const auto config = read(
       "devices: [{memory: 12MiB}, {memory: 1.5 GB}, {memory: 4096}, {kind: cpu, memory: 64k}]\n"
@@ -74,6 +92,29 @@ TEST(Config, ABadSizeShowsGoodOnes) {
             Messages{"line 3: devices[1].memory: 'a lot' is no size" + remedy});
 }
 
+TEST(Config, EachKindOfDeviceHasItsKeys) {
+  const auto devices =
+      read(
+          "devices: [{kind: cuda, memory: 8GiB}, {kind: cuda, index: 3, memory: 1GiB}]\n"
+          "data: {path: x}\n")
+          .session.devices;
+  EXPECT_EQ(devices[0].kind, "cuda");
+  EXPECT_EQ(devices[0].index, 0);
+  EXPECT_EQ(devices[1].index, 3);
+  const auto problem = [](const std::string& device) {
+    return problems("devices: [{memory: 1GiB, " + device + "}]\ndata: {path: x}\n");
+  };
+  for (const std::string key : {"link: 1GB/s", "slowdown: 2", "fault: {kind: fail}"}) {
+    EXPECT_EQ(problem(key), Messages{});
+    const Messages of_cuda = problem("kind: cuda, " + key);
+    ASSERT_EQ(of_cuda.size(), 1u);
+    EXPECT_NE(of_cuda[0].find("unknown key"), std::string::npos) << of_cuda[0];
+  }
+  EXPECT_NE(problem("index: 0").at(0).find("devices[0].index: unknown key"), std::string::npos);
+  EXPECT_NE(problem("kind: cuda, index: -1").at(0).find("devices[0].index: '-1' is out of range"),
+            std::string::npos);
+}
+
 TEST(Config, LinksHaveRates) {
   const auto devices =
       read(
@@ -91,33 +132,34 @@ TEST(Config, LinksHaveRates) {
 }
 
 TEST(Config, EverythingWrongIsSaidInOneGoInOrderOfLines) {
-  EXPECT_EQ(problems("train:\n"
-                     "  batch_size: many\n"
-                     "  lr: 3\n"
-                     "  lanes: 0\n"
-                     "devices: [{kind: tpu}]\n"
-                     "model: 3\n"
-                     "data: {paths: x, eval_fraction: 1}\n"
-                     "scheduling:\n"
-                     "  double_buffer: yes\n"
-                     "  policy:\n"),
-            (Messages{
-                "line 2: train.batch_size: 'many' is no whole number; write a whole number from 1 "
-                "to 16777216",
-                "line 3: train.lr: unknown key; remove it",
-                "line 4: train.lanes: '0' is out of range; write a whole number from 1 to 65536",
-                "line 5: devices[0].kind: 'tpu' is not known; write cpu",
-                "line 5: devices[0].memory: is missing; write the most bytes it may hold, such as "
-                "1GiB",
-                "line 6: model: '3' stands where a group of keys belongs",
-                "line 7: data.path: is missing; write a file or a folder, or a list of them",
-                "line 7: data.eval_fraction: '1' is out of range; write a number of at least 0, "
-                "below 1",
-                "line 7: data.paths: unknown key; did you mean data.path?",
-                "line 9: scheduling.double_buffer: 'yes' is neither true nor false",
-                "line 10: scheduling.policy: no value stands where one value belongs; write one of "
-                "lrtf, srtf, fifo, round_robin, random",
-            }));
+  EXPECT_EQ(
+      problems("train:\n"
+               "  batch_size: many\n"
+               "  lr: 3\n"
+               "  lanes: 0\n"
+               "devices: [{kind: tpu}]\n"
+               "model: 3\n"
+               "data: {paths: x, eval_fraction: 1}\n"
+               "scheduling:\n"
+               "  double_buffer: yes\n"
+               "  policy:\n"),
+      (Messages{
+          "line 2: train.batch_size: 'many' is no whole number; write a whole number from 1 "
+          "to 16777216",
+          "line 3: train.lr: unknown key; remove it",
+          "line 4: train.lanes: '0' is out of range; write a whole number from 1 to 65536, or auto",
+          "line 5: devices[0].kind: 'tpu' is not known; write one of cpu, cuda",
+          "line 5: devices[0].memory: is missing; write the most bytes it may hold, such as "
+          "1GiB",
+          "line 6: model: '3' stands where a group of keys belongs",
+          "line 7: data.path: is missing; write a file or a folder, or a list of them",
+          "line 7: data.eval_fraction: '1' is out of range; write a number of at least 0, "
+          "below 1",
+          "line 7: data.paths: unknown key; did you mean data.path?",
+          "line 9: scheduling.double_buffer: 'yes' is neither true nor false",
+          "line 10: scheduling.policy: no value stands where one value belongs; write one of "
+          "lrtf, srtf, fifo, round_robin, random",
+      }));
 }
 
 TEST(Config, AnEmptyDocumentLacksWhatMustBeThere) {

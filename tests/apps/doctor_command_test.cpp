@@ -19,7 +19,10 @@ TEST(DoctorCommand, MeasuresWhatPlansRestOn) {
   for (const char* key :
        {"copy_bytes_per_s", "update_bytes_per_s", "reduce_bytes_per_s", "matmul_flops_per_s"})
     EXPECT_GT(json[key], 1e7) << key;
-  ASSERT_EQ(json["devices"].size(), 1u);
+  const std::size_t num_gpus = json["gpus"].size();
+  EXPECT_EQ(json["why_no_gpu"] == "", num_gpus > 0);
+  ASSERT_GE(json["devices"].size(), 1u);
+  EXPECT_LE(json["devices"].size(), 1 + num_gpus);
   for (const char* key : {"h2d_bytes_per_s", "d2h_bytes_per_s", "duplex_bytes_per_s"})
     EXPECT_GT(json["devices"][0][key], 1e7) << key;
 }
@@ -27,7 +30,8 @@ TEST(DoctorCommand, MeasuresWhatPlansRestOn) {
 TEST(DoctorCommand, SaysItInText) {
   std::ostringstream out;
   EXPECT_EQ(doctor({}, out), kDone);
-  for (const char* text : {"LibTorch 2.11", "cores to use", "Memory: ", "GFLOP/s", "both at once"})
+  for (const char* text :
+       {"LibTorch 2.11", "cores to use", "Memory: ", "GPU", "GFLOP/s", "both at once"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 

@@ -10,6 +10,7 @@
 #include "apps/train_command.h"
 #include "tests/support/small_sweep.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
 
 namespace spillway::testing {
 namespace {
@@ -29,7 +30,7 @@ class PlanCommand : public ::testing::Test {
     std::ostringstream out, log;
     EXPECT_EQ(
         train({.config_file = options_.config_file, .overrides = options_.overrides, .json = true},
-              out, log, false),
+              out, log, {}),
         kDone);
     return Json::parse(out.str());
   }
@@ -54,13 +55,53 @@ TEST_F(PlanCommand, SaysWhatTrainingThenDoes) {
     EXPECT_TRUE(plan.contains(key) || key == "state") << key;
 }
 
+/// With a page for each folder, as disks give space.
+Bytes bytes_on_disk(const std::filesystem::path& folder) {
+  Bytes bytes = 4_KiB;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    bytes += round_up(entry.file_size(), 4_KiB);
+  return bytes;
+}
+
+TEST_F(PlanCommand, SaysWhatCheckpointsTakeOnDisk) {
+  options_.overrides = {"checkpoint={keep: 3, every_steps: 1}"};
+  const Json plan = planned(), run = trained();
+  EXPECT_GT(plan["disk_free_bytes"], 0);
+  Bytes all = 0, weights = 0;
+  for (std::size_t t = 0; t < 4; ++t) {
+    const Bytes most = plan["trials"][t]["checkpoint_bytes"];
+    EXPECT_EQ(run["trials"][t]["checkpoint_bytes"], most);
+    const std::filesystem::path trial =
+        folder_ / ("out/trials/" + run["trials"][t]["name"].get<std::string>());
+    for (const auto& generation : std::filesystem::directory_iterator(trial / "checkpoints"))
+      EXPECT_EQ(bytes_on_disk(generation.path()), most / 4) << "three and one that is written";
+    all += most;
+    weights += std::filesystem::file_size(trial / "weights.safetensors");
+  }
+  EXPECT_EQ(plan["checkpoint_bytes"], all);
+  EXPECT_LE(plan["weights_bytes"], weights);
+  EXPECT_NEAR(plan["weights_bytes"].get<double>(), static_cast<double>(weights), 4 * 8192.0);
+}
+
+TEST_F(PlanCommand, SaysThatCheckpointsHaveNoRoom) {
+  options_.overrides = {"output_dir=/proc/run"};  // a disk without any
+  const Json full = planned(kDoesNotFit);
+  EXPECT_EQ(full["fits"], false);
+  EXPECT_EQ(full["disk_free_bytes"], 0);
+  EXPECT_EQ(full["trials"][0]["fits"], true);
+  options_.overrides.push_back("checkpoint.keep=0");
+  const Json none = planned();
+  EXPECT_EQ(none["fits"], true);
+  EXPECT_EQ(none["checkpoint_bytes"], 0);
+}
+
 TEST_F(PlanCommand, WritesNothing) {
   std::ostringstream out;
   EXPECT_EQ(plan(options_, out), kDone);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-  for (const char* text :
-       {"smallest budget", "largest unit: weights", "home: weights", "to it a step",
-        "ms a step of a trial", "Moved: ", "Time: ", "learning_rate=1e-2,seed=2"})
+  for (const char* text : {"smallest budget", "largest unit: weights", "home: weights",
+                           "to it a step", "ms a step of a trial", "Moved: ", "Time: ", "Disk: ",
+                           " for final weights; ", "learning_rate=1e-2,seed=2"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 
@@ -86,9 +127,9 @@ TEST_F(PlanCommand, SaysWhichDevicesTakePart) {
 TEST_F(PlanCommand, TrainingSaysWhichDevicesTakeNoPart) {
   std::ostringstream out, log;
   options_.overrides = {"devices=[{memory: 2MiB}, {memory: 2MiB, slowdown: 40}]", "train.lanes=2"};
-  EXPECT_EQ(train({.config_file = options_.config_file, .overrides = options_.overrides}, out, log,
-                  false),
-            kDone);
+  EXPECT_EQ(
+      train({.config_file = options_.config_file, .overrides = options_.overrides}, out, log, {}),
+      kDone);
   const auto first = log.str().find("cpu:1 takes no part: ");
   ASSERT_NE(first, std::string::npos) << log.str();
 }
@@ -167,6 +208,36 @@ TEST_F(PlanCommand, LongRunsAreExtrapolated) {
   const double ratio = longer["h2d_bytes"].get<double>() / whole["h2d_bytes"].get<double>();
   EXPECT_NEAR(ratio, 1e6, 1e4);
   EXPECT_GT(longer["wall_s"].get<double>(), 1000 * whole["wall_s"].get<double>());
+}
+
+TEST_F(PlanCommand, EarlyStoppingIsSimulatedAndSaid) {
+  options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2, eta: 4}"};
+  const Json early = planned();
+  std::vector<int> steps;
+  for (const Json& trial : early["trials"]) {
+    EXPECT_EQ(trial["steps"], 5);
+    steps.push_back(trial["simulated_steps"]);
+  }
+  EXPECT_EQ(steps, (std::vector<int>{5, 2, 2, 2}));
+  std::ostringstream out;
+  options_.json = false;
+  EXPECT_EQ(plan(options_, out), kDone);
+  EXPECT_NE(out.str().find("as if the first were the best; 3 end after 2 steps, 1 ends after 5 "
+                           "steps\n"),
+            std::string::npos)
+      << out.str();
+  options_.overrides.clear();
+  EXPECT_LT(early["h2d_weight_bytes"].get<double>(),
+            0.7 * planned()["h2d_weight_bytes"].get<double>());
+}
+
+TEST_F(PlanCommand, EarlyStoppingNeedsAllHomesAtOnce) {
+  options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2}"};
+  const auto home = planned()["trials"][0]["home_bytes"].get<Bytes>();
+  options_.overrides.push_back("host_memory=" + std::to_string(3 * home));
+  std::ostringstream out;
+  const auto error = thrown<DoesNotFit>([&] { plan(options_, out); });
+  EXPECT_EQ(error.needed, 4 * home);
 }
 
 TEST_F(PlanCommand, ErrorsAreThoseOfTrain) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The program as a process: exit codes, streams, signals. Usage: program_test.py PROGRAM"""
 
+import glob
 import json
 import os
 import pty
@@ -78,6 +79,23 @@ class Program(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("was broken off", result.stdout)
         self.assertIn("running", result.stdout)
+
+    def test_a_run_that_is_killed_at_its_first_checkpoint_can_be_resumed(self):
+        small = ("train.max_steps=200", "checkpoint.every_steps=1")
+        whole = self.run_program("train", "config.yaml", "--json", "output_dir=whole", *small)
+        process = subprocess.Popen([os.path.abspath(PROGRAM), "train", "config.yaml", *small],
+                                   cwd=self.folder, stdout=subprocess.DEVNULL)
+        checkpoints = os.path.join(self.folder, "runs/run/trials/run/checkpoints/*[0-9]")
+        while not glob.glob(checkpoints) and process.poll() is None:
+            pass
+        process.kill()
+        process.wait()
+        resumed = subprocess.run(
+            [os.path.abspath(PROGRAM), "resume", os.path.join(self.folder, "runs/run"), "--json"],
+            cwd="/", timeout=100, capture_output=True, text=True, check=False)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)  # from wherever it is called
+        self.assertEqual(json.loads(resumed.stdout)["trials"][0]["weights_xxh3"],
+                         json.loads(whole.stdout)["trials"][0]["weights_xxh3"])
 
     def run_on_terminal(self, kind, *arguments):
         """What the program writes to a terminal of a kind, as one text."""
@@ -232,6 +250,42 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         waiting = self.run_on_small_disk("768k", *arguments, "--overwrite", sweep,
                                          "host_memory=512KiB")
         self.assertEqual(waiting.returncode, 0, waiting.stderr)
+
+    @staticmethod
+    def takes_state_signal(process):
+        with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+            caught = next(line.split()[1] for line in file if line.startswith("SigCgt"))
+        return int(caught, 16) >> (signal.SIGUSR1 - 1) & 1
+
+    def test_state_is_shown_on_a_signal_and_nothing_else_changes(self):
+        arguments = ("train", "config.yaml", "--json", "--overwrite", "train.max_steps=400",
+                     "train.eval_steps=0", "sweep={parameters: {seed: {values: [1, 2]}}}")
+        quiet = json.loads(self.run_program(*arguments).stdout)
+        with open(os.path.join(self.folder, "out.json"), "w", encoding="utf-8") as out:
+            process = subprocess.Popen([os.path.abspath(PROGRAM), *arguments], cwd=self.folder,
+                                       stdout=out, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stderr.close)
+        while not self.takes_state_signal(process):
+            pass
+        process.send_signal(signal.SIGUSR1)  # before there is a run
+        text = line = ""
+        while not line.startswith("  under way "):
+            line = process.stderr.readline()
+            text += line
+            self.assertNotEqual(line, "", text)
+            if line == "  nothing is under way\n":
+                process.send_signal(signal.SIGUSR1)
+        text += process.stderr.read()
+        self.assertEqual(process.wait(timeout=60), 0, text)
+        self.assertRegex(text, r"\n  0 +cpu +present +\S+ \S+ +1.00 MiB\n")
+        for trial in ("seed=1", "seed=2"):
+            self.assertRegex(text, rf"\n  {trial} +(running|waiting) +\d+/400 ")
+        self.assertRegex(text, r" +(device 0|host) +seed=[12] +\d+ .* \d+\.\d{3} s\n")
+        with open(os.path.join(self.folder, "out.json"), encoding="utf-8") as out:
+            asked = json.load(out)
+        self.assertEqual(*([(trial["weights_xxh3"], trial["final_loss"]) for trial in run["trials"]]
+                           for run in (quiet, asked)))
 
     def test_interrupted_is_130_with_results(self):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,15 @@ using testing::messages;
 const std::string kEveryKey =
     "name: \"my: run\"\n"
     "output_dir: /tmp/out\n"
+    "resume: auto\n"
     "seed: 18446744073709551615\n"
     "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s, slowdown: 2.5, "
     "fault: {kind: hang, after_ops: 7}}, "
-    "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}]\n"
+    "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}, "
+    "{kind: cuda, memory: 8GiB, index: 2}]\n"
     "host_memory: 3KiB\n"
     "home_path: /tmp/homes\n"
+    "data_root: /tmp/data\n"
     "model:\n"
     "  family: gpt\n"
     "  vocab_size: 300\n"
@@ -43,6 +47,9 @@ const std::string kEveryKey =
     "  virtual_nodes: 12\n"
     "  reduction_groups: 4\n"
     "  lanes: 2\n"
+    "  max_lanes: 3\n"
+    "  autoscale: [{rule: linear, loss: 0.5, value: 2}, {rule: straggler}]\n"
+    "  priority: 7\n"
     "  max_steps: 70\n"
     "  optimizer: sgd\n"
     "  learning_rate: 0.30000000000000004\n"
@@ -58,9 +65,14 @@ const std::string kEveryKey =
     "  eval_batches: 3\n"
     "scheduling:\n"
     "  policy: fifo\n"
+    "  sharing: wfs\n"
     "  order: vn_major\n"
     "  double_buffer: false\n"
     "  device_timeout: 7.5\n"
+    "checkpoint:\n"
+    "  every_steps: 25\n"
+    "  every_s: 90\n"
+    "  keep: 3\n"
     "sweep:\n"
     "  method: random\n"
     "  run_cap: 12\n"
@@ -158,9 +170,26 @@ TEST(ResolvedConfig, TokensHaveAType) {
   EXPECT_EQ(to_yaml(read(text)), text);
 }
 
+TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
+  std::string text = kEveryKey;
+  const std::string goal = "    goal: maximize\n";
+  text.replace(text.find(goal), goal.size(),
+               "    goal: minimize\n"
+               "  early_terminate:\n    type: hyperband\n    min_iter: 20\n    eta: 4\n");
+  const RunConfig config = read(text);
+  EXPECT_EQ(config.session.early_terminate, (EarlyTerminate{20, 4}));
+  EXPECT_EQ(to_yaml(config), text);
+  EXPECT_EQ(to_yaml(read(kEveryKey)).find("early_terminate"), std::string::npos);
+}
+
 TEST(ResolvedConfig, EveryKeyReachesItsField) {
   const auto config = read(kEveryKey);
-  const auto& [name, output_dir, session, family, gpt, mlp, resnet, data, train, sweep] = config;
+  const auto& [name, output_dir, resume, data_root, session, family, gpt, mlp, resnet, data, train,
+               checkpoint, sweep] = config;
+  EXPECT_EQ(resume, "auto");
+  EXPECT_EQ(checkpoint.every_steps, 25);
+  EXPECT_EQ(checkpoint.every_s, 90);
+  EXPECT_EQ(checkpoint.keep, 3);
   EXPECT_EQ(name, "my: run");
   EXPECT_EQ(output_dir, "/tmp/out");
   EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
@@ -186,6 +215,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(gpt.initializer_range, 0.01);
   EXPECT_EQ(gpt.layer_norm_eps, 1e-6);
   EXPECT_EQ(gpt.freeze, (std::vector<std::string>{"wte.*", "h.0.*"}));
+  EXPECT_EQ(data_root, "/tmp/data");
   EXPECT_EQ(data.paths, (std::vector<std::string>{"a.txt", "- b"}));
   EXPECT_EQ(data.eval_fraction, 0.1);
   EXPECT_EQ(train.seed, ~std::uint64_t{0});
@@ -194,6 +224,12 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(train.virtual_nodes, 12);
   EXPECT_EQ(train.reduction_groups, 4);
   EXPECT_EQ(train.lanes, 2);
+  EXPECT_EQ(train.max_lanes, 3);
+  EXPECT_EQ(train.priority, 7);
+  ASSERT_EQ(train.autoscale.size(), 2u);
+  EXPECT_EQ(train.autoscale[0].params,
+            (std::map<std::string, double>{{"loss", 0.5}, {"value", 2}}));
+  EXPECT_EQ(train.autoscale[1].rule, "straggler");
   EXPECT_EQ(train.max_steps, 70);
   EXPECT_EQ(train.learning_rate, 0.1 + 0.2);
   EXPECT_EQ(train.weight_decay, 0.02);

@@ -23,7 +23,7 @@ class ResultsCommand : public ::testing::Test {
     options.overrides = {"train.max_grad_norm=0"};
     if (!override.empty()) options.overrides.push_back(override);
     std::ostringstream out, log;
-    train(options, out, log, false);
+    train(options, out, log, {});
     return out.str();
   }
   std::string results(bool json, const std::string& name = "out") {

@@ -156,16 +156,46 @@ TEST(SweepConfig, RandomNeedsTheNumberOfTrials) {
                   "10000"});
 }
 
+TEST(SweepConfig, EarlyStoppingHasOneBracket) {
+  const auto with = [](const std::string& entry, const std::string& goal = "minimize") {
+    return testing::sweep({"seed: {min: 1, max: 2}"}, kShortestConfig,
+                          {"early_terminate: " + entry, "metric: {goal: " + goal + "}"});
+  };
+  const auto early = [&](const std::string& entry) {
+    return with(entry).trials.at(0).config.session.early_terminate;
+  };
+  EXPECT_EQ(early("{type: hyperband, min_iter: 20}"), (EarlyTerminate{20, 3}));
+  EXPECT_EQ(early("{type: hyperband, min_iter: 5, eta: 4}"), (EarlyTerminate{5, 4}));
+  EXPECT_EQ(early("null"), std::nullopt);
+  const std::string place = "line 7: sweep.early_terminate";
+  EXPECT_EQ(with("{}").problems,
+            (Texts{"line 7: sweep.early_terminate.type: is missing; write type: hyperband",
+                   "line 7: sweep.early_terminate.min_iter: is missing; write after how many steps "
+                   "trials are compared first"}));
+  EXPECT_EQ(with("{type: median, min_iter: 0, eta: 1}").problems,
+            (Texts{place + ".type: 'median' is not known; write hyperband",
+                   place + ".min_iter: '0' is out of range; write a whole number from 1 to "
+                           "1000000000000",
+                   place + ".eta: '1' is out of range; write a whole number from 2 to 1000"}));
+  EXPECT_EQ(
+      with("{type: hyperband, min_iter: 2, s: 2, strict: true}").problems,
+      (Texts{place + ".s: unknown key; remove it", place + ".strict: unknown key; remove it"}));
+  EXPECT_EQ(with("{type: hyperband, min_iter: 2}", "maximize").problems,
+            Texts{place + ": goes on with the trials of the least loss, and sweep.metric.goal is "
+                          "maximize; remove one of them"});
+}
+
 TEST(SweepConfig, EverythingWrongIsSaidInOneGo) {
   const auto [trials, found] =
       testing::sweep({"a.b: {min: 2, max: 1}", "train.lanes: {values: [x]}",
-                      "train.beta: {value: 1}", "seed: {distribution: normal}"},
+                      "train.gamma: {value: 1}", "seed: {distribution: normal}"},
                      kShortestConfig, {"method: bayes", "run_cap: -1", "metric: {goal: best}"});
   EXPECT_EQ(
       found,
       (Texts{"line 6: sweep.parameters.a.b.max: is 1, must be at least min, 2",
-             "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to 65536",
-             "line 8: train.beta: unknown key; remove it",
+             "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to 65536, "
+             "or auto",
+             "line 8: train.gamma: unknown key; remove it",
              "line 10: sweep.method: 'bayes' is not known; write one of grid, random",
              "line 11: sweep.run_cap: '-1' is out of range; write a whole number from 0 to 10000",
              "line 12: sweep.metric.goal: 'best' is not known; write one of minimize, maximize"}));

@@ -81,9 +81,10 @@ TEST(Sweep, AValueStandsOnce) {
 }
 
 TEST(Sweep, WhatAllTrialsShareCannotBeSwept) {
-  for (const std::string key : {"name", "output_dir", "devices", "devices[0].memory", "host_memory",
-                                "home_path", "scheduling.policy", "scheduling.double_buffer",
-                                "scheduling", "sweep", "sweep.metric.name"}) {
+  for (const std::string key :
+       {"name", "output_dir", "devices", "devices[0].memory", "host_memory", "home_path",
+        "scheduling.policy", "scheduling.sharing", "scheduling.double_buffer", "scheduling",
+        "sweep", "sweep.metric.name"}) {
     const auto [trials, problems] = sweep({key + ": {values: [1, 2]}"});
     EXPECT_EQ(problems, Texts{"line 6: sweep.parameters." + key +
                               ": cannot be swept: all trials of a run share it"});
@@ -107,6 +108,18 @@ TEST(Sweep, ASectionMayBeSwept) {
   EXPECT_EQ(trials.at(1).config.gpt.num_hidden_layers, 2);
 }
 
+TEST(Sweep, LanesRulesAndPrioritiesMayBeSwept) {
+  const auto [trials, problems] =
+      sweep({"train.priority: {values: [1, 5]}", "train.lanes: {values: [1, auto]}",
+             "train.autoscale: {values: [[], {rule: throughput, threshold: 0.2}]}"});
+  EXPECT_EQ(problems, Texts{});
+  ASSERT_EQ(trials.size(), 8u);
+  EXPECT_EQ(trials[7].config.train.priority, 5);
+  EXPECT_EQ(trials[7].config.train.lanes, kAutoLanes);
+  EXPECT_EQ(trials[7].config.train.autoscale.at(0).params.at("threshold"), 0.2);
+  EXPECT_TRUE(trials[6].config.train.autoscale.empty());
+}
+
 TEST(Sweep, UnknownKeysAndBadValuesAreAllNamedOnce) {
   const auto [trials, problems] =
       sweep({"train.learnig_rate: {values: [1, 2]}", "train.lanes: {values: [1, x, y]}",
@@ -114,9 +127,9 @@ TEST(Sweep, UnknownKeysAndBadValuesAreAllNamedOnce) {
   EXPECT_EQ(problems,
             (Texts{"line 6: train.learnig_rate: unknown key; did you mean train.learning_rate?",
                    "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to "
-                   "65536",
+                   "65536, or auto",
                    "line 7: train.lanes: 'y' is no whole number; write a whole number from 1 to "
-                   "65536",
+                   "65536, or auto",
                    "line 8: seed: no value stands where one value belongs; write a whole number "
                    "from 0 to 18446744073709551615"}));
 }
@@ -197,7 +210,7 @@ TEST(Sweep, ABadParameterLeavesTheFindingsOfTheOthers) {
   EXPECT_EQ(problems,
             (Texts{"line 6: sweep.parameters.seed.values: write a list of at least one value",
                    "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to "
-                   "65536",
+                   "65536, or auto",
                    "line 8: sweep.parameters.train.learning_rate: needs values, as uniform is "
                    "continuous; or use method: random",
                    "line 9: train.batch_size: 'many' is no whole number; write a whole number from "

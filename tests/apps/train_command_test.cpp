@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "apps/findings.h"
+#include "apps/results_command.h"
 #include "core/error.h"
 #include "tests/support/small_sweep.h"
 #include "tests/support/temporary_folder.h"
@@ -27,14 +28,14 @@ class TrainCommand : public ::testing::Test {
   ExitCode run() {
     out_.str("");
     log_.str("");
-    return train(options_, out_, log_, interrupted_);
+    return train(options_, out_, log_, requests_);
   }
   bool wrote(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
 
   TemporaryFolder folder_;
   TrainOptions options_;
   std::ostringstream out_, log_;
-  std::atomic<bool> interrupted_ = false;
+  Requests requests_;
 };
 
 std::vector<std::string> keys_of(const Json& json) {
@@ -86,6 +87,46 @@ TEST_F(TrainCommand, TheTraceHasTheRealAndThePlannedRun) {
   EXPECT_NE(out_.str().find("planned"), std::string::npos);
 }
 
+TEST_F(TrainCommand, EarlyStoppingIsInAllThatIsWritten) {
+  options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2}",
+                        "sweep.parameters.train.learning_rate.values=[1e-3, 1e-6]",
+                        "sweep.metric.name=final_loss"};
+  options_.json = true;
+  ASSERT_EQ(run(), kDone);
+  int stopped = 0;
+  const Json json = Json::parse(out_.str());
+  for (const Json& trial : json["trials"]) {
+    if (trial["state"] == "done") continue;
+    EXPECT_EQ(trial["state"], "stopped early");
+    EXPECT_EQ(trial["steps"], 2);
+    EXPECT_TRUE(trial["reason"].get<std::string>().starts_with("at step 2 it was number "));
+    EXPECT_FALSE(wrote("out/trials/" + trial["name"].get<std::string>() + "/weights.safetensors"));
+    ++stopped;
+  }
+  EXPECT_EQ(stopped, 3);
+  EXPECT_NE(folder_.read("out/results.csv").find(",stopped early,2,"), std::string::npos);
+  EXPECT_NE(folder_.read("out/events.jsonl").find("\"state\":\"stopped early\""),
+            std::string::npos);
+  EXPECT_NE(folder_.read("out/config.yaml").find("min_iter: 2\n"), std::string::npos);
+  std::ostringstream shown;
+  EXPECT_EQ(results({.folder = folder_ / "out"}, shown), kDone);
+  EXPECT_NE(shown.str().find(" stopped early: at step 2 it was number 4 of 4 with a mean loss of "),
+            std::string::npos)
+      << shown.str();
+  // What has ended is not begun again.
+  EXPECT_EQ(resume({.folder = folder_ / "out"}, shown, log_, requests_), kDone);
+  EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
+}
+
+TEST_F(TrainCommand, EarlyStoppingWithoutHostMemoryForAllIsRefusedBeforeAnythingIsWritten) {
+  options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2}", "host_memory=2MiB"};
+  const auto error = thrown<DoesNotFit>([&] { run(); });
+  EXPECT_NE(std::string(error.what()).find("all 4 trials"), std::string::npos) << error.what();
+  EXPECT_FALSE(wrote("out"));
+  options_.overrides[0] = "sweep.run_cap=4";
+  EXPECT_EQ(run(), kDone);
+}
+
 TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
@@ -105,10 +146,10 @@ TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
   }
   ASSERT_EQ(json["trials"].size(), 4u);
   for (const Json& trial : json["trials"]) {
-    EXPECT_EQ(keys_of(trial),
-              (std::vector<std::string>{"eval_loss", "final_loss", "first_loss", "lanes", "name",
-                                        "num_shards", "order", "parameters", "state", "steps",
-                                        "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
+    EXPECT_EQ(keys_of(trial), (std::vector<std::string>{
+                                  "checkpoint_bytes", "eval_loss", "final_loss", "first_loss",
+                                  "lanes", "name", "num_shards", "order", "parameters", "state",
+                                  "steps", "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
     EXPECT_EQ(trial["state"], "done");
     EXPECT_EQ(trial["steps"], 5);
     EXPECT_GT(trial["num_shards"], 1);
@@ -143,6 +184,19 @@ TEST_F(TrainCommand, TheResolvedConfigurationGivesTheSameBits) {
   }
 }
 
+TEST_F(TrainCommand, PathsOfTheResolvedConfigurationAreWhole) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  const auto away = std::filesystem::relative(folder_.path(), here);
+  options_.overrides = {"data_root=" + away.string(), "data.path=text.txt",
+                        "home_path=" + (away / "homes").string()};
+  std::filesystem::create_directory(folder_ / "homes");
+  ASSERT_EQ(run(), kDone);
+  const std::string config = folder_.read("out/config.yaml");
+  EXPECT_NE(config.find("data_root: " + (here / away).string() + "\n"), std::string::npos);
+  EXPECT_NE(config.find("home_path: " + (here / away / "homes").string() + "\n"),
+            std::string::npos);
+}
+
 TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
@@ -157,6 +211,31 @@ TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
   EXPECT_NE(log_.str().find("s  device 0  lost  made to fail after 30 ops\n"), std::string::npos)
       << log_.str();
   EXPECT_NE(folder_.read("again/events.jsonl").find(R"("event":"lost")"), std::string::npos);
+}
+
+TEST_F(TrainCommand, SharingChangesNoBitAndIsInTheLog) {
+  options_.json = true;
+  ASSERT_EQ(run(), kDone);
+  const Json whole = Json::parse(out_.str());
+  options_.overrides = {"scheduling.sharing=wfs", "train.lanes=auto", "train.priority=3",
+                        "output_dir=" + folder_ / "again"};
+  ASSERT_EQ(run(), kDone);
+  const Json shared = Json::parse(out_.str());
+  for (std::size_t t = 0; t < 4; ++t)
+    EXPECT_EQ(shared["trials"][t]["weights_xxh3"], whole["trials"][t]["weights_xxh3"]);
+  EXPECT_NE(log_.str().find("others have the devices; scheduling.sharing is wfs\n"),
+            std::string::npos)
+      << log_.str();
+  EXPECT_NE(folder_.read("again/events.jsonl").find(R"("reason":"wfs")"), std::string::npos);
+  EXPECT_NE(folder_.read("again/config.yaml").find("\n  sharing: wfs\n"), std::string::npos);
+}
+
+TEST_F(TrainCommand, WithoutADeviceARunEnds) {
+  options_.overrides = {"devices=[{memory: 720KiB, fault: {kind: fail, after_ops: 30}}]"};
+  ASSERT_EQ(run(), kTrialFailed);
+  EXPECT_NE(out_.str().find("no device is left that can run it; it needs one of at least"),
+            std::string::npos)
+      << out_.str();
 }
 
 TEST_F(TrainCommand, SaysAllThatIsWrongAndWritesNothing) {
@@ -276,16 +355,51 @@ TEST_F(TrainCommand, AFailedTrialIsReportedAndTheOthersGoOn) {
   EXPECT_NE(folder_.read("out/results.csv").find("not finite"), std::string::npos);
 }
 
+TEST_F(TrainCommand, AStateThatIsAskedForIsToldOnceBesideTheDocument) {
+  options_.json = true;
+  requests_.state = 1;
+  ASSERT_EQ(run(), kDone);
+  EXPECT_EQ(Json::parse(out_.str())["state"], "ended");
+  const auto first = log_.str().find("State after ");
+  ASSERT_NE(first, std::string::npos) << log_.str();
+  EXPECT_EQ(log_.str().find("State after ", first + 1), std::string::npos) << log_.str();
+}
+
 TEST_F(TrainCommand, AnInterruptedRunReportsWhatItHas) {
   options_.json = true;
   options_.overrides = {"train.max_steps=1000000"};
-  interrupted_ = true;
+  requests_.stop = true;
   EXPECT_EQ(run(), kInterrupted);
   const Json json = Json::parse(out_.str());
   for (const Json& trial : json["trials"]) {
     EXPECT_EQ(trial["state"], "stopped");
     EXPECT_TRUE(trial["weights_xxh3"].is_null());
   }
+}
+
+TEST_F(TrainCommand, GoesOnByItselfWithWhatItFinds) {
+  options_.overrides = {"output_dir=" + folder_ / "whole"};
+  ASSERT_EQ(run(), kDone);
+  options_.overrides = {"output_dir=" + folder_ / "out", "resume=auto"};
+  requests_.stop = true;
+  EXPECT_EQ(run(), kInterrupted);
+  requests_.stop = false;
+  EXPECT_EQ(run(), kDone) << log_.str();
+  EXPECT_NE(folder_.read("out/events.jsonl").find("restart"), std::string::npos);
+  for (const auto& trial : std::filesystem::directory_iterator(folder_ / "whole/trials")) {
+    const auto file = "/trials/" + trial.path().filename().string() + "/weights.safetensors";
+    EXPECT_EQ(folder_.read("out" + file), folder_.read("whole" + file)) << file;
+  }
+  // Killed after the last trial, before its tables.
+  const std::string results = folder_.read("out/results.csv");
+  std::filesystem::remove(folder_ / "out/results.csv");
+  EXPECT_EQ(run(), kDone);
+  EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
+  EXPECT_EQ(folder_.read("out/results.csv"), results);
+  // Broken off before its first line, a run begins anew.
+  folder_.write("out/events.jsonl", R"({"event": "run", )");
+  EXPECT_EQ(run(), kDone) << log_.str();
+  EXPECT_EQ(folder_.read("out/events.jsonl").find("restart"), std::string::npos);
 }
 
 }  // namespace

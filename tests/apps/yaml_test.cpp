@@ -82,6 +82,8 @@ TEST(Yaml, AKeyIsPlainText) {
 
 TEST(Yaml, ThereIsOneDocument) {
   EXPECT_EQ(error_of("a: 1\n---\nb: 2\n").problem, "has more than one YAML document");
+  EXPECT_EQ(error_of("\n, a").line, 2);
+  EXPECT_EQ(error_of(",").problem, "no valid YAML: a document cannot begin with this");
 }
 
 TEST(Yaml, AliasesStandForTheirValue) {

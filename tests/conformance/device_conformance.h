@@ -403,6 +403,7 @@ TEST_P(DeviceConformance, AHealthyDeviceBeginsOps) {
   }
   finish(compute_);
   EXPECT_EQ(begun, 100);
+  EXPECT_NO_THROW(device_->check());
   EXPECT_GE(device_->slowdown(), 1);
 }
 

@@ -30,6 +30,15 @@ TEST(Error, IoErrorNamesFileAndCause) {
   EXPECT_STREQ(e.what(), "cannot read /no/such: No such file or directory");
 }
 
+TEST(Error, FilesThatCannotBeUsedAreNamed) {
+  const CorruptData damaged("/g/w", "ends at byte 3");
+  EXPECT_STREQ(damaged.what(), "/g/w ends at byte 3");
+  EXPECT_EQ(damaged.path, "/g/w");
+  const NewerFormat newer("/g/MANIFEST", 3, 1);
+  EXPECT_EQ(newer.path, "/g/MANIFEST");
+  EXPECT_EQ(newer.version, 3u);
+}
+
 TEST(Error, ConfigErrorNamesLineAndField) {
   EXPECT_STREQ(ConfigError("train.seed", 7, "is no number").what(),
                "line 7: train.seed: is no number");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,37 @@ TEST(Nearest, TheFirstOfEqualsWins) {
   EXPECT_EQ(nearest("b.key", std::vector<std::string>{"a.key", "b.key2"}), "a.key");
   EXPECT_EQ(nearest("b.key", std::vector<std::string>{"a.key", "b.key"}), "b.key")
       << "the right section wins over the wrong one";
+}
+
+/// As the contract says it, without a short way.
+std::string nearest_of_all(const std::string& key, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(key.size() / 2, 1) + 1;
+  for (const auto& candidate : known) {
+    if (const auto distance = edit_distance(key, candidate); distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+TEST(Nearest, PassesOverNoNameThatIsNearer) {
+  std::mt19937 random(7);
+  const auto word = [&] {
+    std::string text(random() % 8, ' ');
+    for (char& c : text) c = "ab_-C"[random() % 5];
+    return text;
+  };
+  int num_found = 0;
+  for (int run = 0; run < 2000; ++run) {
+    const std::vector<std::string> known{word(), word(), word()};
+    const std::string key = word(), found = nearest(key, known);
+    EXPECT_EQ(found, nearest_of_all(key, known)) << key;
+    num_found += found.empty() ? 0 : 1;
+  }
+  EXPECT_GT(num_found, 500);
+  EXPECT_LT(num_found, 1900);
 }
 
 }  // namespace

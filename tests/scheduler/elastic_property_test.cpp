@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 #include <string>
 
 #include "tests/support/elastic_run.h"
+#include "tests/support/from_environment.h"
 
 /// Devices join, leave, are lost or hang; links slow down; jobs are stopped, fail, pause and change
 /// their plan, at any moment. `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
@@ -13,12 +13,8 @@ namespace {
 
 using testing::ElasticRun;
 using testing::ElasticWorkload;
+using testing::from_environment;
 using testing::RandomElasticWorkload;
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* value = std::getenv(name);
-  return value ? std::strtoull(value, nullptr, 10) : otherwise;
-}
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kRuns = 500;

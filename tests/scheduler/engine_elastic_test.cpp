@@ -5,72 +5,27 @@
 #include <set>
 
 #include "scheduler/trace_recorder.h"
-#include "tests/support/small_model.h"
-#include "tests/support/watched_run.h"
+#include "tests/support/elastic_jobs.h"
 
-/// Devices that come and go, plans that change, jobs that pause.
+/// Devices that are lost, plans that change, jobs that pause.
 namespace spillway {
 namespace {
 
 using testing::chain;
+using testing::devices;
+using testing::devices_used;
+using testing::expect_done;
+using testing::host_ops;
+using testing::kAmple;
+using testing::kFirst;
+using testing::kSecond;
+using testing::kSteps;
 using testing::least_budget;
 using testing::plan_job;
+using testing::plan_of;
+using testing::shape_of;
+using testing::spilled;
 using testing::WatchedRun;
-
-constexpr Bytes kAmple = 64_MiB;
-constexpr std::int64_t kSteps = 4;
-const DeviceId kFirst(0), kSecond(1);
-
-JobShape shape_of(std::vector<int> lane_groups, int vns_per_group = 1) {
-  JobShape shape{.max_steps = kSteps};
-  shape.lane_groups = std::move(lane_groups);
-  shape.groups = 0;
-  for (int size : shape.lane_groups) shape.groups += size;
-  shape.virtual_nodes = shape.groups * vns_per_group;
-  return shape;
-}
-
-std::shared_ptr<const JobPlan> plan_of(std::vector<int> lane_groups, Bytes budget = kAmple) {
-  return plan_job(chain(4), shape_of(std::move(lane_groups)), budget);
-}
-
-/// Cut into several shards.
-std::shared_ptr<const JobPlan> spilled(std::vector<int> lane_groups) {
-  const JobShape shape = shape_of(lane_groups);
-  return plan_of(std::move(lane_groups), 2 * least_budget(chain(4), shape));
-}
-
-EngineConfig devices(std::vector<Bytes> budgets) {
-  return {
-      .device_budgets = std::move(budgets), .host_budget = 1_GiB, .policy = make_policy("fifo")};
-}
-
-void expect_done(const WatchedRun& run) {
-  EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
-  EXPECT_TRUE(run.engine().all_ended());
-  for (const JobEnded& end : run.all<JobEnded>()) {
-    EXPECT_EQ(end.end, JobEnd::done);
-    EXPECT_EQ(run.checker.steps(end.job), kSteps);
-  }
-  EXPECT_EQ(run.engine().host_used(), 0u);
-}
-
-std::set<DeviceId> devices_used(const WatchedRun& run, std::int64_t step) {
-  std::set<DeviceId> used;
-  for (const StartOp& op : run.all<StartOp>([&](const StartOp& o) { return o.step == step; })) {
-    used.insert(op.device);
-  }
-  return used;
-}
-
-std::size_t host_ops(const WatchedRun& run, HostOpKind kind) {
-  return run
-      .all<StartHostOp>([&](const StartHostOp& start) {
-        const JobPlan& plan = *run.job(start.job).plan;
-        return plan.programs[start.flavor]->host_ops[at(start.op)].kind == kind;
-      })
-      .size();
-}
 
 TEST(EngineElastic, AResizeTakesPlaceAtTheNextCommitPoint) {
   WatchedRun run(devices({kAmple, kAmple}));
@@ -268,111 +223,36 @@ TEST(EngineElastic, LanesShareOnlyWhereDevicesAreTooFew) {
   EXPECT_EQ(devices_used(run, 3), (std::set{DeviceId(1), DeviceId(2), DeviceId(3)}));
 }
 
-TEST(EngineElastic, ADeviceThatJoinsTakesWork) {
-  WatchedRun run(devices({kAmple}));
-  for (int j = 0; j < 4; ++j) run.submit(plan_of({4}));
-  run.run_into_step(JobId(0), 0);
-  run.shell.add_device(kAmple);
-  run.run();
-  expect_done(run);
-  EXPECT_GT(run.engine().device(kSecond).counters.ops, 10u);
-}
-
-TEST(EngineElastic, LanesEndTheirProgramOnADeviceThatIsRemoved) {
+TEST(EngineElastic, ADeviceThatAPlanAvoidsTakesNoLaneOfIt) {
   WatchedRun run(devices({kAmple, kAmple}));
-  const JobId job = run.submit(spilled({2, 2}));
+  const auto all = plan_of({2, 2});
+  JobPlan others = *all;
+  others.avoided = {kSecond};
+  const JobId job = run.submit(all);
   run.run_into_step(job, 1);
-  run.shell.remove_device(kSecond);
-  EXPECT_TRUE(run.all<DeviceLeft>().empty());
+  run.shell.resize(job, std::make_shared<JobPlan>(others));
   run.run();
   expect_done(run);
   EXPECT_EQ(devices_used(run, 1).size(), 2u);
   EXPECT_EQ(devices_used(run, 2), std::set{kFirst});
-  ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
-  EXPECT_FALSE(run.all<DeviceLeft>()[0].lost);
-  EXPECT_TRUE(run.all<StepRedone>().empty());
 }
 
-/// Between two units of a lane, too: here the second one waits for its weights' update.
-TEST(EngineElastic, ADeviceDoesNotLeaveBeforeItsLanes) {
-  const ModelSpec model = chain(4);
-  const JobShape shape = shape_of({1, 1});
-  Profile slow = testing::profile_of(model);
-  slow.update_bytes_per_s = 1e5;
-  const auto shards = spilled({1, 1})->shards;
-  ASSERT_GT(shards.size(), 1u);
-  WatchedRun run(devices({kAmple, kAmple}));
-  const JobId job = run.submit(std::make_shared<JobPlan>(lower(model, slow, shape, shards, false)));
-  run.run_into_step(job, 1);
-  run.run_until([&] {
-    return run.engine().device(kFirst).running.empty() && !run.engine().device(kFirst).current;
-  });
-  run.shell.remove_device(kFirst);
-  EXPECT_TRUE(run.all<DeviceLeft>().empty());
+TEST(EngineElastic, ACommitSaysWhatEachDeviceDidOfTheStep) {
+  VirtualCosts costs;
+  costs.slowdown = {1, 3};
+  WatchedRun run(devices({kAmple, kAmple}), costs);
+  run.submit(plan_of({2, 2}));
   run.run();
-  expect_done(run);
-  EXPECT_EQ(devices_used(run, 1).size(), 2u);
-  EXPECT_EQ(devices_used(run, 2).size(), 1u);
-}
-
-/// Its boundaries go home, its next units elsewhere.
-TEST(EngineElastic, ASingleLaneLeavesARemovedDeviceWithItsUnit) {
-  const auto plan = spilled({4});
-  WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e8});
-  const JobId job = run.submit(plan);
-  run.run_into_step(job, 1);
-  const DeviceId device = run.all<StartOp>().back().device;
-  const std::size_t before = run.all<StartOp>().size();
-  run.shell.remove_device(device);
-  run.run();
-  expect_done(run);
-  const auto ops = run.all<StartOp>();
-  std::set<int> units;
-  for (std::size_t i = before; i < ops.size(); ++i) {
-    if (ops[i].device == device) units.insert(ops[i].unit);
+  for (const StepCommitted& committed : run.all<StepCommitted>()) {
+    ASSERT_EQ(committed.work.size(), 2u);
+    double planned_s = 0;
+    for (const DeviceWork& work : committed.work) {
+      const double slowdown = costs.slowdown[work.device.index()];
+      EXPECT_NEAR(work.busy_s, slowdown * work.planned_s, 1e-9);
+      planned_s += work.planned_s;
+    }
+    EXPECT_NEAR(planned_s, run.job(JobId(0)).plan->step_s, 1e-9);
   }
-  EXPECT_LE(units.size(), 2u) << "what ran and what was chosen to run next";
-  EXPECT_TRUE(run.all<StepRedone>().empty());
-  EXPECT_EQ(run.all<DeviceLeft>().size(), 1u);
-}
-
-TEST(EngineElastic, AnIdleDeviceLeavesAtOnce) {
-  WatchedRun run(devices({kAmple, kAmple}));
-  run.shell.remove_device(kSecond);
-  ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
-  run.shell.remove_device(kSecond);
-  run.shell.lose_device(kSecond);
-  EXPECT_EQ(run.all<DeviceLeft>().size(), 1u) << "it has left";
-  run.submit(plan_of({4}));
-  run.run();
-  expect_done(run);
-}
-
-TEST(EngineElastic, ADeviceCanBeLostWhileItLeaves) {
-  WatchedRun run(devices({kAmple, kAmple}));
-  const JobId job = run.submit(spilled({2, 2}));
-  run.run_into_step(job, 1);
-  run.shell.remove_device(kSecond);
-  run.shell.lose_device(kSecond);
-  run.run();
-  expect_done(run);
-  ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
-  EXPECT_TRUE(run.all<DeviceLeft>()[0].lost);
-  EXPECT_EQ(run.checker.attempts(job), 1);
-}
-
-TEST(EngineElastic, TheLastDeviceMayLeave) {
-  WatchedRun run(devices({kAmple}));
-  const JobId job = run.submit(spilled({4}));
-  run.run_into_step(job, 1);
-  run.shell.remove_device(kFirst);
-  run.run();
-  EXPECT_EQ(run.all<DeviceLeft>().size(), 1u);
-  EXPECT_FALSE(run.engine().all_ended());
-  run.shell.add_device(kAmple);
-  run.run();
-  expect_done(run);
-  EXPECT_TRUE(run.all<StepRedone>().empty()) << "nothing was lost";
 }
 
 TEST(EngineElastic, APausedJobEndsItsStepAndLeavesTheDevices) {
@@ -405,6 +285,41 @@ TEST(EngineElastic, APausedJobCanBeStoppedOrResumedBeforeItsCommit) {
   run.shell.stop(stopped);
   EXPECT_TRUE(run.engine().all_ended());
   EXPECT_EQ(run.job(stopped).end, JobEnd::stopped);
+  EXPECT_EQ(run.engine().host_used(), 0u);
+}
+
+TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
+  WatchedRun run(devices({kAmple}));
+  const JobId job = run.submit(plan_of({4}));
+  run.shell.hold(job, 2);
+  run.run();
+  EXPECT_EQ(run.job(job).step, 2);
+  EXPECT_EQ(run.engine().device(kFirst).memory.used(), 0u);
+  run.shell.pause(job);
+  run.shell.resume(job);  // another's word, which does not let it go on
+  run.run();
+  EXPECT_EQ(run.job(job).step, 2);
+  run.shell.resize(job, spilled({4}));
+  run.shell.hold(job, kNoStep);
+  run.run();
+  expect_done(run);
+}
+
+TEST(EngineElastic, AHeldJobMayBePausedToo) {
+  WatchedRun run(devices({kAmple}));
+  const JobId job = run.submit(plan_of({4}));
+  run.shell.hold(job, 1);
+  run.run();
+  run.shell.pause(job);
+  run.shell.hold(job, 2);
+  run.run();
+  EXPECT_EQ(run.job(job).step, 1);
+  run.shell.resume(job);
+  run.run();
+  EXPECT_EQ(run.job(job).step, 2);
+  run.shell.stop(job);
+  EXPECT_TRUE(run.engine().all_ended());
+  EXPECT_EQ(run.job(job).end, JobEnd::stopped);
   EXPECT_EQ(run.engine().host_used(), 0u);
 }
 

@@ -201,6 +201,19 @@ TEST(Engine, LanesMadeForDevicesRunThere) {
   EXPECT_GT(ops_of(*one, {}, 3)[0], 0u) << "the control";
 }
 
+TEST(Engine, WeightsThatLeaveWhileOtherLanesUseThemElsewhereAreNotEvicted) {
+  const ModelSpec model = chain(4);
+  const auto evictions = [&](Bytes budget) {
+    JobPlan bound = *plan_job(model, shape_of(8, {3, 5}), budget);
+    bound.lane_devices = {DeviceId(1), DeviceId(0)};
+    const auto counters =
+        run({std::make_shared<const JobPlan>(std::move(bound))}, {budget, budget}).counters;
+    return counters.devices[0].evictions + counters.devices[1].evictions;
+  };
+  EXPECT_EQ(evictions(kAmple), 0u);
+  EXPECT_GT(evictions(least_budget(model, shape_of(8, {3, 5}))), 0u) << "the control";
+}
+
 /// Whatever fails, whenever: an op, a copy, a host op.
 TEST(Engine, AFailingJobEndsAlone) {
   const ModelSpec model = chain(4);

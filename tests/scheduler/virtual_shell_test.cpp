@@ -136,6 +136,20 @@ TEST(VirtualShell, ActionsTakeWhatTheyCost) {
   }
 }
 
+TEST(VirtualShell, AnIdleQueueBeginsWhenItHasBeenHandedWork) {
+  Workload workload = make_workload(7);
+  workload.costs.handover_s = 1e-3;
+  const Record record(workload);
+  std::map<std::size_t, double> least_s;  // by kind of action
+  for (const auto& [id, span] : record.spans) {
+    if (std::holds_alternative<AdmitJob>(span.action)) continue;
+    double& least = least_s.emplace(span.action.index(), 1).first->second;
+    least = std::min(least, span.started_s - span.called_s);
+  }
+  ASSERT_EQ(least_s.size(), 3u);  // ops, copies, host ops
+  for (const auto& [kind, seconds] : least_s) EXPECT_NEAR(seconds, 1e-3, 1e-9);
+}
+
 /// A job that spills on the only device.
 Workload spilling() {
   const ModelSpec model = chain(6);
@@ -146,25 +160,70 @@ Workload spilling() {
           {plan_job(model, shape, budget)}};
 }
 
+/// Of each op's time in its cost, ascending.
+std::vector<double> stretches(const Workload& workload) {
+  const Record record(workload);
+  std::vector<double> found;
+  for (const Span& span : record.all<StartOp>([](const auto&) { return true; })) {
+    const auto& op = std::get<StartOp>(span.action);
+    const Program& program = *workload.jobs[op.job.index()]->programs[op.flavor];
+    found.push_back((span.finished_s - span.started_s) / program.ops[at(op.op)].cost_s);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 TEST(VirtualShell, OpsTakeLongerWhileOtherDevicesCompute) {
   Workload workload = spilling();
   workload.config.device_budgets.push_back(workload.config.device_budgets.front());
-  workload.costs.crowding = 1.5;
-  const auto shares = [&] {  // of each op's time in its cost
-    const Record record(workload);
-    std::vector<double> found;
-    for (const Span& span : record.all<StartOp>([](const auto&) { return true; })) {
-      const auto& op = std::get<StartOp>(span.action);
-      const Program& program = *workload.jobs[op.job.index()]->programs[op.flavor];
-      found.push_back((span.finished_s - span.started_s) / program.ops[at(op.op)].cost_s);
-    }
-    std::ranges::sort(found);
-    return found;
-  };
-  EXPECT_NEAR(shares().back(), 1, 1e-9) << "one lane computes alone";
+  workload.costs.crowding = {.threads = 2, .factor = 1.5};
+  workload.costs.copy_bytes_per_s = 1e15;
+  workload.costs.link_bytes_per_s = {1e8, 1e8};  // a copy waits nearly all of its time
+  EXPECT_NEAR(stretches(workload).back(), 1, 1e-6) << "one lane computes alone";
   workload.jobs.push_back(workload.jobs.front());
-  EXPECT_NEAR(shares().back(), 1.5, 1e-9);
-  EXPECT_NEAR(shares().front(), 1, 1e-9) << "the first finds the other device idle";
+  EXPECT_NEAR(stretches(workload).back(), 1.5, 1e-6);
+  EXPECT_NEAR(stretches(workload).front(), 1, 1e-6) << "the first finds the other device idle";
+}
+
+TEST(VirtualShell, OpsTakeLongerWhileCopiesTakeACore) {
+  Workload workload = spilling();
+  workload.costs.crowding = {.threads = 2, .factor = 1.5};
+  EXPECT_NEAR(stretches(workload).back(), 1.5, 1e-9);
+  workload.costs.crowding.threads = 0;
+  EXPECT_NEAR(stretches(workload).back(), 1, 1e-9) << "the control: nothing is known of cores";
+}
+
+TEST(VirtualShell, AJobThatWasBegunBeforeGoesOnWithoutUpdates) {
+  const ModelSpec model = chain(4);
+  JobShape shape{.virtual_nodes = 4,
+                 .eval_virtual_nodes = 1,
+                 .first_step = 6,
+                 .max_steps = 9,
+                 .eval_steps = 3};
+  Workload workload = spilling();
+  workload.jobs = {plan_job(model, shape, workload.config.device_budgets[0])};
+  const Record record(workload);
+  std::vector<std::int64_t> commits, updates, evaluations;
+  for (const Span& span : record.all<StartHostOp>([](const auto&) { return true; })) {
+    const auto& op = std::get<StartHostOp>(span.action);
+    const HostOpKind kind = workload.jobs[0]->programs[op.flavor]->host_ops[at(op.op)].kind;
+    if (kind == HostOpKind::commit) commits.push_back(op.step);
+    if (kind == HostOpKind::update) updates.push_back(op.step);
+    if (kind == HostOpKind::finish_evaluation) evaluations.push_back(op.step);
+  }
+  EXPECT_EQ(commits, (std::vector<std::int64_t>{6, 7, 8}));
+  EXPECT_EQ(evaluations, (std::vector<std::int64_t>{6, 9})) << "the one that was due comes again";
+  EXPECT_EQ(std::ranges::min(updates), 7) << "those of step 6 were done before";
+  EXPECT_EQ(updates.size(), 3 * model.params.size());
+}
+
+TEST(Crowding, GrowsToWhatWasMeasuredThenCoresAreShared) {
+  const Crowding crowding{.threads = 3, .factor = 2};
+  EXPECT_DOUBLE_EQ(crowding.at(1), 1);
+  EXPECT_DOUBLE_EQ(crowding.at(2), 1.5);
+  EXPECT_DOUBLE_EQ(crowding.at(3), 2);
+  EXPECT_DOUBLE_EQ(crowding.at(6), 4);
+  EXPECT_DOUBLE_EQ(Crowding{}.at(6), 1);
 }
 
 bool any_overlap(const std::vector<Span>& some, const std::vector<Span>& others) {

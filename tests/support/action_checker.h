@@ -101,6 +101,7 @@ class ActionChecker {
     const Program& program = *plan(start.job).programs[start.flavor];
     const OpSpec& op = program.ops[index(start.op)];
     const UnitSpec& unit = program.units[index(start.unit)];
+    require(!plan(start.job).avoids(start.device), "an op on a device that its plan avoids");
     const DeviceId made_for = plan(start.job).device_of(unit.lane);
     if (made_for.valid() && made_for != start.device) ++strays_;
     const int device = static_cast<int>(start.device.value);

@@ -24,7 +24,9 @@ class CheckingRunner final : public OpRunner {
   }
   // Set before the run.
   std::function<void(const OpCall&)> before_op;  ///< called on the device's thread
-  bool warm_fails = false;
+  /// Where an op touches bytes; unless set, on the device's thread.
+  std::function<void(Device&, std::function<void()> touch)> compute;
+  std::atomic<const Device*> too_cold = nullptr;  ///< warming this one fails
 
   std::uint64_t ops() const { return ops_; }
   /// Of them, those that ended on a device that still counted.
@@ -42,6 +44,16 @@ class CheckingRunner final : public OpRunner {
       throw std::runtime_error("made to fail");
     }
     if (before_op) before_op(call);
+    if (compute) {
+      compute(*call.device, [call] { touch(call); });
+    } else {
+      touch(call);
+    }
+    return [this] { ++kept_; };
+  }
+
+  /// Throws where bytes are wrong.
+  static void touch(const OpCall& call) {
     const UnitSpec& unit = call.program->units[index(call.unit)];
     const OpSpec& op = call.program->ops[index(call.op)];
     for (std::size_t i = 0; i < unit.weights.size(); ++i) {
@@ -59,12 +71,11 @@ class CheckingRunner final : public OpRunner {
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       write(*call.plan, call.outputs[i], call.job, op.outputs[i], call.step, 0);
     }
-    return [this] { ++kept_; };
   }
 
-  void warm(Device&) override {
+  void warm(Device& device) override {
     ++warmed_;
-    if (warm_fails) throw std::runtime_error("too cold");
+    if (&device == too_cold) throw std::runtime_error("too cold");
   }
 
   void run_host_op(const HostCall& call) override {

@@ -143,7 +143,8 @@ class ElasticRun {
     for (std::size_t d = 0; d < engine().num_devices(); ++d) {
       const DeviceTable& device = engine().device(DeviceId(d));
       EXPECT_TRUE(device.state != DeviceState::usable ||
-                  device.memory.budget() < engine().job(job).plan->needed_budget)
+                  device.memory.budget() < engine().job(job).plan->needed_budget ||
+                  engine().job(job).plan->avoids(DeviceId(d)))
           << "job " << job.value << " starves beside device " << d;
     }
   }

@@ -34,9 +34,9 @@ struct Heard final : ShellObserver {
   std::function<void(JobId)> ended;
 
   void on_started(JobId) override {}
-  void on_committed(JobId job, std::int64_t step) override {
-    steps[job] = step;
-    if (committed) committed(job, step);
+  void on_committed(const StepCommitted& news) override {
+    steps[news.job] = news.step;
+    if (committed) committed(news.job, news.step);
   }
   void on_redone(JobId job, std::int64_t) override { ++redone[job]; }
   void on_resized(JobId job, const JobPlan& plan) override {
@@ -57,11 +57,16 @@ struct Heard final : ShellObserver {
 /// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
 class RealRun {
  public:
+  using MakeDevice = std::function<std::unique_ptr<Device>(std::size_t number, Bytes budget)>;
+
   /// `switches` by device; those without have none. Homes lie in `store`, or in memory.
   explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {},
                    Store* store = nullptr)
+      : RealRun(make_cpus(std::move(switches)), std::move(w), patience, store) {}
+
+  RealRun(const MakeDevice& make, Workload w, Patience patience = {}, Store* store = nullptr)
       : workload(std::move(w)),
-        devices(make_devices(std::move(switches))),
+        devices(make_devices(make)),
         home_store(*devices.front()),
         host(workload.config.host_budget, store ? *store : home_store),
         pool(2),
@@ -95,12 +100,16 @@ class RealRun {
     return *spare.back();
   }
 
-  std::vector<std::unique_ptr<Device>> make_devices(std::vector<CpuSwitches> switches) const {
+  static MakeDevice make_cpus(std::vector<CpuSwitches> switches) {
+    return [switches = std::move(switches)](std::size_t d, Bytes budget) {
+      return make_cpu_device("cpu:" + std::to_string(d), budget,
+                             d < switches.size() ? switches[d] : CpuSwitches{});
+    };
+  }
+  std::vector<std::unique_ptr<Device>> make_devices(const MakeDevice& make) const {
     std::vector<std::unique_ptr<Device>> made;
-    switches.resize(workload.config.device_budgets.size());
-    for (std::size_t d = 0; d < switches.size(); ++d) {
-      made.push_back(make_cpu_device("cpu:" + std::to_string(d), workload.config.device_budgets[d],
-                                     switches[d]));
+    for (std::size_t d = 0; d < workload.config.device_budgets.size(); ++d) {
+      made.push_back(make(d, workload.config.device_budgets[d]));
     }
     return made;
   }

@@ -17,7 +17,10 @@ namespace spillway::testing {
 /// committed step has every op of its last attempt.
 class StepHistory {
  public:
-  void submit(JobId job, std::shared_ptr<const JobPlan> plan) { jobs_[job].plan = std::move(plan); }
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan) {
+    jobs_[job].step = plan->first_step;
+    jobs_[job].plan = std::move(plan);
+  }
   const JobPlan& plan(JobId job) const { return *jobs_.at(job).plan; }
   std::int64_t step(JobId job) const { return jobs_.at(job).step; }
   int attempt(JobId job) const { return jobs_.at(job).attempt; }

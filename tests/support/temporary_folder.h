@@ -15,8 +15,9 @@ namespace spillway::testing {
 /// A new empty folder, removed with all that is in it.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "spillway_XXXXXX").string();
+  explicit TemporaryFolder(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "spillway_XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr)
       throw std::system_error(errno, std::generic_category(), "cannot make " + name);
     path_ = name;

@@ -51,6 +51,20 @@ TEST(Mlp, SpilledOverLanesIsResidentBitByBit) {
                     resident.trials[0]);
 }
 
+/// MKL computes five rows in another order where it takes several threads for them.
+TEST(Mlp, FiveSamplesAreMultipliedByOneThread) {
+  const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
+  TrialConfig trial =
+      trial_of({.num_hidden_layers = 4, .hidden_size = 32, .hidden_act = "relu"}, data);
+  trial.train.virtual_nodes = trial.train.reduction_groups = 4;
+  trial.train.batch_size = 20;
+  trial.train.max_steps = 20;
+  const RunResult resident = train(session_of(1, kAmple), trial);
+  const RunResult spilled = train(session_of(1, smallest_budget(trial)), trial);
+  EXPECT_GT(spilled.trials[0].num_shards, 1);
+  expect_same_bits(spilled.trials[0], resident.trials[0]);
+}
+
 TEST(Digits, AreLearned) {
   const auto file = digits_file();
   if (!file) GTEST_SKIP() << kNoDigits;

@@ -1,14 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,6 +10,7 @@
 #include "core/error.h"
 #include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
+#include "tests/support/watched_session.h"
 #include "tests/support/wrapped_model.h"
 
 /// The result of a trial does not depend on devices that come, go and fail while it trains, nor on
@@ -33,175 +28,16 @@ TrialConfig elastic_trial(int lanes = 4) {
   return trial;
 }
 
-SessionConfig with_faults(SessionConfig config, const std::map<std::size_t, DeviceFault>& faults) {
-  for (const auto& [device, fault] : faults) config.devices[device].fault = fault;
-  return config;
-}
-
-/// Lets the layers of a step compute once that is allowed.
-class Lockstep {
- public:
-  void allow(std::int64_t step) {
-    {
-      const std::lock_guard lock(mutex_);
-      allowed_ = std::max(allowed_, step);
-    }
-    changed_.notify_all();
-  }
-  void wait_for(std::int64_t step) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return allowed_ >= step; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::int64_t allowed_ = 0;
-};
-
-/// A run, watched from another thread, which may change it at each event.
-class Watched {
- public:
-  explicit Watched(const SessionConfig& config) : session(config) {}
-
-  /// A trial whose steps begin once what came before has been reacted to.
-  JobId submit_in_lockstep(const TrialConfig& trial) {
-    return session.submit(with_before(trial, [lockstep = lockstep_](LayerContext& context) {
-      if (context.training) lockstep->wait_for(context.random.step);
-    }));
-  }
-
-  void run(const std::function<void(const SessionEvent&)>& react = {}) {
-    auto running = std::async(std::launch::async, [&] { session.run(); });
-    for (bool last = false; !last;) {
-      last = running.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-      for (const auto& event : session.poll(events.size(), last ? 0 : 0.05)) {
-        events.push_back(event);
-        if (react) react(event);
-        lockstep_->allow(event.step);
-      }
-    }
-    running.get();
-    result = session.result();
-  }
-
-  std::vector<SessionEvent> all(Kind kind) const { return all(events, kind); }
-  /// Blocks until the run has had so many, reacted to or not.
-  void await(Kind kind, std::size_t number) const {
-    for (;;) {
-      const auto until_now = session.poll(0, 0);
-      if (all(until_now, kind).size() >= number) return;
-      session.poll(until_now.size(), 10);
-    }
-  }
-
-  Session session;
-  std::vector<SessionEvent> events;
-  RunResult result;
-
- private:
-  static std::vector<SessionEvent> all(const std::vector<SessionEvent>& events, Kind kind) {
-    std::vector<SessionEvent> found;
-    for (const auto& event : events) {
-      if (event.kind == kind) found.push_back(event);
-    }
-    return found;
-  }
-
-  const std::shared_ptr<Lockstep> lockstep_ = std::make_shared<Lockstep>();
-};
-
-std::vector<int> lanes_of(const Watched& run) {
-  std::vector<int> lanes;
-  for (const auto& event : run.all(Kind::resized)) lanes.push_back(event.lanes);
-  return lanes;
-}
-
 const TrialResult& alone() {
   static const RunResult result = train(session_of(1, kAmple), elastic_trial(1));
   return result.trials[0];
-}
-
-/// Devices 4 -> 2 -> 1 -> 3, in the middle of a run: resident, and at the tightest budget.
-TEST(Elastic, APathOverDevicesHasTheBitsOfOne) {
-  for (const bool ample : {true, false}) {
-    const Bytes budget = ample ? kAmple : smallest_budget(elastic_trial());
-    Watched run(session_of(4, budget));
-    const JobId trial = run.submit_in_lockstep(elastic_trial());
-    run.run([&](const SessionEvent& event) {
-      if (event.kind != Kind::step) return;
-      if (event.step == 4) {
-        run.session.remove_device(3);
-        run.session.remove_device(1);
-      }
-      if (event.step == 8) run.session.remove_device(0);
-      if (event.step == 11) {
-        EXPECT_EQ(run.session.add_device({.memory = budget}), 4);
-        EXPECT_EQ(run.session.add_device({.memory = budget}), 5);
-        run.await(Kind::joined, 2);
-      }
-    });
-    expect_same_bits(run.result.trials[0], alone());
-    expect_within_budgets(run.result);
-    EXPECT_EQ(lanes_of(run), (std::vector{2, 1, 3}));
-    EXPECT_EQ(run.all(Kind::left).size(), 3u);
-    EXPECT_EQ(run.all(Kind::joined).size(), 2u);
-    EXPECT_EQ(run.all(Kind::redone).size(), 0u);
-    EXPECT_EQ(run.result.devices.size(), 6u);
-    EXPECT_EQ(run.session.plan(trial).num_shards > 1, !ample);
-  }
-}
-
-TEST(Elastic, ResizesHaveTheBitsOfOneDevice) {
-  Watched run(session_of(4, kAmple));
-  const JobId trial = run.submit_in_lockstep(elastic_trial());
-  const std::map<std::int64_t, int> path{{3, 2}, {6, 1}, {9, 3}, {12, 4}};
-  run.run([&](const SessionEvent& event) {
-    const auto next = path.find(event.step);
-    if (event.kind == Kind::step && next != path.end()) run.session.resize(trial, next->second);
-  });
-  expect_same_bits(run.result.trials[0], alone());
-  EXPECT_EQ(lanes_of(run), (std::vector{2, 1, 3, 4}));
-  EXPECT_EQ(run.result.trials[0].lanes, 4);
-  for (const DeviceResult& device : run.result.devices) EXPECT_GT(device.ops, 0u);
-}
-
-/// A device fails or hangs at a seeded moment; the open step is computed again without it.
-TEST(Elastic, ALostDeviceChangesNoBit) {
-  std::mt19937 random(11);
-  int redone = 0;
-  for (int run_number = 0; run_number < 50; ++run_number) {
-    const bool hangs = run_number % 10 == 9;
-    const auto after_ops = std::uniform_int_distribution<std::uint64_t>(0, 60)(random);
-    const auto device = std::uniform_int_distribution<std::size_t>(0, 3)(random);
-    SCOPED_TRACE("device " + std::to_string(device) + " after " + std::to_string(after_ops));
-    const bool ample = run_number % 2 == 0;
-    SessionConfig config = with_faults(
-        session_of(4, ample ? kAmple : smallest_budget(elastic_trial())),
-        {{device, {hangs ? DeviceFault::Kind::hang : DeviceFault::Kind::fail, after_ops}}});
-    config.device_timeout_s = 3;
-    Watched run(config);
-    run.session.submit(elastic_trial());
-    run.run();
-    expect_same_bits(run.result.trials[0], alone());
-    const auto lost = run.all(Kind::lost);
-    if (!lost.empty()) {
-      EXPECT_EQ(lost[0].device, static_cast<int>(device));
-      const auto steps =
-          run.all(Kind::step);  // the resize takes the commit after next at the latest
-      const bool has_time = steps[steps.size() - 2].sequence > lost[0].sequence;
-      EXPECT_TRUE(!has_time || run.result.trials[0].lanes == 3);
-    }
-    redone += static_cast<int>(run.all(Kind::redone).size());
-  }
-  EXPECT_GE(redone, 25);
 }
 
 TEST(Elastic, TwoLostDevicesAndCompanyChangeNoBit) {
   const SessionConfig config =
       with_faults(session_of(3, smallest_budget(elastic_trial())),
                   {{0, {DeviceFault::Kind::fail, 25}}, {2, {DeviceFault::Kind::fail, 70}}});
-  Watched run(config);
+  WatchedSession run(config);
   run.session.submit(elastic_trial(3));
   TrialConfig other = elastic_trial(1);
   other.train.seed = 99;
@@ -217,7 +53,7 @@ TEST(Elastic, TwoLostDevicesAndCompanyChangeNoBit) {
 TEST(Elastic, AShrunkDeviceGoesOnWithWhatItHas) {
   const SessionConfig config =
       with_faults(session_of(2, kAmple), {{1, {DeviceFault::Kind::shrink, 20}}});
-  Watched run(config);
+  WatchedSession run(config);
   run.session.submit(elastic_trial(2));
   run.run();
   expect_same_bits(run.result.trials[0], alone());
@@ -231,7 +67,7 @@ TEST(Elastic, AShrunkDeviceGoesOnWithWhatItHas) {
 /// The trial is cut again, where the devices that are left are smaller.
 TEST(Elastic, SmallerDevicesTakeOver) {
   const Bytes least = smallest_budget(elastic_trial());
-  Watched run(session_of(1, kAmple));
+  WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(elastic_trial(1));
   run.run([&](const SessionEvent& event) {
     if (event.kind != Kind::step || event.step != 5) return;
@@ -244,7 +80,7 @@ TEST(Elastic, SmallerDevicesTakeOver) {
 }
 
 TEST(Elastic, WithoutADeviceARunPausesAndSaysSo) {
-  Watched run(session_of(1, kAmple));
+  WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(elastic_trial(1));
   bool waited = false;
   run.run([&](const SessionEvent& event) {
@@ -261,7 +97,7 @@ TEST(Elastic, WithoutADeviceARunPausesAndSaysSo) {
 }
 
 TEST(Elastic, WithoutADeviceARunCanBeStopped) {
-  Watched run(session_of(1, kAmple));
+  WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(elastic_trial(1));
   run.run([&](const SessionEvent& event) {
     if (event.kind == Kind::step && event.step == 5) run.session.remove_device(0);
@@ -297,7 +133,7 @@ TrialConfig drawing_anew() {
 TEST(ElasticControl, ARedoneStepThatDrawsAnewHasOtherBits) {
   const RunResult whole = train(session_of(4, kAmple), drawing_anew());
   expect_same_bits(whole.trials[0], alone());
-  Watched run(with_faults(session_of(4, kAmple), {{2, {DeviceFault::Kind::fail, 10}}}));
+  WatchedSession run(with_faults(session_of(4, kAmple), {{2, {DeviceFault::Kind::fail, 10}}}));
   run.session.submit(drawing_anew());
   run.run();
   EXPECT_EQ(run.all(Kind::redone).size(), 1u);

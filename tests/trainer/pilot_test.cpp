@@ -13,6 +13,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gpt.h"
 #include "tests/support/training_run.h"
+#include "trainer/handover.h"
 #include "trainer/host_rates.h"
 
 namespace spillway::testing {
@@ -33,6 +34,10 @@ GptConfig medium_gpt() {
   return config;
 }
 
+std::array<double, 3> rates_of(const Profile& profile) {
+  return {profile.copy_bytes_per_s, profile.update_bytes_per_s, profile.reduce_bytes_per_s};
+}
+
 TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
   const TemporaryFolder folder;
   const auto file = folder / "deep/pilot.json";
@@ -47,6 +52,8 @@ TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
     all_equal = all_equal && equal(measured.layers[l], anew.layers[l]);
   }
   EXPECT_FALSE(all_equal) << "the control: times measured anew differ";
+  EXPECT_EQ(rates_of(measured), rates_of(again));
+  EXPECT_NE(rates_of(measured), rates_of(anew)) << "the control";
 }
 
 TEST(HostRates, AShortCallIsTimedManyTimes) {
@@ -57,13 +64,18 @@ TEST(HostRates, AShortCallIsTimedManyTimes) {
 
 TEST(HostRates, MoreThreadsThanCoresCrowdThem) {
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  EXPECT_GT(measure_crowding(16 * cores), 1.5);
+  EXPECT_GT(measure_crowding(16 * cores, matrix_product), 1.5);
 }
 
-TEST(HostRates, ASlowLinkAddsToTheLatencyOfACopy) {
-  const double direct_s = measure_copy_latency(0);
-  EXPECT_GT(direct_s, 0);
-  EXPECT_GE(measure_copy_latency(6400), 0.01) << "64 bytes at 6,400 a second";
+TEST(HostRates, ASlowLinkDelaysACopy) {
+  EXPECT_EQ(measure_link_delay(0), 0);
+  EXPECT_GE(measure_link_delay(640), 0.05) << "64 bytes at 640 a second";
+}
+
+TEST(HostRates, AnOpIsHandedOverInSomeTime) {
+  const double seconds = measure_handover();
+  EXPECT_GT(seconds, 0);
+  EXPECT_LT(seconds, 1);
 }
 
 TEST(ProfileCache, OfAnotherBuildOrDamagedIsEmptyAndReplaced) {

@@ -116,15 +116,16 @@ TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
     expect_all_done(run);
     if (run.heard.left.size() < num_devices) continue;  // ended before
     EXPECT_EQ(run.heard.joined, std::vector{DeviceId(num_devices)});
-    EXPECT_EQ(run.runner.warmed(), 1u);
+    EXPECT_EQ(run.runner.warmed(), num_devices + 1);
     EXPECT_GT(run.shell.snapshot().devices.back().ops, 0u);
   }
 }
 
 TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
   RealRun run(make_workload(1));
-  run.runner.warm_fails = true;
-  run.shell.add_device(run.new_device(), 4_KiB);
+  Device& added = run.new_device();
+  run.runner.too_cold = &added;
+  run.shell.add_device(added, 4_KiB);
   run.submit_all();
   run.shell.run();
   expect_all_done(run);
@@ -144,7 +145,9 @@ TEST(ShellDevices, ComeAndGoAtCommits) {
     run.heard.committed = [&](JobId, std::int64_t) {
       run.shell.add_device(run.new_device(), 4_KiB);
       ++present;
-      if (present < 2 || random.chance(50)) return;
+      const bool has_joined =
+          next < run.workload.config.device_budgets.size() + run.heard.joined.size();
+      if (present < 2 || !has_joined || random.chance(50)) return;
       run.shell.remove_device(DeviceId(next++), "asked for");
       --present;
     };

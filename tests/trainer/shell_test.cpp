@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
 #include <thread>
+#include <vector>
 
 #include "spilling/file_store.h"
 #include "tests/support/failing_store.h"
@@ -34,6 +37,31 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
       EXPECT_GE(device.stall_s, 0);
     }
     if (HasFailure()) break;
+  }
+}
+
+TEST(Shell, TellsAnyThreadWhatIsUnderWay) {
+  std::vector<std::future<Shell::Moment>> asked;
+  std::future<Shell::Moment> too_late;
+  {
+    RealRun run(make_workload(3));
+    run.submit_all();
+    asked.push_back(run.shell.moment());
+    std::atomic<bool> ended = false;
+    std::thread asker([&] {
+      while (!ended && asked.size() < 1000) asked.push_back(run.shell.moment());
+    });
+    run.shell.run();
+    ended = true;
+    asker.join();
+    too_late = run.shell.moment();
+  }
+  EXPECT_THROW(too_late.get(), std::future_error);
+  const Shell::Moment first = asked.front().get();
+  EXPECT_FALSE(first.engine.under_way.empty());
+  for (const auto& [id, span] : first.engine.under_way) {
+    EXPECT_GT(span.started_s, 0);
+    EXPECT_LE(span.started_s, first.now_s);
   }
 }
 

@@ -93,6 +93,51 @@ TEST(Unequal, ADeviceWithoutTheMemoryIsDeclined) {
   EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 has ")) << plan.declined[0];
 }
 
+/// Three lanes of six groups on unequal devices, of which those named have no byte more than even
+/// lanes need: a longer lane has more sums at once.
+SessionConfig tight(const TrialConfig& trial, std::vector<double> slowdowns,
+                    const std::vector<std::size_t>& tight_devices, bool estimate) {
+  SessionConfig config = slowed(std::vector<double>(slowdowns.size(), 1));
+  config.estimate = estimate;
+  Session even(config);
+  const Bytes least = even.plan(even.submit(trial)).smallest_budget_bytes;
+  for (std::size_t d = 0; d < slowdowns.size(); ++d) config.devices[d].slowdown = slowdowns[d];
+  for (const std::size_t d : tight_devices) config.devices[d].memory = least;
+  return config;
+}
+
+TrialConfig three_lanes_of_six_groups() {
+  TrialConfig trial = trial_with_lanes(3);
+  trial.train.reduction_groups = 6;
+  trial.train.order = "shard_major";
+  return trial;
+}
+
+TEST(Unequal, TheFastestLanesForWhichThereIsRoomAreChosen) {
+  const auto groups = [](std::vector<double> slowdowns, const std::vector<std::size_t>& devices) {
+    const TrialConfig trial = three_lanes_of_six_groups();
+    Session session(tight(trial, std::move(slowdowns), devices, /*estimate=*/true));
+    return session.plan(session.submit(trial)).lane_groups;
+  };
+  using Groups = std::vector<int>;
+  EXPECT_EQ(groups({4, 4, 1}, {}), (Groups{1, 1, 4})) << "the control: room for all";
+  EXPECT_EQ(groups({4, 4, 1}, {0, 1}), Groups{6}) << "on the larger device alone";
+  EXPECT_EQ(groups({1.6, 1.6, 1}, {0, 1}), (Groups{2, 2, 2})) << "shorter ones";
+  EXPECT_EQ(groups({4, 4, 1}, {0, 1, 2}), (Groups{2, 2, 2})) << "no other fit";
+}
+
+TEST(Unequal, WhatEvenLanesHaveRoomForRuns) {
+  const TrialConfig trial = three_lanes_of_six_groups();
+  Session session(tight(trial, {3, 3, 1}, {0, 1, 2}, /*estimate=*/false));
+  session.submit(trial);
+  session.run();
+  const RunResult result = session.result();
+  expect_within_budgets(result);
+  TrialConfig one = trial;
+  one.train.lanes = 1;
+  expect_same_bits(result.trials[0], train(session_of(1, kAmple), one).trials[0]);
+}
+
 TEST(Unequal, EqualDevicesAndGivenLanesAreLeftAsTheyAre) {
   Session equal(slowed({2, 2}));
   const TrialPlan even = equal.plan(equal.submit(trial_with_lanes(2)));
@@ -146,12 +191,16 @@ TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {
   pilot.measure(*model);
   const auto fast_times = pilot.measure_on(*fast, "fast", *model);
   const auto slow_times = pilot.measure_on(*slow, "slow", *model);
-  for (std::size_t l = 0; l < model->layers.size(); ++l) {
-    EXPECT_GT(fast_times[l].forward_s[0], 0);
-    EXPECT_LT(fast_times[l].backward_s[0], fast_times[l].backward_s[1]);
-    EXPECT_LT(fast_times[l].backward_s[1], fast_times[l].backward_s[2]);
-    EXPECT_GT(slow_times[l].backward_s[2], 3 * fast_times[l].backward_s[2]) << l;
-  }
+  // Of all layers: on a busy machine one alone may seem slower where it does less.
+  const auto backward_s = [&](const std::vector<LayerTimes>& times, std::size_t kind) {
+    double sum_s = 0;
+    for (const LayerTimes& layer : times) sum_s += layer.backward_s[kind];
+    return sum_s;
+  };
+  for (const LayerTimes& layer : fast_times) EXPECT_GT(layer.forward_s[0], 0);
+  EXPECT_LT(backward_s(fast_times, 0), backward_s(fast_times, 1));
+  EXPECT_LT(backward_s(fast_times, 1), backward_s(fast_times, 2));
+  EXPECT_GT(backward_s(slow_times, 2), 3 * backward_s(fast_times, 2));
   EXPECT_EQ(Pilot(file).measure_on(*fast, "slow", *model), slow_times) << "known by its kind";
   EXPECT_NE(Pilot().measure_on(*fast, "fast", *model), fast_times) << "the control";
 }

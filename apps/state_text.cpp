@@ -1,0 +1,80 @@
+#include "apps/state_text.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "apps/format.h"
+#include "apps/table.h"
+
+namespace spillway {
+namespace {
+
+std::string place_of(const TraceSpan& span) {
+  return span.device.valid() ? "device " + std::to_string(span.device.value) : "host";
+}
+
+std::string text_of(const TraceSpan& span) {
+  if (span.track == TraceSpan::Track::to_device) return span.name + " to the device";
+  if (span.track == TraceSpan::Track::to_host) return span.name + " to the host";
+  return span.name;
+}
+
+std::string text_of(const std::vector<int>& lanes) {
+  std::string text;
+  for (const int device : lanes) {
+    text += (text.empty() ? "" : ", ") + (device < 0 ? "-" : std::to_string(device));
+  }
+  return text.empty() ? "-" : text;
+}
+
+Table devices_of(const SessionState& state) {
+  Table table({"device", "kind", "state", "in use", "budget"});
+  for (std::size_t d = 0; d < state.devices.size(); ++d) {
+    const SessionState::Device& device = state.devices[d];
+    table.add({std::to_string(d), device.kind, device.state, format_bytes(device.used_bytes),
+               format_bytes(device.budget_bytes)});
+  }
+  return table;
+}
+
+Table trials_of(const SessionState& state) {
+  Table table({"trial", "state", "step", "lanes on", "waits for"});
+  for (const SessionState::Trial& trial : state.trials) {
+    if (trial.state > TrialState::running) continue;
+    table.add({trial.name, to_string(trial.state),
+               std::to_string(trial.step) + "/" + std::to_string(trial.max_steps),
+               text_of(trial.lanes), trial.waits_for.empty() ? "-" : trial.waits_for});
+  }
+  return table;
+}
+
+Table work_of(const SessionState& state) {
+  Table table({"under way", "where", "trial", "after step", "bytes", "for"});
+  for (const TraceSpan& span : state.under_way) {
+    table.add({text_of(span), place_of(span), state.trials[span.job.index()].name,
+               std::to_string(span.step), span.bytes > 0 ? format_bytes(span.bytes) : "-",
+               format_fixed(std::max(0.0, state.time_s - span.started_s), 3) + " s"});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string state_text(const SessionState& state) {
+  const auto has_ended = [](const auto& trial) { return trial.state > TrialState::running; };
+  std::ostringstream text;
+  text << "State after " << format_fixed(state.time_s, 1) << " s:\n";
+  devices_of(state).print(text);
+  trials_of(state).print(text);
+  if (const auto ended = std::ranges::count_if(state.trials, has_ended); ended > 0) {
+    text << "  " << ended << " of " << state.trials.size() << " trials have ended\n";
+  }
+  if (state.under_way.empty()) {
+    text << "  nothing is under way\n";
+  } else {
+    work_of(state).print(text);
+  }
+  return text.str();
+}
+
+}  // namespace spillway

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// Tables of devices, of trials that have not ended, and of what is under way and for how long.
+std::string state_text(const SessionState& state);
+
+}  // namespace spillway

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "apps/exit_code.h"
+
+namespace spillway {
+
+struct VerifyOptions {
+  std::string folder;
+  bool json = false;  ///< one JSON document instead of a table
+};
+
+/// `spillway verify`: reads every byte of every checkpoint of a run and changes nothing.
+/// kTrialFailed where one is damaged. Throws ConfigError for what is no run.
+ExitCode verify(const VerifyOptions& options, std::ostream& out);
+
+}  // namespace spillway

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <exception>
+#include <thread>
+
+#include "core/cuda/cuda_error.h"
+#include "core/units.h"
+
+namespace spillway {
+
+/// Throws ConfigError (`kind`, `index`, `memory`) unless the GPU is there, this build has code for
+/// it, and `budget` bytes are free on it. `index` may be below 0.
+void require_gpu(int index, Bytes budget);
+
+/// Runs `work` on a thread of its own whose GPU is `index`, and throws what it throws. What the
+/// runtime does for a thread without a GPU of its own it does on GPU 0, and takes memory there.
+template <typename Work>
+void on_gpu(int index, const Work& work) {
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      require(cudaSetDevice(index), "cudaSetDevice");
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+}
+
+/// Likewise, for what is to end: also where the GPU has failed, whose copies may still be moving
+/// bytes. `work` must not throw.
+template <typename Work>
+void end_on_gpu(int index, const Work& work) {
+  std::thread([&] {
+    cudaSetDevice(index);
+    work();
+  }).join();
+}
+
+}  // namespace spillway

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "core/cpu/memory_budget.h"
+#include "core/device.h"
+#include "core/range_allocator.h"
+
+namespace spillway {
+
+/// GPU memory that is taken once, and given out in ranges. Thread-safe.
+class GpuArena : public std::enable_shared_from_this<GpuArena> {
+ public:
+  /// Takes `budget->limit()` bytes of the GPU. Throws ConfigError (`memory`) where it has
+  /// no such piece.
+  GpuArena(int gpu, std::shared_ptr<MemoryBudget> budget);
+  ~GpuArena();
+  GpuArena(const GpuArena&) = delete;
+  GpuArena& operator=(const GpuArena&) = delete;
+
+  /// Keeps the arena. Throws OutOfMemory of the device tier.
+  std::unique_ptr<DeviceMemory> allocate(Bytes bytes);
+
+ private:
+  class Range;
+  Bytes place(Bytes bytes);
+  void give_back(Bytes offset, Bytes bytes) noexcept;
+
+  const int gpu_;
+  const std::shared_ptr<MemoryBudget> budget_;
+  std::mutex mutex_;
+  RangeAllocator ranges_;      // under mutex_
+  void* memory_ = nullptr;     // as CUDA gave it
+  std::byte* data_ = nullptr;  // aligned to kPage
+};
+
+}  // namespace spillway

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/cpu/kernel_table.h"
+#include "core/kernels.h"
+
+/// What one thread of a GPU kernel computes. Plain functions, so that the tests of a machine
+/// without a GPU compare their bits with the CPU's too.
+namespace spillway::kernels::detail {
+
+inline constexpr std::size_t kNormLanes = 8;
+
+/// Dropout of the four elements that one counter has words for.
+constexpr void drop_block(float* out, const float* in, std::size_t n, std::size_t block,
+                          const Dropout& how) {
+  const PhiloxBlock words =
+      philox(counter_of(how.key, static_cast<std::uint32_t>(block)), how.key.seed);
+  for (std::size_t j = 0; j < 4 && 4 * block + j < n; ++j) {
+    const std::size_t i = 4 * block + j;
+    out[i] = words[j] >= how.threshold ? in[i] * how.scale : 0.0f;
+  }
+}
+
+/// The sum of one lane of a chunk of n elements.
+constexpr double norm_lane(const float* chunk, std::size_t n, std::size_t lane) {
+  double sum = 0;
+  for (std::size_t i = lane; i < n; i += kNormLanes) {
+    const auto wide = static_cast<double>(chunk[i]);
+    sum += wide * wide;
+  }
+  return sum;
+}
+
+/// Elements of chunk number `chunk` of x[0, n); none behind the last.
+constexpr std::size_t elements_of_chunk(std::size_t n, std::size_t chunk) {
+  const std::size_t begin = chunk * kNormChunk;
+  if (begin >= n) return 0;
+  return n - begin < kNormChunk ? n - begin : kNormChunk;
+}
+
+}  // namespace spillway::kernels::detail

@@ -1,0 +1,97 @@
+#include "core/kernels.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/cuda/cuda_error.h"
+#include "core/cuda/kernel_bodies.h"
+#include "core/device.h"
+
+// Compiled without contraction (core/CMakeLists.txt): every operation is rounded as on the CPU.
+namespace spillway::kernels {
+namespace {
+
+constexpr unsigned kThreads = 256;  // of a block
+constexpr unsigned kAddsPerThread = 4;
+
+/// Blocks of kThreads for so many threads; at least one, which then has nothing to do.
+unsigned blocks_for(std::size_t threads) {
+  const std::size_t blocks = (threads + kThreads - 1) / kThreads;
+  assert(blocks <= 0x7FFFFFFFu);
+  return static_cast<unsigned>(std::max<std::size_t>(blocks, 1));
+}
+
+cudaStream_t stream_of(Queue& queue) { return static_cast<cudaStream_t>(queue.stream()); }
+
+__global__ void drop_all(float* out, const float* in, std::size_t n, detail::Dropout how) {
+  const std::size_t block = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (4 * block < n) detail::drop_block(out, in, n, block, how);
+}
+
+__global__ void add_all(float* sum, const float* term, std::size_t n) {
+  const std::size_t begin = std::size_t{blockIdx.x} * kThreads * kAddsPerThread + threadIdx.x;
+  for (unsigned k = 0; k < kAddsPerThread; ++k) {
+    const std::size_t i = begin + k * kThreads;
+    if (i < n) sum[i] += term[i];
+  }
+}
+
+/// Eight threads a chunk, one a lane: together they read whole sectors of memory.
+__global__ void norm_of_chunks(double* chunks, const float* x, std::size_t n) {
+  const std::size_t thread = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t chunk = thread / detail::kNormLanes, lane = thread % detail::kNormLanes;
+  const std::size_t elements = detail::elements_of_chunk(n, chunk);
+  double sum = detail::norm_lane(x + chunk * kNormChunk, elements, lane);
+  // ((0+1)+(2+3))+((4+5)+(6+7)): a sum of two has the same bits in either order.
+  for (int apart = 1; apart < static_cast<int>(detail::kNormLanes); apart *= 2) {
+    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
+  }
+  if (lane == 0 && elements > 0) chunks[chunk] = sum;
+}
+
+/// One block: all of its threads fetch, the first adds from the left.
+__global__ void fold_chunks(double* sum, const double* chunks, std::size_t num_chunks) {
+  __shared__ double fetched[kThreads];
+  double total = 0;
+  for (std::size_t begin = 0; begin < num_chunks; begin += kThreads) {
+    const std::size_t left = num_chunks - begin, here = left < kThreads ? left : kThreads;
+    if (threadIdx.x < here) fetched[threadIdx.x] = chunks[begin + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (std::size_t i = 0; i < here; ++i) total += fetched[i];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *sum = total;
+}
+
+}  // namespace
+
+void dropout(Queue& queue, float* out, const float* in, std::size_t n, float p,
+             const RandomKey& key) {
+  if (!queue.stream()) return dropout(out, in, n, p, key);
+  const unsigned blocks = blocks_for((n + 3) / 4);
+  drop_all<<<blocks, kThreads, 0, stream_of(queue)>>>(out, in, n, detail::settled(n, p, key));
+  require(cudaGetLastError(), "dropout");
+}
+
+void add(Queue& queue, float* sum, const float* term, std::size_t n) {
+  if (!queue.stream()) return add(sum, term, n);
+  const unsigned blocks = blocks_for((n + kAddsPerThread - 1) / kAddsPerThread);
+  add_all<<<blocks, kThreads, 0, stream_of(queue)>>>(sum, term, n);
+  require(cudaGetLastError(), "add");
+}
+
+void squared_norm(Queue& queue, double* sum, double* chunks, const float* x, std::size_t n) {
+  if (!queue.stream()) {
+    *sum = squared_norm(x, n);
+    return;
+  }
+  const std::size_t num_chunks = num_norm_chunks(n);
+  const unsigned blocks = blocks_for(num_chunks * detail::kNormLanes);
+  norm_of_chunks<<<blocks, kThreads, 0, stream_of(queue)>>>(chunks, x, n);
+  fold_chunks<<<1, kThreads, 0, stream_of(queue)>>>(sum, chunks, num_chunks);
+  require(cudaGetLastError(), "squared_norm");
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,18 @@
+#include "core/device.h"
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr const char* kWhyNone =
+    "this Spillway was built without CUDA; build it where nvcc 13 is (SPILLWAY_CUDA)";
+
+}  // namespace
+
+GpuList list_gpus() { return {.why_none = kWhyNone}; }
+
+std::unique_ptr<Device> make_cuda_device(const std::string&, int, Bytes) {
+  throw ConfigError("kind", 0, std::string("is cuda, but ") + kWhyNone + ", or use kind: cpu");
+}
+
+}  // namespace spillway

@@ -1,0 +1,78 @@
+#include "scheduler/engine_moment.h"
+
+#include <algorithm>
+
+#include "scheduler/span_name.h"
+
+namespace spillway {
+namespace {
+
+using Kind = InFlight::Kind;
+
+TraceSpan::Track track_of(const InFlight& action) {
+  if (action.kind == Kind::op) return TraceSpan::Track::compute;
+  if (action.kind != Kind::copy) return TraceSpan::Track::host_pool;
+  return action.direction == CopyDirection::to_host ? TraceSpan::Track::to_host
+                                                    : TraceSpan::Track::to_device;
+}
+
+std::string name_of(const JobTable& job, const InFlight& action) {
+  switch (action.kind) {
+    case Kind::op:
+      return span_name(job.program->ops[at(action.op)]);
+    case Kind::copy:
+      return span_name(job.plan->layout.buffers[at(action.buffer)].kind);
+    case Kind::host_op:
+      return span_name(job.program->host_ops[at(action.op)].kind);
+    case Kind::admission:
+      return "initial state";
+  }
+  return "?";
+}
+
+TraceSpan span_of(const JobTable& job, const InFlight& action) {
+  const bool copies = action.kind == Kind::copy;
+  return {.track = track_of(action),
+          .device = action.device,
+          .job = action.job,
+          .name = name_of(job, action),
+          .step = job.step,
+          .bytes = copies ? job.plan->layout.buffers[at(action.buffer)].bytes : 0};
+}
+
+/// Of a job of which `runs` is under way.
+std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& runs) {
+  using Track = TraceSpan::Track;
+  const auto any = [&](Track track) { return std::ranges::count(runs, track) > 0; };
+  if (job.phase == JobPhase::ended || any(Track::compute)) return "";
+  if (job.phase == JobPhase::waiting) return "host memory for its home";
+  if (any(Track::to_device) || any(Track::to_host)) return "copies";
+  if (any(Track::host_pool)) return "host operations";
+  if (job.step >= job.hold_step) return "the other trials at its rung";
+  return job.paused ? "its share of the devices" : "a device";
+}
+
+}  // namespace
+
+EngineMoment moment_of(const Engine& engine) {
+  EngineMoment moment;
+  for (std::size_t d = 0; d < engine.num_devices(); ++d) {
+    moment.used.push_back(engine.bytes_in_use(DeviceId(d)));
+  }
+  std::vector<std::vector<TraceSpan::Track>> runs(engine.num_jobs());
+  for (const auto& [id, action] : engine.in_flight()) {
+    moment.under_way[id] = span_of(engine.job(action.job), action);
+    runs[action.job.index()].push_back(track_of(action));
+  }
+  for (std::size_t j = 0; j < engine.num_jobs(); ++j) {
+    const JobTable& job = engine.job(JobId(j));
+    EngineMoment::Job& now = moment.jobs.emplace_back();
+    now.step = job.step;
+    now.waits_for = waits_for(job, runs[j]);
+    if (job.phase != JobPhase::running) continue;
+    for (const LaneState& lane : job.lanes) now.lanes.push_back(lane.device);
+  }
+  return moment;
+}
+
+}  // namespace spillway

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/action.h"
+#include "scheduler/autoscaler.h"
+#include "scheduler/sharing.h"
+
+namespace spillway {
+
+/// A job as its lanes are decided.
+struct LaneDemand {
+  JobId job;
+  int lanes = 1;                ///< that it has; where they are shared it begins with none
+  int most_lanes = 1;           ///< that it may have
+  int groups = 1;               ///< of reduction: see useful_lanes()
+  int priority = 1;             ///< where lanes are shared
+  std::int64_t first_step = 0;  ///< committed before
+  std::int64_t max_steps = 1;   ///< committed at its end
+  double lane_step_s = 1;       ///< compute of a step on one lane, as planned
+  bool fixed = false;           ///< keeps `lanes`: neither shares nor rules say otherwise
+  std::vector<std::shared_ptr<const Heuristic>> rules{};  ///< of its autoscaler; empty: it has none
+};
+
+/// What a job goes on with.
+struct LaneChange {
+  JobId job;
+  int before = 0, lanes = 0;      ///< before 0: it starts, or goes on; lanes 0: it waits
+  std::vector<DeviceId> avoid{};  ///< devices that take no lane of it
+  std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
+};
+
+/// Decides how many lanes each job has: by an allocator that shares devices out, by the job's own
+/// rules, or by both, where rules say how many it asks for. Pure: a session and a simulation tell
+/// it the same things, with their own clock, and carry out what decide() says.
+class LaneController {
+ public:
+  /// `allocator`: null where nothing is shared; jobs then have lanes from the start.
+  LaneController(std::shared_ptr<const Allocator> allocator, int num_devices);
+  bool shares() const { return sharing_.has_value(); }
+
+  /// The job has its home.
+  void arrive(const LaneDemand& demand, double now_s);
+  void committed(const StepCommitted& step, double now_s);
+  /// The open step begins again: what it takes says nothing.
+  void redone(JobId job);
+  /// The job runs on what decide() said last.
+  void resized(JobId job);
+  void end(JobId job);
+  /// From now on the job has so many lanes, whatever others get: its rules are off, and it shares
+  /// no more. Shares are of the devices that are left, at least one. No effect on one that is not
+  /// there.
+  void fix(JobId job, int lanes);
+  /// The devices have changed, and the job may have so many lanes, at least one.
+  void limit(JobId job, int most_lanes);
+  /// Where no other is left, devices that jobs avoid take lanes of them again.
+  void set_num_devices(int num_devices);
+  /// The device has left.
+  void forget_device(DeviceId device);
+
+  /// Whether something was told since the last decide() that may change its answer.
+  bool is_due() const { return due_; }
+  /// What is different now; it counts as carried out, and jobs that had lanes as resizing until
+  /// resized(). Nothing while there are no devices.
+  std::vector<LaneChange> decide();
+
+ private:
+  struct Job {
+    LaneDemand demand;
+    std::optional<Autoscaler> scaler;
+    double arrived_s = 0, committed_s = 0;
+    int asks = 1;             ///< lanes of its share, at most
+    int given = 0;            ///< as the last decision says
+    int wanted = 0;           ///< as the next one will
+    int runs_on = 0;          ///< lanes of the open step
+    int last_step_on = 0;     ///< of the step before
+    bool resizing = false;    ///< a decision is not carried out yet
+    bool whole_step = false;  ///< the open step is measured from its start to its end
+    std::vector<DeviceId> avoids{}, wants_to_avoid{};
+    std::string reason{};
+  };
+
+  bool is_shared(const Job& job) const { return sharing_ && !job.demand.fixed; }
+  void measure(Job& job, double step_s, double steps_left);
+  void take(Job& job, const Advice& advice);
+  void take_shares();
+  void share_rest();
+  LaneChange change(Job& job);
+
+  std::optional<Sharing> sharing_;
+  int num_devices_;
+  std::map<JobId, Job> jobs_;  // that have come and not ended
+  bool due_ = false;
+};
+
+}  // namespace spillway

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "scheduler/program.h"
+
+namespace spillway {
+
+/// How what runs is called where people look at it: "backward 3-5 vn 2" (layers, virtual node),
+/// "weights", "update".
+std::string span_name(const OpSpec& op);
+std::string span_name(BufferKind kind);
+std::string span_name(HostOpKind kind);
+
+}  // namespace spillway

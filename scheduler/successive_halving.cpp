@@ -1,0 +1,119 @@
+#include "scheduler/successive_halving.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace spillway {
+
+std::int64_t SuccessiveHalving::rung_from(std::int64_t step) const {
+  std::int64_t rung = min_iter_;
+  while (rung < step) {
+    if (rung > kNoStep / eta_) return kNoStep;
+    rung *= eta_;
+  }
+  return rung;
+}
+
+double SuccessiveHalving::measure(std::span<const double> losses, std::int64_t rung) const {
+  const std::int64_t before = rung == min_iter_ ? 0 : rung / eta_;
+  const auto since = losses.subspan(at(before), at(rung - before));
+  const double sum = std::accumulate(since.begin(), since.end(), 0.0);  // from the left
+  return sum / static_cast<double>(since.size());
+}
+
+void SuccessiveHalving::enter(JobId job, std::int64_t step, std::int64_t max_steps) {
+  trials_.push_back({.job = job, .step = step, .max_steps = max_steps, .losses = {}});
+}
+
+void SuccessiveHalving::enter_ended(const RungLosses& losses) {
+  trials_.push_back(
+      {.job = {}, .step = kNoStep, .max_steps = 0, .losses = {losses.begin(), losses.end()}});
+}
+
+const SuccessiveHalving::Trial& SuccessiveHalving::find(JobId job) const {
+  const auto found = std::ranges::find(trials_, job, &Trial::job);
+  assert(found != trials_.end());
+  return *found;
+}
+
+SuccessiveHalving::Trial& SuccessiveHalving::find(JobId job) {
+  return const_cast<Trial&>(std::as_const(*this).find(job));
+}
+
+void SuccessiveHalving::reach(JobId job, std::int64_t rung, double loss) {
+  find(job).losses[rung] = loss;
+}
+
+void SuccessiveHalving::leave(JobId job) {
+  Trial& trial = find(job);
+  trial.max_steps = 0;
+  trial.losses.erase(trial.losses.upper_bound(std::max(decided_, trial.step - 1)),
+                     trial.losses.end());
+}
+
+std::int64_t SuccessiveHalving::hold_step(JobId job) const {
+  const Trial& trial = find(job);
+  const std::int64_t rung = rung_from(trial.step);
+  return rung < trial.max_steps ? rung : kNoStep;
+}
+
+/// Nobody can still come there, and somebody has.
+bool SuccessiveHalving::is_decidable(std::int64_t rung) const {
+  const auto is_there = [&](const Trial& trial) { return trial.losses.contains(rung); };
+  return std::ranges::any_of(trials_, is_there) &&
+         std::ranges::all_of(trials_, [&](const Trial& trial) {
+           return rung >= trial.max_steps || is_there(trial);
+         });
+}
+
+/// Those that are there, best first. One that went on before counts as one of the best.
+std::vector<SuccessiveHalving::Trial*> SuccessiveHalving::ranking(std::int64_t rung) {
+  std::vector<Trial*> there;
+  for (Trial& trial : trials_) {
+    if (trial.losses.contains(rung)) there.push_back(&trial);
+  }
+  const auto key = [&](const Trial* trial) {
+    const double loss = trial->losses.at(rung);
+    const bool is_past = trial->job.valid() && trial->step > rung;
+    const bool is_finite = std::isfinite(loss);
+    return std::tuple(!is_past, !is_finite, is_finite ? loss : 0.0);
+  };
+  std::ranges::stable_sort(there, {}, key);
+  return there;
+}
+
+void SuccessiveHalving::decide(std::int64_t rung, std::vector<Verdict>& verdicts) {
+  const std::vector<Trial*> there = ranking(rung);
+  const int going_on = std::max(1, static_cast<int>(there.size()) / eta_);
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    Trial& trial = *there[i];
+    if (!trial.job.valid() || trial.max_steps == 0 || trial.step > rung) continue;
+    const int rank = static_cast<int>(i) + 1;
+    const bool goes_on = rank <= going_on;
+    verdicts.push_back({.job = trial.job,
+                        .goes_on = goes_on,
+                        .rung = rung,
+                        .loss = trial.losses.at(rung),
+                        .rank = rank,
+                        .of = static_cast<int>(there.size()),
+                        .going_on = going_on});
+    if (goes_on) trial.step = rung + 1;
+    if (!goes_on) trial.max_steps = 0;
+  }
+  decided_ = rung;
+}
+
+std::vector<SuccessiveHalving::Verdict> SuccessiveHalving::decide() {
+  std::vector<Verdict> verdicts;
+  for (;;) {
+    const std::int64_t rung = rung_from(decided_ + 1);
+    if (rung == kNoStep || !is_decidable(rung)) return verdicts;
+    decide(rung, verdicts);
+  }
+}
+
+}  // namespace spillway

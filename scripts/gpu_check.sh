@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Checks Spillway on this machine's GPU: gpu_check.sh [BUILD_DIR [REPORT]]
+# Builds for that GPU without LibTorch, runs the tests labelled gpu, CUDA's memory and race checks, and
+# measures copies. Prints one Markdown table, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie
+# in BUILD_DIR. Fails if anything did. No network: what the system lacks of Boost 1.81, GoogleTest,
+# nlohmann_json, SQLite and xxHash is looked for in SPILLWAY_DEPS, a folder with include/ and lib/, or
+# usr/ with these in it.
+# shellcheck disable=SC2317  # functions are reached through check()
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly build="${1:-build-gpu}" report="${2:-${1:-build-gpu}/gpu_check.md}"
+readonly deps="${SPILLWAY_DEPS:-}"
+export SPILLWAY_REQUIRE_GPU=1  # a test without its GPU fails
+failed=0
+mkdir -p "$build"
+
+row() { printf '| %s | %s |\n' "$1" "$2" | tee -a "$report"; }
+
+# check NAME LOG COMMAND...: a row that says how it went. What it prints goes to the log.
+check() {
+  local name="$1" log="$build/$2" begin=$SECONDS
+  shift 2
+  if "$@" >"$log" 2>&1; then
+    row "$name" "ok, $((SECONDS - begin)) s"
+  else
+    failed=1
+    row "$name" "FAILED, see $log"
+    tail -n 20 "$log" >&2
+    return 1
+  fi
+}
+
+build_all() {
+  local how=(-DSPILLWAY_TORCH=OFF -DSPILLWAY_CUDA=ON)
+  if command -v ninja >/dev/null; then how+=(-G Ninja); fi
+  if [[ -n "$found" ]]; then how+=(-DCMAKE_CUDA_ARCHITECTURES=native); fi
+  if [[ -n "$deps" ]]; then how+=("-DCMAKE_PREFIX_PATH=$deps;$deps/usr"); fi
+  cmake -S . -B "$build" "${how[@]}" || return 1
+  cmake --build "$build" --parallel --target \
+    cuda_device_test cuda_kernels_test fake_cuda_device_test shell_gpu_test gpu_copies_experiment
+}
+
+# sanitized TOOL TEST: a check by compute-sanitizer, where the toolkit has it.
+sanitized() {
+  if ! command -v compute-sanitizer >/dev/null; then
+    row "$1 of $2" "not run: there is no compute-sanitizer in the PATH"
+    return 0
+  fi
+  check "$1 of $2" "$1.log" compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/$2" ||
+    return 0
+}
+
+gpu() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null |
+    head -n 1 || true
+}
+
+# The rows of the table that the experiment prints, as rows of this one.
+copies() {
+  awk -F ' *[|] *' '/GPU|both/ && NF == 6 && $3 ~ /^[0-9]/ {
+    printf "| copies of 256 MiB %s | %s GB/s, raw %s, ratio %s |\n", $2, $4, $3, $5
+  }' "$build/copies.log" | tee -a "$report"
+}
+
+: >"$report"
+row check result
+row --- ---
+found="$(gpu)"
+row GPU "${found:-none that nvidia-smi shows}"
+row toolkit "$("$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --version 2>/dev/null |
+  sed -n 's/.*\(release [0-9.]*\).*/\1/p' || true)"
+check build build.log build_all || exit 1
+check "tests labelled gpu" tests.log \
+  ctest --test-dir "$build" -L '^gpu$' -E experiment --output-on-failure --no-tests=error || true
+check "the same without a GPU" fake.log ctest --test-dir "$build" --output-on-failure \
+  -R '^(fake_cuda_device_test|shell_gpu_test)$' --no-tests=error || true
+sanitized memcheck cuda_device_test
+sanitized racecheck cuda_kernels_test
+if check "copies measured" copies.log "$build/bin/gpu_copies_experiment"; then copies; fi
+exit "$failed"

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""A sweep that is killed again and again, by SIGKILL at random instants, and resumed on other devices,
+ends as one that nobody disturbs: weights and metrics, no trial lost or doubled. So does one with early
+stopping, every other time: the same trials are stopped, for the same reasons.
+Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]"""
+
+import csv
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+CONFIG = {
+    "name": "killed",
+    "devices": [{"memory": "16MiB"}],
+    "model": {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2,
+              "max_position_embeddings": 16, "dropout": 0.1},
+    "train": {"batch_size": 8, "virtual_nodes": 4, "max_steps": 150, "eval_steps": 10,
+              "eval_batches": 1},
+    "checkpoint": {"every_steps": 4},
+    "sweep": {"parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3]}}},
+}
+EARLY = {**CONFIG, "sweep": {
+    "parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3, 4e-3, 5e-3]}},
+    "early_terminate": {"type": "hyperband", "min_iter": 20, "eta": 2}}}
+DEVICES = ["[{memory: 16MiB}]", "[{memory: 1MiB}]", "[{memory: 16MiB}, {memory: 1MiB}]"]
+OF_TIME = ("tokens_per_s", "time_s")
+
+
+def outcome(folder):
+    """What must not depend on kills: weights, every row of metrics, which trials there are."""
+    found = {}
+    for trial in sorted((folder / "trials").iterdir()):
+        with open(trial / "metrics.csv", newline="") as file:
+            rows = [{k: v for k, v in row.items() if k not in OF_TIME}
+                    for row in csv.DictReader(file)]
+        weights = trial / "weights.safetensors"
+        found[trial.name] = (weights.read_bytes() if weights.exists() else None, rows)
+    with open(folder / "results.csv", newline="") as file:
+        found["trials"] = [tuple(row[k] for k in ("trial", "state", "steps", "reason"))
+                           for row in csv.DictReader(file)]
+    return found
+
+
+class Run:
+    def __init__(self, program, config, folder, chance):
+        self.program, self.config, self.folder, self.chance = program, config, folder, chance
+        self.resumes = 0
+
+    def command(self):
+        log = self.folder / "events.jsonl"
+        if log.exists() and log.read_bytes().count(b"\n") > 0:
+            self.resumes += 1
+            devices = f"devices={self.chance.choice(DEVICES)}"
+            if self.chance.random() < 0.5:
+                return [self.program, "resume", self.folder, devices]
+            return [self.program, "train", self.config, f"output_dir={self.folder}", devices,
+                    "resume=auto"]
+        again = self.chance.choice(["--overwrite", "resume=auto"])
+        return [self.program, "train", self.config, f"output_dir={self.folder}", again]
+
+    def attempt(self, seconds):
+        """True when it has come to its end, False when it was killed after so many seconds."""
+        process = subprocess.Popen(self.command(), stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        try:
+            text, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return False
+        if process.returncode != 0:
+            sys.exit(f"{process.args}: exit code {process.returncode}\n{text}")
+        return True
+
+
+def main():
+    program, text = sys.argv[1:3]
+    kills_wanted = int(sys.argv[3]) if len(sys.argv) > 3 else 200
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        root = pathlib.Path(name)
+        configs, wholes = [], []
+        for number, values in enumerate((CONFIG, EARLY)):
+            configs.append(root / f"config{number}.yaml")
+            configs[-1].write_text(json.dumps({**values, "data": {"path": text}}))
+            Run(program, configs[-1], root / f"whole{number}", chance).attempt(None)
+            wholes.append(outcome(root / f"whole{number}"))
+        if sum(state == "stopped early" for _, state, _, _ in wholes[1]["trials"]) != 4:
+            sys.exit(f"not all but one of five were stopped early: {wholes[1]['trials']}")
+        kills = runs = resumes = 0
+        while kills < kills_wanted:
+            run = Run(program, configs[runs % 2], root / f"run{runs}", chance)
+            while not run.attempt(chance.uniform(0, 1.5)):
+                kills += 1
+                if kills >= kills_wanted and run.attempt(None):
+                    break
+            if outcome(run.folder) != wholes[runs % 2]:
+                sys.exit(f"run {runs} of seed {seed} ended otherwise than the undisturbed one")
+            runs, resumes = runs + 1, resumes + run.resumes
+        print(f"{kills} kills, {resumes} resumes, {runs} runs: all ended as the undisturbed one")
+        if resumes < kills_wanted / 4:
+            sys.exit("hardly any run was resumed: the test proves nothing here")
+
+
+if __name__ == "__main__":
+    main()

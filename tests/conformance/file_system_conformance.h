@@ -1,0 +1,181 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/open_file.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+
+/// What every FileSystem promises while nothing crashes. A body instantiates it in a file of its
+/// own:
+///   INSTANTIATE_TEST_SUITE_P(Posix, FileSystemConformance, testing::Values(FileSystemCase{...}));
+namespace spillway {
+
+struct FileSystemCase {
+  std::string name;
+  /// A file system and an empty folder of it; `scratch` is one of the operating system.
+  std::function<std::shared_ptr<FileSystem>()> make;
+  std::function<FileSystem::Path(FileSystem&, const std::filesystem::path& scratch)> folder;
+  friend void PrintTo(const FileSystemCase& test, std::ostream* out) { *out << test.name; }
+};
+
+class FileSystemConformance : public ::testing::TestWithParam<FileSystemCase> {
+ protected:
+  using Names = std::vector<std::string>;
+
+  FileSystem::Path at(const std::string& name) const { return folder_ / name; }
+  void write(const std::string& name, const std::string& text, Bytes offset = 0) {
+    auto file = OpenFile::create(*files_, at(name));
+    file.write_all(std::as_bytes(std::span(text)), offset);
+    file.sync();
+    file.close();
+  }
+  std::string read(const std::string& name) { return read_file(*files_, at(name), 1_MiB); }
+  template <typename Call>
+  int code_of(const Call& call) {
+    return testing::thrown<IoError>(call).code;
+  }
+
+  const testing::TemporaryFolder scratch_;
+  const std::shared_ptr<FileSystem> files_ = GetParam().make();
+  const FileSystem::Path folder_ = GetParam().folder(*files_, scratch_.path());
+};
+
+TEST_P(FileSystemConformance, AFileKeepsItsBytes) {
+  write("a", "some bytes");
+  EXPECT_EQ(read("a"), "some bytes");
+  write("empty", "");
+  EXPECT_EQ(read("empty"), "");
+  EXPECT_EQ(files_->list(folder_), (Names{"a", "empty"}));
+}
+
+TEST_P(FileSystemConformance, WhatWasSkippedReadsAsZeros) {
+  write("a", "xy", 3);
+  EXPECT_EQ(read("a"), std::string("\0\0\0xy", 5));
+}
+
+TEST_P(FileSystemConformance, BytesCanBeReplacedInPlace) {
+  auto file = OpenFile::create(*files_, at("a"));
+  file.write_all(std::as_bytes(std::span(std::string_view("012345"))), 0);
+  file.write_all(std::as_bytes(std::span(std::string_view("ab"))), 2);
+  EXPECT_EQ(file.size(), 6u);
+  EXPECT_EQ(read("a"), "01ab45");
+}
+
+TEST_P(FileSystemConformance, ReservedSpaceIsZerosAndLeavesBytesAlone) {
+  auto file = OpenFile::create(*files_, at("a"));
+  file.preallocate(4);
+  EXPECT_EQ(read("a"), std::string(4, '\0'));
+  file.write_all(std::as_bytes(std::span(std::string_view("abcd"))), 0);
+  file.preallocate(0);
+  file.preallocate(2);
+  file.preallocate(6);
+  EXPECT_EQ(read("a"), std::string("abcd\0\0", 6));
+}
+
+TEST_P(FileSystemConformance, NothingIsReadBehindTheEnd) {
+  write("a", "0123");
+  const auto handle = files_->open(at("a"));
+  std::vector<std::byte> into(10);
+  EXPECT_EQ(files_->pread(handle, into, 4), 0u);
+  EXPECT_EQ(files_->pread(handle, into, 100), 0u);
+  EXPECT_EQ(files_->pread(handle, into, 3), 1u);
+  EXPECT_EQ(into[0], std::byte{'3'});
+  files_->close(handle);
+  const auto file = OpenFile::open(*files_, at("a"));
+  EXPECT_THROW(file.read_all(into, 0), CorruptData);
+}
+
+TEST_P(FileSystemConformance, CreationIsExclusive) {
+  write("a", "old");
+  EXPECT_EQ(code_of([&] { files_->create(at("a")); }), EEXIST);
+  files_->make_folder(at("f"));
+  EXPECT_EQ(code_of([&] { files_->create(at("f")); }), EEXIST);
+  EXPECT_EQ(code_of([&] { files_->make_folder(at("a")); }), EEXIST);
+  EXPECT_EQ(read("a"), "old");
+}
+
+TEST_P(FileSystemConformance, ErrorsNameFileAndCause) {
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { files_->open(at("no")); }, [&] { files_->unlink(at("no")); },
+           [&] { files_->list(at("no")); }, [&] { files_->remove_folder(at("no")); },
+           [&] { files_->sync_folder(at("no")); }, [&] { files_->free_bytes(at("no")); }}) {
+    const auto error = testing::thrown<IoError>(call);
+    EXPECT_EQ(error.code, ENOENT);
+    EXPECT_EQ(error.path, at("no")) << error.what();
+  }
+  EXPECT_EQ(code_of([&] { files_->create(at("no/a")); }), ENOENT);
+  EXPECT_EQ(code_of([&] { files_->make_folder(at("no/a")); }), ENOENT);
+  EXPECT_EQ(code_of([&] { files_->rename(at("no"), at("a")); }), ENOENT);
+  write("a", "");
+  EXPECT_EQ(code_of([&] { files_->open(at("a/b")); }), ENOTDIR);
+  EXPECT_EQ(code_of([&] { files_->list(at("a")); }), ENOTDIR);
+}
+
+TEST_P(FileSystemConformance, ARenameReplacesAFile) {
+  write("new", "new");
+  write("old", "old");
+  files_->rename(at("new"), at("old"));
+  EXPECT_EQ(files_->list(folder_), Names{"old"});
+  EXPECT_EQ(read("old"), "new");
+}
+
+TEST_P(FileSystemConformance, ARenamedFolderKeepsWhatIsInIt) {
+  files_->make_folder(at("g.tmp"));
+  write("g.tmp/a", "inside");
+  files_->sync_folder(at("g.tmp"));
+  files_->rename(at("g.tmp"), at("g"));
+  files_->sync_folder(folder_);
+  EXPECT_EQ(files_->list(folder_), Names{"g"});
+  EXPECT_EQ(read("g/a"), "inside");
+}
+
+TEST_P(FileSystemConformance, AFullFolderIsNeitherReplacedNorRemoved) {
+  files_->make_folder(at("g"));
+  write("g/a", "inside");
+  write("file", "");
+  files_->make_folder(at("other"));
+  EXPECT_EQ(code_of([&] { files_->rename(at("file"), at("g")); }), EISDIR);
+  EXPECT_EQ(code_of([&] { files_->rename(at("other"), at("g")); }), ENOTEMPTY);
+  EXPECT_EQ(code_of([&] { files_->remove_folder(at("g")); }), ENOTEMPTY);
+  EXPECT_EQ(code_of([&] { files_->unlink(at("g")); }), EISDIR);
+  files_->unlink(at("g/a"));
+  files_->remove_folder(at("g"));
+  EXPECT_EQ(files_->list(folder_), (Names{"file", "other"}));
+}
+
+TEST_P(FileSystemConformance, AnOpenFileOutlivesItsName) {
+  write("a", "kept");
+  const auto file = OpenFile::open(*files_, at("a"));
+  files_->unlink(at("a"));
+  write("a", "another");
+  std::string text(4, '\0');
+  file.read_all(std::as_writable_bytes(std::span(text)), 0);
+  EXPECT_EQ(text, "kept");
+}
+
+TEST_P(FileSystemConformance, MoreThanTheDiskHoldsIsRefused) {
+  const Bytes free = files_->free_bytes(folder_);
+  EXPECT_GT(free, 0u);
+  auto file = OpenFile::create(*files_, at("a"));
+  const int code = code_of([&] { file.preallocate(Bytes{1} << 60); });
+  EXPECT_TRUE(code == ENOSPC || code == EFBIG) << code;
+}
+
+TEST_P(FileSystemConformance, AFileThatIsTooLargeToReadIsRefusedWithBothSizes) {
+  write("a", "12345");
+  const auto error = testing::thrown<CorruptData>([&] { read_file(*files_, at("a"), 4); });
+  EXPECT_NE(std::string(error.what()).find("holds 5 B, more than the 4 B"), std::string::npos)
+      << error.what();
+}
+
+}  // namespace spillway

@@ -1,0 +1,11 @@
+#include "tests/core/queue_kernels.h"
+
+namespace spillway::kernels {
+namespace {
+
+std::unique_ptr<Device> make(Bytes budget) { return make_cpu_device("cpu:0", budget); }
+
+INSTANTIATE_TEST_SUITE_P(Cpu, QueueKernels, testing::Values(&make));
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "core/device.h"
+#include "core/fold.h"
+#include "core/kernels.h"
+#include "tests/core/isa_levels.h"
+
+/// Kernels where a queue computes give the bits of the CPU's. A kind of device instantiates it.
+namespace spillway::kernels {
+
+using MakeDevice = std::unique_ptr<Device> (*)(Bytes budget);
+
+class QueueKernels : public testing::TestWithParam<MakeDevice> {
+ protected:
+  static constexpr RandomKey kKey{.seed = 0x0FEDCBA987654321u, .step = 11, .vn = 5, .stream = 0x31};
+
+  static std::vector<float> random_values(std::size_t n, std::uint32_t stream) {
+    std::vector<float> x(n);
+    fill_normal(x.data(), n, 3, {.seed = 99, .stream = stream});
+    return x;
+  }
+  /// A range on the device, 64 bytes into a page, with these values.
+  template <typename T>
+  class Array {
+   public:
+    Array(Device& device, std::size_t n)
+        : device_(device), n_(n), memory_(device.allocate(64 + n * sizeof(T))) {}
+    Array(Device& device, const std::vector<T>& values) : Array(device, values.size()) {
+      const auto home = device.allocate_host(n_ * sizeof(T));
+      std::ranges::copy(values, reinterpret_cast<T*>(home->data()));
+      device.compute().copy_async(data(), home->data(), n_ * sizeof(T));
+      device.compute().record().wait();
+    }
+    T* data() const { return reinterpret_cast<T*>(memory_->data() + 64); }
+    std::vector<T> values() const {
+      const auto home = device_.allocate_host(n_ * sizeof(T));
+      device_.compute().copy_async(home->data(), data(), n_ * sizeof(T));
+      device_.compute().record().wait();
+      const T* first = reinterpret_cast<const T*>(home->data());
+      return {first, first + n_};
+    }
+
+   private:
+    Device& device_;
+    const std::size_t n_;
+    const std::unique_ptr<DeviceMemory> memory_;
+  };
+
+  /// Sizes around those of vectors and blocks, and one of many chunks.
+  static std::vector<std::size_t> sizes() {
+    auto all = awkward_sizes();
+    all.push_back(300 * kNormChunk + 77);
+    return all;
+  }
+  void run(const std::function<void(Queue& queue)>& work) {
+    Queue& queue = device_->compute();
+    queue.enqueue([&] { work(queue); });
+    queue.record().wait();
+    device_->check();
+  }
+
+  const std::unique_ptr<Device> device_ = GetParam()(64_MiB);
+};
+
+inline std::vector<std::uint32_t> bits_of(const std::vector<float>& x) {
+  std::vector<std::uint32_t> all;
+  for (const float value : x) all.push_back(std::bit_cast<std::uint32_t>(value));
+  return all;
+}
+
+TEST_P(QueueKernels, DropoutHasTheMaskOfTheCpu) {
+  for (const std::size_t n : sizes()) {
+    for (const float p : {0.0f, 0.1f, 0.5f}) {
+      const auto in = random_values(n, 1);
+      std::vector<float> expected(n);
+      dropout(expected.data(), in.data(), n, p, kKey);
+      const Array<float> on_device(*device_, in);
+      run([&](Queue& queue) { dropout(queue, on_device.data(), on_device.data(), n, p, kKey); });
+      ASSERT_EQ(bits_of(on_device.values()), bits_of(expected)) << n << ", " << p;
+    }
+  }
+}
+
+/// As a lane sums its virtual nodes: left folds in groups, then the tree.
+TEST_P(QueueKernels, SumsOfGradientsHaveTheBitsOfTheCpu) {
+  constexpr int kGroups = 3;
+  constexpr std::size_t kPerGroup = 2;
+  for (const std::size_t n : sizes()) {
+    std::vector<std::vector<float>> sums;
+    std::vector<std::unique_ptr<Array<float>>> on_device;
+    const auto add_both = [&](std::size_t into, const std::vector<float>& term,
+                              const Array<float>& device_term) {
+      add(sums[into].data(), term.data(), n);
+      run([&](Queue& queue) { add(queue, on_device[into]->data(), device_term.data(), n); });
+    };
+    for (std::size_t vn = 0; vn < kGroups * kPerGroup; ++vn) {
+      const auto gradient = random_values(n, static_cast<std::uint32_t>(vn));
+      auto copy = std::make_unique<Array<float>>(*device_, gradient);
+      if (vn % kPerGroup == 0) {
+        sums.push_back(gradient);
+        on_device.push_back(std::move(copy));
+      } else {
+        add_both(vn / kPerGroup, gradient, *copy);
+      }
+    }
+    for (const auto& [into, from] : remaining_merges({0, 1, 2}, kGroups)) {
+      add_both(static_cast<std::size_t>(into), sums[static_cast<std::size_t>(from)],
+               *on_device[static_cast<std::size_t>(from)]);
+    }
+    ASSERT_EQ(bits_of(on_device[0]->values()), bits_of(sums[0])) << n;
+  }
+}
+
+TEST_P(QueueKernels, SquaredNormsHaveTheBitsOfTheCpu) {
+  for (const std::size_t n : sizes()) {
+    const auto x = random_values(n, 7);
+    const Array<float> on_device(*device_, x);
+    const Array<double> sum(*device_, 1), chunks(*device_, num_norm_chunks(n));
+    run([&](Queue& queue) { squared_norm(queue, sum.data(), chunks.data(), on_device.data(), n); });
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(sum.values()[0]),
+              std::bit_cast<std::uint64_t>(squared_norm(x.data(), n)))
+        << n;
+  }
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,51 @@
+#include <algorithm>
+
+#include "apps/config.h"
+#include "apps/sweep.h"
+#include "core/error.h"
+#include "tests/fuzz/input.h"
+
+namespace {
+
+using namespace spillway;
+
+/// Thousands of trials would tell no more than a few.
+bool is_small(const SweepConfig& sweep) {
+  constexpr std::size_t kMost = 2;
+  if (sweep.method == "random") return sweep.run_cap <= static_cast<std::int64_t>(kMost);
+  std::size_t trials = 1;
+  for (const auto& parameter : sweep.parameters) {
+    trials *= std::max<std::size_t>(1, parameter.values.size());
+    if (trials > kMost) return false;
+  }
+  return true;
+}
+
+/// A configuration without findings is written so that it reads back as it was.
+void write_again(const RunConfig& config) {
+  const std::string text = to_yaml(config);
+  Findings findings;
+  const auto again = read_config(parse_yaml(text), findings);
+  testing::require(findings.empty(), "what is written has no findings");
+  testing::require(to_yaml(again) == text, "what is written is read");
+}
+
+void read(const std::string& text) {
+  const YamlNode tree = parse_yaml(text);
+  Findings findings;
+  YamlSchema schema(findings);
+  if (!is_small(read_config(tree, schema).sweep)) return schema.report_unknown();
+  Findings of_trials;
+  const auto trials = expand_trials(tree, of_trials);
+  if (of_trials.empty()) write_again(trials.front().config);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    read(testing::to_string(data, size));
+  } catch (const ConfigError&) {
+  }
+  return 0;
+}

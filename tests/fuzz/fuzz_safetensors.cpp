@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/fuzz/input.h"
+#include "trainer/safetensors.h"
+
+namespace spillway {
+namespace {
+
+using testing::require;
+
+ByteSource source_of(std::string bytes) {
+  const auto size = bytes.size();
+  return {.path = "input", .size = size, .read = [bytes](std::span<std::byte> into, Bytes offset) {
+            require(offset <= bytes.size() && into.size() <= bytes.size() - offset,
+                    "reads lie in the file");
+            if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset, into.size());
+          }};
+}
+
+void read_all(const Safetensors& file, Bytes file_bytes) {
+  Bytes total = 0;
+  for (const auto& tensor : file.tensors()) {
+    require(tensor.bytes() <= file_bytes, "a tensor is no larger than its file");
+    std::vector<std::byte> data(tensor.bytes());
+    file.read(tensor, 0, data);
+    require(file.at(tensor.name) == tensor, "a tensor is found by its name");
+    total += tensor.bytes();
+  }
+  require(total <= file_bytes, "all tensors are no larger than their file");
+}
+
+/// Written by our own writer, the same tensors are read.
+void write_again(const Safetensors& file, Bytes data_bytes) {
+  auto tensors = file.tensors();
+  place(tensors);
+  require(tensors == file.tensors(), "tensors lie one behind the other");
+  const Safetensors again(source_of(safetensors_header(tensors) + std::string(data_bytes, '\0')));
+  require(std::ranges::is_permutation(again.tensors(), tensors), "what is written is read");
+}
+
+}  // namespace
+}  // namespace spillway
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace spillway;
+  try {
+    const Safetensors file(source_of(testing::to_string(data, size)));
+    read_all(file, size);
+    write_again(file, file.tensors().empty() ? 0 : file.tensors().back().end);
+  } catch (const CorruptData&) {
+  }
+  return 0;
+}

@@ -1,0 +1,239 @@
+#include "scheduler/lane_controller.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "scheduler/allocator.h"
+
+namespace spillway {
+namespace {
+
+const JobId kJob(0), kOther(1);
+
+/// A controller, a clock, and the last decisions as (job, before, lanes).
+class Told {
+ public:
+  using Changes = std::vector<std::tuple<std::uint32_t, int, int>>;
+
+  explicit Told(const char* allocator, int num_devices = 4)
+      : controller(make_allocator(allocator), num_devices) {}
+
+  Changes decide() {
+    changes = controller.decide();
+    Changes all;
+    for (const LaneChange& change : changes) {
+      all.emplace_back(change.job.value, change.before, change.lanes);
+    }
+    return all;
+  }
+  /// Decides, and carries out at once.
+  Changes settle() {
+    const Changes all = decide();
+    for (const LaneChange& change : changes) controller.resized(change.job);
+    return all;
+  }
+  /// Commits of a job, each so many seconds after the one before.
+  void commit(JobId job, double step_s, int times = 1, const std::vector<DeviceWork>& work = {}) {
+    for (; times > 0; --times) {
+      now_s += step_s;
+      controller.committed({job, ++step, work}, now_s);
+    }
+  }
+
+  LaneController controller;
+  std::vector<LaneChange> changes;
+  double now_s = 0;
+  std::int64_t step = 0;
+};
+
+LaneDemand demand(JobId job, int priority = 1, int most_lanes = 4) {
+  return {.job = job,
+          .lanes = most_lanes,
+          .most_lanes = most_lanes,
+          .groups = 8,
+          .priority = priority,
+          .max_steps = 1000};
+}
+
+/// Where nothing is shared.
+LaneDemand scaled(const char* rule, int lanes, const HeuristicParams& params = {}) {
+  LaneDemand job = demand(kJob);
+  job.lanes = lanes;
+  job.rules = {make_heuristic(rule, params)};
+  return job;
+}
+
+TEST(LaneController, WithoutSharesAndRulesNothingChanges) {
+  Told told("none");
+  EXPECT_FALSE(told.controller.shares());
+  LaneDemand fixed = demand(kJob);
+  fixed.fixed = true;
+  told.controller.arrive(fixed, 0);
+  told.commit(kJob, 1, 20);
+  told.controller.set_num_devices(2);
+  told.controller.limit(kJob, 2);
+  EXPECT_EQ(told.decide(), Told::Changes{});
+}
+
+TEST(LaneController, JobsThatComeTogetherAreDecidedOnTogether) {
+  Told told("wfs", 3);
+  EXPECT_TRUE(told.controller.shares());
+  told.controller.arrive(demand(kJob, 1), 0);
+  told.controller.arrive(demand(kOther, 2), 0);
+  EXPECT_TRUE(told.controller.is_due());
+  EXPECT_EQ(told.decide(), (Told::Changes{{0, 0, 1}, {1, 0, 2}}));
+  EXPECT_FALSE(told.controller.is_due());
+  EXPECT_EQ(told.changes[0].reason, "wfs");
+  told.controller.end(kOther);
+  EXPECT_TRUE(told.controller.is_due());
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 1, 2}}));
+}
+
+TEST(LaneController, AJobThatDoesNotFitIntoItsShareWaits) {
+  Told told("priority");
+  told.controller.arrive(demand(kJob), 0);
+  told.controller.arrive(demand(kOther, 9), 0);
+  EXPECT_EQ(told.settle(), (Told::Changes{{1, 0, 4}}));
+  told.controller.end(kOther);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 4}}));
+}
+
+TEST(LaneController, DevicesThatLeaveMakeJobsWait) {
+  Told told("wfs", 2);
+  told.controller.arrive(demand(kJob), 0);
+  told.controller.arrive(demand(kOther, 5), 0);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 1}, {1, 0, 1}}));
+  told.controller.set_num_devices(1);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 1, 0}}));
+  told.controller.set_num_devices(0);
+  EXPECT_EQ(told.settle(), Told::Changes{}) << "nobody could go on in another's place";
+  told.controller.set_num_devices(3);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 1}, {1, 1, 2}}));
+}
+
+/// A rule goes up while that pays, and back.
+TEST(LaneController, ARuleDecidesAfterCommits) {
+  Told told("none");
+  told.controller.arrive(scaled("throughput", 1), 0);
+  told.commit(kJob, 5);  // begins with its admission: is not measured
+  told.commit(kJob, 1, kStepsToMeasure - 1);
+  EXPECT_EQ(told.decide(), Told::Changes{});
+  told.commit(kJob, 1);
+  EXPECT_EQ(told.decide(), (Told::Changes{{0, 1, 2}}));
+  EXPECT_EQ(told.changes[0].reason, "throughput: tries 2 lanes");
+  told.commit(kJob, 1);  // still on one lane
+  EXPECT_EQ(told.decide(), Told::Changes{}) << "it is on its way";
+  told.controller.resized(kJob);
+  told.commit(kJob, 7);  // pays for the change: is not measured
+  told.commit(kJob, 0.99, kStepsToMeasure);
+  EXPECT_EQ(told.decide(), (Told::Changes{{0, 2, 1}}));
+  EXPECT_EQ(told.changes[0].reason, "throughput: goes on with 1 lane");
+}
+
+/// Steps have the numbers that they have in the job, however late it comes.
+TEST(LaneController, ARuleDecidesForAJobThatGoesOn) {
+  const auto lanes_after = [](std::int64_t max_steps) {
+    Told told("none");
+    LaneDemand job = scaled("throughput", 1);
+    job.first_step = told.step = 900;
+    job.max_steps = max_steps;
+    told.controller.arrive(job, 0);
+    told.commit(kJob, 1, kStepsToMeasure + 1);
+    return told.decide();
+  };
+  EXPECT_EQ(lanes_after(1000), (Told::Changes{{0, 1, 2}}));
+  EXPECT_EQ(lanes_after(900 + kStepsToMeasure + 1), Told::Changes{}) << "it has ended";
+}
+
+TEST(LaneController, AStepThatIsRedoneIsNotMeasured) {
+  Told told("none");
+  told.controller.arrive(scaled("throughput", 1), 0);
+  told.commit(kJob, 1, kStepsToMeasure);
+  told.controller.redone(kJob);
+  told.commit(kJob, 30);
+  EXPECT_EQ(told.decide(), Told::Changes{}) << "one is missing";
+  told.commit(kJob, 1);
+  EXPECT_EQ(told.decide(), (Told::Changes{{0, 1, 2}}));
+}
+
+TEST(LaneController, ARuleSaysWhatIsAskedOfShares) {
+  Told told("fill");
+  LaneDemand job = demand(kJob);
+  job.rules = {make_heuristic("throughput")};
+  told.controller.arrive(job, 0);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 4}}));
+  told.commit(kJob, 1, kStepsToMeasure + 2);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 4, 3}})) << "it tries less";
+  told.commit(kJob, 1, kStepsToMeasure + 1);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 3, 1}})) << "the fourth brought nothing";
+}
+
+TEST(LaneController, FillLearnsFromSteps) {
+  Told told("fill");
+  told.controller.arrive(demand(kJob), 0);
+  told.controller.arrive(demand(kOther), 0);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 2}, {1, 0, 2}}));
+  EXPECT_EQ(told.decide(), Told::Changes{});
+  told.commit(kJob, 10, kStepsToMeasure);
+  EXPECT_FALSE(told.controller.is_due());
+  told.commit(kJob, 10);  // on two lanes, as ten before
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 3}, {1, 2, 1}})) << "its steps are long";
+}
+
+TEST(LaneController, AStragglerIsAvoidedUntilItLeaves) {
+  Told told("none");
+  LaneDemand job = scaled("straggler", 4);
+  told.controller.arrive(job, 0);
+  const auto work = [](double slow_s) {
+    return std::vector<DeviceWork>{
+        {DeviceId(0), 1, 1}, {DeviceId(1), 1, 1.1}, {DeviceId(2), 1, slow_s}};
+  };
+  told.commit(kJob, 1, 1, work(1.2));
+  EXPECT_EQ(told.decide(), Told::Changes{});
+  told.commit(kJob, 1, 20, work(4));
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 4, 4}}));
+  EXPECT_EQ(told.changes[0].avoid, std::vector{DeviceId(2)});
+  EXPECT_EQ(told.changes[0].reason, "straggler: avoids device 2");
+  told.commit(kJob, 1, 1, {{DeviceId(0), 1, 1}, {DeviceId(1), 1, 1}});
+  EXPECT_EQ(told.decide(), Told::Changes{}) << "what was seen of it is kept";
+  told.controller.forget_device(DeviceId(2));
+  told.commit(kJob, 1);
+  EXPECT_EQ(told.decide(), Told::Changes{});
+}
+
+TEST(LaneController, WhatWasAskedForIsTheLastWord) {
+  Told told("wfs");
+  told.controller.arrive(demand(kJob), 0);
+  told.controller.arrive(demand(kOther), 0);
+  told.settle();
+  told.controller.fix(kJob, 3);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 3}, {1, 2, 1}}));
+  told.controller.set_num_devices(2);
+  EXPECT_EQ(told.settle(), Told::Changes{}) << "one is left to share, at least";
+  told.controller.end(kJob);
+  EXPECT_EQ(told.settle(), (Told::Changes{{1, 1, 2}}));
+
+  Told alone("none");
+  alone.controller.arrive(scaled("throughput", 1), 0);
+  alone.controller.fix(kJob, 2);
+  EXPECT_EQ(alone.settle(), (Told::Changes{{0, 1, 2}}));
+  alone.commit(kJob, 1, 30);
+  EXPECT_EQ(alone.decide(), Told::Changes{}) << "its rule is off";
+}
+
+TEST(LaneController, RulesKeepToTheDevicesThatCanRunAJob) {
+  Told told("none");
+  told.controller.arrive(scaled("throughput", 4), 0);
+  told.controller.limit(kJob, 2);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 4, 2}}));
+  told.commit(kJob, 1, kStepsToMeasure + 2);
+  EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 1}})) << "and not four";
+  told.controller.limit(kJob, 4);
+  EXPECT_EQ(told.decide(), Told::Changes{}) << "it goes up by itself where that pays";
+}
+
+}  // namespace
+}  // namespace spillway

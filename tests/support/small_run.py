@@ -1,0 +1,70 @@
+"""A small run of the program, for tests that disturb it."""
+
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+CONFIG = {
+    "name": "small",
+    "devices": [{"memory": "16MiB"}],
+    "model": {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2,
+              "max_position_embeddings": 16, "dropout": 0.1},
+    "train": {"batch_size": 8, "virtual_nodes": 4, "max_steps": 200},
+    "checkpoint": {"every_steps": 2},
+}
+FAST = "devices=[{memory: 16MiB}]"
+# Steps then take their time on any machine: a test can be sure to come before the last of them.
+SLOW = "devices=[{memory: 16MiB, link: 20MiB/s}]"
+
+
+class SmallRun:
+    """A run in `folder`, from a file beside it."""
+
+    def __init__(self, program, text, folder):
+        self.program, self.folder = program, pathlib.Path(folder)
+        self.config = self.folder.with_suffix(".yaml")
+        self.config.write_text(json.dumps({**CONFIG, "data": {"path": str(text)}}))
+        self.checkpoints = self.folder / "trials/small/checkpoints"
+
+    def train_command(self, *overrides):
+        return [self.program, "train", str(self.config), f"output_dir={self.folder}", *overrides]
+
+    def resume_command(self, *overrides):
+        return [self.program, "resume", str(self.folder), *overrides]
+
+    def weights(self):
+        return (self.folder / "trials/small/weights.safetensors").read_bytes()
+
+    def events(self, kind):
+        log = (self.folder / "events.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, log) if event["event"] == kind]
+
+    def generations(self):
+        """Their names, ascending."""
+        if not self.checkpoints.exists():
+            return []
+        return sorted(path.name for path in self.checkpoints.iterdir()
+                      if re.fullmatch("[0-9]{12}", path.name))
+
+
+def start(command):
+    """A process whose lines can be read while it runs."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(command):
+    """The text of a command that has to succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def wait_for(process, condition):
+    """Until the condition holds; the process has to live until then."""
+    while not condition():
+        if process.poll() is not None:
+            raise AssertionError("ended too early: " + process.stdout.read())
+        time.sleep(0.01)

@@ -1,0 +1,379 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/lower.h"
+#include "tests/support/broken_rules.h"
+#include "tests/support/outcome.h"
+#include "tests/support/small_resnet.h"
+#include "tests/support/watched_session.h"
+
+/// One table: what is trained x who computes which share of it x whether it fits there x what
+/// happens meanwhile. The oracle of every cell is the same trial on one device that holds all of
+/// it, in one lane. Each cell asserts by counters that it took its path, and controls that break
+/// one rule have other bits.
+namespace spillway::testing {
+namespace {
+
+using Kind = SessionEvent::Kind;
+
+constexpr std::int64_t kSteps = 10, kVirtualNodes = 12, kEvaluations = 2;
+
+/// Twelve virtual nodes of two samples, each a group: any lanes up to twelve. An epoch ends within
+/// the fifth step or the ninth, so every change below falls into one.
+TrialConfig in_matrix(TrialConfig trial) {
+  trial.train.batch_size = 2 * kVirtualNodes;
+  trial.train.virtual_nodes = trial.train.reduction_groups = kVirtualNodes;
+  trial.train.max_steps = kSteps;
+  trial.train.eval_steps = kSteps / kEvaluations;
+  trial.train.eval_batches = 1;
+  return trial;
+}
+
+struct Family {
+  std::string name;
+  TrialConfig trial;
+};
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+
+std::vector<Family> families() {
+  TrialConfig gpt = in_matrix(tiny_trial());
+  gpt.data = std::make_shared<DataSplit>(DataSplit{std::make_shared<RuleSource>(100, 17, 0),
+                                                   std::make_shared<RuleSource>(64, 17, 500)});
+  return {{"GptWithDropout", gpt},
+          {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())}};
+}
+
+const TemporaryFolder& measured() {
+  static const TemporaryFolder folder;
+  return folder;
+}
+
+SessionConfig devices_of(int num_devices, Bytes budget) {
+  SessionConfig config = session_of(num_devices, budget);
+  config.pilot_cache = measured() / "pilot.json";
+  config.device_timeout_s = 2;
+  return config;
+}
+
+/// Where a trial is computed: groups of each lane, a device each.
+struct Placement {
+  std::vector<int> lane_groups;
+  bool spilled;
+  int num_devices() const { return static_cast<int>(lane_groups.size()); }
+};
+
+std::vector<Placement> placements() {
+  std::vector<Placement> all;
+  for (const bool spilled : {false, true}) {
+    for (const auto& lane_groups : std::vector<std::vector<int>>{{12},
+                                                                 {6, 6},
+                                                                 {9, 3},
+                                                                 {4, 4, 4},
+                                                                 {1, 4, 7},
+                                                                 {3, 3, 3, 3},
+                                                                 {1, 5, 2, 4},
+                                                                 {2, 2, 2, 2, 1, 1, 1, 1},
+                                                                 {1, 3, 1, 2, 1, 2, 1, 1}}) {
+      all.push_back({lane_groups, spilled});
+    }
+  }
+  return all;
+}
+
+std::string text(const Placement& placement) {
+  std::string lanes;
+  for (const int groups : placement.lane_groups) lanes += " " + std::to_string(groups);
+  return "lanes of" + lanes + (placement.spilled ? ", spilled" : ", resident");
+}
+
+class Matrix : public ::testing::TestWithParam<Family> {
+ protected:
+  static const TrialConfig& trial() { return GetParam().trial; }
+
+  /// One device, resident, one lane.
+  static Outcome computed_alone(const TrialConfig& config) {
+    WatchedSession run(devices_of(1, kAmple));
+    const JobId id = run.session.submit(config);
+    run.run();
+    EXPECT_EQ(run.result.trials[0].num_shards, 1);
+    EXPECT_EQ(total(run.result, &DeviceResult::evictions), 0u);
+    return outcome_of(run.session, id);
+  }
+  static const Outcome& oracle(const Family& family = GetParam()) {
+    static std::map<std::string, Outcome> known;
+    if (!known.contains(family.name)) known[family.name] = computed_alone(family.trial);
+    return known[family.name];
+  }
+
+  static Bytes least_for(TrialConfig config) {
+    config.train.order = "shard_major";
+    Session session(devices_of(config.train.lanes, kAmple));
+    return session.plan(session.submit(config)).smallest_budget_bytes;
+  }
+  static Bytes least_for(std::vector<int> lane_groups) {
+    static std::map<std::pair<std::string, std::vector<int>>, Bytes> known;
+    Bytes& least = known[{GetParam().name, lane_groups}];
+    if (least == 0) least = least_for(with_lanes(trial(), std::move(lane_groups)));
+    return least;
+  }
+  /// The least under which these lanes run, and those that stay where devices go.
+  static Bytes tightest(const std::vector<int>& lane_groups) {
+    Bytes least = least_for(lane_groups);
+    for (std::size_t lanes = 1; lanes <= lane_groups.size(); ++lanes) {
+      const auto even = split_groups(kVirtualNodes, static_cast<int>(lanes));
+      least = std::max(least, least_for(even));
+    }
+    return least;
+  }
+  static SessionConfig session_for(const Placement& placement) {
+    return devices_of(placement.num_devices(),
+                      placement.spilled ? tightest(placement.lane_groups) : kAmple);
+  }
+};
+
+/// Of training and evaluation, where nothing is computed twice.
+std::uint64_t ops_of(int num_shards) {
+  return static_cast<std::uint64_t>(kSteps * kVirtualNodes * (2 * num_shards - 1) +
+                                    kEvaluations * kVirtualNodes * num_shards);
+}
+
+/// At least so many fall to the device with the smallest share, in each step.
+std::uint64_t least_ops_a_step(const std::vector<int>& lane_groups, int num_shards) {
+  return static_cast<std::uint64_t>(std::ranges::min(lane_groups) * (2 * num_shards - 1));
+}
+
+void expect_path(const RunResult& result, const Placement& placement) {
+  const TrialResult& trial = result.trials[0];
+  EXPECT_EQ(trial.lanes, placement.num_devices());
+  EXPECT_EQ(trial.num_shards > 1, placement.spilled);
+  EXPECT_EQ(total(result, &DeviceResult::ops), ops_of(trial.num_shards));
+  EXPECT_EQ(total(result, &DeviceResult::evictions) > 0, placement.spilled);
+  for (const DeviceResult& device : result.devices) {
+    EXPECT_GE(device.ops, kSteps * least_ops_a_step(placement.lane_groups, trial.num_shards));
+    EXPECT_GT(device.loads, 0u);
+  }
+  expect_within_budgets(result);
+}
+
+TEST_P(Matrix, EveryPlacementHasTheBitsOfOneDevice) {
+  for (const Placement& placement : placements()) {
+    SCOPED_TRACE(text(placement));
+    WatchedSession run(session_for(placement));
+    const JobId id = run.session.submit(with_lanes(trial(), placement.lane_groups));
+    run.run();
+    expect_path(run.result, placement);
+    EXPECT_EQ(difference(outcome_of(run.session, id), oracle()), "");
+  }
+}
+
+/// Every other placement, from this one: each share of lanes once, spilled or resident.
+std::vector<Placement> half_of_placements(std::size_t from) {
+  std::vector<Placement> half;
+  const std::vector<Placement> all = placements();
+  for (std::size_t i = from; i < all.size(); i += 2) half.push_back(all[i]);
+  return half;
+}
+
+/// Another seed, and the other family: they take turns with the trial on its devices.
+TEST_P(Matrix, OtherJobsChangeNoBit) {
+  const auto known = families();
+  const Family& other = known[0].name == GetParam().name ? known[1] : known[0];
+  TrialConfig reseeded = trial();
+  reseeded.train.seed = 77;
+  reseeded.train.max_steps = kSteps / 2;
+  for (const Placement& placement : half_of_placements(0)) {
+    SCOPED_TRACE(text(placement));
+    SessionConfig config = session_for(placement);
+    for (DeviceConfig& device : config.devices) {
+      device.memory = std::max(device.memory, least_for(other.trial));
+    }
+    WatchedSession run(config);
+    const JobId id = run.session.submit(with_lanes(trial(), placement.lane_groups));
+    const JobId first = run.session.submit(reseeded), second = run.session.submit(other.trial);
+    run.run();
+    EXPECT_EQ(run.result.trials[id.index()].lanes, placement.num_devices());
+    const auto spills = [](const TrialResult& trial) { return trial.num_shards > 1; };
+    EXPECT_EQ(std::ranges::any_of(run.result.trials, spills), placement.spilled);
+    EXPECT_EQ(run.result.trials[first.index()].steps, kSteps / 2);
+    EXPECT_EQ(difference(outcome_of(run.session, id), oracle()), "");
+    EXPECT_EQ(difference(outcome_of(run.session, second), oracle(other)), "");
+    EXPECT_NE(difference(outcome_of(run.session, first), oracle()), "");
+  }
+}
+
+/// One device of the placement has a fault; where it is the only one, another is added. True: the
+/// open step began again.
+bool runs_with_a_loss(const Placement& placement, const SessionConfig& config,
+                      const TrialConfig& trial, const Outcome& oracle) {
+  const DeviceConfig sound{.memory = config.devices[0].memory};
+  WatchedSession run(config);
+  const JobId id = run.session.submit(with_lanes(trial, placement.lane_groups));
+  run.run([&](const SessionEvent& event) {
+    const bool was_last = event.kind == Kind::lost && placement.num_devices() == 1;
+    if (was_last) run.session.add_device(sound);
+  });
+  EXPECT_EQ(run.all(Kind::lost).size(), 1u);
+  const int left = std::max(1, placement.num_devices() - 1);
+  EXPECT_EQ(run.result.trials[0].lanes, left);
+  EXPECT_EQ(run.result.trials[0].num_shards > 1, placement.spilled);
+  EXPECT_EQ(difference(outcome_of(run.session, id), oracle), "");
+  return !run.all(Kind::redone).empty();
+}
+
+TEST_P(Matrix, DevicesThatFailAtSeededMomentsChangeNoBit) {
+  std::mt19937 random(11);
+  std::size_t redone = 0;
+  const std::vector<Placement> tried = half_of_placements(1);
+  for (const Placement& placement : tried) {
+    // Within the first half, so that the trial is planned for what is left.
+    const auto smallest_share = static_cast<std::uint64_t>(kSteps / 2) *
+                                least_ops_a_step(placement.lane_groups, placement.spilled ? 2 : 1);
+    const auto after_ops = std::uniform_int_distribution<std::uint64_t>(0, smallest_share)(random);
+    const auto device =
+        std::uniform_int_distribution<std::size_t>(0, placement.lane_groups.size() - 1)(random);
+    SCOPED_TRACE(text(placement) + ", device " + std::to_string(device) + " fails after " +
+                 std::to_string(after_ops));
+    SessionConfig config = session_for(placement);
+    config.devices[device].fault = {DeviceFault::Kind::fail, after_ops};
+    if (runs_with_a_loss(placement, config, trial(), oracle())) ++redone;
+  }
+  EXPECT_GE(redone, tried.size() / 2);
+}
+
+TEST_P(Matrix, ADeviceThatHangsChangesNoBit) {
+  for (const bool spilled : {false, true}) {
+    const Placement placement{{3, 3, 3, 3}, spilled};
+    SessionConfig config = session_for(placement);
+    config.devices[2].fault = {DeviceFault::Kind::hang, 14};
+    EXPECT_TRUE(runs_with_a_loss(placement, config, trial(), oracle()));
+  }
+}
+
+/// Devices 4 -> 2 -> 1 -> 3, each change within an epoch.
+TEST_P(Matrix, APathOverDevicesChangesNoBit) {
+  for (const bool spilled : {false, true}) {
+    const SessionConfig config = session_for({{1, 5, 2, 4}, spilled});
+    TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
+    WatchedSession run(config);
+    const JobId id = run.submit_in_lockstep(four);
+    run.run([&](const SessionEvent& event) {
+      if (event.kind != Kind::step) return;
+      if (event.step == 2) run.session.remove_device(3), run.session.remove_device(1);
+      if (event.step == 5) run.session.remove_device(0);
+      if (event.step == 7) {
+        EXPECT_EQ(run.session.add_device(config.devices[0]), 4);
+        EXPECT_EQ(run.session.add_device(config.devices[0]), 5);
+        run.await(Kind::joined, 2);
+      }
+    });
+    EXPECT_EQ(run.lanes_of(id), (std::vector{2, 1, 3}));
+    EXPECT_EQ(run.all(Kind::left).size(), 3u);
+    EXPECT_EQ(run.all(Kind::redone).size(), 0u);
+    EXPECT_EQ(run.result.trials[0].num_shards > 1, spilled);
+    for (const DeviceResult& device : run.result.devices) EXPECT_GT(device.ops, 0u);
+    expect_within_budgets(run.result);
+    EXPECT_EQ(difference(outcome_of(run.session, id), oracle()), "");
+  }
+}
+
+/// The same numbers of lanes on devices that stay, then as many as there are.
+TEST_P(Matrix, ResizesChangeNoBit) {
+  const std::map<std::int64_t, int> path{{2, 2}, {4, 1}, {6, 3}, {8, 8}};
+  for (const bool spilled : {false, true}) {
+    TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
+    four.train.max_lanes = 8;
+    WatchedSession run(session_for({{2, 2, 2, 2, 1, 1, 1, 1}, spilled}));
+    const JobId id = run.submit_in_lockstep(four);
+    run.run([&](const SessionEvent& event) {
+      const auto next = path.find(event.step);
+      if (event.kind == Kind::step && next != path.end()) run.session.resize(id, next->second);
+    });
+    EXPECT_EQ(run.lanes_of(id), (std::vector{2, 1, 3, 8}));
+    EXPECT_EQ(run.result.trials[0].num_shards > 1, spilled);
+    EXPECT_TRUE(spilled || total(run.result, &DeviceResult::ops) == ops_of(1));
+    for (const DeviceResult& device : run.result.devices) EXPECT_GT(device.ops, 0u);
+    EXPECT_EQ(difference(outcome_of(run.session, id), oracle()), "");
+  }
+}
+
+// Controls: one rule is broken, and the same comparison sees it.
+
+class MatrixControl : public Matrix {
+ protected:
+  static Outcome computed_by(int lanes, TrialConfig config) {
+    config.train.lanes = lanes;
+    WatchedSession run(devices_of(lanes, kAmple));
+    const JobId id = run.session.submit(config);
+    run.run();
+    EXPECT_EQ(run.result.trials[0].lanes, lanes);
+    for (const DeviceResult& device : run.result.devices) EXPECT_GT(device.ops, 0u);
+    return outcome_of(run.session, id);
+  }
+};
+
+TEST_P(MatrixControl, RandomNumbersPerDeviceDiffer) {
+  const Outcome alone = computed_by(1, seeded_by_device(trial()));
+  EXPECT_EQ(difference(computed_by(1, seeded_by_device(trial())), alone), "");
+  for (const int lanes : {2, 4}) {
+    EXPECT_NE(difference(computed_by(lanes, seeded_by_device(trial())), alone), "") << lanes;
+  }
+}
+
+TEST_P(MatrixControl, SumsFromTheLeftOnEachDeviceDiffer) {
+  std::set<std::string> hashes{oracle().trial.weights_xxh3};
+  for (const int lanes : {1, 2, 4}) {
+    const Outcome by_lane = computed_by(lanes, summed_by_lane(trial(), lanes));
+    EXPECT_NE(difference(by_lane, oracle()), "") << lanes;
+    hashes.insert(by_lane.trial.weights_xxh3);
+    EXPECT_NEAR(by_lane.trial.losses.back(), oracle().trial.losses.back(), 1e-2)
+        << "another order of the same sums is no other training";
+  }
+  EXPECT_EQ(hashes.size(), 4u) << "its bits follow the number of devices";
+}
+
+/// One step: threads that wait for each other burn what cores there are.
+TEST_P(MatrixControl, MoreThreadsAnOpDiffer) {
+  TrialConfig brief = trial();
+  brief.train.max_steps = 1;
+  const Outcome one_thread = computed_by(1, brief);
+  {
+    const LibTorchThreads many(2);
+    EXPECT_NE(difference(computed_by(1, brief), one_thread), "");
+  }
+  EXPECT_EQ(difference(computed_by(1, brief), one_thread), "") << "one thread again";
+}
+
+INSTANTIATE_TEST_SUITE_P(, Matrix, ::testing::ValuesIn(families()),
+                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(, MatrixControl, ::testing::ValuesIn(families()),
+                         [](const auto& test) { return test.param.name; });
+
+/// The weights stay as they are, so only what is observed shows.
+TEST(StatisticsControl, KeptPerDeviceTheyDiffer) {
+  const TrialConfig trial = still_trial(2);
+  const auto kept_by_device = [&](std::vector<int> lane_groups) {
+    const auto devices = static_cast<int>(lane_groups.size());
+    return train_to_file(session_of(devices, kAmple),
+                         with_lanes(statistics_by_device(trial, devices), lane_groups));
+  };
+  const Trained whole = train_to_file(session_of(1, kAmple), trial);
+  const Trained one = kept_by_device({4}), two = kept_by_device({2, 2});
+  EXPECT_EQ(one.run.trials[0].weights_xxh3, whole.run.trials[0].weights_xxh3);
+  EXPECT_EQ(two.run.trials[0].losses, whole.run.trials[0].losses);
+  EXPECT_NE(two.run.trials[0].eval_losses, whole.run.trials[0].eval_losses);
+  for (const auto& [name, value] : whole.values) {
+    EXPECT_EQ(value.equal(two.values.at(name)), name.find("running_") == std::string::npos) << name;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::testing

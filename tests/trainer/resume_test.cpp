@@ -1,0 +1,223 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "tests/support/small_resnet.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+#include "trainer/checkpoint_store.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_other_bits;
+using testing::expect_same_bits;
+using testing::kAmple;
+using testing::session_of;
+using testing::TemporaryFolder;
+
+using Kind = SessionEvent::Kind;
+
+TrialConfig checkpointed(TrialConfig trial, const fs::path& folder, std::int64_t every_steps = 0) {
+  trial.checkpoint = {.folder = folder, .every_steps = every_steps, .resume = true};
+  return trial;
+}
+
+/// A session of one trial, with what it told.
+struct Told {
+  TrialResult result;
+  std::vector<SessionEvent> events;
+
+  std::vector<SessionEvent> all(Kind kind) const {
+    std::vector<SessionEvent> found;
+    for (const SessionEvent& event : events) {
+      if (event.kind == kind) found.push_back(event);
+    }
+    return found;
+  }
+};
+
+/// Stopped once it has committed `stop_at` steps, unless that is 0.
+Told told(const SessionConfig& config, const TrialConfig& trial, std::int64_t stop_at = 0) {
+  Session session(config);
+  session.submit(trial);
+  std::jthread stopper;
+  if (stop_at > 0) {
+    stopper = std::jthread([&](const std::stop_token& token) {
+      for (std::uint64_t seen = 0; !token.stop_requested();) {
+        for (const SessionEvent& event : session.poll(seen, 0.05)) {
+          seen = event.sequence;
+          if (event.kind == Kind::step && event.step >= stop_at) return session.stop();
+        }
+      }
+    });
+  }
+  session.run();
+  stopper.request_stop();
+  return {session.result().trials[0], session.poll(0, 0)};
+}
+
+struct Case {
+  std::string name;
+  TrialConfig (*trial)();
+};
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
+
+TrialConfig gpt() { return testing::tiny_trial(); }
+TrialConfig sgd() {
+  TrialConfig trial = testing::tiny_trial();
+  trial.train.optimizer = "sgd";
+  return trial;
+}
+TrialConfig resnet() { return testing::resnet_trial(); }
+
+class Resume : public ::testing::TestWithParam<Case> {
+ protected:
+  TrialConfig trial() const { return GetParam().trial(); }
+};
+
+/// Stops at random steps, each time on other devices and budgets.
+TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
+  const TrialResult whole = told(session_of(1, kAmple), trial()).result;
+  const Bytes least = testing::smallest_budget(trial());
+  std::mt19937 random(5);
+  for (const int stops : {1, 2, 5, 20}) {
+    const TemporaryFolder folder;
+    TrialResult last;
+    int stopped = 0;
+    for (std::int64_t from = 0; last.state != TrialState::done;) {
+      const auto devices = static_cast<int>(1 + random() % 2);
+      const Bytes budget = random() % 2 == 0 ? least : kAmple;
+      TrialConfig next = checkpointed(trial(), folder / "gpt", random() % 2 == 0 ? 3 : 0);
+      next.train.lanes = devices;
+      const auto left = static_cast<int>(whole.steps - from);
+      const std::int64_t stop_at =
+          stopped < stops && left > 1
+              ? from + 1 + static_cast<std::int64_t>(random()) % (left / 2 + 1)
+              : 0;
+      const Told part = told(session_of(devices, budget), next, stop_at);
+      last = part.result;
+      const auto resumed = part.all(Kind::resumed);
+      ASSERT_EQ(resumed.size(), from > 0 ? 1u : 0u);
+      for (const SessionEvent& event : resumed) EXPECT_EQ(event.step, from);
+      ASSERT_NE(last.state, TrialState::failed) << last.reason;
+      stopped += last.state == TrialState::stopped ? 1 : 0;
+      from = last.steps;
+    }
+    EXPECT_GE(stopped, 1);
+    expect_same_bits(whole, last);
+    EXPECT_EQ(whole.gradient_norms, last.gradient_norms);
+  }
+}
+
+/// The folder as it was while the trial trained on is as good.
+TEST_P(Resume, FromASnapshotTakenWhileTrainingGoesOn) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "gpt";
+  TrialConfig config = checkpointed(trial(), checkpoints, 4);
+  config.checkpoint.keep = 100;
+  const Told whole = told(session_of(1, kAmple), config);
+  const auto saved = whole.all(Kind::saved);
+  ASSERT_GE(saved.size(), 4u);
+  for (const SessionEvent& event : saved) ASSERT_EQ(event.reason, "");
+  EXPECT_EQ(saved[0].step, 4);
+  const auto generations = generations_in(posix_file_system(), checkpoints);
+  for (std::size_t left = generations.size() - 1; left > 0; --left) {
+    fs::remove_all(generation_path(checkpoints, generations[left]));
+    const TemporaryFolder again;
+    fs::copy(checkpoints, again / "gpt", fs::copy_options::recursive);
+    const Told rest = told(session_of(1, kAmple), checkpointed(trial(), again / "gpt"));
+    EXPECT_EQ(rest.all(Kind::resumed).at(0).step, saved[left - 1].step);
+    expect_same_bits(whole.result, rest.result);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Trials, Resume,
+                         ::testing::Values(Case{"gpt", gpt}, Case{"sgd", sgd},
+                                           Case{"resnet", resnet}),
+                         [](const auto& each) { return each.param.name; });
+
+TEST(ResumeControl, WithoutItsMomentsATrialEndsWithOtherBits) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "gpt";
+  const TrialResult whole = told(session_of(1, kAmple), gpt()).result;
+  told(session_of(1, kAmple), checkpointed(gpt(), checkpoints), 7);
+  CheckpointStore store(posix_file_system(), checkpoints);
+  const Generation last = *store.open_newest().generation;
+  GenerationContent forgetful{.job = last.manifest().job,
+                              .step = last.manifest().step,
+                              .contract = last.manifest().contract};
+  for (const ManifestFile& file : last.manifest().files) {
+    const ByteSource source = last.file(file.name);
+    std::string bytes = bytes_of(source);
+    if (file.name == "moments.safetensors") {
+      const Safetensors moments(source);
+      const Bytes data = moments.tensors().back().end;
+      std::fill(bytes.end() - static_cast<std::ptrdiff_t>(data), bytes.end(), '\0');
+    }
+    forgetful.files.push_back(bytes_file(file.name, bytes));
+  }
+  store.write(forgetful);
+  expect_other_bits(whole, told(session_of(1, kAmple), checkpointed(gpt(), checkpoints)).result);
+}
+
+TEST(ResumeDamage, TheGenerationBeforeIsUsedAndTheDamageSaid) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "gpt";
+  const TrialResult whole = told(session_of(1, kAmple), gpt()).result;
+  told(session_of(1, kAmple), checkpointed(gpt(), checkpoints, 5), 12);
+  const auto newest = generations_in(posix_file_system(), checkpoints).back();
+  fs::resize_file(generation_path(checkpoints, newest) / "weights.safetensors", 100);
+  const Told rest = told(session_of(1, kAmple), checkpointed(gpt(), checkpoints));
+  ASSERT_GE(rest.all(Kind::damaged).size(), 1u);
+  EXPECT_NE(rest.all(Kind::damaged)[0].reason.find("weights.safetensors"), std::string::npos);
+  EXPECT_EQ(rest.all(Kind::resumed).at(0).step % 5, 0);
+  expect_same_bits(whole, rest.result);
+}
+
+TEST(ResumeContract, AnotherOneIsRefusedWithTheFieldsThatDiffer) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "gpt";
+  told(session_of(1, kAmple), checkpointed(gpt(), checkpoints), 3);
+  TrialConfig other = checkpointed(gpt(), checkpoints);
+  other.train.learning_rate *= 2;
+  other.train.virtual_nodes = 4;
+  other.train.reduction_groups = 4;
+  Session session(session_of(1, kAmple));
+  const std::string message = testing::thrown<ConfigError>([&] { session.submit(other); }).what();
+  for (const char* field : {"train.learning_rate: was 0.003", "train.virtual_nodes: was 8, is 4",
+                            "train.reduction_groups: was 8, is 4"}) {
+    EXPECT_NE(message.find(field), std::string::npos) << message;
+  }
+  EXPECT_EQ(message.find("train.seed"), std::string::npos) << message;
+}
+
+TEST(ResumeContract, LanesBudgetsAndWhatElseChangesNoBitAreNotCompared) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "gpt";
+  told(session_of(1, kAmple), checkpointed(gpt(), checkpoints), 3);
+  TrialConfig other = checkpointed(gpt(), checkpoints);
+  other.train.lanes = 2;
+  other.train.order = "shard_major";
+  Session session(session_of(3, kAmple));
+  EXPECT_NO_THROW(session.submit(other));
+}
+
+TEST(ResumeEnd, ATrialThatHadEndedOnlySaysAgainWhatItIs) {
+  const TemporaryFolder folder;
+  const Told whole = told(session_of(1, kAmple), checkpointed(gpt(), folder / "gpt"));
+  const Told again = told(session_of(1, kAmple), checkpointed(gpt(), folder / "gpt"));
+  EXPECT_TRUE(again.all(Kind::step).empty());
+  expect_same_bits(whole.result, again.result);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,84 @@
+#include "trainer/run_lock.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string>
+
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+
+namespace spillway {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::thrown;
+
+/// A process that holds the folder until it is killed.
+class Holder {
+ public:
+  explicit Holder(const std::filesystem::path& folder) {
+    int ready[2];
+    if (::pipe(ready) != 0) throw std::runtime_error("no pipe");
+    child_ = ::fork();
+    if (child_ == 0) {
+      const RunLock lock(folder);
+      if (::write(ready[1], "x", 1) == 1) ::pause();
+      ::_exit(0);
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+  }
+  ~Holder() { kill(); }
+  void kill() {
+    if (child_ < 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+    child_ = -1;
+  }
+  pid_t pid() const { return child_; }
+
+ private:
+  pid_t child_ = -1;
+};
+
+TEST(RunLock, TheSecondIsToldWhoHoldsTheFolder) {
+  const TemporaryFolder folder;
+  const Holder holder(folder.path());
+  for (int again = 0; again < 2; ++again) {
+    const std::string said = thrown<Error>([&] { RunLock(folder.path()); }).what();
+    EXPECT_EQ(said, "'" + folder.path().string() + "' is in use by process " +
+                        std::to_string(holder.pid()) +
+                        "; wait for its end, stop it, or choose another folder");
+  }
+}
+
+TEST(RunLock, EndsWithItsProcessHoweverThatEnds) {
+  const TemporaryFolder folder;
+  Holder holder(folder.path());
+  holder.kill();
+  const RunLock lock(folder.path());
+  EXPECT_EQ(folder.read("lock"), std::to_string(::getpid()) + "\n");
+}
+
+TEST(RunLock, EndsWithItsObject) {
+  const TemporaryFolder folder;
+  { const RunLock lock(folder.path()); }
+  EXPECT_NO_THROW(RunLock(folder.path()));
+}
+
+TEST(RunLock, AFolderThatIsNotThereIsSaid) {
+  const TemporaryFolder folder;
+  const auto error = thrown<IoError>([&] { RunLock(folder / "gone"); });
+  EXPECT_EQ(error.code, ENOENT);
+  EXPECT_EQ(error.path, folder / "gone/lock");
+}
+
+}  // namespace
+}  // namespace spillway

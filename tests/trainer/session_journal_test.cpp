@@ -1,0 +1,155 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+#include "trainer/session.h"
+
+/// What a client submits twice is one trial, in a session and in those after it.
+namespace spillway {
+namespace {
+
+using testing::expect_same_bits;
+using testing::kAmple;
+using testing::session_of;
+using testing::TemporaryFolder;
+using testing::thrown;
+
+TrialConfig trial_of(const std::string& client_id, std::uint64_t seed = 1) {
+  TrialConfig trial = testing::tiny_trial();
+  trial.client_id = client_id;
+  trial.name = "trial " + client_id;
+  trial.train.seed = seed;
+  return trial;
+}
+
+std::vector<SessionEvent> steps_of(const Session& session) {
+  auto events = session.poll(0, 0);
+  std::erase_if(events, [](const auto& e) { return e.kind != SessionEvent::Kind::step; });
+  return events;
+}
+
+TEST(TrialState, IsFoundByItsName) {
+  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
+                           TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
+    EXPECT_EQ(trial_state(to_string(state)), state);
+  }
+  EXPECT_EQ(trial_state("?"), std::nullopt);
+  EXPECT_EQ(trial_state(""), std::nullopt);
+}
+
+/// Ends the trial of number 0 after so many steps.
+void run_until(Session& session, std::int64_t steps) {
+  std::jthread stopper([&] {
+    for (std::uint64_t seen = 0;;) {
+      for (const SessionEvent& event : session.poll(seen, 0.05)) {
+        seen = event.sequence;
+        if (event.step >= steps) return session.stop();
+      }
+    }
+  });
+  session.run();
+}
+
+TEST(SessionJournal, AKnownIdIsTheTrialThatItWas) {
+  Session session(session_of(1, kAmple));
+  const JobId a = session.submit(trial_of("a"));
+  const JobId b = session.submit(trial_of("b", 2));
+  EXPECT_EQ(session.submit(trial_of("a")), a);
+  EXPECT_EQ(session.submit(trial_of("b", 2)), b);
+  EXPECT_EQ(session.result().trials.size(), 2u);
+  const auto text = thrown<ConfigError>([&] { session.submit(trial_of("a", 2)); }).what();
+  EXPECT_NE(std::string(text).find("train.seed: was 1, is 2"), std::string::npos) << text;
+  // Without ids, equal trials are two.
+  EXPECT_NE(session.submit(trial_of("")), session.submit(trial_of("")));
+}
+
+TEST(SessionJournal, AnEndedTrialIsNotRunAgain) {
+  const TemporaryFolder folder;
+  TrialResult first;
+  {
+    Session session(session_of(1, kAmple));
+    session.keep_journal(folder.path());
+    session.submit(trial_of("a"));
+    session.run();
+    first = session.result().trials[0];
+    ASSERT_EQ(first.state, TrialState::done);
+  }
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  const JobId known = session.submit(trial_of("a"));
+  EXPECT_EQ(session.submit(trial_of("a")), known);
+  const JobId fresh = session.submit(trial_of("b", 2));
+  session.simulate();
+  session.run();
+  const auto result = session.result();
+  const TrialResult& again = result.trials[known.index()];
+  EXPECT_EQ(again.state, TrialState::done);
+  EXPECT_EQ(again.name, first.name);
+  EXPECT_EQ(again.steps, first.steps);
+  EXPECT_EQ(again.final_loss, first.final_loss);
+  EXPECT_EQ(again.eval_loss, first.eval_loss);
+  EXPECT_EQ(again.weights_xxh3, first.weights_xxh3);
+  EXPECT_EQ(result.trials[fresh.index()].state, TrialState::done);
+  for (const SessionEvent& step : steps_of(session)) EXPECT_EQ(step.trial, fresh);
+  const auto journal = session.journal();
+  ASSERT_EQ(journal.size(), 2u);
+  EXPECT_EQ(journal[0].name, "a");
+  EXPECT_EQ(journal[1].weights_xxh3, result.trials[fresh.index()].weights_xxh3);
+}
+
+TEST(SessionJournal, OneThatHasNotEndedGoesOnFromItsCheckpoint) {
+  const TemporaryFolder folder;
+  TrialConfig trial = trial_of("a");
+  trial.checkpoint.folder = folder / "a";
+  const TrialResult whole = testing::train(session_of(1, kAmple), trial_of("a")).trials[0];
+  {
+    Session session(session_of(1, kAmple));
+    session.keep_journal(folder.path());
+    session.submit(trial);
+    run_until(session, 10);
+    ASSERT_EQ(session.result().trials[0].state, TrialState::stopped);
+  }
+  Session session(session_of(2, kAmple));
+  session.keep_journal(folder.path());
+  session.submit(trial);
+  session.run();
+  expect_same_bits(whole, session.result().trials[0]);
+  EXPECT_GE(steps_of(session).at(0).step, 10);
+}
+
+TEST(SessionJournal, ATrialThatIsRefusedIsNotEntered) {
+  const TemporaryFolder folder;
+  Session session(session_of(1, kPage));
+  session.keep_journal(folder.path());
+  EXPECT_THROW(session.submit(trial_of("a")), DoesNotFit);
+  EXPECT_THROW(session.submit(trial_of("")), Error);
+  EXPECT_TRUE(session.journal().empty());
+  EXPECT_TRUE(session.result().trials.empty());
+}
+
+TEST(SessionJournal, WithoutAnIdNothingIsTaken) {
+  const TemporaryFolder folder;
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  const auto error = thrown<ConfigError>([&] { session.submit(trial_of("")); });
+  EXPECT_NE(std::string(error.what()).find("client_id: is empty"), std::string::npos)
+      << error.what();
+  EXPECT_TRUE(session.result().trials.empty());
+}
+
+TEST(SessionJournal, AFolderIsOneSessions) {
+  const TemporaryFolder folder;
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  Session other(session_of(1, kAmple));
+  EXPECT_THROW(other.keep_journal(folder.path()), Error);
+}
+
+}  // namespace
+}  // namespace spillway

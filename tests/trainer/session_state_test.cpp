@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/support/training_run.h"
+#include "tests/support/watched_session.h"
+
+/// What a session says of itself while it runs, before and behind.
+namespace spillway::testing {
+namespace {
+
+const TraceSpan* running_op(const SessionState& state, JobId trial) {
+  const auto found = std::ranges::find_if(state.under_way, [&](const TraceSpan& span) {
+    return span.job == trial && span.track == TraceSpan::Track::compute;
+  });
+  return found == state.under_way.end() ? nullptr : &*found;
+}
+
+TEST(SessionState, SaysWhatRunsAndWhatWaits) {
+  constexpr std::int64_t kStep = 3;
+  Lockstep lockstep;
+  lockstep.allow(kStep - 1);
+  SessionConfig config = session_of(1, kAmple);
+  config.policy = "fifo";
+  Session session(config);
+  const JobId first = session.submit(with_before(tiny_trial("first"), [&](LayerContext& context) {
+    if (context.training) lockstep.wait_for(context.random.step);
+  }));
+  session.submit(tiny_trial("second"));
+  auto running = std::async(std::launch::async, [&] { session.run(); });
+  SessionState state;
+  const TraceSpan* op = nullptr;  // the one that is held up
+  while (op == nullptr || op->step != kStep || state.trials[1].waits_for != "a device") {
+    session.poll(0, 0.01);
+    state = session.state();
+    op = running_op(state, first);
+  }
+  EXPECT_EQ(op->device, DeviceId(0));
+  EXPECT_TRUE(op->name.starts_with("backward 0-")) << op->name;
+  EXPECT_GT(op->started_s, 0);
+  EXPECT_LE(op->started_s, state.time_s);
+  EXPECT_GT(session.state().time_s, state.time_s);
+  ASSERT_EQ(state.devices.size(), 1u);
+  EXPECT_EQ(state.devices[0].kind, "cpu");
+  EXPECT_EQ(state.devices[0].state, "present");
+  EXPECT_EQ(state.devices[0].budget_bytes, kAmple);
+  EXPECT_GT(state.devices[0].used_bytes, 0u);
+  EXPECT_LE(state.devices[0].used_bytes, kAmple);
+  const SessionState::Trial& held_up = state.trials[0];
+  EXPECT_EQ(held_up.name, "first");
+  EXPECT_EQ(held_up.state, TrialState::running);
+  EXPECT_EQ(held_up.step, kStep);
+  EXPECT_EQ(held_up.max_steps, 20);
+  EXPECT_EQ(held_up.lanes, std::vector{0});
+  EXPECT_EQ(held_up.waits_for, "");
+  lockstep.allow(20);
+  running.get();
+}
+
+TEST(SessionState, HasNothingUnderWayBeforeARunAndBehindIt) {
+  Session session(session_of(2, kAmple));
+  session.submit(tiny_trial());
+  const SessionState before = session.state();
+  EXPECT_EQ(before.devices.size(), 2u);
+  EXPECT_EQ(before.trials[0].state, TrialState::waiting);
+  EXPECT_TRUE(before.under_way.empty());
+  session.run();
+  const SessionState after = session.state();
+  EXPECT_EQ(after.trials[0].state, TrialState::done);
+  EXPECT_EQ(after.trials[0].step, 20);
+  EXPECT_EQ(after.devices[1].used_bytes, 0u);
+  EXPECT_TRUE(after.under_way.empty());
+  EXPECT_GT(after.time_s, 0);
+}
+
+TEST(SessionState, ARunThatCannotBeginIsNone) {
+  const TemporaryFolder folder;
+  TrialConfig trial = tiny_trial();
+  trial.checkpoint.folder = folder.write("file", "no folder") + "/checkpoints";
+  Session session(session_of(1, kAmple));
+  session.submit(trial);
+  EXPECT_ANY_THROW(session.run());
+  EXPECT_TRUE(session.state().under_way.empty());
+}
+
+TEST(SessionState, AskingAllTheTimeChangesNoBit) {
+  const SessionConfig config = session_of(2, smallest_budget(tiny_trial()) * 5 / 4);
+  const std::vector<TrialConfig> trials(3, tiny_trial());
+  Session session(config);
+  for (const TrialConfig& trial : trials) session.submit(trial);
+  auto running = std::async(std::launch::async, [&] { session.run(); });
+  int seen = 0;
+  while (running.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    seen += session.state().under_way.empty() ? 0 : 1;
+  }
+  running.get();
+  EXPECT_GT(seen, 10);
+  const RunResult quiet = train(config, trials), asked = session.result();
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    expect_same_bits(quiet.trials[t], asked.trials[t]);
+  }
+  expect_within_budgets(asked);
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,270 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+#include "tests/support/watched_session.h"
+
+/// Lanes that are shared, or decided on by rules, change no bit of any trial.
+namespace spillway::testing {
+namespace {
+
+using Kind = SessionEvent::Kind;
+
+/// A run and all that happened. It is stopped after the event that is its `last`.
+struct SharedRun {
+  SharedRun(const SessionConfig& config, const std::vector<TrialConfig>& trials,
+            const std::function<bool(const SessionEvent&)>& last = {})
+      : watched(config) {
+    for (const TrialConfig& trial : trials) watched.session.submit(trial);
+    watched.run([&](const SessionEvent& event) {
+      if (last && last(event)) watched.session.stop();
+    });
+  }
+
+  std::vector<SessionEvent> of(std::size_t trial, Kind kind) const {
+    std::vector<SessionEvent> found;
+    for (const auto& event : watched.events) {
+      if (event.kind == kind && event.trial == JobId(trial)) found.push_back(event);
+    }
+    return found;
+  }
+  std::vector<int> lanes_of(std::size_t trial) const { return watched.lanes_of(JobId(trial)); }
+  std::vector<std::string> reasons_of(std::size_t trial, Kind kind) const {
+    std::vector<std::string> reasons;
+    for (const auto& event : of(trial, kind)) reasons.push_back(event.reason);
+    return reasons;
+  }
+
+  WatchedSession watched;
+  const RunResult& result = watched.result;
+};
+
+SessionConfig shared(const char* sharing, int num_devices) {
+  SessionConfig config = session_of(num_devices, kAmple);
+  config.sharing = sharing;
+  return config;
+}
+
+TrialConfig trial_of(std::uint64_t seed, int lanes, std::int64_t steps = 20, int priority = 1) {
+  TrialConfig trial = tiny_trial("seed " + std::to_string(seed));
+  trial.train.seed = seed;
+  trial.train.lanes = lanes;
+  trial.train.max_steps = steps;
+  trial.train.priority = priority;
+  return trial;
+}
+
+/// So long that it outlives any other, however slow that is: its run has to be stopped.
+TrialConfig endless(TrialConfig trial) {
+  trial.train.max_steps = 1'000'000;
+  trial.train.lr_scheduler_type = "constant";
+  return trial;
+}
+
+/// Says when a trial has so many lanes.
+auto has_lanes(std::size_t trial, int lanes) {
+  return [=](const SessionEvent& event) {
+    return event.kind == Kind::resized && event.trial == JobId(trial) && event.lanes == lanes;
+  };
+}
+
+/// On one device, without company. Of a trial that was stopped, those of its losses.
+void expect_bits_of_one_device(const SharedRun& run, const std::vector<TrialConfig>& trials) {
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    TrialConfig alone = trials[t];
+    alone.train.lanes = 1;
+    alone.train.max_lanes = 0;
+    alone.train.lane_groups.clear();
+    alone.train.autoscale.clear();
+    const TrialResult& shared = run.result.trials[t];
+    const bool stopped = shared.state == TrialState::stopped;
+    if (stopped) alone.train.max_steps = shared.steps;
+    const TrialResult expected = train(session_of(1, kAmple), alone).trials[0];
+    if (!stopped) expect_same_bits(shared, expected);
+    EXPECT_EQ(shared.losses, expected.losses);
+  }
+}
+
+TEST(Shares, WfsGivesByPriority) {
+  const std::vector trials{endless(trial_of(1, 2)), trial_of(2, kAutoLanes, 20, 5)};
+  const SharedRun run(shared("wfs", 3), trials, has_lanes(0, 2));
+  EXPECT_EQ(run.lanes_of(0), (std::vector{1, 2})) << "the other one ends first";
+  EXPECT_EQ(run.lanes_of(1), std::vector{2});
+  EXPECT_EQ(run.reasons_of(0, Kind::resized), (std::vector<std::string>{"wfs", "wfs"}));
+  EXPECT_EQ(run.result.trials[0].lanes, 2);
+  for (const DeviceResult& device : run.result.devices) EXPECT_GT(device.ops, 0u);
+  expect_bits_of_one_device(run, trials);
+}
+
+TEST(Shares, FillLetsNobodyWaitAndFillsUp) {
+  const std::vector trials{trial_of(1, 2), trial_of(2, 2), endless(trial_of(3, 2))};
+  const SharedRun run(shared("fill", 2), trials, has_lanes(2, 2));
+  for (std::size_t t = 0; t < 3; ++t) EXPECT_EQ(run.lanes_of(t).front(), 1);
+  EXPECT_EQ(run.lanes_of(2).back(), 2) << "alone in the end";
+  expect_bits_of_one_device(run, trials);
+}
+
+TEST(Shares, WhoGetsNothingWaitsAndSaysSo) {
+  const std::vector trials{trial_of(1, 2, 20), trial_of(2, 2, 20, 9)};
+  const SharedRun run(shared("priority", 2), trials);
+  const auto states = run.of(0, Kind::state);
+  ASSERT_EQ(states.size(), 3u);
+  EXPECT_EQ(states[0].state, TrialState::waiting);
+  EXPECT_EQ(states[0].reason, "others have the devices; scheduling.sharing is priority");
+  EXPECT_EQ(states[1].state, TrialState::running);
+  EXPECT_GT(states[1].sequence, run.of(1, Kind::state).back().sequence);
+  EXPECT_EQ(run.result.trials[0].reason, "");
+  expect_bits_of_one_device(run, trials);
+}
+
+TEST(Shares, TrialsShareOnceTheirHomesAreThere) {
+  SessionConfig config = shared("wfs", 2);
+  Session plan(config);
+  config.host_memory = plan.plan(plan.submit(trial_of(1, 2))).home_bytes;
+  const std::vector trials{trial_of(1, 2), trial_of(2, 2, 20, 50)};
+  const SharedRun run(config, trials);
+  EXPECT_EQ(run.lanes_of(0), std::vector{2});
+  EXPECT_EQ(run.lanes_of(1), std::vector{2});
+  expect_bits_of_one_device(run, trials);
+}
+
+/// A device fails: what its trial shared then, others go on with.
+TEST(Shares, ALostDeviceMakesTheLeastImportantWait) {
+  SessionConfig config = shared("wfs", 2);
+  config.devices[1].fault = {DeviceFault::Kind::fail, 100};
+  const std::vector trials{trial_of(1, 2, 40, 1), trial_of(2, 2, 40, 2)};
+  const SharedRun run(config, trials);
+  const auto waited = [&](std::size_t trial) {
+    return std::ranges::count(run.of(trial, Kind::state), TrialState::waiting,
+                              &SessionEvent::state);
+  };
+  EXPECT_EQ(waited(0), 1);
+  EXPECT_EQ(waited(1), 0);
+  expect_bits_of_one_device(run, trials);
+}
+
+/// Its utility is nothing, whatever the lanes, so that it tries fewer and fewer.
+const AutoscaleRule kWalksDown{.rule = "linear", .params = {{"value", 0}}};
+
+TEST(Autoscaled, ARuleTakesLanesBack) {
+  TrialConfig trial = trial_of(1, kAutoLanes, 60);
+  trial.train.autoscale = {kWalksDown};
+  const SharedRun run(session_of(3, kAmple), {trial});
+  EXPECT_EQ(run.lanes_of(0), (std::vector{2, 1}));
+  EXPECT_EQ(run.reasons_of(0, Kind::resized),
+            (std::vector<std::string>{"linear: tries 2 lanes", "linear: tries 1 lane"}));
+  EXPECT_EQ(run.result.trials[0].lanes, 1);
+  expect_bits_of_one_device(run, {trial});
+}
+
+TEST(Autoscaled, AutoBeginsWithAllDevicesAndTriesFewer) {
+  const TrialConfig trial = trial_of(1, kAutoLanes, 40);
+  const SharedRun run(session_of(2, kAmple), {trial});
+  EXPECT_EQ(run.watched.session.plan(JobId(0)).lanes, 2);
+  ASSERT_FALSE(run.lanes_of(0).empty());
+  EXPECT_EQ(run.lanes_of(0)[0], 1);
+  EXPECT_EQ(run.reasons_of(0, Kind::resized)[0], "throughput: tries 1 lane");
+  expect_bits_of_one_device(run, {trial});
+}
+
+TEST(Autoscaled, AutoHasAtMostItsGroupsAndItsMost) {
+  TrialConfig trial = trial_of(1, kAutoLanes);
+  const auto lanes = [&] {
+    Session session(session_of(4, kAmple));
+    return session.plan(session.submit(trial)).lanes;
+  };
+  EXPECT_EQ(lanes(), 4);
+  trial.train.max_lanes = 3;
+  EXPECT_EQ(lanes(), 3);
+  trial.train.max_lanes = 0;
+  trial.train.reduction_groups = 2;
+  EXPECT_EQ(lanes(), 2);
+}
+
+TEST(Autoscaled, AStragglerIsLeftOut) {
+  SessionConfig config = session_of(2, kAmple);
+  config.devices[1].slowdown = 20;
+  TrialConfig trial = trial_of(1, 2);
+  trial.train.lane_groups = {4, 4};  // whatever that device is like
+  trial.train.autoscale = {{.rule = "straggler", .params = {{"share", 0.5}}}};
+  const SharedRun run(config, {trial});
+  EXPECT_EQ(run.lanes_of(0), std::vector{1});
+  EXPECT_EQ(run.reasons_of(0, Kind::resized)[0], "straggler: avoids device 1");
+  EXPECT_GT(run.result.devices[1].ops, 0u);
+  EXPECT_LT(run.result.devices[1].ops, run.result.devices[0].ops / 2);
+  expect_bits_of_one_device(run, {trial});
+}
+
+TEST(Autoscaled, AResizeIsTheLastWord) {
+  TrialConfig trial = trial_of(1, kAutoLanes, 60);
+  trial.train.autoscale = {kWalksDown};
+  Session session(session_of(3, kAmple));
+  const JobId id = session.submit(trial);
+  session.resize(id, 2);
+  session.run();
+  std::vector<int> lanes;
+  for (const auto& event : session.poll(0, 0)) {
+    if (event.kind == Kind::resized) lanes.push_back(event.lanes);
+  }
+  EXPECT_EQ(lanes, std::vector<int>{});
+  EXPECT_EQ(session.result().devices[2].ops, 0u);
+}
+
+TEST(Shares, ASimulationDoesTheSame) {
+  const std::vector trials{trial_of(1, 2), trial_of(2, 2, 20, 5)};
+  const auto simulated = [&](const char* sharing) {
+    Session session(shared(sharing, 2));
+    for (const TrialConfig& trial : trials) session.submit(trial);
+    return session.simulate();
+  };
+  const RunResult one_by_one = simulated("priority"), wfs = simulated("wfs");
+  const SharedRun run(shared("priority", 2), trials);
+  EXPECT_EQ(one_by_one.h2d_weight_bytes, run.result.h2d_weight_bytes) << "lanes at all times";
+  EXPECT_LT(wfs.h2d_weight_bytes, one_by_one.h2d_weight_bytes) << "a lane each";
+  EXPECT_EQ(total(wfs, &DeviceResult::ops), total(one_by_one, &DeviceResult::ops));
+}
+
+TEST(Shares, WithoutADeviceATrialFailsWhereNoneCanCome) {
+  SessionConfig config = session_of(1, kAmple);
+  config.devices[0].fault = {DeviceFault::Kind::fail, 30};
+  config.wait_for_devices = false;
+  const SharedRun run(config, {trial_of(1, 1), trial_of(2, 1)});
+  for (const TrialResult& trial : run.result.trials) {
+    EXPECT_EQ(trial.state, TrialState::failed);
+    EXPECT_TRUE(trial.reason.starts_with("no device is left that can run it; it needs one of"));
+  }
+}
+
+TEST(Shares, WhatCannotBeIsSaid) {
+  const auto said = [](const auto& call) { return std::string(thrown<ConfigError>(call).what()); };
+  EXPECT_EQ(said([] { Session session(shared("fair", 1)); }),
+            "scheduling.sharing: is 'fair', must be none, priority, wfs or fill");
+  Session session(session_of(1, kAmple));
+  const auto said_of = [&](const auto& change) {
+    TrialConfig trial = trial_of(1, 1);
+    change(trial.train);
+    return said([&] { session.submit(trial); });
+  };
+  EXPECT_EQ(said_of([](TrainConfig& train) { train.priority = 0; }),
+            "train.priority: is 0, must be from 1 to 100; a larger one is more important");
+  EXPECT_EQ(said_of([](TrainConfig& train) {
+              train.autoscale = {{"through", {}}};
+            }),
+            "train.autoscale: 'through' is no heuristic; did you mean 'throughput'?");
+  EXPECT_EQ(said_of([](TrainConfig& train) {
+              train.autoscale = {kWalksDown, {"throughput", {{"treshold", 1}}}};
+            }),
+            "train.autoscale[1].treshold: is unknown to 'throughput'; did you mean 'threshold'?");
+  EXPECT_EQ(
+      said_of([](TrainConfig& train) { train.lanes = 2; }),
+      "train.lanes: is 2, but 1 devices can run the trial; a device runs one lane of a trial");
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tests/support/fake_cudart.h"
+#include "tests/support/real_run.h"
+
+/// The shell on devices whose threads run ahead of what they compute, as GPUs', without one.
+namespace spillway {
+namespace {
+
+using testing::fake_cuda;
+using testing::make_workload;
+using testing::RealRun;
+
+/// Ops compute on streams, a while after their devices' threads have given them away.
+class ShellOnGpus : public ::testing::Test {
+ protected:
+  ~ShellOnGpus() override {
+    EXPECT_EQ(fake_cuda().taken, 0u);
+    EXPECT_EQ(fake_cuda().locked, 0u);
+    EXPECT_EQ(fake_cuda().streams, 0);
+    EXPECT_EQ(fake_cuda().events, 0);
+    EXPECT_EQ(fake_cuda().on_no_gpu, 0);
+  }
+
+  static std::unique_ptr<Device> make_gpu(std::size_t number, Bytes budget) {
+    return make_cuda_device("cuda:" + std::to_string(number), static_cast<int>(number % 2), budget);
+  }
+  void compute_on_streams(RealRun& run) {
+    run.runner.compute = [this](Device& device, const std::function<void()>& touch) {
+      if (!device.compute().stream()) return touch();
+      testing::launch(device.compute().stream(), [this, touch] {
+        try {
+          touch();
+        } catch (const std::exception& error) {
+          const std::lock_guard lock(mutex_);
+          wrong_.emplace_back(error.what());
+        }
+      });
+    };
+  }
+  static void expect_all_done(RealRun& run) {
+    for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
+      EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
+      EXPECT_EQ(run.heard.steps[JobId(j)], run.workload.jobs[j]->max_steps);
+    }
+    EXPECT_EQ(run.host.in_use(), 0u);
+  }
+
+  /// How many times the GPU was lost that has CPU devices beside it.
+  int lose_gpu(int seed, std::function<void(const OpCall&)> before_op) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    auto workload = make_workload(static_cast<std::uint64_t>(seed));
+    auto& budgets = workload.config.device_budgets;
+    if (budgets.size() == 1) budgets.push_back(budgets.front());
+    const auto make = [](std::size_t number, Bytes budget) {
+      return number == 0 ? make_gpu(0, budget) : make_cpu_device("cpu", budget);
+    };
+    RealRun run(make, std::move(workload));
+    compute_on_streams(run);
+    run.runner.before_op = std::move(before_op);
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    for (const auto& left : run.heard.left) {
+      EXPECT_EQ(left.device, DeviceId(0));
+      EXPECT_TRUE(left.lost);
+      EXPECT_EQ(left.why, "an illegal memory access");
+    }
+    fake_cuda().broken = cudaSuccess;
+    fake_cuda().locked = 0;  // what a GPU that failed had locked, nobody can tell it to unlock
+    return static_cast<int>(run.heard.left.size());
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> wrong_;  // under mutex_: what ops said of the bytes that they found
+};
+
+TEST_F(ShellOnGpus, EveryByteArrivesInRandomWorkloads) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RealRun run(make_gpu, make_workload(seed));
+    compute_on_streams(run);
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    EXPECT_EQ(run.runner.ops(), run.planned_ops());
+    EXPECT_EQ(wrong_, std::vector<std::string>{});
+    if (HasFailure()) break;
+  }
+}
+
+TEST_F(ShellOnGpus, AGpuThatFailsInAnOpIsLostAndNothingThatEndedThereCounts) {
+  int lost = 0;
+  for (int seed = 1; seed <= 20; ++seed) {
+    std::atomic<int> ops = 0;
+    lost += lose_gpu(seed, [&, seed](const OpCall& call) {
+      if (call.device->kind() != "cuda" || ++ops != 1 + seed % 13) return;
+      fake_cuda().broken = cudaErrorIllegalAddress;
+    });
+    if (HasFailure()) break;
+  }
+  EXPECT_GE(lost, 15);
+}
+
+TEST_F(ShellOnGpus, AGpuThatFailsInACopyIsLostAndNothingThatEndedThereCounts) {
+  int lost = 0;
+  for (int seed = 1; seed <= 60; ++seed) {
+    fake_cuda().copies_left = 1 + seed * 7 % 60;
+    lost += lose_gpu(seed, {});
+    fake_cuda().copies_left = -1;
+    if (HasFailure()) break;
+  }
+  EXPECT_GE(lost, 40);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,64 @@
+#include "trainer/state_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+
+namespace spillway {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool waits(const std::future<void>& call) {
+  return call.wait_for(20ms) != std::future_status::ready;
+}
+
+TEST(StateGate, WithoutASnapshotUpdatesDoNotWait) {
+  StateGate gate(2, 0);
+  for (int step = 0; step < 3; ++step) {
+    gate.begin_update(0);
+    gate.end_update(0);
+  }
+  EXPECT_EQ(gate.version(0), 3);
+  EXPECT_EQ(gate.version(1), 0);
+}
+
+TEST(StateGate, AnUpdateWaitsForTheSnapshotToReadItsParameterAlone) {
+  StateGate gate(2, 5);
+  gate.begin_snapshot(5);
+  EXPECT_TRUE(gate.wait_for(0));
+  const auto update = std::async(std::launch::async, [&] {
+    gate.begin_update(0);
+    gate.end_update(0);
+  });
+  EXPECT_TRUE(waits(update));
+  gate.release(0);
+  update.wait();
+  EXPECT_EQ(gate.version(0), 6);
+}
+
+TEST(StateGate, ASnapshotWaitsForTheUpdatesOfItsStep) {
+  StateGate gate(1, 5);
+  gate.begin_snapshot(6);
+  auto read = std::async(std::launch::async, [&] { EXPECT_TRUE(gate.wait_for(0)); });
+  EXPECT_TRUE(waits(read));
+  gate.begin_update(0);  // to 6: the snapshot does not hold it up
+  gate.end_update(0);
+  read.wait();
+  const auto next = std::async(std::launch::async, [&] { gate.begin_update(0); });
+  EXPECT_TRUE(waits(next));
+  gate.end_snapshot();
+}
+
+TEST(StateGate, NobodyWaitsForATrialThatHasEnded) {
+  StateGate gate(2, 0);
+  gate.begin_snapshot(1);
+  auto read = std::async(std::launch::async, [&] { EXPECT_FALSE(gate.wait_for(0)); });
+  EXPECT_TRUE(waits(read));
+  gate.cancel();
+  read.wait();
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/file_system.h"
+#include "trainer/manifest.h"
+#include "trainer/safetensors.h"
+
+namespace spillway {
+
+/// A generation of checkpoints that lies in a folder. Whatever is read of it is checked against its
+/// manifest, block by block. Throws IoError; CorruptData, naming the file and what is wrong.
+class Generation {
+ public:
+  /// Reads the manifest. Also throws NewerFormat.
+  Generation(FileSystem& files, FileSystem::Path folder, std::uint64_t number);
+
+  std::uint64_t number() const { return number_; }
+  const Manifest& manifest() const { return manifest_; }
+  bool has(std::string_view name) const;
+  /// A data file, open as long as the source is there. For one thread at a time.
+  ByteSource file(std::string_view name) const;
+  /// Reads every byte.
+  void verify() const;
+
+ private:
+  FileSystem* files_;
+  FileSystem::Path folder_;
+  std::uint64_t number_;
+  Manifest manifest_;
+};
+
+}  // namespace spillway

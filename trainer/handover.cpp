@@ -1,0 +1,85 @@
+#include "trainer/handover.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "scheduler/lower.h"
+#include "spilling/memory_store.h"
+#include "trainer/host_rates.h"
+#include "trainer/shell.h"
+#include "trainer/tbb_pool.h"
+
+namespace spillway {
+namespace {
+
+constexpr int kSteps = 60;
+/// Long enough that whoever waits for an op sleeps, as in training.
+constexpr std::chrono::microseconds kOp(500);
+
+/// Ops that only take time; behind each its sum goes home, then the host works on it.
+class Handovers final : public OpRunner {
+ public:
+  std::vector<double> seconds;
+
+  void admit(JobId, std::byte*) override {}
+  void warm(Device&) override {}
+  Keep run_op(const OpCall&) override {
+    const auto begin = Clock::now();
+    while (Clock::now() < begin + kOp) {
+    }
+    op_ended_ = Clock::now();
+    return {};
+  }
+  void run_host_op(const HostCall&) override {
+    const auto ended = op_ended_.exchange({});
+    if (ended == Clock::time_point()) return;  // not the first behind the op
+    const std::chrono::duration<double> passed = Clock::now() - ended;
+    seconds.push_back(passed.count() / 2);  // to the copy, and to this
+  }
+
+ private:
+  std::atomic<Clock::time_point> op_ended_ = Clock::time_point();
+};
+
+class Deaf final : public ShellObserver {
+  void on_started(JobId) override {}
+  void on_committed(const StepCommitted&) override {}
+  void on_redone(JobId, std::int64_t) override {}
+  void on_resized(JobId, const JobPlan&) override {}
+  void on_ended(JobId, JobEnd, const std::string&) override {}
+  void on_device_joined(DeviceId) override {}
+  void on_device_left(DeviceId, bool, const std::string&) override {}
+};
+
+/// One layer with one weight, and one op a step.
+std::shared_ptr<const JobPlan> smallest_job() {
+  ModelSpec model;
+  model.family = "smallest";
+  model.params.push_back({"weight", {DType::f32, {{"channel", 1}}}});
+  model.edges.push_back({"batch", {DType::i64, {{"sample", 1}}}, -1, false});
+  model.layers.push_back({"layer", "smallest", {0}, {0}, {}});
+  const Profile profile{.layers = {{.forward_s = 1e-6, .backward_s = 1e-6}}};
+  return std::make_shared<JobPlan>(
+      lower(model, profile, {.max_steps = kSteps}, {{0, 1}}, /*vn_major=*/true));
+}
+
+}  // namespace
+
+double measure_handover() {
+  constexpr Bytes kMemory = 1_MiB;
+  const auto device = make_cpu_device("handover", kMemory);
+  MemoryStore store(*device);
+  HostArena host(kMemory, store);
+  TbbPool pool(1);
+  Handovers measured;
+  Deaf nobody;
+  Shell shell({.device_budgets = {kMemory}, .host_budget = kMemory, .policy = make_policy("fifo")},
+              {device.get()}, host, pool, measured, nobody);
+  shell.submit(JobId(0), smallest_job());
+  shell.run();
+  return median(measured.seconds);
+}
+
+}  // namespace spillway

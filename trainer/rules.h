@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "scheduler/heuristic.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// The rules of a trial's autoscaler as written. Throws ConfigError (`train.autoscale`,
+/// `train.autoscale[1].threshold`, ...).
+std::vector<std::shared_ptr<const Heuristic>> make_rules(const TrainConfig& train);
+
+}  // namespace spillway

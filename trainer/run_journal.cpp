@@ -1,0 +1,65 @@
+#include "trainer/run_journal.h"
+
+#include <boost/asio/post.hpp>
+#include <future>
+#include <utility>
+
+namespace spillway {
+
+RunJournal::RunJournal(const std::filesystem::path& folder, boost::asio::thread_pool& writer)
+    : writer_(writer), lock_(folder), journal_(folder / kJournalFile) {}
+
+std::optional<JournalTrial> RunJournal::find(const std::string& client_id) {
+  std::optional<JournalTrial> found;
+  on_writer([&] { found = journal_.find(client_id); });
+  return found;
+}
+
+std::vector<JournalTrial> RunJournal::trials() {
+  std::vector<JournalTrial> found;
+  on_writer([&] { found = journal_.trials(); });
+  return found;
+}
+
+void RunJournal::submit(const std::string& client_id, const std::string& config) {
+  on_writer([&] { journal_.submit(client_id, config); });
+}
+
+void RunJournal::note(Change change) {
+  boost::asio::post(writer_,
+                    [this, change = std::move(change)]() mutable { add(std::move(change)); });
+}
+
+void RunJournal::add(Change change) {
+  unwritten_.push_back(std::move(change));
+  write();
+}
+
+void RunJournal::flush() {
+  on_writer([this] {
+    write();
+    if (problem_) std::rethrow_exception(problem_);
+  });
+}
+
+void RunJournal::on_writer(const std::function<void()>& work) {
+  std::packaged_task<void()> task([&] { work(); });
+  auto done = task.get_future();
+  boost::asio::post(writer_, std::move(task));
+  done.get();
+}
+
+void RunJournal::write() {
+  problem_ = nullptr;
+  while (!unwritten_.empty()) {
+    try {
+      unwritten_.front()(journal_);
+    } catch (const std::exception&) {
+      problem_ = std::current_exception();
+      return;
+    }
+    unwritten_.pop_front();
+  }
+}
+
+}  // namespace spillway

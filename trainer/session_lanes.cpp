@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "trainer/rules.h"
+#include "trainer/session_impl.h"
+
+namespace spillway {
+
+/// On the devices that are there; at least one.
+int Session::Impl::lanes_possible(const SessionTrial& trial) const {
+  const auto can_run = [&](Bytes budget) {
+    return budget >= trial.planned.summary.smallest_budget_bytes;
+  };
+  const auto devices_for_it = std::ranges::count_if(devices.budgets(), can_run);
+  return std::clamp(static_cast<int>(devices_for_it), 1, trial.most_lanes);
+}
+
+/// Of a trial that comes: plans it for the lanes that it asks for.
+void Session::Impl::choose_lanes(SessionTrial& trial) const {
+  TrainConfig& train = trial.config.train;
+  const bool is_auto = train.lanes == kAutoLanes;
+  trial.rules = make_rules(train);
+  if (is_auto && trial.rules.empty() && !allocator) trial.rules = {make_heuristic("throughput")};
+  trial.most_lanes = std::max(train.lanes, train.max_lanes);
+  if (is_auto) {
+    trial.planned = plan_for(trial, 1);
+    const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
+    if (train.max_lanes == 0) trial.most_lanes = allowed;
+    train.lanes = useful_lanes(train.reduction_groups, std::min(allowed, trial.most_lanes)).back();
+  }
+  if (!is_auto || train.lanes > 1) trial.planned = plan_for(trial, train.lanes);
+  require_devices(trial.planned, train.lanes);
+  trial.lanes_asked = train.lanes;
+}
+
+LaneController Session::Impl::make_controller() const {
+  return {allocator, static_cast<int>(devices.budgets().size())};
+}
+
+LaneDemand Session::Impl::demand(JobId id) const {
+  const SessionTrial& trial = *trials[id.index()];
+  const TrainConfig& train = trial.config.train;
+  return {.job = id,
+          .lanes = trial.lanes_asked,
+          .most_lanes = lanes_possible(trial),
+          .groups = train.reduction_groups,
+          .priority = train.priority,
+          .first_step = trial.result.steps,
+          .max_steps = train.max_steps,
+          .lane_step_s = trial.planned.summary.compute_s_per_step,
+          .fixed = trial.lanes_fixed || (!allocator && trial.rules.empty()),
+          .rules = trial.rules};
+}
+
+/// For as many of these lanes as can be; null where that is none.
+std::shared_ptr<const JobPlan> Session::Impl::best_plan(
+    const SessionTrial& trial, int lanes, const std::vector<DeviceId>& avoided) const {
+  for (; lanes > 0; --lanes) {
+    if (auto plan = try_plan(trial, lanes, avoided)) return plan;
+  }
+  return nullptr;
+}
+
+/// The devices have changed.
+void Session::Impl::note_devices() {
+  if (!controller) return;
+  controller->set_num_devices(static_cast<int>(devices.budgets().size()));
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (!trials[t]->ended()) controller->limit(JobId(t), lanes_possible(*trials[t]));
+  }
+  decide_if_due();
+}
+
+/// Once for all that is told until then.
+void Session::Impl::decide_if_due() {
+  if (!controller->is_due() || std::exchange(deciding, true)) return;
+  shell->call([this] {
+    const std::lock_guard lock(mutex);
+    deciding = false;
+    for (const LaneChange& change : controller->decide()) carry_out(change);
+    for (JobId id : std::exchange(newcomers, {})) show_state(id);
+  });
+}
+
+void Session::Impl::carry_out(const LaneChange& change) {
+  SessionTrial& trial = *trials[change.job.index()];
+  trial.paused = change.lanes == 0;
+  if (trial.paused) {
+    shell->pause(change.job);
+    return show_state(change.job);
+  }
+  trial.lanes_asked = change.lanes;
+  trial.lanes_reason = change.reason;
+  trial.avoided = change.avoid;
+  if (auto plan = best_plan(trial, change.lanes, change.avoid)) {
+    change_plan(change.job, std::move(plan));
+  } else {
+    controller->resized(change.job);  // it goes on as it is
+  }
+  if (change.before == 0) shell->resume(change.job);
+  show_state(change.job);
+}
+
+}  // namespace spillway

@@ -1,0 +1,38 @@
+#include "trainer/counting_allocator.h"
+#include "trainer/range_runner.h"
+#include "trainer/session_impl.h"
+
+namespace spillway {
+
+void Session::Impl::admit(JobId id, std::byte* home) {
+  SessionTrial& trial = *trials[id.index()];
+  trial.job->admit(home);
+  if (!trial.checkpoints) return;
+  trial.checkpoints->attach(trial.job->places(), home, trial.job->gate());
+}
+
+OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
+  const MeterScope scope(call.device->activations());
+  return trials[call.job.index()]->job->run_op(call);
+}
+
+void Session::Impl::run_host_op(const HostCall& call) {
+  trials[call.job.index()]->job->run_host_op(call);
+  const bool finishes = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
+  if (finishes) save_last(call.job);
+}
+
+void Session::Impl::release(JobId id, JobEnd end) {
+  SessionTrial& trial = *trials[id.index()];
+  if (!trial.checkpoints) return;
+  if (end == JobEnd::stopped && trial.stopped_because.empty() && trial.job->home()) {
+    trial.job->complete_updates(trial.result.steps);
+    save_last(id);
+  }
+  trial.job->gate().cancel();
+  trial.checkpoints->wait();
+}
+
+void Session::Impl::warm(Device&) { warm_up_thread(); }
+
+}  // namespace spillway

@@ -1,0 +1,81 @@
+#include <future>
+#include <utility>
+
+#include "trainer/session_impl.h"
+
+namespace spillway {
+namespace {
+
+const char* to_string(DeviceList::State state) {
+  switch (state) {
+    case DeviceList::State::joining:
+      return "joining";
+    case DeviceList::State::present:
+      return "present";
+    case DeviceList::State::leaving:
+      return "leaving";
+    case DeviceList::State::gone:
+      return "gone";
+  }
+  return "?";
+}
+
+SessionState::Device device_state(const DeviceList::Entry& device, Bytes used_bytes) {
+  return {.kind = device.device->kind(),
+          .state = to_string(device.state),
+          .budget_bytes = device.budget,
+          .used_bytes = used_bytes};
+}
+
+/// `now`: null where no engine has it.
+SessionState::Trial trial_state(const SessionTrial& trial, const EngineMoment::Job* now) {
+  SessionState::Trial state{.name = trial.config.name,
+                            .state = trial.result.state,
+                            .step = trial.result.steps,
+                            .max_steps = trial.config.train.max_steps};
+  if (!now) return state;
+  for (const DeviceId device : now->lanes) {
+    state.lanes.push_back(device.valid() ? static_cast<int>(device.value) : -1);
+  }
+  const bool says_why = state.state == TrialState::waiting && !trial.result.reason.empty();
+  state.waits_for = says_why ? trial.result.reason : now->waits_for;
+  return state;
+}
+
+}  // namespace
+
+/// Nothing where there is no run, or it ends before it can answer.
+std::optional<Shell::Moment> Session::Impl::moment() {
+  std::unique_lock lock(mutex);
+  if (!shell) return std::nullopt;
+  std::future<Shell::Moment> moment = shell->moment();
+  lock.unlock();
+  try {
+    return moment.get();
+  } catch (const std::future_error&) {
+    return std::nullopt;
+  }
+}
+
+SessionState Session::Impl::state(const Shell::Moment& moment) const {
+  const EngineMoment& engine = moment.engine;
+  SessionState state{.time_s = moment.now_s};
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    state.devices.push_back(
+        device_state(devices[d], d < engine.used.size() ? engine.used[d] : Bytes{0}));
+  }
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const bool known = t < engine.jobs.size();
+    state.trials.push_back(trial_state(*trials[t], known ? &engine.jobs[t] : nullptr));
+  }
+  for (const auto& [id, span] : engine.under_way) state.under_way.push_back(span);
+  return state;
+}
+
+SessionState Session::state() const {
+  const std::optional<Shell::Moment> moment = impl_->moment();
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->state(moment.value_or(Shell::Moment{.now_s = impl_->run_s}));
+}
+
+}  // namespace spillway

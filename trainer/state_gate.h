@@ -1,0 +1,53 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace spillway {
+
+/// Lets a snapshot read the state after one step of a trial while the trial trains on, without a
+/// second copy: a parameter and its moments are read once that step's update of them is done, and
+/// the next update of them waits until they were read. One snapshot at a time. Thread-safe.
+class StateGate {
+ public:
+  /// All parameters are as after `first_step` steps.
+  StateGate(std::size_t num_params, std::int64_t first_step);
+
+  // The trial:
+
+  /// Before an update of the parameter: waits for a snapshot that has still to read it.
+  void begin_update(std::size_t param);
+  /// The parameter is as after one more step.
+  void end_update(std::size_t param);
+  std::int64_t version(std::size_t param) const;
+
+  // The snapshot:
+
+  /// Of the state after `step` steps: no parameter goes beyond it before release(). Before the
+  /// commit of the step behind it.
+  void begin_snapshot(std::int64_t step);
+  /// Waits until the parameter has reached the snapshot's step. False where it never will, because
+  /// cancel() was called.
+  bool wait_for(std::size_t param);
+  /// The parameter has been read.
+  void release(std::size_t param);
+  /// All has been read, or need not be any more.
+  void end_snapshot();
+  /// The trial has ended: whoever waits goes on.
+  void cancel();
+
+ private:
+  struct Param {
+    std::int64_t version = 0;
+    bool is_wanted = false;  ///< by the snapshot
+  };
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Param> params_;
+  std::int64_t snapshot_ = -1;  ///< its step; -1: none
+  bool cancelled_ = false;
+};
+
+}  // namespace spillway

@@ -1,0 +1,107 @@
+#include "trainer/trial_contract.h"
+
+#include <ATen/Version.h>
+#include <torch/headeronly/version.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <vector>
+
+#include "trainer/machine.h"
+#include "trainer/xxh3.h"
+
+namespace spillway {
+namespace {
+
+void describe(const TensorSpec& tensor, std::string& text) {
+  text += " " + std::to_string(static_cast<int>(tensor.dtype));
+  for (const Dim& dim : tensor.dims) text += "," + std::to_string(dim.size);
+}
+
+/// Layers, parameters, edges.
+std::string description(const ModelSpec& model) {
+  std::string text;
+  for (const ParamSpec& param : model.params) {
+    text += "param " + param.name + (param.trainable ? " trained" : " fixed") +
+            (param.decay ? " decays" : "");
+    describe(param.tensor, text);
+    text += '\n';
+  }
+  for (const EdgeSpec& edge : model.edges) {
+    text += "edge";
+    describe(edge.tensor, text);
+    text += '\n';
+  }
+  for (const LayerSpec& layer : model.layers) {
+    text += "layer " + layer.name + " " + layer.kind;
+    for (const auto* numbers : {&layer.params, &layer.inputs, &layer.outputs}) {
+      text += " :";
+      for (int number : *numbers) text += " " + std::to_string(number);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string exact(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+void add(const DataSource& source, Xxh3& hash) {
+  const std::uint64_t samples = source.num_samples();
+  std::vector<std::byte> row(static_cast<std::size_t>(source.sample_elements()) *
+                             size_of(source.dtype()));
+  hash.add(&samples, sizeof samples);
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    source.read(i, row);
+    hash.add(row.data(), row.size());
+  }
+}
+
+}  // namespace
+
+std::string xxh3_of(const DataSplit& data) {
+  Xxh3 hash;
+  add(*data.train, hash);
+  if (data.eval) add(*data.eval, hash);
+  return hash.hex();
+}
+
+Contract contract_of(const TrialConfig& trial, const ModelSpec& model,
+                     const std::string& data_xxh3) {
+  const TrainConfig& train = trial.train;
+  const std::string shapes = description(model);
+  Contract contract{{"model", xxh3(std::as_bytes(std::span(shapes)))},
+                    {"data", data_xxh3},
+                    {"train.seed", std::to_string(train.seed)},
+                    {"train.batch_size", std::to_string(train.batch_size)},
+                    {"train.virtual_nodes", std::to_string(train.virtual_nodes)},
+                    {"train.reduction_groups", std::to_string(train.reduction_groups)},
+                    {"train.max_steps", std::to_string(train.max_steps)},
+                    {"train.optimizer", train.optimizer},
+                    {"train.learning_rate", exact(train.learning_rate)},
+                    {"train.weight_decay", exact(train.weight_decay)},
+                    {"train.max_grad_norm", exact(train.max_grad_norm)},
+                    {"train.lr_scheduler_type", train.lr_scheduler_type},
+                    {"train.warmup_ratio", exact(train.warmup_ratio)},
+                    {"train.eval_steps", std::to_string(train.eval_steps)},
+                    {"train.eval_batches", std::to_string(train.eval_batches)},
+                    {"numerics", std::to_string(kNumericsVersion)},
+                    {"threads_per_op", "1"},
+                    {"libtorch", TORCH_VERSION},
+                    {"device", processor_name() + ", " + at::get_cpu_capability()}};
+  if (train.optimizer == "sgd") {
+    contract["train.momentum"] = exact(train.momentum);
+  } else {
+    contract["train.adam_beta1"] = exact(train.adam_beta1);
+    contract["train.adam_beta2"] = exact(train.adam_beta2);
+    contract["train.adam_epsilon"] = exact(train.adam_epsilon);
+  }
+  contract.insert(trial.contract.begin(), trial.contract.end());
+  return contract;
+}
+
+}  // namespace spillway

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "core/spec.h"
+#include "models/data_source.h"
+#include "trainer/contract.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// Grows when the same contract computes other bits: tests/golden holds hashes that notice.
+inline constexpr int kNumericsVersion = 1;
+
+/// Everything that the bits of a trial depend on. `data_xxh3` is xxh3_of() its data.
+Contract contract_of(const TrialConfig& trial, const ModelSpec& model,
+                     const std::string& data_xxh3);
+
+/// Of all samples, in order, and of how they are split. Reads everything once.
+std::string xxh3_of(const DataSplit& data);
+
+}  // namespace spillway

@@ -1,0 +1,116 @@
+#include "trainer/trial_state.h"
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/ids.h"
+#include "trainer/optimizer.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kMoments = "moments.safetensors";
+constexpr const char* kHistory = "history.json";
+
+std::string moment_name(const TrainConfig& train, int moment) {
+  if (train.optimizer == "sgd") return "momentum_buffer";
+  return moment == 0 ? "exp_avg" : "exp_avg_sq";
+}
+
+std::string to_text(const TrialHistory& history) {
+  return Json{{"step", history.step},
+              {"losses", history.losses},
+              {"gradient_norms", history.gradient_norms},
+              {"eval_losses", history.eval_losses}}
+      .dump();
+}
+
+}  // namespace
+
+StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout) {
+  for (std::size_t p = 0; p < model.params.size(); ++p) {
+    const ParamSpec& param = model.params[p];
+    const Layout::ParamPlace& place = layout.params[p];
+    const int moments = param.trainable && !param.is_statistic() ? layout.moments : 0;
+    const Bytes block = layout.buffers[at(place.weights_buffer)].home;
+    add(weights_, param.name, param.tensor, {p, block + place.offset_in_block, moments == 0});
+    for (int i = 0; i < moments; ++i) {
+      const Bytes plane = layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane;
+      add(moments_, moment_name(train, i) + "." + param.name, param.tensor,
+          {p, plane + place.moment_offset, i + 1 == moments});
+    }
+  }
+}
+
+void StatePlaces::add(std::vector<TensorEntry>& tensors, const std::string& name,
+                      const TensorSpec& tensor, const Place& place) {
+  tensors.push_back(
+      {.name = name, .dtype = safetensors_dtype(tensor.dtype), .shape = tensor.shape()});
+  places_[name] = place;
+}
+
+std::vector<GenerationFile> StatePlaces::files(const std::byte* home, StateGate* gate,
+                                               const TrialHistory& history) const {
+  const auto fill = [this, home, gate](const TensorEntry& tensor, std::span<std::byte> into,
+                                       Bytes offset) {
+    const Place& place = places_.at(tensor.name);
+    if (!gate->wait_for(place.param)) {
+      throw Error("the trial ended before its state could be read");
+    }
+    std::memcpy(into.data(), home + place.home + offset, into.size());
+    if (place.is_last && offset + into.size() == tensor.bytes()) gate->release(place.param);
+  };
+  std::vector<GenerationFile> files{safetensors_file(kWeights, weights_, fill),
+                                    bytes_file(kHistory, to_text(history))};
+  if (!moments_.empty()) files.push_back(safetensors_file(kMoments, moments_, fill));
+  return files;
+}
+
+void StatePlaces::restore(const Generation& from, std::byte* home) const {
+  const auto read = [&](const char* name, const std::vector<TensorEntry>& tensors) {
+    if (tensors.empty()) return;
+    const Safetensors file(from.file(name));
+    for (const TensorEntry& tensor : tensors) {
+      const TensorEntry& stored = file.at(tensor.name);
+      if (stored.dtype != tensor.dtype || stored.shape != tensor.shape) {
+        throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
+      }
+      file.read(stored, 0, {home + places_.at(tensor.name).home, stored.bytes()});
+    }
+  };
+  read(kWeights, weights_);
+  read(kMoments, moments_);
+}
+
+TrialHistory read_history(const Generation& from) {
+  TrialHistory history;
+  try {
+    const Json json = Json::parse(bytes_of(from.file(kHistory)));
+    history = {.step = json.at("step"),
+               .losses = json.at("losses"),
+               .gradient_norms = json.at("gradient_norms")};
+    for (const Json& eval : json.at("eval_losses")) {
+      const Json& loss = eval.at(1);  // null: not finite
+      history.eval_losses.emplace_back(eval.at(0), loss.is_null()
+                                                       ? std::numeric_limits<double>::quiet_NaN()
+                                                       : loss.get<double>());
+    }
+  } catch (const Json::exception& error) {
+    throw CorruptData(kHistory, error.what());
+  }
+  const auto steps = static_cast<std::size_t>(history.step);
+  if (history.losses.size() != steps || history.gradient_norms.size() != steps) {
+    throw CorruptData(kHistory, "does not have a loss and a norm for each of its steps");
+  }
+  return history;
+}
+
+}  // namespace spillway
