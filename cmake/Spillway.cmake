@@ -44,22 +44,18 @@ function(spillway_layer name)
   set_target_properties(spillway_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 
-# spillway_test(name SOURCES... DEPENDS... [TIMEOUT s] [LABELS ...]): a GoogleTest program as one
-# ctest entry.
+# spillway_test(name SOURCES... DEPENDS... [LABELS ...]): a GoogleTest program as one ctest entry.
 function(spillway_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} spillway_options GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
 endfunction()
 
-# spillway_gpu_test(name SOURCES... DEPENDS... [TIMEOUT s]): likewise, labelled gpu; skipped where
-# there is no GPU. One of them has it at a time.
+# spillway_gpu_test(name SOURCES... DEPENDS...): likewise, labelled gpu; skipped where there is no
+# GPU. One of them has it at a time.
 function(spillway_gpu_test name)
   spillway_test(${name} ${ARGN} LABELS gpu)
   target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp")

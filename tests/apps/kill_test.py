@@ -44,14 +44,29 @@ def outcome(folder):
     return found
 
 
+class Instants:
+    """Of kills: later where the program takes longer to begin, so that most runs get somewhere."""
+    def __init__(self, chance):
+        self.chance, self.latest_s = chance, 1.5
+
+    def draw(self):
+        return self.chance.uniform(0, self.latest_s)
+
+    def killed(self, run):
+        self.latest_s = max(1.5, self.latest_s * (1 / 1.02 if run.has_begun() else 1.1))
+
+
 class Run:
     def __init__(self, program, config, folder, chance):
         self.program, self.config, self.folder, self.chance = program, config, folder, chance
         self.resumes = 0
 
-    def command(self):
+    def has_begun(self):
         log = self.folder / "events.jsonl"
-        if log.exists() and log.read_bytes().count(b"\n") > 0:
+        return log.exists() and log.read_bytes().count(b"\n") > 0
+
+    def command(self):
+        if self.has_begun():
             self.resumes += 1
             devices = f"devices={self.chance.choice(DEVICES)}"
             if self.chance.random() < 0.5:
@@ -92,9 +107,11 @@ def main():
         if sum(state == "stopped early" for _, state, _, _ in wholes[1]["trials"]) != 4:
             sys.exit(f"not all but one of five were stopped early: {wholes[1]['trials']}")
         kills = runs = resumes = 0
+        instants = Instants(chance)
         while kills < kills_wanted:
             run = Run(program, configs[runs % 2], root / f"run{runs}", chance)
-            while not run.attempt(chance.uniform(0, 1.5)):
+            while not run.attempt(instants.draw()):
+                instants.killed(run)
                 kills += 1
                 if kills >= kills_wanted and run.attempt(None):
                     break

@@ -196,18 +196,19 @@ TEST(EarlyStopping, NeedsHostMemoryForAllTrials) {
 }
 
 TEST(EarlyStopping, IsSimulatedAsIfTheFirstWereTheBest) {
-  Session session(with_rungs(session_of(2, kAmple)));
-  for (const TrialConfig& trial : sweep()) session.submit(trial);
-  EXPECT_EQ(steps_of(session.simulate()), (std::vector<std::int64_t>{20, 6, 3, 3, 3}));
-  Session whole(session_of(2, kAmple));
-  for (const TrialConfig& trial : sweep()) whole.submit(trial);
-  EXPECT_EQ(steps_of(whole.simulate()), std::vector<std::int64_t>(5, 20));
-  EXPECT_LT(session.simulate().wall_s, 0.6 * whole.simulate().wall_s);
+  const auto simulated = [](const SessionConfig& config) {
+    Session session(config);
+    for (const TrialConfig& trial : sweep()) session.submit(trial);
+    return session.simulate();
+  };
+  const RunResult halved = simulated(with_rungs(session_of(2, kAmple)));
+  EXPECT_EQ(steps_of(halved), (std::vector<std::int64_t>{20, 6, 3, 3, 3}));
+  const RunResult whole = simulated(session_of(2, kAmple));
+  EXPECT_EQ(steps_of(whole), std::vector<std::int64_t>(5, 20));
+  EXPECT_LT(total(halved, &DeviceResult::ops), total(whole, &DeviceResult::ops) / 2);
   SessionConfig config = with_rungs(session_of(2, kAmple));
   config.sharing = "priority";
-  Session shared(config);
-  for (const TrialConfig& trial : sweep()) shared.submit(trial);
-  EXPECT_EQ(steps_of(shared.simulate()), (std::vector<std::int64_t>{20, 6, 3, 3, 3}));
+  EXPECT_EQ(steps_of(simulated(config)), steps_of(halved));
 }
 
 TEST(EarlyStopping, RefusesWhatMeansNothing) {

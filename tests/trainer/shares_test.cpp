@@ -64,6 +64,7 @@ TrialConfig trial_of(std::uint64_t seed, int lanes, std::int64_t steps = 20, int
 TrialConfig endless(TrialConfig trial) {
   trial.train.max_steps = 1'000'000;
   trial.train.lr_scheduler_type = "constant";
+  trial.train.warmup_ratio = 0;
   return trial;
 }
 
