@@ -60,6 +60,7 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
   for (;;) {
     if (place_all(id, request)) return Room::ready;
+    device.counters.short_of_room = true;
     const Bytes coming = device.memory.doomed_bytes();
     Bytes wanted = 0;
     for (BufferRef ref : request.place) wanted += buffer_spec(ref).bytes;

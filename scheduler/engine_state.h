@@ -28,6 +28,7 @@ struct DeviceCounters {
   double stall_s = 0;               ///< idle while the next op lacked nothing but a transfer
   Bytes peak_bytes = 0;             ///< planned ranges and activations
   Bytes activation_peak_bytes = 0;  ///< of any one op
+  bool short_of_room = false;       ///< something once had to go, or to wait, for want of it
 };
 
 struct UnitState {

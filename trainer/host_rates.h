@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -27,17 +26,17 @@ double seconds_of(const Work& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-inline double median(std::vector<double>& values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
+/// What one more is expected to take, of values in the order in which they were measured: the mean
+/// of all but the first quarter, while memory was new, and those above three times the median, when
+/// the machine did something else.
+double expected(std::vector<double> values);
 
-/// Median over repeated calls of `work`, in seconds.
+/// Of one more call of `work`, after several.
 template <typename Work>
-double median_seconds(const Work& work) {
+double expected_seconds(const Work& work) {
   std::vector<double> seconds;
   repeat_measurement([&] { seconds.push_back(seconds_of(work)); });
-  return median(seconds);
+  return expected(seconds);
 }
 
 /// Memory of so many bytes is in no cache: the state of models is not.

@@ -44,7 +44,7 @@ MachineDevice measure(std::string kind, Device& device) {
   h2d.copy_async(on_device->data(), on_host->data(), 2 * kBlock);
   h2d.record().wait();
   const auto copy = [&](bool down, bool up) {
-    const double seconds = median_seconds([&] {
+    const double seconds = expected_seconds([&] {
       if (down) h2d.copy_async(on_device->data(), on_host->data(), kBlock);
       if (up) d2h.copy_async(on_host->data() + kBlock, on_device->data() + kBlock, kBlock);
       h2d.record().wait();

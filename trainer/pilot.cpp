@@ -83,7 +83,7 @@ void pass_through(const PilotLayers& layers, const Forward& forward, const Backw
   }
 }
 
-/// Medians over passes: a layer that only ever followed itself would find its code in the nearest
+/// Expected over passes: a layer that only ever followed itself would find its code in the nearest
 /// caches.
 std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
   std::map<std::string, LayerProfile> profiles;
@@ -100,8 +100,8 @@ std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
   };
   repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
   for (auto& [key, profile] : profiles) {
-    profile.forward_s = median(forward_s[key]);
-    profile.backward_s = median(backward_s[key]);
+    profile.forward_s = expected(forward_s[key]);
+    profile.backward_s = expected(backward_s[key]);
   }
   return profiles;
 }
@@ -121,12 +121,12 @@ Seconds time_calls(const std::function<void()>& work) {
   return seconds;
 }
 
-Seconds medians(const std::vector<Seconds>& all) {
+Seconds expected_by_size(const std::vector<Seconds>& all) {
   Seconds result;
   for (std::size_t i = 0; i < result.size(); ++i) {
     std::vector<double> of_size;
     for (const Seconds& seconds : all) of_size.push_back(seconds[i]);
-    result[i] = median(of_size);
+    result[i] = expected(of_size);
   }
   return result;
 }
@@ -159,7 +159,7 @@ void time_pass(const PilotLayers& layers, Queue& queue, LayerSeconds& forward_s,
   }
 }
 
-/// Medians, by size. On layers that have been measured before, so that they are known not to throw.
+/// By size. On layers that have been measured before, so that they are known not to throw.
 std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers, Queue& queue) {
   std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
   const auto pass = [&] {
@@ -171,7 +171,8 @@ std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers, Queue& 
   repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
   std::map<std::string, LayerTimes> times;
   for (const auto& [key, layer] : layers) {
-    times[key] = {.forward_s = medians(forward_s[key]), .backward_s = medians(backward_s[key])};
+    times[key] = {.forward_s = expected_by_size(forward_s[key]),
+                  .backward_s = expected_by_size(backward_s[key])};
   }
   return times;
 }

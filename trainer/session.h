@@ -163,7 +163,8 @@ struct TrialResult {
 /// What ran where; the counters that exactness tests assert.
 struct DeviceResult {
   std::string kind;
-  Bytes budget_bytes = 0, peak_bytes = 0;
+  Bytes budget_bytes = 0;
+  Bytes peak_bytes = 0;             ///< predicted: the budget, where copies have to make room
   Bytes activation_peak_bytes = 0;  ///< the part of one op that no plan places
   double busy_share = 0;
   Bytes h2d_bytes = 0, d2h_bytes = 0;  ///< over its link

@@ -8,8 +8,12 @@
 namespace spillway {
 namespace {
 
-/// Which of several equal devices gets a unit is a matter of time: any may come to the peak of all.
-void level_peaks(std::vector<DeviceResult>& devices) {
+/// Peaks whatever the timing: where a device was short of room it may fill its budget, and any of
+/// several equal ones may come to the peak of all.
+void level_peaks(std::vector<DeviceResult>& devices, const EngineSnapshot& snapshot) {
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (snapshot.devices[d].short_of_room) devices[d].peak_bytes = devices[d].budget_bytes;
+  }
   for (DeviceResult& device : devices) {
     for (const DeviceResult& equal : devices) {
       if (equal.budget_bytes != device.budget_bytes) continue;
@@ -68,12 +72,13 @@ RunResult Session::simulate() const {
   }
   for (int d : impl.devices.gone()) shell.remove_device(DeviceId(d));
   run.run();
-  RunResult result = impl.summarise(snapshot_of(shell.engine()), shell.now_s());
+  const EngineSnapshot snapshot = snapshot_of(shell.engine());
+  RunResult result = impl.summarise(snapshot, shell.now_s());
   for (std::size_t t = 0; t < impl.trials.size(); ++t) {
     if (impl.trials[t]->plan) result.trials[t].steps = shell.engine().job(JobId(t)).step;
   }
   result.trace = trace.spans();
-  level_peaks(result.devices);
+  level_peaks(result.devices, snapshot);
   return result;
 }
 

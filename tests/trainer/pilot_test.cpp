@@ -56,9 +56,15 @@ TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
   EXPECT_NE(rates_of(measured), rates_of(anew)) << "the control";
 }
 
+TEST(HostRates, WhatIsExpectedIsAMeanWithoutFirstCallsAndPauses) {
+  EXPECT_EQ(expected({7}), 7);
+  EXPECT_EQ(expected({100, 1, 2, 6}), 3);
+  EXPECT_EQ(expected({100, 1, 2, 4, 40, 1, 2, 2}), 11.0 / 5) << "one of them was a pause";
+}
+
 TEST(HostRates, AShortCallIsTimedManyTimes) {
   int calls = 0;
-  EXPECT_GE(median_seconds([&] { ++calls; }), 0);
+  EXPECT_GE(expected_seconds([&] { ++calls; }), 0);
   EXPECT_GT(calls, 100);
 }
 
