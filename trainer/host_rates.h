@@ -9,13 +9,13 @@
 
 namespace spillway {
 
-/// Calls `measure` at least three times, and for 30 ms for each of its parts: the first ones are
+/// Calls `measure` at least five times, and for 30 ms for each of its parts: the first ones are
 /// slow, their memory is new.
 template <typename Measure>
 void repeat_measurement(const Measure& measure, int parts = 1) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + parts * std::chrono::milliseconds(30);
-  for (int calls = 0; calls < 3 || Clock::now() < end; ++calls) measure();
+  for (int calls = 0; calls < 5 || Clock::now() < end; ++calls) measure();
 }
 
 template <typename Work>
