@@ -19,13 +19,15 @@ void declare_plan(CLI::App& app, Command& chosen) {
                  "Estimate costs from shapes; nothing is measured");
   plan->add_flag("--json", options->json, "One JSON document instead of tables");
   plan->footer(
-      "It measures the layers, then runs the scheduler of train on a virtual clock, and writes no\n"
-      "file: which trials fit and the smallest budget that would do, how the models are cut, what\n"
-      "takes the room, bytes moved, peaks, time.\n\n"
+      "It measures the layers, then runs the scheduler of train on a virtual clock: which trials "
+      "fit\n"
+      "and the smallest budget that would do, how the models are cut, what takes the room, bytes\n"
+      "moved, peaks, time. It writes nothing but the cache of what it measured.\n\n"
       "Examples:\n"
       "  spillway plan sweep.yaml\n"
       "  spillway plan sweep.yaml devices='[{memory: 64MiB}]'\n\n"
-      "Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial does not fit.");
+      "Exit codes: 0 everything fits, 2 usage or configuration, 3 a trial, or the\n"
+      "checkpoints of all on their disk, do not fit.");
   plan->callback([options, &chosen] {
     options->pilot_cache = pilot_cache_file();
     chosen = [options](const Output& output) { return spillway::plan(*options, output.out); };

@@ -30,7 +30,7 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
   for (auto& item : root.items("devices")) {
     DeviceConfig device;
     item.read_choice("kind", device.kind, {"cpu", "cuda"});
-    item.read_size("memory", device.memory, 4_KiB, Bytes{1} << 48);
+    item.read_size("memory", device.memory, 4_KiB, Bytes{1} << 44);
     if (device.kind == "cuda") {
       item.read("index", device.index, {0, 1023});
     } else {

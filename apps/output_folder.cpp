@@ -21,12 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMarker = ".spillway";
 
-void create_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw IoError("cannot create folder", path, error.value());
-}
-
 void delete_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -83,12 +77,12 @@ std::string OutputFolder::problem(bool overwrite) const {
 }
 
 void OutputFolder::create(const std::vector<std::string>& trials) const {
-  create_folder(path_);
+  make_folders(path_);
   write(kMarker, "This folder belongs to a run of spillway train, which may replace it.\n");
   for (const char* output : {kEventFile, "results.csv", "plan.json", "config.yaml", "trace.json",
                              kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm", "trials"})
     delete_tree(path_ / output);
-  for (const auto& trial : trials) create_folder(weights_file(trial).parent_path());
+  for (const auto& trial : trials) make_folders(weights_file(trial).parent_path());
 }
 
 Bytes OutputFolder::free_bytes() const {

@@ -18,7 +18,9 @@ ExitCode fail(ExitCode code, const std::exception& error, std::ostream& log) {
 
 ExitCode run(const Command& command, const Output& output) {
   try {
-    return command(output);
+    const ExitCode code = command(output);
+    if (output.out.flush()) return code;
+    throw Error("standard output took not all that was written to it: is its disk full?");
   } catch (const DoesNotFit& error) {
     return fail(kDoesNotFit, error, output.log);
   } catch (const ConfigError& error) {

@@ -129,6 +129,20 @@ void make_names_safe(std::vector<Trial>& trials) {
   }
 }
 
+/// Early stopping that compares no trials is a mistake.
+void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
+  const auto& early = trials.front().config.session.early_terminate;
+  if (!early || findings.concern("sweep.early_terminate") || findings.concern("train")) return;
+  std::int64_t most = 0;
+  for (const Trial& trial : trials) most = std::max(most, trial.config.train.max_steps);
+  if (early->min_iter < most) return;
+  const std::string field = "sweep.early_terminate.min_iter";
+  const YamlNode* node = find_at(tree, field);
+  findings.add(field, node != nullptr ? node->line : 0,
+               "is " + std::to_string(early->min_iter) + ", but no trial takes more than " +
+                   std::to_string(most) + " steps, so none would be compared; write a smaller one");
+}
+
 }  // namespace
 
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
@@ -153,6 +167,7 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
       trials.push_back(make_trial(tree, base, sweep, i, findings));
   }
   make_names_safe(trials);
+  check_rungs(trials, tree, findings);
   return trials;
 }
 

@@ -227,6 +227,21 @@ Place open_trials(const std::vector<Trial>& all, const RunLog& before, const Ses
   return place;
 }
 
+/// Those that have ended, too: a result would be taken for that of another configuration.
+void require_unchanged(Session& session, const std::vector<TrialConfig>& configs,
+                       const OutputFolder& folder) {
+  Findings findings;
+  for (const TrialConfig& config : configs) {
+    const auto changes = session.changes(config);
+    if (changes.empty()) continue;
+    findings.add("output_dir", 0,
+                 "in '" + folder.path().string() + "' trial '" + config.name +
+                     "' is of another contract:" + explain(changes) +
+                     ", or choose another output_dir");
+  }
+  findings.throw_if_any();
+}
+
 /// Goes on with the run in the folder, whose trials these are.
 ExitCode go_on(const std::vector<Trial>& all, const OutputFolder& folder,
                const std::filesystem::path& pilot_cache, const Console& console) {
@@ -234,19 +249,24 @@ ExitCode go_on(const std::vector<Trial>& all, const OutputFolder& folder,
   session.keep_journal(folder.path());
   const RunLog before = read_run(folder.path());
   const Place place = open_trials(all, before, session);
+  Findings findings;
+  auto all_configs = check(all, folder, findings);
+  findings.throw_if_any();
+  require_unchanged(session, all_configs, folder);
   EventLog events(folder.file(kEventFile), before);
   std::vector<Trial> trials;
-  for (const std::size_t t : place.trials) trials.push_back(all[t]);
+  std::vector<TrialConfig> configs;
+  for (const std::size_t t : place.trials) {
+    trials.push_back(all[t]);
+    configs.push_back(std::move(all_configs[t]));
+    configs.back().checkpoint.resume = true;
+  }
   if (trials.empty()) {
     console.log << "all trials of this run have ended\n";
     write_outputs(folder, before);  // the run may have ended before it came to that
     print(before, folder, console);
     return exit_code(before, false);
   }
-  Findings findings;
-  auto configs = check(trials, folder, findings);
-  findings.throw_if_any();
-  for (TrialConfig& config : configs) config.checkpoint.resume = true;
   submit(session, trials, std::move(configs), console.log);
   const auto planned = simulate(session, trials);
   events.add(restart_event(place.trials, session, planned));

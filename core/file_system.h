@@ -58,4 +58,8 @@ class FileSystem {
 /// That of the operating system. It has no state.
 FileSystem& posix_file_system();
 
+/// There: makes the folder and those above it that are missing, and has their names on stable
+/// storage when it returns. Throws IoError.
+void make_folders(const std::filesystem::path& folder);
+
 }  // namespace spillway

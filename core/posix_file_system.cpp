@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ranges>
 #include <system_error>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file_system.h"
@@ -124,6 +126,24 @@ class PosixFileSystem final : public FileSystem {
 FileSystem& posix_file_system() {
   static PosixFileSystem files;
   return files;
+}
+
+void make_folders(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> missing;
+  for (fs::path path = fs::absolute(folder, error).lexically_normal();
+       path.has_relative_path() && !fs::exists(path, error); path = path.parent_path()) {
+    missing.push_back(path);
+  }
+  for (const fs::path& path : missing | std::views::reverse) {
+    try {
+      posix_file_system().make_folder(path);
+    } catch (const IoError& problem) {
+      if (problem.code != EEXIST) throw;
+    }
+    posix_file_system().sync_folder(path.parent_path());
+  }
 }
 
 }  // namespace spillway

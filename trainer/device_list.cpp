@@ -15,9 +15,9 @@ void check(const DeviceConfig& config, const std::string& field) {
   if (config.kind != "cpu" && config.kind != "cuda") {
     throw ConfigError(field + ".kind", 0, "is '" + config.kind + "', must be cpu or cuda");
   }
-  if (config.memory < kPage || config.memory > Bytes{1} << 48) {
+  if (config.memory < kPage || config.memory > Bytes{1} << 44) {
     throw ConfigError(field + ".memory", 0,
-                      "is " + format_bytes(config.memory) + ", must be 4 KiB to 256 TiB");
+                      "is " + format_bytes(config.memory) + ", must be 4 KiB to 16 TiB");
   }
   if (config.link_bytes_per_s != 0 && config.link_bytes_per_s < 1_MiB) {
     throw ConfigError(field + ".link", 0,

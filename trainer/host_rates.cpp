@@ -108,8 +108,15 @@ std::function<void()> matrix_product() {
   return [a, b] { at::mm(a, b); };
 }
 
-double measure_link_delay(Bytes link_bytes_per_s) {
+double measure_link_delay(Bytes link_bytes_per_s, int computing) {
   if (link_bytes_per_s == 0) return 0;
+  std::vector<std::jthread> busy;
+  for (int i = 0; i < computing; ++i) {
+    busy.emplace_back([](const std::stop_token& stop) {
+      initialize_torch_thread();
+      for (const auto work = matrix_product(); !stop.stop_requested();) work();
+    });
+  }
   return std::max(0.0, measure_copy(link_bytes_per_s) - measure_copy(0));
 }
 

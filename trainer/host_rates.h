@@ -59,8 +59,9 @@ double measure_crowding(int threads, const std::function<std::function<void()>()
 /// Work for it: a small product.
 std::function<void()> matrix_product();
 
-/// Seconds that the smallest copy to a CPU device takes longer over an imitated link: that is done
-/// by sleeping, which takes longer than asked for. 0: no link.
-double measure_link_delay(Bytes link_bytes_per_s);
+/// Seconds that the smallest copy to a CPU device takes longer over an imitated link, while so many
+/// threads compute: that is done by sleeping, and who sleeps is woken late, the later the fewer
+/// cores are free. 0: no link.
+double measure_link_delay(Bytes link_bytes_per_s, int computing);
 
 }  // namespace spillway

@@ -103,19 +103,6 @@ std::string switch_to_log(SqlFile& file) {
   }
 }
 
-/// What is committed next, of a trial for which `last` was the newest.
-void check_ascends(const std::optional<CommittedGeneration>& last, CommittedGeneration next) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-  const bool ascends = !last || (next.generation > last->generation && next.step >= last->step);
-  if (ascends && next.generation <= kMost && next.step <= kMost) return;
-  throw Error("generation " + std::to_string(next.generation) + " with step " +
-              std::to_string(next.step) + " cannot follow " +
-              (last ? "generation " + std::to_string(last->generation) + " with step " +
-                          std::to_string(last->step)
-                    : "nothing") +
-              "; both ascend, below 2^63");
-}
-
 }  // namespace
 
 Journal::Journal(const std::filesystem::path& file) : file_(file) {
@@ -174,10 +161,11 @@ void Journal::set_result(const std::string& client_id, const std::string& result
 void Journal::committed(const std::string& client_id, std::uint64_t generation,
                         std::uint64_t step) {
   update(client_id, [&](JournalTrial& trial) {
-    const CommittedGeneration next{generation, step};
-    if (trial.committed == next) return;
-    check_ascends(trial.committed, next);
-    trial.committed = next;
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    if (generation > kMost || step > kMost)
+      throw Error("generation " + std::to_string(generation) + " with step " +
+                  std::to_string(step) + " cannot be kept: both are below 2^63");
+    trial.committed = {generation, step};
   });
 }
 

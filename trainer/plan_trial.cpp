@@ -245,7 +245,8 @@ void require_devices(const PlannedTrial& planned, int lanes) {
   throw ConfigError("train.lanes", 0,
                     "is " + std::to_string(lanes) + ", but " +
                         std::to_string(planned.usable_devices) +
-                        " devices can run the trial; a device runs one lane of a trial");
+                        (planned.usable_devices == 1 ? " device" : " devices") +
+                        " can run the trial; a device runs one lane of a trial");
 }
 
 }  // namespace spillway

@@ -4,6 +4,9 @@
 #include <future>
 #include <utility>
 
+#include "core/error.h"
+#include "trainer/sqlite.h"
+
 namespace spillway {
 
 RunJournal::RunJournal(const std::filesystem::path& folder, boost::asio::thread_pool& writer)
@@ -38,6 +41,7 @@ void RunJournal::add(Change change) {
 void RunJournal::flush() {
   on_writer([this] {
     write();
+    if (refused_) std::rethrow_exception(std::exchange(refused_, nullptr));
     if (problem_) std::rethrow_exception(problem_);
   });
 }
@@ -54,9 +58,14 @@ void RunJournal::write() {
   while (!unwritten_.empty()) {
     try {
       unwritten_.front()(journal_);
-    } catch (const std::exception&) {
+    } catch (const IoError&) {
       problem_ = std::current_exception();
       return;
+    } catch (const DatabaseInUse&) {
+      problem_ = std::current_exception();
+      return;
+    } catch (const std::exception&) {  // at any time: it does not keep back the others
+      refused_ = std::current_exception();
     }
     unwritten_.pop_front();
   }

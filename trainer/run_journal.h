@@ -48,6 +48,7 @@ class RunJournal {
   Journal journal_;
   std::deque<Change> unwritten_;
   std::exception_ptr problem_;  ///< why they are
+  std::exception_ptr refused_;  ///< why one was given up; told once
 };
 
 }  // namespace spillway

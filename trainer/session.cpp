@@ -151,18 +151,29 @@ Session::Session(SessionConfig config) {
 
 Session::~Session() = default;
 
-JobId Session::submit(TrialConfig trial) {
+/// Of what is valid; nothing is planned.
+static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   trial.train.validate();
   if (trial.train.reduction_groups == 0) {
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
     trial.train.validate();
   }
-  const std::shared_ptr<const Model> model =
-      trial.model(trial.train.batch_size / trial.train.virtual_nodes);
-  model->spec.validate();
   auto entry = std::make_unique<SessionTrial>();
-  entry->config = trial;
-  entry->model = model;
+  entry->model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
+  entry->model->spec.validate();
+  entry->config = std::move(trial);
+  return entry;
+}
+
+std::vector<ContractDifference> Session::changes(TrialConfig trial) {
+  const auto entry = make_entry(std::move(trial));
+  return impl_->journal ? impl_->changes(*entry) : std::vector<ContractDifference>{};
+}
+
+JobId Session::submit(TrialConfig config) {
+  auto entry = make_entry(std::move(config));
+  const TrialConfig& trial = entry->config;
+  const auto model = entry->model;
   if (!trial.client_id.empty()) {
     if (const auto known = impl_->find_trial(*entry)) return *known;
     if (impl_->journal && !trial.checkpoint.resume) impl_->recall(*entry);

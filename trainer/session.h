@@ -14,6 +14,7 @@
 #include "core/ids.h"
 #include "core/trace.h"
 #include "core/units.h"
+#include "trainer/contract.h"
 
 /// The public API: submit trials, run them, watch them. Plain values in and out, no callbacks
 /// into the caller, so other languages and protocols can mirror it.
@@ -282,6 +283,9 @@ class Session {
   /// What it says of all its trials, by their ids as names, without the lists of losses.
   std::vector<TrialResult> journal() const;
 
+  /// What of a trial is otherwise than the journal has it, by its client's id: no such trial can be
+  /// submitted. Empty also where the journal does not know it. Throws ConfigError as submit().
+  std::vector<ContractDifference> changes(TrialConfig trial);
   /// Plans a trial: measures its layers and cuts it under the budget. With a client's id that is
   /// known already, it returns that trial. Once it returns, a journal has the trial for good.
   /// Throws ConfigError (also `client_id`, where it stands for another contract), or DoesNotFit

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -5,6 +8,23 @@
 #include "trainer/trial_contract.h"
 
 namespace spillway {
+namespace {
+
+/// Of the files in a folder and below; of one that is not there, none.
+Bytes bytes_in(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  Bytes bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    const bool is_file = file->is_regular_file(error);
+    const auto size = is_file ? file->file_size(error) : 0;
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
 
 std::string Session::Impl::xxh3_of_data(const std::shared_ptr<const DataSplit>& data) {
   std::string& known = data_xxh3[data];
@@ -51,11 +71,15 @@ void Session::Impl::tell_resumed(JobId id, const std::vector<Finding>& findings)
   add_event(id, SessionEvent::Kind::resumed);
 }
 
-/// Beside those of the trials, all of which keep theirs.
+/// Beside those of the trials, all of which keep theirs. What lies there already has its room.
 void Session::Impl::require_room_for_checkpoints(const SessionTrial& trial) const {
   if (!trial.checkpoints) return;
-  Bytes needed = trial.checkpoint_bytes();
-  for (const auto& other : trials) needed += other->checkpoint_bytes();
+  const auto more = [](const SessionTrial& one) {
+    const Bytes most = one.checkpoint_bytes();
+    return most == 0 ? 0 : most - std::min(most, bytes_in(one.config.checkpoint.folder));
+  };
+  Bytes needed = more(trial);
+  for (const auto& other : trials) needed += more(*other);
   std::filesystem::path folder = std::filesystem::absolute(trial.config.checkpoint.folder);
   while (!std::filesystem::exists(folder)) folder = folder.parent_path();
   const Bytes available = posix_file_system().free_bytes(folder);

@@ -97,7 +97,7 @@ void Session::Impl::show_state(JobId id) {
   const bool runs = trial.started && waits.empty();
   const TrialState state = runs ? TrialState::running : TrialState::waiting;
   if (trial.ended() || (state == result.state && waits == result.reason)) return;
-  if (runs && result.steps == 0) trial.started_s = now_s();
+  if (runs && result.steps == trial.first_step) trial.started_s = now_s();
   set_state(id, state, waits);
 }
 
@@ -121,6 +121,10 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
   };
   append(result.losses, news.losses);
   append(result.gradient_norms, news.gradient_norms);
+  // Of a step that was committed as the trial ended, nobody heard.
+  for (auto* of_steps : {&result.losses, &result.gradient_norms}) {
+    of_steps->resize(std::min(of_steps->size(), static_cast<std::size_t>(step)));
+  }
   result.weights_xxh3 = news.weights_xxh3;
   result.eval_losses.insert(result.eval_losses.end(), news.eval_losses.begin(),
                             news.eval_losses.end());

@@ -141,6 +141,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_journal.cpp: what is known of trials for good
   const Contract& contract(SessionTrial& trial);
   std::optional<JobId> find_trial(SessionTrial& trial);
+  std::vector<ContractDifference> changes(SessionTrial& trial);
   void recall(SessionTrial& trial);
   void enter(SessionTrial& trial);
   void note_state(const SessionTrial& trial);

@@ -63,8 +63,7 @@ TrialResult result_of(const JournalTrial& trial) {
 }
 
 /// Of a client's trials, no two may be called the same.
-void require_same(const std::string& client_id, const Contract& then, const Contract& now) {
-  const auto different = differences(then, now);
+void require_none(const std::string& client_id, const std::vector<ContractDifference>& different) {
   if (different.empty()) return;
   throw ConfigError("client_id", 0,
                     "'" + client_id + "' was submitted before with another contract:" +
@@ -89,17 +88,24 @@ const Contract& Session::Impl::contract(SessionTrial& trial) {
 std::optional<JobId> Session::Impl::find_trial(SessionTrial& trial) {
   for (std::size_t t = 0; t < trials.size(); ++t) {
     if (trials[t]->config.client_id != trial.config.client_id) continue;
-    require_same(trial.config.client_id, contract(*trials[t]), contract(trial));
+    require_none(trial.config.client_id, differences(contract(*trials[t]), contract(trial)));
     return JobId(t);
   }
   return std::nullopt;
+}
+
+/// Since it was submitted to the journal.
+std::vector<ContractDifference> Session::Impl::changes(SessionTrial& trial) {
+  const auto known = journal->find(trial.config.client_id);
+  if (!known) return {};
+  return differences(Json::parse(known->config).get<Contract>(), contract(trial));
 }
 
 /// What sessions before this one have made of the trial: ended, it is that; else it goes on.
 void Session::Impl::recall(SessionTrial& trial) {
   const auto known = journal->find(trial.config.client_id);
   if (!known) return;
-  require_same(known->client_id, Json::parse(known->config).get<Contract>(), contract(trial));
+  require_none(known->client_id, changes(trial));
   trial.config.checkpoint.resume = true;
   const TrialState state = state_of(*known);
   if (!is_final(state)) return;
@@ -109,11 +115,8 @@ void Session::Impl::recall(SessionTrial& trial) {
 
 void Session::Impl::enter(SessionTrial& trial) {
   const std::string& id = trial.config.client_id;
-  const Contract& now = contract(trial);
-  if (const auto known = journal->find(id)) {
-    require_same(id, Json::parse(known->config).get<Contract>(), now);
-  }
-  journal->submit(id, Json(now).dump());
+  require_none(id, changes(trial));
+  journal->submit(id, Json(contract(trial)).dump());
 }
 
 /// Under mutex.

@@ -17,9 +17,10 @@ OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
 }
 
 void Session::Impl::run_host_op(const HostCall& call) {
-  trials[call.job.index()]->job->run_host_op(call);
+  // Before the weights are handed out: where that fails the last checkpoint has them.
   const bool finishes = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
   if (finishes) save_last(call.job);
+  trials[call.job.index()]->job->run_host_op(call);
 }
 
 void Session::Impl::release(JobId id, JobEnd end) {

@@ -55,7 +55,8 @@ RunResult Session::simulate() const {
     costs.slowdown.push_back(slowdown_of(impl.plan_device(*first, d), first->profile));
   }
   costs.handover_s = measure_handover();
-  costs.copy_latency_s = measure_link_delay(impl.config.devices[0].link_bytes_per_s);
+  costs.copy_latency_s = measure_link_delay(impl.config.devices[0].link_bytes_per_s,
+                                            static_cast<int>(impl.devices.budgets().size()));
   ControlledShell run(impl.engine_config(), costs, impl.make_controller(),
                       [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
                         return impl.best_plan(*impl.trials[id.index()], lanes, avoided);

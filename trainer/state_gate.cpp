@@ -1,5 +1,7 @@
 #include "trainer/state_gate.h"
 
+#include <utility>
+
 namespace spillway {
 
 StateGate::StateGate(std::size_t num_params, std::int64_t first_step)
@@ -12,9 +14,14 @@ void StateGate::begin_update(std::size_t param) {
 }
 
 void StateGate::end_update(std::size_t param) {
-  const std::lock_guard lock(mutex_);
-  ++params_[param].version;
-  changed_.notify_all();
+  std::function<void()> ready;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool comes_to_it = ++params_[param].version == snapshot_;
+    if (comes_to_it && --num_behind_ == 0) ready = std::exchange(ready_, {});
+    changed_.notify_all();
+  }
+  if (ready) ready();
 }
 
 std::int64_t StateGate::version(std::size_t param) const {
@@ -22,10 +29,18 @@ std::int64_t StateGate::version(std::size_t param) const {
   return params_[param].version;
 }
 
-void StateGate::begin_snapshot(std::int64_t step) {
-  const std::lock_guard lock(mutex_);
-  snapshot_ = step;
-  for (Param& param : params_) param.is_wanted = true;
+void StateGate::begin_snapshot(std::int64_t step, std::function<void()> ready) {
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot_ = step;
+    num_behind_ = 0;
+    for (Param& param : params_) {
+      param.is_wanted = true;
+      if (param.version < step) ++num_behind_;
+    }
+    if (num_behind_ > 0 && !cancelled_) ready_ = std::exchange(ready, {});
+  }
+  if (ready) ready();
 }
 
 bool StateGate::wait_for(std::size_t param) {
@@ -48,9 +63,14 @@ void StateGate::end_snapshot() {
 }
 
 void StateGate::cancel() {
-  const std::lock_guard lock(mutex_);
-  cancelled_ = true;
-  changed_.notify_all();
+  std::function<void()> ready;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    ready = std::exchange(ready_, {});
+    changed_.notify_all();
+  }
+  if (ready) ready();
 }
 
 }  // namespace spillway

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -26,8 +28,10 @@ class StateGate {
   // The snapshot:
 
   /// Of the state after `step` steps: no parameter goes beyond it before release(). Before the
-  /// commit of the step behind it.
-  void begin_snapshot(std::int64_t step);
+  /// commit of the step behind it. Calls `ready` once, on any thread of the trial or on this one,
+  /// when no parameter is behind the step any more, or none will come on: who reads then waits for
+  /// nothing.
+  void begin_snapshot(std::int64_t step, std::function<void()> ready = {});
   /// Waits until the parameter has reached the snapshot's step. False where it never will, because
   /// cancel() was called.
   bool wait_for(std::size_t param);
@@ -47,6 +51,8 @@ class StateGate {
   std::condition_variable changed_;
   std::vector<Param> params_;
   std::int64_t snapshot_ = -1;  ///< its step; -1: none
+  std::size_t num_behind_ = 0;  ///< parameters that have not come to it
+  std::function<void()> ready_;
   bool cancelled_ = false;
 };
 

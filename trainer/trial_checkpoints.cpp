@@ -47,7 +47,7 @@ TrialCheckpoints::TrialCheckpoints(const CheckpointConfig& config, std::string t
 
 void TrialCheckpoints::open() {
   if (store_) return;
-  std::filesystem::create_directories(config_.folder.parent_path());
+  make_folders(config_.folder);
   store_.emplace(files_, config_.folder, CheckpointOptions{.keep = config_.keep});
 }
 
@@ -89,11 +89,12 @@ GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
 void TrialCheckpoints::save(TrialHistory history) {
   wait();
   last_begun_ = Clock::now();
-  gate_->begin_snapshot(history.step);
+  const std::int64_t step = history.step;
   auto task = std::make_shared<std::packaged_task<void()>>(
       [this, history = std::move(history)] { write(history); });
   saving_ = task->get_future();
-  boost::asio::post(writer_, [task] { (*task)(); });
+  // One writer serves all trials, so it waits for none of them: those wait for it.
+  gate_->begin_snapshot(step, [this, task] { boost::asio::post(writer_, [task] { (*task)(); }); });
 }
 
 void TrialCheckpoints::write(const TrialHistory& history) {

@@ -204,6 +204,14 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
                 self.assertEqual(result.stdout, "")
                 self.assertNotEqual(result.stderr, "")
 
+    @unittest.skipUnless(os.path.exists("/dev/full"), "this system has no /dev/full")
+    def test_output_that_is_lost_is_1(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([os.path.abspath(PROGRAM), "plan", "config.yaml", "--json"], cwd=self.folder,
+                                    stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("standard output took not all", result.stderr)
+
     def test_help_is_0(self):
         top = self.run_program("--help")
         for text in ("Examples:", "Outputs", "Exit codes:", "train", "plan", "results",

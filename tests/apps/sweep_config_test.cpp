@@ -167,6 +167,9 @@ TEST(SweepConfig, EarlyStoppingHasOneBracket) {
   EXPECT_EQ(early("{type: hyperband, min_iter: 20}"), (EarlyTerminate{20, 3}));
   EXPECT_EQ(early("{type: hyperband, min_iter: 5, eta: 4}"), (EarlyTerminate{5, 4}));
   EXPECT_EQ(early("null"), std::nullopt);
+  EXPECT_EQ(with("{type: hyperband, min_iter: 50}").problems,
+            Texts{"line 7: sweep.early_terminate.min_iter: is 50, but no trial takes more than 50 "
+                  "steps, so none would be compared; write a smaller one"});
   const std::string place = "line 7: sweep.early_terminate";
   EXPECT_EQ(with("{}").problems,
             (Texts{"line 7: sweep.early_terminate.type: is missing; write type: hyperband",

@@ -396,6 +396,17 @@ TEST_F(TrainCommand, GoesOnByItselfWithWhatItFinds) {
   EXPECT_EQ(run(), kDone);
   EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
   EXPECT_EQ(folder_.read("out/results.csv"), results);
+  // What has ended is not taken for what is asked for now.
+  const std::string log = folder_.read("out/events.jsonl");
+  options_.overrides.emplace_back("train.max_steps=6");
+  const auto other = thrown<ConfigErrors>([&] { run(); });
+  options_.overrides.pop_back();
+  EXPECT_EQ(other.all.size(), 4u);
+  EXPECT_NE(
+      std::string(other.what()).find("is of another contract:\n  train.max_steps: was 5, is 6"),
+      std::string::npos)
+      << other.what();
+  EXPECT_EQ(folder_.read("out/events.jsonl"), log);
   // Broken off before its first line, a run begins anew.
   folder_.write("out/events.jsonl", R"({"event": "run", )");
   EXPECT_EQ(run(), kDone) << log_.str();

@@ -13,6 +13,8 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
@@ -109,16 +111,18 @@ TEST(Journal, WhatWasNotSubmittedIsRefused) {
   EXPECT_TRUE(journal.trials().empty());
 }
 
-TEST(Journal, CommittedGenerationsAscend) {
+/// One that goes on from an older checkpoint, or from none, falls behind what it had committed.
+TEST(Journal, KeepsWhatWasCommittedLast) {
   const JournalFile file;
   Journal journal(file.path);
   journal.submit("a", "");
-  journal.committed("a", 5, 50);
-  journal.committed("a", 5, 50);
   for (const auto& [generation, step] :
-       std::map<std::uint64_t, std::uint64_t>{{4, 60}, {5, 51}, {6, 49}, {1ULL << 63U, 60}})
-    EXPECT_THROW(journal.committed("a", generation, step), Error) << generation;
-  EXPECT_EQ(journal.trials()[0].committed, (CommittedGeneration{5, 50}));
+       std::vector<std::pair<std::uint64_t, std::uint64_t>>{{5, 50}, {5, 50}, {6, 43}, {1, 8}}) {
+    journal.committed("a", generation, step);
+    EXPECT_EQ(journal.trials()[0].committed, (CommittedGeneration{generation, step}));
+  }
+  EXPECT_THROW(journal.committed("a", 1ULL << 63U, 60), Error);
+  EXPECT_EQ(journal.trials()[0].committed, (CommittedGeneration{1, 8}));
 }
 
 TEST(Journal, EveryChangeIsSyncedBeforeItReturns) {
@@ -379,7 +383,10 @@ TEST(RunJournal, WhatCouldNotBeWrittenIsWrittenLater) {
   EXPECT_EQ(journal.find("a")->committed, (CommittedGeneration{1, 5}));
   EXPECT_FALSE(journal.find("b"));
   journal.note([](Journal& file) { file.set_state("b", "running"); });
+  journal.note([](Journal& file) { file.set_state("a", "done"); });
   EXPECT_THROW(journal.flush(), ConfigError);
+  EXPECT_EQ(journal.find("a")->state, "done") << "what is refused keeps nothing back";
+  EXPECT_NO_THROW(journal.flush());
 }
 
 }  // namespace

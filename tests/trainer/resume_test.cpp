@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -116,6 +117,37 @@ TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
     expect_same_bits(whole, last);
     EXPECT_EQ(whole.gradient_norms, last.gradient_norms);
   }
+}
+
+/// What comes before its first step is none of its time.
+TEST(ResumeSpeed, IsThatOfTheTrialAlone) {
+  const TemporaryFolder folder;
+  const TrialConfig trial = checkpointed(gpt(), folder / "gpt");
+  const std::int64_t from = told(session_of(1, kAmple), trial, 5).result.steps;
+  Session session(session_of(1, kAmple));
+  session.submit(trial);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto begin = std::chrono::steady_clock::now();
+  session.run();
+  const std::chrono::duration<double> run_s = std::chrono::steady_clock::now() - begin;
+  const TrialResult result = session.result().trials[0];
+  ASSERT_EQ(result.state, TrialState::done);
+  ASSERT_LT(from, result.steps);
+  const double tokens = 16.0 * static_cast<double>(trial.train.batch_size * (result.steps - from));
+  EXPECT_GE(result.tokens_per_s, tokens / run_s.count());
+}
+
+/// Where the weights cannot be handed out the last checkpoint has them.
+TEST(ResumeWeights, AreInACheckpointBeforeTheyAreHandedOut) {
+  const TemporaryFolder folder;
+  TrialConfig trial = checkpointed(gpt(), folder / "gpt");
+  trial.weights_file = folder / "no such folder/w.safetensors";
+  const Told failed = told(session_of(1, kAmple), trial);
+  EXPECT_EQ(failed.result.state, TrialState::failed);
+  trial.weights_file.clear();
+  const Told again = told(session_of(1, kAmple), trial);
+  EXPECT_EQ(again.all(Kind::resumed).at(0).step, trial.train.max_steps);
+  expect_same_bits(told(session_of(1, kAmple), gpt()).result, again.result);
 }
 
 /// The folder as it was while the trial trained on is as good.

@@ -262,9 +262,8 @@ TEST(Shares, WhatCannotBeIsSaid) {
               train.autoscale = {kWalksDown, {"throughput", {{"treshold", 1}}}};
             }),
             "train.autoscale[1].treshold: is unknown to 'throughput'; did you mean 'threshold'?");
-  EXPECT_EQ(
-      said_of([](TrainConfig& train) { train.lanes = 2; }),
-      "train.lanes: is 2, but 1 devices can run the trial; a device runs one lane of a trial");
+  EXPECT_EQ(said_of([](TrainConfig& train) { train.lanes = 2; }),
+            "train.lanes: is 2, but 1 device can run the trial; a device runs one lane of a trial");
 }
 
 }  // namespace

@@ -51,6 +51,31 @@ TEST(StateGate, ASnapshotWaitsForTheUpdatesOfItsStep) {
   gate.end_snapshot();
 }
 
+TEST(StateGate, SaysWhenASnapshotNeedNotWait) {
+  const auto update = [](StateGate& gate, std::size_t param) {
+    gate.begin_update(param);
+    gate.end_update(param);
+  };
+  StateGate gate(2, 5);
+  int calls = 0;
+  gate.begin_snapshot(6, [&] { ++calls; });
+  update(gate, 1);
+  EXPECT_EQ(calls, 0) << "one is behind";
+  update(gate, 0);
+  EXPECT_EQ(calls, 1);
+  gate.end_snapshot();
+  update(gate, 0);
+  gate.cancel();
+  EXPECT_EQ(calls, 1) << "once";
+  StateGate there(2, 5);
+  there.begin_snapshot(5, [&] { ++calls; });
+  EXPECT_EQ(calls, 2) << "all are there";
+  StateGate ended(2, 5);
+  ended.begin_snapshot(6, [&] { ++calls; });
+  ended.cancel();
+  EXPECT_EQ(calls, 3) << "none comes any more";
+}
+
 TEST(StateGate, NobodyWaitsForATrialThatHasEnded) {
   StateGate gate(2, 0);
   gate.begin_snapshot(1);

@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <memory>
+#include <thread>
 
 namespace spillway {
 namespace {
@@ -37,6 +38,19 @@ TEST(Watchdog, RestsWhileNothingIsExpected) {
   dog.expect(milliseconds(1));
   dog.rest();
   io.run();
+}
+
+/// As after SIGSTOP and SIGCONT: what it waits for has had no more time than it.
+TEST(Watchdog, TimeThatTheWholeProcessWasStoppedDoesNotCount) {
+  boost::asio::io_context io;
+  int barks = 0;
+  Watchdog dog(io, [&] { ++barks; });
+  dog.expect(milliseconds(1500));
+  std::this_thread::sleep_for(milliseconds(3000));  // nobody runs the timers
+  io.poll();
+  EXPECT_EQ(barks, 0);
+  io.run();
+  EXPECT_EQ(barks, 1) << "it goes on counting";
 }
 
 /// Both timers have ended before either is heard of.
