@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 
 #include "tests/support/real_run.h"
@@ -125,6 +126,11 @@ TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
   RealRun run(make_workload(1));
   Device& added = run.new_device();
   run.runner.too_cold = &added;
+  std::promise<void> lost;
+  const std::shared_future<void> until = lost.get_future().share();
+  run.heard.when_left = [&](const auto&) { lost.set_value(); };
+  // Else all may be over before the device is warmed.
+  run.runner.before_op = [&](const OpCall&) { until.wait_for(std::chrono::seconds(10)); };
   run.shell.add_device(added, 4_KiB);
   run.submit_all();
   run.shell.run();
