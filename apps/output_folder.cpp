@@ -27,16 +27,6 @@ void delete_tree(const fs::path& path) {
   if (error) throw IoError("cannot remove", path, error.value());
 }
 
-/// `path`, or the nearest folder above it that is there.
-fs::path existing_part(fs::path path) {
-  std::error_code error;
-  path = fs::absolute(path, error).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  while (!fs::exists(fs::symlink_status(path, error)) && path != path.parent_path())
-    path = path.parent_path();
-  return path;
-}
-
 /// With room for the files of trials.
 bool is_too_long(const fs::path& path) {
   constexpr std::size_t kInside = 256;

@@ -58,6 +58,9 @@ class FileSystem {
 /// That of the operating system. It has no state.
 FileSystem& posix_file_system();
 
+/// There: `path`, or the nearest folder above it that exists. Absolute.
+std::filesystem::path existing_part(std::filesystem::path path);
+
 /// There: makes the folder and those above it that are missing, and has their names on stable
 /// storage when it returns. Throws IoError.
 void make_folders(const std::filesystem::path& folder);

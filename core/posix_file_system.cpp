@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ranges>
 #include <system_error>
 #include <vector>
 
@@ -128,22 +127,28 @@ FileSystem& posix_file_system() {
   return files;
 }
 
-void make_folders(const std::filesystem::path& folder) {
+std::filesystem::path existing_part(std::filesystem::path path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  std::vector<fs::path> missing;
-  for (fs::path path = fs::absolute(folder, error).lexically_normal();
-       path.has_relative_path() && !fs::exists(path, error); path = path.parent_path()) {
-    missing.push_back(path);
+  path = fs::absolute(path, error).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  while (!fs::exists(fs::symlink_status(path, error)) && path != path.parent_path())
+    path = path.parent_path();
+  return path;
+}
+
+void make_folders(const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto path = std::filesystem::absolute(folder, error).lexically_normal();
+  if (std::filesystem::exists(path, error)) return;
+  make_folders(path.parent_path());
+  if (!path.has_filename()) return;
+  try {
+    posix_file_system().make_folder(path);
+  } catch (const IoError& problem) {
+    if (problem.code != EEXIST) throw;
   }
-  for (const fs::path& path : missing | std::views::reverse) {
-    try {
-      posix_file_system().make_folder(path);
-    } catch (const IoError& problem) {
-      if (problem.code != EEXIST) throw;
-    }
-    posix_file_system().sync_folder(path.parent_path());
-  }
+  posix_file_system().sync_folder(path.parent_path());
 }
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file_system.h"
 #include "trainer/session_impl.h"
 #include "trainer/trial_contract.h"
 
@@ -72,16 +73,13 @@ void Session::Impl::tell_resumed(JobId id, const std::vector<Finding>& findings)
 }
 
 /// Beside those of the trials, all of which keep theirs. What lies there already has its room.
-void Session::Impl::require_room_for_checkpoints(const SessionTrial& trial) const {
+void Session::Impl::require_room_for_checkpoints(SessionTrial& trial) const {
   if (!trial.checkpoints) return;
-  const auto more = [](const SessionTrial& one) {
-    const Bytes most = one.checkpoint_bytes();
-    return most == 0 ? 0 : most - std::min(most, bytes_in(one.config.checkpoint.folder));
-  };
-  Bytes needed = more(trial);
-  for (const auto& other : trials) needed += more(*other);
-  std::filesystem::path folder = std::filesystem::absolute(trial.config.checkpoint.folder);
-  while (!std::filesystem::exists(folder)) folder = folder.parent_path();
+  const Bytes most = trial.planned.summary.checkpoint_bytes;
+  trial.checkpoint_growth = most - std::min(most, bytes_in(trial.config.checkpoint.folder));
+  Bytes needed = trial.checkpoint_growth;
+  for (const auto& other : trials) needed += other->checkpoint_growth;
+  const auto folder = existing_part(trial.config.checkpoint.folder);
   const Bytes available = posix_file_system().free_bytes(folder);
   if (needed <= available) return;
   throw DoesNotFit("checkpoints in '" + folder.string() + "'", Tier::disk, needed, available);

@@ -55,8 +55,7 @@ struct SessionTrial {
   bool paused = false;          ///< others have the devices
   bool at_rung = false;         ///< waits there for other trials
   std::string stopped_because;  ///< early, as was decided; empty: it was not
-  /// On disk, the most at once.
-  Bytes checkpoint_bytes() const { return checkpoints ? planned.summary.checkpoint_bytes : 0; }
+  Bytes checkpoint_growth = 0;  ///< on disk, the most, beyond what lay there when it came
   bool ended() const { return result.state > TrialState::running; }
 };
 
@@ -131,7 +130,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
   void continue_from(SessionTrial& trial, Generation generation) const;
   void tell_resumed(JobId id, const std::vector<Finding>& findings);
-  void require_room_for_checkpoints(const SessionTrial& trial) const;
+  void require_room_for_checkpoints(SessionTrial& trial) const;
   std::string xxh3_of_data(const std::shared_ptr<const DataSplit>& data);
   TrialHistory history(const SessionTrial& trial) const;        // under mutex
   void save_if_due(SessionTrial& trial);                        // likewise

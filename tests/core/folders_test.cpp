@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "tests/support/temporary_folder.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryFolder;
+
+TEST(Folders, AreMadeWithThoseAboveThem) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a/b/c", "a/b/c", "d/e/", "f/../g/./h"}) {
+    make_folders(folder.path() / name);
+    EXPECT_TRUE(fs::is_directory((folder.path() / name).lexically_normal())) << name;
+  }
+}
+
+TEST(Folders, AreNotMadeInAFile) {
+  const TemporaryFolder folder;
+  folder.write("file", "here");
+  try {
+    make_folders(folder.path() / "file" / "below");
+    FAIL() << "made a folder in a file";
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code, ENOTDIR) << error.what();
+  }
+}
+
+TEST(Folders, TheExistingPartIsTheNearestThatIsThere) {
+  const TemporaryFolder folder;
+  const auto& here = folder.path();
+  fs::create_directory(here / "a");
+  fs::create_symlink("nowhere", here / "link");
+  EXPECT_EQ(existing_part(here / "a/b/c"), here / "a");
+  EXPECT_EQ(existing_part(here / "a/"), here / "a");
+  EXPECT_EQ(existing_part(here / "x/../a/./b"), here / "a");
+  EXPECT_EQ(existing_part(here / "link/b"), here / "link");
+  EXPECT_EQ(existing_part("/no-such-folder/at/all"), "/");
+}
+
+}  // namespace
+}  // namespace spillway
