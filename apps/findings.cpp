@@ -6,18 +6,6 @@
 #include "apps/yaml_path.h"
 
 namespace spillway {
-namespace {
-
-std::string joined(const std::vector<ConfigError>& errors) {
-  std::string text;
-  for (const auto& error : errors) text += (text.empty() ? "" : "\n") + std::string(error.what());
-  return text;
-}
-
-}  // namespace
-
-ConfigErrors::ConfigErrors(std::vector<ConfigError> errors)
-    : Error(joined(errors)), all(std::move(errors)) {}
 
 void Findings::add(const std::string& field, int line, const std::string& problem) {
   for (const auto& known : all_) {

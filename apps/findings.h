@@ -5,16 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "core/config_check.h"
 
 namespace spillway {
-
-/// Everything wrong with a configuration, one message a line, in order of lines.
-class ConfigErrors : public Error {
- public:
-  explicit ConfigErrors(std::vector<ConfigError> all);
-  std::vector<ConfigError> all;
-};
 
 /// Gathers what is wrong, so that all of it can be said in one go.
 class Findings {
@@ -29,7 +22,7 @@ class Findings {
   const std::vector<ConfigError>& all() const { return all_; }
   /// Whether a value of `section`, or of a field below it, could not be taken.
   bool concern(std::string_view section) const;
-  /// Throws ConfigErrors.
+  /// Throws ConfigErrors, in order of lines.
   void throw_if_any() const;
 
  private:

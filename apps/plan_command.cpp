@@ -297,14 +297,14 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     configs.push_back(factory.make(trial, findings));
     configs.back().checkpoint = trial.config.checkpoint;
   }
-  findings.throw_if_any();
-
   const double share = shorten(configs, trials);
   auto session_config = trials.front().config.session;
   shorten(session_config.early_terminate, share);
   session_config.estimate = options.estimate;
   session_config.pilot_cache = options.pilot_cache;
-  Session session = make_session(session_config, trials.front());
+  const auto made = make_session(session_config, trials.front(), findings);
+  findings.throw_if_any();
+  Session& session = *made;
   const auto misfits = submit_all(session, std::move(configs), trials);
   const auto result = extrapolated(session.simulate(), share);
   const auto rows = rows_of(session, result, trials, misfits, share);

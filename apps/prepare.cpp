@@ -19,14 +19,13 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
   return expand_trials(tree, findings);
 }
 
-Session make_session(SessionConfig config, const Trial& any) {
-  try {
-    return Session(std::move(config));
-  } catch (const ConfigError& error) {
-    Findings findings;
-    note(error, any.tree, findings);
-    throw ConfigErrors(findings.all());
+std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
+  for (const char* needed : {"devices", "host_memory", "home_path", "scheduling", "sweep"}) {
+    if (findings.concern(needed)) return nullptr;
   }
+  std::unique_ptr<Session> session;
+  run_noting(any.tree, findings, [&] { session = std::make_unique<Session>(std::move(config)); });
+  return session;
 }
 
 std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
@@ -36,9 +35,7 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
   std::vector<std::optional<DoesNotFit>> misfits(configs.size());
   for (std::size_t t = 0; t < configs.size(); ++t) {
     try {
-      session.submit(std::move(configs[t]));
-    } catch (const ConfigError& error) {
-      note(error, trials[t].tree, findings);
+      run_noting(trials[t].tree, findings, [&] { session.submit(std::move(configs[t])); });
     } catch (const DoesNotFit& error) {
       misfits[t] = error;
     }

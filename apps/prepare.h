@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@ namespace spillway {
 std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
                                Findings& findings);
 
-/// The session that all trials of a file share. Throws ConfigErrors.
-Session make_session(SessionConfig config, const Trial& any);
+/// The session that all trials of a file share. What is wrong goes into `findings`; there is none
+/// then, nor where that is wrong which it is made from.
+std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings);
 
 /// Submits `configs`, one a trial; the ids of those that fit are consecutive. Returns for each
 /// trial why it does not fit, or nothing. Throws ConfigErrors for all that are wrong otherwise.

@@ -25,8 +25,6 @@ ExitCode run(const Command& command, const Output& output) {
     return fail(kDoesNotFit, error, output.log);
   } catch (const ConfigError& error) {
     return fail(kUsage, error, output.log);
-  } catch (const ConfigErrors& error) {
-    return fail(kUsage, error, output.log);
   } catch (const std::bad_alloc&) {
     const Error error("this machine has no memory left; use smaller budgets or virtual nodes");
     return fail(kDoesNotFit, error, output.log);

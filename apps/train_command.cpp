@@ -243,15 +243,15 @@ void require_unchanged(Session& session, const std::vector<TrialConfig>& configs
 }
 
 /// Goes on with the run in the folder, whose trials these are.
-ExitCode go_on(const std::vector<Trial>& all, const OutputFolder& folder,
+ExitCode go_on(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
                const std::filesystem::path& pilot_cache, const Console& console) {
-  Session session = make_session(session_config(all.front(), pilot_cache), all.front());
+  auto all_configs = check(all, folder, findings);
+  const auto made = make_session(session_config(all.front(), pilot_cache), all.front(), findings);
+  findings.throw_if_any();
+  Session& session = *made;
   session.keep_journal(folder.path());
   const RunLog before = read_run(folder.path());
   const Place place = open_trials(all, before, session);
-  Findings findings;
-  auto all_configs = check(all, folder, findings);
-  findings.throw_if_any();
   require_unchanged(session, all_configs, folder);
   EventLog events(folder.file(kEventFile), before);
   std::vector<Trial> trials;
@@ -287,8 +287,10 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
   auto configs = check(trials, folder, findings);
   if (const auto problem = folder.problem(overwrite); !problem.empty())
     note(ConfigError("output_dir", 0, problem), trials.front().tree, findings);
+  const auto made =
+      make_session(session_config(trials.front(), pilot_cache), trials.front(), findings);
   findings.throw_if_any();
-  Session session = make_session(session_config(trials.front(), pilot_cache), trials.front());
+  Session& session = *made;
   submit(session, trials, std::move(configs), console.log);
   Place place;
   std::vector<std::string> names;
@@ -316,10 +318,8 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const OutputFolder folder(config.output_dir);
   const Console console{out, log, options.json, options.progress_file, requests};
   const bool is_auto = config.resume == "auto" && !options.overwrite;
-  if (is_auto && has_begun(folder.path())) {
-    findings.throw_if_any();
-    return go_on(trials, folder, options.pilot_cache, console);
-  }
+  if (is_auto && has_begun(folder.path()))
+    return go_on(trials, std::move(findings), folder, options.pilot_cache, console);
   return begin(trials, std::move(findings), folder, options.overwrite || is_auto,
                options.pilot_cache, console);
 }
@@ -332,8 +332,7 @@ ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& l
   auto overrides = options.overrides;
   overrides.push_back("output_dir=" + options.folder);
   const auto trials = read_trials(path / "config.yaml", overrides, findings);
-  findings.throw_if_any();
-  return go_on(trials, OutputFolder(path), options.pilot_cache,
+  return go_on(trials, std::move(findings), OutputFolder(path), options.pilot_cache,
                {out, log, options.json, options.progress_file, requests});
 }
 

@@ -1,6 +1,10 @@
 #include "apps/trial_factory.h"
 
+#include <set>
+#include <string>
+
 #include "apps/yaml_path.h"
+#include "core/config_check.h"
 
 namespace spillway {
 namespace {
@@ -11,12 +15,27 @@ ModelFactory model_factory(const RunConfig& config) {
   return gpt_factory(config.gpt);
 }
 
+/// A file names all devices that its trials may have.
+void check_lanes(const RunConfig& config) {
+  const int lanes = config.train.lanes, devices = static_cast<int>(config.session.devices.size());
+  if (lanes <= devices) return;
+  throw ConfigError(
+      "train.lanes", 0,
+      "is " + std::to_string(lanes) + ", but there " +
+          (devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices") +
+          "; a device runs one lane of a trial");
+}
+
 void check_format(const RunConfig& config) {
   const bool of_pictures = config.family != "gpt";
   if ((config.data.format == "digits") == of_pictures) return;
   throw ConfigError("data.format", 0,
                     "is " + config.data.format + ", which model.family " + config.family +
                         " does not read; write " + (of_pictures ? "digits" : "bytes or tokens"));
+}
+
+std::string section_of(const ConfigError& error) {
+  return error.field.substr(0, error.field.find('.'));
 }
 
 std::shared_ptr<const DataSplit> open(const RunConfig& config) {
@@ -43,30 +62,38 @@ void note(const ConfigError& error, const YamlNode& tree, Findings& findings) {
   findings.add(key, node != nullptr ? node->line : 0, error.problem);
 }
 
+bool run_noting(const YamlNode& tree, Findings& findings, const std::function<void()>& step) {
+  ConfigCheck check;
+  check.run(step);
+  for (const ConfigError& error : check.found()) note(error, tree, findings);
+  return check.found().empty();
+}
+
 TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
-  TrialConfig made{
-      .name = trial.name, .train = trial.config.train, .contract = contract_fields(trial.config)};
-  // Sections that could not be read hold defaults, which say nothing.
-  const auto build = [&](const char* section, const auto& step) {
-    if (findings.concern(section)) return;
-    try {
-      step();
-    } catch (const ConfigError& error) {
-      note(error, trial.tree, findings);
-    }
-  };
-  build("train", [&] { made.train.validate(); });
-  build("model", [&] { made.model = model_factory(trial.config); });
-  build("data", [&] {
-    if (findings.concern("model.vocab_size")) return;
-    if (!findings.concern("model.family")) check_format(trial.config);
-    made.data = data(trial.config);
-  });
+  const RunConfig& config = trial.config;
+  TrialConfig made{.name = trial.name, .train = config.train, .contract = contract_fields(config)};
+  // What could not be read holds defaults, which say nothing.
+  std::set<std::string> unread;
+  for (const char* key : {"data", "devices", "model", "model.family", "model.vocab_size",
+                          "model.max_position_embeddings", "train"}) {
+    if (findings.concern(key)) unread.insert(key);
+  }
+  ConfigCheck check;
+  check.run([&] { made.model = model_factory(config); });
+  check.run([&] { made.validate(); });
+  if (!unread.contains("devices")) check.run([&] { check_lanes(config); });
+  if (!unread.contains("model.family") && !unread.contains("model.vocab_size") &&
+      !unread.contains("model.max_position_embeddings"))
+    check.run([&] { made.data = data(config); });
+  for (const ConfigError& error : check.found()) {
+    if (!unread.contains(section_of(error))) note(error, trial.tree, findings);
+  }
   return made;
 }
 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
   const GptConfig& gpt = config.gpt;
+  check_format(config);
   auto& known = opened_[{config.data, gpt.max_position_embeddings, gpt.vocab_size}];
   if (!known) known = open(config);
   return known;

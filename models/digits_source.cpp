@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
+#include "core/config_check.h"
 #include "models/data_source.h"
 #include "models/mapped_file.h"
 
@@ -63,7 +63,9 @@ void read_digits(const MappedFile& file, std::vector<std::uint8_t>& values) {
 
 DataSplit open_digits(const std::vector<std::string>& paths, double eval_fraction) {
   std::vector<std::uint8_t> values;
-  for (const MappedFile& file : map_files(paths)) read_digits(file, values);
+  ConfigCheck check;
+  for (const MappedFile& file : map_files(paths)) check.run([&] { read_digits(file, values); });
+  check.finish();
   return split(std::make_shared<DigitsSource>(std::move(values)), eval_fraction);
 }
 

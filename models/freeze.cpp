@@ -4,11 +4,12 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/config_check.h"
 
 namespace spillway {
 
 void freeze(ModelSpec& model, const std::vector<std::string>& patterns) {
+  ConfigCheck check("model.");
   for (const std::string& pattern : patterns) {
     bool matches = false;
     for (ParamSpec& param : model.params) {
@@ -16,15 +17,13 @@ void freeze(ModelSpec& model, const std::vector<std::string>& patterns) {
       param.trainable = false;
       matches = true;
     }
-    if (!matches) {
-      throw ConfigError(
-          "model.freeze", 0,
-          "'" + pattern + "' matches no parameter; names are such as " + model.params.front().name);
-    }
+    check.require(
+        matches, "freeze",
+        "'" + pattern + "' matches no parameter; names are such as " + model.params.front().name);
   }
-  if (std::ranges::none_of(model.params, &ParamSpec::trainable)) {
-    throw ConfigError("model.freeze", 0, "leaves no parameter to train");
-  }
+  check.require(std::ranges::any_of(model.params, &ParamSpec::trainable), "freeze",
+                "leaves no parameter to train");
+  check.finish();
 }
 
 }  // namespace spillway

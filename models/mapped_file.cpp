@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
+#include "core/config_check.h"
 
 namespace spillway {
 namespace {
@@ -57,6 +57,19 @@ bool add_folder(const std::string& folder, std::vector<MappedFile>& files) {
   return any;
 }
 
+void add_path(const std::string& path, std::vector<MappedFile>& files) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) reject(path, "cannot be read: " + error.message());
+  if (fs::is_directory(status)) {
+    if (!add_folder(path, files)) reject(path, "is a folder without a file that has bytes");
+  } else if (fs::is_regular_file(status)) {
+    if (!add(path, files)) reject(path, "is empty; name files that have bytes");
+  } else {
+    reject(path, "is neither a regular file nor a folder");
+  }
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -81,19 +94,10 @@ MappedFile::~MappedFile() {
 
 std::vector<MappedFile> map_files(const std::vector<std::string>& paths) {
   if (paths.empty()) throw ConfigError("data.path", 0, "names no file; give a file or a folder");
+  ConfigCheck check;
   std::vector<MappedFile> files;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) reject(path, "cannot be read: " + error.message());
-    if (fs::is_directory(status)) {
-      if (!add_folder(path, files)) reject(path, "is a folder without a file that has bytes");
-    } else if (fs::is_regular_file(status)) {
-      if (!add(path, files)) reject(path, "is empty; name files that have bytes");
-    } else {
-      reject(path, "is neither a regular file nor a folder");
-    }
-  }
+  for (const std::string& path : paths) check.run([&] { add_path(path, files); });
+  check.finish();
   return files;
 }
 

@@ -17,30 +17,28 @@ std::string text(T value) {
 
 }  // namespace
 
-void require(bool holds, const std::string& field, const std::string& problem) {
-  if (!holds) throw ConfigError("model." + field, 0, problem);
-}
-
-void require_range(std::int64_t value, std::int64_t low, std::int64_t high,
+bool require_range(ConfigCheck& check, std::int64_t value, std::int64_t low, std::int64_t high,
                    const std::string& field) {
-  require(value >= low && value <= high, field,
-          "is " + text(value) + ", must be from " + text(low) + " to " + text(high));
+  return check.require(value >= low && value <= high, field,
+                       "is " + text(value) + ", must be from " + text(low) + " to " + text(high));
 }
 
-void require_positive(double value, const std::string& field) {
-  require(std::isfinite(value) && value > 0, field, "is " + text(value) + ", must be above 0");
+bool require_positive(ConfigCheck& check, double value, const std::string& field) {
+  return check.require(std::isfinite(value) && value > 0, field,
+                       "is " + text(value) + ", must be above 0");
 }
 
-void require_dropout(double value) {
-  require(value >= 0 && static_cast<float>(value) < 1, "dropout",
-          "is " + text(value) + ", must be at least 0 and below 1");
+bool require_dropout(ConfigCheck& check, double value) {
+  return check.require(value >= 0 && static_cast<float>(value) < 1, "dropout",
+                       "is " + text(value) + ", must be at least 0 and below 1");
 }
 
-void require_tensor(std::int64_t rows, std::int64_t columns, const std::string& field) {
-  require(rows * columns <= kMaxTensorElements, field,
-          "is too large: a tensor of " + text(rows) + " x " + text(columns) + " has more than " +
-              text(kMaxTensorElements) + " elements; choose a smaller one or lower " +
-              "model.hidden_size");
+bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,
+                    const std::string& field) {
+  return check.require(rows * columns <= kMaxTensorElements, field,
+                       "is too large: a tensor of " + text(rows) + " x " + text(columns) +
+                           " has more than " + text(kMaxTensorElements) +
+                           " elements; choose a smaller one or lower model.hidden_size");
 }
 
 void check_vn_size(std::int64_t vn_size, std::int64_t elements_per_sample) {

@@ -9,25 +9,36 @@ namespace spillway {
 
 void ResnetConfig::validate() const {
   using namespace detail;
-  require_range(num_channels, 1, kMaxSize, "num_channels");
-  require_range(image_size, 1, 1 << 16, "image_size");
-  require_positive(input_scale, "input_scale");
-  require_range(num_labels, 1, kMaxSize, "num_labels");
-  require(!hidden_sizes.empty(), "hidden_sizes", "is empty; write the channels of each stage");
-  require(depths.size() == hidden_sizes.size(), "depths",
-          "has " + std::to_string(depths.size()) + " stages, model.hidden_sizes has " +
-              std::to_string(hidden_sizes.size()) + "; write a number for each stage in both");
-  for (const std::int64_t size : hidden_sizes) require_range(size, 1, 1 << 15, "hidden_sizes");
-  for (const std::int64_t depth : depths) require_range(depth, 1, 1 << 12, "depths");
-  require(hidden_sizes.size() == 1 || size_in_stage(hidden_sizes.size() - 2) > 1, "hidden_sizes",
-          "has " + std::to_string(hidden_sizes.size()) + " stages, but pictures of " +
-              std::to_string(image_size) + " x " + std::to_string(image_size) +
-              " cannot be halved as often; use fewer");
-  require_range(num_channels * image_size * image_size, 1, kMaxTensorElements, "image_size");
-  require_dropout(dropout);
-  require_positive(batch_norm_eps, "batch_norm_eps");
-  require(batch_norm_momentum >= 0 && batch_norm_momentum <= 1, "batch_norm_momentum",
-          "is " + std::to_string(batch_norm_momentum) + ", must be from 0 to 1");
+  ConfigCheck check("model.");
+  const bool has_pictures = require_range(check, num_channels, 1, kMaxSize, "num_channels") &
+                            require_range(check, image_size, 1, 1 << 16, "image_size");
+  require_positive(check, input_scale, "input_scale");
+  require_range(check, num_labels, 1, kMaxSize, "num_labels");
+  const bool has_stages = check.require(!hidden_sizes.empty(), "hidden_sizes",
+                                        "is empty; write the channels of each stage");
+  check.require(depths.size() == hidden_sizes.size(), "depths",
+                "has " + std::to_string(depths.size()) + " stages, model.hidden_sizes has " +
+                    std::to_string(hidden_sizes.size()) +
+                    "; write a number for each stage in both");
+  for (const std::int64_t size : hidden_sizes)
+    require_range(check, size, 1, 1 << 15, "hidden_sizes");
+  for (const std::int64_t depth : depths) require_range(check, depth, 1, 1 << 12, "depths");
+  if (has_pictures && has_stages) {
+    check.require(hidden_sizes.size() == 1 || size_in_stage(hidden_sizes.size() - 2) > 1,
+                  "hidden_sizes",
+                  "has " + std::to_string(hidden_sizes.size()) + " stages, but pictures of " +
+                      std::to_string(image_size) + " x " + std::to_string(image_size) +
+                      " cannot be halved as often; use fewer");
+  }
+  if (has_pictures) {
+    require_range(check, num_channels * image_size * image_size, 1, kMaxTensorElements,
+                  "image_size");
+  }
+  require_dropout(check, dropout);
+  require_positive(check, batch_norm_eps, "batch_norm_eps");
+  check.require(batch_norm_momentum >= 0 && batch_norm_momentum <= 1, "batch_norm_momentum",
+                "is " + std::to_string(batch_norm_momentum) + ", must be from 0 to 1");
+  check.finish();
 }
 
 std::int64_t ResnetConfig::size_in_stage(std::size_t stage) const {

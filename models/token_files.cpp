@@ -3,29 +3,28 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/error.h"
+#include "core/config_check.h"
 
 namespace spillway {
 namespace {
 
-[[noreturn]] void reject(const MappedFile& file, const std::string& problem) {
-  throw ConfigError("data.path", 0, "'" + file.path() + "' " + problem);
-}
+std::string quoted(const MappedFile& file) { return "'" + file.path() + "'"; }
 
 }  // namespace
 
 TokenFiles::TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_per_token)
     : files_(map_files(paths)), bytes_per_token_(bytes_per_token) {
+  ConfigCheck check;
   std::uint64_t end = 0;
   for (const MappedFile& file : files_) {
     const std::size_t bytes = file.bytes().size();
-    if (bytes % bytes_per_token != 0) {
-      reject(file, "has " + std::to_string(bytes) + " bytes, no multiple of the " +
-                       std::to_string(bytes_per_token) +
-                       " of a token; check the file and data.dtype");
-    }
+    check.require(bytes % bytes_per_token == 0, "data.path",
+                  quoted(file) + " has " + std::to_string(bytes) + " bytes, no multiple of the " +
+                      std::to_string(bytes_per_token) +
+                      " of a token; check the file and data.dtype");
     ends_.push_back(end += bytes / bytes_per_token);
   }
+  check.finish();
 }
 
 std::int64_t TokenFiles::token(const MappedFile& file, std::size_t number) const {
@@ -50,15 +49,18 @@ void TokenFiles::read(std::uint64_t begin, std::span<std::int64_t> out) const {
 }
 
 void TokenFiles::check(std::int64_t vocab_size) const {
+  ConfigCheck check;
   for (const MappedFile& file : files_) {
-    for (std::size_t i = 0; i < file.bytes().size() / bytes_per_token_; ++i) {
-      const std::int64_t value = token(file, i);
-      if (value < vocab_size) continue;
-      reject(file, "has token " + std::to_string(value) + " at position " + std::to_string(i) +
-                       ", but model.vocab_size is " + std::to_string(vocab_size) +
-                       "; raise it, or check data.dtype");
-    }
+    const std::size_t num_tokens = file.bytes().size() / bytes_per_token_;
+    std::size_t i = 0;
+    while (i < num_tokens && token(file, i) < vocab_size) ++i;
+    if (i == num_tokens) continue;
+    check.require(false, "data.path",
+                  quoted(file) + " has token " + std::to_string(token(file, i)) + " at position " +
+                      std::to_string(i) + ", but model.vocab_size is " +
+                      std::to_string(vocab_size) + "; raise it, or check data.dtype");
   }
+  check.finish();
 }
 
 }  // namespace spillway

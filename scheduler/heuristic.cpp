@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "core/error.h"
+#include "core/config_check.h"
 #include "core/nearest.h"
 
 namespace spillway {
@@ -164,13 +164,13 @@ std::vector<std::string> names_of(const std::vector<Spec>& specs) {
   return names;
 }
 
-double checked(const ParamSpec& spec, double value, const std::string& field) {
+void require_range(ConfigCheck& check, const ParamSpec& spec, double value) {
   const bool any_from_0 = std::isnan(spec.above);
   const bool large_enough = any_from_0 ? value >= 0 : value > spec.above;
-  if (large_enough && value <= spec.most && std::isfinite(value)) return value;
   std::string range = any_from_0 ? "at least 0" : "above " + text(spec.above);
   if (std::isfinite(spec.most)) range += " and at most " + text(spec.most);
-  throw ConfigError(field + "." + spec.name, 0, "is " + text(value) + ", must be " + range);
+  check.require(large_enough && value <= spec.most && std::isfinite(value), spec.name,
+                "is " + text(value) + ", must be " + range);
 }
 
 }  // namespace
@@ -182,16 +182,19 @@ std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
   if (rule == rules().end()) {
     throw ConfigError(field, 0, "'" + name + "' is no heuristic" + hint(name, names_of(rules())));
   }
+  ConfigCheck check(field + ".");
   const auto known = names_of(rule->params);
   for (const auto& [key, value] : params) {
-    if (std::ranges::find(known, key) != known.end()) continue;
-    throw ConfigError(field + "." + key, 0, "is unknown to '" + name + "'" + hint(key, known));
+    check.require(std::ranges::find(known, key) != known.end(), key,
+                  "is unknown to '" + name + "'" + hint(key, known));
   }
   std::vector<double> values;
   for (const ParamSpec& spec : rule->params) {
     const auto given = params.find(spec.name);
-    values.push_back(given == params.end() ? spec.standard : checked(spec, given->second, field));
+    values.push_back(given == params.end() ? spec.standard : given->second);
+    require_range(check, spec, values.back());
   }
+  check.finish();
   if (name == "throughput") return std::make_shared<ScalingEfficiency>(values[0]);
   if (name == "straggler") return std::make_shared<Straggler>(values[0]);
   return std::make_shared<UtilityAgainstCost>(

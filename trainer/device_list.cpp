@@ -4,30 +4,25 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
+#include "core/config_check.h"
 
 namespace spillway {
 namespace {
 
 constexpr double kMaxSlowdown = 1000;
 
-void check(const DeviceConfig& config, const std::string& field) {
-  if (config.kind != "cpu" && config.kind != "cuda") {
-    throw ConfigError(field + ".kind", 0, "is '" + config.kind + "', must be cpu or cuda");
-  }
-  if (config.memory < kPage || config.memory > Bytes{1} << 44) {
-    throw ConfigError(field + ".memory", 0,
-                      "is " + format_bytes(config.memory) + ", must be 4 KiB to 16 TiB");
-  }
-  if (config.link_bytes_per_s != 0 && config.link_bytes_per_s < 1_MiB) {
-    throw ConfigError(field + ".link", 0,
-                      "is " + format_rate(config.link_bytes_per_s) +
-                          ", must be 0 (none) or at least " + format_rate(1_MiB));
-  }
-  if (!(config.slowdown >= 1 && config.slowdown <= kMaxSlowdown)) {
-    throw ConfigError(field + ".slowdown", 0,
-                      "is " + std::to_string(config.slowdown) + ", must be 1 to 1000");
-  }
+void validate(const DeviceConfig& config, const std::string& field) {
+  ConfigCheck check(field + ".");
+  check.require(config.kind == "cpu" || config.kind == "cuda", "kind",
+                "is '" + config.kind + "', must be cpu or cuda");
+  check.require(config.memory >= kPage && config.memory <= Bytes{1} << 44, "memory",
+                "is " + format_bytes(config.memory) + ", must be 4 KiB to 16 TiB");
+  check.require(config.link_bytes_per_s == 0 || config.link_bytes_per_s >= 1_MiB, "link",
+                "is " + format_rate(config.link_bytes_per_s) + ", must be 0 (none) or at least " +
+                    format_rate(1_MiB));
+  check.require(config.slowdown >= 1 && config.slowdown <= kMaxSlowdown, "slowdown",
+                "is " + std::to_string(config.slowdown) + ", must be 1 to 1000");
+  check.finish();
 }
 
 /// Says where a GPU cannot be had, and if it can, what is missing.
@@ -44,7 +39,7 @@ std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& co
 
 std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& config) {
   const std::string field = "devices[" + number + "]", name = config.kind + ":" + number;
-  check(config, field);
+  validate(config, field);
   if (config.kind == "cuda") return open_gpu(name, config, field);
   return make_cpu_device(name, config.memory,
                          {.link_bytes_per_s = config.link_bytes_per_s,
@@ -52,18 +47,27 @@ std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& conf
                           .fault = config.fault});
 }
 
+DeviceList::Entry entry_of(std::size_t number, const DeviceConfig& config,
+                           DeviceList::State state) {
+  return {.device = open(std::to_string(number), config),
+          .budget = config.memory,
+          .link_bytes_per_s = config.link_bytes_per_s,
+          .state = state};
+}
+
 }  // namespace
 
 DeviceList::DeviceList(const std::vector<DeviceConfig>& configs) {
   if (configs.empty()) throw ConfigError("devices", 0, "is empty; name at least one device");
-  for (const DeviceConfig& config : configs) add(config, State::present);
+  ConfigCheck check;
+  for (std::size_t number = 0; number < configs.size(); ++number) {
+    check.run([&] { entries_.push_back(entry_of(number, configs[number], State::present)); });
+  }
+  check.finish();
 }
 
 DeviceList::Entry& DeviceList::add(const DeviceConfig& config, State state) {
-  entries_.push_back({.device = open(std::to_string(size()), config),
-                      .budget = config.memory,
-                      .link_bytes_per_s = config.link_bytes_per_s,
-                      .state = state});
+  entries_.push_back(entry_of(size(), config, state));
   return entries_.back();
 }
 

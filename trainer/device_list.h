@@ -20,7 +20,7 @@ class DeviceList {
     bool remove_when_joined = false;
   };
 
-  /// Throws ConfigError (`devices`, `devices[1].memory`, ...).
+  /// Throws ConfigErrors (`devices`, `devices[1].memory`, ...).
   explicit DeviceList(const std::vector<DeviceConfig>& configs);
 
   /// Makes a device and gives it the next number. Throws ConfigError likewise.

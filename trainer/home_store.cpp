@@ -20,13 +20,19 @@ ConfigError no_place(const std::filesystem::path& home_path, const IoError& erro
 
 }  // namespace
 
-std::unique_ptr<Store> make_home_store(const std::filesystem::path& home_path, Device& device) {
-  if (home_path.empty()) return std::make_unique<MemoryStore>(device);
+void require_home_path(const std::filesystem::path& home_path) {
+  if (home_path.empty()) return;
   try {
-    return std::make_unique<FileStore>(home_path);
+    FileStore{home_path};
   } catch (const IoError& error) {
     throw no_place(home_path, error);
   }
+}
+
+std::unique_ptr<Store> make_home_store(const std::filesystem::path& home_path, Device& device) {
+  require_home_path(home_path);
+  if (home_path.empty()) return std::make_unique<MemoryStore>(device);
+  return std::make_unique<FileStore>(home_path);
 }
 
 void require_home_room(const std::filesystem::path& home_path, Bytes bytes) {

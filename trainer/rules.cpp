@@ -2,15 +2,20 @@
 
 #include <string>
 
+#include "core/config_check.h"
+
 namespace spillway {
 
 std::vector<std::shared_ptr<const Heuristic>> make_rules(const TrainConfig& train) {
+  ConfigCheck check;
   std::vector<std::shared_ptr<const Heuristic>> rules;
-  for (const AutoscaleRule& rule : train.autoscale) {
+  for (std::size_t r = 0; r < train.autoscale.size(); ++r) {
     std::string field = "train.autoscale";
-    if (train.autoscale.size() > 1) field += "[" + std::to_string(rules.size()) + "]";
-    rules.push_back(make_heuristic(rule.rule, rule.params, field));
+    if (train.autoscale.size() > 1) field += "[" + std::to_string(r) + "]";
+    const auto& [name, params] = train.autoscale[r];
+    check.run([&] { rules.push_back(make_heuristic(name, params, field)); });
   }
+  check.finish();
   return rules;
 }
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
+#include "core/config_check.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/home_store.h"
@@ -15,22 +15,20 @@
 namespace spillway {
 namespace {
 
-std::shared_ptr<const Policy> checked_policy(const std::string& name) {
-  auto policy = make_policy(name);
-  if (!policy) {
-    throw ConfigError("scheduling.policy", 0,
-                      "is '" + name + "', must be lrtf, srtf, fifo, round_robin or random");
-  }
-  return policy;
-}
-
-std::shared_ptr<const Allocator> checked_sharing(const std::string& name) {
-  auto allocator = make_allocator(name);
-  if (!allocator && name != "none") {
-    throw ConfigError("scheduling.sharing", 0,
-                      "is '" + name + "', must be none, priority, wfs or fill");
-  }
-  return allocator;
+/// All that is wrong with the configuration is thrown at once.
+DeviceList open_devices(const SessionConfig& config) {
+  ConfigCheck check;
+  std::optional<DeviceList> devices;
+  check.run([&] { devices.emplace(config.devices); });
+  check.run([&] { require_home_path(config.home_path); });
+  check.require(make_policy(config.policy) != nullptr, "scheduling.policy",
+                "is '" + config.policy + "', must be lrtf, srtf, fifo, round_robin or random");
+  check.require(make_allocator(config.sharing) != nullptr || config.sharing == "none",
+                "scheduling.sharing",
+                "is '" + config.sharing + "', must be none, priority, wfs or fill");
+  if (config.early_terminate) check.run([&] { require_valid(*config.early_terminate); });
+  check.finish();
+  return std::move(*devices);
 }
 
 }  // namespace
@@ -67,16 +65,14 @@ std::optional<TrialState> trial_state(std::string_view text) {
 
 Session::Impl::Impl(SessionConfig session_config)
     : config(std::move(session_config)),
-      policy(checked_policy(config.policy)),
-      allocator(checked_sharing(config.sharing)),
-      devices(config.devices),
+      policy(make_policy(config.policy)),
+      allocator(make_allocator(config.sharing)),
+      devices(open_devices(config)),
       home_store(make_home_store(config.home_path, *devices[0].device)),
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
       pool(num_host_workers()),
-      trace(config.max_trace_spans) {
-  if (config.early_terminate) require_valid(*config.early_terminate);
-}
+      trace(config.max_trace_spans) {}
 
 int Session::Impl::num_host_workers() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -153,11 +149,9 @@ Session::~Session() = default;
 
 /// Of what is valid; nothing is planned.
 static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
-  trial.train.validate();
-  if (trial.train.reduction_groups == 0) {
+  trial.validate();
+  if (trial.train.reduction_groups == 0)
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
-    trial.train.validate();
-  }
   auto entry = std::make_unique<SessionTrial>();
   entry->model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
   entry->model->spec.validate();

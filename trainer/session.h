@@ -133,6 +133,9 @@ struct TrialConfig {
   /// `data` compute. Compared when the trial is resumed.
   std::map<std::string, std::string> contract;
   std::filesystem::path weights_file;  ///< final weights as safetensors; empty: not written
+
+  /// Throws ConfigErrors for all that is wrong with `train` and, if there is one, with `model`.
+  void validate() const;
 };
 
 /// stopped: by stop(), before its end. stopped_early: others were better at a rung.

