@@ -18,6 +18,8 @@ class Findings {
   /// A key that means nothing; all other values are as they were written.
   void add_unknown_key(const std::string& field, int line, const std::string& problem);
 
+  bool has_unknown_key(const std::string& field) const { return unknown_keys_.contains(field); }
+
   bool empty() const { return all_.empty(); }
   const std::vector<ConfigError>& all() const { return all_; }
   /// Whether a value of `section`, or of a field below it, could not be taken.

@@ -74,6 +74,7 @@ bool contains(NumberRange range, double value) {
 
 void YamlSchema::report_unknown() {
   for (const auto& [path, line] : unknown_) {
+    if (findings_->has_unknown_key(path)) continue;  // of an earlier trial
     const auto near = nearest(path, known_);
     findings_->add_unknown_key(
         path, line,
