@@ -14,6 +14,7 @@ void declare_resume(CLI::App& app, Command& chosen) {
   resume->add_option("folder", options->folder, "Its output_dir")->required()->type_name(kFolder);
   resume->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
       ->type_name(kOverride);
+  resume->add_flag("--retry-failed", options->retry_failed, "Take up trials that failed, too");
   resume->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr");
   resume->footer(
       "Trials that have ended stay as they are. The others go on from their newest checkpoint "
@@ -21,9 +22,13 @@ void declare_resume(CLI::App& app, Command& chosen) {
       "verifies, those without one from the beginning, and end with the bits that they would have\n"
       "had. Devices, budgets and whatever else changes no bit may be replaced; data and paths are\n"
       "those of config.yaml in the folder. Signals are taken as by train.\n\n"
+      "A trial that failed has ended. Where a full disk or a lost device was the cause, and has "
+      "been\n"
+      "seen to, --retry-failed goes on with it.\n\n"
       "Examples:\n"
       "  spillway resume runs/sweep\n"
-      "  spillway resume runs/sweep devices='[{memory: 4GiB}]'\n\n"
+      "  spillway resume runs/sweep devices='[{memory: 4GiB}]'\n"
+      "  spillway resume runs/sweep --retry-failed\n\n"
       "Exit codes: as of train; 2 also where a checkpoint is of another contract.");
   resume->callback([options, &chosen] {
     options->pilot_cache = pilot_cache_file();

@@ -204,13 +204,14 @@ ExitCode train(Session& session, const std::vector<Trial>& trials, const Place& 
 }
 
 /// The log need not have been on the disk as the machine stopped; the journal was.
-bool has_ended(const TrialLog& trial, TrialState in_journal) {
+bool has_ended(const TrialLog& trial, TrialState in_journal, bool retry_failed) {
   const TrialState state = trial.result.state;
-  return is_final(state) && state == in_journal;
+  return is_final(state) && state == in_journal && !(retry_failed && state == TrialState::failed);
 }
 
 /// Those that have not ended, of the trials that the run's configuration stands for.
-Place open_trials(const std::vector<Trial>& all, const RunLog& before, const Session& session) {
+Place open_trials(const std::vector<Trial>& all, const RunLog& before, const Session& session,
+                  bool retry_failed) {
   const auto is_same = [](const Trial& trial, const TrialLog& log) {
     return trial.name == log.result.name;
   };
@@ -222,7 +223,7 @@ Place open_trials(const std::vector<Trial>& all, const RunLog& before, const Ses
   std::map<std::string, TrialState> states;
   for (const TrialResult& trial : session.journal()) states[trial.name] = trial.state;
   for (std::size_t t = 0; t < all.size(); ++t) {
-    if (!has_ended(before.trials[t], states[all[t].name])) place.trials.push_back(t);
+    if (!has_ended(before.trials[t], states[all[t].name], retry_failed)) place.trials.push_back(t);
   }
   return place;
 }
@@ -244,14 +245,15 @@ void require_unchanged(Session& session, const std::vector<TrialConfig>& configs
 
 /// Goes on with the run in the folder, whose trials these are.
 ExitCode go_on(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
-               const std::filesystem::path& pilot_cache, const Console& console) {
+               bool retry_failed, const std::filesystem::path& pilot_cache,
+               const Console& console) {
   auto all_configs = check(all, folder, findings);
   const auto made = make_session(session_config(all.front(), pilot_cache), all.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
   session.keep_journal(folder.path());
   const RunLog before = read_run(folder.path());
-  const Place place = open_trials(all, before, session);
+  const Place place = open_trials(all, before, session, retry_failed);
   require_unchanged(session, all_configs, folder);
   EventLog events(folder.file(kEventFile), before);
   std::vector<Trial> trials;
@@ -262,7 +264,9 @@ ExitCode go_on(const std::vector<Trial>& all, Findings findings, const OutputFol
     configs.back().checkpoint.resume = true;
   }
   if (trials.empty()) {
-    console.log << "all trials of this run have ended\n";
+    const bool any_failed = exit_code(before, false) == kTrialFailed;
+    console.log << "all trials of this run have ended"
+                << (any_failed ? "; --retry-failed takes up those that failed\n" : "\n");
     write_outputs(folder, before);  // the run may have ended before it came to that
     print(before, folder, console);
     return exit_code(before, false);
@@ -319,7 +323,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const Console console{out, log, options.json, options.progress_file, requests};
   const bool is_auto = config.resume == "auto" && !options.overwrite;
   if (is_auto && has_begun(folder.path()))
-    return go_on(trials, std::move(findings), folder, options.pilot_cache, console);
+    return go_on(trials, std::move(findings), folder, false, options.pilot_cache, console);
   return begin(trials, std::move(findings), folder, options.overwrite || is_auto,
                options.pilot_cache, console);
 }
@@ -332,8 +336,8 @@ ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& l
   auto overrides = options.overrides;
   overrides.push_back("output_dir=" + options.folder);
   const auto trials = read_trials(path / "config.yaml", overrides, findings);
-  return go_on(trials, std::move(findings), OutputFolder(path), options.pilot_cache,
-               {out, log, options.json, options.progress_file, requests});
+  return go_on(trials, std::move(findings), OutputFolder(path), options.retry_failed,
+               options.pilot_cache, {out, log, options.json, options.progress_file, requests});
 }
 
 }  // namespace spillway

@@ -23,6 +23,7 @@ struct TrainOptions {
 struct ResumeOptions {
   std::string folder;                  ///< the run's output_dir
   std::vector<std::string> overrides;  ///< "a.b=c", of what changes no bit
+  bool retry_failed = false;           ///< trials that failed have not ended
   bool json = false;
   std::filesystem::path pilot_cache;
   int progress_file = -1;

@@ -159,19 +159,27 @@ void time_pass(const PilotLayers& layers, Queue& queue, LayerSeconds& forward_s,
   }
 }
 
-/// By size. On layers that have been measured before, so that they are known not to throw.
-std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers, Queue& queue) {
+std::string times_key(const std::string& kind, const std::string& layer) {
+  return kind + ": " + layer;
+}
+
+/// By times_key(). On layers that have been measured before, so that they are known not to throw.
+std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
+                                              const Pilot::Kinds& kinds) {
   std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
-  const auto pass = [&] {
+  const auto turn = [&](const std::string& kind, Queue& queue) {
     LayerSeconds forward, backward;
     time_pass(layers, queue, forward, backward);
-    for (const auto& [key, seconds] : forward) forward_s[key].push_back(seconds);
-    for (const auto& [key, seconds] : backward) backward_s[key].push_back(seconds);
+    for (const auto& [key, seconds] : forward) forward_s[times_key(kind, key)].push_back(seconds);
+    for (const auto& [key, seconds] : backward) backward_s[times_key(kind, key)].push_back(seconds);
   };
-  repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
+  const auto pass = [&] {
+    for (const auto& [kind, device] : kinds) turn(kind, device->compute());
+  };
+  repeat_measurement(pass, 2 * static_cast<int>(layers.size() * kinds.size()));
   std::map<std::string, LayerTimes> times;
-  for (const auto& [key, layer] : layers) {
-    times[key] = {.forward_s = expected_by_size(forward_s[key]),
+  for (const auto& [key, all] : forward_s) {
+    times[key] = {.forward_s = expected_by_size(all),
                   .backward_s = expected_by_size(backward_s[key])};
   }
   return times;
@@ -213,20 +221,24 @@ void Pilot::measure_missing(const Model& model) {
   }
 }
 
-std::vector<LayerTimes> Pilot::measure_on(Device& device, const std::string& kind,
-                                          const Model& model) {
-  const auto on_kind = [&](const std::string& key) { return kind + ": " + key; };
-  const auto layers = layers_to_measure(
-      model, [&](const std::string& key) { return cache_.find_times(on_kind(key)).has_value(); });
+std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& kinds,
+                                                                 const Model& model) {
+  const auto layers = layers_to_measure(model, [&](const std::string& layer) {
+    return std::ranges::all_of(kinds, [&](const auto& each) {
+      return cache_.find_times(times_key(each.first, layer)).has_value();
+    });
+  });
   if (!layers.empty()) {
-    for (const auto& [key, times] : time_layers(layers, device.compute())) {
-      if (!cache_.find_times(on_kind(key))) cache_.add_times(on_kind(key), times);
+    for (const auto& [key, times] : time_layers(layers, kinds)) {
+      cache_.add_times(key, times);  // also of those known: kinds are compared
     }
     cache_.save();
   }
-  std::vector<LayerTimes> all;
-  for (const LayerSpec& layer : model.spec.layers) {
-    all.push_back(*cache_.find_times(on_kind(cost_key(model.spec, layer))));
+  std::map<std::string, std::vector<LayerTimes>> all;
+  for (const auto& [kind, device] : kinds) {
+    for (const LayerSpec& layer : model.spec.layers) {
+      all[kind].push_back(*cache_.find_times(times_key(kind, cost_key(model.spec, layer))));
+    }
   }
   return all;
 }

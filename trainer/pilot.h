@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,9 +24,12 @@ class Pilot {
       : cache_(std::move(cache), this_build_and_machine()) {}
   /// Runs each distinct layer, unless all are known already.
   Profile measure(const Model& model);
-  /// Times each layer of a measured model on the compute queue of a device, several virtual nodes
-  /// in a row, once per distinct layer and `kind`. Nothing else may use the device meanwhile.
-  std::vector<LayerTimes> measure_on(Device& device, const std::string& kind, const Model& model);
+  /// Of each kind of device one, by a name that says what the kind's costs depend on.
+  using Kinds = std::map<std::string, std::shared_ptr<Device>>;
+  /// Times each layer of a measured model on the compute queue of each device, several virtual
+  /// nodes in a row, unless all are known. The devices take turns, so that what slows
+  /// the machine for a while slows all. Nothing else may use them meanwhile.
+  std::map<std::string, std::vector<LayerTimes>> measure_on(const Kinds& kinds, const Model& model);
   /// How many times longer the layer that takes most of a step takes while `threads` run it at
   /// once.
   double measure_crowding(int threads, const Model& model, const Profile& profile) const;

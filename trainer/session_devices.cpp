@@ -38,7 +38,7 @@ int num_lanes(const JobPlan& plan) { return static_cast<int>(plan.lanes.size());
 }  // namespace
 
 std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
-  std::map<std::string, std::shared_ptr<Device>> kinds;
+  Pilot::Kinds kinds;
   {
     const std::lock_guard lock(mutex);
     if (config.estimate || shell) return {};  // while it runs, devices have other work
@@ -47,10 +47,8 @@ std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(cons
       kinds.emplace(kind_of(*devices[d].device), devices[d].device);
     }
   }
-  std::map<std::string, std::vector<LayerTimes>> times;
-  if (kinds.size() == 1) return times;
-  for (const auto& [kind, device] : kinds) times[kind] = pilot.measure_on(*device, kind, model);
-  return times;
+  if (kinds.size() == 1) return {};
+  return pilot.measure_on(kinds, model);
 }
 
 PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t number) const {

@@ -206,27 +206,28 @@ TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {
   const TemporaryFolder folder;
   const auto file = folder / "pilot.json";
   const auto model = make_gpt(tiny_gpt(), 2);
-  const auto slow = make_cpu_device("slow", kPage, {.slowdown = 8});
-  const auto fast = make_cpu_device("fast", kPage);
+  const std::shared_ptr<Device> slow = make_cpu_device("slow", kPage, {.slowdown = 8});
+  const std::shared_ptr<Device> fast = make_cpu_device("fast", kPage);
   const auto backward_s = [&](const std::vector<LayerTimes>& times, std::size_t kind) {
     double sum_s = 0;
     for (const LayerTimes& layer : times) sum_s += layer.backward_s[kind];
     return sum_s;
   };
-  std::vector<LayerTimes> fast_times, slow_times;
+  std::map<std::string, std::vector<LayerTimes>> times;
   EXPECT_TRUE(holds_once_in_ten([&] {
     std::filesystem::remove(file);
     Pilot pilot(file);
     pilot.measure(*model);
-    fast_times = pilot.measure_on(*fast, "fast", *model);
-    slow_times = pilot.measure_on(*slow, "slow", *model);
-    return backward_s(fast_times, 0) < backward_s(fast_times, 1) &&
-           backward_s(fast_times, 1) < backward_s(fast_times, 2) &&
-           backward_s(slow_times, 2) > 3 * backward_s(fast_times, 2);
+    times = pilot.measure_on({{"fast", fast}, {"slow", slow}}, *model);
+    return backward_s(times["fast"], 0) < backward_s(times["fast"], 1) &&
+           backward_s(times["fast"], 1) < backward_s(times["fast"], 2) &&
+           backward_s(times["slow"], 2) > 3 * backward_s(times["fast"], 2);
   }));
-  for (const LayerTimes& layer : fast_times) EXPECT_GT(layer.forward_s[0], 0);
-  EXPECT_EQ(Pilot(file).measure_on(*fast, "slow", *model), slow_times) << "known by its kind";
-  EXPECT_NE(Pilot().measure_on(*fast, "fast", *model), fast_times) << "the control";
+  for (const LayerTimes& layer : times["fast"]) EXPECT_GT(layer.forward_s[0], 0);
+  const auto again = Pilot(file).measure_on({{"slow", fast}}, *model);
+  EXPECT_EQ(again.at("slow"), times["slow"]) << "known by its kind";
+  EXPECT_NE(Pilot().measure_on({{"fast", fast}}, *model).at("fast"), times["fast"])
+      << "the control";
 }
 
 }  // namespace
