@@ -47,7 +47,7 @@ class Queue {
   /// thread, not with that of the stream. `work` must not throw; it is destroyed before what is
   /// enqueued after it runs.
   virtual void enqueue(std::function<void()> work) = 0;
-  /// The cudaStream_t of the queue, for what is enqueued; null on CPU.
+  /// The cudaStream_t of the queue, for what is enqueued (core/kernels.h); null on CPU.
   virtual void* stream() const { return nullptr; }
   /// Copies between host and device, or within one of them. The ranges do not overlap, and both
   /// stay valid until done.

@@ -5,10 +5,6 @@
 
 #include "core/philox.h"
 
-namespace spillway {
-class Queue;
-}
-
 /// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind:
 /// `core/cpu/kernels.cpp`, `core/cuda/kernels.cu`. Bits are equal on every dispatch path: no
 /// contraction, no reassociation, fixed lanes for every sum. Ranges start at any element; they do
@@ -33,15 +29,22 @@ inline constexpr std::size_t kNormChunk = 4096;
 /// giving a cosine and a sine. Only IEEE basic operations: the same bits on every machine.
 void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key);
 
-// The same where a queue computes, called by what is enqueued there. On CPU they have ended when
-// they return; on a GPU they are given to the queue's stream, all memory is the GPU's, and bits are
-// equal, those within a NaN aside. They throw where CUDA refuses them.
+/// Queue::stream(): the cudaStream_t of a queue that computes on a GPU; null on CPU.
+using Stream = void*;
 
-void dropout(Queue& queue, float* out, const float* in, std::size_t n, float p,
+// The same where a queue computes, called by what is enqueued there. On CPU they have ended when
+// they return; on a GPU they are given to its stream, all memory is the GPU's unless said, and bits
+// are equal, those within a NaN aside. They throw where CUDA refuses them.
+
+/// One side may be host memory that the GPU reaches.
+void copy(Stream stream, void* to, const void* from, std::size_t bytes);
+/// Zeros.
+void clear(Stream stream, void* to, std::size_t bytes);
+void dropout(Stream stream, float* out, const float* in, std::size_t n, float p,
              const RandomKey& key);
-void add(Queue& queue, float* sum, const float* term, std::size_t n);
+void add(Stream stream, float* sum, const float* term, std::size_t n);
 /// Writes to `sum`; `chunks` is room for num_norm_chunks(n) numbers, which a GPU needs.
-void squared_norm(Queue& queue, double* sum, double* chunks, const float* x, std::size_t n);
+void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n);
 constexpr std::size_t num_norm_chunks(std::size_t n) { return (n + kNormChunk - 1) / kNormChunk; }
 
 /// Decoupled weight decay Adam. Bias corrections come from the caller, in double.

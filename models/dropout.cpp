@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cassert>
+#include <cstdint>
 #include <vector>
 
 #include "core/kernels.h"
@@ -14,11 +15,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor apply_mask(const at::Tensor& x, double p, const RandomKey& key) {
-  assert(x.is_cpu());
+at::Tensor apply_mask(const at::Tensor& x, double p, const RandomKey& key, void* stream) {
   const at::Tensor in = x.contiguous();
   at::Tensor out = at::empty_like(in);
-  kernels::dropout(out.mutable_data_ptr<float>(), in.const_data_ptr<float>(),
+  kernels::dropout(stream, out.mutable_data_ptr<float>(), in.const_data_ptr<float>(),
                    static_cast<std::size_t>(in.numel()), static_cast<float>(p), key);
   return out;
 }
@@ -37,16 +37,18 @@ RandomKey unpack(const std::vector<std::int64_t>& words) {
 class KeyedDropout : public torch::autograd::Function<KeyedDropout> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, double p,
-                            const RandomKey& key) {
+                            const RandomKey& key, void* stream) {
     context->saved_data["p"] = p;
     context->saved_data["key"] = pack(key);
-    return apply_mask(x, p, key);
+    context->saved_data["stream"] = reinterpret_cast<std::int64_t>(stream);
+    return apply_mask(x, p, key, stream);
   }
 
   /// Linear in its input: the backward is the same mask, and so is the backward of that.
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const RandomKey key = unpack(context->saved_data["key"].toIntVector());
-    return {apply(gradients[0], context->saved_data["p"].toDouble(), key), {}, {}};
+    const auto stream = reinterpret_cast<void*>(context->saved_data["stream"].toInt());
+    return {apply(gradients[0], context->saved_data["p"].toDouble(), key, stream), {}, {}, {}};
   }
 };
 
@@ -57,7 +59,7 @@ at::Tensor dropout(const at::Tensor& x, double p, const LayerContext& context, s
   if (!context.training || p == 0) return x;
   RandomKey key = context.random;
   key.stream += draw;
-  return KeyedDropout::apply(x, p, key);
+  return KeyedDropout::apply(x, p, key, context.stream);
 }
 
 }  // namespace spillway

@@ -18,6 +18,7 @@ namespace spillway {
 struct LayerContext {
   bool training = true;  ///< dropout applies, statistics are observed; no: they are used
   RandomKey random;      ///< seed, step, virtual node; `stream` = layer * 16, add the draw's number
+  void* stream = nullptr;  ///< where it computes, for core/kernels.h
 };
 
 /// Output of a layer; for the loss layer a 0-dim sum over examples, and their total weight.

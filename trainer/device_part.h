@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "spilling/copier.h"
 #include "spilling/device_arena.h"
@@ -9,9 +10,32 @@
 
 namespace spillway {
 
+/// Host memory that ops of a device write a number to. Grows to what is taken at once.
+class Numbers {
+ public:
+  explicit Numbers(Device& device) : device_(device) {}
+  double* take() {
+    if (free_.empty()) {
+      auto* const first =
+          reinterpret_cast<double*>(pages_.emplace_back(device_.allocate_host(kPage))->data());
+      for (std::size_t i = 0; i < kPage / sizeof(double); ++i) free_.push_back(first + i);
+    }
+    double* const number = free_.back();
+    free_.pop_back();
+    return number;
+  }
+  void give_back(double* number) { free_.push_back(number); }
+
+ private:
+  Device& device_;
+  std::vector<std::unique_ptr<DeviceMemory>> pages_;
+  std::vector<double*> free_;
+};
+
 /// What the shell has of a device. Of the shell's thread.
 struct DevicePart {
-  explicit DevicePart(Device& d) : device(&d), arena(std::make_unique<DeviceArena>(d)), copier(d) {}
+  explicit DevicePart(Device& d)
+      : device(&d), arena(std::make_unique<DeviceArena>(d)), copier(d), numbers(d) {}
 
   double copy_s(Bytes bytes) const {
     constexpr double kUnknownRate = 1e9;
@@ -22,6 +46,7 @@ struct DevicePart {
   Device* device;
   std::unique_ptr<DeviceArena> arena;  ///< given back once nothing can touch it any more
   Copier copier;
+  Numbers numbers;
   std::unique_ptr<Watchdog> watchdog;
   int running = 0;       ///< actions that were started and not heard of, whatever was reported
   int expected = 0;      ///< of them, those that are not reported

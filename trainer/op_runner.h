@@ -22,6 +22,7 @@ struct OpCall {
   const Program* program = nullptr;     ///< of the plan
   int unit = 0, op = 0;
   std::vector<std::byte*> weights, sums, inputs, outputs;  ///< in the order of the specs
+  double* number = nullptr;  ///< host memory for what the op says, until it has been kept
 };
 
 /// Work of the host pool on a job's homes.

@@ -83,7 +83,7 @@ void PilotLayer::run_forward(const RangeRunner& runner) {
   next();
   const MeterScope scope(meter_);
   meter_.begin_op(std::numeric_limits<Bytes>::max());
-  runner.forward(inputs_, outputs_);
+  runner.forward(inputs_, outputs_, &loss_);
 }
 
 void PilotLayer::forward() { run_forward(runner_); }
@@ -94,8 +94,9 @@ void PilotLayer::backward() {
   next();
   const MeterScope scope(meter_);
   meter_.begin_op(std::numeric_limits<Bytes>::max());
-  runner_.backward(inputs_, gradients_, input_gradients_,
-                   [this](int, int param, const float* term) { fold(param, term); });
+  runner_.backward(
+      inputs_, gradients_, input_gradients_,
+      [this](int, int param, const float* term) { fold(param, term); }, &loss_);
 }
 
 }  // namespace spillway

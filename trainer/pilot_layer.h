@@ -54,6 +54,7 @@ class PilotLayer {
   std::vector<std::size_t> param_elements_;  // of each
   RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;
   Bytes output_bytes_ = 0;
+  double loss_ = 0;
   ActivationCounter meter_{"pilot"};
   RangeRunner runner_;
   const RangeRunner evaluation_;

@@ -10,11 +10,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "core/ids.h"
+#include "core/kernels.h"
 #include "trainer/counting_allocator.h"
 
 namespace spillway {
@@ -50,9 +50,9 @@ class OpScope {
   c10::AutoGradMode grad_;
 };
 
-void copy_out(std::byte* to, const at::Tensor& from) {
+void copy_out(void* stream, void* to, const at::Tensor& from) {
   const at::Tensor contiguous = from.contiguous();
-  std::memcpy(to, contiguous.data_ptr(), contiguous.nbytes());
+  kernels::copy(stream, to, contiguous.const_data_ptr(), contiguous.nbytes());
 }
 
 }  // namespace
@@ -105,26 +105,28 @@ void warm_up_thread() {
   torch::autograd::grad({at::mm(x, x).sum()}, {x});
 }
 
-WeightedSum RangeRunner::loss_of(const LayerRun& run) const {
-  if (layers_.end < static_cast<int>(model_.layers.size())) return {};
-  return {run.result.output.item<double>(), run.result.weight};
+double RangeRunner::take_loss(const LayerRun& run, double* loss) const {
+  if (layers_.end < static_cast<int>(model_.layers.size())) return 0;
+  copy_out(context_.stream, loss, run.result.output.to(at::kDouble));
+  return run.result.weight;
 }
 
-WeightedSum RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs) const {
+double RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs,
+                            double* loss) const {
   const OpScope scope(false);
   EdgeTensors tensors = views_of(inputs);
   std::map<int, int> readers = count_readers();
   for (int l = layers_.begin; l < layers_.end; ++l) {
     LayerRun run = run_layer(l, tensors, false);
     const int made = output_of(l);
-    if (made < 0) return loss_of(run);
+    if (made < 0) return take_loss(run, loss);
     for (int e : model_.spec.layers[at(l)].inputs) {
       if (--readers[e] == 0) tensors.erase(e);
     }
-    if (outputs.contains(made)) copy_out(outputs.at(made), run.result.output);
+    if (outputs.contains(made)) copy_out(context_.stream, outputs.at(made), run.result.output);
     if (readers[made] > 0) tensors[made] = std::move(run.result.output);
   }
-  return {};
+  return 0;
 }
 
 std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
@@ -172,8 +174,9 @@ void RangeRunner::take_observations(int layer, LayerResult& result, const TakeTe
   result.observations.clear();
 }
 
-WeightedSum RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradient_memory,
-                                  const EdgeMemory& input_gradients, const TakeTerm& take) const {
+double RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradient_memory,
+                             const EdgeMemory& input_gradients, const TakeTerm& take,
+                             double* loss) const {
   const OpScope scope(true);
   std::vector<LayerRun> runs;
   EdgeTensors tensors = views_of(inputs);
@@ -184,7 +187,7 @@ WeightedSum RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gr
     if (after_forward) after_forward(l);
   }
   tensors.clear();
-  const WeightedSum loss = loss_of(runs.back());
+  const double weight = take_loss(runs.back(), loss);
   EdgeTensors gradients = views_of(gradient_memory);
   std::map<int, int> readers = count_readers();
   for (int l = layers_.end - 1; l >= layers_.begin; --l) {
@@ -197,11 +200,11 @@ WeightedSum RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gr
       at::Tensor& sum = gradients[e];  // of later readers first: the same for every cut
       sum = sum.defined() ? at::add(sum, of_inputs[i]) : std::move(of_inputs[i]);
       if (--readers[e] > 0 || !input_gradients.contains(e)) continue;
-      copy_out(input_gradients.at(e), sum);
+      copy_out(context_.stream, input_gradients.at(e), sum);
       sum.reset();
     }
   }
-  return loss;
+  return weight;
 }
 
 }  // namespace spillway

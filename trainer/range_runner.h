@@ -11,15 +11,6 @@
 
 namespace spillway {
 
-/// A (sum, weight) pair: how losses are added up over virtual nodes.
-struct WeightedSum {
-  double sum = 0, weight = 0;
-  WeightedSum operator+(const WeightedSum& other) const {
-    return {sum + other.sum, weight + other.weight};
-  }
-  double mean() const { return sum / weight; }
-};
-
 /// Takes one virtual node through consecutive layers of a model. The same arithmetic in every
 /// order and for every cut: graphs are local to one layer, and a layer's backward starts from its
 /// recomputed forward. LibTorch allocates activations only; nothing outlives a call.
@@ -40,17 +31,18 @@ class RangeRunner {
   /// Called in backward() after each layer's forward: where a pilot reads the memory in use.
   std::function<void(int layer)> after_forward;
 
-  /// Forward without a graph; returns the loss of a range that ends with the loss layer. `inputs`:
-  /// what the range reads and does not make, batch included. `outputs`: where those of its edges go
-  /// that are read behind it.
-  WeightedSum forward(const EdgeMemory& inputs, const EdgeMemory& outputs) const;
+  /// Forward without a graph. `inputs`: what the range reads and does not make, batch included.
+  /// `outputs`: where those of its edges go that are read behind it. Of a range that ends with the
+  /// loss layer it returns the weight of the loss, whose sum goes to `loss`: host memory, written
+  /// when the stream comes to it.
+  double forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss) const;
 
   /// Forward with graphs, then backward: what a layer observes in training is taken here alone, so
   /// once a step, however often its forward runs. `gradients`: of the range's outputs; and of those
   /// inputs that are read behind the range too, as far as summed there. `input_gradients`: where
-  /// those of the inputs go, this range's share added.
-  WeightedSum backward(const EdgeMemory& inputs, const EdgeMemory& gradients,
-                       const EdgeMemory& input_gradients, const TakeTerm& take) const;
+  /// those of the inputs go, this range's share added. Loss and weight as of forward().
+  double backward(const EdgeMemory& inputs, const EdgeMemory& gradients,
+                  const EdgeMemory& input_gradients, const TakeTerm& take, double* loss) const;
 
  private:
   using EdgeTensors = std::map<int, at::Tensor>;
@@ -68,7 +60,7 @@ class RangeRunner {
   std::map<int, int> count_readers() const;
   /// The edge that a layer makes; -1: it is the loss.
   int output_of(int layer) const;
-  WeightedSum loss_of(const LayerRun& run) const;
+  double take_loss(const LayerRun& run, double* loss) const;
 
   const Model& model_;
   LayerRange layers_;

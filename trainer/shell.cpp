@@ -156,9 +156,9 @@ void Shell::carry_out(const Actions& actions) {
   }
 }
 
-OpCall Shell::resolve(const StartOp& start) const {
+OpCall Shell::resolve(const StartOp& start) {
   const auto& plan = plans_.at(start.job);
-  const DevicePart& on = part(start.device);
+  DevicePart& on = part(start.device);
   OpCall call{.job = start.job,
               .device = on.device,
               .step = start.step,
@@ -179,6 +179,7 @@ OpCall Shell::resolve(const StartOp& start) const {
   take(unit.sums, call.sums);
   take(op.inputs, call.inputs);
   take(op.outputs, call.outputs);
+  call.number = on.numbers.take();
   return call;
 }
 
@@ -232,7 +233,7 @@ void Shell::perform(const StartOp& start) {
   queue.notify([this, task, &device] {
     task->done.finished_s = seconds(Clock::now());
     note_failure(device, task->done);
-    post(task->flight.device, task->done, std::move(task->keep));
+    post(task->flight.device, task->done, std::move(task->keep), task->call.number);
   });
 }
 

@@ -123,7 +123,7 @@ class Shell {
   void perform(const StepRedone& redone);
   void perform(const PlanChanged& changed);
   void perform(const JobEnded& ended);
-  OpCall resolve(const StartOp& start) const;
+  OpCall resolve(const StartOp& start);
   void land(Done done);
   bool may_report(const Done& done) const;
   void report(const Done& done);
@@ -140,7 +140,7 @@ class Shell {
   // shell_devices.cpp: devices work, come, go and fail
   void launch(ActionId id, Flight flight);
   static void note_failure(Device& device, Done& done);
-  void post(DeviceId device, Done done, OpRunner::Keep keep = {});
+  void post(DeviceId device, Done done, OpRunner::Keep keep = {}, double* number = nullptr);
   void reported(const Flight& flight);
   void perform(const DeviceLeft& left);
   void warm(Joining& joining, Bytes touched);

@@ -62,15 +62,17 @@ void Shell::note_failure(Device& device, Done& done) {
   }
 }
 
-void Shell::post(DeviceId device, Done done, OpRunner::Keep keep) {
-  landing([this, device, done = std::move(done), keep = std::move(keep)] {
+void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, double* number) {
+  landing([this, device, done = std::move(done), keep = std::move(keep), number] {
+    const bool is_lost = !flights_.contains(done.id);
+    if (keep && !is_lost && !done.lost) keep();
+    if (number) part(device).numbers.give_back(number);
     if (device.valid()) {
       --part(device).running;
       release(part(device));
     }
-    if (!flights_.contains(done.id)) return;  // it was lost
+    if (is_lost) return;
     if (done.lost) return lose(device, done.error);
-    if (keep) keep();
     land(done);
     if (device.valid()) notice_shrinking(device);
   });

@@ -26,6 +26,8 @@ constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
 
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
+void* stream_of(const OpCall& call) { return call.device->compute().stream(); }
+
 std::size_t elements(const ParamSpec& param) {
   return static_cast<std::size_t>(param.tensor.elements());
 }
@@ -93,21 +95,22 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   }
   const LayerContext context{.training = op.kind != OpKind::evaluate,
                              .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
-                                        static_cast<std::uint32_t>(op.vn), 0}};
+                                        static_cast<std::uint32_t>(op.vn), 0},
+                             .stream = stream_of(call)};
   const RangeRunner runner(*model_, op.layers, context, parameters);
-  WeightedSum loss;
+  double weight = 0;
   if (op.kind == OpKind::backward) {
     const auto take = [&](int layer, int param, const float* value) {
       fold_term(call, layer, param, value);
     };
-    loss = runner.backward(inputs, gradients, outputs, take);
+    weight = runner.backward(inputs, gradients, outputs, take, call.number);
     merge_sums(call);
   } else {
-    loss = runner.forward(inputs, outputs);
+    weight = runner.forward(inputs, outputs, call.number);
   }
   if (op.layers.end != static_cast<int>(model_->layers.size())) return {};
   auto& losses = op.kind == OpKind::backward ? losses_ : eval_losses_;
-  return [&place = losses[at(op.vn)], loss] { place = loss; };
+  return [&place = losses[at(op.vn)], sum = call.number, weight] { place = {*sum, weight}; };
 }
 
 /// sums[slot][layer] of the unit, the layers with gradients only.
@@ -129,10 +132,12 @@ void TrainingJob::fold_term(const OpCall& call, int layer, int param, const floa
   float* sum = floats(slot + place.sum_offsets[at(param)]);
   const int number = model_->spec.layers[at(layer)].params[at(param)];
   const std::size_t n = elements(model_->spec.params[at(number)]);
-  if (fold.fresh) {
-    value ? std::copy_n(value, n, sum) : std::fill_n(sum, n, 0.0f);
-  } else if (value) {
-    kernels::add(sum, value, n);
+  if (!value) {
+    if (fold.fresh) kernels::clear(stream_of(call), sum, n * sizeof(float));
+  } else if (fold.fresh) {
+    kernels::copy(stream_of(call), sum, value, n * sizeof(float));
+  } else {
+    kernels::add(stream_of(call), sum, value, n);
   }
 }
 
@@ -142,7 +147,8 @@ void TrainingJob::merge_sums(const OpCall& call) const {
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
       const Bytes bytes = call.plan->layout.layers[at(l)].sum_bytes;
       if (bytes == 0) continue;
-      kernels::add(floats(call.sums[sum_index(call.plan->layout, unit, merge.into, l)]),
+      kernels::add(stream_of(call),
+                   floats(call.sums[sum_index(call.plan->layout, unit, merge.into, l)]),
                    floats(call.sums[sum_index(call.plan->layout, unit, merge.from, l)]),
                    bytes / sizeof(float));
     }

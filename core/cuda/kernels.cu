@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
 #include "core/cuda/cuda_error.h"
 #include "core/cuda/kernel_bodies.h"
-#include "core/device.h"
 
 // Compiled without contraction (core/CMakeLists.txt): every operation is rounded as on the CPU.
 namespace spillway::kernels {
@@ -21,7 +21,7 @@ unsigned blocks_for(std::size_t threads) {
   return static_cast<unsigned>(std::max<std::size_t>(blocks, 1));
 }
 
-cudaStream_t stream_of(Queue& queue) { return static_cast<cudaStream_t>(queue.stream()); }
+cudaStream_t cuda(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
 __global__ void drop_all(float* out, const float* in, std::size_t n, detail::Dropout how) {
   const std::size_t block = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -67,30 +67,46 @@ __global__ void fold_chunks(double* sum, const double* chunks, std::size_t num_c
 
 }  // namespace
 
-void dropout(Queue& queue, float* out, const float* in, std::size_t n, float p,
+void copy(Stream stream, void* to, const void* from, std::size_t bytes) {
+  if (!stream) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes > 0) {
+    require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda(stream)), "cudaMemcpyAsync");
+  }
+}
+
+void clear(Stream stream, void* to, std::size_t bytes) {
+  if (!stream) {
+    std::memset(to, 0, bytes);
+  } else if (bytes > 0) {
+    require(cudaMemsetAsync(to, 0, bytes, cuda(stream)), "cudaMemsetAsync");
+  }
+}
+
+void dropout(Stream stream, float* out, const float* in, std::size_t n, float p,
              const RandomKey& key) {
-  if (!queue.stream()) return dropout(out, in, n, p, key);
+  if (!stream) return dropout(out, in, n, p, key);
   const unsigned blocks = blocks_for((n + 3) / 4);
-  drop_all<<<blocks, kThreads, 0, stream_of(queue)>>>(out, in, n, detail::settled(n, p, key));
+  drop_all<<<blocks, kThreads, 0, cuda(stream)>>>(out, in, n, detail::settled(n, p, key));
   require(cudaGetLastError(), "dropout");
 }
 
-void add(Queue& queue, float* sum, const float* term, std::size_t n) {
-  if (!queue.stream()) return add(sum, term, n);
+void add(Stream stream, float* sum, const float* term, std::size_t n) {
+  if (!stream) return add(sum, term, n);
   const unsigned blocks = blocks_for((n + kAddsPerThread - 1) / kAddsPerThread);
-  add_all<<<blocks, kThreads, 0, stream_of(queue)>>>(sum, term, n);
+  add_all<<<blocks, kThreads, 0, cuda(stream)>>>(sum, term, n);
   require(cudaGetLastError(), "add");
 }
 
-void squared_norm(Queue& queue, double* sum, double* chunks, const float* x, std::size_t n) {
-  if (!queue.stream()) {
+void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n) {
+  if (!stream) {
     *sum = squared_norm(x, n);
     return;
   }
   const std::size_t num_chunks = num_norm_chunks(n);
   const unsigned blocks = blocks_for(num_chunks * detail::kNormLanes);
-  norm_of_chunks<<<blocks, kThreads, 0, stream_of(queue)>>>(chunks, x, n);
-  fold_chunks<<<1, kThreads, 0, stream_of(queue)>>>(sum, chunks, num_chunks);
+  norm_of_chunks<<<blocks, kThreads, 0, cuda(stream)>>>(chunks, x, n);
+  fold_chunks<<<1, kThreads, 0, cuda(stream)>>>(sum, chunks, num_chunks);
   require(cudaGetLastError(), "squared_norm");
 }
 

@@ -1,14 +1,20 @@
 #include "core/kernels.h"
 
+#include <cstring>
+
 namespace spillway::kernels {
 
-void dropout(Queue&, float* out, const float* in, std::size_t n, float p, const RandomKey& key) {
+void copy(Stream, void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
+void clear(Stream, void* to, std::size_t bytes) { std::memset(to, 0, bytes); }
+
+void dropout(Stream, float* out, const float* in, std::size_t n, float p, const RandomKey& key) {
   dropout(out, in, n, p, key);
 }
 
-void add(Queue&, float* sum, const float* term, std::size_t n) { add(sum, term, n); }
+void add(Stream, float* sum, const float* term, std::size_t n) { add(sum, term, n); }
 
-void squared_norm(Queue&, double* sum, double*, const float* x, std::size_t n) {
+void squared_norm(Stream, double* sum, double*, const float* x, std::size_t n) {
   *sum = squared_norm(x, n);
 }
 

@@ -152,14 +152,16 @@ void ResidentTrainer::compute(const Op& op) {
   auto inputs = some_of(edges_[at(op.vn)], boundaries.in);
   inputs[batch_edge(model_->spec)] = edges_[at(op.vn)].at(batch_edge(model_->spec));
   if (!op.backward) {
-    runner.forward(inputs, some_of(edges_[at(op.vn)], boundaries.out));
+    runner.forward(inputs, some_of(edges_[at(op.vn)], boundaries.out), nullptr);
     return;
   }
-  const WeightedSum loss = runner.backward(
-      inputs, some_of(gradients_[at(op.vn)], boundaries.out),
-      some_of(gradients_[at(op.vn)], boundaries.in),
-      [&](int layer, int param, const float* value) { fold_gradient(op.vn, layer, param, value); });
-  if (layers.end == static_cast<int>(model_->layers.size())) losses_[at(op.vn)] = loss;
+  const auto fold = [&](int layer, int param, const float* value) {
+    fold_gradient(op.vn, layer, param, value);
+  };
+  double loss = 0;
+  const double weight = runner.backward(inputs, some_of(gradients_[at(op.vn)], boundaries.out),
+                                        some_of(gradients_[at(op.vn)], boundaries.in), fold, &loss);
+  if (layers.end == static_cast<int>(model_->layers.size())) losses_[at(op.vn)] = {loss, weight};
   merge_sums(op.shard, op.vn);
 }
 

@@ -58,9 +58,9 @@ class QueueKernels : public testing::TestWithParam<MakeDevice> {
     all.push_back(300 * kNormChunk + 77);
     return all;
   }
-  void run(const std::function<void(Queue& queue)>& work) {
+  void run(const std::function<void(Stream stream)>& work) {
     Queue& queue = device_->compute();
-    queue.enqueue([&] { work(queue); });
+    queue.enqueue([&] { work(queue.stream()); });
     queue.record().wait();
     device_->check();
   }
@@ -81,7 +81,7 @@ TEST_P(QueueKernels, DropoutHasTheMaskOfTheCpu) {
       std::vector<float> expected(n);
       dropout(expected.data(), in.data(), n, p, kKey);
       const Array<float> on_device(*device_, in);
-      run([&](Queue& queue) { dropout(queue, on_device.data(), on_device.data(), n, p, kKey); });
+      run([&](Stream stream) { dropout(stream, on_device.data(), on_device.data(), n, p, kKey); });
       ASSERT_EQ(bits_of(on_device.values()), bits_of(expected)) << n << ", " << p;
     }
   }
@@ -97,7 +97,7 @@ TEST_P(QueueKernels, SumsOfGradientsHaveTheBitsOfTheCpu) {
     const auto add_both = [&](std::size_t into, const std::vector<float>& term,
                               const Array<float>& device_term) {
       add(sums[into].data(), term.data(), n);
-      run([&](Queue& queue) { add(queue, on_device[into]->data(), device_term.data(), n); });
+      run([&](Stream stream) { add(stream, on_device[into]->data(), device_term.data(), n); });
     };
     for (std::size_t vn = 0; vn < kGroups * kPerGroup; ++vn) {
       const auto gradient = random_values(n, static_cast<std::uint32_t>(vn));
@@ -117,12 +117,28 @@ TEST_P(QueueKernels, SumsOfGradientsHaveTheBitsOfTheCpu) {
   }
 }
 
+TEST_P(QueueKernels, CopiesAndZeros) {
+  for (const std::size_t n : sizes()) {
+    const auto x = random_values(n, 3);
+    const Array<float> from(*device_, x), to(*device_, random_values(n, 4));
+    run([&](Stream stream) { copy(stream, to.data(), from.data(), n * sizeof(float)); });
+    ASSERT_EQ(bits_of(to.values()), bits_of(x)) << n;
+    if (n == 0) continue;
+    run([&](Stream stream) { clear(stream, to.data(), (n - 1) * sizeof(float)); });
+    std::vector<float> cleared(n);
+    cleared.back() = x.back();
+    ASSERT_EQ(bits_of(to.values()), bits_of(cleared)) << n;
+  }
+}
+
 TEST_P(QueueKernels, SquaredNormsHaveTheBitsOfTheCpu) {
   for (const std::size_t n : sizes()) {
     const auto x = random_values(n, 7);
     const Array<float> on_device(*device_, x);
     const Array<double> sum(*device_, 1), chunks(*device_, num_norm_chunks(n));
-    run([&](Queue& queue) { squared_norm(queue, sum.data(), chunks.data(), on_device.data(), n); });
+    run([&](Stream stream) {
+      squared_norm(stream, sum.data(), chunks.data(), on_device.data(), n);
+    });
     ASSERT_EQ(std::bit_cast<std::uint64_t>(sum.values()[0]),
               std::bit_cast<std::uint64_t>(squared_norm(x.data(), n)))
         << n;
