@@ -15,6 +15,15 @@
 /// zeros. So the result depends on neither the devices nor the lanes that computed the leaves.
 namespace spillway {
 
+/// A (sum, weight) pair: how losses are added up over virtual nodes.
+struct WeightedSum {
+  double sum = 0, weight = 0;
+  WeightedSum operator+(const WeightedSum& other) const {
+    return {sum + other.sum, weight + other.weight};
+  }
+  double mean() const { return sum / weight; }
+};
+
 /// The additions (into, from) that finish the tree from the subtrees that begin at `firsts`
 /// (ascending group indices), in order.
 inline std::vector<std::pair<int, int>> remaining_merges(std::vector<int> firsts, int groups) {

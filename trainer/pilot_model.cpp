@@ -51,9 +51,11 @@ void PilotModel::run() {
     const ParamSpec& spec = spec_.params[at(spec_.layers[at(layer)].params[param])];
     return spec.has_sum() ? static_cast<std::size_t>(spec.tensor.elements()) : 0;
   };
-  runner_.backward(batch_, {}, {}, [&](int layer, int param, const float* term) {
+  const auto fold = [&](int layer, int param, const float* term) {
     if (term) kernels::add(sum(slot_, layer, at(param)), term, elements(layer, at(param)));
-  });
+  };
+  double loss = 0;
+  runner_.backward(batch_, {}, {}, fold, &loss);
   const std::size_t into = (slot_ + 1) % kSlots;
   for (int l = 0; l < static_cast<int>(params_.size()); ++l) {
     for (std::size_t p = 0; p < params_[at(l)].size(); ++p) {

@@ -17,15 +17,6 @@
 
 namespace spillway {
 
-/// A (sum, weight) pair: how losses are added up over virtual nodes.
-struct WeightedSum {
-  double sum = 0, weight = 0;
-  WeightedSum operator+(const WeightedSum& other) const {
-    return {sum + other.sum, weight + other.weight};
-  }
-  double mean() const { return sum / weight; }
-};
-
 /// What the ops of one trial compute. State that outlives an op lies in the job's homes; what is
 /// here is a handful of scalars a virtual node. The step program orders all calls but
 /// take_progress().

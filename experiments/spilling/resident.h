@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/cpu/mapped_memory.h"
+#include "core/fold.h"
 #include "scheduler/cut.h"
 #include "scheduler/layout.h"
 #include "trainer/optimizer.h"

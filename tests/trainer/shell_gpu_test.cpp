@@ -57,20 +57,24 @@ class ShellOnGpus : public ::testing::Test {
     const auto make = [](std::size_t number, Bytes budget) {
       return number == 0 ? make_gpu(0, budget) : make_cpu_device("cpu", budget);
     };
-    RealRun run(make, std::move(workload));
-    compute_on_streams(run);
-    run.runner.before_op = std::move(before_op);
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
-    for (const auto& left : run.heard.left) {
-      EXPECT_EQ(left.device, DeviceId(0));
-      EXPECT_TRUE(left.lost);
-      EXPECT_EQ(left.why, "an illegal memory access");
+    std::size_t lost = 0;
+    {
+      RealRun run(make, std::move(workload));
+      compute_on_streams(run);
+      run.runner.before_op = std::move(before_op);
+      run.submit_all();
+      run.shell.run();
+      expect_all_done(run);
+      for (const auto& left : run.heard.left) {
+        EXPECT_EQ(left.device, DeviceId(0));
+        EXPECT_TRUE(left.lost);
+        EXPECT_EQ(left.why, "an illegal memory access");
+      }
+      fake_cuda().broken = cudaSuccess;
+      lost = run.heard.left.size();
     }
-    fake_cuda().broken = cudaSuccess;
     fake_cuda().locked = 0;  // what a GPU that failed had locked, nobody can tell it to unlock
-    return static_cast<int>(run.heard.left.size());
+    return static_cast<int>(lost);
   }
 
   std::mutex mutex_;
