@@ -30,7 +30,7 @@ class TrialFactory {
 /// Notes an error of the library at the place of the trial's document that it speaks of.
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings);
 
-/// Runs `step` and notes so what it throws as ConfigError. Returns whether it threw none.
-bool run_noting(const YamlNode& tree, Findings& findings, const std::function<void()>& step);
+/// Runs `step` and notes so what it throws as ConfigError.
+void run_noting(const YamlNode& tree, Findings& findings, const std::function<void()>& step);
 
 }  // namespace spillway
