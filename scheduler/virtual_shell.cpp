@@ -136,29 +136,27 @@ void VirtualShell::perform(const StartOp& op) {
     }
   }
   const OpSpec& spec = program(op.job, op.flavor).ops[at(op.op)];
-  const double alone_s = spec.cost_s * slowdown(op.device);
-  const double duration_s = alone_s * costs_.crowding.at(busy_threads(start_s, alone_s, op.device));
+  const double duration_s =
+      spec.cost_s * slowdown(op.device) * costs_.crowding.at(busy_threads(start_s, op.device));
   free_s = start_s + duration_s;
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
 
-/// During an op, with the one that computes it: other devices go on with their next ops, copies and
-/// host ops end. A slow device leaves its core to the others most of the time, and so does a copy
-/// over a slow link.
-double VirtualShell::busy_threads(double start_s, double op_s, DeviceId computing) const {
+/// With the one that computes there, when an op starts. A slow device leaves its core to the others
+/// most of the time, and so does a copy over a slow link.
+double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
   double busy = 1;
-  if (costs_.crowding.threads == 0 || op_s <= 0) return busy;  // nobody asks
-  const auto share = [&](double free_s) { return std::clamp((free_s - start_s) / op_s, 0.0, 1.0); };
+  if (costs_.crowding.threads == 0) return busy;  // nobody asks
   for (std::size_t d = 0; d < queues_.size(); ++d) {
     const DeviceId device(d);
     if (engine_.device(device).state == DeviceState::gone) continue;
     const Queues& queues = queues_[d];
-    if (device != computing && queues.compute_s > start_s) busy += 1 / slowdown(device);
+    if (device != computing && queues.compute_s > time_s) busy += 1 / slowdown(device);
     const double copying = copy_rate(device) / costs_.copy_bytes_per_s;
-    busy += copying * (share(queues.to_device_s) + share(queues.to_host_s));
+    busy += copying * ((queues.to_device_s > time_s) + (queues.to_host_s > time_s));
   }
-  for (const double free_s : worker_free_s_) busy += share(free_s);
-  return busy;
+  return busy + static_cast<double>(std::ranges::count_if(
+                    worker_free_s_, [&](double free_s) { return free_s > time_s; }));
 }
 
 double VirtualShell::slowdown(DeviceId device) const {

@@ -100,7 +100,7 @@ class VirtualShell {
   void perform(const JobEnded&) {}
   double copy_rate(DeviceId device) const;
   double slowdown(DeviceId device) const;
-  double busy_threads(double start_s, double op_s, DeviceId computing) const;
+  double busy_threads(double time_s, DeviceId computing) const;
   const Program& program(JobId job, std::size_t flavor) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
                 Bytes activations);

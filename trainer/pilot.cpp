@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "trainer/counting_allocator.h"
 #include "trainer/estimate.h"
 #include "trainer/pilot_layer.h"
-#include "trainer/pilot_model.h"
 
 namespace spillway {
 namespace {
@@ -85,72 +83,43 @@ void pass_through(const PilotLayers& layers, const Forward& forward, const Backw
   }
 }
 
-/// How much more a model takes as a whole than its layers one by one. Only small ones are tried:
-/// others lie in no cache either way.
-class WholeModel {
- public:
-  explicit WholeModel(const Model& model) : layers_(layers_by_cost(model.spec)) {
-    if (PilotModel::bytes(model.spec) < kBeyondCaches) model_.emplace(model);
-  }
-
-  void run() {
-    if (model_) seconds_.push_back(seconds_of([&] { model_->run(); }));
-  }
-
-  double slower_than(const std::map<std::string, LayerProfile>& profiles) const {
-    if (!model_) return 1;
-    double apart_s = 0;
-    for (const auto& [key, profile] : profiles) {
-      const auto number = static_cast<double>(layers_.at(key).size());
-      apart_s += number * (profile.backward_s + profile.merge_s);
-    }
-    return std::clamp(expected(seconds_) / apart_s, 1.0, kMost);
-  }
-
- private:
-  static constexpr double kMost = 1.25;
-  const std::map<std::string, std::vector<int>> layers_;
-  std::optional<PilotModel> model_;
-  std::vector<double> seconds_;
-};
-
 /// Expected over passes: a layer that only ever followed itself would find its code in the nearest
 /// caches.
-std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, const Model& model) {
+std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
   std::map<std::string, LayerProfile> profiles;
-  std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
+  std::map<std::string, std::vector<double>> forward_s, backward_s;
   for (const auto& [key, layer] : layers) {
     layer->forward();
     layer->backward();
     profiles[key] = measure_peaks(*layer);
   }
-  WholeModel whole(model);
   const auto pass = [&] {
-    whole.run();
     pass_through(
         layers, [&](auto& key, const auto& work) { forward_s[key].push_back(seconds_of(work)); },
         [&](auto& key, const auto& work) { backward_s[key].push_back(seconds_of(work)); });
-    for (const auto& [key, layer] : layers) {
-      merge_s[key].push_back(seconds_of([&] { layer->merge(); }));
-    }
   };
   repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
   for (auto& [key, profile] : profiles) {
     profile.forward_s = expected(forward_s[key]);
     profile.backward_s = expected(backward_s[key]);
-    profile.merge_s = expected(merge_s[key]);
-  }
-  const double factor = whole.slower_than(profiles);
-  for (auto& [key, profile] : profiles) {
-    for (double* seconds : {&profile.forward_s, &profile.backward_s, &profile.merge_s}) {
-      *seconds *= factor;
-    }
   }
   return profiles;
 }
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::array<double, kPilotSizes.size()>;
+
+/// When so many calls of `work` have ended, since the first began.
+Seconds time_calls(const std::function<void()>& work) {
+  Seconds seconds{};
+  double passed_s = 0;
+  int calls = 0;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    for (; calls < kPilotSizes[i]; ++calls) passed_s += seconds_of(work);
+    seconds[i] = passed_s;
+  }
+  return seconds;
+}
 
 Seconds expected_by_size(const std::vector<Seconds>& all) {
   Seconds result;
@@ -164,16 +133,13 @@ Seconds expected_by_size(const std::vector<Seconds>& all) {
 
 using LayerSeconds = std::map<std::string, Seconds>;
 
-/// One pass as in measure_layers(), each layer kPilotSizes[size] times in a row, as one op of the
-/// queue: a slowed device sleeps after each.
-void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerSeconds& forward_s,
+/// One pass as in measure_layers(), as one op of the queue.
+void time_pass(const PilotLayers& layers, Queue& queue, LayerSeconds& forward_s,
                LayerSeconds& backward_s) {
   double inside_s = 0;
   const auto time = [&](Seconds& seconds, const std::function<void()>& work) {
-    seconds[size] = seconds_of([&] {
-      for (int i = 0; i < kPilotSizes[size]; ++i) work();
-    });
-    inside_s += seconds[size];
+    seconds = time_calls(work);
+    inside_s += seconds.back();
   };
   Clock::time_point begin, end;
   queue.enqueue([&] { begin = Clock::now(); });
@@ -187,7 +153,9 @@ void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerS
   // What the queue takes beside, an imitated slowness above all, is shared by all layers.
   const double factor = std::chrono::duration<double>(end - begin).count() / inside_s;
   for (LayerSeconds* all : {&forward_s, &backward_s}) {
-    for (auto& [key, seconds] : *all) seconds[size] *= factor;
+    for (auto& [key, seconds] : *all) {
+      for (double& s : seconds) s *= factor;
+    }
   }
 }
 
@@ -201,9 +169,7 @@ std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
   std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
   const auto turn = [&](const std::string& kind, Queue& queue) {
     LayerSeconds forward, backward;
-    for (std::size_t size = 0; size < kPilotSizes.size(); ++size) {
-      time_pass(layers, queue, size, forward, backward);
-    }
+    time_pass(layers, queue, forward, backward);
     for (const auto& [key, seconds] : forward) forward_s[times_key(kind, key)].push_back(seconds);
     for (const auto& [key, seconds] : backward) backward_s[times_key(kind, key)].push_back(seconds);
   };
@@ -250,7 +216,7 @@ void Pilot::measure_missing(const Model& model) {
   const auto layers = layers_to_measure(
       model, [&](const std::string& key) { return cache_.find(key).has_value(); });
   if (layers.empty()) return;
-  for (const auto& [key, profile] : measure_layers(layers, model)) {
+  for (const auto& [key, profile] : measure_layers(layers)) {
     if (!cache_.find(key)) cache_.add(key, profile);
   }
 }

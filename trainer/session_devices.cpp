@@ -51,12 +51,6 @@ std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(cons
   return pilot.measure_on(kinds, model);
 }
 
-/// Of the kind of device that the profile is of: measured beside the others, if there is one.
-std::vector<LayerTimes> Session::Impl::profiled_times(const SessionTrial& trial) {
-  const auto measured = trial.times.find("cpu");
-  return measured == trial.times.end() ? times_of(trial.profile, 1) : measured->second;
-}
-
 PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t number) const {
   const DeviceList::Entry& entry = devices[number];
   const auto measured = trial.times.find(kind_of(*entry.device));

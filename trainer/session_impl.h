@@ -86,7 +86,6 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void show_state(JobId id);
 
   // session_devices.cpp: lanes and devices change. Under mutex:
-  static std::vector<LayerTimes> profiled_times(const SessionTrial& trial);
   PlanDevice plan_device(const SessionTrial& trial, std::size_t device) const;
   std::vector<PlanDevice> plan_devices(const SessionTrial& trial,
                                        const std::vector<DeviceId>& avoided = {}) const;
