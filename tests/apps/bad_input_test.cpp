@@ -2,14 +2,13 @@
 
 #include <filesystem>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "apps/program.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/bad_input.h"
 
 namespace spillway::testing {
 namespace {
@@ -317,36 +316,6 @@ std::string config_with(const Case& bad) {
   return text;
 }
 
-/// Runs the program in a folder of its own.
-class BadInput : public ::testing::Test {
- protected:
-  BadInput() {
-    folder_.write("text.txt", std::string(2000, 'x'));
-    folder_.write("short.txt", "short");
-    folder_.write("empty.txt", "");
-    std::filesystem::create_directory(folder_ / "hollow");
-    std::filesystem::current_path(folder_.path());
-  }
-  ~BadInput() override { std::filesystem::current_path(before_); }
-
-  ExitCode run(std::vector<const char*> arguments) {
-    out_.str("");
-    log_.str("");
-    arguments.insert(arguments.begin(), "spillway");
-    return run_program(static_cast<int>(arguments.size()), arguments.data(),
-                       {.out = out_, .log = log_});
-  }
-  void expect_said(const std::vector<std::string>& messages) {
-    for (const auto& message : messages)
-      EXPECT_NE(log_.str().find(message), std::string::npos) << message << "\nin " << log_.str();
-    EXPECT_TRUE(log_.str().ends_with("\n"));
-  }
-
-  const std::filesystem::path before_ = std::filesystem::current_path();
-  TemporaryFolder folder_;
-  std::ostringstream out_, log_;
-};
-
 class BadConfig : public BadInput, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(BadConfig, IsSaidByFieldAndLineAndNothingIsWritten) {
@@ -373,113 +342,6 @@ TEST_P(BadConfig, IsSaidByFieldAndLineAndNothingIsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(All, BadConfig, ::testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
-
-constexpr const char* kResnet = R"(output_dir: out
-devices: [{memory: 16MiB}]
-data: {format: digits, path: digits.csv}
-model:
-  family: resnet
-  hidden_sizes: [4, 8]
-  depths: [1, 1]
-train: {batch_size: 4, virtual_nodes: 4, max_steps: 1}
-)";
-
-/// What replaces which part of the configuration, and what is said of it.
-struct BadResnet {
-  std::string from, to, message;
-};
-
-TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
-  std::string lines, digit;
-  for (int pixel = 0; pixel < 64; ++pixel) digit += "7,";
-  for (int line = 0; line < 20; ++line) lines += digit + "3\n";
-  folder_.write("digits.csv", lines);
-  const std::vector<BadResnet> all{
-      {"[4, 8]", "4", "line 6: model.hidden_sizes: '4' stands where a list of whole numbers"},
-      {"[4, 8]", "[]", "line 6: model.hidden_sizes: a list stands where a list of whole numbers"},
-      {"[4, 8]", "[4, x]", "line 6: model.hidden_sizes[1]: 'x' is no whole number"},
-      {"[4, 8]", "[4, 99999]", "line 6: model.hidden_sizes[1]: '99999' is out of range"},
-      {"[4, 8]", "[4]", "line 7: model.depths: has 2 stages, model.hidden_sizes has 1"},
-      {"[1, 1]", "[1, 0]", "line 7: model.depths[1]: '0' is out of range"},
-      {"depths: [1, 1]", "depth: [1]",
-       "line 7: model.depth: unknown key; did you mean model.depths"},
-      {"[4, 8]\n  depths: [1, 1]", "[1, 1, 1, 1, 1]\n  depths: [1, 1, 1, 1, 1]",
-       "line 6: model.hidden_sizes: has 5 stages, but pictures of 8 x 8 cannot be halved as often"},
-      {"[4, 8]\n  depths: [1, 1]", "[1, 1, 1, 1]\n  depths: [1, 1, 1, 1]",
-       "line 8: train.batch_size: makes virtual nodes of 1 sample, which in the last stage"},
-      {"depths: [1, 1]", "depths: [1, 1]\n  batch_norm_momentum: 2",
-       "line 8: model.batch_norm_momentum: '2' is out of range"},
-      {"depths: [1, 1]", "depths: [1, 1]\n  freeze: ['*.running_mean']",
-       "line 8: model.freeze: '*.running_mean' matches no parameter"},
-      {"digits.csv", "digits.csv, augment: rotate",
-       "line 3: data.augment: 'rotate' is not known; write one of none, shift"},
-      {"format: digits", "format: bytes",
-       "line 3: data.format: is bytes, which model.family resnet does not read; write digits"}};
-  for (const auto& [from, to, message] : all) {
-    std::string text = kResnet;
-    text.replace(text.find(from), from.size(), to);
-    folder_.write("config.yaml", text);
-    for (const char* command : {"train", "plan"}) {
-      EXPECT_EQ(run({command, "config.yaml"}), kUsage) << log_.str();
-      expect_said({message});
-      EXPECT_EQ(out_.str(), "");
-    }
-    EXPECT_FALSE(std::filesystem::exists("out"));
-  }
-  folder_.write("config.yaml", kResnet);
-  EXPECT_EQ(run({"train", "config.yaml"}), kDone) << log_.str();
-}
-
-/// What is wrong on every line, though each value by itself is of its kind and in its range.
-TEST_F(BadInput, OfMeaningIsSaidInOneGo) {
-  folder_.write("config.yaml", R"(output_dir: text.txt/below
-devices: [{memory: 1MiB}, {kind: cuda, index: 1023, memory: 1MiB}]
-home_path: nowhere
-model:
-  num_attention_heads: 3
-data:
-  path: [nowhere.txt, text.txt, empty.txt]
-train:
-  virtual_nodes: 3
-  reduction_groups: 2
-  lanes: 7
-  max_lanes: 2
-  priority: 7
-  autoscale:
-    - {rule: throughput, treshold: 1, threshold: 2}
-    - {rule: troughput}
-)");
-  EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
-  std::istringstream said(log_.str());
-  std::string line;
-  for (const char* begin :
-       {"spillway: line 1: output_dir: ", "line 2: devices[1].kind: is cuda, but ",
-        "line 3: home_path: 'nowhere' cannot hold", "line 5: model.num_attention_heads: is 3, ",
-        "line 7: data.path: 'nowhere.txt' cannot", "line 7: data.path: 'empty.txt' is empty",
-        "line 9: train.virtual_nodes: is 3, which", "line 10: train.reduction_groups: is 2, which",
-        "line 11: train.lanes: is 7, but there", "line 12: train.max_lanes: is 2, below",
-        "line 15: train.autoscale[0].treshold: is unknown",
-        "line 15: train.autoscale[0].threshold:",
-        "line 16: train.autoscale[1]: 'troughput' is no heuristic"}) {
-    EXPECT_TRUE(std::getline(said, line) && line.starts_with(begin)) << line << " for " << begin;
-  }
-  EXPECT_FALSE(std::getline(said, line)) << line;
-}
-
-TEST_F(BadInput, OfFrozenLayersIsSaidBesideOthers) {
-  folder_.write("config.yaml", R"(devices: [{memory: 1MiB}]
-data: {path: text.txt}
-model:
-  freeze: [nothing.*, 'h.0.*', wte]
-train:
-  batch_size: 3
-  virtual_nodes: 2
-)");
-  EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
-  expect_said({"line 4: model.freeze: 'nothing.*' matches no parameter",
-               "\nline 4: model.freeze: 'wte' matches no parameter",
-               "\nline 7: train.virtual_nodes: is 2, which does not divide train.batch_size 3"});
-}
 
 /// A place for outputs that cannot be, and what is said of it.
 struct BadPlace {

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace spillway::testing {
+
+/// Runs the program in a folder of its own.
+class BadInput : public ::testing::Test {
+ protected:
+  BadInput() {
+    folder_.write("text.txt", std::string(2000, 'x'));
+    folder_.write("short.txt", "short");
+    folder_.write("empty.txt", "");
+    std::filesystem::create_directory(folder_ / "hollow");
+    std::filesystem::current_path(folder_.path());
+  }
+  ~BadInput() override { std::filesystem::current_path(before_); }
+
+  ExitCode run(std::vector<const char*> arguments) {
+    out_.str("");
+    log_.str("");
+    arguments.insert(arguments.begin(), "spillway");
+    return run_program(static_cast<int>(arguments.size()), arguments.data(),
+                       {.out = out_, .log = log_});
+  }
+  void expect_said(const std::vector<std::string>& messages) {
+    for (const auto& message : messages)
+      EXPECT_NE(log_.str().find(message), std::string::npos) << message << "\nin " << log_.str();
+    EXPECT_TRUE(log_.str().ends_with("\n"));
+  }
+
+  const std::filesystem::path before_ = std::filesystem::current_path();
+  TemporaryFolder folder_;
+  std::ostringstream out_, log_;
+};
+
+}  // namespace spillway::testing
