@@ -14,6 +14,7 @@ namespace spillway {
 struct LayerProfile {
   double forward_s = 0;      ///< forward without a graph
   double backward_s = 0;     ///< forward with a graph, then backward, gradients folded
+  double merge_s = 0;        ///< adding the sums of a reduction group to those of another
   Bytes forward_peak = 0;    ///< during forward without a graph
   Bytes graph_peak = 0;      ///< during forward with a graph
   Bytes graph_retained = 0;  ///< after forward with a graph: output and saved tensors

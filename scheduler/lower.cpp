@@ -102,26 +102,32 @@ class ProgramBuilder {
     unit.num_ops = vn_end - vn_begin;
     const RangeNeed& need = need_of(unit);
     unit.workspace = (unit.kind == OpKind::backward ? need.backward() : need.forward()).workspace;
-    const double cost = cost_of(unit.kind, unit.layers);
+    const double cost = cost_of(unit.kind, unit.layers), merge_s = merge_s_of(unit.layers);
     for (int vn = vn_begin; vn < vn_end; ++vn) {
       OpSpec op = make_op(vn);
       op.kind = unit.kind;
       op.layers = unit.layers;
       op.vn = vn;
       op.workspace = unit.workspace;
-      op.cost_s = cost;
+      op.cost_s = cost + static_cast<double>(op.fold.merges.size()) * merge_s;
+      unit.cost_s += op.cost_s;
       program_.ops.push_back(std::move(op));
     }
     const OpSpec& first = program_.ops[at(unit.first_op)];
     for (const auto* pieces : {&first.inputs, &first.outputs}) {
       for (int b : *pieces) unit.op_area.push_back(buffers_.layout().buffers[at(b)].bytes);
     }
-    unit.cost_s = cost * unit.num_ops;
     program_.compute_s += unit.cost_s;
     const int number = static_cast<int>(program_.units.size());
     program_.lane_units[at(unit.lane)].push_back(number);
     program_.units.push_back(std::move(unit));
     return number;
+  }
+
+  double merge_s_of(LayerRange layers) const {
+    double seconds = 0;
+    for (int l = layers.begin; l < layers.end; ++l) seconds += profile_.layers[at(l)].merge_s;
+    return seconds;
   }
 
   double cost_of(OpKind kind, LayerRange layers) const {
@@ -244,6 +250,7 @@ class ProgramBuilder {
     HostOpSpec commit{HostOpKind::commit, 0, backward_units.front(), {}, 0};
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
     std::vector<int> reduce_of(model_.layers.size(), -1);
+    const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
     for (int l = num_layers() - 1; l >= 0; --l) {
       const Bytes bytes = buffers_.layout().layers[at(l)].sum_bytes;
       if (bytes == 0) continue;
@@ -251,7 +258,8 @@ class ProgramBuilder {
                         l,
                         backward_units[at(shard_of(l))],
                         {},
-                        static_cast<double>(bytes) / profile_.reduce_bytes_per_s};
+                        static_cast<double>(bytes) / profile_.reduce_bytes_per_s +
+                            merges * profile_.layers[at(l)].merge_s};
       for (int later = l + 1; later < num_layers(); ++later) {
         if (reduce_of[at(later)] >= 0 && share_parameter(l, later)) {
           reduce.host_deps.push_back(reduce_of[at(later)]);

@@ -66,14 +66,18 @@ std::vector<LayerProfile> estimate_layers(const ModelSpec& model, double matmul_
     if (saved < 0) {
       saved = output_elements(model, layer) + 2 * product_elements(model, layer, activation.rows);
     }
-    double weights = 0;
-    for (int p : layer.params)
-      weights = std::max(weights, static_cast<double>(model.params[at(p)].tensor.bytes()));
+    double weights = 0, sums = 0;
+    for (int p : layer.params) {
+      const ParamSpec& param = model.params[at(p)];
+      weights = std::max(weights, static_cast<double>(param.tensor.bytes()));
+      if (param.has_sum()) sums += static_cast<double>(param.tensor.bytes());
+    }
     const double kept = 4 * saved, one = 4 * activation.elements;
     LayerProfile cost;
     cost.forward_s =
         kLayerSeconds + flops / matmul_flops_per_s + kPasses * kept / memory_bytes_per_s;
     cost.backward_s = 3 * cost.forward_s;
+    cost.merge_s = 1.5 * sums / memory_bytes_per_s;  // two are read, one is written
     cost.forward_peak = static_cast<Bytes>(kept);
     cost.graph_retained = static_cast<Bytes>(kept);
     cost.graph_peak = static_cast<Bytes>(kept + one);

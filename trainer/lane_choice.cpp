@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "scheduler/lane_split.h"
 #include "scheduler/lower.h"
@@ -103,14 +104,12 @@ bool equally_fast(const std::vector<PlanDevice>& devices) {
   });
 }
 
-double slowdown_of(const PlanDevice& device, const Profile& profile) {
-  static_assert(kPilotSizes.front() == 1, "as the profile measures");
-  double measured = 0, profiled = 0;
-  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
-    measured += device.layers[l].backward_s.front();
-    profiled += profile.layers[l].backward_s;
-  }
-  return measured / profiled;
+double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other) {
+  const auto backward_s = [](double sum_s, const LayerTimes& layer) {
+    return sum_s + layer.backward_s.front();
+  };
+  return std::accumulate(layers.begin(), layers.end(), 0.0, backward_s) /
+         std::accumulate(on_other.begin(), on_other.end(), 0.0, backward_s);
 }
 
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,

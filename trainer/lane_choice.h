@@ -27,8 +27,8 @@ std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 /// Whether a lane takes equally long on each.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
-/// So many times longer than the profile says compute takes on the device.
-double slowdown_of(const PlanDevice& device, const Profile& profile);
+/// So many times longer compute takes on one device than on another, by layers measured on both.
+double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other);
 
 /// Which devices take part in a trial, and with how many reduction groups each.
 struct LaneChoice {

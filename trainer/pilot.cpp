@@ -87,7 +87,7 @@ void pass_through(const PilotLayers& layers, const Forward& forward, const Backw
 /// caches.
 std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
   std::map<std::string, LayerProfile> profiles;
-  std::map<std::string, std::vector<double>> forward_s, backward_s;
+  std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
   for (const auto& [key, layer] : layers) {
     layer->forward();
     layer->backward();
@@ -97,29 +97,21 @@ std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
     pass_through(
         layers, [&](auto& key, const auto& work) { forward_s[key].push_back(seconds_of(work)); },
         [&](auto& key, const auto& work) { backward_s[key].push_back(seconds_of(work)); });
+    for (const auto& [key, layer] : layers) {
+      merge_s[key].push_back(seconds_of([&] { layer->merge(); }));
+    }
   };
   repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
   for (auto& [key, profile] : profiles) {
     profile.forward_s = expected(forward_s[key]);
     profile.backward_s = expected(backward_s[key]);
+    profile.merge_s = expected(merge_s[key]);
   }
   return profiles;
 }
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::array<double, kPilotSizes.size()>;
-
-/// When so many calls of `work` have ended, since the first began.
-Seconds time_calls(const std::function<void()>& work) {
-  Seconds seconds{};
-  double passed_s = 0;
-  int calls = 0;
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    for (; calls < kPilotSizes[i]; ++calls) passed_s += seconds_of(work);
-    seconds[i] = passed_s;
-  }
-  return seconds;
-}
 
 Seconds expected_by_size(const std::vector<Seconds>& all) {
   Seconds result;
@@ -133,13 +125,16 @@ Seconds expected_by_size(const std::vector<Seconds>& all) {
 
 using LayerSeconds = std::map<std::string, Seconds>;
 
-/// One pass as in measure_layers(), as one op of the queue.
-void time_pass(const PilotLayers& layers, Queue& queue, LayerSeconds& forward_s,
+/// One pass as in measure_layers(), each layer kPilotSizes[size] times in a row, as one op of the
+/// queue: a slowed device sleeps after each.
+void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerSeconds& forward_s,
                LayerSeconds& backward_s) {
   double inside_s = 0;
   const auto time = [&](Seconds& seconds, const std::function<void()>& work) {
-    seconds = time_calls(work);
-    inside_s += seconds.back();
+    seconds[size] = seconds_of([&] {
+      for (int i = 0; i < kPilotSizes[size]; ++i) work();
+    });
+    inside_s += seconds[size];
   };
   Clock::time_point begin, end;
   queue.enqueue([&] { begin = Clock::now(); });
@@ -153,9 +148,7 @@ void time_pass(const PilotLayers& layers, Queue& queue, LayerSeconds& forward_s,
   // What the queue takes beside, an imitated slowness above all, is shared by all layers.
   const double factor = std::chrono::duration<double>(end - begin).count() / inside_s;
   for (LayerSeconds* all : {&forward_s, &backward_s}) {
-    for (auto& [key, seconds] : *all) {
-      for (double& s : seconds) s *= factor;
-    }
+    for (auto& [key, seconds] : *all) seconds[size] *= factor;
   }
 }
 
@@ -169,7 +162,9 @@ std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
   std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
   const auto turn = [&](const std::string& kind, Queue& queue) {
     LayerSeconds forward, backward;
-    time_pass(layers, queue, forward, backward);
+    for (std::size_t size = 0; size < kPilotSizes.size(); ++size) {
+      time_pass(layers, queue, size, forward, backward);
+    }
     for (const auto& [key, seconds] : forward) forward_s[times_key(kind, key)].push_back(seconds);
     for (const auto& [key, seconds] : backward) backward_s[times_key(kind, key)].push_back(seconds);
   };

@@ -22,6 +22,11 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike)
     param_elements_.push_back(static_cast<std::size_t>(params.back().elements()));
     bytes += 2 * params.back().bytes();
   }
+  for (int p : spec.params) {
+    const ParamSpec& param = model.spec.params[at(p)];
+    auto* const memory = param.has_sum() ? new_memory(param.tensor) : nullptr;
+    merged_.push_back(reinterpret_cast<float*>(memory));
+  }
   do {
     add_weights(params);
   } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
@@ -65,6 +70,13 @@ void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& 
 
 void PilotLayer::fold(int param, const float* term) const {
   if (term) kernels::add(weights_[current_].sums[at(param)], term, param_elements_[at(param)]);
+}
+
+void PilotLayer::merge() {
+  next();
+  for (std::size_t p = 0; p < merged_.size(); ++p) {
+    if (merged_[p]) kernels::add(merged_[p], weights_[current_].sums[p], param_elements_[p]);
+  }
 }
 
 void PilotLayer::run_forward(const RangeRunner& runner) {

@@ -25,6 +25,8 @@ class PilotLayer {
   void evaluate();
   /// Forward with a graph, then backward, gradients folded.
   void backward();
+  /// Adds the sums of a reduction group to those of another.
+  void merge();
 
   ActivationMeter& meter() { return meter_; }  ///< of the last call
   Bytes output_bytes() const { return output_bytes_; }
@@ -47,6 +49,7 @@ class PilotLayer {
     std::vector<float*> sums;  // of their gradients or observations
   };
   std::vector<Weights> weights_;
+  std::vector<float*> merged_;  // null: the parameter has no sum
   std::size_t current_ = 0;
   std::vector<std::size_t> param_elements_;  // of each
   RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;

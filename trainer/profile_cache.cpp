@@ -16,7 +16,7 @@ namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 
 std::string checksum(const Json& costs) {
   const std::string text = costs.dump();
@@ -26,17 +26,18 @@ std::string checksum(const Json& costs) {
 }
 
 Json to_json(const LayerProfile& p) {
-  return {p.forward_s,  p.backward_s,     p.forward_peak,
+  return {p.forward_s,  p.backward_s,     p.merge_s,      p.forward_peak,
           p.graph_peak, p.graph_retained, p.backward_peak};
 }
 
 LayerProfile from_json(const Json& json) {
   return {.forward_s = json.at(0),
           .backward_s = json.at(1),
-          .forward_peak = json.at(2),
-          .graph_peak = json.at(3),
-          .graph_retained = json.at(4),
-          .backward_peak = json.at(5)};
+          .merge_s = json.at(2),
+          .forward_peak = json.at(3),
+          .graph_peak = json.at(4),
+          .graph_retained = json.at(5),
+          .backward_peak = json.at(6)};
 }
 
 Json to_json(const LayerTimes& times) { return {times.forward_s, times.backward_s}; }

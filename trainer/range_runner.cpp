@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
@@ -99,10 +100,15 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   return run;
 }
 
-void warm_up_thread() {
+void warm_up_thread(Bytes activations) {
+  constexpr Bytes kKept = 32_MiB, kBlock = 256_KiB;
   const OpScope scope(true);
   const at::Tensor x = at::ones({32, 32}).requires_grad_();
   torch::autograd::grad({at::mm(x, x).sum()}, {x});
+  std::vector<at::Tensor> blocks;
+  while (blocks.size() * kBlock < std::min(activations, kKept)) {
+    blocks.push_back(at::zeros(static_cast<std::int64_t>(kBlock), at::kByte));
+  }
 }
 
 double RangeRunner::take_loss(const LayerRun& run, double* loss) const {

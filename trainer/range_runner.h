@@ -68,7 +68,8 @@ class RangeRunner {
   Parameters parameters_;
 };
 
-/// Has LibTorch set up what it keeps for each thread that computes.
-void warm_up_thread();
+/// Has LibTorch set up what it keeps for each thread that computes, and the system's allocator take
+/// `activations` bytes for it, as far as it keeps them.
+void warm_up_thread(Bytes activations);
 
 }  // namespace spillway

@@ -233,9 +233,9 @@ void Session::run() {
     impl.run_begin_s = impl.now_s();
     impl.controller = impl.make_controller();
     impl.deciding = false;
-    impl.shell =
-        std::make_unique<Shell>(impl.engine_config(), devices, impl.host, impl.pool, impl, impl,
-                                &impl.trace, Patience{.least_s = impl.config.device_timeout_s});
+    impl.shell = std::make_unique<Shell>(
+        impl.engine_config(), devices, impl.host, impl.pool, impl, impl, &impl.trace,
+        Patience{.least_s = impl.config.device_timeout_s}, impl.touched_at_start());
     for (int d : impl.devices.gone()) impl.shell->remove_device(DeviceId(d), "it was removed");
     impl.begin_halving();
     for (const auto& trial : impl.trials) {

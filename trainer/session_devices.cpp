@@ -51,6 +51,12 @@ std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(cons
   return pilot.measure_on(kinds, model);
 }
 
+/// Of the kind of device that the profile is of: measured beside the others, if there is one.
+std::vector<LayerTimes> Session::Impl::profiled_times(const SessionTrial& trial) {
+  const auto measured = trial.times.find("cpu");
+  return measured == trial.times.end() ? times_of(trial.profile, 1) : measured->second;
+}
+
 PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t number) const {
   const DeviceList::Entry& entry = devices[number];
   const auto measured = trial.times.find(kind_of(*entry.device));
@@ -154,6 +160,16 @@ void Session::Impl::refit(JobId id) {
 void Session::Impl::refit_all() {
   for (std::size_t t = 0; t < trials.size(); ++t) refit(JobId(t));
   note_devices();
+}
+
+/// Devices that a trial may come to later are ready by then.
+Bytes Session::Impl::touched_at_start() const {
+  Bytes touched = 0;
+  for (const auto& trial : trials) {
+    if (trial->ended() || trial->most_lanes <= num_lanes(*trial->plan)) continue;
+    touched = std::max(touched, trial->plan->needed_budget);
+  }
+  return touched;
 }
 
 void Session::Impl::join(DeviceList::Entry& entry) {

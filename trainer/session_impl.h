@@ -86,6 +86,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void show_state(JobId id);
 
   // session_devices.cpp: lanes and devices change. Under mutex:
+  static std::vector<LayerTimes> profiled_times(const SessionTrial& trial);
   PlanDevice plan_device(const SessionTrial& trial, std::size_t device) const;
   std::vector<PlanDevice> plan_devices(const SessionTrial& trial,
                                        const std::vector<DeviceId>& avoided = {}) const;
@@ -99,6 +100,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void refit(JobId id);
   void refit_all();
   void change_plan(JobId id, std::shared_ptr<const JobPlan> plan);
+  Bytes touched_at_start() const;
   void join(DeviceList::Entry& entry);
   void rejoin_if_shrunk(DeviceId id);
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "trainer/counting_allocator.h"
 #include "trainer/range_runner.h"
 #include "trainer/session_impl.h"
@@ -34,6 +36,16 @@ void Session::Impl::release(JobId id, JobEnd end) {
   trial.checkpoints->wait();
 }
 
-void Session::Impl::warm(Device&) { warm_up_thread(); }
+void Session::Impl::warm(Device&) {
+  Bytes activations = 0;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& trial : trials) {
+      if (trial->ended()) continue;
+      activations = std::max(activations, trial->planned.summary.unit_activations_bytes);
+    }
+  }
+  warm_up_thread(activations);
+}
 
 }  // namespace spillway

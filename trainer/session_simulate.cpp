@@ -52,7 +52,8 @@ RunResult Session::simulate() const {
   for (std::size_t d = 0; d < impl.devices.size(); ++d) {
     costs.link_bytes_per_s.push_back(static_cast<double>(impl.devices[d].link_bytes_per_s));
     if (!first) continue;
-    costs.slowdown.push_back(slowdown_of(impl.plan_device(*first, d), first->profile));
+    costs.slowdown.push_back(
+        slowdown_of(impl.plan_device(*first, d).layers, impl.profiled_times(*first)));
   }
   costs.handover_s = measure_handover();
   costs.copy_latency_s = measure_link_delay(impl.config.devices[0].link_bytes_per_s,

@@ -10,7 +10,7 @@ namespace spillway {
 
 Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host,
              HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace,
-             Patience patience)
+             Patience patience, Bytes touched)
     : engine_(std::move(config)),
       host_(host),
       pool_(pool),
@@ -20,7 +20,7 @@ Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena
       patience_(patience) {
   for (Device* device : devices) {
     const DeviceId id = take_in(std::make_unique<DevicePart>(*device));
-    warm_thread(*device, [this, id](const std::string& failure) {
+    warm(part(id), touched, [this, id](const std::string& failure) {
       if (!failure.empty()) lose(id, failure);
     });
   }

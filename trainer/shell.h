@@ -48,10 +48,10 @@ struct Patience {
 class Shell {
  public:
   /// The devices, host arena, pool, runner, observer and trace outlive the shell. The destructor
-  /// waits for what is running.
+  /// waits for what is running. `touched`: see add_device(), for these devices.
   Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host, HostPool& pool,
         OpRunner& runner, ShellObserver& observer, TraceRecorder* trace = nullptr,
-        Patience patience = {});
+        Patience patience = {}, Bytes touched = 0);
   ~Shell();
 
   /// Before run(), or on its thread. `home_bytes`: enough for any plan that the job may be resized
@@ -143,8 +143,7 @@ class Shell {
   void post(DeviceId device, Done done, OpRunner::Keep keep = {}, double* number = nullptr);
   void reported(const Flight& flight);
   void perform(const DeviceLeft& left);
-  void warm(Joining& joining, Bytes touched);
-  void warm_thread(Device& device, std::function<void(const std::string& failure)> then);
+  void warm(DevicePart& part, Bytes touched, std::function<void(const std::string& failure)> then);
   void join_ready();
   DeviceId take_in(std::unique_ptr<DevicePart> part);
   void watch(DevicePart& part);

@@ -15,6 +15,7 @@ Clock::duration allowance(double seconds) {
 
 /// Writes the first bytes of an arena, by copies, as planned ranges are written.
 void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
+  if (bytes == 0) return;
   const Bytes piece = std::min(bytes, 1_MiB);
   const std::shared_ptr<DeviceMemory> zeros = device.allocate_host(piece);  // shared: by a queue
   Queue& queue = device.host_to_device();
@@ -148,27 +149,26 @@ void Shell::release(DevicePart& left) {
 }
 
 void Shell::add_device(Device& device, Bytes touched) {
-  on_thread([this, touched, joining = std::make_unique<DevicePart>(device)]() mutable {
-    joining_.push_back({.part = std::move(joining)});
-    warm(joining_.back(), touched);
-  });
-}
-
-void Shell::warm(Joining& joining, Bytes touched) {
-  Device& device = *joining.part->device;
-  joining.part->watchdog = std::make_unique<Watchdog>(*io_, [&device] { device.abandon(); });
-  joining.part->watchdog->expect(allowance(patience_.least_s));
-  touch(device, *joining.part->arena, std::min(touched, joining.part->arena->size()));
-  warm_thread(device, [this, &joining](const std::string& failure) {
-    joining.failure = failure;
-    joining.ready = true;
-    join_ready();
+  on_thread([this, touched, part = std::make_unique<DevicePart>(device)]() mutable {
+    joining_.push_back({.part = std::move(part)});
+    Joining& joining = joining_.back();
+    joining.part->watchdog =
+        std::make_unique<Watchdog>(*io_, [device = joining.part->device] { device->abandon(); });
+    joining.part->watchdog->expect(allowance(patience_.least_s));
+    warm(*joining.part, touched, [this, &joining](const std::string& failure) {
+      joining.failure = failure;
+      joining.ready = true;
+      join_ready();
+    });
   });
 }
 
 /// Calls `then` with what went wrong, empty: nothing, on this thread.
-void Shell::warm_thread(Device& device, std::function<void(const std::string& failure)> then) {
+void Shell::warm(DevicePart& part, Bytes touched,
+                 std::function<void(const std::string& failure)> then) {
   ++launched_;
+  Device& device = *part.device;
+  touch(device, *part.arena, std::min(touched, part.arena->size()));
   const auto failure = std::make_shared<std::string>("it did not answer");  // shared: by a queue
   device.compute().enqueue([this, &device, failure] {
     try {

@@ -1,14 +1,14 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <vector>
 
 #include "tests/conformance/abandon_conformance.h"
+#include "tests/support/resident.h"
 
 namespace spillway {
 namespace {
+
+using testing::resident_bytes;
 
 std::unique_ptr<Device> make_cpu(Bytes budget) { return make_cpu_device("cpu:0", budget); }
 
@@ -25,12 +25,6 @@ INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
                                          DeviceCase{"cpu_with_link", make_linked},
                                          DeviceCase{"cpu_slowed", make_slow}),
                          [](const auto& test) { return test.param.name; });
-
-Bytes resident_bytes() {
-  Bytes total = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * static_cast<Bytes>(sysconf(_SC_PAGESIZE));
-}
 
 TEST(CpuDevice, SaysWhatItIs) {
   const auto device = make_cpu_device("cpu:7", 0, {.link_bytes_per_s = 5_MiB, .slowdown = 2});

@@ -58,6 +58,7 @@ struct Heard final : ShellObserver {
 class RealRun {
  public:
   using MakeDevice = std::function<std::unique_ptr<Device>(std::size_t number, Bytes budget)>;
+  static constexpr Bytes kTouched = 64_KiB;
 
   /// `switches` by device; those without have none. Homes lie in `store`, or in memory.
   explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {},
@@ -70,7 +71,7 @@ class RealRun {
         home_store(*devices.front()),
         host(workload.config.host_budget, store ? *store : home_store),
         pool(2),
-        shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience) {
+        shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience, kTouched) {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
       runner.add(JobId(j), workload.jobs[j]);
     }

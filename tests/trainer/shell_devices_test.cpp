@@ -5,6 +5,7 @@
 #include <future>
 
 #include "tests/support/real_run.h"
+#include "tests/support/resident.h"
 
 /// Devices fail, hang, shrink, come and go under a real shell: every byte is checked all the same.
 namespace spillway {
@@ -110,7 +111,8 @@ TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
     RealRun run(std::move(workload), faults);
     const std::size_t num_devices = run.devices.size();
     run.heard.when_left = [&](const auto&) {
-      if (run.heard.left.size() == num_devices) run.shell.add_device(run.new_device(), 64_KiB);
+      if (run.heard.left.size() == num_devices)
+        run.shell.add_device(run.new_device(), RealRun::kTouched);
     };
     run.submit_all();
     run.shell.run();
@@ -120,6 +122,27 @@ TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
     EXPECT_EQ(run.runner.warmed(), num_devices + 1);
     EXPECT_GT(run.shell.snapshot().devices.back().ops, 0u);
   }
+}
+
+/// Without jobs, what the shell adds to the memory in use.
+Bytes taken_at_start(Bytes touched) {
+  const auto device = make_cpu_device("cpu:0", 64_MiB);
+  MemoryStore store(*device);
+  HostArena host(64_MiB, store);
+  testing::ThreadPool pool(1);
+  testing::CheckingRunner runner;
+  testing::Heard heard;
+  const Bytes before = testing::resident_bytes();
+  const Shell shell({.device_budgets = {64_MiB}, .policy = make_policy("fifo")}, {device.get()},
+                    host, pool, runner, heard, nullptr, {}, touched);
+  device->compute().record().wait();
+  return testing::resident_bytes() - before;
+}
+
+TEST(ShellDevices, RangesCanBeTouchedBeforeTheirFirstUse) {
+  taken_at_start(0);  // the first one's threads take memory of their own
+  EXPECT_LT(taken_at_start(0), 16_MiB) << "the control";
+  EXPECT_GE(taken_at_start(32_MiB), 32_MiB);
 }
 
 TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {

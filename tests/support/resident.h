@@ -1,0 +1,18 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/units.h"
+
+namespace spillway::testing {
+
+/// Memory of this process that lies in RAM.
+inline Bytes resident_bytes() {
+  Bytes total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace spillway::testing
