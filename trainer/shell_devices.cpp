@@ -17,13 +17,13 @@ Clock::duration allowance(double seconds) {
 void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
   if (bytes == 0) return;
   const Bytes piece = std::min(bytes, 1_MiB);
-  const std::shared_ptr<DeviceMemory> zeros = device.allocate_host(piece);  // shared: by a queue
+  const std::shared_ptr<DeviceMemory> zeros = device.allocate_host(piece);  // shared: until the end
   Queue& queue = device.host_to_device();
   for (Bytes at = 0; at < bytes; at += piece) {
     const Bytes part = std::min(piece, bytes - at);
     queue.copy_async(arena.at(at, part), zeros->data(), part);
   }
-  queue.enqueue([zeros] {});
+  queue.notify([zeros] {});
   device.compute().wait(queue.record());
 }
 

@@ -21,9 +21,9 @@ std::unique_ptr<Device> make_slow(Bytes budget) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
-                         testing::Values(DeviceCase{"cpu", make_cpu},
-                                         DeviceCase{"cpu_with_link", make_linked},
-                                         DeviceCase{"cpu_slowed", make_slow}),
+                         ::testing::Values(DeviceCase{"cpu", make_cpu},
+                                           DeviceCase{"cpu_with_link", make_linked},
+                                           DeviceCase{"cpu_slowed", make_slow}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(CpuDevice, SaysWhatItIs) {
@@ -76,7 +76,7 @@ TEST(CpuDevice, ErrorsNameTheDevice) {
 }
 
 /// Copies over a link of 100 MiB/s.
-class Link : public testing::Test {
+class Link : public ::testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
   /// Copies `size` bytes `times` times over each queue; seconds until all are there.
