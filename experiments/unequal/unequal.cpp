@@ -14,22 +14,28 @@ namespace {
 
 struct Setting {
   GptConfig model;
-  int virtual_nodes, steps, repetitions;
+  int virtual_nodes, steps, repetitions, halves;
   std::vector<double> slowdowns;
 };
 
-/// Seconds a step, by the commits of a run.
+/// Seconds a step: the median between the commits of a run, from the second on.
 double step_of(const RunResult& result) {
-  std::vector<double> commits_s;
+  std::vector<double> commits_s, steps_s;
   for (const TraceSpan& span : result.trace) {
     if (span.name == "commit") commits_s.push_back(span.finished_s);
   }
-  return step_seconds(commits_s);
+  for (std::size_t i = 2; i < commits_s.size(); ++i) {
+    steps_s.push_back(commits_s[i] - commits_s[i - 1]);
+  }
+  return spread_of(steps_s).median;
 }
 
+/// What a step takes on so many lanes of these devices, with costs measured before the run, and
+/// again behind it.
 struct Run {
   Trained trained;
-  double predicted_s() const { return step_of(trained.simulated); }
+  double predicted_behind_s = 0;
+  double predicted_s() const { return (step_of(trained.simulated) + predicted_behind_s) / 2; }
   double measured_s() const { return step_of(trained.result); }
 };
 
@@ -42,16 +48,29 @@ class Experiment {
     trial_.train.max_steps = setting.steps;
   }
 
-  /// On devices slowed by so much, with so many lanes of so many groups; none: as planned.
-  Run run(const PilotCache& costs, const std::vector<double>& slowdowns, int lanes,
-          std::vector<int> lane_groups = {}) {
+  /// On devices slowed by so much.
+  static SessionConfig config_of(const PilotCache& costs, const std::vector<double>& slowdowns) {
     SessionConfig config{.pilot_cache = costs.path(), .max_trace_spans = 1'000'000};
     for (const double slowdown : slowdowns) {
       config.devices.push_back({.memory = 256_MiB, .slowdown = slowdown});
     }
-    trial_.train.lanes = lanes;
+    return config;
+  }
+
+  double predict(const PilotCache& costs, const std::vector<double>& slowdowns) {
+    trial_.train.lanes = static_cast<int>(slowdowns.size());
+    trial_.train.lane_groups.clear();
+    Session session(config_of(costs, slowdowns));
+    session.submit(trial_);
+    return step_of(session.simulate());
+  }
+
+  /// A lane on each, of so many groups; none: as planned.
+  Run run(const PilotCache& costs, const std::vector<double>& slowdowns,
+          std::vector<int> lane_groups = {}) {
+    trial_.train.lanes = static_cast<int>(slowdowns.size());
     trial_.train.lane_groups = std::move(lane_groups);
-    Run made{train(config, {trial_})};
+    Run made{train(config_of(costs, slowdowns), {trial_})};
     const std::string weights = made.trained.result.trials[0].weights_xxh3;
     if (weights_.empty()) weights_ = weights;
     if (weights != weights_) throw Error("a split has changed the weights");
@@ -79,11 +98,18 @@ class Experiment {
     std::vector<double> predicted, measured, errors, halves, alone, gains, gain_errors;
   };
 
-  /// Costs measured anew, then the first device alone, the split, and halves, one after the other:
-  /// the machine is not equally fast all day.
+  /// The first device alone and the split, between two measurements of costs: the machine is not
+  /// equally fast all day.
   void add_run(Row& row, double slowdown) {
-    const PilotCache costs("spillway_unequal");
-    const Run alone = run(costs, {1}, 1), split = run(costs, {1, slowdown}, 2);
+    Run alone, split;
+    {
+      const PilotCache before("spillway_unequal");
+      alone = run(before, {1});
+      split = run(before, {1, slowdown});
+    }
+    const PilotCache behind("spillway_unequal");
+    split.predicted_behind_s = predict(behind, {1, slowdown});
+    alone.predicted_behind_s = predict(behind, {1});
     const TrialPlan& plan = split.trained.plan;
     ++row.splits[text_of(plan.lane_groups)];
     row.declined.insert(plan.declined.begin(), plan.declined.end());
@@ -94,9 +120,10 @@ class Experiment {
     const double gain = alone.measured_s() / split.measured_s();
     row.gains.push_back(gain);
     row.gain_errors.push_back(100 * (alone.predicted_s() / split.predicted_s() / gain - 1));
-    if (plan.lanes == 1) return;  // it would take long
+    // Where the device takes no part it would take long.
+    if (plan.lanes == 1 || row.halves.size() == at(setting_.halves)) return;
     const int half = setting_.virtual_nodes / 2;
-    row.halves.push_back(1e3 * run(costs, {1, slowdown}, 2, {half, half}).measured_s());
+    row.halves.push_back(1e3 * run(behind, {1, slowdown}, {half, half}).measured_s());
   }
 
   static std::string text_of(const std::vector<int>& groups) {
@@ -133,9 +160,13 @@ class Experiment {
 
 void print_unequal(bool brief) {
   const Setting whole{
-      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 11, {1, 2, 4, 24}};
-  const Setting small{
-      {.num_hidden_layers = 1, .hidden_size = 32, .max_position_embeddings = 8}, 4, 4, 1, {2, 60}};
+      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 25, 5, {1, 2, 4, 24}};
+  const Setting small{{.num_hidden_layers = 1, .hidden_size = 32, .max_position_embeddings = 8},
+                      4,
+                      4,
+                      1,
+                      1,
+                      {2, 60}};
   Experiment(brief ? small : whole).print();
 }
 
