@@ -179,6 +179,8 @@ RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   root.read("seed", config.train.seed);
   read_devices(root, config.session.devices);
   root.read_size("host_memory", config.session.host_memory);
+  root.read("activation_share", config.session.activation_share,
+            {.min = 0, .max = kMostActivations});
   root.read_path("home_path", config.session.home_path);
   root.read_path("data_root", config.data_root);
   read_data(root.section("data"), config.data);

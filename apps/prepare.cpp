@@ -20,7 +20,8 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 }
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
-  for (const char* needed : {"devices", "host_memory", "home_path", "scheduling", "sweep"}) {
+  for (const char* needed :
+       {"devices", "activation_share", "host_memory", "home_path", "scheduling", "sweep"}) {
     if (findings.concern(needed)) return nullptr;
   }
   std::unique_ptr<Session> session;

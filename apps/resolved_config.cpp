@@ -250,6 +250,7 @@ std::string to_yaml(const RunConfig& config) {
   out.write("seed", config.train.seed);
   out.put("devices", devices_node(config.session.devices));
   out.write("host_memory", exact_size(config.session.host_memory));
+  out.write("activation_share", config.session.activation_share);
   out.write("home_path", config.session.home_path.string());
   out.write("data_root", config.data_root.string());
   out.put("model", model_node(config));

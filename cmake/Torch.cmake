@@ -18,6 +18,14 @@ target_include_directories(spillway::torch SYSTEM INTERFACE
   "${SPILLWAY_TORCH_DIR}/include" "${SPILLWAY_TORCH_DIR}/include/torch/csrc/api/include")
 target_link_libraries(spillway::torch INTERFACE
   "${SPILLWAY_TORCH_DIR}/lib/libtorch_cpu.so" "${SPILLWAY_TORCH_DIR}/lib/libc10.so")
+# Its streams of GPUs. The rest of its GPU part is loaded when a GPU is asked for.
+set(SPILLWAY_TORCH_HAS_CUDA FALSE)
+if(EXISTS "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so")
+  set(SPILLWAY_TORCH_HAS_CUDA TRUE)
+  add_library(spillway::c10_cuda SHARED IMPORTED)
+  set_target_properties(spillway::c10_cuda PROPERTIES
+    IMPORTED_LOCATION "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so" IMPORTED_SONAME libc10_cuda.so)
+endif()
 # RUNPATH is not transitive; RPATH is, so the wheel's own libraries find each other.
 target_link_options(spillway::torch INTERFACE
   "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_DIR}/lib")

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/memory_split.h"
 #include "core/units.h"
 
 namespace spillway {
@@ -85,6 +86,11 @@ class ActivationMeter {
   virtual void discharge(Bytes bytes) noexcept = 0;
   virtual Bytes in_use() const = 0;
   virtual Bytes peak_since_begin() const = 0;
+  /// Memory of the device for `bytes` that were charged, where activations lie apart; null: they
+  /// are served by the system. Throws OutOfMemory where no hole is large enough.
+  virtual void* place(Bytes) { return nullptr; }
+  /// Gives back what place(bytes) returned, from any thread, during any op.
+  virtual void remove(void*, Bytes) noexcept {}
 };
 
 /// A device: a hard byte budget, three ordered queues, memory. One body a kind. The destructor
@@ -96,6 +102,10 @@ class Device {
   virtual const std::string& kind() const = 0;
   /// May shrink: what is handed out then stays until it is given back.
   virtual Bytes budget() const = 0;
+  /// How much of it allocate() has for planned ranges.
+  virtual const MemorySplit& split() const = 0;
+  /// The number of the GPU; -1: it computes on the processor.
+  virtual int gpu() const { return -1; }
   /// How many times longer its compute takes than that of another device of its kind.
   virtual double slowdown() const = 0;
   /// How fast its copies are known to be, each way; 0: not known.
@@ -140,6 +150,7 @@ struct CpuSwitches {
   Bytes link_bytes_per_s = 0;  ///< above 0: each copy queue is as slow as a link of that rate
   double slowdown = 1;         ///< work of the compute queue takes so many times longer
   DeviceFault fault;
+  MemorySplit split;
 };
 
 /// A logical CPU device: one thread computes, two copy, a hard budget of `budget` bytes.
@@ -161,6 +172,7 @@ GpuList list_gpus();
 /// `budget` bytes of a GPU, taken at once; several devices may share one. Throws ConfigError
 /// (`kind`, `index`, `memory`) where there is no driver, or too old a one, no such GPU, or no such
 /// memory.
-std::unique_ptr<Device> make_cuda_device(const std::string& name, int index, Bytes budget);
+std::unique_ptr<Device> make_cuda_device(const std::string& name, int index, Bytes budget,
+                                         const MemorySplit& split = {});
 
 }  // namespace spillway

@@ -19,6 +19,7 @@ struct LayerContext {
   bool training = true;  ///< dropout applies, statistics are observed; no: they are used
   RandomKey random;      ///< seed, step, virtual node; `stream` = layer * 16, add the draw's number
   void* stream = nullptr;  ///< where it computes, for core/kernels.h
+  int gpu = -1;            ///< the number of the GPU that it computes on; -1: the processor
 };
 
 /// Output of a layer; for the loss layer a 0-dim sum over examples, and their total weight.

@@ -16,6 +16,7 @@ namespace spillway {
 
 struct EngineConfig {
   std::vector<Bytes> device_budgets;
+  MemorySplit split;  ///< of devices: planned ranges get their part
   Bytes host_budget = 0;
   std::shared_ptr<const Policy> policy;
   bool double_buffer = true;  ///< false: a load starts only when nothing computes on the device

@@ -156,7 +156,7 @@ bool Engine::start_op(DeviceId id) {
                   .device = id,
                   .unit = ref.unit,
                   .op = number,
-                  .workspace = op.workspace,
+                  .workspace = spec(ref).workspace,
                   .used_high = device.memory.used()};
   StartOp start_action{0, ref.job, id, job.flavor, job.step, job.attempt, ref.unit, number, {}, {}};
   const auto use = [&](int buffer, bool writes, bool per_op) {

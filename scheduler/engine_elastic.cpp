@@ -41,7 +41,7 @@ void Engine::hold(JobId id, std::int64_t step, std::vector<Action>& out) {
 DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   out_ = &out;
   const DeviceId id(devices_.size());
-  devices_.emplace_back(budget);
+  devices_.emplace_back(budget, config_.split);
   ready_.add_device();
   for (DeviceSet* set :
        {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &robbable_}) {
@@ -133,7 +133,7 @@ void Engine::redo(JobId id) {
 
 bool Engine::can_run(const JobTable& job, DeviceId id) const {
   const DeviceTable& device = table(id);
-  return device.state == DeviceState::usable && job.plan->needed_budget <= device.memory.budget() &&
+  return device.state == DeviceState::usable && job.plan->needed_budget <= device.budget &&
          !job.plan->avoids(id);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/memory_split.h"
 #include "scheduler/action.h"
 #include "scheduler/program.h"
 #include "scheduler/ready_lanes.h"
@@ -97,8 +98,10 @@ struct UnitRef {
 enum class DeviceState : std::uint8_t { usable, leaving, gone };
 
 struct DeviceTable {
-  explicit DeviceTable(Bytes budget) : memory(budget) {}
+  DeviceTable(Bytes of_device, const MemorySplit& split)
+      : budget(of_device), memory(split.planned(of_device)) {}
   DeviceState state = DeviceState::usable;
+  Bytes budget;  ///< with the activations
   Residency memory;
   std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges

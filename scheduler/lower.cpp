@@ -101,14 +101,16 @@ class ProgramBuilder {
     unit.first_op = static_cast<int>(program_.ops.size());
     unit.num_ops = vn_end - vn_begin;
     const RangeNeed& need = need_of(unit);
-    unit.workspace = (unit.kind == OpKind::backward ? need.backward() : need.forward()).workspace;
+    const Bytes workspace =
+        (unit.kind == OpKind::backward ? need.backward() : need.forward()).workspace;
+    if (!shape_.split.apart()) unit.workspace = workspace;
     const double cost = cost_of(unit.kind, unit.layers), merge_s = merge_s_of(unit.layers);
     for (int vn = vn_begin; vn < vn_end; ++vn) {
       OpSpec op = make_op(vn);
       op.kind = unit.kind;
       op.layers = unit.layers;
       op.vn = vn;
-      op.workspace = unit.workspace;
+      op.workspace = workspace;
       op.cost_s = cost + static_cast<double>(op.fold.merges.size()) * merge_s;
       unit.cost_s += op.cost_s;
       program_.ops.push_back(std::move(op));
@@ -363,7 +365,7 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   std::vector<RangeNeed> needs;
   for (LayerRange shard : plan.shards) {
     needs.push_back(range_need(table, shard));
-    plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total());
+    plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total(shape.split));
   }
   LayoutBuilder buffers(model, shape, plan.lanes, cut);
   // Boundaries get their numbers while programs are built: the fullest program comes first.

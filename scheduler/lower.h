@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/memory_split.h"
 #include "scheduler/program.h"
 
 namespace spillway {
@@ -16,6 +17,7 @@ struct JobShape {
   std::int64_t max_steps = 1;
   std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
   int moments = 2;              ///< values that the optimizer keeps for each weight
+  MemorySplit split;            ///< of the devices
 };
 
 /// Groups of each lane, as equal as can be: sizes differ by at most one, larger ones first.

@@ -26,7 +26,11 @@ int slots_of(const JobShape& shape) {
 }  // namespace
 
 NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape)
-    : model(spec), profile(costs), readers(readers_of(spec)), most_slots(slots_of(shape)) {
+    : model(spec),
+      profile(costs),
+      split(shape.split),
+      readers(readers_of(spec)),
+      most_slots(slots_of(shape)) {
   for (const EdgeSpec& edge : model.edges) {
     edge_bytes.push_back(round_up(edge.tensor.bytes(), kAlignment));
   }
@@ -115,7 +119,7 @@ UnitNeed RangeNeed::backward() const {
 
 UnitNeed RangeNeed::largest() const {
   const UnitNeed a = forward(), b = backward();
-  return a.total() > b.total() ? a : b;
+  return a.total(table_.split) > b.total(table_.split) ? a : b;
 }
 
 RangeNeed range_need(const NeedTable& table, LayerRange layers) {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/memory_split.h"
 #include "core/profile.h"
 #include "scheduler/cut.h"
 
@@ -14,7 +15,9 @@ struct UnitNeed {
   Bytes weights = 0, sums = 0;
   Bytes workspace = 0;  ///< activations at their peak while one virtual node goes through
   Bytes op_area = 0;    ///< boundaries, their gradients and the batch, of one virtual node
-  Bytes total() const { return weights + sums + workspace + op_area; }
+  Bytes planned() const { return weights + sums + op_area; }
+  /// Memory of a device that has room for it.
+  Bytes total(const MemorySplit& split = {}) const { return split.needed(planned(), workspace); }
 };
 
 /// What the needs of all ranges of a model follow from. Model and profile outlive it.
@@ -23,6 +26,7 @@ struct NeedTable {
 
   const ModelSpec& model;
   const Profile& profile;
+  const MemorySplit split;
   std::vector<Readers> readers;          // by edge
   std::vector<Bytes> edge_bytes;         // by edge
   std::vector<Bytes> own_weights, sums;  // by layer; tied weights count by themselves

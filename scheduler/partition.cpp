@@ -15,38 +15,57 @@ namespace {
 class Ranges {
  public:
   explicit Ranges(const NeedTable& table)
-      : num_layers_(static_cast<int>(table.model.layers.size())) {
+      : num_layers_(static_cast<int>(table.model.layers.size())), split_(table.split) {
     for (int begin = 0; begin < num_layers_; ++begin) {
       RangeNeed range(table, begin);
       for (int end = begin + 1; end <= num_layers_; ++end) {
         range.grow();
-        needs_.push_back(range.largest().total());
+        add(range.forward(), range.backward());
         weights_.push_back(range.weights());
       }
     }
   }
   int num_layers() const { return num_layers_; }
-  Bytes need(int begin, int end) const { return needs_[position(begin, end)]; }
+  /// Memory for the range, with `beside` bytes more of planned ranges.
+  Bytes need(int begin, int end, Bytes beside = 0) const {
+    const Need& of_range = needs_[position(begin, end)];
+    return split_.needed(of_range.planned + beside, of_range.activations);
+  }
   Bytes weights(int begin, int end) const { return weights_[position(begin, end)]; }
 
  private:
+  struct Need {
+    Bytes planned = 0, activations = 0;
+  };
+  /// Where activations lie apart, each part is as large as one of the two needs.
+  void add(const UnitNeed& forward, const UnitNeed& backward) {
+    if (split_.apart()) {
+      needs_.push_back({std::max(forward.planned(), backward.planned()),
+                        std::max(forward.workspace, backward.workspace)});
+    } else {
+      needs_.push_back({std::max(forward.total(), backward.total()), 0});
+    }
+  }
   std::size_t position(int begin, int end) const {
     return at(begin * num_layers_ - begin * (begin - 1) / 2 + end - begin - 1);
   }
   int num_layers_;
-  std::vector<Bytes> needs_, weights_;
+  const MemorySplit split_;
+  std::vector<Need> needs_;
+  std::vector<Bytes> weights_;
 };
 
 constexpr Bytes kNever = std::numeric_limits<Bytes>::max();
 
-/// The smallest largest need over all cuts into shards of at most `most_weights`.
-Bytes smallest_need(const Ranges& ranges, Bytes most_weights) {
+/// The smallest largest need, with `beside` bytes more, over all cuts into shards of at most
+/// `most_weights`.
+Bytes smallest_need(const Ranges& ranges, Bytes most_weights, Bytes beside = 0) {
   std::vector<Bytes> least{0};  // by end: of the layers before it
   for (int end = 1; end <= ranges.num_layers(); ++end) {
     Bytes best = kNever;
     for (int begin = 0; begin < end; ++begin) {
       if (ranges.weights(begin, end) > most_weights) continue;
-      best = std::min(best, std::max(least[at(begin)], ranges.need(begin, end)));
+      best = std::min(best, std::max(least[at(begin)], ranges.need(begin, end, beside)));
     }
     least.push_back(best);
   }
@@ -64,7 +83,7 @@ std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, B
   for (int begin = num_layers - 1; begin >= 0; --begin) {
     for (int end = begin + 1; end <= num_layers; ++end) {
       const bool fits =
-          ranges.need(begin, end) + reserve <= budget && ranges.weights(begin, end) <= most_weights;
+          ranges.need(begin, end, reserve) <= budget && ranges.weights(begin, end) <= most_weights;
       if (!fits || fewest[at(end)] == kNone || fewest[at(end)] + 1 > fewest[at(begin)]) continue;
       fewest[at(begin)] = fewest[at(end)] + 1;
       next[at(begin)] = end;
@@ -105,8 +124,7 @@ std::optional<std::vector<LayerRange>> cut_with_prefetch(const Ranges& ranges, B
 Bytes load_ahead_budget(const Ranges& ranges) {
   Bytes least = kNever;
   for (Bytes limit : weight_limits(ranges)) {
-    const Bytes need = smallest_need(ranges, limit);
-    if (need != kNever) least = std::min(least, need + limit);
+    least = std::min(least, smallest_need(ranges, limit, limit));
   }
   return round_up(least, kPage);
 }

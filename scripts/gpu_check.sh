@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Checks Spillway on this machine's GPU: gpu_check.sh [BUILD_DIR [REPORT]]
-# Builds for that GPU without LibTorch, runs the tests labelled gpu, CUDA's memory and race checks, and
-# measures copies. Prints one Markdown table, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie
-# in BUILD_DIR. Fails if anything did. No network: what the system lacks of Boost 1.81, GoogleTest,
-# nlohmann_json, SQLite and xxHash is looked for in SPILLWAY_DEPS, a folder with include/ and lib/, or
-# usr/ with these in it.
+# Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies.
+# Prints one Markdown table, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
+# Fails if anything did. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
+# Python, and without one nothing is trained; what the system lacks of Boost 1.81, GoogleTest,
+# nlohmann_json, SQLite and xxHash (and of CLI11, TBB and yaml-cpp, to train) is looked for in
+# SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it.
 # shellcheck disable=SC2317  # functions are reached through check()
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,14 +32,30 @@ check() {
   fi
 }
 
+# The folder of LibTorch 2.11 with its GPU part, if there is one.
+find_torch() {
+  local folder="${SPILLWAY_TORCH_DIR:-}"
+  if [[ -z "$folder" ]]; then
+    folder="$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2>/dev/null || true)"
+  fi
+  if [[ -f "$folder/lib/libtorch_cuda.so" ]]; then echo "$folder"; fi
+}
+
 build_all() {
-  local how=(-DSPILLWAY_TORCH=OFF -DSPILLWAY_CUDA=ON)
+  local how=(-DSPILLWAY_CUDA=ON)
+  local targets=(cuda_device_test cuda_kernels_test fake_cuda_device_test shell_gpu_test
+    gpu_copies_experiment)
+  if [[ -n "$torch" ]]; then
+    how+=(-DSPILLWAY_TORCH=ON "-DSPILLWAY_TORCH_DIR=$torch")
+    targets+=(gpu_training_test torch_gpu_test spillway)
+  else
+    how+=(-DSPILLWAY_TORCH=OFF)
+  fi
   if command -v ninja >/dev/null; then how+=(-G Ninja); fi
   if [[ -n "$found" ]]; then how+=(-DCMAKE_CUDA_ARCHITECTURES=native); fi
   if [[ -n "$deps" ]]; then how+=("-DCMAKE_PREFIX_PATH=$deps;$deps/usr"); fi
   cmake -S . -B "$build" "${how[@]}" || return 1
-  cmake --build "$build" --parallel --target \
-    cuda_device_test cuda_kernels_test fake_cuda_device_test shell_gpu_test gpu_copies_experiment
+  cmake --build "$build" --parallel --target "${targets[@]}"
 }
 
 # sanitized TOOL TEST: a check by compute-sanitizer, where the toolkit has it.
@@ -67,9 +84,11 @@ copies() {
 row check result
 row --- ---
 found="$(gpu)"
+torch="$(find_torch)"
 row GPU "${found:-none that nvidia-smi shows}"
 row toolkit "$("$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --version 2>/dev/null |
   sed -n 's/.*\(release [0-9.]*\).*/\1/p' || true)"
+row LibTorch "${torch:-none with a GPU part: nothing is trained}"
 check build build.log build_all || exit 1
 check "tests labelled gpu" tests.log \
   ctest --test-dir "$build" -L '^gpu$' -E experiment --output-on-failure --no-tests=error || true

@@ -4,7 +4,8 @@
 
 namespace spillway {
 
-DeviceArena::DeviceArena(Device& device) : memory_(device.allocate(device.budget())) {}
+DeviceArena::DeviceArena(Device& device)
+    : memory_(device.allocate(device.split().planned(device.budget()))) {}
 
 std::byte* DeviceArena::at(Bytes offset, Bytes bytes) const {
   if (offset > size() || bytes > size() - offset) {

@@ -60,8 +60,8 @@ def problems_of_file(root, path):
             elif not (root / included).is_file():
                 yield f"{name}: {included}: no such file"
         elif CUDA.match(included):
-            if in_layer and not name.startswith("core/cuda/"):
-                yield f"{name}: {included}: CUDA only in core/cuda/"
+            if in_layer and not name.startswith(("core/cuda/", "trainer/cuda/")):
+                yield f"{name}: {included}: CUDA only in core/cuda/ and trainer/cuda/"
         elif quote == '"':
             yield f"{name}: {included}: project files are included from the root"
 
@@ -194,7 +194,7 @@ class MadeUpTree(unittest.TestCase):
             for included in ("cuda_runtime.h", "cuda.h", "cublas_v2.h", "cuda/std/span"):
                 with self.subTest(name=name, included=included):
                     self.assert_one({name: f"#include <{included}>\n"},
-                                    f"{name}: {included}: CUDA only in core/cuda/")
+                                    f"{name}: {included}: CUDA only in core/cuda/ and trainer/cuda/")
 
     def test_shell_includes_no_torch(self):
         self.assert_one({"trainer/shell.cpp": "#include <ATen/ATen.h>\n"},

@@ -15,6 +15,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
@@ -23,22 +24,55 @@ namespace spillway {
 namespace {
 
 thread_local ActivationMeter* current_meter = nullptr;
+thread_local ActivationMeter* current_gpu_meter = nullptr;
 /// A charge that failed inside MKL, through which nothing can be thrown.
 thread_local std::exception_ptr deferred;
 
-/// Before every block: who pays for it.
+/// Before every block: who pays for it, and whether it lies in memory of theirs.
 struct Header {
   ActivationMeter* meter;
   Bytes bytes;
+  bool placed;
 };
 static_assert(sizeof(Header) <= kAlignment);
 
-/// A block that `meter` (null: nobody) has been charged for; null where the system has none.
+/// The host cannot write in front of a GPU's block who pays for it.
+struct GpuBlocks {
+  struct Block {
+    ActivationMeter* meter = nullptr;
+    Bytes bytes = 0;
+  };
+  std::mutex mutex;
+  std::unordered_map<void*, Block> all;  // under mutex
+};
+
+GpuBlocks& gpu_blocks() {
+  static GpuBlocks blocks;
+  return blocks;
+}
+
+/// A block that `meter` (null: nobody) has been charged for; null where the system has none. Throws
+/// OutOfMemory where the meter's memory has none.
 void* new_block(Bytes bytes, ActivationMeter* meter) {
-  void* base = nullptr;
-  if (posix_memalign(&base, kAlignment, bytes + kAlignment) != 0) return nullptr;
-  *static_cast<Header*>(base) = {meter, bytes};
+  void* base = meter ? meter->place(bytes + kAlignment) : nullptr;
+  const bool placed = base != nullptr;
+  if (!placed && posix_memalign(&base, kAlignment, bytes + kAlignment) != 0) return nullptr;
+  *static_cast<Header*>(base) = {meter, bytes, placed};
   return static_cast<std::byte*>(base) + kAlignment;
+}
+
+/// Likewise; charges the meter, with nothing charged where it fails.
+void* charged_block(Bytes bytes, ActivationMeter* meter) {
+  if (meter) meter->charge(bytes);
+  void* block = nullptr;
+  try {
+    block = new_block(bytes, meter);
+  } catch (...) {
+    meter->discharge(bytes);
+    throw;
+  }
+  if (block == nullptr && meter) meter->discharge(bytes);
+  return block;
 }
 
 Header* header_of(void* block) {
@@ -48,8 +82,13 @@ Header* header_of(void* block) {
 void delete_block(void* block) {
   if (block == nullptr) return;
   Header* header = header_of(block);
-  if (header->meter) header->meter->discharge(header->bytes);
-  free(header);
+  const auto [meter, bytes, placed] = *header;
+  if (placed) {
+    meter->remove(header, bytes + kAlignment);
+  } else {
+    free(header);
+  }
+  if (meter) meter->discharge(bytes);
 }
 
 class CountingAllocator final : public c10::Allocator {
@@ -58,12 +97,8 @@ class CountingAllocator final : public c10::Allocator {
     if (deferred) std::rethrow_exception(std::exchange(deferred, nullptr));
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &delete_block, cpu};
-    if (current_meter) current_meter->charge(bytes);
-    void* block = new_block(bytes, current_meter);
-    if (block == nullptr) {
-      if (current_meter) current_meter->discharge(bytes);
-      throw OutOfMemory(Tier::host, bytes, 0, "the system's allocator");
-    }
+    void* block = charged_block(bytes, current_meter);
+    if (block == nullptr) throw OutOfMemory(Tier::host, bytes, 0, "the system's allocator");
     return {block, block, &delete_block, cpu};
   }
 
@@ -79,12 +114,11 @@ void* mkl_malloc(std::size_t bytes) {
   // Small ones are records that it keeps for each thread.
   ActivationMeter* meter = bytes < kPage ? nullptr : current_meter;
   try {
-    if (meter) meter->charge(bytes);
+    return charged_block(bytes, meter);
   } catch (...) {
     deferred = std::current_exception();
-    meter = nullptr;
+    return new_block(bytes, nullptr);
   }
-  return new_block(bytes, meter);
 }
 
 void* mkl_calloc(std::size_t count, std::size_t bytes) {
@@ -154,11 +188,46 @@ void initialize_torch() {
 
 void initialize_torch_thread() { at::get_num_threads(); }
 
-MeterScope::MeterScope(ActivationMeter& meter) : previous_(current_meter) {
-  current_meter = &meter;
+MeterScope::MeterScope(ActivationMeter& meter, bool of_gpu)
+    : previous_(std::exchange(current_meter, of_gpu ? nullptr : &meter)),
+      previous_of_gpu_(std::exchange(current_gpu_meter, of_gpu ? &meter : nullptr)) {
   deferred = nullptr;
 }
 
-MeterScope::~MeterScope() { current_meter = previous_; }
+MeterScope::~MeterScope() {
+  current_meter = previous_;
+  current_gpu_meter = previous_of_gpu_;
+}
+
+void* place_on_gpu(Bytes bytes) {
+  ActivationMeter* const meter = current_gpu_meter;
+  if (meter == nullptr) return nullptr;
+  meter->charge(bytes);
+  try {
+    void* const block = meter->place(bytes);
+    GpuBlocks& blocks = gpu_blocks();
+    const std::lock_guard lock(blocks.mutex);
+    blocks.all[block] = {meter, bytes};
+    return block;
+  } catch (...) {
+    meter->discharge(bytes);
+    throw;
+  }
+}
+
+bool remove_from_gpu(void* block) {
+  GpuBlocks& blocks = gpu_blocks();
+  GpuBlocks::Block removed;
+  {
+    const std::lock_guard lock(blocks.mutex);
+    const auto found = blocks.all.find(block);
+    if (found == blocks.all.end()) return false;
+    removed = found->second;
+    blocks.all.erase(found);
+  }
+  removed.meter->remove(block, removed.bytes);
+  removed.meter->discharge(removed.bytes);
+  return true;
+}
 
 }  // namespace spillway

@@ -15,16 +15,24 @@ void initialize_torch();
 void initialize_torch_thread();
 
 /// Everything that LibTorch allocates on this thread during its life is charged to `meter`, and
-/// discharged wherever it is freed. Going over the meter's reservation throws OutOfMemory.
+/// discharged wherever it is freed. Going over the meter's reservation throws OutOfMemory. Of a
+/// GPU's meter: what it allocates on GPUs; its few numbers on the host are nobody's.
 class MeterScope {
  public:
-  explicit MeterScope(ActivationMeter& meter);
+  explicit MeterScope(ActivationMeter& meter, bool of_gpu = false);
   ~MeterScope();
   MeterScope(const MeterScope&) = delete;
   MeterScope& operator=(const MeterScope&) = delete;
 
  private:
   ActivationMeter* previous_;
+  ActivationMeter* previous_of_gpu_;
 };
+
+/// Charged memory of the GPU whose meter is this thread's; null: there is none, so it is nobody's.
+/// Throws OutOfMemory.
+void* place_on_gpu(Bytes bytes);
+/// Gives it back, from any thread. False: the memory is nobody's.
+bool remove_from_gpu(void* block);
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/config_check.h"
+#include "trainer/torch_gpu.h"
 
 namespace spillway {
 namespace {
@@ -25,39 +26,58 @@ void validate(const DeviceConfig& config, const std::string& field) {
   check.finish();
 }
 
-/// Says where a GPU cannot be had, and if it can, what is missing.
 std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& config,
-                                 const std::string& field) {
+                                 const MemorySplit& split, const std::string& field) {
   try {
-    make_cuda_device(name, config.index, config.memory);
+    if (!split.apart()) {
+      throw ConfigError("kind", 0,
+                        "is cuda, but this session keeps no memory apart for activations; set "
+                        "activation_share, or use kind: cpu");
+    }
+    auto device = make_cuda_device(name, config.index, config.memory, split);
+    load_torch_gpu();
+    return device;
   } catch (const ConfigError& error) {
     throw ConfigError(field + "." + error.field, 0, error.problem);
   }
-  throw ConfigError(field + ".kind", 0,
-                    "is cuda, but no layer computes on a GPU yet; use kind: cpu");
 }
 
-std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& config) {
+std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& config,
+                             const MemorySplit& split) {
   const std::string field = "devices[" + number + "]", name = config.kind + ":" + number;
   validate(config, field);
-  if (config.kind == "cuda") return open_gpu(name, config, field);
+  if (config.kind == "cuda") return open_gpu(name, config, split, field);
   return make_cpu_device(name, config.memory,
                          {.link_bytes_per_s = config.link_bytes_per_s,
                           .slowdown = config.slowdown,
-                          .fault = config.fault});
+                          .fault = config.fault,
+                          .split = split});
 }
 
-DeviceList::Entry entry_of(std::size_t number, const DeviceConfig& config,
-                           DeviceList::State state) {
-  return {.device = open(std::to_string(number), config),
+}  // namespace
+
+/// Kinds round differently: where a virtual node runs would change its bits.
+void DeviceList::require_kind(std::size_t number, const DeviceConfig& config) const {
+  if (entries_.empty() || entries_[0].device->kind() == config.kind) return;
+  throw ConfigError("devices[" + std::to_string(number) + "].kind", 0,
+                    "is " + config.kind + ", and the first device's is " +
+                        entries_[0].device->kind() +
+                        "; a session has devices of one kind, so that it computes the same bits on "
+                        "any of them");
+}
+
+DeviceList::Entry DeviceList::entry_of(std::size_t number, const DeviceConfig& config,
+                                       State state) const {
+  auto device = open(std::to_string(number), config, split_);
+  require_kind(number, config);
+  return {.device = std::move(device),
           .budget = config.memory,
           .link_bytes_per_s = config.link_bytes_per_s,
           .state = state};
 }
 
-}  // namespace
-
-DeviceList::DeviceList(const std::vector<DeviceConfig>& configs) {
+DeviceList::DeviceList(const std::vector<DeviceConfig>& configs, const MemorySplit& split)
+    : split_(split) {
   if (configs.empty()) throw ConfigError("devices", 0, "is empty; name at least one device");
   ConfigCheck check;
   for (std::size_t number = 0; number < configs.size(); ++number) {
@@ -104,6 +124,11 @@ std::vector<int> DeviceList::gone() const {
 
 bool DeviceList::any_joining() const {
   return std::ranges::count(entries_, State::joining, &Entry::state) > 0;
+}
+
+std::shared_ptr<Device> DeviceList::first_present() const {
+  const auto found = std::ranges::find(entries_, State::present, &Entry::state);
+  return found == entries_.end() ? nullptr : found->device;
 }
 
 std::vector<Bytes> DeviceList::budgets() const {

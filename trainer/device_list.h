@@ -20,8 +20,8 @@ class DeviceList {
     bool remove_when_joined = false;
   };
 
-  /// Throws ConfigErrors (`devices`, `devices[1].memory`, ...).
-  explicit DeviceList(const std::vector<DeviceConfig>& configs);
+  /// All divide their memory alike. Throws ConfigErrors (`devices`, `devices[1].memory`, ...).
+  DeviceList(const std::vector<DeviceConfig>& configs, const MemorySplit& split);
 
   /// Makes a device and gives it the next number. Throws ConfigError likewise.
   Entry& add(const DeviceConfig& config, State state);
@@ -35,12 +35,18 @@ class DeviceList {
   Entry& operator[](std::size_t number) { return entries_[number]; }
   const Entry& operator[](std::size_t number) const { return entries_[number]; }
   bool any_joining() const;
+  /// Null where none is.
+  std::shared_ptr<Device> first_present() const;
   /// Of the devices that are present.
   std::vector<Bytes> budgets() const;
   /// Numbers of those that have left.
   std::vector<int> gone() const;
 
  private:
+  Entry entry_of(std::size_t number, const DeviceConfig& config, State state) const;
+  void require_kind(std::size_t number, const DeviceConfig& config) const;
+
+  const MemorySplit split_;
   std::vector<Entry> entries_;
 };
 

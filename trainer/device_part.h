@@ -35,7 +35,11 @@ class Numbers {
 /// What the shell has of a device. Of the shell's thread.
 struct DevicePart {
   explicit DevicePart(Device& d)
-      : device(&d), arena(std::make_unique<DeviceArena>(d)), copier(d), numbers(d) {}
+      : device(&d),
+        budget(d.budget()),
+        arena(std::make_unique<DeviceArena>(d)),
+        copier(d),
+        numbers(d) {}
 
   double copy_s(Bytes bytes) const {
     constexpr double kUnknownRate = 1e9;
@@ -44,6 +48,7 @@ struct DevicePart {
   }
 
   Device* device;
+  Bytes budget;                        ///< when it came
   std::unique_ptr<DeviceArena> arena;  ///< given back once nothing can touch it any more
   Copier copier;
   Numbers numbers;

@@ -16,6 +16,7 @@ struct PlanDevice {
   DeviceId id;
   std::string name;  ///< "cpu:1"
   Bytes budget = 0;
+  MemorySplit split;
   double link_bytes_per_s = 0;     ///< 0: as fast as memory is
   std::vector<LayerTimes> layers;  ///< of the model, there
 };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -14,6 +16,8 @@
 #include "trainer/counting_allocator.h"
 #include "trainer/estimate.h"
 #include "trainer/pilot_layer.h"
+#include "trainer/pilot_model.h"
+#include "trainer/torch_gpu.h"
 
 namespace spillway {
 namespace {
@@ -71,6 +75,27 @@ LayerProfile measure_peaks(PilotLayer& layer) {
   return profile;
 }
 
+/// Runs work on a GPU, or, without one, on this thread, until that has ended. Throws what it
+/// throws.
+void run_on(Device* device, const std::function<void()>& work) {
+  if (device == nullptr) return work();
+  std::exception_ptr failure;
+  device->compute().enqueue([&] {
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  device->compute().record().wait();
+  if (failure) std::rethrow_exception(failure);
+  device->check();
+}
+
+double seconds_on(Device* device, const std::function<void()>& work) {
+  return seconds_of([&] { run_on(device, work); });
+}
+
 /// By key, what is to be measured.
 using PilotLayers = std::map<std::string, std::unique_ptr<PilotLayer>>;
 
@@ -83,29 +108,77 @@ void pass_through(const PilotLayers& layers, const Forward& forward, const Backw
   }
 }
 
+/// How much more a model takes as a whole than its layers one by one, by the median over passes:
+/// what slows a pass slows both. Only small ones are tried: others lie in no cache either way.
+class WholeModel {
+ public:
+  explicit WholeModel(const Model& model) : layers_(layers_by_cost(model.spec)) {
+    if (PilotModel::bytes(model.spec) < kBeyondCaches) model_.emplace(model);
+  }
+
+  void begin_pass() {
+    if (model_) whole_s_ = seconds_of([&] { model_->run(); });
+    apart_s_ = 0;
+  }
+  void add(const std::string& layer, double seconds) {
+    apart_s_ += static_cast<double>(layers_.at(layer).size()) * seconds;
+  }
+  void end_pass() {
+    if (model_) ratios_.push_back(whole_s_ / apart_s_);
+  }
+
+  double slower_than_apart() {
+    if (ratios_.empty()) return 1;
+    const auto middle = ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 2);
+    std::ranges::nth_element(ratios_, middle);
+    return std::clamp(*middle, 1.0, kMost);
+  }
+
+ private:
+  static constexpr double kMost = 1.1;
+  const std::map<std::string, std::vector<int>> layers_;
+  std::optional<PilotModel> model_;
+  double whole_s_ = 0, apart_s_ = 0;  // of the present pass
+  std::vector<double> ratios_;
+};
+
 /// Expected over passes: a layer that only ever followed itself would find its code in the nearest
 /// caches.
-std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers) {
+std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, Device* device,
+                                                   WholeModel* whole = nullptr) {
   std::map<std::string, LayerProfile> profiles;
   std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
   for (const auto& [key, layer] : layers) {
-    layer->forward();
-    layer->backward();
-    profiles[key] = measure_peaks(*layer);
+    run_on(device, [&] {
+      layer->forward();
+      layer->backward();
+      profiles[key] = measure_peaks(*layer);
+    });
   }
+  const auto note = [&](std::map<std::string, std::vector<double>>& all, const std::string& key,
+                        const std::function<void()>& work) {
+    all[key].push_back(seconds_on(device, work));
+    if (whole && &all != &forward_s) whole->add(key, all[key].back());
+  };
   const auto pass = [&] {
+    if (whole) whole->begin_pass();
     pass_through(
-        layers, [&](auto& key, const auto& work) { forward_s[key].push_back(seconds_of(work)); },
-        [&](auto& key, const auto& work) { backward_s[key].push_back(seconds_of(work)); });
-    for (const auto& [key, layer] : layers) {
-      merge_s[key].push_back(seconds_of([&] { layer->merge(); }));
-    }
+        layers, [&](auto& key, const auto& work) { note(forward_s, key, work); },
+        [&](auto& key, const auto& work) { note(backward_s, key, work); });
+    for (const auto& [key, layer] : layers) note(merge_s, key, [&] { layer->merge(); });
+    if (whole) whole->end_pass();
   };
   repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
   for (auto& [key, profile] : profiles) {
     profile.forward_s = expected(forward_s[key]);
     profile.backward_s = expected(backward_s[key]);
     profile.merge_s = expected(merge_s[key]);
+  }
+  const double factor = whole ? whole->slower_than_apart() : 1;
+  for (auto& [key, profile] : profiles) {
+    for (double* seconds : {&profile.forward_s, &profile.backward_s, &profile.merge_s}) {
+      *seconds *= factor;
+    }
   }
   return profiles;
 }
@@ -196,23 +269,50 @@ PilotLayers layers_to_measure(const Model& model, const IsKnown& is_known) {
 
 }  // namespace
 
-Profile Pilot::measure(const Model& model) {
+/// Of a layer on a device; of GPUs that differ the cache keeps the first one's.
+static std::string key_on(const Device* device, const std::string& layer) {
+  return device ? times_key(device->kind(), layer) : layer;
+}
+
+Profile Pilot::measure(const Model& model, Device* device) {
   initialize_torch();
   Profile profile = with_rates(rates());
-  measure_missing(model);
+  measure_missing(model, device);
   cache_.save();
   for (const LayerSpec& layer : model.spec.layers) {
-    profile.layers.push_back(*cache_.find(cost_key(model.spec, layer)));
+    profile.layers.push_back(*cache_.find(key_on(device, cost_key(model.spec, layer))));
   }
   return profile;
 }
 
-void Pilot::measure_missing(const Model& model) {
+bool Pilot::knows(const ModelSpec& model, const Device* device) const {
+  return std::ranges::all_of(layers_by_cost(model), [&](const auto& each) {
+    return cache_.find(key_on(device, each.first)).has_value();
+  });
+}
+
+void Pilot::measure_missing(const Model& model, Device* device) {
+  if (device) return measure_in_turn(model, *device);
   const auto layers = layers_to_measure(
       model, [&](const std::string& key) { return cache_.find(key).has_value(); });
   if (layers.empty()) return;
-  for (const auto& [key, profile] : measure_layers(layers)) {
+  WholeModel whole(model);
+  for (const auto& [key, profile] : measure_layers(layers, nullptr, &whole)) {
     if (!cache_.find(key)) cache_.add(key, profile);
+  }
+}
+
+/// One after the other: the device's budget may hold no more than one.
+void Pilot::measure_in_turn(const Model& model, Device& device) {
+  if (knows(model.spec, &device)) return;
+  if (device.gpu() >= 0) {
+    run_on(&device, [&] { bind_torch_thread(device.gpu(), device.compute().stream()); });
+  }
+  for (const auto& [layer, alike] : layers_by_cost(model.spec)) {
+    if (cache_.find(key_on(&device, layer))) continue;
+    PilotLayers one;
+    one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
+    cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
   }
 }
 

@@ -15,15 +15,18 @@
 namespace spillway {
 
 /// Says what layers cost before a run: time and peak bytes of one virtual node, once per distinct
-/// layer (kind, parameter shapes, edge shapes). Runs on the calling thread; its memory is not any
-/// device's.
+/// layer (kind, parameter shapes, edge shapes). Runs on the calling thread with memory that is not
+/// any device's, or on a device.
 class Pilot {
  public:
   /// `cache`: file where costs and rates are kept between runs; empty: none.
   explicit Pilot(std::filesystem::path cache = {})
       : cache_(std::move(cache), this_build_and_machine()) {}
-  /// Runs each distinct layer, unless all are known already.
-  Profile measure(const Model& model);
+  /// Runs each distinct layer, unless all are known already. `device`: on this one, which nothing
+  /// else may use meanwhile; throws OutOfMemory where one layer does not fit there.
+  Profile measure(const Model& model, Device* device = nullptr);
+  /// Whether measure() would run nothing.
+  bool knows(const ModelSpec& model, const Device* device) const;
   /// Of each kind of device one, by a name that says what the kind's costs depend on.
   using Kinds = std::map<std::string, std::shared_ptr<Device>>;
   /// Times each layer of a measured model on the compute queue of each device, several virtual
@@ -38,7 +41,8 @@ class Pilot {
 
  private:
   /// Afterwards the cache knows all layers of the model.
-  void measure_missing(const Model& model);
+  void measure_missing(const Model& model, Device* device);
+  void measure_in_turn(const Model& model, Device& device);
   HostRates rates();
 
   ProfileCache cache_;

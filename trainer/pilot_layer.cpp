@@ -2,19 +2,30 @@
 
 #include <limits>
 
+#include "core/error.h"
 #include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/host_rates.h"
 
 namespace spillway {
+namespace {
 
-PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike)
-    : layers_{alike.front(), alike.front() + 1},
-      runner_(model, layers_, {}, [this](int) { return weights_[current_].params; }),
-      evaluation_(model, layers_, {.training = false},
+void fill(float* memory, const TensorSpec& tensor) {
+  kernels::fill_normal(memory, static_cast<std::size_t>(tensor.elements()), 0.02, {});
+}
+
+}  // namespace
+
+PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device* device)
+    : device_(device),
+      layers_{alike.front(), alike.front() + 1},
+      runner_(model, layers_, context(/*training=*/true),
+              [this](int) { return weights_[current_].params; }),
+      evaluation_(model, layers_, context(/*training=*/false),
                   [this](int) { return weights_[current_].params; }) {
   const LayerSpec& spec = model.spec.layers[at(layers_.begin)];
+  if (device_) device_memory_ = device_->allocate(device_->split().planned(device_->budget()));
   std::vector<TensorSpec> params;
   Bytes bytes = 0;
   for (int p : spec.params) {
@@ -24,7 +35,8 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike)
   }
   for (int p : spec.params) {
     const ParamSpec& param = model.spec.params[at(p)];
-    auto* const memory = param.has_sum() ? new_memory(param.tensor) : nullptr;
+    const bool is_merged = param.has_sum() && device_ == nullptr;  // a GPU takes no time for it
+    auto* const memory = is_merged ? new_memory(param.tensor) : nullptr;
     merged_.push_back(reinterpret_cast<float*>(memory));
   }
   do {
@@ -50,26 +62,54 @@ void PilotLayer::add_weights(const std::vector<TensorSpec>& params) {
 
 void PilotLayer::next() { current_ = (current_ + 1) % weights_.size(); }
 
+LayerContext PilotLayer::context(bool training) const {
+  LayerContext context{.training = training};
+  if (device_) {
+    context.stream = device_->compute().stream();
+    context.gpu = device_->gpu();
+  }
+  return context;
+}
+
+std::byte* PilotLayer::new_device_memory(const TensorSpec& tensor) {
+  const auto staging = device_->allocate_host(round_up(tensor.bytes(), kPage));
+  if (tensor.dtype == DType::f32) fill(reinterpret_cast<float*>(staging->data()), tensor);
+  const Bytes begin = device_used_, end = begin + round_up(tensor.bytes(), kAlignment);
+  if (end > device_memory_->size()) {
+    throw OutOfMemory(Tier::device, end, device_memory_->size(),
+                      device_->name() + " (a layer's pilot)");
+  }
+  device_used_ = end;
+  std::byte* const memory = device_memory_->data() + begin;
+  Queue& queue = device_->host_to_device();
+  queue.copy_async(memory, staging->data(), tensor.bytes());
+  queue.record().wait();
+  return memory;
+}
+
 std::byte* PilotLayer::new_memory(const TensorSpec& tensor) {
+  if (device_) return new_device_memory(tensor);
   constexpr std::size_t kSpare = kAlignment / sizeof(float);
   auto& memory = storage_.emplace_back(tensor.bytes() / sizeof(float) + 2 * kSpare);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   auto* const aligned = reinterpret_cast<std::byte*>(round_up(address, kAlignment));
-  if (tensor.dtype == DType::f32) {
-    kernels::fill_normal(reinterpret_cast<float*>(aligned),
-                         static_cast<std::size_t>(tensor.elements()), 0.02, {});
-  }
+  if (tensor.dtype == DType::f32) fill(reinterpret_cast<float*>(aligned), tensor);
   return aligned;
 }
 
 void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
                      RangeRunner::EdgeMemory& of_gradients) {
   values[number] = new_memory(edge.tensor);
-  if (has_gradient(edge)) of_gradients[number] = new_memory(edge.tensor);
+  if (!has_gradient(edge)) return;
+  // No op has an output beside its gradient, and a device may have no room for both.
+  const bool shares = device_ != nullptr && &values == &outputs_;
+  of_gradients[number] = shares ? values[number] : new_memory(edge.tensor);
 }
 
 void PilotLayer::fold(int param, const float* term) const {
-  if (term) kernels::add(weights_[current_].sums[at(param)], term, param_elements_[at(param)]);
+  if (!term) return;
+  kernels::add(context(true).stream, weights_[current_].sums[at(param)], term,
+               param_elements_[at(param)]);
 }
 
 void PilotLayer::merge() {
@@ -81,8 +121,8 @@ void PilotLayer::merge() {
 
 void PilotLayer::run_forward(const RangeRunner& runner) {
   next();
-  const MeterScope scope(meter_);
-  meter_.begin_op(std::numeric_limits<Bytes>::max());
+  const MeterScope scope(meter(), device_ != nullptr && device_->gpu() >= 0);
+  meter().begin_op(std::numeric_limits<Bytes>::max());
   runner.forward(inputs_, outputs_, &loss_);
 }
 
@@ -92,8 +132,8 @@ void PilotLayer::evaluate() { run_forward(evaluation_); }
 
 void PilotLayer::backward() {
   next();
-  const MeterScope scope(meter_);
-  meter_.begin_op(std::numeric_limits<Bytes>::max());
+  const MeterScope scope(meter(), device_ != nullptr && device_->gpu() >= 0);
+  meter().begin_op(std::numeric_limits<Bytes>::max());
   runner_.backward(
       inputs_, gradients_, input_gradients_,
       [this](int, int param, const float* term) { fold(param, term); }, &loss_);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "core/cpu/activation_counter.h"
@@ -10,13 +11,16 @@
 
 namespace spillway {
 
-/// A layer of a model with all that it reads and writes, to be run again and again. Its memory is
-/// not any device's. Runs on any thread, one at a time.
+/// A layer of a model with all that it reads and writes, to be run again and again. Runs on any
+/// thread, one at a time, with memory that is not any device's; or on a GPU, with memory of its
+/// own.
 class PilotLayer {
  public:
   /// `alike`: layers that cost the same. Each call takes weights and sums of the next of them, as a
-  /// step does: they would else lie in the nearest caches.
-  PilotLayer(const Model& model, const std::vector<int>& alike);
+  /// step does: they would else lie in the nearest caches. `device`: null for any thread; else
+  /// calls come from its compute queue, and all its planned ranges are taken. Throws OutOfMemory
+  /// there.
+  PilotLayer(const Model& model, const std::vector<int>& alike, Device* device = nullptr);
   PilotLayer(const PilotLayer&) = delete;
   PilotLayer& operator=(const PilotLayer&) = delete;
 
@@ -28,13 +32,17 @@ class PilotLayer {
   /// Adds the sums of a reduction group to those of another.
   void merge();
 
-  ActivationMeter& meter() { return meter_; }  ///< of the last call
+  ActivationMeter& meter() {
+    return device_ ? device_->activations() : counter_;
+  }  ///< of the last call
   Bytes output_bytes() const { return output_bytes_; }
   std::function<void()> after_graph;  ///< called in backward() after its forward
 
  private:
   /// Aligned memory, filled with small normal numbers: costs do not depend on the values.
   std::byte* new_memory(const TensorSpec& tensor);
+  std::byte* new_device_memory(const TensorSpec& tensor);
+  LayerContext context(bool training) const;
   void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
            RangeRunner::EdgeMemory& of_gradients);
   void add_weights(const std::vector<TensorSpec>& params);
@@ -42,7 +50,10 @@ class PilotLayer {
   void run_forward(const RangeRunner& runner);
   void fold(int param, const float* term) const;
 
-  const LayerRange layers_;  // the first of those alike
+  Device* const device_;
+  const LayerRange layers_;                      // the first of those alike
+  std::unique_ptr<DeviceMemory> device_memory_;  // all there is for planned ranges
+  Bytes device_used_ = 0;
   std::deque<std::vector<float>> storage_;
   struct Weights {
     std::vector<std::byte*> params;
@@ -55,7 +66,7 @@ class PilotLayer {
   RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;
   Bytes output_bytes_ = 0;
   double loss_ = 0;
-  ActivationCounter meter_{"pilot"};
+  ActivationCounter counter_{"pilot"};
   RangeRunner runner_;
   const RangeRunner evaluation_;
 };

@@ -96,7 +96,7 @@ void describe_shards(const ModelSpec& model, const Profile& profile, const JobSh
     const RangeNeed range = range_need(table, shard);
     const UnitNeed need = range.largest();
     summary.shard_weights_bytes += range.weights();
-    if (need.total() > largest.total()) largest = need;
+    if (need.total(shape.split) > largest.total(shape.split)) largest = need;
   }
   summary.unit_weights_bytes = largest.weights;
   summary.unit_sums_bytes = largest.sums;
@@ -115,7 +115,9 @@ struct Planner {
         profile(costs),
         devices(those_present),
         double_buffer(loads_ahead),
-        shape(shape_of(config)) {}
+        shape(shape_of(config)) {
+    shape.split = devices.front().split;  // of all alike
+  }
 
   void cut_under(Bytes budget) {
     least = budget;

@@ -34,9 +34,14 @@ at::ScalarType scalar_type(DType dtype) {
 }
 
 /// A tensor over memory that it does not own. LibTorch only reads it.
-at::Tensor view_of(const std::byte* data, const TensorSpec& spec) {
-  return at::from_blob(const_cast<std::byte*>(data), spec.shape(),
-                       at::TensorOptions().dtype(scalar_type(spec.dtype)));
+at::Tensor view_of(const std::byte* data, const TensorSpec& spec, int gpu) {
+  const c10::Device device =
+      gpu < 0 ? c10::Device(c10::DeviceType::CPU)
+              : c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu));
+  return at::for_blob(const_cast<std::byte*>(data), spec.shape())
+      .target_device(device)
+      .options(at::TensorOptions(device).dtype(scalar_type(spec.dtype)))
+      .make_tensor();
 }
 
 /// Thread-local state of an op, set at its entry: never inherited from another thread.
@@ -61,7 +66,7 @@ void copy_out(void* stream, void* to, const at::Tensor& from) {
 RangeRunner::EdgeTensors RangeRunner::views_of(const EdgeMemory& memory) const {
   EdgeTensors views;
   for (const auto& [edge, data] : memory) {
-    views[edge] = view_of(data, model_.spec.edges[at(edge)].tensor);
+    views[edge] = view_of(data, model_.spec.edges[at(edge)].tensor, context_.gpu);
   }
   return views;
 }
@@ -86,7 +91,7 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   const std::vector<std::byte*> pointers = parameters_(layer);
   for (std::size_t p = 0; p < spec.params.size(); ++p) {
     const ParamSpec& param = model_.spec.params[at(spec.params[p])];
-    run.params.push_back(view_of(pointers[p], param.tensor));
+    run.params.push_back(view_of(pointers[p], param.tensor, context_.gpu));
     if (with_graph) run.params.back().requires_grad_(param.trainable);
   }
   for (int e : spec.inputs) {

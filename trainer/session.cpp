@@ -16,10 +16,23 @@ namespace spillway {
 namespace {
 
 /// All that is wrong with the configuration is thrown at once.
+/// A GPU cannot do without.
+MemorySplit split_of(const SessionConfig& config) {
+  constexpr double kOfGpus = 0.25;
+  const bool has_gpu = std::ranges::count(config.devices, "cuda", &DeviceConfig::kind) > 0;
+  const double share = config.activation_share;
+  if (!(share >= 0 && share <= kMostActivations)) {
+    throw ConfigError(
+        "activation_share", 0,
+        "is " + std::to_string(share) + ", must be 0 to " + std::to_string(kMostActivations));
+  }
+  return {share > 0 || !has_gpu ? share : kOfGpus};
+}
+
 DeviceList open_devices(const SessionConfig& config) {
   ConfigCheck check;
   std::optional<DeviceList> devices;
-  check.run([&] { devices.emplace(config.devices); });
+  check.run([&] { devices.emplace(config.devices, split_of(config)); });
   check.run([&] { require_home_path(config.home_path); });
   check.require(make_policy(config.policy) != nullptr, "scheduling.policy",
                 "is '" + config.policy + "', must be lrtf, srtf, fifo, round_robin or random");
@@ -83,7 +96,20 @@ double Session::Impl::now_s() const {
 }
 
 Profile Session::Impl::profile_of(const Model& model) {
-  return config.estimate ? pilot.estimate(model.spec) : pilot.measure(model);
+  if (config.estimate) return pilot.estimate(model.spec);
+  std::shared_ptr<Device> device;  // shared: it may leave meanwhile
+  {
+    const std::lock_guard lock(mutex);
+    device = devices.first_present();
+    const bool is_gpu = device && device->gpu() >= 0;
+    if (!is_gpu) device.reset();
+    if (is_gpu && shell && !pilot.knows(model.spec, device.get())) {
+      throw Error(
+          "what this model costs on a GPU is not known, and the GPUs are at work; submit it before "
+          "the run, or with a pilot cache that knows it");
+    }
+  }
+  return pilot.measure(model, device.get());
 }
 
 void Session::Impl::require_room_for_home(const SessionTrial& trial) const {
@@ -95,6 +121,7 @@ void Session::Impl::require_room_for_home(const SessionTrial& trial) const {
 EngineConfig Session::Impl::engine_config() const {
   EngineConfig engine{
       .host_budget = config.host_memory, .policy = policy, .double_buffer = config.double_buffer};
+  engine.split = devices[0].device->split();
   for (std::size_t d = 0; d < devices.size(); ++d) {
     engine.device_budgets.push_back(devices[d].budget);
   }

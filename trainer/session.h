@@ -43,8 +43,13 @@ struct EarlyTerminate {
   bool operator==(const EarlyTerminate&) const = default;
 };
 
+inline constexpr double kMostActivations = 0.9;
+
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
+  /// Of each device's memory, kept apart for activations. 0: they take what they need anywhere, or,
+  /// where a device is a GPU, a quarter.
+  double activation_share = 0;
   Bytes host_memory = 4_GiB;        ///< bounds the homes, wherever they lie
   std::filesystem::path home_path;  ///< homes lie in files of this folder; empty: in memory
   std::string policy = "lrtf";      ///< lrtf | srtf | fifo | round_robin | random

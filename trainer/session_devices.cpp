@@ -63,6 +63,7 @@ PlanDevice Session::Impl::plan_device(const SessionTrial& trial, std::size_t num
   return {.id = DeviceId(number),
           .name = entry.device->name(),
           .budget = entry.budget,
+          .split = entry.device->split(),
           .link_bytes_per_s = static_cast<double>(entry.link_bytes_per_s),
           .layers = measured == trial.times.end()
                         ? times_of(trial.profile, entry.device->slowdown())

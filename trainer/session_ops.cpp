@@ -3,6 +3,7 @@
 #include "trainer/counting_allocator.h"
 #include "trainer/range_runner.h"
 #include "trainer/session_impl.h"
+#include "trainer/torch_gpu.h"
 
 namespace spillway {
 
@@ -14,7 +15,7 @@ void Session::Impl::admit(JobId id, std::byte* home) {
 }
 
 OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
-  const MeterScope scope(call.device->activations());
+  const MeterScope scope(call.device->activations(), call.device->gpu() >= 0);
   return trials[call.job.index()]->job->run_op(call);
 }
 
@@ -36,7 +37,7 @@ void Session::Impl::release(JobId id, JobEnd end) {
   trial.checkpoints->wait();
 }
 
-void Session::Impl::warm(Device&) {
+void Session::Impl::warm(Device& device) {
   Bytes activations = 0;
   {
     const std::lock_guard lock(mutex);
@@ -45,6 +46,7 @@ void Session::Impl::warm(Device&) {
       activations = std::max(activations, trial->planned.summary.unit_activations_bytes);
     }
   }
+  if (device.gpu() >= 0) return bind_torch_thread(device.gpu(), device.compute().stream());
   warm_up_thread(activations);
 }
 

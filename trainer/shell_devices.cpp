@@ -131,7 +131,7 @@ void Shell::leave(DeviceId id, const std::string& why) {
 /// A device that shrank leaves; it may join again with what it has then.
 void Shell::notice_shrinking(DeviceId id) {
   const DevicePart& on = part(id);
-  if (on.leaves || on.device->budget() >= on.arena->size()) return;
+  if (on.leaves || on.device->budget() >= on.budget) return;
   leave(id, "its budget shrank to " + format_bytes(on.device->budget()));
 }
 
@@ -167,6 +167,7 @@ void Shell::add_device(Device& device, Bytes touched) {
 void Shell::warm(DevicePart& part, Bytes touched,
                  std::function<void(const std::string& failure)> then) {
   ++launched_;
+  ++part.running;
   Device& device = *part.device;
   touch(device, *part.arena, std::min(touched, part.arena->size()));
   const auto failure = std::make_shared<std::string>("it did not answer");  // shared: by a queue
@@ -178,8 +179,13 @@ void Shell::warm(DevicePart& part, Bytes touched,
       *failure = error.what();
     }
   });
-  device.compute().notify(
-      [this, failure, then = std::move(then)] { landing([failure, then] { then(*failure); }); });
+  device.compute().notify([this, &part, failure, then = std::move(then)] {
+    landing([this, &part, failure, then] {
+      --part.running;
+      release(part);
+      then(*failure);
+    });
+  });
 }
 
 /// Devices join in the order in which they were added, so that their numbers follow from it.
@@ -188,7 +194,7 @@ void Shell::join_ready() {
     Joining joined = std::move(joining_.front());
     joining_.pop_front();
     Actions actions;
-    engine_.add_device(joined.part->arena->size(), actions);
+    engine_.add_device(joined.part->budget, actions);
     const DeviceId id = take_in(std::move(joined.part));
     publish();
     observer_.on_device_joined(id);

@@ -96,7 +96,8 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   const LayerContext context{.training = op.kind != OpKind::evaluate,
                              .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
                                         static_cast<std::uint32_t>(op.vn), 0},
-                             .stream = stream_of(call)};
+                             .stream = stream_of(call),
+                             .gpu = call.device->gpu()};
   const RangeRunner runner(*model_, op.layers, context, parameters);
   double weight = 0;
   if (op.kind == OpKind::backward) {

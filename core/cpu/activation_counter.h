@@ -7,8 +7,9 @@
 
 namespace spillway {
 
-/// The meter of a CPU device. Thread-safe: a tensor may die on another thread than it was made on.
-class ActivationCounter final : public ActivationMeter {
+/// The meter of a device whose activations the system serves. Thread-safe: a tensor may die on
+/// another thread than it was made on.
+class ActivationCounter : public ActivationMeter {
  public:
   explicit ActivationCounter(std::string owner) : owner_(std::move(owner)) {}
 
@@ -17,6 +18,9 @@ class ActivationCounter final : public ActivationMeter {
   void discharge(Bytes bytes) noexcept override;
   Bytes in_use() const override { return in_use_; }
   Bytes peak_since_begin() const override { return peak_; }
+
+ protected:
+  const std::string& owner() const { return owner_; }
 
  private:
   const std::string owner_;

@@ -1,4 +1,4 @@
-#include "core/cpu/activation_counter.h"
+#include "core/cpu/activation_pool.h"
 #include "core/cpu/cpu_queue.h"
 #include "core/cpu/fault_switch.h"
 #include "core/cpu/mapped_memory.h"
@@ -8,12 +8,19 @@
 namespace spillway {
 namespace {
 
+std::unique_ptr<ActivationMeter> make_meter(const std::string& name, Bytes bytes) {
+  const std::string owner = name + " activations";
+  if (bytes == 0) return std::make_unique<ActivationCounter>(owner);
+  return std::make_unique<ActivationPool>(
+      owner, std::make_unique<MappedMemory>(bytes, Tier::device, owner));
+}
+
 class CpuDevice final : public Device {
  public:
   CpuDevice(const std::string& name, Bytes budget, const CpuSwitches& switches)
       : switches_(switches),
         budget_(std::make_shared<MemoryBudget>(name, budget)),
-        activations_(name + " activations"),
+        activations_(make_meter(name, switches.split.activations(budget))),
         fault_(name, switches.fault, abandoned_.get_token()),
         compute_(name + " compute", {.slowdown = switches.slowdown}, abandoned_.get_token()),
         host_to_device_(name + " h2d", {.link_bytes_per_s = switches.link_bytes_per_s},
@@ -24,6 +31,7 @@ class CpuDevice final : public Device {
   const std::string& name() const override { return budget_->owner(); }
   const std::string& kind() const override { return kind_; }
   Bytes budget() const override { return budget_->limit(); }
+  const MemorySplit& split() const override { return switches_.split; }
   double slowdown() const override { return switches_.slowdown; }
   Bytes link_bytes_per_s() const override { return switches_.link_bytes_per_s; }
 
@@ -39,7 +47,7 @@ class CpuDevice final : public Device {
     return std::make_unique<MappedMemory>(bytes, Tier::host, budget_->owner());
   }
 
-  ActivationMeter& activations() override { return activations_; }
+  ActivationMeter& activations() override { return *activations_; }
 
   void begin_op() override {
     if (fault_.begin_op()) budget_->shrink(budget_->limit() / 2);
@@ -54,7 +62,7 @@ class CpuDevice final : public Device {
   const std::string kind_ = "cpu";
   const CpuSwitches switches_;
   const std::shared_ptr<MemoryBudget> budget_;
-  ActivationCounter activations_;
+  const std::unique_ptr<ActivationMeter> activations_;
   std::stop_source abandoned_;
   FaultSwitch fault_;                                   // of the compute queue's thread
   CpuQueue compute_, host_to_device_, device_to_host_;  // last: what drains may use the others

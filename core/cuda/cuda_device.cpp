@@ -1,6 +1,6 @@
 #include <stop_token>
 
-#include "core/cpu/activation_counter.h"
+#include "core/cpu/activation_pool.h"
 #include "core/cpu/fault_switch.h"
 #include "core/cuda/cuda_health.h"
 #include "core/cuda/cuda_queue.h"
@@ -12,13 +12,20 @@
 namespace spillway {
 namespace {
 
+std::unique_ptr<ActivationMeter> make_meter(const std::string& name, GpuArena& arena, Bytes bytes) {
+  const std::string owner = name + " activations";
+  if (bytes == 0) return std::make_unique<ActivationCounter>(owner);
+  return std::make_unique<ActivationPool>(owner, arena.allocate(bytes));
+}
+
 class CudaDevice final : public Device {
  public:
-  CudaDevice(const std::string& name, int gpu, Bytes budget)
+  CudaDevice(const std::string& name, int gpu, Bytes budget, const MemorySplit& split)
       : gpu_(gpu),
+        split_(split),
         budget_(std::make_shared<MemoryBudget>(name, budget)),
         arena_(std::make_shared<GpuArena>(gpu, budget_)),
-        activations_(name + " activations"),
+        activations_(make_meter(name, *arena_, split.activations(budget))),
         health_(name),
         gate_(name, {}, abandoned_.get_token()),
         compute_(name + " compute", gpu, CudaQueue::Waits::stream, health_, token()),
@@ -28,6 +35,8 @@ class CudaDevice final : public Device {
   const std::string& name() const override { return budget_->owner(); }
   const std::string& kind() const override { return kind_; }
   Bytes budget() const override { return budget_->limit(); }
+  const MemorySplit& split() const override { return split_; }
+  int gpu() const override { return gpu_; }
   double slowdown() const override { return 1; }
   Bytes link_bytes_per_s() const override { return 0; }
 
@@ -46,7 +55,7 @@ class CudaDevice final : public Device {
     }
   }
 
-  ActivationMeter& activations() override { return activations_; }
+  ActivationMeter& activations() override { return *activations_; }
 
   void begin_op() override {
     gate_.begin_op();
@@ -65,9 +74,10 @@ class CudaDevice final : public Device {
 
   const std::string kind_ = "cuda";
   const int gpu_;
+  const MemorySplit split_;
   const std::shared_ptr<MemoryBudget> budget_;
   const std::shared_ptr<GpuArena> arena_;  // shared: with ranges that outlive the device
-  ActivationCounter activations_;
+  const std::unique_ptr<ActivationMeter> activations_;
   std::stop_source abandoned_;
   CudaHealth health_;
   FaultSwitch gate_;                                     // of the compute queue's thread
@@ -76,9 +86,10 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(const std::string& name, int gpu, Bytes budget) {
+std::unique_ptr<Device> make_cuda_device(const std::string& name, int gpu, Bytes budget,
+                                         const MemorySplit& split) {
   require_gpu(gpu, budget);
-  return std::make_unique<CudaDevice>(name, gpu, budget);
+  return std::make_unique<CudaDevice>(name, gpu, budget, split);
 }
 
 }  // namespace spillway

@@ -11,7 +11,7 @@ constexpr const char* kWhyNone =
 
 GpuList list_gpus() { return {.why_none = kWhyNone}; }
 
-std::unique_ptr<Device> make_cuda_device(const std::string&, int, Bytes) {
+std::unique_ptr<Device> make_cuda_device(const std::string&, int, Bytes, const MemorySplit&) {
   throw ConfigError("kind", 0, std::string("is cuda, but ") + kWhyNone + ", or use kind: cpu");
 }
 

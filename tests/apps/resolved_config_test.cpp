@@ -24,6 +24,7 @@ const std::string kEveryKey =
     "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}, "
     "{kind: cuda, memory: 8GiB, index: 2}]\n"
     "host_memory: 3KiB\n"
+    "activation_share: 0.5\n"
     "home_path: /tmp/homes\n"
     "data_root: /tmp/data\n"
     "model:\n"

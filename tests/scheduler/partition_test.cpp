@@ -90,6 +90,32 @@ TEST(Partition, EveryUnitFitsAndMoreBudgetNeverCutsMore) {
   }
 }
 
+TEST(Partition, BothPartsOfTheMemoryHaveRoomWhereActivationsLieApart) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    testing::RandomWorkload random(seed);
+    const ModelSpec model = random.model();
+    const Profile profile = random.profile(model);
+    JobShape shape = random.shape(3);
+    shape.split = {0.1 * static_cast<double>(seed % 9 + 1)};
+    const auto cut = [&](Bytes budget) {
+      return partition(model, profile, shape, budget, OrderChoice::shard_major, seed % 2 == 0);
+    };
+    const Bytes smallest = cut(0).smallest_budget;
+    EXPECT_FALSE(cut(smallest - kPage).fits);
+    for (Bytes budget = smallest; budget < 4 * smallest; budget += smallest / 3) {
+      const NeedTable table(model, profile, shape);
+      for (LayerRange shard : cut(budget).shards) {
+        const RangeNeed need = range_need(table, shard);
+        for (const UnitNeed& unit : {need.forward(), need.backward()}) {
+          EXPECT_LE(unit.planned(), shape.split.planned(budget));
+          EXPECT_LE(unit.workspace, shape.split.activations(budget));
+        }
+      }
+    }
+  }
+}
+
 TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
   const ModelSpec model = chain(12);
   const Profile profile = profile_of(model);

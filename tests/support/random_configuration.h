@@ -35,8 +35,8 @@ inline std::string to_text(const RandomConfiguration& c) {
   std::ostringstream text;
   text << "seed " << c.seed << ": " << c.session.devices.size() << " devices, " << c.session.policy
        << (c.session.double_buffer ? "" : ", no double buffer")
-       << (c.homes_in_files ? ", homes in files" : "")
-       << (c.homes_take_turns ? ", homes take turns" : "");
+       << (c.homes_in_files ? ", homes in files" : "") << ", activation share "
+       << c.session.activation_share << (c.homes_take_turns ? ", homes take turns" : "");
   for (std::size_t d = 0; d < c.session.devices.size(); ++d) {
     const DeviceConfig& device = c.session.devices[d];
     text << "\n  device " << d << ": budget " << c.budget_percents[d] << " %, link "
@@ -78,6 +78,7 @@ class RandomCircumstances {
     s.double_buffer = draw_.chance(75);
     made_.homes_in_files = draw_.chance(25);
     made_.homes_take_turns = draw_.chance(15);
+    if (made_.seed % 3 == 0) s.activation_share = made_.seed % 2 == 0 ? 0.25 : 0.6;
     const bool unequal = draw_.chance(15), slow_links = draw_.chance(10);
     const bool tight = draw_.chance(40), faulty = draw_.chance(35);
     for (int devices = draw_.one_of({1, 1, 2, 2, 3, 3, 4, 8}); devices > 0; --devices) {

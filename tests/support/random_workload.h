@@ -148,6 +148,7 @@ struct Workload {
 inline Workload make_workload(std::uint64_t seed) {
   RandomWorkload random(seed);
   Workload workload;
+  workload.config.split = {seed % 4 == 0 ? 0.3 : 0};
   const int num_devices = random.between(1, 4);
   const int num_jobs = random.between(1, 6);
   std::vector<std::pair<ModelSpec, Profile>> models;
@@ -157,11 +158,13 @@ inline Workload make_workload(std::uint64_t seed) {
     ModelSpec model = random.model();
     Profile profile = random.profile(model);
     shapes.push_back(random.shape(num_devices));
+    shapes.back().split = workload.config.split;
     const auto whole = LayerRange{0, static_cast<int>(model.layers.size())};
     least =
         std::max(least, partition(model, profile, shapes.back(), 0, OrderChoice::shard_major, false)
                             .smallest_budget);
-    resident = std::max(resident, unit_need(model, profile, shapes.back(), whole).total());
+    resident = std::max(resident,
+                        unit_need(model, profile, shapes.back(), whole).total(shapes.back().split));
     models.emplace_back(std::move(model), std::move(profile));
   }
   const bool tight = random.chance(40);

@@ -63,15 +63,16 @@ class RealRun {
   /// `switches` by device; those without have none. Homes lie in `store`, or in memory.
   explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {},
                    Store* store = nullptr)
-      : RealRun(make_cpus(std::move(switches)), std::move(w), patience, store) {}
+      : RealRun(make_cpus(std::move(switches), w.config.split), std::move(w), patience, store) {}
 
-  RealRun(const MakeDevice& make, Workload w, Patience patience = {}, Store* store = nullptr)
+  RealRun(const MakeDevice& make, Workload w, Patience patience = {}, Store* store = nullptr,
+          Bytes touched = kTouched)
       : workload(std::move(w)),
         devices(make_devices(make)),
         home_store(*devices.front()),
         host(workload.config.host_budget, store ? *store : home_store),
         pool(2),
-        shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience, kTouched) {
+        shell(workload.config, pointers(), host, pool, runner, heard, nullptr, patience, touched) {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) {
       runner.add(JobId(j), workload.jobs[j]);
     }
@@ -97,14 +98,16 @@ class RealRun {
 
   /// One more, with the budget of the first.
   Device& new_device() {
-    spare.push_back(make_cpu_device("spare", workload.config.device_budgets.front()));
+    spare.push_back(make_cpu_device("spare", workload.config.device_budgets.front(),
+                                    {.split = workload.config.split}));
     return *spare.back();
   }
 
-  static MakeDevice make_cpus(std::vector<CpuSwitches> switches) {
-    return [switches = std::move(switches)](std::size_t d, Bytes budget) {
-      return make_cpu_device("cpu:" + std::to_string(d), budget,
-                             d < switches.size() ? switches[d] : CpuSwitches{});
+  static MakeDevice make_cpus(std::vector<CpuSwitches> switches, const MemorySplit& split) {
+    return [switches = std::move(switches), split](std::size_t d, Bytes budget) {
+      CpuSwitches own = d < switches.size() ? switches[d] : CpuSwitches{};
+      own.split = split;
+      return make_cpu_device("cpu:" + std::to_string(d), budget, own);
     };
   }
   std::vector<std::unique_ptr<Device>> make_devices(const MakeDevice& make) const {

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/error.h"
 #include "models/gpt.h"
 #include "models/mlp.h"
 #include "scheduler/lower.h"
 #include "scheduler/need.h"
+#include "scheduler/partition.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gpt.h"
 #include "tests/support/training_run.h"
@@ -54,6 +56,27 @@ TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
   EXPECT_FALSE(all_equal) << "the control: times measured anew differ";
   EXPECT_EQ(rates_of(measured), rates_of(again));
   EXPECT_NE(rates_of(measured), rates_of(anew)) << "the control";
+}
+
+/// As on a GPU, which has no memory for it but its own.
+TEST(Pilot, MeasuresWithTheMemoryOfADevice) {
+  const auto model = make_gpt(tiny_gpt(), 2);
+  const MemorySplit split{0.5};
+  const Profile expected = Pilot().measure(*model);
+  const Bytes least =
+      partition(model->spec, expected, {.split = split}, 0, OrderChoice::shard_major, false)
+          .smallest_budget;
+  const auto device = make_cpu_device("cpu", least, {.split = split});
+  const Profile measured = Pilot().measure(*model, device.get());
+  for (std::size_t l = 0; l < expected.layers.size(); ++l) {
+    EXPECT_EQ(measured.layers[l].forward_peak, expected.layers[l].forward_peak) << l;
+    EXPECT_EQ(measured.layers[l].graph_retained, expected.layers[l].graph_retained) << l;
+    EXPECT_EQ(measured.layers[l].backward_peak, expected.layers[l].backward_peak) << l;
+    EXPECT_GT(measured.layers[l].backward_s, 0) << l;
+  }
+  EXPECT_EQ(device->activations().in_use(), 0u);
+  const auto small = make_cpu_device("cpu", least / 4, {.split = split});
+  EXPECT_THROW(Pilot().measure(*model, small.get()), OutOfMemory);
 }
 
 TEST(HostRates, WhatIsExpectedIsAMeanWithoutFirstCallsAndPauses) {

@@ -68,7 +68,7 @@ const Outcome& oracle(const Contract& contract) {
 /// Paths that were taken, over all runs.
 struct Taken {
   int spilled = 0, lanes = 0, resized = 0, redone = 0, lost = 0, hung = 0, shrank = 0, joined = 0,
-      left = 0, company = 0, files = 0, refused = 0, rescued = 0;
+      left = 0, company = 0, files = 0, apart = 0, refused = 0, rescued = 0;
 };
 
 /// One configuration as a session.
@@ -113,7 +113,9 @@ class RandomRun {
     SessionConfig& session = configuration_.session;
     session = remembering(session);
     if (configuration_.homes_in_files) session.home_path = scratch().path();
-    plan(session_of(static_cast<int>(session.devices.size()), kAmple), [&](const TrialPlan& plan) {
+    SessionConfig ample = session_of(static_cast<int>(session.devices.size()), kAmple);
+    ample.activation_share = session.activation_share;
+    plan(ample, [&](const TrialPlan& plan) {
       least_ = std::max(least_, plan.smallest_budget_bytes);
       whole_ = std::max(whole_, plan.unit_weights_bytes + plan.unit_sums_bytes +
                                     plan.unit_activations_bytes + plan.unit_boundaries_bytes);
@@ -178,6 +180,7 @@ class RandomRun {
     for (const SessionEvent& lost : run.all(Kind::lost)) {
       taken.hung += lost.reason == "it gave no sign of life in time" ? 1 : 0;
     }
+    taken.apart += configuration_.session.activation_share > 0 ? 1 : 0;
     taken.company += configuration_.jobs.size() > 1 ? 1 : 0;
     taken.files += configuration_.homes_in_files ? 1 : 0;
     for (const TrialResult& trial : run.result.trials) {
@@ -194,8 +197,8 @@ class RandomRun {
 
 void expect_every_path(const Taken& taken, int runs) {
   const int twentieth = runs / 20, hundredth = runs / 100;
-  for (const int common : {taken.spilled, taken.lanes, taken.company, taken.files, taken.resized,
-                           taken.redone, taken.lost, taken.joined, taken.left}) {
+  for (const int common : {taken.spilled, taken.lanes, taken.company, taken.files, taken.apart,
+                           taken.resized, taken.redone, taken.lost, taken.joined, taken.left}) {
     EXPECT_GT(common, twentieth);
   }
   for (const int rare : {taken.hung, taken.shrank, taken.refused, taken.rescued}) {

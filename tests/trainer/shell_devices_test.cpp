@@ -145,6 +145,24 @@ TEST(ShellDevices, RangesCanBeTouchedBeforeTheirFirstUse) {
   EXPECT_GE(taken_at_start(32_MiB), 32_MiB);
 }
 
+/// Its memory stays until nothing writes there any more.
+TEST(ShellDevices, OneMayLeaveWhileItIsTouched) {
+  constexpr Bytes kLarge = 256_MiB;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Workload workload = make_workload(seed);
+    workload.config.device_budgets.push_back(kLarge);
+    const DeviceId last(workload.config.device_budgets.size() - 1);
+    const auto make = RealRun::make_cpus({}, workload.config.split);
+    RealRun run(make, std::move(workload), {}, nullptr, kLarge);
+    run.shell.remove_device(last, "it was removed");
+    run.submit_all();
+    run.shell.run();
+    expect_all_done(run);
+    ASSERT_EQ(run.heard.left.size(), 1u);
+    EXPECT_EQ(run.heard.left[0].device, last);
+  }
+}
+
 TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
   RealRun run(make_workload(1));
   Device& added = run.new_device();

@@ -1,0 +1,31 @@
+#include "core/cpu/activation_pool.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+/// Blocks are as far apart as those of CUDA: kernels choose by alignment. None is empty.
+Bytes block_of(Bytes bytes) {
+  constexpr Bytes kBlock = 512;
+  return round_up(std::max<Bytes>(bytes, 1), kBlock);
+}
+
+}  // namespace
+
+void* ActivationPool::place(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto offset = ranges_.allocate(block_of(bytes));
+  if (!offset) throw OutOfMemory(Tier::device, bytes, ranges_.largest_hole(), owner());
+  return memory_->data() + *offset;
+}
+
+void ActivationPool::remove(void* block, Bytes bytes) noexcept {
+  const auto offset = static_cast<Bytes>(static_cast<std::byte*>(block) - memory_->data());
+  const std::lock_guard lock(mutex_);
+  ranges_.free(offset, block_of(bytes));
+}
+
+}  // namespace spillway

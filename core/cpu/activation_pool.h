@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "core/cpu/activation_counter.h"
+#include "core/range_allocator.h"
+
+namespace spillway {
+
+/// The meter of a device whose activations lie in a piece of its memory. Thread-safe.
+class ActivationPool final : public ActivationCounter {
+ public:
+  ActivationPool(const std::string& owner, std::unique_ptr<DeviceMemory> memory)
+      : ActivationCounter(owner), memory_(std::move(memory)), ranges_(memory_->size()) {}
+
+  void* place(Bytes bytes) override;
+  void remove(void* block, Bytes bytes) noexcept override;
+
+ private:
+  const std::unique_ptr<DeviceMemory> memory_;
+  std::mutex mutex_;
+  RangeAllocator ranges_;  // under mutex_
+};
+
+}  // namespace spillway

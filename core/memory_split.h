@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/units.h"
+
+namespace spillway {
+
+/// How the memory of a device is divided between planned ranges and activations. Where the system
+/// serves activations they lie anywhere, and both together stay in the budget. A GPU has one piece
+/// of memory: there activations have a part of their own.
+struct MemorySplit {
+  double activation_share = 0;  ///< of the memory, below 1; 0: none, they lie anywhere
+
+  bool apart() const { return activation_share > 0; }
+  Bytes activations(Bytes memory) const {
+    return round_up(scaled(memory, activation_share), kPage);
+  }
+  Bytes planned(Bytes memory) const { return memory - activations(memory); }
+
+  /// The least memory with room for planned ranges of `planned` bytes beside activations of so
+  /// many at once.
+  Bytes needed(Bytes planned, Bytes activations) const {
+    if (!apart()) return planned + activations;
+    const Bytes with_holes = activations + activations / kHoles + kSmallBlocks;
+    return std::max(scaled(planned + kPage, 1 / (1 - activation_share)),
+                    scaled(with_holes, 1 / activation_share));
+  }
+
+  bool operator==(const MemorySplit&) const = default;
+
+ private:
+  /// A part of their own has holes, one byte for so many, and small blocks take more than they are.
+  static constexpr Bytes kHoles = 8, kSmallBlocks = 64_KiB;
+
+  static Bytes scaled(Bytes bytes, double factor) {
+    return static_cast<Bytes>(std::ceil(static_cast<double>(bytes) * factor));
+  }
+};
+
+}  // namespace spillway

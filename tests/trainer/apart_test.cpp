@@ -1,0 +1,62 @@
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include "core/cpu/activation_pool.h"
+#include "core/cpu/mapped_memory.h"
+#include "core/error.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+#include "trainer/counting_allocator.h"
+
+/// Activations in a part of the device's memory, as on GPUs.
+namespace spillway::testing {
+namespace {
+
+SessionConfig apart(int devices, Bytes memory, double share) {
+  SessionConfig config = session_of(devices, memory);
+  config.activation_share = share;
+  return config;
+}
+
+TEST(Apart, SmallestBudgetsAreTheSmallestAndChangeNoBit) {
+  const RunResult anywhere = train(session_of(1, kAmple), tiny_trial());
+  for (const double share : {0.1, 0.3, 0.8}) {
+    SCOPED_TRACE(share);
+    Session ample(apart(1, kAmple, share));
+    const Bytes smallest = ample.plan(ample.submit(tiny_trial())).smallest_budget_bytes;
+    const RunResult result = train(apart(1, smallest, share), tiny_trial());
+    expect_same_bits(result.trials[0], anywhere.trials[0]);
+    expect_within_budgets(result);
+    Session less(apart(1, smallest - kPage, share));
+    EXPECT_THROW(less.submit(tiny_trial()), DoesNotFit);
+  }
+}
+
+TEST(Apart, MoreThanTheirPartIsRefused) {
+  for (const double share : {-0.1, 0.95, 2.0}) {
+    const std::string said =
+        thrown<ConfigError>([&] { Session session(apart(1, kAmple, share)); }).what();
+    EXPECT_NE(said.find("activation_share: is "), std::string::npos) << said;
+  }
+}
+
+TEST(Apart, AGpusBlocksAreChargedAndTheHostsAreNot) {
+  ActivationPool pool("gpu", std::make_unique<MappedMemory>(64_KiB, Tier::device, "gpu"));
+  EXPECT_EQ(place_on_gpu(100), nullptr) << "of nobody";
+  void* block = nullptr;
+  {
+    const MeterScope scope(pool, /*of_gpu=*/true);
+    pool.begin_op(1000);
+    block = place_on_gpu(1000);
+    EXPECT_EQ(pool.in_use(), 1000u);
+    EXPECT_THROW(place_on_gpu(1), OutOfMemory);
+    const at::Tensor on_host = at::empty({4096});
+    EXPECT_EQ(pool.in_use(), 1000u);
+  }
+  EXPECT_TRUE(remove_from_gpu(block));
+  EXPECT_FALSE(remove_from_gpu(block)) << "it is nobody's any more";
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
+}  // namespace
+}  // namespace spillway::testing

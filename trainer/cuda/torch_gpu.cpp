@@ -1,0 +1,120 @@
+#include "trainer/torch_gpu.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
+
+#include <mutex>
+#include <string>
+
+#include "core/error.h"
+#include "trainer/counting_allocator.h"
+
+namespace spillway {
+namespace {
+
+namespace pluggable = torch::cuda::CUDAPluggableAllocator;
+
+[[noreturn]] void reject(const std::string& why) {
+  throw ConfigError("kind", 0, "is cuda, but " + why + ", or use kind: cpu");
+}
+
+/// What nobody is charged for is LibTorch's own: workspaces that it keeps.
+void* allocate(std::size_t bytes, int, cudaStream_t) {
+  if (void* block = place_on_gpu(bytes)) return block;
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
+  cudaGetLastError();
+  throw OutOfMemory(Tier::device, bytes, 0, "LibTorch's workspaces on a GPU");
+}
+
+/// In order of the stream: whoever gets the memory next computes behind who had it.
+void release(void* block, std::size_t, int, cudaStream_t) {
+  if (!remove_from_gpu(block)) cudaFree(block);
+}
+
+/// A function of a library that is loaded at run time, of the type that its header declares.
+template <typename Function>
+Function* find(void* library, const char* symbol) {
+  void* const found = dlsym(library, symbol);
+  if (found == nullptr) reject("LibTorch's GPU library lacks " + std::string(symbol));
+  return reinterpret_cast<Function*>(found);
+}
+
+void* load_library() {
+  constexpr const char* kName = "libtorch_cuda.so";
+  void* const library = dlopen(kName, RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    const char* const why = dlerror();
+    reject(std::string("LibTorch's GPU library cannot be loaded (") + (why ? why : kName) +
+           "); use a LibTorch for CUDA 13");
+  }
+  return library;
+}
+
+/// How LibTorch is told to take GPU memory from others.
+struct AllocatorSwitch {
+  decltype(pluggable::createCustomAllocator)* create;
+  decltype(pluggable::changeCurrentAllocator)* change;
+};
+
+AllocatorSwitch find_allocator_switch(void* library) {
+  return {find<decltype(pluggable::createCustomAllocator)>(
+              library,
+              "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorE"
+              "St8functionIFPvmiP11CUstream_stEES2_IFvS3_miS5_EE"),
+          find<decltype(pluggable::changeCurrentAllocator)>(
+              library,
+              "_ZN5torch4cuda22CUDAPluggableAllocator22changeCurrentAllocatorE"
+              "RKSt10shared_ptrIN3c104cuda20CUDACachingAllocator13CUDAAllocatorEE")};
+}
+
+/// The same bits in every run, and those of fp32 arithmetic.
+void choose_kernels() {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setBenchmarkCuDNN(false);
+  context.setDeterministicCuDNN(true);
+  context.setAllowTF32CuBLAS(false);
+  context.setAllowTF32CuDNN(false);
+  context.setAllowFP16ReductionCuBLAS(false);
+  context.setAllowBF16ReductionCuBLAS(false);
+  context.setSDPUseCuDNN(false);
+}
+
+}  // namespace
+
+void load_torch_gpu() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // cuBLAS promises equal bits with workspaces of this kind only.
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
+    const auto [create, change] = find_allocator_switch(load_library());
+    if (!at::globalContext().hasCUDA()) {
+      reject("LibTorch finds no GPU, or was asked for one before Spillway was");
+    }
+    change(create(&allocate, &release));
+    choose_kernels();
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  });
+}
+
+void bind_torch_thread(int gpu, void* stream) {
+  const auto index = static_cast<c10::DeviceIndex>(gpu);
+  c10::cuda::set_device(index);
+  c10::cuda::setCurrentCUDAStream(
+      c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), index));
+  const at::Tensor x =
+      at::ones({32, 32}, at::TensorOptions(c10::Device(c10::DeviceType::CUDA, index)));
+  at::mm(x, x);
+}
+
+}  // namespace spillway
