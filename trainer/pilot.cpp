@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <ranges>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "trainer/counting_allocator.h"
 #include "trainer/estimate.h"
 #include "trainer/pilot_layer.h"
-#include "trainer/pilot_model.h"
 #include "trainer/torch_gpu.h"
 
 namespace spillway {
@@ -108,44 +106,9 @@ void pass_through(const PilotLayers& layers, const Forward& forward, const Backw
   }
 }
 
-/// How much more a model takes as a whole than its layers one by one, by the median over passes:
-/// what slows a pass slows both. Only small ones are tried: others lie in no cache either way.
-class WholeModel {
- public:
-  explicit WholeModel(const Model& model) : layers_(layers_by_cost(model.spec)) {
-    if (PilotModel::bytes(model.spec) < kBeyondCaches) model_.emplace(model);
-  }
-
-  void begin_pass() {
-    if (model_) whole_s_ = seconds_of([&] { model_->run(); });
-    apart_s_ = 0;
-  }
-  void add(const std::string& layer, double seconds) {
-    apart_s_ += static_cast<double>(layers_.at(layer).size()) * seconds;
-  }
-  void end_pass() {
-    if (model_) ratios_.push_back(whole_s_ / apart_s_);
-  }
-
-  double slower_than_apart() {
-    if (ratios_.empty()) return 1;
-    const auto middle = ratios_.begin() + static_cast<std::ptrdiff_t>(ratios_.size() / 2);
-    std::ranges::nth_element(ratios_, middle);
-    return std::clamp(*middle, 1.0, kMost);
-  }
-
- private:
-  static constexpr double kMost = 1.1;
-  const std::map<std::string, std::vector<int>> layers_;
-  std::optional<PilotModel> model_;
-  double whole_s_ = 0, apart_s_ = 0;  // of the present pass
-  std::vector<double> ratios_;
-};
-
 /// Expected over passes: a layer that only ever followed itself would find its code in the nearest
 /// caches.
-std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, Device* device,
-                                                   WholeModel* whole = nullptr) {
+std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, Device* device) {
   std::map<std::string, LayerProfile> profiles;
   std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
   for (const auto& [key, layer] : layers) {
@@ -158,27 +121,18 @@ std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, De
   const auto note = [&](std::map<std::string, std::vector<double>>& all, const std::string& key,
                         const std::function<void()>& work) {
     all[key].push_back(seconds_on(device, work));
-    if (whole && &all != &forward_s) whole->add(key, all[key].back());
   };
   const auto pass = [&] {
-    if (whole) whole->begin_pass();
     pass_through(
         layers, [&](auto& key, const auto& work) { note(forward_s, key, work); },
         [&](auto& key, const auto& work) { note(backward_s, key, work); });
     for (const auto& [key, layer] : layers) note(merge_s, key, [&] { layer->merge(); });
-    if (whole) whole->end_pass();
   };
   repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
   for (auto& [key, profile] : profiles) {
     profile.forward_s = expected(forward_s[key]);
     profile.backward_s = expected(backward_s[key]);
     profile.merge_s = expected(merge_s[key]);
-  }
-  const double factor = whole ? whole->slower_than_apart() : 1;
-  for (auto& [key, profile] : profiles) {
-    for (double* seconds : {&profile.forward_s, &profile.backward_s, &profile.merge_s}) {
-      *seconds *= factor;
-    }
   }
   return profiles;
 }
@@ -296,8 +250,7 @@ void Pilot::measure_missing(const Model& model, Device* device) {
   const auto layers = layers_to_measure(
       model, [&](const std::string& key) { return cache_.find(key).has_value(); });
   if (layers.empty()) return;
-  WholeModel whole(model);
-  for (const auto& [key, profile] : measure_layers(layers, nullptr, &whole)) {
+  for (const auto& [key, profile] : measure_layers(layers, nullptr)) {
     if (!cache_.find(key)) cache_.add(key, profile);
   }
 }

@@ -160,7 +160,7 @@ class Experiment {
 
 void print_unequal(bool brief) {
   const Setting whole{
-      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 15, 3, {1, 2, 4, 24}};
+      {.num_hidden_layers = 4, .max_position_embeddings = 64}, 12, 12, 25, 5, {1, 2, 4, 24}};
   const Setting small{{.num_hidden_layers = 1, .hidden_size = 32, .max_position_embeddings = 8},
                       4,
                       4,
