@@ -6,16 +6,23 @@
 #include <utility>
 
 namespace spillway {
+
+static std::vector<DeviceTable> tables_of(const EngineConfig& config) {
+  std::vector<DeviceTable> tables;
+  for (const Bytes budget : config.device_budgets) tables.emplace_back(budget, config.split);
+  return tables;
+}
+
 Engine::Engine(EngineConfig config)
     : config_(std::move(config)),
-      ready_(config_.device_budgets.size()),
-      to_drive_(config_.device_budgets.size()),
-      to_prefetch_(config_.device_budgets.size()),
-      idle_(config_.device_budgets.size()),
-      wants_current_(config_.device_budgets.size()),
-      wants_next_(config_.device_budgets.size()),
-      robbable_(config_.device_budgets.size()) {
-  for (const Bytes budget : config_.device_budgets) devices_.emplace_back(budget, config_.split);
+      devices_(tables_of(config_)),
+      ready_(devices_.size()),
+      to_drive_(devices_.size()),
+      to_prefetch_(devices_.size()),
+      idle_(devices_.size()),
+      wants_current_(devices_.size()),
+      wants_next_(devices_.size()),
+      robbable_(devices_.size()) {
   for (std::size_t d = 0; d < devices_.size(); ++d) note_state(DeviceId(d));
 }
 

@@ -61,18 +61,25 @@ void* new_block(Bytes bytes, ActivationMeter* meter) {
   return static_cast<std::byte*>(base) + kAlignment;
 }
 
-/// Likewise; charges the meter, with nothing charged where it fails.
-void* charged_block(Bytes bytes, ActivationMeter* meter) {
-  if (meter) meter->charge(bytes);
+/// What `take` takes, charged; nothing is charged where it takes nothing (null) or throws.
+template <typename Take>
+void* charged(ActivationMeter& meter, Bytes bytes, const Take& take) {
+  meter.charge(bytes);
   void* block = nullptr;
   try {
-    block = new_block(bytes, meter);
+    block = take();
   } catch (...) {
-    meter->discharge(bytes);
+    meter.discharge(bytes);
     throw;
   }
-  if (block == nullptr && meter) meter->discharge(bytes);
+  if (block == nullptr) meter.discharge(bytes);
   return block;
+}
+
+/// As new_block(), and charges the meter.
+void* charged_block(Bytes bytes, ActivationMeter* meter) {
+  if (meter == nullptr) return new_block(bytes, nullptr);
+  return charged(*meter, bytes, [&] { return new_block(bytes, meter); });
 }
 
 Header* header_of(void* block) {
@@ -202,17 +209,13 @@ MeterScope::~MeterScope() {
 void* place_on_gpu(Bytes bytes) {
   ActivationMeter* const meter = current_gpu_meter;
   if (meter == nullptr) return nullptr;
-  meter->charge(bytes);
-  try {
+  return charged(*meter, bytes, [&] {
     void* const block = meter->place(bytes);
     GpuBlocks& blocks = gpu_blocks();
     const std::lock_guard lock(blocks.mutex);
     blocks.all[block] = {meter, bytes};
     return block;
-  } catch (...) {
-    meter->discharge(bytes);
-    throw;
-  }
+  });
 }
 
 bool remove_from_gpu(void* block) {

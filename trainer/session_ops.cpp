@@ -38,6 +38,7 @@ void Session::Impl::release(JobId id, JobEnd end) {
 }
 
 void Session::Impl::warm(Device& device) {
+  if (device.gpu() >= 0) return bind_torch_thread(device.gpu(), device.compute().stream());
   Bytes activations = 0;
   {
     const std::lock_guard lock(mutex);
@@ -46,7 +47,6 @@ void Session::Impl::warm(Device& device) {
       activations = std::max(activations, trial->planned.summary.unit_activations_bytes);
     }
   }
-  if (device.gpu() >= 0) return bind_torch_thread(device.gpu(), device.compute().stream());
   warm_up_thread(activations);
 }
 

@@ -1,6 +1,7 @@
 #include "core/cpu/activation_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
@@ -26,6 +27,13 @@ void ActivationPool::remove(void* block, Bytes bytes) noexcept {
   const auto offset = static_cast<Bytes>(static_cast<std::byte*>(block) - memory_->data());
   const std::lock_guard lock(mutex_);
   ranges_.free(offset, block_of(bytes));
+}
+
+std::unique_ptr<ActivationMeter> make_activation_meter(const std::string& name,
+                                                       std::unique_ptr<DeviceMemory> apart) {
+  const std::string owner = name + " activations";
+  if (!apart) return std::make_unique<ActivationCounter>(owner);
+  return std::make_unique<ActivationPool>(owner, std::move(apart));
 }
 
 }  // namespace spillway

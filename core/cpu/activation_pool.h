@@ -24,4 +24,8 @@ class ActivationPool final : public ActivationCounter {
   RangeAllocator ranges_;  // under mutex_
 };
 
+/// The meter of device `name`, whose activations lie in `apart`; null: the system serves them.
+std::unique_ptr<ActivationMeter> make_activation_meter(const std::string& name,
+                                                       std::unique_ptr<DeviceMemory> apart);
+
 }  // namespace spillway

@@ -8,11 +8,9 @@
 namespace spillway {
 namespace {
 
-std::unique_ptr<ActivationMeter> make_meter(const std::string& name, Bytes bytes) {
-  const std::string owner = name + " activations";
-  if (bytes == 0) return std::make_unique<ActivationCounter>(owner);
-  return std::make_unique<ActivationPool>(
-      owner, std::make_unique<MappedMemory>(bytes, Tier::device, owner));
+std::unique_ptr<DeviceMemory> for_activations(const std::string& name, Bytes bytes) {
+  if (bytes == 0) return nullptr;
+  return std::make_unique<MappedMemory>(bytes, Tier::device, name + " activations");
 }
 
 class CpuDevice final : public Device {
@@ -20,7 +18,8 @@ class CpuDevice final : public Device {
   CpuDevice(const std::string& name, Bytes budget, const CpuSwitches& switches)
       : switches_(switches),
         budget_(std::make_shared<MemoryBudget>(name, budget)),
-        activations_(make_meter(name, switches.split.activations(budget))),
+        activations_(
+            make_activation_meter(name, for_activations(name, switches.split.activations(budget)))),
         fault_(name, switches.fault, abandoned_.get_token()),
         compute_(name + " compute", {.slowdown = switches.slowdown}, abandoned_.get_token()),
         host_to_device_(name + " h2d", {.link_bytes_per_s = switches.link_bytes_per_s},

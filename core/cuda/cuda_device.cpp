@@ -12,12 +12,6 @@
 namespace spillway {
 namespace {
 
-std::unique_ptr<ActivationMeter> make_meter(const std::string& name, GpuArena& arena, Bytes bytes) {
-  const std::string owner = name + " activations";
-  if (bytes == 0) return std::make_unique<ActivationCounter>(owner);
-  return std::make_unique<ActivationPool>(owner, arena.allocate(bytes));
-}
-
 class CudaDevice final : public Device {
  public:
   CudaDevice(const std::string& name, int gpu, Bytes budget, const MemorySplit& split)
@@ -25,7 +19,8 @@ class CudaDevice final : public Device {
         split_(split),
         budget_(std::make_shared<MemoryBudget>(name, budget)),
         arena_(std::make_shared<GpuArena>(gpu, budget_)),
-        activations_(make_meter(name, *arena_, split.activations(budget))),
+        activations_(make_activation_meter(
+            name, split.apart() ? arena_->allocate(split.activations(budget)) : nullptr)),
         health_(name),
         gate_(name, {}, abandoned_.get_token()),
         compute_(name + " compute", gpu, CudaQueue::Waits::stream, health_, token()),

@@ -23,6 +23,23 @@ void expect_cover(const std::vector<LayerRange>& shards, int num_layers) {
   EXPECT_EQ(end, num_layers);
 }
 
+/// A random model and what a step of it is.
+struct RandomJob {
+  explicit RandomJob(std::uint64_t seed) {
+    testing::RandomWorkload random(seed);
+    model = random.model();
+    profile = random.profile(model);
+    shape = random.shape(3);
+  }
+  Partition cut(Bytes budget, bool double_buffer) const {
+    return partition(model, profile, shape, budget, OrderChoice::shard_major, double_buffer);
+  }
+
+  ModelSpec model;
+  Profile profile;
+  JobShape shape;
+};
+
 TEST(Partition, WholeModelsRunVnMajor) {
   const ModelSpec model = chain(5);
   const Partition cut =
@@ -49,14 +66,9 @@ TEST(Partition, OneByteLessThanWholeIsCut) {
 TEST(Partition, TheSmallestBudgetIsTheSmallest) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
-    testing::RandomWorkload random(seed);
-    const ModelSpec model = random.model();
-    const Profile profile = random.profile(model);
-    const JobShape shape = random.shape(3);
+    const RandomJob job(seed);
     for (const bool double_buffer : {false, true}) {
-      const auto cut = [&](Bytes budget) {
-        return partition(model, profile, shape, budget, OrderChoice::shard_major, double_buffer);
-      };
+      const auto cut = [&](Bytes budget) { return job.cut(budget, double_buffer); };
       const Bytes smallest = cut(0).smallest_budget;
       EXPECT_EQ(smallest % kPage, 0u);
       EXPECT_TRUE(cut(smallest).fits);
@@ -69,20 +81,15 @@ TEST(Partition, TheSmallestBudgetIsTheSmallest) {
 TEST(Partition, EveryUnitFitsAndMoreBudgetNeverCutsMore) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
-    testing::RandomWorkload random(seed);
-    const ModelSpec model = random.model();
-    const Profile profile = random.profile(model);
-    const JobShape shape = random.shape(3);
-    const auto cut = [&](Bytes budget) {
-      return partition(model, profile, shape, budget, OrderChoice::shard_major, false);
-    };
+    const RandomJob job(seed);
+    const auto cut = [&](Bytes budget) { return job.cut(budget, false); };
     const Bytes smallest = cut(0).smallest_budget;
-    std::size_t fewest = model.layers.size();
+    std::size_t fewest = job.model.layers.size();
     for (Bytes budget = smallest; budget < 4 * smallest; budget += smallest / 3) {
       const Partition result = cut(budget);
-      expect_cover(result.shards, static_cast<int>(model.layers.size()));
+      expect_cover(result.shards, static_cast<int>(job.model.layers.size()));
       for (LayerRange shard : result.shards) {
-        EXPECT_LE(unit_need(model, profile, shape, shard).total(), budget);
+        EXPECT_LE(unit_need(job.model, job.profile, job.shape, shard).total(), budget);
       }
       EXPECT_LE(result.shards.size(), fewest);
       fewest = result.shards.size();
@@ -93,23 +100,18 @@ TEST(Partition, EveryUnitFitsAndMoreBudgetNeverCutsMore) {
 TEST(Partition, BothPartsOfTheMemoryHaveRoomWhereActivationsLieApart) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
-    testing::RandomWorkload random(seed);
-    const ModelSpec model = random.model();
-    const Profile profile = random.profile(model);
-    JobShape shape = random.shape(3);
-    shape.split = {0.1 * static_cast<double>(seed % 9 + 1)};
-    const auto cut = [&](Bytes budget) {
-      return partition(model, profile, shape, budget, OrderChoice::shard_major, seed % 2 == 0);
-    };
+    RandomJob job(seed);
+    job.shape.split = {0.1 * static_cast<double>(seed % 9 + 1)};
+    const auto cut = [&](Bytes budget) { return job.cut(budget, seed % 2 == 0); };
     const Bytes smallest = cut(0).smallest_budget;
     EXPECT_FALSE(cut(smallest - kPage).fits);
     for (Bytes budget = smallest; budget < 4 * smallest; budget += smallest / 3) {
-      const NeedTable table(model, profile, shape);
+      const NeedTable table(job.model, job.profile, job.shape);
       for (LayerRange shard : cut(budget).shards) {
         const RangeNeed need = range_need(table, shard);
         for (const UnitNeed& unit : {need.forward(), need.backward()}) {
-          EXPECT_LE(unit.planned(), shape.split.planned(budget));
-          EXPECT_LE(unit.workspace, shape.split.activations(budget));
+          EXPECT_LE(unit.planned(), job.shape.split.planned(budget));
+          EXPECT_LE(unit.workspace, job.shape.split.activations(budget));
         }
       }
     }
@@ -136,19 +138,16 @@ TEST(Partition, FromTheLoadAheadBudgetOnTheNextWeightsHaveRoom) {
   int differ = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
-    testing::RandomWorkload random(seed);
-    const ModelSpec model = random.model();
-    const Profile profile = random.profile(model);
-    const JobShape shape = random.shape(3);
+    const RandomJob job(seed);
     const auto cut = [&](Bytes budget, bool double_buffer) {
-      return partition(model, profile, shape, budget, OrderChoice::shard_major, double_buffer);
+      return job.cut(budget, double_buffer);
     };
     const Bytes least = cut(0, true).load_ahead_budget;
     const Partition ahead = cut(least, true);
     Bytes most = 0;
-    for (LayerRange s : ahead.shards) most = std::max(most, testing::weights_bytes(model, s));
+    for (LayerRange s : ahead.shards) most = std::max(most, testing::weights_bytes(job.model, s));
     for (LayerRange s : ahead.shards) {
-      EXPECT_LE(unit_need(model, profile, shape, s).total() + most, least);
+      EXPECT_LE(unit_need(job.model, job.profile, job.shape, s).total() + most, least);
     }
     differ += ahead.shards != cut(least, false).shards;
     EXPECT_EQ(cut(least - kPage, true).shards, cut(least - kPage, false).shards);

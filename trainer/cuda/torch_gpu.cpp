@@ -8,23 +8,18 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 
 #include <mutex>
 #include <string>
 
-#include "core/error.h"
+#include "core/cuda/cuda_error.h"
 #include "trainer/counting_allocator.h"
 
 namespace spillway {
 namespace {
 
 namespace pluggable = torch::cuda::CUDAPluggableAllocator;
-
-[[noreturn]] void reject(const std::string& why) {
-  throw ConfigError("kind", 0, "is cuda, but " + why + ", or use kind: cpu");
-}
 
 /// What nobody is charged for is LibTorch's own: workspaces that it keeps.
 void* allocate(std::size_t bytes, int, cudaStream_t) {
@@ -44,7 +39,7 @@ void release(void* block, std::size_t, int, cudaStream_t) {
 template <typename Function>
 Function* find(void* library, const char* symbol) {
   void* const found = dlsym(library, symbol);
-  if (found == nullptr) reject("LibTorch's GPU library lacks " + std::string(symbol));
+  if (found == nullptr) throw no_gpu("LibTorch's GPU library lacks " + std::string(symbol));
   return reinterpret_cast<Function*>(found);
 }
 
@@ -53,8 +48,8 @@ void* load_library() {
   void* const library = dlopen(kName, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const why = dlerror();
-    reject(std::string("LibTorch's GPU library cannot be loaded (") + (why ? why : kName) +
-           "); use a LibTorch for CUDA 13");
+    throw no_gpu(std::string("LibTorch's GPU library cannot be loaded (") + (why ? why : kName) +
+                 "); use a LibTorch for CUDA 13");
   }
   return library;
 }
@@ -99,7 +94,7 @@ void load_torch_gpu() {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
     const auto [create, change] = find_allocator_switch(load_library());
     if (!at::globalContext().hasCUDA()) {
-      reject("LibTorch finds no GPU, or was asked for one before Spillway was");
+      throw no_gpu("LibTorch finds no GPU, or was asked for one before Spillway was");
     }
     change(create(&allocate, &release));
     choose_kernels();
