@@ -90,16 +90,16 @@ double expected(std::vector<double> values) {
 
 double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work) {
   initialize_torch();
-  constexpr int kRounds = 6;
+  constexpr int kRounds = 18;  // for as long as the neighbours of a core may be busy
   std::vector<std::function<void()>> works;
   for (int i = 0; i < threads; ++i) works.push_back(make_work());
   works[0]();
-  double alone = 0, together = 0;  // the best of all rounds: whatever disturbs one only slows it
+  std::vector<double> alone_s, together_s;
   for (int i = 0; i < kRounds; ++i) {
-    alone = std::max(alone, calls_per_s(works[0], thread_cpu_s));
-    together = std::max(together, calls_per_s_together(works));
+    alone_s.push_back(1 / calls_per_s(works[0], thread_cpu_s));
+    together_s.push_back(1 / calls_per_s_together(works));
   }
-  return std::max(1.0, alone / together);
+  return std::max(1.0, expected(together_s) / expected(alone_s));
 }
 
 std::function<void()> matrix_product() {

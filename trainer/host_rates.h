@@ -54,7 +54,7 @@ HostRates measure_host_rates();
 
 /// How many times longer work takes where `threads` do it at once: 1 where each has a core of its
 /// own, more where cores share execution units and caches or are fewer. `make_work` is called for
-/// each thread. Takes a quarter of a second.
+/// each thread. Takes three quarters of a second.
 double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work);
 /// Work for it: a small product.
 std::function<void()> matrix_product();
