@@ -9,17 +9,30 @@
 #include "apps/table.h"
 #include "core/units.h"
 #include "trainer/machine.h"
+#include "trainer/roofline.h"
 
 namespace spillway {
 namespace {
 
+constexpr std::int64_t kTokens = 2048;  // of a virtual node, in the advice
+
+Json to_json(const Roofline& roofline) {
+  return {{"copies_hidden_from_tokens", roofline.copy_tokens},
+          {"updates_hidden_from_tokens", roofline.update_tokens}};
+}
+
 Json to_json(const Machine& machine) {
   Json devices = Json::array();
   for (const auto& device : machine.devices) {
-    devices.push_back({{"kind", device.kind},
-                       {"h2d_bytes_per_s", device.h2d_bytes_per_s},
-                       {"d2h_bytes_per_s", device.d2h_bytes_per_s},
-                       {"duplex_bytes_per_s", device.duplex_bytes_per_s}});
+    devices.push_back(
+        {{"kind", device.kind},
+         {"h2d_bytes_per_s", device.h2d_bytes_per_s},
+         {"d2h_bytes_per_s", device.d2h_bytes_per_s},
+         {"duplex_bytes_per_s", device.duplex_bytes_per_s},
+         {"flops_per_s", device.flops_per_s},
+         {"bf16_flops_per_s", device.bf16_flops_per_s},
+         {"fp32", to_json(roofline(device, DType::f32, machine.update_bytes_per_s))},
+         {"bf16", to_json(roofline(device, DType::bf16, machine.update_bytes_per_s))}});
   }
   Json gpus = Json::array();
   for (const auto& gpu : machine.gpus.gpus) {
@@ -43,6 +56,7 @@ Json to_json(const Machine& machine) {
           {"update_bytes_per_s", machine.rates.update_bytes_per_s},
           {"reduce_bytes_per_s", machine.rates.reduce_bytes_per_s},
           {"matmul_flops_per_s", machine.rates.matmul_flops_per_s},
+          {"all_cores_update_bytes_per_s", machine.update_bytes_per_s},
           {"pilot_cache", pilot_cache_file().string()}};
 }
 
@@ -60,6 +74,22 @@ void print_gpus(std::ostream& out, const GpuList& list) {
   if (list.gpus.empty()) out << "No GPU: " << list.why_none << "\n";
 }
 
+std::string flops(double flops_per_s) {
+  return flops_per_s > 0 ? format_fixed(flops_per_s / 1e9, 1) + " GFLOP/s" : "not measured";
+}
+
+/// What a model that is larger than the device needs of a step.
+void print_roofline(std::ostream& out, const MachineDevice& device, DType dtype,
+                    double update_bytes_per_s) {
+  const Roofline line = roofline(device, dtype, update_bytes_per_s);
+  if (line.tokens() == 0) return;
+  out << device.kind << (dtype == DType::bf16 ? ", bf16" : ", fp32")
+      << ": copies of a spilled model are hidden from " << format_fixed(line.copy_tokens, 0)
+      << " tokens a step on, updates from " << format_fixed(line.update_tokens, 0)
+      << ": use at least " << line.virtual_nodes(kTokens) << " virtual nodes of " << kTokens
+      << " tokens\n";
+}
+
 void print(std::ostream& out, const Machine& machine) {
   out << "Spillway " << machine.spillway_version << ", LibTorch " << machine.torch_version << ", "
       << machine.compiler << "\n"
@@ -69,12 +99,18 @@ void print(std::ostream& out, const Machine& machine) {
       << format_bytes(machine.available_bytes) << " of it free\n";
   print_gpus(out, machine.gpus);
   out << "\n";
-  Table devices({"device", "to it", "from it", "both at once"});
+  Table devices({"device", "to it", "from it", "both at once", "fp32", "bf16"});
   for (const auto& device : machine.devices) {
     devices.add({device.kind, rate(device.h2d_bytes_per_s), rate(device.d2h_bytes_per_s),
-                 rate(device.duplex_bytes_per_s)});
+                 rate(device.duplex_bytes_per_s), flops(device.flops_per_s),
+                 flops(device.bf16_flops_per_s)});
   }
   devices.print(out);
+  out << "\n";
+  for (const auto& device : machine.devices) {
+    print_roofline(out, device, DType::f32, machine.update_bytes_per_s);
+    print_roofline(out, device, DType::bf16, machine.update_bytes_per_s);
+  }
   out << "\nOne core: matrix products " << format_fixed(machine.rates.matmul_flops_per_s / 1e9, 1)
       << " GFLOP/s; AdamW over " << rate(machine.rates.update_bytes_per_s)
       << " of weights; norms over " << rate(machine.rates.reduce_bytes_per_s)

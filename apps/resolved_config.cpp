@@ -156,6 +156,7 @@ YamlNode train_node(const TrainConfig& train) {
   out.put("autoscale", autoscale_node(train.autoscale));
   out.write("priority", train.priority);
   out.write("max_steps", train.max_steps);
+  out.write("dtype", train.dtype);
   out.write("optimizer", train.optimizer);
   out.write("learning_rate", train.learning_rate);
   out.write("weight_decay", train.weight_decay);

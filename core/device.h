@@ -100,6 +100,8 @@ class Device {
   virtual ~Device() = default;
   virtual const std::string& name() const = 0;
   virtual const std::string& kind() const = 0;
+  /// What bits and costs depend on: the kind, and of a GPU its model.
+  virtual std::string exact_kind() const { return kind(); }
   /// May shrink: what is handed out then stays until it is given back.
   virtual Bytes budget() const = 0;
   /// How much of it allocate() has for planned ranges.

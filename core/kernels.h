@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/bfloat16.h"
 #include "core/philox.h"
 
 /// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind:
@@ -13,11 +14,19 @@ namespace spillway::kernels {
 
 /// out[i] = keep ? in[i] * float(1 / (1 - p)) : 0 for i in [0, n). An element is kept where its
 /// word (see RandomKey) >= round(p * 2^32), so the mask is a pure function of key and i. The same
-/// call on the incoming gradient is the backward. `in` may equal `out`. 0 <= p < 1.
+/// call on the incoming gradient is the backward. `in` may equal `out`. 0 <= p < 1. Of bf16 the
+/// product is rounded once; the mask is the same.
 void dropout(float* out, const float* in, std::size_t n, float p, const RandomKey& key);
+void dropout(BFloat16* out, const BFloat16* in, std::size_t n, float p, const RandomKey& key);
 
 /// sum[i] += term[i].
 void add(float* sum, const float* term, std::size_t n);
+void add(float* sum, const BFloat16* term, std::size_t n);
+
+/// out[i] = in[i], exactly.
+void widen(float* out, const BFloat16* in, std::size_t n);
+/// out[i] = in[i] rounded to the nearest (core/bfloat16.h).
+void narrow(BFloat16* out, const float* in, std::size_t n);
 
 /// Sum of x[i]^2 in double: chunks of kNormChunk elements, 8 interleaved lanes inside a chunk
 /// (lane j takes elements i with i % 8 == j), lanes folded as ((0+1)+(2+3))+((4+5)+(6+7)), chunks
@@ -42,7 +51,11 @@ void copy(Stream stream, void* to, const void* from, std::size_t bytes);
 void clear(Stream stream, void* to, std::size_t bytes);
 void dropout(Stream stream, float* out, const float* in, std::size_t n, float p,
              const RandomKey& key);
+void dropout(Stream stream, BFloat16* out, const BFloat16* in, std::size_t n, float p,
+             const RandomKey& key);
 void add(Stream stream, float* sum, const float* term, std::size_t n);
+void add(Stream stream, float* sum, const BFloat16* term, std::size_t n);
+void widen(Stream stream, float* out, const BFloat16* in, std::size_t n);
 /// Writes to `sum`; `chunks` is room for num_norm_chunks(n) numbers, which a GPU needs.
 void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n);
 constexpr std::size_t num_norm_chunks(std::size_t n) { return (n + kNormChunk - 1) / kNormChunk; }

@@ -30,6 +30,10 @@ std::vector<std::int64_t> TensorSpec::shape() const {
   return sizes;
 }
 
+TensorSpec ParamSpec::master() const {
+  return {tensor.dtype == DType::bf16 ? DType::f32 : tensor.dtype, tensor.dims};
+}
+
 std::int64_t ModelSpec::num_parameters() const {
   std::int64_t n = 0;
   for (const ParamSpec& param : params) n += param.is_statistic() ? 0 : param.tensor.elements();

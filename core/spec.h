@@ -51,7 +51,7 @@ struct StatisticSpec {
 
 struct ParamSpec {
   std::string name;
-  TensorSpec tensor;
+  TensorSpec tensor;  ///< as its layer computes with it
   InitSpec init;
   bool trainable = true;  ///< no: no gradient, no moments, no optimizer
   bool decay = true;      ///< weight decay applies (no for norms and biases)
@@ -61,6 +61,9 @@ struct ParamSpec {
   /// Observed in training, so it has a sum as a trained one has.
   bool is_observed() const { return statistic.kind == StatisticSpec::Kind::average; }
   bool has_sum() const { return trainable || is_observed(); }
+  /// What the optimizer changes and files hold: in f32 where the layer computes with bf16. Moments
+  /// and sums are like it.
+  TensorSpec master() const;
 };
 
 /// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec. Inputs

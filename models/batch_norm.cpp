@@ -26,15 +26,19 @@ void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::st
 
 at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, double eps,
                       const LayerContext& context, std::vector<at::Tensor>& observations) {
+  const at::Tensor in = x.to(at::kFloat);
+  const at::Tensor weight = params[0].to(at::kFloat), bias = params[1].to(at::kFloat);
   if (!context.training) {
-    return at::batch_norm(x, params[0], params[1], params[2], params[3], /*training=*/false,
-                          /*momentum=*/0, eps, /*cudnn_enabled=*/false);
+    return at::batch_norm(in, weight, bias, params[2], params[3], /*training=*/false,
+                          /*momentum=*/0, eps, /*cudnn_enabled=*/false)
+        .to(x.scalar_type());
   }
   // Running statistics that keep nothing of what they were are those of this virtual node.
   const at::Tensor mean = at::zeros_like(params[2]), variance = at::zeros_like(params[3]);
   observations.insert(observations.end(), {mean, variance});
-  return at::batch_norm(x, params[0], params[1], mean, variance, /*training=*/true,
-                        /*momentum=*/1, eps, /*cudnn_enabled=*/false);
+  return at::batch_norm(in, weight, bias, mean, variance, /*training=*/true,
+                        /*momentum=*/1, eps, /*cudnn_enabled=*/false)
+      .to(x.scalar_type());
 }
 
 }  // namespace spillway

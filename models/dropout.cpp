@@ -15,11 +15,19 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+template <typename T>
+void drop(const at::Tensor& out, const at::Tensor& in, double p, const RandomKey& key,
+          void* stream) {
+  kernels::dropout(stream, static_cast<T*>(out.mutable_data_ptr()),
+                   static_cast<const T*>(in.const_data_ptr()), static_cast<std::size_t>(in.numel()),
+                   static_cast<float>(p), key);
+}
+
 at::Tensor apply_mask(const at::Tensor& x, double p, const RandomKey& key, void* stream) {
   const at::Tensor in = x.contiguous();
   at::Tensor out = at::empty_like(in);
-  kernels::dropout(stream, out.mutable_data_ptr<float>(), in.const_data_ptr<float>(),
-                   static_cast<std::size_t>(in.numel()), static_cast<float>(p), key);
+  const bool is_bf16 = in.scalar_type() == at::kBFloat16;
+  is_bf16 ? drop<BFloat16>(out, in, p, key, stream) : drop<float>(out, in, p, key, stream);
   return out;
 }
 

@@ -1,14 +1,12 @@
 #include "models/gpt_layers.h"
 
-#include <ATen/core/Reduction.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
+#include "models/compute_type.h"
 #include "models/dropout.h"
 
 namespace spillway {
@@ -37,7 +35,7 @@ class Attention final : public Layer {
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
     const at::Tensor& x = inputs[0];
-    const at::Tensor norm = at::layer_norm(x, {x.size(2)}, params[0], params[1], eps_);
+    const at::Tensor norm = layer_norm(x, params[0], params[1], eps_);
     const at::Tensor mixed = attend(at::linear(norm, params[2], params[3]));
     const at::Tensor branch = at::linear(mixed, params[4], params[5]);
     return {.output = at::add(x, dropout(branch, dropout_, context))};
@@ -65,7 +63,7 @@ class Mlp final : public Layer {
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
     const at::Tensor& x = inputs[0];
-    const at::Tensor norm = at::layer_norm(x, {x.size(2)}, params[0], params[1], eps_);
+    const at::Tensor norm = layer_norm(x, params[0], params[1], eps_);
     const at::Tensor hidden = at::gelu(at::linear(norm, params[2], params[3]), "tanh");
     const at::Tensor branch = at::linear(hidden, params[4], params[5]);
     return {.output = at::add(x, dropout(branch, dropout_, context))};
@@ -81,10 +79,10 @@ class Head final : public Layer {
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
     const at::Tensor &x = inputs[0], &tokens = inputs[1], &wte = params[2];
-    const at::Tensor norm = at::layer_norm(x, {x.size(2)}, params[0], params[1], eps_);
+    const at::Tensor norm = layer_norm(x, params[0], params[1], eps_);
     const at::Tensor logits = at::linear(norm.view({-1, x.size(2)}), wte);  // [B * P, V]
     const at::Tensor targets = tokens.narrow(1, 1, tokens.size(1) - 1).reshape({-1});
-    return {.output = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum),
+    return {.output = cross_entropy_sum(logits, targets),
             .weight = static_cast<double>(targets.numel())};
   }
 

@@ -1,7 +1,5 @@
 #include "models/mlp.h"
 
-#include <ATen/core/Reduction.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mul.h>
@@ -13,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "models/compute_type.h"
 #include "models/dropout.h"
 #include "models/freeze.h"
 #include "models/model_builder.h"
@@ -39,7 +38,8 @@ class Hidden final : public Layer {
         input_scale_(config.input_scale) {}
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
-    const at::Tensor x = input_size_ == 0 ? inputs[0] : scaled(inputs[0]);
+    const at::Tensor x =
+        input_size_ == 0 ? inputs[0] : scaled(inputs[0]).to(params[0].scalar_type());
     return {.output =
                 dropout(activate(at::linear(x, params[0], params[1]), act_), dropout_, context)};
   }
@@ -62,7 +62,7 @@ class Head final : public Layer {
     const at::Tensor& rows = inputs[1];
     const at::Tensor logits = at::linear(inputs[0], params[0], params[1]);
     const at::Tensor labels = rows.select(1, rows.size(1) - 1);
-    return {.output = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum),
+    return {.output = cross_entropy_sum(logits, labels),
             .weight = static_cast<double>(labels.numel())};
   }
 };

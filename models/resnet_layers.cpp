@@ -1,14 +1,13 @@
 #include "models/resnet_layers.h"
 
-#include <ATen/core/Reduction.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/relu.h>
 
 #include "models/batch_norm.h"
+#include "models/compute_type.h"
 #include "models/dropout.h"
 
 namespace spillway {
@@ -26,7 +25,8 @@ class ConvNormLayer final : public Layer {
         eps_(config.batch_norm_eps) {}
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
-    const at::Tensor x = options_.is_first ? pictures(inputs[0]) : inputs[0];
+    const at::Tensor x =
+        options_.is_first ? pictures(inputs[0]).to(params[0].scalar_type()) : inputs[0];
     at::Tensor y = at::conv2d(x, params[0], /*bias=*/{}, options_.stride, options_.kernel / 2);
     LayerResult result;
     y = batch_norm(y, params.subspan(1), eps_, context, result.observations);
@@ -53,7 +53,7 @@ class Head final : public Layer {
     const at::Tensor& rows = inputs[1];
     const at::Tensor labels = rows.select(1, rows.size(1) - 1);
     const at::Tensor logits = at::linear(inputs[0].mean({2, 3}), params[0], params[1]);
-    return {.output = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum),
+    return {.output = cross_entropy_sum(logits, labels),
             .weight = static_cast<double>(labels.numel())};
   }
 };

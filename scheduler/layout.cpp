@@ -66,20 +66,29 @@ Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
 
 void LayoutBuilder::place_weights() {
   layout_.params.resize(model_.params.size());
+  std::vector<std::pair<int, Bytes>> copies;  // buffer, bytes
   const auto place_block = [&](const std::vector<int>& params) {
-    Bytes bytes = 0;
+    Bytes bytes = 0, master_bytes = 0;
     for (int p : params) {
+      const ParamSpec& param = model_.params[at(p)];
+      const Bytes size = round_up(param.master().bytes(), kAlignment);
       layout_.params[at(p)].offset_in_block = bytes;
-      const Bytes size = round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
-      bytes += size;
-      if (!model_.params[at(p)].trainable) continue;
+      layout_.params[at(p)].home = master_bytes;
+      bytes += round_up(param.tensor.bytes(), kAlignment);
+      master_bytes += size;
+      if (!param.trainable) continue;
       layout_.params[at(p)].moment_offset = layout_.moments_plane;
       layout_.moments_plane += size;
     }
     if (bytes == 0) return;
-    const int buffer = add_buffer(BufferKind::weights, bytes, reserve(bytes, kPage));
+    const Bytes home = reserve(master_bytes, kPage);
+    const int buffer = add_buffer(BufferKind::weights, bytes, home);
     layout_.weights.push_back(buffer);
-    for (int p : params) layout_.params[at(p)].weights_buffer = buffer;
+    for (int p : params) {
+      layout_.params[at(p)].weights_buffer = buffer;
+      layout_.params[at(p)].home += home;
+    }
+    if (bytes != master_bytes) copies.emplace_back(buffer, bytes);
   };
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
     if (model_.num_uses(p) != 1) place_block({p});
@@ -97,6 +106,12 @@ void LayoutBuilder::place_weights() {
   layout_.moments_home = layout_.weights_plane;
   layout_.home_bytes =
       layout_.moments_home + static_cast<Bytes>(shape_.moments) * layout_.moments_plane;
+  const Bytes copies_home = layout_.home_bytes;
+  for (const auto& [buffer, bytes] : copies) {
+    layout_.buffers[at(buffer)].home = reserve(bytes, kPage);
+  }
+  layout_.home_bytes = round_up(layout_.home_bytes, kPage);
+  layout_.copies_plane = layout_.home_bytes - copies_home;
 }
 
 void LayoutBuilder::place_sums() {
@@ -109,7 +124,7 @@ void LayoutBuilder::place_sums() {
       const bool has_sum = model_.params[at(p)].has_sum();
       place.sum_offsets.push_back(has_sum ? place.sum_bytes : kNoHome);
       if (!has_sum) continue;
-      place.sum_bytes += round_up(model_.params[at(p)].tensor.bytes(), kAlignment);
+      place.sum_bytes += round_up(model_.params[at(p)].master().bytes(), kAlignment);
     }
     place.sum_home = reserve(place.sum_bytes, kPage);
     layout_.layers.push_back(std::move(place));

@@ -64,7 +64,7 @@ class ProgramBuilder {
     std::map<int, Bytes> updated;  // by buffer
     for (std::size_t p = 0; p < model_.params.size(); ++p) {
       const ParamSpec& param = model_.params[p];
-      if (param.trainable) updated[layout.params[p].weights_buffer] += param.tensor.bytes();
+      if (param.trainable) updated[layout.params[p].weights_buffer] += param.master().bytes();
     }
     for (int buffer : layout.weights) {
       const auto bytes = static_cast<double>(updated[buffer]);

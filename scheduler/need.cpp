@@ -43,9 +43,10 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
     own_weights.push_back(0);
     sums.push_back(0);
     for (int p : layer.params) {
-      const Bytes bytes = round_up(model.params[at(p)].tensor.bytes(), kAlignment);
+      const ParamSpec& param = model.params[at(p)];
+      const Bytes bytes = round_up(param.tensor.bytes(), kAlignment);
       (uses[at(p)] > 1 ? tied_bytes[at(p)] = bytes : own_weights.back() += bytes);
-      if (model.params[at(p)].has_sum()) sums.back() += bytes;
+      if (param.has_sum()) sums.back() += round_up(param.master().bytes(), kAlignment);
     }
   }
 }

@@ -136,13 +136,15 @@ struct Flavor {
   }
 };
 
-/// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, gradients
-/// g (by use: a tied parameter has a range for each layer that names it), further partial sums,
-/// boundaries, batch. Layers start at multiples of kPage, parameters at multiples of kAlignment.
+/// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, copies of
+/// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
+/// range for each layer that names it), further partial sums, boundaries, batch. Layers start at
+/// multiples of kPage, parameters at multiples of kAlignment.
 struct Layout {
   struct ParamPlace {
-    int weights_buffer = 0;  ///< the block that holds it
+    int weights_buffer = 0;  ///< the block that holds it as its layer computes with it
     Bytes offset_in_block = 0;
+    Bytes home = 0;           ///< of its master; elsewhere than in the block: that is a copy
     Bytes moment_offset = 0;  ///< in each plane of moments; frozen parameters have none
   };
   struct LayerPlace {
@@ -158,9 +160,10 @@ struct Layout {
   std::vector<LayerPlace> layers;  ///< by layer
   std::vector<int> partials;       ///< first groups of the subtrees that lanes send home, ascending
   Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
-  int moments = 0;                                            ///< planes of them
-  Bytes moments_home = 0;                                     ///< of the first
-  std::vector<int> batch;                                     ///< buffers, by virtual node
+  Bytes copies_plane = 0;       ///< of weights that layers compute with in another type
+  int moments = 0;              ///< planes of them
+  Bytes moments_home = 0;       ///< of the first
+  std::vector<int> batch;       ///< buffers, by virtual node
   std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node
   Bytes home_bytes = 0;
 };

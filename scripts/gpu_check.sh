@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks Spillway on this machine's GPU: gpu_check.sh [BUILD_DIR [REPORT]]
-# Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies.
+# Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies and GPTs.
 # Prints one Markdown table, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
 # Fails if anything did. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
 # Python, and without one nothing is trained; what the system lacks of Boost 1.81, GoogleTest,
@@ -47,7 +47,7 @@ build_all() {
     gpu_copies_experiment)
   if [[ -n "$torch" ]]; then
     how+=(-DSPILLWAY_TORCH=ON "-DSPILLWAY_TORCH_DIR=$torch")
-    targets+=(gpu_training_test torch_gpu_test spillway)
+    targets+=(gpu_training_test torch_gpu_test gpu_gpt_experiment spillway)
   else
     how+=(-DSPILLWAY_TORCH=OFF)
   fi
@@ -97,4 +97,10 @@ check "the same without a GPU" fake.log ctest --test-dir "$build" --output-on-fa
 sanitized memcheck cuda_device_test
 sanitized racecheck cuda_kernels_test
 if check "copies measured" copies.log "$build/bin/gpu_copies_experiment"; then copies; fi
+if [[ -n "$torch" ]]; then
+  check "rates" doctor.log "$build/bin/spillway" doctor || true
+  if check "GPTs trained" gpt.log "$build/bin/gpu_gpt_experiment"; then
+    { echo && cat "$build/gpt.log"; } | tee -a "$report"
+  fi
+fi
 exit "$failed"

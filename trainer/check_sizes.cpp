@@ -21,7 +21,7 @@ double bytes_of(const ModelSpec& model, const LayerSpec& layer) {
   double bytes = 0;
   for (const int param : layer.params) {
     const ParamSpec& spec = model.params[at(param)];
-    bytes += (spec.has_sum() ? 2 : 1) * bytes_of(spec.tensor);
+    bytes += bytes_of(spec.tensor) + (spec.has_sum() ? bytes_of(spec.master()) : 0);
   }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
     for (const int edge : *edges) bytes += bytes_of(model.edges[at(edge)].tensor);

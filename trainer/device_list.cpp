@@ -57,11 +57,10 @@ std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& conf
 }  // namespace
 
 /// Kinds round differently: where a virtual node runs would change its bits.
-void DeviceList::require_kind(std::size_t number, const DeviceConfig& config) const {
-  if (entries_.empty() || entries_[0].device->kind() == config.kind) return;
+void DeviceList::require_kind(std::size_t number, const Device& device) const {
+  if (entries_.empty() || exact_kind() == device.exact_kind()) return;
   throw ConfigError("devices[" + std::to_string(number) + "].kind", 0,
-                    "is " + config.kind + ", and the first device's is " +
-                        entries_[0].device->kind() +
+                    "is " + device.exact_kind() + ", and the first device's is " + exact_kind() +
                         "; a session has devices of one kind, so that it computes the same bits on "
                         "any of them");
 }
@@ -69,7 +68,7 @@ void DeviceList::require_kind(std::size_t number, const DeviceConfig& config) co
 DeviceList::Entry DeviceList::entry_of(std::size_t number, const DeviceConfig& config,
                                        State state) const {
   auto device = open(std::to_string(number), config, split_);
-  require_kind(number, config);
+  require_kind(number, *device);
   return {.device = std::move(device),
           .budget = config.memory,
           .link_bytes_per_s = config.link_bytes_per_s,

@@ -30,6 +30,8 @@ class DeviceList {
   void remove_last() { entries_.pop_back(); }
 
   std::size_t size() const { return entries_.size(); }
+  /// Of all of them.
+  std::string exact_kind() const { return entries_[0].device->exact_kind(); }
   /// Throws ConfigError (`devices`) for one that is not there.
   Entry& at(int number);
   Entry& operator[](std::size_t number) { return entries_[number]; }
@@ -44,7 +46,7 @@ class DeviceList {
 
  private:
   Entry entry_of(std::size_t number, const DeviceConfig& config, State state) const;
-  void require_kind(std::size_t number, const DeviceConfig& config) const;
+  void require_kind(std::size_t number, const Device& device) const;
 
   const MemorySplit split_;
   std::vector<Entry> entries_;

@@ -70,7 +70,7 @@ std::vector<LayerProfile> estimate_layers(const ModelSpec& model, double matmul_
     for (int p : layer.params) {
       const ParamSpec& param = model.params[at(p)];
       weights = std::max(weights, static_cast<double>(param.tensor.bytes()));
-      if (param.has_sum()) sums += static_cast<double>(param.tensor.bytes());
+      if (param.has_sum()) sums += static_cast<double>(param.master().bytes());
     }
     const double kept = 4 * saved, one = 4 * activation.elements;
     LayerProfile cost;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <barrier>
@@ -118,6 +119,19 @@ double measure_link_delay(Bytes link_bytes_per_s, int computing) {
     });
   }
   return std::max(0.0, measure_copy(link_bytes_per_s) - measure_copy(0));
+}
+
+double measure_updates() {
+  constexpr std::size_t kElements = kBeyondCaches / sizeof(float), kGrain = std::size_t{1} << 16;
+  std::vector<float> p(kElements, 1), m(kElements, 1), v(kElements, 1), g(kElements, 1);
+  const kernels::AdamW hyper{.learning_rate = 1e-3f};
+  const double seconds = expected_seconds([&] {
+    tbb::parallel_for(std::size_t{0}, kElements / kGrain, [&](std::size_t grain) {
+      const std::size_t i = grain * kGrain;
+      kernels::adamw(&p[i], &m[i], &v[i], &g[i], kGrain, hyper);
+    });
+  });
+  return static_cast<double>(kElements * sizeof(float)) / seconds;
 }
 
 HostRates measure_host_rates() {

@@ -51,6 +51,8 @@ struct HostRates {
 };
 /// Measures them on the calling thread: about a sixth of a second.
 HostRates measure_host_rates();
+/// Bytes of weights that AdamW takes a second with all cores, as in a run.
+double measure_updates();
 
 /// How many times longer work takes where `threads` do it at once: 1 where each has a core of its
 /// own, more where cores share execution units and caches or are fewer. `make_work` is called for

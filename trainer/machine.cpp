@@ -1,11 +1,16 @@
 #include "trainer/machine.h"
 
 #include <ATen/Version.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <sched.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <cmath>
+#include <exception>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -13,6 +18,8 @@
 #include "core/error.h"
 #include "core/host_memory.h"
 #include "core/kernels.h"
+#include "trainer/counting_allocator.h"
+#include "trainer/torch_gpu.h"
 
 namespace spillway {
 namespace {
@@ -34,6 +41,48 @@ const char* name_of(kernels::Isa isa) {
       return "AVX512";
   }
   return "?";
+}
+
+/// Does `work` as an op's, and waits for it.
+void run_on(Device& device, const std::function<void()>& work) {
+  std::exception_ptr error;
+  device.compute().enqueue([&] {
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  device.compute().record().wait();
+  if (error) std::rethrow_exception(error);
+  device.check();
+}
+
+/// Of square matrices; one core's of a CPU device.
+double measure_products(Device& device, at::ScalarType type) {
+  const bool is_gpu = device.gpu() >= 0;
+  const std::int64_t size = is_gpu ? 8192 : 512;
+  const auto options = at::TensorOptions(type).device(
+      is_gpu ? c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.gpu()))
+             : c10::Device(c10::DeviceType::CPU));
+  at::Tensor a, b;
+  run_on(device, [&] {
+    if (is_gpu) bind_torch_thread(device.gpu(), device.compute().stream());
+    initialize_torch_thread();
+    a = at::ones({size, size}, options);
+    b = at::ones({size, size}, options);
+  });
+  const double seconds = expected_seconds([&] { run_on(device, [&] { at::mm(a, b); }); });
+  run_on(device, [&] {
+    a.reset();
+    b.reset();
+  });
+  return 2 * std::pow(static_cast<double>(size), 3) / seconds;
+}
+
+void measure_products(MachineDevice& rates, Device& device) {
+  rates.flops_per_s = measure_products(device, at::kFloat);
+  rates.bf16_flops_per_s = measure_products(device, at::kBFloat16);
 }
 
 /// As the copies of a run: one queue each way.
@@ -66,6 +115,8 @@ void measure_gpus(Machine& machine) {
     try {
       const auto device = make_cuda_device(kind, static_cast<int>(i), 2 * kBlock);
       machine.devices.push_back(measure(kind, *device));
+      load_torch_gpu();
+      measure_products(machine.devices.back(), *device);
     } catch (const ConfigError& error) {
       machine.gpus.gpus[i].problem = error.problem;
     }
@@ -93,9 +144,12 @@ Machine inspect_machine() {
   const HostMemory memory = host_memory();
   machine.memory_bytes = memory.total;
   machine.available_bytes = memory.available;
-  machine.devices.push_back(measure("cpu", *make_cpu_device("cpu", 2 * kBlock)));
+  const auto cpu = make_cpu_device("cpu", 2 * kBlock);
+  machine.devices.push_back(measure("cpu", *cpu));
+  measure_products(machine.devices.back(), *cpu);
   measure_gpus(machine);
   machine.rates = measure_host_rates();
+  machine.update_bytes_per_s = measure_updates();
   return machine;
 }
 

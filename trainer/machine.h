@@ -13,7 +13,8 @@ namespace spillway {
 struct MachineDevice {
   std::string kind;  ///< cpu, cuda:0, cuda:1, ...
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
-  double duplex_bytes_per_s = 0;  ///< both ways at once, summed
+  double duplex_bytes_per_s = 0;                 ///< both ways at once, summed
+  double flops_per_s = 0, bf16_flops_per_s = 0;  ///< of matrix products; 0: not measured
 };
 
 /// What Spillway stands on here.
@@ -25,12 +26,13 @@ struct Machine {
   Bytes available_bytes = 0;       ///< not in use now
   std::vector<MachineDevice> devices;
   GpuList gpus;
-  HostRates rates;  ///< of one core
+  HostRates rates;                ///< of one core
+  double update_bytes_per_s = 0;  ///< AdamW by all of them: bytes of weights
 };
 
 std::string processor_name();
 
-/// Looks, and measures rates: about a second.
+/// Looks, and measures rates: about two seconds.
 Machine inspect_machine();
 
 }  // namespace spillway

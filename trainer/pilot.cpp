@@ -223,9 +223,8 @@ PilotLayers layers_to_measure(const Model& model, const IsKnown& is_known) {
 
 }  // namespace
 
-/// Of a layer on a device; of GPUs that differ the cache keeps the first one's.
 static std::string key_on(const Device* device, const std::string& layer) {
-  return device ? times_key(device->kind(), layer) : layer;
+  return device ? times_key(device->exact_kind(), layer) : layer;
 }
 
 Profile Pilot::measure(const Model& model, Device* device) {

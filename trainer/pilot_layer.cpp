@@ -7,12 +7,18 @@
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/host_rates.h"
+#include "trainer/sum_term.h"
 
 namespace spillway {
 namespace {
 
-void fill(float* memory, const TensorSpec& tensor) {
-  kernels::fill_normal(memory, static_cast<std::size_t>(tensor.elements()), 0.02, {});
+void fill(std::byte* memory, const TensorSpec& tensor) {
+  if (tensor.dtype == DType::i64) return;
+  const auto n = static_cast<std::size_t>(tensor.elements());
+  std::vector<float> values(tensor.dtype == DType::bf16 ? n : 0);
+  float* const floats = values.empty() ? reinterpret_cast<float*>(memory) : values.data();
+  kernels::fill_normal(floats, n, 0.02, {});
+  if (tensor.dtype == DType::bf16) kernels::narrow(reinterpret_cast<BFloat16*>(memory), floats, n);
 }
 
 }  // namespace
@@ -26,21 +32,16 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
                   [this](int) { return weights_[current_].params; }) {
   const LayerSpec& spec = model.spec.layers[at(layers_.begin)];
   if (device_) device_memory_ = device_->allocate(device_->split().planned(device_->budget()));
-  std::vector<TensorSpec> params;
   Bytes bytes = 0;
   for (int p : spec.params) {
-    params.push_back(model.spec.params[at(p)].tensor);
-    param_elements_.push_back(static_cast<std::size_t>(params.back().elements()));
-    bytes += 2 * params.back().bytes();
-  }
-  for (int p : spec.params) {
-    const ParamSpec& param = model.spec.params[at(p)];
+    const ParamSpec& param = params_.emplace_back(model.spec.params[at(p)]);
+    bytes += param.tensor.bytes() + param.master().bytes();
     const bool is_merged = param.has_sum() && device_ == nullptr;  // a GPU takes no time for it
-    auto* const memory = is_merged ? new_memory(param.tensor) : nullptr;
+    auto* const memory = is_merged ? new_memory(param.master()) : nullptr;
     merged_.push_back(reinterpret_cast<float*>(memory));
   }
   do {
-    add_weights(params);
+    add_weights();
   } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
   for (int e : spec.inputs) add(model.spec.edges[at(e)], e, inputs_, input_gradients_);
   for (int e : spec.outputs) {
@@ -52,11 +53,11 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
   };
 }
 
-void PilotLayer::add_weights(const std::vector<TensorSpec>& params) {
+void PilotLayer::add_weights() {
   Weights& weights = weights_.emplace_back();
-  for (const TensorSpec& tensor : params) {
-    weights.params.push_back(new_memory(tensor));
-    weights.sums.push_back(reinterpret_cast<float*>(new_memory(tensor)));
+  for (const ParamSpec& param : params_) {
+    weights.params.push_back(new_memory(param.tensor));
+    weights.sums.push_back(reinterpret_cast<float*>(new_memory(param.master())));
   }
 }
 
@@ -73,7 +74,7 @@ LayerContext PilotLayer::context(bool training) const {
 
 std::byte* PilotLayer::new_device_memory(const TensorSpec& tensor) {
   const auto staging = device_->allocate_host(round_up(tensor.bytes(), kPage));
-  if (tensor.dtype == DType::f32) fill(reinterpret_cast<float*>(staging->data()), tensor);
+  fill(staging->data(), tensor);
   const Bytes begin = device_used_, end = begin + round_up(tensor.bytes(), kAlignment);
   if (end > device_memory_->size()) {
     throw OutOfMemory(Tier::device, end, device_memory_->size(),
@@ -93,7 +94,7 @@ std::byte* PilotLayer::new_memory(const TensorSpec& tensor) {
   auto& memory = storage_.emplace_back(tensor.bytes() / sizeof(float) + 2 * kSpare);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
   auto* const aligned = reinterpret_cast<std::byte*>(round_up(address, kAlignment));
-  if (tensor.dtype == DType::f32) fill(reinterpret_cast<float*>(aligned), tensor);
+  fill(aligned, tensor);
   return aligned;
 }
 
@@ -106,16 +107,17 @@ void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& 
   of_gradients[number] = shares ? values[number] : new_memory(edge.tensor);
 }
 
-void PilotLayer::fold(int param, const float* term) const {
-  if (!term) return;
-  kernels::add(context(true).stream, weights_[current_].sums[at(param)], term,
-               param_elements_[at(param)]);
+void PilotLayer::fold(int param, const std::byte* term) const {
+  add_term(context(true).stream, weights_[current_].sums[at(param)], term,
+           params_[at(param)].tensor, /*fresh=*/false);
 }
 
 void PilotLayer::merge() {
   next();
   for (std::size_t p = 0; p < merged_.size(); ++p) {
-    if (merged_[p]) kernels::add(merged_[p], weights_[current_].sums[p], param_elements_[p]);
+    if (!merged_[p]) continue;
+    kernels::add(merged_[p], weights_[current_].sums[p],
+                 static_cast<std::size_t>(params_[p].tensor.elements()));
   }
 }
 
@@ -136,7 +138,7 @@ void PilotLayer::backward() {
   meter().begin_op(std::numeric_limits<Bytes>::max());
   runner_.backward(
       inputs_, gradients_, input_gradients_,
-      [this](int, int param, const float* term) { fold(param, term); }, &loss_);
+      [this](int, int param, const std::byte* term) { fold(param, term); }, &loss_);
 }
 
 }  // namespace spillway

@@ -45,10 +45,10 @@ class PilotLayer {
   LayerContext context(bool training) const;
   void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
            RangeRunner::EdgeMemory& of_gradients);
-  void add_weights(const std::vector<TensorSpec>& params);
+  void add_weights();
   void next();
   void run_forward(const RangeRunner& runner);
-  void fold(int param, const float* term) const;
+  void fold(int param, const std::byte* term) const;
 
   Device* const device_;
   const LayerRange layers_;                      // the first of those alike
@@ -62,7 +62,7 @@ class PilotLayer {
   std::vector<Weights> weights_;
   std::vector<float*> merged_;  // null: the parameter has no sum
   std::size_t current_ = 0;
-  std::vector<std::size_t> param_elements_;  // of each
+  std::vector<ParamSpec> params_;
   RangeRunner::EdgeMemory inputs_, outputs_, gradients_, input_gradients_;
   Bytes output_bytes_ = 0;
   double loss_ = 0;

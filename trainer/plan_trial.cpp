@@ -68,10 +68,10 @@ void check_data(const TrialConfig& trial, const ModelSpec& model) {
   }
 }
 
-/// Weights, moments and gradients.
+/// Weights, their copies, moments and gradients.
 Bytes training_state_bytes(const Layout& layout) {
-  return layout.weights_plane + static_cast<Bytes>(layout.moments) * layout.moments_plane +
-         layout.sum_plane;
+  return layout.weights_plane + layout.copies_plane +
+         static_cast<Bytes>(layout.moments) * layout.moments_plane + layout.sum_plane;
 }
 
 std::string described(const TrialConfig& trial) {
@@ -80,7 +80,7 @@ std::string described(const TrialConfig& trial) {
 }
 
 void describe_home(const Layout& layout, TrialPlan& summary) {
-  summary.home_weights_bytes = layout.weights_plane;
+  summary.home_weights_bytes = layout.weights_plane + layout.copies_plane;
   summary.home_moments_bytes = static_cast<Bytes>(layout.moments) * layout.moments_plane;
   summary.home_sums_bytes = layout.partials.size() * layout.sum_plane;
 }

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/error.h"
 #include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
@@ -61,6 +62,16 @@ void copy_out(void* stream, void* to, const at::Tensor& from) {
   kernels::copy(stream, to, contiguous.const_data_ptr(), contiguous.nbytes());
 }
 
+void check_type(const LayerSpec& layer, DType dtype, const at::Tensor& output) {
+  if (output.scalar_type() == scalar_type(dtype)) return;
+  throw Error("layer " + layer.name + " made " + c10::toString(output.scalar_type()) +
+              ", but its output is to be " + c10::toString(scalar_type(dtype)));
+}
+
+const std::byte* bytes_of(const at::Tensor& contiguous) {
+  return static_cast<const std::byte*>(contiguous.const_data_ptr());
+}
+
 }  // namespace
 
 RangeRunner::EdgeTensors RangeRunner::views_of(const EdgeMemory& memory) const {
@@ -102,6 +113,9 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
   run.result = model_.layers[at(layer)]->forward(run.inputs, run.params, context);
   run.result.output = run.result.output.contiguous();  // as it would be behind a cut
+  if (const int made = output_of(layer); made >= 0) {
+    check_type(spec, model_.spec.edges[at(made)].tensor.dtype, run.result.output);
+  }
   return run;
 }
 
@@ -161,7 +175,7 @@ std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
   for (std::size_t p = 0; p < run.params.size(); ++p) {
     if (!run.params[p].requires_grad()) continue;
     const at::Tensor dense = next->defined() ? next->contiguous() : at::Tensor();
-    take(layer, static_cast<int>(p), dense.defined() ? dense.const_data_ptr<float>() : nullptr);
+    take(layer, static_cast<int>(p), dense.defined() ? bytes_of(dense) : nullptr);
     (next++)->reset();
   }
   std::vector<at::Tensor> of_inputs;
@@ -180,7 +194,7 @@ void RangeRunner::take_observations(int layer, LayerResult& result, const TakeTe
   for (std::size_t p = 0; p < spec.params.size(); ++p) {
     if (!model_.spec.params[at(spec.params[p])].is_observed()) continue;
     const at::Tensor observation = result.observations.at(next++).contiguous();
-    take(layer, static_cast<int>(p), observation.const_data_ptr<float>());
+    take(layer, static_cast<int>(p), bytes_of(observation));
   }
   result.observations.clear();
 }

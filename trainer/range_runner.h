@@ -18,9 +18,10 @@ class RangeRunner {
  public:
   /// Parameters of layer `layer`, in spec order, as raw memory.
   using Parameters = std::function<std::vector<std::byte*>(int layer)>;
-  /// Takes what the sum of one parameter grows by, while it is alive: the gradient of a trainable
-  /// one (null: zero; layers come in reverse), the observation of a running statistic.
-  using TakeTerm = std::function<void(int layer, int param, const float* term)>;
+  /// Takes what the sum of one parameter grows by, of the parameter's type, while it is alive: the
+  /// gradient of a trainable one (null: zero; layers come in reverse), the observation of a running
+  /// statistic.
+  using TakeTerm = std::function<void(int layer, int param, const std::byte* term)>;
 
   RangeRunner(const Model& model, LayerRange layers, LayerContext context, Parameters parameters)
       : model_(model), layers_(layers), context_(context), parameters_(std::move(parameters)) {}

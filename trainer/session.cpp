@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/config_check.h"
+#include "models/compute_type.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/home_store.h"
@@ -180,8 +181,10 @@ static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   if (trial.train.reduction_groups == 0)
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
   auto entry = std::make_unique<SessionTrial>();
-  entry->model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
-  entry->model->spec.validate();
+  std::unique_ptr<Model> model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
+  if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
+  model->spec.validate();
+  entry->model = std::move(model);
   entry->config = std::move(trial);
   return entry;
 }

@@ -99,6 +99,9 @@ struct TrainConfig {
   std::vector<AutoscaleRule> autoscale;
   int priority = 1;  ///< 1 to 100, where devices are shared; a larger one is more important
   std::string order = "auto";  ///< auto | shard_major | vn_major
+  /// fp32 | bf16: what layers compute with. Weights, moments and sums of gradients are fp32, as are
+  /// norms, softmax and loss.
+  std::string dtype = "fp32";
   std::int64_t max_steps = 50;
   std::string optimizer = "adamw";  ///< adamw | sgd
   double learning_rate = 1e-3, weight_decay = 0.01;

@@ -28,7 +28,7 @@ void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
 
 /// What costs are measured for once.
 std::string kind_of(const Device& device) {
-  std::string kind = device.kind();
+  std::string kind = device.exact_kind();
   if (device.slowdown() != 1) kind += " slowed " + std::to_string(device.slowdown());
   return kind;
 }

@@ -16,6 +16,7 @@
 #include "trainer/initialize.h"
 #include "trainer/optimizer.h"
 #include "trainer/running_statistic.h"
+#include "trainer/sum_term.h"
 #include "trainer/weights_file.h"
 
 namespace spillway {
@@ -57,15 +58,21 @@ TrainingJob::Progress TrainingJob::take_progress() {
 
 void TrainingJob::admit(std::byte* home) {
   home_ = home;
-  if (start_) return places_.restore(*start_, home);
+  start_ ? places_.restore(*start_, home) : initialize_weights();
+  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
+    write_copy(home, static_cast<int>(p), 0, elements(model_->spec.params[p]));
+  }
+}
+
+void TrainingJob::initialize_weights() const {
   std::vector<std::byte*> params;
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    params.push_back(value(home, static_cast<int>(p)));
+    params.push_back(value(home_, static_cast<int>(p)));
   }
   if (model_->initialize) return model_->initialize(config_.train.seed, params);
   for (std::size_t p = 0; p < params.size(); ++p) {
     const ParamSpec& spec = model_->spec.params[p];
-    if (spec.tensor.dtype == DType::f32) {
+    if (spec.master().dtype == DType::f32) {
       initialize(floats(params[p]), spec, config_.train.seed, p);
     }
   }
@@ -101,8 +108,8 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   const RangeRunner runner(*model_, op.layers, context, parameters);
   double weight = 0;
   if (op.kind == OpKind::backward) {
-    const auto take = [&](int layer, int param, const float* value) {
-      fold_term(call, layer, param, value);
+    const auto take = [&](int layer, int param, const std::byte* term) {
+      fold_term(call, layer, param, term);
     };
     weight = runner.backward(inputs, gradients, outputs, take, call.number);
     merge_sums(call);
@@ -125,21 +132,14 @@ static std::size_t sum_index(const Layout& layout, const UnitSpec& unit, int slo
   return at(slot) * per_slot + before;
 }
 
-void TrainingJob::fold_term(const OpCall& call, int layer, int param, const float* value) const {
+void TrainingJob::fold_term(const OpCall& call, int layer, int param, const std::byte* term) const {
   const FoldStep& fold = call.program->ops[at(call.op)].fold;
   const UnitSpec& unit = call.program->units[at(call.unit)];
   const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
   std::byte* slot = call.sums[sum_index(call.plan->layout, unit, fold.slot, layer)];
-  float* sum = floats(slot + place.sum_offsets[at(param)]);
   const int number = model_->spec.layers[at(layer)].params[at(param)];
-  const std::size_t n = elements(model_->spec.params[at(number)]);
-  if (!value) {
-    if (fold.fresh) kernels::clear(stream_of(call), sum, n * sizeof(float));
-  } else if (fold.fresh) {
-    kernels::copy(stream_of(call), sum, value, n * sizeof(float));
-  } else {
-    kernels::add(stream_of(call), sum, value, n);
-  }
+  add_term(stream_of(call), floats(slot + place.sum_offsets[at(param)]), term,
+           model_->spec.params[at(number)].tensor, fold.fresh);
 }
 
 void TrainingJob::merge_sums(const OpCall& call) const {
@@ -208,8 +208,23 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
 }
 
 std::byte* TrainingJob::value(std::byte* home, int param) const {
+  return home + plan_->layout.params[at(param)].home;
+}
+
+void TrainingJob::write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const {
   const Layout::ParamPlace& place = plan_->layout.params[at(param)];
-  return home + plan_->layout.buffers[at(place.weights_buffer)].home + place.offset_in_block;
+  const Bytes block = plan_->layout.buffers[at(place.weights_buffer)].home;
+  const std::byte* master = home + place.home;
+  std::byte* copy = home + block + place.offset_in_block;
+  if (copy == master) return;
+  const DType dtype = model_->spec.params[at(param)].tensor.dtype;
+  if (dtype == DType::bf16) {
+    kernels::narrow(reinterpret_cast<BFloat16*>(copy) + begin,
+                    reinterpret_cast<const float*>(master) + begin, end - begin);
+  } else {
+    const Bytes size = size_of(dtype);
+    std::memcpy(copy + begin * size, master + begin * size, (end - begin) * size);
+  }
 }
 
 float* TrainingJob::sum(const HostCall& call, int param) const {
@@ -272,6 +287,7 @@ void TrainingJob::update_param(const HostCall& call, int number) {
     update_statistic(value(call.home, number), param,
                      param.is_observed() ? sum(call, number) : nullptr, config_.train.virtual_nodes,
                      call.step);
+    write_copy(call.home, number, 0, elements(param));
   } else if (param.trainable) {
     update_weights(call, number);
   }
@@ -300,6 +316,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
         const std::size_t begin = grains.begin() * kUpdateGrain;
         const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
         apply_update(place, begin, end, rule);
+        write_copy(call.home, number, begin, end);
       });
 }
 
@@ -315,8 +332,8 @@ void TrainingJob::finish(const HostCall& call) {
     const ParamSpec& param = model_->spec.params[at(p)];
     arrays.push_back({.name = param.name,
                       .shape = param.tensor.shape(),
-                      .data = {value(call.home, p), param.tensor.bytes()},
-                      .dtype = param.tensor.dtype});
+                      .data = {value(call.home, p), param.master().bytes()},
+                      .dtype = param.master().dtype});
   }
   const std::string hash = weights_xxh3(arrays);
   if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);

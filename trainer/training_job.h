@@ -52,6 +52,7 @@ class TrainingJob {
   const std::byte* home() const { return home_; }  ///< since admit()
 
  private:
+  void initialize_weights() const;
   void load(const HostCall& call, bool evaluation) const;
   void reduce(const HostCall& call, int layer);
   void add_partials(const HostCall& call, int layer) const;
@@ -61,10 +62,12 @@ class TrainingJob {
   void update_weights(const HostCall& call, int param) const;
   void finish_evaluation(const HostCall& call);
   void finish(const HostCall& call);
-  void fold_term(const OpCall& call, int layer, int param, const float* term) const;
+  void fold_term(const OpCall& call, int layer, int param, const std::byte* term) const;
   void merge_sums(const OpCall& call) const;
-  /// A parameter at home: the same place in every plan.
+  /// A parameter's master at home: the same place in every plan.
   std::byte* value(std::byte* home, int param) const;
+  /// Where its layer computes with another type, writes elements [begin, end) as devices take them.
+  void write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const;
   /// The sum of a parameter once reduced: in the range of its last use.
   float* sum(const HostCall& call, int param) const;
 

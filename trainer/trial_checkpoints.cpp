@@ -26,10 +26,11 @@ Bytes most_checkpoint_bytes(const TrialConfig& trial, const ModelSpec& model,
                             const StatePlaces& places) {
   if (trial.checkpoint.keep == 0) return 0;
   // Of the samples' hash only the length counts here; to know it, all would have to be read.
-  const GenerationContent content{.job = trial.name,
-                                  .build = this_build_and_machine(),
-                                  .contract = contract_of(trial, model, std::string(32, '0')),
-                                  .files = places.files(nullptr, nullptr, {})};
+  const GenerationContent content{
+      .job = trial.name,
+      .build = this_build_and_machine(),
+      .contract = contract_of(trial, model, std::string(32, '0'), "cpu"),
+      .files = places.files(nullptr, nullptr, {})};
   return static_cast<Bytes>(trial.checkpoint.keep + 1) *
          generation_bytes(content, CheckpointOptions().block_bytes);
 }

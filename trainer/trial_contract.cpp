@@ -70,29 +70,30 @@ std::string xxh3_of(const DataSplit& data) {
   return hash.hex();
 }
 
-Contract contract_of(const TrialConfig& trial, const ModelSpec& model,
-                     const std::string& data_xxh3) {
+Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std::string& data_xxh3,
+                     const std::string& device) {
   const TrainConfig& train = trial.train;
   const std::string shapes = description(model);
-  Contract contract{{"model", xxh3(std::as_bytes(std::span(shapes)))},
-                    {"data", data_xxh3},
-                    {"train.seed", std::to_string(train.seed)},
-                    {"train.batch_size", std::to_string(train.batch_size)},
-                    {"train.virtual_nodes", std::to_string(train.virtual_nodes)},
-                    {"train.reduction_groups", std::to_string(train.reduction_groups)},
-                    {"train.max_steps", std::to_string(train.max_steps)},
-                    {"train.optimizer", train.optimizer},
-                    {"train.learning_rate", exact(train.learning_rate)},
-                    {"train.weight_decay", exact(train.weight_decay)},
-                    {"train.max_grad_norm", exact(train.max_grad_norm)},
-                    {"train.lr_scheduler_type", train.lr_scheduler_type},
-                    {"train.warmup_ratio", exact(train.warmup_ratio)},
-                    {"train.eval_steps", std::to_string(train.eval_steps)},
-                    {"train.eval_batches", std::to_string(train.eval_batches)},
-                    {"numerics", std::to_string(kNumericsVersion)},
-                    {"threads_per_op", "1"},
-                    {"libtorch", TORCH_VERSION},
-                    {"device", processor_name() + ", " + at::get_cpu_capability()}};
+  Contract contract{
+      {"model", xxh3(std::as_bytes(std::span(shapes)))},
+      {"data", data_xxh3},
+      {"train.seed", std::to_string(train.seed)},
+      {"train.batch_size", std::to_string(train.batch_size)},
+      {"train.virtual_nodes", std::to_string(train.virtual_nodes)},
+      {"train.reduction_groups", std::to_string(train.reduction_groups)},
+      {"train.max_steps", std::to_string(train.max_steps)},
+      {"train.optimizer", train.optimizer},
+      {"train.learning_rate", exact(train.learning_rate)},
+      {"train.weight_decay", exact(train.weight_decay)},
+      {"train.max_grad_norm", exact(train.max_grad_norm)},
+      {"train.lr_scheduler_type", train.lr_scheduler_type},
+      {"train.warmup_ratio", exact(train.warmup_ratio)},
+      {"train.eval_steps", std::to_string(train.eval_steps)},
+      {"train.eval_batches", std::to_string(train.eval_batches)},
+      {"numerics", std::to_string(kNumericsVersion)},
+      {"threads_per_op", "1"},
+      {"libtorch", TORCH_VERSION},
+      {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
   if (train.optimizer == "sgd") {
     contract["train.momentum"] = exact(train.momentum);
   } else {
@@ -100,6 +101,7 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model,
     contract["train.adam_beta2"] = exact(train.adam_beta2);
     contract["train.adam_epsilon"] = exact(train.adam_epsilon);
   }
+  if (train.dtype != "fp32") contract["train.dtype"] = train.dtype;
   contract.insert(trial.contract.begin(), trial.contract.end());
   return contract;
 }

@@ -40,11 +40,10 @@ StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const
     const ParamSpec& param = model.params[p];
     const Layout::ParamPlace& place = layout.params[p];
     const int moments = param.trainable && !param.is_statistic() ? layout.moments : 0;
-    const Bytes block = layout.buffers[at(place.weights_buffer)].home;
-    add(weights_, param.name, param.tensor, {p, block + place.offset_in_block, moments == 0});
+    add(weights_, param.name, param.master(), {p, place.home, moments == 0});
     for (int i = 0; i < moments; ++i) {
       const Bytes plane = layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane;
-      add(moments_, moment_name(train, i) + "." + param.name, param.tensor,
+      add(moments_, moment_name(train, i) + "." + param.name, param.master(),
           {p, plane + place.moment_offset, i + 1 == moments});
     }
   }

@@ -3,12 +3,13 @@
 // and unpack_high (the even or the odd lanes of two vectors, interleaved).
 //
 // Every function carries the attribute itself: g++ splits vectors that a target lacks before it
-// inlines, and templates or lambdas would not inherit it.
+// inlines, and lambdas would not inherit it.
 
 typedef std::uint32_t Words __attribute__((vector_size(8 * kLanes)));
 typedef float Floats __attribute__((vector_size(8 * kLanes)));
 typedef float HalfFloats __attribute__((vector_size(4 * kLanes)));
 typedef double Doubles __attribute__((vector_size(8 * kLanes)));
+typedef std::uint16_t HalfWords __attribute__((vector_size(4 * kLanes)));
 
 constexpr std::size_t kWords = 2 * kLanes;  // in a vector
 
@@ -35,14 +36,36 @@ SPILLWAY_TARGET inline Counters pair(Counters low, Counters high) {
   return (low & std::uint64_t{0xFFFFFFFFu}) | (high << 32);
 }
 
-SPILLWAY_TARGET inline void drop(float* out, const float* in, Counters words, const Dropout& how) {
-  Floats x;
-  std::memcpy(&x, in, sizeof(x));
-  x = ((Words)words >= how.threshold) ? x * how.scale : Floats{};
-  std::memcpy(out, &x, sizeof(x));
+SPILLWAY_TARGET inline void load(Floats& x, const float* in) { std::memcpy(&x, in, sizeof(x)); }
+SPILLWAY_TARGET inline void load(Floats& x, const BFloat16* in) {
+  HalfWords bits;
+  std::memcpy(&bits, in, sizeof(bits));
+  x = (Floats)(__builtin_convertvector(bits, Words) << 16);
 }
 
-SPILLWAY_TARGET void dropout(float* out, const float* in, std::size_t n, const Dropout& how) {
+SPILLWAY_TARGET inline void store(float* out, Floats x) { std::memcpy(out, &x, sizeof(x)); }
+SPILLWAY_TARGET inline void store(BFloat16* out, Floats x) {
+  const Words all = (Words)x, nan = Words{} + 0x7FC0u;
+  const Words nearest = (all + 0x7FFFu + ((all >> 16) & 1u)) >> 16;
+  const HalfWords bits =
+      __builtin_convertvector(((all & 0x7FFFFFFFu) > 0x7F800000u) ? nan : nearest, HalfWords);
+  std::memcpy(out, &bits, sizeof(bits));
+}
+
+SPILLWAY_TARGET inline float value_of(float x) { return x; }
+SPILLWAY_TARGET inline float value_of(BFloat16 x) { return to_float(x); }
+SPILLWAY_TARGET inline void assign(float& out, float x) { out = x; }
+SPILLWAY_TARGET inline void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
+
+template <typename T>
+SPILLWAY_TARGET inline void drop(T* out, const T* in, Counters words, const Dropout& how) {
+  Floats x;
+  load(x, in);
+  store(out, ((Words)words >= how.threshold) ? x * how.scale : Floats{});
+}
+
+template <typename T>
+SPILLWAY_TARGET void dropout(T* out, const T* in, std::size_t n, const Dropout& how) {
   // Lane 2k holds block first + k, lane 2k + 1 block first + kLanes / 2 + k: unpacking then leaves
   // the words in the order of the elements.
   Counters offset;
@@ -62,12 +85,21 @@ SPILLWAY_TARGET void dropout(float* out, const float* in, std::size_t n, const D
     if (i % 4 == 0) {
       block = philox(counter_of(how.key, static_cast<std::uint32_t>(i / 4)), how.key.seed);
     }
-    out[i] = block[i % 4] >= how.threshold ? in[i] * how.scale : 0.0f;
+    assign(out[i], block[i % 4] >= how.threshold ? value_of(in[i]) * how.scale : 0.0f);
   }
 }
 
-SPILLWAY_TARGET void add(float* sum, const float* term, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) sum[i] += term[i];
+template <typename T>
+SPILLWAY_TARGET void add(float* sum, const T* term, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += value_of(term[i]);
+}
+
+SPILLWAY_TARGET void widen(float* out, const BFloat16* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = to_float(in[i]);
+}
+
+SPILLWAY_TARGET void narrow(BFloat16* out, const float* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = to_bfloat16(in[i]);
 }
 
 SPILLWAY_TARGET inline double squared_norm_of_chunk(const float* x, std::size_t n) {

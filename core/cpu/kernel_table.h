@@ -24,7 +24,11 @@ constexpr PhiloxBlock counter_of(const RandomKey& key, std::uint32_t block) {
 /// The bodies for one instruction set; core/cpu/kernel_bodies.inl is the source of each.
 struct KernelTable {
   void (*dropout)(float* out, const float* in, std::size_t n, const Dropout& how);
+  void (*dropout_bf16)(BFloat16* out, const BFloat16* in, std::size_t n, const Dropout& how);
   void (*add)(float* sum, const float* term, std::size_t n);
+  void (*add_bf16)(float* sum, const BFloat16* term, std::size_t n);
+  void (*widen)(float* out, const BFloat16* in, std::size_t n);
+  void (*narrow)(BFloat16* out, const float* in, std::size_t n);
   double (*squared_norm)(const float* x, std::size_t n);
   void (*adamw)(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
   void (*sgd)(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper);

@@ -60,7 +60,17 @@ void dropout(float* out, const float* in, std::size_t n, float p, const RandomKe
   table().dropout(out, in, n, detail::settled(n, p, key));
 }
 
+void dropout(BFloat16* out, const BFloat16* in, std::size_t n, float p, const RandomKey& key) {
+  table().dropout_bf16(out, in, n, detail::settled(n, p, key));
+}
+
 void add(float* sum, const float* term, std::size_t n) { table().add(sum, term, n); }
+
+void add(float* sum, const BFloat16* term, std::size_t n) { table().add_bf16(sum, term, n); }
+
+void widen(float* out, const BFloat16* in, std::size_t n) { table().widen(out, in, n); }
+
+void narrow(BFloat16* out, const float* in, std::size_t n) { table().narrow(out, in, n); }
 
 double squared_norm(const float* x, std::size_t n) { return table().squared_norm(x, n); }
 

@@ -29,6 +29,7 @@ class CudaDevice final : public Device {
 
   const std::string& name() const override { return budget_->owner(); }
   const std::string& kind() const override { return kind_; }
+  std::string exact_kind() const override { return kind_ + " " + model_; }
   Bytes budget() const override { return budget_->limit(); }
   const MemorySplit& split() const override { return split_; }
   int gpu() const override { return gpu_; }
@@ -69,6 +70,7 @@ class CudaDevice final : public Device {
 
   const std::string kind_ = "cuda";
   const int gpu_;
+  const std::string model_ = gpu_model(gpu_);
   const MemorySplit split_;
   const std::shared_ptr<MemoryBudget> budget_;
   const std::shared_ptr<GpuArena> arena_;  // shared: with ranges that outlive the device

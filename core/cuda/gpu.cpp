@@ -54,14 +54,18 @@ void require_gpu(int index, Bytes budget) {
   if (budget > free) throw budget_above_free(index, budget, free);
 }
 
+std::string gpu_model(int index) {
+  cudaDeviceProp properties{};
+  require(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties.name;
+}
+
 GpuList list_gpus() {
   const Count count = count_gpus();
   GpuList list{.why_none = count.why_none};
   for (int index = 0; index < count.gpus; ++index) {
-    cudaDeviceProp properties{};
-    require(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
     const GpuMemory memory = memory_of(index);
-    list.gpus.push_back({.name = properties.name, .memory = memory.total, .free = memory.free});
+    list.gpus.push_back({.name = gpu_model(index), .memory = memory.total, .free = memory.free});
   }
   return list;
 }

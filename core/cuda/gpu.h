@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <exception>
+#include <string>
 #include <thread>
 
 #include "core/cuda/cuda_error.h"
@@ -13,6 +14,9 @@ namespace spillway {
 /// Throws ConfigError (`kind`, `index`, `memory`) unless the GPU is there, this build has code for
 /// it, and `budget` bytes are free on it. `index` may be below 0.
 void require_gpu(int index, Bytes budget);
+
+/// As its maker calls it.
+std::string gpu_model(int index);
 
 /// Runs `work` on a thread of its own whose GPU is `index`, and throws what it throws. What the
 /// runtime does for a thread without a GPU of its own it does on GPU 0, and takes memory there.

@@ -11,14 +11,20 @@ namespace spillway::kernels::detail {
 
 inline constexpr std::size_t kNormLanes = 8;
 
+constexpr float value_of(float x) { return x; }
+constexpr float value_of(BFloat16 x) { return to_float(x); }
+constexpr void assign(float& out, float x) { out = x; }
+constexpr void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
+
 /// Dropout of the four elements that one counter has words for.
-constexpr void drop_block(float* out, const float* in, std::size_t n, std::size_t block,
+template <typename T>
+constexpr void drop_block(T* out, const T* in, std::size_t n, std::size_t block,
                           const Dropout& how) {
   const PhiloxBlock words =
       philox(counter_of(how.key, static_cast<std::uint32_t>(block)), how.key.seed);
   for (std::size_t j = 0; j < 4 && 4 * block + j < n; ++j) {
     const std::size_t i = 4 * block + j;
-    out[i] = words[j] >= how.threshold ? in[i] * how.scale : 0.0f;
+    assign(out[i], words[j] >= how.threshold ? value_of(in[i]) * how.scale : 0.0f);
   }
 }
 

@@ -23,16 +23,21 @@ unsigned blocks_for(std::size_t threads) {
 
 cudaStream_t cuda(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-__global__ void drop_all(float* out, const float* in, std::size_t n, detail::Dropout how) {
+template <typename T>
+__global__ void drop_all(T* out, const T* in, std::size_t n, detail::Dropout how) {
   const std::size_t block = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (4 * block < n) detail::drop_block(out, in, n, block, how);
 }
 
-__global__ void add_all(float* sum, const float* term, std::size_t n) {
+/// sum[i] += term[i], or with `fresh` sum[i] = term[i].
+template <typename T>
+__global__ void add_all(float* sum, const T* term, std::size_t n, bool fresh) {
   const std::size_t begin = std::size_t{blockIdx.x} * kThreads * kAddsPerThread + threadIdx.x;
   for (unsigned k = 0; k < kAddsPerThread; ++k) {
     const std::size_t i = begin + k * kThreads;
-    if (i < n) sum[i] += term[i];
+    if (i >= n) continue;
+    const float value = detail::value_of(term[i]);
+    sum[i] = fresh ? value : sum[i] + value;
   }
 }
 
@@ -83,19 +88,44 @@ void clear(Stream stream, void* to, std::size_t bytes) {
   }
 }
 
-void dropout(Stream stream, float* out, const float* in, std::size_t n, float p,
-             const RandomKey& key) {
-  if (!stream) return dropout(out, in, n, p, key);
+namespace {
+
+template <typename T>
+void drop_on_gpu(Stream stream, T* out, const T* in, std::size_t n, float p, const RandomKey& key) {
   const unsigned blocks = blocks_for((n + 3) / 4);
   drop_all<<<blocks, kThreads, 0, cuda(stream)>>>(out, in, n, detail::settled(n, p, key));
   require(cudaGetLastError(), "dropout");
 }
 
-void add(Stream stream, float* sum, const float* term, std::size_t n) {
-  if (!stream) return add(sum, term, n);
+template <typename T>
+void add_on_gpu(Stream stream, float* sum, const T* term, std::size_t n, bool fresh) {
   const unsigned blocks = blocks_for((n + kAddsPerThread - 1) / kAddsPerThread);
-  add_all<<<blocks, kThreads, 0, cuda(stream)>>>(sum, term, n);
+  add_all<<<blocks, kThreads, 0, cuda(stream)>>>(sum, term, n, fresh);
   require(cudaGetLastError(), "add");
+}
+
+}  // namespace
+
+void dropout(Stream stream, float* out, const float* in, std::size_t n, float p,
+             const RandomKey& key) {
+  stream ? drop_on_gpu(stream, out, in, n, p, key) : dropout(out, in, n, p, key);
+}
+
+void dropout(Stream stream, BFloat16* out, const BFloat16* in, std::size_t n, float p,
+             const RandomKey& key) {
+  stream ? drop_on_gpu(stream, out, in, n, p, key) : dropout(out, in, n, p, key);
+}
+
+void add(Stream stream, float* sum, const float* term, std::size_t n) {
+  stream ? add_on_gpu(stream, sum, term, n, /*fresh=*/false) : add(sum, term, n);
+}
+
+void add(Stream stream, float* sum, const BFloat16* term, std::size_t n) {
+  stream ? add_on_gpu(stream, sum, term, n, /*fresh=*/false) : add(sum, term, n);
+}
+
+void widen(Stream stream, float* out, const BFloat16* in, std::size_t n) {
+  stream ? add_on_gpu(stream, out, in, n, /*fresh=*/true) : widen(out, in, n);
 }
 
 void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n) {

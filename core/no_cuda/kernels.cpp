@@ -12,7 +12,16 @@ void dropout(Stream, float* out, const float* in, std::size_t n, float p, const 
   dropout(out, in, n, p, key);
 }
 
+void dropout(Stream, BFloat16* out, const BFloat16* in, std::size_t n, float p,
+             const RandomKey& key) {
+  dropout(out, in, n, p, key);
+}
+
 void add(Stream, float* sum, const float* term, std::size_t n) { add(sum, term, n); }
+
+void add(Stream, float* sum, const BFloat16* term, std::size_t n) { add(sum, term, n); }
+
+void widen(Stream, float* out, const BFloat16* in, std::size_t n) { widen(out, in, n); }
 
 void squared_norm(Stream, double* sum, double*, const float* x, std::size_t n) {
   *sum = squared_norm(x, n);

@@ -87,6 +87,27 @@ TEST_P(QueueKernels, DropoutHasTheMaskOfTheCpu) {
   }
 }
 
+TEST_P(QueueKernels, OfBf16TheyHaveTheBitsOfTheCpu) {
+  for (const std::size_t n : sizes()) {
+    std::vector<BFloat16> term(n), dropped(n);
+    narrow(term.data(), random_values(n, 1).data(), n);
+    std::vector<float> sum = random_values(n, 2), wide(n);
+    const Array<BFloat16> terms(*device_, term);
+    const Array<float> sums(*device_, sum), widened(*device_, n);
+    add(sum.data(), term.data(), n);
+    widen(wide.data(), term.data(), n);
+    dropout(dropped.data(), term.data(), n, 0.3f, kKey);
+    run([&](Stream stream) {
+      add(stream, sums.data(), terms.data(), n);
+      widen(stream, widened.data(), terms.data(), n);
+      dropout(stream, terms.data(), terms.data(), n, 0.3f, kKey);
+    });
+    ASSERT_EQ(bits_of(sums.values()), bits_of(sum)) << n;
+    ASSERT_EQ(bits_of(widened.values()), bits_of(wide)) << n;
+    ASSERT_EQ(terms.values(), dropped) << n;
+  }
+}
+
 /// As a lane sums its virtual nodes: left folds in groups, then the tree.
 TEST_P(QueueKernels, SumsOfGradientsHaveTheBitsOfTheCpu) {
   constexpr int kGroups = 3;

@@ -162,6 +162,30 @@ TEST(Lower, ReductionsThatShareAParameterAreOrdered) {
   EXPECT_TRUE(program.host_ops[at(last)].host_deps.empty());
 }
 
+/// Masters, in a plane of their own, that devices take copies of.
+TEST(Layout, WhatLayersComputeWithInBf16HasACopyAtHome) {
+  ModelSpec model = chain(3);
+  model.params[1].tensor.dtype = DType::bf16;
+  for (EdgeSpec& edge : model.edges) {
+    if (edge.producer >= 0) edge.tensor.dtype = DType::bf16;
+  }
+  const JobShape shape{.virtual_nodes = 2, .groups = 2, .lane_groups = {2}};
+  const Layout layout = plan_job(model, shape, 64_MiB)->layout;
+  const Layout fp32 = plan_job(chain(3), shape, 64_MiB)->layout;
+  EXPECT_EQ(layout.weights_plane, fp32.weights_plane);
+  EXPECT_EQ(layout.moments_plane, fp32.moments_plane);
+  EXPECT_EQ(layout.sum_plane, fp32.sum_plane);
+  EXPECT_EQ(layout.copies_plane, round_up(2 * 4096, kPage));
+  EXPECT_EQ(fp32.copies_plane, 0u);
+  for (int p = 0; p < 3; ++p) {
+    const Layout::ParamPlace& place = layout.params[at(p)];
+    const BufferSpec& block = layout.buffers[at(place.weights_buffer)];
+    EXPECT_EQ(place.home, fp32.params[at(p)].home);
+    EXPECT_EQ(block.home + place.offset_in_block == place.home, p != 1) << p;
+    EXPECT_EQ(block.bytes, p == 1 ? 2u * 4096 : 4u * 4096);
+  }
+}
+
 TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);
@@ -173,6 +197,12 @@ TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
         EXPECT_EQ(buffer.home % kAlignment, 0u);
         EXPECT_LE(buffer.home + buffer.bytes, layout.home_bytes);
         ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.bytes);
+      }
+      for (const Layout::ParamPlace& place : layout.params) {
+        const BufferSpec& block = layout.buffers[at(place.weights_buffer)];
+        if (place.home == block.home + place.offset_in_block) continue;
+        EXPECT_LT(place.home, layout.weights_plane);
+        ranges[place.home] = std::max(ranges[place.home], place.home + kAlignment);
       }
       for (int i = 0; i < layout.moments; ++i) {
         const Bytes begin = layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane;

@@ -52,6 +52,7 @@ class RandomContract {
         draw_resnet();
     }
     if (draw_.chance(20)) drop_evaluation();
+    if (draw_.chance(25)) contract_.trial.train.dtype = "bf16";
     text_ << train();
     contract_.text = text_.str();
   }
@@ -156,10 +157,10 @@ class RandomContract {
   std::string train() const {
     const TrainConfig& t = contract_.trial.train;
     std::ostringstream text;
-    text << "; seed " << t.seed << ", batch " << t.batch_size << ", virtual nodes "
-         << t.virtual_nodes << ", groups " << t.reduction_groups << ", steps " << t.max_steps
-         << ", " << t.optimizer << " rate " << t.learning_rate << " decay " << t.weight_decay
-         << " momentum " << t.momentum << ", clip " << t.max_grad_norm << ", "
+    text << "; " << t.dtype << ", seed " << t.seed << ", batch " << t.batch_size
+         << ", virtual nodes " << t.virtual_nodes << ", groups " << t.reduction_groups << ", steps "
+         << t.max_steps << ", " << t.optimizer << " rate " << t.learning_rate << " decay "
+         << t.weight_decay << " momentum " << t.momentum << ", clip " << t.max_grad_norm << ", "
          << t.lr_scheduler_type << " warmup " << t.warmup_ratio << ", evaluated every "
          << t.eval_steps << " by " << t.eval_batches;
     return text.str();

@@ -123,6 +123,9 @@ class RandomWorkload {
     ParamSpec spec{name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(80)};
     const bool tied = name == "tied";  // statistics are of one layer
     if (!spec.trainable && !tied && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
+    // By size, not by lot: so other draws stay as they were.
+    const bool is_narrow = spec.tensor.elements() % 3 == 0;
+    if (is_narrow && !spec.is_statistic()) spec.tensor.dtype = DType::bf16;
     return spec;
   }
 

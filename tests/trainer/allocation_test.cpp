@@ -135,6 +135,12 @@ TrialConfig wide_gpt() {
 /// What oneDNN keeps of the kernels that it compiles for a net, whatever its sizes.
 constexpr std::size_t kCompiled = 128 << 10;
 
+TrialConfig bf16_gpt() {
+  TrialConfig trial = wide_gpt();
+  trial.train.dtype = "bf16";
+  return trial;
+}
+
 /// By oneDNN, which takes buffers of its own.
 TrialConfig conv_trial() {
   torch::rand({64, 64}).matmul(torch::rand({64, 64}));  // MKL is in use before any session
@@ -168,8 +174,9 @@ Counted count(const SessionConfig& config, const TrialConfig& trial) {
 }
 
 TEST(Allocation, OfDeviceThreadsIsWhatTheMetersSay) {
-  for (const TrialConfig& trial : {counted_trial(), counted_trial(conv_trial()),
-                                   counted_trial(resnet_trial(small_resnet(), /*vn_size=*/32))}) {
+  for (const TrialConfig& trial :
+       {counted_trial(), counted_trial(bf16_gpt()), counted_trial(conv_trial()),
+        counted_trial(resnet_trial(small_resnet(), /*vn_size=*/32))}) {
     for (const Bytes budget : {kAmple, smallest_budget(trial)}) {
       const Counted counted = count(session_of(1, budget), trial);
       ASSERT_EQ(counted.result.trials[0].state, TrialState::done);

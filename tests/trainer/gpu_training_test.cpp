@@ -50,6 +50,12 @@ TEST(GpuTraining, AGptKeepsItsBits) { expect_same_bits_everywhere(tiny_trial());
 
 TEST(GpuTraining, AResidualNetworkKeepsItsBits) { expect_same_bits_everywhere(resnet_trial()); }
 
+TEST(GpuTraining, Bf16KeepsItsBits) {
+  TrialConfig trial = tiny_trial();
+  trial.train.dtype = "bf16";
+  expect_same_bits_everywhere(trial);
+}
+
 TEST(GpuTraining, TrialsShareAGpuWithoutChangingEachOther) {
   TrialConfig second = tiny_trial("b");
   second.train.seed = 7;

@@ -1,0 +1,37 @@
+#include "models/compute_type.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/layer_norm.h>
+
+#include "core/error.h"
+
+namespace spillway {
+
+void compute_with(ModelSpec& model, DType dtype) {
+  if (dtype == DType::f32) return;
+  if (model.family == "sequential") {
+    throw ConfigError(
+        "train.dtype", 0,
+        "is bf16, but the modules of a Sequential have types of their own; remove it");
+  }
+  for (ParamSpec& param : model.params) {
+    if (!param.is_statistic() && param.tensor.dtype == DType::f32) param.tensor.dtype = dtype;
+  }
+  for (EdgeSpec& edge : model.edges) {
+    if (edge.producer >= 0 && edge.tensor.dtype == DType::f32) edge.tensor.dtype = dtype;
+  }
+}
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps) {
+  return at::layer_norm(x.to(at::kFloat), {x.size(-1)}, weight.to(at::kFloat), bias.to(at::kFloat),
+                        eps)
+      .to(x.scalar_type());
+}
+
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.to(at::kFloat), targets, {}, at::Reduction::Sum);
+}
+
+}  // namespace spillway

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/spec.h"
+
+namespace spillway {
+
+/// Has the layers of a model compute with `dtype` (bf16) where they would with f32: parameters and
+/// what passes between layers. Running statistics stay as they are. Throws ConfigError
+/// (`train.dtype`) for models whose layers have types of their own.
+void compute_with(ModelSpec& model, DType dtype);
+
+/// Layer normalization over the last dimension, in f32, rounded to the type of `x` [..., C] at its
+/// end. `weight`, `bias`: [C].
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps);
+
+/// The sum of the cross entropies of `logits` [N, C] and `targets` [N], in f32.
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
+
+}  // namespace spillway
