@@ -83,11 +83,12 @@ void print_roofline(std::ostream& out, const MachineDevice& device, DType dtype,
                     double update_bytes_per_s) {
   const Roofline line = roofline(device, dtype, update_bytes_per_s);
   if (line.tokens() == 0) return;
+  const std::int64_t nodes = line.virtual_nodes(kTokens);
   out << device.kind << (dtype == DType::bf16 ? ", bf16" : ", fp32")
       << ": copies of a spilled model are hidden from " << format_fixed(line.copy_tokens, 0)
       << " tokens a step on, updates from " << format_fixed(line.update_tokens, 0)
-      << ": use at least " << line.virtual_nodes(kTokens) << " virtual nodes of " << kTokens
-      << " tokens\n";
+      << ": use at least " << nodes << (nodes == 1 ? " virtual node" : " virtual nodes") << " of "
+      << kTokens << " tokens\n";
 }
 
 void print(std::ostream& out, const Machine& machine) {

@@ -42,8 +42,8 @@ struct LayerResult {
 class Layer {
  public:
   virtual ~Layer() = default;
-  /// `inputs` and `params` are in the order of the LayerSpec; shapes as in its edges and
-  /// parameters. Works with and without grad mode, with the same bits.
+  /// `inputs` and `params` are in the order of the LayerSpec; shapes and types as in its edges and
+  /// parameters, and so is the output's. Works with and without grad mode, with the same bits.
   virtual LayerResult forward(std::span<const at::Tensor> inputs,
                               std::span<const at::Tensor> params,
                               const LayerContext& context) const = 0;

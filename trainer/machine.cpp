@@ -1,6 +1,7 @@
 #include "trainer/machine.h"
 
 #include <ATen/Version.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <sched.h>
@@ -65,17 +66,18 @@ double measure_products(Device& device, at::ScalarType type) {
   const auto options = at::TensorOptions(type).device(
       is_gpu ? c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.gpu()))
              : c10::Device(c10::DeviceType::CPU));
-  at::Tensor a, b;
+  at::Tensor a, b, product;
   run_on(device, [&] {
     if (is_gpu) bind_torch_thread(device.gpu(), device.compute().stream());
     initialize_torch_thread();
     a = at::ones({size, size}, options);
     b = at::ones({size, size}, options);
+    product = at::empty({size, size}, options);  // taking it anew would be timed too
   });
-  const double seconds = expected_seconds([&] { run_on(device, [&] { at::mm(a, b); }); });
+  const double seconds =
+      expected_seconds([&] { run_on(device, [&] { at::mm_out(product, a, b); }); });
   run_on(device, [&] {
-    a.reset();
-    b.reset();
+    for (at::Tensor* each : {&a, &b, &product}) each->reset();
   });
   return 2 * std::pow(static_cast<double>(size), 3) / seconds;
 }
@@ -119,6 +121,8 @@ void measure_gpus(Machine& machine) {
       measure_products(machine.devices.back(), *device);
     } catch (const ConfigError& error) {
       machine.gpus.gpus[i].problem = error.problem;
+    } catch (const std::exception& error) {
+      machine.gpus.gpus[i].problem = error.what();
     }
   }
 }

@@ -52,11 +52,6 @@ SPILLWAY_TARGET inline void store(BFloat16* out, Floats x) {
   std::memcpy(out, &bits, sizeof(bits));
 }
 
-SPILLWAY_TARGET inline float value_of(float x) { return x; }
-SPILLWAY_TARGET inline float value_of(BFloat16 x) { return to_float(x); }
-SPILLWAY_TARGET inline void assign(float& out, float x) { out = x; }
-SPILLWAY_TARGET inline void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
-
 template <typename T>
 SPILLWAY_TARGET inline void drop(T* out, const T* in, Counters words, const Dropout& how) {
   Floats x;

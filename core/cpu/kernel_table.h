@@ -21,6 +21,12 @@ constexpr PhiloxBlock counter_of(const RandomKey& key, std::uint32_t block) {
   return {block, key.vn, key.stream, key.step};
 }
 
+// Elements of either type, in kernels that compute with floats.
+constexpr float value_of(float x) { return x; }
+constexpr float value_of(BFloat16 x) { return to_float(x); }
+constexpr void assign(float& out, float x) { out = x; }
+constexpr void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
+
 /// The bodies for one instruction set; core/cpu/kernel_bodies.inl is the source of each.
 struct KernelTable {
   void (*dropout)(float* out, const float* in, std::size_t n, const Dropout& how);

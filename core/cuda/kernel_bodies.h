@@ -11,11 +11,6 @@ namespace spillway::kernels::detail {
 
 inline constexpr std::size_t kNormLanes = 8;
 
-constexpr float value_of(float x) { return x; }
-constexpr float value_of(BFloat16 x) { return to_float(x); }
-constexpr void assign(float& out, float x) { out = x; }
-constexpr void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
-
 /// Dropout of the four elements that one counter has words for.
 template <typename T>
 constexpr void drop_block(T* out, const T* in, std::size_t n, std::size_t block,

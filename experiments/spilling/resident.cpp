@@ -155,8 +155,8 @@ void ResidentTrainer::compute(const Op& op) {
     runner.forward(inputs, some_of(edges_[at(op.vn)], boundaries.out), nullptr);
     return;
   }
-  const auto fold = [&](int layer, int param, const float* value) {
-    fold_gradient(op.vn, layer, param, value);
+  const auto fold = [&](int layer, int param, const std::byte* value) {
+    fold_gradient(op.vn, layer, param, reinterpret_cast<const float*>(value));
   };
   double loss = 0;
   const double weight = runner.backward(inputs, some_of(gradients_[at(op.vn)], boundaries.out),

@@ -161,6 +161,32 @@ TEST(Bf16, GoesOnFromACheckpointWithTheSameBits) {
   EXPECT_NE(said.find("train.dtype"), std::string::npos) << said;
 }
 
+/// A user's layer that computes with fp32 whatever it is given: its output would be read as bf16.
+TEST(Bf16, ALayerOfAnotherTypeIsNamed) {
+  class Widening final : public Layer {
+   public:
+    explicit Widening(std::unique_ptr<Layer> layer) : layer_(std::move(layer)) {}
+    LayerResult forward(std::span<const at::Tensor> inputs, std::span<const at::Tensor> params,
+                        const LayerContext& context) const override {
+      LayerResult result = layer_->forward(inputs, params, context);
+      result.output = result.output.to(at::kFloat);
+      return result;
+    }
+
+   private:
+    std::unique_ptr<Layer> layer_;
+  };
+  TrialConfig trial = in_bf16(tiny_trial());
+  trial.model = [make = trial.model](std::int64_t vn_size) {
+    auto model = make(vn_size);
+    model->layers[1] = std::make_unique<Widening>(std::move(model->layers[1]));
+    return model;
+  };
+  Session session(session_of(1, kAmple));
+  const std::string said = thrown<Error>([&] { session.submit(trial); }).what();
+  EXPECT_NE(said.find("made Float, but its output is to be BFloat16"), std::string::npos) << said;
+}
+
 TEST(Bf16, WhatCannotIsRefused) {
   TrialConfig unknown = tiny_trial();
   unknown.train.dtype = "fp16";

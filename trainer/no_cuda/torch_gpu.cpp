@@ -5,7 +5,11 @@
 namespace spillway {
 
 void load_torch_gpu() {
-  throw ConfigError("kind", 0, "is cuda, but this Spillway was built without CUDA; use kind: cpu");
+  // Without CUDA no device is made that would ask for this.
+  throw ConfigError(
+      "kind", 0,
+      "is cuda, but this Spillway was built with a LibTorch that has no part for GPUs; "
+      "build it with one for CUDA 13, or use kind: cpu");
 }
 
 void bind_torch_thread(int, void*) {}
