@@ -35,7 +35,8 @@ Crowding Session::Impl::measure_crowding() const {
   const int threads = std::min(num_host_workers(), static_cast<int>(devices.budgets().size()) + 1);
   const SessionTrial* first = first_planned();
   if (!first) return {};
-  if (threads == 1) return {.threads = 1};
+  const bool on_gpus = devices[0].device->gpu() >= 0;  // whose ops take no core
+  if (threads == 1 || on_gpus) return {.threads = 1};
   if (config.estimate) {
     return {threads, spillway::measure_crowding(threads, matrix_product)};
   }
