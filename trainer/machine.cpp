@@ -142,6 +142,7 @@ std::string processor_name() {
 }
 
 Machine inspect_machine() {
+  initialize_torch();
   Machine machine{.spillway_version = SPILLWAY_VERSION,
                   .torch_version = TORCH_VERSION,
                   .compiler = "g++ " __VERSION__,
