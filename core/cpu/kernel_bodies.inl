@@ -1,4 +1,4 @@
-// The kernels for one instruction set. The including file defines SPILLWAY_TARGET (an attribute),
+// The kernels for one instruction set, in kTable. The including file defines SPILLWAY_TARGET (an attribute),
 // kLanes, and on Counters: multiply_low (products of the low halves of 64-bit lanes), unpack_low
 // and unpack_high (the even or the odd lanes of two vectors, interleaved).
 //
@@ -149,3 +149,13 @@ SPILLWAY_TARGET void sgd(float* __restrict p, float* __restrict m, const float* 
     p[i] = p[i] - h.learning_rate * mean;
   }
 }
+
+constexpr KernelTable kTable{dropout<float>,
+                             dropout<BFloat16>,
+                             add<float>,
+                             add<BFloat16>,
+                             widen,
+                             narrow,
+                             squared_norm,
+                             adamw,
+                             sgd};

@@ -29,15 +29,7 @@ SPILLWAY_TARGET inline Counters unpack_high(Counters a, Counters b) {
 
 }  // namespace
 
-const KernelTable kAvx512Kernels{dropout<float>,
-                                 dropout<BFloat16>,
-                                 add<float>,
-                                 add<BFloat16>,
-                                 widen,
-                                 narrow,
-                                 squared_norm,
-                                 adamw,
-                                 sgd};
+const KernelTable kAvx512Kernels = kTable;
 
 }  // namespace spillway::kernels::detail
 

@@ -29,14 +29,6 @@ inline Counters unpack_high(Counters a, Counters b) { return Counters{a[1], b[1]
 
 }  // namespace
 
-const KernelTable kBaselineKernels{dropout<float>,
-                                   dropout<BFloat16>,
-                                   add<float>,
-                                   add<BFloat16>,
-                                   widen,
-                                   narrow,
-                                   squared_norm,
-                                   adamw,
-                                   sgd};
+const KernelTable kBaselineKernels = kTable;
 
 }  // namespace spillway::kernels::detail
