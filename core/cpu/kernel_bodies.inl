@@ -1,6 +1,6 @@
-// The kernels for one instruction set, in kTable. The including file defines SPILLWAY_TARGET (an attribute),
-// kLanes, and on Counters: multiply_low (products of the low halves of 64-bit lanes), unpack_low
-// and unpack_high (the even or the odd lanes of two vectors, interleaved).
+// The kernels for one instruction set, in kTable. The including file defines SPILLWAY_TARGET (an
+// attribute), kLanes, and on Counters: multiply_low (products of the low halves of 64-bit lanes),
+// unpack_low and unpack_high (the even or the odd lanes of two vectors, interleaved).
 //
 // Every function carries the attribute itself: g++ splits vectors that a target lacks before it
 // inlines, and lambdas would not inherit it.
