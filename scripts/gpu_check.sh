@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks Spillway on this machine's GPU: gpu_check.sh [BUILD_DIR [REPORT]]
-# Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies and GPTs.
-# Prints one Markdown table, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
+# Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies and
+# GPTs. Prints Markdown tables, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
 # Fails if anything did. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
 # Python, and without one nothing is trained; what the system lacks of Boost 1.81, GoogleTest,
 # nlohmann_json, SQLite and xxHash (and of CLI11, TBB and yaml-cpp, to train) is looked for in
