@@ -66,7 +66,7 @@ Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
 
 void LayoutBuilder::place_weights() {
   layout_.params.resize(model_.params.size());
-  std::vector<std::pair<int, Bytes>> copies;  // buffer, bytes
+  std::vector<int> copied;  // buffers
   const auto place_block = [&](const std::vector<int>& params) {
     Bytes bytes = 0, master_bytes = 0;
     bool has_copy = false;
@@ -90,7 +90,7 @@ void LayoutBuilder::place_weights() {
       layout_.params[at(p)].weights_buffer = buffer;
       layout_.params[at(p)].home += home;
     }
-    if (has_copy) copies.emplace_back(buffer, bytes);
+    if (has_copy) copied.push_back(buffer);
   };
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
     if (model_.num_uses(p) != 1) place_block({p});
@@ -109,8 +109,9 @@ void LayoutBuilder::place_weights() {
   layout_.home_bytes =
       layout_.moments_home + static_cast<Bytes>(shape_.moments) * layout_.moments_plane;
   const Bytes copies_home = layout_.home_bytes;
-  for (const auto& [buffer, bytes] : copies) {
-    layout_.buffers[at(buffer)].home = reserve(bytes, kPage);
+  for (int b : copied) {
+    BufferSpec& block = layout_.buffers[at(b)];
+    block.home = reserve(block.bytes, kPage);
   }
   layout_.home_bytes = round_up(layout_.home_bytes, kPage);
   layout_.copies_plane = layout_.home_bytes - copies_home;

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <exception>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "core/host_memory.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/run_on.h"
 #include "trainer/torch_gpu.h"
 
 namespace spillway {
@@ -44,29 +44,12 @@ const char* name_of(kernels::Isa isa) {
   return "?";
 }
 
-/// Does `work` as an op's, and waits for it.
-void run_on(Device& device, const std::function<void()>& work) {
-  std::exception_ptr error;
-  device.compute().enqueue([&] {
-    try {
-      work();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  });
-  device.compute().record().wait();
-  if (error) std::rethrow_exception(error);
-  device.check();
-}
-
 /// Of square matrices; one core's of a CPU device.
 double measure_products(Device& device, at::ScalarType type) {
   constexpr int kProducts = 8;  // so that handing them over takes no time
   const bool is_gpu = device.gpu() >= 0;
   const std::int64_t size = is_gpu ? 8192 : 512;
-  const auto options = at::TensorOptions(type).device(
-      is_gpu ? c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.gpu()))
-             : c10::Device(c10::DeviceType::CPU));
+  const auto options = at::TensorOptions(type).device(torch_device(device.gpu()));
   at::Tensor a, b, product;
   run_on(device, [&] {
     if (is_gpu) bind_torch_thread(device.gpu(), device.compute().stream());

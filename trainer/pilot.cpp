@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "trainer/counting_allocator.h"
 #include "trainer/estimate.h"
 #include "trainer/pilot_layer.h"
+#include "trainer/run_on.h"
 #include "trainer/torch_gpu.h"
 
 namespace spillway {
@@ -73,21 +73,9 @@ LayerProfile measure_peaks(PilotLayer& layer) {
   return profile;
 }
 
-/// Runs work on a GPU, or, without one, on this thread, until that has ended. Throws what it
-/// throws.
+/// On a GPU, or, without one, on this thread.
 void run_on(Device* device, const std::function<void()>& work) {
-  if (device == nullptr) return work();
-  std::exception_ptr failure;
-  device->compute().enqueue([&] {
-    try {
-      work();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  });
-  device->compute().record().wait();
-  if (failure) std::rethrow_exception(failure);
-  device->check();
+  device ? spillway::run_on(*device, work) : work();
 }
 
 double seconds_on(Device* device, const std::function<void()>& work) {

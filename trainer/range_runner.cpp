@@ -18,6 +18,7 @@
 #include "core/ids.h"
 #include "core/kernels.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/torch_gpu.h"
 
 namespace spillway {
 namespace {
@@ -36,9 +37,7 @@ at::ScalarType scalar_type(DType dtype) {
 
 /// A tensor over memory that it does not own. LibTorch only reads it.
 at::Tensor view_of(const std::byte* data, const TensorSpec& spec, int gpu) {
-  const c10::Device device =
-      gpu < 0 ? c10::Device(c10::DeviceType::CPU)
-              : c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu));
+  const c10::Device device = torch_device(gpu);
   return at::for_blob(const_cast<std::byte*>(data), spec.shape())
       .target_device(device)
       .options(at::TensorOptions(device).dtype(scalar_type(spec.dtype)))

@@ -1,6 +1,14 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 namespace spillway {
+
+/// LibTorch's name of Device::gpu().
+inline c10::Device torch_device(int gpu) {
+  if (gpu < 0) return c10::Device(c10::DeviceType::CPU);
+  return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu));
+}
 
 /// LibTorch's part for GPUs is loaded with the first of them: programs without one start as fast as
 /// before. Idempotent; thread-safe; before LibTorch is asked about GPUs. Activations then come from

@@ -107,8 +107,7 @@ void bind_torch_thread(int gpu, void* stream) {
   c10::cuda::set_device(index);
   c10::cuda::setCurrentCUDAStream(
       c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), index));
-  const at::Tensor x =
-      at::ones({32, 32}, at::TensorOptions(c10::Device(c10::DeviceType::CUDA, index)));
+  const at::Tensor x = at::ones({32, 32}, at::TensorOptions(torch_device(gpu)));
   at::mm(x, x);
 }
 
