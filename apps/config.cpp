@@ -135,6 +135,7 @@ void read_train(YamlReader train, TrainConfig& config) {
   train.read("priority", config.priority, {1, 100});
   train.read("max_steps", config.max_steps, kSteps);
   train.read_choice("dtype", config.dtype, {"fp32", "bf16"});
+  train.read_choice("gradient_dtype", config.gradient_dtype, {"fp32", "bf16"});
   train.read_choice("optimizer", config.optimizer, {"adamw", "sgd"});
   train.read("learning_rate", config.learning_rate, {.min = 0});
   train.read("weight_decay", config.weight_decay, {.min = 0});

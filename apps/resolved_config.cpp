@@ -157,6 +157,7 @@ YamlNode train_node(const TrainConfig& train) {
   out.write("priority", train.priority);
   out.write("max_steps", train.max_steps);
   out.write("dtype", train.dtype);
+  out.write("gradient_dtype", train.gradient_dtype);
   out.write("optimizer", train.optimizer);
   out.write("learning_rate", train.learning_rate);
   out.write("weight_decay", train.weight_decay);

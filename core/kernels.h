@@ -22,6 +22,11 @@ void dropout(BFloat16* out, const BFloat16* in, std::size_t n, float p, const Ra
 /// sum[i] += term[i].
 void add(float* sum, const float* term, std::size_t n);
 void add(float* sum, const BFloat16* term, std::size_t n);
+/// Rounded to the nearest after the addition in float.
+void add(BFloat16* sum, const BFloat16* term, std::size_t n);
+/// sum[i] = r(sum[i]) + r(term[i]), where r rounds to the nearest bf16: the next use of `sum`
+/// rounds what this leaves.
+void add_rounded(float* sum, const float* term, std::size_t n);
 
 /// out[i] = in[i], exactly.
 void widen(float* out, const BFloat16* in, std::size_t n);
@@ -32,6 +37,7 @@ void narrow(BFloat16* out, const float* in, std::size_t n);
 /// (lane j takes elements i with i % 8 == j), lanes folded as ((0+1)+(2+3))+((4+5)+(6+7)), chunks
 /// left to right.
 double squared_norm(const float* x, std::size_t n);
+double squared_norm(const BFloat16* x, std::size_t n);
 inline constexpr std::size_t kNormChunk = 4096;
 
 /// x[i] = stddev * normal(key, i): Box-Muller on the words of a counter, (0, 1) and (2, 3), each
@@ -55,7 +61,9 @@ void dropout(Stream stream, BFloat16* out, const BFloat16* in, std::size_t n, fl
              const RandomKey& key);
 void add(Stream stream, float* sum, const float* term, std::size_t n);
 void add(Stream stream, float* sum, const BFloat16* term, std::size_t n);
+void add_rounded(Stream stream, float* sum, const float* term, std::size_t n);
 void widen(Stream stream, float* out, const BFloat16* in, std::size_t n);
+void narrow(Stream stream, BFloat16* out, const float* in, std::size_t n);
 /// Writes to `sum`; `chunks` is room for num_norm_chunks(n) numbers, which a GPU needs.
 void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n);
 constexpr std::size_t num_norm_chunks(std::size_t n) { return (n + kNormChunk - 1) / kNormChunk; }
@@ -79,6 +87,7 @@ struct AdamW {
 /// Every operation is rounded to float; factors without an index are computed once. Cutting a
 /// range in two anywhere gives the same bits.
 void adamw(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
+void adamw(float* p, float* m, float* v, const BFloat16* g, std::size_t n, const AdamW& hyper);
 
 /// Stochastic gradient descent with momentum, without dampening, as PyTorch's SGD.
 struct Sgd {
@@ -91,6 +100,7 @@ struct Sgd {
 ///   m = momentum * m + (gradient_scale * g + weight_decay * p)
 ///   p = p - learning_rate * m
 void sgd(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper);
+void sgd(float* p, float* m, const BFloat16* g, std::size_t n, const Sgd& hyper);
 
 /// The instruction set that the kernels dispatch to. Every level gives the same bits.
 enum class Isa : std::uint8_t { baseline, avx2, avx512 };

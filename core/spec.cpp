@@ -34,6 +34,10 @@ TensorSpec ParamSpec::master() const {
   return {tensor.dtype == DType::bf16 ? DType::f32 : tensor.dtype, tensor.dims};
 }
 
+TensorSpec ParamSpec::finished_sum() const {
+  return {trainable ? gradient : master().dtype, tensor.dims};
+}
+
 std::int64_t ModelSpec::num_parameters() const {
   std::int64_t n = 0;
   for (const ParamSpec& param : params) n += param.is_statistic() ? 0 : param.tensor.elements();

@@ -56,14 +56,17 @@ struct ParamSpec {
   bool trainable = true;  ///< no: no gradient, no moments, no optimizer
   bool decay = true;      ///< weight decay applies (no for norms and biases)
   StatisticSpec statistic;
+  DType gradient = DType::f32;  ///< what finished sums of its gradient are rounded to; or bf16
 
   bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }
   /// Observed in training, so it has a sum as a trained one has.
   bool is_observed() const { return statistic.kind == StatisticSpec::Kind::average; }
   bool has_sum() const { return trainable || is_observed(); }
   /// What the optimizer changes and files hold: in f32 where the layer computes with bf16. Moments
-  /// and sums are like it.
+  /// and sums that grow are like it.
   TensorSpec master() const;
+  /// What of its sum leaves a device.
+  TensorSpec finished_sum() const;
 };
 
 /// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec. Inputs

@@ -23,6 +23,12 @@ void compute_with(ModelSpec& model, DType dtype) {
   }
 }
 
+void send_gradients_as(ModelSpec& model, DType dtype) {
+  for (ParamSpec& param : model.params) {
+    if (param.trainable) param.gradient = dtype;
+  }
+}
+
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps) {
   return at::layer_norm(x.to(at::kFloat), {x.size(-1)}, weight.to(at::kFloat), bias.to(at::kFloat),

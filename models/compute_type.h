@@ -11,6 +11,9 @@ namespace spillway {
 /// (`train.dtype`) for models whose layers have types of their own.
 void compute_with(ModelSpec& model, DType dtype);
 
+/// Has finished sums of gradients rounded to `dtype` (ParamSpec::gradient).
+void send_gradients_as(ModelSpec& model, DType dtype);
+
 /// Layer normalization over the last dimension, in f32, rounded to the type of `x` [..., C] at its
 /// end. `weight`, `bias`: [C].
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

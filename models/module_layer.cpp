@@ -33,7 +33,7 @@ class ModuleLayer final : public Layer {
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
     auto lease = std::make_shared<Lease>(mutex_, statistics_);
-    point_at(params, context.training);
+    point_at(params, inputs[0].device(), context.training);
     torch::nn::Module& module = *module_.ptr();
     if (module.is_training() != context.training) module.train(context.training);
     at::Tensor x = input_ ? input_->of(inputs[0]) : inputs[0];
@@ -53,11 +53,11 @@ class ModuleLayer final : public Layer {
   };
 
   /// Parameters come first, then statistics.
-  void point_at(Tensors params, bool training) const {
+  void point_at(Tensors params, at::Device device, bool training) const {
     assert(params.size() == parameters_.size() + statistics_.all().size());
     for (std::size_t p = 0; p < parameters_.size(); ++p) parameters_[p].set_data(params[p]);
     if (training) {
-      statistics_.start_observing();
+      statistics_.start_observing(device);
     } else {
       statistics_.use(params.subspan(parameters_.size()));
     }

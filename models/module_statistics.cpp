@@ -54,9 +54,10 @@ void ModuleStatistics::forget_the_past(torch::nn::Module& module) {
   }
 }
 
-void ModuleStatistics::start_observing() {
+void ModuleStatistics::start_observing(at::Device device) {
   for (Statistic& statistic : all_) {
-    statistic.buffer.set_data(at::zeros(statistic.shape, statistic.buffer.options()));
+    const at::TensorOptions options = statistic.buffer.options().device(device);
+    statistic.buffer.set_data(at::zeros(statistic.shape, options));
   }
 }
 

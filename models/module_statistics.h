@@ -33,8 +33,8 @@ class ModuleStatistics {
   /// From here on, what a forward in training leaves in the buffers is its own observation, where
   /// start_observing() came before it.
   static void forget_the_past(torch::nn::Module& module);
-  /// Gives the buffers memory of their own, all zeros.
-  void start_observing();
+  /// Gives the buffers memory of their own on `device`, all zeros.
+  void start_observing(at::Device device);
   /// What was observed since, one for each averaged statistic. The tensors stay as they are.
   std::vector<at::Tensor> observations() const;
   /// Points the buffers at `values`, in order.

@@ -256,10 +256,10 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
                            .buffer = ref.buffer,
                            .direction = CopyDirection::to_host});
   ++device.num_transfers;
-  device.counters.d2h_bytes += spec.bytes;
+  device.counters.d2h_bytes += spec.home_bytes;
   out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host,
                             table(ref.job).attempt, ref.buffer, entry->offset, spec.home,
-                            spec.bytes});
+                            spec.home_bytes});
 }
 
 void Engine::drop(DeviceId id, BufferRef ref) {

@@ -37,7 +37,7 @@ TraceSpan span_of(const JobTable& job, const InFlight& action) {
           .job = action.job,
           .name = name_of(job, action),
           .step = job.step,
-          .bytes = copies ? job.plan->layout.buffers[at(action.buffer)].bytes : 0};
+          .bytes = copies ? job.plan->layout.buffers[at(action.buffer)].home_bytes : 0};
 }
 
 /// Of a job of which `runs` is under way.

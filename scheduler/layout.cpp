@@ -36,6 +36,24 @@ FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
   return plan;
 }
 
+SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
+  SumPlaces places;
+  const auto is_rounded = [&](int p) {
+    const ParamSpec& param = model.params[at(p)];
+    return param.has_sum() && param.finished_sum() != param.master();
+  };
+  if (std::ranges::any_of(layer.params, is_rounded)) places.bytes = kAlignment;
+  for (int p : layer.params) {
+    const ParamSpec& param = model.params[at(p)];
+    places.offsets.push_back(param.has_sum() ? places.bytes : kNoHome);
+    places.packed_offsets.push_back(param.has_sum() ? places.packed_bytes : kNoHome);
+    if (!param.has_sum()) continue;
+    places.bytes += round_up(param.master().bytes(), kAlignment);
+    places.packed_bytes += round_up(param.finished_sum().bytes(), kAlignment);
+  }
+  return places;
+}
+
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
                              std::vector<GroupRange> lanes, const Cut& cut)
     : model_(model), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {
@@ -48,7 +66,8 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
 }
 
 int LayoutBuilder::add_buffer(BufferKind kind, Bytes bytes, Bytes home) {
-  layout_.buffers.push_back({kind, round_up(bytes, kAlignment), home});
+  bytes = round_up(bytes, kAlignment);
+  layout_.buffers.push_back({.kind = kind, .bytes = bytes, .home_bytes = bytes, .home = home});
   return static_cast<int>(layout_.buffers.size()) - 1;
 }
 
@@ -124,12 +143,9 @@ void LayoutBuilder::place_sums() {
     for (int p : layer.params) {
       place.weights_buffers.push_back(layout_.params[at(p)].weights_buffer);
       place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
-      const bool has_sum = model_.params[at(p)].has_sum();
-      place.sum_offsets.push_back(has_sum ? place.sum_bytes : kNoHome);
-      if (!has_sum) continue;
-      place.sum_bytes += round_up(model_.params[at(p)].master().bytes(), kAlignment);
     }
-    place.sum_home = reserve(place.sum_bytes, kPage);
+    place.sum = sum_places(model_, layer);
+    place.sum_home = reserve(place.sum.packed_bytes, kPage);
     layout_.layers.push_back(std::move(place));
   }
   layout_.sum_plane = round_up(layout_.home_bytes - plane_begin, kPage);
@@ -149,7 +165,8 @@ void LayoutBuilder::place_sums() {
         const Bytes home =
             root == plan.roots.end() ? kNoHome : place.sum_home + number * layout_.sum_plane;
         by_layer.push_back(
-            place.sum_bytes == 0 ? -1 : add_buffer(BufferKind::sum, place.sum_bytes, home));
+            place.sum.bytes == 0 ? -1 : add_buffer(BufferKind::sum, place.sum.bytes, home));
+        if (by_layer.back() >= 0) layout_.buffers.back().home_bytes = place.sum.packed_bytes;
       }
       slots.push_back(std::move(by_layer));
     }

@@ -254,7 +254,7 @@ class ProgramBuilder {
     std::vector<int> reduce_of(model_.layers.size(), -1);
     const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
     for (int l = num_layers() - 1; l >= 0; --l) {
-      const Bytes bytes = buffers_.layout().layers[at(l)].sum_bytes;
+      const Bytes bytes = buffers_.layout().layers[at(l)].sum.packed_bytes;
       if (bytes == 0) continue;
       HostOpSpec reduce{HostOpKind::reduce,
                         l,

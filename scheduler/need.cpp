@@ -41,12 +41,13 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
   tied_bytes.resize(model.params.size());
   for (const LayerSpec& layer : model.layers) {
     own_weights.push_back(0);
-    sums.push_back(0);
+    const SumPlaces places = sum_places(model, layer);
+    sums.push_back(places.bytes);
+    packed_sums.push_back(places.packed_bytes);
     for (int p : layer.params) {
       const ParamSpec& param = model.params[at(p)];
       const Bytes bytes = round_up(param.tensor.bytes(), kAlignment);
       (uses[at(p)] > 1 ? tied_bytes[at(p)] = bytes : own_weights.back() += bytes);
-      if (param.has_sum()) sums.back() += round_up(param.master().bytes(), kAlignment);
     }
   }
 }

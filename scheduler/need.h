@@ -29,7 +29,8 @@ struct NeedTable {
   const MemorySplit split;
   std::vector<Readers> readers;          // by edge
   std::vector<Bytes> edge_bytes;         // by edge
-  std::vector<Bytes> own_weights, sums;  // by layer; tied weights count by themselves
+  std::vector<Bytes> own_weights;        // by layer; tied weights count by themselves
+  std::vector<Bytes> sums, packed_sums;  // by layer; see SumPlaces
   std::vector<Bytes> tied_bytes;         // by parameter; 0: has one use
   int most_slots = 0;                    // of gradient sums, in any lane
 };

@@ -44,6 +44,7 @@ enum class BufferKind : std::uint8_t {
 struct BufferSpec {
   BufferKind kind = BufferKind::weights;
   Bytes bytes = 0;
+  Bytes home_bytes = 0;  ///< of these, the first that are kept at home; of a sum: once finished
   Bytes home = kNoHome;
   int edge = -1;  ///< of the model: boundary, gradient, batch
 };
@@ -136,6 +137,16 @@ struct Flavor {
   }
 };
 
+/// Where the sums of a layer's parameters lie among each other. They grow in f32; once finished, at
+/// the end of a unit, they are packed as ParamSpec::finished_sum(), in place, from the front. Sums
+/// that are rounded then begin kAlignment in, so that packing never overtakes what it reads.
+struct SumPlaces {
+  std::vector<Bytes> offsets, packed_offsets;  ///< by parameter of the layer; without one: kNoHome
+  Bytes bytes = 0, packed_bytes = 0;           ///< 0: nothing to train or observe
+  bool is_packed() const { return packed_bytes < bytes; }
+};
+SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
+
 /// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, copies of
 /// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
 /// range for each layer that names it), further partial sums, boundaries, batch. Layers start at
@@ -150,9 +161,8 @@ struct Layout {
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
     std::vector<Bytes> weight_offsets;
-    std::vector<Bytes> sum_offsets;  ///< in the layer's sum, by parameter; without one: kNoHome
-    Bytes sum_bytes = 0;             ///< 0: nothing to train or observe
-    Bytes sum_home = 0;              ///< in plane g; partial i > 0 lies i * sum_plane further
+    SumPlaces sum;
+    Bytes sum_home = 0;  ///< in plane g; partial i > 0 lies i * sum_plane further
   };
   std::vector<BufferSpec> buffers;
   std::vector<int> weights;        ///< weights buffers in update order: tied first

@@ -21,11 +21,13 @@ class LaneCosts {
  public:
   LaneCosts(const NeedTable& needs, const Partition& cut, bool double_buffer)
       : needs_(needs), cut_(cut), hides_copies_(double_buffer) {
-    const UnitNeed first = range_need(needs, cut.shards.front()).largest();
-    edge_bytes_ = first.weights + first.sums;
+    const LayerRange edge = cut.shards.front();
+    const Bytes first_weights = range_need(needs, edge).weights();
+    edge_bytes_ = first_weights;
+    for (int l = edge.begin; l < edge.end; ++l) edge_bytes_ += needs.packed_sums[at(l)];
     if (cut.shards.size() == 1) return;
     for (LayerRange shard : cut.shards) again_bytes_ += 2 * range_need(needs, shard).weights();
-    again_bytes_ -= first.weights + range_need(needs, cut.shards.back()).weights();
+    again_bytes_ -= first_weights + range_need(needs, cut.shards.back()).weights();
   }
 
   LaneCandidate candidate(const PlanDevice& device, int max_groups) const {
@@ -45,7 +47,7 @@ class LaneCosts {
   /// Of a lane beside others: the host adds up its sums.
   double join_s() const {
     double bytes = 0;
-    for (Bytes layer : needs_.sums) bytes += static_cast<double>(layer);
+    for (Bytes layer : needs_.packed_sums) bytes += static_cast<double>(layer);
     return bytes / needs_.profile.reduce_bytes_per_s;
   }
 

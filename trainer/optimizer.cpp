@@ -17,12 +17,14 @@ kernels::AdamW adamw_at(const TrainConfig& config, std::int64_t step) {
       .bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(config.adam_beta2, t)))};
 }
 
-void run(const kernels::AdamW& adamw, const UpdatedParam& at, std::size_t n) {
-  kernels::adamw(at.weights, at.moments[0], at.moments[1], at.gradient, n, adamw);
+template <typename T>
+void run(const kernels::AdamW& adamw, const UpdatedParam& at, const T* gradient, std::size_t n) {
+  kernels::adamw(at.weights, at.moments[0], at.moments[1], gradient, n, adamw);
 }
 
-void run(const kernels::Sgd& sgd, const UpdatedParam& at, std::size_t n) {
-  kernels::sgd(at.weights, at.moments[0], at.gradient, n, sgd);
+template <typename T>
+void run(const kernels::Sgd& sgd, const UpdatedParam& at, const T* gradient, std::size_t n) {
+  kernels::sgd(at.weights, at.moments[0], gradient, n, sgd);
 }
 
 }  // namespace
@@ -62,11 +64,13 @@ UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
 
 void apply_update(const UpdatedParam& param, std::size_t begin, std::size_t end,
                   const UpdateRule& rule) {
-  UpdatedParam at{param.weights + begin, param.moments, param.gradient + begin};
+  UpdatedParam at{.weights = param.weights + begin, .moments = param.moments};
   for (float*& moment : at.moments) {
     if (moment) moment += begin;
   }
-  std::visit([&](const auto& hyper) { run(hyper, at, end - begin); }, rule);
+  std::visit([&](const auto& hyper,
+                 const auto* gradient) { run(hyper, at, gradient + begin, end - begin); },
+             rule, param.gradient);
 }
 
 double clip_coefficient(double norm, double max_norm) {

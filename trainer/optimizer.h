@@ -31,7 +31,7 @@ UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
 struct UpdatedParam {
   float* weights = nullptr;
   std::array<float*, kMaxMoments> moments{};
-  const float* gradient = nullptr;
+  std::variant<const float*, const BFloat16*> gradient;
 };
 /// Updates elements [begin, end).
 void apply_update(const UpdatedParam& param, std::size_t begin, std::size_t end,

@@ -116,8 +116,7 @@ void PilotLayer::merge() {
   next();
   for (std::size_t p = 0; p < merged_.size(); ++p) {
     if (!merged_[p]) continue;
-    kernels::add(merged_[p], weights_[current_].sums[p],
-                 static_cast<std::size_t>(params_[p].tensor.elements()));
+    merge_sum(nullptr, merged_[p], weights_[current_].sums[p], params_[p]);
   }
 }
 

@@ -183,6 +183,7 @@ static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   auto entry = std::make_unique<SessionTrial>();
   std::unique_ptr<Model> model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
   if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
+  if (trial.train.gradient_dtype == "bf16") send_gradients_as(model->spec, DType::bf16);
   model->spec.validate();
   entry->model = std::move(model);
   entry->config = std::move(trial);

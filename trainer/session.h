@@ -102,6 +102,9 @@ struct TrainConfig {
   /// fp32 | bf16: what layers compute with. Weights, moments and sums of gradients are fp32, as are
   /// norms, softmax and loss.
   std::string dtype = "fp32";
+  /// fp32 | bf16: what gradients travel and are kept as at home. bf16 rounds the sum of each
+  /// reduction group and each sum of such sums.
+  std::string gradient_dtype = "fp32";
   std::int64_t max_steps = 50;
   std::string optimizer = "adamw";  ///< adamw | sgd
   double learning_rate = 1e-3, weight_decay = 0.01;

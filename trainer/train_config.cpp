@@ -110,8 +110,9 @@ void TrainConfig::validate() const {
                 "is " + std::to_string(eval_steps) + ", must be 0 (at the end only) or positive");
   check.require(order == "auto" || order == "shard_major" || order == "vn_major", "order",
                 "is '" + order + "', must be auto, shard_major or vn_major");
-  check.require(dtype == "fp32" || dtype == "bf16", "dtype",
-                "is '" + dtype + "', must be fp32 or bf16");
+  for (const auto& [field, value] : {std::pair{"dtype", dtype}, {"gradient_dtype", gradient_dtype}})
+    check.require(value == "fp32" || value == "bf16", field,
+                  "is '" + value + "', must be fp32 or bf16");
   check.run([&] { check_priority("train.priority", priority); });
   check.run([&] { make_rules(*this); });
   check.finish();

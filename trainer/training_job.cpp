@@ -26,6 +26,7 @@ namespace {
 constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
 
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 
 void* stream_of(const OpCall& call) { return call.device->compute().stream(); }
 
@@ -113,6 +114,7 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
     };
     weight = runner.backward(inputs, gradients, outputs, take, call.number);
     merge_sums(call);
+    if (call.op == unit.first_op + unit.num_ops - 1) pack_sums(call);
   } else {
     weight = runner.forward(inputs, outputs, call.number);
   }
@@ -125,7 +127,7 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
 static std::size_t sum_index(const Layout& layout, const UnitSpec& unit, int slot, int layer) {
   std::size_t per_slot = 0, before = 0;
   for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
-    if (layout.layers[at(l)].sum_bytes == 0) continue;
+    if (layout.layers[at(l)].sum.bytes == 0) continue;
     if (l < layer) ++before;
     ++per_slot;
   }
@@ -138,20 +140,52 @@ void TrainingJob::fold_term(const OpCall& call, int layer, int param, const std:
   const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
   std::byte* slot = call.sums[sum_index(call.plan->layout, unit, fold.slot, layer)];
   const int number = model_->spec.layers[at(layer)].params[at(param)];
-  add_term(stream_of(call), floats(slot + place.sum_offsets[at(param)]), term,
+  add_term(stream_of(call), floats(slot + place.sum.offsets[at(param)]), term,
            model_->spec.params[at(number)].tensor, fold.fresh);
+}
+
+/// `what(i, param)` of the parameters of a layer that have a sum; i counts all of them.
+template <typename What>
+void TrainingJob::for_each_sum(int layer, const What& what) const {
+  const std::vector<int>& params = model_->spec.layers[at(layer)].params;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const ParamSpec& param = model_->spec.params[at(params[i])];
+    if (param.has_sum()) what(i, param);
+  }
 }
 
 void TrainingJob::merge_sums(const OpCall& call) const {
   const UnitSpec& unit = call.program->units[at(call.unit)];
+  const Layout& layout = call.plan->layout;
   for (const FoldStep::Merge& merge : call.program->ops[at(call.op)].fold.merges) {
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
-      const Bytes bytes = call.plan->layout.layers[at(l)].sum_bytes;
-      if (bytes == 0) continue;
-      kernels::add(stream_of(call),
-                   floats(call.sums[sum_index(call.plan->layout, unit, merge.into, l)]),
-                   floats(call.sums[sum_index(call.plan->layout, unit, merge.from, l)]),
-                   bytes / sizeof(float));
+      const SumPlaces& places = layout.layers[at(l)].sum;
+      if (places.bytes == 0) continue;
+      std::byte* into = call.sums[sum_index(layout, unit, merge.into, l)];
+      const std::byte* from = call.sums[sum_index(layout, unit, merge.from, l)];
+      for_each_sum(l, [&](std::size_t i, const ParamSpec& param) {
+        merge_sum(stream_of(call), floats(into + places.offsets[i]),
+                  floats(from + places.offsets[i]), param);
+      });
+    }
+  }
+}
+
+/// What goes home of this unit, once its last virtual node is in.
+void TrainingJob::pack_sums(const OpCall& call) const {
+  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const Layout& layout = call.plan->layout;
+  std::size_t next = 0;
+  while (next < unit.sums.size()) {
+    for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
+      const SumPlaces& places = layout.layers[at(l)].sum;
+      if (places.bytes == 0) continue;
+      const BufferSpec& buffer = layout.buffers[at(unit.sums[next])];
+      std::byte* slot = call.sums[next++];
+      if (buffer.home == kNoHome || !places.is_packed()) continue;
+      for_each_sum(l, [&](std::size_t i, const ParamSpec& param) {
+        pack_sum(stream_of(call), slot + places.packed_offsets[i], slot + places.offsets[i], param);
+      });
     }
   }
 }
@@ -199,11 +233,14 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
   const auto partial = [&](int first_group) {
     const auto found = std::ranges::find(layout.partials, first_group);
     const auto number = static_cast<Bytes>(found - layout.partials.begin());
-    return floats(call.home + place.sum_home + number * layout.sum_plane);
+    return call.home + place.sum_home + number * layout.sum_plane;
   };
   for (const auto& [into, from] :
        remaining_merges(layout.partials, config_.train.reduction_groups)) {
-    kernels::add(partial(into), partial(from), place.sum_bytes / sizeof(float));
+    for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
+      const Bytes offset = place.sum.packed_offsets[i];
+      add_packed(partial(into) + offset, partial(from) + offset, param.finished_sum());
+    });
   }
 }
 
@@ -227,14 +264,14 @@ void TrainingJob::write_copy(std::byte* home, int param, std::size_t begin, std:
   }
 }
 
-float* TrainingJob::sum(const HostCall& call, int param) const {
+std::byte* TrainingJob::sum(const HostCall& call, int param) const {
   for (int l = static_cast<int>(model_->spec.layers.size()) - 1; l >= 0; --l) {
     const auto& params = model_->spec.layers[at(l)].params;
     const auto found = std::ranges::find(params, param);
     if (found == params.end()) continue;
     const Layout::LayerPlace& place = call.plan->layout.layers[at(l)];
-    return floats(call.home + place.sum_home +
-                  place.sum_offsets[static_cast<std::size_t>(found - params.begin())]);
+    return call.home + place.sum_home +
+           place.sum.packed_offsets[static_cast<std::size_t>(found - params.begin())];
   }
   throw Error("parameter " + model_->spec.params[at(param)].name + " is used by no layer");
 }
@@ -243,14 +280,14 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
   add_partials(call, layer);
   const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    if (!model_->spec.params[at(params[i])].trainable) continue;
-    const std::size_t n = elements(model_->spec.params[at(params[i])]);
-    const float* use = floats(call.home + place.sum_home + place.sum_offsets[i]);
-    float* total = sum(call, params[i]);
-    if (use != total) kernels::add(total, use, n);  // a tied parameter: last use first
-    squared_norms_[at(params[i])] = kernels::squared_norm(total, n);
-  }
+  for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
+    if (!param.trainable) return;
+    const std::byte* use = call.home + place.sum_home + place.sum.packed_offsets[i];
+    std::byte* total = sum(call, params[i]);
+    // A tied parameter: last use first.
+    if (use != total) add_packed(total, use, param.finished_sum());
+    squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
+  });
 }
 
 void TrainingJob::commit(const HostCall& call) {
@@ -285,8 +322,8 @@ void TrainingJob::update_param(const HostCall& call, int number) {
   gate_.begin_update(at(number));
   if (param.is_statistic()) {
     update_statistic(value(call.home, number), param,
-                     param.is_observed() ? sum(call, number) : nullptr, config_.train.virtual_nodes,
-                     call.step);
+                     param.is_observed() ? floats(sum(call, number)) : nullptr,
+                     config_.train.virtual_nodes, call.step);
     write_copy(call.home, number, 0, elements(param));
   } else if (param.trainable) {
     update_weights(call, number);
@@ -303,7 +340,13 @@ void TrainingJob::complete_updates(std::int64_t step) {
 void TrainingJob::update_weights(const HostCall& call, int number) const {
   const Layout& layout = call.plan->layout;
   const ParamSpec& param = model_->spec.params[at(number)];
-  UpdatedParam place{.weights = floats(value(call.home, number)), .gradient = sum(call, number)};
+  UpdatedParam place{.weights = floats(value(call.home, number))};
+  const std::byte* gradient = sum(call, number);
+  if (param.finished_sum().dtype == DType::bf16) {
+    place.gradient = reinterpret_cast<const BFloat16*>(gradient);
+  } else {
+    place.gradient = floats(gradient);
+  }
   for (int i = 0; i < layout.moments; ++i) {
     place.moments[at(i)] =
         floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +

@@ -63,13 +63,16 @@ class TrainingJob {
   void finish_evaluation(const HostCall& call);
   void finish(const HostCall& call);
   void fold_term(const OpCall& call, int layer, int param, const std::byte* term) const;
+  template <typename What>
+  void for_each_sum(int layer, const What& what) const;
   void merge_sums(const OpCall& call) const;
+  void pack_sums(const OpCall& call) const;
   /// A parameter's master at home: the same place in every plan.
   std::byte* value(std::byte* home, int param) const;
   /// Where its layer computes with another type, writes elements [begin, end) as devices take them.
   void write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const;
   /// The sum of a parameter once reduced: in the range of its last use.
-  float* sum(const HostCall& call, int param) const;
+  std::byte* sum(const HostCall& call, int param) const;
 
   std::shared_ptr<const Model> model_;
   TrialConfig config_;

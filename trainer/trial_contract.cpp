@@ -102,6 +102,7 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
     contract["train.adam_epsilon"] = exact(train.adam_epsilon);
   }
   if (train.dtype != "fp32") contract["train.dtype"] = train.dtype;
+  if (train.gradient_dtype != "fp32") contract["train.gradient_dtype"] = train.gradient_dtype;
   contract.insert(trial.contract.begin(), trial.contract.end());
   return contract;
 }

@@ -84,9 +84,13 @@ SPILLWAY_TARGET void dropout(T* out, const T* in, std::size_t n, const Dropout& 
   }
 }
 
-template <typename T>
-SPILLWAY_TARGET void add(float* sum, const T* term, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) sum[i] += value_of(term[i]);
+template <typename S, typename T>
+SPILLWAY_TARGET void add(S* sum, const T* term, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) assign(sum[i], value_of(sum[i]) + value_of(term[i]));
+}
+
+SPILLWAY_TARGET void add_rounded(float* sum, const float* term, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] = rounded(sum[i]) + rounded(term[i]);
 }
 
 SPILLWAY_TARGET void widen(float* out, const BFloat16* in, std::size_t n) {
@@ -97,24 +101,34 @@ SPILLWAY_TARGET void narrow(BFloat16* out, const float* in, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = to_bfloat16(in[i]);
 }
 
-SPILLWAY_TARGET inline double squared_norm_of_chunk(const float* x, std::size_t n) {
+SPILLWAY_TARGET inline void load(HalfFloats& x, const float* in) { std::memcpy(&x, in, sizeof(x)); }
+SPILLWAY_TARGET inline void load(HalfFloats& x, const BFloat16* in) {
+  for (std::size_t j = 0; j < kLanes; ++j) x[j] = to_float(in[j]);
+}
+
+template <typename T>
+SPILLWAY_TARGET inline double squared_norm_of_chunk(const T* x, std::size_t n) {
   Doubles sums[8 / kLanes] = {};
   std::size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     for (std::size_t j = 0; j < 8 / kLanes; ++j) {
       HalfFloats input;
-      std::memcpy(&input, x + i + j * kLanes, sizeof(input));
+      load(input, x + i + j * kLanes);
       const Doubles wide = __builtin_convertvector(input, Doubles);
       sums[j] += wide * wide;
     }
   }
   double lane[8];
   for (std::size_t j = 0; j < 8; ++j) lane[j] = sums[j / kLanes][j % kLanes];
-  for (; i < n; ++i) lane[i % 8] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (; i < n; ++i) {
+    const auto wide = static_cast<double>(value_of(x[i]));
+    lane[i % 8] += wide * wide;
+  }
   return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-SPILLWAY_TARGET double squared_norm(const float* x, std::size_t n) {
+template <typename T>
+SPILLWAY_TARGET double squared_norm(const T* x, std::size_t n) {
   double sum = 0;
   for (std::size_t i = 0; i < n; i += kNormChunk) {
     sum += squared_norm_of_chunk(x + i, n - i < kNormChunk ? n - i : kNormChunk);
@@ -122,14 +136,15 @@ SPILLWAY_TARGET double squared_norm(const float* x, std::size_t n) {
   return sum;
 }
 
+template <typename T>
 SPILLWAY_TARGET void adamw(float* __restrict p, float* __restrict m, float* __restrict v,
-                           const float* __restrict g, std::size_t n, const AdamW& hyper) {
+                           const T* __restrict g, std::size_t n, const AdamW& hyper) {
   const AdamW h = hyper;
   const float decay = 1.0f - h.learning_rate * h.weight_decay;
   const float rate = h.learning_rate / h.bias_correction1;
   const float rest1 = 1.0f - h.beta1, rest2 = 1.0f - h.beta2;
   for (std::size_t i = 0; i < n; ++i) {
-    const float gradient = g[i] * h.gradient_scale;
+    const float gradient = value_of(g[i]) * h.gradient_scale;
     const float mean = h.beta1 * m[i] + rest1 * gradient;
     const float square = h.beta2 * v[i] + (rest2 * gradient) * gradient;
     const float denominator = std::sqrt(square) / h.bias_correction2_sqrt + h.epsilon;
@@ -139,11 +154,12 @@ SPILLWAY_TARGET void adamw(float* __restrict p, float* __restrict m, float* __re
   }
 }
 
-SPILLWAY_TARGET void sgd(float* __restrict p, float* __restrict m, const float* __restrict g,
+template <typename T>
+SPILLWAY_TARGET void sgd(float* __restrict p, float* __restrict m, const T* __restrict g,
                          std::size_t n, const Sgd& hyper) {
   const Sgd h = hyper;
   for (std::size_t i = 0; i < n; ++i) {
-    const float gradient = g[i] * h.gradient_scale + h.weight_decay * p[i];
+    const float gradient = value_of(g[i]) * h.gradient_scale + h.weight_decay * p[i];
     const float mean = h.momentum * m[i] + gradient;
     m[i] = mean;
     p[i] = p[i] - h.learning_rate * mean;
@@ -152,10 +168,15 @@ SPILLWAY_TARGET void sgd(float* __restrict p, float* __restrict m, const float* 
 
 constexpr KernelTable kTable{dropout<float>,
                              dropout<BFloat16>,
-                             add<float>,
-                             add<BFloat16>,
+                             add<float, float>,
+                             add<float, BFloat16>,
+                             add<BFloat16, BFloat16>,
+                             add_rounded,
                              widen,
                              narrow,
-                             squared_norm,
-                             adamw,
-                             sgd};
+                             squared_norm<float>,
+                             squared_norm<BFloat16>,
+                             adamw<float>,
+                             adamw<BFloat16>,
+                             sgd<float>,
+                             sgd<BFloat16>};

@@ -26,6 +26,7 @@ constexpr float value_of(float x) { return x; }
 constexpr float value_of(BFloat16 x) { return to_float(x); }
 constexpr void assign(float& out, float x) { out = x; }
 constexpr void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
+constexpr float rounded(float x) { return to_float(to_bfloat16(x)); }
 
 /// The bodies for one instruction set; core/cpu/kernel_bodies.inl is the source of each.
 struct KernelTable {
@@ -33,11 +34,17 @@ struct KernelTable {
   void (*dropout_bf16)(BFloat16* out, const BFloat16* in, std::size_t n, const Dropout& how);
   void (*add)(float* sum, const float* term, std::size_t n);
   void (*add_bf16)(float* sum, const BFloat16* term, std::size_t n);
+  void (*add_to_bf16)(BFloat16* sum, const BFloat16* term, std::size_t n);
+  void (*add_rounded)(float* sum, const float* term, std::size_t n);
   void (*widen)(float* out, const BFloat16* in, std::size_t n);
   void (*narrow)(BFloat16* out, const float* in, std::size_t n);
   double (*squared_norm)(const float* x, std::size_t n);
+  double (*squared_norm_bf16)(const BFloat16* x, std::size_t n);
   void (*adamw)(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper);
+  void (*adamw_bf16)(float* p, float* m, float* v, const BFloat16* g, std::size_t n,
+                     const AdamW& hyper);
   void (*sgd)(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper);
+  void (*sgd_bf16)(float* p, float* m, const BFloat16* g, std::size_t n, const Sgd& hyper);
 };
 
 extern const KernelTable kBaselineKernels;

@@ -68,18 +68,34 @@ void add(float* sum, const float* term, std::size_t n) { table().add(sum, term, 
 
 void add(float* sum, const BFloat16* term, std::size_t n) { table().add_bf16(sum, term, n); }
 
+void add(BFloat16* sum, const BFloat16* term, std::size_t n) { table().add_to_bf16(sum, term, n); }
+
+void add_rounded(float* sum, const float* term, std::size_t n) {
+  table().add_rounded(sum, term, n);
+}
+
 void widen(float* out, const BFloat16* in, std::size_t n) { table().widen(out, in, n); }
 
 void narrow(BFloat16* out, const float* in, std::size_t n) { table().narrow(out, in, n); }
 
 double squared_norm(const float* x, std::size_t n) { return table().squared_norm(x, n); }
 
+double squared_norm(const BFloat16* x, std::size_t n) { return table().squared_norm_bf16(x, n); }
+
 void adamw(float* p, float* m, float* v, const float* g, std::size_t n, const AdamW& hyper) {
   table().adamw(p, m, v, g, n, hyper);
 }
 
+void adamw(float* p, float* m, float* v, const BFloat16* g, std::size_t n, const AdamW& hyper) {
+  table().adamw_bf16(p, m, v, g, n, hyper);
+}
+
 void sgd(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper) {
   table().sgd(p, m, g, n, hyper);
+}
+
+void sgd(float* p, float* m, const BFloat16* g, std::size_t n, const Sgd& hyper) {
+  table().sgd_bf16(p, m, g, n, hyper);
 }
 
 }  // namespace spillway::kernels

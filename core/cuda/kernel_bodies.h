@@ -23,6 +23,23 @@ constexpr void drop_block(T* out, const T* in, std::size_t n, std::size_t block,
   }
 }
 
+// What becomes of one element of a range, by that of another.
+struct Convert {
+  template <typename Out, typename In>
+  constexpr void operator()(Out& out, In in) const {
+    assign(out, value_of(in));
+  }
+};
+struct Add {
+  template <typename In>
+  constexpr void operator()(float& sum, In term) const {
+    sum = sum + value_of(term);
+  }
+};
+struct AddRounded {
+  constexpr void operator()(float& sum, float term) const { sum = rounded(sum) + rounded(term); }
+};
+
 /// The sum of one lane of a chunk of n elements.
 constexpr double norm_lane(const float* chunk, std::size_t n, std::size_t lane) {
   double sum = 0;

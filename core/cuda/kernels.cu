@@ -12,7 +12,7 @@ namespace spillway::kernels {
 namespace {
 
 constexpr unsigned kThreads = 256;  // of a block
-constexpr unsigned kAddsPerThread = 4;
+constexpr unsigned kElementsPerThread = 4;
 
 /// Blocks of kThreads for so many threads; at least one, which then has nothing to do.
 unsigned blocks_for(std::size_t threads) {
@@ -29,15 +29,12 @@ __global__ void drop_all(T* out, const T* in, std::size_t n, detail::Dropout how
   if (4 * block < n) detail::drop_block(out, in, n, block, how);
 }
 
-/// sum[i] += term[i], or with `fresh` sum[i] = term[i].
-template <typename T>
-__global__ void add_all(float* sum, const T* term, std::size_t n, bool fresh) {
-  const std::size_t begin = std::size_t{blockIdx.x} * kThreads * kAddsPerThread + threadIdx.x;
-  for (unsigned k = 0; k < kAddsPerThread; ++k) {
+template <typename Change, typename Out, typename In>
+__global__ void change_all(Out* out, const In* in, std::size_t n) {
+  const std::size_t begin = std::size_t{blockIdx.x} * kThreads * kElementsPerThread + threadIdx.x;
+  for (unsigned k = 0; k < kElementsPerThread; ++k) {
     const std::size_t i = begin + k * kThreads;
-    if (i >= n) continue;
-    const float value = detail::value_of(term[i]);
-    sum[i] = fresh ? value : sum[i] + value;
+    if (i < n) Change()(out[i], in[i]);
   }
 }
 
@@ -97,11 +94,11 @@ void drop_on_gpu(Stream stream, T* out, const T* in, std::size_t n, float p, con
   require(cudaGetLastError(), "dropout");
 }
 
-template <typename T>
-void add_on_gpu(Stream stream, float* sum, const T* term, std::size_t n, bool fresh) {
-  const unsigned blocks = blocks_for((n + kAddsPerThread - 1) / kAddsPerThread);
-  add_all<<<blocks, kThreads, 0, cuda(stream)>>>(sum, term, n, fresh);
-  require(cudaGetLastError(), "add");
+template <typename Change, typename Out, typename In>
+void change_on_gpu(Stream stream, Out* out, const In* in, std::size_t n) {
+  const unsigned blocks = blocks_for((n + kElementsPerThread - 1) / kElementsPerThread);
+  change_all<Change><<<blocks, kThreads, 0, cuda(stream)>>>(out, in, n);
+  require(cudaGetLastError(), "add, widen or narrow");
 }
 
 }  // namespace
@@ -117,15 +114,23 @@ void dropout(Stream stream, BFloat16* out, const BFloat16* in, std::size_t n, fl
 }
 
 void add(Stream stream, float* sum, const float* term, std::size_t n) {
-  stream ? add_on_gpu(stream, sum, term, n, /*fresh=*/false) : add(sum, term, n);
+  stream ? change_on_gpu<detail::Add>(stream, sum, term, n) : add(sum, term, n);
 }
 
 void add(Stream stream, float* sum, const BFloat16* term, std::size_t n) {
-  stream ? add_on_gpu(stream, sum, term, n, /*fresh=*/false) : add(sum, term, n);
+  stream ? change_on_gpu<detail::Add>(stream, sum, term, n) : add(sum, term, n);
+}
+
+void add_rounded(Stream stream, float* sum, const float* term, std::size_t n) {
+  stream ? change_on_gpu<detail::AddRounded>(stream, sum, term, n) : add_rounded(sum, term, n);
 }
 
 void widen(Stream stream, float* out, const BFloat16* in, std::size_t n) {
-  stream ? add_on_gpu(stream, out, in, n, /*fresh=*/true) : widen(out, in, n);
+  stream ? change_on_gpu<detail::Convert>(stream, out, in, n) : widen(out, in, n);
+}
+
+void narrow(Stream stream, BFloat16* out, const float* in, std::size_t n) {
+  stream ? change_on_gpu<detail::Convert>(stream, out, in, n) : narrow(out, in, n);
 }
 
 void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n) {

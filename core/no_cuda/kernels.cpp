@@ -21,7 +21,13 @@ void add(Stream, float* sum, const float* term, std::size_t n) { add(sum, term, 
 
 void add(Stream, float* sum, const BFloat16* term, std::size_t n) { add(sum, term, n); }
 
+void add_rounded(Stream, float* sum, const float* term, std::size_t n) {
+  add_rounded(sum, term, n);
+}
+
 void widen(Stream, float* out, const BFloat16* in, std::size_t n) { widen(out, in, n); }
+
+void narrow(Stream, BFloat16* out, const float* in, std::size_t n) { narrow(out, in, n); }
 
 void squared_norm(Stream, double* sum, double*, const float* x, std::size_t n) {
   *sum = squared_norm(x, n);

@@ -78,7 +78,7 @@ void ResidentTrainer::place_state() {
   const ModelSpec& spec = model_->spec;
   for (std::size_t p = 0; p < spec.params.size(); ++p) {
     const Bytes bytes = spec.params[p].tensor.bytes();
-    params_.push_back({take(bytes), {take(bytes), take(bytes)}, nullptr});
+    params_.push_back({.weights = take(bytes), .moments = {take(bytes), take(bytes)}});
     initialize(params_.back().weights, spec.params[p], trial_.train.seed, p);
   }
   for (const LayerSpec& layer : spec.layers) {
@@ -194,12 +194,13 @@ void ResidentTrainer::reduce() {
     const auto& params = spec.layers[at(l)].params;
     for (std::size_t i = 0; i < params.size(); ++i) {
       const float* use = sum_of(root, l) + use_offsets_[at(l)][i];
-      float* sum = const_cast<float*>(params_[at(params[i])].gradient);
+      float* sum = const_cast<float*>(gradient_of(params[i]));
       if (use != sum) kernels::add(sum, use, elements(spec.params[at(params[i])]));
     }
   }
   tbb::parallel_for(std::size_t{0}, spec.params.size(), [&](std::size_t p) {
-    squared_norms_[p] = kernels::squared_norm(params_[p].gradient, elements(spec.params[p]));
+    squared_norms_[p] =
+        kernels::squared_norm(gradient_of(static_cast<int>(p)), elements(spec.params[p]));
   });
 }
 

@@ -45,6 +45,9 @@ class ResidentTrainer {
   double commit();  ///< returns the scale of the gradients
   void update(double gradient_scale);
   float* take(Bytes bytes);
+  const float* gradient_of(int param) const {
+    return std::get<const float*>(params_[at(param)].gradient);
+  }
   float* sum_of(int slot, int layer) {
     return sums_ + static_cast<std::size_t>(slot) * slot_size_ + sum_offsets_[at(layer)];
   }

@@ -53,6 +53,7 @@ const std::string kEveryKey =
     "  priority: 7\n"
     "  max_steps: 70\n"
     "  dtype: bf16\n"
+    "  gradient_dtype: bf16\n"
     "  optimizer: sgd\n"
     "  learning_rate: 0.30000000000000004\n"
     "  weight_decay: 0.02\n"
@@ -234,6 +235,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(train.autoscale[1].rule, "straggler");
   EXPECT_EQ(train.max_steps, 70);
   EXPECT_EQ(train.dtype, "bf16");
+  EXPECT_EQ(train.gradient_dtype, "bf16");
   EXPECT_EQ(train.learning_rate, 0.1 + 0.2);
   EXPECT_EQ(train.weight_decay, 0.02);
   EXPECT_EQ(train.optimizer, "sgd");

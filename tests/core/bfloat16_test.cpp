@@ -91,6 +91,49 @@ TEST(BFloat16, EveryLevelGivesTheBitsOfTheContract) {
   }
 }
 
+TEST(BFloat16, SumsOfGradientsAreRoundedWhereTheySaySo) {
+  for (const Isa isa : isa_levels()) {
+    const IsaLimit limit(isa);
+    for (const std::size_t n : awkward_sizes()) {
+      auto sum = random_values(n, 4);
+      const auto term = random_values(n, 5);
+      auto narrow_sum = narrowed(sum);
+      const auto narrow_term = narrowed(term);
+      std::vector<float> expected(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        expected[i] = to_float(narrow_sum[i]) + to_float(narrow_term[i]);
+      }
+      add_rounded(sum.data(), term.data(), n);
+      ASSERT_EQ(sum, expected) << n;
+      add(narrow_sum.data(), narrow_term.data(), n);
+      ASSERT_EQ(narrow_sum, narrowed(expected)) << n;
+    }
+  }
+}
+
+TEST(BFloat16, GradientsCountAsTheFloatsThatTheyAre) {
+  for (const Isa isa : isa_levels()) {
+    const IsaLimit limit(isa);
+    for (const std::size_t n : awkward_sizes()) {
+      const auto g = narrowed(random_values(n, 6));
+      std::vector<float> wide(n);
+      widen(wide.data(), g.data(), n);
+      ASSERT_EQ(squared_norm(g.data(), n), squared_norm(wide.data(), n)) << n;
+      auto p = random_values(n, 7), m = random_values(n, 8), v = std::vector<float>(n, 0.5f);
+      auto expected_p = p, expected_m = m, expected_v = v;
+      const AdamW adam{.learning_rate = 3e-3f, .weight_decay = 0.1f, .gradient_scale = 0.37f};
+      const Sgd descent{.learning_rate = 3e-2f, .weight_decay = 0.1f, .gradient_scale = 0.37f};
+      adamw(p.data(), m.data(), v.data(), g.data(), n, adam);
+      adamw(expected_p.data(), expected_m.data(), expected_v.data(), wide.data(), n, adam);
+      sgd(p.data(), m.data(), g.data(), n, descent);
+      sgd(expected_p.data(), expected_m.data(), wide.data(), n, descent);
+      ASSERT_EQ(p, expected_p) << n;
+      ASSERT_EQ(m, expected_m) << n;
+      ASSERT_EQ(v, expected_v) << n;
+    }
+  }
+}
+
 TEST(BFloat16, DropoutIsThatOfFloatsRoundedOnce) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);

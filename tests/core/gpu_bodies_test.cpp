@@ -71,6 +71,21 @@ TEST(GpuBodies, SumSquaresInTheOrderOfTheCpu) {
   }
 }
 
+TEST(GpuBodies, RoundWhereTheCpuRounds) {
+  auto sum = random_values(1000), expected = sum;
+  const std::vector<float> term(sum.rbegin(), sum.rend());
+  add_rounded(expected.data(), term.data(), term.size());
+  std::vector<BFloat16> narrow_term(term.size());
+  narrow(narrow_term.data(), term.data(), term.size());
+  for (std::size_t i = 0; i < term.size(); ++i) {
+    BFloat16 converted;
+    detail::Convert()(converted, term[i]);
+    ASSERT_EQ(converted, narrow_term[i]);
+    detail::AddRounded()(sum[i], term[i]);
+  }
+  ASSERT_EQ(bits(sum), bits(expected));
+}
+
 TEST(GpuBodies, HaveNoElementsBehindTheLastChunk) {
   EXPECT_EQ(detail::elements_of_chunk(kNormChunk + 1, 0), kNormChunk);
   EXPECT_EQ(detail::elements_of_chunk(kNormChunk + 1, 1), 1u);

@@ -93,17 +93,26 @@ TEST_P(QueueKernels, OfBf16TheyHaveTheBitsOfTheCpu) {
     narrow(term.data(), random_values(n, 1).data(), n);
     std::vector<float> sum = random_values(n, 2), wide(n);
     const Array<BFloat16> terms(*device_, term);
-    const Array<float> sums(*device_, sum), widened(*device_, n);
+    const Array<float> sums(*device_, sum), widened(*device_, n), floats(*device_, sum);
+    const Array<BFloat16> narrowed(*device_, n);
+    std::vector<float> rounded = sum;
+    std::vector<BFloat16> narrow_sum(n);
+    narrow(narrow_sum.data(), sum.data(), n);
     add(sum.data(), term.data(), n);
+    add_rounded(rounded.data(), sum.data(), n);
     widen(wide.data(), term.data(), n);
     dropout(dropped.data(), term.data(), n, 0.3f, kKey);
     run([&](Stream stream) {
+      narrow(stream, narrowed.data(), floats.data(), n);
       add(stream, sums.data(), terms.data(), n);
+      add_rounded(stream, floats.data(), sums.data(), n);
       widen(stream, widened.data(), terms.data(), n);
       dropout(stream, terms.data(), terms.data(), n, 0.3f, kKey);
     });
     ASSERT_EQ(bits_of(sums.values()), bits_of(sum)) << n;
+    ASSERT_EQ(bits_of(floats.values()), bits_of(rounded)) << n;
     ASSERT_EQ(bits_of(widened.values()), bits_of(wide)) << n;
+    ASSERT_EQ(narrowed.values(), narrow_sum) << n;
     ASSERT_EQ(terms.values(), dropped) << n;
   }
 }

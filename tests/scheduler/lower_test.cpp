@@ -205,8 +205,8 @@ TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
       for (const BufferSpec& buffer : layout.buffers) {
         if (buffer.home == kNoHome) continue;
         EXPECT_EQ(buffer.home % kAlignment, 0u);
-        EXPECT_LE(buffer.home + buffer.bytes, layout.home_bytes);
-        ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.bytes);
+        EXPECT_LE(buffer.home + buffer.home_bytes, layout.home_bytes);
+        ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.home_bytes);
       }
       for (const Layout::ParamPlace& place : layout.params) {
         const BufferSpec& block = layout.buffers[at(place.weights_buffer)];

@@ -153,7 +153,7 @@ class ActionChecker {
 
   void write_home(Flight& flight, int b) const {
     const BufferSpec& spec = buffer(flight.job, b);
-    flight.write({home(flight.job), spec.home}, spec.bytes, content_of(flight.job, b));
+    flight.write({home(flight.job), spec.home}, spec.home_bytes, content_of(flight.job, b));
   }
 
   /// Adds what lanes have sent home of a layer into the first of it.
@@ -166,9 +166,9 @@ class ActionChecker {
           (spec.home - place.sum_home) % layout.sum_plane != 0) {
         continue;
       }
-      flight.read({home(flight.job), spec.home}, spec.bytes, content_of(flight.job, b));
+      flight.read({home(flight.job), spec.home}, spec.home_bytes, content_of(flight.job, b));
     }
-    flight.write({home(flight.job), place.sum_home}, place.sum_bytes,
+    flight.write({home(flight.job), place.sum_home}, place.sum.packed_bytes,
                  {flight.job, sum_of(layer), history_.step(flight.job)});
   }
 
@@ -177,8 +177,8 @@ class ActionChecker {
     const auto& layers = plan(flight.job).layout.layers;
     for (int l = 0; l < static_cast<int>(layers.size()); ++l) {
       const Layout::LayerPlace& layer = layers[index(l)];
-      if (layer.sum_bytes == 0 || std::ranges::count(layer.weights_buffers, block) == 0) continue;
-      flight.read({home(flight.job), layer.sum_home}, layer.sum_bytes,
+      if (layer.sum.bytes == 0 || std::ranges::count(layer.weights_buffers, block) == 0) continue;
+      flight.read({home(flight.job), layer.sum_home}, layer.sum.packed_bytes,
                   {flight.job, sum_of(l), history_.step(flight.job) - 1});
     }
     write_home(flight, block);

@@ -120,7 +120,8 @@ class CheckingRunner final : public OpRunner {
       const BufferSpec& sum = layout.buffers[b];
       if (sum.kind != BufferKind::sum || sum.home == kNoHome || sum.home < begin) continue;
       if ((sum.home - begin) % layout.sum_plane != 0) continue;
-      check(*call.plan, call.home + sum.home, call.job, static_cast<int>(b), call.step, 0);
+      check(*call.plan, call.home + sum.home, call.job, static_cast<int>(b), call.step, 0,
+            sum.home_bytes);
     }
   }
 
@@ -140,8 +141,12 @@ class CheckingRunner final : public OpRunner {
   }
   static void check(const JobPlan& plan, const std::byte* data, JobId job, int buffer,
                     std::int64_t step, int times) {
+    check(plan, data, job, buffer, step, times, spec(plan, buffer).bytes);
+  }
+  static void check(const JobPlan&, const std::byte* data, JobId job, int buffer, std::int64_t step,
+                    int times, Bytes bytes) {
     std::uint64_t word = pattern(job, buffer, step, times);
-    for (Bytes i = 0; i < spec(plan, buffer).bytes; i += 8, ++word) {
+    for (Bytes i = 0; i < bytes; i += 8, ++word) {
       if (std::memcmp(data + i, &word, 8) != 0) {
         throw std::runtime_error("wrong bytes in buffer " + std::to_string(buffer) + " of job " +
                                  std::to_string(job.value) + " at step " + std::to_string(step));

@@ -53,6 +53,7 @@ class RandomContract {
     }
     if (draw_.chance(20)) drop_evaluation();
     if (draw_.chance(25)) contract_.trial.train.dtype = "bf16";
+    if (draw_.chance(25)) contract_.trial.train.gradient_dtype = "bf16";
     text_ << train();
     contract_.text = text_.str();
   }

@@ -126,6 +126,7 @@ class RandomWorkload {
     // By size, not by lot: so other draws stay as they were.
     const bool is_narrow = spec.tensor.elements() % 3 == 0;
     if (is_narrow && !spec.is_statistic()) spec.tensor.dtype = DType::bf16;
+    if (spec.tensor.elements() % 2 == 0) spec.gradient = DType::bf16;
     return spec;
   }
 

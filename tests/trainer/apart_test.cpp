@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
+#include "tests/trainer/kind_training.h"
 #include "trainer/counting_allocator.h"
 
 /// Activations in a part of the device's memory, as on GPUs.
@@ -57,6 +58,8 @@ TEST(Apart, AGpusBlocksAreChargedAndTheHostsAreNot) {
   EXPECT_FALSE(remove_from_gpu(block)) << "it is nobody's any more";
   EXPECT_EQ(pool.in_use(), 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Apart, KindTraining, ::testing::Values("cpu"));
 
 }  // namespace
 }  // namespace spillway::testing

@@ -20,13 +20,19 @@
 #include "tests/support/training_run.h"
 #include "tests/support/watched_session.h"
 
-/// `train.dtype: bf16`: what layers compute with, what stays fp32, what it costs. That its bits
-/// depend on nothing else is in exactness_matrix_test and random_configuration_test.
+/// `train.dtype: bf16`: what layers compute with, what stays fp32, what it costs; and the same of
+/// `gradient_dtype`. That bits depend on nothing else is in exactness_matrix_test and
+/// random_configuration_test.
 namespace spillway::testing {
 namespace {
 
 TrialConfig in_bf16(TrialConfig trial) {
   trial.train.dtype = "bf16";
+  return trial;
+}
+
+TrialConfig with_gradients_in_bf16(TrialConfig trial) {
+  trial.train.gradient_dtype = "bf16";
   return trial;
 }
 
@@ -126,9 +132,50 @@ TEST(Bf16, TravelsInHalfTheBytes) {
   expect_within_budgets(half);
 }
 
+TEST(GradientsInBf16, TravelInHalfTheBytes) {
+  const TrialConfig trial = tiny_trial(), half = with_gradients_in_bf16(trial);
+  const auto bytes = [](const TrialConfig& config) {
+    return train(session_of(1, kAmple), config).d2h_bytes;
+  };
+  EXPECT_LE(bytes(half), bytes(trial) / 2 + bytes(trial) / 50) << "alignment aside";
+  EXPECT_GE(bytes(half), bytes(trial) / 2);
+  const auto home = [](const TrialConfig& config) {
+    Session session(session_of(1, kAmple));
+    return session.plan(session.submit(config)).home_sums_bytes;
+  };
+  EXPECT_LT(home(half), home(trial));
+}
+
+/// Of layers in either type, with tied weights, and of a user's own modules; spilled, in lanes.
+TEST(GradientsInBf16, AreTheSameForAllLanes) {
+  TrialConfig modules = net_trial(small_nets()[0]);
+  modules.train.virtual_nodes = modules.train.reduction_groups = 8;
+  for (const TrialConfig& wide : {tiny_trial(), in_bf16(tiny_trial()), modules}) {
+    const TrialConfig trial = with_gradients_in_bf16(wide);
+    const TrialResult alone = train(session_of(1, kAmple), trial).trials[0];
+    for (const auto& lanes : {std::vector{5, 3}, std::vector{1, 6, 1}}) {
+      const auto run = train(session_of(static_cast<int>(lanes.size()), smallest_budget(trial)),
+                             with_lanes(trial, lanes));
+      expect_same_bits(run.trials[0], alone);
+      expect_within_budgets(run);
+    }
+    expect_other_bits(train(session_of(1, kAmple), wide).trials[0], alone);
+  }
+}
+
+TEST(GradientsInBf16, LearnAsWellAsFp32) {
+  for (const TrialConfig& trial : {tiny_trial(), resnet_trial()}) {
+    const TrialResult half = train(session_of(1, kAmple), with_gradients_in_bf16(trial)).trials[0];
+    const TrialResult whole = train(session_of(1, kAmple), trial).trials[0];
+    EXPECT_LT(largest_difference(half.losses, whole.losses), 0.01) << trial.name;
+    EXPECT_NE(half.gradient_norms, whole.gradient_norms);
+    EXPECT_LT(largest_difference(half.gradient_norms, whole.gradient_norms), 0.05) << trial.name;
+  }
+}
+
 TEST(Bf16, SmallestBudgetsAreTheSmallest) {
   for (const TrialConfig& fp32 : {tiny_trial(), resnet_trial()}) {
-    const TrialConfig trial = in_bf16(fp32);
+    const TrialConfig trial = with_gradients_in_bf16(in_bf16(fp32));
     const Bytes least = smallest_budget(trial);
     const RunResult tight = train(session_of(1, least), trial);
     expect_same_bits(tight.trials[0], train(session_of(1, kAmple), trial).trials[0]);
@@ -141,7 +188,7 @@ TEST(Bf16, SmallestBudgetsAreTheSmallest) {
 /// Copies are made again from what a checkpoint holds.
 TEST(Bf16, GoesOnFromACheckpointWithTheSameBits) {
   const TemporaryFolder folder;
-  const TrialConfig trial = in_bf16(tiny_trial());
+  const TrialConfig trial = with_gradients_in_bf16(in_bf16(tiny_trial()));
   TrialConfig cut = trial;
   cut.checkpoint = {.folder = folder / "checkpoints", .every_steps = 7, .resume = true};
   WatchedSession stopped(session_of(1, kAmple));
@@ -155,10 +202,11 @@ TEST(Bf16, GoesOnFromACheckpointWithTheSameBits) {
   expect_same_bits(resumed.trials[0], whole.trials[0]);
 
   TrialConfig other = cut;
-  other.train.dtype = "fp32";
+  other.train.dtype = other.train.gradient_dtype = "fp32";
   Session session(session_of(1, kAmple));
   const std::string said = thrown<ConfigError>([&] { session.submit(other); }).what();
   EXPECT_NE(said.find("train.dtype"), std::string::npos) << said;
+  EXPECT_NE(said.find("train.gradient_dtype"), std::string::npos) << said;
 }
 
 /// A user's layer that computes with fp32 whatever it is given: its output would be read as bf16.
@@ -192,6 +240,10 @@ TEST(Bf16, WhatCannotIsRefused) {
   unknown.train.dtype = "fp16";
   EXPECT_EQ(std::string(thrown<ConfigError>([&] { unknown.train.validate(); }).what()),
             "train.dtype: is 'fp16', must be fp32 or bf16");
+  unknown.train.dtype = "fp32";
+  unknown.train.gradient_dtype = "int8";
+  EXPECT_EQ(std::string(thrown<ConfigError>([&] { unknown.train.validate(); }).what()),
+            "train.gradient_dtype: is 'int8', must be fp32 or bf16");
   Session session(session_of(1, kAmple));
   const TrialConfig modules = in_bf16(net_trial(small_nets()[0]));
   const std::string said = thrown<ConfigError>([&] { session.submit(modules); }).what();

@@ -49,7 +49,7 @@ std::vector<Family> families() {
   gpt.data = std::make_shared<DataSplit>(DataSplit{std::make_shared<RuleSource>(100, 17, 0),
                                                    std::make_shared<RuleSource>(64, 17, 500)});
   TrialConfig bf16 = gpt;
-  bf16.train.dtype = "bf16";
+  bf16.train.dtype = bf16.train.gradient_dtype = "bf16";
   return {{"GptWithDropout", gpt},
           {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
           {"GptInBf16", bf16}};

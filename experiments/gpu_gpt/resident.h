@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/fold.h"
+#include "scheduler/cut.h"
+#include "trainer/range_runner.h"
+#include "trainer/session.h"
+
+namespace spillway::experiments {
+
+/// The same trial with all of its state on the device, as a trainer that does not spill has it:
+/// weights as layers compute with them; masters, gradients and moments in fp32; clipping and AdamW
+/// by LibTorch. Each virtual node goes forward through all shards, then back, every shard but the
+/// last recomputed, by the code that a session's ops run. Nothing is copied but the batch.
+class Resident {
+ public:
+  /// On GPU 0, or where `kind` is cpu on a thread. `activations`: of an op, in bytes. One reduction
+  /// group. Throws where there is no room.
+  Resident(TrialConfig trial, const std::vector<LayerRange>& shards, const std::string& kind,
+           Bytes activations);
+  ~Resident();
+  Resident(const Resident&) = delete;
+  Resident& operator=(const Resident&) = delete;
+
+  /// Trains max_steps steps, 3 at least. Returns the seconds of one, the first two aside.
+  double run();
+  /// The mean loss of the last step.
+  double loss() const { return loss_; }
+
+ private:
+  struct Param {
+    at::Tensor weight, master, gradient, mean, square, steps;
+    bool is_fresh = true;  // without a gradient in this step
+  };
+  void place_state();
+  void load(int vn);
+  double take_through(int vn, double* loss);
+  double run_shard(int shard, const RangeRunner& runner, double* loss);
+  void add_gradient(int layer, int param, const std::byte* term);
+  void update(double weight);
+  void step();
+
+  const TrialConfig trial_;
+  const std::unique_ptr<Model> model_;
+  const std::vector<LayerRange> shards_;
+  const Cut cut_;
+  const std::unique_ptr<Device> device_;                // for edges and activations
+  const std::unique_ptr<DeviceMemory> edge_memory_;     // of one virtual node
+  const std::unique_ptr<DeviceMemory> batch_, losses_;  // host memory, by virtual node
+  RangeRunner::EdgeMemory edges_, edge_gradients_;      // in edge_memory_
+  std::vector<Param> params_;
+  std::int64_t step_ = 0;
+  double loss_ = 0;
+};
+
+}  // namespace spillway::experiments
