@@ -1,12 +1,17 @@
 #include "apps/program.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "apps/findings.h"
 #include "core/error.h"
+#include "core/nearest.h"
 
 namespace spillway {
 namespace {
@@ -63,6 +68,17 @@ Exit codes:
 
 Each command has a --help of its own.)";
 
+/// A first word that is no command, which CLI11 would not name.
+void require_command(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (word.starts_with('-') || std::ranges::count(names, word) > 0) return;
+  std::string problem = "there is no command '" + std::string(word) + "'";
+  const std::string near = nearest(word, names);
+  if (!near.empty()) problem += "; did you mean '" + near + "'?";
+  throw CLI::ExtrasError(problem + "; spillway --help names all", CLI::ExitCodes::ExtrasError);
+}
+
 }  // namespace
 
 ExitCode run_program(int argc, const char* const* argv, const Output& output) {
@@ -78,6 +94,7 @@ ExitCode run_program(int argc, const char* const* argv, const Output& output) {
   declare_doctor(app, chosen);
   declare_completion(app, chosen);
   try {
+    if (argc > 1) require_command(app, argv[1]);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error, output.out, output.log) == 0 ? kDone : kUsage;

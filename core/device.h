@@ -50,8 +50,8 @@ class Queue {
   virtual void enqueue(std::function<void()> work) = 0;
   /// The cudaStream_t of the queue, for what is enqueued (core/kernels.h); null on CPU.
   virtual void* stream() const { return nullptr; }
-  /// Copies between host and device, or within one of them. The ranges do not overlap, and both
-  /// stay valid until done.
+  /// Copies between host and device, within one of them, or to the queue's device from another of
+  /// its kind. The ranges do not overlap, and both stay valid until done.
   virtual void copy_async(void* to, const void* from, std::size_t bytes) = 0;
   /// An event that happens when all work enqueued so far has finished.
   virtual Event record() = 0;

@@ -42,6 +42,9 @@ struct StartCopy {
   int attempt = 0;
   int buffer = 0;
   Bytes device_offset = 0, home = 0, bytes = 0;
+  /// Where valid: to `device` it comes from there, not from home, and has no valid home then.
+  DeviceId peer = {};
+  Bytes peer_offset = 0;
 };
 
 /// Work of the host pool. Everything it depends on is done.

@@ -196,6 +196,9 @@ class Engine {
   bool is_used_again(DeviceId id, BufferRef ref) const;
   double next_use(BufferRef ref) const;
   void load(DeviceId id, BufferRef ref);
+  DeviceId mover(BufferRef ref) const;
+  void load_from(DeviceId peer, DeviceId id, BufferRef ref);
+  void moved(const InFlight& copy, const Done& done);
   bool home_is_busy(BufferRef ref) const;
   bool cannot_leave(DeviceId id, BufferRef ref, const Resident& entry);
   void write_back(DeviceId id, BufferRef ref, bool doom);

@@ -98,12 +98,14 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
   return first.job == second.job && first.unit == second.unit;
 }
 
-/// Starts the way of inputs that only another device holds to their homes; true if all are there.
+/// Starts the way of inputs that only another device holds, and cannot send here itself, to their
+/// homes; true if there are none.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
   bool ready = true;
   for (int input : op.inputs) {
     const BufferRef ref{job, input};
     if (table(id).memory.find(ref) || buffer_state(ref).home_valid) continue;
+    if (mover(ref).valid()) continue;
     ready = false;
     for (DeviceId holder : buffer_state(ref).holders) {
       const Resident* entry = table(holder).memory.find(ref);

@@ -167,6 +167,10 @@ bool Engine::needs(JobId id, DeviceId device) const {
     const bool finished = is_done(job, static_cast<int>(u)) && unit.drains_left == 0;
     if (unit.ops_started > 0 && unit.device == device && !finished) return true;
   }
+  const auto comes_from_it = [&](const auto& item) {
+    return item.second.job == id && item.second.peer == device;
+  };
+  if (std::ranges::any_of(in_flight_, comes_from_it)) return true;
   return std::ranges::any_of(table(device).memory.entries(), [&](const auto& item) {
     const BufferRef ref = item.first;
     return ref.job == id && !buffer_state(ref).home_valid &&
@@ -207,6 +211,7 @@ void Engine::forget_copies(DeviceId id) {
 /// Its device has forgotten it.
 void Engine::release_lost(const InFlight& action) {
   if (action.kind != InFlight::Kind::copy) return;
+  if (action.peer.valid()) return moved(action, {.lost = true});
   auto& busy_homes = table(action.job).busy_homes;
   busy_homes.erase(std::ranges::find(busy_homes, buffer_spec({action.job, action.buffer}).home));
 }

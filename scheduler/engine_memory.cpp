@@ -207,12 +207,13 @@ void Engine::drop_all_idle(DeviceId id) {
 }
 
 void Engine::load(DeviceId id, BufferRef ref) {
+  if (!buffer_state(ref).home_valid) return load_from(mover(ref), id, ref);
   DeviceTable& device = table(id);
   Resident* entry = device.memory.find(ref);
   const BufferSpec& spec = buffer_spec(ref);
   touch(id);
   table(ref.job).busy_homes.push_back(spec.home);
-  assert(buffer_state(ref).home_valid && spec.home != kNoHome);
+  assert(spec.home != kNoHome);
   entry->filling = start({.kind = InFlight::Kind::copy,
                           .job = ref.job,
                           .device = id,
@@ -226,6 +227,64 @@ void Engine::load(DeviceId id, BufferRef ref) {
   out_->push_back(StartCopy{entry->filling, ref.job, id, CopyDirection::to_device,
                             table(ref.job).attempt, ref.buffer, entry->offset, spec.home,
                             spec.bytes});
+}
+
+/// A device whose dirty copy nothing else uses, so that it can go to another one; else not valid.
+DeviceId Engine::mover(BufferRef ref) const {
+  for (DeviceId holder : buffer_state(ref).holders) {
+    const Resident* entry = table(holder).memory.find(ref);
+    if (entry->dirty && !entry->busy() && entry->writer == 0) return holder;
+  }
+  return DeviceId();
+}
+
+/// From one device to another, past home.
+void Engine::load_from(DeviceId peer, DeviceId id, BufferRef ref) {
+  DeviceTable &device = table(id), &source = table(peer);
+  Resident *entry = device.memory.find(ref), *from = source.memory.find(ref);
+  const Bytes bytes = buffer_spec(ref).bytes;
+  touch(id);
+  touch(peer);
+  entry->filling = start({.kind = InFlight::Kind::copy,
+                          .job = ref.job,
+                          .device = id,
+                          .buffer = ref.buffer,
+                          .direction = CopyDirection::to_device,
+                          .peer = peer});
+  from->draining = entry->filling;
+  source.memory.doom(*from, true);
+  ++device.num_transfers;
+  ++source.num_transfers;
+  ++device.counters.loads;
+  if (!device.running.empty()) ++device.counters.prefetches;
+  device.counters.h2d_bytes += bytes;  // over the links of both
+  source.counters.d2h_bytes += bytes;
+  out_->push_back(StartCopy{.id = entry->filling,
+                            .job = ref.job,
+                            .device = id,
+                            .attempt = table(ref.job).attempt,
+                            .buffer = ref.buffer,
+                            .device_offset = entry->offset,
+                            .home = buffer_spec(ref).home,
+                            .bytes = bytes,
+                            .peer = peer,
+                            .peer_offset = from->offset});
+}
+
+/// The end of a move at the device that it came from, unless that has gone.
+void Engine::moved(const InFlight& copy, const Done& done) {
+  DeviceTable& source = table(copy.peer);
+  if (source.state == DeviceState::gone) return;
+  const BufferRef ref{copy.job, copy.buffer};
+  Resident* entry = source.memory.find(ref);
+  touch(copy.peer);
+  --source.num_transfers;
+  entry->draining = 0;
+  source.memory.doom(*entry, false);
+  if (done.lost) return;  // it stays
+  entry->dirty = false;
+  if (source.waits_for_space) source.space_ready_s = done.finished_s;
+  drop(copy.peer, ref);
 }
 
 /// Whether a copy from or to the same home is in flight. A boundary and its gradient share one, so
@@ -291,8 +350,13 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
   const BufferRef ref{copy.job, copy.buffer};
   Resident* entry = device.memory.find(ref);
-  auto& busy_homes = table(ref.job).busy_homes;
-  busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
+  if (copy.peer.valid()) {
+    moved(copy, done);
+    entry->dirty = true;
+  } else {
+    auto& busy_homes = table(ref.job).busy_homes;
+    busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
+  }
   --device.num_transfers;
   device.counters.copy_s += done.finished_s - done.started_s;
   for (ActionId id : device.running) {

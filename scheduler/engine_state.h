@@ -121,6 +121,7 @@ struct InFlight {
   int unit = 0, op = 0;  ///< op: position in the program's ops or host ops
   int buffer = 0;        ///< copy
   CopyDirection direction = CopyDirection::to_device;
+  DeviceId peer;  ///< copy: moves from there, where it is draining meanwhile; not valid: home's
   Bytes workspace = 0;
   Bytes used_high = 0;  ///< op: largest planned use of its device since it was started
   ShortList<ActionId> after;

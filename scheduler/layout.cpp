@@ -54,6 +54,16 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
   return places;
 }
 
+std::vector<int> untied_params(const ModelSpec& model, LayerRange layers) {
+  std::vector<int> found;
+  for (int l = layers.begin; l < layers.end; ++l) {
+    for (int p : model.layers[at(l)].params) {
+      if (model.params[at(p)].trainable && model.num_uses(p) == 1) found.push_back(p);
+    }
+  }
+  return found;
+}
+
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
                              std::vector<GroupRange> lanes, const Cut& cut)
     : model_(model), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {

@@ -111,6 +111,7 @@ class ProgramBuilder {
       op.layers = unit.layers;
       op.vn = vn;
       op.workspace = workspace;
+      op.num_numbers = numbers_of(unit, /*is_last=*/vn + 1 == vn_end);
       op.cost_s = cost + static_cast<double>(op.fold.merges.size()) * merge_s;
       unit.cost_s += op.cost_s;
       program_.ops.push_back(std::move(op));
@@ -124,6 +125,12 @@ class ProgramBuilder {
     program_.lane_units[at(unit.lane)].push_back(number);
     program_.units.push_back(std::move(unit));
     return number;
+  }
+
+  int numbers_of(const UnitSpec& unit, bool is_last) const {
+    const bool has_loss = unit.layers.end == num_layers();
+    const bool has_norms = plan_.norms_on_device && unit.kind == OpKind::backward && is_last;
+    return has_loss + (has_norms ? static_cast<int>(untied_params(model_, unit.layers).size()) : 0);
   }
 
   double merge_s_of(LayerRange layers) const {
@@ -256,12 +263,13 @@ class ProgramBuilder {
     for (int l = num_layers() - 1; l >= 0; --l) {
       const Bytes bytes = buffers_.layout().layers[at(l)].sum.packed_bytes;
       if (bytes == 0) continue;
+      const double norm_s =
+          plan_.norms_on_device ? 0 : static_cast<double>(bytes) / profile_.reduce_bytes_per_s;
       HostOpSpec reduce{HostOpKind::reduce,
                         l,
                         backward_units[at(shard_of(l))],
                         {},
-                        static_cast<double>(bytes) / profile_.reduce_bytes_per_s +
-                            merges * profile_.layers[at(l)].merge_s};
+                        norm_s + merges * profile_.layers[at(l)].merge_s};
       for (int later = l + 1; later < num_layers(); ++later) {
         if (reduce_of[at(later)] >= 0 && share_parameter(l, later)) {
           reduce.host_deps.push_back(reduce_of[at(later)]);
@@ -360,6 +368,8 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   plan.max_steps = shape.max_steps;
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;
+  // A lane alone has whole sums, and where a device has memory of its own the host's is slow to it.
+  plan.norms_on_device = shape.split.apart() && plan.lanes.size() == 1;
   const Cut cut(model, plan.shards);
   const NeedTable table(model, profile, shape);
   std::vector<RangeNeed> needs;

@@ -74,6 +74,7 @@ struct OpSpec {
   std::vector<int> outputs;  ///< created here
   std::vector<int> frees;    ///< inputs that nothing reads afterwards
   FoldStep fold;             ///< backward only
+  int num_numbers = 0;       ///< that it says: a loss, squared norms
   Bytes workspace = 0;       ///< activations at their peak
   double cost_s = 0;
 };
@@ -147,6 +148,9 @@ struct SumPlaces {
 };
 SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
 
+/// Trainable parameters of these layers that one layer uses, in the order of layers.
+std::vector<int> untied_params(const ModelSpec& model, LayerRange layers);
+
 /// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, copies of
 /// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
 /// range for each layer that names it), further partial sums, boundaries, batch. Layers start at
@@ -186,6 +190,8 @@ struct JobPlan {
   /// Devices that lanes are made for, by lane, each another one; empty: any device takes any.
   std::vector<DeviceId> lane_devices;
   std::vector<DeviceId> avoided;  ///< devices that take no lane of it
+  /// The last op on a layer's sums takes the squared norms of its untied_params(); else the host.
+  bool norms_on_device = false;
   Layout layout;
   std::vector<std::shared_ptr<const Program>> programs;  ///< by Flavor::index(); null: unused
   std::int64_t first_step = 0, max_steps = 0, eval_steps = 0;

@@ -23,7 +23,8 @@ struct BufferRef {
 /// A copy of a buffer on a device.
 ///
 /// Invariants: a leased, filling or draining copy keeps its range; a filling copy is not dirty; a
-/// dirty copy is the only valid one and leaves the device only by a write back.
+/// dirty copy is the only valid one and leaves the device only by a write back, or by a move to
+/// another device, where it is dirty then.
 struct Resident {
   Bytes offset = 0, bytes = 0;
   std::int64_t version = 0;  ///< the step whose state it holds
@@ -31,7 +32,7 @@ struct Resident {
   bool dirty = false;        ///< home is not valid
   bool doomed = false;       ///< leaves when its write back ends
   ActionId filling = 0;      ///< the load in flight, else 0
-  ActionId draining = 0;     ///< the write back in flight, else 0
+  ActionId draining = 0;     ///< the write back, or move away, in flight, else 0
   ActionId writer = 0;       ///< the op in flight that creates or changes it, else 0
   bool busy() const { return leases > 0 || filling != 0 || draining != 0; }
 };

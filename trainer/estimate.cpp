@@ -32,6 +32,13 @@ double output_elements(const ModelSpec& model, const LayerSpec& layer) {
   return elements;
 }
 
+/// Of what a layer keeps; the loss's is fp32.
+double element_bytes(const ModelSpec& model, const LayerSpec& layer) {
+  const bool is_loss = layer.outputs.empty();
+  const DType dtype = is_loss ? DType::f32 : model.edges[at(layer.outputs.front())].tensor.dtype;
+  return static_cast<double>(size_of(dtype));
+}
+
 /// Rows times rows of each matrix: the output of a product with it.
 double product_elements(const ModelSpec& model, const LayerSpec& layer, double rows) {
   double elements = 0;
@@ -72,7 +79,8 @@ std::vector<LayerProfile> estimate_layers(const ModelSpec& model, double matmul_
       weights = std::max(weights, static_cast<double>(param.tensor.bytes()));
       if (param.has_sum()) sums += static_cast<double>(param.master().bytes());
     }
-    const double kept = 4 * saved, one = 4 * activation.elements;
+    const double size = element_bytes(model, layer);
+    const double kept = size * saved, one = size * activation.elements;
     LayerProfile cost;
     cost.forward_s =
         kLayerSeconds + flops / matmul_flops_per_s + kPasses * kept / memory_bytes_per_s;

@@ -18,14 +18,13 @@
 #include "core/error.h"
 #include "core/host_memory.h"
 #include "core/kernels.h"
+#include "trainer/copy_rates.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/run_on.h"
 #include "trainer/torch_gpu.h"
 
 namespace spillway {
 namespace {
-
-constexpr Bytes kBlock = 64_MiB;
 
 int usable_cores() {
   cpu_set_t cores;
@@ -74,26 +73,12 @@ void measure_products(MachineDevice& rates, Device& device) {
   rates.bf16_flops_per_s = measure_products(device, at::kBFloat16);
 }
 
-/// As the copies of a run: one queue each way.
 MachineDevice measure(std::string kind, Device& device) {
-  const auto on_device = device.allocate(2 * kBlock), on_host = device.allocate_host(2 * kBlock);
-  Queue &h2d = device.host_to_device(), &d2h = device.device_to_host();
-  std::fill_n(on_host->data(), 2 * kBlock, std::byte{1});
-  h2d.copy_async(on_device->data(), on_host->data(), 2 * kBlock);
-  h2d.record().wait();
-  const auto copy = [&](bool down, bool up) {
-    const double seconds = expected_seconds([&] {
-      if (down) h2d.copy_async(on_device->data(), on_host->data(), kBlock);
-      if (up) d2h.copy_async(on_host->data() + kBlock, on_device->data() + kBlock, kBlock);
-      h2d.record().wait();
-      d2h.record().wait();
-    });
-    return static_cast<double>(kBlock) * (down && up ? 2 : 1) / seconds;
-  };
+  const CopyRates copies = measure_copies(device);
   return {.kind = std::move(kind),
-          .h2d_bytes_per_s = copy(true, false),
-          .d2h_bytes_per_s = copy(false, true),
-          .duplex_bytes_per_s = copy(true, true)};
+          .h2d_bytes_per_s = copies.h2d,
+          .d2h_bytes_per_s = copies.d2h,
+          .duplex_bytes_per_s = copies.duplex};
 }
 
 /// Of those that can be used now.
@@ -102,7 +87,7 @@ void measure_gpus(Machine& machine) {
   for (std::size_t i = 0; i < machine.gpus.gpus.size(); ++i) {
     const std::string kind = "cuda:" + std::to_string(i);
     try {
-      const auto device = make_cuda_device(kind, static_cast<int>(i), 2 * kBlock);
+      const auto device = make_cuda_device(kind, static_cast<int>(i), 2 * kBeyondCaches);
       machine.devices.push_back(measure(kind, *device));
       load_torch_gpu();
       measure_products(machine.devices.back(), *device);
@@ -136,7 +121,7 @@ Machine inspect_machine() {
   const HostMemory memory = host_memory();
   machine.memory_bytes = memory.total;
   machine.available_bytes = memory.available;
-  const auto cpu = make_cpu_device("cpu", 2 * kBlock);
+  const auto cpu = make_cpu_device("cpu", 2 * kBeyondCaches);
   machine.devices.push_back(measure("cpu", *cpu));
   measure_products(machine.devices.back(), *cpu);
   measure_gpus(machine);

@@ -22,7 +22,8 @@ struct OpCall {
   const Program* program = nullptr;     ///< of the plan
   int unit = 0, op = 0;
   std::vector<std::byte*> weights, sums, inputs, outputs;  ///< in the order of the specs
-  double* number = nullptr;  ///< host memory for what the op says, until it has been kept
+  /// Host memory for what the op says, until it has been kept: OpSpec::num_numbers.
+  std::vector<double*> numbers;
 };
 
 /// Work of the host pool on a job's homes.

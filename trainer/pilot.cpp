@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "trainer/copy_rates.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/estimate.h"
 #include "trainer/pilot_layer.h"
@@ -219,6 +220,7 @@ Profile Pilot::measure(const Model& model, Device* device) {
   initialize_torch();
   Profile profile = with_rates(rates());
   measure_missing(model, device);
+  if (device) profile.copy_bytes_per_s = *cache_.find_copy_rate(device->exact_kind());
   cache_.save();
   for (const LayerSpec& layer : model.spec.layers) {
     profile.layers.push_back(*cache_.find(key_on(device, cost_key(model.spec, layer))));
@@ -227,9 +229,10 @@ Profile Pilot::measure(const Model& model, Device* device) {
 }
 
 bool Pilot::knows(const ModelSpec& model, const Device* device) const {
-  return std::ranges::all_of(layers_by_cost(model), [&](const auto& each) {
-    return cache_.find(key_on(device, each.first)).has_value();
-  });
+  return (!device || cache_.find_copy_rate(device->exact_kind())) &&
+         std::ranges::all_of(layers_by_cost(model), [&](const auto& each) {
+           return cache_.find(key_on(device, each.first)).has_value();
+         });
 }
 
 void Pilot::measure_missing(const Model& model, Device* device) {
@@ -254,6 +257,8 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
     one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
     cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
   }
+  // Of each way while the other is in use too, as in a step.
+  cache_.add_copy_rate(device.exact_kind(), measure_copies(device).duplex / 2);
 }
 
 std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& kinds,

@@ -87,10 +87,12 @@ void ProfileCache::read() {
     for (const auto& [key, value] : costs.at("times").items()) {
       known_times_[key] = times_from_json(value);
     }
+    known_copy_rates_ = costs.at("copies").get<std::map<std::string, double>>();
     if (!costs.at("rates").is_null()) rates_ = rates_from_json(costs.at("rates"));
   } catch (const Json::exception&) {
     known_.clear();
     known_times_.clear();
+    known_copy_rates_.clear();
     rates_.reset();
   }
 }
@@ -101,6 +103,15 @@ std::optional<LayerProfile> ProfileCache::find(const std::string& key) const {
 
 std::optional<LayerTimes> ProfileCache::find_times(const std::string& key) const {
   return find_in(known_times_, key);
+}
+
+std::optional<double> ProfileCache::find_copy_rate(const std::string& kind) const {
+  return find_in(known_copy_rates_, kind);
+}
+
+void ProfileCache::add_copy_rate(const std::string& kind, double rate) {
+  known_copy_rates_[kind] = rate;
+  changed_ = true;
 }
 
 void ProfileCache::add(const std::string& key, const LayerProfile& profile) {
@@ -122,6 +133,7 @@ void ProfileCache::save() {
   if (file_.empty() || !std::exchange(changed_, false)) return;
   const Json costs{{"layers", all_to_json(known_)},
                    {"times", all_to_json(known_times_)},
+                   {"copies", known_copy_rates_},
                    {"rates", rates_ ? to_json(*rates_) : Json()}};
   const Json json{
       {"format", kFormat}, {"made_by", made_by_}, {"xxh3", checksum(costs)}, {"costs", costs}};

@@ -23,6 +23,9 @@ class ProfileCache {
   /// Of one kind of device, which the key names too.
   std::optional<LayerTimes> find_times(const std::string& key) const;
   void add_times(const std::string& key, const LayerTimes& times);
+  /// Bytes a second, each way, of one kind of device.
+  std::optional<double> find_copy_rate(const std::string& kind) const;
+  void add_copy_rate(const std::string& kind, double rate);
   std::optional<HostRates> rates() const { return rates_; }
   void set_rates(const HostRates& rates);
   /// Writes what is new. A cache that cannot be written is none: no error.
@@ -35,6 +38,7 @@ class ProfileCache {
   std::string made_by_;
   std::map<std::string, LayerProfile> known_;
   std::map<std::string, LayerTimes> known_times_;
+  std::map<std::string, double> known_copy_rates_;
   std::optional<HostRates> rates_;
   bool changed_ = false;
 };

@@ -179,7 +179,7 @@ OpCall Shell::resolve(const StartOp& start) {
   take(unit.sums, call.sums);
   take(op.inputs, call.inputs);
   take(op.outputs, call.outputs);
-  call.number = on.numbers.take();
+  for (int i = 0; i < op.num_numbers; ++i) call.numbers.push_back(on.numbers.take());
   return call;
 }
 
@@ -233,26 +233,32 @@ void Shell::perform(const StartOp& start) {
   queue.notify([this, task, &device] {
     task->done.finished_s = seconds(Clock::now());
     note_failure(device, task->done);
-    post(task->flight.device, task->done, std::move(task->keep), task->call.number);
+    post(task->flight.device, task->done, std::move(task->keep), task->call.numbers);
   });
 }
 
 void Shell::perform(const StartCopy& start) {
   DevicePart& on = part(start.device);
   std::byte* range = on.arena->at(start.device_offset, start.bytes);
-  std::byte* home = homes_.at(start.job).data() + start.home;
-  const auto finished = [this, start, device = on.device](Clock::time_point begin,
-                                                          Clock::time_point end) {
+  std::byte* other = homes_.at(start.job).data() + start.home;
+  Device* peer = nullptr;
+  if (start.peer.valid()) {
+    other = borrow(start.peer).arena->at(start.peer_offset, start.bytes);
+    peer = part(start.peer).device;
+  }
+  const auto finished = [this, start, device = on.device, peer](Clock::time_point begin,
+                                                                Clock::time_point end) {
     Done done{.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)};
     note_failure(*device, done);
+    if (peer) give_back(start.peer, *peer);
     post(start.device, std::move(done));
   };
   Flight flight{.failed = std::make_shared<std::atomic<bool>>(false),
                 .device = start.device,
                 .planned_s = on.copy_s(start.bytes)};
   flight.event = start.direction == CopyDirection::to_device
-                     ? on.copier.to_device(range, home, start.bytes, finished)
-                     : on.copier.to_host(home, range, start.bytes, finished);
+                     ? on.copier.to_device(range, other, start.bytes, finished)
+                     : on.copier.to_host(other, range, start.bytes, finished);
   launch(start.id, std::move(flight));
 }
 

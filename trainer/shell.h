@@ -140,7 +140,10 @@ class Shell {
   // shell_devices.cpp: devices work, come, go and fail
   void launch(ActionId id, Flight flight);
   static void note_failure(Device& device, Done& done);
-  void post(DeviceId device, Done done, OpRunner::Keep keep = {}, double* number = nullptr);
+  void post(DeviceId device, Done done, OpRunner::Keep keep = {},
+            std::vector<double*> numbers = {});
+  DevicePart& borrow(DeviceId peer);
+  void give_back(DeviceId peer, Device& device);
   void reported(const Flight& flight);
   void perform(const DeviceLeft& left);
   void warm(DevicePart& part, Bytes touched, std::function<void(const std::string& failure)> then);

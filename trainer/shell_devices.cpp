@@ -63,19 +63,39 @@ void Shell::note_failure(Device& device, Done& done) {
   }
 }
 
-void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, double* number) {
-  landing([this, device, done = std::move(done), keep = std::move(keep), number] {
-    const bool is_lost = !flights_.contains(done.id);
-    if (keep && !is_lost && !done.lost) keep();
-    if (number) part(device).numbers.give_back(number);
-    if (device.valid()) {
-      --part(device).running;
-      release(part(device));
-    }
-    if (is_lost) return;
-    if (done.lost) return lose(device, done.error);
-    land(done);
-    if (device.valid()) notice_shrinking(device);
+void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, std::vector<double*> numbers) {
+  landing(
+      [this, device, done = std::move(done), keep = std::move(keep), numbers = std::move(numbers)] {
+        const bool is_lost = !flights_.contains(done.id);
+        if (keep && !is_lost && !done.lost) keep();
+        for (double* number : numbers) part(device).numbers.give_back(number);
+        if (device.valid()) {
+          --part(device).running;
+          release(part(device));
+        }
+        if (is_lost) return;
+        if (done.lost) return lose(device, done.error);
+        land(done);
+        if (device.valid()) notice_shrinking(device);
+      });
+}
+
+/// A device whose bytes another one copies; its arena stays until give_back().
+DevicePart& Shell::borrow(DeviceId peer) {
+  ++launched_;
+  ++part(peer).running;
+  return part(peer);
+}
+
+/// The copy has ended, which is worth nothing where the device has failed. From a thread of the one
+/// that copied, before it reports that.
+void Shell::give_back(DeviceId peer, Device& device) {
+  Done state;
+  note_failure(device, state);
+  landing([this, peer, state] {
+    --part(peer).running;
+    release(part(peer));
+    if (state.lost) lose(peer, state.error);
   });
 }
 

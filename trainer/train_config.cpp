@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
 #include <numeric>
 #include <string>
 
@@ -12,11 +15,13 @@
 namespace spillway {
 namespace {
 
+/// As few digits as say which number it is.
 std::string text(double value) {
-  std::string digits = std::to_string(value);
-  digits.erase(digits.find_last_not_of('0') + 1);
-  if (digits.back() == '.') digits.pop_back();
-  return digits;
+  char digits[32];
+  const bool is_short = std::abs(value) < 1e9 && std::abs(value) >= 1e-4;
+  const auto format =
+      is_short || value == 0 ? std::chars_format::fixed : std::chars_format::general;
+  return {digits, std::to_chars(digits, std::end(digits), value, format).ptr};
 }
 
 std::int64_t sum(const std::vector<int>& values) {

@@ -1,5 +1,6 @@
 #include "trainer/training_job.h"
 
+#include <ATen/ops/empty.h>
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
@@ -17,6 +18,7 @@
 #include "trainer/optimizer.h"
 #include "trainer/running_statistic.h"
 #include "trainer/sum_term.h"
+#include "trainer/torch_gpu.h"
 #include "trainer/weights_file.h"
 
 namespace spillway {
@@ -29,6 +31,30 @@ float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 
 void* stream_of(const OpCall& call) { return call.device->compute().stream(); }
+
+/// On the device's stream, of a packed sum there, to host memory.
+void take_norm(Device& device, double* norm, const std::byte* sum, const TensorSpec& tensor) {
+  const auto n = static_cast<std::size_t>(tensor.elements());
+  kernels::Stream stream = device.compute().stream();
+  at::Tensor chunks;  // a GPU's; whoever has its memory next computes behind in the stream
+  if (stream) {
+    chunks = at::empty({static_cast<std::int64_t>(kernels::num_norm_chunks(n))},
+                       at::TensorOptions(torch_device(device.gpu())).dtype(at::kDouble));
+  }
+  auto* const room = stream ? chunks.mutable_data_ptr<double>() : nullptr;
+  if (tensor.dtype == DType::bf16) {
+    kernels::squared_norm(stream, norm, room, reinterpret_cast<const BFloat16*>(sum), n);
+  } else {
+    kernels::squared_norm(stream, norm, room, floats(sum), n);
+  }
+}
+
+/// None of an op without the loss.
+OpRunner::Keep keep_loss(std::vector<WeightedSum>& losses, int vn, const double* sum,
+                         double weight) {
+  if (!sum) return {};
+  return [&place = losses[at(vn)], sum, weight] { place = {*sum, weight}; };
+}
 
 std::size_t elements(const ParamSpec& param) {
   return static_cast<std::size_t>(param.tensor.elements());
@@ -107,20 +133,26 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
                              .stream = stream_of(call),
                              .gpu = call.device->gpu()};
   const RangeRunner runner(*model_, op.layers, context, parameters);
-  double weight = 0;
-  if (op.kind == OpKind::backward) {
-    const auto take = [&](int layer, int param, const std::byte* term) {
-      fold_term(call, layer, param, term);
-    };
-    weight = runner.backward(inputs, gradients, outputs, take, call.number);
-    merge_sums(call);
-    if (call.op == unit.first_op + unit.num_ops - 1) pack_sums(call);
-  } else {
-    weight = runner.forward(inputs, outputs, call.number);
+  const bool has_loss = op.layers.end == static_cast<int>(model_->layers.size());
+  double* const loss = has_loss ? call.numbers.front() : nullptr;
+  if (op.kind != OpKind::backward) {
+    const double weight = runner.forward(inputs, outputs, loss);
+    return keep_loss(eval_losses_, op.vn, loss, weight);
   }
-  if (op.layers.end != static_cast<int>(model_->layers.size())) return {};
-  auto& losses = op.kind == OpKind::backward ? losses_ : eval_losses_;
-  return [&place = losses[at(op.vn)], sum = call.number, weight] { place = {*sum, weight}; };
+  const auto take = [&](int layer, int param, const std::byte* term) {
+    fold_term(call, layer, param, term);
+  };
+  const double weight = runner.backward(inputs, gradients, outputs, take, loss);
+  merge_sums(call);
+  const auto norms = std::span(call.numbers).subspan(has_loss ? 1 : 0);
+  if (call.op == unit.first_op + unit.num_ops - 1) finish_sums(call, norms);
+  return [keep = keep_loss(losses_, op.vn, loss, weight), this, layers = op.layers,
+          norms = std::vector(norms.begin(), norms.end())] {
+    if (keep) keep();
+    if (norms.empty()) return;
+    const std::vector<int> params = untied_params(model_->spec, layers);
+    for (std::size_t i = 0; i < norms.size(); ++i) squared_norms_[at(params[i])] = *norms[i];
+  };
 }
 
 /// sums[slot][layer] of the unit, the layers with gradients only.
@@ -142,6 +174,10 @@ void TrainingJob::fold_term(const OpCall& call, int layer, int param, const std:
   const int number = model_->spec.layers[at(layer)].params[at(param)];
   add_term(stream_of(call), floats(slot + place.sum.offsets[at(param)]), term,
            model_->spec.params[at(number)].tensor, fold.fresh);
+}
+
+bool TrainingJob::is_tied(int layer, std::size_t param) const {
+  return model_->spec.num_uses(model_->spec.layers[at(layer)].params[param]) > 1;
 }
 
 /// `what(i, param)` of the parameters of a layer that have a sum; i counts all of them.
@@ -171,20 +207,24 @@ void TrainingJob::merge_sums(const OpCall& call) const {
   }
 }
 
-/// What goes home of this unit, once its last virtual node is in.
-void TrainingJob::pack_sums(const OpCall& call) const {
+/// What goes home of this unit, once its last virtual node is in: packed, and the squared norms of
+/// its untied parameters, if any are asked for.
+void TrainingJob::finish_sums(const OpCall& call, std::span<double* const> norms) const {
   const UnitSpec& unit = call.program->units[at(call.unit)];
   const Layout& layout = call.plan->layout;
-  std::size_t next = 0;
+  std::size_t next = 0, next_norm = 0;
   while (next < unit.sums.size()) {
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
       const SumPlaces& places = layout.layers[at(l)].sum;
       if (places.bytes == 0) continue;
       const BufferSpec& buffer = layout.buffers[at(unit.sums[next])];
       std::byte* slot = call.sums[next++];
-      if (buffer.home == kNoHome || !places.is_packed()) continue;
+      if (buffer.home == kNoHome) continue;
       for_each_sum(l, [&](std::size_t i, const ParamSpec& param) {
-        pack_sum(stream_of(call), slot + places.packed_offsets[i], slot + places.offsets[i], param);
+        std::byte* sum = slot + places.packed_offsets[i];
+        pack_sum(stream_of(call), sum, slot + places.offsets[i], param);
+        if (norms.empty() || !param.trainable || is_tied(l, i)) return;
+        take_norm(*call.device, norms[next_norm++], sum, param.finished_sum());
       });
     }
   }
@@ -286,6 +326,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
     std::byte* total = sum(call, params[i]);
     // A tied parameter: last use first.
     if (use != total) add_packed(total, use, param.finished_sum());
+    if (call.plan->norms_on_device && !is_tied(layer, i)) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
   });
 }

@@ -86,6 +86,7 @@ class CudaDevice final : public Device {
 std::unique_ptr<Device> make_cuda_device(const std::string& name, int gpu, Bytes budget,
                                          const MemorySplit& split) {
   require_gpu(gpu, budget);
+  connect_gpu(gpu);
   return std::make_unique<CudaDevice>(name, gpu, budget, split);
 }
 

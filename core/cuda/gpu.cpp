@@ -1,5 +1,7 @@
 #include "core/cuda/gpu.h"
 
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "core/device.h"
@@ -52,6 +54,25 @@ void require_gpu(int index, Bytes budget) {
   }
   const Bytes free = memory_of(index).free;
   if (budget > free) throw budget_above_free(index, budget, free);
+}
+
+static void let_reach(int gpu, int other) {
+  int can_reach = 0;
+  require(cudaDeviceCanAccessPeer(&can_reach, gpu, other), "cudaDeviceCanAccessPeer");
+  if (can_reach == 0) return;
+  on_gpu(gpu, [&] { require(cudaDeviceEnablePeerAccess(other, 0), "cudaDeviceEnablePeerAccess"); });
+}
+
+void connect_gpu(int index) {
+  static std::mutex mutex;
+  static std::set<int> connected;
+  const std::lock_guard lock(mutex);
+  if (!connected.insert(index).second) return;
+  for (const int other : connected) {
+    if (other == index) continue;
+    let_reach(index, other);
+    let_reach(other, index);
+  }
 }
 
 std::string gpu_model(int index) {

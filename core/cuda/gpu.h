@@ -15,6 +15,10 @@ namespace spillway {
 /// it, and `budget` bytes are free on it. `index` may be below 0.
 void require_gpu(int index, Bytes budget);
 
+/// Where links allow it, copies between this GPU and those that it was called for before go from
+/// one to the other. Between others they go through host memory, by CUDA. Any thread.
+void connect_gpu(int index);
+
 /// As its maker calls it.
 std::string gpu_model(int index);
 

@@ -41,10 +41,11 @@ struct AddRounded {
 };
 
 /// The sum of one lane of a chunk of n elements.
-constexpr double norm_lane(const float* chunk, std::size_t n, std::size_t lane) {
+template <typename T>
+constexpr double norm_lane(const T* chunk, std::size_t n, std::size_t lane) {
   double sum = 0;
   for (std::size_t i = lane; i < n; i += kNormLanes) {
-    const auto wide = static_cast<double>(chunk[i]);
+    const auto wide = static_cast<double>(value_of(chunk[i]));
     sum += wide * wide;
   }
   return sum;

@@ -39,7 +39,8 @@ __global__ void change_all(Out* out, const In* in, std::size_t n) {
 }
 
 /// Eight threads a chunk, one a lane: together they read whole sectors of memory.
-__global__ void norm_of_chunks(double* chunks, const float* x, std::size_t n) {
+template <typename T>
+__global__ void norm_of_chunks(double* chunks, const T* x, std::size_t n) {
   const std::size_t thread = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t chunk = thread / detail::kNormLanes, lane = thread % detail::kNormLanes;
   const std::size_t elements = detail::elements_of_chunk(n, chunk);
@@ -133,16 +134,25 @@ void narrow(Stream stream, BFloat16* out, const float* in, std::size_t n) {
   stream ? change_on_gpu<detail::Convert>(stream, out, in, n) : narrow(out, in, n);
 }
 
-void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n) {
-  if (!stream) {
-    *sum = squared_norm(x, n);
-    return;
-  }
+namespace {
+
+template <typename T>
+void norm_on_gpu(Stream stream, double* sum, double* chunks, const T* x, std::size_t n) {
   const std::size_t num_chunks = num_norm_chunks(n);
   const unsigned blocks = blocks_for(num_chunks * detail::kNormLanes);
   norm_of_chunks<<<blocks, kThreads, 0, cuda(stream)>>>(chunks, x, n);
   fold_chunks<<<1, kThreads, 0, cuda(stream)>>>(sum, chunks, num_chunks);
   require(cudaGetLastError(), "squared_norm");
+}
+
+}  // namespace
+
+void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n) {
+  stream ? norm_on_gpu(stream, sum, chunks, x, n) : void(*sum = squared_norm(x, n));
+}
+
+void squared_norm(Stream stream, double* sum, double* chunks, const BFloat16* x, std::size_t n) {
+  stream ? norm_on_gpu(stream, sum, chunks, x, n) : void(*sum = squared_norm(x, n));
 }
 
 }  // namespace spillway::kernels

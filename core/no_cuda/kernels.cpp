@@ -33,4 +33,8 @@ void squared_norm(Stream, double* sum, double*, const float* x, std::size_t n) {
   *sum = squared_norm(x, n);
 }
 
+void squared_norm(Stream, double* sum, double*, const BFloat16* x, std::size_t n) {
+  *sum = squared_norm(x, n);
+}
+
 }  // namespace spillway::kernels

@@ -381,7 +381,7 @@ TEST_F(BadInput, ArgumentsAreChecked) {
   folder_.write("config.yaml", config_with({"", 0, "", kDone, {}}));
   const std::vector<std::pair<std::vector<const char*>, std::string>> all{
       {{}, "subcommand is required"},
-      {{"trian", "config.yaml"}, ""},
+      {{"trian", "config.yaml"}, "there is no command 'trian'; did you mean 'train'?"},
       {{"train"}, "config is required"},
       {{"train", "nowhere.yaml"}, "nowhere.yaml"},
       {{"train", "hollow"}, "hollow"},

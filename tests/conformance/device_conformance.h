@@ -194,6 +194,21 @@ TEST_P(DeviceConformance, AnEventOutlivesItsDevice) {
   event.wait();
 }
 
+TEST_P(DeviceConformance, CopiesFromAnotherDeviceOfItsKind) {
+  const auto peer = make();
+  const auto there = peer->allocate(64_KiB), here = device_->allocate(64_KiB);
+  const auto home = device_->allocate_host(64_KiB), back = device_->allocate_host(64_KiB);
+  const auto sent = pattern(64_KiB, 7);
+  std::copy(sent.begin(), sent.end(), home->data());
+  peer->host_to_device().copy_async(there->data(), home->data(), 64_KiB);
+  h2d_.wait(peer->host_to_device().record());
+  h2d_.copy_async(here->data(), there->data(), 64_KiB);
+  d2h_.wait(h2d_.record());
+  d2h_.copy_async(back->data(), here->data(), 64_KiB);
+  finish(d2h_);
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end(), back->data()));
+}
+
 TEST_P(DeviceConformance, CopiesEveryByteAndNoOther) {
   const auto memory = device_->allocate(64_KiB);
   const auto home = device_->allocate_host(64_KiB);

@@ -49,6 +49,13 @@ TEST_F(FakeGpu, SaysWhatItIs) {
   EXPECT_NE(device->compute().stream(), device->host_to_device().stream());
 }
 
+TEST_F(FakeGpu, GpusInUseReachEachOtherOnce) {
+  for (int round = 0; round < 2; ++round) {
+    for (const int gpu : {0, 1, 1}) make_cuda_device("cuda", gpu, 1_MiB);
+    EXPECT_EQ(machine_.connections, 2);
+  }
+}
+
 TEST_F(FakeGpu, GpusAreListedByIndex) {
   const auto device = make_cuda_device("cuda:0", 1, 1_MiB - kPage);
   const GpuList list = list_gpus();

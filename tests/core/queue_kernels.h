@@ -164,14 +164,20 @@ TEST_P(QueueKernels, CopiesAndZeros) {
 TEST_P(QueueKernels, SquaredNormsHaveTheBitsOfTheCpu) {
   for (const std::size_t n : sizes()) {
     const auto x = random_values(n, 7);
+    std::vector<BFloat16> narrow_x(n);
+    narrow(narrow_x.data(), x.data(), n);
     const Array<float> on_device(*device_, x);
-    const Array<double> sum(*device_, 1), chunks(*device_, num_norm_chunks(n));
+    const Array<BFloat16> narrow_on_device(*device_, narrow_x);
+    const Array<double> sum(*device_, 1), narrow_sum(*device_, 1);
+    const Array<double> chunks(*device_, num_norm_chunks(n));
     run([&](Stream stream) {
       squared_norm(stream, sum.data(), chunks.data(), on_device.data(), n);
+      squared_norm(stream, narrow_sum.data(), chunks.data(), narrow_on_device.data(), n);
     });
     ASSERT_EQ(std::bit_cast<std::uint64_t>(sum.values()[0]),
               std::bit_cast<std::uint64_t>(squared_norm(x.data(), n)))
         << n;
+    ASSERT_EQ(narrow_sum.values()[0], squared_norm(narrow_x.data(), n)) << n;
   }
 }
 

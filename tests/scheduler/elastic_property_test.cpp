@@ -44,6 +44,7 @@ TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   EXPECT_GT(all.stopped, tenth);
   EXPECT_GT(all.failed, tenth);
   EXPECT_GT(all.done, 10 * tenth);
+  EXPECT_GT(all.moved, tenth);
 }
 
 TEST(ElasticProperty, TheSameSeedGivesTheSameLog) {

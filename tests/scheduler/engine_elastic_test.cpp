@@ -116,6 +116,36 @@ TEST(EngineElastic, ALossAtAnyMomentEndsWithTheSameSteps) {
   EXPECT_GT(lost, 200);
 }
 
+/// Three jobs of one lane each go to whichever of two devices is free. There is room for all they
+/// have, so no boundary has to go home.
+TEST(EngineElastic, BoundariesGoFromDeviceToDevice) {
+  WatchedRun run(devices({kAmple, kAmple}));
+  for (int j = 0; j < 3; ++j) run.submit(spilled({4}));
+  run.run();
+  expect_done(run);
+  const Layout& layout = run.job(JobId(0)).plan->layout;
+  Bytes from_home = 0, to_home = 0, moved = 0;
+  std::size_t moves = 0;
+  for (const StartCopy& copy : run.all<StartCopy>()) {
+    const BufferKind kind = layout.buffers[at(copy.buffer)].kind;
+    const bool crosses = kind == BufferKind::boundary || kind == BufferKind::gradient;
+    EXPECT_EQ(copy.peer.valid(), crosses);
+    EXPECT_NE(copy.peer, copy.device);
+    moves += crosses ? 1 : 0;
+    (crosses                                    ? moved
+     : copy.direction == CopyDirection::to_host ? to_home
+                                                : from_home) += copy.bytes;
+  }
+  EXPECT_GT(moves, 0u);
+  Bytes h2d = 0, d2h = 0;
+  for (const DeviceCounters& counters : snapshot_of(run.engine()).devices) {
+    h2d += counters.h2d_bytes;
+    d2h += counters.d2h_bytes;
+  }
+  EXPECT_EQ(h2d, from_home + moved);
+  EXPECT_EQ(d2h, to_home + moved);
+}
+
 TEST(EngineElastic, AJobWithoutWorkOnALostDeviceDoesNotNotice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId one = run.submit(plan_of({4})), other = run.submit(plan_of({4}));

@@ -38,7 +38,7 @@ class ActionChecker {
     const Flight& flight = found->second;
     if (!done.error.empty()) failed_.insert(flight.job);
     require(done.lost == lost_.contains(flight.device), "lost, or not, against the device");
-    if (done.lost) {
+    if (done.lost || flight.is_void) {
       for (const auto& [where, content] : flight.makes) contents_.erase(where);
     } else if (!failed_.contains(flight.job)) {
       apply(flight);
@@ -81,6 +81,8 @@ class ActionChecker {
     DeviceId device;  // not valid: on the host
     int queue;        // ops of a device and copies of one direction are ordered among themselves
     Action action;
+    DeviceId peer = {};    // that a copy comes from
+    bool is_void = false;  // it needs bytes of a device that was lost meanwhile
     std::set<ActionId> before = {};
     std::vector<Access> accesses = {};
     std::vector<std::pair<Place, Content>> makes = {}, expects = {};
@@ -128,9 +130,15 @@ class ActionChecker {
     history_.on_start(copy);
     const int device = static_cast<int>(copy.device.value);
     const bool down = copy.direction == CopyDirection::to_host;
-    const Place on_device{device, copy.device_offset}, at_home{home(copy.job), copy.home};
+    const Place on_device{device, copy.device_offset};
+    const Place at_home = copy.peer.valid()
+                              ? Place{static_cast<int>(copy.peer.value), copy.peer_offset}
+                              : Place{home(copy.job), copy.home};
     const Content content = content_of(copy.job, copy.buffer);
-    Flight flight{copy.id, copy.job, copy.device, device * 3 + (down ? 1 : 2), copy};
+    Flight flight{copy.id, copy.job, copy.device, device * 3 + (down ? 1 : 2), copy, copy.peer};
+    if (copy.peer.valid()) {
+      require(!gone_.contains(copy.peer), "a copy from a device that has left");
+    }
     flight.read(down ? on_device : at_home, copy.bytes, content);
     flight.write(down ? at_home : on_device, copy.bytes, content);
     const bool weights = buffer(copy.job, copy.buffer).kind == BufferKind::weights;
@@ -216,13 +224,30 @@ class ActionChecker {
 
   void observe(const DeviceLeft& left) {
     require(gone_.insert(left.device).second, "a device left twice");
-    if (left.lost) lost_.insert(left.device);
+    if (left.lost) {
+      lost_.insert(left.device);
+      void_what_comes_from(left.device);
+    }
     for (const auto& [id, flight] : flights_) {
-      require(left.lost || flight.device != left.device, "a device left before an action there");
+      require(left.lost || (flight.device != left.device && flight.peer != left.device),
+              "a device left before an action there");
     }
     std::erase_if(contents_, [&](const auto& item) {
       return item.first.first == static_cast<int>(left.device.value);
     });
+  }
+
+  /// What is under way from there, and what of its job waits for that: the job redoes its step, and
+  /// nothing that these make is there.
+  void void_what_comes_from(DeviceId device) {
+    for (auto& [id, flight] : flights_) {
+      flight.is_void |= flight.peer == device;
+      for (const ActionId before : flight.before) {
+        const auto found = flights_.find(before);
+        if (found == flights_.end() || found->second.job != flight.job) continue;
+        flight.is_void |= found->second.is_void;
+      }
+    }
   }
 
   void observe(const JobEnded& ended) {

@@ -68,10 +68,11 @@ class ElasticRun {
   /// What has happened.
   struct Counts {
     int redone = 0, lost = 0, replanned = 0, removed = 0, stopped = 0, failed = 0, done = 0;
+    int moved = 0;  ///< copies from device to device
     void operator+=(const Counts& other) {
       redone += other.redone, lost += other.lost, replanned += other.replanned;
       removed += other.removed, stopped += other.stopped, failed += other.failed;
-      done += other.done;
+      done += other.done, moved += other.moved;
     }
   };
   Counts counts;
@@ -85,6 +86,7 @@ class ElasticRun {
   template <typename Other>
   void note(const Other&) {}
   void note(const StepRedone&) { ++counts.redone; }
+  void note(const StartCopy& copy) { counts.moved += copy.peer.valid() ? 1 : 0; }
   void note(const PlanChanged&) { ++counts.replanned; }
   void note(const DeviceLeft& left) { counts.removed += left.lost ? 0 : 1; }
   void note(const JobEnded& ended) {

@@ -89,6 +89,18 @@ cudaError_t cudaSetDevice(int gpu) {
   return fake_cuda().broken;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can_access, int gpu, int peer) {
+  *can_access = gpu != peer;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  if (const cudaError_t code = on_gpu()) return code;
+  if (flags != 0 || peer == current_gpu) return cudaErrorInvalidValue;
+  ++fake_cuda().connections;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int) {
   const int capability = fake_cuda().capability;
   *value = name == cudaDevAttrComputeCapabilityMajor ? capability / 10 : capability % 10;

@@ -27,6 +27,7 @@ TEST(Apart, SmallestBudgetsAreTheSmallestAndChangeNoBit) {
     const Bytes smallest = ample.plan(ample.submit(tiny_trial())).smallest_budget_bytes;
     const RunResult result = train(apart(1, smallest, share), tiny_trial());
     expect_same_bits(result.trials[0], anywhere.trials[0]);
+    EXPECT_EQ(result.trials[0].gradient_norms, anywhere.trials[0].gradient_norms);
     expect_within_budgets(result);
     Session less(apart(1, smallest - kPage, share));
     EXPECT_THROW(less.submit(tiny_trial()), DoesNotFit);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "models/compute_type.h"
 #include "models/gpt.h"
 #include "models/mlp.h"
 #include "scheduler/lower.h"
@@ -75,6 +76,10 @@ TEST(Pilot, MeasuresWithTheMemoryOfADevice) {
     EXPECT_GT(measured.layers[l].backward_s, 0) << l;
   }
   EXPECT_EQ(device->activations().in_use(), 0u);
+  const double link = 64 << 20;
+  const auto far = make_cpu_device("cpu", 8_MiB, {.link_bytes_per_s = 64_MiB, .split = split});
+  EXPECT_NEAR(Pilot().measure(*model, far.get()).copy_bytes_per_s / link, 1, 0.2);
+  EXPECT_GT(measured.copy_bytes_per_s, 2 * link) << "the control";
   const auto small = make_cpu_device("cpu", least / 4, {.split = split});
   EXPECT_THROW(Pilot().measure(*model, small.get()), OutOfMemory);
 }
@@ -153,6 +158,8 @@ TEST(Estimate, PeaksAreRightWithinAFactorOfTwo) {
   narrow.dropout = 0.1;
   models.push_back(make_gpt(narrow, 16));
   models.push_back(make_mlp({.num_hidden_layers = 3, .hidden_size = 512}, 256));
+  models.push_back(make_gpt(medium_gpt(), 4));
+  compute_with(models.back()->spec, DType::bf16);
   for (const auto& model : models) {
     const Profile measured = pilot.measure(*model), estimated = pilot.estimate(model->spec);
     const auto expect_near = [&](Bytes guess, Bytes real, const std::string& what) {
