@@ -85,24 +85,24 @@ TrainingJob::Progress TrainingJob::take_progress() {
 
 void TrainingJob::admit(std::byte* home) {
   home_ = home;
-  start_ ? places_.restore(*start_, home) : initialize_weights();
-  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    write_copy(home, static_cast<int>(p), 0, elements(model_->spec.params[p]));
-  }
-}
-
-void TrainingJob::initialize_weights() const {
-  std::vector<std::byte*> params;
-  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    params.push_back(value(home_, static_cast<int>(p)));
-  }
-  if (model_->initialize) return model_->initialize(config_.train.seed, params);
-  for (std::size_t p = 0; p < params.size(); ++p) {
-    const ParamSpec& spec = model_->spec.params[p];
-    if (spec.master().dtype == DType::f32) {
-      initialize(floats(params[p]), spec, config_.train.seed, p);
+  const std::vector<ParamSpec>& params = model_->spec.params;
+  const bool by_spec = !start_ && !model_->initialize;
+  if (start_) {
+    places_.restore(*start_, home);
+  } else if (!by_spec) {
+    std::vector<std::byte*> values;
+    for (std::size_t p = 0; p < params.size(); ++p) {
+      values.push_back(value(home, static_cast<int>(p)));
     }
+    model_->initialize(config_.train.seed, values);
   }
+  tbb::parallel_for(std::size_t{0}, params.size(), [&](std::size_t p) {
+    const auto number = static_cast<int>(p);
+    if (by_spec && params[p].master().dtype == DType::f32) {
+      initialize(floats(value(home, number)), params[p], config_.train.seed, p);
+    }
+    write_copy(home, number, 0, elements(params[p]));
+  });
 }
 
 OpRunner::Keep TrainingJob::run_op(const OpCall& call) {

@@ -52,7 +52,6 @@ class TrainingJob {
   const std::byte* home() const { return home_; }  ///< since admit()
 
  private:
-  void initialize_weights() const;
   void load(const HostCall& call, bool evaluation) const;
   void reduce(const HostCall& call, int layer);
   void add_partials(const HostCall& call, int layer) const;

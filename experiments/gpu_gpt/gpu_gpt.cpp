@@ -203,14 +203,15 @@ class Experiment {
   std::string sentences_;
 };
 
-int run(bool brief) {
+/// `only`: the setting of that name; empty: all.
+int run(bool brief, std::string_view only) {
   const Machine machine = inspect_machine();
-  std::vector<Setting> settings{{.name = "1.3 B",
+  std::vector<Setting> settings{{.name = "1.3B",
                                  .model = gpt(24, 2048, 16),
                                  .budget = 4_GiB,
                                  .ample = 64_GiB,
                                  .virtual_nodes = {8, 16}},
-                                {.name = "6.7 B",
+                                {.name = "6.7B",
                                  .model = gpt(32, 4096, 32),
                                  .budget = 24_GiB,
                                  .ample = 100_GiB,
@@ -235,6 +236,7 @@ int run(bool brief) {
   const PilotCache costs("spillway_gpu_gpt");
   std::string sentences;
   for (const Setting& setting : settings) {
+    if (!only.empty() && setting.name != only) continue;
     Experiment experiment(setting, machine, costs);
     experiment.print_rows();
     sentences += experiment.sentences();
@@ -247,5 +249,7 @@ int run(bool brief) {
 }  // namespace spillway::experiments
 
 int main(int argc, char** argv) {
-  return spillway::experiments::run(argc > 1 && std::string_view(argv[1]) == "--brief");
+  const std::string_view choice = argc > 1 ? argv[1] : "";
+  const bool brief = choice == "--brief";
+  return spillway::experiments::run(brief, brief ? "" : choice);
 }

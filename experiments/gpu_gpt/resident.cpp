@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <tbb/parallel_for.h>
 
 #include <chrono>
 #include <limits>
@@ -90,10 +91,15 @@ Resident::~Resident() {
 }
 
 void Resident::place_state() {
+  std::vector<at::Tensor> starts(model_->spec.params.size());
+  tbb::parallel_for(std::size_t{0}, starts.size(), [&](std::size_t p) {
+    const ParamSpec& spec = model_->spec.params[p];
+    starts[p] = at::empty(spec.tensor.shape(), at::kFloat);
+    initialize(data_of<float>(starts[p]), spec, trial_.train.seed, p);
+  });
   for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
     const ParamSpec& spec = model_->spec.params[p];
-    const at::Tensor start = at::empty(spec.tensor.shape(), at::kFloat);
-    initialize(data_of<float>(start), spec, trial_.train.seed, p);
+    const at::Tensor start = std::exchange(starts[p], {});
     const at::TensorOptions here = at::TensorOptions(torch_device(device_->gpu()));
     const bool is_narrow = spec.tensor.dtype == DType::bf16;
     Param& param = params_.emplace_back();

@@ -28,7 +28,7 @@ struct FakeCuda {
   std::atomic<Bytes> taken = 0, locked = 0;
   std::atomic<int> streams = 0, events = 0;
   std::atomic<int> connections = 0;  ///< of one GPU to another
-  std::atomic<int> on_no_gpu = 0;  ///< calls of threads that have set no GPU: they would take one
+  std::atomic<int> on_no_gpu = 0;    ///< calls of threads that have set no GPU: they would take one
 };
 
 /// The machine of this process.
