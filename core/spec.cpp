@@ -59,8 +59,12 @@ int ModelSpec::num_uses(int param) const {
 
 namespace {
 
-void validate_statistic(const ModelSpec& model, int param) {
+void validate_param(const ModelSpec& model, int param) {
   const ParamSpec& spec = model.params[static_cast<std::size_t>(param)];
+  if (spec.gradient != DType::f32 && spec.gradient != DType::bf16) {
+    throw Error("model " + model.family + ", parameter " + spec.name +
+                ": finished sums of its gradient must be f32 or bf16");
+  }
   if (!spec.is_statistic()) return;
   const bool is_right = spec.is_observed() ? spec.tensor.dtype == DType::f32
                                            : spec.tensor == TensorSpec{DType::i64, {}};
@@ -102,7 +106,7 @@ void ModelSpec::validate() const {
             layers[static_cast<std::size_t>(edges[e].producer)],
             "has an output that no layer reads");
   }
-  for (std::size_t p = 0; p < params.size(); ++p) validate_statistic(*this, static_cast<int>(p));
+  for (std::size_t p = 0; p < params.size(); ++p) validate_param(*this, static_cast<int>(p));
 }
 
 }  // namespace spillway

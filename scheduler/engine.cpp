@@ -86,7 +86,9 @@ void Engine::handle(const InFlight& action, const Done& done) {
     return release_lost(action);
   }
   assert(!done.lost);
-  if (!done.error.empty()) end_job(action.job, JobEnd::failed, done.error);
+  // An op that is redone may have read what was lost.
+  const bool counts = !job.redoes || action.kind != InFlight::Kind::op;
+  if (!done.error.empty() && counts) end_job(action.job, JobEnd::failed, done.error);
   switch (action.kind) {
     case InFlight::Kind::op:
       return op_done(action, done);

@@ -257,6 +257,7 @@ void Engine::load_from(DeviceId peer, DeviceId id, BufferRef ref) {
   ++source.num_transfers;
   ++device.counters.loads;
   if (!device.running.empty()) ++device.counters.prefetches;
+  ++device.counters.moves;
   device.counters.h2d_bytes += bytes;  // over the links of both
   source.counters.d2h_bytes += bytes;
   out_->push_back(StartCopy{.id = entry->filling,

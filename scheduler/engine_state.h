@@ -24,6 +24,7 @@ struct DeviceCounters {
   std::uint64_t loads = 0;       ///< copies to the device
   std::uint64_t prefetches = 0;  ///< loads started while an op was running there
   std::uint64_t evictions = 0;   ///< copies taken away before their last use there
+  std::uint64_t moves = 0;       ///< loads from another device
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double busy_s = 0, copy_s = 0;
   double stall_s = 0;               ///< idle while the next op lacked nothing but a transfer

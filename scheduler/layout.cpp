@@ -54,16 +54,6 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
   return places;
 }
 
-std::vector<int> untied_params(const ModelSpec& model, LayerRange layers) {
-  std::vector<int> found;
-  for (int l = layers.begin; l < layers.end; ++l) {
-    for (int p : model.layers[at(l)].params) {
-      if (model.params[at(p)].trainable && model.num_uses(p) == 1) found.push_back(p);
-    }
-  }
-  return found;
-}
-
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
                              std::vector<GroupRange> lanes, const Cut& cut)
     : model_(model), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {
@@ -148,6 +138,8 @@ void LayoutBuilder::place_weights() {
 
 void LayoutBuilder::place_sums() {
   const Bytes plane_begin = layout_.home_bytes;
+  // Of a lane alone, on devices with memory of their own: to them the host's is slow.
+  const bool has_whole_sums = shape_.split.apart() && lanes_.size() == 1;
   for (const LayerSpec& layer : model_.layers) {
     Layout::LayerPlace place;
     for (int p : layer.params) {
@@ -155,6 +147,11 @@ void LayoutBuilder::place_sums() {
       place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
     }
     place.sum = sum_places(model_, layer);
+    for (std::size_t i = 0; has_whole_sums && i < layer.params.size(); ++i) {
+      const int p = layer.params[i];
+      const bool is_whole = model_.params[at(p)].trainable && model_.num_uses(p) == 1;
+      if (is_whole) place.device_norms.push_back(i);
+    }
     place.sum_home = reserve(place.sum.packed_bytes, kPage);
     layout_.layers.push_back(std::move(place));
   }

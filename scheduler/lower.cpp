@@ -128,9 +128,23 @@ class ProgramBuilder {
   }
 
   int numbers_of(const UnitSpec& unit, bool is_last) const {
-    const bool has_loss = unit.layers.end == num_layers();
-    const bool has_norms = plan_.norms_on_device && unit.kind == OpKind::backward && is_last;
-    return has_loss + (has_norms ? static_cast<int>(untied_params(model_, unit.layers).size()) : 0);
+    int numbers = unit.layers.end == num_layers() ? 1 : 0;
+    if (unit.kind != OpKind::backward || !is_last) return numbers;
+    for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
+      numbers += static_cast<int>(buffers_.layout().layers[at(l)].device_norms.size());
+    }
+    return numbers;
+  }
+
+  /// Of the sums of a layer, those that the host reads.
+  Bytes reduced_bytes(int layer) const {
+    const Layout::LayerPlace& place = buffers_.layout().layers[at(layer)];
+    Bytes bytes = place.sum.packed_bytes;
+    for (std::size_t i : place.device_norms) {
+      const int p = model_.layers[at(layer)].params[i];
+      bytes -= round_up(model_.params[at(p)].finished_sum().bytes(), kAlignment);
+    }
+    return bytes;
   }
 
   double merge_s_of(LayerRange layers) const {
@@ -261,10 +275,8 @@ class ProgramBuilder {
     std::vector<int> reduce_of(model_.layers.size(), -1);
     const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
     for (int l = num_layers() - 1; l >= 0; --l) {
-      const Bytes bytes = buffers_.layout().layers[at(l)].sum.packed_bytes;
-      if (bytes == 0) continue;
-      const double norm_s =
-          plan_.norms_on_device ? 0 : static_cast<double>(bytes) / profile_.reduce_bytes_per_s;
+      if (buffers_.layout().layers[at(l)].sum.bytes == 0) continue;
+      const double norm_s = static_cast<double>(reduced_bytes(l)) / profile_.reduce_bytes_per_s;
       HostOpSpec reduce{HostOpKind::reduce,
                         l,
                         backward_units[at(shard_of(l))],
@@ -368,8 +380,6 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   plan.max_steps = shape.max_steps;
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;
-  // A lane alone has whole sums, and where a device has memory of its own the host's is slow to it.
-  plan.norms_on_device = shape.split.apart() && plan.lanes.size() == 1;
   const Cut cut(model, plan.shards);
   const NeedTable table(model, profile, shape);
   std::vector<RangeNeed> needs;

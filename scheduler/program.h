@@ -144,12 +144,8 @@ struct Flavor {
 struct SumPlaces {
   std::vector<Bytes> offsets, packed_offsets;  ///< by parameter of the layer; without one: kNoHome
   Bytes bytes = 0, packed_bytes = 0;           ///< 0: nothing to train or observe
-  bool is_packed() const { return packed_bytes < bytes; }
 };
 SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
-
-/// Trainable parameters of these layers that one layer uses, in the order of layers.
-std::vector<int> untied_params(const ModelSpec& model, LayerRange layers);
 
 /// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, copies of
 /// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
@@ -166,6 +162,9 @@ struct Layout {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
     std::vector<Bytes> weight_offsets;
     SumPlaces sum;
+    /// Positions among the layer's parameters: the last op on its sums takes their squared norms.
+    /// The others' are the host's.
+    std::vector<std::size_t> device_norms;
     Bytes sum_home = 0;  ///< in plane g; partial i > 0 lies i * sum_plane further
   };
   std::vector<BufferSpec> buffers;
@@ -190,8 +189,6 @@ struct JobPlan {
   /// Devices that lanes are made for, by lane, each another one; empty: any device takes any.
   std::vector<DeviceId> lane_devices;
   std::vector<DeviceId> avoided;  ///< devices that take no lane of it
-  /// The last op on a layer's sums takes the squared norms of its untied_params(); else the host.
-  bool norms_on_device = false;
   Layout layout;
   std::vector<std::shared_ptr<const Program>> programs;  ///< by Flavor::index(); null: unused
   std::int64_t first_step = 0, max_steps = 0, eval_steps = 0;

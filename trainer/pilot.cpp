@@ -39,6 +39,8 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
       key += ",statistic";
     } else if (!model.params[at(p)].trainable) {
       key += ",frozen";
+    } else if (model.params[at(p)].gradient != DType::f32) {
+      key += ",rounded";
     }
   }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
@@ -257,6 +259,7 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
     one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
     cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
   }
+  if (cache_.find_copy_rate(device.exact_kind())) return;
   // Of each way while the other is in use too, as in a step.
   cache_.add_copy_rate(device.exact_kind(), measure_copies(device).duplex / 2);
 }

@@ -30,9 +30,10 @@ struct DeviceConfig {
   Bytes memory = 0;
   int index = 0;  ///< cuda: of the GPU, which several devices may share
   // The rest is of cpu only.
-  Bytes link_bytes_per_s = 0;  ///< each way, imitated by sleeping; 0: as fast as memory is
-  double slowdown = 1;         ///< ops take so many times longer, imitated by sleeping
-  DeviceFault fault;           ///< to rehearse it
+  /// Each way, imitated by sleeping; 0: as fast as memory is. Between devices that of the reader.
+  Bytes link_bytes_per_s = 0;
+  double slowdown = 1;  ///< ops take so many times longer, imitated by sleeping
+  DeviceFault fault;    ///< to rehearse it
 };
 
 /// Early stopping by successive halving, in steps; see scheduler/successive_halving.h. Which trials
@@ -99,8 +100,8 @@ struct TrainConfig {
   std::vector<AutoscaleRule> autoscale;
   int priority = 1;  ///< 1 to 100, where devices are shared; a larger one is more important
   std::string order = "auto";  ///< auto | shard_major | vn_major
-  /// fp32 | bf16: what layers compute with. Weights, moments and sums of gradients are fp32, as are
-  /// norms, softmax and loss.
+  /// fp32 | bf16: what layers compute with. Weights and moments are fp32, and sums of gradients
+  /// while they grow, as are norms, softmax and loss.
   std::string dtype = "fp32";
   /// fp32 | bf16: what gradients travel and are kept as at home. bf16 rounds the sum of each
   /// reduction group and each sum of such sums.

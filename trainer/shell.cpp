@@ -240,21 +240,19 @@ void Shell::perform(const StartOp& start) {
 void Shell::perform(const StartCopy& start) {
   DevicePart& on = part(start.device);
   std::byte* range = on.arena->at(start.device_offset, start.bytes);
-  std::byte* other = homes_.at(start.job).data() + start.home;
-  Device* peer = nullptr;
-  if (start.peer.valid()) {
-    other = borrow(start.peer).arena->at(start.peer_offset, start.bytes);
-    peer = part(start.peer).device;
-  }
-  const auto finished = [this, start, device = on.device, peer](Clock::time_point begin,
-                                                                Clock::time_point end) {
+  DevicePart* const peer = start.peer.valid() ? &part(start.peer) : nullptr;
+  std::byte* other = peer ? peer->arena->at(start.peer_offset, start.bytes)
+                          : homes_.at(start.job).data() + start.home;
+  const auto finished = [this, start, device = on.device, source = peer ? peer->device : nullptr](
+                            Clock::time_point begin, Clock::time_point end) {
     Done done{.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)};
     note_failure(*device, done);
-    if (peer) give_back(start.peer, *peer);
+    if (source) require_good(start.peer, *source);
     post(start.device, std::move(done));
   };
   Flight flight{.failed = std::make_shared<std::atomic<bool>>(false),
                 .device = start.device,
+                .peer = start.peer,
                 .planned_s = on.copy_s(start.bytes)};
   flight.event = start.direction == CopyDirection::to_device
                      ? on.copier.to_device(range, other, start.bytes, finished)

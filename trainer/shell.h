@@ -104,6 +104,7 @@ class Shell {
     std::shared_ptr<std::atomic<bool>> failed;
     std::vector<ActionId> after = {};
     DeviceId device = {};
+    DeviceId peer = {};    ///< that it copies from
     double planned_s = 0;  ///< on its device
     double launched_s = 0;
   };
@@ -140,10 +141,9 @@ class Shell {
   // shell_devices.cpp: devices work, come, go and fail
   void launch(ActionId id, Flight flight);
   static void note_failure(Device& device, Done& done);
+  void require_good(DeviceId id, Device& device);
   void post(DeviceId device, Done done, OpRunner::Keep keep = {},
             std::vector<double*> numbers = {});
-  DevicePart& borrow(DeviceId peer);
-  void give_back(DeviceId peer, Device& device);
   void reported(const Flight& flight);
   void perform(const DeviceLeft& left);
   void warm(DevicePart& part, Bytes touched, std::function<void(const std::string& failure)> then);

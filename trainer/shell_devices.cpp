@@ -49,6 +49,7 @@ void Shell::launch(ActionId id, Flight flight) {
     ++on.expected;
     on.planned_s += flight.planned_s;
     watch(on);
+    if (flight.peer.valid()) ++part(flight.peer).running;  // its arena stays
   }
   flights_[id] = std::move(flight);
 }
@@ -61,6 +62,13 @@ void Shell::note_failure(Device& device, Done& done) {
     done.lost = true;
     done.error = lost.why;
   }
+}
+
+/// What was copied from a device that has failed is worth nothing: said before the copy's end is.
+void Shell::require_good(DeviceId id, Device& device) {
+  Done state;
+  note_failure(device, state);
+  if (state.lost) on_thread([this, id, why = state.error] { lose(id, why); });
 }
 
 void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, std::vector<double*> numbers) {
@@ -80,26 +88,11 @@ void Shell::post(DeviceId device, Done done, OpRunner::Keep keep, std::vector<do
       });
 }
 
-/// A device whose bytes another one copies; its arena stays until give_back().
-DevicePart& Shell::borrow(DeviceId peer) {
-  ++launched_;
-  ++part(peer).running;
-  return part(peer);
-}
-
-/// The copy has ended, which is worth nothing where the device has failed. From a thread of the one
-/// that copied, before it reports that.
-void Shell::give_back(DeviceId peer, Device& device) {
-  Done state;
-  note_failure(device, state);
-  landing([this, peer, state] {
-    --part(peer).running;
-    release(part(peer));
-    if (state.lost) lose(peer, state.error);
-  });
-}
-
 void Shell::reported(const Flight& flight) {
+  if (flight.peer.valid()) {
+    --part(flight.peer).running;
+    release(part(flight.peer));
+  }
   DevicePart& on = part(flight.device);
   --on.expected;
   on.planned_s -= flight.planned_s;

@@ -36,17 +36,17 @@ void* stream_of(const OpCall& call) { return call.device->compute().stream(); }
 void take_norm(Device& device, double* norm, const std::byte* sum, const TensorSpec& tensor) {
   const auto n = static_cast<std::size_t>(tensor.elements());
   kernels::Stream stream = device.compute().stream();
-  at::Tensor chunks;  // a GPU's; whoever has its memory next computes behind in the stream
-  if (stream) {
-    chunks = at::empty({static_cast<std::int64_t>(kernels::num_norm_chunks(n))},
-                       at::TensorOptions(torch_device(device.gpu())).dtype(at::kDouble));
-  }
-  auto* const room = stream ? chunks.mutable_data_ptr<double>() : nullptr;
+  // Whoever has its memory next computes behind in the stream.
+  const at::Tensor room =
+      at::empty({static_cast<std::int64_t>(1 + kernels::num_norm_chunks(n))},
+                at::TensorOptions(torch_device(device.gpu())).dtype(at::kDouble));
+  auto* const there = room.mutable_data_ptr<double>();
   if (tensor.dtype == DType::bf16) {
-    kernels::squared_norm(stream, norm, room, reinterpret_cast<const BFloat16*>(sum), n);
+    kernels::squared_norm(stream, there, there + 1, reinterpret_cast<const BFloat16*>(sum), n);
   } else {
-    kernels::squared_norm(stream, norm, room, floats(sum), n);
+    kernels::squared_norm(stream, there, there + 1, floats(sum), n);
   }
+  kernels::copy(stream, norm, there, sizeof(double));
 }
 
 /// None of an op without the loss.
@@ -146,12 +146,10 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   merge_sums(call);
   const auto norms = std::span(call.numbers).subspan(has_loss ? 1 : 0);
   if (call.op == unit.first_op + unit.num_ops - 1) finish_sums(call, norms);
-  return [keep = keep_loss(losses_, op.vn, loss, weight), this, layers = op.layers,
-          norms = std::vector(norms.begin(), norms.end())] {
+  if (norms.empty()) return keep_loss(losses_, op.vn, loss, weight);
+  return [this, call, keep = keep_loss(losses_, op.vn, loss, weight)] {
     if (keep) keep();
-    if (norms.empty()) return;
-    const std::vector<int> params = untied_params(model_->spec, layers);
-    for (std::size_t i = 0; i < norms.size(); ++i) squared_norms_[at(params[i])] = *norms[i];
+    keep_norms(call);
   };
 }
 
@@ -176,8 +174,8 @@ void TrainingJob::fold_term(const OpCall& call, int layer, int param, const std:
            model_->spec.params[at(number)].tensor, fold.fresh);
 }
 
-bool TrainingJob::is_tied(int layer, std::size_t param) const {
-  return model_->spec.num_uses(model_->spec.layers[at(layer)].params[param]) > 1;
+const ParamSpec& TrainingJob::param_of(int layer, std::size_t i) const {
+  return model_->spec.params[at(model_->spec.layers[at(layer)].params[i])];
 }
 
 /// `what(i, param)` of the parameters of a layer that have a sum; i counts all of them.
@@ -223,9 +221,22 @@ void TrainingJob::finish_sums(const OpCall& call, std::span<double* const> norms
       for_each_sum(l, [&](std::size_t i, const ParamSpec& param) {
         std::byte* sum = slot + places.packed_offsets[i];
         pack_sum(stream_of(call), sum, slot + places.offsets[i], param);
-        if (norms.empty() || !param.trainable || is_tied(l, i)) return;
-        take_norm(*call.device, norms[next_norm++], sum, param.finished_sum());
       });
+      for (std::size_t i : layout.layers[at(l)].device_norms) {
+        take_norm(*call.device, norms[next_norm++], slot + places.packed_offsets[i],
+                  param_of(l, i).finished_sum());
+      }
+    }
+  }
+}
+
+void TrainingJob::keep_norms(const OpCall& call) {
+  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const bool has_loss = unit.layers.end == static_cast<int>(model_->layers.size());
+  std::size_t next = has_loss ? 1 : 0;
+  for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
+    for (std::size_t i : call.plan->layout.layers[at(l)].device_norms) {
+      squared_norms_[at(model_->spec.layers[at(l)].params[i])] = *call.numbers[next++];
     }
   }
 }
@@ -326,7 +337,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
     std::byte* total = sum(call, params[i]);
     // A tied parameter: last use first.
     if (use != total) add_packed(total, use, param.finished_sum());
-    if (call.plan->norms_on_device && !is_tied(layer, i)) return;
+    if (std::ranges::count(place.device_norms, i) > 0) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
   });
 }

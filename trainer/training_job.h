@@ -66,7 +66,8 @@ class TrainingJob {
   void for_each_sum(int layer, const What& what) const;
   void merge_sums(const OpCall& call) const;
   void finish_sums(const OpCall& call, std::span<double* const> norms) const;
-  bool is_tied(int layer, std::size_t param) const;
+  void keep_norms(const OpCall& call);
+  const ParamSpec& param_of(int layer, std::size_t i) const;
   /// A parameter's master at home: the same place in every plan.
   std::byte* value(std::byte* home, int param) const;
   /// Where its layer computes with another type, writes elements [begin, end) as devices take them.

@@ -24,7 +24,7 @@ std::string description(const ModelSpec& model) {
   std::string text;
   for (const ParamSpec& param : model.params) {
     text += "param " + param.name + (param.trainable ? " trained" : " fixed") +
-            (param.decay ? " decays" : "");
+            (param.decay ? " decays" : "") + (param.gradient == DType::bf16 ? " rounded" : "");
     describe(param.tensor, text);
     text += '\n';
   }

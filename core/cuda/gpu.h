@@ -16,7 +16,8 @@ namespace spillway {
 void require_gpu(int index, Bytes budget);
 
 /// Where links allow it, copies between this GPU and those that it was called for before go from
-/// one to the other. Between others they go through host memory, by CUDA. Any thread.
+/// one to the other. Between others they go through host memory, by CUDA. Any thread; throws
+/// nothing.
 void connect_gpu(int index);
 
 /// As its maker calls it.
@@ -38,7 +39,7 @@ void on_gpu(int index, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Likewise, for what is to end: also where the GPU has failed, whose copies may still be moving
+/// Likewise, also where the GPU has failed: for what is to end, as copies may still be moving
 /// bytes. `work` must not throw.
 template <typename Work>
 void end_on_gpu(int index, const Work& work) {

@@ -146,6 +146,35 @@ TEST(EngineElastic, BoundariesGoFromDeviceToDevice) {
   EXPECT_EQ(d2h, to_home + moved);
 }
 
+/// It may have read what came from the device that was lost. Done once more, it counts.
+TEST(EngineElastic, AnOpThatFailsWhileItsStepIsToBeRedoneDoesNotEndTheJob) {
+  for (const bool fails_again : {false, true}) {
+    WatchedRun run(devices({kAmple, kAmple}), {.cancel_s = 1e-6});
+    const JobId job = run.submit(plan_of({4, 4}));
+    run.run_until([&] {
+      return !run.engine().device(kFirst).running.empty() &&
+             !run.engine().device(kSecond).running.empty();
+    });
+    DeviceId failing;
+    const auto fail_next_op = [&, watch = run.shell.on_action](const Action& action) {
+      watch(action);
+      const auto* op = std::get_if<StartOp>(&action);
+      if (!op || failing.valid()) return;
+      failing = op->device;
+      run.shell.fail_next(job, "garbage");
+    };
+    run.shell.on_action = fail_next_op;
+    run.run_until([&] { return failing.valid(); });
+    run.shell.lose_device(failing == kFirst ? kSecond : kFirst);
+    run.run_until([&] { return run.checker.attempts(job) == 1; });
+    if (fails_again) failing = DeviceId();
+    run.run();
+    EXPECT_EQ(run.job(job).end, fails_again ? JobEnd::failed : JobEnd::done);
+    EXPECT_EQ(run.job(job).reason, fails_again ? "garbage" : "");
+    EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
+  }
+}
+
 TEST(EngineElastic, AJobWithoutWorkOnALostDeviceDoesNotNotice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId one = run.submit(plan_of({4})), other = run.submit(plan_of({4}));

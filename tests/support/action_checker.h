@@ -36,9 +36,13 @@ class ActionChecker {
     const auto found = flights_.find(done.id);
     if (found == flights_.end()) return complain("an action ended twice");
     const Flight& flight = found->second;
-    if (!done.error.empty()) failed_.insert(flight.job);
+    if (!done.error.empty() && !done.lost) {
+      const bool is_op = std::holds_alternative<StartOp>(flight.action);
+      (is_op ? failed_in_op_ : failed_).insert(flight.job);
+    }
     require(done.lost == lost_.contains(flight.device), "lost, or not, against the device");
-    if (done.lost || flight.is_void) {
+    const bool is_on_device = flight.device.valid();
+    if (done.lost || flight.is_void || (is_on_device && failed_in_op_.contains(flight.job))) {
       for (const auto& [where, content] : flight.makes) contents_.erase(where);
     } else if (!failed_.contains(flight.job)) {
       apply(flight);
@@ -205,6 +209,7 @@ class ActionChecker {
 
   void observe(const StepRedone& redone) {
     require_quiet(redone.job);
+    failed_in_op_.erase(redone.job);  // it may have read what was lost
     history_.observe(redone);
   }
 
@@ -330,7 +335,7 @@ class ActionChecker {
   std::map<ActionId, Flight> flights_;
   std::map<Place, Content> contents_;
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
-  std::set<JobId> ended_, failed_;
+  std::set<JobId> ended_, failed_, failed_in_op_;
   std::set<DeviceId> gone_, lost_;
   std::vector<std::string> problems_;
   std::size_t ops_seen_ = 0, strays_ = 0;

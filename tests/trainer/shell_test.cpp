@@ -22,6 +22,7 @@ using testing::RealRun;
 using testing::TemporaryFolder;
 
 TEST(Shell, EveryByteArrivesInRandomWorkloads) {
+  std::uint64_t moves = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RealRun run(make_workload(seed));
@@ -35,9 +36,11 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
     EXPECT_EQ(run.host.in_use(), 0u);
     for (const DeviceCounters& device : run.shell.snapshot().devices) {
       EXPECT_GE(device.stall_s, 0);
+      moves += device.moves;
     }
     if (HasFailure()) break;
   }
+  EXPECT_GT(moves, 60u) << "from device to device";
 }
 
 TEST(Shell, TellsAnyThreadWhatIsUnderWay) {
