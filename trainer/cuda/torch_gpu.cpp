@@ -54,21 +54,30 @@ void* load_library() {
   return library;
 }
 
-/// How LibTorch is told to take GPU memory from others.
-struct AllocatorSwitch {
-  decltype(pluggable::createCustomAllocator)* create;
-  decltype(pluggable::changeCurrentAllocator)* change;
+struct Library {
+  /// How LibTorch is told to take GPU memory from others.
+  decltype(pluggable::createCustomAllocator)* create = nullptr;
+  decltype(pluggable::changeCurrentAllocator)* change = nullptr;
+  /// What cuBLASLt works in, kept for each thread's handle and stream
+  /// (ATen/cuda/CUDAContextLight.h, which needs headers of libraries that nothing else here uses).
+  void* (*product_workspace)() = nullptr;
 };
 
-AllocatorSwitch find_allocator_switch(void* library) {
-  return {find<decltype(pluggable::createCustomAllocator)>(
+Library find_functions(void* library) {
+  return {.create = find<decltype(pluggable::createCustomAllocator)>(
               library,
               "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorE"
               "St8functionIFPvmiP11CUstream_stEES2_IFvS3_miS5_EE"),
-          find<decltype(pluggable::changeCurrentAllocator)>(
+          .change = find<decltype(pluggable::changeCurrentAllocator)>(
               library,
               "_ZN5torch4cuda22CUDAPluggableAllocator22changeCurrentAllocatorE"
-              "RKSt10shared_ptrIN3c104cuda20CUDACachingAllocator13CUDAAllocatorEE")};
+              "RKSt10shared_ptrIN3c104cuda20CUDACachingAllocator13CUDAAllocatorEE"),
+          .product_workspace = find<void*()>(library, "_ZN2at4cuda22getCUDABlasLtWorkspaceEv")};
+}
+
+Library& library() {
+  static Library functions;
+  return functions;
 }
 
 /// The same bits in every run, and those of fp32 arithmetic.
@@ -92,11 +101,11 @@ void load_torch_gpu() {
   std::call_once(once, [] {
     // cuBLAS promises equal bits with workspaces of this kind only.
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
-    const auto [create, change] = find_allocator_switch(load_library());
+    library() = find_functions(load_library());
     if (!at::globalContext().hasCUDA()) {
       throw no_gpu("LibTorch finds no GPU, or was asked for one before Spillway was");
     }
-    change(create(&allocate, &release));
+    library().change(library().create(&allocate, &release));
     choose_kernels();
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   });
@@ -109,6 +118,7 @@ void bind_torch_thread(int gpu, void* stream) {
       c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), index));
   const at::Tensor x = at::ones({32, 32}, at::TensorOptions(torch_device(gpu)));
   at::mm(x, x);
+  library().product_workspace();  // in an op it would be taken from the op's activations, and kept
 }
 
 }  // namespace spillway
