@@ -64,8 +64,8 @@ void add(Stream stream, float* sum, const BFloat16* term, std::size_t n);
 void add_rounded(Stream stream, float* sum, const float* term, std::size_t n);
 void widen(Stream stream, float* out, const BFloat16* in, std::size_t n);
 void narrow(Stream stream, BFloat16* out, const float* in, std::size_t n);
-/// Writes to `sum`; `chunks` is room for
-/// num_norm_chunks(n) numbers, which a GPU needs.
+/// Writes to `sum`; `chunks` is room for num_norm_chunks(n) numbers, which a GPU needs. Both are
+/// where the stream computes.
 void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n);
 void squared_norm(Stream stream, double* sum, double* chunks, const BFloat16* x, std::size_t n);
 constexpr std::size_t num_norm_chunks(std::size_t n) { return (n + kNormChunk - 1) / kNormChunk; }

@@ -83,7 +83,8 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
 void Engine::handle(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   if (action.device.valid() && table(action.device).state == DeviceState::gone) {
-    return release_lost(action);
+    if (action.kind == InFlight::Kind::copy) release_other_end(action, {.lost = true});
+    return;  // its device has forgotten it
   }
   assert(!done.lost);
   // An op that is redone may have read what was lost.

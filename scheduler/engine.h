@@ -147,7 +147,6 @@ class Engine {
   bool needs(JobId id, DeviceId device) const;
   void give_back(UnitRef unit);
   void forget_copies(DeviceId id);
-  void release_lost(const InFlight& action);
   bool has_bound_lanes(DeviceId id) const;
   void leave_if_empty(DeviceId id);
 
@@ -197,8 +196,8 @@ class Engine {
   double next_use(BufferRef ref) const;
   void load(DeviceId id, BufferRef ref);
   DeviceId mover(BufferRef ref) const;
-  void load_from(DeviceId peer, DeviceId id, BufferRef ref);
-  void moved(const InFlight& copy, const Done& done);
+  Bytes send_away(DeviceId id, BufferRef ref, ActionId move);
+  void release_other_end(const InFlight& copy, const Done& done);
   bool home_is_busy(BufferRef ref) const;
   bool cannot_leave(DeviceId id, BufferRef ref, const Resident& entry);
   void write_back(DeviceId id, BufferRef ref, bool doom);

@@ -208,14 +208,6 @@ void Engine::forget_copies(DeviceId id) {
   device.num_transfers = 0;
 }
 
-/// Its device has forgotten it.
-void Engine::release_lost(const InFlight& action) {
-  if (action.kind != InFlight::Kind::copy) return;
-  if (action.peer.valid()) return moved(action, {.lost = true});
-  auto& busy_homes = table(action.job).busy_homes;
-  busy_homes.erase(std::ranges::find(busy_homes, buffer_spec({action.job, action.buffer}).home));
-}
-
 /// Whether lanes have still to end their program on the device.
 bool Engine::has_bound_lanes(DeviceId id) const {
   return std::ranges::any_of(jobs_, [&](const JobTable& job) {

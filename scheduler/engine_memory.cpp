@@ -206,27 +206,41 @@ void Engine::drop_all_idle(DeviceId id) {
   }
 }
 
+/// From its home, or, where that is not valid, from the device that can send it.
 void Engine::load(DeviceId id, BufferRef ref) {
-  if (!buffer_state(ref).home_valid) return load_from(mover(ref), id, ref);
   DeviceTable& device = table(id);
   Resident* entry = device.memory.find(ref);
   const BufferSpec& spec = buffer_spec(ref);
+  const DeviceId peer = buffer_state(ref).home_valid ? DeviceId() : mover(ref);
   touch(id);
-  table(ref.job).busy_homes.push_back(spec.home);
   assert(spec.home != kNoHome);
   entry->filling = start({.kind = InFlight::Kind::copy,
                           .job = ref.job,
                           .device = id,
                           .buffer = ref.buffer,
-                          .direction = CopyDirection::to_device});
+                          .direction = CopyDirection::to_device,
+                          .peer = peer});
   ++device.num_transfers;
   ++device.counters.loads;
   if (!device.running.empty()) ++device.counters.prefetches;
   device.counters.h2d_bytes += spec.bytes;
   if (spec.kind == BufferKind::weights) device.counters.h2d_weight_bytes += spec.bytes;
-  out_->push_back(StartCopy{entry->filling, ref.job, id, CopyDirection::to_device,
-                            table(ref.job).attempt, ref.buffer, entry->offset, spec.home,
-                            spec.bytes});
+  StartCopy copy{.id = entry->filling,
+                 .job = ref.job,
+                 .device = id,
+                 .attempt = table(ref.job).attempt,
+                 .buffer = ref.buffer,
+                 .device_offset = entry->offset,
+                 .home = spec.home,
+                 .bytes = spec.bytes,
+                 .peer = peer};
+  if (peer.valid()) {
+    ++device.counters.moves;
+    copy.peer_offset = send_away(peer, ref, copy.id);
+  } else {
+    table(ref.job).busy_homes.push_back(spec.home);
+  }
+  out_->push_back(copy);
 }
 
 /// A device whose dirty copy nothing else uses, so that it can go to another one; else not valid.
@@ -238,45 +252,29 @@ DeviceId Engine::mover(BufferRef ref) const {
   return DeviceId();
 }
 
-/// From one device to another, past home.
-void Engine::load_from(DeviceId peer, DeviceId id, BufferRef ref) {
-  DeviceTable &device = table(id), &source = table(peer);
-  Resident *entry = device.memory.find(ref), *from = source.memory.find(ref);
-  const Bytes bytes = buffer_spec(ref).bytes;
+/// The part of a move at the device that it comes from. Returns where the copy lies there.
+Bytes Engine::send_away(DeviceId id, BufferRef ref, ActionId move) {
+  DeviceTable& device = table(id);
+  Resident* entry = device.memory.find(ref);
   touch(id);
-  touch(peer);
-  entry->filling = start({.kind = InFlight::Kind::copy,
-                          .job = ref.job,
-                          .device = id,
-                          .buffer = ref.buffer,
-                          .direction = CopyDirection::to_device,
-                          .peer = peer});
-  from->draining = entry->filling;
-  source.memory.doom(*from, true);
+  entry->draining = move;
+  device.memory.doom(*entry, true);
   ++device.num_transfers;
-  ++source.num_transfers;
-  ++device.counters.loads;
-  if (!device.running.empty()) ++device.counters.prefetches;
-  ++device.counters.moves;
-  device.counters.h2d_bytes += bytes;  // over the links of both
-  source.counters.d2h_bytes += bytes;
-  out_->push_back(StartCopy{.id = entry->filling,
-                            .job = ref.job,
-                            .device = id,
-                            .attempt = table(ref.job).attempt,
-                            .buffer = ref.buffer,
-                            .device_offset = entry->offset,
-                            .home = buffer_spec(ref).home,
-                            .bytes = bytes,
-                            .peer = peer,
-                            .peer_offset = from->offset});
+  device.counters.d2h_bytes += buffer_spec(ref).bytes;  // over the links of both
+  return entry->offset;
 }
 
-/// The end of a move at the device that it came from, unless that has gone.
-void Engine::moved(const InFlight& copy, const Done& done) {
+/// What a copy that has ended, or was lost, kept busy at its other end: its home, or the device
+/// that it came from, unless that has gone.
+void Engine::release_other_end(const InFlight& copy, const Done& done) {
+  const BufferRef ref{copy.job, copy.buffer};
+  if (!copy.peer.valid()) {
+    auto& busy_homes = table(ref.job).busy_homes;
+    busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
+    return;
+  }
   DeviceTable& source = table(copy.peer);
   if (source.state == DeviceState::gone) return;
-  const BufferRef ref{copy.job, copy.buffer};
   Resident* entry = source.memory.find(ref);
   touch(copy.peer);
   --source.num_transfers;
@@ -351,13 +349,7 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
   const BufferRef ref{copy.job, copy.buffer};
   Resident* entry = device.memory.find(ref);
-  if (copy.peer.valid()) {
-    moved(copy, done);
-    entry->dirty = true;
-  } else {
-    auto& busy_homes = table(ref.job).busy_homes;
-    busy_homes.erase(std::ranges::find(busy_homes, buffer_spec(ref).home));
-  }
+  release_other_end(copy, done);
   --device.num_transfers;
   device.counters.copy_s += done.finished_s - done.started_s;
   for (ActionId id : device.running) {
@@ -368,6 +360,7 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   }
   if (copy.direction == CopyDirection::to_device) {
     entry->filling = 0;
+    entry->dirty = copy.peer.valid();
     return;
   }
   entry->draining = 0;

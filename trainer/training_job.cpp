@@ -169,9 +169,8 @@ void TrainingJob::fold_term(const OpCall& call, int layer, int param, const std:
   const UnitSpec& unit = call.program->units[at(call.unit)];
   const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
   std::byte* slot = call.sums[sum_index(call.plan->layout, unit, fold.slot, layer)];
-  const int number = model_->spec.layers[at(layer)].params[at(param)];
   add_term(stream_of(call), floats(slot + place.sum.offsets[at(param)]), term,
-           model_->spec.params[at(number)].tensor, fold.fresh);
+           param_of(layer, at(param)).tensor, fold.fresh);
 }
 
 const ParamSpec& TrainingJob::param_of(int layer, std::size_t i) const {
@@ -181,10 +180,8 @@ const ParamSpec& TrainingJob::param_of(int layer, std::size_t i) const {
 /// `what(i, param)` of the parameters of a layer that have a sum; i counts all of them.
 template <typename What>
 void TrainingJob::for_each_sum(int layer, const What& what) const {
-  const std::vector<int>& params = model_->spec.layers[at(layer)].params;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const ParamSpec& param = model_->spec.params[at(params[i])];
-    if (param.has_sum()) what(i, param);
+  for (std::size_t i = 0; i < model_->spec.layers[at(layer)].params.size(); ++i) {
+    if (param_of(layer, i).has_sum()) what(i, param_of(layer, i));
   }
 }
 

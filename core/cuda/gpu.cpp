@@ -58,8 +58,8 @@ void require_gpu(int index, Bytes budget) {
 
 /// Without it copies are slower, so a GPU that has failed must not keep others from work.
 static void let_reach(int gpu, int other) {
-  int can_reach = 0;
   end_on_gpu(gpu, [&] {
+    int can_reach = 0;
     cudaDeviceCanAccessPeer(&can_reach, gpu, other);
     if (can_reach != 0) cudaDeviceEnablePeerAccess(other, 0);
   });

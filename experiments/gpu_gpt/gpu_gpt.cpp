@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -107,14 +108,16 @@ class Experiment {
 
   /// 0, and why, where it does not fit.
   double or_none(const std::function<double()>& seconds) {
+    const auto leave_out = [&](const std::exception& error) {
+      sentences_ += "- " + setting_.name + ": " + error.what() + "\n";
+      return 0.0;
+    };
     try {
       return seconds();
     } catch (const OutOfMemory& error) {
-      sentences_ += "- " + setting_.name + ": " + error.what() + "\n";
-      return 0;
+      return leave_out(error);
     } catch (const DoesNotFit& error) {
-      sentences_ += "- " + setting_.name + ": " + error.what() + "\n";
-      return 0;
+      return leave_out(error);
     }
   }
 

@@ -18,8 +18,8 @@
 #include <numeric>
 #include <utility>
 
+#include "experiments/support/virtual_node.h"
 #include "models/compute_type.h"
-#include "models/data_source.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/initialize.h"
 #include "trainer/optimizer.h"
@@ -113,19 +113,11 @@ void Resident::place_state() {
 }
 
 void Resident::load(int vn) {
-  const DataSource& source = *trial_.data->train;
   const int edge = batch_edge(model_->spec);
   const TensorSpec& tensor = model_->spec.edges[at(edge)].tensor;
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
-  const std::int64_t vn_size = trial_.train.batch_size / trial_.train.virtual_nodes;
-  auto position = static_cast<std::uint64_t>(step_ * trial_.train.batch_size + vn * vn_size);
-  std::byte* const begin = batch_->data() + at(vn) * room_of(tensor);
-  std::byte* row = begin;
-  for (std::int64_t i = 0; i < vn_size; ++i, row += row_bytes, ++position) {
-    source.read(sample_at(position, source.num_samples(), trial_.train.seed), {row, row_bytes});
-  }
-  kernels::copy(device_->compute().stream(), edges_.at(edge), begin, tensor.bytes());
+  std::byte* const rows = batch_->data() + at(vn) * room_of(tensor);
+  read_samples(trial_, step_, vn, rows);
+  kernels::copy(device_->compute().stream(), edges_.at(edge), rows, tensor.bytes());
 }
 
 void Resident::add_gradient(int layer, int param, const std::byte* term) {
@@ -137,11 +129,6 @@ void Resident::add_gradient(int layer, int param, const std::byte* term) {
 
 /// A backward where `loss` is given, which the loss's layer writes; its weight.
 double Resident::run_shard(int shard, const RangeRunner& runner, double* loss) {
-  const auto some_of = [](const RangeRunner::EdgeMemory& all, const std::vector<int>& edges) {
-    RangeRunner::EdgeMemory some;
-    for (int e : edges) some[e] = all.at(e);
-    return some;
-  };
   const Boundaries& boundaries = cut_.boundaries(shard);
   auto inputs = some_of(edges_, boundaries.in);
   inputs[batch_edge(model_->spec)] = edges_.at(batch_edge(model_->spec));

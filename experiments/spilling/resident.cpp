@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/kernels.h"
-#include "models/data_source.h"
+#include "experiments/support/virtual_node.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/initialize.h"
 
@@ -118,16 +118,8 @@ void ResidentTrainer::place_edges() {
 }
 
 void ResidentTrainer::load() {
-  const DataSource& source = *trial_.data->train;
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
-  const std::int64_t vn_size = trial_.train.batch_size / trial_.train.virtual_nodes;
-  auto position = static_cast<std::uint64_t>(step_ * trial_.train.batch_size);
-  for (auto& edges : edges_) {
-    std::byte* out = edges.at(batch_edge(model_->spec));
-    for (std::int64_t i = 0; i < vn_size; ++i, out += row_bytes, ++position) {
-      source.read(sample_at(position, source.num_samples(), trial_.train.seed), {out, row_bytes});
-    }
+  for (int vn = 0; vn < trial_.train.virtual_nodes; ++vn) {
+    read_samples(trial_, step_, vn, edges_[at(vn)].at(batch_edge(model_->spec)));
   }
 }
 
@@ -143,11 +135,6 @@ void ResidentTrainer::compute(const Op& op) {
     return pointers;
   };
   const RangeRunner runner(*model_, layers, context, weights);
-  const auto some_of = [](const RangeRunner::EdgeMemory& all, const std::vector<int>& edges) {
-    RangeRunner::EdgeMemory some;
-    for (int e : edges) some[e] = all.at(e);
-    return some;
-  };
   const Boundaries& boundaries = cut_.boundaries(op.shard);
   auto inputs = some_of(edges_[at(op.vn)], boundaries.in);
   inputs[batch_edge(model_->spec)] = edges_[at(op.vn)].at(batch_edge(model_->spec));
