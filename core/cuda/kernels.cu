@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <type_traits>
 
 #include "core/cuda/cuda_error.h"
 #include "core/cuda/kernel_bodies.h"
@@ -22,6 +23,15 @@ unsigned blocks_for(std::size_t threads) {
 }
 
 cudaStream_t cuda(Stream stream) { return static_cast<cudaStream_t>(stream); }
+
+/// As kernel<<<blocks, kThreads, 0, stream>>>(arguments...), in the C++ of every compiler.
+template <typename... P>
+void launch(Stream stream, unsigned blocks, void (*kernel)(P...),
+            std::type_identity_t<P>... arguments) {
+  void* addresses[] = {&arguments...};
+  require(cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), addresses, 0, cuda(stream)),
+          "cudaLaunchKernel");
+}
 
 template <typename T>
 __global__ void drop_all(T* out, const T* in, std::size_t n, detail::Dropout how) {
@@ -90,16 +100,13 @@ namespace {
 
 template <typename T>
 void drop_on_gpu(Stream stream, T* out, const T* in, std::size_t n, float p, const RandomKey& key) {
-  const unsigned blocks = blocks_for((n + 3) / 4);
-  drop_all<<<blocks, kThreads, 0, cuda(stream)>>>(out, in, n, detail::settled(n, p, key));
-  require(cudaGetLastError(), "dropout");
+  launch(stream, blocks_for((n + 3) / 4), drop_all<T>, out, in, n, detail::settled(n, p, key));
 }
 
 template <typename Change, typename Out, typename In>
 void change_on_gpu(Stream stream, Out* out, const In* in, std::size_t n) {
   const unsigned blocks = blocks_for((n + kElementsPerThread - 1) / kElementsPerThread);
-  change_all<Change><<<blocks, kThreads, 0, cuda(stream)>>>(out, in, n);
-  require(cudaGetLastError(), "add, widen or narrow");
+  launch(stream, blocks, change_all<Change, Out, In>, out, in, n);
 }
 
 }  // namespace
@@ -140,9 +147,8 @@ template <typename T>
 void norm_on_gpu(Stream stream, double* sum, double* chunks, const T* x, std::size_t n) {
   const std::size_t num_chunks = num_norm_chunks(n);
   const unsigned blocks = blocks_for(num_chunks * detail::kNormLanes);
-  norm_of_chunks<<<blocks, kThreads, 0, cuda(stream)>>>(chunks, x, n);
-  fold_chunks<<<1, kThreads, 0, cuda(stream)>>>(sum, chunks, num_chunks);
-  require(cudaGetLastError(), "squared_norm");
+  launch(stream, blocks, norm_of_chunks<T>, chunks, x, n);
+  launch(stream, 1, fold_chunks, sum, chunks, num_chunks);
 }
 
 }  // namespace

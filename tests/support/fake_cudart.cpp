@@ -1,7 +1,9 @@
 #include "tests/support/fake_cudart.h"
 
 #include <cstddef>
+#include <cstring>
 #include <new>
+#include <utility>
 
 #include "core/cpu/cpu_queue.h"
 #include "core/cuda/cuda_error.h"
@@ -16,7 +18,16 @@ thread_local int current_gpu = -1;
 }  // namespace
 
 struct CUstream_st {
+  void give(std::function<void()> work) {
+    ++unfinished;
+    thread.enqueue([this, work = std::move(work)] {
+      work();
+      --unfinished;
+    });
+  }
+
   const int gpu = current_gpu;
+  std::atomic<int> unfinished = 0;
   spillway::CpuQueue thread{"fake stream"};
 };
 
@@ -49,11 +60,11 @@ FakeCuda& fake_cuda() {
 
 void launch(void* stream, std::function<void()> kernel) {
   require(on_gpu(), "launch");
-  static_cast<cudaStream_t>(stream)->thread.enqueue(std::move(kernel));
+  static_cast<cudaStream_t>(stream)->give(std::move(kernel));
 }
 
 HeldStream::HeldStream(void* stream) {
-  static_cast<cudaStream_t>(stream)->thread.enqueue(
+  static_cast<cudaStream_t>(stream)->give(
       [opened = opened_.get_future().share()] { opened.wait(); });
 }
 
@@ -166,13 +177,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  stream->thread.record().wait();
+  if (stream->unfinished > 0) stream->thread.record().wait();
   return on_gpu();
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (const cudaError_t code = on_gpu()) return code;
-  stream->thread.wait(event->recorded);
+  stream->give([recorded = event->recorded] { recorded.wait(); });
   return cudaSuccess;
 }
 
@@ -207,7 +218,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (--fake_cuda().copies_left == 0) fake_cuda().broken = cudaErrorIllegalAddress;
   if (const cudaError_t code = on_gpu()) return code;
   if (kind != cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  stream->thread.copy_async(to, from, bytes);
+  stream->give([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (const cudaError_t code = on_gpu()) return code;
+  stream->give([=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 

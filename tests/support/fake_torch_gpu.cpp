@@ -1,0 +1,173 @@
+// LibTorch's part for GPUs (trainer/torch_gpu.h) where fake_cudart.h is the runtime: a program that
+// is linked with this computes on tensors that LibTorch takes to be on GPUs. Their memory is the
+// host's and what computes is LibTorch's CPU part, once all that their stream was given is done.
+// As on a GPU, what mixes tensors of both is refused; and so is what would wait for a GPU in an op.
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/resize_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+
+#include "core/cuda/cuda_error.h"
+#include "core/error.h"
+#include "core/units.h"
+#include "tests/support/fake_cudart.h"
+#include "trainer/counting_allocator.h"
+#include "trainer/torch_gpu.h"
+
+namespace at {
+namespace {
+
+/// LibTorch looks for it by this name.
+struct CUDAHooks final : CUDAHooksInterface {
+  explicit CUDAHooks(CUDAHooksArgs) {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  bool hasCUDA() const override { return true; }
+};
+REGISTER_CUDA_HOOKS(CUDAHooks)
+
+}  // namespace
+}  // namespace at
+
+namespace spillway {
+namespace {
+
+struct Binding {
+  c10::DeviceIndex gpu = -1;
+  cudaStream_t stream = nullptr;
+};
+thread_local Binding bound;
+
+class GpuAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    const c10::Device device(c10::DeviceType::CUDA, bound.gpu);
+    if (bytes == 0) return {nullptr, nullptr, &release, device};
+    void* block = place_on_gpu(bytes);
+    if (block == nullptr) block = std::aligned_alloc(kPage, round_up(bytes, kPage));
+    return {block, block, &release, device};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  static void release(void* block) {
+    if (block != nullptr && !remove_from_gpu(block)) std::free(block);
+  }
+};
+
+GpuAllocator* allocator() {
+  static GpuAllocator all;
+  return &all;
+}
+
+void require_bound(std::optional<at::Device> device) {
+  TORCH_CHECK(bound.gpu >= 0, "a thread that is bound to no GPU makes a tensor on one");
+  TORCH_CHECK(!device || !device->has_index() || device->index() == bound.gpu, "a thread of GPU ",
+              int{bound.gpu}, " makes a tensor on ", *device);
+}
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::CUDA);
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>,
+                 std::optional<at::MemoryFormat> format) {
+  require_bound(device);
+  return at::detail::empty_generic(size, allocator(), kKeys, dtype.value_or(at::kFloat), format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                         std::optional<at::Device> device, std::optional<bool>) {
+  require_bound(device);
+  return at::detail::empty_strided_generic(size, stride, allocator(), kKeys,
+                                           dtype.value_or(at::kFloat));
+}
+
+/// The same memory, as the CPU sees it.
+at::Tensor on_cpu(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  return at::for_blob(tensor.data_ptr(), tensor.sizes())
+      .strides(tensor.strides())
+      .options(tensor.options().device(at::kCPU))
+      .make_tensor();
+}
+
+void finish_stream() { require(cudaStreamSynchronize(bound.stream), "cudaStreamSynchronize"); }
+
+at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
+  finish_stream();
+  on_cpu(to).copy_(on_cpu(from));
+  return to;
+}
+
+/// How results computed there come back.
+at::Tensor copy_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  to.resize_(from.sizes());
+  return to.copy_(from);
+}
+
+at::Scalar wait_for_number(const at::Tensor&) {
+  TORCH_CHECK(false, "an op waits for a GPU, to read a number from it");
+}
+
+void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  finish_stream();
+  at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+}
+
+TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>()); }
+
+TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("empty.memory_format", &empty);
+  m.impl("empty_strided", &empty_strided);
+  m.impl("copy_", &copy);
+  m.impl("_copy_from_and_resize", &copy_and_resize);
+  m.impl("resize_", &at::native::resize_);
+  m.impl("_local_scalar_dense", &wait_for_number);
+  m.impl("as_strided", &at::native::as_strided_tensorimpl);
+  m.impl("_reshape_alias", &at::native::_reshape_alias);
+  m.impl("view", &at::native::view);
+}
+
+/// A thread has one GPU and one stream, on which nothing is under way when an event is recorded.
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
+  c10::Device getDevice() const override { return {type(), bound.gpu}; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    setDevice(device);
+    return getDevice();
+  }
+  void setDevice(c10::Device device) const override { require_bound(device); }
+  c10::Stream getStream(c10::Device device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override { return stream; }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(testing::fake_cuda().num_gpus);
+  }
+  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+};
+C10_REGISTER_GUARD_IMPL(CUDA, Guard)
+
+}  // namespace
+
+void load_torch_gpu() {}
+
+void bind_torch_thread(int gpu, void* stream) {
+  bound = {static_cast<c10::DeviceIndex>(gpu), static_cast<cudaStream_t>(stream)};
+}
+
+}  // namespace spillway
