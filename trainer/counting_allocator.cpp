@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "trainer/torch_gpu.h"
 
 namespace spillway {
 namespace {
@@ -184,6 +185,7 @@ void multiply_once() {
 void initialize_torch() {
   static std::once_flag once;
   std::call_once(once, [] {
+    offer_torch_gpu();
     at::set_num_threads(1);
     at::set_num_interop_threads(1);
     keep_freed_blocks();

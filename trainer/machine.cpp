@@ -43,15 +43,14 @@ const char* name_of(kernels::Isa isa) {
   return "?";
 }
 
-/// Of square matrices; one core's of a CPU device.
-double measure_products(Device& device, at::ScalarType type) {
-  constexpr int kProducts = 8;  // so that handing them over takes no time
-  const bool is_gpu = device.gpu() >= 0;
-  const std::int64_t size = is_gpu ? 8192 : 512;
+constexpr int kProducts = 8;  // so that handing them over takes no time
+
+/// Of products of square matrices.
+double seconds_of_products(Device& device, at::ScalarType type, std::int64_t size) {
   const auto options = at::TensorOptions(type).device(torch_device(device.gpu()));
   at::Tensor a, b, product;
   run_on(device, [&] {
-    if (is_gpu) bind_torch_thread(device.gpu(), device.compute().stream());
+    if (device.gpu() >= 0) bind_torch_thread(device.gpu(), device.compute().stream());
     initialize_torch_thread();
     a = at::ones({size, size}, options);
     b = at::ones({size, size}, options);
@@ -65,7 +64,19 @@ double measure_products(Device& device, at::ScalarType type) {
   run_on(device, [&] {
     for (at::Tensor* each : {&a, &b, &product}) each->reset();
   });
-  return kProducts * 2 * std::pow(static_cast<double>(size), 3) / seconds;
+  return seconds;
+}
+
+/// Floating-point operations a second, in products that keep the device busy; one core's of a CPU
+/// device.
+double measure_products(Device& device, at::ScalarType type) {
+  constexpr double kLongEnough = 0.01;
+  constexpr std::int64_t kSmallest = 512, kLargest = 8192;
+  for (std::int64_t size = kSmallest;; size *= 2) {
+    const double seconds = seconds_of_products(device, type, size);
+    if (seconds < kLongEnough && size < kLargest) continue;
+    return kProducts * 2 * std::pow(static_cast<double>(size), 3) / seconds;
+  }
 }
 
 void measure_products(MachineDevice& rates, Device& device) {

@@ -10,10 +10,14 @@ inline c10::Device torch_device(int gpu) {
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu));
 }
 
-/// LibTorch's part for GPUs is loaded with the first of them: programs without one start as fast as
-/// before. Idempotent; thread-safe; before LibTorch is asked about GPUs. Activations then come from
-/// the meter of the thread that asks (MeterScope), and kernels are those that always give the same
-/// bits. Throws ConfigError (`kind`) where that part cannot be had.
+/// LibTorch looks for its part for GPUs once, in its first backward at the latest, and uses nothing
+/// that is loaded afterwards. So it is loaded before, where the machine has a GPU: others start as
+/// fast as without it. Does nothing where it cannot be had, which load_torch_gpu() tells.
+void offer_torch_gpu();
+
+/// LibTorch computes on GPUs from here on. Idempotent; thread-safe. Activations come from the meter
+/// of the thread that asks (MeterScope), and kernels are those that always give the same bits.
+/// Throws ConfigError (`kind`) where LibTorch's part for GPUs cannot be had.
 void load_torch_gpu();
 
 /// The calling thread computes on this GPU and stream (a cudaStream_t) from here on. Has LibTorch

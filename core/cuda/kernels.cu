@@ -5,8 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/cpu/kernel_table.h"
 #include "core/cuda/cuda_error.h"
-#include "core/cuda/kernel_bodies.h"
 
 // Compiled without contraction (core/CMakeLists.txt): every operation is rounded as on the CPU.
 namespace spillway::kernels {
@@ -33,10 +33,63 @@ void launch(Stream stream, unsigned blocks, void (*kernel)(P...),
           "cudaLaunchKernel");
 }
 
+// What a thread computes.
+
+constexpr std::size_t kNormLanes = 8;
+
+/// Dropout of the four elements that one counter has words for.
+template <typename T>
+constexpr void drop_block(T* out, const T* in, std::size_t n, std::size_t block,
+                          const detail::Dropout& how) {
+  const PhiloxBlock words =
+      philox(detail::counter_of(how.key, static_cast<std::uint32_t>(block)), how.key.seed);
+  for (std::size_t j = 0; j < 4 && 4 * block + j < n; ++j) {
+    const std::size_t i = 4 * block + j;
+    detail::assign(out[i], words[j] >= how.threshold ? detail::value_of(in[i]) * how.scale : 0.0f);
+  }
+}
+
+// What becomes of one element of a range, by that of another.
+struct Convert {
+  template <typename Out, typename In>
+  constexpr void operator()(Out& out, In in) const {
+    detail::assign(out, detail::value_of(in));
+  }
+};
+struct Add {
+  template <typename In>
+  constexpr void operator()(float& sum, In term) const {
+    sum = sum + detail::value_of(term);
+  }
+};
+struct AddRounded {
+  constexpr void operator()(float& sum, float term) const {
+    sum = detail::rounded(sum) + detail::rounded(term);
+  }
+};
+
+/// The sum of one lane of a chunk of n elements.
+template <typename T>
+constexpr double norm_lane(const T* chunk, std::size_t n, std::size_t lane) {
+  double sum = 0;
+  for (std::size_t i = lane; i < n; i += kNormLanes) {
+    const auto wide = static_cast<double>(detail::value_of(chunk[i]));
+    sum += wide * wide;
+  }
+  return sum;
+}
+
+/// Elements of chunk number `chunk` of x[0, n); none behind the last.
+constexpr std::size_t elements_of_chunk(std::size_t n, std::size_t chunk) {
+  const std::size_t begin = chunk * kNormChunk;
+  if (begin >= n) return 0;
+  return n - begin < kNormChunk ? n - begin : kNormChunk;
+}
+
 template <typename T>
 __global__ void drop_all(T* out, const T* in, std::size_t n, detail::Dropout how) {
   const std::size_t block = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (4 * block < n) detail::drop_block(out, in, n, block, how);
+  if (4 * block < n) drop_block(out, in, n, block, how);
 }
 
 template <typename Change, typename Out, typename In>
@@ -52,11 +105,11 @@ __global__ void change_all(Out* out, const In* in, std::size_t n) {
 template <typename T>
 __global__ void norm_of_chunks(double* chunks, const T* x, std::size_t n) {
   const std::size_t thread = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::size_t chunk = thread / detail::kNormLanes, lane = thread % detail::kNormLanes;
-  const std::size_t elements = detail::elements_of_chunk(n, chunk);
-  double sum = detail::norm_lane(x + chunk * kNormChunk, elements, lane);
+  const std::size_t chunk = thread / kNormLanes, lane = thread % kNormLanes;
+  const std::size_t elements = elements_of_chunk(n, chunk);
+  double sum = norm_lane(x + chunk * kNormChunk, elements, lane);
   // ((0+1)+(2+3))+((4+5)+(6+7)): a sum of two has the same bits in either order.
-  for (int apart = 1; apart < static_cast<int>(detail::kNormLanes); apart *= 2) {
+  for (int apart = 1; apart < static_cast<int>(kNormLanes); apart *= 2) {
     sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
   }
   if (lane == 0 && elements > 0) chunks[chunk] = sum;
@@ -122,23 +175,23 @@ void dropout(Stream stream, BFloat16* out, const BFloat16* in, std::size_t n, fl
 }
 
 void add(Stream stream, float* sum, const float* term, std::size_t n) {
-  stream ? change_on_gpu<detail::Add>(stream, sum, term, n) : add(sum, term, n);
+  stream ? change_on_gpu<Add>(stream, sum, term, n) : add(sum, term, n);
 }
 
 void add(Stream stream, float* sum, const BFloat16* term, std::size_t n) {
-  stream ? change_on_gpu<detail::Add>(stream, sum, term, n) : add(sum, term, n);
+  stream ? change_on_gpu<Add>(stream, sum, term, n) : add(sum, term, n);
 }
 
 void add_rounded(Stream stream, float* sum, const float* term, std::size_t n) {
-  stream ? change_on_gpu<detail::AddRounded>(stream, sum, term, n) : add_rounded(sum, term, n);
+  stream ? change_on_gpu<AddRounded>(stream, sum, term, n) : add_rounded(sum, term, n);
 }
 
 void widen(Stream stream, float* out, const BFloat16* in, std::size_t n) {
-  stream ? change_on_gpu<detail::Convert>(stream, out, in, n) : widen(out, in, n);
+  stream ? change_on_gpu<Convert>(stream, out, in, n) : widen(out, in, n);
 }
 
 void narrow(Stream stream, BFloat16* out, const float* in, std::size_t n) {
-  stream ? change_on_gpu<detail::Convert>(stream, out, in, n) : narrow(out, in, n);
+  stream ? change_on_gpu<Convert>(stream, out, in, n) : narrow(out, in, n);
 }
 
 namespace {
@@ -146,7 +199,7 @@ namespace {
 template <typename T>
 void norm_on_gpu(Stream stream, double* sum, double* chunks, const T* x, std::size_t n) {
   const std::size_t num_chunks = num_norm_chunks(n);
-  const unsigned blocks = blocks_for(num_chunks * detail::kNormLanes);
+  const unsigned blocks = blocks_for(num_chunks * kNormLanes);
   launch(stream, blocks, norm_of_chunks<T>, chunks, x, n);
   launch(stream, 1, fold_chunks, sum, chunks, num_chunks);
 }

@@ -222,7 +222,7 @@ int run(bool brief, std::string_view only) {
                                  .models_in_turn = 0}};
   if (brief) {
     settings = {{.name = "small",
-                 .kind = "cpu",
+                 .kind = machine.gpus.gpus.empty() ? "cpu" : "cuda",
                  .model = gpt(4, 32, 2, 16, 64),
                  .budget = 400_KiB,
                  .ample = 64_MiB,

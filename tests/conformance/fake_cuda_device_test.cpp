@@ -57,6 +57,7 @@ TEST_F(FakeGpu, GpusInUseReachEachOtherOnce) {
 }
 
 TEST_F(FakeGpu, GpusAreListedByIndex) {
+  const Changed alike(machine_.alike, false);
   const auto device = make_cuda_device("cuda:0", 1, 1_MiB - kPage);
   const GpuList list = list_gpus();
   ASSERT_EQ(list.gpus.size(), 2u);
@@ -267,7 +268,7 @@ TEST_F(FakeGpu, AFailureIsKnownToWhoeverHearsOfAnEnd) {
         lost.set_value(true);
       }
     });
-    return std::make_unique<Changed<cudaError_t>>(machine_.broken, cudaErrorIllegalAddress);
+    return std::make_unique<Changed<cudaError_t>>(machine_.broken[1], cudaErrorIllegalAddress);
   }();
   event.wait();
   EXPECT_TRUE(lost.get_future().get());
@@ -280,7 +281,7 @@ TEST_F(FakeGpu, AFailureIsKnownToWhoeverHearsOfAnEnd) {
 TEST_F(FakeGpu, WhatCannotBeGivenToAFailedGpuEndsAllTheSame) {
   const auto device = make_fake(1_MiB);
   const auto memory = device->allocate(kPage);
-  const Changed broken(machine_.broken, cudaErrorIllegalAddress);
+  const Changed broken(machine_.broken[1], cudaErrorIllegalAddress);
   device->compute().wait(device->host_to_device().record());
   device->compute().copy_async(memory->data(), memory->data() + 64, 64);
   std::promise<void> notified;

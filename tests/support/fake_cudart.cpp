@@ -43,10 +43,13 @@ struct alignas(256) Header {
   Bytes bytes = 0;
 };
 
+/// How the thread's GPU is; the first where it has set none, as in CUDA.
+cudaError_t state() { return fake_cuda().broken.at(current_gpu > 0 ? 1 : 0); }
+
 /// Calls that a GPU takes part in begin with it.
 cudaError_t on_gpu() {
   if (current_gpu < 0) ++fake_cuda().on_no_gpu;
-  return fake_cuda().broken;
+  return state();
 }
 
 }  // namespace
@@ -88,7 +91,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetLastError() { return fake_cuda().broken; }
+cudaError_t cudaGetLastError() { return state(); }
 
 const char* cudaGetErrorString(cudaError_t code) {
   return code == cudaErrorIllegalAddress ? "an illegal memory access" : "an error of CUDA";
@@ -97,7 +100,7 @@ const char* cudaGetErrorString(cudaError_t code) {
 cudaError_t cudaSetDevice(int gpu) {
   if (gpu < 0 || gpu >= fake_cuda().num_gpus) return cudaErrorInvalidDevice;
   current_gpu = gpu;
-  return fake_cuda().broken;
+  return state();
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can_access, int gpu, int peer) {
@@ -120,7 +123,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   *properties = {};
-  properties->name[0] = static_cast<char>('A' + gpu);
+  properties->name[0] = static_cast<char>('A' + (fake_cuda().alike ? 0 : gpu));
   return cudaSuccess;
 }
 
@@ -215,7 +218,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  if (--fake_cuda().copies_left == 0) fake_cuda().broken = cudaErrorIllegalAddress;
+  if (stream->gpu == 0 && --fake_cuda().copies_left == 0) {
+    fake_cuda().broken[0] = cudaErrorIllegalAddress;
+  }
   if (const cudaError_t code = on_gpu()) return code;
   if (kind != cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   stream->give([=] { std::memcpy(to, from, bytes); });

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <future>
@@ -19,11 +20,12 @@ struct FakeCuda {
   // What the machine is.
   std::atomic<cudaError_t> found = cudaSuccess;  ///< cudaGetDeviceCount
   std::atomic<int> num_gpus = 2, driver = 13000, capability = 90;
-  std::atomic<Bytes> memory = 1_GiB;                ///< of each GPU
-  std::atomic<bool> fragmented = false;             ///< it has room in pieces only
-  std::atomic<cudaError_t> lockable = cudaSuccess;  ///< cudaHostRegister
-  std::atomic<cudaError_t> broken = cudaSuccess;    ///< every call on a GPU, from then on
-  std::atomic<int> copies_left = -1;  ///< the last of them breaks it; below 0: none does
+  std::atomic<Bytes> memory = 1_GiB;                 ///< of each GPU
+  std::atomic<bool> fragmented = false;              ///< it has room in pieces only
+  std::atomic<cudaError_t> lockable = cudaSuccess;   ///< cudaHostRegister
+  std::atomic<bool> alike = true;                    ///< its GPUs are of one model
+  std::array<std::atomic<cudaError_t>, 2> broken{};  ///< every call on a GPU, from then on
+  std::atomic<int> copies_left = -1;  ///< the last of GPU 0's breaks it; below 0: none does
   // What has been done.
   std::atomic<Bytes> taken = 0, locked = 0;
   std::atomic<int> streams = 0, events = 0;

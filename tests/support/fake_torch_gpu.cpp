@@ -3,6 +3,7 @@
 // host's and what computes is LibTorch's CPU part, once all that their stream was given is done.
 // As on a GPU, what mixes tensors of both is refused; and so is what would wait for a GPU in an op.
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/native/CPUFallback.h>
@@ -14,21 +15,29 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cstdlib>
 
-#include "core/cuda/cuda_error.h"
 #include "core/error.h"
 #include "core/units.h"
 #include "tests/support/fake_cudart.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/torch_gpu.h"
 
+namespace {
+
+std::atomic<bool> is_loaded = false;
+
+}  // namespace
+
 namespace at {
 namespace {
 
-/// LibTorch looks for it by this name.
+/// LibTorch looks for it by this name, once: what is loaded later is never found.
 struct CUDAHooks final : CUDAHooksInterface {
-  explicit CUDAHooks(CUDAHooksArgs) {}
+  explicit CUDAHooks(CUDAHooksArgs) {
+    TORCH_CHECK(is_loaded, "LibTorch was asked for GPUs before its part for them was loaded");
+  }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
@@ -105,7 +114,9 @@ at::Tensor on_cpu(const at::Tensor& tensor) {
       .make_tensor();
 }
 
-void finish_stream() { require(cudaStreamSynchronize(bound.stream), "cudaStreamSynchronize"); }
+void finish_stream() {
+  TORCH_CHECK(cudaStreamSynchronize(bound.stream) == cudaSuccess, "CUDA error");
+}
 
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
   finish_stream();
@@ -128,7 +139,9 @@ void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
-TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>()); }
+TORCH_LIBRARY_IMPL(_, CUDA, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>());
+}
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", &empty);
@@ -164,7 +177,9 @@ C10_REGISTER_GUARD_IMPL(CUDA, Guard)
 
 }  // namespace
 
-void load_torch_gpu() {}
+void offer_torch_gpu() { is_loaded = true; }
+
+void load_torch_gpu() { TORCH_CHECK(at::globalContext().hasCUDA(), "LibTorch finds no GPU"); }
 
 void bind_torch_thread(int gpu, void* stream) {
   bound = {static_cast<c10::DeviceIndex>(gpu), static_cast<cudaStream_t>(stream)};

@@ -114,7 +114,8 @@ cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void**
                              std::size_t, cudaStream_t stream) {
   const auto values = [&]<std::size_t... i>(std::index_sequence<i...>) {
     return std::tuple<P...>(*static_cast<P*>(arguments[i])...);
-  }(std::index_sequence_for<P...>());
+  }
+  (std::index_sequence_for<P...>());
   spillway::testing::launch(stream, [=] {
     const std::function<void()> thread = [&] { std::apply(kernel, values); };
     for (unsigned i = 0; i < grid.x; ++i) spillway::testing::HostBlock(block.x, thread).run(i);

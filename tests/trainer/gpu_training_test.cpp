@@ -2,6 +2,15 @@
 
 namespace spillway::testing {
 
+/// LibTorch looks for GPUs once. The first test of the program.
+TEST(AfterTheCpu, AGpuTrains) {
+  train(session_of(1, kAmple), tiny_trial());
+  SessionConfig config = session_of(1, kAmple);
+  config.activation_share = 0.5;
+  config.devices[0].kind = "cuda";
+  EXPECT_EQ(train(config, tiny_trial()).trials[0].state, TrialState::done);
+}
+
 INSTANTIATE_TEST_SUITE_P(Gpu, KindTraining, ::testing::Values("cuda"));
 
 }  // namespace spillway::testing

@@ -43,12 +43,15 @@ Function* find(void* library, const char* symbol) {
   return reinterpret_cast<Function*>(found);
 }
 
+constexpr const char* kLibrary = "libtorch_cuda.so";
+
+void* open_library() { return dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL); }
+
 void* load_library() {
-  constexpr const char* kName = "libtorch_cuda.so";
-  void* const library = dlopen(kName, RTLD_NOW | RTLD_GLOBAL);
+  void* const library = open_library();
   if (library == nullptr) {
     const char* const why = dlerror();
-    throw no_gpu(std::string("LibTorch's GPU library cannot be loaded (") + (why ? why : kName) +
+    throw no_gpu(std::string("LibTorch's GPU library cannot be loaded (") + (why ? why : kLibrary) +
                  "); use a LibTorch for CUDA 13");
   }
   return library;
@@ -96,6 +99,12 @@ void choose_kernels() {
 
 }  // namespace
 
+void offer_torch_gpu() {
+  int num_gpus = 0;
+  if (cudaGetDeviceCount(&num_gpus) == cudaSuccess && num_gpus > 0) open_library();
+  cudaGetLastError();
+}
+
 void load_torch_gpu() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -103,7 +112,7 @@ void load_torch_gpu() {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
     library() = find_functions(load_library());
     if (!at::globalContext().hasCUDA()) {
-      throw no_gpu("LibTorch finds no GPU, or was asked for one before Spillway was");
+      throw no_gpu("LibTorch finds no GPU, or was used before Spillway was");
     }
     library().change(library().create(&allocate, &release));
     choose_kernels();

@@ -4,6 +4,8 @@
 
 namespace spillway {
 
+void offer_torch_gpu() {}
+
 void load_torch_gpu() {
   // Without CUDA no device is made that would ask for this.
   throw ConfigError(

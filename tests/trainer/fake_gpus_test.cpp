@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/fake_cudart.h"
+#include "tests/support/training_run.h"
+#include "tests/support/watched_session.h"
+#include "tests/support/wrapped_model.h"
+
+/// Training on two GPUs, which are not there.
+namespace spillway::testing {
+namespace {
+
+class FakeGpus : public ::testing::Test {
+ protected:
+  ~FakeGpus() override {
+    EXPECT_EQ(fake_cuda().taken, 0u);
+    EXPECT_EQ(fake_cuda().streams, 0);
+    EXPECT_EQ(fake_cuda().events, 0);
+    EXPECT_EQ(fake_cuda().on_no_gpu, 0);
+  }
+
+  /// A device on each of the first GPUs.
+  static SessionConfig gpus(int number, Bytes memory) {
+    SessionConfig config = session_of(number, memory);
+    config.activation_share = 0.5;
+    for (int i = 0; i < number; ++i) {
+      config.devices[at(i)].kind = "cuda";
+      config.devices[at(i)].index = i;
+    }
+    return config;
+  }
+
+  static TrialConfig spilled(const std::vector<int>& lane_groups) {
+    TrialConfig trial = with_lanes(tiny_trial(), lane_groups);
+    trial.train.order = "shard_major";
+    return trial;
+  }
+
+  static Bytes smallest() {
+    Session session(gpus(1, kAmple));
+    return session.plan(session.submit(spilled({8}))).smallest_budget_bytes;
+  }
+
+  static const TrialResult& alone() {
+    static const RunResult result = train(gpus(1, kAmple), tiny_trial());
+    return result.trials[0];
+  }
+};
+
+TEST_F(FakeGpus, TwoThatSpillHaveTheBitsOfOne) {
+  const RunResult result = train(gpus(2, 2 * smallest()), spilled({5, 3}));
+  EXPECT_GT(result.trials[0].num_shards, 1);
+  expect_same_bits(result.trials[0], alone());
+  expect_within_budgets(result);
+}
+
+/// In an op, as LibTorch tells it, and what the other would have copied from there is lost too.
+TEST_F(FakeGpus, OneThatFailsLeavesItsWorkToTheOther) {
+  const TrialConfig trial = with_before(spilled({4, 4}), [](LayerContext& context) {
+    if (context.gpu != 1 || !context.training || context.random.step != 7) return;
+    fake_cuda().broken[1] = cudaErrorIllegalAddress;
+  });
+  {
+    WatchedSession run(gpus(2, 2 * smallest()));
+    run.session.submit(trial);
+    run.run();
+    const auto lost = run.all(SessionEvent::Kind::lost);
+    ASSERT_EQ(lost.size(), 1u);
+    EXPECT_EQ(lost[0].reason, "an illegal memory access");
+    EXPECT_EQ(run.result.trials[0].lanes, 1);
+    expect_same_bits(run.result.trials[0], alone());
+  }
+  fake_cuda().broken[1] = cudaSuccess;
+}
+
+}  // namespace
+}  // namespace spillway::testing
