@@ -49,6 +49,12 @@ TEST_F(FakeGpu, SaysWhatItIs) {
   EXPECT_NE(device->compute().stream(), device->host_to_device().stream());
 }
 
+/// The control: a test in which the host did it would not pass.
+TEST_F(FakeGpu, ItsMemoryIsNotTouchedFromTheHost) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(*make_fake(1_MiB)->allocate(kPage)->data() = std::byte{1}, "");
+}
+
 TEST_F(FakeGpu, GpusInUseReachEachOtherOnce) {
   for (int round = 0; round < 2; ++round) {
     for (const int gpu : {0, 1, 1}) make_cuda_device("cuda", gpu, 1_MiB);

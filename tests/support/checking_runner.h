@@ -24,8 +24,8 @@ class CheckingRunner final : public OpRunner {
   }
   // Set before the run.
   std::function<void(const OpCall&)> before_op;  ///< called on the device's thread
-  /// Where an op touches bytes; unless set, on the device's thread.
-  std::function<void(Device&, std::function<void()> touch)> compute;
+  /// What an op does; unless set, it touches its bytes.
+  std::function<void(const OpCall&)> compute;
   std::atomic<const Device*> too_cold = nullptr;  ///< warming this one fails
 
   std::uint64_t ops() const { return ops_; }
@@ -44,11 +44,7 @@ class CheckingRunner final : public OpRunner {
       throw std::runtime_error("made to fail");
     }
     if (before_op) before_op(call);
-    if (compute) {
-      compute(*call.device, [call] { touch(call); });
-    } else {
-      touch(call);
-    }
+    compute ? compute(call) : touch(call);
     return [this] { ++kept_; };
   }
 

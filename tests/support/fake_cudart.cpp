@@ -1,7 +1,11 @@
 #include "tests/support/fake_cudart.h"
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -10,6 +14,7 @@
 
 using spillway::Bytes;
 using spillway::testing::fake_cuda;
+using spillway::testing::seen_by_gpu;
 
 namespace {
 
@@ -38,10 +43,60 @@ struct CUevent_st {
 
 namespace {
 
-/// Of memory, so that its size is known where it is given back. As far from a page as CUDA may be.
-struct alignas(256) Header {
-  Bytes bytes = 0;
+/// Addresses that nobody can use stand for the bytes of GPU memory, which lie elsewhere.
+class GpuMemory {
+ public:
+  /// As far from a page as CUDA may be.
+  static constexpr Bytes kOffset = 256;
+
+  void* take(Bytes bytes) {
+    auto* const address = map(bytes, PROT_NONE) + kOffset;
+    auto* const there = map(bytes, PROT_READ | PROT_WRITE) + kOffset;
+    const std::lock_guard lock(mutex_);
+    pieces_[address] = {there, bytes};
+    return address;
+  }
+
+  /// How many bytes it was.
+  Bytes give_back(void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto piece = pieces_.find(static_cast<std::byte*>(address));
+    const auto [there, bytes] = piece->second;
+    for (std::byte* begin : {piece->first, there}) munmap(begin - kOffset, bytes + kOffset);
+    pieces_.erase(piece);
+    return bytes;
+  }
+
+  std::byte* find(const std::byte* address) {
+    const std::lock_guard lock(mutex_);
+    auto piece = pieces_.upper_bound(const_cast<std::byte*>(address));
+    if (piece == pieces_.begin()) return nullptr;
+    const auto& [begin, bytes] = *--piece;
+    const auto offset = static_cast<Bytes>(address - begin);
+    return offset <= bytes.size ? bytes.there + offset : nullptr;
+  }
+
+ private:
+  struct Piece {
+    std::byte* there = nullptr;
+    Bytes size = 0;
+  };
+
+  static std::byte* map(Bytes bytes, int access) {
+    void* const memory =
+        mmap(nullptr, bytes + kOffset, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<std::byte*>(memory);
+  }
+
+  std::mutex mutex_;
+  std::map<std::byte*, Piece> pieces_;  // by address; under mutex_
 };
+
+GpuMemory& gpu_memory() {
+  static GpuMemory all;
+  return all;
+}
 
 /// How the thread's GPU is; the first where it has set none, as in CUDA.
 cudaError_t state() { return fake_cuda().broken.at(current_gpu > 0 ? 1 : 0); }
@@ -59,6 +114,12 @@ namespace spillway::testing {
 FakeCuda& fake_cuda() {
   static FakeCuda machine;
   return machine;
+}
+
+std::byte* seen_by_gpu(const void* address) {
+  auto* const begin = static_cast<std::byte*>(const_cast<void*>(address));
+  std::byte* const there = gpu_memory().find(begin);
+  return there ? there : begin;
 }
 
 void launch(void* stream, std::function<void()> kernel) {
@@ -136,18 +197,13 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   if (const cudaError_t code = on_gpu()) return code;
   if (fake_cuda().fragmented) return cudaErrorMemoryAllocation;
-  auto* const memory =
-      static_cast<std::byte*>(::operator new (bytes + sizeof(Header), std::align_val_t{256}));
-  new (memory) Header{bytes};
+  *data = gpu_memory().take(bytes);
   fake_cuda().taken += bytes;
-  *data = memory + sizeof(Header);
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* data) {
-  auto* const memory = static_cast<std::byte*>(data) - sizeof(Header);
-  fake_cuda().taken -= reinterpret_cast<Header*>(memory)->bytes;
-  ::operator delete (memory, std::align_val_t{256});
+  fake_cuda().taken -= gpu_memory().give_back(data);
   return on_gpu();
 }
 
@@ -223,13 +279,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   }
   if (const cudaError_t code = on_gpu()) return code;
   if (kind != cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  stream->give([=] { std::memcpy(to, from, bytes); });
+  stream->give([=] { std::memcpy(seen_by_gpu(to), seen_by_gpu(from), bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   if (const cudaError_t code = on_gpu()) return code;
-  stream->give([=] { std::memset(to, value, bytes); });
+  stream->give([=] { std::memset(seen_by_gpu(to), value, bytes); });
   return cudaSuccess;
 }
 

@@ -4,16 +4,17 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <future>
 
 #include "core/units.h"
 
 /// The calls of the CUDA runtime that core/cuda/ makes, without a GPU: a program that is linked
-/// with fake_cudart.cpp makes them here. Streams are threads, memory is the host's, and the machine
-/// is as a test wants it. What a runtime would do by chance or punish late is counted or refused at
-/// once. It shows that streams, events and copies are used in the right order, and nothing about
-/// GPUs.
+/// with fake_cudart.cpp makes them here. Streams are threads, and the machine is as a test wants
+/// it. GPU memory is the host's, but whoever touches it at its address ends the program, as there.
+/// What a runtime would do by chance or punish late is counted or refused at once. It shows that
+/// streams, events and copies are used in the right order, and nothing about GPUs.
 namespace spillway::testing {
 
 struct FakeCuda {
@@ -35,6 +36,9 @@ struct FakeCuda {
 
 /// The machine of this process.
 FakeCuda& fake_cuda();
+
+/// Where what streams do finds the bytes at an address: those of GPU memory lie elsewhere.
+std::byte* seen_by_gpu(const void* address);
 
 /// What a kernel is on a GPU: runs on the stream, which is one of a Queue, after what it was given
 /// before. Throws CudaError where the GPU is broken.

@@ -16,10 +16,9 @@
 #include <torch/library.h>
 
 #include <atomic>
-#include <cstdlib>
+#include <cstring>
 
 #include "core/error.h"
-#include "core/units.h"
 #include "tests/support/fake_cudart.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/torch_gpu.h"
@@ -63,17 +62,19 @@ class GpuAllocator final : public c10::Allocator {
     const c10::Device device(c10::DeviceType::CUDA, bound.gpu);
     if (bytes == 0) return {nullptr, nullptr, &release, device};
     void* block = place_on_gpu(bytes);
-    if (block == nullptr) block = std::aligned_alloc(kPage, round_up(bytes, kPage));
+    if (block == nullptr && cudaMalloc(&block, bytes) != cudaSuccess) {
+      throw OutOfMemory(Tier::device, bytes, 0, "LibTorch's workspaces on a GPU");
+    }
     return {block, block, &release, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
-    std::memcpy(to, from, bytes);
+    std::memcpy(testing::seen_by_gpu(to), testing::seen_by_gpu(from), bytes);
   }
 
  private:
   static void release(void* block) {
-    if (block != nullptr && !remove_from_gpu(block)) std::free(block);
+    if (block != nullptr && !remove_from_gpu(block)) cudaFree(block);
   }
 };
 
@@ -108,7 +109,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 /// The same memory, as the CPU sees it.
 at::Tensor on_cpu(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
-  return at::for_blob(tensor.data_ptr(), tensor.sizes())
+  return at::for_blob(testing::seen_by_gpu(tensor.data_ptr()), tensor.sizes())
       .strides(tensor.strides())
       .options(tensor.options().device(at::kCPU))
       .make_tensor();
@@ -134,7 +135,18 @@ at::Scalar wait_for_number(const at::Tensor&) {
   TORCH_CHECK(false, "an op waits for a GPU, to read a number from it");
 }
 
+/// A number is taken from the host, as there; nothing else.
+void require_on_gpu(const c10::OperatorHandle& op, const at::Tensor& tensor) {
+  TORCH_CHECK(!tensor.defined() || !tensor.is_cpu() || tensor.dim() == 0, op.schema().name(),
+              " mixes tensors of the CPU with those of a GPU");
+}
+
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  for (const c10::IValue& argument : torch::jit::last(*stack, op.schema().arguments().size())) {
+    if (argument.isTensor()) require_on_gpu(op, argument.toTensor());
+    if (!argument.isTensorList()) continue;
+    for (const at::Tensor& tensor : argument.toTensorVector()) require_on_gpu(op, tensor);
+  }
   finish_stream();
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }

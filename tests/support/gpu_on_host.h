@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -109,11 +110,23 @@ inline double __shfl_xor_sync(unsigned, double value, int apart) {
       value, threadIdx.x ^ static_cast<unsigned>(apart));
 }
 
+namespace spillway::testing {
+
+/// An argument of a kernel, as the kernel gets it.
+template <typename T>
+T argument(void* given) {
+  T value = *static_cast<T*>(given);
+  if constexpr (std::is_pointer_v<T>) value = reinterpret_cast<T>(seen_by_gpu(value));
+  return value;
+}
+
+}  // namespace spillway::testing
+
 template <typename... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments,
                              std::size_t, cudaStream_t stream) {
   const auto values = [&]<std::size_t... i>(std::index_sequence<i...>) {
-    return std::tuple<P...>(*static_cast<P*>(arguments[i])...);
+    return std::tuple<P...>(spillway::testing::argument<P>(arguments[i])...);
   }
   (std::index_sequence_for<P...>());
   spillway::testing::launch(stream, [=] {

@@ -1,11 +1,17 @@
+#include <ATen/ops/add.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
-#include <string>
+#include <functional>
 
 #include "tests/support/fake_cudart.h"
 #include "tests/support/training_run.h"
 #include "tests/support/watched_session.h"
 #include "tests/support/wrapped_model.h"
+#include "trainer/counting_allocator.h"
+#include "trainer/run_on.h"
+#include "trainer/torch_gpu.h"
 
 /// Training on two GPUs, which are not there.
 namespace spillway::testing {
@@ -29,6 +35,17 @@ class FakeGpus : public ::testing::Test {
       config.devices[at(i)].index = i;
     }
     return config;
+  }
+
+  /// On a thread of the first.
+  static void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
+    initialize_torch();
+    const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
+    load_torch_gpu();
+    run_on(*device, [&] {
+      bind_torch_thread(0, device->compute().stream());
+      work(at::TensorOptions(torch_device(0)));
+    });
   }
 
   static TrialConfig spilled(const std::vector<int>& lane_groups) {
@@ -72,6 +89,30 @@ TEST_F(FakeGpus, OneThatFailsLeavesItsWorkToTheOther) {
     expect_same_bits(run.result.trials[0], alone());
   }
   fake_cuda().broken[1] = cudaSuccess;
+}
+
+// Controls: what a GPU would refuse is seen.
+
+TEST_F(FakeGpus, TensorsOfTheCpuAreNotMixedIn) {
+  on_gpu([](const at::TensorOptions& here) {
+    const at::Tensor there = at::ones({2}, here);
+    EXPECT_NO_THROW(at::add(there, at::ones({2}, here)));
+    EXPECT_NO_THROW(at::add(there, 1));
+    EXPECT_THROW(at::add(there, at::ones({2})), c10::Error);
+    EXPECT_THROW(at::stack({there, at::ones({2})}), c10::Error);
+  });
+}
+
+TEST_F(FakeGpus, NoOpReadsANumber) {
+  on_gpu(
+      [](const at::TensorOptions& here) { EXPECT_THROW(at::ones({}, here).item(), c10::Error); });
+}
+
+TEST_F(FakeGpus, AThreadHasOneGpu) {
+  on_gpu([](const at::TensorOptions& here) {
+    EXPECT_THROW(at::ones({2}, here.device(torch_device(1))), c10::Error);
+  });
+  EXPECT_THROW(at::ones({2}, at::TensorOptions(torch_device(0))), c10::Error);
 }
 
 }  // namespace

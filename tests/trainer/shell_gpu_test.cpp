@@ -9,6 +9,7 @@
 namespace spillway {
 namespace {
 
+using testing::CheckingRunner;
 using testing::fake_cuda;
 using testing::make_workload;
 using testing::RealRun;
@@ -34,17 +35,23 @@ class ShellOnGpus : public ::testing::Test {
     return make_cpu_device("cpu", budget);
   }
   void compute_on_streams(RealRun& run) {
-    run.runner.compute = [this](Device& device, const std::function<void()>& touch) {
-      if (!device.compute().stream()) return touch();
-      testing::launch(device.compute().stream(), [this, touch] {
+    run.runner.compute = [this](const OpCall& call) {
+      if (!call.device->compute().stream()) return CheckingRunner::touch(call);
+      testing::launch(call.device->compute().stream(), [this, call = seen_by_gpu(call)] {
         try {
-          touch();
+          CheckingRunner::touch(call);
         } catch (const std::exception& error) {
           const std::lock_guard lock(mutex_);
           wrong_.emplace_back(error.what());
         }
       });
     };
+  }
+  static OpCall seen_by_gpu(OpCall call) {
+    for (auto* buffers : {&call.weights, &call.sums, &call.inputs, &call.outputs}) {
+      for (std::byte*& buffer : *buffers) buffer = testing::seen_by_gpu(buffer);
+    }
+    return call;
   }
   static void expect_all_done(RealRun& run) {
     for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
