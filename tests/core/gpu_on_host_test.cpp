@@ -53,6 +53,12 @@ TEST(GpuOnHost, ThreadsWaitForEachOther) { EXPECT_EQ(rotated(&rotate<true>), exp
 
 TEST(GpuOnHost, ABarrierThatLacksIsMissed) { EXPECT_NE(rotated(&rotate<false>), expected()); }
 
+TEST(GpuOnHost, MemoryThatAGpuDoesNotReachIsRefused) {
+  int on_the_host = 0;
+  int* address = &on_the_host;
+  EXPECT_THROW(argument<int*>(&address), std::logic_error);
+}
+
 TEST(GpuOnHost, ABarrierThatSomeDoNotReachIsSeen) {
   const std::function<void()> kernel = [] {
     if (threadIdx.x != 5) __syncthreads();

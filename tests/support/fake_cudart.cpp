@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "core/cpu/cpu_queue.h"
@@ -98,6 +100,35 @@ GpuMemory& gpu_memory() {
   return all;
 }
 
+/// Of the host, that GPUs reach.
+class LockedMemory {
+ public:
+  void add(const void* begin, Bytes bytes) {
+    const std::lock_guard lock(mutex_);
+    pieces_[static_cast<const std::byte*>(begin)] = bytes;
+  }
+  void remove(const void* begin) {
+    const std::lock_guard lock(mutex_);
+    pieces_.erase(static_cast<const std::byte*>(begin));
+  }
+  bool contains(const std::byte* address) {
+    const std::lock_guard lock(mutex_);
+    const auto piece = pieces_.upper_bound(address);
+    if (piece == pieces_.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(piece);
+    return address < begin + bytes;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const std::byte*, Bytes> pieces_;  // by address; under mutex_
+};
+
+LockedMemory& locked_memory() {
+  static LockedMemory all;
+  return all;
+}
+
 /// How the thread's GPU is; the first where it has set none, as in CUDA.
 cudaError_t state() { return fake_cuda().broken.at(current_gpu > 0 ? 1 : 0); }
 
@@ -120,6 +151,12 @@ std::byte* seen_by_gpu(const void* address) {
   auto* const begin = static_cast<std::byte*>(const_cast<void*>(address));
   std::byte* const there = gpu_memory().find(begin);
   return there ? there : begin;
+}
+
+std::byte* seen_by_kernel(const void* address) {
+  std::byte* const there = seen_by_gpu(address);
+  if (there != address || address == nullptr || locked_memory().contains(there)) return there;
+  throw std::logic_error("a kernel is to touch memory that a GPU does not reach");
 }
 
 void launch(void* stream, std::function<void()> kernel) {
@@ -212,12 +249,15 @@ cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned flags) {
   if (flags != cudaHostRegisterPortable || bytes == 0) return cudaErrorInvalidValue;
   // It must be there: what is not could not be locked.
   for (std::size_t i = 0; i < bytes; i += spillway::kPage) static_cast<volatile char*>(data)[i];
-  if (fake_cuda().lockable == cudaSuccess) ++fake_cuda().locked;
-  return fake_cuda().lockable;
+  if (fake_cuda().lockable != cudaSuccess) return fake_cuda().lockable;
+  ++fake_cuda().locked;
+  locked_memory().add(data, bytes);
+  return cudaSuccess;
 }
 
-cudaError_t cudaHostUnregister(void*) {
+cudaError_t cudaHostUnregister(void* data) {
   --fake_cuda().locked;
+  locked_memory().remove(data);
   return on_gpu();
 }
 

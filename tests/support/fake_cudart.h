@@ -37,8 +37,12 @@ struct FakeCuda {
 /// The machine of this process.
 FakeCuda& fake_cuda();
 
-/// Where what streams do finds the bytes at an address: those of GPU memory lie elsewhere.
+/// Where copies find the bytes at an address: those of GPU memory lie elsewhere.
 std::byte* seen_by_gpu(const void* address);
+
+/// Where kernels find them. Throws std::logic_error where a GPU would not: of the host's memory it
+/// reaches what is page-locked.
+std::byte* seen_by_kernel(const void* address);
 
 /// What a kernel is on a GPU: runs on the stream, which is one of a Queue, after what it was given
 /// before. Throws CudaError where the GPU is broken.

@@ -109,7 +109,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 /// The same memory, as the CPU sees it.
 at::Tensor on_cpu(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
-  return at::for_blob(testing::seen_by_gpu(tensor.data_ptr()), tensor.sizes())
+  return at::for_blob(testing::seen_by_kernel(tensor.data_ptr()), tensor.sizes())
       .strides(tensor.strides())
       .options(tensor.options().device(at::kCPU))
       .make_tensor();

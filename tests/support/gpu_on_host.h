@@ -116,7 +116,7 @@ namespace spillway::testing {
 template <typename T>
 T argument(void* given) {
   T value = *static_cast<T*>(given);
-  if constexpr (std::is_pointer_v<T>) value = reinterpret_cast<T>(seen_by_gpu(value));
+  if constexpr (std::is_pointer_v<T>) value = reinterpret_cast<T>(seen_by_kernel(value));
   return value;
 }
 

@@ -37,7 +37,7 @@ class ShellOnGpus : public ::testing::Test {
   void compute_on_streams(RealRun& run) {
     run.runner.compute = [this](const OpCall& call) {
       if (!call.device->compute().stream()) return CheckingRunner::touch(call);
-      testing::launch(call.device->compute().stream(), [this, call = seen_by_gpu(call)] {
+      testing::launch(call.device->compute().stream(), [this, call = seen_by_kernel(call)] {
         try {
           CheckingRunner::touch(call);
         } catch (const std::exception& error) {
@@ -47,9 +47,9 @@ class ShellOnGpus : public ::testing::Test {
       });
     };
   }
-  static OpCall seen_by_gpu(OpCall call) {
+  static OpCall seen_by_kernel(OpCall call) {
     for (auto* buffers : {&call.weights, &call.sums, &call.inputs, &call.outputs}) {
-      for (std::byte*& buffer : *buffers) buffer = testing::seen_by_gpu(buffer);
+      for (std::byte*& buffer : *buffers) buffer = testing::seen_by_kernel(buffer);
     }
     return call;
   }
