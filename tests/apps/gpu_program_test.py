@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""The program on GPUs. Usage: gpu_program_test.py SPILLWAY TEXT; skipped where it finds none."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import small_run  # noqa: E402
+
+PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
+SKIPPED = 77
+DOCTOR = small_run.finish([PROGRAM, "doctor"])
+LAST = len(re.findall("^GPU [0-9]", DOCTOR, re.MULTILINE)) - 1
+
+
+def gpus(*indices, memory="16MiB"):
+    """The override that names these, one device each."""
+    devices = ", ".join(f"{{kind: cuda, index: {index}, memory: {memory}}}" for index in indices)
+    return f"devices=[{devices}]"
+
+
+class OnGpus(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def new_run(self, name):
+        return small_run.SmallRun(PROGRAM, TEXT, self.folder / name)
+
+    def refusal(self, *overrides):
+        run = self.new_run("refused")
+        done = subprocess.run(run.train_command(*overrides), capture_output=True, text=True,
+                              check=False, timeout=100)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertFalse(run.folder.exists())
+        return done.stderr
+
+    def test_doctor_measures_them(self):
+        for index in range(LAST + 1):
+            self.assertRegex(DOCTOR, rf"(?m)^ +cuda:{index} +[0-9.]+ GiB/s")
+            self.assertRegex(DOCTOR, rf"cuda:{index}, bf16: .*: use at least [0-9]+ virtual node")
+
+    def test_a_killed_run_goes_on_with_other_gpus_and_budgets(self):
+        bf16 = ("train.dtype=bf16", "train.gradient_dtype=bf16", "train.max_steps=60")
+        whole, killed = self.new_run("whole"), self.new_run("killed")
+        small_run.finish(whole.train_command(gpus(0), *bf16))
+        with small_run.start(killed.train_command(gpus(0, LAST, memory="2MiB"), "train.lanes=2",
+                                                  "scheduling.order=shard_major", *bf16)) as process:
+            small_run.wait_for(process, lambda: len(killed.generations()) > 1)
+            process.kill()
+        small_run.finish(killed.resume_command(gpus(LAST, memory="1MiB"), "train.lanes=1"))
+        self.assertEqual(killed.weights(), whole.weights())
+        other = self.new_run("other")
+        small_run.finish(other.train_command(gpus(0), "seed=5", *bf16))
+        self.assertNotEqual(other.weights(), whole.weights())
+
+    def test_what_cannot_be_is_said(self):
+        self.assertIn(f"devices[0].index: is {LAST + 1}, but ", self.refusal(gpus(LAST + 1)))
+        self.assertIn("are free on GPU 0; write less", self.refusal(gpus(0, memory="1TiB")))
+        self.assertIn("train.dtype: 'fp8' is not known", self.refusal(gpus(0), "train.dtype=fp8"))
+
+
+if __name__ == "__main__":
+    if LAST < 0:
+        print("no GPU to test on; spillway doctor says why")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1])
