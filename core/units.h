@@ -16,9 +16,10 @@ constexpr Bytes operator""_MiB(unsigned long long n) { return n << 20; }
 constexpr Bytes operator""_GiB(unsigned long long n) { return n << 30; }
 }  // namespace literals
 
-/// Every parameter and every range of a device or host arena starts at a multiple of this: CPU
-/// matrix kernels may change bits with the alignment of their operands.
-inline constexpr Bytes kAlignment = 64;
+/// Every parameter and every range of a device or host arena starts at a multiple of this: matrix
+/// kernels are chosen by the alignment of their operands, cuBLASLt's by up to 256 bytes of it
+/// (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES), and others have other bits.
+inline constexpr Bytes kAlignment = 256;
 /// Blocks start at a multiple of this in their home, and budgets are reported in it.
 inline constexpr Bytes kPage = 4096;
 

@@ -64,52 +64,54 @@ class NaiveAllocator {
   std::vector<bool> taken_;
 };
 
+constexpr Bytes kUnit = kAlignment;
+
 TEST(RangeAllocator, TakesTheLowestOrTheHighestPlaceThatFits) {
-  RangeAllocator ranges(1024);
-  EXPECT_EQ(ranges.allocate(100), 0u);
-  EXPECT_EQ(ranges.allocate(64), 128u);
-  EXPECT_EQ(ranges.allocate(128, End::high), 896u);
-  ranges.free(0, 100);
-  EXPECT_EQ(ranges.allocate(129), 192u) << "the hole at 0 is one unit too small";
-  EXPECT_EQ(ranges.allocate(128), 0u);
+  RangeAllocator ranges(16 * kUnit);
+  EXPECT_EQ(ranges.allocate(kUnit + 1), 0u);
+  EXPECT_EQ(ranges.allocate(kUnit), 2 * kUnit);
+  EXPECT_EQ(ranges.allocate(2 * kUnit, End::high), 14 * kUnit);
+  ranges.free(0, kUnit + 1);
+  EXPECT_EQ(ranges.allocate(2 * kUnit + 1), 3 * kUnit) << "the hole at 0 is one unit too small";
+  EXPECT_EQ(ranges.allocate(2 * kUnit), 0u);
   ranges.check_integrity();
 }
 
 TEST(RangeAllocator, DoesNotFitIsNoError) {
-  RangeAllocator ranges(256);
-  EXPECT_FALSE(ranges.allocate(257).has_value());
+  RangeAllocator ranges(4 * kUnit);
+  EXPECT_FALSE(ranges.allocate(4 * kUnit + 1).has_value());
   EXPECT_FALSE(ranges.allocate(~Bytes{0}).has_value());
-  EXPECT_FALSE(ranges.allocate(~Bytes{0} - 62, End::high).has_value());
+  EXPECT_FALSE(ranges.allocate(~Bytes{0} - kUnit + 2, End::high).has_value());
   EXPECT_EQ(ranges.used(), 0u);
-  EXPECT_EQ(ranges.allocate(256), 0u);
+  EXPECT_EQ(ranges.allocate(4 * kUnit), 0u);
   EXPECT_FALSE(ranges.allocate(1).has_value());
   EXPECT_EQ(ranges.largest_hole(), 0u);
 }
 
 TEST(RangeAllocator, NeighbouringHolesAreOne) {
-  RangeAllocator ranges(256);
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(ranges.allocate(64).has_value());
-  ranges.free(64, 64);
-  ranges.free(192, 64);
-  EXPECT_EQ(ranges.largest_hole(), 64u);
-  ranges.free(128, 64);
-  EXPECT_EQ(ranges.largest_hole(), 192u);
-  EXPECT_EQ(ranges.allocate(192), 64u);
+  RangeAllocator ranges(4 * kUnit);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(ranges.allocate(kUnit).has_value());
+  ranges.free(kUnit, kUnit);
+  ranges.free(3 * kUnit, kUnit);
+  EXPECT_EQ(ranges.largest_hole(), kUnit);
+  ranges.free(2 * kUnit, kUnit);
+  EXPECT_EQ(ranges.largest_hole(), 3 * kUnit);
+  EXPECT_EQ(ranges.allocate(3 * kUnit), kUnit);
 }
 
 TEST(RangeAllocator, AnEmptyRangeHasAPlaceOfItsOwn) {
-  RangeAllocator ranges(128);
+  RangeAllocator ranges(2 * kUnit);
   EXPECT_EQ(ranges.allocate(0), 0u);
-  EXPECT_EQ(ranges.allocate(0), 64u);
+  EXPECT_EQ(ranges.allocate(0), kUnit);
   EXPECT_FALSE(ranges.allocate(0).has_value());
 }
 
 TEST(RangeAllocator, CopiesAreIndependent) {
-  RangeAllocator ranges(128);
-  ASSERT_TRUE(ranges.allocate(64).has_value());
+  RangeAllocator ranges(2 * kUnit);
+  ASSERT_TRUE(ranges.allocate(kUnit).has_value());
   RangeAllocator copy = ranges;
-  copy.free(0, 64);
-  EXPECT_EQ(ranges.used(), 64u);
+  copy.free(0, kUnit);
+  EXPECT_EQ(ranges.used(), kUnit);
   EXPECT_EQ(copy.used(), 0u);
 }
 
@@ -121,7 +123,7 @@ void compare_with_naive(Bytes capacity, unsigned seed) {
   std::map<Bytes, Bytes> live;
   for (int i = 0; i < 2000; ++i) {
     if (live.empty() || random() % 5 < 3) {
-      const Bytes bytes = random() % (random() % 8 == 0 ? capacity + 64 : 400);
+      const Bytes bytes = random() % (random() % 8 == 0 ? capacity + kUnit : 6 * kUnit);
       const End end = random() % 2 == 0 ? End::low : End::high;
       const auto offset = ranges.allocate(bytes, end);
       ASSERT_EQ(offset, naive.allocate(bytes, end));
@@ -141,8 +143,8 @@ void compare_with_naive(Bytes capacity, unsigned seed) {
 
 TEST(RangeAllocator, AgreesWithANaiveModel) {
   for (unsigned seed = 0; seed < 5; ++seed) {
-    compare_with_naive(4096, seed);
-    compare_with_naive(5000, seed);
+    compare_with_naive(64 * kUnit, seed);
+    compare_with_naive(78 * kUnit + 8, seed);
   }
 }
 

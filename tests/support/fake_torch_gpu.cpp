@@ -16,7 +16,9 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "core/error.h"
 #include "tests/support/fake_cudart.h"
@@ -135,10 +137,14 @@ at::Scalar wait_for_number(const at::Tensor&) {
   TORCH_CHECK(false, "an op waits for a GPU, to read a number from it");
 }
 
-/// A number is taken from the host, as there; nothing else.
+/// A number is taken from the host, as there; nothing else. Where memory begins is seen by what
+/// chooses kernels of matrix products.
 void require_on_gpu(const c10::OperatorHandle& op, const at::Tensor& tensor) {
-  TORCH_CHECK(!tensor.defined() || !tensor.is_cpu() || tensor.dim() == 0, op.schema().name(),
-              " mixes tensors of the CPU with those of a GPU");
+  if (!tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0)) return;
+  const std::string& name = op.schema().name();
+  TORCH_CHECK(!tensor.is_cpu(), name, " mixes tensors of the CPU with those of a GPU");
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.storage().data());
+  TORCH_CHECK(begin % 256 == 0, name, " takes memory that begins at no multiple of 256 bytes");
 }
 
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

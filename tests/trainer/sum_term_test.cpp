@@ -108,10 +108,11 @@ TEST(FinishedSums, ObservationsOfRunningStatisticsAreNotRounded) {
   model.layers = {{.name = "norm", .kind = "norm", .params = {0, 1}}};
   const SumPlaces places = sum_places(model, model.layers[0]);
   EXPECT_EQ(model.params[1].finished_sum().dtype, DType::f32);
-  EXPECT_EQ(places.offsets, (std::vector<Bytes>{64, 64 + 448}));
-  EXPECT_EQ(places.packed_offsets, (std::vector<Bytes>{0, 256}));
-  EXPECT_EQ(places.bytes, 64u + 448 + 64);
-  EXPECT_EQ(places.packed_bytes, 256u + 64);
+  const Bytes wide_bytes = round_up(400, kAlignment), packed_bytes = round_up(200, kAlignment);
+  EXPECT_EQ(places.offsets, (std::vector<Bytes>{kAlignment, kAlignment + wide_bytes}));
+  EXPECT_EQ(places.packed_offsets, (std::vector<Bytes>{0, packed_bytes}));
+  EXPECT_EQ(places.bytes, kAlignment + wide_bytes + kAlignment);
+  EXPECT_EQ(places.packed_bytes, packed_bytes + kAlignment);
   model.params[0].gradient = DType::f32;
   const SumPlaces wide = sum_places(model, model.layers[0]);
   EXPECT_EQ(wide.bytes, wide.packed_bytes);
