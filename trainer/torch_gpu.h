@@ -21,7 +21,7 @@ void offer_torch_gpu();
 void load_torch_gpu();
 
 /// The calling thread computes on this GPU and stream (a cudaStream_t) from here on. Has LibTorch
-/// take what it keeps for each of them, which is nobody's activation.
+/// take what it keeps for each of them, which is nobody's activation. Throws Error, with why.
 void bind_torch_thread(int gpu, void* stream);
 
 }  // namespace spillway

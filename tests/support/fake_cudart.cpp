@@ -71,11 +71,11 @@ class GpuMemory {
 
   std::byte* find(const std::byte* address) {
     const std::lock_guard lock(mutex_);
-    auto piece = pieces_.upper_bound(const_cast<std::byte*>(address));
-    if (piece == pieces_.begin()) return nullptr;
-    const auto& [begin, bytes] = *--piece;
+    const auto next = pieces_.upper_bound(const_cast<std::byte*>(address));
+    if (next == pieces_.begin()) return nullptr;
+    const auto& [begin, piece] = *std::prev(next);
     const auto offset = static_cast<Bytes>(address - begin);
-    return offset <= bytes.size ? bytes.there + offset : nullptr;
+    return offset <= piece.size ? piece.there + offset : nullptr;
   }
 
  private:

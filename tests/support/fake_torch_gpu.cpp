@@ -1,7 +1,7 @@
 // LibTorch's part for GPUs (trainer/torch_gpu.h) where fake_cudart.h is the runtime: a program that
-// is linked with this computes on tensors that LibTorch takes to be on GPUs. Their memory is the
-// host's and what computes is LibTorch's CPU part, once all that their stream was given is done.
-// As on a GPU, what mixes tensors of both is refused; and so is what would wait for a GPU in an op.
+// is linked with this computes on tensors that LibTorch takes to be on GPUs. What computes is its
+// CPU part, once all that their stream was given is done. As on a GPU, what mixes tensors of both
+// is refused; and so is what would wait for a GPU in an op.
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -121,7 +121,20 @@ void finish_stream() {
   TORCH_CHECK(cudaStreamSynchronize(bound.stream) == cudaSuccess, "CUDA error");
 }
 
+/// While it lives, it is the stand-in that takes tensors to the CPU and back.
+class OnCpu {
+ public:
+  OnCpu() { is_alive = true; }
+  ~OnCpu() { is_alive = false; }
+  OnCpu(const OnCpu&) = delete;
+  OnCpu& operator=(const OnCpu&) = delete;
+
+  static thread_local bool is_alive;
+};
+thread_local bool OnCpu::is_alive = false;
+
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
+  TORCH_CHECK(OnCpu::is_alive || !to.is_cpu(), "an op waits for a GPU, to copy a tensor from it");
   finish_stream();
   on_cpu(to).copy_(on_cpu(from));
   return to;
@@ -154,6 +167,7 @@ void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     for (const at::Tensor& tensor : argument.toTensorVector()) require_on_gpu(op, tensor);
   }
   finish_stream();
+  const OnCpu scope;
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 

@@ -120,14 +120,22 @@ void load_torch_gpu() {
   });
 }
 
-void bind_torch_thread(int gpu, void* stream) {
-  const auto index = static_cast<c10::DeviceIndex>(gpu);
-  c10::cuda::set_device(index);
-  c10::cuda::setCurrentCUDAStream(
-      c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), index));
+static void bind(c10::DeviceIndex gpu, cudaStream_t stream) {
+  c10::cuda::set_device(gpu);
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(stream, gpu));
   const at::Tensor x = at::ones({32, 32}, at::TensorOptions(torch_device(gpu)));
   at::mm(x, x);
   library().product_workspace();  // in an op it would be taken from the op's activations, and kept
+}
+
+void bind_torch_thread(int gpu, void* stream) {
+  try {
+    bind(static_cast<c10::DeviceIndex>(gpu), static_cast<cudaStream_t>(stream));
+  } catch (const c10::Error& error) {
+    throw Error("LibTorch cannot compute on GPU " + std::to_string(gpu) + ": " +
+                error.what_without_backtrace() +
+                "; where its memory is short, give the devices on it less");
+  }
 }
 
 }  // namespace spillway
