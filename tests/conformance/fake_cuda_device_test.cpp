@@ -25,6 +25,8 @@ class FakeGpu : public ::testing::Test {
     EXPECT_EQ(machine_.streams, 0);
     EXPECT_EQ(machine_.events, 0);
     EXPECT_EQ(machine_.on_no_gpu, 0);
+    EXPECT_EQ(machine_.on_no_stream, 0);
+    EXPECT_EQ(machine_.spinning, 0);
   }
   /// What making a device of 1 MiB on that GPU is refused with.
   static ConfigError refusal(int gpu) {

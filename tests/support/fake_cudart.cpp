@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <iterator>
@@ -138,6 +139,18 @@ cudaError_t on_gpu() {
   return state();
 }
 
+/// The default stream does it at once.
+cudaError_t give(cudaStream_t stream, const std::function<void()>& work) {
+  if (const cudaError_t code = on_gpu()) return code;
+  if (stream) {
+    stream->give(work);
+  } else {
+    ++fake_cuda().on_no_stream;
+    work();
+  }
+  return cudaSuccess;
+}
+
 }  // namespace
 
 namespace spillway::testing {
@@ -159,9 +172,8 @@ std::byte* seen_by_kernel(const void* address) {
   throw std::logic_error("a kernel is to touch memory that a GPU does not reach");
 }
 
-void launch(void* stream, std::function<void()> kernel) {
-  require(on_gpu(), "launch");
-  static_cast<cudaStream_t>(stream)->give(std::move(kernel));
+void launch(void* stream, const std::function<void()>& kernel) {
+  require(give(static_cast<cudaStream_t>(stream), kernel), "launch");
 }
 
 HeldStream::HeldStream(void* stream) {
@@ -213,15 +225,38 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int) {
-  const int capability = fake_cuda().capability;
-  *value = name == cudaDevAttrComputeCapabilityMajor ? capability / 10 : capability % 10;
-  return cudaSuccess;
-}
-
+/// Beside what tests set, that of an H200.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   *properties = {};
   properties->name[0] = static_cast<char>('A' + (fake_cuda().alike ? 0 : gpu));
+  properties->major = fake_cuda().capability / 10;
+  properties->minor = fake_cuda().capability % 10;
+  properties->totalGlobalMem = fake_cuda().memory;
+  properties->multiProcessorCount = 132;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
+  properties->sharedMemPerBlock = 48 << 10;
+  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->sharedMemPerMultiprocessor = 228 << 10;
+  const int threads[] = {1024, 1024, 64}, blocks[] = {0x7FFFFFFF, 0xFFFF, 0xFFFF};
+  std::copy(std::begin(threads), std::end(threads), properties->maxThreadsDim);
+  std::copy(std::begin(blocks), std::end(blocks), properties->maxGridSize);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int gpu) {
+  cudaDeviceProp properties;
+  cudaGetDeviceProperties(&properties, gpu);
+  const std::map<cudaDeviceAttr, int> values = {
+      {cudaDevAttrComputeCapabilityMajor, properties.major},
+      {cudaDevAttrComputeCapabilityMinor, properties.minor},
+      {cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
+  };
+  const auto found = values.find(name);
+  if (found == values.end()) return cudaErrorInvalidValue;
+  *value = found->second;
   return cudaSuccess;
 }
 
@@ -276,6 +311,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++fake_cuda().waits;
   if (stream->unfinished > 0) stream->thread.record().wait();
   return on_gpu();
 }
@@ -288,7 +324,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (const cudaError_t code = on_gpu()) return code;
-  if (flags != (cudaEventDisableTiming | cudaEventBlockingSync)) return cudaErrorInvalidValue;
+  if ((flags & cudaEventDisableTiming) == 0) return cudaErrorInvalidValue;
+  if ((flags & cudaEventBlockingSync) == 0) ++fake_cuda().spinning;
   *event = new CUevent_st;
   ++fake_cuda().events;
   return cudaSuccess;
@@ -312,21 +349,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return on_gpu();
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  if (stream->gpu == 0 && --fake_cuda().copies_left == 0) {
+  if (stream && stream->gpu == 0 && --fake_cuda().copies_left == 0) {
     fake_cuda().broken[0] = cudaErrorIllegalAddress;
   }
-  if (const cudaError_t code = on_gpu()) return code;
-  if (kind != cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  stream->give([=] { std::memcpy(seen_by_gpu(to), seen_by_gpu(from), bytes); });
-  return cudaSuccess;
+  return give(stream, [=] { std::memcpy(seen_by_gpu(to), seen_by_gpu(from), bytes); });
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t code = on_gpu()) return code;
-  stream->give([=] { std::memset(seen_by_gpu(to), value, bytes); });
-  return cudaSuccess;
+  return give(stream, [=] { std::memset(seen_by_gpu(to), value, bytes); });
 }
 
 }  // extern "C"

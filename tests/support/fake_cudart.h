@@ -32,6 +32,9 @@ struct FakeCuda {
   std::atomic<int> streams = 0, events = 0;
   std::atomic<int> connections = 0;  ///< of one GPU to another
   std::atomic<int> on_no_gpu = 0;    ///< calls of threads that have set no GPU: they would take one
+  std::atomic<int> on_no_stream = 0;  ///< work for the default stream, which waits for all others
+  std::atomic<int> spinning = 0;      ///< events that a thread would wait for without sleeping
+  std::atomic<int> waits = 0;         ///< of a thread for a stream
 };
 
 /// The machine of this process.
@@ -46,7 +49,7 @@ std::byte* seen_by_kernel(const void* address);
 
 /// What a kernel is on a GPU: runs on the stream, which is one of a Queue, after what it was given
 /// before. Throws CudaError where the GPU is broken.
-void launch(void* stream, std::function<void()> kernel);
+void launch(void* stream, const std::function<void()>& kernel);
 
 /// Keeps a stream from what it is given from here on, until its end.
 class HeldStream {

@@ -24,6 +24,8 @@ class FakeGpus : public ::testing::Test {
     EXPECT_EQ(fake_cuda().streams, 0);
     EXPECT_EQ(fake_cuda().events, 0);
     EXPECT_EQ(fake_cuda().on_no_gpu, 0);
+    EXPECT_EQ(fake_cuda().on_no_stream, 0);
+    EXPECT_EQ(fake_cuda().spinning, 0);
   }
 
   /// A device on each of the first GPUs.
