@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/ids.h"
 #include "trainer/copy_rates.h"
 #include "trainer/counting_allocator.h"
@@ -255,9 +256,16 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
   }
   for (const auto& [layer, alike] : layers_by_cost(model.spec)) {
     if (cache_.find(key_on(&device, layer))) continue;
-    PilotLayers one;
-    one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
-    cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
+    try {
+      PilotLayers one;
+      one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
+      cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
+    } catch (const OutOfMemory& error) {
+      // At least: what else the layer would have asked for, nobody knows.
+      throw DoesNotFit("layer " + model.spec.layers[at(alike.front())].name + " alone",
+                       Tier::device, device.budget() + error.requested - error.available,
+                       device.budget());
+    }
   }
   if (cache_.find_copy_rate(device.exact_kind())) return;
   // Of each way while the other is in use too, as in a step.

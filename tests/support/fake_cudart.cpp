@@ -213,6 +213,11 @@ cudaError_t cudaSetDevice(int gpu) {
   return state();
 }
 
+cudaError_t cudaGetDevice(int* gpu) {
+  *gpu = std::max(current_gpu, 0);
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceCanAccessPeer(int* can_access, int gpu, int peer) {
   *can_access = gpu != peer;
   return cudaSuccess;
@@ -253,6 +258,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int gpu) {
       {cudaDevAttrComputeCapabilityMajor, properties.major},
       {cudaDevAttrComputeCapabilityMinor, properties.minor},
       {cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin,
+       static_cast<int>(properties.sharedMemPerBlockOptin)},
   };
   const auto found = values.find(name);
   if (found == values.end()) return cudaErrorInvalidValue;
@@ -276,6 +283,18 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 
 cudaError_t cudaFree(void* data) {
   fake_cuda().taken -= gpu_memory().give_back(data);
+  return on_gpu();
+}
+
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  *data = ::operator new (bytes, std::align_val_t{spillway::kPage});
+  locked_memory().add(*data, bytes);
+  return on_gpu();
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  locked_memory().remove(data);
+  ::operator delete (data, std::align_val_t{spillway::kPage});
   return on_gpu();
 }
 

@@ -1,0 +1,123 @@
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "core/error.h"
+#include "tests/support/dry_cuda.h"
+#include "tests/support/fake_cudart.h"
+#include "tests/support/small_nets.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+#include "trainer/counting_allocator.h"
+#include "trainer/run_on.h"
+#include "trainer/torch_gpu.h"
+
+/// What LibTorch's own part for GPUs does in a session.
+namespace spillway::testing {
+namespace {
+
+/// Operands of products that began at less than what everything begins at.
+int misaligned() {
+  const auto& alignments = dry_cuda().alignments;
+  return std::accumulate(alignments.begin(), alignments.begin() + kAlignment, 0);
+}
+
+SessionConfig two_gpus(Bytes memory) {
+  SessionConfig config = session_of(2, memory);
+  config.activation_share = 0.5;
+  for (int i = 0; i < 2; ++i) {
+    config.devices[at(i)].kind = "cuda";
+    config.devices[at(i)].index = i;
+  }
+  return config;
+}
+
+/// On a thread of a GPU of its own, as of ops.
+void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
+  initialize_torch();
+  const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
+  load_torch_gpu();
+  run_on(*device, [&] {
+    bind_torch_thread(0, device->compute().stream());
+    work(at::TensorOptions(torch_device(0)));
+  });
+}
+
+class DryGpu : public ::testing::Test {
+ protected:
+  /// Nothing in it waits, nothing is for the default stream, and operands begin where they should.
+  static void expect_good_run(const TrialConfig& trial, Bytes memory) {
+    Session session(two_gpus(memory));
+    session.submit(trial);
+    const int waits = fake_cuda().waits, kernels = dry_cuda().kernels;
+    session.run();
+    const RunResult result = session.result();
+    EXPECT_EQ(result.trials[0].state, TrialState::done) << result.trials[0].reason;
+    EXPECT_GT(dry_cuda().kernels - kernels, 1000);
+    EXPECT_EQ(fake_cuda().waits, waits);
+    EXPECT_EQ(fake_cuda().on_no_stream, 0);
+    EXPECT_EQ(misaligned(), 0);
+    expect_within_budgets(result);
+  }
+};
+
+TEST_F(DryGpu, AGptWaitsNowhere) {
+  for (const std::string dtype : {"fp32", "bf16"}) {
+    SCOPED_TRACE(dtype);
+    TrialConfig trial = with_lanes(tiny_trial(), {5, 3});
+    trial.train.dtype = trial.train.gradient_dtype = dtype;
+    trial.train.order = "shard_major";
+    const int products = dry_cuda().products, told = dry_cuda().alignments[kAlignment];
+    expect_good_run(trial, 6_MiB);
+    EXPECT_GT(dry_cuda().products - products, 1000);
+    EXPECT_GT(dry_cuda().alignments[kAlignment] - told, 1000);
+  }
+}
+
+TEST_F(DryGpu, ModulesOfAUsersOwnWaitNowhere) {
+  expect_good_run(net_trial(small_nets()[2]), 2_MiB);
+}
+
+/// Flash attention takes more for its backward than such small layers would let one think.
+TEST_F(DryGpu, ALayerThatIsTooLargeAloneIsNamed) {
+  TrialConfig trial = tiny_trial();
+  trial.train.dtype = "bf16";
+  Session session(two_gpus(2_MiB));
+  const auto refusal = thrown<DoesNotFit>([&] { session.submit(trial); });
+  EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: it needs "), 0u)
+      << refusal.what();
+  EXPECT_GT(refusal.needed, 2_MiB);
+}
+
+// Controls: what is counted.
+
+TEST_F(DryGpu, ReadingANumberWaits) {
+  on_gpu([](const at::TensorOptions& here) {
+    const at::Tensor number = at::ones({}, here);
+    const int waits = fake_cuda().waits;
+    number.item();
+    EXPECT_GT(fake_cuda().waits, waits);
+  });
+}
+
+TEST_F(DryGpu, OperandsSayWhereTheyBegin) {
+  on_gpu([](const at::TensorOptions& here) {
+    const at::Tensor room = at::ones({16 * 16 + 64}, here), bias = at::ones({16}, here);
+    const auto product = [&](std::int64_t begin) {
+      at::linear(room.narrow(0, begin, 16 * 16).view({16, 16}), at::ones({16, 16}, here), bias);
+    };
+    product(0);
+    EXPECT_EQ(misaligned(), 0);
+    product(16);  // 64 bytes
+    EXPECT_EQ(dry_cuda().alignments[64], 1);
+    dry_cuda().alignments[64] = 0;
+  });
+}
+
+}  // namespace
+}  // namespace spillway::testing
