@@ -23,8 +23,8 @@ class Pilot {
   explicit Pilot(std::filesystem::path cache = {})
       : cache_(std::move(cache), this_build_and_machine()) {}
   /// Runs each distinct layer, unless all are known already. `device`: on this one, which nothing
-  /// else may use meanwhile, and whose copies are timed too; throws OutOfMemory where one layer
-  /// does not fit there.
+  /// else may use meanwhile, and whose copies are timed too; throws DoesNotFit where one layer
+  /// does not fit there, with the least that it may need.
   Profile measure(const Model& model, Device* device = nullptr);
   /// Whether measure() would run nothing.
   bool knows(const ModelSpec& model, const Device* device) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <thread>
 
 #include "core/error.h"
@@ -14,6 +15,7 @@
 #include "scheduler/need.h"
 #include "scheduler/partition.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
 #include "tests/support/tiny_gpt.h"
 #include "tests/support/training_run.h"
 #include "trainer/handover.h"
@@ -81,7 +83,10 @@ TEST(Pilot, MeasuresWithTheMemoryOfADevice) {
   EXPECT_NEAR(Pilot().measure(*model, far.get()).copy_bytes_per_s / link, 1, 0.2);
   EXPECT_GT(measured.copy_bytes_per_s, 2 * link) << "the control";
   const auto small = make_cpu_device("cpu", least / 4, {.split = split});
-  EXPECT_THROW(Pilot().measure(*model, small.get()), OutOfMemory);
+  const auto refusal = thrown<DoesNotFit>([&] { Pilot().measure(*model, small.get()); });
+  EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: "), 0u)
+      << refusal.what();
+  EXPECT_GT(refusal.needed, small->budget());
 }
 
 TEST(HostRates, WhatIsExpectedIsAMeanWithoutFirstCallsAndPauses) {
