@@ -73,6 +73,15 @@ void validate_param(const ModelSpec& model, int param) {
               ": must be f32 (a count: one i64), not trainable, and of one layer");
 }
 
+bool is_in_samples(const ModelSpec& model, const IndexRange& range) {
+  if (range.begin < 0 || range.end < range.begin || range.limit < 1) return false;
+  return std::ranges::all_of(model.edges, [&](const EdgeSpec& edge) {
+    const TensorSpec& rows = edge.tensor;
+    return edge.producer >= 0 ||
+           (!rows.dims.empty() && range.end <= rows.elements() / rows.dims.front().size);
+  });
+}
+
 }  // namespace
 
 void ModelSpec::validate() const {
@@ -107,6 +116,10 @@ void ModelSpec::validate() const {
             "has an output that no layer reads");
   }
   for (std::size_t p = 0; p < params.size(); ++p) validate_param(*this, static_cast<int>(p));
+  for (const IndexRange& range : indices) {
+    if (is_in_samples(*this, range)) continue;
+    throw Error("model " + family + ": has indices outside its samples, or none to choose");
+  }
 }
 
 }  // namespace spillway

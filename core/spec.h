@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -92,6 +93,13 @@ struct EdgeSpec {
 /// Whether gradients flow back through an edge.
 inline bool has_gradient(const EdgeSpec& edge) { return edge.producer >= 0 && edge.differentiable; }
 
+/// Values [begin, end) of a sample that choose one of `limit`: classes of a loss, rows of an
+/// embedding. Whole numbers from 0, below that.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0, limit = 0;
+  auto operator<=>(const IndexRange&) const = default;
+};
+
 /// A model as a value: layers in execution order, parameters in canonical order.
 ///
 /// A parameter that several layers name is tied: it is a block of its own, and each use has its
@@ -101,6 +109,8 @@ struct ModelSpec {
   std::vector<ParamSpec> params;
   std::vector<EdgeSpec> edges;
   std::vector<LayerSpec> layers;
+  /// Checked before a device sees a sample: a GPU that is given another number fails as a whole.
+  std::vector<IndexRange> indices;
 
   std::int64_t num_parameters() const;  ///< elements; running statistics do not count
   /// Layers that read edge `edge`, ascending.
@@ -109,7 +119,7 @@ struct ModelSpec {
   int num_uses(int param) const;
   /// Throws Error unless the layers form a graph in order: every id in range, every edge produced
   /// before it is read and read by somebody, one output a layer, a loss layer at the end; and
-  /// every running statistic is of its type, not trained, and of one layer.
+  /// every running statistic is of its type, not trained, and of one layer; indices in samples.
   void validate() const;
 };
 

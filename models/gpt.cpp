@@ -86,6 +86,7 @@ class GptBuilder {
 void GptBuilder::add_embed() {
   const Dim tokens{"position", config_.max_position_embeddings + 1};
   tokens_ = model_.add_batch("tokens", {DType::i64, {sample_, tokens}});
+  model_.spec().indices = {{0, tokens.size, config_.vocab_size}};
   wte_ = add_matrix("wte.weight", vocabulary_, channel_);
   const int wpe = add_matrix("wpe.weight", position_, channel_);
   add_layer({.name = "embed",

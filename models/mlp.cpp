@@ -83,6 +83,7 @@ std::unique_ptr<Model> make_mlp(const MlpConfig& config, std::int64_t vn_size) {
   ModelBuilder model("mlp");
   const int rows =
       model.add_batch("rows", {DType::i64, {sample, {"number", config.input_size + 1}}});
+  model.spec().indices = {{config.input_size, config.input_size + 1, config.num_labels}};
   const auto add_linear = [&](const std::string& name, const Dim& out, const Dim& in) {
     std::vector<int> params;
     model.add_linear(params, name, out, in, std::sqrt(2 / static_cast<double>(in.size)));

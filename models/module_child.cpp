@@ -1,10 +1,12 @@
 #include "models/module_child.h"
 
 #include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <exception>
 
 #include "core/error.h"
+#include "models/reason.h"
 #include "models/seeded_generator.h"
 
 namespace spillway {
@@ -49,6 +51,14 @@ std::optional<double> ModuleChild::dropout() const {
   return dropout->options.p();
 }
 
+std::optional<std::int64_t> ModuleChild::num_embeddings() const {
+  if (const auto* rows = module_.ptr()->as<torch::nn::Embedding>())
+    return rows->options.num_embeddings();
+  if (const auto* rows = module_.ptr()->as<torch::nn::EmbeddingBag>())
+    return rows->options.num_embeddings();
+  return std::nullopt;
+}
+
 void ModuleChild::check_parameter(const std::string& name, const at::Tensor& value,
                                   std::set<const void*>& seen) const {
   if (value.scalar_type() != at::kFloat || !value.is_cpu() || value.layout() != at::kStrided) {
@@ -80,10 +90,8 @@ at::Tensor ModuleChild::forward(const at::Tensor& x) {
   const std::string problem = "must take one tensor, as the child before gives it, and give one: ";
   try {
     return module_.forward(at::Tensor(x));
-  } catch (const c10::Error& error) {
-    reject(problem + error.what_without_backtrace());
   } catch (const std::exception& error) {
-    reject(problem + error.what());
+    reject(problem + reason_of(error));
   }
 }
 

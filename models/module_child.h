@@ -30,6 +30,9 @@ class ModuleChild {
   ModuleStatistics statistics() const { return ModuleStatistics(*module_.ptr()); }
   /// The probability of a child that is a torch::nn::Dropout; none: it is something else.
   std::optional<double> dropout() const;
+  /// The rows of a child that is a torch::nn::Embedding or EmbeddingBag; none: it is something
+  /// else.
+  std::optional<std::int64_t> num_embeddings() const;
 
   /// Whether it is made of what can be trained. `seen`: the memory of parameters so far.
   void check(std::set<const void*>& seen) const;

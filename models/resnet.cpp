@@ -92,6 +92,7 @@ Pictures ResnetBuilder::add_conv_norm(const std::string& layer, const std::strin
 void ResnetBuilder::add_stem() {
   const std::int64_t numbers = config_.num_channels * config_.image_size * config_.image_size;
   const int rows = model_.add_batch("rows", {DType::i64, {sample_, {"number", numbers + 1}}});
+  model_.spec().indices = {{numbers, numbers + 1, config_.num_labels}};
   last_ = add_conv_norm("conv1", "conv1", "bn1", {rows, config_.num_channels, config_.image_size},
                         config_.hidden_sizes.front(), {.is_first = true});
 }

@@ -130,6 +130,9 @@ std::unique_ptr<Model> make_model(const Make& make, const SequentialConfig& conf
   int last = rows;
   at::Tensor x = probe_of(config);
   for (ModuleChild& child : checked_children(make())) {
+    if (const auto limit = child.num_embeddings(); limit && last == rows) {
+      builder.spec().indices.push_back({0, input.elements(), *limit});
+    }
     if (!child.dropout()) {
       x = child.run(x);
     } else if (!x.is_floating_point()) {
@@ -144,8 +147,11 @@ std::unique_ptr<Model> make_model(const Make& make, const SequentialConfig& conf
   ModelSpec& spec = builder.spec();
   if (std::ranges::none_of(spec.params, &ParamSpec::trainable)) reject("has nothing to train");
   const RowPart targets = targets_of(config, x, input.elements());
-  spec.edges[0].tensor = {config.input_dtype,
-                          {{"sample", vn_size}, {"value", input.elements() + targets.elements()}}};
+  const std::int64_t elements = targets.begin + targets.elements();
+  spec.edges[0].tensor = {config.input_dtype, {{"sample", vn_size}, {"value", elements}}};
+  if (config.loss == "cross_entropy") {
+    spec.indices.push_back({targets.begin, elements, x.size(-1)});
+  }
   builder.add_loss(
       {.name = "loss", .kind = "sequential." + config.loss, .inputs = {last, rows}},
       config.loss == "mse" ? make_mse_layer(targets) : make_cross_entropy_layer(targets));

@@ -45,6 +45,10 @@ struct SequentialConfig {
 /// left to you. A parameter without requires_grad is frozen; weight decay applies to parameters of
 /// two dimensions and more.
 ///
+/// Classes, and ids of a first child that is a torch::nn::Embedding, are checked before a device
+/// sees them (ModelSpec::indices). What looks up elsewhere must do so itself: an index out of range
+/// ends a trial on a CPU, and all that runs there on a GPU.
+///
 /// Devices that run the same child of one trial at the same time take turns.
 std::function<std::unique_ptr<Model>(std::int64_t vn_size)> sequential_factory(
     std::function<torch::nn::Sequential()> make, SequentialConfig config);

@@ -11,12 +11,14 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <utility>
 
 #include "core/error.h"
 #include "core/ids.h"
 #include "core/kernels.h"
+#include "models/reason.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/torch_gpu.h"
 
@@ -67,6 +69,18 @@ void check_type(const LayerSpec& layer, DType dtype, const at::Tensor& output) {
               ", but its output is to be " + c10::toString(scalar_type(dtype)));
 }
 
+/// Errors of ours speak for themselves; what else a layer throws is told with its name.
+template <typename Work>
+auto run_for(const LayerSpec& layer, const Work& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error("layer " + layer.name + ": " + reason_of(error));
+  }
+}
+
 const std::byte* bytes_of(const at::Tensor& contiguous) {
   return static_cast<const std::byte*>(contiguous.const_data_ptr());
 }
@@ -110,7 +124,8 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   }
   LayerContext context = context_;
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
-  run.result = model_.layers[at(layer)]->forward(run.inputs, run.params, context);
+  run.result = run_for(
+      spec, [&] { return model_.layers[at(layer)]->forward(run.inputs, run.params, context); });
   run.result.output = run.result.output.contiguous();  // as it would be behind a cut
   if (const int made = output_of(layer); made >= 0) {
     check_type(spec, model_.spec.edges[at(made)].tensor.dtype, run.result.output);
@@ -165,9 +180,11 @@ std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
   std::vector<at::Tensor> gradients(leaves.size());
   const bool has_backward = output_of(layer) < 0 || gradient.defined();
   if (has_backward && !leaves.empty() && run.result.output.requires_grad()) {
-    gradients = torch::autograd::grad({run.result.output}, leaves, {gradient},
-                                      /*retain_graph=*/false, /*create_graph=*/false,
-                                      /*allow_unused=*/true);
+    gradients = run_for(model_.spec.layers[at(layer)], [&] {
+      return torch::autograd::grad({run.result.output}, leaves, {gradient},
+                                   /*retain_graph=*/false, /*create_graph=*/false,
+                                   /*allow_unused=*/true);
+    });
   }
   run.result = {};
   auto next = gradients.begin();

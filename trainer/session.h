@@ -303,9 +303,10 @@ class Session {
   std::vector<ContractDifference> changes(TrialConfig trial);
   /// Plans a trial: measures its layers and cuts it under the budget. With a client's id that is
   /// known already, it returns that trial. Once it returns, a journal has the trial for good.
-  /// Throws ConfigError (also `client_id`, where it stands for another contract), or DoesNotFit
-  /// with the smallest budget that would do, or where the disk of `home_path` has no room for the
-  /// homes that may lie there at once.
+  /// Throws ConfigError (also `client_id`, where it stands for another contract, and `data`, where
+  /// the samples are not what the model takes), DoesNotFit with the smallest budget that would do,
+  /// or where the disk of `home_path` has no room for the homes that may lie there at once, or
+  /// Error where a layer does not run.
   JobId submit(TrialConfig trial);
   const TrialPlan& plan(JobId trial) const;
   /// Throws DoesNotFit where early stopping needs more host memory than there is, for the homes of

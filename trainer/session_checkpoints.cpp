@@ -27,9 +27,10 @@ Bytes bytes_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::string Session::Impl::xxh3_of_data(const std::shared_ptr<const DataSplit>& data) {
-  std::string& known = data_xxh3[data];
-  if (known.empty()) known = xxh3_of(*data);
+std::string Session::Impl::xxh3_of_data(const SessionTrial& trial) {
+  const auto& data = trial.config.data;
+  std::string& known = data_xxh3[{data, trial.model->spec.indices}];
+  if (known.empty()) known = xxh3_of(*data, trial.model->spec);
   return known;
 }
 

@@ -133,7 +133,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void continue_from(SessionTrial& trial, Generation generation) const;
   void tell_resumed(JobId id, const std::vector<Finding>& findings);
   void require_room_for_checkpoints(SessionTrial& trial) const;
-  std::string xxh3_of_data(const std::shared_ptr<const DataSplit>& data);
+  std::string xxh3_of_data(const SessionTrial& trial);
   TrialHistory history(const SessionTrial& trial) const;        // under mutex
   void save_if_due(SessionTrial& trial);                        // likewise
   void save_last(JobId id);                                     // takes it
@@ -175,7 +175,9 @@ struct Session::Impl final : ShellObserver, OpRunner {
   HostArena host;
   Pilot pilot;
   std::vector<std::unique_ptr<SessionTrial>> trials;
-  std::map<std::shared_ptr<const DataSplit>, std::string> data_xxh3;  // where it was asked for
+  /// Where they were asked for, by what was found right with the samples too.
+  std::map<std::pair<std::shared_ptr<const DataSplit>, std::vector<IndexRange>>, std::string>
+      data_xxh3;
   mutable std::optional<RunJournal> journal;
   boost::asio::thread_pool writer{1};  // of checkpoints and the journal
   TbbPool pool;

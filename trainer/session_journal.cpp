@@ -74,8 +74,8 @@ void require_none(const std::string& client_id, const std::vector<ContractDiffer
 
 const Contract& Session::Impl::contract(SessionTrial& trial) {
   if (trial.contract.empty()) {
-    trial.contract = contract_of(trial.config, trial.model->spec, xxh3_of_data(trial.config.data),
-                                 devices.exact_kind());
+    trial.contract =
+        contract_of(trial.config, trial.model->spec, xxh3_of_data(trial), devices.exact_kind());
     if (config.early_terminate) {
       trial.contract["sweep.early_terminate"] =
           "min_iter " + std::to_string(config.early_terminate->min_iter) + ", eta " +

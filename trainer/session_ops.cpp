@@ -1,15 +1,32 @@
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 
+#include "core/error.h"
+#include "models/reason.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/range_runner.h"
 #include "trainer/session_impl.h"
 #include "trainer/torch_gpu.h"
 
 namespace spillway {
+namespace {
+
+/// What LibTorch throws says where in its code that was: nothing to show.
+template <typename Work>
+void without_stack(const Work& work) {
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    throw Error(reason_of(error));
+  }
+}
+
+}  // namespace
 
 void Session::Impl::admit(JobId id, std::byte* home) {
   SessionTrial& trial = *trials[id.index()];
-  trial.job->admit(home);
+  without_stack([&] { trial.job->admit(home); });
   if (!trial.checkpoints) return;
   trial.checkpoints->attach(trial.job->places(), home, trial.job->gate());
 }
@@ -23,7 +40,7 @@ void Session::Impl::run_host_op(const HostCall& call) {
   // Before the weights are handed out: where that fails the last checkpoint has them.
   const bool finishes = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
   if (finishes) save_last(call.job);
-  trials[call.job.index()]->job->run_host_op(call);
+  without_stack([&] { trials[call.job.index()]->job->run_host_op(call); });
 }
 
 void Session::Impl::release(JobId id, JobEnd end) {

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/ids.h"
 #include "core/kernels.h"
+#include "models/sample_check.h"
 #include "trainer/initialize.h"
 #include "trainer/optimizer.h"
 #include "trainer/running_statistic.h"
@@ -267,9 +268,12 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
     for (std::int64_t i = 0; i < vn_size_; ++i, ++position, row += row_bytes) {
       const std::uint64_t sample =
           evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
-      source.read(sample, {row, row_bytes});
-      if (evaluation || !config_.data->augment) continue;
-      config_.data->augment({row, row_bytes}, augment_words(config_.train.seed, call.step, vn, i));
+      const std::span values(row, row_bytes);
+      source.read(sample, values);
+      if (!evaluation && config_.data->augment) {
+        config_.data->augment(values, augment_words(config_.train.seed, call.step, vn, i));
+      }
+      check_sample(model_->spec, source.dtype(), values, {evaluation, sample});
     }
   }
 }

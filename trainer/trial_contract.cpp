@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "models/sample_check.h"
 #include "trainer/machine.h"
 #include "trainer/xxh3.h"
 
@@ -50,23 +51,24 @@ std::string exact(double value) {
   return text;
 }
 
-void add(const DataSource& source, Xxh3& hash) {
+void add(const DataSource& source, bool evaluation, const ModelSpec& model, Xxh3& hash) {
   const std::uint64_t samples = source.num_samples();
   std::vector<std::byte> row(static_cast<std::size_t>(source.sample_elements()) *
                              size_of(source.dtype()));
   hash.add(&samples, sizeof samples);
   for (std::uint64_t i = 0; i < samples; ++i) {
     source.read(i, row);
+    check_sample(model, source.dtype(), row, {evaluation, i});
     hash.add(row.data(), row.size());
   }
 }
 
 }  // namespace
 
-std::string xxh3_of(const DataSplit& data) {
+std::string xxh3_of(const DataSplit& data, const ModelSpec& model) {
   Xxh3 hash;
-  add(*data.train, hash);
-  if (data.eval) add(*data.eval, hash);
+  add(*data.train, /*evaluation=*/false, model, hash);
+  if (data.eval) add(*data.eval, /*evaluation=*/true, model, hash);
   return hash.hex();
 }
 

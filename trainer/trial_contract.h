@@ -17,7 +17,8 @@ inline constexpr int kNumericsVersion = 1;
 Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std::string& data_xxh3,
                      const std::string& device);
 
-/// Of all samples, in order, and of how they are split. Reads everything once.
-std::string xxh3_of(const DataSplit& data);
+/// Of all samples, in order, and of how they are split. Reads everything once, and throws as
+/// check_sample() (models/sample_check.h).
+std::string xxh3_of(const DataSplit& data, const ModelSpec& model);
 
 }  // namespace spillway

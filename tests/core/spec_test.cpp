@@ -101,6 +101,16 @@ TEST(ModelSpec, RefusesRunningStatisticsThatCannotBeFolded) {
   expect_refused(shared, problem);
 }
 
+TEST(ModelSpec, RefusesIndicesThatAreNoneOfItsSamples) {
+  ModelSpec spec = chain();
+  spec.indices = {{0, 1, 10}};
+  EXPECT_NO_THROW(spec.validate());
+  for (const IndexRange& bad : {IndexRange{0, 2, 10}, {-1, 1, 10}, {1, 0, 10}, {0, 1, 0}}) {
+    spec.indices = {bad};
+    expect_refused(spec, "indices outside its samples");
+  }
+}
+
 TEST(ModelSpec, AcceptsAChain) { EXPECT_NO_THROW(chain().validate()); }
 
 TEST(ModelSpec, RefusesNoLayers) {

@@ -113,6 +113,7 @@ TEST(Gpt, EdgesHaveTheShapesOfAVirtualNode) {
   EXPECT_EQ(spec.edges[0].tensor.shape(), (std::vector<std::int64_t>{4, 6}));
   EXPECT_EQ(spec.edges[0].tensor.dtype, DType::i64);
   EXPECT_FALSE(spec.edges[0].differentiable);
+  EXPECT_EQ(spec.indices, (std::vector<IndexRange>{{0, 6, 64}}));
   EXPECT_EQ(spec.consumers(0), (std::vector<int>{0, 5})) << "embed reads inputs, head targets";
   for (std::size_t e = 1; e < spec.edges.size(); ++e) {
     EXPECT_EQ(spec.edges[e].tensor.shape(), (std::vector<std::int64_t>{4, 5, 12}));

@@ -51,6 +51,7 @@ TEST(Mlp, ParametersAreNamedFrontToBackAndStartAsHeSays) {
   EXPECT_EQ(spec.num_parameters(), 6 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 4 + 4);
   EXPECT_EQ(spec.consumers(0), (std::vector<int>{0, 3})) << "pixels and labels";
   EXPECT_EQ(spec.edges[0].tensor.shape(), (std::vector<std::int64_t>{5, 7}));
+  EXPECT_EQ(spec.indices, (std::vector<IndexRange>{{6, 7, 4}}));
 }
 
 TEST(Mlp, LayersOfOneKindCostTheSame) {

@@ -136,6 +136,7 @@ TEST(Resnet, ValuesAreNamedAndStartAsTheySay) {
   EXPECT_EQ(names.back(), "fc.bias");
   EXPECT_EQ(spec.edges.back().tensor.shape(), (std::vector<std::int64_t>{4, 64, 2, 2}));
   EXPECT_EQ(spec.edges[0].tensor.shape(), (std::vector<std::int64_t>{4, 65}));
+  EXPECT_EQ(spec.indices, (std::vector<IndexRange>{{64, 65, 10}}));
   EXPECT_EQ(spec.consumers(0), (std::vector<int>{0, 9})) << "pictures and labels";
   EXPECT_EQ(spec.consumers(1), (std::vector<int>{1, 2})) << "a residual edge";
 }

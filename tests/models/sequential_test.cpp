@@ -221,6 +221,20 @@ TEST(Sequential, TargetsFollowTheLoss) {
   EXPECT_EQ(values({.input_shape = {5, 8}, .loss = "mse"}), 5 * 8 + 5 * 6);
 }
 
+TEST(Sequential, ClassesAndLookUpsAreIndices) {
+  using torch::nn::Embedding, torch::nn::Flatten;
+  const auto indices = [](const std::function<Sequential()>& make, const SequentialConfig& config) {
+    return model_of(make, config)->spec.indices;
+  };
+  using Indices = std::vector<IndexRange>;
+  const auto net = [] { return Sequential(Linear(8, 6)); };
+  EXPECT_EQ(indices(net, {.input_shape = {5, 8}}), (Indices{{40, 45, 6}}));
+  EXPECT_EQ(indices(net, {.input_shape = {5, 8}, .loss = "mse"}), Indices());
+  const auto words = [] { return Sequential(Embedding(30, 4), Flatten(), Linear(12, 6)); };
+  EXPECT_EQ(indices(words, {.input_shape = {3}, .input_dtype = DType::i64}),
+            (Indices{{0, 3, 30}, {3, 4, 6}}));
+}
+
 TEST(Sequential, TheModelHoldsNoWeights) {
   Linear linear(8, 4);
   const auto model = model_of([&] { return Sequential(linear); });

@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
@@ -11,6 +12,7 @@
 #include "tests/support/dry_cuda.h"
 #include "tests/support/fake_cudart.h"
 #include "tests/support/small_nets.h"
+#include "tests/support/small_resnet.h"
 #include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
 #include "trainer/counting_allocator.h"
@@ -79,8 +81,14 @@ TEST_F(DryGpu, AGptWaitsNowhere) {
   }
 }
 
-TEST_F(DryGpu, ModulesOfAUsersOwnWaitNowhere) {
-  expect_good_run(net_trial(small_nets()[2]), 2_MiB);
+/// Convolutions by LibTorch's own kernels: cuDNN wants a GPU.
+TEST_F(DryGpu, ConvolutionsNormsAndModulesOfAUsersOwnWaitNowhere) {
+  at::globalContext().setUserEnabledCuDNN(false);
+  expect_good_run(resnet_trial(), 4_MiB);
+  for (const SmallNet& net : small_nets()) {
+    SCOPED_TRACE(net.name);
+    expect_good_run(net_trial(net), 4_MiB);
+  }
 }
 
 /// Flash attention takes more for its backward than such small layers would let one think.
@@ -92,6 +100,22 @@ TEST_F(DryGpu, ALayerThatIsTooLargeAloneIsNamed) {
   EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: it needs "), 0u)
       << refusal.what();
   EXPECT_GT(refusal.needed, 2_MiB);
+}
+
+/// Two linear layers, with a pooling between them whose gradients are added in any order on a GPU.
+torch::nn::Sequential pooling_net() {
+  using namespace torch::nn;
+  return Sequential(Linear(8, 8), AdaptiveAvgPool2d(2), Flatten(), Linear(4, 10));
+}
+
+TEST_F(DryGpu, AnOperationWhoseBitsVaryIsNamed) {
+  Session session(two_gpus(2_MiB));
+  const TrialConfig trial = net_trial({"pooling", &pooling_net, {.input_shape = {1, 8, 8}}});
+  const auto refusal = thrown<Error>([&] { session.submit(trial); });
+  EXPECT_STREQ(refusal.what(),
+               "layer 1: adaptive_avg_pool2d_backward_cuda gives other bits each time on this kind "
+               "of device, and LibTorch has no other way to compute it there; use another "
+               "operation");
 }
 
 // Controls: what is counted.

@@ -1,9 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
+#include <memory>
 #include <stdexcept>
+#include <string>
 
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
 #include "tests/support/wrapped_model.h"
 
@@ -40,7 +46,56 @@ TEST(Failure, OfALayer) {
             throw std::runtime_error("the layer is broken");
         });
       },
-      "the layer is broken");
+      "layer embed: the layer is broken");
+}
+
+/// In a sentence, without the stack that its errors carry.
+TEST(Failure, OfLibTorch) {
+  const RunResult result =
+      train(session_of(1, kAmple), with_before(tiny_trial(), [](LayerContext& context) {
+              TORCH_CHECK(context.random.step < 5, "mine");
+            }));
+  EXPECT_EQ(result.trials[0].state, TrialState::failed);
+  EXPECT_EQ(result.trials[0].reason, "layer embed: mine");
+}
+
+/// The same as before, with a token in a sample that the model does not know.
+class WithAStranger final : public DataSource {
+ public:
+  static constexpr std::uint64_t kSample = 123;
+
+  explicit WithAStranger(std::shared_ptr<const DataSource> all) : all_(std::move(all)) {}
+  std::uint64_t num_samples() const override { return all_->num_samples(); }
+  std::int64_t sample_elements() const override { return all_->sample_elements(); }
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
+    all_->read(index, row);
+    if (index == kSample) values_of<std::int64_t>(row)[4] = tiny_gpt().vocab_size;
+  }
+
+ private:
+  std::shared_ptr<const DataSource> all_;
+};
+
+constexpr const char* kStranger =
+    "sample 123 for training has 64 as value 4, where the model takes whole numbers from 0 to 63";
+
+TrialConfig with_a_stranger(TrialConfig trial) {
+  auto data = std::make_shared<DataSplit>(*trial.data);
+  data->train = std::make_shared<WithAStranger>(data->train);
+  trial.data = std::move(data);
+  return trial;
+}
+
+/// Before any device sees it: a GPU would be lost.
+TEST(Failure, OfASampleThatItsModelCannotTake) { expect_alone(with_a_stranger, kStranger); }
+
+TEST(Failure, DataThatIsReadAheadIsRefused) {
+  const TemporaryFolder folder;
+  TrialConfig trial = with_a_stranger(tiny_trial());
+  trial.checkpoint.folder = folder.path() / "checkpoints";
+  Session session(session_of(1, kAmple));
+  const auto refusal = thrown<ConfigError>([&] { session.submit(trial); });
+  EXPECT_EQ(refusal.problem.find(kStranger), 0u) << refusal.problem;
 }
 
 TEST(Failure, OfALossThatIsNotFinite) {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "core/cuda/cuda_error.h"
+#include "models/reason.h"
 #include "trainer/counting_allocator.h"
 
 namespace spillway {
@@ -132,8 +133,7 @@ void bind_torch_thread(int gpu, void* stream) {
   try {
     bind(static_cast<c10::DeviceIndex>(gpu), static_cast<cudaStream_t>(stream));
   } catch (const c10::Error& error) {
-    throw Error("LibTorch cannot compute on GPU " + std::to_string(gpu) + ": " +
-                error.what_without_backtrace() +
+    throw Error("LibTorch cannot compute on GPU " + std::to_string(gpu) + ": " + reason_of(error) +
                 "; where its memory is short, give the devices on it less");
   }
 }

@@ -1,0 +1,18 @@
+#include "models/reason.h"
+
+#include <c10/util/Exception.h>
+
+namespace spillway {
+
+std::string reason_of(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  if (!of_torch) return error.what();
+  const std::string reason = of_torch->what_without_backtrace();
+  const auto varies = reason.find(" does not have a deterministic implementation");
+  if (varies == std::string::npos) return reason;
+  return reason.substr(0, varies) +
+         " gives other bits each time on this kind of device, and LibTorch has no other way to "
+         "compute it there; use another operation";
+}
+
+}  // namespace spillway

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace spillway {
+
+/// What an exception says, without the stack that LibTorch's end with; and for an operation that
+/// LibTorch refuses because its bits would vary, what to do.
+std::string reason_of(const std::exception& error);
+
+}  // namespace spillway

@@ -1,0 +1,43 @@
+#include "models/sample_check.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+bool is_index(std::int64_t value, std::int64_t limit) { return value >= 0 && value < limit; }
+bool is_index(float value, std::int64_t limit) {
+  return value >= 0 && value < static_cast<float>(limit) && value == std::trunc(value);
+}
+
+template <typename Value>
+void check_range(const IndexRange& range, std::span<const std::byte> row, SampleName name) {
+  const auto* const values = reinterpret_cast<const Value*>(row.data());
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    if (is_index(values[i], range.limit)) continue;
+    std::ostringstream problem;
+    problem << "sample " << name.index << " for " << (name.evaluation ? "evaluation" : "training")
+            << " has " << values[i] << " as value " << i
+            << ", where the model takes whole numbers from 0 to " << range.limit - 1
+            << "; correct it, or give the model more classes or tokens";
+    throw ConfigError("data", 0, problem.str());
+  }
+}
+
+}  // namespace
+
+void check_sample(const ModelSpec& model, DType dtype, std::span<const std::byte> row,
+                  SampleName name) {
+  for (const IndexRange& range : model.indices) {
+    if (dtype == DType::f32) {
+      check_range<float>(range, row, name);
+    } else {
+      check_range<std::int64_t>(range, row, name);
+    }
+  }
+}
+
+}  // namespace spillway
