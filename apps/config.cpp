@@ -31,13 +31,10 @@ void read_devices(YamlReader& root, std::vector<DeviceConfig>& devices) {
     DeviceConfig device;
     item.read_choice("kind", device.kind, {"cpu", "cuda"});
     item.read_size("memory", device.memory, 4_KiB, Bytes{1} << 44);
-    if (device.kind == "cuda") {
-      item.read("index", device.index, {0, 1023});
-    } else {
-      item.read_rate("link", device.link_bytes_per_s, 1_MiB);
-      item.read("slowdown", device.slowdown, {.min = 1, .max = 1000});
-      read_fault(item.section("fault"), device.fault);
-    }
+    item.read("index", device.index, {0, 1023});
+    item.read_rate("link", device.link_bytes_per_s, 1_MiB);
+    item.read("slowdown", device.slowdown, {.min = 1, .max = 1000});
+    read_fault(item.section("fault"), device.fault);
     item.require("memory", "write the most bytes it may hold, such as 1GiB");
     item.finish();
     devices.push_back(std::move(device));

@@ -23,6 +23,15 @@ void validate(const DeviceConfig& config, const std::string& field) {
                     format_rate(1_MiB));
   check.require(config.slowdown >= 1 && config.slowdown <= kMaxSlowdown, "slowdown",
                 "is " + std::to_string(config.slowdown) + ", must be 1 to 1000");
+  const auto is_only_of = [&](const std::string& kind, bool is_set, const std::string& key) {
+    check.require(
+        config.kind == kind || !is_set, key,
+        "is of devices of kind " + kind + ", and this one's is " + config.kind + "; remove it");
+  };
+  is_only_of("cuda", config.index != 0, "index");
+  is_only_of("cpu", config.link_bytes_per_s != 0, "link");
+  is_only_of("cpu", config.slowdown != 1, "slowdown");
+  is_only_of("cpu", config.fault.kind != DeviceFault::Kind::none, "fault");
   check.finish();
 }
 

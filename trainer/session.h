@@ -28,7 +28,7 @@ using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>
 struct DeviceConfig {
   std::string kind = "cpu";  ///< cpu | cuda
   Bytes memory = 0;
-  int index = 0;  ///< cuda: of the GPU, which several devices may share
+  int index = 0;  ///< of the GPU, which several devices may share; cuda only
   // The rest is of cpu only.
   /// Each way, imitated by sleeping; 0: as fast as memory is. Between devices that of the reader.
   Bytes link_bytes_per_s = 0;
