@@ -70,11 +70,12 @@ ConfigError::ConfigError(const std::string& name, int at_line, const std::string
 DeviceLost::DeviceLost(const std::string& name, const std::string& cause)
     : Error("device " + name + " is lost: " + cause), device(name), why(cause) {}
 
-DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes)
+DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes,
+                       const std::string& or_else)
     : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +
             std::to_string(needed_bytes) + " bytes) of " + room_of(t) + ", " + limit_of(t) + " " +
             format_bytes(budget_bytes) + " (" + std::to_string(budget_bytes) + " bytes); " +
-            remedy(t)),
+            remedy(t) + (or_else.empty() ? "" : "; " + or_else)),
       tier(t),
       needed(needed_bytes),
       budget(budget_bytes) {}

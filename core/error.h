@@ -68,7 +68,9 @@ class DeviceLost : public Error {
 /// A job cannot run on any device of the session, whatever the schedule.
 class DoesNotFit : public Error {
  public:
-  DoesNotFit(const std::string& what, Tier tier, Bytes needed, Bytes budget);
+  /// `or_else`: what else would help, "or ...".
+  DoesNotFit(const std::string& what, Tier tier, Bytes needed, Bytes budget,
+             const std::string& or_else = "");
   Tier tier;
   Bytes needed, budget;
 };

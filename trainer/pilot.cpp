@@ -248,6 +248,18 @@ void Pilot::measure_missing(const Model& model, Device* device) {
   }
 }
 
+/// What it needs at least: what else the layer would have asked for, nobody knows.
+static DoesNotFit too_large(const LayerSpec& layer, const Device& device, const OutOfMemory& error,
+                            bool before_it_ran) {
+  const double activations = device.split().activation_share;
+  const bool of_activations = device.split().apart() && !before_it_ran;
+  const double part = of_activations ? activations : 1 - activations;
+  const auto lacking = static_cast<double>(error.requested - error.available) / part;
+  return {"layer " + layer.name + " alone", Tier::device,
+          device.budget() + static_cast<Bytes>(lacking), device.budget(),
+          std::string("or ") + (of_activations ? "raise" : "lower") + " activation_share"};
+}
+
 /// One after the other: the device's budget may hold no more than one.
 void Pilot::measure_in_turn(const Model& model, Device& device) {
   if (knows(model.spec, &device)) return;
@@ -256,15 +268,14 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
   }
   for (const auto& [layer, alike] : layers_by_cost(model.spec)) {
     if (cache_.find(key_on(&device, layer))) continue;
+    PilotLayers one;
     try {
-      PilotLayers one;
       one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
       cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
     } catch (const OutOfMemory& error) {
-      // At least: what else the layer would have asked for, nobody knows.
-      throw DoesNotFit("layer " + model.spec.layers[at(alike.front())].name + " alone",
-                       Tier::device, device.budget() + error.requested - error.available,
-                       device.budget());
+      if (error.tier != Tier::device) throw;
+      throw too_large(model.spec.layers[at(alike.front())], device, error,
+                      /*before_it_ran=*/one.empty());
     }
   }
   if (cache_.find_copy_rate(device.exact_kind())) return;

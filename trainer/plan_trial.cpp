@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "core/error.h"
@@ -119,10 +120,13 @@ struct Planner {
     shape.split = devices.front().split;  // of all alike
   }
 
+  Partition cut_of(const JobShape& any, Bytes budget) const {
+    return partition(model, profile, any, budget, order_choice(trial.train.order), double_buffer);
+  }
+
   void cut_under(Bytes budget) {
     least = budget;
-    const OrderChoice order = order_choice(trial.train.order);
-    cut = partition(model, profile, shape, budget, order, double_buffer);
+    cut = cut_of(shape, budget);
   }
 
   Bytes largest_budget() const {
@@ -179,8 +183,29 @@ struct Planner {
     return cut.fits;
   }
 
+  /// Where activations are apart, the share of theirs with which the trial needs least.
+  std::string better_share() const {
+    if (!shape.split.apart()) return "";
+    JobShape other = shape;
+    Bytes needed = cut.smallest_budget;
+    double best = 0;
+    for (const double share : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, kMostActivations}) {
+      other.split.activation_share = share;
+      const Bytes with_share = cut_of(other, largest_budget()).smallest_budget;
+      if (with_share >= needed) continue;
+      needed = with_share;
+      best = share;
+    }
+    if (best == 0) return "";
+    std::ostringstream remedy;
+    remedy << "or set activation_share to " << best << ", with which it needs "
+           << format_bytes(needed);
+    return remedy.str();
+  }
+
   DoesNotFit does_not_fit() const {
-    return DoesNotFit(described(trial), Tier::device, cut.smallest_budget, largest_budget());
+    return DoesNotFit(described(trial), Tier::device, cut.smallest_budget, largest_budget(),
+                      better_share());
   }
 
   TrialPlan summary(const JobPlan& plan) const {

@@ -1,6 +1,8 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "core/cpu/activation_pool.h"
 #include "core/cpu/mapped_memory.h"
 #include "core/error.h"
@@ -32,6 +34,30 @@ TEST(Apart, SmallestBudgetsAreTheSmallestAndChangeNoBit) {
     Session less(apart(1, smallest - kPage, share));
     EXPECT_THROW(less.submit(tiny_trial()), DoesNotFit);
   }
+}
+
+/// What a refusal proposes holds.
+TEST(Apart, ABetterShareIsNamed) {
+  const auto smallest = [](double share) {
+    Session session(apart(1, kAmple, share));
+    return session.plan(session.submit(tiny_trial())).smallest_budget_bytes;
+  };
+  const Bytes with_half = smallest(0.5);
+  Session session(apart(1, with_half, 0.05));
+  const std::string said = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
+  const std::string proposal = "; or set activation_share to ";
+  const auto found = said.find(proposal);
+  ASSERT_NE(found, std::string::npos) << said;
+  const double share = std::stod(said.substr(found + proposal.size()));
+  EXPECT_GT(share, 0.05);
+  EXPECT_LE(smallest(share), with_half);
+  EXPECT_TRUE(said.ends_with("it needs " + format_bytes(smallest(share)))) << said;
+}
+
+TEST(Apart, WhereActivationsLieAnywhereNoShareIsNamed) {
+  Session session(session_of(1, smallest_budget(tiny_trial()) - kPage));
+  const std::string said = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
+  EXPECT_EQ(said.find("activation_share"), std::string::npos) << said;
 }
 
 TEST(Apart, MoreThanTheirPartIsRefused) {

@@ -100,6 +100,8 @@ TEST_F(DryGpu, ALayerThatIsTooLargeAloneIsNamed) {
   EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: it needs "), 0u)
       << refusal.what();
   EXPECT_GT(refusal.needed, 2_MiB);
+  EXPECT_TRUE(std::string(refusal.what()).ends_with("; or raise activation_share"))
+      << refusal.what();
 }
 
 /// Two linear layers, with a pooling between them whose gradients are added in any order on a GPU.

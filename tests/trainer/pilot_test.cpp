@@ -82,11 +82,19 @@ TEST(Pilot, MeasuresWithTheMemoryOfADevice) {
   const auto far = make_cpu_device("cpu", 8_MiB, {.link_bytes_per_s = 64_MiB, .split = split});
   EXPECT_NEAR(Pilot().measure(*model, far.get()).copy_bytes_per_s / link, 1, 0.2);
   EXPECT_GT(measured.copy_bytes_per_s, 2 * link) << "the control";
-  const auto small = make_cpu_device("cpu", least / 4, {.split = split});
-  const auto refusal = thrown<DoesNotFit>([&] { Pilot().measure(*model, small.get()); });
-  EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: "), 0u)
-      << refusal.what();
-  EXPECT_GT(refusal.needed, small->budget());
+}
+
+/// Which part of the memory lacks room is said.
+TEST(Pilot, NamesALayerThatIsTooLargeAlone) {
+  const auto model = make_gpt(tiny_gpt(), 2);
+  for (const auto& [share, remedy] : {std::pair{0.1, "raise"}, {0.9, "lower"}}) {
+    const auto small = make_cpu_device("cpu", 160_KiB, {.split = {share}});
+    const auto refusal = thrown<DoesNotFit>([&] { Pilot().measure(*model, small.get()); });
+    const std::string said = refusal.what();
+    EXPECT_EQ(said.find("layer h.0.attn alone does not fit: "), 0u) << said;
+    EXPECT_TRUE(said.ends_with(std::string("; or ") + remedy + " activation_share")) << said;
+    EXPECT_GT(refusal.needed, small->budget());
+  }
 }
 
 TEST(HostRates, WhatIsExpectedIsAMeanWithoutFirstCallsAndPauses) {
