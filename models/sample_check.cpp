@@ -2,11 +2,28 @@
 
 #include <cmath>
 #include <sstream>
+#include <string>
 
 #include "core/error.h"
 
 namespace spillway {
 namespace {
+
+std::string described(std::int64_t elements, DType dtype) {
+  return std::to_string(elements) + (dtype == DType::f32 ? " float32" : " int64") + " values";
+}
+
+void check_shape(const DataSource& data, const ModelSpec& model, std::int64_t vn_size) {
+  for (const EdgeSpec& edge : model.edges) {
+    if (edge.producer >= 0) continue;
+    const std::int64_t elements = edge.tensor.elements() / vn_size;
+    if (elements == data.sample_elements() && edge.tensor.dtype == data.dtype()) continue;
+    throw ConfigError("data", 0,
+                      "samples have " + described(data.sample_elements(), data.dtype()) +
+                          ", model " + model.family + " expects " +
+                          described(elements, edge.tensor.dtype));
+  }
+}
 
 bool is_index(std::int64_t value, std::int64_t limit) { return value >= 0 && value < limit; }
 bool is_index(float value, std::int64_t limit) {
@@ -28,6 +45,11 @@ void check_range(const IndexRange& range, std::span<const std::byte> row, Sample
 }
 
 }  // namespace
+
+void check_shape(const DataSplit& data, const ModelSpec& model, std::int64_t vn_size) {
+  check_shape(*data.train, model, vn_size);
+  if (data.eval) check_shape(*data.eval, model, vn_size);
+}
 
 void check_sample(const ModelSpec& model, DType dtype, std::span<const std::byte> row,
                   SampleName name) {

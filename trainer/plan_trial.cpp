@@ -50,25 +50,6 @@ JobShape shape_of(const TrialConfig& trial) {
           .moments = num_moments(train)};
 }
 
-std::string described(std::int64_t elements, DType dtype) {
-  return std::to_string(elements) + (dtype == DType::f32 ? " float32" : " int64") + " values";
-}
-
-void check_data(const TrialConfig& trial, const ModelSpec& model) {
-  const DataSource& data = *trial.data->train;
-  for (const EdgeSpec& edge : model.edges) {
-    if (edge.producer >= 0) continue;
-    const auto samples = trial.train.batch_size / trial.train.virtual_nodes;
-    const auto elements = edge.tensor.elements() / samples;
-    if (elements != data.sample_elements() || edge.tensor.dtype != data.dtype()) {
-      throw ConfigError("data", 0,
-                        "samples have " + described(data.sample_elements(), data.dtype()) +
-                            ", model " + model.family + " expects " +
-                            described(elements, edge.tensor.dtype));
-    }
-  }
-}
-
 /// Weights, their copies, moments and gradients.
 Bytes training_state_bytes(const Layout& layout) {
   return layout.weights_plane + layout.copies_plane +
@@ -251,7 +232,6 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                         bool double_buffer, const std::vector<DeviceId>& avoided,
                         std::int64_t first_step) {
   if (devices.empty()) throw ConfigError("devices", 0, "are none; add one");
-  check_data(trial, model);
   Planner planner(trial, model, profile, devices, double_buffer);
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all();

@@ -22,7 +22,7 @@ struct PlannedTrial {
 /// few as are fastest, unless `train.lane_groups` says which. `train.reduction_groups` is set.
 /// `avoided`: other devices, of which none may take a lane. `first_step`: steps that were committed
 /// before.
-/// Throws ConfigError (`data...`), or DoesNotFit with the least that would do.
+/// Throws ConfigError (`data.eval_fraction`), or DoesNotFit with the least that would do.
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided = {},

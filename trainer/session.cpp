@@ -7,6 +7,7 @@
 
 #include "core/config_check.h"
 #include "models/compute_type.h"
+#include "models/sample_check.h"
 #include "trainer/check_sizes.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/home_store.h"
@@ -178,13 +179,17 @@ Session::~Session() = default;
 /// Of what is valid; nothing is planned.
 static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   trial.validate();
+  if (!trial.model) throw ConfigError("model", 0, "is missing; give a function that makes it");
+  if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
   if (trial.train.reduction_groups == 0)
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
   auto entry = std::make_unique<SessionTrial>();
-  std::unique_ptr<Model> model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
+  const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
+  std::unique_ptr<Model> model = trial.model(vn_size);
   if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
   if (trial.train.gradient_dtype == "bf16") send_gradients_as(model->spec, DType::bf16);
   model->spec.validate();
+  check_shape(*trial.data, model->spec, vn_size);
   entry->model = std::move(model);
   entry->config = std::move(trial);
   return entry;

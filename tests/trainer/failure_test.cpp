@@ -98,6 +98,32 @@ TEST(Failure, DataThatIsReadAheadIsRefused) {
   EXPECT_EQ(refusal.problem.find(kStranger), 0u) << refusal.problem;
 }
 
+/// In either part, and before anything is read.
+TEST(Failure, DataOfAnotherShapeIsRefused) {
+  const TemporaryFolder folder;
+  Session session(session_of(1, kAmple));
+  for (const bool evaluation : {false, true}) {
+    TrialConfig trial = tiny_trial();
+    trial.checkpoint.folder = folder.path() / "checkpoints";
+    auto data = std::make_shared<DataSplit>(*trial.data);
+    (evaluation ? data->eval : data->train) = std::make_shared<RuleSource>(500, 3, 0);
+    trial.data = std::move(data);
+    EXPECT_EQ(thrown<ConfigError>([&] { session.submit(trial); }).problem,
+              "samples have 3 int64 values, model gpt expects 17 int64 values");
+  }
+}
+
+TEST(Failure, ATrialHasAModelAndData) {
+  Session session(session_of(1, kAmple));
+  TrialConfig trial = tiny_trial();
+  trial.data = std::make_shared<DataSplit>();
+  EXPECT_EQ(thrown<ConfigError>([&] { session.submit(trial); }).field, "data");
+  trial.data = nullptr;
+  EXPECT_EQ(thrown<ConfigError>([&] { session.submit(trial); }).field, "data");
+  trial.model = nullptr;
+  EXPECT_EQ(thrown<ConfigError>([&] { session.submit(trial); }).field, "model");
+}
+
 TEST(Failure, OfALossThatIsNotFinite) {
   expect_alone(
       [](TrialConfig trial) {
