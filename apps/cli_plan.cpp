@@ -17,7 +17,8 @@ void declare_plan(CLI::App& app, Command& chosen) {
       ->type_name(kOverride);
   plan->add_flag("--no-pilot", options->estimate,
                  "Estimate costs from shapes; nothing is measured");
-  plan->add_flag("--json", options->json, "One JSON document instead of tables");
+  plan->add_flag("--json", options->json, "One JSON document instead of tables")
+      ->disable_flag_override();
   plan->footer(
       "It measures the layers, then runs the scheduler of train on a virtual clock: which trials "
       "fit\n"

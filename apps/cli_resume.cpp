@@ -15,7 +15,8 @@ void declare_resume(CLI::App& app, Command& chosen) {
   resume->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
       ->type_name(kOverride);
   resume->add_flag("--retry-failed", options->retry_failed, "Take up trials that failed, too");
-  resume->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr");
+  resume->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr")
+      ->disable_flag_override();
   resume->footer(
       "Trials that have ended stay as they are. The others go on from their newest checkpoint "
       "that\n"

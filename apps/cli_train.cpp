@@ -16,12 +16,13 @@ void declare_train(CLI::App& app, Command& chosen) {
       ->type_name(kYamlFile);
   train->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
       ->type_name(kOverride);
-  train->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr");
+  train->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr")
+      ->disable_flag_override();
   train->add_flag("--overwrite", options->overwrite, "Replace the outputs of an earlier run");
   train->footer(
       "Before it trains, it measures the layers, cuts each model under the budgets, and simulates\n"
-      "the run. Ctrl-C ends all trials after their running ops, with results; a second one at "
-      "once.\n"
+      "the run. Ctrl-C, SIGTERM and SIGHUP save a checkpoint of each trial and end the run, with\n"
+      "results; a second Ctrl-C ends it at once.\n"
       "SIGUSR1 prints on stderr what every device, trial and copy does (kill -USR1 PID).\n\n"
       "Examples:\n"
       "  spillway train sweep.yaml --overwrite\n"

@@ -142,7 +142,7 @@ std::string bash_completion(const CLI::App& app, const std::vector<std::string>&
          "  if ((COMP_CWORD == 1)); then\n"
          "    mapfile -t COMPREPLY < <(compgen -W '" +
          names +
-         "--help' -- \"$word\")\n"
+         "--help --version' -- \"$word\")\n"
          "    return\n"
          "  fi\n"
          "  case ${COMP_WORDS[1]} in\n" +

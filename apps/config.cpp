@@ -143,7 +143,7 @@ void read_train(YamlReader train, TrainConfig& config) {
   train.read("max_grad_norm", config.max_grad_norm, {.min = 0});
   train.read_choice("lr_scheduler_type", config.lr_scheduler_type,
                     {"cosine", "linear", "constant"});
-  train.read("warmup_ratio", config.warmup_ratio, {.min = 0, .max = 1});
+  train.read("warmup_ratio", config.warmup_ratio, {.min = 0, .max = 1, .below_max = true});
   train.read("eval_steps", config.eval_steps, {0, kSteps.max});
   train.read("eval_batches", config.eval_batches, kSize);
   train.finish();
@@ -164,6 +164,24 @@ void read_checkpoint(YamlReader checkpoint, CheckpointConfig& config) {
   checkpoint.read("every_s", config.every_s, {.min = 0});
   checkpoint.read("keep", config.keep, {0, 1000});
   checkpoint.finish();
+}
+
+/// The key whose value is written again as the document has it where `swept` is swept. What other
+/// keys a section has depends on some keys, and a list of one may be written as its item.
+std::string base_key(const std::string& swept) {
+  if (swept == "model.family") return "model";
+  if (swept == "data.format") return "data";
+  if (lies_in(swept, "train.autoscale")) return "train.autoscale";
+  return swept.substr(0, swept.find('['));
+}
+
+void find_bases(const YamlNode& tree, SweepConfig& sweep) {
+  for (SweepParameter& parameter : sweep.parameters) {
+    const std::string key = base_key(parameter.key);
+    if (key.empty()) continue;  // names no place
+    const YamlNode* node = find_at(tree, key);
+    parameter.base = {key, node != nullptr ? std::optional(*node) : std::nullopt};
+  }
 }
 
 }  // namespace
@@ -190,6 +208,7 @@ RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   config.sweep.seed = config.train.seed;
   read_sweep(root.section("sweep"), schema, config.sweep, config.session.early_terminate);
   root.finish();
+  find_bases(tree, config.sweep);
   return config;
 }
 

@@ -63,7 +63,8 @@ std::vector<std::string> config_keys();
 /// What the bits depend on beside shapes, samples and `train`, by key: see TrialConfig::contract.
 std::map<std::string, std::string> contract_fields(const RunConfig& config);
 
-/// The configuration as YAML that reads back as the same values, with every key.
+/// The configuration as YAML that reads back as the same values, with every key. Keys that are
+/// swept stand as the document has them beside the sweep, if it has them.
 std::string to_yaml(const RunConfig& config);
 
 /// The key of the file for a field as TrainConfig::validate() and others name it.

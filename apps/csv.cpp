@@ -1,9 +1,24 @@
 #include "apps/csv.h"
 
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
 #include "apps/format.h"
 
 namespace spillway {
 namespace {
+
+/// Spreadsheets take what begins with one of these for a formula, and compute it.
+bool is_formula(const std::string& text) {
+  if (text.empty() || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
+    return false;
+  double number = 0;
+  const char* begin = text.data() + (text.front() == '+' ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  return error == std::errc::invalid_argument || stop != end;
+}
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -16,7 +31,10 @@ std::string quoted(const std::string& text) {
 
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string text;
-  for (const auto& cell : cells) text += (&cell == &cells.front() ? "" : ",") + quoted(cell);
+  for (const auto& cell : cells) {
+    text += &cell == &cells.front() ? "" : ",";
+    text += quoted(is_formula(cell) ? "'" + cell : cell);
+  }
   return text + "\r\n";
 }
 

@@ -21,6 +21,15 @@ Json to_json(const Roofline& roofline) {
           {"updates_hidden_from_tokens", roofline.update_tokens}};
 }
 
+Json to_json(const Numerics& numerics, const std::vector<std::string>& kernel_variables) {
+  Json groups = Json::object();
+  for (const Numerics::Group& group : numerics.groups) groups[group.name] = group.xxh3;
+  return {{"xxh3", numerics.xxh3()},
+          {"groups", std::move(groups)},
+          {"seconds", numerics.seconds},
+          {"variables", kernel_variables}};
+}
+
 Json to_json(const Machine& machine) {
   Json devices = Json::array();
   for (const auto& device : machine.devices) {
@@ -46,6 +55,7 @@ Json to_json(const Machine& machine) {
           {"compiler", machine.compiler},
           {"processor", machine.processor},
           {"kernels", machine.kernels},
+          {"numerics", to_json(machine.numerics, machine.kernel_variables)},
           {"cores", machine.cores},
           {"memory_bytes", machine.memory_bytes},
           {"available_bytes", machine.available_bytes},
@@ -96,7 +106,12 @@ void print(std::ostream& out, const Machine& machine) {
       << machine.compiler << "\n"
       << machine.processor << ": " << machine.cores << " cores to use, kernels " << machine.kernels
       << "\n"
-      << "Memory: " << format_bytes(machine.memory_bytes) << ", "
+      << "Numerics " << machine.numerics.xxh3() << ", measured in "
+      << format_fixed(machine.numerics.seconds * 1e3, 0) << " ms\n";
+  for (const std::string& variable : machine.kernel_variables) {
+    out << "  " << variable << " is set, which may choose other kernels\n";
+  }
+  out << "Memory: " << format_bytes(machine.memory_bytes) << ", "
       << format_bytes(machine.available_bytes) << " of it free\n";
   print_gpus(out, machine.gpus);
   out << "\n";

@@ -86,6 +86,8 @@ Json to_json(const SessionEvent& event) {
     json["step"] = event.step;
   }
   if (event.kind == SessionEvent::Kind::resized) json["lanes"] = event.lanes;
+  if (event.kind == SessionEvent::Kind::saved || event.kind == SessionEvent::Kind::resumed)
+    json["generation"] = event.generation;
   if (event.kind == SessionEvent::Kind::step || event.kind == SessionEvent::Kind::eval)
     json["loss"] = event.loss;
   if (event.kind == SessionEvent::Kind::step) {
@@ -114,10 +116,14 @@ Json restart_event(const std::vector<std::size_t>& trials, const Session& sessio
 
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train) {
   Json json = to_json(event), steps = Json::array(), evals = Json::array();
-  for (std::int64_t step = 1; step <= event.step; ++step) {
-    const auto i = static_cast<std::size_t>(step - 1);
+  for (std::int64_t step = result.dropped_steps + 1; step <= event.step; ++step) {
+    const auto i = static_cast<std::size_t>(step - result.dropped_steps - 1);
     steps.push_back(
         {result.losses.at(i), learning_rate_at(train, step - 1), result.gradient_norms.at(i)});
+  }
+  if (result.dropped_steps > 0) {
+    json["dropped"] = result.dropped_steps;
+    json["first_loss"] = result.first_loss.value_or(0);
   }
   for (const auto& [step, loss] : result.eval_losses) {
     if (step < event.step) evals.push_back({step, loss});

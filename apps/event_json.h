@@ -12,7 +12,10 @@
 namespace spillway {
 
 /// Raised when lines change so that older programs would read them wrongly.
-inline constexpr int kEventFormat = 1;
+inline constexpr int kEventFormat = 2;
+/// From this one on each line has a hash.
+inline constexpr int kHashedFormat = 2;
+inline constexpr const char* kRepairedEvent = "repaired";
 
 /// {"event": "run"}: what is known before it. `trials` by their ids; `planned` as simulated.
 Json run_event(const std::vector<Trial>& trials, const Session& session,
@@ -23,7 +26,8 @@ Json to_json(const SessionEvent& event);
 /// `planned` as in run_event().
 Json restart_event(const std::vector<std::size_t>& trials, const Session& session,
                    const std::optional<RunResult>& planned);
-/// {"event": "resumed"}: `event`, and all that the trial had said up to its step.
+/// {"event": "resumed"}: `event`, and what the trial had said up to its step, as far as `result`
+/// still has it.
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train);
 /// {"event": "end"}: devices, bytes and times.
 Json end_event(const RunResult& result);

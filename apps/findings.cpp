@@ -8,10 +8,7 @@
 namespace spillway {
 
 void Findings::add(const std::string& field, int line, const std::string& problem) {
-  for (const auto& known : all_) {
-    if (known.field == field && known.problem == problem) return;
-  }
-  all_.emplace_back(field, line, problem);
+  if (known_.insert({field, problem}).second) all_.emplace_back(field, line, problem);
 }
 
 void Findings::add_unknown_key(const std::string& field, int line, const std::string& problem) {

@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/config_check.h"
@@ -18,6 +19,7 @@ class Findings {
   /// A key that means nothing; all other values are as they were written.
   void add_unknown_key(const std::string& field, int line, const std::string& problem);
 
+  std::size_t num_unknown_keys() const { return unknown_keys_.size(); }
   bool has_unknown_key(const std::string& field) const { return unknown_keys_.contains(field); }
 
   bool empty() const { return all_.empty(); }
@@ -29,6 +31,7 @@ class Findings {
 
  private:
   std::vector<ConfigError> all_;
+  std::set<std::pair<std::string, std::string>> known_;  // (field, problem) of them
   std::set<std::string> unknown_keys_;
 };
 

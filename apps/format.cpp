@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "apps/terminal_text.h"
+
 namespace spillway {
 
 std::string format_number(double value) {
@@ -47,11 +49,13 @@ std::string format_duration(double seconds) {
 }
 
 std::string padded(const std::string& text, std::size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+  const std::size_t columns = columns_of(text);
+  return text + std::string(width > columns ? width - columns : 0, ' ');
 }
 
 std::string padded_left(const std::string& text, std::size_t width) {
-  return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
+  const std::size_t columns = columns_of(text);
+  return std::string(width > columns ? width - columns : 0, ' ') + text;
 }
 
 }  // namespace spillway

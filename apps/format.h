@@ -14,7 +14,7 @@ std::string format_percent(double share);
 std::string format_count(double value);
 /// "8 s", "2:05 min", "3:20 h", "4.1 days".
 std::string format_duration(double seconds);
-/// `text` filled up with spaces to a width, behind it or before it.
+/// `text` filled up with spaces to a width in columns of a terminal, behind it or before it.
 std::string padded(const std::string& text, std::size_t width);
 std::string padded_left(const std::string& text, std::size_t width);
 

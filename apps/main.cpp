@@ -1,13 +1,33 @@
 #include <unistd.h>
+#include <ext/stdio_filebuf.h>
 
 #include <iostream>
 
 #include "apps/program.h"
 #include "apps/signals.h"
+#include "apps/standard_files.h"
+
+namespace {
+
+void begin() {
+  spillway::open_standard_files();
+  spillway::take_state_signal();
+}
+
+/// The loader calls it before the constructors of LibTorch, which take a fifth of a second.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBegin)() = begin;
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  spillway::take_state_signal();
-  return spillway::run_program(
-      argc, argv,
-      {.out = std::cout, .log = std::cerr, .out_file = STDOUT_FILENO, .log_file = STDERR_FILENO});
+  if (!spillway::asks_for_json(argc, argv)) {
+    return spillway::run_program(
+        argc, argv,
+        {.out = std::cout, .log = std::cerr, .out_file = STDOUT_FILENO, .log_file = STDERR_FILENO});
+  }
+  // Nothing but the document reaches standard output, whatever libraries print.
+  __gnu_cxx::stdio_filebuf<char> document(spillway::take_standard_output(), std::ios::out);
+  std::ostream out(&document);
+  return spillway::run_program(argc, argv,
+                               {.out = out, .log = std::cerr, .log_file = STDERR_FILENO});
 }

@@ -6,12 +6,16 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string_view>
 #include <system_error>
 
 #include "apps/event_log.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "trainer/atomic_file.h"
+#include "trainer/checkpoint_store.h"
 #include "trainer/run_journal.h"
 
 namespace spillway {
@@ -20,11 +24,30 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMarker = ".spillway";
+constexpr const char* kMarkerText =
+    "This folder belongs to a run of spillway train, which may replace it.\n";
+/// Probes of try_to_write() are called so, with other letters at the end.
+constexpr std::string_view kProbe = ".spillway-XXXXXX";
 
-void delete_tree(const fs::path& path) {
+/// Removes a file or a whole folder, if it is there.
+void delete_all(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) throw IoError("cannot remove", path, error.value());
+}
+
+/// What others have put into the folder keeps it.
+void remove_if_empty(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error) && fs::is_empty(folder, error)) fs::remove(folder, error);
+}
+
+void remove_generations(const fs::path& checkpoints) {
+  std::error_code error;
+  if (!fs::is_directory(checkpoints, error)) return;
+  CheckpointStore unfinished(posix_file_system(), checkpoints);  // removes what a crash left
+  for (const auto number : unfinished.generations())
+    delete_all(generation_path(checkpoints, number));
 }
 
 /// With room for the files of trials.
@@ -37,54 +60,155 @@ bool is_too_long(const fs::path& path) {
 /// Makes a folder inside `folder` and removes it: permissions alone say little, of /proc or of a
 /// disk that is full. Returns errno.
 int try_to_write(const fs::path& folder) {
-  std::string probe = (folder / ".spillway-XXXXXX").string();
+  std::string probe = (folder / kProbe).string();
   if (::mkdtemp(probe.data()) == nullptr) return errno;
   return ::rmdir(probe.c_str()) == 0 ? 0 : errno;
 }
 
-}  // namespace
-
-std::string OutputFolder::problem(bool overwrite) const {
-  const std::string name = "'" + path_.string() + "' ";
+bool is_regular(const fs::path& path) {
   std::error_code error;
-  if (is_too_long(path_)) return "is too long a path; choose a shorter one";
-  const auto there = existing_part(path_);
+  return fs::is_regular_file(fs::symlink_status(path, error));
+}
+
+bool has_marker(const fs::path& folder) {
+  if (!is_regular(folder / kMarker)) return false;
+  std::ifstream file(folder / kMarker, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {}) == kMarkerText;
+}
+
+/// Whether a program that was killed as it made a folder leaves such a name.
+bool is_leftover(const std::string& name) {
+  const bool is_probe = name.size() == kProbe.size() && name.starts_with(".spillway-");
+  return is_probe || name == std::string(kMarker) + ".tmp" || name == "lock";
+}
+
+bool has_only_leftovers(const fs::path& folder) {
+  std::error_code error;
+  return std::ranges::all_of(fs::directory_iterator(folder, error), [](const auto& entry) {
+    return is_leftover(entry.path().filename().string());
+  });
+}
+
+bool has_files(const fs::path& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    if (!file->is_directory(error)) return true;
+  }
+  return false;
+}
+
+/// Whether there is anything that a run could lose.
+bool has_begun(const fs::path& folder) {
+  if (is_regular(folder / kJournalFile) || has_files(folder / "trials")) return true;
+  if (!is_regular(folder / kEventFile)) return false;
+  std::ifstream file(folder / kEventFile, std::ios::binary);
+  std::string line;
+  return std::getline(file, line) && !file.eof();
+}
+
+std::vector<std::string> trials_of_log(const fs::path& folder) {
+  std::vector<std::string> names;
+  try {
+    for (const TrialLog& trial : read_log(folder).run.trials) names.push_back(trial.result.name);
+  } catch (const Error&) {
+    // Nobody knows then what the run wrote, so it stays.
+  }
+  return names;
+}
+
+/// Why nothing can be written there; empty if it can.
+std::string problem_of_place(const fs::path& path) {
+  const std::string name = "'" + path.string() + "' ";
+  if (is_too_long(path)) return "is too long a path; choose a shorter one";
+  std::error_code error;
+  const auto there = existing_part(path);
+  const bool is_link = fs::is_symlink(fs::symlink_status(there, error));
+  if (is_link && !fs::exists(there, error))
+    return name + "cannot be a folder: " + there.string() +
+           " is a symbolic link that leads nowhere; make the folder, or choose another";
   if (!fs::is_directory(there, error))
     return name + "cannot be a folder: " + there.string() + " is a file; choose another";
   if (const int code = try_to_write(there); code != 0)
     return name + "cannot be written: " + there.string() + ": " +
            std::generic_category().message(code) + "; choose another";
-  if (!fs::exists(path_, error) || fs::is_empty(path_, error)) return "";
-  if (!fs::exists(path_ / kMarker, error))
-    return name + "holds files that are no earlier run's (it has no file .spillway), so it is " +
-           "not overwritten; choose another";
-  if (!overwrite)
-    return name + "holds an earlier run; add --overwrite to replace it, go on with it by " +
-           "'spillway resume', or choose another";
-  if (is_live(path_ / kEventFile))
-    return name + "holds a run that goes on; wait for its end, or choose another";
   return "";
 }
 
-void OutputFolder::create(const std::vector<std::string>& trials) const {
+fs::path without_detours(const fs::path& path) {
+  const bool has_detour = std::ranges::any_of(path, [](const auto& part) { return part == ".."; });
+  std::error_code error;
+  const fs::path resolved = has_detour ? fs::weakly_canonical(path, error) : path;
+  return error ? path : resolved;
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(const fs::path& path) : path_(without_detours(path)) {}
+
+OutputFolder::Content OutputFolder::content() const {
+  std::error_code error;
+  if (!fs::exists(path_, error) || fs::is_empty(path_, error)) return Content::nothing;
+  if (has_marker(path_)) return has_begun(path_) ? Content::run : Content::leftovers;
+  return has_only_leftovers(path_) ? Content::leftovers : Content::others;
+}
+
+std::string OutputFolder::problem(bool overwrite) const {
+  if (auto problem = problem_of_place(path_); !problem.empty()) return problem;
+  const std::string name = "'" + path_.string() + "' ";
+  switch (content()) {
+    case Content::others:
+      return name + "holds files that no run has written (it has no file .spillway of a run), so " +
+             "it is not overwritten; choose another";
+    case Content::run:
+      if (overwrite) return "";
+      return name + "holds an earlier run; add --overwrite to replace it, continue it with " +
+             "'spillway resume', or choose another";
+    case Content::nothing:
+    case Content::leftovers:
+      break;
+  }
+  return "";
+}
+
+RunLock OutputFolder::lock() const {
   make_folders(path_);
-  write(kMarker, "This folder belongs to a run of spillway train, which may replace it.\n");
-  for (const char* output : {kEventFile, "results.csv", "plan.json", "config.yaml", "trace.json",
-                             kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm", "trials"})
-    delete_tree(path_ / output);
-  for (const auto& trial : trials) make_folders(weights_file(trial).parent_path());
+  return RunLock(path_);
+}
+
+/// The files that say that there is a run go first.
+void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
+  const auto of_log = trials_of_log(path_);
+  trials.insert(trials.end(), of_log.begin(), of_log.end());
+  for (const char* output : {kEventFile, kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm",
+                             "results.csv", "plan.json", "config.yaml", "trace.json"})
+    delete_all(path_ / output);
+  for (const std::string& name : trials) {
+    delete_all(weights_file(name));
+    delete_all(trial(name) / "metrics.csv");
+    remove_generations(checkpoints(name));
+    remove_if_empty(checkpoints(name));
+    remove_if_empty(trial(name));
+  }
+  remove_if_empty(path_ / "trials");
+}
+
+void OutputFolder::create(const std::vector<std::string>& trials) const {
+  write(kMarker, kMarkerText);
+  remove_earlier_run(trials);
+  for (const auto& name : trials) make_folders(trial(name));
 }
 
 Bytes OutputFolder::free_bytes() const {
   return posix_file_system().free_bytes(existing_part(path_));
 }
 
-fs::path OutputFolder::weights_file(const std::string& trial) const {
-  return path_ / "trials" / trial / "weights.safetensors";
+fs::path OutputFolder::weights_file(const std::string& name) const {
+  return trial(name) / "weights.safetensors";
 }
 
-fs::path OutputFolder::checkpoints(const std::string& trial) const {
-  return path_ / "trials" / trial / "checkpoints";
+fs::path OutputFolder::checkpoints(const std::string& name) const {
+  return trial(name) / "checkpoints";
 }
 
 void OutputFolder::write(const std::string& name, const std::string& text) const {

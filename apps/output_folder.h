@@ -5,19 +5,34 @@
 #include <vector>
 
 #include "core/units.h"
+#include "trainer/run_lock.h"
 
 namespace spillway {
 
 /// Where a run writes: events.jsonl, results.csv, trials/NAME/ and more. A file `.spillway` marks a
-/// folder as written by a run; nothing in a folder without it is ever touched.
+/// folder as written by a run; nothing in a folder without it is ever touched. Who changes anything
+/// in the folder holds its lock.
 class OutputFolder {
  public:
-  explicit OutputFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  /// What lies in the folder before a run begins there.
+  enum class Content {
+    nothing,
+    leftovers,  ///< of a run that was ended before it began; they hold no work
+    run,
+    others  ///< files that no run has written
+  };
 
-  /// Why a run cannot write here and what to do; empty if it can. Leaves nothing behind.
+  /// A path with `..` is resolved at once, so that folders which do not exist yet do not matter.
+  explicit OutputFolder(const std::filesystem::path& path);
+
+  Content content() const;
+  /// Why a run cannot begin here and what to do; empty if it can. Leaves nothing behind.
   std::string problem(bool overwrite) const;
-  /// Makes the folder, and one for each trial; removes the outputs of an earlier run. Call only
-  /// where there is no problem(). Throws IoError.
+  /// Makes the folder and takes its lock. Throws InUse, IoError.
+  RunLock lock() const;
+  /// Marks the folder as a run's, makes a folder for each trial, and removes what an earlier run
+  /// has written; other files stay. Call only with the lock, where there is no problem(). Throws
+  /// IoError.
   void create(const std::vector<std::string>& trials) const;
 
   /// On the disk that it is on, or would be. Throws IoError.
@@ -31,6 +46,9 @@ class OutputFolder {
   void write(const std::string& name, const std::string& text) const;
 
  private:
+  std::filesystem::path trial(const std::string& name) const { return path_ / "trials" / name; }
+  void remove_earlier_run(std::vector<std::string> trials) const;
+
   std::filesystem::path path_;
 };
 

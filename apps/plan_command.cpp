@@ -53,52 +53,9 @@ void print_disk(std::ostream& out, const DiskUse& disk, const std::string& folde
       << folder << " lies\n";
 }
 
-/// Makes trials that are long together proportionally shorter, so that a plan takes seconds.
-/// Returns the share of the steps that is left.
-double shorten(std::vector<TrialConfig>& configs, const std::vector<Trial>& trials) {
-  constexpr double kMaxOps = 4e5;
-  double ops = 0;
-  for (const auto& trial : trials) {
-    const auto& train = trial.config.train;
-    ops += 2.0 * static_cast<double>(trial.config.num_layers()) * train.virtual_nodes *
-           static_cast<double>(train.max_steps);
-  }
-  const double share = std::min(1.0, kMaxOps / ops);
-  for (auto& config : configs) {
-    const double steps = static_cast<double>(config.train.max_steps) * share;
-    config.train.max_steps = std::max<std::int64_t>(1, std::llround(steps));
-  }
-  return share;
-}
-
-/// The first rung of trials that are made as much shorter.
-void shorten(std::optional<EarlyTerminate>& early, double share) {
-  if (!early) return;
-  const double min_iter = static_cast<double>(early->min_iter) * share;
-  early->min_iter = std::max<std::int64_t>(1, std::llround(min_iter));
-}
-
-/// What all steps would take, from what `share` of them takes.
-RunResult extrapolated(RunResult result, double share) {
-  const auto whole = [&](Bytes bytes) {
-    return static_cast<Bytes>(std::llround(static_cast<double>(bytes) / share));
-  };
-  result.h2d_bytes = whole(result.h2d_bytes);
-  result.d2h_bytes = whole(result.d2h_bytes);
-  result.h2d_weight_bytes = whole(result.h2d_weight_bytes);
-  for (auto& device : result.devices) {
-    device.h2d_bytes = whole(device.h2d_bytes);
-    device.d2h_bytes = whole(device.d2h_bytes);
-  }
-  result.copy_s /= share;
-  result.wall_s /= share;
-  return result;
-}
-
 std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
                                 const std::vector<Trial>& trials,
-                                const std::vector<std::optional<DoesNotFit>>& misfits,
-                                double share) {
+                                const std::vector<std::optional<DoesNotFit>>& misfits) {
   std::vector<PlannedRow> rows;
   std::size_t next = 0;  // of the trials that fit
   for (std::size_t t = 0; t < trials.size(); ++t) {
@@ -110,7 +67,7 @@ std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
     if (!row.misfit) {
       row.plan = session.plan(JobId(next));
       row.parameters = result.trials[next].parameters;
-      row.steps = std::llround(static_cast<double>(result.trials[next++].steps) / share);
+      row.steps = result.trials[next++].steps;
     }
     rows.push_back(std::move(row));
   }
@@ -183,11 +140,12 @@ std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
   constexpr double kNoticeable = 0.05;  // of compute
   double busy_s = 0;
   for (const auto& device : result.devices) busy_s += device.busy_share * result.wall_s;
-  const double stall_s = (1 - result.copy_hidden_share.value_or(1)) * result.copy_s;
-  if (busy_s <= 0 || stall_s < kNoticeable * busy_s) return std::nullopt;
+  // Waiting for a busy machine to begin a copy is not the link's fault.
+  const double wait_s = std::min(result.copy_wait_s, result.copy_s);
+  if (busy_s <= 0 || wait_s < kNoticeable * busy_s) return std::nullopt;
   int most = 0;
   for (const auto& row : rows) most = std::max(most, row.virtual_nodes);
-  return static_cast<int>(std::ceil(most * (1 + stall_s / busy_s)));
+  return static_cast<int>(std::ceil(most * (1 + wait_s / busy_s)));
 }
 
 void print_run(std::ostream& out, const RunResult& result, const std::vector<PlannedRow>& rows) {
@@ -214,7 +172,8 @@ void print_run(std::ostream& out, const RunResult& result, const std::vector<Pla
       << format_fixed(1e3 * result.wall_s / steps, 1) << " ms a step of a trial";
   if (result.copy_hidden_share)
     out << ", " << format_percent(*result.copy_hidden_share) << " of "
-        << format_fixed(result.copy_s, 2) << " s of copies hidden under compute";
+        << format_fixed(result.copy_s, 2) << " s of copies hidden under compute, "
+        << format_fixed(result.copy_wait_s, 2) << " s waited for copies alone";
   out << "\n";
   if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
     out << "Devices wait for copies: " << *wanted
@@ -297,17 +256,16 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     configs.push_back(factory.make(trial, findings));
     configs.back().checkpoint = trial.config.checkpoint;
   }
-  const double share = shorten(configs, trials);
   auto session_config = trials.front().config.session;
-  shorten(session_config.early_terminate, share);
   session_config.estimate = options.estimate;
   session_config.pilot_cache = options.pilot_cache;
   const auto made = make_session(session_config, trials.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
   const auto misfits = submit_all(session, std::move(configs), trials);
-  const auto result = extrapolated(session.simulate(), share);
-  const auto rows = rows_of(session, result, trials, misfits, share);
+  constexpr double kMostOps = 4e5;  // so that a plan takes seconds
+  const RunResult result = session.simulate(kMostOps);
+  const auto rows = rows_of(session, result, trials, misfits);
   const DiskUse disk = disk_use(rows, trials.front().config);
   const bool fits = disk.fits() && std::ranges::none_of(rows, &PlannedRow::is_misfit);
   if (options.json) {
@@ -322,8 +280,8 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     print_run(out, result, rows);
     if (session_config.early_terminate) print_early_ends(out, rows);
     print_disk(out, disk, trials.front().config.output_dir);
-    if (share < 1)
-      out << "Totals are extrapolated: one in " << std::llround(1 / share)
+    if (result.simulated_share < 1)
+      out << "Totals are extrapolated: one in " << std::llround(1 / result.simulated_share)
           << " steps was simulated\n";
   }
   return fits ? kDone : kDoesNotFit;

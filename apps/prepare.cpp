@@ -1,14 +1,77 @@
 #include "apps/prepare.h"
 
+#include <algorithm>
+#include <ostream>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "apps/trial_factory.h"
 #include "apps/yaml_path.h"
 
 namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// About 20 MB in memory and in the file.
+constexpr std::size_t kMaxTraceSpans = 100'000;
+
+/// Links are followed as far as there is something.
+fs::path whole(const fs::path& path) {
+  std::error_code error;
+  const fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
+  return error ? path : found;
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  const auto [in_folder, in_path] = std::ranges::mismatch(folder, path);
+  return in_folder == folder.end();
+}
+
+/// Throws ConfigError where the run would train on its own files, or replace its data.
+void require_apart(const fs::path& output_dir, const RunConfig& config) {
+  for (const std::string& name : config.data.paths) {
+    const fs::path data = whole(config.data_root / name), output = whole(output_dir);
+    std::error_code error;
+    if (fs::is_directory(data, error) && is_inside(output, data)) {
+      throw ConfigError("output_dir", 0,
+                        "'" + output_dir.string() + "' lies inside data.path '" + name +
+                            "', so the run would train on its own files; choose an output_dir "
+                            "outside of it, or name the data files themselves");
+    }
+    if (is_inside(data, output)) {
+      throw ConfigError("data.path", 0,
+                        "'" + name + "' lies inside output_dir '" + output_dir.string() +
+                            "', which belongs to the run; move the data elsewhere, or choose "
+                            "another output_dir");
+    }
+  }
+}
+
+/// Throws DoesNotFit for the trial that needs most, if any does not fit.
+void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ostream& log) {
+  const auto needed = [](const auto& misfit) { return misfit ? misfit->needed : 0; };
+  const auto num = std::ranges::count_if(misfits, [](const auto& m) { return m.has_value(); });
+  if (num == 0) return;
+  log << num << " of " << misfits.size() << " trials do not fit; the largest need:\n";
+  throw **std::ranges::max_element(misfits, {}, needed);
+}
+
+/// Devices that take no part in a trial, each once.
+void say_declined(const Session& session, std::size_t num_trials, std::ostream& log) {
+  std::set<std::string> said;
+  for (std::size_t t = 0; t < num_trials; ++t) {
+    for (const auto& sentence : session.plan(JobId(t)).declined) {
+      if (said.insert(sentence).second) log << sentence << "\n";
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
-                               Findings& findings) {
+                               Findings& findings, const std::optional<std::string>& output_dir) {
   YamlNode tree;
   try {
     tree = read_yaml_file(file);
@@ -16,6 +79,7 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
     throw ConfigError("", 0, error.what());
   }
   for (const auto& text : overrides) apply_override(tree, text);
+  if (output_dir) set_at(tree, "output_dir", {.kind = YamlNode::Kind::scalar, .text = *output_dir});
   return expand_trials(tree, findings);
 }
 
@@ -27,6 +91,30 @@ std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Fi
   std::unique_ptr<Session> session;
   run_noting(any.tree, findings, [&] { session = std::make_unique<Session>(std::move(config)); });
   return session;
+}
+
+std::vector<TrialConfig> run_configs(const std::vector<Trial>& trials, const OutputFolder& folder,
+                                     Findings& findings) {
+  std::vector<TrialConfig> configs;
+  TrialFactory factory;
+  for (const auto& trial : trials) {
+    run_noting(trial.tree, findings, [&] { require_apart(folder.path(), trial.config); });
+    TrialConfig made = factory.make(trial, findings);
+    made.client_id = trial.name;
+    made.weights_file = folder.weights_file(trial.name);
+    made.checkpoint = trial.config.checkpoint;
+    if (made.checkpoint.keep > 0) made.checkpoint.folder = folder.checkpoints(trial.name);
+    configs.push_back(std::move(made));
+  }
+  return configs;
+}
+
+SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
+  SessionConfig config = any.config.session;
+  config.max_trace_spans = kMaxTraceSpans;
+  config.wait_for_devices = false;  // nobody could add one
+  config.pilot_cache = pilot_cache;
+  return config;
 }
 
 std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
@@ -43,6 +131,13 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
   }
   findings.throw_if_any();
   return misfits;
+}
+
+void submit_run(Session& session, std::vector<TrialConfig> configs,
+                const std::vector<Trial>& trials, std::ostream& log) {
+  require_fit(submit_all(session, std::move(configs), trials), log);
+  session.check();
+  say_declined(session, trials.size(), log);
 }
 
 }  // namespace spillway

@@ -3,39 +3,30 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "apps/findings.h"
+#include "apps/failure.h"
+#include "apps/terminal_text.h"
 #include "core/error.h"
 #include "core/nearest.h"
 
 namespace spillway {
 namespace {
 
-ExitCode fail(ExitCode code, const std::exception& error, std::ostream& log) {
-  log << "spillway: " << error.what() << std::endl;
-  return code;
-}
-
-ExitCode run(const Command& command, const Output& output) {
-  try {
-    const ExitCode code = command(output);
-    if (output.out.flush()) return code;
-    throw Error("standard output took not all that was written to it: is its disk full?");
-  } catch (const DoesNotFit& error) {
-    return fail(kDoesNotFit, error, output.log);
-  } catch (const ConfigError& error) {
-    return fail(kUsage, error, output.log);
-  } catch (const std::bad_alloc&) {
-    const Error error("this machine has no memory left; use smaller budgets or virtual nodes");
-    return fail(kDoesNotFit, error, output.log);
-  } catch (const std::exception& error) {
-    return fail(kTrialFailed, error, output.log);
+/// Says why the command did not work. With --json, standard output gets a document of it, unless
+/// the command's own is there already.
+ExitCode fail(const Failure& failure, PassingStream& out, std::ostream& log, bool json) {
+  if (!json) {
+    out.flush();
+  } else if (out.take_back()) {
+    out << to_json(failure) << std::flush;
   }
+  log << to_text(failure) << std::flush;
+  return failure.code;
 }
 
 constexpr const char* kFooter =
@@ -64,7 +55,8 @@ Outputs, in output_dir (runs/NAME unless given):
   config.yaml             the whole configuration; it gives the same bits again
 
 Exit codes:
-  0 done   1 a trial failed   2 usage or configuration   3 does not fit   130 interrupted
+  0 done   1 a trial failed, or something is damaged   2 usage, configuration, or a folder
+  that cannot be used   3 does not fit   130 interrupted
 
 Each command has a --help of its own.)";
 
@@ -76,16 +68,28 @@ void require_command(const CLI::App& app, std::string_view word) {
   std::string problem = "there is no command '" + std::string(word) + "'";
   const std::string near = nearest(word, names);
   if (!near.empty()) problem += "; did you mean '" + near + "'?";
-  throw CLI::ExtrasError(problem + "; spillway --help names all", CLI::ExitCodes::ExtrasError);
+  throw CLI::ExtrasError(problem, CLI::ExitCodes::ExtrasError);
 }
 
-}  // namespace
+/// What CLI11 has to say: help, the version, or what is wrong with the arguments.
+Command command_of(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream text, ignored;
+  if (app.exit(error, text, ignored) == 0) {
+    return [text = text.str()](const Output& output) {
+      output.out << text;
+      return kDone;
+    };
+  }
+  std::string help = "spillway ";
+  for (const CLI::App* command : app.get_subcommands()) help += command->get_name() + " ";
+  throw UsageError(error.what() + ("; see " + help) + "--help");
+}
 
-ExitCode run_program(int argc, const char* const* argv, const Output& output) {
-  CLI::App app("Spillway trains many models, each possibly larger than its device.", "spillway");
+Command parse(CLI::App& app, int argc, const char* const* argv) {
+  Command chosen;
+  app.set_version_flag("--version", "spillway " SPILLWAY_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   app.footer(kFooter);
-  Command chosen;
   declare_train(app, chosen);
   declare_resume(app, chosen);
   declare_plan(app, chosen);
@@ -97,9 +101,36 @@ ExitCode run_program(int argc, const char* const* argv, const Output& output) {
     if (argc > 1) require_command(app, argv[1]);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, output.out, output.log) == 0 ? kDone : kUsage;
+    return command_of(app, error);
   }
-  return run(chosen, output);
+  return chosen;
+}
+
+}  // namespace
+
+bool asks_for_json(int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc, [](std::string_view word) {
+    return word == "--json" || word.starts_with("--json=");
+  });
+}
+
+ExitCode run_program(int argc, const char* const* argv, const Output& output) {
+  using As = PassingStream::As;
+  const bool json = asks_for_json(argc, argv);
+  PassingStream out(output.out, json ? As::it_is : As::fit_for_terminal);
+  PassingStream log(output.log, As::fit_for_terminal);
+  log << std::unitbuf;
+  const Output passing{out, log, output.out_file, output.log_file};
+  try {
+    CLI::App app("Spillway trains many models, each possibly larger than its device.", "spillway");
+    const ExitCode code = parse(app, argc, argv)(passing);
+    if (out.flush()) return code;
+    throw Error("cannot write all of standard output; is its disk full?");
+  } catch (const std::exception& error) {
+    return fail(failure_of(error), out, log, json);
+  } catch (...) {
+    return fail({.kind = "internal", .message = "an exception of an unknown type"}, out, log, json);
+  }
 }
 
 }  // namespace spillway

@@ -4,13 +4,14 @@
 
 #include "apps/format.h"
 #include "apps/progress.h"
+#include "apps/terminal_text.h"
 
 namespace spillway {
 namespace {
 
 std::size_t name_width(const RunLog& run) {
   std::size_t width = 0;
-  for (const auto& trial : run.trials) width = std::max(width, trial.result.name.size());
+  for (const auto& trial : run.trials) width = std::max(width, columns_of(trial.result.name));
   return width;
 }
 

@@ -5,6 +5,7 @@
 #include "apps/progress.h"
 #include "apps/screen.h"
 #include "apps/terminal.h"
+#include "apps/terminal_text.h"
 
 namespace spillway {
 namespace {
@@ -15,12 +16,12 @@ class ScreenProgress final : public Progress {
 
   void take(const RunLog& run, const SessionEvent& event) override {
     if (event.device >= 0) {
-      ended_ += device_line(run, event) + "\n";
+      keep(device_line(run, event));
       return;
     }
-    if (const auto line = checkpoint_line(run, event); !line.empty()) ended_ += line + "\n";
+    if (const auto line = checkpoint_line(run, event); !line.empty()) keep(line);
     if (event.kind != SessionEvent::Kind::state || event.state == TrialState::running) return;
-    ended_ += progress_line(run, event.trial.index()) + "\n";
+    keep(progress_line(run, event.trial.index()));
   }
 
   void show(const RunLog& run) override {
@@ -29,15 +30,23 @@ class ScreenProgress final : public Progress {
     const auto lines = screen_lines(run, terminal_size(file_).value_or(TerminalSize{}));
     for (const auto& line : lines) text += line + "\n";
     num_lines_ = lines.size();
-    out_ << text << std::flush;
+    write(text);
   }
 
   void finish() override {
-    out_ << erase() << std::flush;
+    write(erase());
     num_lines_ = 0;
   }
 
  private:
+  void keep(const std::string& line) { ended_ += fit_for_terminal(line) + "\n"; }
+
+  /// Past `out_`, which lets no control character through.
+  void write(const std::string& text) {
+    out_.flush();
+    write_to_terminal(file_, text);
+  }
+
   /// Moves the cursor to the first line of the block and clears from there. Source: ECMA-48, CPL
   /// and ED.
   std::string erase() const {

@@ -66,7 +66,9 @@ void print_copies(std::ostream& out, const RunResult& result) {
       << " back to the host\n";
   if (result.copy_hidden_share)
     out << "Copies: " << format_fixed(result.copy_s, 2) << " s, "
-        << format_percent(*result.copy_hidden_share) << " of it hidden under compute\n";
+        << format_percent(*result.copy_hidden_share)
+        << " of it hidden under compute; devices waited for copies alone for "
+        << format_fixed(result.copy_wait_s, 2) << " s\n";
 }
 
 Bytes largest_peak(const RunResult& result) {

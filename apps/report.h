@@ -30,7 +30,4 @@ std::string plan_json(const RunLog& run);
 /// A line a trial, with a column for each swept key.
 std::string results_csv(const RunLog& run);
 
-/// A line a step; cells are empty where a step has no such number.
-std::string metrics_csv(const TrialLog& trial);
-
 }  // namespace spillway

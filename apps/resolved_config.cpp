@@ -3,6 +3,7 @@
 #include "apps/config.h"
 #include "apps/format.h"
 #include "apps/sweep_values.h"
+#include "apps/yaml_path.h"
 
 namespace spillway {
 namespace {
@@ -242,6 +243,18 @@ YamlNode sweep_node(const SweepConfig& sweep, const std::optional<EarlyTerminate
   return out.take();
 }
 
+/// Swept keys hold the values of one trial, which mean nothing to the others.
+void restore_bases(YamlNode& root, const SweepConfig& sweep) {
+  for (const SweepParameter& parameter : sweep.parameters) {
+    if (!parameter.base) continue;
+    if (parameter.base->node) {
+      set_at(root, parameter.base->key, *parameter.base->node);
+    } else {
+      remove_at(root, parameter.base->key);
+    }
+  }
+}
+
 }  // namespace
 
 std::string to_yaml(const RunConfig& config) {
@@ -261,7 +274,9 @@ std::string to_yaml(const RunConfig& config) {
   out.put("scheduling", scheduling_node(config));
   out.put("checkpoint", checkpoint_node(config.checkpoint));
   out.put("sweep", sweep_node(config.sweep, config.session.early_terminate));
-  return to_yaml(out.take());
+  YamlNode root = out.take();
+  restore_bases(root, config.sweep);
+  return to_yaml(root);
 }
 
 std::map<std::string, std::string> contract_fields(const RunConfig& config) {

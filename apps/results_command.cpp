@@ -6,6 +6,7 @@
 #include "apps/event_log.h"
 #include "apps/format.h"
 #include "apps/report.h"
+#include "trainer/run_lock.h"
 
 namespace spillway {
 namespace {
@@ -19,11 +20,11 @@ void print_state(std::ostream& out, const RunLog& run, RunState state) {
 
 }  // namespace
 
-ExitCode results(const ResultsOptions& options, std::ostream& out) {
+ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream& log) {
   const std::filesystem::path folder(options.folder);
   // First whether it goes on: it may end as it is read.
-  const bool live = is_live(folder / kEventFile);
-  const auto run = read_run(folder);
+  const bool live = holder_of(folder).has_value();
+  const auto [run, damage] = read_run(folder);
   const auto state = run.actual ? RunState::ended : live ? RunState::running : RunState::unfinished;
   if (options.json) {
     out << json_report(run, state);
@@ -31,7 +32,12 @@ ExitCode results(const ResultsOptions& options, std::ostream& out) {
     print_report(out, run, folder);
     print_state(out, run, state);
   }
-  return kDone;
+  for (const std::string& problem : damage)
+    log << "spillway: " << (folder / kEventFile).string() << ": " << problem << "\n";
+  if (damage.empty()) return kDone;
+  log << "spillway: these lines are left out above; 'spillway resume " << folder.string()
+      << "' restores what checkpoints know\n";
+  return kTrialFailed;
 }
 
 }  // namespace spillway

@@ -13,7 +13,8 @@ struct ResultsOptions {
 };
 
 /// `spillway results`: what `train` printed as the run in a folder ended; of one that goes on or
-/// was broken off, what is known. Throws ConfigError for what is no run or a damaged log.
-ExitCode results(const ResultsOptions& options, std::ostream& out);
+/// was broken off, what is known. Damaged lines of its log are named on `log`; then kTrialFailed.
+/// Throws ConfigError for what is no run.
+ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream& log);
 
 }  // namespace spillway

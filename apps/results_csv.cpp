@@ -26,15 +26,4 @@ std::string results_csv(const RunLog& run) {
   return text;
 }
 
-std::string metrics_csv(const TrialLog& trial) {
-  std::string text = csv_line(
-      {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_s", "time_s", "eval_loss"});
-  for (const auto& row : trial.metrics) {
-    text += csv_line({std::to_string(row.step), csv_cell(row.loss), csv_cell(row.learning_rate),
-                      csv_cell(row.gradient_norm), csv_cell(row.tokens_per_s), csv_cell(row.time_s),
-                      csv_cell(row.eval_loss)});
-  }
-  return text;
-}
-
 }  // namespace spillway

@@ -46,6 +46,7 @@ Json totals_json(const RunResult& result) {
           {"d2h_bytes", result.d2h_bytes},
           {"copy_s", result.copy_s},
           {"copy_hidden_share", or_null(result.copy_hidden_share)},
+          {"copy_wait_s", result.copy_wait_s},
           {"wall_s", result.wall_s}};
 }
 
@@ -60,6 +61,7 @@ RunResult totals_of(const Json& json) {
   for (const auto& device : json.at("devices")) result.devices.push_back(device_of(device));
   const auto& share = json.at("copy_hidden_share");
   if (!share.is_null()) result.copy_hidden_share = share.get<double>();
+  result.copy_wait_s = json.value("copy_wait_s", 0.0);  // logs of earlier versions lack it
   return result;
 }
 

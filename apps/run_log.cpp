@@ -2,9 +2,10 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "apps/event_json.h"
+#include "apps/event_line.h"
 #include "core/error.h"
 
 namespace spillway {
@@ -12,11 +13,6 @@ namespace {
 
 void require(bool holds, const std::string& problem) {
   if (!holds) throw Error(problem);
-}
-
-/// Numbers that are not finite are null in JSON.
-double number_of(const Json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
 double number_at(const Json& event, const char* key) { return number_of(event.at(key)); }
@@ -44,22 +40,17 @@ TrialLog trial_of(const Json& json) {
 
 void begin(RunLog& run, const Json& event) {
   const auto format = event.at("format").get<int>();
-  require(format == kEventFormat,
-          "is of format " + std::to_string(format) + ", not " + std::to_string(kEventFormat));
+  require(format >= 1 && format <= kEventFormat,
+          "has the unknown format " + std::to_string(format));
   run.name = event.at("name");
   run.metric.name = event.at("metric").at("name");
   run.metric.goal = event.at("metric").at("goal");
   if (!event.at("planned").is_null()) run.planned = totals_of(event.at("planned"));
-  for (const auto& trial : event.at("trials")) run.trials.push_back(trial_of(trial));
-  require(!run.trials.empty(), "names no trials");
-}
-
-StepMetrics& metrics_at(TrialLog& trial, std::int64_t step) {
-  auto place = trial.metrics.end();
-  while (place != trial.metrics.begin() && std::prev(place)->step >= step) --place;
-  if (place == trial.metrics.end() || place->step != step)
-    place = trial.metrics.insert(place, {.step = step});
-  return *place;
+  std::vector<TrialLog> trials;
+  for (const auto& trial : event.at("trials")) trials.push_back(trial_of(trial));
+  require(!trials.empty(), "names no trials");
+  run.trials = std::move(trials);
+  run.format = format;
 }
 
 void apply_state(TrialLog& trial, const Json& event) {
@@ -71,58 +62,50 @@ void apply_state(TrialLog& trial, const Json& event) {
 
 void apply_step(TrialLog& trial, const Json& event) {
   trial.result.steps = event.at("step");
-  // Of a program before this one, which had got further.
-  std::erase_if(trial.metrics,
-                [&](const StepMetrics& row) { return row.step >= trial.result.steps; });
   trial.result.final_loss = number_at(event, "loss");
   if (!trial.result.first_loss) trial.result.first_loss = trial.result.final_loss;
   trial.result.tokens_per_s = number_at(event, "tokens_per_s");
-  auto& row = metrics_at(trial, trial.result.steps);
-  row.loss = trial.result.final_loss;
-  row.learning_rate = number_at(event, "learning_rate");
-  row.gradient_norm = number_at(event, "gradient_norm");
-  row.tokens_per_s = trial.result.tokens_per_s;
-  row.time_s = number_at(event, "time_s");
+  for (const char* key : {"learning_rate", "gradient_norm", "time_s"}) number_at(event, key);
 }
 
 void apply_eval(TrialLog& trial, const Json& event) {
+  event.at("step").get<std::int64_t>();
   trial.result.eval_loss = number_at(event, "loss");
-  metrics_at(trial, event.at("step")).eval_loss = trial.result.eval_loss;
 }
 
 /// What was said of later steps, and of the evaluation after this one, is said again.
 void apply_resumed(TrialLog& trial, const Json& event) {
-  const std::int64_t last = event.at("step");
-  std::erase_if(trial.metrics, [&](const StepMetrics& row) { return row.step > last; });
-  for (StepMetrics& row : trial.metrics) row.eval_loss.reset();
+  const std::int64_t last = event.at("step"), dropped = event.value("dropped", std::int64_t{0});
+  const Json& steps = event.at("steps");
+  const std::int64_t num_steps = dropped + std::ssize(steps);
+  require(num_steps == last,
+          "has " + std::to_string(num_steps) + " steps, not " + std::to_string(last));
+  for (const Json& values : steps) {
+    for (std::size_t i = 0; i < 3; ++i) number_of(values.at(i));
+  }
+  std::optional<double> eval_loss;
+  for (const Json& values : event.at("evals")) {
+    values.at(0).get<std::int64_t>();
+    eval_loss = number_of(values.at(1));
+  }
   TrialResult& result = trial.result;
   result.steps = last;
-  result.eval_loss.reset();
-  std::int64_t step = 0;
-  for (const Json& values : event.at("steps")) {
-    StepMetrics& row = metrics_at(trial, ++step);
-    row.loss = number_of(values.at(0));
-    row.learning_rate = number_of(values.at(1));
-    row.gradient_norm = number_of(values.at(2));
-    if (step == 1) result.first_loss = row.loss;
-    result.final_loss = row.loss;
-  }
-  require(step == last, "has " + std::to_string(step) + " steps, not " + std::to_string(last));
-  for (const Json& values : event.at("evals")) {
-    result.eval_loss = number_of(values.at(1));
-    metrics_at(trial, values.at(0)).eval_loss = result.eval_loss;
-  }
+  result.dropped_steps = dropped;
+  result.eval_loss = eval_loss;
+  if (steps.empty()) return;
+  result.first_loss = number_of(event.value("first_loss", steps.front().at(0)));
+  result.final_loss = number_of(steps.back().at(0));
 }
 
 /// Trials that had ended stay what they are; the others are begun again.
 void restart(RunLog& run, const Json& event) {
-  run.actual.reset();
-  run.planned.reset();
-  if (!event.at("planned").is_null()) run.planned = totals_of(event.at("planned"));
+  std::optional<RunResult> planned;
+  if (!event.at("planned").is_null()) planned = totals_of(event.at("planned"));
+  std::vector<TrialLog> trials = run.trials;
   for (const Json& json : event.at("trials")) {
     const auto index = json.at("trial").get<std::size_t>();
-    require(index < run.trials.size(), "names a trial that is not there");
-    TrialLog& trial = run.trials[index];
+    require(index < trials.size(), "names a trial that is not there");
+    TrialLog& trial = trials[index];
     trial.result.num_shards = json.at("num_shards");
     trial.result.lanes = json.at("lanes");
     trial.result.order = json.at("order");
@@ -133,6 +116,43 @@ void restart(RunLog& run, const Json& event) {
     trial.result.eval_loss.reset();
     trial.result.reason.clear();
   }
+  run.actual.reset();
+  run.planned = std::move(planned);
+  run.trials = std::move(trials);
+}
+
+void apply_saved(TrialLog& trial, const Json& event) {
+  trial.saved = {.generation = event.value("generation", std::uint64_t{0}),
+                 .step = event.at("step")};
+}
+
+/// Lines before this one are lost; one of them may have said that a later program goes on.
+void apply_repaired(RunLog& run, const Json& event) {
+  const auto sequence = event.at("sequence").get<std::uint64_t>();
+  event.at("events").get<std::uint64_t>();
+  require(sequence >= run.sequence, "goes back to event " + std::to_string(sequence));
+  run.sequence = sequence;
+  run.actual.reset();
+}
+
+void apply_to_trial(TrialLog& trial, const std::string& kind, const Json& event) {
+  if (kind == "state") return apply_state(trial, event);
+  if (kind == "step") return apply_step(trial, event);
+  if (kind == "resized") {
+    trial.result.lanes = event.at("lanes");
+    return;
+  }
+  if (kind == "resumed") {
+    apply_saved(trial, event);
+    return apply_resumed(trial, event);
+  }
+  if (kind == "saved") {
+    const bool is_written = !event.contains("reason");
+    return is_written ? apply_saved(trial, event) : void();
+  }
+  if (kind == "redone" || kind == "damaged") return;
+  require(kind == "eval", "'" + kind + "' is no kind of event");
+  apply_eval(trial, event);
 }
 
 void apply_to(RunLog& run, const std::string& kind, const Json& event) {
@@ -142,31 +162,27 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
   }
   require(!run.trials.empty(), "comes before the event that begins the run");
   if (kind == "restart") return restart(run, event);
+  if (kind == kRepairedEvent) return apply_repaired(run, event);
   require(!run.actual, "comes after the end of the run");
   if (kind == "end") {
     run.actual = totals_of(event);
     return;
   }
-  require(event.at("sequence").get<std::uint64_t>() == run.sequence + 1, "events are missing");
-  run.time_s = number_at(event, "time_s");
-  if (run.sequence++ == 0) run.begin_s = run.time_s;
+  const auto sequence = event.at("sequence").get<std::uint64_t>();
+  require(sequence == run.sequence + 1, "is event " + std::to_string(sequence) + ", where event " +
+                                            std::to_string(run.sequence + 1) + " is due");
+  const double time_s = number_at(event, "time_s");
   if (kind == "joined" || kind == "left" || kind == "lost") {
     event.at("device").get<int>();
-    return;
+  } else {
+    const auto index = event.at("trial").get<std::size_t>();
+    require(index < run.trials.size(), "names a trial that is not there");
+    TrialLog trial = run.trials[index];
+    apply_to_trial(trial, kind, event);
+    run.trials[index] = std::move(trial);
   }
-  const auto index = event.at("trial").get<std::size_t>();
-  require(index < run.trials.size(), "names a trial that is not there");
-  auto& trial = run.trials[index];
-  if (kind == "state") return apply_state(trial, event);
-  if (kind == "step") return apply_step(trial, event);
-  if (kind == "resized") {
-    trial.result.lanes = event.at("lanes");
-    return;
-  }
-  if (kind == "resumed") return apply_resumed(trial, event);
-  if (kind == "redone" || kind == "saved" || kind == "damaged") return;
-  require(kind == "eval", "'" + kind + "' is no kind of event");
-  apply_eval(trial, event);
+  run.time_s = time_s;
+  if (run.sequence++ == 0) run.begin_s = time_s;
 }
 
 }  // namespace

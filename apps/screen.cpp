@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/format.h"
+#include "apps/terminal_text.h"
 
 namespace spillway {
 namespace {
@@ -63,14 +64,13 @@ std::vector<std::string> screen_lines(const RunLog& run, TerminalSize size) {
   const auto num_shown = running.size() <= room + 1 ? running.size() : room;
   std::size_t name_width = 0;
   for (std::size_t i = 0; i < num_shown; ++i)
-    name_width = std::max(name_width, running[i]->result.name.size());
+    name_width = std::max(name_width, columns_of(running[i]->result.name));
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < num_shown; ++i) lines.push_back(trial_line(*running[i], name_width));
   if (num_shown < running.size())
     lines.push_back("and " + std::to_string(running.size() - num_shown) + " more");
   lines.push_back(total_line(run));
-  for (auto& line : lines)
-    line.resize(std::min(line.size(), static_cast<std::size_t>(size.columns - 1)));
+  for (auto& line : lines) line = cut_to_columns(line, static_cast<std::size_t>(size.columns - 1));
   return lines;
 }
 

@@ -1,12 +1,42 @@
 #include "apps/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <string_view>
+
+#include "apps/exit_code.h"
 
 namespace spillway {
 namespace {
 
 Requests requests;
+std::atomic<bool> training = false;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
+
+/// Planning has nothing to save and may take long, so it ends at once.
+void on_stop(int) {
+  if (training) {
+    requests.stop = true;
+    return;
+  }
+  constexpr std::string_view kText = "\nspillway: interrupted before anything was trained\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  ::_exit(kInterrupted);
+}
+
+void stop_on(int number) {
+  struct sigaction action = {};
+  action.sa_handler = on_stop;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(number, &action, nullptr);
+}
+
+/// As nohup leaves it to its children.
+bool is_ignored(int number) {
+  struct sigaction action = {};
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
 }  // namespace
 
@@ -19,12 +49,14 @@ void take_state_signal() {
 
 const Requests& requests_by_signals() {
   take_state_signal();
-  struct sigaction action = {};
-  action.sa_handler = [](int) { requests.stop = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  stop_on(SIGINT);
+  stop_on(SIGTERM);
+  if (!is_ignored(SIGHUP)) stop_on(SIGHUP);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   return requests;
 }
+
+void training_begins() { training = true; }
 
 }  // namespace spillway

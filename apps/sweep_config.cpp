@@ -1,7 +1,6 @@
 #include "apps/sweep_config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -28,14 +27,6 @@ bool uses(const Distribution& distribution, std::string_view key) {
 
 Distribution distribution_named(std::string_view name) {
   return *std::ranges::find(kDistributions, name, &Distribution::name);
-}
-
-bool is_whole(const YamlNode* node) {
-  if (node == nullptr) return false;
-  std::int64_t value = 0;
-  const char* end = node->text.data() + node->text.size();
-  const auto [stop, error] = std::from_chars(node->text.data(), end, value);
-  return error == std::errc{} && stop == end;
 }
 
 /// Reads one entry of `sweep.parameters`.
@@ -86,7 +77,8 @@ class ParameterReader {
     if (has("value")) return distribution_named("constant");
     if (has("values")) return distribution_named("categorical");
     if (has("min") || has("max")) {
-      const bool whole = is_whole(entry_.find("min")) && is_whole(entry_.find("max"));
+      const bool whole = has("min") && is_whole(entry_.find("min")->text) && has("max") &&
+                         is_whole(entry_.find("max")->text);
       return distribution_named(whole ? "int_uniform" : "uniform");
     }
     if (!has("mu") && !has("sigma") && !has("q")) return distribution_named("categorical");

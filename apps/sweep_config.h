@@ -65,6 +65,12 @@ inline constexpr std::array<Distribution, 12> kDistributions{{
 
 /// A key of the configuration and the values it takes.
 struct SweepParameter {
+  /// What the document has beside the sweep where the values are put.
+  struct Base {
+    std::string key;
+    std::optional<YamlNode> node;  ///< none: it has nothing there
+  };
+
   std::string key;
   int line = 0;
   Distribution distribution;
@@ -73,6 +79,7 @@ struct SweepParameter {
   double min = 0, max = 1;            ///< of bounded ones, both included
   double mu = 0, sigma = 1;           ///< of normal ones
   double q = 1;                       ///< of quantized ones
+  std::optional<Base> base;           ///< none: not looked up
 };
 
 struct SweepConfig {

@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <ostream>
 
+#include "apps/format.h"
+#include "apps/terminal_text.h"
+
 namespace spillway {
 
 void Table::print(std::ostream& out) const {
   std::vector<std::size_t> widths(rows_.front().size());
   for (const auto& row : rows_) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (std::size_t c = 0; c < row.size(); ++c)
+      widths[c] = std::max(widths[c], columns_of(row[c]));
   }
   for (const auto& row : rows_) {
     for (std::size_t c = 0; c < row.size(); ++c) {
-      const std::string gap(widths[c] - row[c].size(), ' ');
-      const bool last = c + 1 == row.size();
-      out << "  " << (c == 0 ? row[c] + (last ? "" : gap) : gap + row[c]);
+      out << "  " << (c == 0 ? padded(row[c], widths[c]) : padded_left(row[c], widths[c]));
     }
     out << '\n';
   }

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string_view>
 
@@ -18,6 +19,15 @@ std::optional<TerminalSize> terminal_size(int file) {
   if (::ioctl(file, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 && window.ws_row > 0)
     size = {.columns = window.ws_col, .rows = window.ws_row};
   return size;
+}
+
+void write_to_terminal(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t num_written = ::write(file, text.data(), text.size());
+    if (num_written < 0 && errno == EINTR) continue;
+    if (num_written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(num_written));
+  }
 }
 
 }  // namespace spillway

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <ostream>
+#include <system_error>
 #include <vector>
 
 #include "apps/event_log.h"
 #include "apps/format.h"
 #include "apps/output_folder.h"
 #include "apps/run_json.h"
+#include "apps/sound_outputs.h"
 #include "apps/table.h"
 #include "core/error.h"
 #include "trainer/checkpoint_store.h"
@@ -19,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Verified {
+struct CheckedGeneration {
   std::string trial;
   std::uint64_t generation = 0;
   std::int64_t step = -1;
@@ -27,9 +29,28 @@ struct Verified {
   std::string problem;
 };
 
-Verified verify_generation(const std::string& trial, const fs::path& checkpoints,
-                           std::uint64_t number) {
-  Verified found{.trial = trial, .generation = number};
+struct CheckedWeights {
+  std::string trial;
+  std::string problem;
+};
+
+/// All that was read. What has no problem is sound.
+struct Checked {
+  std::vector<CheckedGeneration> generations;
+  std::vector<CheckedWeights> weights;
+  std::vector<std::string> log_damage;
+  std::string journal_problem;
+
+  bool is_sound() const {
+    const auto is_fine = [](const auto& one) { return one.problem.empty(); };
+    return log_damage.empty() && journal_problem.empty() &&
+           std::ranges::all_of(generations, is_fine) && std::ranges::all_of(weights, is_fine);
+  }
+};
+
+CheckedGeneration check_generation(const std::string& trial, const fs::path& checkpoints,
+                                   std::uint64_t number) {
+  CheckedGeneration found{.trial = trial, .generation = number};
   try {
     const Generation generation(posix_file_system(), generation_path(checkpoints, number), number);
     found.step = static_cast<std::int64_t>(generation.manifest().step);
@@ -41,59 +62,114 @@ Verified verify_generation(const std::string& trial, const fs::path& checkpoints
   return found;
 }
 
-/// Of a trial, ascending. What a crash has left unfinished is none.
-std::vector<Verified> verify_trial(const std::string& trial, const fs::path& checkpoints) {
-  std::vector<Verified> found;
-  if (!fs::exists(checkpoints)) return found;
-  for (const std::uint64_t number : generations_in(posix_file_system(), checkpoints)) {
-    found.push_back(verify_generation(trial, checkpoints, number));
+/// All that lie there, and the newest that is known, if neither it nor a newer one does.
+void check_checkpoints(const std::string& trial, const fs::path& checkpoints,
+                       const KnownCheckpoints& known, Checked& all) {
+  const auto there = checkpoints_in(checkpoints);
+  for (const std::uint64_t number : there) {
+    CheckedGeneration checked = check_generation(trial, checkpoints, number);
+    // A run that goes on takes old ones away meanwhile.
+    std::error_code error;
+    const bool is_gone = !fs::exists(generation_path(checkpoints, number), error);
+    if (!is_gone) all.generations.push_back(std::move(checked));
   }
-  return found;
+  const auto newest = known.newest.find(trial);
+  if (newest == known.newest.end()) return;
+  const SavedCheckpoint& saved = newest->second;
+  if (!there.empty() && there.back() >= saved.generation) return;
+  all.generations.push_back({.trial = trial,
+                             .generation = saved.generation,
+                             .step = saved.step,
+                             .problem = generation_path(checkpoints, saved.generation).string() +
+                                        " is missing; 'spillway resume' goes on without it"});
 }
 
-void print(std::ostream& out, const std::vector<Verified>& all) {
-  Table table({"trial", "generation", "step", "size", "state"});
-  for (const Verified& one : all) {
-    table.add({one.trial, std::to_string(one.generation),
-               one.step < 0 ? "" : std::to_string(one.step), format_bytes(one.bytes),
-               one.problem.empty() ? "sound" : "DAMAGED"});
-  }
-  table.print(out);
-  for (const Verified& one : all) {
-    if (!one.problem.empty()) out << one.problem << "\n";
-  }
+/// The trials of the log; where it is lost, those that have a folder.
+std::vector<TrialLog> trials_of(const RunLog& run, const OutputFolder& folder) {
+  if (!run.trials.empty()) return run.trials;
+  std::vector<TrialLog> trials;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.file("trials"), error))
+    trials.push_back({.result = {.name = entry.path().filename().string()}});
+  return trials;
 }
 
-Json json_of(const std::vector<Verified>& all) {
-  Json list = Json::array();
-  for (const Verified& one : all) {
-    list.push_back({{"trial", one.trial},
-                    {"generation", one.generation},
-                    {"step", one.step < 0 ? Json(nullptr) : Json(one.step)},
-                    {"bytes", one.bytes},
-                    {"problem", one.problem.empty() ? Json(nullptr) : Json(one.problem)}});
+Checked check(const OutputFolder& folder) {
+  const auto [run, log_damage] = read_log(folder.path());
+  Checked all{.log_damage = log_damage};
+  if (run.trials.empty() && log_damage.empty())
+    all.log_damage.push_back("is missing; 'spillway resume' makes it anew from the checkpoints");
+  const KnownCheckpoints known = known_checkpoints(run, folder);
+  all.journal_problem = known.journal_problem;
+  for (const TrialLog& trial : trials_of(run, folder)) {
+    const std::string& name = trial.result.name;
+    check_checkpoints(name, folder.checkpoints(name), known, all);
+    if (trial.result.state == TrialState::done)
+      all.weights.push_back({name, problem_of_weights(folder.weights_file(name), trial.result)});
   }
-  return {{"checkpoints", std::move(list)}};
+  return all;
+}
+
+void print(std::ostream& out, const Checked& all, const fs::path& log) {
+  const auto state = [](const auto& one) { return one.problem.empty() ? "sound" : "DAMAGED"; };
+  if (!all.generations.empty() || !all.weights.empty()) {
+    Table table({"trial", "file", "step", "size", "state"});
+    for (const auto& one : all.generations) {
+      table.add({one.trial, "checkpoint " + std::to_string(one.generation),
+                 one.step < 0 ? "" : std::to_string(one.step), format_bytes(one.bytes),
+                 state(one)});
+    }
+    for (const auto& one : all.weights) table.add({one.trial, "final weights", "", "", state(one)});
+    table.print(out);
+  } else {
+    out << "This run has no checkpoints and no final weights.\n";
+  }
+  for (const auto& one : all.generations)
+    if (!one.problem.empty()) out << one.trial << ": " << one.problem << "\n";
+  for (const auto& one : all.weights)
+    if (!one.problem.empty()) out << one.trial << ": " << one.problem << "\n";
+  for (const auto& problem : all.log_damage) out << log.string() << ": " << problem << "\n";
+  if (!all.journal_problem.empty()) out << all.journal_problem << "\n";
+}
+
+Json json_of(const Checked& all) {
+  const auto or_null = [](const std::string& problem) {
+    return problem.empty() ? Json(nullptr) : Json(problem);
+  };
+  Json checkpoints = Json::array(), weights = Json::array();
+  for (const CheckedGeneration& one : all.generations) {
+    checkpoints.push_back({{"trial", one.trial},
+                           {"generation", one.generation},
+                           {"step", one.step < 0 ? Json(nullptr) : Json(one.step)},
+                           {"bytes", one.bytes},
+                           {"problem", or_null(one.problem)}});
+  }
+  for (const CheckedWeights& one : all.weights)
+    weights.push_back({{"trial", one.trial}, {"problem", or_null(one.problem)}});
+  return {{"checkpoints", std::move(checkpoints)},
+          {"weights", std::move(weights)},
+          {"log", all.log_damage},
+          {"journal", or_null(all.journal_problem)}};
+}
+
+/// Throws ConfigError for what is no run's folder.
+void require_run(const OutputFolder& folder) {
+  if (folder.content() == OutputFolder::Content::run) return;
+  read_run(folder.path());  // says what is wrong with the folder
 }
 
 }  // namespace
 
 ExitCode verify(const VerifyOptions& options, std::ostream& out) {
   const OutputFolder folder(options.folder);
-  std::vector<Verified> all;
-  for (const TrialLog& trial : read_run(folder.path()).trials) {
-    const auto found = verify_trial(trial.result.name, folder.checkpoints(trial.result.name));
-    all.insert(all.end(), found.begin(), found.end());
-  }
+  require_run(folder);
+  const Checked all = check(folder);
   if (options.json) {
     out << to_text(json_of(all));
-  } else if (all.empty()) {
-    out << "This run has no checkpoints.\n";
   } else {
-    print(out, all);
+    print(out, all, folder.file(kEventFile));
   }
-  const bool damaged = std::ranges::any_of(all, [](const auto& v) { return !v.problem.empty(); });
-  return damaged ? kTrialFailed : kDone;
+  return all.is_sound() ? kDone : kTrialFailed;
 }
 
 }  // namespace spillway

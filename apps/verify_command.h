@@ -12,8 +12,8 @@ struct VerifyOptions {
   bool json = false;  ///< one JSON document instead of a table
 };
 
-/// `spillway verify`: reads every byte of every checkpoint of a run and changes nothing.
-/// kTrialFailed where one is damaged. Throws ConfigError for what is no run.
+/// `spillway verify`: reads every byte of a run's checkpoints, final weights and log, and changes
+/// nothing. kTrialFailed where one is damaged or missing. Throws ConfigError for what is no run.
 ExitCode verify(const VerifyOptions& options, std::ostream& out);
 
 }  // namespace spillway

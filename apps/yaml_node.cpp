@@ -3,92 +3,185 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
+#include "core/units.h"
 
 namespace spillway {
 namespace {
 
-// Aliases may refer to what they stand in, or multiply without end.
-constexpr int kMaxDepth = 32;
-constexpr int kMaxNodes = 100'000;
+using Kind = YamlNode::Kind;
 
-class Converter {
+// Far above any real configuration.
+constexpr std::size_t kMaxBytes = 8 << 20;
+constexpr std::ptrdiff_t kMaxNodes = 100'000;
+constexpr std::size_t kMaxDepth = 32;
+
+/// Before anything is parsed: yaml-cpp may read a whole list before it gives the first item, and
+/// keeps a hundred bytes for each.
+void check_size(const std::string& text) {
+  if (text.size() > kMaxBytes)
+    throw ConfigError(
+        "", 0, "the configuration is larger than " + format_bytes(kMaxBytes) + ", the limit");
+  const auto is_separator = [](char c) { return c == ',' || c == '[' || c == '{'; };
+  if (std::ranges::count_if(text, is_separator) > kMaxNodes)
+    throw ConfigError("", 0,
+                      "the configuration has more than " + std::to_string(kMaxNodes) +
+                          " commas and opening brackets, the limit");
+}
+
+/// Makes a tree of what yaml-cpp reads, and stops it at the limits.
+class TreeBuilder final : public YAML::EventHandler {
  public:
-  YamlNode convert(const YAML::Node& source, int line, int depth);
+  /// Once all is read: a list that is never closed may look like a key before.
+  YamlNode take_root() {
+    if (bad_key_) throw ConfigError(*bad_key_);
+    return std::move(root_);
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (document_ && document_->pos == mark.pos)
+      fail(mark, "no valid YAML: a document cannot begin with this");
+    if (document_) throw ConfigError("", 0, "has more than one YAML document");
+    document_ = mark;
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(mark, anchor, {.line = line_of(mark)});
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                const std::string& text) override {
+    if (text.find('\0') != std::string::npos) fail(mark, "has a NUL character; remove it");
+    add(mark, anchor, {.kind = Kind::scalar, .line = line_of(mark), .text = text});
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto named = anchors_.find(anchor);
+    if (named == anchors_.end()) fail(mark, "an alias stands inside the value that it names");
+    YamlNode copy = named->second;
+    copy.line = line_of(mark);
+    add(mark, YAML::NullAnchor, std::move(copy));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, anchor, Kind::list);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, anchor, Kind::map);
+  }
+  void OnMapEnd() override { close(); }
 
  private:
-  void convert_map(const YAML::Node& source, YamlNode& node, int depth);
-  int num_nodes_ = 0;
-};
+  /// A list or a map whose end has not come.
+  struct Open {
+    YamlNode node;
+    YAML::anchor_t anchor;
+    std::set<std::string> keys;
+    YamlNode key = {};  ///< of the next value; its text is the key
+    bool has_key = false;
+  };
 
-int line_of(const YAML::Node& node, int otherwise) {
-  return node.Mark().line < 0 ? otherwise : node.Mark().line + 1;
-}
+  static int line_of(const YAML::Mark& mark) { return mark.line + 1; }
 
-YamlNode Converter::convert(const YAML::Node& source, int line, int depth) {
-  if (depth > kMaxDepth || ++num_nodes_ > kMaxNodes)
-    throw ConfigError("", line, "nested too deep or too large; are there aliases in a circle?");
-  YamlNode node{.line = line};
-  if (source.IsScalar()) {
-    node.kind = YamlNode::Kind::scalar;
-    node.text = source.Scalar();
-  } else if (source.IsSequence()) {
-    node.kind = YamlNode::Kind::list;
-    for (const auto& item : source)
-      node.children.push_back(convert(item, line_of(item, line), depth + 1));
-  } else if (source.IsMap()) {
-    node.kind = YamlNode::Kind::map;
-    convert_map(source, node, depth);
+  /// Of the value that comes next.
+  std::string path() const {
+    std::string path;
+    for (const Open& open : open_) {
+      if (open.node.kind == Kind::list) {
+        path += "[" + std::to_string(open.node.children.size()) + "]";
+      } else if (open.has_key) {
+        path += (path.empty() ? "" : ".") + open.key.text;
+      }
+    }
+    return path;
   }
-  return node;
-}
 
-void Converter::convert_map(const YAML::Node& source, YamlNode& node, int depth) {
-  for (const auto& entry : source) {
-    const int line = line_of(entry.first, node.line);
-    if (!entry.first.IsScalar()) throw ConfigError("", line, "a key must be plain text");
-    const std::string& key = entry.first.Scalar();
-    if (node.find(key) != nullptr) throw ConfigError(key, line, "stands here a second time");
-    node.children.push_back(convert(entry.second, line, depth + 1));
-    node.children.back().key = key;
+  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& problem) const {
+    throw ConfigError(path(), line_of(mark), problem);
   }
-}
 
-/// Where a document begins; the rest goes by.
-struct DocumentStart final : YAML::EventHandler {
-  YAML::Mark mark;
-  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
+  bool is_key_next() const {
+    return !open_.empty() && open_.back().node.kind == Kind::map && !open_.back().has_key;
+  }
+
+  /// Counts `node`, which stands `depth` levels deep, and all that is in it.
+  void count(const YAML::Mark& mark, const YamlNode& node, std::size_t depth) {
+    if (depth > kMaxDepth)
+      fail(mark, "is nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    if (++num_nodes_ > kMaxNodes)
+      throw ConfigError(
+          "", line_of(mark),
+          "the configuration has more than " + std::to_string(kMaxNodes) + " values, the limit");
+    for (const YamlNode& child : node.children) count(mark, child, depth + 1);
+  }
+
+  void add(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode node) {
+    if (!is_key_next()) count(mark, node, open_.size());
+    complete(anchor, std::move(node));
+  }
+
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor, Kind kind) {
+    YamlNode node{.kind = kind, .line = line_of(mark)};
+    count(mark, node, open_.size());
+    open_.push_back({.node = std::move(node), .anchor = anchor, .keys = {}});
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    complete(done.anchor, std::move(done.node));
+  }
+
+  void complete(YAML::anchor_t anchor, YamlNode node) {
+    if (anchor != YAML::NullAnchor) anchors_[anchor] = node;
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (is_key_next()) {
+      take_key(std::move(node));
+    } else {
+      put(open_.back(), std::move(node));
+    }
+  }
+
+  void take_key(YamlNode node) {
+    const bool is_text = node.kind == Kind::scalar;
+    if (!is_text && !bad_key_) bad_key_.emplace(path(), node.line, "a key must be plain text");
+    Open& map = open_.back();
+    map.key = std::move(node);
+    map.has_key = true;
+    if (is_text && !map.keys.insert(map.key.text).second)
+      throw ConfigError(path(), map.key.line, "stands here a second time");
+  }
+
+  /// Values of a map are on the line of their key.
+  static void put(Open& parent, YamlNode node) {
+    if (parent.node.kind == Kind::map) {
+      node.key = std::move(parent.key.text);
+      node.line = parent.key.line;
+      parent.has_key = false;
+    }
+    parent.node.children.push_back(std::move(node));
+  }
+
+  std::optional<YAML::Mark> document_;
+  std::optional<ConfigError> bad_key_;  // the first
+  YamlNode root_;
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, YamlNode> anchors_;  // of values that are complete
+  std::ptrdiff_t num_nodes_ = 0;
 };
-
-/// Whether there is any document. Throws where there are two. Not YAML::LoadAll: before a comma it
-/// finds documents without end.
-bool has_document(const std::string& text) {
-  std::istringstream in(text);
-  YAML::Parser parser(in);
-  DocumentStart first, second;
-  if (!parser.HandleNextDocument(first)) return false;
-  if (!parser.HandleNextDocument(second)) return true;
-  if (second.mark.pos == first.mark.pos)
-    throw ConfigError("", first.mark.line + 1, "no valid YAML: a document cannot begin with this");
-  throw ConfigError("", 0, "has more than one YAML document");
-}
 
 void emit(YAML::Emitter& out, const YamlNode& node) {
   switch (node.kind) {
@@ -125,10 +218,15 @@ const YamlNode* YamlNode::find(std::string_view name) const {
 }
 
 YamlNode parse_yaml(const std::string& text) {
+  check_size(text);
   try {
-    if (!has_document(text)) return {};
-    const auto document = YAML::Load(text);
-    return Converter().convert(document, line_of(document, 1), 0);
+    // Not YAML::LoadAll: before a comma it finds documents without end.
+    std::istringstream in(text);
+    YAML::Parser parser(in);
+    TreeBuilder builder;
+    while (parser.HandleNextDocument(builder)) {
+    }
+    return builder.take_root();
   } catch (const YAML::Exception& e) {
     throw ConfigError("", e.mark.line + 1, "no valid YAML: " + e.msg);
   }
@@ -140,7 +238,10 @@ YamlNode read_yaml_file(const std::filesystem::path& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw IoError("cannot read", path, errno != 0 ? errno : EIO);
-  return parse_yaml({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  std::string text(kMaxBytes + 1, '\0');  // one more than parse_yaml() takes
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_yaml(text);
 }
 
 std::string to_yaml(const YamlNode& node) {

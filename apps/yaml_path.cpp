@@ -94,6 +94,17 @@ void set_at(YamlNode& tree, std::string_view path, YamlNode value) {
   *node = std::move(value);
 }
 
+void remove_at(YamlNode& tree, std::string_view path) {
+  YamlNode* map = nullptr;
+  YamlNode* node = path.empty() || path.starts_with('.') ? nullptr : &tree;
+  while (node != nullptr && !path.empty()) {
+    map = node;
+    node = step_into(*node, path, false);
+  }
+  if (map == nullptr || node == nullptr || map->kind != Kind::map) return;
+  map->children.erase(map->children.begin() + (node - map->children.data()));
+}
+
 void apply_override(YamlNode& tree, std::string_view text) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
@@ -103,7 +114,8 @@ void apply_override(YamlNode& tree, std::string_view text) {
   try {
     value = value_of(text.substr(equals + 1));
   } catch (const ConfigError& e) {
-    throw ConfigError(std::string(path), 0, e.what());
+    const bool inside = !e.field.empty() && !e.field.starts_with('[');
+    throw ConfigError(std::string(path) + (inside ? "." : "") + e.field, 0, e.problem);
   }
   forget_lines(value);
   set_at(tree, path, std::move(value));

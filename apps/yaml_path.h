@@ -20,6 +20,9 @@ const YamlNode* find_at(const YamlNode& tree, std::string_view path);
 /// Throws ConfigError naming the path.
 void set_at(YamlNode& tree, std::string_view path, YamlNode value);
 
+/// Removes the key at `path`, where there is one.
+void remove_at(YamlNode& tree, std::string_view path);
+
 /// Applies an override `a.b=c` of the command line. `c` is plain text, or YAML if it begins with
 /// one of [ { " '. Throws ConfigError.
 void apply_override(YamlNode& tree, std::string_view text);

@@ -22,12 +22,6 @@ std::optional<T> parse(const std::string& text) {
   return value;
 }
 
-/// Whether `text` is a whole number, of any size.
-bool is_whole(const std::string& text) {
-  const std::size_t digits = text.starts_with('-') ? 1 : 0;
-  return text.size() > digits && text.find_first_not_of("0123456789", digits) == std::string::npos;
-}
-
 std::string quoted(const YamlNode& node) {
   switch (node.kind) {
     case Kind::null:
@@ -35,7 +29,7 @@ std::string quoted(const YamlNode& node) {
     case Kind::scalar:
       return "'" + node.text + "'";
     case Kind::list:
-      return "a list";
+      return node.children.empty() ? "an empty list" : "a list";
     case Kind::map:
       return "a group of keys";
   }
@@ -72,9 +66,18 @@ bool contains(NumberRange range, double value) {
 
 }  // namespace
 
+bool is_whole(const std::string& text) {
+  const std::size_t digits = text.starts_with('-') ? 1 : 0;
+  return text.size() > digits && text.find_first_not_of("0123456789", digits) == std::string::npos;
+}
+
 void YamlSchema::report_unknown() {
   for (const auto& [path, line] : unknown_) {
     if (findings_->has_unknown_key(path)) continue;  // of an earlier trial
+    if (findings_->num_unknown_keys() == kMaxUnknownKeys) {
+      findings_->add("", line, "there are more unknown keys from here on");
+      break;
+    }
     const auto near = nearest(path, known_);
     findings_->add_unknown_key(
         path, line,

@@ -25,6 +25,12 @@ struct NumberRange {
   bool below_max = false;  ///< `max` itself is out
 };
 
+/// Whether `text` is a whole number, of any size.
+bool is_whole(const std::string& text);
+
+/// So many unknown keys are named, each with the known one most like it.
+inline constexpr std::size_t kMaxUnknownKeys = 100;
+
 /// What readers of one document share: what is wrong, and which keys there are.
 class YamlSchema {
  public:

@@ -25,7 +25,7 @@ const char* remedy(Tier tier) {
     case Tier::host:
       return "raise that budget";
     case Tier::disk:
-      return "free some there, or lower host_memory, so that trials wait for each other";
+      return "free some there";
   }
   return "?";
 }
@@ -60,6 +60,10 @@ NewerFormat::NewerFormat(const std::string& file, std::uint64_t its_version, std
       path(file),
       version(its_version) {}
 
+InUse::InUse(const std::string& folder, const std::string& holder)
+    : Error("'" + folder + "' is in use by " + holder +
+            "; wait for its end, stop it, or choose another folder") {}
+
 ConfigError::ConfigError(const std::string& name, int at_line, const std::string& what_is_wrong)
     : Error((at_line > 0 ? "line " + std::to_string(at_line) + ": " : std::string()) +
             (name.empty() ? what_is_wrong : name + ": " + what_is_wrong)),
@@ -69,6 +73,16 @@ ConfigError::ConfigError(const std::string& name, int at_line, const std::string
 
 DeviceLost::DeviceLost(const std::string& name, const std::string& cause)
     : Error("device " + name + " is lost: " + cause), device(name), why(cause) {}
+
+std::string current_reason() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception was thrown whose type is not derived from std::exception";
+  }
+}
 
 DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes,
                        const std::string& or_else)

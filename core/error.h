@@ -49,6 +49,13 @@ class NewerFormat : public Error {
   std::uint64_t version;
 };
 
+/// Another process has a folder that only one may use.
+class InUse : public Error {
+ public:
+  /// `holder`: "process 4711".
+  InUse(const std::string& folder, const std::string& holder);
+};
+
 /// A field of a configuration is wrong. `line` counts from 1; 0 where no file is involved.
 class ConfigError : public Error {
  public:
@@ -64,6 +71,9 @@ class DeviceLost : public Error {
   DeviceLost(const std::string& device, const std::string& why);
   std::string device, why;
 };
+
+/// What the exception that is being handled says, whatever its type. Inside a catch block only.
+std::string current_reason();
 
 /// A job cannot run on any device of the session, whatever the schedule.
 class DoesNotFit : public Error {

@@ -23,7 +23,8 @@ class FileSystem {
 
   virtual ~FileSystem() = default;
 
-  /// For reading. A file that is not there is ENOENT.
+  /// For reading. A file that is not there is ENOENT, a folder EISDIR. Throws CorruptData, and does
+  /// not wait, where the name is that of a FIFO or of anything else that is not a regular file.
   virtual Handle open(const Path& file) = 0;
   /// A new file, for reading and writing; EEXIST where anything has that name.
   virtual Handle create(const Path& file) = 0;

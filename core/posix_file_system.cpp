@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -34,11 +35,33 @@ void check(bool done, const char* what, int handle) {
   throw IoError(what, name_of(handle), code);
 }
 
+/// Of what is neither a regular file nor a folder.
+const char* kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
+}
+
+void require_regular(int handle, const Path& path) {
+  struct stat status {};
+  check(::fstat(handle, &status) == 0, "cannot look at", path);
+  if (S_ISREG(status.st_mode)) return;
+  if (S_ISDIR(status.st_mode)) throw IoError("cannot open", path, EISDIR);
+  throw CorruptData(path, std::string("is ") + kind_of(status.st_mode) + ", not a regular file");
+}
+
 class PosixFileSystem final : public FileSystem {
  public:
   Handle open(const Path& file) override {
-    const int handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK the opening of a FIFO would wait for a writer.
+    const int handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     check(handle >= 0, "cannot open", file);
+    try {
+      require_regular(handle, file);
+    } catch (...) {
+      ::close(handle);
+      throw;
+    }
     return handle;
   }
 

@@ -12,7 +12,8 @@
 
 namespace spillway {
 
-/// Samples by number, each a row of `sample_elements()` values. Immutable, so any thread may read.
+/// Samples by number, each a row of `sample_elements()` values. Always the same, and any thread may
+/// read: a source that can no longer give the values that it gave before throws.
 class DataSource {
  public:
   virtual ~DataSource() = default;
@@ -22,6 +23,8 @@ class DataSource {
   virtual DType dtype() const { return DType::i64; }
   /// Writes sample `index` < num_samples(). `row` holds its values and is aligned for them.
   virtual void read(std::uint64_t index, std::span<std::byte> row) const = 0;
+  /// Writes samples from `first` on, as many as `rows` has room for, one behind the other.
+  virtual void read_rows(std::uint64_t first, std::span<std::byte> rows) const;
 };
 
 /// A row of a source as its values.

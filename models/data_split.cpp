@@ -22,6 +22,9 @@ class Part final : public DataSource {
     assert(index < count_);
     all_->read(first_ + index, row);
   }
+  void read_rows(std::uint64_t first, std::span<std::byte> rows) const override {
+    all_->read_rows(first_ + first, rows);
+  }
 
  private:
   std::shared_ptr<const DataSource> all_;  // shared: both parts of a split read it
@@ -45,6 +48,11 @@ std::uint64_t count_eval(std::uint64_t samples, double eval_fraction) {
 }
 
 }  // namespace
+
+void DataSource::read_rows(std::uint64_t first, std::span<std::byte> rows) const {
+  const std::size_t row = static_cast<std::size_t>(sample_elements()) * size_of(dtype());
+  for (; !rows.empty(); rows = rows.subspan(row)) read(first++, rows.first(row));
+}
 
 DataSplit split(std::shared_ptr<const DataSource> all, double eval_fraction) {
   if (!(eval_fraction >= 0 && eval_fraction < 1)) {

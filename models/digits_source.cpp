@@ -1,18 +1,20 @@
 #include <algorithm>
 #include <charconv>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/config_check.h"
+#include "models/data_files.h"
 #include "models/data_source.h"
-#include "models/mapped_file.h"
 
 namespace spillway {
 namespace {
 
 constexpr std::size_t kPixels = 64, kRow = kPixels + 1;
 constexpr unsigned kMaxPixel = 16, kMaxDigit = 9;
+constexpr Bytes kBlockBytes = 64_KiB;
 
 class DigitsSource final : public DataSource {
  public:
@@ -43,20 +45,33 @@ bool parse_digit(std::string_view line, std::vector<std::uint8_t>& values) {
   return at == end;
 }
 
-void read_digits(const MappedFile& file, std::vector<std::uint8_t>& values) {
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  for (int number = 1; !text.empty(); ++number) {
-    const std::size_t length = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, length);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!parse_digit(line, values)) {
-      throw ConfigError("data.path", 0,
-                        "'" + file.path() + "' line " + std::to_string(number) +
-                            " is no digit; write 64 pixels from 0 to 16 and a digit from 0 to 9, "
-                            "whole numbers between commas");
+void add_line(std::string_view line, const std::string& path, std::int64_t number,
+              std::vector<std::uint8_t>& values) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (parse_digit(line, values)) return;
+  throw ConfigError("data.path", 0,
+                    "'" + path + "' line " + std::to_string(number) +
+                        " is no digit; write 64 pixels from 0 to 16 and a digit from 0 to 9, "
+                        "whole numbers between commas");
+}
+
+void read_digits(const DataFiles& files, std::size_t file, std::vector<std::uint8_t>& values) {
+  std::string text;  // read, but not parsed
+  std::int64_t number = 0;
+  for (Bytes at = 0; at < files.size(file);) {
+    const std::size_t kept = text.size();
+    text.resize(kept + std::min(kBlockBytes, files.size(file) - at));
+    const std::span added = std::as_writable_bytes(std::span(text)).subspan(kept);
+    files.read(file, at, added);
+    at += added.size();
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+      add_line({text.data() + begin, end - begin}, files.path(file), ++number, values);
     }
-    text.remove_prefix(std::min(length + 1, text.size()));
+    text.erase(0, begin);
+    if (text.size() > kBlockBytes) break;  // no line of a digit is that long
   }
+  if (!text.empty()) add_line(text, files.path(file), ++number, values);
 }
 
 }  // namespace
@@ -64,7 +79,10 @@ void read_digits(const MappedFile& file, std::vector<std::uint8_t>& values) {
 DataSplit open_digits(const std::vector<std::string>& paths, double eval_fraction) {
   std::vector<std::uint8_t> values;
   ConfigCheck check;
-  for (const MappedFile& file : map_files(paths)) check.run([&] { read_digits(file, values); });
+  const DataFiles files(paths);
+  for (std::size_t f = 0; f < files.num_files(); ++f) {
+    check.run([&] { read_digits(files, f, values); });
+  }
   check.finish();
   return split(std::make_shared<DigitsSource>(std::move(values)), eval_fraction);
 }

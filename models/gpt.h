@@ -10,11 +10,13 @@ namespace spillway {
 /// block, then head (final norm, logits by the tied embedding, cross-entropy summed over tokens).
 /// A sample is max_position_embeddings + 1 tokens; batch edge "tokens" is [sample, position] i64.
 ///
-/// Parameters are named and initialised as in GPT-2: "wte.weight" (the first), "wpe.weight",
-/// "h.0.ln_1.weight", "h.0.attn.qkv.weight", ..., "ln_f.bias"; weights normal, those of the
-/// projections back into the residual stream divided by sqrt(2 * num_hidden_layers), norms ones,
-/// biases zeros. Weight decay applies to every matrix, both embeddings included, and to no norm
-/// and no bias.
+/// The model is GPT-2 without dropout of attention probabilities. Parameters have GPT-2's names,
+/// from "wte.weight" to "ln_f.bias", but for the four matrices of a block and their biases:
+/// attn.qkv is GPT-2's attn.c_attn, attn.proj its attn.c_proj, mlp.fc its mlp.c_fc and mlp.proj its
+/// mlp.c_proj, each transposed ([out, in], as torch::nn::Linear has it). Initial weights are
+/// normal, those of the projections back into the residual stream divided by sqrt(2 *
+/// num_hidden_layers), norms ones, biases zeros. Weight decay applies to every matrix, both
+/// embeddings included, and to no norm and no bias.
 ///
 /// Throws ConfigError as GptConfig::validate(), as freeze(), and (`train.batch_size`) where a
 /// virtual node has no sample or too many.

@@ -1,18 +1,19 @@
 #include "models/model_checks.h"
 
+#include <array>
+#include <charconv>
 #include <cmath>
-#include <sstream>
 
 #include "core/error.h"
 
 namespace spillway::detail {
 namespace {
 
+/// As few digits as say which number it is.
 template <typename T>
 std::string text(T value) {
-  std::ostringstream stream;
-  stream << value;
-  return stream.str();
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
 
 }  // namespace
@@ -29,8 +30,11 @@ bool require_positive(ConfigCheck& check, double value, const std::string& field
 }
 
 bool require_dropout(ConfigCheck& check, double value) {
-  return check.require(value >= 0 && static_cast<float>(value) < 1, "dropout",
-                       "is " + text(value) + ", must be at least 0 and below 1");
+  const bool rounds_to_1 = value < 1 && static_cast<float>(value) >= 1;
+  return check.require(value >= 0 && value < 1 && !rounds_to_1, "dropout",
+                       "is " + text(value) +
+                           (rounds_to_1 ? ", which is 1 in single precision" : "") +
+                           ", must be at least 0 and below 1");
 }
 
 bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,

@@ -4,6 +4,8 @@
 #include <torch/nn/modules/embedding.h>
 
 #include <exception>
+#include <sstream>
+#include <typeinfo>
 
 #include "core/error.h"
 #include "models/reason.h"
@@ -23,6 +25,16 @@ bool is_dropout(const torch::nn::Module& module) {
 }
 
 }  // namespace
+
+std::string ModuleChild::kind() const {
+  std::ostringstream text;
+  text << name_ << ": " << *module_.ptr();
+  for (const auto& part : module_.ptr()->modules()) {
+    const torch::nn::Module& module = *part;
+    text << "; " << c10::demangle(typeid(module).name());
+  }
+  return text.str();
+}
 
 void ModuleChild::reject(const std::string& problem) const {
   throw ConfigError("model", 0, "child '" + name_ + "' (" + module_.ptr()->name() + ") " + problem);

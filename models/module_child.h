@@ -23,6 +23,9 @@ class ModuleChild {
       : name_(std::move(name)), module_(std::move(module)) {}
 
   const std::string& name() const { return name_; }
+  /// What it computes, as far as can be seen: its name, how it prints itself, and the types of all
+  /// modules in it. The same in every process.
+  std::string kind() const;
   const torch::nn::AnyModule& module() const { return module_; }
   torch::OrderedDict<std::string, at::Tensor> parameters() const {
     return module_.ptr()->named_parameters();

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -104,7 +103,7 @@ std::vector<ModuleChild> checked_children(Sequential model) {
 
 LayerSpec layer_of(const ModuleChild& child, ModelBuilder& builder, const std::string& kind,
                    int input) {
-  LayerSpec layer{.name = child.name(), .kind = kind + "/" + child.name(), .inputs = {input}};
+  LayerSpec layer{.name = child.name(), .kind = kind + child.kind(), .inputs = {input}};
   const auto add = [&](const ParamSpec& param) {
     layer.params.push_back(builder.add_param(param));
   };
@@ -168,9 +167,7 @@ std::unique_ptr<Model> make_model(const Make& make, const SequentialConfig& conf
 std::function<std::unique_ptr<Model>(std::int64_t)> sequential_factory(
     std::function<Sequential()> make, SequentialConfig config) {
   check(config);
-  // What layers cost is measured once for each factory.
-  static std::atomic<int> factories = 0;
-  const std::string kind = "sequential/" + std::to_string(factories++);
+  const std::string kind = "sequential/" + (config.name.empty() ? "" : config.name + "/");
   return [make = std::move(make), config = std::move(config), kind](std::int64_t vn_size) {
     return make_model(make, config, kind, vn_size);
   };

@@ -24,6 +24,10 @@ struct SequentialConfig {
   /// cross_entropy: the output is [B, ..., C] logits, the targets [B, ...] classes below C.
   /// mse: the targets are f32 and shaped as the output.
   std::string loss = "cross_entropy";
+  /// Trials and measured costs tell models apart by the children's names, types, printed options,
+  /// parameters and shapes. Give models that differ in something else (a function, an option that
+  /// is not printed, the code of a forward) different names.
+  std::string name = "";
 };
 
 /// Trains a model of your own: `make` makes it, each child becomes a layer that moves by itself,

@@ -1,6 +1,7 @@
 #include "models/token_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 #include "core/config_check.h"
@@ -8,32 +9,56 @@
 namespace spillway {
 namespace {
 
-std::string quoted(const MappedFile& file) { return "'" + file.path() + "'"; }
+constexpr std::size_t kBlockBytes = 32_KiB;
+
+std::string quoted(const std::string& path) { return "'" + path + "'"; }
+
+template <std::size_t width>
+void decode(const std::byte* bytes, std::span<std::int64_t> out) {
+  for (std::int64_t& token : out) {
+    std::uint64_t value = 0;
+    for (std::size_t b = 0; b < width; ++b) {
+      value |= std::to_integer<std::uint64_t>(bytes[b]) << (8 * b);
+    }
+    token = static_cast<std::int64_t>(value);
+    bytes += width;
+  }
+}
+
+void decode(const std::byte* bytes, std::size_t width, std::span<std::int64_t> out) {
+  if (width == 1) return decode<1>(bytes, out);
+  if (width == 2) return decode<2>(bytes, out);
+  decode<4>(bytes, out);
+}
 
 }  // namespace
 
 TokenFiles::TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_per_token)
-    : files_(map_files(paths)), bytes_per_token_(bytes_per_token) {
+    : files_(paths), bytes_per_token_(bytes_per_token) {
+  assert(bytes_per_token == 1 || bytes_per_token == 2 || bytes_per_token == 4);
   ConfigCheck check;
   std::uint64_t end = 0;
-  for (const MappedFile& file : files_) {
-    const std::size_t bytes = file.bytes().size();
-    check.require(bytes % bytes_per_token == 0, "data.path",
-                  quoted(file) + " has " + std::to_string(bytes) + " bytes, no multiple of the " +
-                      std::to_string(bytes_per_token) +
+  for (std::size_t f = 0; f < files_.num_files(); ++f) {
+    check.require(files_.size(f) % bytes_per_token == 0, "data.path",
+                  quoted(files_.path(f)) + " has " + std::to_string(files_.size(f)) +
+                      " bytes, no multiple of the " + std::to_string(bytes_per_token) +
                       " of a token; check the file and data.dtype");
-    ends_.push_back(end += bytes / bytes_per_token);
+    ends_.push_back(end += files_.size(f) / bytes_per_token);
   }
   check.finish();
 }
 
-std::int64_t TokenFiles::token(const MappedFile& file, std::size_t number) const {
-  std::int64_t value = 0;
-  const auto bytes = file.bytes().subspan(number * bytes_per_token_, bytes_per_token_);
-  for (std::size_t b = bytes.size(); b-- > 0;) {
-    value = value << 8 | std::to_integer<std::int64_t>(bytes[b]);
+/// Tokens from `begin` on of one file.
+void TokenFiles::read_file(std::size_t file, std::uint64_t begin,
+                           std::span<std::int64_t> out) const {
+  std::array<std::byte, kBlockBytes> block;
+  while (!out.empty()) {
+    const std::size_t count = std::min(out.size(), kBlockBytes / bytes_per_token_);
+    files_.read(file, begin * bytes_per_token_, std::span(block).first(count * bytes_per_token_));
+    decode(block.data(), bytes_per_token_, out.first(count));
+    out = out.subspan(count);
+    begin += count;
   }
-  return value;
 }
 
 void TokenFiles::read(std::uint64_t begin, std::span<std::int64_t> out) const {
@@ -42,23 +67,35 @@ void TokenFiles::read(std::uint64_t begin, std::span<std::int64_t> out) const {
   while (!out.empty()) {
     const std::size_t skipped = begin - (f == 0 ? 0 : ends_[f - 1]);
     const std::size_t count = std::min<std::size_t>(out.size(), ends_[f] - begin);
-    for (std::size_t i = 0; i < count; ++i) out[i] = token(files_[f], skipped + i);
+    read_file(f, skipped, out.first(count));
     out = out.subspan(count);
     begin = ends_[f++];
   }
 }
 
+void TokenFiles::check_file(std::size_t file, std::int64_t vocab_size) const {
+  std::array<std::int64_t, kBlockBytes / sizeof(std::int64_t)> tokens;
+  const std::uint64_t num_tokens = files_.size(file) / bytes_per_token_;
+  for (std::uint64_t begin = 0; begin < num_tokens; begin += tokens.size()) {
+    const auto block =
+        std::span(tokens).first(std::min<std::uint64_t>(tokens.size(), num_tokens - begin));
+    read_file(file, begin, block);
+    const auto stranger =
+        std::ranges::find_if(block, [&](std::int64_t token) { return token >= vocab_size; });
+    if (stranger == block.end()) continue;
+    throw ConfigError(
+        "data.path", 0,
+        quoted(files_.path(file)) + " has token " + std::to_string(*stranger) + " at position " +
+            std::to_string(begin + static_cast<std::uint64_t>(stranger - block.begin())) +
+            ", but model.vocab_size is " + std::to_string(vocab_size) +
+            "; raise it, or check data.dtype");
+  }
+}
+
 void TokenFiles::check(std::int64_t vocab_size) const {
   ConfigCheck check;
-  for (const MappedFile& file : files_) {
-    const std::size_t num_tokens = file.bytes().size() / bytes_per_token_;
-    std::size_t i = 0;
-    while (i < num_tokens && token(file, i) < vocab_size) ++i;
-    if (i == num_tokens) continue;
-    check.require(false, "data.path",
-                  quoted(file) + " has token " + std::to_string(token(file, i)) + " at position " +
-                      std::to_string(i) + ", but model.vocab_size is " +
-                      std::to_string(vocab_size) + "; raise it, or check data.dtype");
+  for (std::size_t f = 0; f < files_.num_files(); ++f) {
+    check.run([&] { check_file(f, vocab_size); });
   }
   check.finish();
 }

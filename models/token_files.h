@@ -6,29 +6,30 @@
 #include <string>
 #include <vector>
 
-#include "models/mapped_file.h"
+#include "models/data_files.h"
 
 namespace spillway {
 
-/// The tokens of files one behind the other, mapped once. A token is 1, 2 or 4 bytes, unsigned and
-/// little-endian. Immutable, so any thread may read.
+/// The tokens of files one behind the other, read where they lie. A token is 1, 2 or 4 bytes,
+/// unsigned and little-endian. Any thread may read.
 class TokenFiles {
  public:
-  /// Paths as for map_files(). Throws ConfigError (`data.path`) as map_files() and for a file whose
-  /// size is no multiple of `bytes_per_token`.
+  /// Paths as for DataFiles. Throws ConfigError (`data.path`) as DataFiles does, and for a file
+  /// whose size is no multiple of `bytes_per_token`.
   explicit TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_per_token = 1);
 
   std::uint64_t size() const { return ends_.back(); }
-  /// Writes tokens [begin, begin + out.size()).
+  /// Writes tokens [begin, begin + out.size()). Throws as DataFiles::read().
   void read(std::uint64_t begin, std::span<std::int64_t> out) const;
   /// Reads all of them. Throws ConfigError (`data.path`) for the first that is not below
   /// `vocab_size`.
   void check(std::int64_t vocab_size) const;
 
  private:
-  std::int64_t token(const MappedFile& file, std::size_t number) const;
+  void read_file(std::size_t file, std::uint64_t begin, std::span<std::int64_t> out) const;
+  void check_file(std::size_t file, std::int64_t vocab_size) const;
 
-  std::vector<MappedFile> files_;
+  DataFiles files_;
   std::size_t bytes_per_token_;
   std::vector<std::uint64_t> ends_;  // of each file, behind its last token
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cassert>
 #include <sstream>
 #include <utility>
@@ -23,6 +24,19 @@ class TokenSource final : public DataSource {
     const auto out = values_of<std::int64_t>(row);
     assert(index < num_samples() && out.size() == static_cast<std::size_t>(length_ + 1));
     files_.read(index * static_cast<std::uint64_t>(length_), out);
+  }
+  /// Each token is read once, though neighbours share one.
+  void read_rows(std::uint64_t first, std::span<std::byte> rows) const override {
+    const auto out = values_of<std::int64_t>(rows);
+    const auto length = static_cast<std::size_t>(length_);
+    const std::size_t num_rows = out.size() / (length + 1);
+    assert(first + num_rows <= num_samples() && out.size() == num_rows * (length + 1));
+    std::vector<std::int64_t> tokens(num_rows * length + 1);
+    files_.read(first * length, tokens);
+    for (std::size_t i = 0; i < num_rows; ++i) {
+      std::ranges::copy(std::span(tokens).subspan(i * length, length + 1),
+                        out.begin() + static_cast<std::ptrdiff_t>(i * (length + 1)));
+    }
   }
 
  private:

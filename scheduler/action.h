@@ -102,7 +102,15 @@ struct DeviceLeft {
 
 enum class JobEnd : std::uint8_t { done, failed, stopped };
 
-/// Nothing of the job runs any more; its homes may go.
+/// Nothing of the job runs any more: keep what has to be kept of its state, give back its host
+/// memory, then report Done. With an error the job counts as failed.
+struct ReleaseJob {
+  ActionId id = 0;
+  JobId job;
+  JobEnd end = JobEnd::done;
+};
+
+/// The job has ended, and its host memory is free again.
 struct JobEnded {
   JobId job;
   JobEnd end = JobEnd::done;
@@ -110,7 +118,7 @@ struct JobEnded {
 };
 
 using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, StepRedone,
-                            PlanChanged, DeviceLeft, JobEnded>;
+                            PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
 
 /// An action has ended. Times are seconds of the shell's clock. The engine hears of an action only
 /// after everything in its `after`, and of the actions of one queue in their order.

@@ -85,9 +85,12 @@ void ControlledShell::decide_if_due() {
 void ControlledShell::carry_out(const LaneChange& change) {
   if (on_change) on_change(change);
   if (change.lanes == 0) return shell_.pause(change.job);
-  auto& plan = plans_[change.job];
-  plan = make_plan_(change.job, change.lanes, change.avoid);
-  shell_.resize(change.job, plan);
+  if (auto plan = make_plan_(change.job, change.lanes, change.avoid)) {
+    plans_[change.job] = plan;
+    shell_.resize(change.job, std::move(plan));
+  } else {
+    controller_.resized(change.job);  // it goes on as it is
+  }
   if (change.before == 0) shell_.resume(change.job);
 }
 

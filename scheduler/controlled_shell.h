@@ -16,7 +16,8 @@ namespace spillway {
 /// real life.
 class ControlledShell {
  public:
-  /// Makes a job's plan for so many lanes, perhaps with fewer, on other devices than these.
+  /// Makes a job's plan for so many lanes, perhaps with fewer, on other devices than these. Null:
+  /// there is none, and the job goes on as it is.
   using MakePlan = std::function<std::shared_ptr<const JobPlan>(
       JobId job, int lanes, const std::vector<DeviceId>& avoid)>;
   ControlledShell(EngineConfig config, VirtualCosts costs, LaneController controller,

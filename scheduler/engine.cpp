@@ -104,6 +104,13 @@ void Engine::handle(const InFlight& action, const Done& done) {
       }
       if (job.phase == JobPhase::running) host_op_done(action.job, action.op, done.finished_s);
       return;
+    case InFlight::Kind::release:
+      if (!done.error.empty() && job.end != JobEnd::failed) {
+        job.end = JobEnd::failed;
+        job.reason = done.error;
+      }
+      host_used_ -= job.home_bytes;
+      return finish(action.job);
   }
 }
 
@@ -238,17 +245,15 @@ void Engine::count_finished(JobId id) {
 
 void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
   JobTable& job = table(id);
-  if (job.phase == JobPhase::ending || job.phase == JobPhase::ended) return;
+  if (job.phase >= JobPhase::ending) return;
   const bool was_waiting = job.phase == JobPhase::waiting;
   job.phase = JobPhase::ending;
   job.end = end;
   job.reason = reason;
   withdraw(id);
-  if (was_waiting) {
-    std::erase(waiting_, id);
-    host_used_ += job.home_bytes;  // given back when it has settled
-  }
-  settle(id);
+  if (!was_waiting) return settle(id);
+  std::erase(waiting_, id);
+  finish(id);
 }
 
 /// What follows once nothing of a job is in flight any more.
@@ -257,17 +262,22 @@ void Engine::settle(JobId id) {
   const bool ends = job.phase == JobPhase::ending;
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
   drop_copies(id);
-  if (ends) return finish(id);
+  if (ends) return release(id);
   if (!job.paused && job.step < job.hold_step) begin_program(id);
+}
+
+void Engine::release(JobId id) {
+  JobTable& job = table(id);
+  job.phase = JobPhase::releasing;
+  job.units = {};
+  job.buffers = {};
+  out_->push_back(ReleaseJob{start({.kind = InFlight::Kind::release, .job = id}), id, job.end});
 }
 
 void Engine::finish(JobId id) {
   JobTable& job = table(id);
   job.phase = JobPhase::ended;
-  job.units = {};
-  job.buffers = {};
   ++num_ended_;
-  host_used_ -= job.home_bytes;
   out_->push_back(JobEnded{id, job.end, job.reason});
 }
 

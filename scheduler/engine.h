@@ -134,6 +134,7 @@ class Engine {
   void count_finished(JobId id);
   void end_job(JobId id, JobEnd end, const std::string& reason);
   void settle(JobId id);
+  void release(JobId id);
   void finish(JobId id);
 
   // engine_elastic.cpp: plans and devices that come and go

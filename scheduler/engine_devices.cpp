@@ -256,6 +256,7 @@ void Engine::account_op(const InFlight& action, const Done& done) {
   const double transfers = std::min(done.started_s, action.transfers_ready_s);
   counters.stall_s += std::max(0.0, transfers - could_start);
   device.last_op_finished_s = done.finished_s;
+  counters.hidden_s += device.overlap.op_done(done.started_s, done.finished_s);
   counters.peak_bytes = std::max(counters.peak_bytes, action.used_high + done.activation_peak);
   counters.activation_peak_bytes = std::max(counters.activation_peak_bytes, done.activation_peak);
 }

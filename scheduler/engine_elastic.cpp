@@ -11,7 +11,7 @@ void Engine::resize(JobId id, std::shared_ptr<const JobPlan> plan, std::vector<A
   out_ = &out;
   JobTable& job = table(id);
   assert(plan->layout.home_bytes <= job.home_bytes);
-  if (job.phase == JobPhase::ending || job.phase == JobPhase::ended) return;
+  if (job.phase >= JobPhase::ending) return;
   job.next_plan = plan == job.plan ? nullptr : std::move(plan);
   const bool stuck = job.phase == JobPhase::running && job.lanes_a_device == 0;
   if (job.next_plan && stuck) redo(id);
@@ -206,6 +206,7 @@ void Engine::forget_copies(DeviceId id) {
   }
   device.running.clear();
   device.num_transfers = 0;
+  device.overlap = {};
 }
 
 /// Whether lanes have still to end their program on the device.

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cassert>
+#include <initializer_list>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "scheduler/engine.h"
 
@@ -13,9 +15,22 @@ bool contains(const Items& items, const T& item) {
   return std::ranges::find(items, item) != items.end();
 }
 
+/// Copies to look up often: a unit of many layers has hundreds.
+class CopySet {
+ public:
+  CopySet(std::initializer_list<const ShortList<BufferRef>*> lists) {
+    for (const auto* list : lists) refs_.insert(refs_.end(), list->begin(), list->end());
+    std::ranges::sort(refs_);
+  }
+  bool contains(BufferRef ref) const { return std::ranges::binary_search(refs_, ref); }
+
+ private:
+  std::vector<BufferRef> refs_;
+};
+
 /// Whether `pieces`, placed in order, and `workspace` fit beside the copies that stay.
-template <typename Stays>
-bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pieces,
+template <typename MakeStays>
+bool fits(const Residency& memory, const MakeStays& make_stays, std::span<const Bytes> pieces,
           RangeAllocator::End end, Bytes workspace) {
   Bytes wanted = 0;
   for (Bytes piece : pieces) wanted += round_up(std::max<Bytes>(piece, 1), kAlignment);
@@ -25,6 +40,7 @@ bool fits(const Residency& memory, const Stays& stays, std::span<const Bytes> pi
     return true;
   }
   RangeAllocator space = memory.space();
+  const auto stays = make_stays();
   for (const auto& item : memory.entries()) {
     if (!stays(item)) space.free(item.second.offset, item.second.bytes);
   }
@@ -106,9 +122,10 @@ bool Engine::place_all(DeviceId id, const Request& request) {
 bool Engine::op_area_fits(DeviceId id, const Request& request) const {
   if (request.op_area.empty()) return true;
   const DeviceTable& device = devices_[id.index()];
-  const auto stays = [&](const auto& item) {
-    return item.second.busy() || contains(request.keep, item.first) ||
-           contains(request.place, item.first);
+  const auto stays = [&] {
+    return [needed = CopySet{&request.keep, &request.place}](const auto& item) {
+      return item.second.busy() || needed.contains(item.first);
+    };
   };
   return fits(device.memory, stays, request.op_area, device.side,
               std::max(request.workspace, reserved_workspace(device)));
@@ -117,8 +134,10 @@ bool Engine::op_area_fits(DeviceId id, const Request& request) const {
 /// Whether a prefetched unit will find room around its weights when nothing else has to stay.
 bool Engine::later_fits(DeviceId id, const Request& request) const {
   if (request.later.empty()) return true;
-  const auto stays = [&](const auto& item) {
-    return contains(request.keep, item.first) || contains(request.place, item.first);
+  const auto stays = [&] {
+    return [needed = CopySet{&request.keep, &request.place}](const auto& item) {
+      return needed.contains(item.first);
+    };
   };
   return fits(devices_[id.index()].memory, stays, request.later, request.end,
               request.later_workspace);
@@ -126,7 +145,7 @@ bool Engine::later_fits(DeviceId id, const Request& request) const {
 
 bool Engine::is_next_weight(const DeviceTable& device, BufferRef ref) const {
   if (!device.next || device.next->job != ref.job) return false;
-  return contains(spec(*device.next).weights, ref.buffer);
+  return std::ranges::binary_search(spec(*device.next).weights, ref.buffer);
 }
 
 /// Weights leave with their unit, unless the lane's next one uses them too and may run here. So the
@@ -179,8 +198,9 @@ bool Engine::evict_one(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
   std::optional<BufferRef> victim;
   double farthest = 0;
+  const CopySet kept{&request.keep};
   for (const auto& [ref, entry] : device.memory.entries()) {
-    if (entry.busy() || contains(request.keep, ref)) continue;
+    if (entry.busy() || kept.contains(ref)) continue;
     if (!request.may_drop_next && is_next_weight(device, ref)) continue;
     if (cannot_leave(id, ref, entry)) continue;
     const double distance = next_use(ref);
@@ -221,6 +241,7 @@ void Engine::load(DeviceId id, BufferRef ref) {
                           .direction = CopyDirection::to_device,
                           .peer = peer});
   ++device.num_transfers;
+  device.overlap.copy_started(CopyDirection::to_device);
   ++device.counters.loads;
   if (!device.running.empty()) ++device.counters.prefetches;
   device.counters.h2d_bytes += spec.bytes;
@@ -314,6 +335,7 @@ void Engine::write_back(DeviceId id, BufferRef ref, bool doom) {
                            .buffer = ref.buffer,
                            .direction = CopyDirection::to_host});
   ++device.num_transfers;
+  device.overlap.copy_started(CopyDirection::to_host);
   device.counters.d2h_bytes += spec.home_bytes;
   out_->push_back(StartCopy{entry->draining, ref.job, id, CopyDirection::to_host,
                             table(ref.job).attempt, ref.buffer, entry->offset, spec.home,
@@ -352,6 +374,8 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   release_other_end(copy, done);
   --device.num_transfers;
   device.counters.copy_s += done.finished_s - done.started_s;
+  device.counters.hidden_s +=
+      device.overlap.copy_done(copy.direction, done.started_s, done.finished_s);
   for (ActionId id : device.running) {
     InFlight& op = in_flight_.at(id);
     if (std::ranges::find(op.after, done.id) != op.after.end()) {

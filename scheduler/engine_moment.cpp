@@ -26,6 +26,8 @@ std::string name_of(const JobTable& job, const InFlight& action) {
       return span_name(job.program->host_ops[at(action.op)].kind);
     case Kind::admission:
       return "initial state";
+    case Kind::release:
+      return "last state";
   }
   return "?";
 }

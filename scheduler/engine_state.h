@@ -8,6 +8,7 @@
 
 #include "core/memory_split.h"
 #include "scheduler/action.h"
+#include "scheduler/copy_overlap.h"
 #include "scheduler/program.h"
 #include "scheduler/ready_lanes.h"
 #include "scheduler/residency.h"
@@ -27,6 +28,7 @@ struct DeviceCounters {
   std::uint64_t moves = 0;       ///< loads from another device
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double busy_s = 0, copy_s = 0;
+  double hidden_s = 0;              ///< the part of copy_s during which the device computed
   double stall_s = 0;               ///< idle while the next op lacked nothing but a transfer
   Bytes peak_bytes = 0;             ///< planned ranges and activations
   Bytes activation_peak_bytes = 0;  ///< of any one op
@@ -57,8 +59,16 @@ struct LaneState {
 };
 
 /// settling: between two programs or attempts. Nothing starts; once nothing is in flight, no device
-/// has a copy and the next one begins, unless the job is paused.
-enum class JobPhase : std::uint8_t { waiting, admitting, settling, running, ending, ended };
+/// has a copy and the next one begins, unless the job is paused. releasing: its home goes.
+enum class JobPhase : std::uint8_t {
+  waiting,
+  admitting,
+  settling,
+  running,
+  ending,
+  releasing,
+  ended
+};
 
 struct JobTable {
   std::shared_ptr<const JobPlan> plan;
@@ -111,12 +121,13 @@ struct DeviceTable {
   std::uint64_t tried = 0;  ///< readiness version at the last vain choice
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
+  CopyOverlap overlap;
   DeviceCounters counters;
 };
 
 /// An action between start and Done.
 struct InFlight {
-  enum class Kind : std::uint8_t { op, copy, host_op, admission } kind = Kind::op;
+  enum class Kind : std::uint8_t { op, copy, host_op, admission, release } kind = Kind::op;
   JobId job;
   DeviceId device;
   int unit = 0, op = 0;  ///< op: position in the program's ops or host ops

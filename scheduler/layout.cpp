@@ -36,6 +36,14 @@ FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
   return plan;
 }
 
+std::vector<int> uses_of(const ModelSpec& model) {
+  std::vector<int> uses(model.params.size());
+  for (const LayerSpec& layer : model.layers) {
+    for (int p : layer.params) ++uses[at(p)];
+  }
+  return uses;
+}
+
 SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
   SumPlaces places;
   const auto is_rounded = [&](int p) {
@@ -56,7 +64,7 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
 
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
                              std::vector<GroupRange> lanes, const Cut& cut)
-    : model_(model), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {
+    : model_(model), uses_(uses_of(model)), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {
   for (const GroupRange& lane : lanes_) {
     folds_.push_back(plan_fold(lane, shape_.groups, shape_.virtual_nodes / shape_.groups));
   }
@@ -112,12 +120,12 @@ void LayoutBuilder::place_weights() {
     if (has_copy) copied.push_back(buffer);
   };
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    if (model_.num_uses(p) != 1) place_block({p});
+    if (uses_[at(p)] != 1) place_block({p});
   }
   for (const LayerSpec& layer : model_.layers) {
     std::vector<int> own;
     for (int p : layer.params) {
-      if (model_.num_uses(p) == 1) own.push_back(p);
+      if (uses_[at(p)] == 1) own.push_back(p);
     }
     place_block(own);
   }
@@ -149,7 +157,7 @@ void LayoutBuilder::place_sums() {
     place.sum = sum_places(model_, layer);
     for (std::size_t i = 0; has_whole_sums && i < layer.params.size(); ++i) {
       const int p = layer.params[i];
-      const bool is_whole = model_.params[at(p)].trainable && model_.num_uses(p) == 1;
+      const bool is_whole = model_.params[at(p)].trainable && uses_[at(p)] == 1;
       if (is_whole) place.device_norms.push_back(i);
     }
     place.sum_home = reserve(place.sum.packed_bytes, kPage);

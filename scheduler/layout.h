@@ -19,6 +19,9 @@ struct FoldPlan {
 };
 FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group);
 
+/// By parameter: how many layers have it.
+std::vector<int> uses_of(const ModelSpec& model);
+
 /// Assigns homes and numbers buffers while lower() asks for them.
 class LayoutBuilder {
  public:
@@ -50,6 +53,7 @@ class LayoutBuilder {
   Bytes reserve(Bytes bytes, Bytes alignment);
 
   const ModelSpec& model_;
+  const std::vector<int> uses_;  // by parameter
   JobShape shape_;
   std::vector<GroupRange> lanes_;
   const Cut& cut_;

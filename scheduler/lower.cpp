@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -262,17 +263,15 @@ class ProgramBuilder {
   }
 
   int shard_of(int layer) const {
-    for (int s = 0; s < num_shards(); ++s) {
-      if (layer < plan_.shards[at(s)].end) return s;
-    }
-    return -1;
+    const auto shard = std::ranges::upper_bound(plan_.shards, layer, {}, &LayerRange::begin);
+    return static_cast<int>(shard - plan_.shards.begin()) - 1;
   }
 
   /// Layers in backward order, so that a tied parameter's last use is reduced first.
   void add_commit(const std::vector<std::vector<int>>& backward_units) {
     HostOpSpec commit{HostOpKind::commit, 0, backward_units.front(), {}, 0};
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
-    std::vector<int> reduce_of(model_.layers.size(), -1);
+    std::vector<std::vector<int>> reduces_of(model_.params.size());  // of later layers
     const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
     for (int l = num_layers() - 1; l >= 0; --l) {
       if (buffers_.layout().layers[at(l)].sum.bytes == 0) continue;
@@ -282,21 +281,21 @@ class ProgramBuilder {
                         backward_units[at(shard_of(l))],
                         {},
                         norm_s + merges * profile_.layers[at(l)].merge_s};
-      for (int later = l + 1; later < num_layers(); ++later) {
-        if (reduce_of[at(later)] >= 0 && share_parameter(l, later)) {
-          reduce.host_deps.push_back(reduce_of[at(later)]);
-        }
-      }
-      reduce_of[at(l)] = add_host_op(std::move(reduce));
-      commit.host_deps.push_back(reduce_of[at(l)]);
+      reduce.host_deps = reduces_before(reduces_of, l);
+      const int number = add_host_op(std::move(reduce));
+      for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
+      commit.host_deps.push_back(number);
     }
     add_host_op(std::move(commit));
   }
 
-  bool share_parameter(int a, int b) const {
-    const auto& first = model_.layers[at(a)].params;
-    return std::ranges::any_of(model_.layers[at(b)].params,
-                               [&](int p) { return std::ranges::count(first, p) > 0; });
+  /// Those of layers that share a parameter with this one, from the nearest layer on.
+  std::vector<int> reduces_before(const std::vector<std::vector<int>>& of_params, int layer) const {
+    std::set<int, std::greater<>> before;
+    for (int p : model_.layers[at(layer)].params) {
+      before.insert(of_params[at(p)].begin(), of_params[at(p)].end());
+    }
+    return {before.begin(), before.end()};
   }
 
   void index_users() {

@@ -34,30 +34,32 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
   for (const EdgeSpec& edge : model.edges) {
     edge_bytes.push_back(round_up(edge.tensor.bytes(), kAlignment));
   }
-  std::vector<int> uses(model.params.size());
-  for (const LayerSpec& layer : model.layers) {
-    for (int p : layer.params) ++uses[at(p)];
-  }
+  const std::vector<int> uses = uses_of(model);
   tied_bytes.resize(model.params.size());
   for (const LayerSpec& layer : model.layers) {
     own_weights.push_back(0);
+    tied_params.emplace_back();
     const SumPlaces places = sum_places(model, layer);
     sums.push_back(places.bytes);
     packed_sums.push_back(places.packed_bytes);
     for (int p : layer.params) {
       const ParamSpec& param = model.params[at(p)];
       const Bytes bytes = round_up(param.tensor.bytes(), kAlignment);
-      (uses[at(p)] > 1 ? tied_bytes[at(p)] = bytes : own_weights.back() += bytes);
+      if (uses[at(p)] > 1) {
+        tied_bytes[at(p)] = bytes;
+        tied_params.back().push_back(p);
+      } else {
+        own_weights.back() += bytes;
+      }
     }
   }
 }
 
 void RangeNeed::grow() {
-  const LayerSpec& layer = table_.model.layers[at(end_)];
   weights_ += table_.own_weights[at(end_)];
   sums_ += table_.sums[at(end_)];
-  for (int p : layer.params) {
-    if (table_.tied_bytes[at(p)] == 0 || std::ranges::count(tied_, p) > 0) continue;
+  for (int p : table_.tied_params[at(end_)]) {
+    if (std::ranges::count(tied_, p) > 0) continue;
     tied_.push_back(p);
     weights_ += table_.tied_bytes[at(p)];
   }
@@ -117,6 +119,11 @@ UnitNeed RangeNeed::backward() const {
   }
   return {weights_, sums_ * static_cast<Bytes>(table_.most_slots), backward_peak_ + standing_in_,
           area};
+}
+
+Bytes RangeNeed::least_of_longer() const {
+  return table_.split.needed(weights_ + sums_ * static_cast<Bytes>(table_.most_slots),
+                             backward_peak_);
 }
 
 UnitNeed RangeNeed::largest() const {

@@ -27,12 +27,13 @@ struct NeedTable {
   const ModelSpec& model;
   const Profile& profile;
   const MemorySplit split;
-  std::vector<Readers> readers;          // by edge
-  std::vector<Bytes> edge_bytes;         // by edge
-  std::vector<Bytes> own_weights;        // by layer; tied weights count by themselves
-  std::vector<Bytes> sums, packed_sums;  // by layer; see SumPlaces
-  std::vector<Bytes> tied_bytes;         // by parameter; 0: has one use
-  int most_slots = 0;                    // of gradient sums, in any lane
+  std::vector<Readers> readers;               // by edge
+  std::vector<Bytes> edge_bytes;              // by edge
+  std::vector<Bytes> own_weights;             // by layer; tied weights count by themselves
+  std::vector<Bytes> sums, packed_sums;       // by layer; see SumPlaces
+  std::vector<Bytes> tied_bytes;              // by parameter; 0: has one use
+  std::vector<std::vector<int>> tied_params;  // by layer: those with several uses
+  int most_slots = 0;                         // of gradient sums, in any lane
 };
 
 /// The need of a range of layers that grows at its end, so that all ranges of a model cost no more
@@ -44,7 +45,10 @@ class RangeNeed {
   /// Takes in the next layer.
   void grow();
 
+  int end() const { return end_; }
   Bytes weights() const { return weights_; }
+  /// Any longer range with the same begin needs at least so much of a device.
+  Bytes least_of_longer() const;
   bool reads_batch() const { return batch_bytes_ > 0; }
   UnitNeed forward() const;   ///< of evaluation too
   UnitNeed backward() const;  ///< recomputation included

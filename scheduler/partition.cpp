@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "core/ids.h"
@@ -10,66 +11,127 @@
 namespace spillway {
 namespace {
 
-/// Needs and weights of every range of layers. A longer range may need less than a shorter one: a
-/// boundary inside it is no input or output any more.
-class Ranges {
- public:
-  explicit Ranges(const NeedTable& table)
-      : num_layers_(static_cast<int>(table.model.layers.size())), split_(table.split) {
-    for (int begin = 0; begin < num_layers_; ++begin) {
-      RangeNeed range(table, begin);
-      for (int end = begin + 1; end <= num_layers_; ++end) {
-        range.grow();
-        add(range.forward(), range.backward());
-        weights_.push_back(range.weights());
-      }
-    }
-  }
-  int num_layers() const { return num_layers_; }
-  /// Memory for the range, with `beside` bytes more of planned ranges.
-  Bytes need(int begin, int end, Bytes beside = 0) const {
-    const Need& of_range = needs_[position(begin, end)];
-    return split_.needed(of_range.planned + beside, of_range.activations);
-  }
-  Bytes weights(int begin, int end) const { return weights_[position(begin, end)]; }
-
- private:
-  struct Need {
-    Bytes planned = 0, activations = 0;
-  };
-  /// Where activations lie apart, each part is as large as one of the two needs.
-  void add(const UnitNeed& forward, const UnitNeed& backward) {
-    if (split_.apart()) {
-      needs_.push_back({std::max(forward.planned(), backward.planned()),
-                        std::max(forward.workspace, backward.workspace)});
-    } else {
-      needs_.push_back({std::max(forward.total(), backward.total()), 0});
-    }
-  }
-  std::size_t position(int begin, int end) const {
-    return at(begin * num_layers_ - begin * (begin - 1) / 2 + end - begin - 1);
-  }
-  int num_layers_;
-  const MemorySplit split_;
-  std::vector<Need> needs_;
-  std::vector<Bytes> weights_;
-};
-
 constexpr Bytes kNever = std::numeric_limits<Bytes>::max();
 
-/// The smallest largest need, with `beside` bytes more, over all cuts into shards of at most
-/// `most_weights`.
-Bytes smallest_need(const Ranges& ranges, Bytes most_weights, Bytes beside = 0) {
-  std::vector<Bytes> least{0};  // by end: of the layers before it
-  for (int end = 1; end <= ranges.num_layers(); ++end) {
-    Bytes best = kNever;
-    for (int begin = 0; begin < end; ++begin) {
-      if (ranges.weights(begin, end) > most_weights) continue;
-      best = std::min(best, std::max(least[at(begin)], ranges.need(begin, end, beside)));
+/// A range of layers as the search sees it.
+struct Need {
+  Bytes planned = 0, activations = 0;
+  Bytes weights = 0;  ///< of planned
+};
+
+/// Where activations lie apart, each part is as large as one of the two needs.
+Need need_of(const RangeNeed& range, const MemorySplit& split) {
+  const UnitNeed forward = range.forward(), backward = range.backward();
+  if (!split.apart()) {
+    return {std::max(forward.total(), backward.total()), 0, range.weights()};
+  }
+  return {std::max(forward.planned(), backward.planned()),
+          std::max(forward.workspace, backward.workspace), range.weights()};
+}
+
+/// Memory for a range, with `beside` bytes more of planned ranges.
+Bytes memory_for(const Need& need, const MemorySplit& split, Bytes beside = 0) {
+  return split.needed(need.planned + beside, need.activations);
+}
+
+/// The most weights of any shard of so many layers. Cuts are tried with these as limits.
+Bytes weight_limit(const NeedTable& table, std::size_t length) {
+  std::map<int, int> uses;  // of tied parameters, in the window
+  Bytes weights = 0, most = 0;
+  const auto add = [&](std::size_t layer) {
+    weights += table.own_weights[layer];
+    for (int p : table.tied_params[layer]) {
+      if (uses[p]++ == 0) weights += table.tied_bytes[at(p)];
     }
-    least.push_back(best);
+  };
+  const auto remove = [&](std::size_t layer) {
+    weights -= table.own_weights[layer];
+    for (int p : table.tied_params[layer]) {
+      if (--uses[p] == 0) weights -= table.tied_bytes[at(p)];
+    }
+  };
+  for (std::size_t end = 0; end < table.own_weights.size(); ++end) {
+    add(end);
+    if (end >= length) remove(end - length);
+    most = std::max(most, weights);
+  }
+  return most;
+}
+
+/// The needs of all ranges of layers that a cut may use. A longer range may need less than a
+/// shorter one, because a boundary inside it is no input or output any more; but its weights, sums
+/// and activations only grow, so from each layer on the ranges end where these alone are too much.
+class Ranges {
+ public:
+  /// Ranges that need at most `memory`, or that the best of all cuts may have.
+  Ranges(const NeedTable& table, Bytes memory)
+      : num_layers_(static_cast<int>(table.model.layers.size())), split_(table.split) {
+    const Bytes most = std::max(memory, most_alone(table));
+    for (int begin = 0; begin < num_layers_; ++begin) {
+      first_.push_back(needs_.size());
+      RangeNeed range(table, begin);
+      do {
+        range.grow();
+        needs_.push_back(need_of(range, split_));
+      } while (range.end() < num_layers_ && range.least_of_longer() <= most);
+    }
+    first_.push_back(needs_.size());
+  }
+
+  int num_layers() const { return num_layers_; }
+  const MemorySplit& split() const { return split_; }
+  /// Behind the longest range that begins there.
+  int last_end(int begin) const {
+    return begin + static_cast<int>(first_[at(begin + 1)] - first_[at(begin)]);
+  }
+  const Need& operator()(int begin, int end) const {
+    return needs_[first_[at(begin)] + at(end - begin - 1)];
+  }
+
+ private:
+  /// The largest need of a layer alone. No cut that has a range with a larger need is better than
+  /// to cut everywhere. Where activations lie apart, that depends on what lies beside: at most as
+  /// much as the cut everywhere needs.
+  static Bytes most_alone(const NeedTable& table) {
+    std::vector<Need> alone;
+    for (int l = 0; l < static_cast<int>(table.model.layers.size()); ++l) {
+      alone.push_back(need_of(range_need(table, {l, l + 1}), table.split));
+    }
+    const auto most = [&](Bytes beside) {
+      Bytes memory = 0;
+      for (const Need& need : alone) {
+        memory = std::max(memory, memory_for(need, table.split, beside));
+      }
+      return memory;
+    };
+    if (!table.split.apart()) return most(0);
+    return most(most(std::ranges::max(alone, {}, &Need::weights).weights));
+  }
+
+  int num_layers_;
+  const MemorySplit split_;
+  std::vector<std::size_t> first_;  // by layer: its first range in needs_
+  std::vector<Need> needs_;
+};
+
+/// The smallest largest `memory(need)` over all cuts into shards of at most `most_weights`.
+template <typename Memory>
+Bytes smallest(const Ranges& ranges, Bytes most_weights, const Memory& memory) {
+  std::vector<Bytes> least(at(ranges.num_layers() + 1), kNever);  // by end: of the layers before it
+  least.front() = 0;
+  for (int begin = 0; begin < ranges.num_layers(); ++begin) {
+    for (int end = begin + 1; end <= ranges.last_end(begin); ++end) {
+      const Need& need = ranges(begin, end);
+      if (need.weights > most_weights) break;
+      least[at(end)] = std::min(least[at(end)], std::max(least[at(begin)], memory(need)));
+    }
   }
   return least.back();
+}
+
+Bytes smallest_need(const Ranges& ranges, Bytes most_weights, Bytes beside = 0) {
+  return smallest(ranges, most_weights,
+                  [&](const Need& need) { return memory_for(need, ranges.split(), beside); });
 }
 
 /// The fewest shards of at most `most_weights` whose needs leave `reserve` of the budget; early
@@ -81,10 +143,11 @@ std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, B
   std::vector<int> fewest(at(num_layers + 1), kNone), next(at(num_layers + 1));
   fewest.back() = 0;
   for (int begin = num_layers - 1; begin >= 0; --begin) {
-    for (int end = begin + 1; end <= num_layers; ++end) {
-      const bool fits =
-          ranges.need(begin, end, reserve) <= budget && ranges.weights(begin, end) <= most_weights;
-      if (!fits || fewest[at(end)] == kNone || fewest[at(end)] + 1 > fewest[at(begin)]) continue;
+    for (int end = begin + 1; end <= ranges.last_end(begin); ++end) {
+      const Need& need = ranges(begin, end);
+      if (need.weights > most_weights) break;
+      if (memory_for(need, ranges.split(), reserve) > budget) continue;
+      if (fewest[at(end)] == kNone || fewest[at(end)] + 1 > fewest[at(begin)]) continue;
       fewest[at(begin)] = fewest[at(end)] + 1;
       next[at(begin)] = end;
     }
@@ -97,33 +160,56 @@ std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, B
   return shards;
 }
 
-/// By length: the most weights of any shard that is as long. Cuts are tried with these as limits.
-std::vector<Bytes> weight_limits(const Ranges& ranges) {
-  std::vector<Bytes> limits;
-  for (int length = 1; length <= ranges.num_layers(); ++length) {
-    limits.push_back(0);
-    for (int begin = 0; begin + length <= ranges.num_layers(); ++begin) {
-      limits.back() = std::max(limits.back(), ranges.weights(begin, begin + length));
-    }
+/// Fewer shards of at most `limit` with as much beside them cannot be: they have all weights and
+/// sums.
+std::size_t fewest_possible(const NeedTable& table, Bytes budget, Bytes limit) {
+  Bytes weights = 0, sums = 0;
+  for (std::size_t l = 0; l < table.own_weights.size(); ++l) {
+    weights += table.own_weights[l];
+    sums += table.sums[l] * static_cast<Bytes>(table.most_slots);
   }
-  return limits;
+  const Bytes planned = table.split.planned(budget);
+  if (planned <= limit) return std::numeric_limits<std::size_t>::max();
+  const auto shards = [](Bytes bytes, Bytes room) { return (bytes + room - 1) / room; };
+  return std::max({std::size_t{1}, shards(weights, std::max<Bytes>(limit, 1)),
+                   shards(weights + sums, planned - limit)});
 }
 
-/// The fewest shards such that next to any of them another one's weights have room.
-std::optional<std::vector<LayerRange>> cut_with_prefetch(const Ranges& ranges, Bytes budget) {
-  std::optional<std::vector<LayerRange>> best;
-  for (Bytes limit : weight_limits(ranges)) {
+/// The fewest shards such that next to any of them another one's weights have room; of several
+/// limits that give as few, the smallest. Limits that promise most are tried first.
+std::optional<std::vector<LayerRange>> cut_with_prefetch(const NeedTable& table,
+                                                         const Ranges& ranges, Bytes budget) {
+  using Try = std::pair<std::size_t, Bytes>;  // shards, limit
+  std::vector<Try> tries;
+  for (std::size_t length = 1; length <= table.own_weights.size(); ++length) {
+    const Bytes limit = weight_limit(table, length);
     if (limit >= budget) break;
+    tries.emplace_back(fewest_possible(table, budget, limit), limit);
+  }
+  std::ranges::sort(tries);
+  std::optional<std::vector<LayerRange>> best;
+  Try found;
+  for (const Try& promised : tries) {
+    if (best && promised > found) break;
+    const Bytes limit = promised.second;
     auto shards = cut(ranges, budget, limit, limit);
-    if (shards && (!best || shards->size() < best->size())) best = std::move(shards);
+    if (!shards) continue;
+    const Try now{shards->size(), limit};
+    if (best && now > found) continue;
+    best = std::move(shards);
+    found = now;
   }
   return best;
 }
 
 /// The least budget under which cut_with_prefetch() finds a cut.
-Bytes load_ahead_budget(const Ranges& ranges) {
+Bytes load_ahead_budget(const NeedTable& table, const Ranges& ranges) {
+  const auto planned = [](const Need& need) { return need.planned; };
+  const Bytes least_planned = smallest(ranges, kNever, planned);
   Bytes least = kNever;
-  for (Bytes limit : weight_limits(ranges)) {
+  for (std::size_t length = 1; length <= table.own_weights.size(); ++length) {
+    const Bytes limit = weight_limit(table, length);
+    if (ranges.split().needed(least_planned + limit, 0) >= least) break;
     least = std::min(least, smallest_need(ranges, limit, limit));
   }
   return round_up(least, kPage);
@@ -133,9 +219,10 @@ Bytes load_ahead_budget(const Ranges& ranges) {
 
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                     Bytes budget, OrderChoice order, bool double_buffer) {
-  const Ranges ranges(NeedTable(model, profile, shape));
-  const LayerRange whole{0, ranges.num_layers()};
-  const Bytes resident = round_up(ranges.need(whole.begin, whole.end), kPage);
+  const NeedTable table(model, profile, shape);
+  const LayerRange whole{0, static_cast<int>(model.layers.size())};
+  const Need whole_need = need_of(range_need(table, whole), table.split);
+  const Bytes resident = round_up(memory_for(whole_need, table.split), kPage);
   Partition result;
   if (order == OrderChoice::vn_major || (order == OrderChoice::automatic && resident <= budget)) {
     result.vn_major = true;
@@ -144,11 +231,12 @@ Partition partition(const ModelSpec& model, const Profile& profile, const JobSha
     if (result.fits) result.shards = {whole};
     if (order == OrderChoice::vn_major) return result;
   }
+  const Ranges ranges(table, result.fits ? 0 : budget);
   result.smallest_budget = round_up(smallest_need(ranges, kNever), kPage);
-  if (double_buffer) result.load_ahead_budget = load_ahead_budget(ranges);
+  if (double_buffer) result.load_ahead_budget = load_ahead_budget(table, ranges);
   if (result.fits) return result;
   std::optional<std::vector<LayerRange>> shards;
-  if (double_buffer) shards = cut_with_prefetch(ranges, budget);
+  if (double_buffer) shards = cut_with_prefetch(table, ranges, budget);
   if (!shards) shards = cut(ranges, budget, 0, budget);
   result.fits = shards.has_value();
   if (shards) result.shards = std::move(*shards);

@@ -3,26 +3,27 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 namespace spillway {
 
-std::int64_t SuccessiveHalving::rung_from(std::int64_t step) const {
-  std::int64_t rung = min_iter_;
+std::int64_t Rungs::from(std::int64_t step) const {
+  std::int64_t rung = min_iter;
   while (rung < step) {
-    if (rung > kNoStep / eta_) return kNoStep;
-    rung *= eta_;
+    if (rung > kNoStep / eta) return kNoStep;
+    rung *= eta;
   }
   return rung;
 }
 
-double SuccessiveHalving::measure(std::span<const double> losses, std::int64_t rung) const {
-  const std::int64_t before = rung == min_iter_ ? 0 : rung / eta_;
-  const auto since = losses.subspan(at(before), at(rung - before));
-  const double sum = std::accumulate(since.begin(), since.end(), 0.0);  // from the left
-  return sum / static_cast<double>(since.size());
+void RungMeans::add(double loss, const Rungs& rungs) {
+  sum += loss;
+  ++step;
+  if (step != rungs.from(step)) return;
+  const std::int64_t before = means.empty() ? 0 : means.back().first;
+  means.emplace_back(step, sum / static_cast<double>(step - before));
+  sum = 0;
 }
 
 void SuccessiveHalving::enter(JobId job, std::int64_t step, std::int64_t max_steps) {
@@ -57,7 +58,7 @@ void SuccessiveHalving::leave(JobId job) {
 
 std::int64_t SuccessiveHalving::hold_step(JobId job) const {
   const Trial& trial = find(job);
-  const std::int64_t rung = rung_from(trial.step);
+  const std::int64_t rung = rungs_.from(trial.step);
   return rung < trial.max_steps ? rung : kNoStep;
 }
 
@@ -88,7 +89,7 @@ std::vector<SuccessiveHalving::Trial*> SuccessiveHalving::ranking(std::int64_t r
 
 void SuccessiveHalving::decide(std::int64_t rung, std::vector<Verdict>& verdicts) {
   const std::vector<Trial*> there = ranking(rung);
-  const int going_on = std::max(1, static_cast<int>(there.size()) / eta_);
+  const int going_on = std::max(1, static_cast<int>(there.size()) / rungs_.eta);
   for (std::size_t i = 0; i < there.size(); ++i) {
     Trial& trial = *there[i];
     if (!trial.job.valid() || trial.max_steps == 0 || trial.step > rung) continue;
@@ -110,7 +111,7 @@ void SuccessiveHalving::decide(std::int64_t rung, std::vector<Verdict>& verdicts
 std::vector<SuccessiveHalving::Verdict> SuccessiveHalving::decide() {
   std::vector<Verdict> verdicts;
   for (;;) {
-    const std::int64_t rung = rung_from(decided_ + 1);
+    const std::int64_t rung = rungs_.from(decided_ + 1);
     if (rung == kNoStep || !is_decidable(rung)) return verdicts;
     decide(rung, verdicts);
   }

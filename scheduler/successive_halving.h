@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,15 +10,35 @@
 
 namespace spillway {
 
-/// Which trials of a sweep go on: at the rungs, steps min_iter * eta^k, each waits for all that can
+/// The steps min_iter * eta^k, at which trials are compared.
+struct Rungs {
+  std::int64_t min_iter = 1;  ///< at least 1
+  int eta = 2;                ///< at least 2
+
+  /// The least one from this step on; kNoStep where it would be too large.
+  std::int64_t from(std::int64_t step) const;
+};
+
+/// (rung, loss), in the order of rungs.
+using RungLosses = std::vector<std::pair<std::int64_t, double>>;
+
+/// What a trial is compared by: at each rung the mean of its losses, one a step, since the rung
+/// before. Takes losses one by one and keeps none of them.
+struct RungMeans {
+  std::int64_t step = 0;  ///< losses taken
+  double sum = 0;         ///< of those since the last rung, from the left
+  RungLosses means;
+
+  void add(double loss, const Rungs& rungs);
+};
+
+/// Which trials of a sweep go on: at the rungs each waits for all that can
 /// still get there; then the best floor(n / eta) of them, at least one, go on. Pure, and a function
 /// of losses alone, whoever comes first.
 /// Source: Jamieson and Talwalkar, Non-stochastic best arm identification, 2016, one bracket;
 /// losses that are not finite are the worst, ties go to the trial that was entered first.
 class SuccessiveHalving {
  public:
-  /// (rung, loss), in the order of rungs.
-  using RungLosses = std::vector<std::pair<std::int64_t, double>>;
   /// What becomes of a job that waits at a rung.
   struct Verdict {
     JobId job;
@@ -30,13 +49,7 @@ class SuccessiveHalving {
     int going_on = 1;      ///< of these
   };
 
-  /// `min_iter` at least 1, `eta` at least 2.
-  SuccessiveHalving(std::int64_t min_iter, int eta) : min_iter_(min_iter), eta_(eta) {}
-
-  /// The least rung from this step on; kNoStep where it would be too large.
-  std::int64_t rung_from(std::int64_t step) const;
-  /// What trials are compared by: the mean of the losses, one a step, since the rung before.
-  double measure(std::span<const double> losses, std::int64_t rung) const;
+  SuccessiveHalving(std::int64_t min_iter, int eta) : rungs_{min_iter, eta} {}
 
   /// A trial that begins after `step` of `max_steps` steps: at the rungs before it went on. It is
   /// not at a rung until reach() says so, also of those.
@@ -67,8 +80,7 @@ class SuccessiveHalving {
   std::vector<Trial*> ranking(std::int64_t rung);
   void decide(std::int64_t rung, std::vector<Verdict>& verdicts);
 
-  std::int64_t min_iter_;
-  int eta_;
+  Rungs rungs_;
   std::vector<Trial> trials_;  // as entered
   std::int64_t decided_ = 0;   // the last rung
 };

@@ -33,9 +33,10 @@ class TraceRecorder {
   void observe(const StepRedone&) {}
   void observe(const PlanChanged& changed) { plans_[changed.job] = changed.plan; }
   void observe(const DeviceLeft&) {}
+  void observe(const ReleaseJob&) {}
   void observe(const JobEnded&) {}
 
-  const std::size_t max_spans_;
+  std::size_t max_spans_;
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
   std::map<JobId, std::int64_t> steps_;
   std::map<ActionId, TraceSpan> open_;

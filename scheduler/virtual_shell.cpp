@@ -193,4 +193,8 @@ void VirtualShell::perform(const AdmitJob& admission) {
   complete(admission.id, admission.job, DeviceId(), now_s_, costs_.admission_s, 0);
 }
 
+void VirtualShell::perform(const ReleaseJob& release) {
+  complete(release.id, release.job, DeviceId(), now_s_, 0, 0);
+}
+
 }  // namespace spillway

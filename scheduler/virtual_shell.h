@@ -97,6 +97,7 @@ class VirtualShell {
   void perform(const StepRedone&) {}
   void perform(const PlanChanged&) {}
   void perform(const DeviceLeft&) {}
+  void perform(const ReleaseJob& release);
   void perform(const JobEnded&) {}
   double copy_rate(DeviceId device) const;
   double slowdown(DeviceId device) const;

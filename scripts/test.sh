@@ -6,6 +6,8 @@ exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly max_lines=500
+# Times as many runs of everything that is drawn at random; experiments/ has the large ones.
+readonly campaign="${SPILLWAY_CAMPAIGN:-1}"
 failed=()
 
 say_stage() { printf '\n== %s\n' "$*"; }
@@ -69,7 +71,7 @@ stage format check_format
 stage length check_length
 stage "address and undefined" sanitized build-asan address,undefined
 stage thread sanitized build-tsan thread
-stage fuzzing bash scripts/fuzz.sh 60
+stage fuzzing bash scripts/fuzz.sh $((20 * campaign))
 stage build bash scripts/build.sh build
 
 if ((${#failed[@]} > 0)); then say_stage "failed before the tests: ${failed[*]}"; fi

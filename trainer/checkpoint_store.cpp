@@ -38,7 +38,8 @@ Path parent_of(const Path& folder) {
 
 /// Of a file system that works but has lost or cannot read what should be there.
 bool is_damage(const IoError& error) {
-  return error.code == ENOENT || error.code == EIO || error.code == EISDIR || error.code == ENOTDIR;
+  return error.code == ENOENT || error.code == EIO || error.code == EISDIR ||
+         error.code == ENOTDIR || error.code == ELOOP;
 }
 
 void make_folder(FileSystem& files, const Path& folder) {

@@ -1,11 +1,44 @@
 #include "trainer/contract.h"
 
+#include <algorithm>
+
+#include "trainer/kernel_variables.h"
+
 namespace spillway {
 namespace {
 
 std::optional<std::string> value_of(const Contract& contract, const std::string& field) {
   const auto found = contract.find(field);
   return found == contract.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_fingerprint(const ContractDifference& difference) {
+  return difference.field.starts_with(kFingerprint);
+}
+
+/// A probe that only one of the two programs has.
+bool cannot_be_compared(const ContractDifference& difference) {
+  return is_fingerprint(difference) && !(difference.then && difference.now);
+}
+
+std::string remedy_of_kernels() {
+  std::string variables;
+  for (const std::string& each : kernel_variables()) {
+    variables += (variables.empty() ? "" : ", ") + each;
+  }
+  return "these operations give other bits here: another processor, library, process flag or "
+         "environment variable chooses other kernels (" +
+         (variables.empty() ? "no variable known to do so is set here" : "set here: " + variables) +
+         "); go on where they give the bits that they gave";
+}
+
+std::string remedy_of(const std::vector<ContractDifference>& differences) {
+  if (std::ranges::any_of(differences, is_fingerprint)) return remedy_of_kernels();
+  if (differences.size() == 1 && differences[0].field == "data") {
+    return "the files of data.path, or how they are read, changed since; put them back as they "
+           "were";
+  }
+  return "go on with what it was";
 }
 
 }  // namespace
@@ -16,7 +49,8 @@ std::vector<ContractDifference> differences(const Contract& then, const Contract
   std::vector<ContractDifference> found;
   for (const auto& [field, value] : all) {
     ContractDifference difference{field, value_of(then, field), value_of(now, field)};
-    if (difference.then != difference.now) found.push_back(std::move(difference));
+    if (difference.then == difference.now || cannot_be_compared(difference)) continue;
+    found.push_back(std::move(difference));
   }
   return found;
 }
@@ -29,10 +63,7 @@ std::string to_string(const ContractDifference& difference) {
 std::string explain(const std::vector<ContractDifference>& differences) {
   std::string text;
   for (const ContractDifference& field : differences) text += "\n  " + to_string(field);
-  const bool only_data = differences.size() == 1 && differences[0].field == "data";
-  return text + (only_data ? "\nthe files of data.path, or how they are read, changed since; put "
-                             "them back as they were"
-                           : "\ngo on with what it was");
+  return text + "\n" + remedy_of(differences);
 }
 
 }  // namespace spillway

@@ -18,7 +18,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/cpu/mapped_memory.h"
 #include "core/error.h"
+#include "core/host_memory.h"
 #include "trainer/torch_gpu.h"
 
 namespace spillway {
@@ -106,7 +108,9 @@ class CountingAllocator final : public c10::Allocator {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &delete_block, cpu};
     void* block = charged_block(bytes, current_meter);
-    if (block == nullptr) throw OutOfMemory(Tier::host, bytes, 0, "the system's allocator");
+    if (block == nullptr) {
+      throw SystemOutOfMemory(Tier::host, bytes, host_memory().available, "LibTorch");
+    }
     return {block, block, &delete_block, cpu};
   }
 

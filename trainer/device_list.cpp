@@ -130,6 +130,14 @@ std::vector<int> DeviceList::gone() const {
   return numbers;
 }
 
+void DeviceList::settle() {
+  for (Entry& entry : entries_) {
+    const bool leaves = entry.state == State::leaving || entry.remove_when_joined;
+    if (leaves) entry.state = State::gone;
+    if (entry.state == State::joining) entry.state = State::present;
+  }
+}
+
 bool DeviceList::any_joining() const {
   return std::ranges::count(entries_, State::joining, &Entry::state) > 0;
 }

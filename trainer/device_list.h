@@ -37,6 +37,8 @@ class DeviceList {
   Entry& operator[](std::size_t number) { return entries_[number]; }
   const Entry& operator[](std::size_t number) const { return entries_[number]; }
   bool any_joining() const;
+  /// No run is under way any more: those that were joining are present, those leaving are gone.
+  void settle();
   /// Null where none is.
   std::shared_ptr<Device> first_present() const;
   /// Of the devices that are present.

@@ -34,12 +34,15 @@ class Numbers {
 
 /// What the shell has of a device. Of the shell's thread.
 struct DevicePart {
-  explicit DevicePart(Device& d)
+  /// `is_gone`: it has left before, and nothing is taken of it.
+  explicit DevicePart(Device& d, bool is_gone = false)
       : device(&d),
         budget(d.budget()),
-        arena(std::make_unique<DeviceArena>(d)),
+        arena(is_gone ? nullptr : std::make_unique<DeviceArena>(d)),
         copier(d),
-        numbers(d) {}
+        numbers(d),
+        leaves(is_gone),
+        gone(is_gone) {}
 
   double copy_s(Bytes bytes) const {
     constexpr double kUnknownRate = 1e9;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/file_system.h"
 #include "spilling/file_store.h"
 #include "spilling/memory_store.h"
 
@@ -35,16 +36,14 @@ std::unique_ptr<Store> make_home_store(const std::filesystem::path& home_path, D
   return std::make_unique<FileStore>(home_path);
 }
 
-void require_home_room(const std::filesystem::path& home_path, Bytes bytes) {
+void require_home_room(const std::filesystem::path& home_path, Bytes bytes, Bytes of_one) {
   if (home_path.empty()) return;
-  try {
-    FileStore(home_path).allocate(bytes);
-  } catch (const OutOfMemory& error) {
-    throw DoesNotFit("a file for homes in " + quoted(home_path), error.tier, error.requested,
-                     error.available);
-  } catch (const IoError& error) {
-    throw no_place(home_path, error);
-  }
+  require_home_path(home_path);
+  const Bytes available = posix_file_system().free_bytes(home_path);
+  if (bytes <= available) return;
+  const bool fewer_help = of_one < bytes && of_one <= available;
+  throw DoesNotFit("a file for homes in " + quoted(home_path), Tier::disk, bytes, available,
+                   fewer_help ? "or lower host_memory, so that trials wait for each other" : "");
 }
 
 }  // namespace spillway

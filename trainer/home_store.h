@@ -14,8 +14,9 @@ void require_home_path(const std::filesystem::path& home_path);
 /// in the host memory of `device`, which outlives the store. Throws as require_home_path().
 std::unique_ptr<Store> make_home_store(const std::filesystem::path& home_path, Device& device);
 
-/// Throws DoesNotFit unless the disk of `home_path` has room for `bytes` now, ConfigError where it
-/// cannot reserve room at all. An empty path has room.
-void require_home_room(const std::filesystem::path& home_path, Bytes bytes);
+/// Throws DoesNotFit unless the disk of `home_path` has `bytes` of homes free now, and as
+/// require_home_path(). Takes no space. An empty path has room. `of_one`: the home of the trial
+/// that comes, which a smaller host_memory would let wait for others.
+void require_home_room(const std::filesystem::path& home_path, Bytes bytes, Bytes of_one);
 
 }  // namespace spillway

@@ -121,6 +121,13 @@ double measure_link_delay(Bytes link_bytes_per_s, int computing) {
   return std::max(0.0, measure_copy(link_bytes_per_s) - measure_copy(0));
 }
 
+double measure_load() {
+  const double begin_s = clock_s(), cpu_s = thread_cpu_s();
+  calls_per_s([] {}, clock_s);
+  const double passed_s = clock_s() - begin_s;
+  return std::max(0.0, 1 - (thread_cpu_s() - cpu_s) / passed_s);
+}
+
 double measure_updates() {
   constexpr std::size_t kElements = kBeyondCaches / sizeof(float), kGrain = std::size_t{1} << 16;
   std::vector<float> p(kElements, 1), m(kElements, 1), v(kElements, 1), g(kElements, 1);

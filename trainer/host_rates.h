@@ -39,6 +39,10 @@ double expected_seconds(const Work& work) {
   return expected(seconds);
 }
 
+/// How busy the machine is: the share of its time for which a thread that computes waits for a
+/// core. 0: it never does. Computes for 20 ms.
+double measure_load();
+
 /// Memory of so many bytes is in no cache: the state of models is not.
 inline constexpr Bytes kBeyondCaches = 64_MiB;
 

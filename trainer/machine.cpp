@@ -11,6 +11,7 @@
 #include <cmath>
 #include <exception>
 #include <fstream>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "core/kernels.h"
 #include "trainer/copy_rates.h"
 #include "trainer/counting_allocator.h"
+#include "trainer/kernel_variables.h"
 #include "trainer/run_on.h"
 #include "trainer/torch_gpu.h"
 
@@ -41,6 +43,14 @@ const char* name_of(kernels::Isa isa) {
       return "AVX512";
   }
   return "?";
+}
+
+std::string compiler_name() {
+#ifdef __clang__
+  return __VERSION__;  // says "Clang" itself
+#else
+  return "g++ " __VERSION__;
+#endif
 }
 
 constexpr int kProducts = 8;  // so that handing them over takes no time
@@ -112,23 +122,43 @@ void measure_gpus(Machine& machine) {
 
 }  // namespace
 
+std::string processor_name(std::istream& cpuinfo) {
+  std::map<std::string, std::string> fields;  // of the first core that has them
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const auto end_of_key = line.find_last_not_of(" \t", colon - 1);
+    const auto value = line.find_first_not_of(' ', colon + 1);
+    if (value == std::string::npos) continue;
+    fields.emplace(line.substr(0, end_of_key + 1), line.substr(value));
+  }
+  if (const auto name = fields.find("model name"); name != fields.end()) return name->second;
+  std::string text;  // ARM's kernel gives numbers only
+  for (const char* key :
+       {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"}) {
+    if (const auto field = fields.find(key); field != fields.end()) {
+      text += (text.empty() ? "" : ", ") + field->first + " " + field->second;
+    }
+  }
+  return text.empty() ? "unknown" : text;
+}
+
 std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
-  }
-  return "unknown";
+  return processor_name(in);
 }
 
 Machine inspect_machine() {
   initialize_torch();
   Machine machine{.spillway_version = SPILLWAY_VERSION,
                   .torch_version = TORCH_VERSION,
-                  .compiler = "g++ " __VERSION__,
+                  .compiler = compiler_name(),
                   .processor = processor_name(),
                   .kernels = std::string(name_of(kernels::active_isa())) + ", LibTorch's " +
                              at::get_cpu_capability(),
-                  .cores = usable_cores()};
+                  .cores = usable_cores(),
+                  .numerics = numerics(),
+                  .kernel_variables = kernel_variables()};
   const HostMemory memory = host_memory();
   machine.memory_bytes = memory.total;
   machine.available_bytes = memory.available;

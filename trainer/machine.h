@@ -1,11 +1,13 @@
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "core/device.h"
 #include "core/units.h"
 #include "trainer/host_rates.h"
+#include "trainer/numerics.h"
 
 namespace spillway {
 
@@ -26,11 +28,16 @@ struct Machine {
   Bytes available_bytes = 0;       ///< not in use now
   std::vector<MachineDevice> devices;
   GpuList gpus;
-  HostRates rates;                ///< of one core
-  double update_bytes_per_s = 0;  ///< AdamW by all of them: bytes of weights
+  Numerics numerics;                          ///< of this process
+  std::vector<std::string> kernel_variables;  ///< "MKL_CBWR=AVX2"
+  HostRates rates;                            ///< of one core
+  double update_bytes_per_s = 0;              ///< AdamW by all of them: bytes of weights
 };
 
+/// This machine's.
 std::string processor_name();
+/// By text as in /proc/cpuinfo: the name of the model or, on ARM, the numbers that stand for it.
+std::string processor_name(std::istream& cpuinfo);
 
 /// Looks, and measures rates: about two seconds.
 Machine inspect_machine();

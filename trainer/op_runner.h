@@ -50,8 +50,8 @@ class OpRunner {
   /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.
   virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
-  /// The job has ended, nothing of it runs any more; its home goes when this returns. On the
-  /// shell's thread. It must not throw.
+  /// Nothing of the job runs any more; its home goes when this returns. May wait. Where it throws,
+  /// the job has failed.
   virtual void release(JobId, JobEnd) {}
   /// On the compute thread of a device that is about to join: whatever a first op would wait for.
   virtual void warm(Device& device) = 0;

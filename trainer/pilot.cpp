@@ -243,8 +243,11 @@ void Pilot::measure_missing(const Model& model, Device* device) {
   const auto layers = layers_to_measure(
       model, [&](const std::string& key) { return cache_.find(key).has_value(); });
   if (layers.empty()) return;
-  for (const auto& [key, profile] : measure_layers(layers, nullptr)) {
-    if (!cache_.find(key)) cache_.add(key, profile);
+  const auto measurement = cache_.begin_measurement();
+  const auto measured = measure_layers(layers, nullptr);
+  const MeasuredAt at = measurement.end();
+  for (const auto& [key, profile] : measured) {
+    if (!cache_.find(key)) cache_.add(key, profile, at);
   }
 }
 
@@ -271,7 +274,9 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
     PilotLayers one;
     try {
       one.emplace(layer, std::make_unique<PilotLayer>(model, std::vector{alike.front()}, &device));
-      cache_.add(key_on(&device, layer), measure_layers(one, &device).at(layer));
+      const auto measurement = cache_.begin_measurement();
+      const LayerProfile profile = measure_layers(one, &device).at(layer);
+      cache_.add(key_on(&device, layer), profile, measurement.end());
     } catch (const OutOfMemory& error) {
       if (error.tier != Tier::device) throw;
       throw too_large(model.spec.layers[at(alike.front())], device, error,
@@ -279,8 +284,10 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
     }
   }
   if (cache_.find_copy_rate(device.exact_kind())) return;
+  const auto measurement = cache_.begin_measurement();
   // Of each way while the other is in use too, as in a step.
-  cache_.add_copy_rate(device.exact_kind(), measure_copies(device).duplex / 2);
+  const double rate = measure_copies(device).duplex / 2;
+  cache_.add_copy_rate(device.exact_kind(), rate, measurement.end());
 }
 
 std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& kinds,
@@ -291,8 +298,11 @@ std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& ki
     });
   });
   if (!layers.empty()) {
-    for (const auto& [key, times] : time_layers(layers, kinds)) {
-      cache_.add_times(key, times);  // also of those known: kinds are compared
+    const auto measurement = cache_.begin_measurement();
+    const auto measured = time_layers(layers, kinds);
+    const MeasuredAt at = measurement.end();
+    for (const auto& [key, times] : measured) {
+      cache_.add_times(key, times, at);  // also of those known: kinds are compared
     }
     cache_.save();
   }
@@ -328,7 +338,9 @@ Profile Pilot::estimate(const ModelSpec& model) {
 
 HostRates Pilot::rates() {
   if (!cache_.rates()) {
-    cache_.set_rates(measure_host_rates());
+    const auto measurement = cache_.begin_measurement();
+    const HostRates measured = measure_host_rates();
+    cache_.set_rates(measured, measurement.end());
     cache_.save();
   }
   return *cache_.rates();

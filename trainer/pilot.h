@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,9 +20,10 @@ namespace spillway {
 /// any device's, or on a device.
 class Pilot {
  public:
-  /// `cache`: file where costs and rates are kept between runs; empty: none.
-  explicit Pilot(std::filesystem::path cache = {})
-      : cache_(std::move(cache), this_build_and_machine()) {}
+  /// `cache`: file where costs and rates are kept between runs; empty: none. `load`: says how busy
+  /// the machine is.
+  explicit Pilot(std::filesystem::path cache = {}, std::function<double()> load = measure_load)
+      : cache_(std::move(cache), this_build_and_kernels, std::move(load)) {}
   /// Runs each distinct layer, unless all are known already. `device`: on this one, which nothing
   /// else may use meanwhile, and whose copies are timed too; throws DoesNotFit where one layer
   /// does not fit there, with the least that it may need.

@@ -86,6 +86,22 @@ void describe_shards(const ModelSpec& model, const Profile& profile, const JobSh
   summary.unit_boundaries_bytes = largest.op_area;
 }
 
+/// Homes are never larger: every edge is a boundary, and its gradient has a home for each reader.
+Bytes most_home_bytes(const ModelSpec& model, const JobShape& shape, const Layout& layout) {
+  std::vector<Bytes> readers(model.edges.size());
+  for (const LayerSpec& layer : model.layers) {
+    for (int e : layer.inputs) ++readers[at(e)];
+  }
+  const auto vns = static_cast<Bytes>(shape.virtual_nodes);
+  const auto eval_vns = static_cast<Bytes>(shape.eval_virtual_nodes);
+  Bytes bytes = layout.home_bytes;
+  for (std::size_t e = 0; e < model.edges.size(); ++e) {
+    bytes +=
+        round_up(model.edges[e].tensor.bytes(), kAlignment) * (vns * (1 + readers[e]) + eval_vns);
+  }
+  return bytes;
+}
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Finds the shards and the lanes of a trial.
@@ -115,16 +131,25 @@ struct Planner {
   }
 
   /// Throws where no device can run the trial. Returns how many can.
-  int cut_for_all() {
+  int cut_for_all(Bytes host_budget) {
     cut_under(largest_budget());
     std::vector<Bytes> usable;
     for (const PlanDevice& device : devices) {
       if (device.budget >= cut.smallest_budget) usable.push_back(device.budget);
     }
-    if (usable.empty()) throw does_not_fit();
+    if (usable.empty()) throw does_not_fit(host_budget);
     const Bytes smallest = *std::ranges::min_element(usable);
     if (smallest < least) cut_under(smallest);
     return static_cast<int>(usable.size());
+  }
+
+  std::vector<std::string> too_small() const {
+    std::vector<std::string> found;
+    for (const PlanDevice& device : devices) {
+      if (device.budget >= cut.smallest_budget) continue;
+      found.push_back(device.name + " has " + format_bytes(device.budget));
+    }
+    return found;
   }
 
   bool may_choose_lanes(int usable_devices) const {
@@ -184,12 +209,38 @@ struct Planner {
     return remedy.str();
   }
 
-  DoesNotFit does_not_fit() const {
-    return DoesNotFit(described(trial), Tier::device, cut.smallest_budget, largest_budget(),
-                      better_share());
+  DoesNotFit does_not_fit(Bytes host_budget) const {
+    return DoesNotFit(described(trial), Tier::device, smallest_budget(host_budget),
+                      largest_budget(), better_share());
   }
 
-  TrialPlan summary(const JobPlan& plan) const {
+  /// The host memory that the trial takes on devices of this budget.
+  Bytes home_bytes(const Partition& any) const {
+    return lower(model, profile, shape, any.shards, any.vn_major).layout.home_bytes;
+  }
+
+  /// The least budget under which the home fits too: more shards have more boundaries at home.
+  /// Where no budget is large enough for that, what devices need.
+  Bytes smallest_budget(Bytes host_budget) const {
+    const auto fits = [&](Bytes budget) {
+      return home_bytes(cut_of(shape, budget)) <= host_budget;
+    };
+    Bytes too_small = cut.smallest_budget;
+    if (fits(too_small)) return too_small;
+    Bytes enough = std::max(too_small, least);
+    while (!fits(enough)) {
+      if (cut_of(shape, enough).shards.size() == 1) return cut.smallest_budget;
+      enough *= 2;
+    }
+    while (enough - too_small > kPage) {
+      const Bytes middle = round_up(too_small + (enough - too_small) / 2, kPage);
+      if (middle == enough) break;
+      (fits(middle) ? enough : too_small) = middle;
+    }
+    return enough;
+  }
+
+  TrialPlan summary(const JobPlan& plan, Bytes host_budget) const {
     const bool spills = cut.shards.size() > 1;
     TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
                       .order = cut.vn_major ? "vn_major" : "shard_major",
@@ -203,6 +254,9 @@ struct Planner {
                       .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
                       .compute_s_per_step = plan.step_s,
                       .training_state_bytes = training_state_bytes(plan.layout)};
+    if (most_home_bytes(model, shape, plan.layout) > host_budget) {
+      summary.smallest_budget_bytes = smallest_budget(host_budget);
+    }
     describe_home(plan.layout, summary);
     describe_shards(model, profile, shape, cut.shards, summary);
     return summary;
@@ -234,7 +288,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   if (devices.empty()) throw ConfigError("devices", 0, "are none; add one");
   Planner planner(trial, model, profile, devices, double_buffer);
   planner.shape.first_step = first_step;
-  const int usable = planner.cut_for_all();
+  const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();
   JobPlan plan = lower(model, profile, planner.shape, planner.cut.shards, planner.cut.vn_major);
   plan.lane_devices = planner.lanes.lane_devices;
@@ -242,18 +296,25 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   if (plan.layout.home_bytes > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan.layout.home_bytes, host_budget);
   }
-  TrialPlan summary = planner.summary(plan);
-  return {std::make_shared<JobPlan>(std::move(plan)), usable, std::move(summary),
-          profile.copy_bytes_per_s};
+  TrialPlan summary = planner.summary(plan, host_budget);
+  return {std::make_shared<JobPlan>(std::move(plan)), usable, planner.too_small(),
+          std::move(summary), profile.copy_bytes_per_s};
 }
 
 void require_devices(const PlannedTrial& planned, int lanes) {
   if (lanes <= planned.usable_devices) return;
-  throw ConfigError("train.lanes", 0,
-                    "is " + std::to_string(lanes) + ", but " +
-                        std::to_string(planned.usable_devices) +
+  const std::string number = std::to_string(planned.usable_devices);
+  std::string problem = "is " + std::to_string(lanes) + ", but " + number +
                         (planned.usable_devices == 1 ? " device" : " devices") +
-                        " can run the trial; a device runs one lane of a trial");
+                        " can run the trial; a device runs one lane of a trial";
+  for (const std::string& device : planned.too_small) {
+    problem += (&device == &planned.too_small.front() ? "; " : ", ") + device;
+  }
+  if (!planned.too_small.empty()) {
+    problem += ", and a lane needs " + format_bytes(planned.summary.smallest_budget_bytes) +
+               "; raise the memory of devices, or use lanes: " + number;
+  }
+  throw ConfigError("train.lanes", 0, problem);
 }
 
 }  // namespace spillway

@@ -12,7 +12,8 @@ namespace spillway {
 /// A trial, cut and lowered for the devices of a session.
 struct PlannedTrial {
   std::shared_ptr<const JobPlan> plan;
-  int usable_devices = 0;  ///< of those it was cut for; perhaps fewer than it has lanes
+  int usable_devices = 0;              ///< of those it was cut for; perhaps fewer than it has lanes
+  std::vector<std::string> too_small;  ///< of the other devices: their names and memories
   TrialPlan summary;
   double copy_bytes_per_s = 0;  ///< as measured
 };

@@ -3,20 +3,26 @@
 #include <ATen/Version.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 #include "core/error.h"
 #include "trainer/atomic_file.h"
 #include "trainer/machine.h"
+#include "trainer/numerics.h"
 
 namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
+/// A difference of loads that makes it worth while to measure anew.
+constexpr double kClearlyBusier = 0.1;
 
 std::string checksum(const Json& costs) {
   const std::string text = costs.dump();
@@ -30,7 +36,7 @@ Json to_json(const LayerProfile& p) {
           p.graph_peak, p.graph_retained, p.backward_peak};
 }
 
-LayerProfile from_json(const Json& json) {
+LayerProfile profile_from_json(const Json& json) {
   return {.forward_s = json.at(0),
           .backward_s = json.at(1),
           .merge_s = json.at(2),
@@ -57,84 +63,146 @@ HostRates rates_from_json(const Json& json) {
           .matmul_flops_per_s = json.at(3)};
 }
 
-template <typename Cost>
-Json all_to_json(const std::map<std::string, Cost>& known) {
-  Json all = Json::object();
-  for (const auto& [key, cost] : known) all[key] = to_json(cost);
-  return all;
-}
+Json to_json(double rate) { return rate; }
 
 template <typename Cost>
-std::optional<Cost> find_in(const std::map<std::string, Cost>& known, const std::string& key) {
-  const auto found = known.find(key);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
-
-}  // namespace
-
-ProfileCache::ProfileCache(std::filesystem::path file, std::string made_by)
-    : file_(std::move(file)), made_by_(std::move(made_by)) {
-  if (!file_.empty()) read();
-}
-
-void ProfileCache::read() {
-  try {
-    const Json json = Json::parse(std::ifstream(file_));
-    const Json& costs = json.at("costs");
-    if (json.at("format") != kFormat || json.at("made_by") != made_by_) return;
-    if (json.at("xxh3") != checksum(costs)) return;
-    for (const auto& [key, value] : costs.at("layers").items()) known_[key] = from_json(value);
-    for (const auto& [key, value] : costs.at("times").items()) {
-      known_times_[key] = times_from_json(value);
-    }
-    known_copy_rates_ = costs.at("copies").get<std::map<std::string, double>>();
-    if (!costs.at("rates").is_null()) rates_ = rates_from_json(costs.at("rates"));
-  } catch (const Json::exception&) {
-    known_.clear();
-    known_times_.clear();
-    known_copy_rates_.clear();
-    rates_.reset();
+Cost cost_from_json(const Json& json) {
+  if constexpr (std::is_same_v<Cost, LayerProfile>) {
+    return profile_from_json(json);
+  } else if constexpr (std::is_same_v<Cost, LayerTimes>) {
+    return times_from_json(json);
+  } else if constexpr (std::is_same_v<Cost, HostRates>) {
+    return rates_from_json(json);
+  } else {
+    return json;
   }
 }
 
+/// [cost, when, load] by key.
+template <typename Entries>
+Json all_to_json(const Entries& entries) {
+  Json all = Json::object();
+  for (const auto& [key, entry] : entries) {
+    all[key] = {to_json(entry.cost), entry.at.unix_s, entry.at.load};
+  }
+  return all;
+}
+
+template <typename Entries>
+void all_from_json(const Json& all, Entries& entries) {
+  using Entry = typename Entries::mapped_type;
+  for (const auto& [key, value] : all.items()) {
+    entries[key] = Entry{.cost = cost_from_json<decltype(Entry::cost)>(value.at(0)),
+                         .at = {.unix_s = value.at(1), .load = value.at(2)}};
+  }
+}
+
+template <typename Entries>
+auto find_in(const Entries& entries, const std::string& key) {
+  using Cost = decltype(Entries::mapped_type::cost);
+  const auto found = entries.find(key);
+  return found == entries.end() ? std::optional<Cost>() : std::optional<Cost>(found->second.cost);
+}
+
+constexpr const char* kHost = "host";
+
+}  // namespace
+
+MeasuredAt ProfileCache::Measurement::end() const {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {.unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          .load = std::max(before_, load_())};
+}
+
+ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::string()>& made_by,
+                           std::function<double()> load)
+    : file_(std::move(file)), load_(std::move(load)) {
+  if (file_.empty()) {
+    load_ = [] { return 0.0; };  // nobody will ask
+    return;
+  }
+  made_by_ = made_by();
+  try {
+    known_ = read();
+  } catch (const std::exception&) {  // damaged, or it cannot be read
+  }
+  drop_those_of_a_busier_machine();
+}
+
+ProfileCache::Costs ProfileCache::read() const {
+  if (!std::filesystem::is_regular_file(file_)) return {};  // a pipe would never end
+  const Json json = Json::parse(std::ifstream(file_));
+  const Json& costs = json.at("costs");
+  if (json.at("format") != kFormat || json.at("made_by") != made_by_) return {};
+  if (json.at("xxh3") != checksum(costs)) return {};
+  Costs known;
+  all_from_json(costs.at("layers"), known.layers);
+  all_from_json(costs.at("times"), known.times);
+  all_from_json(costs.at("copies"), known.copies);
+  all_from_json(costs.at("rates"), known.rates);
+  return known;
+}
+
+void ProfileCache::drop_those_of_a_busier_machine() {
+  std::optional<double> now;
+  const auto drop = [&](auto& entries) {
+    std::erase_if(entries, [&](const auto& each) {
+      const double then = each.second.at.load;
+      if (then < kClearlyBusier) return false;  // whatever it is now
+      if (!now) now = load_();
+      return then >= *now + kClearlyBusier;
+    });
+  };
+  drop(known_.layers);
+  drop(known_.times);
+  drop(known_.copies);
+  drop(known_.rates);
+}
+
+template <typename Cost>
+void ProfileCache::add_to(Entries<Cost>& entries, const std::string& key, const Cost& cost,
+                          const MeasuredAt& at) {
+  entries[key] = {cost, at};
+  changed_ = true;
+}
+
 std::optional<LayerProfile> ProfileCache::find(const std::string& key) const {
-  return find_in(known_, key);
+  return find_in(known_.layers, key);
 }
 
 std::optional<LayerTimes> ProfileCache::find_times(const std::string& key) const {
-  return find_in(known_times_, key);
+  return find_in(known_.times, key);
 }
 
 std::optional<double> ProfileCache::find_copy_rate(const std::string& kind) const {
-  return find_in(known_copy_rates_, kind);
+  return find_in(known_.copies, kind);
 }
 
-void ProfileCache::add_copy_rate(const std::string& kind, double rate) {
-  known_copy_rates_[kind] = rate;
-  changed_ = true;
+std::optional<HostRates> ProfileCache::rates() const { return find_in(known_.rates, kHost); }
+
+void ProfileCache::add(const std::string& key, const LayerProfile& profile, const MeasuredAt& at) {
+  add_to(known_.layers, key, profile, at);
 }
 
-void ProfileCache::add(const std::string& key, const LayerProfile& profile) {
-  known_[key] = profile;
-  changed_ = true;
+void ProfileCache::add_times(const std::string& key, const LayerTimes& times,
+                             const MeasuredAt& at) {
+  add_to(known_.times, key, times, at);
 }
 
-void ProfileCache::add_times(const std::string& key, const LayerTimes& times) {
-  known_times_[key] = times;
-  changed_ = true;
+void ProfileCache::add_copy_rate(const std::string& kind, double rate, const MeasuredAt& at) {
+  add_to(known_.copies, kind, rate, at);
 }
 
-void ProfileCache::set_rates(const HostRates& rates) {
-  rates_ = rates;
-  changed_ = true;
+void ProfileCache::set_rates(const HostRates& rates, const MeasuredAt& at) {
+  add_to(known_.rates, kHost, rates, at);
 }
 
 void ProfileCache::save() {
   if (file_.empty() || !std::exchange(changed_, false)) return;
-  const Json costs{{"layers", all_to_json(known_)},
-                   {"times", all_to_json(known_times_)},
-                   {"copies", known_copy_rates_},
-                   {"rates", rates_ ? to_json(*rates_) : Json()}};
+  const Json costs{{"layers", all_to_json(known_.layers)},
+                   {"times", all_to_json(known_.times)},
+                   {"copies", all_to_json(known_.copies)},
+                   {"rates", all_to_json(known_.rates)}};
   const Json json{
       {"format", kFormat}, {"made_by", made_by_}, {"xxh3", checksum(costs)}, {"costs", costs}};
   try {
@@ -156,6 +224,12 @@ std::string this_build_and_machine() {
   text << "program " << size << " " << time << "; processor " << processor_name() << "; "
        << at::get_cpu_capability();
   return text.str();
+}
+
+std::string this_build_and_kernels() {
+  const Numerics& here = numerics();
+  return this_build_and_machine() + "; numerics " + here.xxh3() + " in " +
+         std::to_string(here.activation_bytes()) + " bytes";
 }
 
 }  // namespace spillway

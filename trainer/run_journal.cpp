@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-RunJournal::RunJournal(const std::filesystem::path& folder, boost::asio::thread_pool& writer)
-    : writer_(writer), lock_(folder), journal_(folder / kJournalFile) {}
+RunJournal::RunJournal(RunLock lock, boost::asio::thread_pool& writer)
+    : writer_(writer), lock_(std::move(lock)), journal_(lock_.folder() / kJournalFile) {}
 
 std::optional<JournalTrial> RunJournal::find(const std::string& client_id) {
   std::optional<JournalTrial> found;

@@ -21,8 +21,8 @@ inline constexpr const char* kJournalFile = "journal.sqlite";
 /// written is tried again with what comes next. Any thread.
 class RunJournal {
  public:
-  /// Throws Error where another process has the folder, and what Journal throws.
-  RunJournal(const std::filesystem::path& folder, boost::asio::thread_pool& writer);
+  /// In the folder of the lock. Throws what Journal throws.
+  RunJournal(RunLock lock, boost::asio::thread_pool& writer);
 
   /// Of a trial, or nothing where it was not submitted.
   std::optional<JournalTrial> find(const std::string& client_id);

@@ -1,21 +1,31 @@
 #include "trainer/run_lock.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string>
+#include <utility>
 
 #include "core/error.h"
 
 namespace spillway {
 namespace {
 
+constexpr const char* kFile = "lock";
+
+/// A lock of the whole file that belongs to this opening of it, not to the process.
+struct flock whole_file(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
 /// "process 4711"; the holder may not have written its number yet.
-std::string holder(int file) {
+std::string process_in(int file) {
   std::array<char, 20> text{};
   const auto size = ::pread(file, text.data(), text.size(), 0);
   std::string digits(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
@@ -23,9 +33,15 @@ std::string holder(int file) {
   return digits.empty() ? "another process" : "process " + digits;
 }
 
+bool is_regular(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 /// Returns errno.
 int lock(int file) {
-  while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+  struct flock wanted = whole_file(F_WRLCK);
+  while (::fcntl(file, F_OFD_SETLK, &wanted) != 0) {
     if (errno != EINTR) return errno;
   }
   return 0;
@@ -40,23 +56,49 @@ int write_own_number(int file) {
   return static_cast<std::size_t>(written) == text.size() ? 0 : ENOSPC;
 }
 
-}  // namespace
-
-RunLock::RunLock(const std::filesystem::path& folder) {
-  const auto path = folder / "lock";
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file_ < 0) throw IoError("cannot open", path, errno);
-  int code = lock(file_);
-  const std::string other = code == EWOULDBLOCK ? holder(file_) : "";
-  if (code == 0) code = write_own_number(file_);
-  if (code == 0) return;
-  ::close(file_);
-  if (!other.empty())
-    throw Error("'" + folder.string() + "' is in use by " + other +
-                "; wait for its end, stop it, or choose another folder");
-  throw IoError("cannot lock", path, code);
+/// Locks the file and writes the process id into it. Throws InUse, IoError.
+void claim(int file, const std::filesystem::path& path) {
+  if (!is_regular(file)) throw IoError("cannot lock", path, EINVAL);
+  const int code = lock(file);
+  if (code == EAGAIN || code == EACCES) throw InUse(path.parent_path(), process_in(file));
+  if (code != 0) throw IoError("cannot lock", path, code);
+  if (const int problem = write_own_number(file); problem != 0) {
+    throw IoError("cannot write", path, problem);
+  }
 }
 
-RunLock::~RunLock() { ::close(file_); }
+}  // namespace
+
+RunLock::RunLock(std::filesystem::path folder) : folder_(std::move(folder)) {
+  const auto path = folder_ / kFile;
+  // Never through a link: the file behind it would be emptied.
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  file_ = ::open(path.c_str(), kFlags, 0666);
+  if (file_ < 0) throw IoError("cannot open", path, errno);
+  try {
+    claim(file_, path);
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+RunLock::RunLock(RunLock&& other) noexcept
+    : folder_(std::move(other.folder_)), file_(std::exchange(other.file_, -1)) {}
+
+RunLock::~RunLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+std::optional<std::string> holder_of(const std::filesystem::path& folder) {
+  const int file = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return std::nullopt;
+  struct flock other = whole_file(F_WRLCK);
+  const bool is_held = ::fcntl(file, F_OFD_GETLK, &other) == 0 && other.l_type != F_UNLCK;
+  std::optional<std::string> holder;
+  if (is_held) holder = process_in(file);
+  ::close(file);
+  return holder;
+}
 
 }  // namespace spillway

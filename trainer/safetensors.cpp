@@ -179,6 +179,7 @@ Safetensors::Safetensors(ByteSource source) : source_(std::move(source)) {
   try {
     const std::string json = read_header(source_);
     auto header = parse_safetensors_header(json);
+    for (const TensorEntry& tensor : header.tensors) names_.push_back(tensor.name);
     std::ranges::stable_sort(header.tensors, {}, [](const TensorEntry& tensor) {
       return std::pair(tensor.begin, tensor.end);
     });

@@ -62,6 +62,8 @@ class Safetensors {
 
   /// In the order of their bytes.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
+  /// In the order of the header.
+  const std::vector<std::string>& names() const { return names_; }
   const TensorMetadata& metadata() const { return metadata_; }
   /// Throws CorruptData, naming the file, where there is none of that name.
   const TensorEntry& at(std::string_view name) const;
@@ -72,6 +74,7 @@ class Safetensors {
   ByteSource source_;
   Bytes data_begin_ = 0;
   std::vector<TensorEntry> tensors_;
+  std::vector<std::string> names_;
   TensorMetadata metadata_;
 };
 

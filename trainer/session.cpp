@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/config_check.h"
+#include "core/default_floats.h"
 #include "models/compute_type.h"
 #include "models/sample_check.h"
 #include "trainer/check_sizes.h"
@@ -13,12 +14,12 @@
 #include "trainer/home_store.h"
 #include "trainer/range_runner.h"
 #include "trainer/session_impl.h"
+#include "trainer/trial_model.h"
 
 namespace spillway {
 namespace {
 
-/// All that is wrong with the configuration is thrown at once.
-/// A GPU cannot do without.
+/// A GPU needs a share for activations. Throws ConfigError (`activation_share`).
 MemorySplit split_of(const SessionConfig& config) {
   constexpr double kOfGpus = 0.25;
   const bool has_gpu = std::ranges::count(config.devices, "cuda", &DeviceConfig::kind) > 0;
@@ -31,6 +32,7 @@ MemorySplit split_of(const SessionConfig& config) {
   return {share > 0 || !has_gpu ? share : kOfGpus};
 }
 
+/// All that is wrong with the configuration is thrown at once.
 DeviceList open_devices(const SessionConfig& config) {
   ConfigCheck check;
   std::optional<DeviceList> devices;
@@ -41,42 +43,14 @@ DeviceList open_devices(const SessionConfig& config) {
   check.require(make_allocator(config.sharing) != nullptr || config.sharing == "none",
                 "scheduling.sharing",
                 "is '" + config.sharing + "', must be none, priority, wfs or fill");
+  check.require(config.max_events > 0, "max_events", "is 0; keep at least the last one");
+  check.require(config.max_history > 0, "max_history", "is 0; keep at least the last step");
   if (config.early_terminate) check.run([&] { require_valid(*config.early_terminate); });
   check.finish();
   return std::move(*devices);
 }
 
 }  // namespace
-
-const char* to_string(TrialState state) {
-  switch (state) {
-    case TrialState::waiting:
-      return "waiting";
-    case TrialState::running:
-      return "running";
-    case TrialState::done:
-      return "done";
-    case TrialState::failed:
-      return "failed";
-    case TrialState::stopped:
-      return "stopped";
-    case TrialState::stopped_early:
-      return "stopped early";
-  }
-  return "?";
-}
-
-bool is_final(TrialState state) {
-  return state > TrialState::running && state != TrialState::stopped;
-}
-
-std::optional<TrialState> trial_state(std::string_view text) {
-  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
-                           TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
-    if (text == to_string(state)) return state;
-  }
-  return std::nullopt;
-}
 
 Session::Impl::Impl(SessionConfig session_config)
     : config(std::move(session_config)),
@@ -86,8 +60,8 @@ Session::Impl::Impl(SessionConfig session_config)
       home_store(make_home_store(config.home_path, *devices[0].device)),
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
-      pool(num_host_workers()),
-      trace(config.max_trace_spans) {}
+      trace(config.max_trace_spans),
+      pool(num_host_workers()) {}
 
 int Session::Impl::num_host_workers() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -105,19 +79,17 @@ Profile Session::Impl::profile_of(const Model& model) {
     device = devices.first_present();
     const bool is_gpu = device && device->gpu() >= 0;
     if (!is_gpu) device.reset();
-    if (is_gpu && shell && !pilot.knows(model.spec, device.get())) {
-      throw Error(
-          "what this model costs on a GPU is not known, and the GPUs are at work; submit it before "
-          "the run, or with a pilot cache that knows it");
-    }
   }
   return pilot.measure(model, device.get());
 }
 
 void Session::Impl::require_room_for_home(const SessionTrial& trial) const {
   Bytes homes = trial.planned.summary.home_bytes;
-  for (const auto& other : trials) homes += other->planned.summary.home_bytes;
-  require_home_room(config.home_path, std::min(homes, config.host_memory));
+  for (const auto& other : trials) {
+    if (!other->ended()) homes += other->planned.summary.home_bytes;
+  }
+  require_home_room(config.home_path, std::min(homes, config.host_memory),
+                    trial.planned.summary.home_bytes);
 }
 
 EngineConfig Session::Impl::engine_config() const {
@@ -130,22 +102,85 @@ EngineConfig Session::Impl::engine_config() const {
   return engine;
 }
 
-void Session::Impl::end_run() {
-  std::unique_ptr<Shell> ended;  // goes after the lock, which what it waits for may take
+/// Takes what trials and devices need of this session before anything is submitted to the shell.
+void Session::Impl::begin_run() {
   const std::lock_guard lock(mutex);
-  final_snapshot = shell->snapshot();
-  run_s = now_s() - run_begin_s;
-  ended = std::move(shell);
-  controller.reset();
-  halving.reset();
+  std::vector<Device*> all_devices;
+  for (std::size_t d = 0; d < devices.size(); ++d) all_devices.push_back(devices[d].device.get());
+  for (const auto& trial : trials) {
+    if (trial->checkpoints && !trial->ended()) trial->checkpoints->open();
+  }
+  run_begin_s = now_s();
+  trace = TraceRecorder(config.max_trace_spans);
+  controller = make_controller();
+  deciding = false;
+  newcomers.clear();
+  shell = std::make_unique<Shell>(engine_config(), all_devices, host, pool, *this, *this, &trace,
+                                  Patience{.least_s = config.device_timeout_s}, touched_at_start(),
+                                  devices.gone());
+  begin_halving();
+  if (!devices.gone().empty()) {
+    shell->call([this] {
+      const std::lock_guard call_lock(mutex);
+      refit_all();
+    });
+  }
+  if (stop_asked) shell->stop_all();
+}
+
+/// Those that have ended take only their numbers.
+void Session::Impl::submit_to_shell() {
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    SessionTrial& trial = *trials[t];
+    std::shared_ptr<const JobPlan> plan;
+    std::int64_t hold = kNoStep;
+    {
+      const std::lock_guard lock(mutex);
+      if (!trial.ended()) plan = trial.plan;
+      trial.paused = plan && controller->shares();
+      hold = hold_step(JobId(t));
+    }
+    shell->submit(JobId(t), plan, trial.planned.summary.home_bytes, trial.paused, hold);
+  }
+}
+
+/// `failure`: why the shell ended with trials that have not; empty: all have ended.
+void Session::Impl::end_run(const std::string& failure) {
+  std::unique_ptr<Shell> ended;
+  {
+    const std::lock_guard lock(mutex);
+    if (!shell) return;
+    final_snapshot = shell->snapshot();
+    run_s = now_s() - run_begin_s;
+    ended = std::move(shell);
+    controller.reset();
+    halving.reset();
+  }
+  ended.reset();  // without the lock, which what it waits for may take
+  const std::lock_guard lock(mutex);
+  stop_asked = false;
+  devices.settle();
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (!trials[t]->ended()) set_state(JobId(t), TrialState::stopped, failure);
+  }
+}
+
+TrialResult Session::Impl::whole_result(const SessionTrial& trial) {
+  const auto list = [](const auto& values) { return std::vector(values.begin(), values.end()); };
+  TrialResult result = trial.result;
+  result.dropped_steps = trial.history.num_dropped();
+  result.losses = list(trial.history.losses());
+  result.gradient_norms = list(trial.history.gradient_norms());
+  result.eval_losses = list(trial.history.eval_losses());
+  return result;
 }
 
 RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s) const {
   RunResult result{.host_budget_bytes = config.host_memory,
                    .host_peak_bytes = snapshot.host_peak,
                    .wall_s = wall_s};
-  for (const auto& trial : trials) result.trials.push_back(trial->result);
-  double stall_s = 0;
+  for (const auto& trial : trials) result.trials.push_back(whole_result(*trial));
+  double hidden_s = 0;
   for (std::size_t d = 0; d < snapshot.devices.size(); ++d) {
     const DeviceCounters& counters = snapshot.devices[d];
     result.devices.push_back({.kind = devices[d].device->kind(),
@@ -163,9 +198,10 @@ RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s
     result.d2h_bytes += counters.d2h_bytes;
     result.h2d_weight_bytes += counters.h2d_weight_bytes;
     result.copy_s += counters.copy_s;
-    stall_s += counters.stall_s;
+    result.copy_wait_s += counters.stall_s;
+    hidden_s += counters.hidden_s;
   }
-  if (result.copy_s > 0) result.copy_hidden_share = 1 - std::min(1.0, stall_s / result.copy_s);
+  if (result.copy_s > 0) result.copy_hidden_share = hidden_s / result.copy_s;
   return result;
 }
 
@@ -178,14 +214,13 @@ Session::~Session() = default;
 
 /// Of what is valid; nothing is planned.
 static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
-  trial.validate();
-  if (!trial.model) throw ConfigError("model", 0, "is missing; give a function that makes it");
+  std::unique_ptr<Model> model = make_valid_model(trial);
+  if (!model) throw ConfigError("model", 0, "is missing; give a function that makes it");
   if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
   if (trial.train.reduction_groups == 0)
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
   auto entry = std::make_unique<SessionTrial>();
   const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
-  std::unique_ptr<Model> model = trial.model(vn_size);
   if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
   if (trial.train.gradient_dtype == "bf16") send_gradients_as(model->spec, DType::bf16);
   model->spec.validate();
@@ -201,6 +236,7 @@ std::vector<ContractDifference> Session::changes(TrialConfig trial) {
 }
 
 JobId Session::submit(TrialConfig config) {
+  impl_->require_no_run();
   auto entry = make_entry(std::move(config));
   const TrialConfig& trial = entry->config;
   const auto model = entry->model;
@@ -232,15 +268,27 @@ JobId Session::submit(TrialConfig config) {
       most_checkpoint_bytes(entry->config, model->spec, entry->job->places());
   impl_->require_room_for_checkpoints(*entry);
   const bool resumes = newest.generation.has_value();
+  const std::uint64_t generation = resumes ? newest.generation->number() : 0;
+  entry->history = TrialHistory(impl_->config.max_history, impl_->rungs());
   if (resumes) impl_->continue_from(*entry, std::move(*newest.generation));
   if (impl_->journal) impl_->enter(*entry);
   const JobId id = impl_->add(std::move(entry));
-  if (resumes) impl_->tell_resumed(id, newest.findings);
+  impl_->tell_damage(id, newest.findings);
+  if (resumes) impl_->add_event(id, SessionEvent::Kind::resumed).generation = generation;
   return id;
 }
 
 const TrialPlan& Session::plan(JobId trial) const {
   return impl_->trials.at(trial.index())->planned.summary;
+}
+
+/// The engine's jobs are those that run() began with.
+void Session::Impl::require_no_run() const {
+  const std::lock_guard lock(mutex);
+  if (!shell) return;
+  throw Error(
+      "a trial was submitted while run() trains others, which is not possible; submit it before "
+      "run(), or once run() has returned, and call run() again");
 }
 
 /// Under mutex. Of one that has ended before this session, others hear so.
@@ -254,44 +302,17 @@ JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
 void Session::run() {
   Impl& impl = *impl_;
   if (impl.config.estimate) throw Error("a session with estimated costs plans only");
+  const DefaultFloats floats;  // sums of losses
   check();
-  std::vector<std::shared_ptr<const JobPlan>> plans;
-  std::vector<std::int64_t> hold_steps;
-  {
-    const std::lock_guard lock(impl.mutex);
-    for (const auto& trial : impl.trials) {
-      if (trial->checkpoints) trial->checkpoints->open();
-    }
-    std::vector<Device*> devices;
-    for (std::size_t d = 0; d < impl.devices.size(); ++d) {
-      devices.push_back(impl.devices[d].device.get());
-    }
-    impl.run_begin_s = impl.now_s();
-    impl.controller = impl.make_controller();
-    impl.deciding = false;
-    impl.shell = std::make_unique<Shell>(
-        impl.engine_config(), devices, impl.host, impl.pool, impl, impl, &impl.trace,
-        Patience{.least_s = impl.config.device_timeout_s}, impl.touched_at_start());
-    for (int d : impl.devices.gone()) impl.shell->remove_device(DeviceId(d), "it was removed");
-    impl.begin_halving();
-    for (const auto& trial : impl.trials) {
-      hold_steps.push_back(impl.hold_step(JobId(plans.size())));
-      plans.push_back(trial->plan);
-      trial->paused = impl.controller->shares();
-    }
-    if (impl.stop_asked) impl.shell->stop_all();
-  }
-  for (std::size_t t = 0; t < plans.size(); ++t) {
-    impl.shell->submit(JobId(t), plans[t], impl.trials[t]->planned.summary.home_bytes,
-                       impl.controller->shares(), hold_steps[t]);
-  }
   try {
+    impl.begin_run();
+    impl.submit_to_shell();
     impl.shell->run();
   } catch (...) {
-    impl.end_run();
+    impl.end_run("run() ended with an error: " + current_reason());
     throw;
   }
-  impl.end_run();
+  impl.end_run("");
   if (impl.journal) impl.journal->flush();
 }
 
@@ -304,10 +325,10 @@ void Session::stop() {
 std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) const {
   std::unique_lock lock(impl_->mutex);
   impl_->changed.wait_for(lock, std::chrono::duration<double>(wait_s),
-                          [&] { return impl_->events.size() > sequence; });
+                          [&] { return impl_->num_events > sequence; });
   const auto& events = impl_->events;
-  const auto first = std::min<std::size_t>(sequence, events.size());
-  return {events.begin() + static_cast<std::ptrdiff_t>(first), events.end()};
+  const auto after = std::ranges::upper_bound(events, sequence, {}, &SessionEvent::sequence);
+  return {after, events.end()};
 }
 
 RunResult Session::result() const {

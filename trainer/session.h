@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +22,7 @@
 /// into the caller, so other languages and protocols can mirror it.
 namespace spillway {
 
+class RunLock;     // trainer/run_lock.h
 struct Model;      // models/model.h
 struct DataSplit;  // models/data_source.h
 /// Makes the model for virtual nodes of `vn_size` samples.
@@ -46,6 +49,9 @@ struct EarlyTerminate {
 
 inline constexpr double kMostActivations = 0.9;
 
+/// What a trial remembers of its own past: 1 MiB of losses and norms, 1 MiB of evaluations.
+inline constexpr std::size_t kMaxHistory = 65'536;
+
 struct SessionConfig {
   std::vector<DeviceConfig> devices;
   /// Of each device's memory, kept apart for activations. 0: they take what they need anywhere, or,
@@ -61,6 +67,10 @@ struct SessionConfig {
   std::filesystem::path pilot_cache;  ///< measured costs, kept between runs; empty: not kept
   bool estimate = false;              ///< no pilot: costs from shapes. To simulate(), not to run()
   std::size_t max_trace_spans = 0;    ///< kept of a run, from its start
+  std::size_t max_events = 100'000;   ///< kept for poll(), the last ones; at least 1
+  /// Steps of a trial whose losses and norms are kept, the last ones, and as many evaluations: in
+  /// its result and its checkpoints. At least 1.
+  std::size_t max_history = kMaxHistory;
   /// A device that gives no sign of life for so long, and for 20 times what its work is planned to
   /// take, is lost.
   double device_timeout_s = 60;
@@ -129,8 +139,8 @@ struct CheckpointConfig {
   std::int64_t every_steps = 0;  ///< 0: not by steps
   double every_s = 0;            ///< 0: not by time
   int keep = 2;                  ///< generations, at least 1
-  /// Go on from the newest that verifies, none there: from the beginning; also where a journal says
-  /// that the trial has ended.
+  /// Go on from the newest that verifies; where there is none, from the beginning. Also where a
+  /// journal says that the trial has ended.
   bool resume = false;
 };
 
@@ -169,8 +179,9 @@ struct TrialResult {
   std::optional<double> first_loss, final_loss, eval_loss;
   double tokens_per_s = 0;
   std::string weights_xxh3;  ///< 32 hex digits; XXH3-128 of names, shapes and fp32 bytes in order
-  Bytes training_state_bytes = 0;                            ///< weights, gradients, moments
-  std::vector<double> losses, gradient_norms;                ///< one a committed step
+  Bytes training_state_bytes = 0;              ///< weights, gradients, moments
+  std::int64_t dropped_steps = 0;              ///< the first ones, which the lists do not have
+  std::vector<double> losses, gradient_norms;  ///< one a committed step
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
   /// Of early stopping: (rung, mean loss of the steps since the one before), where it is decided.
   std::vector<std::pair<std::int64_t, double>> rung_losses;
@@ -194,8 +205,12 @@ struct RunResult {
   Bytes host_budget_bytes = 0, host_peak_bytes = 0;
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double copy_s = 0;
-  std::optional<double> copy_hidden_share;  ///< none without copies
+  /// The part of copy_s during which the device of the copy computed; none without copies.
+  std::optional<double> copy_hidden_share;
+  double copy_wait_s = 0;  ///< that devices were idle because of a copy and nothing else
   double wall_s = 0;
+  /// Of a simulation: the share of all steps that it took; below 1, the totals follow from them.
+  double simulated_share = 1;
   std::vector<TraceSpan> trace;  ///< what ran when, in order of ends
 };
 
@@ -234,13 +249,13 @@ struct SessionEvent {
     redone,   ///< the step after `step` begins again, because a device was lost
     resumed,  ///< begins after `step` steps, from a checkpoint
     saved,    ///< the state after `step` steps is durable; with a reason: could not be written
-    damaged,  ///< a checkpoint, as the reason says; older ones are used
+    damaged,  ///< checkpoints, as the reason says; older ones are used, or none
     joined,   ///< a device
     left,     ///< a device that was removed, or shrank
     lost      ///< a device
   } kind = Kind::state;
   int device = -1;               ///< joined, left, lost: its number
-  std::uint64_t generation = 0;  ///< saved: of the checkpoint
+  std::uint64_t generation = 0;  ///< saved, resumed: of the checkpoint
   int lanes = 0;                 ///< of the trial
   TrialState state = TrialState::waiting;
   std::int64_t step = 0;  ///< committed steps
@@ -278,10 +293,11 @@ struct TrialPlan {
   Bytes shard_weights_bytes = 0;  ///< of all shards; what several of them use counts in each
 };
 
-/// One run: a set of trials on shared devices. submit() before run(); one thread calls submit and
-/// run; resize, add_device, remove_device, poll, stop, result and state may come from any thread.
-/// Trials, and devices, are numbered from 0; one that has left keeps its number. Devices that come,
-/// go and fail, and resizes, change no bit of a result.
+/// Trials on shared devices. One thread calls submit() and run(), as often as it likes: each run()
+/// trains what was submitted before it and has not ended; resize, add_device, remove_device, poll,
+/// stop, result and state may come from any thread. Trials, and devices, are numbered from 0; one
+/// that has left keeps its number. Devices that come, go and fail, and resizes, change no bit of a
+/// result.
 class Session {
  public:
   /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
@@ -292,9 +308,11 @@ class Session {
   /// From now on the folder, this session's alone, has a journal of the trials (docs/formats.md),
   /// and all that are submitted must have a client's id. A trial that earlier sessions with this
   /// journal have ended is not run again: submit() gives it their result. One that they have not
-  /// ended goes on from its newest checkpoint. Before run(). Throws Error where another process has
+  /// ended goes on from its newest checkpoint. Before run(). Throws InUse where another process has
   /// the folder; IoError, CorruptData, NewerFormat; ConfigError (`client_id`).
   void keep_journal(const std::filesystem::path& folder);
+  /// As above, in a folder that the caller has locked already.
+  void keep_journal(RunLock lock);
   /// What it says of all its trials, by their ids as names, without the lists of losses.
   std::vector<TrialResult> journal() const;
 
@@ -303,25 +321,28 @@ class Session {
   std::vector<ContractDifference> changes(TrialConfig trial);
   /// Plans a trial: measures its layers and cuts it under the budget. With a client's id that is
   /// known already, it returns that trial. Once it returns, a journal has the trial for good.
-  /// Throws ConfigError (also `client_id`, where it stands for another contract, and `data`, where
-  /// the samples are not what the model takes), DoesNotFit with the smallest budget that would do,
-  /// or where the disk of `home_path` has no room for the homes that may lie there at once, or
-  /// Error where a layer does not run.
+  /// Throws Error while run() runs, ConfigError (also `client_id`, where it stands for another
+  /// contract, and `data`, where the samples are not what the model takes), DoesNotFit with the
+  /// smallest budget that would do, or where the disk of `home_path` has no room for the homes that
+  /// may lie there at once, or Error where a layer does not run.
   JobId submit(TrialConfig trial);
   const TrialPlan& plan(JobId trial) const;
   /// Throws DoesNotFit where early stopping needs more host memory than there is, for the homes of
   /// all trials. So do run() and simulate().
   void check() const;
 
-  /// Trains every submitted trial to its end. A trial that fails does so alone. Throws Error where
-  /// costs are estimates, and IoError at the end where the journal could not be written.
+  /// Trains every submitted trial that has not ended to its end. A trial that fails does so alone.
+  /// Throws Error where costs are estimates, and IoError at the end where the journal could not be
+  /// written. Where it throws, trials that had not ended are stopped.
   void run();
   /// What run() would do: the same engine on a virtual clock, with the pilot's costs. Times,
   /// counters and each trial's `steps` are predicted; else trials are as they are. Losses to come
   /// are not known: where early stopping compares trials, those submitted first are the better
   /// ones.
-  RunResult simulate() const;
-  /// Ends all trials after their running ops.
+  /// Where the run has more than `most_ops` ops, some of its steps are simulated, and times, bytes
+  /// and counts of the whole follow from them.
+  RunResult simulate(double most_ops = std::numeric_limits<double>::infinity()) const;
+  /// Ends all trials after their running ops: those of this run(), or, between two, of the next.
   void stop();
 
   /// From its next commit on the trial computes with so many lanes, fewer while there are fewer
@@ -337,9 +358,11 @@ class Session {
   /// one is added. Throws ConfigError (`devices`) for one that is not there.
   void remove_device(int device);
 
-  /// Events after `sequence`, waiting up to `wait_s` for the first.
+  /// Events after `sequence`, waiting up to `wait_s` for the first. Of more than
+  /// SessionConfig::max_events the oldest are gone: the first sequence is then not the next one.
   std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
-  /// Up to now, or whole once run() has returned.
+  /// Up to now, or whole once run() has returned. Counters, times and trace are those of the latest
+  /// run().
   RunResult result() const;
   /// At this moment. Waits until the thread that runs run() can answer, a moment; changes nothing.
   SessionState state() const;

@@ -56,21 +56,16 @@ TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial&
 }
 
 void Session::Impl::continue_from(SessionTrial& trial, Generation generation) const {
-  TrialHistory history = read_history(generation);
-  TrialResult& result = trial.result;
-  result.steps = trial.first_step;
-  result.losses = std::move(history.losses);
-  result.gradient_norms = std::move(history.gradient_norms);
-  result.eval_losses = std::move(history.eval_losses);
-  sum_up(result);
+  trial.history = read_history(generation, config.max_history, rungs());
+  trial.result.steps = trial.first_step;
+  sum_up(trial);
   trial.job->start_from(std::move(generation));
 }
 
-void Session::Impl::tell_resumed(JobId id, const std::vector<Finding>& findings) {
+void Session::Impl::tell_damage(JobId id, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     add_event(id, SessionEvent::Kind::damaged).reason = finding.problem;
   }
-  add_event(id, SessionEvent::Kind::resumed);
 }
 
 /// Beside those of the trials, all of which keep theirs. What lies there already has its room.
@@ -83,24 +78,17 @@ void Session::Impl::require_room_for_checkpoints(SessionTrial& trial) const {
   const auto folder = existing_part(trial.config.checkpoint.folder);
   const Bytes available = posix_file_system().free_bytes(folder);
   if (needed <= available) return;
-  throw DoesNotFit("checkpoints in '" + folder.string() + "'", Tier::disk, needed, available);
-}
-
-TrialHistory Session::Impl::history(const SessionTrial& trial) const {
-  TrialHistory history{.step = trial.result.steps,
-                       .losses = trial.result.losses,
-                       .gradient_norms = trial.result.gradient_norms};
-  for (const auto& eval : trial.result.eval_losses) {
-    if (eval.first < history.step) history.eval_losses.push_back(eval);
-  }
-  return history;
+  const int keep = trial.config.checkpoint.keep;
+  const std::string fewer = "or lower checkpoint.keep, which is " + std::to_string(keep);
+  throw DoesNotFit("what checkpoints take in '" + folder.string() + "'", Tier::disk, needed,
+                   available, keep > 1 ? fewer : "");
 }
 
 /// Not of one that waits: it would be read after its next updates, and keep the writer until then.
 void Session::Impl::save_if_due(SessionTrial& trial) {
-  if (trial.paused || trial.at_rung) return;
+  if (trial.paused || trial.at_rung || trial.releasing) return;
   if (!trial.checkpoints || !trial.checkpoints->is_due(trial.result.steps)) return;
-  trial.checkpoints->save(history(trial));
+  trial.checkpoints->save(trial.history);
 }
 
 /// Nothing of the trial runs, but who calls.
@@ -108,7 +96,7 @@ void Session::Impl::save_last(JobId id) {
   SessionTrial& trial = *trials[id.index()];
   if (!trial.checkpoints || trial.result.steps == trial.first_step) return;
   std::unique_lock lock(mutex);
-  TrialHistory last = history(trial);
+  TrialHistory last = trial.history;
   lock.unlock();
   trial.checkpoints->save_last(std::move(last));
 }
@@ -119,9 +107,7 @@ void Session::Impl::report(JobId id, const TrialCheckpoints::Saved& saved) {
   event.step = saved.step;
   event.generation = saved.generation;
   event.reason = saved.problem;
-  for (const Finding& finding : saved.findings) {
-    add_event(id, SessionEvent::Kind::damaged).reason = finding.problem;
-  }
+  tell_damage(id, saved.findings);
 }
 
 }  // namespace spillway

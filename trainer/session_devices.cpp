@@ -41,7 +41,7 @@ std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(cons
   Pilot::Kinds kinds;
   {
     const std::lock_guard lock(mutex);
-    if (config.estimate || shell) return {};  // while it runs, devices have other work
+    if (config.estimate) return {};
     for (std::size_t d = 0; d < devices.size(); ++d) {
       if (devices[d].state != DeviceList::State::present) continue;
       kinds.emplace(kind_of(*devices[d].device), devices[d].device);
@@ -176,7 +176,7 @@ Bytes Session::Impl::touched_at_start() const {
 void Session::Impl::join(DeviceList::Entry& entry) {
   Bytes touched = 0;
   for (const auto& trial : trials) {
-    if (trial->plan) touched = std::max(touched, trial->plan->needed_budget);
+    if (!trial->ended()) touched = std::max(touched, trial->plan->needed_budget);
   }
   shell->add_device(*entry.device, touched);
 }
@@ -256,9 +256,11 @@ void Session::remove_device(int device) {
     entry.remove_when_joined = true;
     return;
   }
+  const char* const why = "it was removed";
   entry.state = impl.shell ? DeviceList::State::leaving : DeviceList::State::gone;
   impl.refit_all();
-  if (impl.shell) impl.shell->remove_device(DeviceId(device), "it was removed");
+  if (impl.shell) return impl.shell->remove_device(DeviceId(device), why);
+  impl.add_event(DeviceId(device), SessionEvent::Kind::left, why);
 }
 
 }  // namespace spillway

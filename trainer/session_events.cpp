@@ -101,12 +101,10 @@ void Session::Impl::show_state(JobId id) {
   set_state(id, state, waits);
 }
 
-void Session::Impl::sum_up(TrialResult& result) {
-  if (!result.losses.empty()) {
-    result.first_loss = result.losses.front();
-    result.final_loss = result.losses.back();
-  }
-  if (!result.eval_losses.empty()) result.eval_loss = result.eval_losses.back().second;
+void Session::Impl::sum_up(SessionTrial& trial) {
+  trial.result.first_loss = trial.history.first_loss();
+  trial.result.final_loss = trial.history.last_loss();
+  trial.result.eval_loss = trial.history.last_eval_loss();
 }
 
 /// Takes over what the trial has reached.
@@ -116,19 +114,13 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
   const TrainingJob::Progress news = trial.job->take_progress();
   if (step > result.steps) trial.last_s = now_s();
   result.steps = step;
-  const auto append = [](std::vector<double>& all, const std::vector<double>& more) {
-    all.insert(all.end(), more.begin(), more.end());
-  };
-  append(result.losses, news.losses);
-  append(result.gradient_norms, news.gradient_norms);
   // Of a step that was committed as the trial ended, nobody heard.
-  for (auto* of_steps : {&result.losses, &result.gradient_norms}) {
-    of_steps->resize(std::min(of_steps->size(), static_cast<std::size_t>(step)));
+  for (std::size_t i = 0; i < news.losses.size() && trial.history.num_steps() < step; ++i) {
+    trial.history.add_step(news.losses[i], news.gradient_norms[i]);
   }
+  for (const auto& [eval_step, loss] : news.eval_losses) trial.history.add_eval(eval_step, loss);
   result.weights_xxh3 = news.weights_xxh3;
-  result.eval_losses.insert(result.eval_losses.end(), news.eval_losses.begin(),
-                            news.eval_losses.end());
-  sum_up(result);
+  sum_up(trial);
   const double elapsed = trial.last_s - trial.started_s;
   if (step > trial.first_step && elapsed > 0) {
     const auto steps = static_cast<double>(step - trial.first_step);
@@ -144,32 +136,33 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
 SessionEvent& Session::Impl::add_event(JobId id, SessionEvent::Kind kind) {
   const SessionTrial& trial = *trials[id.index()];
   const TrialResult& result = trial.result;
-  events.push_back(
-      {.sequence = events.size() + 1,
-       .time_s = now_s(),
-       .trial = id,
-       .kind = kind,
-       .lanes = result.lanes,
-       .state = result.state,
-       .step = result.steps,
-       .loss = result.final_loss.value_or(0),
-       .learning_rate =
-           learning_rate_at(trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
-       .gradient_norm = result.gradient_norms.empty() ? 0 : result.gradient_norms.back(),
-       .tokens_per_s = result.tokens_per_s,
-       .reason = result.reason,
-       .weights_xxh3 = result.weights_xxh3});
-  changed.notify_all();
-  return events.back();
+  return keep_event({.time_s = now_s(),
+                     .trial = id,
+                     .kind = kind,
+                     .lanes = result.lanes,
+                     .state = result.state,
+                     .step = result.steps,
+                     .loss = result.final_loss.value_or(0),
+                     .learning_rate = learning_rate_at(trial.config.train,
+                                                       std::max<std::int64_t>(result.steps, 1) - 1),
+                     .gradient_norm = trial.history.last_gradient_norm().value_or(0),
+                     .tokens_per_s = result.tokens_per_s,
+                     .reason = result.reason,
+                     .weights_xxh3 = result.weights_xxh3});
 }
 
 void Session::Impl::add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason) {
-  events.push_back({.sequence = events.size() + 1,
-                    .time_s = now_s(),
-                    .kind = kind,
-                    .device = static_cast<int>(id.value),
-                    .reason = reason});
+  keep_event(
+      {.time_s = now_s(), .kind = kind, .device = static_cast<int>(id.value), .reason = reason});
+}
+
+/// Gives it its number.
+SessionEvent& Session::Impl::keep_event(SessionEvent event) {
+  event.sequence = ++num_events;
+  events.push_back(std::move(event));
+  if (events.size() > config.max_events) events.pop_front();
   changed.notify_all();
+  return events.back();
 }
 
 }  // namespace spillway

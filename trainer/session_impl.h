@@ -2,6 +2,8 @@
 
 #include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +13,7 @@
 
 #include "scheduler/lane_controller.h"
 #include "scheduler/policy.h"
+#include "scheduler/shortened_run.h"
 #include "scheduler/successive_halving.h"
 #include "scheduler/trace_recorder.h"
 #include "scheduler/virtual_shell.h"
@@ -23,6 +26,7 @@
 #include "trainer/tbb_pool.h"
 #include "trainer/training_job.h"
 #include "trainer/trial_checkpoints.h"
+#include "trainer/trial_history.h"
 
 /// Inside Session; nothing else includes it.
 namespace spillway {
@@ -40,7 +44,8 @@ struct SessionTrial {
   std::unique_ptr<TrainingJob> job;
   std::unique_ptr<TrialCheckpoints> checkpoints;  ///< null: none
   std::int64_t first_step = 0;                    ///< committed before this session
-  TrialResult result;
+  TrialResult result;                             ///< without the lists, which are in the history
+  TrialHistory history;  ///< of this session, and of the checkpoint that it begins with
   double started_s = 0, last_s = 0;
   std::shared_ptr<const JobPlan> plan;  ///< that it has, or will have at its next commit; null:
                                         ///< the trial ended before this session
@@ -54,6 +59,7 @@ struct SessionTrial {
   bool stranded = false;        ///< no device that is there can run it
   bool paused = false;          ///< others have the devices
   bool at_rung = false;         ///< waits there for other trials
+  bool releasing = false;       ///< its last checkpoint is made; another one must not begin
   std::string stopped_because;  ///< early, as was decided; empty: it was not
   Bytes checkpoint_growth = 0;  ///< on disk, the most, beyond what lay there when it came
   bool ended() const { return result.state > TrialState::running; }
@@ -79,8 +85,9 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void on_device_left(DeviceId id, bool lost, const std::string& why) override;
   // Under mutex:
   void refresh(JobId id, std::int64_t step);
-  static void sum_up(TrialResult& result);  ///< the lists of losses
+  static void sum_up(SessionTrial& trial);  ///< of its history
   SessionEvent& add_event(JobId id, SessionEvent::Kind kind);
+  SessionEvent& keep_event(SessionEvent event);
   void add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason);
   void set_state(JobId id, TrialState state, const std::string& reason);
   void show_state(JobId id);
@@ -116,10 +123,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void carry_out(const LaneChange& change);
 
   // session_rungs.cpp: early stopping. Under mutex:
-  void enter_halving(SuccessiveHalving& rule, JobId id) const;
-  static SuccessiveHalving::RungLosses rung_losses(const SuccessiveHalving& rule,
-                                                   const SessionTrial& trial);
-  SuccessiveHalving make_halving() const;
+  void enter_halving(SuccessiveHalving& rule, JobId id, const RunLength& length) const;
+  std::optional<Rungs> rungs() const;
+  static RungLosses rung_losses(const SessionTrial& trial);
+  SuccessiveHalving make_halving(const RunLength& length = {}) const;
   void begin_halving();
   std::int64_t hold_step(JobId id) const;
   void reach_rung(JobId id);
@@ -131,11 +138,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_checkpoints.cpp: state that outlives the session
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
   void continue_from(SessionTrial& trial, Generation generation) const;
-  void tell_resumed(JobId id, const std::vector<Finding>& findings);
+  void tell_damage(JobId id, const std::vector<Finding>& findings);  // under mutex
   void require_room_for_checkpoints(SessionTrial& trial) const;
   std::string xxh3_of_data(const SessionTrial& trial);
-  TrialHistory history(const SessionTrial& trial) const;        // under mutex
-  void save_if_due(SessionTrial& trial);                        // likewise
+  void save_if_due(SessionTrial& trial);                        // under mutex
   void save_last(JobId id);                                     // takes it
   void report(JobId id, const TrialCheckpoints::Saved& saved);  // likewise
 
@@ -153,7 +159,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
   SessionState state(const Shell::Moment& moment) const;
 
   // session.cpp
-  void end_run();
+  void begin_run();
+  void submit_to_shell();
+  void end_run(const std::string& failure);
+  void require_no_run() const;
   double now_s() const;
   JobId add(std::unique_ptr<SessionTrial> trial);
   Profile profile_of(const Model& model);
@@ -162,9 +171,14 @@ struct Session::Impl final : ShellObserver, OpRunner {
   /// Beside those of the trials, as many as the budget lets lie there at once.
   void require_room_for_home(const SessionTrial& trial) const;
   EngineConfig engine_config() const;
+  static TrialResult whole_result(const SessionTrial& trial);
   RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const;
   const SessionTrial* first_planned() const;
+  // session_simulate.cpp
   Crowding measure_crowding() const;
+  VirtualCosts measure_costs() const;
+  RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
+                     std::vector<TraceSpan>& spans) const;
   static int num_host_workers();
 
   SessionConfig config;
@@ -179,16 +193,15 @@ struct Session::Impl final : ShellObserver, OpRunner {
   std::map<std::pair<std::shared_ptr<const DataSplit>, std::vector<IndexRange>>, std::string>
       data_xxh3;
   mutable std::optional<RunJournal> journal;
-  boost::asio::thread_pool writer{1};  // of checkpoints and the journal
-  TbbPool pool;
   TraceRecorder trace;  // of the shell's thread while run() runs
   const Clock::time_point start = Clock::now();
 
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
   // Under mutex:
-  std::vector<SessionEvent> events;
-  std::unique_ptr<Shell> shell;              // while run() runs
+  std::deque<SessionEvent> events;           // the last, at most config.max_events
+  std::uint64_t num_events = 0;              // that there ever were
+  std::unique_ptr<Shell> shell;              // while run() runs; it ends before the threads below
   std::optional<LaneController> controller;  // likewise
   std::optional<SuccessiveHalving> halving;  // likewise, with early stopping
   bool deciding = false;                     // a call of decide() is under way
@@ -196,6 +209,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
   EngineSnapshot final_snapshot;
   double run_begin_s = 0, run_s = 0;
   bool stop_asked = false;
+
+  // Last, so that their threads end first: their work uses what is above.
+  boost::asio::thread_pool writer{1};  // of checkpoints and the journal
+  TbbPool pool;
 };
 
 }  // namespace spillway

@@ -131,9 +131,11 @@ void Session::Impl::note_state(const SessionTrial& trial) {
   });
 }
 
-void Session::keep_journal(const std::filesystem::path& folder) {
+void Session::keep_journal(const std::filesystem::path& folder) { keep_journal(RunLock(folder)); }
+
+void Session::keep_journal(RunLock lock) {
   Impl& impl = *impl_;
-  impl.journal.emplace(folder, impl.writer);
+  impl.journal.emplace(std::move(lock), impl.writer);
   for (const auto& trial : impl.trials) impl.enter(*trial);
 }
 

@@ -1,8 +1,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
 
 #include "core/error.h"
+#include "core/ids.h"
 #include "models/reason.h"
 #include "trainer/counting_allocator.h"
 #include "trainer/range_runner.h"
@@ -22,6 +25,18 @@ void without_stack(const Work& work) {
   }
 }
 
+/// An op had no room for its activations, though its plan reserved what the pilot measured.
+Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
+                               const LayerRange& layers, const std::filesystem::path& cache) {
+  const std::string &first = model.layers[at(layers.begin)].name,
+                    &last = model.layers[at(layers.end) - 1].name;
+  const std::string which =
+      first == last ? "layer " + first + " needs" : "layers " + first + " to " + last + " need";
+  return Error(which + " more memory than was measured (" + error.what() + "); " +
+               (cache.empty() ? "" : "delete '" + cache.string() + "', ") +
+               "start the trial again, and it is measured anew");
+}
+
 }  // namespace
 
 void Session::Impl::admit(JobId id, std::byte* home) {
@@ -33,7 +48,14 @@ void Session::Impl::admit(JobId id, std::byte* home) {
 
 OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
   const MeterScope scope(call.device->activations(), call.device->gpu() >= 0);
-  return trials[call.job.index()]->job->run_op(call);
+  const SessionTrial& trial = *trials[call.job.index()];
+  try {
+    return trial.job->run_op(call);
+  } catch (const OutOfMemory& error) {
+    if (error.tier != Tier::device) throw;
+    throw needs_more_than_measured(error, trial.model->spec, call.program->ops[at(call.op)].layers,
+                                   config.pilot_cache);
+  }
 }
 
 void Session::Impl::run_host_op(const HostCall& call) {
@@ -46,8 +68,13 @@ void Session::Impl::run_host_op(const HostCall& call) {
 void Session::Impl::release(JobId id, JobEnd end) {
   SessionTrial& trial = *trials[id.index()];
   if (!trial.checkpoints) return;
-  if (end == JobEnd::stopped && trial.stopped_because.empty() && trial.job->home()) {
-    trial.job->complete_updates(trial.result.steps);
+  std::unique_lock lock(mutex);
+  trial.releasing = true;
+  const std::int64_t steps = trial.result.steps;
+  const bool goes_on_later = end == JobEnd::stopped && trial.stopped_because.empty();
+  lock.unlock();
+  if (goes_on_later && trial.job->home()) {
+    trial.job->complete_updates(steps);
     save_last(id);
   }
   trial.job->gate().cancel();

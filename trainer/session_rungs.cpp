@@ -18,29 +18,33 @@ void require_valid(const EarlyTerminate& early) {
   check.finish();
 }
 
+std::optional<Rungs> Session::Impl::rungs() const {
+  if (!config.early_terminate) return std::nullopt;
+  return Rungs{config.early_terminate->min_iter, config.early_terminate->eta};
+}
+
 /// A trial that has not ended, with what it has said until now.
-void Session::Impl::enter_halving(SuccessiveHalving& rule, JobId id) const {
+void Session::Impl::enter_halving(SuccessiveHalving& rule, JobId id,
+                                  const RunLength& length) const {
   const SessionTrial& trial = *trials[id.index()];
-  rule.enter(id, trial.first_step, trial.config.train.max_steps);
-  for (const auto& [rung, loss] : rung_losses(rule, trial)) rule.reach(id, rung, loss);
+  rule.enter(id, trial.first_step, length.steps(trial.config.train.max_steps));
+  for (const auto& [rung, loss] : rung_losses(trial)) rule.reach(id, rung, loss);
 }
 
 /// At the rungs that a trial has come to.
-SuccessiveHalving::RungLosses Session::Impl::rung_losses(const SuccessiveHalving& rule,
-                                                         const SessionTrial& trial) {
-  SuccessiveHalving::RungLosses losses;
-  const std::int64_t end = std::min(trial.result.steps + 1, trial.config.train.max_steps);
-  for (std::int64_t rung = rule.rung_from(0); rung < end; rung = rule.rung_from(rung + 1)) {
-    losses.emplace_back(rung, rule.measure(trial.result.losses, rung));
-  }
+RungLosses Session::Impl::rung_losses(const SessionTrial& trial) {
+  RungLosses losses = trial.history.rung_losses();
+  std::erase_if(losses,
+                [&](const auto& rung) { return rung.first >= trial.config.train.max_steps; });
   return losses;
 }
 
 /// Of all trials that are known, in the order in which they were submitted first.
-SuccessiveHalving Session::Impl::make_halving() const {
-  SuccessiveHalving rule(config.early_terminate->min_iter, config.early_terminate->eta);
+SuccessiveHalving Session::Impl::make_halving(const RunLength& length) const {
+  SuccessiveHalving rule(length.steps(config.early_terminate->min_iter),
+                         config.early_terminate->eta);
   const auto enter = [&](std::size_t t) {
-    if (!trials[t]->ended()) return enter_halving(rule, JobId(t));
+    if (!trials[t]->ended()) return enter_halving(rule, JobId(t), length);
     rule.enter_ended(trials[t]->result.rung_losses);
   };
   if (!journal) {
@@ -67,7 +71,7 @@ void Session::Impl::begin_halving() {
     SessionTrial& trial = *trials[t];
     if (trial.ended()) continue;
     trial.at_rung = halving->hold_step(JobId(t)) == trial.first_step;
-    trial.result.rung_losses = rung_losses(*halving, trial);
+    trial.result.rung_losses = rung_losses(trial);
     if (trial.at_rung) trial.result.rung_losses.pop_back();
   }
   shell->call([this] {
@@ -84,8 +88,8 @@ std::int64_t Session::Impl::hold_step(JobId id) const {
 /// With the step that it has just committed.
 void Session::Impl::reach_rung(JobId id) {
   SessionTrial& trial = *trials[id.index()];
-  const std::int64_t rung = trial.result.steps;
-  halving->reach(id, rung, halving->measure(trial.result.losses, rung));
+  const auto& [rung, loss] = trial.history.rung_losses().back();
+  halving->reach(id, rung, loss);
   trial.at_rung = true;
   leave_shares(id);
   decide_halving();
@@ -139,7 +143,7 @@ void Session::check() const {
   Bytes homes = 0;
   int num = 0;
   for (const auto& trial : impl.trials) {
-    if (!trial->plan) continue;
+    if (trial->ended()) continue;
     homes += trial->planned.summary.home_bytes;
     ++num;
   }

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <utility>
 
 #include "scheduler/controlled_shell.h"
+#include "scheduler/shortened_run.h"
 #include "trainer/handover.h"
 #include "trainer/host_rates.h"
 #include "trainer/session_impl.h"
@@ -30,58 +32,85 @@ const SessionTrial* Session::Impl::first_planned() const {
   return found == trials.end() ? nullptr : found->get();
 }
 
-/// Of the threads that are busy in the run: one a device, and one that helps.
+/// Of the threads that are busy in the run: one a device, and one that helps. The ops of GPUs take
+/// no core from each other.
 Crowding Session::Impl::measure_crowding() const {
   const int threads = std::min(num_host_workers(), static_cast<int>(devices.budgets().size()) + 1);
   const SessionTrial* first = first_planned();
-  if (!first) return {};
-  const bool on_gpus = devices[0].device->gpu() >= 0;  // whose ops take no core
-  if (threads == 1 || on_gpus) return {.threads = 1};
+  if (!first || devices[0].device->gpu() >= 0) return {};
+  if (threads == 1) return {.threads = 1};
   if (config.estimate) {
     return {threads, spillway::measure_crowding(threads, matrix_product)};
   }
   return {threads, pilot.measure_crowding(threads, *first->model, first->profile)};
 }
 
-RunResult Session::simulate() const {
-  const Impl& impl = *impl_;
-  check();
-  VirtualCosts costs{.host_workers = impl.num_host_workers()};
-  costs.crowding = impl.measure_crowding();
-  const SessionTrial* first = impl.first_planned();
+VirtualCosts Session::Impl::measure_costs() const {
+  VirtualCosts costs{.host_workers = num_host_workers()};
+  costs.crowding = measure_crowding();
+  const SessionTrial* first = first_planned();
   if (first) costs.copy_bytes_per_s = first->planned.copy_bytes_per_s;
-  for (std::size_t d = 0; d < impl.devices.size(); ++d) {
-    costs.link_bytes_per_s.push_back(static_cast<double>(impl.devices[d].link_bytes_per_s));
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    costs.link_bytes_per_s.push_back(static_cast<double>(devices[d].link_bytes_per_s));
     if (!first) continue;
-    costs.slowdown.push_back(
-        slowdown_of(impl.plan_device(*first, d).layers, impl.profiled_times(*first)));
+    costs.slowdown.push_back(slowdown_of(plan_device(*first, d).layers, profiled_times(*first)));
   }
   costs.handover_s = measure_handover();
-  costs.copy_latency_s = measure_link_delay(impl.config.devices[0].link_bytes_per_s,
-                                            static_cast<int>(impl.devices.budgets().size()));
-  ControlledShell run(impl.engine_config(), costs, impl.make_controller(),
-                      [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
-                        return impl.best_plan(*impl.trials[id.index()], lanes, avoided);
-                      });
-  VirtualShell& shell = run.shell();
-  TraceRecorder trace(impl.config.max_trace_spans);
-  run.on_action = [&](const Action& action) { trace.on_action(action); };
-  shell.on_completion = [&](const Done& done) { trace.on_done(done); };
-  if (impl.config.early_terminate) run.stop_early(impl.make_halving());
-  for (std::size_t t = 0; t < impl.trials.size(); ++t) {
-    const SessionTrial& trial = *impl.trials[t];
-    trace.submit(JobId(t), trial.plan);
-    run.submit(impl.demand(JobId(t)), trial.plan, trial.planned.summary.home_bytes);
+  costs.copy_latency_s = measure_link_delay(config.devices[0].link_bytes_per_s,
+                                            static_cast<int>(devices.budgets().size()));
+  return costs;
+}
+
+RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& length,
+                                  std::vector<TraceSpan>& spans) const {
+  const auto make_plan = [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
+    return length.shorten(best_plan(*trials[id.index()], lanes, avoided));
+  };
+  ControlledShell run(engine_config(), costs, make_controller(), make_plan);
+  VirtualShell& clock = run.shell();
+  TraceRecorder recorder(config.max_trace_spans);
+  run.on_action = [&](const Action& action) { recorder.on_action(action); };
+  clock.on_completion = [&](const Done& done) { recorder.on_done(done); };
+  if (config.early_terminate) run.stop_early(make_halving(length));
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const SessionTrial& trial = *trials[t];
+    const auto plan = trial.ended() ? nullptr : length.shorten(trial.plan);
+    LaneDemand wanted = demand(JobId(t));
+    wanted.max_steps = length.steps(wanted.max_steps);
+    recorder.submit(JobId(t), plan);
+    run.submit(wanted, plan, trial.planned.summary.home_bytes);
   }
-  for (int d : impl.devices.gone()) shell.remove_device(DeviceId(d));
+  for (int d : devices.gone()) clock.remove_device(DeviceId(d));
   run.run();
-  const EngineSnapshot snapshot = snapshot_of(shell.engine());
-  RunResult result = impl.summarise(snapshot, shell.now_s());
-  for (std::size_t t = 0; t < impl.trials.size(); ++t) {
-    if (impl.trials[t]->plan) result.trials[t].steps = shell.engine().job(JobId(t)).step;
+  RunTotals totals{.counters = snapshot_of(clock.engine()), .wall_s = clock.now_s()};
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    totals.steps.push_back(clock.engine().job(JobId(t)).step);
   }
-  result.trace = trace.spans();
-  level_peaks(result.devices, snapshot);
+  spans = recorder.spans();
+  return totals;
+}
+
+RunResult Session::simulate(double most_ops) const {
+  const Impl& impl = *impl_;
+  check();
+  const VirtualCosts costs = impl.measure_costs();
+  std::vector<std::shared_ptr<const JobPlan>> jobs;
+  for (const auto& trial : impl.trials) jobs.push_back(trial->ended() ? nullptr : trial->plan);
+  std::vector<TraceSpan> spans;
+  const auto simulate = [&](const RunLength& length) {
+    return impl.simulate(costs, length, spans);
+  };
+  const auto& early = impl.config.early_terminate;
+  const RunTotals totals =
+      impl.journal ? simulate({})
+                   : simulate_shortened(jobs, early ? early->min_iter : 0, most_ops, simulate);
+  RunResult result = impl.summarise(totals.counters, totals.wall_s);
+  for (std::size_t t = 0; t < jobs.size(); ++t) {
+    if (jobs[t]) result.trials[t].steps = totals.steps[t];
+  }
+  result.simulated_share = totals.simulated_share;
+  result.trace = std::move(spans);
+  level_peaks(result.devices, totals.counters);
   return result;
 }
 

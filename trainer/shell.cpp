@@ -10,7 +10,7 @@ namespace spillway {
 
 Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host,
              HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace,
-             Patience patience, Bytes touched)
+             Patience patience, Bytes touched, const std::vector<int>& gone)
     : engine_(std::move(config)),
       host_(host),
       pool_(pool),
@@ -18,8 +18,14 @@ Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena
       observer_(observer),
       trace_(trace),
       patience_(patience) {
-  for (Device* device : devices) {
-    const DeviceId id = take_in(std::make_unique<DevicePart>(*device));
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const bool is_gone = std::ranges::count(gone, static_cast<int>(d)) > 0;
+    const DeviceId id = take_in(std::make_unique<DevicePart>(*devices[d], is_gone));
+    if (is_gone) {
+      Actions told;
+      engine_.remove_device(id, told);
+      continue;
+    }
     warm(part(id), touched, [this, id](const std::string& failure) {
       if (!failure.empty()) lose(id, failure);
     });
@@ -30,6 +36,12 @@ Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena
 Shell::~Shell() {
   error_ = std::make_exception_ptr(Error("the shell is going away"));
   while (landed_ < launched_) wait_for_one();
+  for (const auto& [job, home] : homes_) {
+    try {
+      runner_.release(job, JobEnd::failed);
+    } catch (...) {  // run() has told why it ended
+    }
+  }
 }
 
 void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes, bool paused,
@@ -222,8 +234,8 @@ void Shell::perform(const StartOp& start) {
     } catch (const DeviceLost& lost) {
       task->done.lost = true;
       task->done.error = lost.why;
-    } catch (const std::exception& error) {
-      task->done.error = error.what();
+    } catch (...) {
+      task->done.error = current_reason();
     }
     *task->flight.failed = !task->done.error.empty();
     task->done.activation_peak = meter.peak_since_begin();
@@ -242,7 +254,7 @@ void Shell::perform(const StartCopy& start) {
   std::byte* range = on.arena->at(start.device_offset, start.bytes);
   DevicePart* const peer = start.peer.valid() ? &part(start.peer) : nullptr;
   std::byte* other = peer ? peer->arena->at(start.peer_offset, start.bytes)
-                          : homes_.at(start.job).data() + start.home;
+                          : homes_.at(start.job)->data() + start.home;
   const auto finished = [this, start, device = on.device, source = peer ? peer->device : nullptr](
                             Clock::time_point begin, Clock::time_point end) {
     Done done{.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)};
@@ -267,39 +279,38 @@ void Shell::perform(const StartHostOp& start) {
                       .plan = plan,
                       .program = plan->programs[start.flavor].get(),
                       .op = start.op,
-                      .home = homes_.at(start.job).data()};
+                      .home = homes_.at(start.job)->data()};
   launch(start.id, {});
   pool_.submit([this, call, id = start.id] {
     Done done{.id = id, .started_s = seconds(Clock::now())};
     try {
       runner_.run_host_op(call);
-    } catch (const std::exception& error) {
-      done.error = error.what();
+    } catch (...) {
+      done.error = current_reason();
     }
     done.finished_s = seconds(Clock::now());
     post({}, std::move(done));
   });
 }
 
+/// A home may take seconds to get: its pages are cleared, for GPUs they are locked.
 void Shell::perform(const AdmitJob& admission) {
   observer_.on_started(admission.job);
   launch(admission.id, {});
-  Done done{.id = admission.id, .started_s = seconds(Clock::now())};
-  try {
-    homes_[admission.job] = host_.reserve(admission.home_bytes);
-  } catch (const std::exception& error) {
-    done.error = error.what();
-    done.finished_s = done.started_s;
-    return post({}, std::move(done));
-  }
-  pool_.submit([this, done, job = admission.job, home = homes_.at(admission.job).data()]() mutable {
+  pool_.submit([this, admission] {
+    Done done{.id = admission.id, .started_s = seconds(Clock::now())};
+    const auto home = std::make_shared<HostArena::Region>();
     try {
-      runner_.admit(job, home);
-    } catch (const std::exception& error) {
-      done.error = error.what();
+      *home = host_.reserve(admission.home_bytes);
+      runner_.admit(admission.job, home->data());
+    } catch (...) {
+      done.error = current_reason();
     }
     done.finished_s = seconds(Clock::now());
-    post({}, std::move(done));
+    landing([this, job = admission.job, home, done = std::move(done)] {
+      if (*home) homes_[job] = home;
+      land(done);
+    });
   });
 }
 
@@ -315,9 +326,26 @@ void Shell::perform(const PlanChanged& changed) {
   observer_.on_resized(changed.job, *changed.plan);
 }
 
+/// A last checkpoint may wait for those of others, and a home takes its time to go.
+void Shell::perform(const ReleaseJob& release) {
+  launch(release.id, {});
+  const auto found = homes_.find(release.job);
+  const Home home = found == homes_.end() ? nullptr : std::move(found->second);
+  homes_.erase(release.job);
+  pool_.submit([this, release, home] {
+    Done done{.id = release.id, .started_s = seconds(Clock::now())};
+    try {
+      if (home) runner_.release(release.job, release.end);
+    } catch (...) {
+      done.error = current_reason();
+    }
+    if (home) *home = {};
+    done.finished_s = seconds(Clock::now());
+    post({}, std::move(done));
+  });
+}
+
 void Shell::perform(const JobEnded& ended) {
-  if (homes_.contains(ended.job)) runner_.release(ended.job, ended.end);
-  homes_.erase(ended.job);
   publish();
   observer_.on_ended(ended.job, ended.end, ended.reason);
 }

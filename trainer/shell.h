@@ -48,10 +48,12 @@ struct Patience {
 class Shell {
  public:
   /// The devices, host arena, pool, runner, observer and trace outlive the shell. The destructor
-  /// waits for what is running. `touched`: see add_device(), for these devices.
+  /// waits for what is running, then has the runner release the jobs that have not ended: run() has
+  /// thrown, or was not called. `touched`: see add_device(), for these devices.
+  /// `gone`: numbers of devices that have left before; nobody hears of them.
   Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host, HostPool& pool,
         OpRunner& runner, ShellObserver& observer, TraceRecorder* trace = nullptr,
-        Patience patience = {}, Bytes touched = 0);
+        Patience patience = {}, Bytes touched = 0, const std::vector<int>& gone = {});
   ~Shell();
 
   /// Before run(), or on its thread. `home_bytes`: enough for any plan that the job may be resized
@@ -123,6 +125,7 @@ class Shell {
   void perform(const StepCommitted& committed);
   void perform(const StepRedone& redone);
   void perform(const PlanChanged& changed);
+  void perform(const ReleaseJob& release);
   void perform(const JobEnded& ended);
   OpCall resolve(const StartOp& start);
   void land(Done done);
@@ -173,7 +176,8 @@ class Shell {
   const Patience patience_;
   const Clock::time_point start_ = Clock::now();
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
-  std::map<JobId, HostArena::Region> homes_;
+  using Home = std::shared_ptr<HostArena::Region>;  // shared: the host pool's work is copied
+  std::map<JobId, Home> homes_;
   std::map<ActionId, Flight> flights_;
   std::vector<Done> held_;    ///< ended before the report of something they waited for
   std::exception_ptr error_;  ///< what ended run(); completions are only counted from then on

@@ -188,8 +188,8 @@ void Shell::warm(DevicePart& part, Bytes touched,
     try {
       runner_.warm(device);
       failure->clear();
-    } catch (const std::exception& error) {
-      *failure = error.what();
+    } catch (...) {
+      *failure = current_reason();
     }
   });
   device.compute().notify([this, &part, failure, then = std::move(then)] {

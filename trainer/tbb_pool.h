@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "core/default_floats.h"
 #include "trainer/op_runner.h"
 
 namespace spillway {
@@ -16,7 +17,10 @@ class TbbPool final : public HostPool {
   explicit TbbPool(int num_threads)
       : threads_(tbb::global_control::max_allowed_parallelism,
                  static_cast<std::size_t>(num_threads) + 1),
-        arena_(num_threads, /*reserved_for_masters=*/0) {}
+        arena_(num_threads, /*reserved_for_masters=*/0) {
+    const DefaultFloats of_workers;  // TBB gives its threads those of who initialises the arena
+    arena_.initialize();
+  }
   ~TbbPool() override;
   void submit(std::function<void()> work) override;
 

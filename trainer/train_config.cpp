@@ -11,6 +11,7 @@
 #include "trainer/plan_trial.h"
 #include "trainer/rules.h"
 #include "trainer/session.h"
+#include "trainer/trial_model.h"
 
 namespace spillway {
 namespace {
@@ -88,22 +89,30 @@ void check_optimizer(const TrainConfig& train, ConfigCheck& check) {
 
 /// What only a model with its layers can say. It is for virtual nodes of one size: where `train` is
 /// wrong, what it says of that does not count.
-void check_layers(const ModelFactory& model, const TrainConfig& train, bool can_train) {
+std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
+                                  bool can_train) {
   try {
-    model(can_train ? train.batch_size / train.virtual_nodes : 2)->spec.validate();
+    auto model = make(can_train ? train.batch_size / train.virtual_nodes : 2);
+    model->spec.validate();
+    return model;
   } catch (const ConfigError& error) {
     if (can_train || error.field.starts_with("model")) throw;
   }
+  return nullptr;
 }
 
 }  // namespace
 
-void TrialConfig::validate() const {
+std::unique_ptr<Model> make_valid_model(const TrialConfig& trial) {
   ConfigCheck check;
-  const bool can_train = check.run([&] { train.validate(); });
-  if (model) check.run([&] { check_layers(model, train, can_train); });
+  const bool can_train = check.run([&] { trial.train.validate(); });
+  std::unique_ptr<Model> model;
+  if (trial.model) check.run([&] { model = make_model(trial.model, trial.train, can_train); });
   check.finish();
+  return model;
 }
+
+void TrialConfig::validate() const { make_valid_model(*this); }
 
 void TrainConfig::validate() const {
   ConfigCheck check("train.");

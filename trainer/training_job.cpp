@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 #include "core/error.h"
@@ -59,6 +60,20 @@ OpRunner::Keep keep_loss(std::vector<WeightedSum>& losses, int vn, const double*
 
 std::size_t elements(const ParamSpec& param) {
   return static_cast<std::size_t>(param.tensor.elements());
+}
+
+/// What to do about a loss or a gradient that is not finite after so many updates.
+std::string not_finite_remedy(const ModelSpec& spec, std::int64_t num_updates) {
+  constexpr double kLarge = 2;  // the defaults of all families are below it
+  double largest = 0;
+  for (const ParamSpec& param : spec.params) largest = std::max(largest, param.init.stddev);
+  std::string remedy = "try a smaller train.learning_rate or train.max_grad_norm";
+  if (num_updates == 0) {
+    remedy = "there was no update before, so look at the data and at the initial weights";
+  }
+  if (largest <= kLarge) return remedy;
+  return remedy + ". The initial weights have a standard deviation of up to " +
+         (std::ostringstream() << largest).str() + ": try a smaller model.initializer_range";
 }
 
 }  // namespace
@@ -350,8 +365,8 @@ void TrainingJob::commit(const HostCall& call) {
   const double norm = std::sqrt(squared) / loss.weight;
   if (!std::isfinite(loss.mean()) || !std::isfinite(norm)) {
     throw Error("step " + std::to_string(call.step + 1) + ": loss " + std::to_string(loss.mean()) +
-                ", gradient norm " + std::to_string(norm) +
-                " are not finite; try a smaller train.learning_rate or train.max_grad_norm");
+                ", gradient norm " + std::to_string(norm) + " are not finite; " +
+                not_finite_remedy(model_->spec, call.step));
   }
   gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
   const std::lock_guard lock(mutex_);

@@ -30,7 +30,7 @@ Bytes most_checkpoint_bytes(const TrialConfig& trial, const ModelSpec& model,
       .job = trial.name,
       .build = this_build_and_machine(),
       .contract = contract_of(trial, model, std::string(32, '0'), "cpu"),
-      .files = places.files(nullptr, nullptr, {})};
+      .files = places.files(nullptr, nullptr, TrialHistory())};
   return static_cast<Bytes>(trial.checkpoint.keep + 1) *
          generation_bytes(content, CheckpointOptions().block_bytes);
 }
@@ -55,7 +55,12 @@ void TrialCheckpoints::open() {
 TrialCheckpoints::Newest TrialCheckpoints::open_newest() {
   if (!std::filesystem::exists(config_.folder)) return {};
   open();
-  auto newest = store_->open_newest();
+  CheckpointStore::Newest newest;
+  try {
+    newest = store_->open_newest();
+  } catch (const CorruptData& error) {
+    newest.findings.push_back({.problem = error.what()});
+  }
   if (newest.generation) {
     const Manifest& manifest = newest.generation->manifest();
     require_equal(manifest.contract, contract_, config_.folder.string());
@@ -81,7 +86,7 @@ bool TrialCheckpoints::is_due(std::int64_t step) const {
 
 GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
   return {.job = trial_,
-          .step = static_cast<std::uint64_t>(history.step),
+          .step = static_cast<std::uint64_t>(history.num_steps()),
           .build = this_build_and_machine(),
           .contract = contract_,
           .files = places_->files(home_, gate_, history)};
@@ -90,7 +95,7 @@ GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
 void TrialCheckpoints::save(TrialHistory history) {
   wait();
   last_begun_ = Clock::now();
-  const std::int64_t step = history.step;
+  const std::int64_t step = history.num_steps();
   auto task = std::make_shared<std::packaged_task<void()>>(
       [this, history = std::move(history)] { write(history); });
   saving_ = task->get_future();
@@ -99,16 +104,16 @@ void TrialCheckpoints::save(TrialHistory history) {
 }
 
 void TrialCheckpoints::write(const TrialHistory& history) {
-  Saved saved{.step = history.step};
+  Saved saved{.step = history.num_steps()};
   const auto begin = Clock::now();
   try {
     const GenerationContent generation = content(history);
     for (const GenerationFile& file : generation.files) saved.bytes += file.bytes;
-    auto committed =
-        store_->write(generation, [&](std::uint64_t number) { record_(number, history.step); });
+    auto committed = store_->write(
+        generation, [&](std::uint64_t number) { record_(number, history.num_steps()); });
     saved.generation = committed.generation;
     saved.findings = std::move(committed.findings);
-    last_saved_ = history.step;
+    last_saved_ = history.num_steps();
   } catch (const std::exception& error) {
     saved.problem = error.what();
   }
@@ -123,7 +128,7 @@ void TrialCheckpoints::wait() {
 
 void TrialCheckpoints::save_last(TrialHistory history) {
   wait();
-  if (last_saved_ == history.step) return;
+  if (last_saved_ == history.num_steps()) return;
   save(std::move(history));
   wait();
 }

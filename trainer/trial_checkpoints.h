@@ -49,9 +49,8 @@ class TrialCheckpoints {
     std::optional<Generation> generation;
     std::vector<Finding> findings;  ///< newer ones that are damaged
   };
-  /// To go on from; nothing where there is no folder. Throws ConfigError (`checkpoint`) where it
-  /// was made by another contract, CorruptData where there are some and all are damaged,
-  /// NewerFormat.
+  /// To go on from; none where there is no folder, or where all are damaged. Throws ConfigError
+  /// (`checkpoint`) where it was made by another contract, NewerFormat.
   Newest open_newest();
   /// Makes the folder, unless it is there. Before attach(). Throws IoError.
   void open();

@@ -3,6 +3,7 @@
 #include <ATen/Version.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include "models/sample_check.h"
 #include "trainer/machine.h"
+#include "trainer/numerics.h"
 #include "trainer/xxh3.h"
 
 namespace spillway {
@@ -53,13 +55,20 @@ std::string exact(double value) {
 
 void add(const DataSource& source, bool evaluation, const ModelSpec& model, Xxh3& hash) {
   const std::uint64_t samples = source.num_samples();
-  std::vector<std::byte> row(static_cast<std::size_t>(source.sample_elements()) *
-                             size_of(source.dtype()));
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
+  const std::size_t num_rows = std::max<std::size_t>(1, 256_KiB / row_bytes);
+  std::vector<std::byte> block(num_rows * row_bytes);
   hash.add(&samples, sizeof samples);
-  for (std::uint64_t i = 0; i < samples; ++i) {
-    source.read(i, row);
-    check_sample(model, source.dtype(), row, {evaluation, i});
-    hash.add(row.data(), row.size());
+  for (std::uint64_t first = 0; first < samples; first += num_rows) {
+    const auto rows =
+        std::span(block).first(std::min<std::uint64_t>(num_rows, samples - first) * row_bytes);
+    source.read_rows(first, rows);
+    for (std::size_t i = 0; i * row_bytes < rows.size(); ++i) {
+      check_sample(model, source.dtype(), rows.subspan(i * row_bytes, row_bytes),
+                   {evaluation, first + i});
+    }
+    hash.add(rows.data(), rows.size());
   }
 }
 
@@ -105,6 +114,10 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   }
   if (train.dtype != "fp32") contract["train.dtype"] = train.dtype;
   if (train.gradient_dtype != "fp32") contract["train.gradient_dtype"] = train.gradient_dtype;
+  for (const Numerics::Group& group : numerics().groups) {
+    if (device != "cpu" && !group.on_host) continue;
+    contract[std::string(kFingerprint) + group.name] = group.xxh3;
+  }
   contract.insert(trial.contract.begin(), trial.contract.end());
   return contract;
 }

@@ -12,8 +12,9 @@ namespace spillway {
 /// Grows when the same contract computes other bits: tests/golden holds hashes that notice.
 inline constexpr int kNumericsVersion = 1;
 
-/// Everything that the bits of a trial depend on. `data_xxh3` is xxh3_of() its data, `device` the
-/// Device::exact_kind() of those that compute it.
+/// Everything that the bits of a trial depend on; the kernels' part of it is measured
+/// (trainer/numerics.h), on GPUs only that of what the host does. `data_xxh3` is xxh3_of() its
+/// data, `device` the Device::exact_kind() of those that compute it.
 Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std::string& data_xxh3,
                      const std::string& device);
 

@@ -2,8 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
@@ -14,8 +12,6 @@
 namespace spillway {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kMoments = "moments.safetensors";
 constexpr const char* kHistory = "history.json";
@@ -23,14 +19,6 @@ constexpr const char* kHistory = "history.json";
 std::string moment_name(const TrainConfig& train, int moment) {
   if (train.optimizer == "sgd") return "momentum_buffer";
   return moment == 0 ? "exp_avg" : "exp_avg_sq";
-}
-
-std::string to_text(const TrialHistory& history) {
-  return Json{{"step", history.step},
-              {"losses", history.losses},
-              {"gradient_norms", history.gradient_norms},
-              {"eval_losses", history.eval_losses}}
-      .dump();
 }
 
 }  // namespace
@@ -68,7 +56,7 @@ std::vector<GenerationFile> StatePlaces::files(const std::byte* home, StateGate*
     if (place.is_last && offset + into.size() == tensor.bytes()) gate->release(place.param);
   };
   std::vector<GenerationFile> files{safetensors_file(kWeights, weights_, fill),
-                                    bytes_file(kHistory, to_text(history))};
+                                    bytes_file(kHistory, history.to_text())};
   if (!moments_.empty()) files.push_back(safetensors_file(kMoments, moments_, fill));
   return files;
 }
@@ -89,27 +77,8 @@ void StatePlaces::restore(const Generation& from, std::byte* home) const {
   read(kMoments, moments_);
 }
 
-TrialHistory read_history(const Generation& from) {
-  TrialHistory history;
-  try {
-    const Json json = Json::parse(bytes_of(from.file(kHistory)));
-    history = {.step = json.at("step"),
-               .losses = json.at("losses"),
-               .gradient_norms = json.at("gradient_norms")};
-    for (const Json& eval : json.at("eval_losses")) {
-      const Json& loss = eval.at(1);  // null: not finite
-      history.eval_losses.emplace_back(eval.at(0), loss.is_null()
-                                                       ? std::numeric_limits<double>::quiet_NaN()
-                                                       : loss.get<double>());
-    }
-  } catch (const Json::exception& error) {
-    throw CorruptData(kHistory, error.what());
-  }
-  const auto steps = static_cast<std::size_t>(history.step);
-  if (history.losses.size() != steps || history.gradient_norms.size() != steps) {
-    throw CorruptData(kHistory, "does not have a loss and a norm for each of its steps");
-  }
-  return history;
+TrialHistory read_history(const Generation& from, std::size_t limit, std::optional<Rungs> rungs) {
+  return TrialHistory::parse(bytes_of(from.file(kHistory)), kHistory, limit, rungs);
 }
 
 }  // namespace spillway

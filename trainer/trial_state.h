@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,16 +13,9 @@
 #include "trainer/generation_file.h"
 #include "trainer/session.h"
 #include "trainer/state_gate.h"
+#include "trainer/trial_history.h"
 
 namespace spillway {
-
-/// What a trial has said so far.
-struct TrialHistory {
-  std::int64_t step = 0;                       ///< committed
-  std::vector<double> losses, gradient_norms;  ///< one a step
-  /// (step, loss), of steps before `step`.
-  std::vector<std::pair<std::int64_t, double>> eval_losses;
-};
 
 /// Where the state of a trial lies in its home: weights by the names of parameters, moments by
 /// PyTorch's names of them ("exp_avg.wte", "momentum_buffer.wte").
@@ -51,6 +45,7 @@ class StatePlaces {
   std::map<std::string, Place> places_;
 };
 
-TrialHistory read_history(const Generation& from);
+/// Of the trial whose generation it is; see TrialHistory.
+TrialHistory read_history(const Generation& from, std::size_t limit, std::optional<Rungs> rungs);
 
 }  // namespace spillway

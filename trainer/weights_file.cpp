@@ -4,6 +4,8 @@
 #include <bit>
 #include <cassert>
 #include <functional>
+#include <map>
+#include <string_view>
 
 #include "trainer/atomic_file.h"
 #include "trainer/safetensors.h"
@@ -20,13 +22,34 @@ bool sizes_agree(const NamedArray& array) {
   return num_bytes == array.data.size();
 }
 
-std::vector<TensorEntry> entries_of(std::span<const NamedArray> arrays) {
+/// Larger elements first.
+std::vector<NamedArray> by_element_size(std::span<const NamedArray> arrays) {
+  std::vector<NamedArray> sorted(arrays.begin(), arrays.end());
+  std::ranges::stable_sort(sorted, std::ranges::greater(),
+                           [](const NamedArray& array) { return size_of(array.dtype); });
+  return sorted;
+}
+
+/// In the order of `listed`, with places in the order of `stored`.
+std::vector<TensorEntry> entries_of(std::span<const NamedArray> listed,
+                                    std::span<const NamedArray> stored) {
   std::vector<TensorEntry> entries;
-  for (const auto& array : arrays)
+  for (const auto& array : stored)
     entries.push_back(
         {.name = array.name, .dtype = safetensors_dtype(array.dtype), .shape = array.shape});
   place(entries);
+  std::map<std::string_view, std::size_t> rank;
+  for (std::size_t i = 0; i < listed.size(); ++i) rank[listed[i].name] = i;
+  std::ranges::sort(entries, {}, [&](const TensorEntry& entry) { return rank.at(entry.name); });
   return entries;
+}
+
+/// What is hashed of a tensor before its data.
+void add_head(Xxh3& hash, const std::string& name, const std::vector<std::int64_t>& shape) {
+  const std::uint64_t rank = shape.size();
+  hash.add(name.c_str(), name.size() + 1);
+  hash.add(&rank, sizeof rank);
+  hash.add(shape.data(), shape.size() * sizeof(std::int64_t));
 }
 
 }  // namespace
@@ -35,23 +58,34 @@ std::string weights_xxh3(std::span<const NamedArray> arrays) {
   Xxh3 hash;
   for (const auto& array : arrays) {
     assert(sizes_agree(array));
-    const std::uint64_t rank = array.shape.size();
-    hash.add(array.name.c_str(), array.name.size() + 1);
-    hash.add(&rank, sizeof rank);
-    hash.add(array.shape.data(), array.shape.size() * sizeof(std::int64_t));
+    add_head(hash, array.name, array.shape);
     hash.add(array.data.data(), array.data.size());
   }
   return hash.hex();
 }
 
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> given,
+std::string xxh3_of_weights_file(const std::filesystem::path& path, FileSystem& files) {
+  const Safetensors file(file_source(files, path));
+  std::vector<std::byte> block(1_MiB);
+  Xxh3 hash;
+  for (const std::string& name : file.names()) {
+    const TensorEntry& tensor = file.at(name);
+    add_head(hash, name, tensor.shape);
+    for (Bytes offset = 0; offset < tensor.bytes(); offset += block.size()) {
+      const auto part = std::span(block).first(std::min(block.size(), tensor.bytes() - offset));
+      file.read(tensor, offset, part);
+      hash.add(part.data(), part.size());
+    }
+  }
+  return hash.hex();
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
                        FileSystem& files) {
-  std::vector<NamedArray> arrays(given.begin(), given.end());
-  std::ranges::stable_sort(arrays, std::ranges::greater(),
-                           [](const NamedArray& array) { return size_of(array.dtype); });
+  const auto stored = by_element_size(arrays);
   AtomicFile file(path, files);
-  file.write(safetensors_header(entries_of(arrays)));
-  for (const auto& array : arrays) {
+  file.write(safetensors_header(entries_of(arrays, stored)));
+  for (const auto& array : stored) {
     assert(sizes_agree(array));
     file.write(array.data);
   }

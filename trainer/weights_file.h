@@ -26,8 +26,13 @@ struct NamedArray {
 /// little-endian uint64, each dimension as little-endian int64, the data, little-endian.
 std::string weights_xxh3(std::span<const NamedArray> arrays);
 
-/// Writes the arrays as a safetensors file, whole or not at all: those of larger elements first, so
-/// that all are aligned, else in the given order. Names differ. Throws IoError.
+/// The same of a file that write_safetensors() has written. Throws IoError and CorruptData.
+std::string xxh3_of_weights_file(const std::filesystem::path& file,
+                                 FileSystem& files = posix_file_system());
+
+/// Writes the arrays as a safetensors file, whole or not at all. The header lists them in the given
+/// order; their bytes lie with the larger elements first, so that all are aligned. Names differ.
+/// Throws IoError.
 /// Source: https://github.com/huggingface/safetensors, section "Format".
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
                        FileSystem& files = posix_file_system());

@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/default_floats.h"
+
 namespace spillway {
 namespace {
 
@@ -140,6 +142,7 @@ CpuQueue::Item CpuQueue::next() {
 }
 
 void CpuQueue::run() noexcept {
+  const DefaultFloats floats;
   for (Item item = next(); item.run; item = {}, item = next()) {
     if (item.always || !abandoned_.stop_requested()) item.run();
   }

@@ -19,12 +19,19 @@ Bytes free_host_bytes() {
 std::byte* map(Bytes bytes, Tier tier, const std::string& owner) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (tier == Tier::device ? MAP_NORESERVE : 0);
   void* const pages = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (pages == MAP_FAILED) throw OutOfMemory(tier, bytes, free_host_bytes(), owner);
+  if (pages == MAP_FAILED) throw SystemOutOfMemory(tier, bytes, free_host_bytes(), owner);
   madvise(pages, mapped_bytes(bytes), MADV_HUGEPAGE);  // advice: a refusal is no failure
   return static_cast<std::byte*>(pages);
 }
 
 }  // namespace
+
+SystemOutOfMemory::SystemOutOfMemory(Tier of_tier, Bytes bytes, Bytes free, const std::string& who)
+    : OutOfMemory(of_tier, bytes, free, who),
+      message_("the system gave no memory: " + who + " asked it for " + format_bytes(bytes) +
+               " of address space, while " + format_bytes(free) +
+               " of the machine's memory are free; raise the limit of the process (ulimit -v) or "
+               "of its memory group, or lower the memory of devices or host_memory") {}
 
 MappedMemory::MappedMemory(Bytes bytes, Tier tier, const std::string& owner, BudgetShare share)
     : share_(std::move(share)), size_(bytes), data_(map(bytes, tier, owner)) {}

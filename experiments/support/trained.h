@@ -70,10 +70,8 @@ inline Trained train(const SessionConfig& config, const std::vector<TrialConfig>
 }
 
 /// The share of load time in which a device had something to compute, over a link of this rate.
-/// Stricter than RunResult::copy_hidden_share, which counts the way home as well.
 inline double loads_hidden_share(const RunResult& result, double link_bytes_per_s) {
-  const double stall_s = (1 - result.copy_hidden_share.value_or(1)) * result.copy_s;
-  return 1 - stall_s * link_bytes_per_s / static_cast<double>(result.h2d_bytes);
+  return 1 - result.copy_wait_s * link_bytes_per_s / static_cast<double>(result.h2d_bytes);
 }
 
 }  // namespace spillway::experiments

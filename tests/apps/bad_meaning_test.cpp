@@ -32,7 +32,8 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
   folder_.write("digits.csv", lines);
   const std::vector<BadResnet> all{
       {"[4, 8]", "4", "line 6: model.hidden_sizes: '4' stands where a list of whole numbers"},
-      {"[4, 8]", "[]", "line 6: model.hidden_sizes: a list stands where a list of whole numbers"},
+      {"[4, 8]", "[]",
+       "line 6: model.hidden_sizes: an empty list stands where a list of whole numbers"},
       {"[4, 8]", "[4, x]", "line 6: model.hidden_sizes[1]: 'x' is no whole number"},
       {"[4, 8]", "[4, 99999]", "line 6: model.hidden_sizes[1]: '99999' is out of range"},
       {"[4, 8]", "[4]", "line 7: model.depths: has 2 stages, model.hidden_sizes has 1"},
@@ -89,14 +90,18 @@ train:
   std::istringstream said(log_.str());
   std::string line;
   for (const char* begin :
-       {"spillway: line 1: output_dir: ", "line 2: devices[1].kind: is cuda, but ",
-        "line 3: home_path: 'nowhere' cannot hold", "line 5: model.num_attention_heads: is 3, ",
-        "line 7: data.path: 'nowhere.txt' cannot", "line 7: data.path: 'empty.txt' is empty",
-        "line 9: train.virtual_nodes: is 3, which", "line 10: train.reduction_groups: is 2, which",
-        "line 11: train.lanes: is 7, but there", "line 12: train.max_lanes: is 2, below",
-        "line 15: train.autoscale[0].treshold: is unknown",
-        "line 15: train.autoscale[0].threshold:",
-        "line 16: train.autoscale[1]: 'troughput' is no heuristic"}) {
+       {"spillway: line 1: output_dir: ", "spillway: line 2: devices[1].kind: is cuda, but ",
+        "spillway: line 3: home_path: 'nowhere' cannot hold",
+        "spillway: line 5: model.num_attention_heads: is 3, ",
+        "spillway: line 7: data.path: 'nowhere.txt' cannot",
+        "spillway: line 7: data.path: 'empty.txt' is empty",
+        "spillway: line 9: train.virtual_nodes: is 3, which",
+        "spillway: line 10: train.reduction_groups: is 2, which",
+        "spillway: line 11: train.lanes: is 7, but there",
+        "spillway: line 12: train.max_lanes: is 2, below",
+        "spillway: line 15: train.autoscale[0].treshold: is unknown",
+        "spillway: line 15: train.autoscale[0].threshold:",
+        "spillway: line 16: train.autoscale[1]: 'troughput' is no heuristic"}) {
     EXPECT_TRUE(std::getline(said, line) && line.starts_with(begin)) << line << " for " << begin;
   }
   EXPECT_FALSE(std::getline(said, line)) << line;
@@ -112,9 +117,10 @@ train:
   virtual_nodes: 2
 )");
   EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
-  expect_said({"line 4: model.freeze: 'nothing.*' matches no parameter",
-               "\nline 4: model.freeze: 'wte' matches no parameter",
-               "\nline 7: train.virtual_nodes: is 2, which does not divide train.batch_size 3"});
+  expect_said(
+      {"line 4: model.freeze: 'nothing.*' matches no parameter",
+       "\nspillway: line 4: model.freeze: 'wte' matches no parameter",
+       "\nspillway: line 7: train.virtual_nodes: is 2, which does not divide train.batch_size 3"});
 }
 
 }  // namespace

@@ -274,8 +274,10 @@ TEST(Config, NothingIsFrozenUnlessSaid) {
 
 TEST(Config, DevicesAreAList) {
   const std::string data = "data: {path: x}\n";
-  EXPECT_EQ(problems("devices: []\n" + data),
-            Messages{"line 1: devices: a list stands where a list with at least one item belongs"});
+  EXPECT_EQ(
+      problems("devices: []\n" + data),
+      Messages{
+          "line 1: devices: an empty list stands where a list with at least one item belongs"});
   EXPECT_EQ(problems("devices: {memory: 1GiB}\n" + data).size(), 1u);
   EXPECT_EQ(problems("devices: [cpu]\n" + data).at(0),
             "line 1: devices[0]: 'cpu' stands where a group of keys belongs");

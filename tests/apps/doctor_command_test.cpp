@@ -14,6 +14,8 @@ TEST(DoctorCommand, MeasuresWhatPlansRestOn) {
   const auto json = nlohmann::json::parse(out.str());
   EXPECT_EQ(json["torch_version"].get<std::string>().substr(0, 4), "2.11");
   EXPECT_GE(json["cores"], 1);
+  EXPECT_EQ(json["numerics"]["xxh3"].get<std::string>().size(), 32u);
+  EXPECT_EQ(json["numerics"]["groups"]["own_kernels"].get<std::string>().size(), 32u);
   EXPECT_GT(json["memory_bytes"], 100 << 20);
   EXPECT_LE(json["available_bytes"], json["memory_bytes"]);
   for (const char* key : {"copy_bytes_per_s", "update_bytes_per_s", "reduce_bytes_per_s",
@@ -37,7 +39,7 @@ TEST(DoctorCommand, SaysItInText) {
   std::ostringstream out;
   EXPECT_EQ(doctor({}, out), kDone);
   for (const char* text :
-       {"LibTorch 2.11", "cores to use", "Memory: ", "GPU", "GFLOP/s", "both at once",
+       {"LibTorch 2.11", "Numerics ", "cores to use", "Memory: ", "GPU", "GFLOP/s", "both at once",
         "cpu, bf16: copies of a spilled model are hidden from ", "use at least "})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }

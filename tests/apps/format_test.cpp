@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "apps/csv.h"
 #include "apps/safe_name.h"
 
 namespace spillway {
@@ -51,8 +52,15 @@ TEST(FormatCount, HasThreeDigitsAndAUnit) {
 
 TEST(SafeName, KeepsWhatANameOfAFileMayHold) {
   EXPECT_EQ(safe_name("learning_rate=3e-3,hidden_size=128"), "learning_rate=3e-3,hidden_size=128");
-  EXPECT_EQ(safe_name("a/b c:d\n\xC3\xA9"), "a_b_c_d___");
+  EXPECT_EQ(safe_name("a/b c:d\n"), "a_b_c_d_");
   EXPECT_EQ(safe_name("a.b+C9"), "a.b+C9");
+}
+
+TEST(SafeName, KeepsLettersOfAllScripts) {
+  EXPECT_EQ(safe_name("caf\xC3\xA9"), "caf\xC3\xA9");
+  EXPECT_EQ(safe_name("\xE4\xB8\xAD\xE6\x96\x87"), "\xE4\xB8\xAD\xE6\x96\x87");
+  EXPECT_EQ(safe_name("a\xC2\xA0\xE2\x80\xAE\xE3\x80\x80\xC2\x9B"), "a____");  // show nothing
+  EXPECT_EQ(safe_name("\xFF\xC3"), "__");
 }
 
 TEST(SafeName, IsNeitherEmptyNorHidden) {
@@ -65,6 +73,14 @@ TEST(SafeName, IsNeverTooLong) {
   EXPECT_EQ(safe_name(std::string(150, 'a')), std::string(150, 'a'));
   EXPECT_EQ(safe_name(std::string(1000, 'a')), std::string(150, 'a'));
   EXPECT_EQ(safe_name(std::string(1000, '.')), "_" + std::string(149, '.'));
+  EXPECT_EQ(safe_name(std::string(149, 'a') + "\xC3\xA9"), std::string(149, 'a'));
+}
+
+TEST(Csv, FormulasAreText) {
+  EXPECT_EQ(csv_line({"=1+1", "+x", "-x", "@x", "\tx", "\rx"}),
+            "'=1+1,'+x,'-x,'@x,'\tx,\"'\rx\"\r\n");
+  EXPECT_EQ(csv_line({"-1.5", "+2e-3", "-inf", "-nan", "1=1", ""}),
+            "-1.5,+2e-3,-inf,-nan,1=1,\r\n");
 }
 
 TEST(Format, Durations) {

@@ -6,6 +6,7 @@ Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]"""
 
 import csv
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -93,7 +94,8 @@ class Run:
 
 def main():
     program, text = sys.argv[1:3]
-    kills_wanted = int(sys.argv[3]) if len(sys.argv) > 3 else 200
+    usual = 40 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
+    kills_wanted = int(sys.argv[3]) if len(sys.argv) > 3 else usual
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:

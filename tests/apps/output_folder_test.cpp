@@ -6,9 +6,11 @@
 #include <cerrno>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "apps/event_log.h"
 #include "core/error.h"
+#include "tests/support/made_up_run.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
 
@@ -33,14 +35,63 @@ TEST(OutputFolder, ANewOrEmptyFolderIsFree) {
   EXPECT_FALSE(fs::exists(root / "new")) << "looking changes nothing";
 }
 
+/// A log as far as it matters here.
+void write_log(const OutputFolder& folder, int num_trials) {
+  EventLog log(folder.file(kEventFile));
+  log.add(testing::made_up_run_event(num_trials));
+  log.flush();
+}
+
 TEST(OutputFolder, AnEarlierRunIsReplacedOnlyIfAskedFor) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
+  const RunLock lock = folder.lock();
   folder.create({"a", "b"});
+  write_log(folder, 1);
   const auto problem = folder.problem(false);
   EXPECT_TRUE(has(problem, "'" + (root / "run") + "' holds an earlier run")) << problem;
   EXPECT_TRUE(has(problem, "--overwrite")) << problem;
   EXPECT_EQ(folder.problem(true), "");
+}
+
+/// A journal, weights, or checkpoints are work too.
+TEST(OutputFolder, ARunIsOneAsLongAsAnythingCouldBeLost) {
+  const TemporaryFolder root;
+  const OutputFolder folder(root / "run");
+  const RunLock lock = folder.lock();
+  folder.create({"a"});
+  EXPECT_EQ(folder.content(), OutputFolder::Content::leftovers);
+  for (const char* name : {"journal.sqlite", "trials/a/weights.safetensors",
+                           "trials/a/checkpoints/000000000001/MANIFEST", "events.jsonl"}) {
+    root.write(std::string("run/") + name, "{}\n");
+    EXPECT_EQ(folder.content(), OutputFolder::Content::run) << name;
+    fs::remove(folder.file(name));
+  }
+  EXPECT_EQ(folder.content(), OutputFolder::Content::leftovers);
+}
+
+TEST(OutputFolder, WhatAStartThatWasKilledLeavesIsNoRun) {
+  const TemporaryFolder root;
+  for (const char* name : {".spillway.tmp", ".spillway-a1B2c3/x", "lock"}) {
+    const TemporaryFolder killed;
+    killed.write(name, "");
+    const OutputFolder folder(killed.path());
+    EXPECT_EQ(folder.content(), OutputFolder::Content::leftovers) << name;
+    EXPECT_EQ(folder.problem(false), "") << name;
+  }
+}
+
+/// Nor a folder, a link, or a text of somebody else's.
+TEST(OutputFolder, AnyFileCalledLikeTheMarkerIsNone) {
+  const TemporaryFolder root;
+  root.write("text/.spillway", "my notes on dams");
+  root.write("folder/.spillway/x", "");
+  root.write("elsewhere", "This folder belongs to a run of spillway train");
+  fs::create_directory(root / "link");
+  fs::create_symlink(root / "elsewhere", root / "link/.spillway");
+  for (const char* name : {"text", "folder", "link"}) {
+    EXPECT_EQ(OutputFolder(root / name).content(), OutputFolder::Content::others) << name;
+  }
 }
 
 TEST(OutputFolder, FilesOfOthersAreNeverReplaced) {
@@ -48,29 +99,63 @@ TEST(OutputFolder, FilesOfOthersAreNeverReplaced) {
   root.write("mine/thesis.tex", "years of work");
   for (const bool overwrite : {false, true}) {
     const auto problem = OutputFolder(root / "mine").problem(overwrite);
-    EXPECT_TRUE(has(problem, "no earlier run's")) << problem;
+    EXPECT_TRUE(has(problem, "no run has written")) << problem;
     EXPECT_TRUE(has(problem, "choose another")) << problem;
     EXPECT_FALSE(has(problem, "--overwrite")) << problem;
   }
 }
 
-TEST(OutputFolder, CreateRemovesTheOutputsOfTheEarlierRunAndNothingElse) {
+TEST(OutputFolder, CreateRemovesWhatTheEarlierRunHasWrittenAndNothingElse) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
-  folder.create({"old"});
-  for (const char* name : {"results.csv", "config.yaml", "trials/old/weights.safetensors",
-                           "notes.txt", "plots/loss.png"})
-    root.write(std::string("run/") + name, "x");
+  const RunLock lock = folder.lock();
+  folder.create({"trial 0"});
+  write_log(folder, 1);
+  const std::vector<std::string> written{
+      "results.csv",
+      "config.yaml",
+      "journal.sqlite",
+      "trials/trial 0/weights.safetensors",
+      "trials/trial 0/metrics.csv",
+      "trials/trial 0/checkpoints/000000000007/MANIFEST",
+      "trials/trial 0/checkpoints/000000000008.tmp/weights.safetensors"};
+  const std::vector<std::string> others{"notes.txt",
+                                        "plots/loss.png",
+                                        "trials/data.txt",
+                                        "trials/trial 0/plots/loss.png",
+                                        "trials/trial 0/checkpoints/best/weights.safetensors",
+                                        "trials/copy/weights.safetensors"};
+  for (const auto* names : {&written, &others})
+    for (const auto& name : *names) root.write("run/" + name, "x");
   folder.create({"new"});
-  for (const char* name : {"results.csv", "config.yaml", "trials/old"})
-    EXPECT_FALSE(fs::exists(folder.file(name))) << name;
-  for (const char* name : {".spillway", "notes.txt", "plots/loss.png", "trials/new"})
-    EXPECT_TRUE(fs::exists(folder.file(name))) << name;
+  for (const auto& name : written) EXPECT_FALSE(fs::exists(folder.file(name))) << name;
+  for (const auto& name : others) EXPECT_TRUE(fs::exists(folder.file(name))) << name;
+  EXPECT_TRUE(fs::exists(folder.file("trials/new")));
+}
+
+TEST(OutputFolder, WhatNobodyElseUsesGoesWithTheRun) {
+  const TemporaryFolder root;
+  const OutputFolder folder(root / "run");
+  const RunLock lock = folder.lock();
+  folder.create({"trial 0"});
+  write_log(folder, 1);
+  folder.create({"new"});
+  EXPECT_FALSE(fs::exists(folder.file("trials/trial 0")));
+}
+
+TEST(OutputFolder, ADetourOverAFolderThatIsNotThereDoesNotMatter) {
+  const TemporaryFolder root;
+  const OutputFolder folder(root / "gone/../run");
+  EXPECT_EQ(folder.problem(false), "");
+  const RunLock lock = folder.lock();
+  folder.create({"a"});
+  EXPECT_TRUE(fs::exists(root / "run/.spillway"));
 }
 
 TEST(OutputFolder, EveryTrialHasAFolderForItsWeights) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "deep/run");
+  const RunLock lock = folder.lock();
   folder.create({"a=1", "a=2"});
   EXPECT_EQ(folder.weights_file("a=1"), root / "deep/run/trials/a=1/weights.safetensors");
   for (const std::string trial : {"a=1", "a=2"})
@@ -80,7 +165,7 @@ TEST(OutputFolder, EveryTrialHasAFolderForItsWeights) {
 TEST(OutputFolder, WritesWholeFiles) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
-  folder.create({});
+  const RunLock lock = folder.lock();
   folder.write("results.csv", "trial,loss\n");
   folder.write("results.csv", "new\n");
   EXPECT_EQ(root.read("run/results.csv"), "new\n");
@@ -90,30 +175,27 @@ TEST(OutputFolder, WritesWholeFiles) {
 TEST(OutputFolder, AFileIsNoFolder) {
   const TemporaryFolder root;
   root.write("file", "x");
-  fs::create_symlink("nowhere", root / "broken");
-  for (const std::string name : {"file", "file/run", "file/a/b", "broken"}) {
+  for (const std::string name : {"file", "file/run", "file/a/b"}) {
     const auto problem = OutputFolder(root / name).problem(true);
     EXPECT_TRUE(has(problem, "is a file; choose another")) << problem;
   }
-  EXPECT_EQ(thrown<IoError>([&] { OutputFolder(root / "file/run").create({}); }).code, ENOTDIR);
+  EXPECT_EQ(thrown<IoError>([&] { OutputFolder(root / "file/run").lock(); }).code, ENOTDIR);
+}
+
+TEST(OutputFolder, ALinkThatLeadsNowhereIsNamed) {
+  const TemporaryFolder root;
+  fs::create_symlink("nowhere", root / "broken");
+  fs::create_symlink("loop", root / "loop");
+  for (const std::string name : {"broken", "loop"}) {
+    const auto problem = OutputFolder(root / name).problem(true);
+    EXPECT_TRUE(has(problem, "is a symbolic link that leads nowhere")) << problem;
+  }
 }
 
 /// Its permissions let root write, and yet nobody can.
 TEST(OutputFolder, APlaceThatTakesNoFilesIsAProblem) {
   const auto problem = OutputFolder("/proc/spillway/run").problem(false);
   EXPECT_TRUE(has(problem, "'/proc/spillway/run' cannot be written: /proc: ")) << problem;
-}
-
-TEST(OutputFolder, ARunThatGoesOnIsNotReplaced) {
-  const TemporaryFolder root;
-  const OutputFolder folder(root / "run");
-  folder.create({"a"});
-  {
-    const EventLog log(folder.file(kEventFile));
-    const auto problem = folder.problem(true);
-    EXPECT_TRUE(has(problem, "holds a run that goes on")) << problem;
-  }
-  EXPECT_EQ(folder.problem(true), "");
 }
 
 TEST(OutputFolder, AFolderWithoutPermissionIsAProblem) {

@@ -47,6 +47,43 @@ class Program(unittest.TestCase):
         self.assertEqual(report["trials"][0]["state"], "done")
         self.assertIn("done", result.stderr)
 
+    def test_libraries_print_nothing_into_the_document(self):
+        talkative = {**os.environ, "MKL_VERBOSE": "1", "DNNL_VERBOSE": "1"}
+        result = subprocess.run([os.path.abspath(PROGRAM), "train", "config.yaml", "--json"],
+                                cwd=self.folder, timeout=100, capture_output=True, text=True,
+                                check=False, env=talkative)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["trials"][0]["state"], "done")
+        if "VERBOSE" not in result.stderr:
+            self.skipTest("this LibTorch has no library that prints")
+
+    def test_failures_are_documents_too(self):
+        for kind, code, arguments in (("usage", 2, ["train"]),
+                                      ("configuration", 2, ["train", "config.yaml", "seed=x"]),
+                                      ("configuration", 2, ["results", "nowhere"]),
+                                      ("does_not_fit", 3, ["train", "config.yaml",
+                                                           "devices=[{memory: 8KiB}]"])):
+            with self.subTest(arguments):
+                result = self.run_program(*arguments, "--json")
+                self.assertEqual(result.returncode, code)
+                error = json.loads(result.stdout)["error"]
+                self.assertEqual((error["kind"], error["exit_code"]), (kind, code))
+                self.assertIn("spillway: ", result.stderr)
+
+    def run_in_shell(self, redirections, *arguments):
+        words = " ".join(f"'{word}'" for word in (os.path.abspath(PROGRAM), *arguments))
+        return subprocess.run(["bash", "-c", f"{words} {redirections}"], cwd=self.folder,
+                              timeout=100, capture_output=True, text=True, check=False)
+
+    def test_closed_descriptors_take_no_file_of_the_run(self):
+        for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):
+            with self.subTest(closed):
+                result = self.run_in_shell(closed, "train", "config.yaml", "--overwrite")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                for name in ("lock", "journal.sqlite", "events.jsonl", "results.csv"):
+                    with open(os.path.join(self.folder, "runs/run", name), "rb") as file:
+                        self.assertNotIn(b"Best trial", file.read(), name)
+
     def test_two_runs_have_the_same_bits(self):
         runs = [self.run_program("train", "config.yaml", "--json", "--overwrite") for _ in range(2)]
         first, second = (json.loads(run.stdout)["trials"][0] for run in runs)
@@ -74,7 +111,7 @@ class Program(unittest.TestCase):
         process.wait()
         self.assertEqual(state, "running")
         self.assertEqual(again.returncode, 2)
-        self.assertIn("holds a run that goes on", again.stderr)
+        self.assertIn(f"is in use by process {process.pid}", again.stderr)
         result = self.run_program("results", "runs/run")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("was broken off", result.stdout)
@@ -210,7 +247,11 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
             result = subprocess.run([os.path.abspath(PROGRAM), "plan", "config.yaml", "--json"], cwd=self.folder,
                                     stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("standard output took not all", result.stderr)
+        self.assertIn("cannot write all of standard output", result.stderr)
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([os.path.abspath(PROGRAM), "--help"], cwd=self.folder,
+                                    stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
 
     def test_help_is_0(self):
         top = self.run_program("--help")
@@ -222,6 +263,10 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
             self.assertEqual(result.returncode, 0)
             self.assertIn(f"Usage: spillway {command}", result.stdout)
             self.assertIn("Examples:\n  ", result.stdout)
+
+    def test_version_is_that_of_doctor(self):
+        version = json.loads(self.run_program("doctor", "--json").stdout)["spillway_version"]
+        self.assertEqual(self.run_program("--version").stdout, f"spillway {version}\n")
 
     def test_what_does_not_fit_is_3(self):
         result = self.run_program("train", "config.yaml", "devices=[{memory: 8KiB}]")
@@ -264,6 +309,20 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
             caught = next(line.split()[1] for line in file if line.startswith("SigCgt"))
         return int(caught, 16) >> (signal.SIGUSR1 - 1) & 1
+
+    def test_state_signal_is_taken_before_libtorch_is_set_up(self):
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        process = subprocess.Popen([os.path.abspath(PROGRAM), "--help"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL)
+        while process.poll() is None and not self.takes_state_signal(process):
+            pass
+        process.send_signal(signal.SIGSTOP)
+        early = self.cpu_s(process.pid)
+        process.send_signal(signal.SIGUSR1)
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(timeout=60), 0)
+        all_of_it = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin
+        self.assertLess(early, 0.5 * all_of_it)
 
     def test_state_is_shown_on_a_signal_and_nothing_else_changes(self):
         arguments = ("train", "config.yaml", "--json", "--overwrite", "train.max_steps=400",

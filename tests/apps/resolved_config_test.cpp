@@ -273,12 +273,40 @@ void expect_same_trials(const std::string& text) {
   for (std::size_t t = 0; t < trials.size(); ++t) {
     EXPECT_EQ(again[t].name, trials[t].name);
     EXPECT_EQ(to_yaml(again[t].config), to_yaml(trials[t].config));
+    EXPECT_EQ(testing::own_values(again[t].config), testing::own_values(trials[t].config));
   }
 }
 
 TEST(ResolvedConfig, MakesTheSameTrials) {
   expect_same_trials(kEveryKey);
   expect_same_trials(kShortestConfig + "sweep: {parameters: {seed: {values: [1, 2]}}}\n");
+}
+
+/// What a trial drew is not the base of the others.
+TEST(ResolvedConfig, ASweptKeyIsAsTheDocumentHasIt) {
+  const std::string sweep =
+      "sweep:\n  method: random\n  run_cap: 3\n  parameters:\n"
+      "    train.learning_rate: {min: 0.001, max: 0.1}\n    model.dropout: {value: 0.25}\n";
+  const auto without = to_yaml(testing::expand(kShortestConfig + sweep).trials[0].config);
+  EXPECT_EQ(without.find("\n  learning_rate: "), std::string::npos) << without;
+  EXPECT_EQ(without.find("\n  dropout: "), std::string::npos) << without;
+  const std::string base = "train: {learning_rate: 1e-2}\n";
+  const auto with = to_yaml(testing::expand(kShortestConfig + base + sweep).trials[0].config);
+  EXPECT_NE(with.find("\n  learning_rate: 1e-2\n"), std::string::npos) << with;
+  expect_same_trials(kShortestConfig + base + sweep);
+}
+
+/// Where the value decides which other keys there are, or how the list was written.
+TEST(ResolvedConfig, ASweptKindLeavesItsSectionAlone) {
+  expect_same_trials(
+      "devices: [{memory: 1GiB}]\n"
+      "data: {format: digits, path: [x]}\n"
+      "model: {dropout: 0.1}\n"
+      "train: {virtual_nodes: 4, autoscale: {rule: linear}}\n"
+      "sweep: {parameters: {model.family: {values: [mlp, resnet]},\n"
+      "  'data.path[0]': {values: [x, y]}, train.autoscale.loss: {values: [0.1, 0.2]}}}\n");
+  expect_same_trials(kShortestConfig +
+                     "sweep: {parameters: {data.format: {values: [bytes, tokens]}}}\n");
 }
 
 /// Even where the trials replace the seed that the draws come from.

@@ -12,6 +12,7 @@
 #include "tests/support/made_up_run.h"
 #include "tests/support/small_sweep.h"
 #include "tests/support/temporary_folder.h"
+#include "trainer/run_lock.h"
 
 namespace spillway::testing {
 namespace {
@@ -27,8 +28,9 @@ class ResultsCommand : public ::testing::Test {
     return out.str();
   }
   std::string results(bool json, const std::string& name = "out") {
-    std::ostringstream out;
-    EXPECT_EQ(spillway::results({.folder = folder_ / name, .json = json}, out), kDone);
+    std::ostringstream out, log;
+    EXPECT_EQ(spillway::results({.folder = folder_ / name, .json = json}, out, log), kDone);
+    EXPECT_EQ(log.str(), "");
     return out.str();
   }
 
@@ -59,6 +61,7 @@ TEST_F(ResultsCommand, FailuresAreReadBack) {
 /// The first events of a run whose log is written, and then is not.
 TEST_F(ResultsCommand, OfARunWithoutAnEndItSaysWhatIsKnown) {
   {
+    const RunLock lock(folder_.path());
     EventLog log(folder_ / kEventFile);
     log.add(made_up_run_event(2));
     for (const auto& event : made_up_events()) log.add(to_json(event));
@@ -75,6 +78,23 @@ TEST_F(ResultsCommand, OfARunWithoutAnEndItSaysWhatIsKnown) {
   EXPECT_EQ(json["trials"][0]["final_loss"], 3.5);
   EXPECT_TRUE(json["wall_s"].is_null());
   EXPECT_TRUE(json["devices"].is_null());
+}
+
+TEST_F(ResultsCommand, DamagedLinesAreLeftOutAndNamed) {
+  {
+    EventLog log(folder_ / kEventFile);
+    log.add(made_up_run_event(2));
+    for (const auto& event : made_up_events()) log.add(to_json(event));
+    log.flush();
+  }
+  std::string text = folder_.read(kEventFile);
+  text[text.find("4.5")] = '7';  // a loss that nobody had
+  folder_.write(kEventFile, text);
+  std::ostringstream out, log;
+  EXPECT_EQ(spillway::results({.folder = folder_ / "", .json = true}, out, log), kTrialFailed);
+  EXPECT_EQ(Json::parse(out.str())["trials"][0]["final_loss"], 3.5);
+  EXPECT_EQ(out.str().find("7.5"), std::string::npos);
+  EXPECT_NE(log.str().find("line 4 does not match its hash"), std::string::npos) << log.str();
 }
 
 }  // namespace

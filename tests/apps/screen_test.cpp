@@ -1,12 +1,15 @@
 #include "apps/screen.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "apps/progress.h"
 #include "tests/support/made_up_run.h"
+#include "tests/support/temporary_folder.h"
 
 namespace spillway::testing {
 namespace {
@@ -69,8 +72,20 @@ TEST(Screen, FitsTheTerminal) {
   EXPECT_EQ(screen_lines(run, {.columns = 12, .rows = 3}), (Lines{"and 20 more", "0 of 20 tri"}));
 }
 
+/// What is written to a terminal, here a file.
+template <typename Write>
+std::string on_terminal(const Write& write) {
+  const TemporaryFolder folder;
+  const int file = ::open(folder.write("terminal", "").c_str(), O_WRONLY);
+  std::ostringstream out;
+  write(out, file);
+  ::close(file);
+  EXPECT_EQ(out.str(), "");
+  return folder.read("terminal");
+}
+
 /// Shows the made-up run; whatever is drawn is drawn after each event.
-std::string shown(Progress& progress, const std::ostringstream& out) {
+void show_all(Progress& progress) {
   RunLog run;
   run.apply(made_up_run_event(2));
   for (const auto& event : made_up_events()) {
@@ -79,12 +94,11 @@ std::string shown(Progress& progress, const std::ostringstream& out) {
     progress.show(run);
   }
   progress.finish();
-  return out.str();
 }
 
 TEST(Screen, IsRedrawnInPlaceAndLeavesWhatEnded) {
-  std::ostringstream out;
-  const auto text = shown(*make_screen_progress(out, -1), out);
+  const auto text =
+      on_terminal([](std::ostream& out, int file) { show_all(*make_screen_progress(out, file)); });
   // Both run: three lines, over which the next picture goes.
   EXPECT_NE(text.find("trial 1  step  0/10\n0 of 2 trials ended, 0 % done\n\x1b[3F\x1b[J"),
             std::string::npos);
@@ -95,9 +109,32 @@ TEST(Screen, IsRedrawnInPlaceAndLeavesWhatEnded) {
 
 TEST(Screen, LinesHaveNoEscapes) {
   std::ostringstream out;
-  const auto text = shown(*make_line_progress(out), out);
+  show_all(*make_line_progress(out));
+  const auto text = out.str();
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+}
+
+TEST(Screen, NamesCannotControlTheTerminal) {
+  RunLog run = running(1);
+  run.trials[0].result.name = "a\x1b[2J";
+  run.trials[0].result.reason = "no \r luck";
+  const auto text = on_terminal([&](std::ostream& out, int file) {
+    const auto progress = make_screen_progress(out, file);
+    auto event = made_up_events().front();
+    event.state = TrialState::failed;
+    progress->take(run, event);
+    progress->show(run);
+  });
+  EXPECT_NE(text.find("a\\x1b[2J  running  no \\x0d luck\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find_first_of("\x1b\r"), std::string::npos) << text;
+}
+
+TEST(Screen, WideNamesFitToo) {
+  RunLog run = running(1);
+  run.trials[0].result.name = "\xE4\xB8\xAD\xE6\x96\x87";
+  EXPECT_EQ(screen_lines(run, {.columns = 4, .rows = 9})[0], "\xE4\xB8\xAD");
+  EXPECT_EQ(screen_lines(run, {})[0], "\xE4\xB8\xAD\xE6\x96\x87  step  0/10");
 }
 
 }  // namespace

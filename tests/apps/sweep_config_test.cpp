@@ -82,6 +82,12 @@ TEST(SweepConfig, BoundsAreInOrder) {
                   "9007199254740992"});
 }
 
+TEST(SweepConfig, WholeBoundsOfAnySizeAreWhole) {
+  EXPECT_EQ(problems("{min: 0, max: 18446744073709551615}", true),
+            Texts{".max: '18446744073709551615' is out of range; write a whole number from "
+                  "-9007199254740992 to 9007199254740992"});
+}
+
 TEST(SweepConfig, LogarithmsNeedPositiveNumbers) {
   for (const std::string name :
        {"log_uniform_values", "q_log_uniform_values", "inv_log_uniform_values"}) {

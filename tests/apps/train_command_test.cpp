@@ -109,7 +109,7 @@ TEST_F(TrainCommand, EarlyStoppingIsInAllThatIsWritten) {
             std::string::npos);
   EXPECT_NE(folder_.read("out/config.yaml").find("min_iter: 2\n"), std::string::npos);
   std::ostringstream shown;
-  EXPECT_EQ(results({.folder = folder_ / "out"}, shown), kDone);
+  EXPECT_EQ(results({.folder = folder_ / "out"}, shown, shown), kDone);
   EXPECT_NE(shown.str().find(" stopped early: at step 2 it was number 4 of 4 with a mean loss of "),
             std::string::npos)
       << shown.str();
@@ -132,10 +132,10 @@ TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
   ASSERT_EQ(run(), kDone);
   const Json json = Json::parse(out_.str());
   EXPECT_NE(log_.str().find("running"), std::string::npos);
-  EXPECT_EQ(keys_of(json),
-            (std::vector<std::string>{"copy_hidden_share", "copy_s", "d2h_bytes", "devices",
-                                      "h2d_bytes", "h2d_weight_bytes", "host_budget_bytes",
-                                      "host_peak_bytes", "state", "trials", "wall_s"}));
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{
+                               "copy_hidden_share", "copy_s", "copy_wait_s", "d2h_bytes", "devices",
+                               "h2d_bytes", "h2d_weight_bytes", "host_budget_bytes",
+                               "host_peak_bytes", "state", "trials", "wall_s"}));
   ASSERT_EQ(json["devices"].size(), 2u);
   for (const Json& device : json["devices"]) {
     EXPECT_EQ(keys_of(device),

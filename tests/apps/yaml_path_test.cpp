@@ -122,5 +122,18 @@ TEST(Override, BadYamlNamesTheKey) {
   EXPECT_NE(error.problem.find("no valid YAML"), std::string::npos);
 }
 
+TEST(RemoveAt, TakesAKeyAway) {
+  auto tree = sample();
+  remove_at(tree, "train.lanes");
+  EXPECT_EQ(find_at(tree, "train.lanes"), nullptr);
+  EXPECT_EQ(text_at(tree, "sweep.parameters.train.lanes.values[1]"), "2");
+  remove_at(tree, "devices");
+  EXPECT_EQ(tree.children.size(), 2u);
+  for (const char* path : {"", "nowhere", "train.lanes", "devices[0]", ".train"}) {
+    remove_at(tree, path);
+  }
+  EXPECT_EQ(tree.children.size(), 2u);
+}
+
 }  // namespace
 }  // namespace spillway

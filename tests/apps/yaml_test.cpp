@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 
 #include "apps/yaml_node.h"
@@ -70,9 +71,9 @@ TEST(Yaml, WhatIsNoYamlIsNamedWithItsLine) {
 
 TEST(Yaml, AKeyStandsOnce) {
   const auto error = error_of("train:\n  lanes: 1\n  seed: 2\n  lanes: 3\n");
-  EXPECT_EQ(error.field, "lanes");
+  EXPECT_EQ(error.field, "train.lanes");
   EXPECT_EQ(error.line, 4);
-  EXPECT_STREQ(error.what(), "line 4: lanes: stands here a second time");
+  EXPECT_STREQ(error.what(), "line 4: train.lanes: stands here a second time");
 }
 
 TEST(Yaml, AKeyIsPlainText) {
@@ -92,14 +93,62 @@ TEST(Yaml, AliasesStandForTheirValue) {
 }
 
 TEST(Yaml, AliasesWithoutEndAreRejected) {
-  EXPECT_TRUE(error_of("a: &x [*x]\n").problem.starts_with("nested too deep or too large"));
+  EXPECT_EQ(error_of("a: &x [*x]\n").problem, "an alias stands inside the value that it names");
   std::string bomb = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 25; ++i) {
     const std::string inner = "*a" + std::to_string(i - 1), name = "a" + std::to_string(i);
     bomb += name + ": &" + name + " [" + inner + " , " + inner + " ]\n";
   }
-  EXPECT_TRUE(error_of(bomb).problem.starts_with("nested too deep or too large"));
+  EXPECT_EQ(error_of(bomb).problem, "the configuration has more than 100000 values, the limit");
   EXPECT_THROW(parse_yaml(std::string(100'000, '[')), ConfigError);
+}
+
+TEST(Yaml, IsNotNestedWithoutEnd) {
+  const auto nested = [](int levels) {
+    return "a: " + std::string(static_cast<std::size_t>(levels), '[') +
+           std::string(static_cast<std::size_t>(levels), ']');
+  };
+  EXPECT_EQ(parse_yaml(nested(32)).find("a")->kind, Kind::list);
+  EXPECT_EQ(error_of(nested(33)).problem, "is nested deeper than 32 levels");
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(Yaml, HasALimitOfValues) {
+  EXPECT_EQ(parse_yaml(repeated("- 1\n", 99'999)).children.size(), 99'999u);
+  EXPECT_EQ(error_of(repeated("- 1\n", 100'000)).line, 100'000);
+  std::string keys;
+  for (int i = 0; i < 99'999; ++i) keys += "k" + std::to_string(i) + ": 1\n";
+  EXPECT_EQ(parse_yaml(keys).children.size(), 99'999u);
+  EXPECT_EQ(error_of(keys + "l: 1\n").problem,
+            "the configuration has more than 100000 values, the limit");
+}
+
+/// Before a tree is built, or even the tokens of it.
+TEST(Yaml, IsRefusedFastWhereItIsLarge) {
+  constexpr int kMany = 4'000'000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string start : {"[", "a: [", "- [", "{"}) {
+    EXPECT_EQ(error_of(start + repeated("1,", kMany)).problem,
+              "the configuration has more than 100000 commas and opening brackets, the limit");
+  }
+  EXPECT_EQ(error_of(std::string(kMany, '[')).line, 0);
+  EXPECT_EQ(error_of(repeated("k: 1\n", kMany)).problem,
+            "the configuration is larger than 8.00 MiB, the limit");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(Yaml, TextHasNoNul) {
+  const auto quoted = error_of("a:\n  b: [x, \"y\\0z\"]\n");
+  EXPECT_EQ(quoted.field, "a.b[1]");
+  EXPECT_EQ(quoted.line, 2);
+  EXPECT_EQ(quoted.problem, "has a NUL character; remove it");
+  EXPECT_THROW(parse_yaml(std::string("a: x\0y\n", 8)), ConfigError);
+  EXPECT_THROW(parse_yaml("\"a\\0\": x\n"), ConfigError);
 }
 
 TEST(Yaml, WrittenTextReadsBackTheSame) {

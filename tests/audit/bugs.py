@@ -20,6 +20,7 @@ MANIFEST = "trainer/manifest.cpp"
 ATOMIC = "trainer/atomic_file.cpp"
 JOURNAL = "trainer/journal.cpp"
 LOCK = "trainer/run_lock.cpp"
+CONTRACT = "trainer/contract.cpp"
 OPEN = "core/open_file.cpp"
 TENSORS = "trainer/safetensors.cpp"
 TENSORS_JSON = "trainer/safetensors_json.cpp"
@@ -131,8 +132,20 @@ BUGS = [
         "wal_autocheckpoint = 1000", "Journal.ADamagedLogLosesNothing"),
     Bug("the config of a known submission is not compared", JOURNAL,
         "if (known->config == config) return", "return", "Journal.ASubmissionCountsOnce"),
-    Bug("two processes have one folder", LOCK, "LOCK_EX | LOCK_NB", "LOCK_SH | LOCK_NB",
-        "RunLock.TheSecondIsToldWhoHoldsTheFolder"),
+    Bug("two processes have one folder", LOCK, "wanted = whole_file(F_WRLCK)",
+        "wanted = whole_file(F_RDLCK)", "RunLock.TheSecondIsToldWhoHoldsTheFolder"),
+    Bug("asking who has a folder takes the lock", LOCK,
+        "::fcntl(file, F_OFD_GETLK, &other) == 0 && other.l_type != F_UNLCK",
+        "::fcntl(file, F_OFD_SETLK, &other) != 0", "RunLock.AskingWhoHoldsItTakesNothing"),
+    Bug("a lock is written through a link", LOCK,
+        "kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK",
+        "kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK", "RunLock.NeverWritesThroughALink"),
+    # Contracts.
+    Bug("other kernels go unnoticed", CONTRACT, "!(difference.then && difference.now)", "true",
+        "Contract.AFingerprintIsComparedWhereBothHaveIt"),
+    Bug("contracts without fingerprints are refused", CONTRACT,
+        " || cannot_be_compared(difference)", "",
+        "Contract.AFingerprintIsComparedWhereBothHaveIt"),
     # Files of others.
     Bug("the product of a shape overflows", TENSORS,
         "if (__builtin_mul_overflow(bytes, static_cast<Bytes>(dim), &bytes)) return std::nullopt;",

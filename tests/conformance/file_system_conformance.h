@@ -121,6 +121,13 @@ TEST_P(FileSystemConformance, ErrorsNameFileAndCause) {
   EXPECT_EQ(code_of([&] { files_->list(at("a")); }), ENOTDIR);
 }
 
+TEST_P(FileSystemConformance, AFolderIsNotOpenedAsAFile) {
+  files_->make_folder(at("f"));
+  const auto error = testing::thrown<IoError>([&] { files_->open(at("f")); });
+  EXPECT_EQ(error.code, EISDIR);
+  EXPECT_EQ(error.path, at("f"));
+}
+
 TEST_P(FileSystemConformance, ARenameReplacesAFile) {
   write("new", "new");
   write("old", "old");

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include "tests/conformance/file_system_conformance.h"
 
 namespace spillway {
@@ -20,6 +22,19 @@ TEST(PosixFileSystem, ErrorsOfOpenFilesNameTheFile) {
       [&] { file.write_all(std::as_bytes(std::span(std::string_view("y"))), 0); });
   EXPECT_EQ(error.code, EBADF) << "opened for reading";
   EXPECT_EQ(error.path, folder / "a");
+}
+
+/// Each would be waited for, or read without end.
+TEST(PosixFileSystem, WhatIsNoRegularFileIsRefusedAtOnce) {
+  const testing::TemporaryFolder folder;
+  const std::string fifo = folder / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const auto problem = [](const std::string& path) {
+    return std::string(
+        testing::thrown<CorruptData>([&] { OpenFile::open(posix_file_system(), path); }).what());
+  };
+  EXPECT_EQ(problem(fifo), fifo + " is a FIFO, not a regular file");
+  EXPECT_EQ(problem("/dev/zero"), "/dev/zero is a device, not a regular file");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "core/cpu/mapped_memory.h"
+
 namespace spillway {
 namespace {
 
@@ -19,10 +21,19 @@ TEST(Error, DisksHaveSpace) {
   EXPECT_STREQ(OutOfMemory(Tier::disk, 3_MiB, 1_MiB, "a file").what(),
                "disk space: a file asked for 3.00 MiB but 1.00 MiB are left");
   EXPECT_STREQ(
-      DoesNotFit("a file", Tier::disk, 2_MiB, 1_MiB).what(),
+      DoesNotFit("a file", Tier::disk, 2_MiB, 1_MiB, "or lower checkpoint.keep").what(),
       "a file does not fit: it needs 2.00 MiB (2097152 bytes) of disk space, left are 1.00 "
-      "MiB (1048576 bytes); free some there, or lower host_memory, so that trials wait "
-      "for each other");
+      "MiB (1048576 bytes); free some there; or lower checkpoint.keep");
+}
+
+TEST(Error, ASystemWithoutMemoryIsNoBudgetThatIsUsedUp) {
+  const SystemOutOfMemory e(Tier::device, 64_MiB, 14_GiB, "cpu:0");
+  EXPECT_STREQ(e.what(),
+               "the system gave no memory: cpu:0 asked it for 64.00 MiB of address space, while "
+               "14.00 GiB of the machine's memory are free; raise the limit of the process "
+               "(ulimit -v) or of its memory group, or lower the memory of devices or host_memory");
+  EXPECT_EQ(e.requested, 64_MiB);
+  EXPECT_THROW(MappedMemory(Bytes{1} << 62, Tier::device, "cpu:0"), SystemOutOfMemory);
 }
 
 TEST(Error, IoErrorNamesFileAndCause) {

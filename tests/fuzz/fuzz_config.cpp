@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "apps/config.h"
 #include "apps/sweep.h"
@@ -21,13 +23,24 @@ bool is_small(const SweepConfig& sweep) {
   return true;
 }
 
-/// A configuration without findings is written so that it reads back as it was.
-void write_again(const RunConfig& config) {
-  const std::string text = to_yaml(config);
+/// With the values that the trial drew.
+std::string own_values(RunConfig config) {
+  for (SweepParameter& parameter : config.sweep.parameters) parameter.base.reset();
+  return to_yaml(config);
+}
+
+/// A configuration without findings is written so that it makes the same trials.
+void write_again(const std::vector<Trial>& trials) {
+  const std::string text = to_yaml(trials.front().config);
   Findings findings;
-  const auto again = read_config(parse_yaml(text), findings);
+  const auto again = expand_trials(parse_yaml(text), findings);
   testing::require(findings.empty(), "what is written has no findings");
-  testing::require(to_yaml(again) == text, "what is written is read");
+  testing::require(to_yaml(again.front().config) == text, "what is written is read");
+  testing::require(again.size() == trials.size(), "what is written makes as many trials");
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    testing::require(own_values(again[t].config) == own_values(trials[t].config),
+                     "what is written makes the same trials");
+  }
 }
 
 void read(const std::string& text) {
@@ -37,7 +50,7 @@ void read(const std::string& text) {
   if (!is_small(read_config(tree, schema).sweep)) return schema.report_unknown();
   Findings of_trials;
   const auto trials = expand_trials(tree, of_trials);
-  if (of_trials.empty()) write_again(trials.front().config);
+  if (of_trials.empty()) write_again(trials);
 }
 
 }  // namespace

@@ -74,6 +74,23 @@ TEST(DigitsSource, AnotherLineIsNamed) {
   }
 }
 
+/// Lines begin and end anywhere in the blocks that a file is read in.
+TEST(DigitsSource, AFileMayBeLong) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += line_of(i % 17, i % 10) + "\n";
+  const auto source = open_digits({folder.write("a", text)}, 0).train;
+  ASSERT_EQ(source->num_samples(), 3000u);
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    Row row(65, static_cast<std::int64_t>(i % 17));
+    row.back() = static_cast<std::int64_t>(i % 10);
+    ASSERT_EQ(row_of(*source, i), row) << i;
+  }
+  const auto endless = folder.write("b", text + std::string(1'000'000, '1'));
+  EXPECT_NE(thrown<ConfigError>([&] { open_digits({endless}, 0); }).problem.find("line 3001 is no"),
+            std::string::npos);
+}
+
 TEST(DigitsSource, ReadsTheRealSet) {
   const auto file = testing::digits_file();
   if (!file) GTEST_SKIP() << testing::kNoDigits;

@@ -409,5 +409,42 @@ TEST(Sequential, TheConfigurationIsChecked) {
   EXPECT_EQ(error.field, "train.batch_size");
 }
 
+struct TwiceImpl : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) { return x * 2; }
+};
+TORCH_MODULE(Twice);
+
+struct ThriceImpl : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) { return x * 3; }
+};
+TORCH_MODULE(Thrice);
+
+/// What layers are told apart by.
+Names kinds_of(const std::function<Sequential()>& make, const std::string& name = "") {
+  Names kinds;
+  const auto model = model_of(make, {.input_shape = {8}, .name = name});
+  for (const LayerSpec& layer : model->spec.layers) kinds.push_back(layer.kind);
+  return kinds;
+}
+
+TEST(Sequential, LayersAreWhatTheyAreHoweverManyModelsWereMade) {
+  const auto twice = [] { return Sequential(Linear(8, 4), Twice()); };
+  const Names first = kinds_of(twice);
+  EXPECT_EQ(kinds_of(twice), first);
+  EXPECT_NE(kinds_of([] { return Sequential(Linear(8, 4), Thrice()); }), first) << "of its shapes";
+  EXPECT_NE(kinds_of(twice, "version 2"), first);
+  const auto activation = [](double slope) {
+    using namespace torch::nn;
+    return [=] {
+      return Sequential(Linear(8, 4), LeakyReLU(LeakyReLUOptions().negative_slope(slope)));
+    };
+  };
+  EXPECT_EQ(kinds_of(activation(0.1)), kinds_of(activation(0.1)));
+  EXPECT_NE(kinds_of(activation(0.1)), kinds_of(activation(0.2))) << "as it prints itself";
+  EXPECT_NE(kinds_of([] { return Sequential(Sequential(Linear(8, 4), Twice())); }),
+            kinds_of([] { return Sequential(Sequential(Linear(8, 4), Thrice())); }))
+      << "inside a child";
+}
+
 }  // namespace
 }  // namespace spillway

@@ -101,14 +101,6 @@ TEST(TokenFiles, StayReadableAfterTheNamesAreGone) {
   EXPECT_EQ(read(files, 0, 6), tokens_of("abcdef"));
 }
 
-TEST(TokenFiles, AMovedMappingHasOneOwner) {
-  const TemporaryFolder folder;
-  MappedFile first(folder.write("a", "abc"));
-  const MappedFile second(std::move(first));
-  EXPECT_TRUE(first.bytes().empty());
-  EXPECT_EQ(second.bytes().size(), 3u);
-}
-
 TEST(TokenFiles, WhatCannotBeReadIsNamed) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", "text"), empty = folder.write("empty", "");
@@ -138,6 +130,22 @@ TEST(TokenSource, NeighbouringSamplesShareOneToken) {
   EXPECT_EQ(split.train->sample_elements(), 5);
   EXPECT_EQ(read(*split.train, 0), tokens_of("abcde"));
   EXPECT_EQ(read(*split.train, 1), tokens_of("efghi"));
+}
+
+/// Over the ends of files and of blocks that are read at once, of either part.
+TEST(TokenSource, RowsAreReadAsOneByOne) {
+  const TemporaryFolder folder;
+  const auto split =
+      open_bytes({folder.write("a", text_of(70'001)), folder.write("b", text_of(999))}, 7, 0.3);
+  for (const DataSource* source : {split.train.get(), split.eval.get()}) {
+    Tokens rows(static_cast<std::size_t>((source->num_samples() - 1) * 8), -1), expected;
+    source->read_rows(1, std::as_writable_bytes(std::span(rows)));
+    for (std::uint64_t i = 1; i < source->num_samples(); ++i) {
+      const Tokens row = read(*source, i);
+      expected.insert(expected.end(), row.begin(), row.end());
+    }
+    EXPECT_EQ(rows, expected);
+  }
 }
 
 TEST(TokenSource, ASampleNeedsItsLastTarget) {

@@ -200,6 +200,29 @@ TEST(ControlledShell, AStragglerTakesNoLane) {
   EXPECT_LT(run.last_op_s[2], seconds / 4);
 }
 
+/// As where the devices that are left have no room for more lanes.
+TEST(ControlledShell, AJobGoesOnAsItIsWhereNoPlanHasTheLanesDecided) {
+  int refused = 0;
+  ControlledShell run(
+      {.device_budgets = {1_GiB, 1_GiB}, .host_budget = 1_GiB, .policy = make_policy("lrtf")}, {},
+      {nullptr, 2}, [&](JobId, int, const std::vector<DeviceId>&) {
+        ++refused;
+        return std::shared_ptr<const JobPlan>();
+      });
+  const auto plan = plan_of(1);
+  run.submit({.job = JobId(0),
+              .lanes = 1,
+              .most_lanes = 2,
+              .groups = kGroups,
+              .max_steps = kSteps,
+              .rules = {make_heuristic("throughput")}},
+             plan, plan->layout.home_bytes);
+  run.run();
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(run.shell().engine().job(JobId(0)).step, kSteps);
+  EXPECT_EQ(run.shell().engine().job(JobId(0)).end, JobEnd::done);
+}
+
 /// Jobs that come with and without rules, also for lanes of their own, more than there are homes
 /// for; devices that come and go. Draws from its seed alone.
 void play_at_random(unsigned seed) {

@@ -11,6 +11,7 @@
 namespace spillway {
 namespace {
 
+using testing::campaign_size;
 using testing::ElasticRun;
 using testing::ElasticWorkload;
 using testing::from_environment;
@@ -24,7 +25,8 @@ constexpr std::uint64_t kRuns = 10'000;
 
 TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
-  const std::uint64_t last = only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", kRuns);
+  const std::uint64_t last =
+      only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(kRuns));
   ElasticRun::Counts all;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));

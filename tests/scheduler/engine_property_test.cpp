@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -8,12 +8,15 @@
 
 #include "scheduler/virtual_shell.h"
 #include "tests/support/action_checker.h"
+#include "tests/support/from_environment.h"
 #include "tests/support/random_workload.h"
 
 namespace spillway {
 namespace {
 
 using testing::ActionChecker;
+using testing::campaign_size;
+using testing::from_environment;
 using testing::make_workload;
 using testing::Workload;
 
@@ -87,8 +90,7 @@ Outcome run(const Workload& workload, std::string* log = nullptr) {
 }
 
 std::uint64_t num_workloads() {
-  const char* count = std::getenv("SPILLWAY_PROPERTY_RUNS");
-  return count ? std::strtoull(count, nullptr, 10) : 2000;
+  return from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000));
 }
 
 /// Jobs that fail or are stopped leave the others whole.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
+#include <vector>
+
 #include "tests/support/random_workload.h"
 #include "tests/support/small_model.h"
 
@@ -40,6 +44,100 @@ struct RandomJob {
   JobShape shape;
 };
 
+/// Every way to cut so many layers.
+std::vector<std::vector<LayerRange>> all_cuts(int num_layers) {
+  std::vector<std::vector<LayerRange>> cuts;
+  for (int after = 0; after < 1 << (num_layers - 1); ++after) {
+    std::vector<LayerRange> shards{{0, 0}};
+    for (int l = 0; l < num_layers; ++l) {
+      shards.back().end = l + 1;
+      if (l + 1 < num_layers && (after >> l & 1) != 0) shards.push_back({l + 1, l + 1});
+    }
+    cuts.push_back(std::move(shards));
+  }
+  return cuts;
+}
+
+/// The definition of Partition, by trying every cut.
+class EveryCut {
+ public:
+  explicit EveryCut(const RandomJob& job)
+      : table_(job.model, job.profile, job.shape),
+        num_layers_(static_cast<int>(job.model.layers.size())),
+        cuts_(all_cuts(num_layers_)) {
+    for (int length = 1; length <= num_layers_; ++length) {
+      limits_.push_back(0);
+      for (int begin = 0; begin + length <= num_layers_; ++begin) {
+        limits_.back() = std::max(limits_.back(), weights({begin, begin + length}));
+      }
+    }
+  }
+
+  Bytes smallest_budget() const {
+    Bytes least = kNever;
+    for (const auto& cut : cuts_) least = std::min(least, need(cut, 0));
+    return round_up(least, kPage);
+  }
+  Bytes load_ahead_budget() const {
+    Bytes least = kNever;
+    for (Bytes limit : limits_) {
+      for (const auto& cut : cuts_) {
+        if (most_weights(cut) <= limit) least = std::min(least, need(cut, limit));
+      }
+    }
+    return round_up(least, kPage);
+  }
+  std::vector<LayerRange> shards(Bytes budget, bool double_buffer) const {
+    std::vector<LayerRange> best;
+    for (Bytes limit : limits_) {
+      if (!double_buffer || limit >= budget) break;
+      const auto found = fewest(budget, limit, limit);
+      if (!found.empty() && (best.empty() || found.size() < best.size())) best = found;
+    }
+    return best.empty() ? fewest(budget, 0, budget) : best;
+  }
+
+ private:
+  static constexpr Bytes kNever = ~Bytes{0};
+  Bytes weights(LayerRange range) const { return range_need(table_, range).weights(); }
+  Bytes most_weights(const std::vector<LayerRange>& cut) const {
+    Bytes most = 0;
+    for (LayerRange shard : cut) most = std::max(most, weights(shard));
+    return most;
+  }
+  Bytes need(const std::vector<LayerRange>& cut, Bytes beside) const {
+    Bytes most = 0;
+    for (LayerRange shard : cut) {
+      const RangeNeed range = range_need(table_, shard);
+      const UnitNeed a = range.forward(), b = range.backward();
+      const Bytes apart = table_.split.needed(std::max(a.planned(), b.planned()) + beside,
+                                              std::max(a.workspace, b.workspace));
+      most = std::max(most, table_.split.apart() ? apart : std::max(a.total(), b.total()) + beside);
+    }
+    return most;
+  }
+  /// Early shards as long as can be.
+  std::vector<LayerRange> fewest(Bytes budget, Bytes reserve, Bytes limit) const {
+    std::vector<LayerRange> best;
+    const auto ends = [](const std::vector<LayerRange>& cut) {
+      std::vector<int> found;
+      for (LayerRange shard : cut) found.push_back(shard.end);
+      return found;
+    };
+    for (const auto& cut : cuts_) {
+      if (most_weights(cut) > limit || need(cut, reserve) > budget) continue;
+      const bool fewer = best.empty() || cut.size() < best.size();
+      if (fewer || (cut.size() == best.size() && ends(cut) > ends(best))) best = cut;
+    }
+    return best;
+  }
+
+  const NeedTable table_;
+  const int num_layers_;
+  const std::vector<std::vector<LayerRange>> cuts_;
+  std::vector<Bytes> limits_;
+};
+
 TEST(Partition, WholeModelsRunVnMajor) {
   const ModelSpec model = chain(5);
   const Partition cut =
@@ -61,6 +159,49 @@ TEST(Partition, OneByteLessThanWholeIsCut) {
   EXPECT_FALSE(
       partition(model, profile, {}, whole.smallest_budget - kPage, OrderChoice::vn_major, true)
           .fits);
+}
+
+TEST(Partition, IsTheBestOfAllCuts) {
+  int spilled = 0, reserved = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomJob job(seed);
+    if (seed % 3 == 0) job.shape.split.activation_share = 0.1 * static_cast<double>(seed % 9 + 1);
+    const EveryCut every(job);
+    for (const bool double_buffer : {false, true}) {
+      const Bytes smallest = job.cut(0, double_buffer).smallest_budget;
+      EXPECT_EQ(smallest, every.smallest_budget());
+      const Bytes ahead = job.cut(0, double_buffer).load_ahead_budget;
+      EXPECT_EQ(ahead, double_buffer ? every.load_ahead_budget() : 0);
+      for (const Bytes budget : {smallest, smallest + smallest / 3, 2 * smallest, ahead}) {
+        const Partition cut = job.cut(budget, double_buffer);
+        EXPECT_EQ(cut.shards, every.shards(budget, double_buffer));
+        spilled += cut.shards.size() > 2 ? 1 : 0;
+        reserved += cut.shards != job.cut(budget, false).shards ? 1 : 0;
+      }
+    }
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(spilled, 300);
+  EXPECT_GT(reserved, 300);
+}
+
+/// Two thousand layers: what grew with their square, or faster, took minutes.
+TEST(Partition, DeepModelsAreCutInNoTime) {
+  const ModelSpec model = chain(2048);
+  const Profile profile = profile_of(model);
+  const JobShape shape{.virtual_nodes = 4};
+  const std::clock_t begin = std::clock();
+  for (const Bytes part : {Bytes{1}, Bytes{4}, Bytes{400}}) {
+    const Bytes budget =
+        part * partition(model, profile, shape, 0, OrderChoice::shard_major, true).smallest_budget;
+    const Partition cut = partition(model, profile, shape, budget, OrderChoice::shard_major, true);
+    expect_cover(cut.shards, 2048);
+    const JobPlan plan = lower(model, profile, shape, cut.shards, false);
+    EXPECT_EQ(plan.shards.size(), cut.shards.size());
+  }
+  const double cpu_s = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_LT(cpu_s, 10);
 }
 
 TEST(Partition, TheSmallestBudgetIsTheSmallest) {

@@ -23,6 +23,13 @@ SuccessiveHalving with_trials(SuccessiveHalving rule, std::size_t num,
   return rule;
 }
 
+/// At the rungs that a trial with these losses has come to.
+RungLosses rung_losses(const std::vector<double>& losses, const Rungs& rungs) {
+  RungMeans means;
+  for (const double loss : losses) means.add(loss, rungs);
+  return means.means;
+}
+
 /// By rank.
 std::vector<std::size_t> jobs_of(const std::vector<Verdict>& verdicts, bool that_go_on) {
   std::vector<std::size_t> jobs;
@@ -38,20 +45,17 @@ std::vector<Verdict> all_reach(SuccessiveHalving& rule, const std::vector<double
 }
 
 TEST(SuccessiveHalving, RungsAreEtaTimesAsFarApart) {
-  const SuccessiveHalving rule(20, 3);
-  EXPECT_EQ(rule.rung_from(0), 20);
-  EXPECT_EQ(rule.rung_from(20), 20);
-  EXPECT_EQ(rule.rung_from(21), 60);
-  EXPECT_EQ(rule.rung_from(61), 180);
-  EXPECT_EQ(rule.rung_from(kNoStep), kNoStep);
-  EXPECT_EQ(SuccessiveHalving(kNoStep - 1, 2).rung_from(kNoStep), kNoStep);
+  const Rungs rungs{20, 3};
+  EXPECT_EQ(rungs.from(0), 20);
+  EXPECT_EQ(rungs.from(20), 20);
+  EXPECT_EQ(rungs.from(21), 60);
+  EXPECT_EQ(rungs.from(61), 180);
+  EXPECT_EQ(rungs.from(kNoStep), kNoStep);
+  EXPECT_EQ((Rungs{kNoStep - 1, 2}.from(kNoStep)), kNoStep);
 }
 
 TEST(SuccessiveHalving, ComparesTheMeanLossSinceTheRungBefore) {
-  const SuccessiveHalving rule(2, 3);
-  const std::vector<double> losses{9, 7, 1, 2, 3, 6, 100};
-  EXPECT_EQ(rule.measure(losses, 2), 8);
-  EXPECT_EQ(rule.measure(losses, 6), 3);
+  EXPECT_EQ(rung_losses({9, 7, 1, 2, 3, 6, 100}, {2, 3}), (RungLosses{{2, 8}, {6, 3}}));
 }
 
 TEST(SuccessiveHalving, WaitsForAllAndKeepsTheBest) {
@@ -191,11 +195,12 @@ class SweepRun {
   struct Trial {
     std::int64_t step = 0;
     bool ended = false;
-    SuccessiveHalving::RungLosses decided;
+    RungLosses decided;
   };
   bool all_ended() const { return std::ranges::all_of(trials_, &Trial::ended); }
-  std::span<const double> losses(std::size_t t) const {
-    return std::span(sweep_.trials[t].losses).first(at(static_cast<int>(trials_[t].step)));
+  RungLosses losses(std::size_t t) const {
+    const auto& all = sweep_.trials[t].losses;
+    return rung_losses({all.begin(), all.begin() + trials_[t].step}, {sweep_.min_iter, sweep_.eta});
   }
 
   /// As a session begins: with the results of those that ended, and the histories of the others.
@@ -209,9 +214,8 @@ class SweepRun {
       }
       rule_.enter(JobId(t), trial.step, sweep_.trials[t].max_steps);
       std::erase_if(trial.decided, [&](const auto& rung) { return rung.first >= trial.step; });
-      const std::int64_t end = std::min(trial.step + 1, sweep_.trials[t].max_steps);
-      for (auto rung = rule_.rung_from(0); rung < end; rung = rule_.rung_from(rung + 1)) {
-        rule_.reach(JobId(t), rung, rule_.measure(losses(t), rung));
+      for (const auto& [rung, loss] : losses(t)) {
+        if (rung < sweep_.trials[t].max_steps) rule_.reach(JobId(t), rung, loss);
       }
     }
     decide();
@@ -232,7 +236,7 @@ class SweepRun {
     ++trial.step;
     if (trial.step == sweep_.trials[t].max_steps) return end(t);
     if (trial.step != rule_.hold_step(JobId(t))) return;
-    rule_.reach(JobId(t), trial.step, rule_.measure(losses(t), trial.step));
+    rule_.reach(JobId(t), trial.step, losses(t).back().second);
     decide();
   }
 

@@ -143,6 +143,7 @@ TEST(VirtualShell, AnIdleQueueBeginsWhenItHasBeenHandedWork) {
   std::map<std::size_t, double> least_s;  // by kind of action
   for (const auto& [id, span] : record.spans) {
     if (std::holds_alternative<AdmitJob>(span.action)) continue;
+    if (std::holds_alternative<ReleaseJob>(span.action)) continue;
     double& least = least_s.emplace(span.action.index(), 1).first->second;
     least = std::min(least, span.started_s - span.called_s);
   }

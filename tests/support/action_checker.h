@@ -203,6 +203,13 @@ class ActionChecker {
                   admission};
     for (int b : layout.weights) write_home(flight, b);
     launch(std::move(flight));
+    admitted_.insert(admission.job);
+  }
+
+  void observe(const ReleaseJob& release) {
+    require(admitted_.erase(release.job) == 1, "a home is released that is not there");
+    require_quiet(release.job);
+    launch({release.id, release.job, DeviceId(), -1 - static_cast<int>(release.id), release});
   }
 
   void observe(const StepCommitted& committed) { history_.observe(committed); }
@@ -257,6 +264,7 @@ class ActionChecker {
 
   void observe(const JobEnded& ended) {
     require(ended_.insert(ended.job).second, "a job ended twice");
+    require(!admitted_.contains(ended.job), "a job ended with its home");
     require_quiet(ended.job);
     history_.observe(ended);
   }
@@ -335,7 +343,7 @@ class ActionChecker {
   std::map<ActionId, Flight> flights_;
   std::map<Place, Content> contents_;
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
-  std::set<JobId> ended_, failed_, failed_in_op_;
+  std::set<JobId> admitted_, ended_, failed_, failed_in_op_;
   std::set<DeviceId> gone_, lost_;
   std::vector<std::string> problems_;
   std::size_t ops_seen_ = 0, strays_ = 0;

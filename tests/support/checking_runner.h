@@ -33,7 +33,9 @@ class CheckingRunner final : public OpRunner {
   std::uint64_t kept() const { return kept_; }
   std::uint64_t warmed() const { return warmed_; }
 
+  std::function<void(JobId, const std::byte* home)> admitted;  ///< set before the run
   void admit(JobId job, std::byte* home) override {
+    if (admitted) admitted(job, home);
     const JobPlan& plan = *plans_.at(job);
     for (int b : plan.layout.weights) write(plan, home + spec(plan, b).home, job, b, 0, 0);
   }
@@ -67,6 +69,11 @@ class CheckingRunner final : public OpRunner {
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       write(*call.plan, call.outputs[i], call.job, op.outputs[i], call.step, 0);
     }
+  }
+
+  std::function<void(JobId, JobEnd)> released;  ///< set before the run
+  void release(JobId job, JobEnd end) override {
+    if (released) released(job, end);
   }
 
   void warm(Device& device) override {

@@ -147,7 +147,9 @@ int CrashFs::node_of(Handle file) const {
 }
 
 FileSystem::Handle CrashFs::open(const Path& file) {
-  open_[next_handle_] = find(file);
+  const int node = find(file);
+  if (now_.nodes.at(node).is_folder) throw IoError("cannot open", file, EISDIR);
+  open_[next_handle_] = node;
   return next_handle_++;
 }
 

@@ -43,4 +43,10 @@ inline Texts names(const std::vector<Trial>& trials) {
   return all;
 }
 
+/// A trial's configuration with the values that it drew, which to_yaml() leaves out.
+inline std::string own_values(RunConfig config) {
+  for (SweepParameter& parameter : config.sweep.parameters) parameter.base.reset();
+  return to_yaml(config);
+}
+
 }  // namespace spillway::testing

@@ -11,4 +11,9 @@ inline std::uint64_t from_environment(const char* name, std::uint64_t otherwise)
   return value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
+/// Runs of a campaign: `usual` of them, times SPILLWAY_CAMPAIGN, which is 1 unless set.
+inline std::uint64_t campaign_size(std::uint64_t usual) {
+  return usual * from_environment("SPILLWAY_CAMPAIGN", 1);
+}
+
 }  // namespace spillway::testing

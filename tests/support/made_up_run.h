@@ -18,6 +18,7 @@ inline RunResult made_up_totals() {
           .h2d_weight_bytes = 100,
           .copy_s = 0.25,
           .copy_hidden_share = 0.75,
+          .copy_wait_s = 0.125,
           .wall_s = 9.5};
 }
 

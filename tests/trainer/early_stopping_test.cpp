@@ -290,6 +290,27 @@ TEST(EarlyStopping, IsTheSameHoweverOftenItIsInterrupted) {
   }
 }
 
+/// Of the steps between rungs only the last two are kept: means are the same, bit by bit.
+TEST(EarlyStopping, IsTheSameWithShortHistories) {
+  Sessions sessions(1);
+  SessionConfig config = with_rungs(session_of(1, kAmple));
+  config.max_history = 2;
+  RunResult last;
+  int num_sessions = 0;
+  do {
+    last = sessions.run(config, 7);
+    ASSERT_LT(++num_sessions, 60);
+  } while (
+      std::ranges::any_of(last.trials, [](const auto& trial) { return !is_final(trial.state); }));
+  EXPECT_GT(num_sessions, 2);
+  EXPECT_EQ(ends(last), ends(on_one_device()));
+  for (std::size_t t = 0; t < last.trials.size(); ++t) {
+    EXPECT_EQ(last.trials[t].rung_losses, on_one_device().trials[t].rung_losses);
+    EXPECT_EQ(last.trials[t].first_loss, on_one_device().trials[t].first_loss);
+    EXPECT_LE(last.trials[t].losses.size(), 2u);
+  }
+}
+
 /// A client need not submit those that have ended: the journal has what they said at rungs.
 TEST(EarlyStopping, ComparesWithTrialsThatEndedInSessionsBefore) {
   Sessions sessions(0);

@@ -1,4 +1,7 @@
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
+
+#include <cfenv>
 
 #include "tests/support/training_run.h"
 
@@ -101,6 +104,18 @@ TEST(Exactness, AmongFiveOtherJobs) {
   expect_within_budgets(shared);
   expect_same_bits(shared.trials[3], resident().trials[0]);
   EXPECT_NE(shared.trials[2].weights_xxh3, shared.trials[3].weights_xxh3);
+}
+
+/// A process may round otherwise, and flush denormal numbers to zero: -ffast-math does.
+TEST(Exactness, FloatsOfTheCaller) {
+  const TrialResult& expected = resident().trials[0];
+  at::globalContext().setFlushDenormal(true);
+  std::fesetround(FE_UPWARD);
+  const TrialResult result = train(session_of(1, kAmple), tiny_trial()).trials[0];
+  EXPECT_EQ(std::fegetround(), FE_UPWARD) << "restored";
+  std::fesetround(FE_TONEAREST);
+  at::globalContext().setFlushDenormal(false);
+  expect_same_bits(result, expected);
 }
 
 TEST(Exactness, ControlsHaveOtherBits) {

@@ -3,15 +3,20 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 
 #include "core/error.h"
+#include "models/data_source.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
 #include "tests/support/wrapped_model.h"
+#include "trainer/profile_cache.h"
 
 /// A trial that fails does so alone, with its reason.
 namespace spillway::testing {
@@ -47,6 +52,30 @@ TEST(Failure, OfALayer) {
         });
       },
       "layer embed: the layer is broken");
+}
+
+/// Measured under other circumstances, which the cache cannot tell from these.
+TEST(Failure, OfALayerThatNeedsMoreThanWasMeasured) {
+  const TemporaryFolder folder;
+  SessionConfig config = session_of(1, kAmple);
+  config.pilot_cache = folder / "pilot.json";
+  EXPECT_EQ(train(config, tiny_trial()).trials[0].state, TrialState::done);
+  const auto json = nlohmann::json::parse(folder.read("pilot.json"));
+  ProfileCache cache(config.pilot_cache, this_build_and_kernels, [] { return 1.0; });
+  for (const auto& [key, entry] : json["costs"]["layers"].items()) {
+    LayerProfile profile = cache.find(key).value();
+    profile.forward_peak /= 8;
+    cache.add(key, profile, {});
+  }
+  cache.save();
+  const TrialResult result = train(config, tiny_trial()).trials[0];
+  EXPECT_EQ(result.state, TrialState::failed);
+  EXPECT_EQ(result.reason.find("layer"), 0u) << result.reason;
+  for (const std::string& part :
+       {std::string("more memory than was measured (device memory: "),
+        "; delete '" + config.pilot_cache.string() + "', start the trial again"}) {
+    EXPECT_NE(result.reason.find(part), std::string::npos) << result.reason;
+  }
 }
 
 /// In a sentence, without the stack that its errors carry.
@@ -88,6 +117,41 @@ TrialConfig with_a_stranger(TrialConfig trial) {
 
 /// Before any device sees it: a GPU would be lost.
 TEST(Failure, OfASampleThatItsModelCannotTake) { expect_alone(with_a_stranger, kStranger); }
+
+/// Of trials that read other files nobody notices: not by a signal, not in their bits.
+TEST(Failure, OfDataThatChangesDuringTheRun) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += static_cast<char>(i * i % 61);
+  const auto from_file = [&](const TrialConfig& trial, const std::string& name) {
+    TrialConfig changed = trial;
+    const std::string path = folder.write(name, text);
+    std::filesystem::last_write_time(path, {});
+    changed.data = std::make_shared<DataSplit>(open_bytes({path}, 16, 0));
+    return changed;
+  };
+  const auto changed_by = [&](const std::function<void(const std::string& path)>& change) {
+    return [&, change](const TrialConfig& trial) {
+      return with_before(from_file(trial, "changed"), [&, change](LayerContext& context) {
+        if (context.random.step == 5 && context.random.vn == 3) change(folder / "changed");
+      });
+    };
+  };
+  const std::string name = "data file '" + (folder / "changed") + "' was ";
+  expect_alone(
+      changed_by([](const std::string& path) { std::filesystem::resize_file(path, 0); }),
+      name + "changed during the run: it had 20000 bytes, now it has 0 bytes; put it back");
+  expect_alone(changed_by([](const std::string& path) {
+                 std::fstream(path, std::ios::in | std::ios::out) << "other";
+               }),
+               name + "written to during the run; put it back");
+  // The control: it trains on what it opened, wherever that is.
+  const RunResult whole = train(session_of(1, kAmple), from_file(tiny_trial(), "whole"));
+  const RunResult removed = train(session_of(1, kAmple), changed_by([](const std::string& path) {
+                                    std::filesystem::remove(path);
+                                  })(tiny_trial()));
+  expect_same_bits(removed.trials[0], whole.trials[0]);
+}
 
 TEST(Failure, DataThatIsReadAheadIsRefused) {
   const TemporaryFolder folder;
@@ -132,6 +196,30 @@ TEST(Failure, OfALossThatIsNotFinite) {
         return trial;
       },
       "not finite");
+}
+
+std::string reason_of_failure(const TrialConfig& trial) {
+  const RunResult result = train(session_of(1, kAmple), trial);
+  EXPECT_EQ(result.trials[0].state, TrialState::failed);
+  return result.trials[0].reason;
+}
+
+TEST(Failure, OfALossThatIsNotFiniteNamesWhatIsLikely) {
+  TrialConfig fast = tiny_trial();
+  fast.train.learning_rate = 9e5;
+  fast.train.max_grad_norm = 0;
+  const std::string smaller_rate = "try a smaller train.learning_rate or train.max_grad_norm";
+  EXPECT_TRUE(reason_of_failure(fast).ends_with(smaller_rate)) << reason_of_failure(fast);
+
+  GptConfig large = tiny_gpt();
+  large.initializer_range = 1e300;
+  const std::string of_start = reason_of_failure(tiny_trial("large", large));
+  EXPECT_TRUE(of_start.starts_with("step 1: ")) << of_start;
+  EXPECT_TRUE(
+      of_start.ends_with("have a standard deviation of up to 1e+300: try a smaller "
+                         "model.initializer_range"))
+      << of_start;
+  EXPECT_EQ(of_start.find("learning_rate"), std::string::npos) << of_start;
 }
 
 /// More activations than the pilot saw: the budget of the device is kept all the same.

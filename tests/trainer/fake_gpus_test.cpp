@@ -74,6 +74,18 @@ TEST_F(FakeGpus, TwoThatSpillHaveTheBitsOfOne) {
   expect_within_budgets(result);
 }
 
+/// Their ops take no core from each other, so two trials take as long as one.
+TEST_F(FakeGpus, InASimulationTheyComputeAtTheSameTime) {
+  Session session(gpus(2, kAmple));
+  session.submit(tiny_trial("one"));
+  const double one_s = session.simulate().wall_s;
+  session.submit(tiny_trial("another"));
+  const RunResult both = session.simulate();
+  EXPECT_GT(both.devices[0].ops, 0u);
+  EXPECT_GT(both.devices[1].ops, 0u);
+  EXPECT_LT(both.wall_s, 1.5 * one_s);
+}
+
 /// In an op, as LibTorch tells it, and what the other would have copied from there is lost too.
 TEST_F(FakeGpus, OneThatFailsLeavesItsWorkToTheOther) {
   const TrialConfig trial = with_before(spilled({4, 4}), [](LayerContext& context) {

@@ -370,7 +370,7 @@ TEST(Journal, OfTwoProcessesOneSubmitsATrial) {
 TEST(RunJournal, WhatCouldNotBeWrittenIsWrittenLater) {
   const TemporaryFolder folder;
   boost::asio::thread_pool writer(1);
-  RunJournal journal(folder.path(), writer);
+  RunJournal journal(RunLock(folder.path()), writer);
   journal.submit("a", "{}");
   journal.flush();
   failing_sync = num_syncs + 1;

@@ -5,10 +5,13 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/file_system.h"
+#include "tests/support/resource_limit.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
 #include "tests/support/wrapped_model.h"
+#include "trainer/home_store.h"
 
 /// Budgets that are known before the run, and bytes that are counted in it.
 namespace spillway::testing {
@@ -31,6 +34,47 @@ TEST(Memory, TheReportedSmallestBudgetIsTheSmallest) {
       EXPECT_EQ(error.budget, smallest - kPage);
     }
   }
+}
+
+/// More shards have more boundaries at home.
+TEST(Memory, TheSmallestBudgetWorksUnderTheHostMemory) {
+  const Bytes least = smallest_budget(tiny_trial());
+  const auto home_on = [](Bytes budget) {
+    Session session(session_of(1, budget));
+    return session.plan(session.submit(tiny_trial())).home_bytes;
+  };
+  SessionConfig config = session_of(1, kAmple);
+  config.host_memory = (home_on(least) + home_on(kAmple)) / 2;
+  ASSERT_LT(config.host_memory, home_on(least)) << "not all budgets do";
+  Session ample(config);
+  const Bytes said = ample.plan(ample.submit(tiny_trial())).smallest_budget_bytes;
+  EXPECT_GT(said, least);
+  config.devices[0].memory = said;
+  EXPECT_EQ(train(config, tiny_trial()).trials[0].state, TrialState::done);
+  config.devices[0].memory = said - kPage;
+  Session less(config);
+  EXPECT_EQ(thrown<DoesNotFit>([&] { less.submit(tiny_trial()); }).tier, Tier::host);
+  config.devices[0].memory = least - kPage;
+  Session least_of_all(config);
+  const auto refused = thrown<DoesNotFit>([&] { least_of_all.submit(tiny_trial()); });
+  EXPECT_EQ(refused.tier, Tier::device);
+  EXPECT_EQ(refused.needed, said);
+}
+
+TEST(Memory, ADeviceThatIsTooSmallForALaneIsNamed) {
+  SessionConfig config = session_of(2, kAmple);
+  config.devices[1].memory = 16_KiB;
+  Session session(config);
+  const auto refused = thrown<ConfigError>([&] {
+    session.submit(with_lanes(tiny_trial(), {4, 4}));
+  });
+  Session ample(session_of(2, kAmple));
+  const Bytes needed =
+      ample.plan(ample.submit(with_lanes(tiny_trial(), {4, 4}))).smallest_budget_bytes;
+  EXPECT_EQ(refused.problem,
+            "is 2, but 1 device can run the trial; a device runs one lane of a trial; cpu:1 has "
+            "16.00 KiB, and a lane needs " +
+                format_bytes(needed) + "; raise the memory of devices, or use lanes: 1");
 }
 
 TEST(Memory, HomesThatExceedTheHostDoNotFit) {
@@ -100,6 +144,22 @@ TEST(Memory, AFolderThatCannotHoldHomesIsABadConfiguration) {
   Session session(config);
   std::filesystem::remove(config.home_path);
   EXPECT_EQ(thrown<ConfigError>([&] { session.submit(tiny_trial()); }).field, "home_path");
+}
+
+/// The system would not let a file of this process grow so far.
+TEST(Memory, TheRoomForHomesIsAskedForAndNotTaken) {
+  const TemporaryFolder folder;
+  SessionConfig config = session_of(1, kAmple);
+  config.home_path = folder.path();
+  Session session(config);
+  const ResourceLimit limit(RLIMIT_FSIZE, 4_KiB);
+  const Bytes home = session.plan(session.submit(tiny_trial())).home_bytes;
+  EXPECT_GT(home, 4_KiB);
+  const Bytes free = posix_file_system().free_bytes(folder.path());
+  require_home_room(folder.path(), free / 2, home);
+  const auto error = thrown<DoesNotFit>([&] { require_home_room(folder.path(), 2 * free, home); });
+  EXPECT_EQ(error.tier, Tier::disk);
+  EXPECT_EQ(error.needed, 2 * free);
 }
 
 /// `virtual_nodes` of the same size in one reduction group, without evaluation.

@@ -1,11 +1,13 @@
 #include "trainer/pilot.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "models/compute_type.h"
@@ -47,8 +49,9 @@ TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
   const TemporaryFolder folder;
   const auto file = folder / "deep/pilot.json";
   const auto model = make_gpt(tiny_gpt(), 2);
-  const Profile measured = Pilot(file).measure(*model);
-  const Profile again = Pilot(file).measure(*model);
+  const auto quiet = [] { return 0.0; };
+  const Profile measured = Pilot(file, quiet).measure(*model);
+  const Profile again = Pilot(file, quiet).measure(*model);
   const Profile anew = Pilot().measure(*model);
   bool all_equal = true;
   for (std::size_t l = 0; l < measured.layers.size(); ++l) {
@@ -125,27 +128,32 @@ TEST(HostRates, AnOpIsHandedOverInSomeTime) {
   EXPECT_LT(seconds, 1);
 }
 
+ProfileCache cache_of(const std::filesystem::path& file, const std::string& made_by = "this build",
+                      double load = 0) {
+  return {file, [=] { return made_by; }, [=] { return load; }};
+}
+
 TEST(ProfileCache, OfAnotherBuildOrDamagedIsEmptyAndReplaced) {
   const TemporaryFolder folder;
   const auto file = folder / "pilot.json";
   const auto write = [&] {
-    ProfileCache cache(file, "this build");
-    cache.add("layer", {.forward_s = 0.25, .backward_peak = 7});
+    ProfileCache cache = cache_of(file);
+    cache.add("layer", {.forward_s = 0.25, .backward_peak = 7}, {});
     cache.save();
   };
   const auto known = [&](const std::string& made_by) {
-    return ProfileCache(file, made_by).find("layer").has_value();
+    return cache_of(file, made_by).find("layer").has_value();
   };
   write();
   EXPECT_TRUE(known("this build"));
-  EXPECT_EQ(ProfileCache(file, "this build").find("layer")->backward_peak, 7u);
+  EXPECT_EQ(cache_of(file).find("layer")->backward_peak, 7u);
   EXPECT_FALSE(known("another build"));
   const std::string whole = folder.read("pilot.json");
   for (std::size_t i = 0; i < whole.size(); ++i) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
     folder.write("pilot.json", damaged);
-    const auto found = ProfileCache(file, "this build").find("layer");
+    const auto found = cache_of(file).find("layer");
     EXPECT_TRUE(!found || found->backward_peak == 7) << i;
     folder.write("pilot.json", whole.substr(0, i));
     EXPECT_FALSE(known("this build")) << i;
@@ -155,10 +163,84 @@ TEST(ProfileCache, OfAnotherBuildOrDamagedIsEmptyAndReplaced) {
 }
 
 TEST(ProfileCache, OneThatCannotBeWrittenIsNone) {
-  ProfileCache cache("/proc/no such folder/pilot.json", "this build");
-  cache.add("layer", {});
+  ProfileCache cache = cache_of("/proc/no such folder/pilot.json");
+  cache.add("layer", {}, {});
   EXPECT_NO_THROW(cache.save());
   EXPECT_TRUE(cache.find("layer").has_value());
+}
+
+/// What is no file, has no end or may not be read.
+TEST(ProfileCache, WhatCannotBeReadIsEmptyAndReplacedWhereItCanBe) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "folder");
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  folder.write("locked", "{}");
+  std::filesystem::permissions(folder / "locked", std::filesystem::perms::none);
+  std::filesystem::create_symlink("loop", folder / "loop");
+  for (const std::string name : {"folder", "pipe", "locked", "loop", "locked/below a file"}) {
+    ProfileCache cache = cache_of(folder / name);
+    EXPECT_FALSE(cache.find("layer")) << name;
+    cache.add("layer", {}, {});
+    EXPECT_NO_THROW(cache.save()) << name;
+    const bool can_be_replaced = name == "pipe" || name == "locked" || name == "loop";
+    EXPECT_EQ(cache_of(folder / name).find("layer").has_value(), can_be_replaced) << name;
+  }
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "folder"));
+}
+
+TEST(ProfileCache, WhatABusyMachineTookIsForgottenOnAQuieterOne) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  {
+    ProfileCache cache = cache_of(file);
+    for (const auto& [key, load] : {std::pair{"quiet", 0.05}, {"busy", 0.4}, {"busier", 0.8}}) {
+      cache.add(key, {}, {.unix_s = 1, .load = load});
+      cache.add_times(key, {}, {.unix_s = 1, .load = load});
+      cache.add_copy_rate(key, 1, {.unix_s = 1, .load = load});
+    }
+    cache.set_rates({}, {.unix_s = 1, .load = 0.8});
+    cache.save();
+  }
+  const auto known_at = [&](double load) {
+    const ProfileCache cache = cache_of(file, "this build", load);
+    std::string known;
+    for (const char* key : {"quiet", "busy", "busier"}) {
+      const bool is_known = cache.find(key).has_value();
+      EXPECT_EQ(cache.find_times(key).has_value(), is_known);
+      EXPECT_EQ(cache.find_copy_rate(key).has_value(), is_known);
+      known += is_known ? std::string(key) + " " : "";
+    }
+    return known + (cache.rates() ? "rates" : "");
+  };
+  EXPECT_EQ(known_at(0), "quiet ");
+  EXPECT_EQ(known_at(0.35), "quiet busy ");
+  EXPECT_EQ(known_at(0.75), "quiet busy busier rates");
+}
+
+TEST(Pilot, MeasuresAgainWhatItMeasuredOnABusyMachineOnceItIsQuieter) {
+  const TemporaryFolder folder;
+  const auto model = make_gpt(tiny_gpt(), 2);
+  const auto pilot_at = [&](double load) {
+    return Pilot(folder / "pilot.json", [=] { return load; });
+  };
+  pilot_at(0.5).measure(*model);
+  EXPECT_TRUE(pilot_at(0.5).knows(model->spec, nullptr));
+  EXPECT_FALSE(pilot_at(0).knows(model->spec, nullptr));
+  pilot_at(0).measure(*model);
+  EXPECT_TRUE(pilot_at(0).knows(model->spec, nullptr));
+  EXPECT_TRUE(pilot_at(0.5).knows(model->spec, nullptr));
+}
+
+TEST(HostRates, TheLoadIsTheShareOfTimeThatAThreadWaits) {
+  EXPECT_GE(measure_load(), 0);
+  const auto threads = 8 * std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::jthread> busy;
+  for (unsigned i = 0; i < threads; ++i) {
+    busy.emplace_back([](const std::stop_token& stop) {
+      for (volatile int x = 0; !stop.stop_requested();) x = x + 1;
+    });
+  }
+  EXPECT_GT(measure_load(), 0.5);
 }
 
 TEST(Estimate, PeaksAreRightWithinAFactorOfTwo) {

@@ -209,7 +209,8 @@ void expect_every_path(const Taken& taken, int runs) {
 TEST(RandomConfiguration, HasTheBitsOfOneDevice) {
   const std::uint64_t only = from_environment("SPILLWAY_SEED", 0);
   const std::uint64_t first = only ? only : from_environment("SPILLWAY_FIRST", 1);
-  const std::uint64_t last = only ? only : first - 1 + from_environment("SPILLWAY_CASES", 300);
+  const std::uint64_t last =
+      only ? only : first - 1 + from_environment("SPILLWAY_CASES", campaign_size(60));
   Taken taken;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     std::cout << seed << ' ' << std::flush;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <random>
@@ -117,6 +118,36 @@ TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
     expect_same_bits(whole, last);
     EXPECT_EQ(whole.gradient_norms, last.gradient_norms);
   }
+}
+
+/// A trial that remembers its last three steps trains as one that remembers all.
+TEST(Resume, AShortHistoryIsTheEndOfTheWholeOne) {
+  constexpr std::size_t kKept = 3;
+  const TemporaryFolder folder;
+  const TrialConfig trial = checkpointed(gpt(), folder / "gpt", 4);
+  const TrialResult whole = testing::train(session_of(1, kAmple), gpt()).trials[0];
+  SessionConfig config = session_of(1, kAmple);
+  config.max_history = kKept;
+  TrialResult last;
+  for (const std::int64_t stop_at : {5, 12, 0}) {
+    last = told(config, trial, stop_at).result;
+    EXPECT_LE(last.losses.size(), kKept);
+  }
+  ASSERT_EQ(last.state, TrialState::done) << last.reason;
+  const auto kept_of = [](const auto& values) {
+    return std::vector(values.end() - std::min<std::ptrdiff_t>(kKept, std::ssize(values)),
+                       values.end());
+  };
+  EXPECT_EQ(last.weights_xxh3, whole.weights_xxh3);
+  EXPECT_EQ(last.dropped_steps, 17);
+  EXPECT_EQ(last.losses, kept_of(whole.losses));
+  EXPECT_EQ(last.gradient_norms, kept_of(whole.gradient_norms));
+  EXPECT_EQ(last.eval_losses, kept_of(whole.eval_losses));
+  EXPECT_EQ(last.first_loss, whole.losses.front());
+  EXPECT_EQ(last.final_loss, whole.final_loss);
+  EXPECT_EQ(last.eval_loss, whole.eval_loss);
+  // A session that keeps more reads such a checkpoint too.
+  EXPECT_EQ(told(session_of(1, kAmple), trial).result.dropped_steps, 17);
 }
 
 /// What comes before its first step is none of its time.

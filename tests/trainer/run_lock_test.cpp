@@ -1,12 +1,18 @@
 #include "trainer/run_lock.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "tests/support/temporary_folder.h"
@@ -52,7 +58,7 @@ TEST(RunLock, TheSecondIsToldWhoHoldsTheFolder) {
   const TemporaryFolder folder;
   const Holder holder(folder.path());
   for (int again = 0; again < 2; ++again) {
-    const std::string said = thrown<Error>([&] { RunLock(folder.path()); }).what();
+    const std::string said = thrown<InUse>([&] { RunLock(folder.path()); }).what();
     EXPECT_EQ(said, "'" + folder.path().string() + "' is in use by process " +
                         std::to_string(holder.pid()) +
                         "; wait for its end, stop it, or choose another folder");
@@ -71,6 +77,50 @@ TEST(RunLock, EndsWithItsObject) {
   const TemporaryFolder folder;
   { const RunLock lock(folder.path()); }
   EXPECT_NO_THROW(RunLock(folder.path()));
+}
+
+/// Also by a process that asks again and again: who is about to take the lock does not notice.
+TEST(RunLock, AskingWhoHoldsItTakesNothing) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(holder_of(folder.path()), std::nullopt);
+  {
+    const Holder holder(folder.path());
+    EXPECT_EQ(holder_of(folder.path()), "process " + std::to_string(holder.pid()));
+  }
+  std::atomic<bool> done = false;
+  std::thread asker([&] {
+    while (!done) holder_of(folder.path());
+  });
+  for (int i = 0; i < 2000; ++i) EXPECT_NO_THROW(RunLock(folder.path()));
+  done = true;
+  asker.join();
+  EXPECT_EQ(holder_of(folder.path()), std::nullopt);
+}
+
+TEST(RunLock, MovesToItsNewOwner) {
+  const TemporaryFolder folder;
+  RunLock first(folder.path());
+  {
+    const RunLock second(std::move(first));
+    EXPECT_EQ(second.folder(), folder.path());
+    EXPECT_TRUE(holder_of(folder.path()));
+  }
+  EXPECT_FALSE(holder_of(folder.path()));
+}
+
+TEST(RunLock, NeverWritesThroughALink) {
+  const TemporaryFolder folder;
+  folder.write("thesis.tex", "years of work");
+  std::filesystem::create_symlink("thesis.tex", folder.path() / "lock");
+  EXPECT_EQ(thrown<IoError>([&] { RunLock(folder.path()); }).code, ELOOP);
+  EXPECT_EQ(folder.read("thesis.tex"), "years of work");
+}
+
+TEST(RunLock, APipeInItsPlaceIsAnErrorAndNoWait) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "lock").c_str(), 0666), 0);
+  EXPECT_THROW(RunLock(folder.path()), IoError);
+  EXPECT_EQ(holder_of(folder.path()), std::nullopt);
 }
 
 TEST(RunLock, AFolderThatIsNotThereIsSaid) {

@@ -2,8 +2,10 @@
 
 #include "core/error.h"
 #include "tests/support/small_nets.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
+#include "trainer/pilot.h"
 
 /// Models of a user's own as whole runs.
 namespace spillway::testing {
@@ -152,12 +154,83 @@ TEST(Sequential, DropoutChildrenGiveTheSameBitsAnywhere) {
   expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident);
 }
 
+SmallNet counted(int& calls) {
+  static int* counter;
+  counter = &calls;
+  SmallNet net = small_nets()[3];
+  net.make = [] {
+    ++*counter;
+    return regression_net();
+  };
+  return net;
+}
+
+TEST(Sequential, AModelIsMadeOnceToSubmitItAndOnceToStart) {
+  int calls = 0;
+  TrialConfig trial = net_trial(counted(calls));
+  trial.train.max_steps = 2;
+  Session session(session_of(1, kAmple));
+  session.submit(trial);
+  EXPECT_EQ(calls, 1);
+  session.run();
+  EXPECT_EQ(session.result().trials[0].state, TrialState::done);
+  EXPECT_EQ(calls, 2);
+}
+
+/// In a later process a client makes its models in another order.
+TEST(Sequential, ATrialIsTheSameWhicheverModelsWereMadeBefore) {
+  const TemporaryFolder folder;
+  const auto trial_of = [](std::size_t net) {
+    TrialConfig trial = net_trial(small_nets()[net]);
+    trial.client_id = trial.name;
+    return trial;
+  };
+  {
+    Session session(session_of(1, kAmple));
+    session.keep_journal(folder.path());
+    for (const std::size_t net : {0u, 2u, 3u}) session.submit(trial_of(net));
+  }
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  for (const std::size_t net : {3u, 0u, 2u}) {
+    for (const auto& change : session.changes(trial_of(net))) ADD_FAILURE() << to_string(change);
+  }
+  TrialConfig other = trial_of(1);
+  other.client_id = trial_of(0).client_id;
+  EXPECT_FALSE(session.changes(other).empty()) << "the control";
+}
+
+TEST(Sequential, AnotherModuleOfTheSameShapesHasCostsOfItsOwn) {
+  const TemporaryFolder folder;
+  const auto model_of = [](const auto& activation) {
+    const auto make = [=] {
+      return torch::nn::Sequential(torch::nn::Linear(8, 8), activation, torch::nn::Linear(8, 4));
+    };
+    return sequential_factory(make, {.input_shape = {8}})(2);
+  };
+  const auto relu = model_of(torch::nn::ReLU()), tanh = model_of(torch::nn::Tanh());
+  const auto quiet = [] { return 0.0; };  // costs of a busy machine would not stay known
+  Pilot(folder / "pilot.json", quiet).measure(*relu);
+  const Pilot pilot(folder / "pilot.json", quiet);
+  EXPECT_TRUE(pilot.knows(model_of(torch::nn::ReLU())->spec, nullptr));
+  EXPECT_FALSE(pilot.knows(tanh->spec, nullptr));
+}
+
 TEST(Sequential, DataOfAnotherKindIsRefused) {
   TrialConfig trial = net_trial(small_nets()[0]);
   trial.data = net_trial(small_nets()[2]).data;
   Session session(session_of(1, kAmple));
   EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
                "data: samples have 7 int64 values, model sequential expects 65 float32 values");
+}
+
+TEST(Sequential, ABatchNormOfOneValueSaysWhatToDo) {
+  TrialConfig trial = net_trial({"norm", &norm_net, {.input_shape = {1, 8, 8}}});
+  trial.train.batch_size = trial.train.virtual_nodes;
+  Session session(session_of(1, kAmple));
+  const std::string reason = thrown<Error>([&] { session.submit(trial); }).what();
+  EXPECT_NE(reason.find("raise train.batch_size or lower train.virtual_nodes"), std::string::npos)
+      << reason;
 }
 
 }  // namespace

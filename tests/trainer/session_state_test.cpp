@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <future>
 
+#include "core/config_check.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
 #include "tests/support/training_run.h"
 #include "tests/support/watched_session.h"
 
@@ -16,6 +18,38 @@ const TraceSpan* running_op(const SessionState& state, JobId trial) {
     return span.job == trial && span.track == TraceSpan::Track::compute;
   });
   return found == state.under_way.end() ? nullptr : &*found;
+}
+
+TEST(SessionEvents, OnlyTheLastAreKept) {
+  const auto events_of = [](std::size_t max_events) {
+    SessionConfig config = session_of(1, kAmple);
+    config.max_events = max_events;
+    Session session(config);
+    session.submit(tiny_trial());
+    session.run();
+    const auto all = session.poll(0, 0);
+    EXPECT_EQ(session.poll(all.back().sequence - 3, 0).size(), 3u);
+    EXPECT_TRUE(session.poll(all.back().sequence, 0).empty());
+    return all;
+  };
+  const auto whole = events_of(1000), last = events_of(10);
+  ASSERT_GT(whole.size(), 20u);
+  ASSERT_EQ(last.size(), 10u);
+  EXPECT_EQ(last.front().sequence, whole.size() - 9) << "the gap shows";
+  for (std::size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(last[i].sequence, last.front().sequence + i);
+    EXPECT_EQ(last[i].step, whole[whole.size() - 10 + i].step);
+  }
+}
+
+TEST(SessionEvents, AtLeastOneIsKept) {
+  SessionConfig config = session_of(1, kAmple);
+  config.max_events = 0;
+  config.max_history = 0;
+  const auto errors = thrown<ConfigErrors>([&] { Session session(config); });
+  ASSERT_EQ(errors.all.size(), 2u);
+  EXPECT_EQ(errors.all[0].field, "max_events");
+  EXPECT_EQ(errors.all[1].field, "max_history");
 }
 
 TEST(SessionState, SaysWhatRunsAndWhatWaits) {

@@ -205,6 +205,7 @@ TEST(Unequal, EstimatesTakeTheSlowdownAsItIsSaid) {
 
 TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {
   const TemporaryFolder folder;
+  const auto quiet = [] { return 0.0; };
   const auto file = folder / "pilot.json";
   const auto model = make_gpt(tiny_gpt(), 2);
   const std::shared_ptr<Device> slow = make_cpu_device("slow", kPage, {.slowdown = 8});
@@ -217,7 +218,7 @@ TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {
   std::map<std::string, std::vector<LayerTimes>> times;
   EXPECT_TRUE(holds_once_in_ten([&] {
     std::filesystem::remove(file);
-    Pilot pilot(file);
+    Pilot pilot(file, quiet);
     pilot.measure(*model);
     times = pilot.measure_on({{"fast", fast}, {"slow", slow}}, *model);
     return backward_s(times["fast"], 0) < backward_s(times["fast"], 1) &&
@@ -225,7 +226,7 @@ TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {
            backward_s(times["slow"], 2) > 3 * backward_s(times["fast"], 2);
   }));
   for (const LayerTimes& layer : times["fast"]) EXPECT_GT(layer.forward_s[0], 0);
-  const auto again = Pilot(file).measure_on({{"slow", fast}}, *model);
+  const auto again = Pilot(file, quiet).measure_on({{"slow", fast}}, *model);
   EXPECT_EQ(again.at("slow"), times["slow"]) << "known by its kind";
   EXPECT_NE(Pilot().measure_on({{"fast", fast}}, *model).at("fast"), times["fast"])
       << "the control";

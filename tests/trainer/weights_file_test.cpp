@@ -77,10 +77,24 @@ TEST(Safetensors, FileHasExactlyTheseBytes) {
             bytes("\x98\0\0\0\0\0\0\0") + header + kWeightBytes + kScalarBytes);
 }
 
-TEST(Safetensors, WholeNumbersComeFirstSoThatTheyAreAligned) {
+TEST(Safetensors, AFilesHashIsThatOfWhatWasWritten) {
+  const TemporaryFolder folder;
+  const Arrays mixed{
+      {"w", {2, 1}, kWeight}, {"count", {}, kCount, DType::i64}, {"scalar", {}, kScalar}};
+  for (const Arrays& arrays : {two_arrays(), mixed}) {
+    write_safetensors(folder / "w.safetensors", arrays);
+    EXPECT_EQ(xxh3_of_weights_file(folder.path() / "w.safetensors"), weights_xxh3(arrays));
+  }
+  std::string bytes = folder.read("w.safetensors");
+  bytes.back() ^= 1;
+  folder.write("w.safetensors", bytes);
+  EXPECT_NE(xxh3_of_weights_file(folder.path() / "w.safetensors"), weights_xxh3(mixed));
+}
+
+TEST(Safetensors, BytesOfWholeNumbersComeFirstSoThatTheyAreAligned) {
   const std::string header = R"({"__metadata__":{"format":"pt"},)"
-                             R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
-                             R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})";
+                             R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]},)"
+                             R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})";
   const std::string rest =
       header_and_data(written({{"s", {}, kScalar}, {"n", {}, kCount, DType::i64}}));
   EXPECT_TRUE(rest.starts_with(header)) << rest;

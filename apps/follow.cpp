@@ -1,0 +1,154 @@
+#include "apps/follow.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <ostream>
+
+#include "apps/chrome_trace.h"
+#include "apps/event_json.h"
+#include "apps/metrics_files.h"
+#include "apps/progress.h"
+#include "apps/report.h"
+#include "apps/state_text.h"
+#include "apps/terminal.h"
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+/// Writes down and shows what happens until the session's run is over.
+void watch(const std::future<void>& running, Session& session, const std::vector<Trial>& trials,
+           const Place& place, EventLog& log, MetricsFiles& metrics, Progress& progress,
+           const Console& console) {
+  constexpr std::chrono::milliseconds kInterval(100);
+  std::uint64_t seen = 0;
+  unsigned states_shown = 0;
+  const RunResult begin = session.result();  // with what resumed trials had reached
+  const auto json_of = [&](const SessionEvent& event) {
+    if (event.kind != SessionEvent::Kind::resumed) return to_json(place(event));
+    const std::size_t trial = event.trial.index();
+    return resumed_event(place(event), begin.trials[trial], trials[trial].config.train);
+  };
+  for (bool last = false, stopped = false; !last;) {
+    last = running.wait_for(kInterval) == std::future_status::ready;
+    for (const auto& event : session.poll(seen, 0)) {
+      if (event.sequence != seen + 1) {
+        throw Error("events came faster than they could be written down; resume the run");
+      }
+      const Json json = json_of(event);
+      log.add(json);
+      metrics.take(json);
+      progress.take(log.run(), place(event));
+      seen = event.sequence;
+    }
+    log.flush();
+    metrics.flush();
+    if (const unsigned asked = console.requests.state; asked != states_shown) {
+      progress.finish();
+      console.log << state_text(session.state()) << std::flush;
+      states_shown = asked;
+    }
+    progress.show(log.run());
+    if (console.requests.stop && !stopped) {
+      session.stop();
+      stopped = true;
+    }
+  }
+  progress.finish();
+}
+
+/// Runs the session on a thread of its own. What cannot be written down ends the run.
+void run(Session& session, const std::vector<Trial>& trials, const Place& place, EventLog& log,
+         MetricsFiles& metrics, Progress& progress, const Console& console) {
+  auto running = std::async(std::launch::async, [&] { session.run(); });
+  try {
+    watch(running, session, trials, place, log, metrics, progress, console);
+  } catch (...) {
+    session.stop();
+    throw;
+  }
+  running.get();
+}
+
+std::unique_ptr<Progress> make_progress(int file, std::ostream& out) {
+  return terminal_size(file) ? make_screen_progress(out, file) : make_line_progress(out);
+}
+
+/// For people to look at: a run is whole without it.
+void write_trace(const OutputFolder& folder, const std::vector<Trial>& trials,
+                 const RunResult& result, const std::optional<RunResult>& planned,
+                 std::ostream& log) {
+  try {
+    folder.write("trace.json", chrome_trace(trials, result.trace,
+                                            planned ? planned->trace : std::vector<TraceSpan>{}));
+  } catch (const Error& error) {
+    log << "spillway: the run has no trace: " << error.what() << "\n";
+  }
+}
+
+}  // namespace
+
+SessionEvent Place::operator()(SessionEvent event) const {
+  if (event.trial.valid()) event.trial = JobId(trials.at(event.trial.index()));
+  event.sequence += sequence;
+  event.time_s += time_s;
+  return event;
+}
+
+std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials) {
+  constexpr double kMaxOps = 1e5;  // two seconds
+  double ops = 0;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const auto& train = trials[t].config.train;
+    ops += 2.0 * session.plan(JobId(t)).num_shards * train.virtual_nodes *
+           static_cast<double>(train.max_steps);
+  }
+  if (ops > kMaxOps) return std::nullopt;
+  return session.simulate();
+}
+
+void write_outputs(const OutputFolder& folder, const RunLog& run) {
+  folder.write("results.csv", results_csv(run));
+  folder.write("plan.json", plan_json(run));
+}
+
+void print(const RunLog& run, const OutputFolder& folder, const Console& console) {
+  if (console.json) {
+    console.out << json_report(run, RunState::ended);
+  } else {
+    print_report(console.out, run, folder.path());
+  }
+  console.out.flush();
+}
+
+ExitCode exit_code(const RunLog& run, bool interrupted) {
+  const auto any = [&](TrialState state) {
+    return std::ranges::any_of(run.trials, [&](const auto& t) { return t.result.state == state; });
+  };
+  if (interrupted && any(TrialState::stopped)) return kInterrupted;
+  return any(TrialState::failed) ? kTrialFailed : kDone;
+}
+
+ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place& place,
+                const std::optional<RunResult>& planned, const OutputFolder& folder,
+                EventLog& events, const Console& console) {
+  training_begins();
+  MetricsFiles metrics(folder.path());
+  run(session, trials, place, events, metrics,
+      *make_progress(console.progress_file, console.json ? console.log : console.out), console);
+  const auto result = session.result();
+  events.add(end_event(result));
+  events.flush();
+  write_outputs(folder, events.run());
+  print(events.run(), folder, console);
+  write_trace(folder, trials, result, planned, console.log);
+  const ExitCode code = exit_code(events.run(), console.requests.stop);
+  if (code == kInterrupted)
+    console.log << "Interrupted. Continue with: spillway resume '" << folder.path().string()
+                << "'\n";
+  return code;
+}
+
+}  // namespace spillway

@@ -1,0 +1,89 @@
+#include "apps/metrics_files.h"
+
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "apps/event_line.h"
+#include "apps/event_log.h"
+#include "core/error.h"
+#include "trainer/session.h"
+
+namespace spillway {
+namespace {
+
+StepMetrics step_of(const Json& event) {
+  return {.step = event.at("step"),
+          .loss = number_of(event.at("loss")),
+          .learning_rate = number_of(event.at("learning_rate")),
+          .gradient_norm = number_of(event.at("gradient_norm")),
+          .tokens_per_s = number_of(event.at("tokens_per_s")),
+          .time_s = number_of(event.at("time_s"))};
+}
+
+/// What a `resumed` event says of the steps before it.
+std::map<std::int64_t, StepMetrics> said_in(const Json& event) {
+  std::map<std::int64_t, StepMetrics> said;
+  std::int64_t step = event.value("dropped", std::int64_t{0});
+  for (const Json& values : event.at("steps")) {
+    said[++step] = {.step = step,
+                    .loss = number_of(values.at(0)),
+                    .learning_rate = number_of(values.at(1)),
+                    .gradient_norm = number_of(values.at(2))};
+  }
+  for (const Json& values : event.at("evals")) {
+    const auto row = said.find(values.at(0).get<std::int64_t>());
+    if (row != said.end()) row->second.eval_loss = number_of(values.at(1));
+  }
+  return said;
+}
+
+}  // namespace
+
+MetricsFiles::MetricsFiles(std::filesystem::path folder) : folder_(std::move(folder)) {
+  std::ifstream log(folder_ / kEventFile, std::ios::binary);
+  std::string line;
+  // At the end of the file a line has lost its end.
+  while (std::getline(log, line) && !log.eof()) {
+    try {
+      take(parse_event_line(line).event);
+    } catch (const IoError&) {
+      throw;
+    } catch (const Error&) {
+    } catch (const Json::exception&) {
+    }
+  }
+  flush();
+}
+
+void MetricsFiles::take(const Json& event) {
+  const std::string kind = event.at("event");
+  if (kind == "run") {
+    files_.clear();
+    for (const Json& trial : event.at("trials")) {
+      files_.emplace_back(folder_ / "trials" / trial.at("name").get<std::string>() / "metrics.csv");
+    }
+  }
+  const std::size_t trial = event.value("trial", files_.size());
+  if (trial < files_.size()) take_of_trial(kind, event, files_[trial]);
+}
+
+void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, MetricsFile& file) {
+  if (kind == "step") {
+    file.add(step_of(event));
+  } else if (kind == "eval") {
+    file.add_eval(event.at("step"), number_of(event.at("loss")));
+  } else if (kind == "resumed") {
+    file.resume(event.at("step"), said_in(event));
+  } else if (kind == "state") {
+    const auto state = trial_state(event.at("state").get<std::string>());
+    if (state > TrialState::running) file.complete();
+  }
+}
+
+void MetricsFiles::flush() {
+  for (MetricsFile& file : files_) file.flush();
+}
+
+}  // namespace spillway

@@ -1,0 +1,55 @@
+#include "apps/sound_outputs.h"
+
+#include <system_error>
+
+#include "core/error.h"
+#include "trainer/checkpoint_store.h"
+#include "trainer/journal.h"
+#include "trainer/run_journal.h"
+#include "trainer/weights_file.h"
+
+namespace spillway {
+
+namespace fs = std::filesystem;
+
+KnownCheckpoints known_checkpoints(const RunLog& run, const OutputFolder& folder) {
+  KnownCheckpoints known;
+  for (const TrialLog& trial : run.trials) {
+    if (trial.saved) known.newest[trial.result.name] = *trial.saved;
+  }
+  const fs::path file = folder.file(kJournalFile);
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return known;
+  try {
+    // A log that is cut off may not know what the journal does.
+    for (const JournalTrial& trial : Journal(file).trials()) {
+      if (!trial.committed) continue;
+      known.newest[trial.client_id] = {.generation = trial.committed->generation,
+                                       .step = static_cast<std::int64_t>(trial.committed->step)};
+    }
+  } catch (const IoError&) {  // a folder that can only be read
+  } catch (const Error& damage) {
+    known.journal_problem = damage.what();
+  }
+  return known;
+}
+
+std::vector<std::uint64_t> checkpoints_in(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return {};
+  return generations_in(posix_file_system(), folder);
+}
+
+std::string problem_of_weights(const fs::path& file, const TrialResult& trial) {
+  if (trial.weights_xxh3.empty()) return "";
+  std::error_code error;
+  if (!fs::exists(file, error)) return "its weights " + file.string() + " are missing";
+  try {
+    if (xxh3_of_weights_file(file) == trial.weights_xxh3) return "";
+    return "its weights " + file.string() + " do not match their hash in the log";
+  } catch (const Error& damage) {
+    return std::string("its weights cannot be read: ") + damage.what();
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Prints how many attempts to break the program there were, and how many surprises, as a table.
+# SPILLWAY_ADVERSARIAL (1500): attempts; what is beyond the listed ones is random.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+bash scripts/build.sh build -- spillway >/dev/null
+SPILLWAY_DIGITS="$(bash scripts/data.sh digits)"
+export SPILLWAY_DIGITS SPILLWAY_ADVERSARIAL="${SPILLWAY_ADVERSARIAL:-1500}"
+python3 tests/adversarial/adversarial.py build/bin/spillway docs/architecture.md | tee /dev/stderr |
+  sed -n '/^|/,$p'

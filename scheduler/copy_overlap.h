@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <deque>
+
+#include "scheduler/action.h"
+
+namespace spillway {
+
+/// Measures how long a device copies while it computes: the part of each copy's time that lies
+/// inside the time of an op. Ops of a device follow each other, and so do its copies of one
+/// direction; either may be reported before the other. It remembers only what may still overlap
+/// with something that is under way.
+class CopyOverlap {
+ public:
+  void copy_started(CopyDirection direction) { ++ways_[index(direction)].in_flight; }
+  /// Seconds of the copy during ops that were reported before it.
+  double copy_done(CopyDirection direction, double started_s, double finished_s);
+  /// Seconds of copies that were reported before the op, during it.
+  double op_done(double started_s, double finished_s);
+
+ private:
+  struct Interval {
+    double begin_s = 0, end_s = 0;
+    double shared_s(const Interval& other) const;
+  };
+  struct Way {
+    int in_flight = 0;
+    double last_finished_s = 0;
+  };
+  static std::size_t index(CopyDirection direction) { return static_cast<std::size_t>(direction); }
+  void forget_old_ops();
+
+  std::array<Way, 2> ways_;  // by direction
+  std::deque<Interval> ops_, copies_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,123 @@
+"""Does anything but the contract change a bit? And does the contract, where it must?"""
+
+from groups.contracts import (CONTRACTS, EVIDENCE, MLP, RESNET, SGD, VARIANTS, random_contract,
+                              variant_of)
+from run import Run, exists
+from scene import Attempt
+from steps import (both, equal_trials, every, furnish, has_text, other_bits, peaks_within_budgets,
+                   same_bits, trials_are)
+
+TRAIN = Run("train base.yaml --json", doc=every(trials_are("done"), peaks_within_budgets))
+
+# What is changed, of which contract, and that the bits must then be others.
+CONTROLS = [
+    ("seed", {}, {"seed": 2}),
+    ("train.learning_rate", {}, {"train.learning_rate": 1.0000001e-3}),
+    ("train.batch_size", {}, {"train.batch_size": 16}),
+    ("train.virtual_nodes", {}, {"train.virtual_nodes": 2}),
+    ("train.reduction_groups", {"train.virtual_nodes": 8}, {"train.reduction_groups": 2}),
+    ("train.max_steps", {}, {"train.max_steps": 11}),
+    ("train.dtype", {}, {"train.dtype": "bf16"}),
+    ("train.gradient_dtype", {}, {"train.gradient_dtype": "bf16"}),
+    ("train.optimizer", {}, {"train.optimizer": "sgd"}),
+    ("train.weight_decay", {}, {"train.weight_decay": 0.5}),
+    ("train.momentum", SGD, {"train.momentum": 0.5}),
+    ("train.adam_beta1", {}, {"train.adam_beta1": 0.8}),
+    ("train.adam_beta2", {}, {"train.adam_beta2": 0.9}),
+    ("train.adam_epsilon", {}, {"train.adam_epsilon": 1e-4}),
+    ("train.max_grad_norm", {}, {"train.max_grad_norm": 0.1}),
+    ("train.lr_scheduler_type", {}, {"train.lr_scheduler_type": "linear"}),
+    ("train.warmup_ratio", {}, {"train.warmup_ratio": 0.5}),
+    ("model.dropout", {}, {"model.dropout": 0.2}),
+    ("model.initializer_range", {}, {"model.initializer_range": 0.03}),
+    ("model.layer_norm_eps", {}, {"model.layer_norm_eps": 1e-3}),
+    ("model.freeze", {}, {"model.freeze": ["h.0.*"]}),
+    ("model.hidden_act", MLP, {"model.hidden_act": "gelu"}),
+    ("model.batch_norm_eps", RESNET, {"model.batch_norm_eps": 1e-2}),
+    ("model.batch_norm_momentum", RESNET, {"model.batch_norm_momentum": 0.5}),
+    ("data.augment", RESNET, {"data.augment": "shift"}),
+    ("data.eval_fraction", {}, {"data.eval_fraction": 0.3}),
+]
+
+# Weights alone are compared: evaluations and names may differ.
+NO_BIT = [
+    ("train.eval_steps", {"train.eval_steps": 1}),
+    ("train.eval_batches", {"train.eval_batches": 1}),
+    ("checkpoint.keep", {"checkpoint.keep": 0}),
+    ("checkpoint.every_s", {"checkpoint.every_s": 0.01}),
+    ("train.priority", {"train.priority": 100}),
+    ("scheduling.policy", {"scheduling.policy": "random"}),
+    ("scheduling.device_timeout", {"scheduling.device_timeout": 1}),
+    ("host_memory", {"host_memory": "900KiB"}),
+    ("data_root", {"data_root": ".."}),
+    ("train.autoscale", {"train.autoscale": [{"rule": "straggler"}, {"rule": "linear"}]}),
+]
+
+EARLY = {
+    "train.max_steps": 36, "train.eval_steps": 12,
+    "sweep": {"parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3, 4e-3, 5e-3]}},
+              "early_terminate": {"type": "hyperband", "min_iter": 6, "eta": 2}}}
+EARLY_VARIANTS = ["on two devices with a lane each", "where the device that computes fails",
+                  "with homes in files", "where every device is filled",
+                  "virtual node by virtual node, without loading ahead"]
+
+COMPANY = {"sweep": {"parameters": {"seed": {"values": [5, 1, 7]}}}}
+
+
+def evidence(variant):
+    return [has_text("r/events.jsonl", EVIDENCE[variant])] if variant in EVIDENCE else []
+
+
+def pairs():
+    """Each variant with three contracts, each contract with several variants."""
+    contracts = list(CONTRACTS)
+    for turn in range(3):
+        for number, variant in enumerate(VARIANTS):
+            yield contracts[(number + turn * 5) % len(contracts)], variant
+
+
+def attempts():
+    for contract, variant in pairs():
+        yield Attempt(f"{contract} {variant} has the same bits",
+                      [furnish(CONTRACTS[contract], variant_of(variant, CONTRACTS[contract])),
+                       TRAIN, same_bits(), *evidence(variant)])
+    for key, contract, change in CONTROLS:
+        yield Attempt(f"Another {key} gives other bits",
+                      [furnish({**contract, **change}), TRAIN, other_bits(contract)])
+    for key, change in NO_BIT:
+        words = "data_root=/ data.path=HERE/text.txt" if key == "data_root" else ""
+        yield Attempt(f"{key} changes no bit",
+                      [furnish({}, {} if words else change), Run(f"train base.yaml {words}"),
+                       same_bits(only_weights=True)])
+    for variant in EARLY_VARIANTS:
+        yield Attempt(f"A sweep with early stopping {variant} stops the same trials",
+                      [furnish(EARLY, variant_of(variant, {})), Run("train base.yaml"),
+                       same_bits()])
+    yield Attempt("A sweep with early stopping that is interrupted stops the same trials",
+                  [furnish(EARLY, {"devices": [{"memory": "64MiB", "link": "20MB/s"}],
+                                   "checkpoint.every_steps": 1}),
+                   Run("train base.yaml", code=(0, 130),
+                       during=[(exists("r/trials/learning_rate=0.002/checkpoints/000000000002"),
+                                15)]),
+                   Run("resume r devices='[{memory: 2MiB}, {memory: 64MiB}]'"), same_bits()])
+    yield Attempt("A trial among others has the bits that it has alone",
+                  [furnish(COMPANY), Run("train base.yaml output_dir=sweep"), furnish({}),
+                   Run("train base.yaml"),
+                   equal_trials("sweep/trials/seed=1/weights.safetensors",
+                                "r/trials/base/weights.safetensors")])
+    yield Attempt("The configuration that a run wrote gives the same bits again",
+                  [furnish(), TRAIN, Run("train r/config.yaml output_dir=again"),
+                   same_bits("again")])
+
+
+def random_attempt(chance, number):
+    """A contract that nobody chose, under two variants at once."""
+    contract = random_contract(chance)
+    first, second = chance.sample(sorted(VARIANTS), 2)
+    variant = {**variant_of(first, contract), **variant_of(second, contract)}
+    if "train.lanes" in variant and len(variant.get("devices", [{}])) < 2:
+        variant["train.lanes"] = 1
+    if variant.get("train.max_lanes", 0) and variant.get("train.lanes") == "auto":
+        del variant["train.max_lanes"]
+    return Attempt(f"seed {number}: a random contract {first} and {second} has the same bits",
+                   [furnish(contract, variant), both(TRAIN), same_bits()])

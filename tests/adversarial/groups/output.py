@@ -1,0 +1,202 @@
+"""What is printed: documents on every exit code, streams that end, live runs, help."""
+
+import json
+
+from campaign import LONG, SLOW_DEVICE
+from run import Finish, Run, Send, Start, Until, checkpoints, says, takes
+from scene import Attempt, Surprise
+from steps import (both, cut, error_of_kind, every, folder_at, furnish, given, is_absent, is_json,
+                   lies_there, peaks_within_budgets, remove, same_bits, trials_are)
+
+ENDED, KILLED = "a run that has ended", "a run that was killed"
+DIVERGES = ("train.learning_rate=9e5 train.max_grad_norm=0 train.max_steps=20 "
+            "train.optimizer=sgd")
+# The command, its exit code, and what its document must say.
+DOCUMENTS = [
+    ("train that is done", "train base.yaml --json", 0, trials_are("done")),
+    ("train with --overwrite", "train base.yaml --json --overwrite", 0, trials_are("done")),
+    ("plan", "plan base.yaml --json", 0, lambda d: "" if d["fits"] else "it does not fit"),
+    ("plan without measuring", "plan base.yaml --no-pilot --json", 0,
+     lambda d: "" if d["estimated"] else "it is not estimated"),
+    ("doctor", "doctor --json", 0, lambda d: "" if d.get("cores") else "it has no cores"),
+    ("plan that does not fit", "plan base.yaml --json devices='[{memory: 8KiB}]'", 3,
+     lambda d: "" if d.get("fits") is False or "error" in d else "it fits"),
+    ("train that does not fit", "train base.yaml --json devices='[{memory: 8KiB}]'", 3,
+     error_of_kind(code=3)),
+    ("train of a wrong value", "train base.yaml --json train.lanes=x", 2,
+     error_of_kind("train.lanes")),
+    ("train of two wrong values", "train base.yaml --json train.lanes=x seed=-1", 2,
+     error_of_kind("train.lanes", "seed")),
+    ("train of a file that is not there", "train nowhere.yaml --json", 2, error_of_kind()),
+    ("train of no YAML", "train text.txt --json", 2, error_of_kind()),
+    ("train without a configuration", "train --json", 2, error_of_kind()),
+    ("train with an unknown option", "train base.yaml --json --fast", 2, error_of_kind()),
+    ("train with a word that is no override", "train base.yaml --json train.lanes", 2,
+     error_of_kind()),
+    ("a command that is not known", "trian base.yaml --json", 2, error_of_kind()),
+    ("results of nothing", "results nowhere --json", 2, error_of_kind()),
+    ("verify of nothing", "verify nowhere --json", 2, error_of_kind()),
+    ("resume of nothing", "resume nowhere --json", 2, error_of_kind()),
+    ("resume of a file", "resume text.txt --json", 2, error_of_kind()),
+    ("plan of data that are not there", "plan base.yaml --json data.path=nowhere", 2,
+     error_of_kind("data.path")),
+]
+# How a shell takes the streams away, the exit codes that are right, what is trained nevertheless.
+STREAMS = [
+    ("standard output closed", "exec {} >&-", (0, 1), True),
+    ("standard error closed", "exec {} 2>&-", (0, 1), True),
+    ("standard input closed", "exec {} <&-", 0, True),
+    ("all streams closed", "exec {} <&- >&- 2>&-", (0, 1), True),
+    ("output and input closed", "exec {} <&- >&-", (0, 1), True),
+    ("output on a full disk", "exec {} >/dev/full", 1, True),
+    ("errors on a full disk", "exec {} 2>/dev/full", (0, 1), True),
+    ("a reader that reads one line", "{} | head -1; exit ${PIPESTATUS[0]}", (0, 1), True),
+    ("a reader that reads nothing", "{} | true; exit ${PIPESTATUS[0]}", (0, 1), True),
+    ("a reader of errors that reads one line",
+     "{} 2>&1 >/dev/null | head -1; exit ${PIPESTATUS[0]}", (0, 1), True),
+    ("a directory as standard input", "exec {} <.", 0, True),
+    ("/dev/null as output", "exec {} >/dev/null", 0, True),
+    ("output appended to a file that grows", "exec {} >>grown", 0, True),
+]
+PARSER = [
+    ("no word", "", "^spillway: "), ("an unknown command", "trian", "^spillway: "),
+    ("an unknown option", "--fast", "^spillway: "),
+    ("no configuration", "train", "^spillway: "),
+    ("no folder", "resume", "^spillway: "), ("two folders", "results a b", "^spillway: "),
+    ("an unknown shell", "completion fish", "^spillway: "),
+    ("an unknown option of a command", "train base.yaml --jsn", "^spillway: "),
+    ("a slip in a command", "trian base.yaml", "did you mean 'train'"),
+]
+
+
+def of_documents():
+    for name, words, code, doc in DOCUMENTS:
+        yield Attempt(f"The document of {name} is one, with what came",
+                      [furnish(), Run(words, code=code, doc=doc)])
+    yield Attempt("The document of a trial that fails is a report with its state",
+                  [furnish(), Run(f"train base.yaml --json {DIVERGES}", code=1,
+                                  doc=trials_are("failed"))])
+    yield Attempt("The document of a run that is interrupted is a report",
+                  [furnish(LONG), Run(f"train base.yaml --json {SLOW_DEVICE}", code=130,
+                                      during=[(checkpoints(1), 2)], doc=trials_are("stopped"))])
+    yield Attempt("The document of a resume is as that of an undisturbed run",
+                  [given(KILLED), Run("resume r --json",
+                                      doc=every(trials_are("done"), peaks_within_budgets))])
+    yield Attempt("The document of a run in use names the process",
+                  [furnish(LONG), Start("a", Run(f"train base.yaml {SLOW_DEVICE}")),
+                   Until("a", says("running")),
+                   Run("train base.yaml --overwrite --json", code=2,
+                       doc=lambda d: "" if "process" in d["error"]["message"] else "no process"),
+                   Finish("a")])
+    yield Attempt("The document of verify of damaged checkpoints is its list",
+                  [given(ENDED), cut("r/trials/base/checkpoints/*/weights.safetensors"),
+                   Run("verify r --json", code=1,
+                       doc=lambda d: "" if any(c["problem"] for c in d["checkpoints"])
+                       else "no problem is listed")])
+    yield Attempt("The document of a run whose damaged journal is made anew is a report",
+                  [given(KILLED), cut("r/journal.sqlite", 0.4), cut("r/journal.sqlite-wal", 0),
+                   Run("resume r --json", err="journal.sqlite is damaged", doc=trials_are("done")),
+                   same_bits()])
+    for name, words in (("results", "results r"), ("verify", "verify r"),
+                        ("resume", "resume r")):
+        yield Attempt(f"{name} of a folder without its log has a document",
+                      [given(ENDED), remove("r/events.jsonl"),
+                       Run(f"{words} --json", code=(0, 1, 2))])
+    for variable in ("MKL_VERBOSE", "DNNL_VERBOSE", "ONEDNN_VERBOSE"):
+        yield Attempt(f"With {variable} nothing but the document reaches standard output",
+                      [furnish(), Run("train base.yaml --json", env={variable: "1"},
+                                      doc=trials_are("done"))])
+
+
+def of_streams():
+    for name, shell, code, _ in STREAMS:
+        for words in ("", " --json"):
+            yield Attempt(f"train{words} with {name} writes all that it trained",
+                          [furnish(), Run("train base.yaml" + words, code=code, shell=shell,
+                                          is_loose=True, within_s=60),
+                           same_bits(), lies_there("r/trace.json"), Run("results r"),
+                           lock_is_a_number])
+    yield Attempt("A reader that goes away does not end a long training",
+                  [furnish(LONG), Run(f"train base.yaml {SLOW_DEVICE} --json", code=(0, 1),
+                                      shell="{} 2>&1 >/dev/null | head -1; exit ${PIPESTATUS[0]}",
+                                      is_loose=True), same_bits()])
+    for words in ("--help", "train --help", "--version", "completion bash", "results r",
+                  "verify r", "plan base.yaml"):
+        yield Attempt(f"{words} to a full disk is an error",
+                      [given(ENDED), Run(words, code=1, shell="exec {} >/dev/full",
+                                         is_loose=True, err="spillway: ")])
+    yield Attempt("--version prints the version",
+                  [furnish(), Run("--version", out=r"\d+\.\d+\.\d+")])
+    for name, words, said in PARSER:
+        yield Attempt(f"What is wrong with {name} is said as the program's own message",
+                      [furnish(), Run(words, code=2, err=said)])
+    for words in ("--help", "train --help", "plan --help", "resume --help", "verify --help",
+                  "results --help", "doctor --help", "completion zsh"):
+        yield Attempt(f"{words} prints and exits with 0",
+                      [furnish(), Run(words, out="spillway", never="^spillway: ")])
+
+
+def lock_is_a_number(scene):
+    """No stream may land in a file of the run."""
+    text = scene.path("r/lock").read_text() if scene.path("r/lock").exists() else ""
+    if text.strip() and not text.strip().isdigit():
+        raise Surprise(f"the lock has {text[:80]!r}")
+
+
+def polled(words, count=8):
+    """Reads a live run again and again."""
+    def step(scene):
+        for _ in range(count):
+            Run(words, code=0)(scene)
+    return step
+
+
+def of_live_runs():
+    for words in ("results r", "results r --json", "verify r", "verify r --json"):
+        yield Attempt(f"{words} reads a live run again and again and changes no bit",
+                      [furnish(LONG), Start("a", Run(f"train base.yaml {SLOW_DEVICE}")),
+                       Until("a", checkpoints(1)), polled(words, 4), Finish("a"), same_bits()])
+    yield Attempt("results of a live run says that it runs",
+                  [furnish(LONG), Start("a", Run(f"train base.yaml {SLOW_DEVICE}")),
+                   Until("a", checkpoints(1)),
+                   Run("results r --json",
+                       doc=lambda d: "" if d["state"] == "running" else "it does not run"),
+                   Finish("a"), Run("results r --json",
+                                    doc=lambda d: "" if d["state"] == "ended" else "not ended")])
+    yield Attempt("results of a run that was killed says that it was broken off",
+                  [given(KILLED), Run("results r", out="broken off")])
+    yield Attempt("A storm of SIGUSR1 changes no bit",
+                  [furnish(LONG), Start("a", Run(f"train base.yaml {SLOW_DEVICE}",
+                                                 err="under way|cpu:0")),
+                   Until("a", takes(10)), Until("a", checkpoints(1)),
+                   both(*[Send("a", 10)] * 20), Finish("a"), same_bits()])
+    for name, place in (("a folder in its place", folder_at("r/trace.json.tmp")),
+                        ("a folder of its name", folder_at("r/trace.json"))):
+        yield Attempt(f"A trace that cannot be written, with {name}, is one warning at most",
+                      [given(KILLED), place, Run("resume r --json", code=0,
+                                                 doc=trials_are("done")), same_bits()])
+    yield Attempt("A folder in place of a trial's metrics.csv is told by name and stays",
+                  [given(KILLED), folder_at("r/trials/base/metrics.csv"),
+                   Run("resume r", code=1, err="metrics.csv"),
+                   lies_there("r/trials/base/metrics.csv")])
+    for name in ("results.csv", "plan.json"):
+        yield Attempt(f"What cannot be written as {name} is told by name, and all is trained",
+                      [given(KILLED), folder_at(f"r/{name}.tmp"), folder_at(f"r/{name}"),
+                       Run("resume r", code=(0, 1)),
+                       lies_there("r/trials/base/weights.safetensors")])
+    yield Attempt("The files for other programs can be read by them",
+                  [given(ENDED), is_json("r/plan.json"), is_json("r/trace.json"), json_lines])
+    yield Attempt("A usage error leaves nothing behind",
+                  [furnish(), Run("train base.yaml train.lanes=2", code=2),
+                   is_absent("r", "runs")])
+
+
+def json_lines(scene):
+    for line in scene.path("r/events.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def attempts():
+    yield from of_documents()
+    yield from of_streams()
+    yield from of_live_runs()

@@ -1,0 +1,207 @@
+"""Environment, limits, caches and disks that are not as usual."""
+
+import re
+
+from campaign import LONG, SLOW_DEVICE
+from run import Run, checkpoints
+from scene import Attempt, Surprise
+from steps import (both, cut, fifo_at, flip, folder_at, furnish, given, is_absent, is_unchanged,
+                   lies_there, link_at, made_folder, remember, same_bits, text_of)
+
+KILLED = "a run that was killed"
+# Variables that choose kernels. A run that began without one either has the same bits with it, or
+# is refused by what differs.
+KERNELS = [("MKL_CBWR", "COMPATIBLE"), ("MKL_CBWR", "AVX2"), ("MKL_CBWR", "AUTO"),
+           ("MKL_CBWR", "SSE4_2"), ("MKL_ENABLE_INSTRUCTIONS", "AVX2"),
+           ("MKL_ENABLE_INSTRUCTIONS", "SSE4_2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"),
+           ("DNNL_MAX_CPU_ISA", "SSE41"), ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE"),
+           ("ATEN_CPU_CAPABILITY", "default"), ("ATEN_CPU_CAPABILITY", "avx2"),
+           ("ONEDNN_DEFAULT_FPMATH_MODE", "BF16"), ("OMP_NUM_THREADS", "1"),
+           ("OMP_NUM_THREADS", "7"), ("MKL_NUM_THREADS", "5"), ("MKL_DYNAMIC", "FALSE"),
+           ("OMP_SCHEDULE", "dynamic"), ("KMP_AFFINITY", "compact"), ("MALLOC_ARENA_MAX", "1"),
+           ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F,-AVX2"), ("MKL_DEBUG_CPU_TYPE", "5"),
+           ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1"), ("OMP_DYNAMIC", "true"),
+           ("OPENBLAS_CORETYPE", "Nehalem"), ("LD_BIND_NOW", "1")]
+OF_BITS = ["a GPT", "a GPT in bf16", "a perceptron", "a residual network"]
+LOCALES = ["C", "POSIX", "C.UTF-8", "de_DE.UTF-8", "tr_TR.UTF-8", "nonsense", ""]
+ODD_ENVIRONMENTS = [
+    ("no HOME", {"HOME": None, "XDG_CACHE_HOME": None}),
+    ("a HOME that is not there", {"HOME": "/nowhere", "XDG_CACHE_HOME": None}),
+    ("a HOME that is a file", {"HOME": "HERE/text.txt", "XDG_CACHE_HOME": None}),
+    ("a TMPDIR that is not there", {"TMPDIR": "/nowhere"}),
+    ("an empty TMPDIR", {"TMPDIR": ""}), ("no PATH", {"PATH": None}),
+    ("a relative cache folder", {"XDG_CACHE_HOME": "cache"}),
+    ("a cache folder that is a file", {"XDG_CACHE_HOME": "HERE/text.txt"}),
+    ("a cache folder in /proc", {"XDG_CACHE_HOME": "/proc"}),
+    ("a cache folder that is /dev/null", {"XDG_CACHE_HOME": "/dev/null"}),
+    ("an empty cache folder's name", {"XDG_CACHE_HOME": ""}),
+    ("a terminal of one column", {"COLUMNS": "1", "LINES": "1"}),
+    ("a terminal of no kind", {"TERM": ""}), ("a time zone that is none", {"TZ": "Nowhere/Land"}),
+    ("a variable of a megabyte", {"LARGE": "x" * 100_000}),
+]
+CACHES = [
+    ("a folder", folder_at("cache/spillway/pilot.json")),
+    ("a FIFO", fifo_at("cache/spillway/pilot.json")),
+    ("empty", text_of("cache/spillway/pilot.json", "")),
+    ("no JSON", text_of("cache/spillway/pilot.json", "{\"a\": ")),
+    ("JSON of something else", text_of("cache/spillway/pilot.json", "[1, 2, {\"a\": null}]")),
+    ("a number", text_of("cache/spillway/pilot.json", "7")),
+    ("random bytes", text_of("cache/spillway/pilot.json", bytes(range(256)) * 40)),
+    ("a dangling symlink", link_at("cache/spillway/pilot.json", "/nowhere/at/all")),
+    ("a symlink to itself", link_at("cache/spillway/pilot.json", "pilot.json")),
+    ("/dev/zero", link_at("cache/spillway/pilot.json", "/dev/zero")),
+    ("below a file", text_of("cache/spillway", "mine")),
+]
+LIMITS = [
+    ("twelve descriptors", "ulimit -n 12; exec {}", (0, 1, 2)),
+    ("no core dumps", "ulimit -c 0; exec {}", 0),
+    ("files of at most 100 kB", "ulimit -f 100; exec {}", (0, 1)),
+    ("files of at most 10 kB", "ulimit -f 10; exec {}", (0, 1, 2)),
+    ("files of at most 1 kB", "ulimit -f 1; exec {}", (1, 2)),
+    ("a small stack", "ulimit -s 1024; exec {}", (0, 1, 3)),
+    ("800 MB of addresses", "ulimit -v 800000; exec {}", (0, 1, 3)),
+    ("one core", "exec taskset -c 0 {}", 0),
+    ("the lowest priority", "exec nice -n 19 {}", 0),
+    ("a umask that takes all", "umask 777; exec {}", (0, 1, 2)),
+    ("a umask that takes nothing", "umask 0; exec {}", 0),
+    ("SIGINT ignored", "trap '' INT; exec {}", 0),
+    ("SIGHUP ignored", "exec nohup {}", 0),
+    ("SIGCHLD ignored", "trap '' CHLD; exec {}", 0),
+    ("an own process group", "exec setsid --wait {}", 0),
+]
+IN_OWN_MOUNTS = ("unshare --map-root-user --mount true 2>/dev/null || "
+                 "{{ echo 'no disk can be mounted here' >&2; exit 77; }}; "
+                 "exec unshare --map-root-user --mount "
+                 "bash -c '{mount} && exec \"$0\" \"$@\"' {{}}")
+# The options of a disk that the run's folder lies on, and the exit codes that are right.
+DISKS = [
+    ("of 64 KiB", "mount -t tmpfs -o size=64k none disk", (1, 2, 3)),
+    ("of 1 MiB", "mount -t tmpfs -o size=1m none disk", (0, 1, 2, 3)),
+    ("of 3 MiB", "mount -t tmpfs -o size=3m none disk", (0, 1)),
+    ("of eight names", "mount -t tmpfs -o size=64m,nr_inodes=8 none disk", (1, 2, 3)),
+    ("that can only be read", "mount -t tmpfs -o ro none disk", 2),
+    ("that is ample", "mount -t tmpfs -o size=64m none disk", 0),
+]
+
+
+def in_own_mounts(mount):
+    return IN_OWN_MOUNTS.format(mount=mount)
+
+
+def same_or_refused(words):
+    """Resumed with a variable: the right bits, or a refusal that says that numbers differ."""
+    def step(scene):
+        Run("resume r", env=words, code=(0, 2))(scene)
+        if list(scene.folder.glob("r/trials/base/weights.safetensors")):
+            same_bits(only_weights=True)(scene)
+            return
+        text = (scene.folder.parent / f"{scene.folder.name}.err{len(scene.commands)}").read_text()
+        if not re.search(r"numerics|kernels|device: was", text):
+            raise Surprise("refused, but not for its numerics: " + text)
+        Run("resume r")(scene)
+        same_bits()(scene)
+    return step
+
+
+def of_kernels():
+    from groups.contracts import CONTRACTS  # noqa: PLC0415
+    for number, (name, value) in enumerate(KERNELS):
+        contract = CONTRACTS[OF_BITS[number % len(OF_BITS)]]
+        yield Attempt(f"A run that goes on with {name}={value} has the same bits or is refused",
+                      [furnish({**LONG, **contract, "train.max_steps": 40}),
+                       Run(f"train base.yaml {SLOW_DEVICE}", code=-9,
+                           during=[(checkpoints(1), 9)]), same_or_refused({name: value})])
+    for name, value in KERNELS[:9]:
+        yield Attempt(f"Costs that were measured with {name}={value} do no harm without it",
+                      [furnish(), Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache",
+                                                             name: value}),
+                       Run("train base.yaml devices='[{memory: 507904}]'",
+                           env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
+    for contract, name, value in (("a GPT in bf16", "MKL_CBWR", "COMPATIBLE"),
+                                  ("a residual network", "DNNL_MAX_CPU_ISA", "SSE41"),
+                                  ("a perceptron", "MKL_CBWR", "SSE4_2")):
+        yield Attempt(f"Costs that were measured without {name}={value} do no harm to {contract}",
+                      [furnish(CONTRACTS[contract]),
+                       Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}),
+                       Run("train base.yaml", env={"XDG_CACHE_HOME": "HERE/cache", name: value})])
+    yield Attempt("A run with LD_PRELOAD of nothing has the same bits",
+                  [furnish(), Run("train base.yaml", env={"LD_PRELOAD": ""}), same_bits()])
+
+
+def attempts():
+    yield from of_kernels()
+    for locale in LOCALES:
+        yield Attempt(f"The locale '{locale}' changes no bit and no number",
+                      [furnish(), Run("train base.yaml --json", env={"LC_ALL": locale,
+                                                                     "LANG": locale}),
+                       same_bits()])
+    for name, environment in ODD_ENVIRONMENTS:
+        yield Attempt(f"{name} does no harm",
+                      [furnish(), Run("train base.yaml", env=environment), same_bits()])
+    for name, make in CACHES:
+        yield Attempt(f"A cache of costs that is {name} does no harm",
+                      [furnish(), make, Run("train base.yaml", within_s=40,
+                                            env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
+        if name in ("a folder", "a FIFO"):
+            yield Attempt(f"A cache of costs that is {name} does no harm to a plan and the doctor",
+                          [furnish(), make,
+                           Run("plan base.yaml", within_s=40,
+                               env={"XDG_CACHE_HOME": "HERE/cache"}),
+                           Run("doctor", within_s=40, env={"XDG_CACHE_HOME": "HERE/cache"})])
+    yield Attempt("A cache of costs with one flipped bit does no harm",
+                  [furnish(), Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}),
+                   flip("cache/spillway/pilot.json"),
+                   Run("train base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
+    yield Attempt("A cache of costs that is cut does no harm",
+                  [furnish(), Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}),
+                   cut("cache/spillway/pilot.json"),
+                   Run("train base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
+    yield from of_limits()
+    yield from of_disks()
+
+
+def of_limits():
+    for name, shell, code in LIMITS:
+        steps = [furnish(), Run("train base.yaml", shell=shell, code=code, within_s=60)]
+        yield Attempt(f"With {name} it trains or says what is missing",
+                      steps + ([same_bits()] if code == 0 else []))
+    yield Attempt("A resume after a limit on files ended a run has the same bits",
+                  [furnish(LONG), Run("train base.yaml", shell="ulimit -f 100; exec {}",
+                                      code=(0, 1)),
+                   Run("resume r --retry-failed", code=(0, 2)), lies_there("r")])
+    yield Attempt("A folder that is deleted while one stands in it is told",
+                  [furnish(), Run("train HERE/base.yaml output_dir=HERE/r "
+                                  "data.path=HERE/text.txt", code=(0, 1, 2),
+                                  shell="mkdir gone; cd gone; rmdir ../gone; exec {}",
+                                  is_loose=True)])
+    yield Attempt("A folder with odd letters as the place to stand in does no harm",
+                  [furnish(), made_folder("a b'\"ü"),
+                   Run("train HERE/base.yaml output_dir=HERE/r data.path=HERE/text.txt",
+                       shell="cd \"a b'\\\"ü\"; exec {}"), same_bits()])
+
+
+def of_disks():
+    for name, mount, code in DISKS:
+        words = "train base.yaml output_dir=disk/r"
+        yield Attempt(f"On a disk {name} it trains or says what is missing",
+                      [furnish(), made_folder("disk"),
+                       Run(words, code=code, shell=in_own_mounts(mount))])
+        yield Attempt(f"With homes on a disk {name} it trains or says what is missing",
+                      [furnish(), made_folder("disk"),
+                       Run("train base.yaml home_path=disk", shell=in_own_mounts(mount),
+                           code=(0, 2, 3)), is_absent("disk/r")])
+    yield Attempt("A run on a disk that became read-only is refused with 2 and stays",
+                  [given(KILLED), remember("r"),
+                   Run("resume r", code=2,
+                       shell=in_own_mounts("mount --bind r r && mount -o remount,bind,ro r")),
+                   is_unchanged("r"), Run("resume r"), same_bits()])
+    yield Attempt("results and verify read a run on a disk that is read-only",
+                  [given(KILLED), both(*[
+                      Run(words, shell=in_own_mounts("mount --bind r r && "
+                                                     "mount -o remount,bind,ro r"))
+                      for words in ("results r", "verify r")])])
+    yield Attempt("Too little disk for checkpoints names what helps",
+                  [furnish(LONG), made_folder("disk"),
+                   Run("train base.yaml output_dir=disk/r checkpoint.keep=9", code=3,
+                       err="checkpoint",
+                       shell=in_own_mounts("mount -t tmpfs -o size=500k none disk"))])

@@ -1,0 +1,252 @@
+#include "apps/metrics_files.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/event_json.h"
+#include "apps/event_log.h"
+#include "tests/support/made_up_run.h"
+#include "tests/support/temporary_folder.h"
+#include "trainer/optimizer.h"
+
+namespace spillway::testing {
+namespace {
+
+using Kind = SessionEvent::Kind;
+
+constexpr const char* kHeader =
+    "step,loss,learning_rate,gradient_norm,tokens_per_s,time_s,eval_loss\r\n";
+
+std::string metrics_of(const TemporaryFolder& folder, int trial = 0) {
+  return folder.read("trials/trial " + std::to_string(trial) + "/metrics.csv");
+}
+
+double loss_of(std::int64_t step) { return 10 - 0.1 * static_cast<double>(step); }
+double norm_of(std::int64_t step) { return 1 / static_cast<double>(step); }
+bool is_evaluated(std::int64_t step) { return step % 3 == 0; }
+double eval_of(std::int64_t step) { return loss_of(step) + 0.25; }
+
+/// A program that trains trial 0 and writes its log, until it is killed.
+class Program {
+ public:
+  explicit Program(const TemporaryFolder& folder) : folder_(folder), log_(folder / kEventFile) {
+    log_.add(made_up_run_event(1));
+    log_.flush();
+  }
+
+  /// It goes on after the step; what it still knows of those before begins behind `dropped`.
+  void begin(std::int64_t step, std::int64_t dropped = 0) {
+    metrics_.emplace(folder_.path());
+    step_ = step;
+    if (step == 0) return;
+    TrialResult result{.first_loss = loss_of(1), .dropped_steps = dropped};
+    for (std::int64_t s = dropped + 1; s <= step; ++s) {
+      result.losses.push_back(loss_of(s));
+      result.gradient_norms.push_back(norm_of(s));
+    }
+    for (std::int64_t s = 1; s <= step; ++s) {
+      if (s > dropped && is_evaluated(s)) result.eval_losses.emplace_back(s, eval_of(s));
+    }
+    SessionEvent event = next(Kind::resumed);
+    event.step = step;
+    add(resumed_event(event, result, train_));
+    evaluate();
+  }
+
+  void train_to(std::int64_t end) {
+    while (step_ < end) {
+      ++step_;
+      SessionEvent event = next(Kind::step);
+      event.loss = loss_of(step_);
+      event.learning_rate = learning_rate_at(train_, step_ - 1);
+      event.gradient_norm = norm_of(step_);
+      add(to_json(event));
+      evaluate();
+    }
+  }
+
+  void end() {
+    SessionEvent event = next(Kind::state);
+    event.state = TrialState::done;
+    add(to_json(event));
+    metrics_->flush();
+  }
+
+  void flush() { metrics_->flush(); }
+
+  /// As a crash of the machine leaves the log: without its last lines.
+  void lose(std::size_t num_lines) {
+    std::string text = folder_.read(kEventFile);
+    for (; num_lines > 0; --num_lines) text.erase(text.rfind('\n', text.size() - 2) + 1);
+    folder_.write(kEventFile, text);
+  }
+
+ private:
+  SessionEvent next(Kind kind) {
+    ++sequence_;
+    SessionEvent event = made_up_event(sequence_, static_cast<double>(sequence_), 0, kind);
+    event.step = step_;
+    return event;
+  }
+  /// Where one is due, also of the step that a program goes on after.
+  void evaluate() {
+    if (!is_evaluated(step_)) return;
+    SessionEvent eval = next(Kind::eval);
+    eval.loss = eval_of(step_);
+    add(to_json(eval));
+  }
+  void add(const Json& event) {
+    log_.add(event);
+    log_.flush();
+    metrics_->take(event);
+  }
+
+  const TemporaryFolder& folder_;
+  EventLog log_;
+  std::optional<MetricsFiles> metrics_;
+  TrainConfig train_;
+  std::uint64_t sequence_ = 0;
+  std::int64_t step_ = 0;
+};
+
+/// Without what only the program that took a step knew.
+std::vector<std::string> without_times(const std::string& csv) {
+  std::vector<std::string> lines;
+  std::istringstream text(csv);
+  for (std::string line; std::getline(text, line);) {
+    std::vector<std::string> cells(1);
+    for (const char c : line) c == ',' ? cells.emplace_back() : cells.back() += c;
+    cells.at(4) = cells.at(5) = "";
+    line.clear();
+    for (const std::string& cell : cells) line += cell + ",";
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// Of a program that nobody kills.
+std::string undisturbed(std::int64_t steps) {
+  const TemporaryFolder folder;
+  Program program(folder);
+  program.begin(0);
+  program.train_to(steps);
+  program.end();
+  return metrics_of(folder);
+}
+
+/// An evaluation belongs to the step whose weights it saw.
+TEST(MetricsFiles, HaveALineAStep) {
+  const TemporaryFolder folder;
+  EventLog log(folder / kEventFile);
+  log.add(made_up_run_event(2));
+  for (const auto& event : made_up_events()) log.add(to_json(event));
+  log.flush();
+  MetricsFiles files(folder.path());
+  EXPECT_EQ(metrics_of(folder, 0), std::string(kHeader) +
+                                       "1,4.5,0.01,2,100,2,4.25\r\n"
+                                       "2,3.5,0.005,1.5,120,3,3.75\r\n");
+  EXPECT_EQ(metrics_of(folder, 1), kHeader);
+}
+
+TEST(MetricsFiles, AreWrittenWhileTheRunGoesOn) {
+  const TemporaryFolder folder;
+  Program program(folder);
+  program.begin(0);
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    program.train_to(step);
+    program.flush();
+    // The last line may still get its evaluation.
+    EXPECT_EQ(std::ranges::count(metrics_of(folder), '\n'), step) << "and the header";
+  }
+  program.end();
+  EXPECT_EQ(metrics_of(folder), undisturbed(20));
+}
+
+TEST(MetricsFiles, AreMadeAnewFromTheLog) {
+  const TemporaryFolder folder;
+  Program program(folder);
+  program.begin(0);
+  program.train_to(50);
+  program.end();
+  const std::string whole = metrics_of(folder);
+  const auto expect_same = [&] {
+    MetricsFiles{folder.path()};
+    EXPECT_EQ(metrics_of(folder), whole);
+  };
+  folder.write("trials/trial 0/metrics.csv", whole.substr(0, 100) + "damaged");
+  expect_same();
+  std::filesystem::remove_all(folder / "trials");
+  expect_same();
+  folder.write("mine", "mine");
+  std::filesystem::remove(folder / "trials/trial 0/metrics.csv");
+  std::filesystem::create_symlink("../../mine", folder / "trials/trial 0/metrics.csv");
+  expect_same();
+  EXPECT_EQ(folder.read("mine"), "mine") << "a link is replaced, not followed";
+  folder.write(kEventFile, folder.read(kEventFile) + "{damaged\n{\"event\": \"step\"}\n[]\n");
+  expect_same();
+}
+
+/// Killed again and again, resumed from a checkpoint before, or from the beginning; some
+/// checkpoints know the last steps only.
+TEST(MetricsFiles, EndAsThoseOfARunThatNobodyKills) {
+  constexpr std::int64_t kSteps = 60;
+  const auto expected = without_times(undisturbed(kSteps));
+  ASSERT_EQ(expected.size(), kSteps + 1u);
+  std::mt19937_64 random(1);
+  for (int run = 0; run < 300; ++run) {
+    const TemporaryFolder folder;
+    Program program(folder);
+    const auto below = [&](std::int64_t end) {
+      return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end));
+    };
+    std::int64_t checkpoint = 0;
+    for (std::int64_t kills = below(4); kills >= 0; --kills) {
+      program.begin(checkpoint, checkpoint > 0 ? below(checkpoint) : 0);
+      const std::int64_t end = kills == 0 ? kSteps : checkpoint + below(kSteps - checkpoint);
+      program.train_to(end);
+      if (random() % 2 == 0) program.flush();
+      checkpoint = random() % 5 == 0 ? 0 : checkpoint + below(end - checkpoint + 1);
+    }
+    program.end();
+    ASSERT_EQ(without_times(metrics_of(folder)), expected) << run;
+    const std::string written = metrics_of(folder);
+    MetricsFiles{folder.path()};
+    ASSERT_EQ(metrics_of(folder), written) << run;
+  }
+}
+
+TEST(MetricsFiles, StepsWhoseLinesWereLostComeFromTheCheckpoint) {
+  const TemporaryFolder folder;
+  Program program(folder);
+  program.begin(0);
+  program.train_to(10);
+  program.lose(6);  // steps 8, 9, 10 and their evaluations, and more
+  program.begin(10, 4);
+  program.train_to(12);
+  program.end();
+  EXPECT_EQ(without_times(metrics_of(folder)), without_times(undisturbed(12)));
+}
+
+/// More than is kept in memory before it is written.
+TEST(MetricsFiles, MayBeLong) {
+  constexpr std::int64_t kSteps = 20'000;
+  const TemporaryFolder folder;
+  Program program(folder);
+  program.begin(0);
+  program.train_to(kSteps - 10);
+  EXPECT_GT(metrics_of(folder).size(), 500'000u);
+  program.begin(kSteps - 50, kSteps - 100);
+  program.train_to(kSteps);
+  program.end();
+  EXPECT_EQ(without_times(metrics_of(folder)), without_times(undisturbed(kSteps)));
+}
+
+}  // namespace
+}  // namespace spillway::testing

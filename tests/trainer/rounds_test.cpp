@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thrown.h"
+#include "tests/support/training_run.h"
+#include "tests/support/watched_session.h"
+
+/// run() several times in one session.
+namespace spillway::testing {
+namespace {
+
+TrialConfig trial_of_seed(std::uint64_t seed) {
+  TrialConfig trial = tiny_trial("seed " + std::to_string(seed));
+  trial.train.seed = seed;
+  trial.train.max_steps = 20;
+  return trial;
+}
+
+const TrialResult& alone(std::uint64_t seed) {
+  static std::map<std::uint64_t, TrialResult> results;
+  const auto [place, is_new] = results.try_emplace(seed);
+  if (is_new) place->second = train(session_of(1, kAmple), trial_of_seed(seed)).trials[0];
+  return place->second;
+}
+
+std::size_t events_of(const Session& session, JobId trial) {
+  return static_cast<std::size_t>(
+      std::ranges::count(session.poll(0, 0), trial, &SessionEvent::trial));
+}
+
+TEST(Rounds, ASecondRunTrainsWhatWasSubmittedSince) {
+  const TemporaryFolder folder;
+  TrialConfig kept = trial_of_seed(1);
+  kept.checkpoint.folder = folder.path() / "1";
+  Session session(session_of(2, kAmple));
+  const JobId first = session.submit(kept);
+  session.run();
+  const std::size_t events = events_of(session, first);
+  const JobId second = session.submit(trial_of_seed(2));
+  session.run();
+  session.run();
+  const RunResult result = session.result();
+  expect_same_bits(result.trials.at(first.index()), alone(1));
+  expect_same_bits(result.trials.at(second.index()), alone(2));
+  EXPECT_EQ(result.trials[0].losses.size(), 20u);
+  EXPECT_EQ(events_of(session, first), events) << "an ended trial is left alone";
+  // What it left behind is whole: a trial that goes on from it has its history.
+  kept.checkpoint.resume = true;
+  expect_same_bits(train(session_of(1, kAmple), kept).trials[0], alone(1));
+}
+
+TEST(Rounds, ATrialCannotBeSubmittedWhileOthersTrain) {
+  WatchedSession run(session_of(1, kAmple));
+  run.submit_in_lockstep(trial_of_seed(1));
+  std::string said;
+  run.run([&](const SessionEvent& event) {
+    if (event.kind != SessionEvent::Kind::step || event.step != 2) return;
+    said = thrown<Error>([&] { run.session.submit(trial_of_seed(2)); }).what();
+  });
+  EXPECT_EQ(said,
+            "a trial was submitted while run() trains others, which is not possible; submit it "
+            "before run(), or once run() has returned, and call run() again");
+  EXPECT_EQ(run.result.trials.size(), 1u);
+  expect_same_bits(run.result.trials[0], alone(1));
+}
+
+TEST(Rounds, StopEndsOneRun) {
+  WatchedSession run(session_of(1, kAmple));
+  run.submit_in_lockstep(trial_of_seed(1));
+  run.run([&](const SessionEvent& event) {
+    if (event.kind == SessionEvent::Kind::step && event.step == 2) run.session.stop();
+  });
+  EXPECT_EQ(run.result.trials[0].state, TrialState::stopped);
+  run.session.submit(trial_of_seed(2));
+  run.session.run();
+  const RunResult result = run.session.result();
+  EXPECT_EQ(result.trials[0].state, TrialState::stopped);
+  expect_same_bits(result.trials[1], alone(2));
+}
+
+TEST(Rounds, DevicesThatHaveLeftStayAway) {
+  WatchedSession run(session_of(2, kAmple));
+  run.submit_in_lockstep(with_lanes(trial_of_seed(1), {4, 4}));
+  run.run([&](const SessionEvent& event) {
+    if (event.kind == SessionEvent::Kind::step && event.step == 2) run.session.remove_device(0);
+  });
+  expect_same_bits(run.result.trials[0], alone(1));
+  run.session.submit(trial_of_seed(2));
+  run.session.run();
+  const RunResult result = run.session.result();
+  expect_same_bits(result.trials[1], alone(2));
+  EXPECT_EQ(result.devices[0].ops, 0u);
+  std::size_t left = 0;
+  for (const auto& event : run.session.poll(0, 0)) left += event.kind == SessionEvent::Kind::left;
+  EXPECT_EQ(left, 1u);
+}
+
+TEST(Rounds, ARunThatCouldNotBeginMayBeTriedAgain) {
+  const TemporaryFolder folder;
+  TrialConfig kept = trial_of_seed(1);
+  kept.checkpoint.folder = folder.path() / "file" / "1";
+  Session session(session_of(1, kAmple));
+  session.submit(kept);
+  std::ofstream(folder.path() / "file") << "in the way";
+  EXPECT_THROW(session.run(), Error);
+  EXPECT_EQ(session.result().trials[0].state, TrialState::waiting);
+  std::filesystem::remove(folder.path() / "file");
+  session.run();
+  expect_same_bits(session.result().trials[0], alone(1));
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/units.h"
+
+namespace spillway {
+
+/// The bits that this process computes, as hashes over the results of small probe operations.
+/// LibTorch, MKL and oneDNN choose kernels by the processor, by environment variables and by flags
+/// of the process; a choice that changes bits changes a hash, whatever its reason.
+struct Numerics {
+  /// Probes of one kind.
+  struct Group {
+    std::string name;          ///< a field of contracts: "products_fp32"
+    bool on_host = false;      ///< the host does these for trials on GPUs, too
+    std::string xxh3;          ///< of all results
+    Bytes activation_bytes{};  ///< peaks, summed: kernels of equal bits may need other memory
+    bool operator==(const Group&) const = default;
+  };
+  std::vector<Group> groups;
+  double seconds = 0;  ///< that the probes took
+
+  /// Over all groups.
+  std::string xxh3() const;
+  Bytes activation_bytes() const;
+};
+
+/// Runs the probes on a new thread, as training runs operations: on one thread, with the default
+/// rounding. About 40 ms.
+Numerics measure_numerics();
+
+/// Measured at the first call; flags of LibTorch that change later are not seen.
+const Numerics& numerics();
+
+}  // namespace spillway

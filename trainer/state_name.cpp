@@ -1,0 +1,35 @@
+#include "trainer/session.h"
+
+namespace spillway {
+
+const char* to_string(TrialState state) {
+  switch (state) {
+    case TrialState::waiting:
+      return "waiting";
+    case TrialState::running:
+      return "running";
+    case TrialState::done:
+      return "done";
+    case TrialState::failed:
+      return "failed";
+    case TrialState::stopped:
+      return "stopped";
+    case TrialState::stopped_early:
+      return "stopped early";
+  }
+  return "?";
+}
+
+bool is_final(TrialState state) {
+  return state > TrialState::running && state != TrialState::stopped;
+}
+
+std::optional<TrialState> trial_state(std::string_view text) {
+  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
+                           TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
+    if (text == to_string(state)) return state;
+  }
+  return std::nullopt;
+}
+
+}  // namespace spillway

@@ -1,0 +1,104 @@
+#include "trainer/trial_history.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::json;
+
+/// JSON has no numbers that are not finite: they are null there.
+double number_of(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+std::vector<std::pair<std::int64_t, double>> pairs_of(const Json& list) {
+  std::vector<std::pair<std::int64_t, double>> pairs;
+  for (const Json& pair : list) pairs.emplace_back(pair.at(0), number_of(pair.at(1)));
+  return pairs;
+}
+
+template <typename Value>
+void add_last(std::deque<Value>& values, const Value& value, std::size_t limit) {
+  values.push_back(value);
+  if (values.size() > limit) values.pop_front();
+}
+
+template <typename Value>
+std::optional<Value> last_of(const std::deque<Value>& values) {
+  return values.empty() ? std::nullopt : std::optional(values.back());
+}
+
+}  // namespace
+
+TrialHistory::TrialHistory(std::size_t limit, std::optional<Rungs> rungs)
+    : limit_(limit), rungs_(rungs) {}
+
+void TrialHistory::add_step(double loss, double gradient_norm) {
+  ++num_steps_;
+  if (!first_loss_) first_loss_ = loss;
+  add_last(losses_, loss, limit_);
+  add_last(gradient_norms_, gradient_norm, limit_);
+  if (rungs_) at_rungs_.add(loss, *rungs_);
+}
+
+void TrialHistory::add_eval(std::int64_t step, double loss) {
+  add_last(eval_losses_, {step, loss}, limit_);
+}
+
+std::int64_t TrialHistory::num_dropped() const { return num_steps_ - std::ssize(losses_); }
+
+std::optional<double> TrialHistory::last_loss() const { return last_of(losses_); }
+std::optional<double> TrialHistory::last_gradient_norm() const { return last_of(gradient_norms_); }
+std::optional<double> TrialHistory::last_eval_loss() const {
+  return eval_losses_.empty() ? std::nullopt : std::optional(eval_losses_.back().second);
+}
+
+std::string TrialHistory::to_text() const {
+  Json evals = Json::array();
+  for (const auto& eval : eval_losses_) {
+    if (eval.first < num_steps_) evals.push_back(eval);
+  }
+  Json json{{"step", num_steps_},
+            {"losses", losses_},
+            {"gradient_norms", gradient_norms_},
+            {"eval_losses", std::move(evals)}};
+  if (num_dropped() > 0) {
+    json["dropped"] = num_dropped();
+    json["first_loss"] = *first_loss_;
+    if (rungs_) json["rungs"] = {{"means", at_rungs_.means}, {"sum", at_rungs_.sum}};
+  }
+  return json.dump();
+}
+
+TrialHistory TrialHistory::parse(const std::string& text, const std::string& file,
+                                 std::size_t limit, std::optional<Rungs> rungs) {
+  TrialHistory history(limit, rungs);
+  try {
+    const Json json = Json::parse(text);
+    const std::vector<double> losses = json.at("losses"), norms = json.at("gradient_norms");
+    const std::int64_t num_steps = json.at("step");
+    const std::int64_t dropped = json.value("dropped", std::int64_t{0});
+    if (dropped < 0 || num_steps - dropped != std::ssize(losses) || losses.size() != norms.size()) {
+      throw CorruptData(file, "does not have a loss and a norm for each of its steps");
+    }
+    history.num_steps_ = dropped;
+    if (dropped > 0) history.first_loss_ = json.at("first_loss").get<double>();
+    for (std::size_t i = 0; i < losses.size(); ++i) history.add_step(losses[i], norms[i]);
+    if (dropped > 0 && rungs) {
+      const Json& stored = json.at("rungs");
+      history.at_rungs_ = {.step = num_steps,
+                           .sum = number_of(stored.at("sum")),
+                           .means = pairs_of(stored.at("means"))};
+    }
+    for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) history.add_eval(step, loss);
+  } catch (const Json::exception& error) {
+    throw CorruptData(file, error.what());
+  }
+  return history;
+}
+
+}  // namespace spillway

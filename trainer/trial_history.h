@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/successive_halving.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// What a trial has said so far. Memory is bounded: of losses with their norms, and of evaluations,
+/// the last `limit` are kept. The first loss and the means at rungs stay known.
+class TrialHistory {
+ public:
+  /// `rungs`: of early stopping.
+  explicit TrialHistory(std::size_t limit = kMaxHistory, std::optional<Rungs> rungs = {});
+  /// What to_text() gave. Throws CorruptData, which names `file`.
+  static TrialHistory parse(const std::string& text, const std::string& file,
+                            std::size_t limit = kMaxHistory, std::optional<Rungs> rungs = {});
+  /// The JSON of history.json (docs/formats.md). An evaluation after the last step is left out: who
+  /// goes on from here evaluates again.
+  std::string to_text() const;
+
+  /// Of the next step.
+  void add_step(double loss, double gradient_norm);
+  /// Of the weights after so many steps.
+  void add_eval(std::int64_t step, double loss);
+
+  std::int64_t num_steps() const { return num_steps_; }
+  /// The first steps, whose losses and norms are no longer kept.
+  std::int64_t num_dropped() const;
+  const std::optional<double>& first_loss() const { return first_loss_; }
+  std::optional<double> last_loss() const;
+  std::optional<double> last_gradient_norm() const;
+  std::optional<double> last_eval_loss() const;
+  const std::deque<double>& losses() const { return losses_; }
+  const std::deque<double>& gradient_norms() const { return gradient_norms_; }
+  const std::deque<std::pair<std::int64_t, double>>& eval_losses() const { return eval_losses_; }
+  /// Of the rungs up to the last step.
+  const RungLosses& rung_losses() const { return at_rungs_.means; }
+
+ private:
+  std::size_t limit_;
+  std::optional<Rungs> rungs_;
+  std::int64_t num_steps_ = 0;
+  std::optional<double> first_loss_;
+  std::deque<double> losses_, gradient_norms_;
+  std::deque<std::pair<std::int64_t, double>> eval_losses_;
+  RungMeans at_rungs_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "models/model.h"
+#include "trainer/session.h"
+
+namespace spillway {
+
+/// Makes the model of a trial, once, for a virtual node of it; null where none is given. Throws as
+/// TrialConfig::validate(): all that is wrong with the configuration.
+std::unique_ptr<Model> make_valid_model(const TrialConfig& trial);
+
+}  // namespace spillway
