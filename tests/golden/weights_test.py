@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""The trained weights of the examples, and what the example of the API prints, are those of
+weights.json: a change that is not meant to change bits changes none.
+
+Usage: weights_test.py SPILLWAY CUSTOM_MODEL [--write]; --write writes the table anew.
+
+Kernels that every x86-64 processor has are chosen, so the table holds on all of them. Where their
+fingerprint is another one all the same, the test says so and is skipped.
+"""
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TABLE = pathlib.Path(__file__).with_name("weights.json")
+KERNELS = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default",
+           "ONEDNN_MAX_CPU_ISA": "SSE41", "DNNL_MAX_CPU_ISA": "SSE41"}
+CASES = {
+    "quickstart": ["quickstart.yaml", "train.max_steps=2", "train.eval_batches=1"],
+    "quickstart in bf16 on two devices": [
+        "quickstart.yaml", "train.max_steps=2", "train.eval_batches=1", "train.dtype=bf16",
+        "train.gradient_dtype=bf16", "train.lanes=2", "sweep.run_cap=1"],
+    "digits": ["digits.yaml", "train.max_steps=10"],
+    "digits by sgd": ["digits.yaml", "train.max_steps=10", "train.optimizer=sgd",
+                      "train.momentum=0.9", "sweep.run_cap=1"],
+    "resnet": ["resnet.yaml", "train.max_steps=4", "devices=[{memory: 2MiB}]"],
+}
+
+
+def environment(folder):
+    return {**os.environ, **KERNELS, "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+def call(folder, *command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          check=False, env=environment(folder))
+    if done.returncode != 0:
+        raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def write_data(folder):
+    """The same text and digits on every machine."""
+    numbers = random.Random(19)
+    words = ["".join(numbers.choice("abcdefgh") for _ in range(numbers.randint(1, 7)))
+             for _ in range(50)]
+    (folder / "data").mkdir()
+    (folder / "data/text").write_text(" ".join(numbers.choice(words) for _ in range(8000)))
+    (folder / "data/digits").write_text("".join(
+        ",".join(str(numbers.randint(0, 16)) for _ in range(64)) + f",{numbers.randint(0, 9)}\n"
+        for _ in range(600)))
+
+
+def fingerprint(folder):
+    """What the contract of a checkpoint says of the kernels that its trial was trained with."""
+    manifest = next(folder.glob("*/trials/*/checkpoints/*/MANIFEST")).read_text(encoding="utf-8")
+    return sorted(line for line in manifest.splitlines() if "numerics." in line)
+
+
+def weights(folder, program, case):
+    file, *overrides = CASES[case]
+    data = folder / "data" / ("text" if file == "quickstart.yaml" else "digits")
+    report = json.loads(call(folder, program, "train", ROOT / "examples" / file, "--json",
+                             f"output_dir={folder / case}", f"data.path={data}", *overrides))
+    return {trial["name"]: trial["weights_xxh3"] for trial in report["trials"]}
+
+
+def measured(program, custom_model):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_data(folder)
+        trained = {case: weights(folder, program, case) for case in CASES}
+        return {"numerics": fingerprint(folder), "weights": trained,
+                "custom_model": call(folder, custom_model).splitlines()}
+
+
+def main():
+    program, custom_model = (os.path.abspath(argument) for argument in sys.argv[1:3])
+    now = measured(program, custom_model)
+    if sys.argv[3:] == ["--write"]:
+        TABLE.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+        return 0
+    then = json.loads(TABLE.read_text(encoding="utf-8"))
+    if now["numerics"] != then["numerics"]:
+        print(f"skipped: kernels here compute {now['numerics']}, the table is of "
+              f"{then['numerics']}")
+        return SKIPPED
+    wrong = [case for case in CASES if now["weights"][case] != then["weights"][case]]
+    if now["custom_model"] != then["custom_model"]:
+        wrong.append("custom_model")
+    for case in wrong:
+        print(f"{case}: {then['weights'].get(case, then['custom_model'])}\n"
+              f"  is now {now['weights'].get(case, now['custom_model'])}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
