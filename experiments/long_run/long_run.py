@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import tables  # noqa: E402
 
-STEPS = [10_000, 100_000, 200_000]
+STEPS = [10_000, 100_000, 150_000]
 BRIEF = [50, 100]
 
 
