@@ -5,13 +5,16 @@ include(CMakePackageConfigHelpers)
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/Spillway")
 set_target_properties(spillway PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS spillway)
-install(TARGETS spillway_core spillway_spilling spillway_scheduler spillway_models spillway_shell
-                spillway_storage spillway_trainer
+get_property(_rooms GLOBAL PROPERTY SPILLWAY_ROOMS)
+list(FILTER _rooms EXCLUDE REGEX "^spillway_(runs|apps)_")
+add_library(spillway_spillway INTERFACE)
+target_link_libraries(spillway_spillway INTERFACE spillway_trainer_session)
+set_target_properties(spillway_spillway PROPERTIES EXPORT_NAME spillway)
+install(TARGETS spillway_spillway ${_rooms} spillway_core spillway_spilling spillway_scheduler
+                spillway_models
         EXPORT SpillwayTargets)
 install(EXPORT SpillwayTargets NAMESPACE spillway:: DESTINATION "${_package}")
-# Includes start at the root of the tree: "trainer/session.h".
-install(DIRECTORY core spilling scheduler models trainer
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/spillway" FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/spillway DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
 configure_package_config_file(cmake/SpillwayConfig.cmake.in
   "${CMAKE_BINARY_DIR}/SpillwayConfig.cmake" INSTALL_DESTINATION "${_package}")

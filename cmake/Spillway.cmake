@@ -12,7 +12,8 @@ target_compile_options(spillway_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>"
   # What nvcc makes of a file for the host compiler is not pedantic.
   "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
-target_include_directories(spillway_options INTERFACE "${CMAKE_SOURCE_DIR}")
+target_include_directories(spillway_options INTERFACE
+  "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/include")
 if(SPILLWAY_SANITIZE)
   set(_instrumented -fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer -Wno-error=tsan)
   target_compile_options(spillway_options INTERFACE
@@ -31,18 +32,40 @@ if(SPILLWAY_CCACHE)
     ${SPILLWAY_CCACHE})
 endif()
 
-# spillway_layer(name SOURCES... DEPENDS...): static library spillway_<name>, alias spillway::<name>.
-function(spillway_layer name)
+# spillway_room(name SOURCES... DEPENDS...): the folder `name` of a layer as a static library,
+# spillway::LAYER_NAME. SOURCES are files in it, DEPENDS what must be linked with it; which rooms it
+# may include, tests/layers_test.py says.
+function(spillway_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
-  add_library(spillway_${name} STATIC ${ARG_SOURCES})
-  add_library(spillway::${name} ALIAS spillway_${name})
-  target_link_libraries(spillway_${name}
+  get_filename_component(layer "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  string(REPLACE "/" "_" room "${layer}_${name}")
+  # A generator expression stands for itself.
+  list(TRANSFORM ARG_SOURCES PREPEND "${name}/" REGEX "^[^$]")
+  add_library(spillway_${room} STATIC ${ARG_SOURCES})
+  add_library(spillway::${room} ALIAS spillway_${room})
+  target_link_libraries(spillway_${room}
     PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:spillway_options>)
-  target_include_directories(spillway_${name} PUBLIC
-    "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>" $<INSTALL_INTERFACE:include/spillway>)
-  target_compile_features(spillway_${name} PUBLIC cxx_std_20)
+  target_include_directories(spillway_${room} PUBLIC
+    "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>" "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
+    $<INSTALL_INTERFACE:include>)
+  target_compile_features(spillway_${room} PUBLIC cxx_std_20)
+  set_target_properties(spillway_${room} PROPERTIES EXPORT_NAME ${room})
+  set_property(DIRECTORY APPEND PROPERTY SPILLWAY_ROOMS spillway_${room})
+  set_property(GLOBAL APPEND PROPERTY SPILLWAY_ROOMS spillway_${room})
+endfunction()
+
+# spillway_layer(name): all rooms that this folder has declared, as spillway::NAME.
+function(spillway_layer name)
+  get_property(rooms DIRECTORY PROPERTY SPILLWAY_ROOMS)
+  add_library(spillway_${name} INTERFACE)
+  add_library(spillway::${name} ALIAS spillway_${name})
+  target_link_libraries(spillway_${name} INTERFACE ${rooms})
   set_target_properties(spillway_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
+
+# Seconds after which a test counts as hung: many times what it takes, also under sanitizers and on
+# a busy machine. Campaigns get more (SPILLWAY_CAMPAIGN).
+set(SPILLWAY_TEST_TIMEOUT 1200 CACHE STRING "Seconds after which a test has failed")
 
 # spillway_test(name SOURCES... DEPENDS... [LABELS ...]): a GoogleTest program as one ctest entry.
 function(spillway_test name)
@@ -51,13 +74,23 @@ function(spillway_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} spillway_options GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT})
+endfunction()
+
+# spillway_python_test(name SCRIPT ARGS... [LABELS ...]): a script that is skipped by exit code 77.
+function(spillway_python_test name script)
+  cmake_parse_arguments(ARG "" "" "ARGS;LABELS" ${ARGN})
+  add_test(NAME ${name}
+    COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/${script}" ${ARG_ARGS}
+    COMMAND_EXPAND_LISTS)
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
 # spillway_gpu_test(name SOURCES... DEPENDS...): likewise, labelled gpu; skipped where there is no
 # GPU. One of them has it at a time.
 function(spillway_gpu_test name)
   spillway_test(${name} ${ARGN} LABELS gpu)
-  target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp")
+  target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/support/gpu/gpu_main.cpp")
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
 endfunction()

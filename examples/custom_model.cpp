@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "models/sequential.h"
-#include "models/tensor_source.h"
-#include "trainer/session.h"
+#include "spillway/sequential.h"
+#include "spillway/session.h"
+#include "spillway/tensor_source.h"
 
 struct ResidualImpl : torch::nn::Module {
   explicit ResidualImpl(int channels)

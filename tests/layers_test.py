@@ -1,4 +1,4 @@
-"""Include rules of the tree: layers include downwards only, LibTorch and CUDA stay in their places.
+"""Include rules of the tree: which room may include which, and where LibTorch and CUDA may appear.
 
 Run as `python3 tests/layers_test.py`; the tree is the folder above this file.
 """
@@ -9,130 +9,211 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What each top-level folder may include of the project.
-ALLOWED = {
-    "core": {"core"},
-    "spilling": {"spilling", "core"},
-    "scheduler": {"scheduler", "core"},
-    "models": {"models", "core"},
-    "trainer": {"trainer", "scheduler", "spilling", "models", "core"},
-    "apps": {"apps", "trainer", "core"},
+# A room is a folder of sources and a static library. It may include the rooms in its line, which
+# stand above it.
+ROOMS = {
+    "core/base": "",
+    "core/spec": "core/base",
+    "core/os": "core/base",
+    "core/device": "core/base",
+    "core/device/cpu": "core/base core/device",
+    "core/device/cuda": "core/base core/os core/device core/device/cpu",
+    "core/device/no_cuda": "core/base core/device",
+    "spilling/residency": "core/base core/device",
+    "spilling/tiers": "core/base core/os core/device",
+    "spilling/transfer": "core/base core/device",
+    "scheduler/plan": "core/base core/spec core/device",
+    "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
+    "scheduler/elastic": "core/base scheduler/plan scheduler/engine",
+    "scheduler/simulation": "scheduler/plan scheduler/engine scheduler/elastic",
+    "models/base": "core/base core/spec core/device",
+    "models/data": "core/base core/spec",
+    "models/families": "core/base core/spec models/base models/data",
+    "models/modules": "core/base core/spec models/base",
+    "trainer/config": "core/base core/spec core/device",
+    "trainer/storage": "core/base core/spec core/os",
+    "trainer/checkpoint": "core/base core/os scheduler/elastic trainer/config trainer/storage",
+    "trainer/journal": "core/base core/os trainer/storage",
+    "trainer/runtime": "core/base core/device spilling/tiers spilling/transfer scheduler/plan "
+                       "scheduler/engine",
+    "trainer/compute": "core/base core/spec core/os core/device core/device/cuda scheduler/plan "
+                       "models/base models/data trainer/config trainer/storage trainer/checkpoint "
+                       "trainer/runtime",
+    "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
+                       "models/base trainer/config trainer/storage trainer/runtime "
+                       "trainer/compute",
+    "trainer/planning": "core/base core/spec scheduler/plan scheduler/elastic models/base "
+                        "models/data trainer/config trainer/compute",
+    "trainer/session": "core/base core/spec core/os core/device spilling/tiers scheduler/engine "
+                       "scheduler/elastic scheduler/simulation models/base models/data "
+                       "trainer/config trainer/storage trainer/checkpoint trainer/journal "
+                       "trainer/runtime trainer/compute trainer/profile trainer/planning",
+    "runs/text": "",
+    "runs/config": "core/base core/device models/families trainer/config runs/text",
+    "runs/log": "core/base core/os trainer/config trainer/storage trainer/compute trainer/session "
+                "runs/text runs/config",
+    "runs/folder": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
+                   "trainer/journal trainer/session runs/config runs/log",
+    "apps/terminal": "core/base runs/log",
+    "apps/report": "core/base trainer/config runs/text runs/config runs/log apps/terminal",
+    "apps/commands": "core/base trainer/storage trainer/checkpoint trainer/journal trainer/profile "
+                     "trainer/session runs/text runs/config runs/log runs/folder apps/terminal "
+                     "apps/report",
+    "apps/cli": "core/base runs/text runs/config apps/terminal apps/commands",
 }
-LAYERS = set(ALLOWED)
-ALLOWED["examples"] = LAYERS | {"examples"}
-ALLOWED["tests"] = ALLOWED["experiments"] = LAYERS | {"examples", "tests", "experiments"}
+MAX_FILES = 25
 
-TORCH_LAYERS = {"models", "trainer"}
+# The headers of include/spillway/, which are installed: each belongs to the room of its body.
+PUBLIC = {
+    "core/base": "error ids philox trace units",
+    "core/spec": "model_factory spec",
+    "core/device": "device_config",
+    "models/base": "model model_builder",
+    "models/data": "augment data_source tensor_source",
+    "models/families": "builtin gpt_config mlp_config resnet_config",
+    "models/modules": "sequential",
+    "trainer/config": "contract events results session_config session_state train_config "
+                      "trial_config trial_plan",
+    "trainer/session": "session",
+}
+ROOM_OF_HEADER = {f"spillway/{name}.h": room
+                  for room, names in PUBLIC.items() for name in names.split()}
+
+# All others reach no LibTorch, through headers neither, so they run under sanitizers.
+WITH_TORCH = {"models/base", "models/data", "models/families", "models/modules",
+              "trainer/compute", "trainer/profile", "trainer/planning", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
+WITH_CUDA = ("core/device/cuda/", "trainer/compute/cuda/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nvtx|nvml)")
-SUFFIXES = {".h", ".hpp", ".inl", ".cpp", ".cc", ".cu", ".cuh"}
 
+LAYERS = list(dict.fromkeys(room.split("/")[0] for room in ROOMS))
+OUTSIDE = ["tests", "experiments", "examples"]  # they may include everything
+SUFFIXES = {".h", ".hpp", ".inl", ".cpp", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\((\w+)", re.MULTILINE)
-SHELL = re.compile(r"spillway_layer\(shell\s+SOURCES\s+(.*?)(?:DEPENDS[^)]*)?\)", re.DOTALL)
+ROOM_IN_CMAKE = re.compile(r"^\s*spillway_room\(([\w/]+)", re.MULTILINE)
 
 
-def includes_of(path):
-    """The includes of a file, as (quote, name) with quote one of `"` and `<`."""
-    return INCLUDE.findall(COMMENT.sub("", path.read_text(encoding="utf-8")))
+class Tree:
+    """The sources below a folder, each by its name: a public header is "spillway/NAME.h"."""
+
+    def __init__(self, root):
+        self.root = root
+        self.includes = {}
+        for folder in [*LAYERS, *OUTSIDE, "include"]:
+            for path in sorted((root / folder).rglob("*")):
+                if path.suffix in SUFFIXES:
+                    name = path.relative_to(root).as_posix().removeprefix("include/")
+                    text = COMMENT.sub("", path.read_text(encoding="utf-8"))
+                    self.includes[name] = INCLUDE.findall(text)
+
+    def problems(self):
+        yield from self.problems_of_the_build()
+        yield from self.problems_of_rooms()
+        for name in self.includes:
+            if name.split("/")[0] in OUTSIDE:
+                yield from self.problems_outside(name)
+            else:
+                yield from self.problems_inside(name)
+
+    def problems_of_the_build(self):
+        """Folders that the build knows and the rules above do not, and the reverse."""
+        top = (self.root / "CMakeLists.txt").read_text(encoding="utf-8")
+        for name in SUBDIRECTORY.findall(top):
+            if name not in [*LAYERS, *OUTSIDE]:
+                yield f"CMakeLists.txt: {name}: a layer without include rules"
+        for layer in LAYERS:
+            lists = self.root / layer / "CMakeLists.txt"
+            text = lists.read_text(encoding="utf-8") if lists.is_file() else ""
+            built = {f"{layer}/{room}" for room in ROOM_IN_CMAKE.findall(text)}
+            for room in sorted(built ^ {room for room in ROOMS if room.split("/")[0] == layer}):
+                yield f"{layer}/CMakeLists.txt: {room}: a library without rules, or the reverse"
+
+    def problems_of_rooms(self):
+        for room in ROOMS:
+            files = [name for name in self.includes if room_of(name) == room]
+            if len(files) > MAX_FILES:
+                yield f"{room}: {len(files)} files, more than {MAX_FILES}"
+
+    def problems_outside(self, name):
+        for quote, included in self.includes[name]:
+            if is_of_project(included):
+                if included not in self.includes:
+                    yield f"{name}: {included}: no such file"
+            elif quote == '"':
+                yield f"{name}: {included}: project files are included from the root"
+
+    def problems_inside(self, name):
+        room = room_of(name)
+        if room is None:
+            yield f"{name}: in no room"
+            return
+        yield from self.problems_outside(name)
+        for _, included in self.includes[name]:
+            if is_of_project(included):
+                yield from problems_between(name, room, included)
+            elif CUDA.match(included) and not name.startswith(WITH_CUDA):
+                yield f"{name}: {included}: CUDA only in {' and '.join(WITH_CUDA)}"
+        if room not in WITH_TORCH:
+            for included in self.torch_from(name):
+                yield f"{name}: {included}: {room} reaches no LibTorch"
+
+    def torch_from(self, name):
+        """What of LibTorch a file includes, through headers of the project too."""
+        pending, seen = [name], {name}
+        while pending:
+            for _, included in self.includes.get(pending.pop(), []):
+                if TORCH.match(included):
+                    yield included
+                elif included not in seen:
+                    seen.add(included)
+                    pending.append(included)
 
 
-def source_files(root):
-    folders = [root / name for name in sorted(ALLOWED) if (root / name).is_dir()]
-    return [path for folder in folders for path in sorted(folder.rglob("*"))
-            if path.suffix in SUFFIXES]
+def is_of_project(included):
+    return included.split("/")[0] in [*LAYERS, *OUTSIDE, "spillway"] and "/" in included
 
 
-def problems_of_file(root, path):
-    """What is wrong with the includes that stand in one file."""
-    name = path.relative_to(root).as_posix()
-    layer = name.split("/")[0]
-    in_layer = layer in LAYERS
-    for quote, included in includes_of(path):
-        target = included.split("/")[0]
-        if TORCH.match(included):
-            if in_layer and layer not in TORCH_LAYERS:
-                yield f"{name}: {included}: LibTorch only in models/ and trainer/"
-        elif "/" in included and target in ALLOWED:
-            if target not in ALLOWED[layer]:
-                yield f"{name}: {included}: {layer} may not include {target}"
-            elif not (root / included).is_file():
-                yield f"{name}: {included}: no such file"
-        elif CUDA.match(included):
-            if in_layer and not name.startswith(("core/cuda/", "trainer/cuda/")):
-                yield f"{name}: {included}: CUDA only in core/cuda/ and trainer/cuda/"
-        elif quote == '"':
-            yield f"{name}: {included}: project files are included from the root"
+def room_of(name):
+    """The innermost room that a file lies in; none for one that lies in no room."""
+    if name.startswith("spillway/"):
+        return ROOM_OF_HEADER.get(name)
+    folders = [room for room in ROOMS if name.startswith(room + "/")]
+    return max(folders, key=len, default=None)
 
 
-def shell_sources(root):
-    """Files that make up the shell library; empty where trainer/CMakeLists.txt names none."""
-    lists = root / "trainer" / "CMakeLists.txt"
-    text = re.sub(r"#.*", "", lists.read_text(encoding="utf-8")) if lists.is_file() else ""
-    match = SHELL.search(text)
-    return [root / "trainer" / name for name in match.group(1).split()] if match else []
-
-
-def problems_of_shell(root):
-    """The shell reaches no LibTorch and no models, through its own headers either."""
-    pending = shell_sources(root)
-    if not pending:
-        yield "trainer/CMakeLists.txt: no sources under spillway_layer(shell"
-    seen = set(pending)
-    while pending:
-        path = pending.pop(0)
-        name = path.relative_to(root).as_posix()
-        if not path.is_file():
-            yield f"{name}: no such file, but part of the shell"
-            continue
-        for _, included in includes_of(path):
-            if TORCH.match(included) or included.startswith("models/"):
-                yield f"{name}: {included}: the shell reaches neither LibTorch nor models"
-            elif (root / included).is_file() and root / included not in seen:
-                seen.add(root / included)
-                pending.append(root / included)
-
-
-def unknown_layers(root):
-    """Folders that the build knows and the rules above do not."""
-    for name in SUBDIRECTORY.findall((root / "CMakeLists.txt").read_text(encoding="utf-8")):
-        if name not in ALLOWED:
-            yield f"CMakeLists.txt: {name}: a layer without include rules"
+def problems_between(name, room, included):
+    other = room_of(included)
+    if other not in [room, *ROOMS[room].split()]:
+        yield f"{name}: {included}: {room} may not include {other or 'what is in no room'}"
+    if name.startswith("spillway/") and not included.startswith("spillway/"):
+        yield f"{name}: {included}: public headers include public ones only"
 
 
 def problems(root):
-    found = [text for path in source_files(root) for text in problems_of_file(root, path)]
-    return found + list(problems_of_shell(root)) + list(unknown_layers(root))
+    return list(Tree(root).problems())
+
+
+def lists_of(layer):
+    rooms = [room.removeprefix(layer + "/") for room in ROOMS if room.split("/")[0] == layer]
+    return "".join(f"spillway_room({room}\n  SOURCES x.cpp)\n" for room in rooms)
 
 
 SOUND = {
     "CMakeLists.txt": "add_subdirectory(core)\nadd_subdirectory(trainer)\n",
-    "core/units.h": "#include <cstdint>\n",
-    "core/cuda/queue.cpp": '#include "core/units.h"\n#include <cuda_runtime.h>\n',
-    "spilling/arena.h": '#include "core/units.h"\n// #include "models/model.h"\n',
-    "scheduler/engine.h": '#include "core/units.h"\n/*\n#include "spilling/arena.h"\n*/\n',
-    "models/model.h": '#include <ATen/core/Tensor.h>\n\n#include "core/units.h"\n',
-    "trainer/shell.h": '#include <boost/asio.hpp>\n\n#include "scheduler/engine.h"\n',
-    "trainer/shell.cpp": '#include "trainer/shell.h"\n',
-    "trainer/runner.cpp": '#include <torch/torch.h>\n\n#include "models/model.h"\n',
-    "trainer/CMakeLists.txt": "spillway_layer(shell\n  SOURCES\n    shell.cpp  # no LibTorch\n"
-                              "  DEPENDS spillway::core)\n"
-                              "spillway_layer(trainer SOURCES runner.cpp DEPENDS x)\n",
-    "apps/main.cpp": '#include "trainer/shell.h"\n',
+    **{f"{layer}/CMakeLists.txt": lists_of(layer) for layer in LAYERS},
+    "include/spillway/units.h": "#include <cstdint>\n",
+    "include/spillway/spec.h": '#include "spillway/units.h"\n',
+    "include/spillway/model.h": '#include <ATen/core/Tensor.h>\n\n#include "spillway/spec.h"\n',
+    "core/device/cuda/queue.cpp": '#include "spillway/units.h"\n#include <cuda_runtime.h>\n',
+    "spilling/tiers/arena.h": '#include "spillway/units.h"\n// #include "spillway/model.h"\n',
+    "scheduler/engine/engine.h": '#include "spillway/units.h"\n/*\n#include "trainer/x.h"\n*/\n',
+    "trainer/runtime/shell.h": '#include <boost/asio.hpp>\n\n#include "scheduler/engine/engine.h"\n',
+    "trainer/compute/runner.cpp": '#include <torch/torch.h>\n\n#include "spillway/model.h"\n',
+    "apps/cli/main.cpp": '#include "spillway/units.h"\n',
     "tests/core/units_test.cpp": '#include <ATen/ATen.h>\n\n#include "tests/support/fake.h"\n',
-    "tests/support/fake.h": '#include "scheduler/engine.h"\n',
-}
-
-
-# Written out, not derived, so that a slip in ALLOWED shows.
-FORBIDDEN = {
-    "core": "spilling scheduler models trainer apps",
-    "spilling": "scheduler models trainer apps",
-    "scheduler": "spilling models trainer apps",
-    "models": "spilling scheduler trainer apps",
-    "trainer": "apps",
-    "apps": "spilling scheduler models",
+    "tests/support/fake.h": '#include "scheduler/engine/engine.h"\n',
 }
 
 
@@ -147,88 +228,98 @@ def problems_with(changes):
         return problems(Path(folder).resolve())
 
 
-class MadeUpTree(unittest.TestCase):
-    def assert_one(self, changes, expected):
-        self.assertEqual(problems_with(changes), [expected])
+class Rules(unittest.TestCase):
+    def test_no_room_includes_one_that_stands_below_it(self):
+        above = []
+        for room, includes in ROOMS.items():
+            self.assertLessEqual(set(includes.split()), set(above), room)
+            above.append(room)
 
-    def test_sound_tree_has_no_problem(self):
+    def test_no_layer_includes_one_that_stands_below_it(self):
+        for room, includes in ROOMS.items():
+            for other in includes.split():
+                self.assertLessEqual(LAYERS.index(other.split("/")[0]),
+                                     LAYERS.index(room.split("/")[0]), room)
+
+    def test_what_must_stay_apart(self):
+        for room, includes in ROOMS.items():
+            layers = {other.split("/")[0] for other in includes.split()}
+            if room.startswith("scheduler/"):  # it is pure: no arena, no copy
+                self.assertNotIn("spilling/tiers", includes.split())
+                self.assertNotIn("spilling/transfer", includes.split())
+            if room.startswith("models/"):
+                self.assertLessEqual(layers, {"core", "models"}, room)
+            if room.startswith("apps/"):
+                self.assertLessEqual(layers, {"core", "trainer", "runs", "apps"}, room)
+
+
+class MadeUpTree(unittest.TestCase):
+    def assert_one(self, changes, problem):
+        self.assertEqual(problems_with(changes), [problem])
+
+    def test_sound(self):
         self.assertEqual(problems_with({}), [])
 
-    def test_no_layer_includes_what_it_may_not(self):
-        for layer, targets in FORBIDDEN.items():
-            for target in f"{targets} examples experiments tests".split():
-                with self.subTest(layer=layer, target=target):
-                    self.assert_one(
-                        {f"{layer}/bad.cpp": f'#include "{target}/x.h"\n', f"{target}/x.h": ""},
-                        f"{layer}/bad.cpp: {target}/x.h: {layer} may not include {target}")
+    def test_a_room_includes_what_its_line_names(self):
+        self.assert_one({"core/spec/x.h": '#include "scheduler/engine/engine.h"\n'},
+                        "core/spec/x.h: scheduler/engine/engine.h: "
+                        "core/spec may not include scheduler/engine")
+        self.assert_one({"core/os/x.h": '#include "spillway/spec.h"\n'},
+                        "core/os/x.h: spillway/spec.h: core/os may not include core/spec")
 
-    def test_angle_brackets_are_no_way_around(self):
-        self.assert_one({"core/x.inl": "  #  include <apps/x.h>\n"},
-                        "core/x.inl: apps/x.h: core may not include apps")
+    def test_every_file_lies_in_a_room(self):
+        self.assert_one({"core/x.h": ""}, "core/x.h: in no room")
+        self.assert_one({"include/spillway/x.h": ""}, "spillway/x.h: in no room")
 
-    def test_examples_include_no_tests(self):
-        self.assert_one({"examples/x.cpp": '#include "tests/support/fake.h"\n'},
-                        "examples/x.cpp: tests/support/fake.h: examples may not include tests")
+    def test_a_room_has_few_files(self):
+        self.assert_one({f"core/os/x{i}.h": "" for i in range(MAX_FILES + 1)},
+                        f"core/os: {MAX_FILES + 1} files, more than {MAX_FILES}")
 
-    def test_includes_start_at_the_root(self):
-        for included in ("units.h", "../core/units.h", "cpu/units.h"):
-            with self.subTest(included=included):
-                self.assert_one(
-                    {"core/x.cpp": f'#include "{included}"\n'},
-                    f"core/x.cpp: {included}: project files are included from the root")
+    def test_public_headers_include_public_ones(self):
+        self.assert_one({"include/spillway/ids.h": '#include "core/base/x.h"\n', "core/base/x.h": ""},
+                        "spillway/ids.h: core/base/x.h: public headers include public ones only")
 
-    def test_included_files_exist(self):
-        self.assert_one({"core/x.cpp": '#include "core/gone.h"\n'},
-                        "core/x.cpp: core/gone.h: no such file")
+    def test_files_exist_and_are_named_from_the_root(self):
+        self.assert_one({"core/os/x.h": '#include "spillway/error.h"\n'},
+                        "core/os/x.h: spillway/error.h: no such file")
+        self.assert_one({"core/os/x.h": '#include "y.h"\n', "core/os/y.h": ""},
+                        "core/os/x.h: y.h: project files are included from the root")
+        self.assert_one({"tests/core/x.cpp": '#include "core/no.h"\n'},
+                        "tests/core/x.cpp: core/no.h: no such file")
 
-    def test_torch_stays_in_models_and_trainer(self):
-        for layer in sorted(LAYERS - TORCH_LAYERS):
-            for included in ("torch/torch.h", "ATen/ATen.h", "c10/core/Allocator.h"):
-                with self.subTest(layer=layer, included=included):
-                    self.assert_one(
-                        {f"{layer}/x.h": f"#include <{included}>\n"},
-                        f"{layer}/x.h: {included}: LibTorch only in models/ and trainer/")
+    def test_torch_stays_in_its_rooms(self):
+        for included in ("torch/torch.h", "ATen/ATen.h", "c10/core/Allocator.h"):
+            self.assert_one({"trainer/runtime/x.cpp": f"#include <{included}>\n"},
+                            f"trainer/runtime/x.cpp: {included}: "
+                            "trainer/runtime reaches no LibTorch")
 
-    def test_cuda_stays_in_core_cuda(self):
-        for name in ("core/x.cpp", "core/cpu/x.cpp", "models/x.cpp", "trainer/x.cpp"):
+    def test_torch_is_not_reached_through_a_header(self):
+        self.assertIn("apps/cli/main.cpp: ATen/core/Tensor.h: apps/cli reaches no LibTorch",
+                      problems_with({"apps/cli/main.cpp": '#include "spillway/model.h"\n'}))
+
+    def test_cuda_stays_in_its_folders(self):
+        for name in ("core/base/x.cpp", "core/device/cpu/x.cpp", "trainer/compute/x.cpp"):
             for included in ("cuda_runtime.h", "cuda.h", "cublas_v2.h", "cuda/std/span"):
                 with self.subTest(name=name, included=included):
                     self.assert_one({name: f"#include <{included}>\n"},
-                                    f"{name}: {included}: CUDA only in core/cuda/ and trainer/cuda/")
+                                    f"{name}: {included}: CUDA only in core/device/cuda/ and "
+                                    "trainer/compute/cuda/")
 
-    def test_shell_includes_no_torch(self):
-        self.assert_one({"trainer/shell.cpp": "#include <ATen/ATen.h>\n"},
-                        "trainer/shell.cpp: ATen/ATen.h: "
-                        "the shell reaches neither LibTorch nor models")
-
-    def test_shell_reaches_no_torch_through_a_header(self):
-        self.assert_one({"trainer/shell.h": '#include "trainer/runner.h"\n',
-                         "trainer/runner.h": "#include <c10/core/Allocator.h>\n"},
-                        "trainer/runner.h: c10/core/Allocator.h: "
-                        "the shell reaches neither LibTorch nor models")
-
-    def test_shell_reaches_no_models(self):
-        self.assert_one({"trainer/shell.h": '#include "models/model.h"\n'},
-                        "trainer/shell.h: models/model.h: "
-                        "the shell reaches neither LibTorch nor models")
-
-    def test_shell_must_be_named_and_whole(self):
-        unnamed = "trainer/CMakeLists.txt: no sources under spillway_layer(shell"
-        self.assert_one({"trainer/CMakeLists.txt": None}, unnamed)
-        self.assert_one({"trainer/CMakeLists.txt": "# spillway_layer(shell SOURCES shell.cpp)\n"},
-                        unnamed)
-        self.assert_one({"trainer/shell.cpp": None},
-                        "trainer/shell.cpp: no such file, but part of the shell")
-
-    def test_a_new_layer_needs_rules(self):
+    def test_layers_and_rooms_of_the_build_have_rules(self):
         self.assert_one({"CMakeLists.txt": "add_subdirectory(service)\n"},
                         "CMakeLists.txt: service: a layer without include rules")
+        self.assert_one({"core/CMakeLists.txt": lists_of("core") + "spillway_room(new)\n"},
+                        "core/CMakeLists.txt: core/new: a library without rules, or the reverse")
+        self.assert_one({"models/CMakeLists.txt":
+                         lists_of("models").replace("spillway_room(data", "room(data")},
+                        "models/CMakeLists.txt: models/data: a library without rules, or the "
+                        "reverse")
 
 
 class ThisTree(unittest.TestCase):
-    def test_has_sources_in_every_layer(self):
-        found = {path.relative_to(ROOT).parts[0] for path in source_files(ROOT)}
-        self.assertLessEqual(LAYERS | {"tests"}, found)
+    def test_has_sources_in_every_room(self):
+        rooms = {room_of(name) for name in Tree(ROOT).includes}
+        self.assertLessEqual(set(ROOMS), rooms)
 
     def test_keeps_the_rules(self):
         self.assertEqual("\n".join(problems(ROOT)), "")

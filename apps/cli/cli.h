@@ -3,7 +3,7 @@
 #include <functional>
 #include <iosfwd>
 
-#include "apps/exit_code.h"
+#include "apps/terminal/exit_code.h"
 
 namespace CLI {
 class App;

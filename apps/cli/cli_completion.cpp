@@ -2,9 +2,9 @@
 #include <memory>
 #include <ostream>
 
-#include "apps/cli.h"
-#include "apps/completion.h"
-#include "apps/config.h"
+#include "apps/cli/cli.h"
+#include "apps/cli/completion.h"
+#include "runs/config/config.h"
 
 namespace spillway {
 

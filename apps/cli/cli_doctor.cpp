@@ -1,8 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "apps/cli.h"
-#include "apps/doctor_command.h"
+#include "apps/cli/cli.h"
+#include "apps/commands/doctor_command.h"
 
 namespace spillway {
 

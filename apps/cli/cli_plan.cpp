@@ -1,9 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "apps/cache_file.h"
-#include "apps/cli.h"
-#include "apps/plan_command.h"
+#include "apps/cli/cli.h"
+#include "apps/commands/plan_command.h"
+#include "apps/terminal/cache_file.h"
 
 namespace spillway {
 

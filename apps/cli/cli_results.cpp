@@ -1,8 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "apps/cli.h"
-#include "apps/results_command.h"
+#include "apps/cli/cli.h"
+#include "apps/commands/results_command.h"
 
 namespace spillway {
 

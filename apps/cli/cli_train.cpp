@@ -1,10 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "apps/cache_file.h"
-#include "apps/cli.h"
-#include "apps/signals.h"
-#include "apps/train_command.h"
+#include "apps/cli/cli.h"
+#include "apps/commands/train_command.h"
+#include "apps/terminal/cache_file.h"
+#include "apps/terminal/signals.h"
 
 namespace spillway {
 

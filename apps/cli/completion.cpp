@@ -1,9 +1,9 @@
-#include "apps/completion.h"
+#include "apps/cli/completion.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "apps/cli.h"
+#include "apps/cli/cli.h"
 
 namespace spillway {
 namespace {

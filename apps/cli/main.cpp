@@ -3,9 +3,9 @@
 
 #include <iostream>
 
-#include "apps/program.h"
-#include "apps/signals.h"
-#include "apps/standard_files.h"
+#include "apps/cli/program.h"
+#include "apps/terminal/signals.h"
+#include "apps/terminal/standard_files.h"
 
 namespace {
 

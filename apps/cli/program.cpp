@@ -1,4 +1,4 @@
-#include "apps/program.h"
+#include "apps/cli/program.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/failure.h"
-#include "apps/terminal_text.h"
-#include "core/error.h"
-#include "core/nearest.h"
+#include "apps/terminal/failure.h"
+#include "core/base/nearest.h"
+#include "runs/text/terminal_text.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

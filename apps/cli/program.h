@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/cli.h"
+#include "apps/cli/cli.h"
 
 namespace spillway {
 

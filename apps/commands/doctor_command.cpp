@@ -1,15 +1,15 @@
-#include "apps/doctor_command.h"
+#include "apps/commands/doctor_command.h"
 
 #include <cmath>
 #include <ostream>
 
-#include "apps/cache_file.h"
-#include "apps/format.h"
-#include "apps/run_json.h"
-#include "apps/table.h"
-#include "core/units.h"
-#include "trainer/machine.h"
-#include "trainer/roofline.h"
+#include "apps/terminal/cache_file.h"
+#include "runs/log/run_json.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
+#include "spillway/units.h"
+#include "trainer/profile/machine.h"
+#include "trainer/profile/roofline.h"
 
 namespace spillway {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <iosfwd>
 
-#include "apps/exit_code.h"
+#include "apps/terminal/exit_code.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "apps/follow.h"
+#include "apps/commands/follow.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,14 +6,14 @@
 #include <memory>
 #include <ostream>
 
-#include "apps/chrome_trace.h"
-#include "apps/event_json.h"
-#include "apps/metrics_files.h"
-#include "apps/progress.h"
-#include "apps/report.h"
-#include "apps/state_text.h"
-#include "apps/terminal.h"
-#include "core/error.h"
+#include "apps/report/chrome_trace.h"
+#include "apps/report/progress.h"
+#include "apps/report/report.h"
+#include "apps/report/state_text.h"
+#include "apps/terminal/terminal.h"
+#include "runs/log/event_json.h"
+#include "runs/log/metrics_files.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

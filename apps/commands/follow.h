@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
-#include "apps/event_log.h"
-#include "apps/exit_code.h"
-#include "apps/output_folder.h"
-#include "apps/signals.h"
-#include "apps/sweep.h"
-#include "trainer/session.h"
+#include "apps/terminal/exit_code.h"
+#include "apps/terminal/signals.h"
+#include "runs/config/sweep.h"
+#include "runs/folder/output_folder.h"
+#include "runs/log/event_log.h"
+#include "spillway/session.h"
 
 /// A session's run as the command line sees it: written down, shown, reported.
 namespace spillway {

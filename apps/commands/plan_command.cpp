@@ -1,4 +1,4 @@
-#include "apps/plan_command.h"
+#include "apps/commands/plan_command.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,12 +7,12 @@
 #include <ostream>
 #include <utility>
 
-#include "apps/format.h"
-#include "apps/output_folder.h"
-#include "apps/prepare.h"
-#include "apps/run_json.h"
-#include "apps/table.h"
-#include "apps/trial_factory.h"
+#include "runs/folder/output_folder.h"
+#include "runs/folder/prepare.h"
+#include "runs/folder/trial_factory.h"
+#include "runs/log/run_json.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
 
 namespace spillway {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/exit_code.h"
+#include "apps/terminal/exit_code.h"
 
 namespace spillway {
 

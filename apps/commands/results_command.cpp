@@ -1,12 +1,12 @@
-#include "apps/results_command.h"
+#include "apps/commands/results_command.h"
 
 #include <filesystem>
 #include <ostream>
 
-#include "apps/event_log.h"
-#include "apps/format.h"
-#include "apps/report.h"
-#include "trainer/run_lock.h"
+#include "apps/report/report.h"
+#include "runs/log/event_log.h"
+#include "runs/text/format.h"
+#include "trainer/storage/run_lock.h"
 
 namespace spillway {
 namespace {

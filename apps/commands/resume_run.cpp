@@ -1,4 +1,4 @@
-#include "apps/resume_run.h"
+#include "apps/commands/resume_run.h"
 
 #include <algorithm>
 #include <map>
@@ -8,13 +8,13 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/event_json.h"
-#include "apps/metrics_files.h"
-#include "apps/prepare.h"
-#include "apps/sound_outputs.h"
-#include "apps/train_command.h"
-#include "core/error.h"
-#include "trainer/run_journal.h"
+#include "apps/commands/train_command.h"
+#include "runs/folder/prepare.h"
+#include "runs/folder/sound_outputs.h"
+#include "runs/log/event_json.h"
+#include "runs/log/metrics_files.h"
+#include "spillway/error.h"
+#include "trainer/journal/run_journal.h"
 
 namespace spillway {
 namespace {

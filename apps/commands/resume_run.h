@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <vector>
 
-#include "apps/findings.h"
-#include "apps/follow.h"
-#include "apps/output_folder.h"
-#include "apps/sweep.h"
+#include "apps/commands/follow.h"
+#include "runs/config/findings.h"
+#include "runs/config/sweep.h"
+#include "runs/folder/output_folder.h"
 
 namespace spillway {
 

@@ -1,14 +1,14 @@
-#include "apps/train_command.h"
+#include "apps/commands/train_command.h"
 
 #include <optional>
 #include <utility>
 
-#include "apps/event_json.h"
-#include "apps/follow.h"
-#include "apps/prepare.h"
-#include "apps/resume_run.h"
-#include "apps/trial_factory.h"
-#include "core/error.h"
+#include "apps/commands/follow.h"
+#include "apps/commands/resume_run.h"
+#include "runs/folder/prepare.h"
+#include "runs/folder/trial_factory.h"
+#include "runs/log/event_json.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/exit_code.h"
-#include "apps/signals.h"
+#include "apps/terminal/exit_code.h"
+#include "apps/terminal/signals.h"
 
 namespace spillway {
 

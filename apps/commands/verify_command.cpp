@@ -1,4 +1,4 @@
-#include "apps/verify_command.h"
+#include "apps/commands/verify_command.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,14 +7,14 @@
 #include <system_error>
 #include <vector>
 
-#include "apps/event_log.h"
-#include "apps/format.h"
-#include "apps/output_folder.h"
-#include "apps/run_json.h"
-#include "apps/sound_outputs.h"
-#include "apps/table.h"
-#include "core/error.h"
-#include "trainer/checkpoint_store.h"
+#include "runs/folder/output_folder.h"
+#include "runs/folder/sound_outputs.h"
+#include "runs/log/event_log.h"
+#include "runs/log/run_json.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
+#include "spillway/error.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "apps/exit_code.h"
+#include "apps/terminal/exit_code.h"
 
 namespace spillway {
 

@@ -1,9 +1,9 @@
-#include "apps/chrome_trace.h"
+#include "apps/report/chrome_trace.h"
 
 #include <algorithm>
 #include <array>
 
-#include "apps/run_json.h"
+#include "runs/log/run_json.h"
 
 namespace spillway {
 namespace {

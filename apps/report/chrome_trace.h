@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/sweep.h"
-#include "core/trace.h"
+#include "runs/config/sweep.h"
+#include "spillway/trace.h"
 
 namespace spillway {
 

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "apps/report.h"
-#include "apps/run_json.h"
+#include "apps/report/report.h"
+#include "runs/log/run_json.h"
 
 namespace spillway {
 namespace {

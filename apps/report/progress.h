@@ -3,8 +3,8 @@
 #include <iosfwd>
 #include <memory>
 
-#include "apps/run_log.h"
-#include "trainer/session.h"
+#include "runs/log/run_log.h"
+#include "spillway/events.h"
 
 namespace spillway {
 

@@ -2,9 +2,9 @@
 #include <ostream>
 #include <vector>
 
-#include "apps/format.h"
-#include "apps/progress.h"
-#include "apps/terminal_text.h"
+#include "apps/report/progress.h"
+#include "runs/text/format.h"
+#include "runs/text/terminal_text.h"
 
 namespace spillway {
 namespace {

@@ -2,10 +2,10 @@
 #include <ostream>
 #include <string>
 
-#include "apps/progress.h"
-#include "apps/screen.h"
-#include "apps/terminal.h"
-#include "apps/terminal_text.h"
+#include "apps/report/progress.h"
+#include "apps/report/screen.h"
+#include "apps/terminal/terminal.h"
+#include "runs/text/terminal_text.h"
 
 namespace spillway {
 namespace {

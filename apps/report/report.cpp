@@ -1,12 +1,12 @@
-#include "apps/report.h"
+#include "apps/report/report.h"
 
 #include <algorithm>
 #include <cmath>
 #include <ostream>
 
-#include "apps/format.h"
-#include "apps/table.h"
-#include "core/units.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
+#include "spillway/units.h"
 
 namespace spillway {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/run_log.h"
+#include "runs/log/run_log.h"
 
 /// A run, ended or not, as people and as programs read it.
 namespace spillway {

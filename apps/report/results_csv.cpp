@@ -1,5 +1,5 @@
-#include "apps/csv.h"
-#include "apps/report.h"
+#include "apps/report/report.h"
+#include "runs/text/csv.h"
 
 namespace spillway {
 

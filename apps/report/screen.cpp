@@ -1,9 +1,9 @@
-#include "apps/screen.h"
+#include "apps/report/screen.h"
 
 #include <algorithm>
 
-#include "apps/format.h"
-#include "apps/terminal_text.h"
+#include "runs/text/format.h"
+#include "runs/text/terminal_text.h"
 
 namespace spillway {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/run_log.h"
-#include "apps/terminal.h"
+#include "apps/terminal/terminal.h"
+#include "runs/log/run_log.h"
 
 namespace spillway {
 

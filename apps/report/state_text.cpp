@@ -1,10 +1,10 @@
-#include "apps/state_text.h"
+#include "apps/report/state_text.h"
 
 #include <algorithm>
 #include <sstream>
 
-#include "apps/format.h"
-#include "apps/table.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
 
 namespace spillway {
 namespace {

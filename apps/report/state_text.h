@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "trainer/session.h"
+#include "spillway/session_state.h"
 
 namespace spillway {
 

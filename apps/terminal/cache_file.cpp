@@ -1,4 +1,4 @@
-#include "apps/cache_file.h"
+#include "apps/terminal/cache_file.h"
 
 #include <cstdlib>
 #include <string>

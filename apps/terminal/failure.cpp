@@ -1,10 +1,10 @@
-#include "apps/failure.h"
+#include "apps/terminal/failure.h"
 
 #include <new>
 #include <utility>
 
-#include "apps/run_json.h"
-#include "core/config_check.h"
+#include "core/base/config_check.h"
+#include "runs/log/run_json.h"
 
 namespace spillway {
 namespace {

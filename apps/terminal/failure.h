@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/exit_code.h"
-#include "core/error.h"
+#include "apps/terminal/exit_code.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -1,11 +1,11 @@
-#include "apps/signals.h"
+#include "apps/terminal/signals.h"
 
 #include <unistd.h>
 
 #include <csignal>
 #include <string_view>
 
-#include "apps/exit_code.h"
+#include "apps/terminal/exit_code.h"
 
 namespace spillway {
 namespace {

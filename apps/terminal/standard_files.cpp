@@ -1,4 +1,4 @@
-#include "apps/standard_files.h"
+#include "apps/terminal/standard_files.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "apps/terminal.h"
+#include "apps/terminal/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "core/config_check.h"
+#include "core/base/config_check.h"
 
 namespace spillway {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

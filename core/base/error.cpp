@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "spillway/error.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "core/units.h"
+#include "spillway/units.h"
 
 #include <array>
 #include <charconv>

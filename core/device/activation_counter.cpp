@@ -1,8 +1,8 @@
-#include "core/cpu/activation_counter.h"
+#include "core/device/activation_counter.h"
 
 #include <cassert>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <string>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

@@ -1,9 +1,9 @@
-#include "core/cpu/activation_pool.h"
+#include "core/device/activation_pool.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <string>
 
-#include "core/cpu/activation_counter.h"
-#include "core/range_allocator.h"
+#include "core/device/activation_counter.h"
+#include "core/device/range_allocator.h"
 
 namespace spillway {
 

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/memory_split.h"
-#include "core/units.h"
+#include "core/device/memory_split.h"
+#include "spillway/device_config.h"
+#include "spillway/units.h"
 
 namespace spillway {
 
@@ -48,7 +49,7 @@ class Queue {
   /// thread, not with that of the stream. `work` must not throw; it is destroyed before what is
   /// enqueued after it runs.
   virtual void enqueue(std::function<void()> work) = 0;
-  /// The cudaStream_t of the queue, for what is enqueued (core/kernels.h); null on CPU.
+  /// The cudaStream_t of the queue, for what is enqueued (core/device/kernels.h); null on CPU.
   virtual void* stream() const { return nullptr; }
   /// Copies between host and device, within one of them, or to the queue's device from another of
   /// its kind. The ranges do not overlap, and both stay valid until done.
@@ -134,17 +135,6 @@ class Device {
   /// have not begun are skipped, then and later; a copy in progress has finished when this
   /// returns. Events happen and notifications are made, after what still computes. Any thread.
   virtual void abandon() = 0;
-};
-
-/// What a CPU device does on purpose when it has begun so many ops, to rehearse it.
-struct DeviceFault {
-  enum class Kind : std::uint8_t {
-    none,
-    fail,   ///< it is lost
-    hang,   ///< its op does not end before the device is abandoned
-    shrink  ///< from here on, half of its budget
-  } kind = Kind::none;
-  std::uint64_t after_ops = 0;
 };
 
 /// How a CPU device differs from the thread that it is.

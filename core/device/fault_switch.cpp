@@ -1,9 +1,9 @@
-#include "core/cpu/fault_switch.h"
+#include "core/device/fault_switch.h"
 
 #include <condition_variable>
 #include <mutex>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -4,7 +4,7 @@
 #include <stop_token>
 #include <string>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/bfloat16.h"
-#include "core/philox.h"
+#include "core/base/bfloat16.h"
+#include "spillway/philox.h"
 
 /// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind:
-/// `core/cpu/kernels.cpp`, `core/cuda/kernels.cu`. Bits are equal on every dispatch path: no
-/// contraction, no reassociation, fixed lanes for every sum. Ranges start at any element; they do
-/// not overlap unless said. A draw has at most 2^34 elements.
+/// `core/device/cpu/kernels.cpp`, `core/device/cuda/kernels.cu`. Bits are equal on every dispatch
+/// path: no contraction, no reassociation, fixed lanes for every sum. Ranges start at any element;
+/// they do not overlap unless said. A draw has at most 2^34 elements.
 namespace spillway::kernels {
 
 /// out[i] = keep ? in[i] * float(1 / (1 - p)) : 0 for i in [0, n). An element is kept where its
@@ -30,7 +30,7 @@ void add_rounded(float* sum, const float* term, std::size_t n);
 
 /// out[i] = in[i], exactly.
 void widen(float* out, const BFloat16* in, std::size_t n);
-/// out[i] = in[i] rounded to the nearest (core/bfloat16.h).
+/// out[i] = in[i] rounded to the nearest (core/base/bfloat16.h).
 void narrow(BFloat16* out, const float* in, std::size_t n);
 
 /// Sum of x[i]^2 in double: chunks of kNormChunk elements, 8 interleaved lanes inside a chunk

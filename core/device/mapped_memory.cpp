@@ -1,4 +1,4 @@
-#include "core/cpu/mapped_memory.h"
+#include "core/device/mapped_memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

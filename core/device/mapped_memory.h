@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "core/cpu/memory_budget.h"
-#include "core/device.h"
-#include "core/error.h"
+#include "core/device/device.h"
+#include "core/device/memory_budget.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -1,9 +1,9 @@
-#include "core/cpu/memory_budget.h"
+#include "core/device/memory_budget.h"
 
 #include <cassert>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

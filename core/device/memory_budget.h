@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "core/host_memory.h"
+#include "core/os/host_memory.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

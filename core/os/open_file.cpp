@@ -1,9 +1,9 @@
-#include "core/open_file.h"
+#include "core/os/open_file.h"
 
 #include <cerrno>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

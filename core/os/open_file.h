@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/file_system.h"
+#include "core/os/file_system.h"
 
 namespace spillway {
 

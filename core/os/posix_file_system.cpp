@@ -9,8 +9,8 @@
 #include <system_error>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file_system.h"
+#include "core/os/file_system.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -1,8 +1,8 @@
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 /// One core, per instruction set: 64 KiB of floats (in cache) and 16 MiB (mostly not).
 namespace spillway::kernels {

@@ -10,8 +10,8 @@ source scripts/setup.sh >&2
 readonly num_jobs=2 repetitions="${REPETITIONS:-3}" incremental_only="${INCREMENTAL_ONLY:-}"
 # Of each layer.
 readonly changed=(
-  core/error.cpp scheduler/engine.cpp spilling/copier.cpp models/gpt.cpp
-  trainer/training_job.cpp trainer/session.cpp apps/config.cpp
+  core/base/error.cpp scheduler/engine/engine.cpp spilling/transfer/copier.cpp models/families/gpt.cpp
+  trainer/compute/training_job.cpp trainer/session/session.cpp runs/config/config.cpp
 )
 
 folder="$(mktemp -d "$PWD/build-time-XXXXXX")"

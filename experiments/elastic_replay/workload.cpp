@@ -8,7 +8,7 @@
 #include <limits>
 #include <sstream>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway::experiments {
 namespace {

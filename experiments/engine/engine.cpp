@@ -1,4 +1,4 @@
-#include "scheduler/engine.h"
+#include "scheduler/engine/engine.h"
 
 #include <cstdio>
 #include <ctime>
@@ -7,7 +7,7 @@
 #include "experiments/engine/live_bytes.h"
 #include "experiments/support/shard_chain.h"
 #include "experiments/support/spread.h"
-#include "scheduler/virtual_shell.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 /// Events a second of the engine under a virtual clock, and bytes a job.
 namespace spillway::experiments {

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/device.h"
-#include "core/error.h"
+#include "core/device/device.h"
 #include "experiments/support/spread.h"
+#include "spillway/error.h"
 
 /// Rates of copies to and from a GPU: CUDA's own, and those of a device's queues.
 namespace spillway::experiments {

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/host_memory.h"
+#include "core/os/host_memory.h"
 #include "experiments/gpu_gpt/resident.h"
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
-#include "models/model.h"
-#include "trainer/machine.h"
+#include "spillway/error.h"
+#include "spillway/model.h"
+#include "trainer/profile/machine.h"
 
 /// A GPT on a GPU that holds a part of it: step, bytes, what binds.
 namespace spillway::experiments {

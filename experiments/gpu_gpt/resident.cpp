@@ -19,13 +19,13 @@
 #include <utility>
 
 #include "experiments/support/virtual_node.h"
-#include "models/compute_type.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/initialize.h"
-#include "trainer/optimizer.h"
-#include "trainer/run_on.h"
-#include "trainer/sum_term.h"
-#include "trainer/torch_gpu.h"
+#include "models/base/compute_type.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/initialize.h"
+#include "trainer/compute/optimizer.h"
+#include "trainer/compute/run_on.h"
+#include "trainer/compute/sum_term.h"
+#include "trainer/compute/torch_gpu.h"
 
 namespace spillway::experiments {
 namespace {

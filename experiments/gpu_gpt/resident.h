@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "core/fold.h"
-#include "scheduler/cut.h"
-#include "trainer/range_runner.h"
-#include "trainer/session.h"
+#include "core/base/fold.h"
+#include "core/device/device.h"
+#include "scheduler/plan/cut.h"
+#include "spillway/trial_config.h"
+#include "trainer/compute/range_runner.h"
 
 namespace spillway::experiments {
 

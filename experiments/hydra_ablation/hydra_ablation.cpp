@@ -5,7 +5,7 @@
 #include "experiments/hydra_ablation/variants.h"
 #include "experiments/support/shard_chain.h"
 #include "experiments/support/spread.h"
-#include "scheduler/virtual_shell.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 /// Hydra's ablation in the virtual shell and on real devices: what sharing devices and double
 /// buffering are worth.

@@ -4,7 +4,7 @@
 
 #include "experiments/support/shard_chain.h"
 #include "experiments/support/spread.h"
-#include "scheduler/virtual_shell.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 /// Makespan over the lower bound for every policy, on the instances of Hydra's simulation.
 namespace spillway::experiments {

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 #include "experiments/support/virtual_node.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/initialize.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/initialize.h"
 
 namespace spillway::experiments {
 namespace {

@@ -3,12 +3,12 @@
 #include <memory>
 #include <vector>
 
-#include "core/cpu/mapped_memory.h"
-#include "core/fold.h"
-#include "scheduler/cut.h"
-#include "scheduler/layout.h"
-#include "trainer/optimizer.h"
-#include "trainer/range_runner.h"
+#include "core/base/fold.h"
+#include "core/device/mapped_memory.h"
+#include "scheduler/plan/cut.h"
+#include "scheduler/plan/layout.h"
+#include "trainer/compute/optimizer.h"
+#include "trainer/compute/range_runner.h"
 
 namespace spillway::experiments {
 

@@ -6,8 +6,8 @@
 #include "experiments/spilling/resident.h"
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
-#include "trainer/pilot.h"
-#include "trainer/plan_trial.h"
+#include "trainer/planning/plan_trial.h"
+#include "trainer/profile/pilot.h"
 
 /// What spilling costs: a GPT on a quarter of its training state against the same GPT in memory.
 namespace spillway::experiments {

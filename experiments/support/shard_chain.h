@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/ids.h"
-#include "scheduler/lower.h"
-#include "tests/support/small_model.h"
+#include "scheduler/plan/lower.h"
+#include "spillway/ids.h"
+#include "tests/support/models/small_model.h"
 
 /// Jobs for the virtual shell: chains of shards with given times.
 namespace spillway::experiments {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway::experiments {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "scheduler/sharing.h"
-#include "scheduler/virtual_shell.h"
+#include "scheduler/elastic/sharing.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 /// Whole runs in the virtual shell, with devices shared out by an allocator.
 namespace spillway::experiments {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/tiny_gpt.h"
-#include "trainer/session.h"
+#include "spillway/error.h"
+#include "spillway/session.h"
+#include "tests/support/models/tiny_gpt.h"
 
 /// Whole runs of a session on real devices, and what experiments read from them.
 namespace spillway::experiments {

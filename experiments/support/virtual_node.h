@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/data_source.h"
-#include "trainer/range_runner.h"
-#include "trainer/session.h"
+#include "spillway/data_source.h"
+#include "spillway/trial_config.h"
+#include "trainer/compute/range_runner.h"
 
 /// What a plain loop over virtual nodes needs to do a session's work.
 namespace spillway::experiments {

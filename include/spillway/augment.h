@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "core/philox.h"
+#include "spillway/philox.h"
 
 namespace spillway {
 

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "models/gpt_config.h"
-#include "models/mlp_config.h"
-#include "models/resnet_config.h"
-#include "trainer/session.h"
+#include "spillway/data_source.h"
+#include "spillway/gpt_config.h"
+#include "spillway/mlp_config.h"
+#include "spillway/model_factory.h"
+#include "spillway/resnet_config.h"
 
 /// The model families and data formats that a configuration can name.
 namespace spillway {
@@ -21,18 +22,18 @@ ModelFactory mlp_factory(const MlpConfig& config);
 /// Throws ConfigError as ResnetConfig::validate().
 ModelFactory resnet_factory(const ResnetConfig& config);
 
-/// As models/data_source.h open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
+/// As spillway/data_source.h open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
                                             std::int64_t sequence_length, double eval_fraction);
 
-/// As models/data_source.h open_tokens(). Throws ConfigError (`data.path`, `data.dtype`,
+/// As spillway/data_source.h open_tokens(). Throws ConfigError (`data.path`, `data.dtype`,
 /// `data.eval_fraction`).
 std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths,
                                              const std::string& dtype, std::int64_t vocab_size,
                                              std::int64_t sequence_length, double eval_fraction);
 
-/// As models/data_source.h open_digits(); `augment`: "none", or "shift" for training on pictures
-/// that shift_pictures() (models/augment.h) moves. Throws ConfigError (`data.path`,
+/// As spillway/data_source.h open_digits(); `augment`: "none", or "shift" for training on pictures
+/// that shift_pictures() (spillway/augment.h) moves. Throws ConfigError (`data.path`,
 /// `data.eval_fraction`, `data.augment`).
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
                                              double eval_fraction,

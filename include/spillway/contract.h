@@ -11,7 +11,7 @@ namespace spillway {
 /// Everything that the bits of a job depend on, as text by field: "model.hidden" -> "512".
 using Contract = std::map<std::string, std::string>;
 
-/// Fields that begin so are hashes of what probe operations gave (trainer/numerics.h).
+/// Fields that begin so are hashes of what probe operations gave (trainer/profile/numerics.h).
 inline constexpr std::string_view kFingerprint = "numerics.";
 
 /// A field that two contracts do not agree on; nothing where one of them lacks it.

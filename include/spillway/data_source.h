@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.h"
-#include "models/augment.h"
+#include "spillway/augment.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

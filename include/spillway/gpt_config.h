@@ -17,7 +17,7 @@ struct GptConfig {
   double dropout = 0.1;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-5;
-  std::vector<std::string> freeze;  ///< patterns, as models/freeze.h: what is not trained
+  std::vector<std::string> freeze;  ///< patterns, as models/base/freeze.h: what is not trained
 
   /// Throws ConfigError naming the field (`model.hidden_size`, ...), the value and the remedy.
   void validate() const;

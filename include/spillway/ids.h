@@ -26,6 +26,9 @@ using JobId = Id<struct JobTag>;
 /// A device of this session, as a position in its device list.
 using DeviceId = Id<struct DeviceTag>;
 
+/// Number of a started action; grows by one, so `a < b` means a was started first.
+using ActionId = std::uint64_t;
+
 /// Layers, units, ops, buffers and the like are numbered from 0 by their place in a vector.
 constexpr std::size_t at(int position) { return static_cast<std::size_t>(position); }
 

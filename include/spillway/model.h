@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "core/philox.h"
-#include "core/spec.h"
+#include "spillway/philox.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 
@@ -18,7 +18,7 @@ namespace spillway {
 struct LayerContext {
   bool training = true;  ///< dropout applies, statistics are observed; no: they are used
   RandomKey random;      ///< seed, step, virtual node; `stream` = layer * 16, add the draw's number
-  void* stream = nullptr;  ///< where it computes, for core/kernels.h
+  void* stream = nullptr;  ///< where it computes, for core/device/kernels.h
   int gpu = -1;            ///< the number of the GPU that it computes on; -1: the processor
 };
 
@@ -27,7 +27,7 @@ struct LayerResult {
   at::Tensor output;
   double weight = 0;
   /// In training, this virtual node's observation of each averaged statistic among the parameters,
-  /// in their order and shapes (core/spec.h).
+  /// in their order and shapes (spillway/spec.h).
   std::vector<at::Tensor> observations;
   /// What the graph hangs on in place of the parameters, one for each; empty: on them.
   std::vector<at::Tensor> leaves;

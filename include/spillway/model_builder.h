@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "spillway/model.h"
 
 namespace spillway {
 

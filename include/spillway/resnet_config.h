@@ -7,7 +7,7 @@
 namespace spillway {
 
 /// Sizes of a residual network; names follow Hugging Face. What a picture looks like comes from the
-/// data; as it is here it fits the digits of models/data_source.h.
+/// data; as it is here it fits the digits of spillway/data_source.h.
 struct ResnetConfig {
   std::int64_t num_channels = 1;  ///< of a picture, ahead of its label
   std::int64_t image_size = 8;    ///< its height and its width
@@ -18,7 +18,7 @@ struct ResnetConfig {
   double dropout = 0;
   double batch_norm_eps = 1e-5;
   double batch_norm_momentum = 0.1;
-  std::vector<std::string> freeze;  ///< patterns, as models/freeze.h: what is not trained
+  std::vector<std::string> freeze;  ///< patterns, as models/base/freeze.h: what is not trained
 
   /// Throws ConfigError naming the field (`model.hidden_sizes`, ...), the value and the remedy.
   void validate() const;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 namespace torch::nn {
 class Sequential;
@@ -31,7 +31,7 @@ struct SequentialConfig {
 };
 
 /// Trains a model of your own: `make` makes it, each child becomes a layer that moves by itself,
-/// and the loss comes behind the last one. The result is a ModelFactory (trainer/session.h).
+/// and the loss comes behind the last one. The result is a ModelFactory (spillway/session.h).
 ///
 /// Initial weights are those of `make` right after torch::manual_seed(train.seed). It is called
 /// once when a trial is submitted and again when the trial starts, each time with LibTorch's global

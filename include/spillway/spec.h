@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/data_source.h"
+#include "spillway/data_source.h"
 
 namespace spillway {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/ids.h"
-#include "core/units.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "models/batch_norm.h"
+#include "models/base/batch_norm.h"
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/zeros_like.h>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
-#include "models/model_builder.h"
+#include "spillway/model.h"
+#include "spillway/model_builder.h"
 
 namespace spillway {
 

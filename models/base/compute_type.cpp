@@ -1,10 +1,10 @@
-#include "models/compute_type.h"
+#include "models/base/compute_type.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/layer_norm.h>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

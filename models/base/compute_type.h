@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "models/dropout.h"
+#include "models/base/dropout.h"
 
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 namespace spillway {
 namespace {

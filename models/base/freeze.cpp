@@ -1,10 +1,10 @@
-#include "models/freeze.h"
+#include "models/base/freeze.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
-#include "core/config_check.h"
+#include "core/base/config_check.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "models/model_builder.h"
+#include "spillway/model_builder.h"
 
 #include <utility>
 

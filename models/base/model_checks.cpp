@@ -1,10 +1,10 @@
-#include "models/model_checks.h"
+#include "models/base/model_checks.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway::detail {
 namespace {

@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <string>
 
-#include "core/config_check.h"
+#include "core/base/config_check.h"
 
 /// Checks of what a configuration says about a model. Each notes the field, the value and the
 /// remedy, and returns whether it holds.
 namespace spillway::detail {
 
-/// Elements that one tensor of a model may have: what one random draw covers (core/kernels.h).
+/// Elements that one tensor of a model may have: what one random draw covers
+/// (core/device/kernels.h).
 inline constexpr std::int64_t kMaxTensorElements = std::int64_t{1} << 34;
 inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 inline constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16;

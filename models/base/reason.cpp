@@ -1,4 +1,4 @@
-#include "models/reason.h"
+#include "models/base/reason.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,8 +1,8 @@
-#include "models/augment.h"
+#include "spillway/augment.h"
 
 #include <vector>
 
-#include "models/data_source.h"
+#include "spillway/data_source.h"
 
 namespace spillway {
 namespace {

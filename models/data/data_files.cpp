@@ -1,4 +1,4 @@
-#include "models/data_files.h"
+#include "models/data/data_files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,8 +14,8 @@
 #include <system_error>
 #include <utility>
 
-#include "core/config_check.h"
-#include "core/error.h"
+#include "core/base/config_check.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -3,8 +3,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "models/data_source.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
-#include "core/config_check.h"
-#include "models/data_files.h"
-#include "models/data_source.h"
+#include "core/base/config_check.h"
+#include "models/data/data_files.h"
+#include "spillway/data_source.h"
 
 namespace spillway {
 namespace {

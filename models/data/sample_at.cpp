@@ -1,7 +1,7 @@
 #include <cassert>
 
-#include "core/philox.h"
-#include "models/data_source.h"
+#include "spillway/data_source.h"
+#include "spillway/philox.h"
 
 namespace spillway {
 namespace {

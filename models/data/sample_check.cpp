@@ -1,10 +1,10 @@
-#include "models/sample_check.h"
+#include "models/data/sample_check.h"
 
 #include <cmath>
 #include <sstream>
 #include <string>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/spec.h"
-#include "models/data_source.h"
+#include "spillway/data_source.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -1,11 +1,11 @@
-#include "models/tensor_source.h"
+#include "spillway/tensor_source.h"
 
 #include <ATen/ops/cat.h>
 
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

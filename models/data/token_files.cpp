@@ -1,10 +1,10 @@
-#include "models/token_files.h"
+#include "models/data/token_files.h"
 
 #include <algorithm>
 #include <array>
 #include <cassert>
 
-#include "core/config_check.h"
+#include "core/base/config_check.h"
 
 namespace spillway {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/data_files.h"
+#include "models/data/data_files.h"
 
 namespace spillway {
 

@@ -3,9 +3,9 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "models/data_source.h"
-#include "models/token_files.h"
+#include "models/data/token_files.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,12 +1,12 @@
-#include "trainer/builtin.h"
+#include "spillway/builtin.h"
 
 #include <utility>
 
-#include "core/error.h"
-#include "models/data_source.h"
-#include "models/gpt.h"
-#include "models/mlp.h"
-#include "models/resnet.h"
+#include "models/families/gpt.h"
+#include "models/families/mlp.h"
+#include "models/families/resnet.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,13 +1,13 @@
-#include "models/gpt.h"
+#include "models/families/gpt.h"
 
 #include <cmath>
 #include <string>
 #include <utility>
 
-#include "models/freeze.h"
-#include "models/gpt_layers.h"
-#include "models/model_builder.h"
-#include "models/model_checks.h"
+#include "models/base/freeze.h"
+#include "models/base/model_checks.h"
+#include "models/families/gpt_layers.h"
+#include "spillway/model_builder.h"
 
 namespace spillway {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "models/gpt_config.h"
-#include "models/model.h"
+#include "spillway/gpt_config.h"
+#include "spillway/model.h"
 
 namespace spillway {
 

@@ -1,8 +1,8 @@
-#include "models/gpt_config.h"
+#include "spillway/gpt_config.h"
 
 #include <string>
 
-#include "models/model_checks.h"
+#include "models/base/model_checks.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "models/gpt_layers.h"
+#include "models/families/gpt_layers.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/embedding.h>
@@ -6,8 +6,8 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
-#include "models/compute_type.h"
-#include "models/dropout.h"
+#include "models/base/compute_type.h"
+#include "models/base/dropout.h"
 
 namespace spillway {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "models/gpt_config.h"
-#include "models/model.h"
+#include "spillway/gpt_config.h"
+#include "spillway/model.h"
 
 /// The layers of a GPT, all of them in fp32.
 ///

@@ -1,4 +1,4 @@
-#include "models/mlp.h"
+#include "models/families/mlp.h"
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
@@ -11,11 +11,11 @@
 #include <string>
 #include <utility>
 
-#include "models/compute_type.h"
-#include "models/dropout.h"
-#include "models/freeze.h"
-#include "models/model_builder.h"
-#include "models/model_checks.h"
+#include "models/base/compute_type.h"
+#include "models/base/dropout.h"
+#include "models/base/freeze.h"
+#include "models/base/model_checks.h"
+#include "spillway/model_builder.h"
 
 namespace spillway {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "models/mlp_config.h"
-#include "models/model.h"
+#include "spillway/mlp_config.h"
+#include "spillway/model.h"
 
 namespace spillway {
 

@@ -1,6 +1,6 @@
-#include "models/mlp_config.h"
+#include "spillway/mlp_config.h"
 
-#include "models/model_checks.h"
+#include "models/base/model_checks.h"
 
 namespace spillway {
 

@@ -1,16 +1,16 @@
-#include "models/resnet.h"
+#include "models/families/resnet.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "models/batch_norm.h"
-#include "models/freeze.h"
-#include "models/model_builder.h"
-#include "models/model_checks.h"
-#include "models/resnet_layers.h"
+#include "models/base/batch_norm.h"
+#include "models/base/freeze.h"
+#include "models/base/model_checks.h"
+#include "models/families/resnet_layers.h"
+#include "spillway/error.h"
+#include "spillway/model_builder.h"
 
 namespace spillway {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "models/model.h"
-#include "models/resnet_config.h"
+#include "spillway/model.h"
+#include "spillway/resnet_config.h"
 
 namespace spillway {
 

@@ -1,9 +1,9 @@
-#include "models/resnet_config.h"
+#include "spillway/resnet_config.h"
 
 #include <numeric>
 #include <string>
 
-#include "models/model_checks.h"
+#include "models/base/model_checks.h"
 
 namespace spillway {
 

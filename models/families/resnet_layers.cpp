@@ -1,4 +1,4 @@
-#include "models/resnet_layers.h"
+#include "models/families/resnet_layers.h"
 
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/linear.h>
@@ -6,9 +6,9 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/relu.h>
 
-#include "models/batch_norm.h"
-#include "models/compute_type.h"
-#include "models/dropout.h"
+#include "models/base/batch_norm.h"
+#include "models/base/compute_type.h"
+#include "models/base/dropout.h"
 
 namespace spillway {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "models/model.h"
-#include "models/resnet_config.h"
+#include "spillway/model.h"
+#include "spillway/resnet_config.h"
 
 /// The layers of a residual network, all of them in fp32.
 ///

@@ -1,4 +1,4 @@
-#include "models/module_child.h"
+#include "models/modules/module_child.h"
 
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
@@ -7,9 +7,9 @@
 #include <sstream>
 #include <typeinfo>
 
-#include "core/error.h"
-#include "models/reason.h"
-#include "models/seeded_generator.h"
+#include "models/base/reason.h"
+#include "models/modules/seeded_generator.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/module_statistics.h"
+#include "models/modules/module_statistics.h"
 
 namespace spillway {
 

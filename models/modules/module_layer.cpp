@@ -1,4 +1,4 @@
-#include "models/module_layer.h"
+#include "models/modules/module_layer.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -9,8 +9,8 @@
 #include <mutex>
 #include <utility>
 
-#include "models/dropout.h"
-#include "models/module_statistics.h"
+#include "models/base/dropout.h"
+#include "models/modules/module_statistics.h"
 
 namespace spillway {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "spillway/model.h"
 
 namespace spillway {
 
@@ -23,13 +23,13 @@ struct RowPart {
 
 /// A module as a layer: [B, ...] -> [B, ...]. The layer owns it and empties its parameters, which
 /// are pointed at given memory for each call, those of the layer followed by the module's running
-/// statistics (models/module_statistics.h). The memory must stay as it is until the graph is gone;
-/// for so long the module is leased. `input`: the part of the row that it reads (null: an
+/// statistics (models/modules/module_statistics.h). The memory must stay as it is until the graph
+/// is gone; for so long the module is leased. `input`: the part of the row that it reads (null: an
 /// activation).
 std::unique_ptr<Layer> make_module_layer(torch::nn::AnyModule module,
                                          std::unique_ptr<RowPart> input);
 
-/// [B, ...] -> [B, ...], keyed (models/dropout.h) in place of a torch::nn::Dropout.
+/// [B, ...] -> [B, ...], keyed (models/base/dropout.h) in place of a torch::nn::Dropout.
 std::unique_ptr<Layer> make_dropout_layer(double p, std::unique_ptr<RowPart> input);
 
 /// [B, ..., C], rows -> sum of the cross entropies over all but the last dimension; weight: their

@@ -1,4 +1,4 @@
-#include "models/module_statistics.h"
+#include "models/modules/module_statistics.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

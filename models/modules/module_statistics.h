@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 namespace torch::nn {
 class Module;

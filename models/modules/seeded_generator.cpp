@@ -1,4 +1,4 @@
-#include "models/seeded_generator.h"
+#include "models/modules/seeded_generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 

@@ -1,4 +1,4 @@
-#include "models/sequential.h"
+#include "spillway/sequential.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -7,12 +7,12 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
-#include "models/model_builder.h"
-#include "models/model_checks.h"
-#include "models/module_child.h"
-#include "models/module_layer.h"
-#include "models/seeded_generator.h"
+#include "models/base/model_checks.h"
+#include "models/modules/module_child.h"
+#include "models/modules/module_layer.h"
+#include "models/modules/seeded_generator.h"
+#include "spillway/error.h"
+#include "spillway/model_builder.h"
 
 namespace spillway {
 namespace {

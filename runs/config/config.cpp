@@ -1,10 +1,10 @@
-#include "apps/config.h"
+#include "runs/config/config.h"
 
 #include <algorithm>
 
-#include "apps/safe_name.h"
-#include "apps/yaml_path.h"
-#include "apps/yaml_reader.h"
+#include "runs/config/yaml_path.h"
+#include "runs/config/yaml_reader.h"
+#include "runs/text/safe_name.h"
 
 namespace spillway {
 namespace {

@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "apps/findings.h"
-#include "apps/sweep_config.h"
-#include "apps/yaml_node.h"
-#include "apps/yaml_reader.h"
-#include "trainer/builtin.h"
-#include "trainer/session.h"
+#include "runs/config/findings.h"
+#include "runs/config/sweep_config.h"
+#include "runs/config/yaml_node.h"
+#include "runs/config/yaml_reader.h"
+#include "spillway/builtin.h"
+#include "spillway/session_config.h"
+#include "spillway/trial_config.h"
 
 namespace spillway {
 

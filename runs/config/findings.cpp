@@ -1,9 +1,9 @@
-#include "apps/findings.h"
+#include "runs/config/findings.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "apps/yaml_path.h"
+#include "runs/config/yaml_path.h"
 
 namespace spillway {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/config_check.h"
+#include "core/base/config_check.h"
 
 namespace spillway {
 

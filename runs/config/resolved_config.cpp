@@ -1,9 +1,9 @@
 #include <utility>
 
-#include "apps/config.h"
-#include "apps/format.h"
-#include "apps/sweep_values.h"
-#include "apps/yaml_path.h"
+#include "runs/config/config.h"
+#include "runs/config/sweep_values.h"
+#include "runs/config/yaml_path.h"
+#include "runs/text/format.h"
 
 namespace spillway {
 namespace {

@@ -1,12 +1,12 @@
-#include "apps/sweep.h"
+#include "runs/config/sweep.h"
 
 #include <algorithm>
 #include <set>
 #include <string_view>
 
-#include "apps/safe_name.h"
-#include "apps/sweep_values.h"
-#include "apps/yaml_path.h"
+#include "runs/config/sweep_values.h"
+#include "runs/config/yaml_path.h"
+#include "runs/text/safe_name.h"
 
 namespace spillway {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/config.h"
+#include "runs/config/config.h"
 
 namespace spillway {
 

@@ -1,12 +1,12 @@
-#include "apps/sweep_config.h"
+#include "runs/config/sweep_config.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
 
-#include "apps/format.h"
-#include "apps/sweep_values.h"
+#include "runs/config/sweep_values.h"
+#include "runs/text/format.h"
 
 namespace spillway {
 namespace {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/yaml_node.h"
-#include "apps/yaml_reader.h"
-#include "trainer/session.h"
+#include "runs/config/yaml_node.h"
+#include "runs/config/yaml_reader.h"
+#include "spillway/session_config.h"
 
 /// The section `sweep` as values; names and meanings follow Weights & Biases.
 namespace spillway {

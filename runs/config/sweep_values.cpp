@@ -1,4 +1,4 @@
-#include "apps/sweep_values.h"
+#include "runs/config/sweep_values.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/format.h"
-#include "core/kernels.h"
-#include "core/philox.h"
+#include "core/device/kernels.h"
+#include "runs/text/format.h"
+#include "spillway/philox.h"
 
 namespace spillway {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/sweep_config.h"
+#include "runs/config/sweep_config.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "apps/yaml_node.h"
+#include "runs/config/yaml_node.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
@@ -13,8 +13,8 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "core/units.h"
+#include "spillway/error.h"
+#include "spillway/units.h"
 
 namespace spillway {
 namespace {

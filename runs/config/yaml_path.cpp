@@ -1,10 +1,10 @@
-#include "apps/yaml_path.h"
+#include "runs/config/yaml_path.h"
 
 #include <charconv>
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "apps/yaml_node.h"
+#include "runs/config/yaml_node.h"
 
 namespace spillway {
 

@@ -1,12 +1,12 @@
-#include "apps/yaml_reader.h"
+#include "runs/config/yaml_reader.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 
-#include "apps/format.h"
-#include "core/nearest.h"
+#include "core/base/nearest.h"
+#include "runs/text/format.h"
 
 namespace spillway {
 namespace {

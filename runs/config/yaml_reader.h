@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/findings.h"
-#include "apps/yaml_node.h"
-#include "core/units.h"
+#include "runs/config/findings.h"
+#include "runs/config/yaml_node.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

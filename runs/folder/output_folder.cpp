@@ -1,4 +1,4 @@
-#include "apps/output_folder.h"
+#include "runs/folder/output_folder.h"
 
 #include <unistd.h>
 
@@ -11,12 +11,12 @@
 #include <string_view>
 #include <system_error>
 
-#include "apps/event_log.h"
-#include "core/error.h"
-#include "core/file_system.h"
-#include "trainer/atomic_file.h"
-#include "trainer/checkpoint_store.h"
-#include "trainer/run_journal.h"
+#include "core/os/file_system.h"
+#include "runs/log/event_log.h"
+#include "spillway/error.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/journal/run_journal.h"
+#include "trainer/storage/atomic_file.h"
 
 namespace spillway {
 namespace {

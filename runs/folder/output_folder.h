@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/units.h"
-#include "trainer/run_lock.h"
+#include "spillway/units.h"
+#include "trainer/storage/run_lock.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "apps/prepare.h"
+#include "runs/folder/prepare.h"
 
 #include <algorithm>
 #include <ostream>
@@ -6,8 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/trial_factory.h"
-#include "apps/yaml_path.h"
+#include "runs/config/yaml_path.h"
+#include "runs/folder/trial_factory.h"
 
 namespace spillway {
 namespace {

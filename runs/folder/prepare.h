@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/findings.h"
-#include "apps/output_folder.h"
-#include "apps/sweep.h"
-#include "core/error.h"
-#include "trainer/session.h"
+#include "runs/config/findings.h"
+#include "runs/config/sweep.h"
+#include "runs/folder/output_folder.h"
+#include "spillway/error.h"
+#include "spillway/session.h"
 
 /// From a configuration file to trials that a session knows: what all commands begin with.
 namespace spillway {

@@ -1,12 +1,12 @@
-#include "apps/sound_outputs.h"
+#include "runs/folder/sound_outputs.h"
 
 #include <system_error>
 
-#include "core/error.h"
-#include "trainer/checkpoint_store.h"
-#include "trainer/journal.h"
-#include "trainer/run_journal.h"
-#include "trainer/weights_file.h"
+#include "spillway/error.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/journal/journal.h"
+#include "trainer/journal/run_journal.h"
+#include "trainer/storage/weights_file.h"
 
 namespace spillway {
 

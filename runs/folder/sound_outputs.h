@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/output_folder.h"
-#include "apps/run_log.h"
+#include "runs/folder/output_folder.h"
+#include "runs/log/run_log.h"
 
 /// What should lie in a run's folder, and whether it does.
 namespace spillway {

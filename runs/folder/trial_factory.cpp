@@ -1,10 +1,10 @@
-#include "apps/trial_factory.h"
+#include "runs/folder/trial_factory.h"
 
 #include <set>
 #include <string>
 
-#include "apps/yaml_path.h"
-#include "core/config_check.h"
+#include "core/base/config_check.h"
+#include "runs/config/yaml_path.h"
 
 namespace spillway {
 namespace {

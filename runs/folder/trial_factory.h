@@ -7,9 +7,9 @@
 #include <string>
 #include <tuple>
 
-#include "apps/findings.h"
-#include "apps/sweep.h"
-#include "trainer/session.h"
+#include "runs/config/findings.h"
+#include "runs/config/sweep.h"
+#include "spillway/trial_config.h"
 
 namespace spillway {
 

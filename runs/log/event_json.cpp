@@ -1,8 +1,8 @@
-#include "apps/event_json.h"
+#include "runs/log/event_json.h"
 
 #include <utility>
 
-#include "trainer/optimizer.h"
+#include "trainer/compute/optimizer.h"
 
 namespace spillway {
 namespace {

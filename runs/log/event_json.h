@@ -3,9 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "apps/run_json.h"
-#include "apps/sweep.h"
-#include "trainer/session.h"
+#include "runs/config/sweep.h"
+#include "runs/log/run_json.h"
+#include "spillway/session.h"
 
 /// The lines of a run's event log. The first is a run_event, the last, where the run came to its
 /// end, an end_event; between them is what the session reports, in its order.

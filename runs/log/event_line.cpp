@@ -1,12 +1,12 @@
-#include "apps/event_line.h"
+#include "runs/log/event_line.h"
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
 
-#include "core/error.h"
-#include "trainer/xxh3.h"
+#include "spillway/error.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "apps/run_json.h"
+#include "runs/log/run_json.h"
 
 /// A line of events.jsonl: a JSON object whose last field, `xxh3`, is the hash of all bytes before
 /// it (docs/formats.md).

@@ -1,4 +1,4 @@
-#include "apps/event_log.h"
+#include "runs/log/event_log.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,12 +14,12 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/event_json.h"
-#include "apps/event_line.h"
-#include "core/error.h"
-#include "core/file_system.h"
-#include "core/open_file.h"
-#include "trainer/atomic_file.h"
+#include "core/os/file_system.h"
+#include "core/os/open_file.h"
+#include "runs/log/event_json.h"
+#include "runs/log/event_line.h"
+#include "spillway/error.h"
+#include "trainer/storage/atomic_file.h"
 
 namespace spillway {
 namespace {

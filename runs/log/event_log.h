@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/run_json.h"
-#include "apps/run_log.h"
+#include "runs/log/run_json.h"
+#include "runs/log/run_log.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "apps/metrics_file.h"
+#include "runs/log/metrics_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/csv.h"
-#include "core/error.h"
-#include "core/file_system.h"
+#include "core/os/file_system.h"
+#include "runs/text/csv.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

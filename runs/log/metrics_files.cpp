@@ -1,14 +1,14 @@
-#include "apps/metrics_files.h"
+#include "runs/log/metrics_files.h"
 
 #include <fstream>
 #include <map>
 #include <string>
 #include <utility>
 
-#include "apps/event_line.h"
-#include "apps/event_log.h"
-#include "core/error.h"
-#include "trainer/session.h"
+#include "runs/log/event_line.h"
+#include "runs/log/event_log.h"
+#include "spillway/error.h"
+#include "spillway/results.h"
 
 namespace spillway {
 namespace {

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "apps/metrics_file.h"
-#include "apps/run_json.h"
+#include "runs/log/metrics_file.h"
+#include "runs/log/run_json.h"
 
 namespace spillway {
 

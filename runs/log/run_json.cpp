@@ -1,4 +1,4 @@
-#include "apps/run_json.h"
+#include "runs/log/run_json.h"
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/session.h"
+#include "spillway/results.h"
 
 namespace spillway {
 

@@ -1,12 +1,12 @@
-#include "apps/run_log.h"
+#include "runs/log/run_log.h"
 
 #include <array>
 #include <cmath>
 #include <utility>
 
-#include "apps/event_json.h"
-#include "apps/event_line.h"
-#include "core/error.h"
+#include "runs/log/event_json.h"
+#include "runs/log/event_line.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/run_json.h"
-#include "apps/sweep_config.h"
-#include "trainer/session.h"
+#include "runs/config/sweep_config.h"
+#include "runs/log/run_json.h"
+#include "spillway/results.h"
 
 namespace spillway {
 
@@ -39,8 +39,8 @@ struct RunLog {
   std::uint64_t sequence = 0;        ///< of the latest event
   double begin_s = 0, time_s = 0;    ///< of the first and the latest event
 
-  /// Takes the next event, as apps/event_json.h makes them. Throws Error for one that is none, or
-  /// is out of order.
+  /// Takes the next event, as runs/log/event_json.h makes them. Throws Error for one that is none,
+  /// or is out of order.
   void apply(const Json& event);
 };
 

@@ -1,10 +1,10 @@
-#include "apps/csv.h"
+#include "runs/text/csv.h"
 
 #include <charconv>
 #include <string_view>
 #include <system_error>
 
-#include "apps/format.h"
+#include "runs/text/format.h"
 
 namespace spillway {
 namespace {

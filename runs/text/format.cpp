@@ -1,11 +1,11 @@
-#include "apps/format.h"
+#include "runs/text/format.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 
-#include "apps/terminal_text.h"
+#include "runs/text/terminal_text.h"
 
 namespace spillway {
 

@@ -1,8 +1,8 @@
-#include "apps/safe_name.h"
+#include "runs/text/safe_name.h"
 
 #include <cctype>
 
-#include "apps/utf8.h"
+#include "runs/text/utf8.h"
 
 namespace spillway {
 namespace {

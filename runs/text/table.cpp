@@ -1,10 +1,10 @@
-#include "apps/table.h"
+#include "runs/text/table.h"
 
 #include <algorithm>
 #include <ostream>
 
-#include "apps/format.h"
-#include "apps/terminal_text.h"
+#include "runs/text/format.h"
+#include "runs/text/terminal_text.h"
 
 namespace spillway {
 

@@ -1,6 +1,6 @@
-#include "apps/terminal_text.h"
+#include "runs/text/terminal_text.h"
 
-#include "apps/utf8.h"
+#include "runs/text/utf8.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "apps/utf8.h"
+#include "runs/text/utf8.h"
 
 #include <algorithm>
 #include <array>

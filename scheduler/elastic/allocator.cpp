@@ -1,4 +1,4 @@
-#include "scheduler/allocator.h"
+#include "scheduler/elastic/allocator.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

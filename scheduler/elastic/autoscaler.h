@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/heuristic.h"
+#include "scheduler/elastic/heuristic.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "scheduler/heuristic.h"
+#include "scheduler/elastic/heuristic.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <limits>
 
-#include "core/config_check.h"
-#include "core/nearest.h"
+#include "core/base/config_check.h"
+#include "core/base/nearest.h"
 
 namespace spillway {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ids.h"
-#include "scheduler/speed_curve.h"
+#include "scheduler/elastic/speed_curve.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "scheduler/lane_controller.h"
+#include "scheduler/elastic/lane_controller.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/action.h"
-#include "scheduler/autoscaler.h"
-#include "scheduler/sharing.h"
+#include "scheduler/elastic/autoscaler.h"
+#include "scheduler/elastic/sharing.h"
+#include "scheduler/engine/action.h"
 
 namespace spillway {
 

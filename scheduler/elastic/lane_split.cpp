@@ -1,10 +1,10 @@
-#include "scheduler/lane_split.h"
+#include "scheduler/elastic/lane_split.h"
 
 #include <algorithm>
 #include <cassert>
 #include <numeric>
 
-#include "core/ids.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {

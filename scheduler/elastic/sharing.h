@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/allocator.h"
+#include "scheduler/elastic/allocator.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "scheduler/speed_curve.h"
+#include "scheduler/elastic/speed_curve.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "scheduler/successive_halving.h"
+#include "scheduler/elastic/successive_halving.h"
 
 #include <algorithm>
 #include <cassert>

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/ids.h"
-#include "scheduler/program.h"
+#include "scheduler/plan/program.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -6,16 +6,13 @@
 #include <variant>
 #include <vector>
 
-#include "core/ids.h"
-#include "core/units.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
 
 /// What the engine tells a shell to do, and what a shell tells the engine. Plain values.
 namespace spillway {
 
 struct JobPlan;
-
-/// Number of a started action; grows by one, so `a < b` means a was started first.
-using ActionId = std::uint64_t;
 
 /// A compute op. `attempt`, here and below: how often an open step of the job has been dropped so
 /// far. `offsets`: device ranges of the unit's weights and sums, then of the op's inputs

@@ -1,4 +1,4 @@
-#include "scheduler/copy_overlap.h"
+#include "scheduler/engine/copy_overlap.h"
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 #include <array>
 #include <deque>
 
-#include "scheduler/action.h"
+#include "scheduler/engine/action.h"
 
 namespace spillway {
 

@@ -4,7 +4,7 @@
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
 
-#include "core/ids.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

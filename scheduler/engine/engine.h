@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/action.h"
-#include "scheduler/device_set.h"
-#include "scheduler/engine_state.h"
-#include "scheduler/policy.h"
+#include "scheduler/engine/action.h"
+#include "scheduler/engine/device_set.h"
+#include "scheduler/engine/engine_state.h"
+#include "scheduler/engine/policy.h"
 
 namespace spillway {
 

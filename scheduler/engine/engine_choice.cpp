@@ -2,7 +2,7 @@
 #include <cassert>
 #include <utility>
 
-#include "scheduler/engine.h"
+#include "scheduler/engine/engine.h"
 
 namespace spillway {
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "scheduler/engine.h"
+#include "scheduler/engine/engine.h"
 
 namespace spillway {
 namespace {

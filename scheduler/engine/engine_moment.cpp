@@ -1,8 +1,8 @@
-#include "scheduler/engine_moment.h"
+#include "scheduler/engine/engine_moment.h"
 
 #include <algorithm>
 
-#include "scheduler/span_name.h"
+#include "scheduler/plan/span_name.h"
 
 namespace spillway {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/trace.h"
-#include "scheduler/engine.h"
+#include "scheduler/engine/engine.h"
+#include "spillway/trace.h"
 
 namespace spillway {
 

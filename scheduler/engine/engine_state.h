@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "core/memory_split.h"
-#include "scheduler/action.h"
-#include "scheduler/copy_overlap.h"
-#include "scheduler/program.h"
-#include "scheduler/ready_lanes.h"
-#include "scheduler/residency.h"
+#include "core/device/memory_split.h"
+#include "scheduler/engine/action.h"
+#include "scheduler/engine/copy_overlap.h"
+#include "scheduler/engine/ready_lanes.h"
+#include "scheduler/plan/program.h"
+#include "spilling/residency/residency.h"
 
 /// The engine's tables. Values only, so that an engine can be copied.
 namespace spillway {

@@ -1,6 +1,6 @@
-#include "scheduler/policy.h"
+#include "scheduler/engine/policy.h"
 
-#include "core/philox.h"
+#include "spillway/philox.h"
 
 namespace spillway {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/ids.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

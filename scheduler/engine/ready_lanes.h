@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/ids.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -1,6 +1,6 @@
-#include "scheduler/trace_recorder.h"
+#include "scheduler/engine/trace_recorder.h"
 
-#include "scheduler/span_name.h"
+#include "scheduler/plan/span_name.h"
 
 namespace spillway {
 

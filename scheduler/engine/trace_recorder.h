@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/trace.h"
-#include "scheduler/action.h"
-#include "scheduler/program.h"
+#include "scheduler/engine/action.h"
+#include "scheduler/plan/program.h"
+#include "spillway/trace.h"
 
 namespace spillway {
 

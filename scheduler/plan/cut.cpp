@@ -1,8 +1,8 @@
-#include "scheduler/cut.h"
+#include "scheduler/plan/cut.h"
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

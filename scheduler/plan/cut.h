@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/ids.h"
-#include "scheduler/program.h"
+#include "scheduler/plan/program.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -1,11 +1,11 @@
-#include "scheduler/layout.h"
+#include "scheduler/plan/layout.h"
 
 #include <algorithm>
 #include <cassert>
 #include <utility>
 
-#include "core/error.h"
-#include "core/ids.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -3,9 +3,9 @@
 #include <map>
 #include <tuple>
 
-#include "core/ids.h"
-#include "scheduler/cut.h"
-#include "scheduler/lower.h"
+#include "scheduler/plan/cut.h"
+#include "scheduler/plan/lower.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "scheduler/lower.h"
+#include "scheduler/plan/lower.h"
 
 #include <algorithm>
 #include <cassert>
@@ -7,11 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "scheduler/cut.h"
-#include "scheduler/layout.h"
-#include "scheduler/need.h"
+#include "scheduler/plan/cut.h"
+#include "scheduler/plan/layout.h"
+#include "scheduler/plan/need.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/memory_split.h"
-#include "scheduler/program.h"
+#include "core/device/memory_split.h"
+#include "scheduler/plan/program.h"
 
 namespace spillway {
 

@@ -1,10 +1,10 @@
-#include "scheduler/need.h"
+#include "scheduler/plan/need.h"
 
 #include <algorithm>
 
-#include "core/ids.h"
-#include "scheduler/layout.h"
-#include "scheduler/lower.h"
+#include "scheduler/plan/layout.h"
+#include "scheduler/plan/lower.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {

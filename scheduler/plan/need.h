@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "core/memory_split.h"
-#include "core/profile.h"
-#include "scheduler/cut.h"
+#include "core/device/memory_split.h"
+#include "core/spec/profile.h"
+#include "scheduler/plan/cut.h"
 
 namespace spillway {
 

@@ -1,12 +1,12 @@
-#include "scheduler/partition.h"
+#include "scheduler/plan/partition.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <utility>
 
-#include "core/ids.h"
-#include "scheduler/need.h"
+#include "scheduler/plan/need.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {

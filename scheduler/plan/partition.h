@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "scheduler/lower.h"
+#include "scheduler/plan/lower.h"
 
 namespace spillway {
 

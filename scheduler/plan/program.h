@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "core/fold.h"
-#include "core/ids.h"
-#include "core/profile.h"
-#include "core/spec.h"
-#include "core/units.h"
+#include "core/base/fold.h"
+#include "core/spec/profile.h"
+#include "spillway/ids.h"
+#include "spillway/spec.h"
+#include "spillway/units.h"
 
 /// A step of a job as values: buffers, compute ops gathered in units, host ops. Made by lower(),
 /// run by the Engine. Nothing here changes once made.

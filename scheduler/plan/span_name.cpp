@@ -1,4 +1,4 @@
-#include "scheduler/span_name.h"
+#include "scheduler/plan/span_name.h"
 
 namespace spillway {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "scheduler/program.h"
+#include "scheduler/plan/program.h"
 
 namespace spillway {
 

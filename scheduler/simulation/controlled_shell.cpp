@@ -1,4 +1,4 @@
-#include "scheduler/controlled_shell.h"
+#include "scheduler/simulation/controlled_shell.h"
 
 #include <limits>
 #include <utility>

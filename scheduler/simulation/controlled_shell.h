@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "scheduler/lane_controller.h"
-#include "scheduler/successive_halving.h"
-#include "scheduler/virtual_shell.h"
+#include "scheduler/elastic/lane_controller.h"
+#include "scheduler/elastic/successive_halving.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "scheduler/shortened_run.h"
+#include "scheduler/simulation/shortened_run.h"
 
 #include <algorithm>
 #include <cmath>

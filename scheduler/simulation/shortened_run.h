@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "scheduler/engine.h"
-#include "scheduler/program.h"
+#include "scheduler/engine/engine.h"
+#include "scheduler/plan/program.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "scheduler/virtual_shell.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 #include <algorithm>
 #include <limits>

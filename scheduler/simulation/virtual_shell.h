@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/engine.h"
+#include "scheduler/engine/engine.h"
 
 namespace spillway {
 

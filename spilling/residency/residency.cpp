@@ -1,4 +1,4 @@
-#include "scheduler/residency.h"
+#include "spilling/residency/residency.h"
 
 #include <cassert>
 #include <stdexcept>

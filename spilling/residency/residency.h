@@ -2,10 +2,11 @@
 
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <compare>
+#include <cstdint>
 
-#include "core/ids.h"
-#include "core/range_allocator.h"
-#include "scheduler/action.h"
+#include "core/device/range_allocator.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

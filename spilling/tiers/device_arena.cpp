@@ -1,4 +1,4 @@
-#include "spilling/device_arena.h"
+#include "spilling/tiers/device_arena.h"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "spilling/file_store.h"
+#include "spilling/tiers/file_store.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

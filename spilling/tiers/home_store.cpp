@@ -1,12 +1,12 @@
-#include "trainer/home_store.h"
+#include "spilling/tiers/home_store.h"
 
 #include <cstring>
 #include <string>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "spilling/file_store.h"
-#include "spilling/memory_store.h"
+#include "core/os/file_system.h"
+#include "spilling/tiers/file_store.h"
+#include "spilling/tiers/memory_store.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "spilling/store.h"
+#include "spilling/tiers/store.h"
 
 namespace spillway {
 

@@ -1,9 +1,9 @@
-#include "spilling/host_arena.h"
+#include "spilling/tiers/host_arena.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <mutex>
 
-#include "core/device.h"
-#include "core/units.h"
-#include "spilling/store.h"
+#include "core/device/device.h"
+#include "spilling/tiers/store.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "spilling/store.h"
+#include "spilling/tiers/store.h"
 
 namespace spillway {
 

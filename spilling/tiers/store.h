@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "core/device.h"
-#include "core/units.h"
+#include "core/device/device.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "spilling/copier.h"
+#include "spilling/transfer/copier.h"
 
 #include <memory>
 #include <utility>

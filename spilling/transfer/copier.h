@@ -4,8 +4,8 @@
 #include <chrono>
 #include <functional>
 
-#include "core/device.h"
-#include "core/units.h"
+#include "core/device/device.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -40,7 +40,7 @@ def build(source, folder, compiler, compile_args, link_args, bug):
     folder.mkdir(parents=True, exist_ok=True)
     changed, compiled, program = folder / "changed.cpp", folder / "changed.o", folder / "program"
     changed.write_text(changed_source(source, bug), encoding="utf-8")
-    run([*compiler, *compile_args, f"-I{source}", "-c", str(changed), "-o", str(compiled)])
+    run([*compiler, *compile_args, f"-I{source}", f"-I{source}/include", "-c", str(changed), "-o", str(compiled)])
     run([compiler[-1], str(compiled), *link_args, "-o", str(program)])
     return program
 

@@ -13,17 +13,17 @@ class Bug(NamedTuple):
     test: str  # a filter of GoogleTest; at least one of its tests must fail
 
 
-WRITER = "trainer/generation_writer.cpp"
-STORE = "trainer/checkpoint_store.cpp"
-GENERATION = "trainer/generation.cpp"
-MANIFEST = "trainer/manifest.cpp"
-ATOMIC = "trainer/atomic_file.cpp"
-JOURNAL = "trainer/journal.cpp"
-LOCK = "trainer/run_lock.cpp"
-CONTRACT = "trainer/contract.cpp"
-OPEN = "core/open_file.cpp"
-TENSORS = "trainer/safetensors.cpp"
-TENSORS_JSON = "trainer/safetensors_json.cpp"
+WRITER = "trainer/checkpoint/generation_writer.cpp"
+STORE = "trainer/checkpoint/checkpoint_store.cpp"
+GENERATION = "trainer/checkpoint/generation.cpp"
+MANIFEST = "trainer/checkpoint/manifest.cpp"
+ATOMIC = "trainer/storage/atomic_file.cpp"
+JOURNAL = "trainer/journal/journal.cpp"
+LOCK = "trainer/storage/run_lock.cpp"
+CONTRACT = "trainer/config/contract.cpp"
+OPEN = "core/os/open_file.cpp"
+TENSORS = "trainer/storage/safetensors.cpp"
+TENSORS_JSON = "trainer/storage/safetensors_json.cpp"
 
 CRASH = "Scenarios/CheckpointCrash.LeavesWhatWasRecorded/"
 FAULT = "Every/CheckpointFault.LosesNothingThatWasRecorded/"

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tests/conformance/abandon_conformance.h"
-#include "tests/support/resident.h"
+#include "tests/support/check/resident.h"
 
 namespace spillway {
 namespace {

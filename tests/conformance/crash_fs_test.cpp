@@ -1,11 +1,11 @@
-#include "tests/support/crash_fs.h"
+#include "tests/support/disk/crash_fs.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "tests/conformance/file_system_conformance.h"
-#include "tests/support/failing_fs.h"
+#include "tests/support/disk/failing_fs.h"
 
 namespace spillway {
 namespace {

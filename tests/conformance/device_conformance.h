@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/device.h"
-#include "core/error.h"
+#include "core/device/device.h"
+#include "spillway/error.h"
 
 /// What every Device promises. A body instantiates it in a file of its own:
 ///   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceCase{...}), ...);

@@ -1,6 +1,6 @@
 #include "tests/conformance/abandon_conformance.h"
-#include "tests/support/fake_cudart.h"
-#include "tests/support/thrown.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/gpu/fake_cudart.h"
 
 /// The device body for GPUs over a runtime that needs none.
 namespace spillway {

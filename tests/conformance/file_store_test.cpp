@@ -1,4 +1,4 @@
-#include "spilling/file_store.h"
+#include "spilling/tiers/file_store.h"
 
 #include <sys/resource.h>
 #include <sys/statvfs.h>

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/open_file.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "core/os/open_file.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
 
 /// What every FileSystem promises while nothing crashes. A body instantiates it in a file of its
 /// own:

@@ -1,4 +1,4 @@
-#include "spilling/memory_store.h"
+#include "spilling/tiers/memory_store.h"
 
 #include "tests/conformance/store_conformance.h"
 

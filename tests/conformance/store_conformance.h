@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "spilling/host_arena.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "spilling/tiers/host_arena.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
 
 /// What every Store promises, and the arena that keeps its budget. A body instantiates it in a file
 /// of its own:

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/config.h"
-#include "apps/sweep.h"
-#include "core/error.h"
+#include "runs/config/config.h"
+#include "runs/config/sweep.h"
+#include "spillway/error.h"
 #include "tests/fuzz/input.h"
 
 namespace {

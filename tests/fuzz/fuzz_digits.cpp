@@ -3,8 +3,8 @@
 #include <iterator>
 #include <span>
 
-#include "core/error.h"
-#include "models/data_source.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/input_file.h"
 

@@ -1,11 +1,11 @@
 #include <filesystem>
 #include <string>
 
-#include "apps/event_line.h"
-#include "apps/event_log.h"
-#include "core/error.h"
+#include "runs/log/event_line.h"
+#include "runs/log/event_log.h"
+#include "spillway/error.h"
 #include "tests/fuzz/input.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
+#include "spillway/error.h"
 #include "tests/fuzz/input.h"
-#include "trainer/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 namespace {

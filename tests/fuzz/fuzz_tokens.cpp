@@ -2,8 +2,8 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-#include "models/data_source.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/input_file.h"
 

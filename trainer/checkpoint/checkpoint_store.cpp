@@ -1,4 +1,4 @@
-#include "trainer/checkpoint_store.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,8 +6,8 @@
 #include <ranges>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/generation_writer.h"
+#include "spillway/error.h"
+#include "trainer/checkpoint/generation_writer.h"
 
 namespace spillway {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/file_system.h"
-#include "trainer/generation.h"
-#include "trainer/generation_file.h"
+#include "core/os/file_system.h"
+#include "trainer/checkpoint/generation.h"
+#include "trainer/checkpoint/generation_file.h"
 
 namespace spillway {
 

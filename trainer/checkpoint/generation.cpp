@@ -1,4 +1,4 @@
-#include "trainer/generation.h"
+#include "trainer/checkpoint/generation.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/open_file.h"
-#include "trainer/generation_writer.h"
-#include "trainer/xxh3.h"
+#include "core/os/open_file.h"
+#include "spillway/error.h"
+#include "trainer/checkpoint/generation_writer.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

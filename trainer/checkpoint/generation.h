@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/file_system.h"
-#include "trainer/manifest.h"
-#include "trainer/safetensors.h"
+#include "core/os/file_system.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/generation_file.h"
+#include "trainer/checkpoint/generation_file.h"
 
 #include <algorithm>
 #include <cstring>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/contract.h"
-#include "trainer/safetensors.h"
+#include "spillway/contract.h"
+#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 

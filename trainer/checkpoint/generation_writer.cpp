@@ -1,13 +1,13 @@
-#include "trainer/generation_writer.h"
+#include "trainer/checkpoint/generation_writer.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/open_file.h"
-#include "trainer/manifest.h"
-#include "trainer/xxh3.h"
+#include "core/os/open_file.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

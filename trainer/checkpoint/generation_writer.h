@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/file_system.h"
-#include "trainer/generation_file.h"
+#include "core/os/file_system.h"
+#include "trainer/checkpoint/generation_file.h"
 
 namespace spillway {
 

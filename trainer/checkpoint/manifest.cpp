@@ -1,4 +1,4 @@
-#include "trainer/manifest.h"
+#include "trainer/checkpoint/manifest.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/xxh3.h"
+#include "spillway/error.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/units.h"
-#include "trainer/contract.h"
+#include "spillway/contract.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

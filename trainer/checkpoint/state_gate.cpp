@@ -1,4 +1,4 @@
-#include "trainer/state_gate.h"
+#include "trainer/checkpoint/state_gate.h"
 
 #include <utility>
 

@@ -1,9 +1,9 @@
-#include "trainer/trial_history.h"
+#include "trainer/checkpoint/trial_history.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

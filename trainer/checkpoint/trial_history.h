@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/successive_halving.h"
-#include "trainer/session.h"
+#include "scheduler/elastic/successive_halving.h"
+#include "spillway/session_config.h"
 
 namespace spillway {
 

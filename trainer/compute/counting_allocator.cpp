@@ -1,4 +1,4 @@
-#include "trainer/counting_allocator.h"
+#include "trainer/compute/counting_allocator.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/bmm.h>
@@ -18,10 +18,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/cpu/mapped_memory.h"
-#include "core/error.h"
-#include "core/host_memory.h"
-#include "trainer/torch_gpu.h"
+#include "core/device/mapped_memory.h"
+#include "core/os/host_memory.h"
+#include "spillway/error.h"
+#include "trainer/compute/torch_gpu.h"
 
 namespace spillway {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

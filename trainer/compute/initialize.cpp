@@ -1,8 +1,8 @@
-#include "trainer/initialize.h"
+#include "trainer/compute/initialize.h"
 
 #include <algorithm>
 
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 namespace spillway {
 namespace {

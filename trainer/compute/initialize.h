@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <variant>
 
-#include "core/kernels.h"
-#include "trainer/session.h"
+#include "core/device/kernels.h"
+#include "spillway/train_config.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/range_runner.h"
+#include "trainer/compute/range_runner.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/from_blob.h>
@@ -15,12 +15,12 @@
 #include <iterator>
 #include <utility>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "core/kernels.h"
-#include "models/reason.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/torch_gpu.h"
+#include "core/device/kernels.h"
+#include "models/base/reason.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/torch_gpu.h"
 
 namespace spillway {
 namespace {

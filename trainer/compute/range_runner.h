@@ -6,8 +6,8 @@
 #include <map>
 #include <vector>
 
-#include "models/model.h"
-#include "scheduler/program.h"
+#include "scheduler/plan/program.h"
+#include "spillway/model.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/run_on.h"
+#include "trainer/compute/run_on.h"
 
 #include <exception>
 

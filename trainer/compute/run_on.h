@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

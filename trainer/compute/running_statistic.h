@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

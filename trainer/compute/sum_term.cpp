@@ -1,4 +1,4 @@
-#include "trainer/sum_term.h"
+#include "trainer/compute/sum_term.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "core/kernels.h"
-#include "core/spec.h"
+#include "core/device/kernels.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

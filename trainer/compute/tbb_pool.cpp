@@ -1,4 +1,4 @@
-#include "trainer/tbb_pool.h"
+#include "trainer/compute/tbb_pool.h"
 
 #include <utility>
 

@@ -6,8 +6,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "core/default_floats.h"
-#include "trainer/op_runner.h"
+#include "core/base/default_floats.h"
+#include "trainer/runtime/op_runner.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/training_job.h"
+#include "trainer/compute/training_job.h"
 
 #include <ATen/ops/empty.h>
 #include <tbb/blocked_range.h>
@@ -12,16 +12,16 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "core/kernels.h"
-#include "models/sample_check.h"
-#include "trainer/initialize.h"
-#include "trainer/optimizer.h"
-#include "trainer/running_statistic.h"
-#include "trainer/sum_term.h"
-#include "trainer/torch_gpu.h"
-#include "trainer/weights_file.h"
+#include "core/device/kernels.h"
+#include "models/data/sample_check.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/compute/initialize.h"
+#include "trainer/compute/optimizer.h"
+#include "trainer/compute/running_statistic.h"
+#include "trainer/compute/sum_term.h"
+#include "trainer/compute/torch_gpu.h"
+#include "trainer/storage/weights_file.h"
 
 namespace spillway {
 namespace {

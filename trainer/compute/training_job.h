@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "core/fold.h"
-#include "models/data_source.h"
-#include "models/model.h"
-#include "trainer/op_runner.h"
-#include "trainer/range_runner.h"
-#include "trainer/session.h"
-#include "trainer/state_gate.h"
-#include "trainer/trial_state.h"
+#include "core/base/fold.h"
+#include "spillway/data_source.h"
+#include "spillway/model.h"
+#include "spillway/trial_config.h"
+#include "trainer/checkpoint/state_gate.h"
+#include "trainer/compute/range_runner.h"
+#include "trainer/compute/trial_state.h"
+#include "trainer/runtime/op_runner.h"
 
 namespace spillway {
 

@@ -1,8 +1,8 @@
-#include "trainer/contract.h"
+#include "spillway/contract.h"
 
 #include <algorithm>
 
-#include "trainer/kernel_variables.h"
+#include "trainer/config/kernel_variables.h"
 
 namespace spillway {
 namespace {

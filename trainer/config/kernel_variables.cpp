@@ -1,4 +1,4 @@
-#include "trainer/kernel_variables.h"
+#include "trainer/config/kernel_variables.h"
 
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-#include "trainer/session.h"
+#include "spillway/results.h"
 
 namespace spillway {
 

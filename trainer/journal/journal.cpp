@@ -1,13 +1,13 @@
-#include "trainer/journal.h"
+#include "trainer/journal/journal.h"
 
 #include <chrono>
 #include <limits>
 #include <span>
 #include <thread>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "trainer/xxh3.h"
+#include "core/os/file_system.h"
+#include "spillway/error.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/sqlite.h"
+#include "trainer/journal/sqlite.h"
 
 namespace spillway {
 

@@ -1,11 +1,11 @@
-#include "trainer/run_journal.h"
+#include "trainer/journal/run_journal.h"
 
 #include <boost/asio/post.hpp>
 #include <future>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/sqlite.h"
+#include "spillway/error.h"
+#include "trainer/journal/sqlite.h"
 
 namespace spillway {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/journal.h"
-#include "trainer/run_lock.h"
+#include "trainer/journal/journal.h"
+#include "trainer/storage/run_lock.h"
 
 namespace spillway {
 

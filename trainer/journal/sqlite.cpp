@@ -1,4 +1,4 @@
-#include "trainer/sqlite.h"
+#include "trainer/journal/sqlite.h"
 
 #include <sqlite3.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

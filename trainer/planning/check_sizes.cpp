@@ -1,10 +1,10 @@
-#include "trainer/check_sizes.h"
+#include "trainer/planning/check_sizes.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "core/ids.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -1,11 +1,11 @@
-#include "trainer/lane_choice.h"
+#include "trainer/planning/lane_choice.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
 
-#include "scheduler/lane_split.h"
-#include "scheduler/lower.h"
+#include "scheduler/elastic/lane_split.h"
+#include "scheduler/plan/lower.h"
 
 namespace spillway {
 namespace {

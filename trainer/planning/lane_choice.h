@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/ids.h"
-#include "core/profile.h"
-#include "scheduler/need.h"
-#include "scheduler/partition.h"
+#include "core/spec/profile.h"
+#include "scheduler/plan/need.h"
+#include "scheduler/plan/partition.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 
@@ -47,8 +47,8 @@ struct LaneLimits {
   Bytes needed_budget = 0;  ///< of a device that takes part, at least
 };
 
-/// Lanes within the limits, so that the slowest is fastest (scheduler/lane_split). Nothing where
-/// there are none. `cut` fits.
+/// Lanes within the limits, so that the slowest is fastest (scheduler/elastic/lane_split). Nothing
+/// where there are none. `cut` fits.
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
                                        const JobShape& shape, const LaneLimits& limits,
                                        bool double_buffer, const std::vector<PlanDevice>& devices);

@@ -1,15 +1,16 @@
-#include "trainer/plan_trial.h"
+#include "trainer/planning/plan_trial.h"
 
 #include <algorithm>
 #include <limits>
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "models/data_source.h"
-#include "scheduler/need.h"
-#include "trainer/optimizer.h"
+#include "scheduler/plan/need.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "spillway/session_config.h"
+#include "trainer/compute/optimizer.h"
 
 namespace spillway {
 namespace {

@@ -3,9 +3,10 @@
 #include <memory>
 #include <vector>
 
-#include "models/model.h"
-#include "trainer/lane_choice.h"
-#include "trainer/session.h"
+#include "spillway/model.h"
+#include "spillway/trial_config.h"
+#include "spillway/trial_plan.h"
+#include "trainer/planning/lane_choice.h"
 
 namespace spillway {
 

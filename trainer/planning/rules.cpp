@@ -1,8 +1,8 @@
-#include "trainer/rules.h"
+#include "trainer/planning/rules.h"
 
 #include <string>
 
-#include "core/config_check.h"
+#include "core/base/config_check.h"
 
 namespace spillway {
 

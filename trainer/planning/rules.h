@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "scheduler/heuristic.h"
-#include "trainer/session.h"
+#include "scheduler/elastic/heuristic.h"
+#include "spillway/train_config.h"
 
 namespace spillway {
 

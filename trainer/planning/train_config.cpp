@@ -5,13 +5,13 @@
 #include <numeric>
 #include <string>
 
-#include "core/config_check.h"
-#include "models/model.h"
-#include "scheduler/allocator.h"
-#include "trainer/plan_trial.h"
-#include "trainer/rules.h"
-#include "trainer/session.h"
-#include "trainer/trial_model.h"
+#include "core/base/config_check.h"
+#include "scheduler/elastic/allocator.h"
+#include "spillway/model.h"
+#include "spillway/trial_config.h"
+#include "trainer/planning/plan_trial.h"
+#include "trainer/planning/rules.h"
+#include "trainer/planning/trial_model.h"
 
 namespace spillway {
 namespace {

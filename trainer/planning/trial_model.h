@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "models/model.h"
-#include "trainer/session.h"
+#include "spillway/model.h"
+#include "spillway/trial_config.h"
 
 namespace spillway {
 

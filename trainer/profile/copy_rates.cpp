@@ -1,8 +1,8 @@
-#include "trainer/copy_rates.h"
+#include "trainer/profile/copy_rates.h"
 
 #include <algorithm>
 
-#include "trainer/host_rates.h"
+#include "trainer/profile/host_rates.h"
 
 namespace spillway {
 

@@ -1,8 +1,8 @@
-#include "trainer/estimate.h"
+#include "trainer/profile/estimate.h"
 
 #include <algorithm>
 
-#include "core/ids.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 namespace {

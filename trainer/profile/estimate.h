@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/profile.h"
-#include "core/spec.h"
+#include "core/spec/profile.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -1,15 +1,15 @@
-#include "trainer/handover.h"
+#include "trainer/profile/handover.h"
 
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <vector>
 
-#include "scheduler/lower.h"
-#include "spilling/memory_store.h"
-#include "trainer/host_rates.h"
-#include "trainer/shell.h"
-#include "trainer/tbb_pool.h"
+#include "scheduler/plan/lower.h"
+#include "spilling/tiers/memory_store.h"
+#include "trainer/compute/tbb_pool.h"
+#include "trainer/profile/host_rates.h"
+#include "trainer/runtime/shell.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/host_rates.h"
+#include "trainer/profile/host_rates.h"
 
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/device.h"
-#include "core/kernels.h"
-#include "trainer/counting_allocator.h"
+#include "core/device/device.h"
+#include "core/device/kernels.h"
+#include "trainer/compute/counting_allocator.h"
 
 namespace spillway {
 namespace {

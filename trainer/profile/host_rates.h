@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/machine.h"
+#include "trainer/profile/machine.h"
 
 #include <ATen/Version.h>
 #include <ATen/ops/empty.h>
@@ -15,15 +15,15 @@
 #include <string>
 #include <utility>
 
-#include "core/device.h"
-#include "core/error.h"
-#include "core/host_memory.h"
-#include "core/kernels.h"
-#include "trainer/copy_rates.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/kernel_variables.h"
-#include "trainer/run_on.h"
-#include "trainer/torch_gpu.h"
+#include "core/device/device.h"
+#include "core/device/kernels.h"
+#include "core/os/host_memory.h"
+#include "spillway/error.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/run_on.h"
+#include "trainer/compute/torch_gpu.h"
+#include "trainer/config/kernel_variables.h"
+#include "trainer/profile/copy_rates.h"
 
 namespace spillway {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "core/units.h"
-#include "trainer/host_rates.h"
-#include "trainer/numerics.h"
+#include "core/device/device.h"
+#include "spillway/units.h"
+#include "trainer/profile/host_rates.h"
+#include "trainer/profile/numerics.h"
 
 namespace spillway {
 

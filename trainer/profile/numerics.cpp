@@ -1,4 +1,4 @@
-#include "trainer/numerics.h"
+#include "trainer/profile/numerics.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/cpu/activation_counter.h"
-#include "core/default_floats.h"
-#include "core/kernels.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/host_rates.h"
-#include "trainer/xxh3.h"
+#include "core/base/default_floats.h"
+#include "core/device/activation_counter.h"
+#include "core/device/kernels.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/profile/host_rates.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

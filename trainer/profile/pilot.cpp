@@ -1,4 +1,4 @@
-#include "trainer/pilot.h"
+#include "trainer/profile/pilot.h"
 
 #include <algorithm>
 #include <array>
@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "trainer/copy_rates.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/estimate.h"
-#include "trainer/pilot_layer.h"
-#include "trainer/run_on.h"
-#include "trainer/torch_gpu.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/run_on.h"
+#include "trainer/compute/torch_gpu.h"
+#include "trainer/profile/copy_rates.h"
+#include "trainer/profile/estimate.h"
+#include "trainer/profile/pilot_layer.h"
 
 namespace spillway {
 namespace {

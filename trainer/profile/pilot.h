@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/device.h"
-#include "core/profile.h"
-#include "models/model.h"
-#include "trainer/host_rates.h"
-#include "trainer/profile_cache.h"
+#include "core/device/device.h"
+#include "core/spec/profile.h"
+#include "spillway/model.h"
+#include "trainer/profile/host_rates.h"
+#include "trainer/profile/profile_cache.h"
 
 namespace spillway {
 
@@ -39,7 +39,7 @@ class Pilot {
   /// How many times longer the layer that takes most of a step takes while `threads` run it at
   /// once.
   double measure_crowding(int threads, const Model& model, const Profile& profile) const;
-  /// Runs none of them: costs follow from shapes (trainer/estimate.h).
+  /// Runs none of them: costs follow from shapes (trainer/profile/estimate.h).
   Profile estimate(const ModelSpec& model);
 
  private:

@@ -1,13 +1,13 @@
-#include "trainer/pilot_layer.h"
+#include "trainer/profile/pilot_layer.h"
 
 #include <limits>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "core/kernels.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/host_rates.h"
-#include "trainer/sum_term.h"
+#include "core/device/kernels.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/sum_term.h"
+#include "trainer/profile/host_rates.h"
 
 namespace spillway {
 namespace {

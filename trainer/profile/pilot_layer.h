@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/cpu/activation_counter.h"
-#include "models/model.h"
-#include "trainer/range_runner.h"
+#include "core/device/activation_counter.h"
+#include "spillway/model.h"
+#include "trainer/compute/range_runner.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/profile_cache.h"
+#include "trainer/profile/profile_cache.h"
 
 #include <ATen/Version.h>
 #include <xxhash.h>
@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/atomic_file.h"
-#include "trainer/machine.h"
-#include "trainer/numerics.h"
+#include "spillway/error.h"
+#include "trainer/profile/machine.h"
+#include "trainer/profile/numerics.h"
+#include "trainer/storage/atomic_file.h"
 
 namespace spillway {
 namespace {

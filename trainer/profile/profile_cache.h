@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "core/profile.h"
-#include "trainer/host_rates.h"
+#include "core/spec/profile.h"
+#include "trainer/profile/host_rates.h"
 
 namespace spillway {
 
@@ -84,7 +84,8 @@ class ProfileCache {
 
 /// This build of the program, LibTorch, and the processor.
 std::string this_build_and_machine();
-/// What costs depend on: these, and the kernels that LibTorch chooses here (trainer/numerics.h).
+/// What costs depend on: these, and the kernels that LibTorch chooses here
+/// (trainer/profile/numerics.h).
 std::string this_build_and_kernels();
 
 }  // namespace spillway

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "core/spec.h"
-#include "trainer/machine.h"
+#include "spillway/spec.h"
+#include "trainer/profile/machine.h"
 
 namespace spillway {
 

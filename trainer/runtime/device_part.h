@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "spilling/copier.h"
-#include "spilling/device_arena.h"
-#include "trainer/watchdog.h"
+#include "spilling/tiers/device_arena.h"
+#include "spilling/transfer/copier.h"
+#include "trainer/runtime/watchdog.h"
 
 namespace spillway {
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/device.h"
-#include "core/ids.h"
-#include "scheduler/action.h"
-#include "scheduler/program.h"
+#include "core/device/device.h"
+#include "scheduler/engine/action.h"
+#include "scheduler/plan/program.h"
+#include "spillway/ids.h"
 
 namespace spillway {
 

@@ -1,10 +1,10 @@
-#include "trainer/shell.h"
+#include "trainer/runtime/shell.h"
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/engine.h"
-#include "scheduler/engine_moment.h"
-#include "scheduler/trace_recorder.h"
-#include "spilling/host_arena.h"
-#include "trainer/device_part.h"
-#include "trainer/op_runner.h"
+#include "scheduler/engine/engine.h"
+#include "scheduler/engine/engine_moment.h"
+#include "scheduler/engine/trace_recorder.h"
+#include "spilling/tiers/host_arena.h"
+#include "trainer/runtime/device_part.h"
+#include "trainer/runtime/op_runner.h"
 
 namespace spillway {
 

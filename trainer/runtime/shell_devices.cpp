@@ -2,9 +2,9 @@
 #include <chrono>
 #include <utility>
 
-#include "core/error.h"
-#include "core/units.h"
-#include "trainer/shell.h"
+#include "spillway/error.h"
+#include "spillway/units.h"
+#include "trainer/runtime/shell.h"
 
 namespace spillway {
 namespace {

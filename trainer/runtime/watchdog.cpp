@@ -1,4 +1,4 @@
-#include "trainer/watchdog.h"
+#include "trainer/runtime/watchdog.h"
 
 #include <algorithm>
 #include <chrono>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "spilling/copier.h"
+#include "spilling/transfer/copier.h"
 
 namespace spillway {
 

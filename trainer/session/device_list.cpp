@@ -1,11 +1,11 @@
-#include "trainer/device_list.h"
+#include "trainer/session/device_list.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "core/config_check.h"
-#include "trainer/torch_gpu.h"
+#include "core/base/config_check.h"
+#include "trainer/compute/torch_gpu.h"
 
 namespace spillway {
 namespace {

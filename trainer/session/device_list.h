@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/device.h"
-#include "trainer/session.h"
+#include "core/device/device.h"
+#include "spillway/device_config.h"
 
 namespace spillway {
 

@@ -1,20 +1,20 @@
-#include "trainer/session.h"
+#include "spillway/session.h"
 
 #include <algorithm>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "core/config_check.h"
-#include "core/default_floats.h"
-#include "models/compute_type.h"
-#include "models/sample_check.h"
-#include "trainer/check_sizes.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/home_store.h"
-#include "trainer/range_runner.h"
-#include "trainer/session_impl.h"
-#include "trainer/trial_model.h"
+#include "core/base/config_check.h"
+#include "core/base/default_floats.h"
+#include "models/base/compute_type.h"
+#include "models/data/sample_check.h"
+#include "spilling/tiers/home_store.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/range_runner.h"
+#include "trainer/planning/check_sizes.h"
+#include "trainer/planning/trial_model.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 namespace {

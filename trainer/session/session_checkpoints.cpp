@@ -3,10 +3,10 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "trainer/session_impl.h"
-#include "trainer/trial_contract.h"
+#include "core/os/file_system.h"
+#include "spillway/error.h"
+#include "trainer/session/session_impl.h"
+#include "trainer/session/trial_contract.h"
 
 namespace spillway {
 namespace {

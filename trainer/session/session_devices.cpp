@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "trainer/session_impl.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer/optimizer.h"
-#include "trainer/session_impl.h"
+#include "trainer/compute/optimizer.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 

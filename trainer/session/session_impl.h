@@ -11,22 +11,22 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/lane_controller.h"
-#include "scheduler/policy.h"
-#include "scheduler/shortened_run.h"
-#include "scheduler/successive_halving.h"
-#include "scheduler/trace_recorder.h"
-#include "scheduler/virtual_shell.h"
-#include "trainer/device_list.h"
-#include "trainer/pilot.h"
-#include "trainer/plan_trial.h"
-#include "trainer/run_journal.h"
-#include "trainer/session.h"
-#include "trainer/shell.h"
-#include "trainer/tbb_pool.h"
-#include "trainer/training_job.h"
-#include "trainer/trial_checkpoints.h"
-#include "trainer/trial_history.h"
+#include "scheduler/elastic/lane_controller.h"
+#include "scheduler/elastic/successive_halving.h"
+#include "scheduler/engine/policy.h"
+#include "scheduler/engine/trace_recorder.h"
+#include "scheduler/simulation/shortened_run.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "spillway/session.h"
+#include "trainer/checkpoint/trial_history.h"
+#include "trainer/compute/tbb_pool.h"
+#include "trainer/compute/training_job.h"
+#include "trainer/journal/run_journal.h"
+#include "trainer/planning/plan_trial.h"
+#include "trainer/profile/pilot.h"
+#include "trainer/runtime/shell.h"
+#include "trainer/session/device_list.h"
+#include "trainer/session/trial_checkpoints.h"
 
 /// Inside Session; nothing else includes it.
 namespace spillway {

@@ -2,9 +2,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/session_impl.h"
-#include "trainer/trial_contract.h"
+#include "spillway/error.h"
+#include "trainer/session/session_impl.h"
+#include "trainer/session/trial_contract.h"
 
 namespace spillway {
 namespace {

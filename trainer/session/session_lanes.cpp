@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/rules.h"
-#include "trainer/session_impl.h"
+#include "spillway/error.h"
+#include "trainer/planning/rules.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 

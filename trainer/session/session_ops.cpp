@@ -4,13 +4,13 @@
 #include <filesystem>
 #include <string>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "models/reason.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/range_runner.h"
-#include "trainer/session_impl.h"
-#include "trainer/torch_gpu.h"
+#include "models/base/reason.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/range_runner.h"
+#include "trainer/compute/torch_gpu.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 namespace {

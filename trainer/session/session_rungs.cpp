@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <string>
 
-#include "core/config_check.h"
-#include "trainer/session_impl.h"
+#include "core/base/config_check.h"
+#include "trainer/session/session_impl.h"
 
 /// Early stopping: trials wait for each other at rungs, and some of them end there.
 namespace spillway {

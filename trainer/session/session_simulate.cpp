@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "scheduler/controlled_shell.h"
-#include "scheduler/shortened_run.h"
-#include "trainer/handover.h"
-#include "trainer/host_rates.h"
-#include "trainer/session_impl.h"
+#include "scheduler/simulation/controlled_shell.h"
+#include "scheduler/simulation/shortened_run.h"
+#include "trainer/profile/handover.h"
+#include "trainer/profile/host_rates.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 namespace {

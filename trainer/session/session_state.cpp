@@ -1,7 +1,7 @@
 #include <future>
 #include <utility>
 
-#include "trainer/session_impl.h"
+#include "trainer/session/session_impl.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/trial_contract.h"
+#include "trainer/session/trial_contract.h"
 
 #include <ATen/Version.h>
 #include <torch/headeronly/version.h>
@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "models/sample_check.h"
-#include "trainer/machine.h"
-#include "trainer/numerics.h"
-#include "trainer/xxh3.h"
+#include "models/data/sample_check.h"
+#include "trainer/profile/machine.h"
+#include "trainer/profile/numerics.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -1,9 +1,9 @@
-#include "trainer/atomic_file.h"
+#include "trainer/storage/atomic_file.h"
 
 #include <cerrno>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/open_file.h"
+#include "core/os/open_file.h"
 
 namespace spillway {
 

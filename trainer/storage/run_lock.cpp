@@ -1,4 +1,4 @@
-#include "trainer/run_lock.h"
+#include "trainer/storage/run_lock.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/error.h"
-#include "core/open_file.h"
-#include "trainer/safetensors_json.h"
+#include "core/os/open_file.h"
+#include "spillway/error.h"
+#include "trainer/storage/safetensors_json.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/safetensors_json.h"
+#include "trainer/storage/safetensors_json.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

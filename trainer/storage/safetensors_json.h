@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 

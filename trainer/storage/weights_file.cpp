@@ -1,4 +1,4 @@
-#include "trainer/weights_file.h"
+#include "trainer/storage/weights_file.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,9 +7,9 @@
 #include <map>
 #include <string_view>
 
-#include "trainer/atomic_file.h"
-#include "trainer/safetensors.h"
-#include "trainer/xxh3.h"
+#include "trainer/storage/atomic_file.h"
+#include "trainer/storage/safetensors.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

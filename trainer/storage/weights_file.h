@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file_system.h"
-#include "core/spec.h"
+#include "core/os/file_system.h"
+#include "spillway/spec.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/xxh3.h"
+#include "trainer/storage/xxh3.h"
 
 #include <xxhash.h>
 

@@ -1,9 +1,9 @@
-#include "core/cpu/activation_pool.h"
-#include "core/cpu/cpu_queue.h"
-#include "core/cpu/fault_switch.h"
-#include "core/cpu/mapped_memory.h"
-#include "core/cpu/memory_budget.h"
-#include "core/device.h"
+#include "core/device/activation_pool.h"
+#include "core/device/cpu/cpu_queue.h"
+#include "core/device/device.h"
+#include "core/device/fault_switch.h"
+#include "core/device/mapped_memory.h"
+#include "core/device/memory_budget.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/cpu/cpu_queue.h"
+#include "core/device/cpu/cpu_queue.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/default_floats.h"
+#include "core/base/default_floats.h"
 
 namespace spillway {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

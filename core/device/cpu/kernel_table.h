@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
-/// What core/cpu/kernels.cpp dispatches to.
+/// What core/device/cpu/kernels.cpp dispatches to.
 namespace spillway::kernels::detail {
 
 /// Dropout with its arithmetic settled: an element is kept where its word is >= `threshold`.
@@ -28,7 +28,7 @@ constexpr void assign(float& out, float x) { out = x; }
 constexpr void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
 constexpr float rounded(float x) { return to_float(to_bfloat16(x)); }
 
-/// The bodies for one instruction set; core/cpu/kernel_bodies.inl is the source of each.
+/// The bodies for one instruction set; core/device/cpu/kernel_bodies.inl is the source of each.
 struct KernelTable {
   void (*dropout)(float* out, const float* in, std::size_t n, const Dropout& how);
   void (*dropout_bf16)(BFloat16* out, const BFloat16* in, std::size_t n, const Dropout& how);

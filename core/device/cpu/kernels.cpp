@@ -1,11 +1,11 @@
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cmath>
 
-#include "core/cpu/kernel_table.h"
+#include "core/device/cpu/kernel_table.h"
 
 namespace spillway::kernels {
 namespace {

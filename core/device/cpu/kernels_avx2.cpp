@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/cpu/kernel_table.h"
+#include "core/device/cpu/kernel_table.h"
 
 #define SPILLWAY_TARGET __attribute__((target("avx2")))
 
@@ -25,7 +25,7 @@ SPILLWAY_TARGET inline Counters unpack_high(Counters a, Counters b) {
   return (Counters)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
 }
 
-#include "core/cpu/kernel_bodies.inl"
+#include "core/device/cpu/kernel_bodies.inl"
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/cpu/kernel_table.h"
+#include "core/device/cpu/kernel_table.h"
 
 #define SPILLWAY_TARGET
 
@@ -25,7 +25,7 @@ inline Counters multiply_low(Counters a, std::uint32_t b) {
 inline Counters unpack_low(Counters a, Counters b) { return Counters{a[0], b[0]}; }
 inline Counters unpack_high(Counters a, Counters b) { return Counters{a[1], b[1]}; }
 
-#include "core/cpu/kernel_bodies.inl"
+#include "core/device/cpu/kernel_bodies.inl"
 
 }  // namespace
 

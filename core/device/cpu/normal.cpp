@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/cpu/kernel_table.h"
-#include "core/kernels.h"
+#include "core/device/cpu/kernel_table.h"
+#include "core/device/kernels.h"
 
 // Only + - * / and sqrt, which IEEE 754 rounds correctly: log, sin and cos of a C library differ
 // between its versions and between processors with and without fma.

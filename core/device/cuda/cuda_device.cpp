@@ -1,13 +1,13 @@
 #include <stop_token>
 
-#include "core/cpu/activation_pool.h"
-#include "core/cpu/fault_switch.h"
-#include "core/cuda/cuda_health.h"
-#include "core/cuda/cuda_queue.h"
-#include "core/cuda/gpu.h"
-#include "core/cuda/gpu_arena.h"
-#include "core/cuda/pinned_memory.h"
-#include "core/device.h"
+#include "core/device/activation_pool.h"
+#include "core/device/cuda/cuda_health.h"
+#include "core/device/cuda/cuda_queue.h"
+#include "core/device/cuda/gpu.h"
+#include "core/device/cuda/gpu_arena.h"
+#include "core/device/cuda/pinned_memory.h"
+#include "core/device/device.h"
+#include "core/device/fault_switch.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/cuda/cuda_error.h"
+#include "core/device/cuda/cuda_error.h"
 
 namespace spillway {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

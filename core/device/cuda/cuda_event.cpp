@@ -1,4 +1,4 @@
-#include "core/cuda/cuda_event.h"
+#include "core/device/cuda/cuda_event.h"
 
 namespace spillway {
 

@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

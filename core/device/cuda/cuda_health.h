@@ -5,7 +5,7 @@
 #include <atomic>
 #include <string>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -1,9 +1,9 @@
-#include "core/cuda/cuda_queue.h"
+#include "core/device/cuda/cuda_queue.h"
 
 #include <utility>
 
-#include "core/cuda/cuda_event.h"
-#include "core/cuda/gpu.h"
+#include "core/device/cuda/cuda_event.h"
+#include "core/device/cuda/gpu.h"
 
 namespace spillway {
 

@@ -7,9 +7,9 @@
 #include <stop_token>
 #include <string>
 
-#include "core/cpu/cpu_queue.h"
-#include "core/cuda/cuda_health.h"
-#include "core/device.h"
+#include "core/device/cpu/cpu_queue.h"
+#include "core/device/cuda/cuda_health.h"
+#include "core/device/device.h"
 
 namespace spillway {
 

@@ -1,10 +1,10 @@
-#include "core/cuda/gpu.h"
+#include "core/device/cuda/gpu.h"
 
 #include <mutex>
 #include <set>
 #include <string>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace spillway {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "core/cuda/cuda_error.h"
-#include "core/units.h"
+#include "core/device/cuda/cuda_error.h"
+#include "spillway/units.h"
 
 namespace spillway {
 

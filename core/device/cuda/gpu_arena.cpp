@@ -1,9 +1,9 @@
-#include "core/cuda/gpu_arena.h"
+#include "core/device/cuda/gpu_arena.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/cuda/gpu.h"
+#include "core/device/cuda/gpu.h"
 
 namespace spillway {
 namespace {

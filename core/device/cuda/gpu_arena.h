@@ -3,9 +3,9 @@
 #include <memory>
 #include <mutex>
 
-#include "core/cpu/memory_budget.h"
-#include "core/device.h"
-#include "core/range_allocator.h"
+#include "core/device/device.h"
+#include "core/device/memory_budget.h"
+#include "core/device/range_allocator.h"
 
 namespace spillway {
 

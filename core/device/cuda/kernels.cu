@@ -1,12 +1,12 @@
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <type_traits>
 
-#include "core/cpu/kernel_table.h"
-#include "core/cuda/cuda_error.h"
+#include "core/device/cpu/kernel_table.h"
+#include "core/device/cuda/cuda_error.h"
 
 // Compiled without contraction (core/CMakeLists.txt): every operation is rounded as on the CPU.
 namespace spillway::kernels {

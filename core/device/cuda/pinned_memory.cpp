@@ -1,4 +1,4 @@
-#include "core/cuda/pinned_memory.h"
+#include "core/device/cuda/pinned_memory.h"
 
 #include <sys/resource.h>
 
@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/cuda/gpu.h"
-#include "core/host_memory.h"
+#include "core/device/cuda/gpu.h"
+#include "core/os/host_memory.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "core/cpu/mapped_memory.h"
+#include "core/device/mapped_memory.h"
 
 namespace spillway {
 

@@ -1,5 +1,5 @@
-#include "core/device.h"
-#include "core/error.h"
+#include "core/device/device.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

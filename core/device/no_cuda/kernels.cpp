@@ -1,4 +1,4 @@
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 #include <cstring>
 

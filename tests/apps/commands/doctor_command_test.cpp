@@ -1,4 +1,4 @@
-#include "apps/doctor_command.h"
+#include "apps/commands/doctor_command.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
 import small_run  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])

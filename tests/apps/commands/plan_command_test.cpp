@@ -1,4 +1,4 @@
-#include "apps/plan_command.h"
+#include "apps/commands/plan_command.h"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/findings.h"
-#include "apps/train_command.h"
-#include "tests/support/measured.h"
-#include "tests/support/small_sweep.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "apps/commands/train_command.h"
+#include "runs/config/findings.h"
+#include "tests/support/check/measured.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/small_sweep.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,18 +1,18 @@
-#include "apps/results_command.h"
+#include "apps/commands/results_command.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/event_json.h"
-#include "apps/event_log.h"
-#include "apps/train_command.h"
-#include "core/error.h"
-#include "tests/support/made_up_run.h"
-#include "tests/support/small_sweep.h"
-#include "tests/support/temporary_folder.h"
-#include "trainer/run_lock.h"
+#include "apps/commands/train_command.h"
+#include "runs/log/event_json.h"
+#include "runs/log/event_log.h"
+#include "spillway/error.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/made_up_run.h"
+#include "tests/support/run/small_sweep.h"
+#include "trainer/storage/run_lock.h"
 
 namespace spillway::testing {
 namespace {

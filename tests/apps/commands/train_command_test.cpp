@@ -1,4 +1,4 @@
-#include "apps/train_command.h"
+#include "apps/commands/train_command.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/findings.h"
-#include "apps/results_command.h"
-#include "core/error.h"
-#include "tests/support/small_sweep.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "apps/commands/results_command.h"
+#include "runs/config/findings.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/small_sweep.h"
 
 namespace spillway::testing {
 namespace {

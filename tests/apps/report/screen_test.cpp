@@ -1,4 +1,4 @@
-#include "apps/screen.h"
+#include "apps/report/screen.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/progress.h"
-#include "tests/support/made_up_run.h"
-#include "tests/support/temporary_folder.h"
+#include "apps/report/progress.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/made_up_run.h"
 
 namespace spillway::testing {
 namespace {

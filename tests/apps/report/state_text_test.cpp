@@ -1,4 +1,4 @@
-#include "apps/state_text.h"
+#include "apps/report/state_text.h"
 
 #include <gtest/gtest.h>
 

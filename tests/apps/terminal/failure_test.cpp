@@ -1,4 +1,4 @@
-#include "apps/failure.h"
+#include "apps/terminal/failure.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/run_json.h"
-#include "core/config_check.h"
-#include "tests/support/bad_input.h"
+#include "core/base/config_check.h"
+#include "runs/log/run_json.h"
+#include "tests/support/check/bad_input.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/bfloat16.h"
+#include "core/base/bfloat16.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/kernels.h"
-#include "tests/core/isa_levels.h"
+#include "core/device/kernels.h"
+#include "tests/core/device/isa_levels.h"
 
 namespace spillway::kernels {
 namespace {

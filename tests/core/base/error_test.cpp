@@ -1,10 +1,10 @@
-#include "core/error.h"
+#include "spillway/error.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "core/cpu/mapped_memory.h"
+#include "core/device/mapped_memory.h"
 
 namespace spillway {
 namespace {

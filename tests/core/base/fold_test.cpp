@@ -1,11 +1,11 @@
-#include "core/fold.h"
+#include "core/base/fold.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "tests/support/sum_trace.h"
+#include "tests/support/check/sum_trace.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/philox.h"
+#include "spillway/philox.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
-#include "core/cpu/activation_pool.h"
+#include "core/device/activation_pool.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "core/cpu/mapped_memory.h"
-#include "core/error.h"
-#include "core/memory_split.h"
+#include "core/device/mapped_memory.h"
+#include "core/device/memory_split.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/core/queue_kernels.h"
+#include "tests/core/device/queue_kernels.h"
 
 namespace spillway::kernels {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/kernels.h"
-#include "tests/core/isa_levels.h"
+#include "core/device/kernels.h"
+#include "tests/core/device/isa_levels.h"
 
 namespace spillway::kernels {
 namespace {

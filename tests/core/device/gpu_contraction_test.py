@@ -12,8 +12,8 @@ NVCC, SOURCE, *FLAGS = sys.argv[1:]
 
 def fused(flags):
     """The fused instructions on floating-point numbers that nvcc makes of the kernels."""
-    command = [NVCC, "-ptx", "-std=c++20", "-O2", "-arch=compute_90", f"-I{SOURCE}", *flags,
-               f"{SOURCE}/core/cuda/kernels.cu", "-o", "-"]
+    command = [NVCC, "-ptx", "-std=c++20", "-O2", "-arch=compute_90", f"-I{SOURCE}", f"-I{SOURCE}/include", *flags,
+               f"{SOURCE}/core/device/cuda/kernels.cu", "-o", "-"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "norm_of_chunks" in text
     return re.findall(r"\bfma\.\S+", text)

@@ -1,11 +1,11 @@
-#include "tests/support/gpu_on_host.h"
+#include "tests/support/gpu/gpu_on_host.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 /// Kernels as C++ show what kernels do wrong.
 namespace spillway::testing {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 namespace spillway::kernels {
 

@@ -1,4 +1,4 @@
-#include "core/kernels.h"
+#include "core/device/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/core/isa_levels.h"
+#include "tests/core/device/isa_levels.h"
 
 namespace spillway::kernels {
 namespace {

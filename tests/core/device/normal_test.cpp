@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/kernels.h"
-#include "tests/core/isa_levels.h"
+#include "core/device/kernels.h"
+#include "tests/core/device/isa_levels.h"
 
 namespace spillway::kernels {
 namespace {

@@ -6,10 +6,10 @@
 #include <bit>
 #include <vector>
 
-#include "core/device.h"
-#include "core/fold.h"
-#include "core/kernels.h"
-#include "tests/core/isa_levels.h"
+#include "core/base/fold.h"
+#include "core/device/device.h"
+#include "core/device/kernels.h"
+#include "tests/core/device/isa_levels.h"
 
 /// Kernels where a queue computes give the bits of the CPU's. A kind of device instantiates it.
 namespace spillway::kernels {

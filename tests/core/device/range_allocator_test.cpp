@@ -1,4 +1,4 @@
-#include "core/range_allocator.h"
+#include "core/device/range_allocator.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "tests/support/temporary_folder.h"
+#include "core/os/file_system.h"
+#include "spillway/error.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

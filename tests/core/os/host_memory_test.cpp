@@ -1,11 +1,11 @@
-#include "core/host_memory.h"
+#include "core/os/host_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <string>
 
-#include "tests/support/temporary_folder.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

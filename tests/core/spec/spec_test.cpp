@@ -1,11 +1,11 @@
-#include "core/spec.h"
+#include "spillway/spec.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/dropout.h"
+#include "models/base/dropout.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

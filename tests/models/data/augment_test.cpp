@@ -1,4 +1,4 @@
-#include "models/augment.h"
+#include "spillway/augment.h"
 
 #include <gtest/gtest.h>
 

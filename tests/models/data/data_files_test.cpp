@@ -1,4 +1,4 @@
-#include "models/data_files.h"
+#include "models/data/data_files.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "tests/support/resource_limit.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/resource_limit.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "models/data_source.h"
-#include "tests/support/digits.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/digits.h"
 
 namespace spillway {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "models/data_source.h"
+#include "spillway/data_source.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/sample_check.h"
+#include "models/data/sample_check.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

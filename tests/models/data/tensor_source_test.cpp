@@ -1,10 +1,10 @@
-#include "models/tensor_source.h"
+#include "spillway/tensor_source.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

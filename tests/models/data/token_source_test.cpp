@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "models/data_source.h"
-#include "models/token_files.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "models/data/token_files.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels.h"
-#include "models/dropout.h"
-#include "models/gpt.h"
+#include "core/device/kernels.h"
+#include "models/base/dropout.h"
+#include "models/families/gpt.h"
 
 namespace spillway {
 namespace {

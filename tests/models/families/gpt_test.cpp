@@ -1,4 +1,4 @@
-#include "models/gpt.h"
+#include "models/families/gpt.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/mlp.h"
+#include "models/families/mlp.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "models/dropout.h"
-#include "tests/support/thrown.h"
+#include "models/base/dropout.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {
@@ -109,7 +109,7 @@ LayerResult chained(const MlpConfig& config, const Tensors& params, const at::Te
   return result;
 }
 
-/// The model of models/mlp.h, written down once more.
+/// The model of models/families/mlp.h, written down once more.
 at::Tensor plain_loss(const MlpConfig& config, const Tensors& w, const at::Tensor& rows) {
   at::Tensor x = rows.narrow(1, 0, config.input_size).to(at::kFloat) / 16;
   for (std::size_t l = 0; l < 3; ++l) {

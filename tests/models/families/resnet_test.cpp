@@ -1,4 +1,4 @@
-#include "models/resnet.h"
+#include "models/families/resnet.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/kernels.h"
-#include "tests/support/plain_resnet.h"
-#include "tests/support/thrown.h"
+#include "core/device/kernels.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/models/plain_resnet.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/sequential.h"
+#include "spillway/sequential.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "models/model.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "spillway/model.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

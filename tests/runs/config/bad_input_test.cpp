@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/program.h"
-#include "tests/support/bad_input.h"
+#include "apps/cli/program.h"
+#include "tests/support/check/bad_input.h"
 
 namespace spillway::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/bad_input.h"
+#include "tests/support/check/bad_input.h"
 
 namespace spillway::testing {
 namespace {

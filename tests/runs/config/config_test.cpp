@@ -1,13 +1,13 @@
-#include "apps/config.h"
+#include "runs/config/config.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "scheduler/policy.h"
-#include "tests/support/config_text.h"
-#include "tests/support/thrown.h"
+#include "scheduler/engine/policy.h"
+#include "tests/support/check/config_text.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/config.h"
-#include "tests/support/expanded_sweep.h"
+#include "runs/config/config.h"
+#include "tests/support/check/expanded_sweep.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "apps/sweep_config.h"
+#include "runs/config/sweep_config.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/support/expanded_sweep.h"
+#include "tests/support/check/expanded_sweep.h"
 
 namespace spillway {
 namespace {

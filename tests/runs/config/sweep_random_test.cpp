@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/sweep_values.h"
-#include "tests/support/expanded_sweep.h"
+#include "runs/config/sweep_values.h"
+#include "tests/support/check/expanded_sweep.h"
 
 namespace spillway {
 namespace {

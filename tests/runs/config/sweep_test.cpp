@@ -1,4 +1,4 @@
-#include "apps/sweep.h"
+#include "runs/config/sweep.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/expanded_sweep.h"
+#include "tests/support/check/expanded_sweep.h"
 
 namespace spillway {
 namespace {

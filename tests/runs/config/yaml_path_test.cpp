@@ -1,11 +1,11 @@
-#include "apps/yaml_path.h"
+#include "runs/config/yaml_path.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <string>
 
-#include "apps/yaml_node.h"
-#include "core/error.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "runs/config/yaml_node.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

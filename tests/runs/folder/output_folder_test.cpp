@@ -1,4 +1,4 @@
-#include "apps/output_folder.h"
+#include "runs/folder/output_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/event_log.h"
-#include "core/error.h"
-#include "tests/support/made_up_run.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "runs/log/event_log.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/made_up_run.h"
 
 namespace spillway {
 namespace {

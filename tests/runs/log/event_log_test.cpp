@@ -1,4 +1,4 @@
-#include "apps/event_log.h"
+#include "runs/log/event_log.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "apps/event_json.h"
-#include "apps/event_line.h"
-#include "apps/report.h"
-#include "core/error.h"
-#include "tests/support/made_up_run.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "apps/report/report.h"
+#include "runs/log/event_json.h"
+#include "runs/log/event_line.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/made_up_run.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "apps/metrics_files.h"
+#include "runs/log/metrics_files.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/event_json.h"
-#include "apps/event_log.h"
-#include "tests/support/made_up_run.h"
-#include "tests/support/temporary_folder.h"
-#include "trainer/optimizer.h"
+#include "runs/log/event_json.h"
+#include "runs/log/event_log.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/made_up_run.h"
+#include "trainer/compute/optimizer.h"
 
 namespace spillway::testing {
 namespace {

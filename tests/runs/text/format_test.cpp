@@ -1,4 +1,4 @@
-#include "apps/format.h"
+#include "runs/text/format.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "apps/csv.h"
-#include "apps/safe_name.h"
+#include "runs/text/csv.h"
+#include "runs/text/safe_name.h"
 
 namespace spillway {
 namespace {

@@ -1,13 +1,13 @@
-#include "apps/terminal_text.h"
+#include "runs/text/terminal_text.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <string>
 
-#include "apps/format.h"
-#include "apps/table.h"
-#include "apps/utf8.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
+#include "runs/text/utf8.h"
 
 namespace spillway {
 namespace {

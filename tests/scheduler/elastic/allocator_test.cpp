@@ -1,4 +1,4 @@
-#include "scheduler/allocator.h"
+#include "scheduler/elastic/allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "scheduler/autoscaler.h"
-#include "scheduler/virtual_shell.h"
-#include "tests/support/small_model.h"
+#include "scheduler/elastic/autoscaler.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/models/small_model.h"
 
 namespace spillway {
 namespace {

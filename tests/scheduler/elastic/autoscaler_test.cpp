@@ -1,4 +1,4 @@
-#include "scheduler/autoscaler.h"
+#include "scheduler/elastic/autoscaler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/heuristic.h"
+#include "scheduler/elastic/heuristic.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/lane_controller.h"
+#include "scheduler/elastic/lane_controller.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "scheduler/allocator.h"
+#include "scheduler/elastic/allocator.h"
 
 namespace spillway {
 namespace {

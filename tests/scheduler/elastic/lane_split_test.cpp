@@ -1,4 +1,4 @@
-#include "scheduler/lane_split.h"
+#include "scheduler/elastic/lane_split.h"
 
 #include <gtest/gtest.h>
 

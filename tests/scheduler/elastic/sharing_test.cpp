@@ -1,4 +1,4 @@
-#include "scheduler/sharing.h"
+#include "scheduler/elastic/sharing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "tests/support/action_checker.h"
+#include "tests/support/check/action_checker.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/elastic_run.h"
-#include "tests/support/random_workload.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/random/random_workload.h"
+#include "tests/support/run/elastic_run.h"
 
 /// The watcher of the property tests must see what it watches for: engines that were tampered with.
 namespace spillway {

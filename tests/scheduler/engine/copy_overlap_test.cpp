@@ -1,4 +1,4 @@
-#include "scheduler/copy_overlap.h"
+#include "scheduler/engine/copy_overlap.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <variant>
 #include <vector>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/random_workload.h"
-#include "tests/support/small_model.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/models/small_model.h"
+#include "tests/support/random/random_workload.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/device_set.h"
+#include "scheduler/engine/device_set.h"
 
 #include <gtest/gtest.h>
 

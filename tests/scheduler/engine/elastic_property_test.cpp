@@ -3,8 +3,8 @@
 #include <set>
 #include <string>
 
-#include "tests/support/elastic_run.h"
-#include "tests/support/from_environment.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/run/elastic_run.h"
 
 /// Devices join, leave, are lost or hang; links slow down; jobs are stopped, fail, pause and change
 /// their plan, at any moment. `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/support/elastic_jobs.h"
+#include "tests/support/random/elastic_jobs.h"
 
 /// Devices that join and that are removed.
 namespace spillway {

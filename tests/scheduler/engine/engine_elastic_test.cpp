@@ -4,8 +4,8 @@
 #include <functional>
 #include <set>
 
-#include "scheduler/trace_recorder.h"
-#include "tests/support/elastic_jobs.h"
+#include "scheduler/engine/trace_recorder.h"
+#include "tests/support/random/elastic_jobs.h"
 
 /// Devices that are lost, plans that change, jobs that pause.
 namespace spillway {

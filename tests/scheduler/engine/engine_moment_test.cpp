@@ -1,12 +1,12 @@
-#include "scheduler/engine_moment.h"
+#include "scheduler/engine/engine_moment.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 
-#include "tests/support/elastic_jobs.h"
-#include "tests/support/random_workload.h"
+#include "tests/support/random/elastic_jobs.h"
+#include "tests/support/random/random_workload.h"
 
 namespace spillway::testing {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/action_checker.h"
-#include "tests/support/from_environment.h"
-#include "tests/support/random_workload.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/check/action_checker.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/random/random_workload.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/engine.h"
+#include "scheduler/engine/engine.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/small_model.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/models/small_model.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/policy.h"
+#include "scheduler/engine/policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/ready_lanes.h"
+#include "scheduler/engine/ready_lanes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "scheduler/cut.h"
+#include "scheduler/plan/cut.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "scheduler/lower.h"
-#include "tests/support/small_model.h"
+#include "scheduler/plan/lower.h"
+#include "spillway/error.h"
+#include "tests/support/models/small_model.h"
 
 namespace spillway::testing {
 namespace {

@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "core/ids.h"
-#include "scheduler/layout.h"
-#include "tests/support/sum_trace.h"
+#include "scheduler/plan/layout.h"
+#include "spillway/ids.h"
+#include "tests/support/check/sum_trace.h"
 
 namespace spillway {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/ids.h"
-#include "scheduler/lower.h"
-#include "tests/support/random_workload.h"
+#include "scheduler/plan/lower.h"
+#include "spillway/ids.h"
+#include "tests/support/random/random_workload.h"
 
 /// Updates before the units that read their weights, loads before those that read the batch,
 /// backward units before the reduction of their layers, everything before the commit.

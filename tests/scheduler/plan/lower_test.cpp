@@ -1,4 +1,4 @@
-#include "scheduler/lower.h"
+#include "scheduler/plan/lower.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/support/random_workload.h"
-#include "tests/support/small_model.h"
+#include "tests/support/models/small_model.h"
+#include "tests/support/random/random_workload.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/partition.h"
+#include "scheduler/plan/partition.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <ctime>
 #include <vector>
 
-#include "tests/support/random_workload.h"
-#include "tests/support/small_model.h"
+#include "tests/support/models/small_model.h"
+#include "tests/support/random/random_workload.h"
 
 namespace spillway {
 namespace {

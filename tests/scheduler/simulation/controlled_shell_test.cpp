@@ -1,4 +1,4 @@
-#include "scheduler/controlled_shell.h"
+#include "scheduler/simulation/controlled_shell.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/action_checker.h"
-#include "tests/support/small_model.h"
+#include "tests/support/check/action_checker.h"
+#include "tests/support/models/small_model.h"
 
 /// Jobs on the virtual clock with the lanes that a controller gives them.
 namespace spillway {

@@ -1,12 +1,12 @@
-#include "scheduler/shortened_run.h"
+#include "scheduler/simulation/shortened_run.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <map>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/small_model.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/models/small_model.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/virtual_shell.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/ids.h"
-#include "tests/support/random_workload.h"
-#include "tests/support/small_model.h"
+#include "spillway/ids.h"
+#include "tests/support/models/small_model.h"
+#include "tests/support/random/random_workload.h"
 
 namespace spillway {
 namespace {

@@ -1,11 +1,11 @@
-#include "spilling/device_arena.h"
+#include "spilling/tiers/device_arena.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <stdexcept>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "spilling/copier.h"
+#include "spilling/transfer/copier.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <future>
 #include <vector>
 
-#include "spilling/device_arena.h"
+#include "spilling/tiers/device_arena.h"
 
 namespace spillway {
 namespace {

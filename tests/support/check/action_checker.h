@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "scheduler/action.h"
-#include "scheduler/program.h"
-#include "tests/support/step_history.h"
+#include "scheduler/engine/action.h"
+#include "scheduler/plan/program.h"
+#include "tests/support/check/step_history.h"
 
 namespace spillway::testing {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/program.h"
-#include "tests/support/temporary_folder.h"
+#include "apps/cli/program.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway::testing {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/findings.h"
+#include "runs/config/findings.h"
 
 namespace spillway::testing {
 

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "tests/support/action_checker.h"
+#include "tests/support/check/action_checker.h"
 
 namespace spillway::testing {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/sweep.h"
-#include "tests/support/config_text.h"
+#include "runs/config/sweep.h"
+#include "tests/support/check/config_text.h"
 
 namespace spillway::testing {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/session.h"
+#include "spillway/session.h"
 
 namespace spillway::testing {
 

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
 namespace spillway::testing {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/action.h"
-#include "scheduler/program.h"
+#include "scheduler/engine/action.h"
+#include "scheduler/plan/program.h"
 
 namespace spillway::testing {
 

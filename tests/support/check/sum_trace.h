@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/fold.h"
+#include "core/base/fold.h"
 
 namespace spillway::testing {
 

@@ -1,11 +1,11 @@
-#include "tests/support/crash_fs.h"
+#include "tests/support/disk/crash_fs.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <set>
 #include <stdexcept>
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway::testing {
 namespace {

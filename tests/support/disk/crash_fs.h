@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/file_system.h"
+#include "core/os/file_system.h"
 
 namespace spillway::testing {
 

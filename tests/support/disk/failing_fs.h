@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <optional>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "tests/support/crash_fs.h"
+#include "core/os/file_system.h"
+#include "spillway/error.h"
+#include "tests/support/disk/crash_fs.h"
 
 namespace spillway::testing {
 

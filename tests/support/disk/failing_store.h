@@ -3,8 +3,8 @@
 #include <atomic>
 #include <memory>
 
-#include "core/error.h"
-#include "spilling/store.h"
+#include "spilling/tiers/store.h"
+#include "spillway/error.h"
 
 namespace spillway::testing {
 

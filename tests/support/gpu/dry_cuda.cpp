@@ -1,11 +1,11 @@
-#include "tests/support/dry_cuda.h"
+#include "tests/support/gpu/dry_cuda.h"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "tests/support/fake_cudart.h"
+#include "tests/support/gpu/fake_cudart.h"
 
 using spillway::testing::dry_cuda;
 using spillway::testing::fake_cuda;

@@ -1,4 +1,4 @@
-#include "tests/support/fake_cudart.h"
+#include "tests/support/gpu/fake_cudart.h"
 
 #include <sys/mman.h>
 
@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/cpu/cpu_queue.h"
-#include "core/cuda/cuda_error.h"
+#include "core/device/cpu/cpu_queue.h"
+#include "core/device/cuda/cuda_error.h"
 
 using spillway::Bytes;
 using spillway::testing::fake_cuda;

@@ -8,13 +8,13 @@
 #include <functional>
 #include <future>
 
-#include "core/units.h"
+#include "spillway/units.h"
 
-/// The calls of the CUDA runtime that core/cuda/ makes, without a GPU: a program that is linked
-/// with fake_cudart.cpp makes them here. Streams are threads, and the machine is as a test wants
-/// it. GPU memory is the host's, but whoever touches it at its address ends the program, as there.
-/// What a runtime would do by chance or punish late is counted or refused at once. It shows that
-/// streams, events and copies are used in the right order, and nothing about GPUs.
+/// The calls of the CUDA runtime that core/device/cuda/ makes, without a GPU: a program that is
+/// linked with fake_cudart.cpp makes them here. Streams are threads, and the machine is as a test
+/// wants it. GPU memory is the host's, but whoever touches it at its address ends the program, as
+/// there. What a runtime would do by chance or punish late is counted or refused at once. It shows
+/// that streams, events and copies are used in the right order, and nothing about GPUs.
 namespace spillway::testing {
 
 struct FakeCuda {

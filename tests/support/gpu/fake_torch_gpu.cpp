@@ -1,7 +1,7 @@
-// LibTorch's part for GPUs (trainer/torch_gpu.h) where fake_cudart.h is the runtime: a program that
-// is linked with this computes on tensors that LibTorch takes to be on GPUs. What computes is its
-// CPU part, once all that their stream was given is done. As on a GPU, what mixes tensors of both
-// is refused; and so is what would wait for a GPU in an op.
+// LibTorch's part for GPUs (trainer/compute/torch_gpu.h) where fake_cudart.h is the runtime: a
+// program that is linked with this computes on tensors that LibTorch takes to be on GPUs. What
+// computes is its CPU part, once all that their stream was given is done. As on a GPU, what mixes
+// tensors of both is refused; and so is what would wait for a GPU in an op.
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -20,10 +20,10 @@
 #include <cstring>
 #include <string>
 
-#include "core/error.h"
-#include "tests/support/fake_cudart.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/torch_gpu.h"
+#include "spillway/error.h"
+#include "tests/support/gpu/fake_cudart.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/torch_gpu.h"
 
 namespace {
 

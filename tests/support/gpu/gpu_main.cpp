@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/device.h"
-#include "core/error.h"
+#include "core/device/device.h"
+#include "spillway/error.h"
 
 /// Of a program whose tests need a GPU. Without one it says why and is skipped, or fails where
 /// SPILLWAY_REQUIRE_GPU is set.

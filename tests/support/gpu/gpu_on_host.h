@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/fake_cudart.h"
+#include "tests/support/gpu/fake_cudart.h"
 
 /// What kernels are written in, so that a C++ compiler compiles them too: include it before them.
 /// They then run where fake_cudart.h runs streams. It shows what a kernel computes, which of its

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "models/data_source.h"
+#include "spillway/data_source.h"
 
 namespace spillway::testing {
 

@@ -6,11 +6,11 @@
 #include <functional>
 #include <string>
 
-#include "models/model.h"
-#include "models/resnet_config.h"
+#include "spillway/model.h"
+#include "spillway/resnet_config.h"
 
-/// The residual network of models/resnet.h, written with nothing but LibTorch's own modules and
-/// named as torchvision names them; without dropout.
+/// The residual network of models/families/resnet.h, written with nothing but LibTorch's own
+/// modules and named as torchvision names them; without dropout.
 namespace spillway::testing {
 
 inline torch::nn::Conv2d plain_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/model.h"
-#include "tests/support/tiny_gpt.h"
+#include "spillway/model.h"
+#include "tests/support/models/tiny_gpt.h"
 
 /// A small graph that is no chain: edges over several layers, with one, two and three readers.
 namespace spillway::testing {

@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "core/profile.h"
-#include "core/spec.h"
-#include "scheduler/lower.h"
-#include "scheduler/need.h"
-#include "scheduler/partition.h"
+#include "core/spec/profile.h"
+#include "scheduler/plan/lower.h"
+#include "scheduler/plan/need.h"
+#include "scheduler/plan/partition.h"
+#include "spillway/spec.h"
 
 /// A chain of equal layers as values, for tests of the scheduler.
 namespace spillway::testing {

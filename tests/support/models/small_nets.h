@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "models/sequential.h"
-#include "models/tensor_source.h"
-#include "trainer/session.h"
+#include "spillway/sequential.h"
+#include "spillway/tensor_source.h"
+#include "spillway/trial_config.h"
 
 /// Models that a user might make, and trials of them on made-up data.
 namespace spillway::testing {

@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "models/resnet.h"
-#include "tests/support/made_up_digits.h"
-#include "tests/support/plain_resnet.h"
-#include "tests/support/safetensors.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/training_run.h"
+#include "models/families/resnet.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/made_up_digits.h"
+#include "tests/support/models/plain_resnet.h"
+#include "tests/support/models/safetensors.h"
+#include "tests/support/run/training_run.h"
 
 /// Small residual networks as whole runs.
 namespace spillway::testing {

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "models/data_source.h"
-#include "models/gpt.h"
-#include "trainer/session.h"
+#include "models/families/gpt.h"
+#include "spillway/data_source.h"
+#include "spillway/trial_config.h"
 
 /// A small GPT with dropout on made-up text, for tests of whole runs.
 namespace spillway::testing {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "models/model.h"
-#include "trainer/session.h"
+#include "spillway/model.h"
+#include "spillway/trial_config.h"
 
 namespace spillway::testing {
 

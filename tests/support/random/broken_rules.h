@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/support/wrapped_model.h"
+#include "tests/support/models/wrapped_model.h"
 
 /// Trials that break one rule of docs/exactness.md each, as other trainers do, and go through the
 /// same sessions otherwise: controls that must have other bits.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/random_workload.h"
+#include "tests/support/random/random_workload.h"
 
 /// Random jobs of a client, and the lives of a controller that crashes; a pure function of the
 /// seed.

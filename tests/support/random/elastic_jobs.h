@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/small_model.h"
-#include "tests/support/watched_run.h"
+#include "tests/support/models/small_model.h"
+#include "tests/support/run/watched_run.h"
 
 /// Small jobs for tests in which devices come and go, plans change, jobs pause.
 namespace spillway::testing {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/support/random_workload.h"
+#include "tests/support/random/random_workload.h"
 
 /// Random workloads whose devices and plans change while they run; a pure function of the seed.
 namespace spillway::testing {

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/random_contract.h"
-#include "trainer/session.h"
+#include "spillway/contract.h"
+#include "spillway/session_config.h"
+#include "spillway/train_config.h"
+#include "tests/support/random/random_contract.h"
 
 namespace spillway::testing {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "models/mlp.h"
-#include "tests/support/small_resnet.h"
+#include "models/families/mlp.h"
+#include "tests/support/models/small_resnet.h"
 
 namespace spillway::testing {
 

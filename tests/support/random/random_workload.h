@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/lower.h"
-#include "scheduler/need.h"
-#include "scheduler/partition.h"
-#include "scheduler/virtual_shell.h"
+#include "scheduler/plan/lower.h"
+#include "scheduler/plan/need.h"
+#include "scheduler/plan/partition.h"
+#include "scheduler/simulation/virtual_shell.h"
 
 /// Random models, profiles and shapes for property tests; a pure function of the generator.
 namespace spillway::testing {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "trainer/op_runner.h"
+#include "trainer/runtime/op_runner.h"
 
 namespace spillway::testing {
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/open_file.h"
-#include "tests/support/crash_fs.h"
-#include "trainer/checkpoint_store.h"
+#include "core/os/open_file.h"
+#include "tests/support/disk/crash_fs.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 namespace spillway::testing {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/action_checker.h"
-#include "tests/support/elastic_workload.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/check/action_checker.h"
+#include "tests/support/random/elastic_workload.h"
 
 namespace spillway::testing {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/event_json.h"
-#include "trainer/session.h"
+#include "runs/log/event_json.h"
+#include "spillway/events.h"
 
 /// Events as a run could have made them, without running one.
 namespace spillway::testing {

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "spilling/memory_store.h"
-#include "tests/support/checking_runner.h"
-#include "tests/support/random_workload.h"
-#include "tests/support/thread_pool.h"
-#include "trainer/shell.h"
+#include "spilling/tiers/memory_store.h"
+#include "tests/support/random/random_workload.h"
+#include "tests/support/run/checking_runner.h"
+#include "tests/support/run/thread_pool.h"
+#include "trainer/runtime/shell.h"
 
 namespace spillway::testing {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tests/support/temporary_folder.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway::testing {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/op_runner.h"
+#include "trainer/runtime/op_runner.h"
 
 namespace spillway::testing {
 

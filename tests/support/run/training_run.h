@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/tiny_gpt.h"
-#include "trainer/session.h"
+#include "spillway/session.h"
+#include "tests/support/models/tiny_gpt.h"
 
 /// Whole runs of a session, and how their bits are compared.
 namespace spillway::testing {

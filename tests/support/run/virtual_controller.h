@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/controller_audit.h"
-#include "tests/support/crash_fs.h"
-#include "tests/support/crash_workload.h"
-#include "trainer/checkpoint_store.h"
-#include "trainer/journal.h"
+#include "tests/support/check/controller_audit.h"
+#include "tests/support/disk/crash_fs.h"
+#include "tests/support/random/crash_workload.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/journal/journal.h"
 
 namespace spillway::testing {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/virtual_shell.h"
-#include "tests/support/action_checker.h"
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/check/action_checker.h"
 
 namespace spillway::testing {
 

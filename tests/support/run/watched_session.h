@@ -11,8 +11,8 @@
 #include <mutex>
 #include <vector>
 
-#include "tests/support/wrapped_model.h"
-#include "trainer/session.h"
+#include "spillway/session.h"
+#include "tests/support/models/wrapped_model.h"
 
 /// Sessions that change while they run.
 namespace spillway::testing {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/checkpoint_run.h"
-#include "tests/support/failing_fs.h"
-#include "trainer/checkpoint_store.h"
+#include "spillway/error.h"
+#include "tests/support/disk/failing_fs.h"
+#include "tests/support/run/checkpoint_run.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 /// Every scenario is crashed at every change of the disk, many times over: what was not synced is
 /// lost, and then kept, torn and reordered at random. What is left must hold what was recorded.

@@ -5,9 +5,9 @@
 #include <random>
 #include <string>
 
-#include "core/error.h"
-#include "tests/support/checkpoint_run.h"
-#include "trainer/checkpoint_store.h"
+#include "spillway/error.h"
+#include "tests/support/run/checkpoint_run.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 /// The newest of two generations is damaged in every way: this is always detected and said, and the
 /// one before is taken.

@@ -5,10 +5,10 @@
 #include <random>
 #include <string>
 
-#include "core/error.h"
-#include "tests/support/checkpoint_run.h"
-#include "tests/support/failing_fs.h"
-#include "trainer/checkpoint_store.h"
+#include "spillway/error.h"
+#include "tests/support/disk/failing_fs.h"
+#include "tests/support/run/checkpoint_run.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 /// Every call of a run fails, once and for ever, in every way.
 namespace spillway {

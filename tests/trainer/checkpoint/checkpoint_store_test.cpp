@@ -1,17 +1,17 @@
-#include "trainer/checkpoint_store.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <stdexcept>
 
-#include "core/error.h"
-#include "tests/support/checkpoint_run.h"
-#include "tests/support/failing_fs.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "trainer/generation_writer.h"
-#include "trainer/xxh3.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/failing_fs.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/checkpoint_run.h"
+#include "trainer/checkpoint/generation_writer.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/checkpoint_run.h"
-#include "trainer/checkpoint_store.h"
-#include "trainer/generation_writer.h"
-#include "trainer/journal.h"
+#include "spillway/error.h"
+#include "tests/support/run/checkpoint_run.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/checkpoint/generation_writer.h"
+#include "trainer/journal/journal.h"
 
 /// A job that writes checkpoints and tells a journal of them, for commit_kill_test.py to kill.
 ///   commit_run write FOLDER [BUG]   goes on until kSteps; prints each step once it is committed

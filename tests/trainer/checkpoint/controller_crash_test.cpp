@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/from_environment.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/virtual_controller.h"
+#include "spillway/error.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/run/virtual_controller.h"
 
 /// A controller crashes at any event, several times, and starts again on other devices. What is
 /// left each time is its journal and its checkpoints, both the real ones, on a disk that loses what

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/checkpoint_run.h"
-#include "tests/support/temporary_folder.h"
-#include "trainer/checkpoint_store.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/checkpoint_run.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 /// Files of every version that was ever written stay readable, and are still written as they were.
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "trainer/manifest.h"
+#include "trainer/checkpoint/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <random>
 #include <span>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
-#include "trainer/xxh3.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/trial_history.h"
+#include "trainer/checkpoint/trial_history.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 
 namespace spillway {
 namespace {

@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <thread>
 
-#include "tests/support/small_nets.h"
-#include "tests/support/small_resnet.h"
-#include "tests/support/training_run.h"
-#include "tests/support/wrapped_model.h"
+#include "tests/support/models/small_nets.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/models/wrapped_model.h"
+#include "tests/support/run/training_run.h"
 
 /// Counts what device threads take from the C library and what anyone maps, beside Spillway's own
 /// accounting: this program's malloc and mmap are the ones below.

@@ -8,16 +8,16 @@
 #include <numeric>
 #include <string>
 
-#include "core/error.h"
-#include "tests/support/dry_cuda.h"
-#include "tests/support/fake_cudart.h"
-#include "tests/support/small_nets.h"
-#include "tests/support/small_resnet.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/run_on.h"
-#include "trainer/torch_gpu.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/gpu/dry_cuda.h"
+#include "tests/support/gpu/fake_cudart.h"
+#include "tests/support/models/small_nets.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/run_on.h"
+#include "trainer/compute/torch_gpu.h"
 
 /// What LibTorch's own part for GPUs does in a session.
 namespace spillway::testing {

@@ -1,12 +1,12 @@
-#include "trainer/optimizer.h"
+#include "trainer/compute/optimizer.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/training_run.h"
+#include "spillway/error.h"
+#include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/running_statistic.h"
+#include "trainer/compute/running_statistic.h"
 
 #include <gtest/gtest.h>
 

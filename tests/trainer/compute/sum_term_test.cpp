@@ -1,4 +1,4 @@
-#include "trainer/sum_term.h"
+#include "trainer/compute/sum_term.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "core/fold.h"
-#include "core/ids.h"
-#include "core/units.h"
-#include "scheduler/layout.h"
+#include "core/base/fold.h"
+#include "scheduler/plan/layout.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
 
 namespace spillway {
 namespace {

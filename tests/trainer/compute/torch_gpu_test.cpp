@@ -1,9 +1,9 @@
-#include "trainer/torch_gpu.h"
+#include "trainer/compute/torch_gpu.h"
 
 #include <gtest/gtest.h>
 
-#include "core/device.h"
-#include "core/error.h"
+#include "core/device/device.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/contract.h"
+#include "spillway/contract.h"
 
 #include <gtest/gtest.h>
 

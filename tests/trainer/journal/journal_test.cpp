@@ -1,4 +1,4 @@
-#include "trainer/journal.h"
+#include "trainer/journal/journal.h"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "trainer/run_journal.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "trainer/journal/run_journal.h"
 
 namespace {
 

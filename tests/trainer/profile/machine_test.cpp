@@ -1,4 +1,4 @@
-#include "trainer/machine.h"
+#include "trainer/profile/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/numerics.h"
+#include "trainer/profile/numerics.h"
 
 #include <ATen/Context.h>
 #include <c10/core/GradMode.h>
@@ -8,11 +8,11 @@
 #include <map>
 #include <string>
 
-#include "core/kernels.h"
-#include "tests/core/isa_levels.h"
-#include "tests/support/tiny_gpt.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/trial_contract.h"
+#include "core/device/kernels.h"
+#include "tests/core/device/isa_levels.h"
+#include "tests/support/models/tiny_gpt.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/session/trial_contract.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/pilot.h"
+#include "trainer/profile/pilot.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,19 +9,19 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "models/compute_type.h"
-#include "models/gpt.h"
-#include "models/mlp.h"
-#include "scheduler/lower.h"
-#include "scheduler/need.h"
-#include "scheduler/partition.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/tiny_gpt.h"
-#include "tests/support/training_run.h"
-#include "trainer/handover.h"
-#include "trainer/host_rates.h"
+#include "models/base/compute_type.h"
+#include "models/families/gpt.h"
+#include "models/families/mlp.h"
+#include "scheduler/plan/lower.h"
+#include "scheduler/plan/need.h"
+#include "scheduler/plan/partition.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/tiny_gpt.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/profile/handover.h"
+#include "trainer/profile/host_rates.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/roofline.h"
+#include "trainer/profile/roofline.h"
 
 #include <gtest/gtest.h>
 

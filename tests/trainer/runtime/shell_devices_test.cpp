@@ -4,8 +4,8 @@
 #include <chrono>
 #include <future>
 
-#include "tests/support/real_run.h"
-#include "tests/support/resident.h"
+#include "tests/support/check/resident.h"
+#include "tests/support/run/real_run.h"
 
 /// Devices fail, hang, shrink, come and go under a real shell: every byte is checked all the same.
 namespace spillway {

@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-#include "tests/support/fake_cudart.h"
-#include "tests/support/real_run.h"
+#include "tests/support/gpu/fake_cudart.h"
+#include "tests/support/run/real_run.h"
 
 /// The shell on devices whose threads run ahead of what they compute, as GPUs', without one.
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "trainer/shell.h"
+#include "trainer/runtime/shell.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "spilling/file_store.h"
-#include "tests/support/failing_store.h"
-#include "tests/support/real_run.h"
-#include "tests/support/temporary_folder.h"
+#include "spilling/tiers/file_store.h"
+#include "tests/support/disk/failing_store.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/real_run.h"
 
 namespace spillway {
 namespace {

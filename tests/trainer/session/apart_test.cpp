@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "core/cpu/activation_pool.h"
-#include "core/cpu/mapped_memory.h"
-#include "core/error.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/trainer/kind_training.h"
-#include "trainer/counting_allocator.h"
+#include "core/device/activation_pool.h"
+#include "core/device/mapped_memory.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/run/training_run.h"
+#include "tests/trainer/session/kind_training.h"
+#include "trainer/compute/counting_allocator.h"
 
 /// Activations in a part of the device's memory, as on GPUs.
 namespace spillway::testing {

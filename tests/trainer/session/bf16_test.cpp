@@ -8,17 +8,17 @@
 #include <string>
 #include <utility>
 
-#include "core/bfloat16.h"
-#include "core/error.h"
-#include "core/ids.h"
-#include "models/sequential.h"
-#include "tests/support/safetensors.h"
-#include "tests/support/small_nets.h"
-#include "tests/support/small_resnet.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/watched_session.h"
+#include "core/base/bfloat16.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "spillway/sequential.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/safetensors.h"
+#include "tests/support/models/small_nets.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 
 /// `train.dtype: bf16`: what layers compute with, what stays fp32, what it costs; and the same of
 /// `gradient_dtype`. That bits depend on nothing else is in exactness_matrix_test and

@@ -2,9 +2,9 @@
 #include <iostream>
 #include <string>
 
-#include "tests/support/training_run.h"
-#include "trainer/initialize.h"
-#include "trainer/weights_file.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/initialize.h"
+#include "trainer/storage/weights_file.h"
 
 /// Trains a GPT spilled and leaves in a folder what another program needs to do the same:
 /// initial.safetensors, batches.bin (the tokens of all steps, int64), losses.txt (one a line).

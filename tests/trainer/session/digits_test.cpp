@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "models/mlp.h"
-#include "tests/support/digits.h"
-#include "tests/support/made_up_digits.h"
-#include "tests/support/training_run.h"
+#include "models/families/mlp.h"
+#include "tests/support/models/digits.h"
+#include "tests/support/models/made_up_digits.h"
+#include "tests/support/run/training_run.h"
 
 /// Perceptrons as whole runs.
 namespace spillway::testing {

@@ -6,11 +6,11 @@
 #include <tuple>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/wrapped_model.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/wrapped_model.h"
+#include "tests/support/run/training_run.h"
 
 /// Which trials of a sweep go on follows from their losses: not from devices, order or
 /// interruptions.

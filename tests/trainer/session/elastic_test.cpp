@@ -7,11 +7,11 @@
 #include <tuple>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/watched_session.h"
-#include "tests/support/wrapped_model.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/models/wrapped_model.h"
+#include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 
 /// The result of a trial does not depend on devices that come, go and fail while it trains, nor on
 /// resizes.

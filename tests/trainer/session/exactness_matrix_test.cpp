@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/lower.h"
-#include "tests/support/broken_rules.h"
-#include "tests/support/outcome.h"
-#include "tests/support/small_resnet.h"
-#include "tests/support/watched_session.h"
+#include "scheduler/plan/lower.h"
+#include "tests/support/check/outcome.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/random/broken_rules.h"
+#include "tests/support/run/watched_session.h"
 
 /// One table: what is trained x who computes which share of it x whether it fits there x what
 /// happens meanwhile. The oracle of every cell is the same trial on one device that holds all of

@@ -3,7 +3,7 @@
 
 #include <cfenv>
 
-#include "tests/support/training_run.h"
+#include "tests/support/run/training_run.h"
 
 /// The result of a trial does not depend on budgets, order, double buffering or company. Each test
 /// asserts by counters that the run it compares took the path that it names.

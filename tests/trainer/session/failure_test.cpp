@@ -10,13 +10,13 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/error.h"
-#include "models/data_source.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/wrapped_model.h"
-#include "trainer/profile_cache.h"
+#include "spillway/data_source.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/wrapped_model.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/profile/profile_cache.h"
 
 /// A trial that fails does so alone, with its reason.
 namespace spillway::testing {

@@ -5,13 +5,13 @@
 
 #include <functional>
 
-#include "tests/support/fake_cudart.h"
-#include "tests/support/training_run.h"
-#include "tests/support/watched_session.h"
-#include "tests/support/wrapped_model.h"
-#include "trainer/counting_allocator.h"
-#include "trainer/run_on.h"
-#include "trainer/torch_gpu.h"
+#include "tests/support/gpu/fake_cudart.h"
+#include "tests/support/models/wrapped_model.h"
+#include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
+#include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/run_on.h"
+#include "trainer/compute/torch_gpu.h"
 
 /// Training on two GPUs, which are not there.
 namespace spillway::testing {

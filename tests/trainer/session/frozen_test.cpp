@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/temporary_folder.h"
-#include "tests/support/training_run.h"
-#include "trainer/initialize.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/initialize.h"
 
 /// Parameters that are not trained.
 namespace spillway::testing {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "tests/support/skip_model.h"
-#include "tests/support/training_run.h"
-#include "trainer/initialize.h"
+#include "tests/support/models/skip_model.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/initialize.h"
 
 /// Models that are no chains.
 namespace spillway::testing {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <future>
 
-#include "tests/support/training_run.h"
-#include "trainer/session.h"
+#include "spillway/session.h"
+#include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
 namespace {

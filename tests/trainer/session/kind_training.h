@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "tests/support/small_nets.h"
-#include "tests/support/small_resnet.h"
-#include "tests/support/training_run.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "tests/support/models/small_nets.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/run/training_run.h"
 
 /// Whole runs on devices of one kind with activations in a part of their own, which several devices
 /// of one GPU have: the same bits for every budget, number of devices and division into lanes. A

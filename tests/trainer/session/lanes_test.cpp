@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/support/training_run.h"
+#include "tests/support/run/training_run.h"
 
 /// The result of a trial does not depend on how many devices compute a step, nor on the shares
 /// that they take of it.

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "tests/support/training_run.h"
+#include "spillway/error.h"
+#include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <numbers>
 #include <vector>
 
-#include "tests/support/training_run.h"
-#include "trainer/initialize.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/initialize.h"
 
 /// Against training written with nothing but LibTorch, whole batches at a time.
 
@@ -31,7 +31,7 @@ torch::Tensor batch_of(const TrialConfig& trial, std::int64_t step) {
   return tokens;
 }
 
-/// The GPT of models/gpt.h, written down once more; `w` holds its parameters in order.
+/// The GPT of models/families/gpt.h, written down once more; `w` holds its parameters in order.
 torch::Tensor plain_loss(const std::vector<torch::Tensor>& w, const torch::Tensor& tokens) {
   const auto norm = [&](const torch::Tensor& x, std::size_t i) {
     return torch::layer_norm(x, {x.size(-1)}, w[i], w[i + 1], 1e-5);

@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "core/error.h"
-#include "tests/support/broken_rules.h"
-#include "tests/support/from_environment.h"
-#include "tests/support/outcome.h"
-#include "tests/support/random_configuration.h"
-#include "tests/support/watched_session.h"
+#include "spillway/error.h"
+#include "tests/support/check/outcome.h"
+#include "tests/support/random/broken_rules.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/random/random_configuration.h"
+#include "tests/support/run/watched_session.h"
 
 /// Hundreds of small runs drawn by seed: any models, budgets, lanes, devices, company and events.
 /// Every job has the bits of its contract on one device that holds it whole, in one lane.

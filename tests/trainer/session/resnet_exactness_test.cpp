@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tests/support/small_resnet.h"
+#include "tests/support/models/small_resnet.h"
 
 /// Weights, running statistics and losses of a residual network with dropout and augmentation do
 /// not depend on where it is computed. The hash of the weights is over the statistics too.

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "tests/support/digits.h"
-#include "tests/support/small_resnet.h"
-#include "trainer/initialize.h"
+#include "tests/support/models/digits.h"
+#include "tests/support/models/small_resnet.h"
+#include "trainer/compute/initialize.h"
 
 /// Residual networks as whole runs, against LibTorch's own modules.
 namespace spillway::testing {

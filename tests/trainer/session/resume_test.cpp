@@ -8,13 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "tests/support/small_resnet.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "trainer/checkpoint_store.h"
+#include "core/os/file_system.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/checkpoint/checkpoint_store.h"
 
 namespace spillway {
 namespace {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/watched_session.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 
 /// run() several times in one session.
 namespace spillway::testing {

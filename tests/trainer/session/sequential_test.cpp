@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "tests/support/small_nets.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "trainer/pilot.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/small_nets.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/profile/pilot.h"
 
 /// Models of a user's own as whole runs.
 namespace spillway::testing {

@@ -4,11 +4,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "trainer/session.h"
+#include "spillway/error.h"
+#include "spillway/session.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/training_run.h"
 
 /// What a client submits twice is one trial, in a session and in those after it.
 namespace spillway {

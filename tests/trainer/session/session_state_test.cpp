@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <future>
 
-#include "core/config_check.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/watched_session.h"
+#include "core/base/config_check.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 
 /// What a session says of itself while it runs, before and behind.
 namespace spillway::testing {

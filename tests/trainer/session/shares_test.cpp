@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/watched_session.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 
 /// Lanes that are shared, or decided on by rules, change no bit of any trial.
 namespace spillway::testing {

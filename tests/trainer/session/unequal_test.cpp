@@ -6,11 +6,11 @@
 #include <memory>
 #include <numeric>
 
-#include "models/gpt.h"
-#include "tests/support/measured.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/training_run.h"
-#include "trainer/pilot.h"
+#include "models/families/gpt.h"
+#include "tests/support/check/measured.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/profile/pilot.h"
 
 /// Devices that are not equally fast: who takes part in a trial, with how much of it.
 namespace spillway::testing {

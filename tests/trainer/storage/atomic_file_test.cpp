@@ -1,11 +1,11 @@
-#include "trainer/atomic_file.h"
+#include "trainer/storage/atomic_file.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
-#include "tests/support/crash_fs.h"
+#include "tests/support/disk/crash_fs.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/run_lock.h"
+#include "trainer/storage/run_lock.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,9 +14,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

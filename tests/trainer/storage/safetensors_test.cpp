@@ -1,4 +1,4 @@
-#include "trainer/safetensors.h"
+#include "trainer/storage/safetensors.h"
 
 #include <gtest/gtest.h>
 
@@ -6,11 +6,11 @@
 #include <cstring>
 #include <random>
 
-#include "core/error.h"
-#include "tests/support/crash_fs.h"
-#include "tests/support/thrown.h"
-#include "trainer/atomic_file.h"
-#include "trainer/weights_file.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/crash_fs.h"
+#include "trainer/storage/atomic_file.h"
+#include "trainer/storage/weights_file.h"
 
 namespace spillway {
 namespace {

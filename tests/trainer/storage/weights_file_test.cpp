@@ -1,4 +1,4 @@
-#include "trainer/weights_file.h"
+#include "trainer/storage/weights_file.h"
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/open_file.h"
-#include "tests/support/failing_fs.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
+#include "core/os/open_file.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/failing_fs.h"
+#include "tests/support/disk/temporary_folder.h"
 
 namespace spillway {
 namespace {

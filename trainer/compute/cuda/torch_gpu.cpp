@@ -1,4 +1,4 @@
-#include "trainer/torch_gpu.h"
+#include "trainer/compute/torch_gpu.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/mm.h>
@@ -13,9 +13,9 @@
 #include <mutex>
 #include <string>
 
-#include "core/cuda/cuda_error.h"
-#include "models/reason.h"
-#include "trainer/counting_allocator.h"
+#include "core/device/cuda/cuda_error.h"
+#include "models/base/reason.h"
+#include "trainer/compute/counting_allocator.h"
 
 namespace spillway {
 namespace {

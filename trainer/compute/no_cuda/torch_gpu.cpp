@@ -1,6 +1,6 @@
-#include "trainer/torch_gpu.h"
+#include "trainer/compute/torch_gpu.h"
 
-#include "core/error.h"
+#include "spillway/error.h"
 
 namespace spillway {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/program.h"
-#include "trainer/generation.h"
-#include "trainer/generation_file.h"
-#include "trainer/session.h"
-#include "trainer/state_gate.h"
-#include "trainer/trial_history.h"
+#include "scheduler/plan/program.h"
+#include "spillway/train_config.h"
+#include "trainer/checkpoint/generation.h"
+#include "trainer/checkpoint/generation_file.h"
+#include "trainer/checkpoint/state_gate.h"
+#include "trainer/checkpoint/trial_history.h"
 
 namespace spillway {
 

@@ -1,13 +1,13 @@
-#include "trainer/trial_checkpoints.h"
+#include "trainer/session/trial_checkpoints.h"
 
 #include <boost/asio/post.hpp>
 #include <memory>
 #include <utility>
 
-#include "core/error.h"
-#include "trainer/generation_writer.h"
-#include "trainer/profile_cache.h"
-#include "trainer/trial_contract.h"
+#include "spillway/error.h"
+#include "trainer/checkpoint/generation_writer.h"
+#include "trainer/profile/profile_cache.h"
+#include "trainer/session/trial_contract.h"
 
 namespace spillway {
 namespace {

@@ -4,14 +4,14 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/error.h"
-#include "core/file_system.h"
-#include "tests/support/resource_limit.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/thrown.h"
-#include "tests/support/training_run.h"
-#include "tests/support/wrapped_model.h"
-#include "trainer/home_store.h"
+#include "core/os/file_system.h"
+#include "spilling/tiers/home_store.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/resource_limit.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/wrapped_model.h"
+#include "tests/support/run/training_run.h"
 
 /// Budgets that are known before the run, and bytes that are counted in it.
 namespace spillway::testing {

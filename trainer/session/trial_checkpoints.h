@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "trainer/checkpoint_store.h"
-#include "trainer/contract.h"
-#include "trainer/session.h"
-#include "trainer/trial_state.h"
+#include "spillway/contract.h"
+#include "spillway/trial_config.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/compute/trial_state.h"
 
 namespace spillway {
 

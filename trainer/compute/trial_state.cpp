@@ -1,13 +1,13 @@
-#include "trainer/trial_state.h"
+#include "trainer/compute/trial_state.h"
 
 #include <array>
 #include <cstring>
 #include <span>
 #include <string_view>
 
-#include "core/error.h"
-#include "core/ids.h"
-#include "trainer/optimizer.h"
+#include "spillway/error.h"
+#include "spillway/ids.h"
+#include "trainer/compute/optimizer.h"
 
 namespace spillway {
 namespace {
