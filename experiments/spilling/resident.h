@@ -7,6 +7,7 @@
 #include "core/device/mapped_memory.h"
 #include "scheduler/plan/cut.h"
 #include "scheduler/plan/layout.h"
+#include "spillway/trial_config.h"
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/range_runner.h"
 
