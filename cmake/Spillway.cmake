@@ -63,9 +63,24 @@ function(spillway_layer name)
   set_target_properties(spillway_${name} PROPERTIES EXPORT_NAME ${name})
 endfunction()
 
-# Seconds after which a test counts as hung: many times what it takes, also under sanitizers and on
-# a busy machine. Campaigns get more (SPILLWAY_CAMPAIGN).
-set(SPILLWAY_TEST_TIMEOUT 1200 CACHE STRING "Seconds after which a test has failed")
+set(SPILLWAY_TEST_TIMEOUT 1200 CACHE STRING
+    "Seconds after which a test has failed: many times what it takes, also under sanitizers")
+# For each product, MKL packs matrices into 4 MiB and more on Intel's processors, into kilobytes on
+# others. Models of tests are smaller than that, so they ask for kernels that take less.
+set(_test_environment)
+if(EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo _intel REGEX "GenuineIntel" LIMIT_COUNT 1)
+  if(_intel)
+    set(_test_environment MKL_ENABLE_INSTRUCTIONS=SSE4_2)
+  endif()
+endif()
+
+# spillway_test_properties(name [LABELS ...]): what every ctest entry has.
+function(spillway_test_properties name)
+  cmake_parse_arguments(ARG "" "" "LABELS" ${ARGN})
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT} ENVIRONMENT "${_test_environment}")
+endfunction()
 
 # spillway_test(name SOURCES... DEPENDS... [LABELS ...]): a GoogleTest program as one ctest entry.
 function(spillway_test name)
@@ -74,7 +89,7 @@ function(spillway_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} spillway_options GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT})
+  spillway_test_properties(${name} LABELS ${ARG_LABELS})
 endfunction()
 
 # spillway_python_test(name SCRIPT ARGS... [LABELS ...]): a script that is skipped by exit code 77.
@@ -83,8 +98,8 @@ function(spillway_python_test name script)
   add_test(NAME ${name}
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/${script}" ${ARG_ARGS}
     COMMAND_EXPAND_LISTS)
-  set_tests_properties(${name} PROPERTIES
-    LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT} SKIP_RETURN_CODE 77)
+  spillway_test_properties(${name} LABELS ${ARG_LABELS})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
 # spillway_gpu_test(name SOURCES... DEPENDS...): likewise, labelled gpu; skipped where there is no
