@@ -202,7 +202,7 @@ TEST(Resnet, LearnsDigits) {
   const auto samples = static_cast<std::int64_t>(trial.data->eval->num_samples());
   const auto rows = rows_of(trial, 0, samples, /*evaluation=*/true);
   const auto right = plain->logits(rows).argmax(1).eq(rows.select(1, 64));
-  EXPECT_GT(right.to(torch::kFloat).mean().item<float>(), 0.95);
+  EXPECT_GT(right.to(torch::kFloat).mean().item<float>(), 0.93);
 }
 
 }  // namespace
