@@ -7,5 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/build.sh build -- spillway >/dev/null
 SPILLWAY_DIGITS="$(bash scripts/data.sh digits)"
 export SPILLWAY_DIGITS SPILLWAY_ADVERSARIAL="${SPILLWAY_ADVERSARIAL:-1500}"
+# As in ctest: cmake/Spillway.cmake says why.
+if grep -q GenuineIntel /proc/cpuinfo; then export MKL_ENABLE_INSTRUCTIONS=SSE4_2; fi
 python3 tests/adversarial/adversarial.py build/bin/spillway docs/architecture.md | tee /dev/stderr |
   sed -n '/^|/,$p'
