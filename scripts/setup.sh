@@ -15,7 +15,7 @@ readonly packages=(
   libtbb-dev 'libboost1.81-dev|libboost1.83-dev|libboost1.88-dev|libboost1.90-dev'
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libxxhash-dev
   libgtest-dev libbenchmark-dev 'clang-format-14|clang-format'
-  'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' strace
+  'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' strace doxygen
 )
 spillway_cache="${XDG_CACHE_HOME:-$HOME/.cache}/spillway"
 readonly spillway_cache

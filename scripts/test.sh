@@ -73,9 +73,10 @@ stage "address and undefined" sanitized build-asan address,undefined
 stage thread sanitized build-tsan thread
 stage fuzzing bash scripts/fuzz.sh $((20 * campaign))
 stage build bash scripts/build.sh build
+stage docs bash scripts/docs.sh build/bin/spillway
 
 if ((${#failed[@]} > 0)); then say_stage "failed before the tests: ${failed[*]}"; fi
-if [[ "${failed[*]: -1}" == build ]]; then exit 1; fi
+if [[ " ${failed[*]} " == *" build "* ]]; then exit 1; fi
 say_stage tests
 # Tests on data that cannot be had here say so and are skipped.
 SPILLWAY_DIGITS="$(bash scripts/data.sh digits)" || SPILLWAY_DIGITS=

@@ -8,27 +8,28 @@
 
 namespace spillway {
 
-/// Everything that the bits of a job depend on, as text by field: "model.hidden" -> "512".
+/// Everything that decides the bits of a job, as text by field: "model.hidden" -> "512".
 using Contract = std::map<std::string, std::string>;
 
-/// Fields that begin so are hashes of what probe operations gave (trainer/profile/numerics.h).
+/// Prefix of fields that are hashes of probe results (trainer/profile/numerics.h).
 inline constexpr std::string_view kFingerprint = "numerics.";
 
-/// A field that two contracts do not agree on; nothing where one of them lacks it.
+/// A field in which two contracts differ.
 struct ContractDifference {
-  std::string field;
-  std::optional<std::string> then, now;
+  std::string field;                ///< its name
+  std::optional<std::string> then;  ///< value in the older contract; nothing: it lacks the field
+  std::optional<std::string> now;   ///< value in the newer contract; nothing: it lacks the field
   bool operator==(const ContractDifference&) const = default;
 };
 
-/// In the order of fields; none for equal contracts. A fingerprint that one of them lacks says
-/// nothing: programs of another version know other probes.
+/// All differences, in the order of fields. A fingerprint that only one contract has is no
+/// difference, because programs of other versions have other probes.
 std::vector<ContractDifference> differences(const Contract& then, const Contract& now);
 
 /// "seed: was 7, is 8"; "lanes: was not there, is 2".
 std::string to_string(const ContractDifference& difference);
 
-/// These, a line each, and what to do about them, for the end of a message: another way may follow.
+/// The differences, one per line, and what to do about them: the end of a message.
 std::string explain(const std::vector<ContractDifference>& differences);
 
 }  // namespace spillway

@@ -6,19 +6,19 @@
 
 namespace spillway {
 
-/// Sizes of a multilayer perceptron; names follow Hugging Face. What a sample looks like comes from
-/// the data; as it is here it fits the digits of spillway/data_source.h.
+/// Sizes of a multilayer perceptron; names follow Hugging Face. The data decides the shape of a
+/// sample; the defaults fit the digits of spillway/data_source.h.
 struct MlpConfig {
-  std::int64_t input_size = 64;   ///< numbers of a sample, ahead of its label
-  double input_scale = 1.0 / 16;  ///< what they are multiplied by
-  std::int64_t num_labels = 10;
-  std::int64_t num_hidden_layers = 2;
-  std::int64_t hidden_size = 128;
-  std::string hidden_act = "relu";  ///< relu | gelu | tanh
-  double dropout = 0;
-  std::vector<std::string> freeze;  ///< patterns, as models/base/freeze.h: what is not trained
+  std::int64_t input_size = 64;        ///< values of a sample before its label
+  double input_scale = 1.0 / 16;       ///< factor for these values
+  std::int64_t num_labels = 10;        ///< classes
+  std::int64_t num_hidden_layers = 2;  ///< layers between input and output
+  std::int64_t hidden_size = 128;      ///< width of a hidden layer
+  std::string hidden_act = "relu";     ///< relu | gelu | tanh
+  double dropout = 0;                  ///< probability
+  std::vector<std::string> freeze;  ///< patterns of parameters to freeze, see models/base/freeze.h
 
-  /// Throws ConfigError naming the field (`model.hidden_size`, ...), the value and the remedy.
+  /// Throws ConfigError that names the field (`model.hidden_size`, ...), the value and the remedy.
   void validate() const;
 };
 

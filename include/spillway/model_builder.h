@@ -8,28 +8,31 @@
 
 namespace spillway {
 
-/// Puts the spec and the layers of a model together, front to back. Numbers that it returns are
+/// Assembles the spec and the layers of a model, front to back. The numbers that it returns are
 /// positions in the ModelSpec.
 class ModelBuilder {
  public:
+  /// Starts an empty model; `family` becomes ModelSpec::family.
   explicit ModelBuilder(std::string family) : model_(std::make_unique<Model>()) {
     model_->spec.family = std::move(family);
   }
 
+  /// Appends a parameter and returns its number.
   int add_param(ParamSpec param);
-  /// "NAME.weight" [out, in], normal, and "NAME.bias" [out], zeros without decay, both appended to
-  /// `params`.
+  /// Appends "NAME.weight" [out, in], normal, and "NAME.bias" [out], zeros without decay. Adds both
+  /// numbers to `params`.
   void add_linear(std::vector<int>& params, const std::string& name, const Dim& out, const Dim& in,
                   double stddev);
-  /// An edge that is part of the batch.
+  /// Appends an edge that is part of the batch and returns its number.
   int add_batch(std::string name, TensorSpec tensor);
-  /// A layer behind the last one. Returns its output edge, which carries its name.
+  /// Appends a layer. Returns the number of its output edge, which has the layer's name.
   int add_layer(LayerSpec spec, std::unique_ptr<Layer> layer, TensorSpec output);
-  /// The last layer.
+  /// Appends the loss, the last layer.
   void add_loss(LayerSpec spec, std::unique_ptr<Layer> layer);
 
+  /// The spec so far.
   ModelSpec& spec() { return model_->spec; }
-  /// Throws as ModelSpec::validate().
+  /// The model. Throws like ModelSpec::validate().
   std::unique_ptr<Model> build() &&;
 
  private:

@@ -8,7 +8,7 @@ namespace spillway {
 
 struct Model;  // spillway/model.h
 
-/// Makes the model for virtual nodes of `vn_size` samples.
+/// Makes a model for virtual nodes of `vn_size` samples.
 using ModelFactory = std::function<std::unique_ptr<Model>(std::int64_t vn_size)>;
 
 }  // namespace spillway

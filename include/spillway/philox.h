@@ -5,10 +5,11 @@
 
 namespace spillway {
 
-/// Philox4x32 with ten rounds: four random words from a counter and a key, no state.
-/// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11.
+/// A counter of Philox, or the four random words that it becomes.
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+/// Philox4x32 with ten rounds: four random words from a counter and a key, without state.
+/// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t key) {
   auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -23,13 +24,13 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t key) {
   return counter;
 }
 
-/// Which random numbers: everything that a job draws is keyed by what it is for, never by where
-/// or when it is drawn. Element e of a draw uses word e % 4 of counter {e / 4, vn, stream, step}.
+/// Key of random numbers: it says what they are for, never where or when a job draws them.
+/// Element e of a draw uses word e % 4 of counter {e / 4, vn, stream, step}.
 struct RandomKey {
-  std::uint64_t seed = 0;
-  std::uint32_t step = 0;
-  std::uint32_t vn = 0;
-  std::uint32_t stream = 0;  ///< layer * 16 + which draw within the layer
+  std::uint64_t seed = 0;    ///< of the job
+  std::uint32_t step = 0;    ///< number of the step
+  std::uint32_t vn = 0;      ///< virtual node
+  std::uint32_t stream = 0;  ///< layer * 16 + number of the draw within the layer
 };
 
 }  // namespace spillway

@@ -12,56 +12,77 @@
 
 namespace spillway {
 
-/// stopped: by stop(), before its end. stopped_early: others were better at a rung.
-enum class TrialState : std::uint8_t { waiting, running, done, failed, stopped, stopped_early };
+/// The state of a trial.
+enum class TrialState : std::uint8_t {
+  waiting,       ///< for a device or for host memory
+  running,       ///< it computes
+  done,          ///< trained to its end
+  failed,        ///< TrialResult::reason says why
+  stopped,       ///< by Session::stop(), before its end
+  stopped_early  ///< other trials were better at a rung
+};
+/// "waiting", "running", ...
 const char* to_string(TrialState state);
-/// Whether a later session does not go on with the trial: it is done, failed or stopped early.
+/// True if a later session does not continue the trial: it is done, failed or stopped early.
 bool is_final(TrialState state);
-/// The way back; nothing for a text that is no state.
+/// The state with this name, or nothing.
 std::optional<TrialState> trial_state(std::string_view text);
 
+/// What became of one trial.
 struct TrialResult {
-  std::string name;
-  TrialState state = TrialState::waiting;
-  std::string reason;  ///< why it failed, or was stopped early
-  std::int64_t parameters = 0;
-  int num_shards = 0, virtual_nodes = 0, lanes = 0;
-  std::string order;
-  std::int64_t steps = 0;  ///< committed
-  std::optional<double> first_loss, final_loss, eval_loss;
-  double tokens_per_s = 0;
-  std::string weights_xxh3;  ///< 32 hex digits; XXH3-128 of names, shapes and fp32 bytes in order
-  Bytes training_state_bytes = 0;              ///< weights, gradients, moments
-  std::int64_t dropped_steps = 0;              ///< the first ones, which the lists do not have
-  std::vector<double> losses, gradient_norms;  ///< one a committed step
+  std::string name;                        ///< TrialConfig::name
+  TrialState state = TrialState::waiting;  ///< at this moment, or at the end
+  std::string reason;                      ///< why it failed or was stopped early
+  std::int64_t parameters = 0;             ///< number of weights
+  int num_shards = 0;                      ///< pieces into which the model is cut
+  int virtual_nodes = 0;                   ///< per step
+  int lanes = 0;                           ///< devices that compute a step together
+  std::string order;                       ///< shard_major | vn_major
+  std::int64_t steps = 0;                  ///< committed
+  std::optional<double> first_loss;        ///< of the first step
+  std::optional<double> final_loss;        ///< of the last committed step
+  std::optional<double> eval_loss;         ///< of the last evaluation
+  double tokens_per_s = 0;                 ///< over the run
+  std::string weights_xxh3;  ///< 32 hex digits: XXH3-128 of names, shapes and fp32 bytes in order
+  Bytes training_state_bytes = 0;      ///< weights, gradients, moments
+  std::int64_t dropped_steps = 0;      ///< the first steps, which the lists no longer contain
+  std::vector<double> losses;          ///< one per committed step
+  std::vector<double> gradient_norms;  ///< one per committed step
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
-  /// Of early stopping: (rung, mean loss of the steps since the one before), where it is decided.
+  /// With early stopping: (rung, mean loss since the previous rung) of each decided rung.
   std::vector<std::pair<std::int64_t, double>> rung_losses;
 };
 
-/// What ran where; the counters that exactness tests assert.
+/// What one device did. The exactness tests assert these counters.
 struct DeviceResult {
-  std::string kind;
-  Bytes budget_bytes = 0;
-  Bytes peak_bytes = 0;             ///< predicted: the budget, where copies have to make room
+  std::string kind;                 ///< cpu | cuda
+  Bytes budget_bytes = 0;           ///< most bytes that it may hold
+  Bytes peak_bytes = 0;             ///< most bytes held; a tight plan predicts the budget
   Bytes activation_peak_bytes = 0;  ///< the part of one op that no plan places
-  double busy_share = 0;
-  Bytes h2d_bytes = 0, d2h_bytes = 0;  ///< over its link
-  std::uint64_t ops = 0, loads = 0, prefetches = 0;
-  std::uint64_t evictions = 0;  ///< copies taken away before their last use there
+  double busy_share = 0;            ///< of the run's time, 0 to 1
+  Bytes h2d_bytes = 0;              ///< from the host, over its link
+  Bytes d2h_bytes = 0;              ///< to the host, over its link
+  std::uint64_t ops = 0;            ///< computed
+  std::uint64_t loads = 0;          ///< copies to it
+  std::uint64_t prefetches = 0;     ///< loads before their unit began
+  std::uint64_t evictions = 0;      ///< copies removed before their last use there
 };
 
+/// What a run did, or would do.
 struct RunResult {
-  std::vector<TrialResult> trials;
-  std::vector<DeviceResult> devices;
-  Bytes host_budget_bytes = 0, host_peak_bytes = 0;
-  Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
-  double copy_s = 0;
-  /// The part of copy_s during which the device of the copy computed; none without copies.
+  std::vector<TrialResult> trials;    ///< in order of submission
+  std::vector<DeviceResult> devices;  ///< in order of their numbers
+  Bytes host_budget_bytes = 0;        ///< SessionConfig::host_memory
+  Bytes host_peak_bytes = 0;          ///< most bytes of training state in host memory
+  Bytes h2d_bytes = 0;                ///< to all devices
+  Bytes d2h_bytes = 0;                ///< from all devices
+  Bytes h2d_weight_bytes = 0;         ///< the weights in h2d_bytes
+  double copy_s = 0;                  ///< total time of all copies
+  /// The part of copy_s during which the device of the copy computed. Nothing without copies.
   std::optional<double> copy_hidden_share;
-  double copy_wait_s = 0;  ///< that devices were idle because of a copy and nothing else
-  double wall_s = 0;
-  /// Of a simulation: the share of all steps that it took; below 1, the totals follow from them.
+  double copy_wait_s = 0;  ///< time in which devices were idle only because of a copy
+  double wall_s = 0;       ///< of the run
+  /// Of a simulation: the share of all steps that it simulated. Below 1 the totals are scaled.
   double simulated_share = 1;
   std::vector<TraceSpan> trace;  ///< what ran when, in order of ends
 };

@@ -16,17 +16,17 @@
 #include "spillway/trial_config.h"
 #include "spillway/trial_plan.h"
 
-/// The public API: submit trials, run them, watch them. Plain values in and out, no callbacks
-/// into the caller, so other languages and protocols can mirror it.
+/// The public API: submit trials, run them, watch them. Plain values go in and come out, without
+/// callbacks into the caller, so other languages and protocols can mirror it.
 namespace spillway {
 
 class RunLock;  // trainer/storage/run_lock.h
 
-/// Trials on shared devices. One thread calls submit() and run(), as often as it likes: each run()
-/// trains what was submitted before it and has not ended; resize, add_device, remove_device, poll,
-/// stop, result and state may come from any thread. Trials, and devices, are numbered from 0; one
-/// that has left keeps its number. Devices that come, go and fail, and resizes, change no bit of a
-/// result.
+/// Trials on shared devices. One thread calls submit() and run(), any number of times: each run()
+/// trains the submitted trials that have not ended. resize(), add_device(), remove_device(),
+/// poll(), stop(), result() and state() may come from any thread. Trials and devices are numbered
+/// from 0, and a device that has left keeps its number. Devices that come, go and fail, and
+/// resizes, change no bit of a result.
 class Session {
  public:
   /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
@@ -34,66 +34,65 @@ class Session {
   explicit Session(SessionConfig config);
   ~Session();
 
-  /// From now on the folder, this session's alone, has a journal of the trials (docs/formats.md),
-  /// and all that are submitted must have a client's id. A trial that earlier sessions with this
-  /// journal have ended is not run again: submit() gives it their result. One that they have not
-  /// ended goes on from its newest checkpoint. Before run(). Throws InUse where another process has
-  /// the folder; IoError, CorruptData, NewerFormat; ConfigError (`client_id`).
+  /// Keeps a journal of the trials in `folder` (docs/formats.md), which belongs to this session
+  /// alone from now on. Call it before run(). All trials then need a client id. A trial that an
+  /// earlier session with this journal has ended does not run again: submit() returns its result.
+  /// Any other trial of the journal continues from its newest checkpoint. Throws InUse if another
+  /// process has the folder; IoError, CorruptData, NewerFormat; ConfigError (`client_id`).
   void keep_journal(const std::filesystem::path& folder);
-  /// As above, in a folder that the caller has locked already.
+  /// Like above, in a folder that the caller has locked.
   void keep_journal(RunLock lock);
-  /// What it says of all its trials, by their ids as names, without the lists of losses.
+  /// All trials of the journal, with client ids as names and without lists of losses.
   std::vector<TrialResult> journal() const;
 
-  /// What of a trial is otherwise than the journal has it, by its client's id: no such trial can be
-  /// submitted. Empty also where the journal does not know it. Throws ConfigError as submit().
+  /// Differences between `trial` and the journal's trial with its client id; with any, submit()
+  /// throws. Empty also if the journal has no such trial. Throws ConfigError like submit().
   std::vector<ContractDifference> changes(TrialConfig trial);
-  /// Plans a trial: measures its layers and cuts it under the budget. With a client's id that is
-  /// known already, it returns that trial. Once it returns, a journal has the trial for good.
-  /// Throws Error while run() runs, ConfigError (also `client_id`, where it stands for another
-  /// contract, and `data`, where the samples are not what the model takes), DoesNotFit with the
-  /// smallest budget that would do, or where the disk of `home_path` has no room for the homes that
-  /// may lie there at once, or Error where a layer does not run.
+  /// Plans a trial: measures its layers and cuts it to fit the budget. Returns the existing trial
+  /// if the client id is known. On return the trial is durable in the journal, if there is one.
+  /// Throws Error during run() and if a layer does not run; ConfigError (also `client_id` if it
+  /// belongs to another contract, and `data` if the samples do not fit the model); DoesNotFit with
+  /// the smallest budget that would fit, or if the disk of `home_path` cannot hold all homes that
+  /// may lie there at once.
   JobId submit(TrialConfig trial);
+  /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
-  /// Throws DoesNotFit where early stopping needs more host memory than there is, for the homes of
-  /// all trials. So do run() and simulate().
+  /// Throws DoesNotFit if host memory cannot hold the homes of all trials, which early stopping
+  /// needs. run() and simulate() do the same.
   void check() const;
 
-  /// Trains every submitted trial that has not ended to its end. A trial that fails does so alone.
-  /// Throws Error where costs are estimates, and IoError at the end where the journal could not be
-  /// written. Where it throws, trials that had not ended are stopped.
+  /// Trains all submitted trials that have not ended. A trial that fails does not affect the
+  /// others. Throws Error if costs are estimates, and IoError at the end if the journal could not
+  /// be written. If it throws, the trials that had not ended are stopped.
   void run();
-  /// What run() would do: the same engine on a virtual clock, with the pilot's costs. Times,
-  /// counters and each trial's `steps` are predicted; else trials are as they are. Losses to come
-  /// are not known: where early stopping compares trials, those submitted first are the better
-  /// ones.
-  /// Where the run has more than `most_ops` ops, some of its steps are simulated, and times, bytes
-  /// and counts of the whole follow from them.
+  /// Predicts run(): runs the same engine on a virtual clock with the measured costs. Predicts
+  /// times, counters and each trial's `steps`; the rest of the trials stays as it is. Early
+  /// stopping needs losses, which are unknown: the simulation keeps the trials submitted first.
+  /// If the run has more than `most_ops` ops, it simulates some of the steps and scales the totals.
   RunResult simulate(double most_ops = std::numeric_limits<double>::infinity()) const;
-  /// Ends all trials after their running ops: those of this run(), or, between two, of the next.
+  /// Ends all trials after their running ops: in this run(), or, outside of one, in the next.
   void stop();
 
-  /// From its next commit on the trial computes with so many lanes, fewer while there are fewer
-  /// devices that can run it. No effect once it has ended. Throws ConfigError (`train.lanes`) where
-  /// there are too few devices now, or host memory is not reserved for so many. This is the last
-  /// word: from now on no rule of the trial counts, it takes no part in sharing, and shares are of
-  /// the devices that are left, at least one.
+  /// Gives a trial `lanes` lanes from its next commit on, fewer while fewer devices can run it. No
+  /// effect on a trial that has ended. Throws ConfigError (`train.lanes`) if there are too few
+  /// devices now, or if host memory is not reserved for so many lanes. This is final: the trial's
+  /// rules no longer count, and it takes no part in sharing. The others share the devices that are
+  /// left, at least one.
   void resize(JobId trial, int lanes);
-  /// Adds a device and returns its number. It takes part once it is warm. Throws ConfigError
-  /// (`devices[N].memory`, ...) or OutOfMemory.
+  /// Adds a device and returns its number. It takes part once its memory is warm. Throws
+  /// ConfigError (`devices[N].memory`, ...) or OutOfMemory.
   int add_device(const DeviceConfig& device);
-  /// The device leaves once what is bound to it has ended a step. Without any, trials wait until
-  /// one is added. Throws ConfigError (`devices`) for one that is not there.
+  /// Removes a device once the work that is bound to it has ended a step. Without any device,
+  /// trials wait until one is added. Throws ConfigError (`devices`) if there is no such device.
   void remove_device(int device);
 
-  /// Events after `sequence`, waiting up to `wait_s` for the first. Of more than
-  /// SessionConfig::max_events the oldest are gone: the first sequence is then not the next one.
+  /// Events after `sequence`; waits up to `wait_s` seconds for the first. Only the latest
+  /// SessionConfig::max_events are kept: if older ones were asked for, the result starts later.
   std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
-  /// Up to now, or whole once run() has returned. Counters, times and trace are those of the latest
-  /// run().
+  /// The result so far, complete once run() has returned. Counters, times and trace belong to the
+  /// latest run().
   RunResult result() const;
-  /// At this moment. Waits until the thread that runs run() can answer, a moment; changes nothing.
+  /// The state at this moment. Waits briefly for the thread of run(); changes nothing.
   SessionState state() const;
 
  private:

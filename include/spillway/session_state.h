@@ -10,25 +10,29 @@
 
 namespace spillway {
 
-/// What a session does at one moment, to be looked at. Without a run nothing is under way.
+/// A snapshot of what a session does. Outside of run() nothing is in flight.
 struct SessionState {
+  /// A device at this moment.
   struct Device {
-    std::string kind, state;  ///< joining | present | leaving | gone
-    Bytes budget_bytes = 0;
-    Bytes used_bytes = 0;  ///< planned ranges, and activations reserved for what runs
+    std::string kind;        ///< cpu | cuda
+    std::string state;       ///< joining | present | leaving | gone
+    Bytes budget_bytes = 0;  ///< most bytes that it may hold
+    Bytes used_bytes = 0;    ///< planned ranges, and activations reserved for the running op
   };
+  /// A trial at this moment.
   struct Trial {
-    std::string name;
-    TrialState state = TrialState::waiting;
-    std::int64_t step = 0, max_steps = 0;  ///< committed; of all
-    std::vector<int> lanes;                ///< the device that had each last in this step; -1: none
-    std::string waits_for;                 ///< empty: it computes, or has ended
+    std::string name;                        ///< TrialConfig::name
+    TrialState state = TrialState::waiting;  ///< at this moment
+    std::int64_t step = 0;                   ///< committed steps
+    std::int64_t max_steps = 0;              ///< all steps
+    std::vector<int> lanes;  ///< for each lane the device that had it last in this step; -1: none
+    std::string waits_for;   ///< empty: the trial computes, or has ended
   };
-  double time_s = 0;  ///< of the run's clock
-  std::vector<Device> devices;
-  std::vector<Trial> trials;
-  /// Ops, copies and work of the host, in the order in which they were handed to their queues;
-  /// `started_s` is when.
+  double time_s = 0;            ///< of the run's clock
+  std::vector<Device> devices;  ///< in order of their numbers
+  std::vector<Trial> trials;    ///< in order of submission
+  /// Ops, copies and host operations in flight, in the order in which their queues received them.
+  /// `started_s` is that time.
   std::vector<TraceSpan> under_way;
 };
 

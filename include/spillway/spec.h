@@ -10,116 +10,139 @@
 
 namespace spillway {
 
-enum class DType : std::uint8_t { f32, bf16, i64 };
+/// Type of the elements of a tensor.
+enum class DType : std::uint8_t {
+  f32,   ///< 4 bytes
+  bf16,  ///< 2 bytes
+  i64    ///< 8 bytes
+};
+/// Bytes of one element.
 Bytes size_of(DType dtype);
 
-/// A named dimension, e.g. {"sample", 4}. Names are what strategies split along.
+/// A named dimension, e.g. {"sample", 4}. Strategies split tensors along names.
 struct Dim {
-  std::string name;
-  std::int64_t size = 0;
+  std::string name;       ///< "sample"
+  std::int64_t size = 0;  ///< number of elements along it
   bool operator==(const Dim&) const = default;
 };
 
+/// Type and shape of a tensor.
 struct TensorSpec {
-  DType dtype = DType::f32;
-  std::vector<Dim> dims;
+  DType dtype = DType::f32;  ///< of the elements
+  std::vector<Dim> dims;     ///< from the outermost to the innermost
 
+  /// Product of the sizes.
   std::int64_t elements() const;
+  /// Without padding.
   Bytes bytes() const { return static_cast<Bytes>(elements()) * size_of(dtype); }
+  /// The sizes.
   std::vector<std::int64_t> shape() const;
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// How a parameter starts: zeros, ones, or a normal distribution drawn by Philox keyed
+/// Initial value of a parameter. The normal distribution is drawn by Philox, keyed by
 /// (seed, parameter).
 struct InitSpec {
-  enum class Kind : std::uint8_t { zeros, ones, normal } kind = Kind::zeros;
-  double stddev = 0;
+  /// The distribution.
+  enum class Kind : std::uint8_t {
+    zeros,               ///< all 0
+    ones,                ///< all 1
+    normal               ///< mean 0 and `stddev`
+  } kind = Kind::zeros;  ///< the distribution
+  double stddev = 0;     ///< of `normal`
   bool operator==(const InitSpec&) const = default;
 };
 
-/// How a running statistic follows what its layer observes in training. It is a parameter that no
-/// gradient moves: the layer's forward returns an observation of it for each virtual node, these
-/// are summed as gradients are, and the update after a commit moves it once.
+/// How a running statistic follows what its layer observes in training. A running statistic is a
+/// parameter without a gradient: the layer's forward returns one observation per virtual node,
+/// observations are summed like gradients, and the update after a commit moves the statistic once.
 struct StatisticSpec {
+  /// What the update does.
   enum class Kind : std::uint8_t {
-    none,
-    average,  ///< f32: (1 - momentum) * value + momentum * mean of the observations
-    count,    ///< i64, one element, not observed: the number of committed steps
-  } kind = Kind::none;
-  std::optional<double> momentum = 0.1;  ///< none: 1 / committed steps, so the mean over all
+    none,               ///< the parameter is no statistic
+    average,            ///< f32: (1 - momentum) * value + momentum * mean of the observations
+    count,              ///< i64, one element, not observed: the number of committed steps
+  } kind = Kind::none;  ///< what the update does
+  std::optional<double> momentum = 0.1;  ///< nothing: 1 / committed steps, so the mean over all
 };
 
+/// A parameter of a model.
 struct ParamSpec {
-  std::string name;
-  TensorSpec tensor;  ///< as its layer computes with it
-  InitSpec init;
-  bool trainable = true;  ///< no: no gradient, no moments, no optimizer
-  bool decay = true;      ///< weight decay applies (no for norms and biases)
-  StatisticSpec statistic;
-  DType gradient = DType::f32;  ///< what finished sums of its gradient are rounded to; or bf16
+  std::string name;             ///< "h.0.attn.weight"
+  TensorSpec tensor;            ///< as its layer computes with it
+  InitSpec init;                ///< its initial value
+  bool trainable = true;        ///< false: no gradient, no optimizer state
+  bool decay = true;            ///< weight decay applies (false for norms and biases)
+  StatisticSpec statistic;      ///< whether it is a running statistic, and which
+  DType gradient = DType::f32;  ///< f32 or bf16: to which finished gradient sums are rounded
 
+  /// Whether it is a running statistic.
   bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }
-  /// Observed in training, so it has a sum as a trained one has.
+  /// Whether layers observe it in training. It then has a sum, as a trained parameter has.
   bool is_observed() const { return statistic.kind == StatisticSpec::Kind::average; }
+  /// Whether gradients or observations of it are summed.
   bool has_sum() const { return trainable || is_observed(); }
-  /// What the optimizer changes and files hold: in f32 where the layer computes with bf16. Moments
-  /// and sums that grow are like it.
+  /// What the optimizer changes and files hold: f32 if the layer computes in bf16. Optimizer state
+  /// and growing sums have the same shape and type.
   TensorSpec master() const;
-  /// What of its sum leaves a device.
+  /// The part of its sum that leaves a device.
   TensorSpec finished_sum() const;
 };
 
-/// The smallest piece with a forward. Edges and parameters are positions in the ModelSpec. Inputs
-/// are edges of any earlier layers, so a model is any graph whose pieces have one output each.
+/// The smallest piece of a model with a forward. Edges and parameters are positions in the
+/// ModelSpec. Inputs are edges of any earlier layers, so a model is any graph whose layers have one
+/// output each.
 struct LayerSpec {
-  std::string name;  ///< "h.0.attn"
-  std::string kind;  ///< "attention": equal kind, parameter and edge shapes means equal cost
-  std::vector<int> params;
-  std::vector<int> inputs;
+  std::string name;         ///< "h.0.attn"
+  std::string kind;         ///< "attention"; layers of equal kind and equal shapes have equal costs
+  std::vector<int> params;  ///< in the order in which forward() receives them
+  std::vector<int> inputs;  ///< in the order in which forward() receives them
   std::vector<int> outputs;  ///< one; none for the loss layer, whose result is (sum, weight)
-  /// For estimates, of one virtual node's forward; below 0: from the shapes.
+  /// For estimates: of the forward of one virtual node. Negative: derived from the shapes.
   double forward_flops = -1;
-  double saved_elements = -1;  ///< that a backward needs, output included
+  double saved_elements = -1;  ///< that backward needs, output included; negative: derived
 };
 
-/// A tensor that passes between layers, per virtual node.
+/// A tensor that passes between layers, one per virtual node.
 struct EdgeSpec {
-  std::string name;
-  TensorSpec tensor;
+  std::string name;            ///< of the layer that makes it, or of its part of the batch
+  TensorSpec tensor;           ///< for one virtual node
   int producer = -1;           ///< layer, or -1: part of the batch
-  bool differentiable = true;  ///< no: nothing behind it sends a gradient back
+  bool differentiable = true;  ///< false: no later layer sends a gradient back
 };
 /// Whether gradients flow back through an edge.
 inline bool has_gradient(const EdgeSpec& edge) { return edge.producer >= 0 && edge.differentiable; }
 
-/// Values [begin, end) of a sample that choose one of `limit`: classes of a loss, rows of an
-/// embedding. Whole numbers from 0, below that.
+/// Values [begin, end) of a sample that are indices: classes of a loss, rows of an embedding. They
+/// are whole numbers from 0 to `limit` - 1.
 struct IndexRange {
-  std::int64_t begin = 0, end = 0, limit = 0;
+  std::int64_t begin = 0;  ///< first value of the sample
+  std::int64_t end = 0;    ///< one behind the last value
+  std::int64_t limit = 0;  ///< number of classes or rows
   auto operator<=>(const IndexRange&) const = default;
 };
 
-/// A model as a value: layers in execution order, parameters in canonical order.
+/// A model as a value: layers in the order of execution, parameters in canonical order.
 ///
 /// A parameter that several layers name is tied: it is a block of its own, and each use has its
 /// own gradient sum.
 struct ModelSpec {
-  std::string family;
-  std::vector<ParamSpec> params;
-  std::vector<EdgeSpec> edges;
-  std::vector<LayerSpec> layers;
-  /// Checked before a device sees a sample: a GPU that is given another number fails as a whole.
+  std::string family;             ///< "gpt"
+  std::vector<ParamSpec> params;  ///< in canonical order
+  std::vector<EdgeSpec> edges;    ///< activations and parts of the batch
+  std::vector<LayerSpec> layers;  ///< in the order of execution
+  /// Checked before a device sees a sample: an index out of range would break a whole GPU.
   std::vector<IndexRange> indices;
 
-  std::int64_t num_parameters() const;  ///< elements; running statistics do not count
+  /// Elements of all parameters; running statistics do not count.
+  std::int64_t num_parameters() const;
   /// Layers that read edge `edge`, ascending.
   std::vector<int> consumers(int edge) const;
   /// Number of layers that name parameter `param`.
   int num_uses(int param) const;
-  /// Throws Error unless the layers form a graph in order: every id in range, every edge produced
-  /// before it is read and read by somebody, one output a layer, a loss layer at the end; and
-  /// every running statistic is of its type, not trained, and of one layer; indices in samples.
+  /// Throws Error unless every id is in range; every edge is produced before it is read, and is
+  /// read; each layer has one output; a loss layer is at the end; every running statistic has its
+  /// type, is not trained and belongs to one layer; all indices lie in the samples.
   void validate() const;
 };
 

@@ -7,53 +7,56 @@
 
 namespace spillway {
 
-/// TrainConfig::lanes: as many as pay.
+/// Value of TrainConfig::lanes: as many as help.
 inline constexpr int kAutoLanes = 0;
 
 /// A rule of a trial's autoscaler, see scheduler/elastic/heuristic.h.
 struct AutoscaleRule {
-  std::string rule;  ///< throughput | linear | stepped | straggler
-  std::map<std::string, double> params;
+  std::string rule;                      ///< throughput | linear | stepped | straggler
+  std::map<std::string, double> params;  ///< by name; a missing one has its default
 };
 
-/// Names follow Hugging Face's TrainingArguments where it has one.
+/// How a trial trains. Names follow Hugging Face's TrainingArguments where it has one.
 struct TrainConfig {
-  std::uint64_t seed = 1;
-  std::int64_t batch_size = 32;  ///< samples a step, over all virtual nodes
+  std::uint64_t seed = 1;        ///< of initial weights, dropout, augmentation, order of samples
+  std::int64_t batch_size = 32;  ///< samples per step, over all virtual nodes
   int virtual_nodes = 8;         ///< divides batch_size
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
-  /// At most reduction_groups and the number of devices; fewer where that is faster, on unequal
-  /// ones. kAutoLanes: begins with as many as there may be, and its rules go on from there
-  /// (`throughput` where there are none); where devices are shared, asks for as many.
+  /// Devices that compute a step together: at most reduction_groups and the number of devices.
+  /// Unequal devices get fewer if that is faster. kAutoLanes: starts with the maximum, and the
+  /// rules (`throughput` by default) adjust it; with sharing the trial asks for the maximum.
   int lanes = 1;
-  /// Groups of each lane; empty: as equal as can be.
+  /// Reduction groups of each lane; empty: as equal as possible.
   std::vector<int> lane_groups;
-  /// The most lanes that rules, shares or Session::resize() may give; host memory is reserved for
-  /// them. 0: `lanes`; of kAutoLanes, what groups and devices allow at submission.
+  /// Most lanes that rules, shares or Session::resize() may give; host memory is reserved for them.
+  /// 0: `lanes`; with kAutoLanes, as many as groups and devices allow at submission.
   int max_lanes = 0;
-  /// Decide after every step how many lanes the trial goes on with; where devices are shared, how
-  /// many it asks for. `straggler` names devices that take no lane of it. Empty: none.
+  /// Rules that decide after each step how many lanes the trial has or, with sharing, asks for.
+  /// `straggler` names devices that get no lane of the trial. Empty: none.
   std::vector<AutoscaleRule> autoscale;
-  int priority = 1;  ///< 1 to 100, where devices are shared; a larger one is more important
+  int priority = 1;            ///< 1 to 100, used by sharing; larger is more important
   std::string order = "auto";  ///< auto | shard_major | vn_major
-  /// fp32 | bf16: what layers compute with. Weights and moments are fp32, and sums of gradients
-  /// while they grow, as are norms, softmax and loss.
+  /// fp32 | bf16: type in which layers compute. Weights, optimizer state, growing gradient sums,
+  /// norms, softmax and loss are fp32 in both cases.
   std::string dtype = "fp32";
-  /// fp32 | bf16: what gradients travel and are kept as at home. bf16 rounds the sum of each
-  /// reduction group and each sum of such sums.
+  /// fp32 | bf16: type of gradient sums on their way to the host and there. bf16 rounds the sum of
+  /// each reduction group and each sum of these.
   std::string gradient_dtype = "fp32";
-  std::int64_t max_steps = 50;
-  std::string optimizer = "adamw";  ///< adamw | sgd
-  double learning_rate = 1e-3, weight_decay = 0.01;
-  double momentum = 0.9;  ///< of sgd
-  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
+  std::int64_t max_steps = 50;               ///< length of the trial
+  std::string optimizer = "adamw";           ///< adamw | sgd
+  double learning_rate = 1e-3;               ///< the maximum, after the warm-up
+  double weight_decay = 0.01;                ///< not for norms and biases
+  double momentum = 0.9;                     ///< sgd only
+  double adam_beta1 = 0.9;                   ///< adamw only
+  double adam_beta2 = 0.999;                 ///< adamw only
+  double adam_epsilon = 1e-8;                ///< adamw only
   double max_grad_norm = 1.0;                ///< 0: no clipping
   std::string lr_scheduler_type = "cosine";  ///< cosine | linear | constant
-  double warmup_ratio = 0;
-  std::int64_t eval_steps = 0;  ///< 0: at the end only
-  std::int64_t eval_batches = 8;
+  double warmup_ratio = 0;                   ///< part of the steps with linear warm-up
+  std::int64_t eval_steps = 0;               ///< steps between evaluations; 0: only at the end
+  std::int64_t eval_batches = 8;             ///< batches per evaluation
 
-  /// Throws ConfigError naming the field (`train.virtual_nodes`, ...), the value, the remedy.
+  /// Throws ConfigError that names the field (`train.virtual_nodes`, ...), the value, the remedy.
   void validate() const;
 };
 

@@ -13,32 +13,33 @@ namespace spillway {
 
 struct DataSplit;  // spillway/data_source.h
 
-/// Generations of a trial's whole state, in a folder of its own; see docs/formats.md. Written at
-/// commits while it trains on, at its end, and when it is stopped. One that cannot be written
-/// leaves the older ones as they are and the trial running.
+/// Checkpoints of a trial, in a folder of its own; see docs/formats.md. They are written at commits
+/// while the trial trains, at its end, and when it is stopped. If one cannot be written, the older
+/// ones stay and the trial continues.
 struct CheckpointConfig {
   std::filesystem::path folder;  ///< empty: none are written
   std::int64_t every_steps = 0;  ///< 0: not by steps
   double every_s = 0;            ///< 0: not by time
-  int keep = 2;                  ///< generations, at least 1
-  /// Go on from the newest that verifies; where there is none, from the beginning. Also where a
+  int keep = 2;                  ///< checkpoints kept, at least 1
+  /// Continue from the newest sound checkpoint, or from the beginning without one, even if a
   /// journal says that the trial has ended.
   bool resume = false;
 };
 
+/// A model to train: what, on which data, and how.
 struct TrialConfig {
-  std::string name;
-  std::string client_id;  ///< the submitter's own: a session takes each once; empty: none
-  ModelFactory model;
-  std::shared_ptr<const DataSplit> data;
-  TrainConfig train;
-  CheckpointConfig checkpoint;
-  /// What the bits depend on beside shapes, data and `train`, by field, as text: what `model` and
-  /// `data` compute. Compared when the trial is resumed.
+  std::string name;       ///< in results and messages
+  std::string client_id;  ///< chosen by the submitter; a session takes each id once; empty: none
+  ModelFactory model;     ///< makes the model
+  std::shared_ptr<const DataSplit> data;  ///< training and evaluation samples
+  TrainConfig train;                      ///< how it trains
+  CheckpointConfig checkpoint;            ///< where and how often it is saved
+  /// What else decides the bits, as text by field: what `model` and `data` compute beyond shapes
+  /// and samples. Compared when the trial is resumed.
   std::map<std::string, std::string> contract;
   std::filesystem::path weights_file;  ///< final weights as safetensors; empty: not written
 
-  /// Throws ConfigErrors for all that is wrong with `train` and, if there is one, with `model`.
+  /// Throws ConfigErrors for everything wrong in `train` and, if set, in `model`.
   void validate() const;
 };
 
