@@ -168,24 +168,44 @@ void LayoutBuilder::place_sums() {
     for (const auto& [first, slot] : plan.roots) layout_.partials.push_back(first);
   }
   layout_.home_bytes = plane_begin + layout_.partials.size() * layout_.sum_plane;
+  const auto position = [&](int first_group) {
+    const auto found = std::ranges::lower_bound(layout_.partials, first_group);
+    return static_cast<int>(found - layout_.partials.begin());
+  };
+  for (const auto& [into, from] : remaining_merges(layout_.partials, shape_.groups)) {
+    layout_.merges.push_back({position(into), position(from)});
+  }
+  place_whole_sums();
+  add_sum_buffers();
+}
 
+/// Of tied parameters: where their last layer has them.
+void LayoutBuilder::place_whole_sums() {
+  for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
+    const std::vector<int>& params = model_.layers[at(l)].params;
+    for (std::size_t i = params.size(); i-- > 0;) {
+      if (!model_.params[at(params[i])].has_sum()) continue;
+      layout_.params[at(params[i])].sum = layout_.sum_of_use(l, i);
+    }
+  }
+}
+
+void LayoutBuilder::add_sum_buffers() {
   std::size_t partial = 0;
   for (const FoldPlan& plan : folds_) {
-    std::vector<std::vector<int>> slots;
+    auto& slots = layout_.sum_buffers.emplace_back();
     for (int slot = 0; slot < plan.num_slots; ++slot) {
       const auto root = std::ranges::find(plan.roots, slot, &std::pair<int, int>::second);
       const auto number = static_cast<std::size_t>(root - plan.roots.begin()) + partial;
-      std::vector<int> by_layer;
-      for (const Layout::LayerPlace& place : layout_.layers) {
-        const Bytes home =
-            root == plan.roots.end() ? kNoHome : place.sum_home + number * layout_.sum_plane;
-        by_layer.push_back(
-            place.sum.bytes == 0 ? -1 : add_buffer(BufferKind::sum, place.sum.bytes, home));
-        if (by_layer.back() >= 0) layout_.buffers.back().home_bytes = place.sum.packed_bytes;
+      std::vector<int>& by_layer = slots.emplace_back(layout_.layers.size(), -1);
+      for (int l = 0; l < static_cast<int>(layout_.layers.size()); ++l) {
+        const SumPlaces& places = layout_.layers[at(l)].sum;
+        if (places.bytes == 0) continue;
+        const Bytes home = root == plan.roots.end() ? kNoHome : layout_.partial(l, number);
+        by_layer[at(l)] = add_buffer(BufferKind::sum, places.bytes, home);
+        layout_.buffers.back().home_bytes = places.packed_bytes;
       }
-      slots.push_back(std::move(by_layer));
     }
-    sum_buffers_.push_back(std::move(slots));
     partial += plan.roots.size();
   }
 }
@@ -203,7 +223,7 @@ void LayoutBuilder::place_batches() {
 
 std::vector<int> LayoutBuilder::sums(int lane, LayerRange range) {
   std::vector<int> found;
-  for (const auto& by_layer : sum_buffers_[at(lane)]) {
+  for (const auto& by_layer : layout_.sum_buffers[at(lane)]) {
     for (int l = range.begin; l < range.end; ++l) {
       if (by_layer[at(l)] >= 0) found.push_back(by_layer[at(l)]);
     }

@@ -47,6 +47,8 @@ class LayoutBuilder {
  private:
   void place_weights();
   void place_sums();
+  void place_whole_sums();
+  void add_sum_buffers();
   void place_batches();
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
   int add_edge(BufferKind kind, int edge, Bytes home);
@@ -58,7 +60,6 @@ class LayoutBuilder {
   std::vector<GroupRange> lanes_;
   const Cut& cut_;
   std::vector<FoldPlan> folds_;
-  std::vector<std::vector<std::vector<int>>> sum_buffers_;           // lane, slot, layer (-1: none)
   std::map<std::pair<int, int>, int> boundaries_, eval_boundaries_;  // (edge, vn)
   std::map<std::tuple<int, int, int>, int> gradients_;               // (edge, shard, vn)
   std::map<std::pair<int, int>, Bytes> eval_homes_;                  // (slot, vn)

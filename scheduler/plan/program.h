@@ -150,13 +150,15 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
 /// A job's buffers and where they live at home. Planes: weights p, `moments` of moments, copies of
 /// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
 /// range for each layer that names it), further partial sums, boundaries, batch. Layers start at
-/// multiples of kPage, parameters at multiples of kAlignment.
+/// multiples of kPage, parameters at multiples of kAlignment. Addresses are offsets in the job's
+/// host memory; nobody but the layout computes one.
 struct Layout {
   struct ParamPlace {
     int weights_buffer = 0;  ///< the block that holds it as its layer computes with it
     Bytes offset_in_block = 0;
     Bytes home = 0;           ///< of its master; elsewhere than in the block: that is a copy
     Bytes moment_offset = 0;  ///< in each plane of moments; frozen parameters have none
+    Bytes sum = kNoHome;      ///< of its whole gradient sum: in the range of its last use
   };
   struct LayerPlace {
     std::vector<int> weights_buffers;  ///< by parameter of the layer
@@ -171,7 +173,10 @@ struct Layout {
   std::vector<int> weights;        ///< weights buffers in update order: tied first
   std::vector<ParamPlace> params;  ///< by parameter
   std::vector<LayerPlace> layers;  ///< by layer
-  std::vector<int> partials;       ///< first groups of the subtrees that lanes send home, ascending
+  /// Buffers of sums, by lane, slot of the lane's stack and layer; -1: the layer has none.
+  std::vector<std::vector<std::vector<int>>> sum_buffers;
+  std::vector<int> partials;  ///< first groups of the subtrees that lanes send home, ascending
+  std::vector<FoldStep::Merge> merges;  ///< of partials, by position, in order: finishes a sum
   Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
   Bytes copies_plane = 0;       ///< of weights that layers compute with in another type
   int moments = 0;              ///< planes of them
@@ -179,6 +184,24 @@ struct Layout {
   std::vector<int> batch;       ///< buffers, by virtual node
   std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node
   Bytes home_bytes = 0;
+
+  /// A parameter's moment `i` of its optimizer. Not of a frozen one.
+  Bytes moment(int param, int i) const {
+    return moments_home + static_cast<Bytes>(i) * moments_plane + params[at(param)].moment_offset;
+  }
+  /// A parameter in its block, as devices read it: its master, or the copy of that.
+  Bytes in_block(int param) const {
+    const ParamPlace& place = params[at(param)];
+    return buffers[at(place.weights_buffer)].home + place.offset_in_block;
+  }
+  /// The sums of a layer over the subtree that is partial `k`.
+  Bytes partial(int layer, std::size_t k) const {
+    return layers[at(layer)].sum_home + k * sum_plane;
+  }
+  /// Once the layer is reduced: the sum of its parameter `i`, over this use of it.
+  Bytes sum_of_use(int layer, std::size_t i) const {
+    return partial(layer, 0) + layers[at(layer)].sum.packed_offsets[i];
+  }
 };
 
 /// Everything the engine needs to run a job.

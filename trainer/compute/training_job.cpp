@@ -293,20 +293,15 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   }
 }
 
-/// Finishes the tree over what the lanes sent: partial i lies i planes behind the first.
+/// Finishes the tree over what the lanes sent.
 void TrainingJob::add_partials(const HostCall& call, int layer) const {
   const Layout& layout = call.plan->layout;
-  const Layout::LayerPlace& place = layout.layers[at(layer)];
-  const auto partial = [&](int first_group) {
-    const auto found = std::ranges::find(layout.partials, first_group);
-    const auto number = static_cast<Bytes>(found - layout.partials.begin());
-    return call.home + place.sum_home + number * layout.sum_plane;
-  };
-  for (const auto& [into, from] :
-       remaining_merges(layout.partials, config_.train.reduction_groups)) {
+  for (const FoldStep::Merge& merge : layout.merges) {
+    std::byte* into = call.home + layout.partial(layer, at(merge.into));
+    const std::byte* from = call.home + layout.partial(layer, at(merge.from));
     for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
-      const Bytes offset = place.sum.packed_offsets[i];
-      add_packed(partial(into) + offset, partial(from) + offset, param.finished_sum());
+      const Bytes offset = layout.layers[at(layer)].sum.packed_offsets[i];
+      add_packed(into + offset, from + offset, param.finished_sum());
     });
   }
 }
@@ -316,10 +311,8 @@ std::byte* TrainingJob::value(std::byte* home, int param) const {
 }
 
 void TrainingJob::write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const {
-  const Layout::ParamPlace& place = plan_->layout.params[at(param)];
-  const Bytes block = plan_->layout.buffers[at(place.weights_buffer)].home;
-  const std::byte* master = home + place.home;
-  std::byte* copy = home + block + place.offset_in_block;
+  const std::byte* master = value(home, param);
+  std::byte* copy = home + plan_->layout.in_block(param);
   if (copy == master) return;
   const DType dtype = model_->spec.params[at(param)].tensor.dtype;
   if (dtype == DType::bf16) {
@@ -332,28 +325,20 @@ void TrainingJob::write_copy(std::byte* home, int param, std::size_t begin, std:
 }
 
 std::byte* TrainingJob::sum(const HostCall& call, int param) const {
-  for (int l = static_cast<int>(model_->spec.layers.size()) - 1; l >= 0; --l) {
-    const auto& params = model_->spec.layers[at(l)].params;
-    const auto found = std::ranges::find(params, param);
-    if (found == params.end()) continue;
-    const Layout::LayerPlace& place = call.plan->layout.layers[at(l)];
-    return call.home + place.sum_home +
-           place.sum.packed_offsets[static_cast<std::size_t>(found - params.begin())];
-  }
-  throw Error("parameter " + model_->spec.params[at(param)].name + " is used by no layer");
+  return call.home + call.plan->layout.params[at(param)].sum;
 }
 
 void TrainingJob::reduce(const HostCall& call, int layer) {
   add_partials(call, layer);
-  const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
+  const Layout& layout = call.plan->layout;
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
     if (!param.trainable) return;
-    const std::byte* use = call.home + place.sum_home + place.sum.packed_offsets[i];
+    const std::byte* use = call.home + layout.sum_of_use(layer, i);
     std::byte* total = sum(call, params[i]);
     // A tied parameter: last use first.
     if (use != total) add_packed(total, use, param.finished_sum());
-    if (std::ranges::count(place.device_norms, i) > 0) return;
+    if (std::ranges::count(layout.layers[at(layer)].device_norms, i) > 0) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
   });
 }
@@ -416,9 +401,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
     place.gradient = floats(gradient);
   }
   for (int i = 0; i < layout.moments; ++i) {
-    place.moments[at(i)] =
-        floats(call.home + layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane +
-               layout.params[at(number)].moment_offset);
+    place.moments[at(i)] = floats(call.home + layout.moment(number, i));
   }
   const UpdateRule rule = update_rule(config_.train, call.step - 1, param.decay, gradient_scale_);
   tbb::parallel_for(

@@ -26,13 +26,11 @@ std::string moment_name(const TrainConfig& train, int moment) {
 StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout) {
   for (std::size_t p = 0; p < model.params.size(); ++p) {
     const ParamSpec& param = model.params[p];
-    const Layout::ParamPlace& place = layout.params[p];
     const int moments = param.trainable && !param.is_statistic() ? layout.moments : 0;
-    add(weights_, param.name, param.master(), {p, place.home, moments == 0});
+    add(weights_, param.name, param.master(), {p, layout.params[p].home, moments == 0});
     for (int i = 0; i < moments; ++i) {
-      const Bytes plane = layout.moments_home + static_cast<Bytes>(i) * layout.moments_plane;
       add(moments_, moment_name(train, i) + "." + param.name, param.master(),
-          {p, plane + place.moment_offset, i + 1 == moments});
+          {p, layout.moment(static_cast<int>(p), i), i + 1 == moments});
     }
   }
 }

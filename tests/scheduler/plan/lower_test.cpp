@@ -227,6 +227,30 @@ TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
   }
 }
 
+TEST(Layout, AnswersWhereSumsAndMomentsLie) {
+  ModelSpec model = chain(4);
+  model.layers.back().params.push_back(0);  // tied
+  const JobShape shape{.virtual_nodes = 4, .groups = 4, .lane_groups = {1, 3}, .moments = 2};
+  const Layout layout = plan_job(model, shape, 64_MiB)->layout;
+  EXPECT_EQ(layout.partials, (std::vector{0, 1, 2}));
+  ASSERT_EQ(layout.merges.size(), 2u);
+  EXPECT_EQ(layout.merges[0].into, 0);
+  EXPECT_EQ(layout.merges[0].from, 1);
+  EXPECT_EQ(layout.merges[1].into, 0);
+  EXPECT_EQ(layout.merges[1].from, 2);
+  EXPECT_EQ(layout.params[0].sum, layout.sum_of_use(3, 1));
+  EXPECT_NE(layout.params[0].sum, layout.sum_of_use(0, 0));
+  EXPECT_EQ(layout.moment(1, 1) - layout.moment(1, 0), layout.moments_plane);
+  EXPECT_GE(layout.moment(0, 0), layout.moments_home);
+  for (const auto& slots : layout.sum_buffers) {
+    for (const auto& by_layer : slots) {
+      for (std::size_t l = 0; l < by_layer.size(); ++l) {
+        EXPECT_EQ(layout.buffers[at(by_layer[l])].home_bytes, layout.layers[l].sum.packed_bytes);
+      }
+    }
+  }
+}
+
 TEST(Lower, PlansOfOneContractKeepTheirStateInTheSameHomes) {
   const ModelSpec model = chain(6);
   const JobShape shape{.virtual_nodes = 4, .groups = 4, .lane_groups = {4}};
