@@ -15,8 +15,7 @@ namespace spillway {
 struct JobPlan;
 
 /// A compute op. `attempt`, here and below: how often an open step of the job has been dropped so
-/// far. `offsets`: device ranges of the unit's weights and sums, then of the op's inputs
-/// and outputs, each in the order of its spec.
+/// far. `offsets`: where its buffers lie on the device, in the order of for_each_buffer().
 struct StartOp {
   ActionId id = 0;
   JobId job;

@@ -161,23 +161,17 @@ bool Engine::start_op(DeviceId id) {
                   .workspace = spec(ref).workspace,
                   .used_high = device.memory.used()};
   StartOp start_action{0, ref.job, id, job.flavor, job.step, job.attempt, ref.unit, number, {}, {}};
-  const auto use = [&](int buffer, bool writes, bool per_op) {
+  for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
     Resident* entry = device.memory.find({ref.job, buffer});
     assert(entry && entry->version == job.step);
-    if (per_op) ++entry->leases;
+    if (use == BufferUse::input || use == BufferUse::output) ++entry->leases;
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
-    if (writes) entry->dirty = true;
+    if (use == BufferUse::sum || use == BufferUse::output) entry->dirty = true;
     device.memory.doom(*entry, false);
     start_action.offsets.push_back(entry->offset);
     buffer_state({ref.job, buffer}).last_unit = ref.unit;
-  };
-  const UnitSpec& unit = spec(ref);
-  for (int b : unit.weights) use(b, false, false);
-  for (int b : unit.sums) use(b, true, false);
-  for (int b : op.inputs) use(b, false, true);
-  for (int b : op.outputs) use(b, true, true);
-
+  });
   std::ranges::sort(action.after);
   action.after.erase(std::unique(action.after.begin(), action.after.end()), action.after.end());
   action.others_ready_s = unit_state.ready_s;

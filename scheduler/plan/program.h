@@ -95,6 +95,19 @@ struct UnitSpec {
   double cost_s = 0;
 };
 
+/// What an op does with a buffer on its device.
+enum class BufferUse : std::uint8_t { weights, sum, input, output };
+
+/// Calls `take(buffer, use)` for each buffer of an op of `unit`, in the one order in which
+/// StartOp::offsets is written and read.
+template <typename Take>
+void for_each_buffer(const UnitSpec& unit, const OpSpec& op, const Take& take) {
+  for (int b : unit.weights) take(b, BufferUse::weights);
+  for (int b : unit.sums) take(b, BufferUse::sum);
+  for (int b : op.inputs) take(b, BufferUse::input);
+  for (int b : op.outputs) take(b, BufferUse::output);
+}
+
 enum class HostOpKind : std::uint8_t {
   load,    ///< read the batch of the step (or the evaluation batches) into its homes
   reduce,  ///< finish a layer's gradient sum over lanes, squared norms

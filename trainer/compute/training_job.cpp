@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -122,27 +121,23 @@ void TrainingJob::admit(std::byte* home) {
 }
 
 OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
-  const OpSpec& op = call.program->ops[at(call.op)];
-  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const OpSpec& op = call.op_spec();
+  const UnitSpec& unit = call.unit_spec();
   const Layout& layout = call.plan->layout;
-  std::map<int, std::byte*> block;  // weights buffer -> device memory
-  for (std::size_t i = 0; i < unit.weights.size(); ++i) block[unit.weights[i]] = call.weights[i];
   const auto parameters = [&](int layer) {
     const Layout::LayerPlace& place = layout.layers[at(layer)];
     std::vector<std::byte*> pointers;
     for (std::size_t p = 0; p < place.weights_buffers.size(); ++p) {
-      pointers.push_back(block.at(place.weights_buffers[p]) + place.weight_offsets[p]);
+      pointers.push_back(call.memory(place.weights_buffers[p]) + place.weight_offsets[p]);
     }
     return pointers;
   };
   RangeRunner::EdgeMemory inputs, gradients, outputs;
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const BufferSpec& buffer = layout.buffers[at(op.inputs[i])];
-    (buffer.kind == BufferKind::gradient ? gradients : inputs)[buffer.edge] = call.inputs[i];
+  for (int b : op.inputs) {
+    const BufferSpec& buffer = layout.buffers[at(b)];
+    (buffer.kind == BufferKind::gradient ? gradients : inputs)[buffer.edge] = call.memory(b);
   }
-  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    outputs[layout.buffers[at(op.outputs[i])].edge] = call.outputs[i];
-  }
+  for (int b : op.outputs) outputs[layout.buffers[at(b)].edge] = call.memory(b);
   const LayerContext context{.training = op.kind != OpKind::evaluate,
                              .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
                                         static_cast<std::uint32_t>(op.vn), 0},
@@ -169,24 +164,17 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   };
 }
 
-/// sums[slot][layer] of the unit, the layers with gradients only.
-static std::size_t sum_index(const Layout& layout, const UnitSpec& unit, int slot, int layer) {
-  std::size_t per_slot = 0, before = 0;
-  for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
-    if (layout.layers[at(l)].sum.bytes == 0) continue;
-    if (l < layer) ++before;
-    ++per_slot;
-  }
-  return at(slot) * per_slot + before;
+/// A layer's sums in one slot of the lane's stack.
+static std::byte* sums_in(const OpCall& call, int slot, int layer) {
+  const auto& slots = call.plan->layout.sum_buffers[at(call.unit_spec().lane)];
+  return call.memory(slots[at(slot)][at(layer)]);
 }
 
 void TrainingJob::fold_term(const OpCall& call, int layer, int param, const std::byte* term) const {
-  const FoldStep& fold = call.program->ops[at(call.op)].fold;
-  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const FoldStep& fold = call.op_spec().fold;
   const Layout::LayerPlace& place = call.plan->layout.layers[at(layer)];
-  std::byte* slot = call.sums[sum_index(call.plan->layout, unit, fold.slot, layer)];
-  add_term(stream_of(call), floats(slot + place.sum.offsets[at(param)]), term,
-           param_of(layer, at(param)).tensor, fold.fresh);
+  std::byte* sum = sums_in(call, fold.slot, layer) + place.sum.offsets[at(param)];
+  add_term(stream_of(call), floats(sum), term, param_of(layer, at(param)).tensor, fold.fresh);
 }
 
 const ParamSpec& TrainingJob::param_of(int layer, std::size_t i) const {
@@ -202,14 +190,13 @@ void TrainingJob::for_each_sum(int layer, const What& what) const {
 }
 
 void TrainingJob::merge_sums(const OpCall& call) const {
-  const UnitSpec& unit = call.program->units[at(call.unit)];
-  const Layout& layout = call.plan->layout;
-  for (const FoldStep::Merge& merge : call.program->ops[at(call.op)].fold.merges) {
-    for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
-      const SumPlaces& places = layout.layers[at(l)].sum;
+  const LayerRange layers = call.unit_spec().layers;
+  for (const FoldStep::Merge& merge : call.op_spec().fold.merges) {
+    for (int l = layers.begin; l < layers.end; ++l) {
+      const SumPlaces& places = call.plan->layout.layers[at(l)].sum;
       if (places.bytes == 0) continue;
-      std::byte* into = call.sums[sum_index(layout, unit, merge.into, l)];
-      const std::byte* from = call.sums[sum_index(layout, unit, merge.from, l)];
+      std::byte* into = sums_in(call, merge.into, l);
+      const std::byte* from = sums_in(call, merge.from, l);
       for_each_sum(l, [&](std::size_t i, const ParamSpec& param) {
         merge_sum(stream_of(call), floats(into + places.offsets[i]),
                   floats(from + places.offsets[i]), param);
@@ -221,22 +208,21 @@ void TrainingJob::merge_sums(const OpCall& call) const {
 /// What goes home of this unit, once its last virtual node is in: packed, and the squared norms of
 /// its untied parameters, if any are asked for.
 void TrainingJob::finish_sums(const OpCall& call, std::span<double* const> norms) const {
-  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const UnitSpec& unit = call.unit_spec();
   const Layout& layout = call.plan->layout;
-  std::size_t next = 0, next_norm = 0;
-  while (next < unit.sums.size()) {
+  auto norm = norms.begin();
+  for (const std::vector<int>& by_layer : layout.sum_buffers[at(unit.lane)]) {
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
+      const int buffer = by_layer[at(l)];
+      if (buffer < 0 || layout.buffers[at(buffer)].home == kNoHome) continue;
       const SumPlaces& places = layout.layers[at(l)].sum;
-      if (places.bytes == 0) continue;
-      const BufferSpec& buffer = layout.buffers[at(unit.sums[next])];
-      std::byte* slot = call.sums[next++];
-      if (buffer.home == kNoHome) continue;
+      std::byte* slot = call.memory(buffer);
       for_each_sum(l, [&](std::size_t i, const ParamSpec& param) {
         std::byte* sum = slot + places.packed_offsets[i];
         pack_sum(stream_of(call), sum, slot + places.offsets[i], param);
       });
       for (std::size_t i : layout.layers[at(l)].device_norms) {
-        take_norm(*call.device, norms[next_norm++], slot + places.packed_offsets[i],
+        take_norm(*call.device, *norm++, slot + places.packed_offsets[i],
                   param_of(l, i).finished_sum());
       }
     }
@@ -244,7 +230,7 @@ void TrainingJob::finish_sums(const OpCall& call, std::span<double* const> norms
 }
 
 void TrainingJob::keep_norms(const OpCall& call) {
-  const UnitSpec& unit = call.program->units[at(call.unit)];
+  const UnitSpec& unit = call.unit_spec();
   const bool has_loss = unit.layers.end == static_cast<int>(model_->layers.size());
   std::size_t next = has_loss ? 1 : 0;
   for (int l = unit.layers.begin; l < unit.layers.end; ++l) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,9 +22,14 @@ struct OpCall {
   std::shared_ptr<const JobPlan> plan;  // shared: the call may outlive the job's use of it
   const Program* program = nullptr;     ///< of the plan
   int unit = 0, op = 0;
-  std::vector<std::byte*> weights, sums, inputs, outputs;  ///< in the order of the specs
+  boost::unordered_flat_map<int, std::byte*> buffers;  ///< on the device, by number
   /// Host memory for what the op says, until it has been kept: OpSpec::num_numbers.
   std::vector<double*> numbers;
+
+  const UnitSpec& unit_spec() const { return program->units[at(unit)]; }
+  const OpSpec& op_spec() const { return program->ops[at(op)]; }
+  /// Where one of its buffers lies on the device.
+  std::byte* memory(int buffer) const { return buffers.at(buffer); }
 };
 
 /// Work of the host pool on a job's homes.

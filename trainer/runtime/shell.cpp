@@ -178,20 +178,13 @@ OpCall Shell::resolve(const StartOp& start) {
               .program = plan->programs[start.flavor].get(),
               .unit = start.unit,
               .op = start.op};
-  const UnitSpec& unit = call.program->units[at(start.unit)];
-  const OpSpec& op = call.program->ops[at(start.op)];
+  call.buffers.reserve(start.offsets.size());
   std::size_t next = 0;
-  const auto take = [&](const std::vector<int>& buffers, std::vector<std::byte*>& pointers) {
-    for (int b : buffers) {
-      const Bytes bytes = plan->layout.buffers[at(b)].bytes;
-      pointers.push_back(on.arena->at(start.offsets[next++], bytes));
-    }
-  };
-  take(unit.weights, call.weights);
-  take(unit.sums, call.sums);
-  take(op.inputs, call.inputs);
-  take(op.outputs, call.outputs);
-  for (int i = 0; i < op.num_numbers; ++i) call.numbers.push_back(on.numbers.take());
+  for_each_buffer(call.unit_spec(), call.op_spec(), [&](int buffer, BufferUse) {
+    const Bytes bytes = plan->layout.buffers[at(buffer)].bytes;
+    call.buffers[buffer] = on.arena->at(start.offsets[next++], bytes);
+  });
+  for (int i = 0; i < call.op_spec().num_numbers; ++i) call.numbers.push_back(on.numbers.take());
   return call;
 }
 
@@ -207,7 +200,7 @@ void Shell::perform(const StartOp& start) {
   const auto task = std::make_shared<Task>();
   task->call = resolve(start);
   Device& device = *task->call.device;
-  const OpSpec& op = task->call.program->ops[at(start.op)];
+  const OpSpec& op = task->call.op_spec();
   task->workspace = op.workspace;
   task->flight = {.failed = std::make_shared<std::atomic<bool>>(false),
                   .after = start.after,

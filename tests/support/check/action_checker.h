@@ -114,18 +114,16 @@ class ActionChecker {
     Flight flight{start.id, start.job, start.device, device * 3, start};
     flight.before = {start.after.begin(), start.after.end()};
     std::size_t next = 0;
-    const auto touch = [&](const std::vector<int>& buffers, bool reads, bool writes) {
-      for (int b : buffers) {
-        const Place place{device, start.offsets.at(next++)};
-        const Bytes bytes = buffer(start.job, b).bytes;
-        if (reads) flight.read(place, bytes, content_of(start.job, b));
-        if (writes) flight.write(place, bytes, content_of(start.job, b));
+    for_each_buffer(unit, op, [&](int b, BufferUse use) {
+      const Place place{device, start.offsets.at(next++)};
+      const Bytes bytes = buffer(start.job, b).bytes;
+      const bool is_first_term = use == BufferUse::sum && start.op == unit.first_op;
+      const bool writes = use == BufferUse::sum || use == BufferUse::output;
+      if (use != BufferUse::output && !is_first_term) {
+        flight.read(place, bytes, content_of(start.job, b));
       }
-    };
-    touch(unit.weights, true, false);
-    touch(unit.sums, start.op > unit.first_op, true);
-    touch(op.inputs, true, false);
-    touch(op.outputs, false, true);
+      if (writes) flight.write(place, bytes, content_of(start.job, b));
+    });
     require(next == start.offsets.size(), "an op with ranges that nothing needs");
     launch(std::move(flight));
   }

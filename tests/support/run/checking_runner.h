@@ -52,22 +52,19 @@ class CheckingRunner final : public OpRunner {
 
   /// Throws where bytes are wrong.
   static void touch(const OpCall& call) {
-    const UnitSpec& unit = call.program->units[index(call.unit)];
-    const OpSpec& op = call.program->ops[index(call.op)];
-    for (std::size_t i = 0; i < unit.weights.size(); ++i) {
-      check(*call.plan, call.weights[i], call.job, unit.weights[i], call.step, 0);
-    }
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      check(*call.plan, call.inputs[i], call.job, op.inputs[i], call.step, 0);
+    const UnitSpec& unit = call.unit_spec();
+    for (int b : unit.weights) check(*call.plan, call.memory(b), call.job, b, call.step, 0);
+    for (int b : call.op_spec().inputs) {
+      check(*call.plan, call.memory(b), call.job, b, call.step, 0);
     }
     const int nth = call.op - unit.first_op;
-    for (std::size_t i = 0; i < unit.sums.size(); ++i) {
-      if (nth > 0) check(*call.plan, call.sums[i], call.job, unit.sums[i], call.step, nth);
+    for (int b : unit.sums) {
+      if (nth > 0) check(*call.plan, call.memory(b), call.job, b, call.step, nth);
       const bool last = nth + 1 == unit.num_ops;
-      write(*call.plan, call.sums[i], call.job, unit.sums[i], call.step, last ? 0 : nth + 1);
+      write(*call.plan, call.memory(b), call.job, b, call.step, last ? 0 : nth + 1);
     }
-    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      write(*call.plan, call.outputs[i], call.job, op.outputs[i], call.step, 0);
+    for (int b : call.op_spec().outputs) {
+      write(*call.plan, call.memory(b), call.job, b, call.step, 0);
     }
   }
 

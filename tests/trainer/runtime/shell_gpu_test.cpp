@@ -44,9 +44,7 @@ class ShellOnGpus : public ::testing::Test {
     };
   }
   static OpCall seen_by_kernel(OpCall call) {
-    for (auto* buffers : {&call.weights, &call.sums, &call.inputs, &call.outputs}) {
-      for (std::byte*& buffer : *buffers) buffer = testing::seen_by_kernel(buffer);
-    }
+    for (auto& [number, memory] : call.buffers) memory = testing::seen_by_kernel(memory);
     return call;
   }
   static void expect_all_done(RealRun& run) {
