@@ -20,7 +20,7 @@ struct StartOp {
   ActionId id = 0;
   JobId job;
   DeviceId device;
-  std::size_t flavor = 0;  ///< the program: JobPlan::programs[flavor]
+  std::size_t step_kind = 0;  ///< the program: JobPlan::programs[step_kind]
   std::int64_t step = 0;
   int attempt = 0;
   int unit = 0, op = 0;
@@ -47,7 +47,7 @@ struct StartCopy {
 struct StartHostOp {
   ActionId id = 0;
   JobId job;
-  std::size_t flavor = 0;
+  std::size_t step_kind = 0;
   std::int64_t step = 0;
   int attempt = 0;
   int op = 0;

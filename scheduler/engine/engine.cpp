@@ -133,8 +133,8 @@ void Engine::begin_program(JobId id) {
   JobTable& job = table(id);
   const Kept kept = begin_attempt(id);
   job.phase = JobPhase::running;
-  job.flavor = job.plan->flavor(job.step).index();
-  job.program = job.plan->programs[job.flavor].get();
+  job.step_kind = job.plan->step_kind(job.step).index();
+  job.program = job.plan->programs[job.step_kind].get();
   job.left = job.program->units.size() + job.program->host_ops.size();
   job.unclaimed_s = job.program->compute_s;
   job.work.clear();
@@ -146,7 +146,7 @@ void Engine::begin_program(JobId id) {
 }
 
 void Engine::begin_buffers(JobTable& job, const Kept& kept) {
-  const bool updates = job.plan->flavor(job.step).update;
+  const bool updates = job.plan->step_kind(job.step).update;
   job.buffers.assign(job.plan->layout.buffers.size(), BufferState{});
   for (std::size_t b = 0; b < job.buffers.size(); ++b) {
     const BufferKind kind = job.plan->layout.buffers[b].kind;
@@ -201,7 +201,7 @@ void Engine::host_dependency_done(JobId id, int op) {
   JobTable& job = table(id);
   if (--job.host_waits[at(op)] > 0) return;
   const ActionId action = start({.kind = InFlight::Kind::host_op, .job = id, .op = op});
-  out_->push_back(StartHostOp{action, id, job.flavor, job.step, job.attempt, op});
+  out_->push_back(StartHostOp{action, id, job.step_kind, job.step, job.attempt, op});
 }
 
 void Engine::host_op_done(JobId id, int op, double now_s) {

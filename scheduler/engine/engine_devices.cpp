@@ -160,7 +160,8 @@ bool Engine::start_op(DeviceId id) {
                   .op = number,
                   .workspace = spec(ref).workspace,
                   .used_high = device.memory.used()};
-  StartOp start_action{0, ref.job, id, job.flavor, job.step, job.attempt, ref.unit, number, {}, {}};
+  StartOp start_action{0,      ref.job, id, job.step_kind, job.step, job.attempt, ref.unit,
+                       number, {},      {}};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
     Resident* entry = device.memory.find({ref.job, buffer});
     assert(entry && entry->version == job.step);

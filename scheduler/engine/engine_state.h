@@ -81,7 +81,7 @@ struct JobTable {
   std::int64_t hold_step = kNoStep;  ///< begins nothing once it has committed so many steps
   bool redoes = false;               ///< what begins next is the open step again
   bool evaluated = false;            ///< the evaluation of the open program is finished
-  std::size_t flavor = 0;
+  std::size_t step_kind = 0;
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
   std::vector<int> host_waits;  ///< by host op: dependencies not done

@@ -11,7 +11,7 @@ void TraceRecorder::on_action(const Action& action) {
 }
 
 void TraceRecorder::observe(const StartOp& start) {
-  const auto& program = *plans_.at(start.job)->programs[start.flavor];
+  const auto& program = *plans_.at(start.job)->programs[start.step_kind];
   open_[start.id] = {.device = start.device,
                      .job = start.job,
                      .name = span_name(program.ops[at(start.op)]),
@@ -29,7 +29,7 @@ void TraceRecorder::observe(const StartCopy& start) {
 }
 
 void TraceRecorder::observe(const StartHostOp& start) {
-  const auto& program = *plans_.at(start.job)->programs[start.flavor];
+  const auto& program = *plans_.at(start.job)->programs[start.step_kind];
   open_[start.id] = {.track = TraceSpan::Track::host_pool,
                      .job = start.job,
                      .name = span_name(program.host_ops[at(start.op)].kind),

@@ -16,7 +16,7 @@
 namespace spillway {
 namespace {
 
-/// Builds the program of one flavor.
+/// Builds the program of one step kind.
 class ProgramBuilder {
  public:
   ProgramBuilder(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -30,19 +30,19 @@ class ProgramBuilder {
         needs_(needs),
         buffers_(buffers) {}
 
-  std::shared_ptr<const Program> build(Flavor flavor) {
+  std::shared_ptr<const Program> build(StepKind step_kind) {
     program_.lane_units.resize(plan_.lanes.size());
-    add_loads(flavor);
-    if (flavor.update) add_updates();
-    if (flavor.evaluate) add_evaluation();
-    if (flavor.train) {
+    add_loads(step_kind);
+    if (step_kind.update) add_updates();
+    if (step_kind.evaluate) add_evaluation();
+    if (step_kind.train) {
       add_training();
     } else {
       add_finish();
     }
     index_users();
     index_dependents();
-    program_.commits = flavor.train;
+    program_.commits = step_kind.train;
     return std::make_shared<const Program>(std::move(program_));
   }
 
@@ -55,9 +55,10 @@ class ProgramBuilder {
   }
 
   /// Host ops start in their order: a unit's batch must not wait for the updates of all others.
-  void add_loads(Flavor flavor) {
-    if (flavor.evaluate) eval_load_ = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
-    if (flavor.train) load_ = add_host_op({HostOpKind::load, 0, {}, {}, profile_.load_s});
+  void add_loads(StepKind step_kind) {
+    if (step_kind.evaluate)
+      eval_load_ = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
+    if (step_kind.train) load_ = add_host_op({HostOpKind::load, 0, {}, {}, profile_.load_s});
   }
 
   void add_updates() {
@@ -362,7 +363,7 @@ std::vector<GroupRange> lane_ranges(const JobShape& shape) {
   return ranges;
 }
 
-Flavor JobPlan::flavor(std::int64_t step) const {
+StepKind JobPlan::step_kind(std::int64_t step) const {
   const bool due = step == max_steps || (eval_steps > 0 && step > 0 && step % eval_steps == 0);
   return {.update = step > first_step, .evaluate = evaluates && due, .train = step < max_steps};
 }
@@ -389,19 +390,19 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   LayoutBuilder buffers(model, shape, plan.lanes, cut);
   // Boundaries get their numbers while programs are built: the fullest program comes first.
   plan.programs.resize(8);
-  std::vector<Flavor> flavors{{.update = true, .evaluate = plan.evaluates, .train = true}};
+  std::vector<StepKind> step_kinds{{.update = true, .evaluate = plan.evaluates, .train = true}};
   for (std::int64_t step :
        {std::int64_t{0}, shape.first_step, shape.first_step + 1, shape.max_steps}) {
-    flavors.push_back(plan.flavor(std::min(step, shape.max_steps)));
+    step_kinds.push_back(plan.step_kind(std::min(step, shape.max_steps)));
   }
-  flavors.push_back({.update = true, .evaluate = false, .train = true});
-  for (const Flavor& flavor : flavors) {
-    auto& program = plan.programs[flavor.index()];
+  step_kinds.push_back({.update = true, .evaluate = false, .train = true});
+  for (const StepKind& step_kind : step_kinds) {
+    auto& program = plan.programs[step_kind.index()];
     if (program) continue;
-    program = ProgramBuilder(model, profile, shape, plan, cut, needs, buffers).build(flavor);
+    program = ProgramBuilder(model, profile, shape, plan, cut, needs, buffers).build(step_kind);
   }
   plan.step_s =
-      plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()]->compute_s;
+      plan.programs[StepKind{.update = false, .evaluate = false, .train = true}.index()]->compute_s;
   plan.layout = std::move(buffers).finish();
   return plan;
 }

@@ -141,11 +141,11 @@ struct Program {
 };
 
 /// Parts of a program that depend on where in training it stands.
-struct Flavor {
+struct StepKind {
   bool update = false;    ///< updates of the step before
   bool evaluate = false;  ///< evaluation of the weights as they are then
   bool train = false;     ///< a training step
-  bool operator==(const Flavor&) const = default;
+  bool operator==(const StepKind&) const = default;
   std::size_t index() const {
     return (update ? 1u : 0u) | (evaluate ? 2u : 0u) | (train ? 4u : 0u);
   }
@@ -226,7 +226,7 @@ struct JobPlan {
   std::vector<DeviceId> lane_devices;
   std::vector<DeviceId> avoided;  ///< devices that take no lane of it
   Layout layout;
-  std::vector<std::shared_ptr<const Program>> programs;  ///< by Flavor::index(); null: unused
+  std::vector<std::shared_ptr<const Program>> programs;  ///< by StepKind::index(); null: unused
   std::int64_t first_step = 0, max_steps = 0, eval_steps = 0;
   bool evaluates = false;
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
@@ -238,7 +238,7 @@ struct JobPlan {
   }
   bool avoids(DeviceId device) const { return std::ranges::count(avoided, device) > 0; }
   /// The program before step `step` commits; step == max_steps: what follows the last commit.
-  Flavor flavor(std::int64_t step) const;
+  StepKind step_kind(std::int64_t step) const;
 };
 
 }  // namespace spillway

@@ -10,11 +10,11 @@ namespace {
 using Jobs = std::vector<std::shared_ptr<const JobPlan>>;
 
 const Program& training(const JobPlan& plan) {
-  return *plan.programs[Flavor{.update = true, .evaluate = false, .train = true}.index()];
+  return *plan.programs[StepKind{.update = true, .evaluate = false, .train = true}.index()];
 }
 
 const Program& with_evaluation(const JobPlan& plan) {
-  return *plan.programs[Flavor{.update = true, .evaluate = true, .train = true}.index()];
+  return *plan.programs[StepKind{.update = true, .evaluate = true, .train = true}.index()];
 }
 
 /// Evaluations of a job that has committed `steps` steps and begins no other.

@@ -112,8 +112,8 @@ void VirtualShell::carry_out(std::vector<Action>& actions) {
 }
 
 /// Of the plan that the job has now: what is started belongs to it.
-const Program& VirtualShell::program(JobId job, std::size_t flavor) const {
-  return *engine_.job(job).plan->programs[flavor];
+const Program& VirtualShell::program(JobId job, std::size_t step_kind) const {
+  return *engine_.job(job).plan->programs[step_kind];
 }
 
 void VirtualShell::complete(ActionId id, JobId job, DeviceId device, double start_s,
@@ -135,7 +135,7 @@ void VirtualShell::perform(const StartOp& op) {
       start_s = std::max(start_s, found->second.done.finished_s);
     }
   }
-  const OpSpec& spec = program(op.job, op.flavor).ops[at(op.op)];
+  const OpSpec& spec = program(op.job, op.step_kind).ops[at(op.op)];
   const double duration_s =
       spec.cost_s * slowdown(op.device) * costs_.crowding.at(busy_threads(start_s, op.device));
   free_s = start_s + duration_s;
@@ -184,7 +184,7 @@ void VirtualShell::perform(const StartCopy& copy) {
 void VirtualShell::perform(const StartHostOp& op) {
   auto worker = std::ranges::min_element(worker_free_s_);
   const double start_s = std::max(now_s_ + costs_.handover_s, *worker);
-  const double cost_s = program(op.job, op.flavor).host_ops[at(op.op)].cost_s;
+  const double cost_s = program(op.job, op.step_kind).host_ops[at(op.op)].cost_s;
   *worker = start_s + cost_s;
   complete(op.id, op.job, DeviceId(), start_s, cost_s, 0);
 }

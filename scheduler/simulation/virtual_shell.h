@@ -102,7 +102,7 @@ class VirtualShell {
   double copy_rate(DeviceId device) const;
   double slowdown(DeviceId device) const;
   double busy_threads(double time_s, DeviceId computing) const;
-  const Program& program(JobId job, std::size_t flavor) const;
+  const Program& program(JobId job, std::size_t step_kind) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
                 Bytes activations);
 

@@ -121,14 +121,14 @@ void Shell::publish() {
   snapshot_ = snapshot_of(engine_);
 }
 
-std::future<Shell::Moment> Shell::moment() {
-  const auto promise = std::make_shared<std::promise<Moment>>();  // shared: a function is copied
+std::future<Shell::Status> Shell::status() {
+  const auto promise = std::make_shared<std::promise<Status>>();  // shared: a function is copied
   on_thread([this, promise] {
-    Moment moment{.engine = moment_of(engine_), .now_s = seconds(Clock::now())};
-    for (auto& [id, span] : moment.engine.under_way) {
+    Status status{.engine = status_of(engine_), .now_s = seconds(Clock::now())};
+    for (auto& [id, span] : status.engine.under_way) {
       span.started_s = flights_.at(id).launched_s;
     }
-    promise->set_value(std::move(moment));
+    promise->set_value(std::move(status));
   });
   return promise->get_future();
 }
@@ -175,7 +175,7 @@ OpCall Shell::resolve(const StartOp& start) {
               .device = on.device,
               .step = start.step,
               .plan = plan,
-              .program = plan->programs[start.flavor].get(),
+              .program = plan->programs[start.step_kind].get(),
               .unit = start.unit,
               .op = start.op};
   call.buffers.reserve(start.offsets.size());
@@ -270,7 +270,7 @@ void Shell::perform(const StartHostOp& start) {
   const HostCall call{.job = start.job,
                       .step = start.step,
                       .plan = plan,
-                      .program = plan->programs[start.flavor].get(),
+                      .program = plan->programs[start.step_kind].get(),
                       .op = start.op,
                       .home = homes_.at(start.job)->data()};
   launch(start.id, {});

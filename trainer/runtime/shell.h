@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "scheduler/engine/engine.h"
-#include "scheduler/engine/engine_moment.h"
+#include "scheduler/engine/engine_status.h"
 #include "scheduler/engine/trace_recorder.h"
 #include "spilling/tiers/host_arena.h"
 #include "trainer/runtime/device_part.h"
@@ -92,11 +92,11 @@ class Shell {
   EngineSnapshot snapshot() const;
   /// What is going on, once run() comes to answer: with the run's clock, and when what is under way
   /// was handed to its queue. Where run() has ended, the shell's end breaks the promise.
-  struct Moment {
-    EngineMoment engine;
+  struct Status {
+    EngineStatus engine;
     double now_s = 0;
   };
-  std::future<Moment> moment();
+  std::future<Status> status();
 
  private:
   using Actions = std::vector<Action>;

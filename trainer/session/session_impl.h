@@ -155,8 +155,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   std::vector<TrialResult> journal_results() const;
 
   // session_state.cpp
-  std::optional<Shell::Moment> moment();  // takes the mutex
-  SessionState state(const Shell::Moment& moment) const;
+  std::optional<Shell::Status> status();  // takes the mutex
+  SessionState state(const Shell::Status& status) const;
 
   // session.cpp
   void begin_run();

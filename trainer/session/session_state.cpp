@@ -28,7 +28,7 @@ SessionState::Device device_state(const DeviceList::Entry& device, Bytes used_by
 }
 
 /// `now`: null where no engine has it.
-SessionState::Trial trial_state(const SessionTrial& trial, const EngineMoment::Job* now) {
+SessionState::Trial trial_state(const SessionTrial& trial, const EngineStatus::Job* now) {
   SessionState::Trial state{.name = trial.config.name,
                             .state = trial.result.state,
                             .step = trial.result.steps,
@@ -45,21 +45,21 @@ SessionState::Trial trial_state(const SessionTrial& trial, const EngineMoment::J
 }  // namespace
 
 /// Nothing where there is no run, or it ends before it can answer.
-std::optional<Shell::Moment> Session::Impl::moment() {
+std::optional<Shell::Status> Session::Impl::status() {
   std::unique_lock lock(mutex);
   if (!shell) return std::nullopt;
-  std::future<Shell::Moment> moment = shell->moment();
+  std::future<Shell::Status> status = shell->status();
   lock.unlock();
   try {
-    return moment.get();
+    return status.get();
   } catch (const std::future_error&) {
     return std::nullopt;
   }
 }
 
-SessionState Session::Impl::state(const Shell::Moment& moment) const {
-  const EngineMoment& engine = moment.engine;
-  SessionState state{.time_s = moment.now_s};
+SessionState Session::Impl::state(const Shell::Status& status) const {
+  const EngineStatus& engine = status.engine;
+  SessionState state{.time_s = status.now_s};
   for (std::size_t d = 0; d < devices.size(); ++d) {
     state.devices.push_back(
         device_state(devices[d], d < engine.used.size() ? engine.used[d] : Bytes{0}));
@@ -73,9 +73,9 @@ SessionState Session::Impl::state(const Shell::Moment& moment) const {
 }
 
 SessionState Session::state() const {
-  const std::optional<Shell::Moment> moment = impl_->moment();
+  const std::optional<Shell::Status> status = impl_->status();
   const std::lock_guard lock(impl_->mutex);
-  return impl_->state(moment.value_or(Shell::Moment{.now_s = impl_->run_s}));
+  return impl_->state(status.value_or(Shell::Status{.now_s = impl_->run_s}));
 }
 
 }  // namespace spillway

@@ -38,7 +38,7 @@ void check_end(const Workload& workload, const Engine& engine, const ActionCheck
     EXPECT_EQ(engine.job(JobId(j)).end, JobEnd::done);
     EXPECT_EQ(checker.steps(JobId(j)), plan.max_steps);
     for (std::int64_t step = 0; step <= plan.max_steps; ++step) {
-      ops += plan.programs[plan.flavor(step).index()]->ops.size();
+      ops += plan.programs[plan.step_kind(step).index()]->ops.size();
     }
   }
   EXPECT_EQ(checker.ended().size(), workload.jobs.size());
@@ -140,7 +140,7 @@ TEST(EngineProperty, WeightsOfOneLaneAreLoadedAtMostTwiceAStep) {
     const JobPlan& plan = *workload.jobs[0];
     for (const auto& [key, loads] : checker.weight_loads()) {
       const auto& [job, step, buffer] = key;
-      const Program& program = *plan.programs[plan.flavor(step).index()];
+      const Program& program = *plan.programs[plan.step_kind(step).index()];
       EXPECT_LE(loads,
                 static_cast<int>(program.unit_users[static_cast<std::size_t>(buffer)].size()))
           << "buffer " << buffer << " step " << step;

@@ -323,7 +323,7 @@ TEST(Engine, TiesGoToTheUnitWithResidentBytesThenToTheLowerJob) {
   };
   for (int j = 0; j < 3; ++j) shell.submit(JobId(j), j == 0 ? late_plan : plan);
   shell.run();
-  const std::size_t units = plan->programs[plan->flavor(0).index()]->units.size();
+  const std::size_t units = plan->programs[plan->step_kind(0).index()]->units.size();
   ASSERT_GT(units, 1u);
   ASSERT_EQ(served.size(), 3 * units);
   for (std::size_t u = 0; u < units; ++u) {
@@ -372,7 +372,7 @@ TEST(Engine, PoliciesSeeTheStepAndTheLastService) {
   for (int j = 0; j < 3; ++j) {
     EXPECT_EQ(steps[JobId(j)].size(), 10u);
     // Every unit is a service, and policies are asked wherever two jobs could be served.
-    const auto units = static_cast<int>(plan->programs[plan->flavor(1).index()]->units.size());
+    const auto units = static_cast<int>(plan->programs[plan->step_kind(1).index()]->units.size());
     EXPECT_GT(std::ranges::count(served | std::views::values, JobId(j)), 9 * units);
   }
 }
@@ -391,7 +391,7 @@ double priorities_a_unit(int num_jobs, int num_devices) {
                      {});
   for (int j = 0; j < num_jobs; ++j) shell.submit(JobId(j), plan);
   shell.run();
-  const auto num_units = plan->programs[plan->flavor(0).index()]->units.size();
+  const auto num_units = plan->programs[plan->step_kind(0).index()]->units.size();
   return static_cast<double>(seen.size()) / static_cast<double>(num_units) / num_jobs;
 }
 

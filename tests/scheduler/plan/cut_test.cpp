@@ -66,7 +66,7 @@ TEST(Cut, AUnitNeedsRoomForTheEdgesThatItReadsOnly) {
 TEST(Cut, GradientsAreSummedFromTheLastReaderToTheFirst) {
   const ModelSpec model = skipping();
   const JobPlan plan = lower(model, profile_of(model), JobShape{}, single_layers(), false);
-  const auto& program = *plan.programs[Flavor{.train = true}.index()];
+  const auto& program = *plan.programs[StepKind{.train = true}.index()];
   std::vector<int> made, read;  // gradients of e1
   for (const OpSpec& op : program.ops) {
     const auto is_gradient = [&](int b) {

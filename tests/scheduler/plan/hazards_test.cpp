@@ -98,7 +98,7 @@ TEST(Hazards, AreOrderedInEveryProgram) {
 TEST(Hazards, AreNotOrderedWithoutDependencies) {
   const auto workload = testing::make_workload(1);
   const JobPlan& job = *workload.jobs[0];
-  Program program = *job.programs[job.flavor(0).index()];
+  Program program = *job.programs[job.step_kind(0).index()];
   ASSERT_FALSE(program.units.empty());
   const int last = static_cast<int>(program.host_ops.size()) - 1;
   EXPECT_TRUE(Order(program).host_after_unit(last, 0));

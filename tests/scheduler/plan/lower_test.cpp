@@ -19,7 +19,7 @@ using testing::plan_job;
 using testing::profile_of;
 
 const Program& training(const JobPlan& plan) {
-  return *plan.programs[Flavor{.update = false, .evaluate = false, .train = true}.index()];
+  return *plan.programs[StepKind{.update = false, .evaluate = false, .train = true}.index()];
 }
 
 std::map<OpKind, int> count(const Program& program) {
@@ -65,7 +65,7 @@ TEST(Lower, LanesShareTheEvaluationLikeTheGroups) {
       .virtual_nodes = 8, .groups = 8, .lane_groups = {6, 2}, .eval_virtual_nodes = 12};
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, true);
   std::vector<int> evaluated;
-  for (const UnitSpec& unit : plan.programs[plan.flavor(1).index()]->units) {
+  for (const UnitSpec& unit : plan.programs[plan.step_kind(1).index()]->units) {
     if (unit.kind == OpKind::evaluate) evaluated.push_back(unit.num_ops);
   }
   EXPECT_EQ(evaluated, (std::vector<int>{9, 3}));
@@ -83,10 +83,10 @@ TEST(Lower, EvaluationComesAfterTheUpdateWhereItIsDue) {
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, true);
   std::vector<std::int64_t> evaluated;
   for (std::int64_t step = 0; step <= 5; ++step) {
-    if (plan.flavor(step).evaluate) evaluated.push_back(step);
-    EXPECT_EQ(plan.flavor(step).update, step > 0);
-    EXPECT_EQ(plan.flavor(step).train, step < 5);
-    EXPECT_TRUE(plan.programs[plan.flavor(step).index()]);
+    if (plan.step_kind(step).evaluate) evaluated.push_back(step);
+    EXPECT_EQ(plan.step_kind(step).update, step > 0);
+    EXPECT_EQ(plan.step_kind(step).train, step < 5);
+    EXPECT_TRUE(plan.programs[plan.step_kind(step).index()]);
   }
   EXPECT_EQ(evaluated, (std::vector<std::int64_t>{2, 4, 5}));
 }
@@ -97,11 +97,12 @@ TEST(Lower, BatchesAreReadBeforeAnythingElseOnTheHost) {
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 3}}, true);
   for (const std::int64_t step : {0, 1, 2, 5}) {
     std::vector<HostOpKind> kinds;
-    for (const HostOpSpec& op : plan.programs[plan.flavor(step).index()]->host_ops) {
+    for (const HostOpSpec& op : plan.programs[plan.step_kind(step).index()]->host_ops) {
       kinds.push_back(op.kind);
     }
     const auto loads = std::ranges::count(kinds, HostOpKind::load);
-    EXPECT_EQ(loads, (plan.flavor(step).evaluate ? 1 : 0) + (plan.flavor(step).train ? 1 : 0));
+    EXPECT_EQ(loads,
+              (plan.step_kind(step).evaluate ? 1 : 0) + (plan.step_kind(step).train ? 1 : 0));
     EXPECT_EQ(std::count(kinds.begin(), kinds.begin() + loads, HostOpKind::load), loads) << step;
   }
 }

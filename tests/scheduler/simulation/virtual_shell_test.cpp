@@ -120,7 +120,7 @@ TEST(VirtualShell, ActionsTakeWhatTheyCost) {
   for (const auto& [id, span] : record.spans) {
     const double took_s = span.finished_s - span.started_s;
     if (const auto* op = std::get_if<StartOp>(&span.action)) {
-      const Program& program = *workload.jobs[op->job.index()]->programs[op->flavor];
+      const Program& program = *workload.jobs[op->job.index()]->programs[op->step_kind];
       EXPECT_NEAR(took_s, program.ops[at(op->op)].cost_s, 1e-9);
     } else if (const auto* copy = std::get_if<StartCopy>(&span.action)) {
       double& free_s = queue_free_s[{copy->device, copy->direction}];
@@ -167,7 +167,7 @@ std::vector<double> stretches(const Workload& workload) {
   std::vector<double> found;
   for (const Span& span : record.all<StartOp>([](const auto&) { return true; })) {
     const auto& op = std::get<StartOp>(span.action);
-    const Program& program = *workload.jobs[op.job.index()]->programs[op.flavor];
+    const Program& program = *workload.jobs[op.job.index()]->programs[op.step_kind];
     found.push_back((span.finished_s - span.started_s) / program.ops[at(op.op)].cost_s);
   }
   std::ranges::sort(found);
@@ -207,7 +207,7 @@ TEST(VirtualShell, AJobThatWasBegunBeforeGoesOnWithoutUpdates) {
   std::vector<std::int64_t> commits, updates, evaluations;
   for (const Span& span : record.all<StartHostOp>([](const auto&) { return true; })) {
     const auto& op = std::get<StartHostOp>(span.action);
-    const HostOpKind kind = workload.jobs[0]->programs[op.flavor]->host_ops[at(op.op)].kind;
+    const HostOpKind kind = workload.jobs[0]->programs[op.step_kind]->host_ops[at(op.op)].kind;
     if (kind == HostOpKind::commit) commits.push_back(op.step);
     if (kind == HostOpKind::update) updates.push_back(op.step);
     if (kind == HostOpKind::finish_evaluation) evaluations.push_back(op.step);

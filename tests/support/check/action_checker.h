@@ -104,7 +104,7 @@ class ActionChecker {
   void observe(const StartOp& start) {
     ++ops_seen_;
     history_.on_start(start);
-    const Program& program = *plan(start.job).programs[start.flavor];
+    const Program& program = *plan(start.job).programs[start.step_kind];
     const OpSpec& op = program.ops[index(start.op)];
     const UnitSpec& unit = program.units[index(start.unit)];
     require(!plan(start.job).avoids(start.device), "an op on a device that its plan avoids");
@@ -150,7 +150,7 @@ class ActionChecker {
 
   void observe(const StartHostOp& start) {
     history_.on_start(start);
-    const HostOpSpec& op = plan(start.job).programs[start.flavor]->host_ops[index(start.op)];
+    const HostOpSpec& op = plan(start.job).programs[start.step_kind]->host_ops[index(start.op)];
     const Layout& layout = plan(start.job).layout;
     Flight flight{start.id, start.job, DeviceId(), -1 - static_cast<int>(start.id), start};
     if (op.kind == HostOpKind::load) {

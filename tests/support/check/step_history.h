@@ -32,7 +32,7 @@ class StepHistory {
     require(job.attempt == start.attempt, "an op of another attempt");
     require(job.started_ops.insert(start.op).second, "an op ran twice");
     const auto& unit =
-        job.plan->programs[start.flavor]->units[static_cast<std::size_t>(start.unit)];
+        job.plan->programs[start.step_kind]->units[static_cast<std::size_t>(start.unit)];
     if (start.op > unit.first_op) {
       require(job.started_ops.contains(start.op - 1), "ops out of order");
     }
@@ -87,12 +87,12 @@ class StepHistory {
     int attempt = 0;
     std::set<int> started_ops, ended_ops;
     std::set<HostOpName> started_host_ops, ended_host_ops;
-    const Program& program() const { return *plan->programs[plan->flavor(step).index()]; }
+    const Program& program() const { return *plan->programs[plan->step_kind(step).index()]; }
   };
 
   static HostOpName name(const Job& job, const StartHostOp& start) {
     const HostOpSpec& op =
-        job.plan->programs[start.flavor]->host_ops[static_cast<std::size_t>(start.op)];
+        job.plan->programs[start.step_kind]->host_ops[static_cast<std::size_t>(start.op)];
     return {op.kind, op.index};
   }
 

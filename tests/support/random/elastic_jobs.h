@@ -64,7 +64,7 @@ inline std::size_t host_ops(const WatchedRun& run, HostOpKind kind) {
   return run
       .all<StartHostOp>([&](const StartHostOp& start) {
         const JobPlan& plan = *run.job(start.job).plan;
-        return plan.programs[start.flavor]->host_ops[at(start.op)].kind == kind;
+        return plan.programs[start.step_kind]->host_ops[at(start.op)].kind == kind;
       })
       .size();
 }

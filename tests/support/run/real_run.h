@@ -85,7 +85,7 @@ class RealRun {
   static std::uint64_t planned_ops(const JobPlan& plan) {
     std::uint64_t ops = 0;
     for (std::int64_t step = 0; step <= plan.max_steps; ++step) {
-      ops += plan.programs[plan.flavor(step).index()]->ops.size();
+      ops += plan.programs[plan.step_kind(step).index()]->ops.size();
     }
     return ops;
   }

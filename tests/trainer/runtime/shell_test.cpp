@@ -49,23 +49,23 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
 }
 
 TEST(Shell, TellsAnyThreadWhatIsUnderWay) {
-  std::vector<std::future<Shell::Moment>> asked;
-  std::future<Shell::Moment> too_late;
+  std::vector<std::future<Shell::Status>> asked;
+  std::future<Shell::Status> too_late;
   {
     RealRun run(make_workload(3));
     run.submit_all();
-    asked.push_back(run.shell.moment());
+    asked.push_back(run.shell.status());
     std::atomic<bool> ended = false;
     std::thread asker([&] {
-      while (!ended && asked.size() < 1000) asked.push_back(run.shell.moment());
+      while (!ended && asked.size() < 1000) asked.push_back(run.shell.status());
     });
     run.shell.run();
     ended = true;
     asker.join();
-    too_late = run.shell.moment();
+    too_late = run.shell.status();
   }
   EXPECT_THROW(too_late.get(), std::future_error);
-  const Shell::Moment first = asked.front().get();
+  const Shell::Status first = asked.front().get();
   EXPECT_FALSE(first.engine.under_way.empty());
   for (const auto& [id, span] : first.engine.under_way) {
     EXPECT_GT(span.started_s, 0);
@@ -117,11 +117,11 @@ TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
   std::vector<std::byte> home(plan->layout.home_bytes);
   runner.admit(JobId(0), home.data());
   const std::size_t finishing =
-      plan->programs[plan->flavor(plan->max_steps).index()]->host_ops.size() - 1;
+      plan->programs[plan->step_kind(plan->max_steps).index()]->host_ops.size() - 1;
   HostCall call{.job = JobId(0),
                 .step = 0,
                 .plan = plan,
-                .program = plan->programs[plan->flavor(plan->max_steps).index()].get(),
+                .program = plan->programs[plan->step_kind(plan->max_steps).index()].get(),
                 .op = static_cast<int>(finishing),
                 .home = home.data()};
   EXPECT_NO_THROW(runner.run_host_op(call));
@@ -191,8 +191,8 @@ TEST(Shell, AJobThatIsReleasedForLongHoldsUpNobody) {
   };
   std::thread stopper([&] {
     EXPECT_TRUE(comes(released));
-    auto moment = run.shell.moment();  // answered meanwhile
-    EXPECT_EQ(moment.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    auto status = run.shell.status();  // answered meanwhile
+    EXPECT_EQ(status.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     run.shell.stop(JobId(1));
   });
   run.submit_all();

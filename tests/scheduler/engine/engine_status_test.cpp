@@ -1,4 +1,4 @@
-#include "scheduler/engine/engine_moment.h"
+#include "scheduler/engine/engine_status.h"
 
 #include <gtest/gtest.h>
 
@@ -12,13 +12,13 @@ namespace spillway::testing {
 namespace {
 
 /// What a shell has started and not ended.
-std::set<ActionId> ids(const EngineMoment& moment) {
+std::set<ActionId> ids(const EngineStatus& status) {
   std::set<ActionId> ids;
-  for (const auto& [id, span] : moment.under_way) ids.insert(id);
+  for (const auto& [id, span] : status.under_way) ids.insert(id);
   return ids;
 }
 
-TEST(EngineMoment, HasWhatIsUnderWayAtEveryEventOfRandomRuns) {
+TEST(EngineStatus, HasWhatIsUnderWayAtEveryEventOfRandomRuns) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(seed);
     const Workload workload = make_workload(seed);
@@ -34,32 +34,32 @@ TEST(EngineMoment, HasWhatIsUnderWayAtEveryEventOfRandomRuns) {
     shell.on_completion = [&](const Done& done) { started.erase(done.id); };
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) shell.submit(JobId(j), workload.jobs[j]);
     do {
-      const EngineMoment moment = moment_of(shell.engine());
-      ASSERT_EQ(ids(moment), started);
-      for (std::size_t d = 0; d < moment.used.size(); ++d) {
-        ASSERT_LE(moment.used[d], workload.config.device_budgets[d]);
+      const EngineStatus status = status_of(shell.engine());
+      ASSERT_EQ(ids(status), started);
+      for (std::size_t d = 0; d < status.used.size(); ++d) {
+        ASSERT_LE(status.used[d], workload.config.device_budgets[d]);
       }
     } while (shell.advance());
     EXPECT_TRUE(started.empty());
   }
 }
 
-/// The first moment at which `found(moment)`.
+/// The first status for which `found(status)`.
 template <typename Found>
-EngineMoment await(WatchedRun& run, const Found& found) {
-  EngineMoment moment;
-  run.run_until([&] { return found(moment = moment_of(run.engine())); });
-  return moment;
+EngineStatus await(WatchedRun& run, const Found& found) {
+  EngineStatus status;
+  run.run_until([&] { return found(status = status_of(run.engine())); });
+  return status;
 }
 
-TEST(EngineMoment, SaysWhatRunsWhere) {
+TEST(EngineStatus, SaysWhatRunsWhere) {
   WatchedRun run(devices({kAmple, kAmple}));
   run.submit(plan_of({2, 2}));
-  const EngineMoment moment = await(run, [](const EngineMoment& m) {
+  const EngineStatus status = await(run, [](const EngineStatus& m) {
     return m.jobs[0].step == 2 && m.used[0] > 0 && m.used[1] > 0 && m.jobs[0].waits_for.empty();
   });
   std::set<std::string> names;
-  for (const auto& [id, span] : moment.under_way) {
+  for (const auto& [id, span] : status.under_way) {
     EXPECT_EQ(span.job, JobId(0));
     EXPECT_EQ(span.step, 2);
     EXPECT_EQ(span.bytes > 0, span.track == TraceSpan::Track::to_device) << span.name;
@@ -67,36 +67,36 @@ TEST(EngineMoment, SaysWhatRunsWhere) {
   }
   EXPECT_FALSE(names.empty());
   for (const std::string& name : names) EXPECT_TRUE(name.starts_with("backward 0-3 vn ")) << name;
-  EXPECT_EQ(moment.jobs[0].lanes, (std::vector{kFirst, kSecond}));
+  EXPECT_EQ(status.jobs[0].lanes, (std::vector{kFirst, kSecond}));
 }
 
-TEST(EngineMoment, SaysWhatAJobWaitsFor) {
+TEST(EngineStatus, SaysWhatAJobWaitsFor) {
   EngineConfig config = devices({kAmple});
   config.host_budget = plan_of({1})->layout.home_bytes;
   WatchedRun run(config);
   for (int j = 0; j < 2; ++j) run.submit(plan_of({1}));
   std::set<std::string> first, second;
   do {
-    const EngineMoment moment = moment_of(run.engine());
-    first.insert(moment.jobs[0].waits_for);
-    if (moment.jobs[0].step < 2) second.insert(moment.jobs[1].waits_for);
+    const EngineStatus status = status_of(run.engine());
+    first.insert(status.jobs[0].waits_for);
+    if (status.jobs[0].step < 2) second.insert(status.jobs[1].waits_for);
   } while (run.advance());
   EXPECT_EQ(first, (std::set<std::string>{"", "copies", "host operations"}));
   EXPECT_EQ(second, std::set<std::string>{"host memory for its home"});
 }
 
-TEST(EngineMoment, ADeviceOrAShareIsWaitedFor) {
+TEST(EngineStatus, ADeviceOrAShareIsWaitedFor) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({1}));
   const auto waits_for = [&](const std::string& what) {
-    return moment_of(run.engine()).jobs[0].waits_for == what;
+    return status_of(run.engine()).jobs[0].waits_for == what;
   };
   run.run_into_step(job, 1);
   run.shell.remove_device(kFirst);
   while (run.advance()) {
   }
   EXPECT_TRUE(waits_for("a device"));
-  EXPECT_EQ(moment_of(run.engine()).jobs[0].lanes, std::vector{DeviceId()});
+  EXPECT_EQ(status_of(run.engine()).jobs[0].lanes, std::vector{DeviceId()});
   run.shell.add_device(kAmple);
   run.shell.pause(job);
   while (run.advance()) {

@@ -1,4 +1,4 @@
-#include "scheduler/engine/engine_moment.h"
+#include "scheduler/engine/engine_status.h"
 
 #include <algorithm>
 
@@ -56,25 +56,25 @@ std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& 
 
 }  // namespace
 
-EngineMoment moment_of(const Engine& engine) {
-  EngineMoment moment;
+EngineStatus status_of(const Engine& engine) {
+  EngineStatus status;
   for (std::size_t d = 0; d < engine.num_devices(); ++d) {
-    moment.used.push_back(engine.bytes_in_use(DeviceId(d)));
+    status.used.push_back(engine.bytes_in_use(DeviceId(d)));
   }
   std::vector<std::vector<TraceSpan::Track>> runs(engine.num_jobs());
   for (const auto& [id, action] : engine.in_flight()) {
-    moment.under_way[id] = span_of(engine.job(action.job), action);
+    status.under_way[id] = span_of(engine.job(action.job), action);
     runs[action.job.index()].push_back(track_of(action));
   }
   for (std::size_t j = 0; j < engine.num_jobs(); ++j) {
     const JobTable& job = engine.job(JobId(j));
-    EngineMoment::Job& now = moment.jobs.emplace_back();
+    EngineStatus::Job& now = status.jobs.emplace_back();
     now.step = job.step;
     now.waits_for = waits_for(job, runs[j]);
     if (job.phase != JobPhase::running) continue;
     for (const LaneState& lane : job.lanes) now.lanes.push_back(lane.device);
   }
-  return moment;
+  return status;
 }
 
 }  // namespace spillway

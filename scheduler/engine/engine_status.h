@@ -10,7 +10,7 @@
 namespace spillway {
 
 /// What an engine does at one moment, for people to look at. Plain values.
-struct EngineMoment {
+struct EngineStatus {
   struct Job {
     std::int64_t step = 0;        ///< steps committed
     std::vector<DeviceId> lanes;  ///< the device that had each last in this step; not valid: none
@@ -22,6 +22,6 @@ struct EngineMoment {
   std::map<ActionId, TraceSpan> under_way;
 };
 
-EngineMoment moment_of(const Engine& engine);
+EngineStatus status_of(const Engine& engine);
 
 }  // namespace spillway
