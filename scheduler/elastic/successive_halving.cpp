@@ -62,6 +62,10 @@ std::int64_t SuccessiveHalving::hold_step(JobId job) const {
   return rung < trial.max_steps ? rung : kNoStep;
 }
 
+bool SuccessiveHalving::waits(JobId job) const {
+  return find(job).losses.contains(hold_step(job));
+}
+
 /// Nobody can still come there, and somebody has.
 bool SuccessiveHalving::is_decidable(std::int64_t rung) const {
   const auto is_there = [&](const Trial& trial) { return trial.losses.contains(rung); };

@@ -64,6 +64,8 @@ class SuccessiveHalving {
 
   /// The rung where the job is to wait, or waits; kNoStep: it does so no more.
   std::int64_t hold_step(JobId job) const;
+  /// Whether the job has come to the rung where it is held.
+  bool waits(JobId job) const;
   /// Of all rungs to which nobody can still come: who waited there, by rank.
   std::vector<Verdict> decide();
 

@@ -1,0 +1,220 @@
+#include "scheduler/elastic/run_controller.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/elastic/allocator.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::int64_t kSteps = 100;
+using Texts = std::vector<std::string>;
+
+std::string number(JobId job) { return std::to_string(job.value); }
+std::string text_of(const PauseJob& c) { return "pause " + number(c.job); }
+std::string text_of(const ResumeJob& c) { return "resume " + number(c.job); }
+std::string text_of(const ResizeJob& c) {
+  return "resize " + number(c.job) + " to " + std::to_string(c.lanes);
+}
+std::string text_of(const PassRung& c) {
+  const bool has_next = c.hold_step != kNoStep;
+  return "pass " + number(c.job) + " to " + (has_next ? std::to_string(c.hold_step) : "its end");
+}
+std::string text_of(const StopAtRung& c) { return "stop " + number(c.job); }
+
+LaneDemand demand(JobId job) {
+  return {.job = job, .lanes = 1, .most_lanes = 4, .groups = 8, .max_steps = kSteps};
+}
+
+/// Jobs with rungs at steps 5, 10, 20, ...
+SuccessiveHalving rungs_for(std::size_t num_jobs) {
+  SuccessiveHalving rule(5, 2);
+  for (std::size_t j = 0; j < num_jobs; ++j) rule.enter(JobId(j), 0, kSteps);
+  return rule;
+}
+
+/// A controller and a clock. Commands count as carried out.
+class ControlledJobs {
+ public:
+  ControlledJobs(const char* allocator, int num_devices,
+                 std::optional<SuccessiveHalving> halving = {})
+      : controller({make_allocator(allocator), num_devices}, std::move(halving)) {}
+
+  void admit(JobId job) { controller.on_admitted(demand(job), now_s); }
+  void admit(std::size_t num_jobs) {
+    for (std::size_t j = 0; j < num_jobs; ++j) admit(JobId(j));
+  }
+  Texts commit(JobId job, std::int64_t step, double loss = 1) {
+    now_s += 1;
+    controller.on_committed({job, step, {}}, loss, now_s, commands);
+    return take();
+  }
+  Texts end(JobId job) {
+    controller.on_ended(job, now_s, commands);
+    return take();
+  }
+  Texts begin() {
+    controller.begin(now_s, commands);
+    return take();
+  }
+  Texts decide() {
+    controller.decide(commands);
+    for (const RunCommand& command : commands) {
+      if (std::holds_alternative<ResizeJob>(command)) controller.on_resized(job_of(command));
+    }
+    return take();
+  }
+  Texts take() {
+    Texts texts;
+    for (const RunCommand& command : std::exchange(commands, {})) {
+      texts.push_back(std::visit([](const auto& c) { return text_of(c); }, command));
+    }
+    return texts;
+  }
+
+  RunController controller;
+  RunCommands commands;
+  double now_s = 0;
+};
+
+TEST(RunController, JobsStartWithTheLanesOfOneDecision) {
+  ControlledJobs run("wfs", 4);
+  EXPECT_TRUE(run.controller.begins_paused());
+  EXPECT_EQ(run.controller.hold_step(JobId(0)), kNoStep);
+  run.admit(2);
+  EXPECT_TRUE(run.controller.is_due());
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::decision);
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 2", "resume 0", "resize 1 to 2", "resume 1"}));
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  EXPECT_EQ(run.end(JobId(1)), Texts{});
+  EXPECT_EQ(run.decide(), Texts{"resize 0 to 4"}) << "it runs, so it is not resumed";
+}
+
+TEST(RunController, WithoutSharesJobsRunFromTheirAdmission) {
+  ControlledJobs run("none", 2);
+  EXPECT_FALSE(run.controller.begins_paused());
+  EXPECT_FALSE(run.controller.is_admitted(JobId(0)));
+  run.admit(1);
+  EXPECT_TRUE(run.controller.is_admitted(JobId(0)));
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  EXPECT_EQ(run.decide(), Texts{});
+}
+
+TEST(RunController, AJobWithoutAShareWaitsForDevices) {
+  ControlledJobs run("priority", 4);
+  run.admit(2);
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 4", "resume 0", "pause 1"}));
+  EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::devices);
+  run.end(JobId(0));
+  EXPECT_EQ(run.decide(), (Texts{"resize 1 to 4", "resume 1"}));
+}
+
+TEST(RunController, TheBestGoOnAtARungAndOthersStop) {
+  ControlledJobs run("none", 1, rungs_for(2));
+  run.admit(2);
+  EXPECT_EQ(run.begin(), Texts{});
+  EXPECT_EQ(run.controller.hold_step(JobId(0)), 5);
+  EXPECT_EQ(run.commit(JobId(0), 4), Texts{});
+  EXPECT_EQ(run.commit(JobId(0), 5, 2), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
+  EXPECT_EQ(run.commit(JobId(1), 5, 1), (Texts{"pass 1 to 10", "stop 0"}));
+  EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::nothing);
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  EXPECT_EQ(run.end(JobId(0)), Texts{});
+}
+
+/// One that ends elsewhere counts no more.
+TEST(RunController, TheEndOfAJobDecidesTheRungThatOthersWaitAt) {
+  ControlledJobs run("none", 1, rungs_for(2));
+  run.admit(2);
+  run.commit(JobId(0), 5);
+  EXPECT_EQ(run.end(JobId(1)), Texts{"pass 0 to 10"});
+}
+
+TEST(RunController, AJobThatWaitsAtARungLeavesItsShareToOthers) {
+  ControlledJobs run("wfs", 2, rungs_for(2));
+  run.admit(2);
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 1", "resume 0", "resize 1 to 1", "resume 1"}));
+  EXPECT_EQ(run.commit(JobId(0), 5, 1), Texts{"pause 0"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
+  EXPECT_EQ(run.decide(), Texts{"resize 1 to 2"});
+  EXPECT_EQ(run.commit(JobId(1), 5, 2), (Texts{"pause 1", "pass 0 to 10", "stop 1"}));
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::decision);
+  run.end(JobId(1));
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 2", "resume 0"}));
+}
+
+/// What a session before has decided holds in this one, too.
+TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
+  SuccessiveHalving rule(5, 2);
+  rule.enter(JobId(0), 5, kSteps);
+  rule.enter(JobId(1), 5, kSteps);
+  rule.reach(JobId(0), 5, 2);
+  rule.reach(JobId(1), 5, 1);
+  ControlledJobs run("wfs", 2, rule);
+  run.admit(JobId(0));
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
+  EXPECT_EQ(run.decide(), Texts{}) << "one that waits has no share";
+  EXPECT_EQ(run.begin(), (Texts{"pass 1 to 10", "stop 0"}));
+  run.end(JobId(0));
+  run.admit(JobId(1));
+  EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
+}
+
+/// Else it would be among the jobs that share devices twice.
+TEST(RunController, AJobThatPassesARungBeforeItsAdmissionArrivesOnce) {
+  SuccessiveHalving rule(5, 2);
+  for (int j = 0; j < 4; ++j) {
+    rule.enter(JobId(j), 5, kSteps);
+    rule.reach(JobId(j), 5, j);
+  }
+  ControlledJobs run("wfs", 2, rule);
+  EXPECT_EQ(run.begin(), (Texts{"pass 0 to 10", "pass 1 to 10", "stop 2", "stop 3"}));
+  EXPECT_FALSE(run.controller.is_due());
+  run.admit(2);
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 1", "resume 0", "resize 1 to 1", "resume 1"}));
+  run.end(JobId(0));
+  EXPECT_EQ(run.decide(), Texts{"resize 1 to 2"});
+}
+
+TEST(RunController, ALimitAndLanesThatAreAskedForHoldAfterARung) {
+  ControlledJobs run("wfs", 4, rungs_for(3));
+  run.admit(3);
+  run.decide();
+  run.commit(JobId(0), 5, 1);
+  run.commit(JobId(1), 5, 2);
+  run.controller.fix(JobId(0), 3);
+  run.controller.limit(JobId(0), 2);  // of one that keeps what was asked for: no effect
+  EXPECT_EQ(run.decide(), Texts{"resize 2 to 4"});
+  EXPECT_EQ(run.commit(JobId(2), 5, 3), (Texts{"pause 2", "pass 0 to 10", "stop 1", "stop 2"}));
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 3", "resume 0"}));
+}
+
+TEST(RunController, NoRungIsDecidedWhileTheUserStopsAllJobs) {
+  ControlledJobs run("none", 1, rungs_for(2));
+  run.admit(2);
+  run.commit(JobId(0), 5);
+  run.controller.stop();
+  EXPECT_EQ(run.end(JobId(1)), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
+}
+
+TEST(RunController, WithoutDevicesNothingIsDecided) {
+  ControlledJobs run("wfs", 1);
+  run.admit(1);
+  run.decide();
+  run.controller.on_device_left(DeviceId(0));
+  run.controller.set_num_devices(0);
+  EXPECT_EQ(run.decide(), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  run.controller.set_num_devices(2);
+  EXPECT_EQ(run.decide(), Texts{"resize 0 to 2"});
+}
+
+}  // namespace
+}  // namespace spillway
