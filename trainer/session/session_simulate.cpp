@@ -66,12 +66,14 @@ RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& le
   const auto make_plan = [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
     return length.shorten(best_plan(*trials[id.index()], lanes, avoided));
   };
-  ControlledShell run(engine_config(), costs, make_controller(), make_plan);
+  std::optional<SuccessiveHalving> rule;
+  if (config.early_terminate) rule = make_halving(length);
+  ControlledShell run(engine_config(), costs, RunController(make_controller(), std::move(rule)),
+                      make_plan);
   VirtualShell& clock = run.shell();
   TraceRecorder recorder(config.max_trace_spans);
   run.on_action = [&](const Action& action) { recorder.on_action(action); };
   clock.on_completion = [&](const Done& done) { recorder.on_done(done); };
-  if (config.early_terminate) run.stop_early(make_halving(length));
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const SessionTrial& trial = *trials[t];
     const auto plan = trial.ended() ? nullptr : length.shorten(trial.plan);

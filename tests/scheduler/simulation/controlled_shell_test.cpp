@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -36,11 +37,13 @@ std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& a
 /// Jobs, their actions checked.
 class ControlledRun {
  public:
-  ControlledRun(const char* allocator, int num_devices, VirtualCosts costs = {}, int homes = 100)
+  ControlledRun(const char* allocator, int num_devices, VirtualCosts costs = {}, int homes = 100,
+                std::optional<SuccessiveHalving> rule = {})
       : shell_({.device_budgets = std::vector<Bytes>(at(num_devices), 1_GiB),
                 .host_budget = static_cast<Bytes>(homes) * plan_of(kGroups)->layout.home_bytes,
                 .policy = make_policy("lrtf")},
-               std::move(costs), {make_allocator(allocator), num_devices},
+               std::move(costs),
+               RunController({make_allocator(allocator), num_devices}, std::move(rule)),
                [](JobId, int lanes, const std::vector<DeviceId>& avoid) {
                  return plan_of(lanes, avoid);
                }) {
@@ -54,9 +57,9 @@ class ControlledRun {
       }
     };
     shell_.shell().on_completion = [this](const Done& done) { checker_.on_completion(done); };
-    shell_.on_change = [this](const LaneChange& change) {
-      reasons.push_back(change.reason);
-      paused += change.lanes == 0 ? 1 : 0;
+    shell_.on_command = [this](const RunCommand& command) {
+      if (const auto* resize = std::get_if<ResizeJob>(&command)) reasons.push_back(resize->reason);
+      paused += std::holds_alternative<PauseJob>(command) ? 1 : 0;
     };
   }
 
@@ -81,11 +84,6 @@ class ControlledRun {
     shell_.run();
     EXPECT_TRUE(engine().all_ended());
     EXPECT_EQ(checker_.problems(), std::vector<std::string>{});
-  }
-  /// Before submit() of as many jobs.
-  void stop_early(SuccessiveHalving rule, std::size_t num_jobs) {
-    for (std::size_t j = 0; j < num_jobs; ++j) rule.enter(JobId(j), 0, kSteps);
-    shell_.stop_early(std::move(rule));
   }
   std::vector<std::int64_t> steps() {
     std::vector<std::int64_t> all;
@@ -138,8 +136,9 @@ TEST(ControlledShell, FillLetsNobodyWait) {
 TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
   for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
     for (const int num_devices : {1, 2, 4}) {
-      ControlledRun run(allocator, num_devices);
-      run.stop_early({5, 2}, 5);
+      SuccessiveHalving rule(5, 2);
+      for (int j = 0; j < 5; ++j) rule.enter(JobId(j), 0, kSteps);
+      ControlledRun run(allocator, num_devices, {}, 100, rule);
       const int lanes = allocator == std::string("none") ? 1 : 2;
       for (int j = 0; j < 5; ++j) run.submit(asks(std::min(lanes, num_devices), 5 - j));
       run.finish();
@@ -205,7 +204,7 @@ TEST(ControlledShell, AJobGoesOnAsItIsWhereNoPlanHasTheLanesDecided) {
   int refused = 0;
   ControlledShell run(
       {.device_budgets = {1_GiB, 1_GiB}, .host_budget = 1_GiB, .policy = make_policy("lrtf")}, {},
-      {nullptr, 2}, [&](JobId, int, const std::vector<DeviceId>&) {
+      RunController({nullptr, 2}), [&](JobId, int, const std::vector<DeviceId>&) {
         ++refused;
         return std::shared_ptr<const JobPlan>();
       });
