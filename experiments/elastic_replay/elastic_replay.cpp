@@ -39,6 +39,15 @@ std::shared_ptr<const JobPlan> plan_of(double step_s, int lanes, std::int64_t st
   return chain_job({{0, step_s / shape.lane_groups.front()}}, shape, /*elements=*/1024);
 }
 
+/// Likewise, where the first step takes as long as the job's start-up.
+std::shared_ptr<const JobPlan> plan_of(double step_s, double start_up_s, int lanes,
+                                       std::int64_t steps) {
+  const std::size_t first = Flavor{.update = false, .evaluate = false, .train = true}.index();
+  auto plan = std::make_shared<JobPlan>(*plan_of(step_s, lanes, steps));
+  plan->programs[first] = plan_of(start_up_s, lanes, steps)->programs[first];
+  return plan;
+}
+
 ElasticJob job_of(const ReplayJob& job, const Variant& variant, double lane_step_s) {
   const double lane_s = (job.service_s - job.start_up_s) / job.speed(1);
   const auto steps = std::max<std::int64_t>(1, std::llround(lane_s / lane_step_s));
@@ -50,9 +59,8 @@ ElasticJob job_of(const ReplayJob& job, const Variant& variant, double lane_step
   for (int lanes = 1; lanes <= job.demand; ++lanes) {
     const double speed = job.speed(lanes) / job.speed(1);
     const double step_s = lane_s / static_cast<double>(steps) / speed;
-    const auto all_steps = steps + (starts_up ? 1 : 0);
-    elastic.plans.push_back(plan_of(step_s, lanes, all_steps));
-    if (starts_up) elastic.start_up.push_back(plan_of(job.start_up_s, lanes, all_steps));
+    elastic.plans.push_back(starts_up ? plan_of(step_s, job.start_up_s, lanes, steps + 1)
+                                      : plan_of(step_s, lanes, steps));
     if (lanes > 1 && !variant.knows_scaling) continue;
     for (int i = 0; i < kStepsToMeasure; ++i) elastic.speed.observe(lanes, 1 / step_s);
   }

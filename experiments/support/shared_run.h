@@ -4,10 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "scheduler/elastic/sharing.h"
-#include "scheduler/simulation/virtual_shell.h"
+#include "scheduler/simulation/controlled_shell.h"
 
-/// Whole runs in the virtual shell, with devices shared out by an allocator.
+/// Whole simulated runs, with devices shared out by an allocator as in a session.
 namespace spillway::experiments {
 
 /// A job that may change its lanes while it runs.
@@ -16,7 +15,6 @@ struct ElasticJob {
   int priority = 1;
   SpeedCurve speed{};                                 ///< as known when it comes; steps/s
   std::vector<std::shared_ptr<const JobPlan>> plans;  ///< on 1, 2, ... lanes, as many as it can use
-  std::vector<std::shared_ptr<const JobPlan>> start_up;  ///< of its first step; empty: as others
   double growth_s = 0, shrink_s = 0;  ///< from a decision until it can be carried out
 };
 
@@ -24,7 +22,7 @@ struct SharedRun {
   EngineConfig engine;
   VirtualCosts costs;
   std::string_view allocator;
-  bool decide_at_commits = false;  ///< beside arrivals, ends, resizes that are done
+  bool decide_at_commits = false;  ///< at all of them, beside what a session decides at
 };
 
 struct JobTimes {

@@ -37,7 +37,8 @@ void LaneController::arrive(const LaneDemand& demand, double now_s) {
                       .arrival_s = now_s,
                       .most_lanes = demand.most_lanes,
                       .remaining_s = static_cast<double>(demand.max_steps - demand.first_step) *
-                                     demand.lane_step_s});
+                                     demand.lane_step_s,
+                      .speed = demand.speed});
   }
   jobs_.emplace(demand.job, std::move(job));
   if (sharing_) share_rest();

@@ -23,6 +23,7 @@ struct LaneDemand {
   std::int64_t first_step = 0;  ///< committed before
   std::int64_t max_steps = 1;   ///< committed at its end
   double lane_step_s = 1;       ///< compute of a step on one lane, as planned
+  SpeedCurve speed{};           ///< steps/s as known before, where lanes are shared
   bool fixed = false;           ///< keeps `lanes`: neither shares nor rules say otherwise
   std::vector<std::shared_ptr<const Heuristic>> rules{};  ///< of its autoscaler; empty: it has none
 };
@@ -63,6 +64,8 @@ class LaneController {
   /// The device has left.
   void forget_device(DeviceId device);
 
+  /// Lets decide() be asked again though nothing was told.
+  void reconsider() { due_ = true; }
   /// Whether something was told since the last decide() that may change its answer.
   bool is_due() const { return due_; }
   /// What is different now; it counts as carried out, and jobs that had lanes as resizing until

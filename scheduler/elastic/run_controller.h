@@ -92,6 +92,8 @@ class RunController {
   /// The user stops all jobs: no rung is decided any more, because those that end there end anyway.
   void stop() { stopping_ = true; }
 
+  /// Lets decide() be asked again without an event.
+  void reconsider() { lanes_.reconsider(); }
   /// Whether an event may have changed what decide() says.
   bool is_due() const { return lanes_.is_due(); }
   /// Lanes of all jobs. Call it once for all events of a moment.

@@ -62,9 +62,7 @@ std::int64_t SuccessiveHalving::hold_step(JobId job) const {
   return rung < trial.max_steps ? rung : kNoStep;
 }
 
-bool SuccessiveHalving::waits(JobId job) const {
-  return find(job).losses.contains(hold_step(job));
-}
+bool SuccessiveHalving::waits(JobId job) const { return find(job).losses.contains(hold_step(job)); }
 
 /// Nobody can still come there, and somebody has.
 bool SuccessiveHalving::is_decidable(std::int64_t rung) const {

@@ -89,11 +89,22 @@ void ControlledShell::carry_out() {
 }
 
 void ControlledShell::carry_out(const ResizeJob& resize) {
+  const int number = ++num_resizes_[resize.job];
+  const double delay_s = resize_delay_s ? resize_delay_s(resize) : 0;
+  if (delay_s <= 0) return bring_plan(resize);
+  shell_.call_at(now_s() + delay_s, [this, resize, number](VirtualShell&) {
+    const bool is_latest = num_resizes_.at(resize.job) == number;
+    if (is_latest && controller_.is_admitted(resize.job)) bring_plan(resize);
+  });
+}
+
+void ControlledShell::bring_plan(const ResizeJob& resize) {
   if (auto plan = make_plan_(resize.job, resize.lanes, resize.avoid)) {
     plans_[resize.job] = plan;
     shell_.resize(resize.job, std::move(plan));
   } else {
     controller_.on_resized(resize.job);  // it goes on as it is
+    carry_out_later();
   }
 }
 

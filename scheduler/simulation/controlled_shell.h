@@ -26,12 +26,16 @@ class ControlledShell {
   void submit(const LaneDemand& demand, std::shared_ptr<const JobPlan> plan, Bytes home_bytes);
   void add_device(Bytes budget);
   void run();
+  /// Asks the controller again, where no event makes it decide.
+  void reconsider() { controller_.reconsider(); }
   VirtualShell& shell() { return shell_; }
 
   /// Called with every action, in order, before anything comes of it.
   std::function<void(const Action&)> on_action;
   /// Called with every command before it is carried out.
   std::function<void(const RunCommand&)> on_command;
+  /// Seconds until a resize is carried out, unless another one is decided meanwhile. Null: none.
+  std::function<double(const ResizeJob&)> resize_delay_s;
 
  private:
   template <typename A>
@@ -48,6 +52,7 @@ class ControlledShell {
   void carry_out(const PauseJob& pause) { shell_.pause(pause.job); }
   void carry_out(const ResumeJob& resume) { shell_.resume(resume.job); }
   void carry_out(const ResizeJob& resize);
+  void bring_plan(const ResizeJob& resize);
   void carry_out(const PassRung& pass) { shell_.hold(pass.job, pass.hold_step); }
   void carry_out(const StopAtRung& stop) { shell_.stop(stop.job); }
   double now_s() const { return shell_.now_s(); }
@@ -59,6 +64,7 @@ class ControlledShell {
   bool calling_ = false;  ///< a call that does so is under way
   std::map<JobId, LaneDemand> demands_;
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;  // the latest of each
+  std::map<JobId, int> num_resizes_;                       // decided
 };
 
 }  // namespace spillway
