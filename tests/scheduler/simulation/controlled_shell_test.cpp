@@ -91,6 +91,12 @@ class ControlledRun {
     return all;
   }
   void add_device() { shell_.add_device(1_GiB); }
+  /// Jobs that run are resized so long after the decision.
+  void delay_resizes(double delay_s) {
+    shell_.resize_delay_s = [this, delay_s](const ResizeJob& resize) {
+      return path.contains(resize.job.value) ? delay_s : 0;
+    };
+  }
   VirtualShell& shell() { return shell_.shell(); }
   const Engine& engine() { return shell().engine(); }
 
@@ -117,6 +123,17 @@ TEST(ControlledShell, WfsSharesByPriorityAndGivesBack) {
   run.play();
   EXPECT_EQ(run.path.at(1), (std::vector{2}));
   EXPECT_EQ(run.path.at(0), (std::vector{1, 2})) << "when the other one has ended";
+}
+
+TEST(ControlledShell, ADelayedResizeIsCarriedOutWhileTheJobRuns) {
+  for (const bool in_time : {true, false}) {
+    ControlledRun run("wfs", 3);
+    run.delay_resizes(in_time ? 1e-3 : 1e3);
+    run.submit(asks(2, 1));
+    run.submit(asks(2, 3));
+    run.play();
+    EXPECT_EQ(run.path.at(0), in_time ? (std::vector{1, 2}) : std::vector{1});
+  }
 }
 
 TEST(ControlledShell, FillLetsNobodyWait) {
