@@ -114,18 +114,19 @@ void Session::Impl::begin_run() {
   trace = TraceRecorder(config.max_trace_spans);
   controller = make_controller();
   deciding = false;
-  newcomers.clear();
   shell = std::make_unique<Shell>(engine_config(), all_devices, host, pool, *this, *this, &trace,
                                   Patience{.least_s = config.device_timeout_s}, touched_at_start(),
                                   devices.gone());
-  begin_halving();
+  begin_rungs();
   if (!devices.gone().empty()) {
     shell->call([this] {
       const std::lock_guard call_lock(mutex);
       refit_all();
     });
   }
-  if (stop_asked) shell->stop_all();
+  if (!stop_asked) return;
+  controller->stop();
+  shell->stop_all();
 }
 
 /// Those that have ended take only their numbers.
@@ -134,13 +135,16 @@ void Session::Impl::submit_to_shell() {
     SessionTrial& trial = *trials[t];
     std::shared_ptr<const JobPlan> plan;
     std::int64_t hold = kNoStep;
+    bool paused = false;
     {
       const std::lock_guard lock(mutex);
-      if (!trial.ended()) plan = trial.plan;
-      trial.paused = plan && controller->shares();
-      hold = hold_step(JobId(t));
+      if (!trial.ended()) {
+        plan = trial.plan;
+        paused = controller->begins_paused();
+        hold = controller->hold_step(JobId(t));
+      }
     }
-    shell->submit(JobId(t), plan, trial.planned.summary.home_bytes, trial.paused, hold);
+    shell->submit(JobId(t), plan, trial.planned.summary.home_bytes, paused, hold);
   }
 }
 
@@ -154,7 +158,6 @@ void Session::Impl::end_run(const std::string& failure) {
     run_s = now_s() - run_begin_s;
     ended = std::move(shell);
     controller.reset();
-    halving.reset();
   }
   ended.reset();  // without the lock, which what it waits for may take
   const std::lock_guard lock(mutex);
@@ -319,7 +322,9 @@ void Session::run() {
 void Session::stop() {
   const std::lock_guard lock(impl_->mutex);
   impl_->stop_asked = true;
-  if (impl_->shell) impl_->shell->stop_all();
+  if (!impl_->shell) return;
+  impl_->controller->stop();
+  impl_->shell->stop_all();
 }
 
 std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) const {

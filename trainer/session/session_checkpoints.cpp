@@ -85,8 +85,9 @@ void Session::Impl::require_room_for_checkpoints(SessionTrial& trial) const {
 }
 
 /// Not of one that waits: it would be read after its next updates, and keep the writer until then.
-void Session::Impl::save_if_due(SessionTrial& trial) {
-  if (trial.paused || trial.at_rung || trial.releasing) return;
+void Session::Impl::save_if_due(JobId id) {
+  SessionTrial& trial = *trials[id.index()];
+  if (trial.releasing || controller->waits(id) != JobWait::nothing) return;
   if (!trial.checkpoints || !trial.checkpoints->is_due(trial.result.steps)) return;
   trial.checkpoints->save(trial.history);
 }

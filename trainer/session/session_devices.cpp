@@ -204,7 +204,7 @@ void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& wh
   using State = DeviceList::State;
   const bool was_removed = std::exchange(devices[id.index()].state, State::gone) == State::leaving;
   add_event(id, lost ? SessionEvent::Kind::lost : SessionEvent::Kind::left, why);
-  controller->forget_device(id);
+  controller->on_device_left(id);
   if (!lost && !was_removed) rejoin_if_shrunk(id);
   refit_all();
 }
@@ -225,7 +225,7 @@ void Session::resize(JobId id, int lanes) {
   trial.lanes_fixed = true;
   trial.lanes_asked = lanes;
   trial.avoided.clear();
-  if (impl.controller && trial.started) {
+  if (impl.controller && impl.controller->is_admitted(id)) {
     impl.controller->fix(id, lanes);
     impl.decide_if_due();
   } else {

@@ -8,35 +8,29 @@ namespace spillway {
 
 void Session::Impl::on_started(JobId id) {
   const std::lock_guard lock(mutex);
-  SessionTrial& trial = *trials[id.index()];
-  trial.started = true;
-  controller->arrive(demand(id), now_s());
-  if (trial.at_rung) leave_shares(id);
+  controller->on_admitted(demand(id), now_s());
   decide_if_due();
-  if (controller->shares()) {
-    newcomers.push_back(id);
-  } else {
-    show_state(id);
-  }
+  show_state(id);
 }
 
 void Session::Impl::on_committed(const StepCommitted& committed) {
   const std::lock_guard lock(mutex);
-  refresh(committed.job, committed.step);
-  add_event(committed.job, SessionEvent::Kind::step);
-  controller->committed(committed, now_s());
-  if (committed.step == hold_step(committed.job)) {
-    reach_rung(committed.job);
-  } else {
-    save_if_due(*trials[committed.job.index()]);
-  }
-  decide_if_due();
+  const JobId id = committed.job;
+  refresh(id, committed.step);
+  add_event(id, SessionEvent::Kind::step);
+  const bool at_rung = committed.step == controller->hold_step(id);
+  const double mean_loss = at_rung ? trials[id.index()]->history.rung_losses().back().second : 0;
+  RunCommands commands;
+  controller->on_committed(committed, mean_loss, now_s(), commands);
+  if (!at_rung) save_if_due(id);
+  carry_out(commands);
+  if (at_rung) show_state(id);
 }
 
 void Session::Impl::on_redone(JobId id, std::int64_t) {
   const std::lock_guard lock(mutex);
   add_event(id, SessionEvent::Kind::redone);
-  controller->redone(id);
+  controller->on_redone(id);
 }
 
 void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
@@ -49,7 +43,7 @@ void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
   SessionEvent& event = add_event(id, SessionEvent::Kind::resized);
   if (&plan != trial.plan.get()) return;  // a later one is on its way
   event.reason = std::exchange(trial.lanes_reason, {});
-  controller->resized(id);
+  controller->on_resized(id);
   decide_if_due();
 }
 
@@ -66,10 +60,9 @@ void Session::Impl::on_ended(JobId id, JobEnd end, const std::string& reason) {
                                       : TrialState::stopped,
               reason);
   }
-  controller->end(id);
-  if (halving) halving->leave(id);
-  decide_halving();
-  decide_if_due();
+  RunCommands commands;
+  controller->on_ended(id, now_s(), commands);
+  carry_out(commands);
 }
 
 void Session::Impl::set_state(JobId id, TrialState state, const std::string& reason) {
@@ -80,23 +73,27 @@ void Session::Impl::set_state(JobId id, TrialState state, const std::string& rea
   note_state(*trials[id.index()]);
 }
 
-/// Of a trial that has not ended, where it is not what was said last.
+/// Of a trial that is not about to end, where it has changed.
 void Session::Impl::show_state(JobId id) {
   SessionTrial& trial = *trials[id.index()];
   TrialResult& result = trial.result;
+  if (trial.ended() || !trial.stopped_because.empty()) return;
+  const bool started = controller && controller->is_admitted(id);
+  const JobWait wait = controller ? controller->waits(id) : JobWait::nothing;
+  if (wait == JobWait::decision && !trial.stranded) return;
   std::string waits;
   if (trial.stranded) {
     waits = "no device is left that can run it; add one of at least " +
             format_bytes(trial.planned.summary.smallest_budget_bytes);
-  } else if (trial.at_rung) {
+  } else if (wait == JobWait::rung) {
     waits = "other trials have still to come to step " + std::to_string(result.steps) +
             ", where early stopping compares them";
-  } else if (trial.started && trial.paused) {
+  } else if (wait == JobWait::devices) {
     waits = "others have the devices; scheduling.sharing is " + config.sharing;
   }
-  const bool runs = trial.started && waits.empty();
+  const bool runs = started && waits.empty();
   const TrialState state = runs ? TrialState::running : TrialState::waiting;
-  if (trial.ended() || (state == result.state && waits == result.reason)) return;
+  if (state == result.state && waits == result.reason) return;
   if (runs && result.steps == trial.first_step) trial.started_s = now_s();
   set_state(id, state, waits);
 }

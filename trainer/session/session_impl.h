@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/elastic/lane_controller.h"
-#include "scheduler/elastic/successive_halving.h"
+#include "scheduler/elastic/run_controller.h"
 #include "scheduler/engine/policy.h"
 #include "scheduler/engine/trace_recorder.h"
 #include "scheduler/simulation/shortened_run.h"
@@ -53,12 +52,9 @@ struct SessionTrial {
   int most_lanes = 1;                   ///< that it may ever have
   std::vector<std::shared_ptr<const Heuristic>> rules;  ///< of its autoscaler
   std::vector<DeviceId> avoided;                        ///< devices that take no lane of it
-  std::string lanes_reason;  ///< of the plan that comes with its next commit
-  bool lanes_fixed = false;  ///< by resize()
-  bool started = false;
+  std::string lanes_reason;     ///< of the plan that comes with its next commit
+  bool lanes_fixed = false;     ///< by resize()
   bool stranded = false;        ///< no device that is there can run it
-  bool paused = false;          ///< others have the devices
-  bool at_rung = false;         ///< waits there for other trials
   bool releasing = false;       ///< its last checkpoint is made; another one must not begin
   std::string stopped_because;  ///< early, as was decided; empty: it was not
   Bytes checkpoint_growth = 0;  ///< on disk, the most, beyond what lay there when it came
@@ -114,26 +110,25 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_lanes.cpp: who decides how many lanes a trial has. Under mutex:
   int lanes_possible(const SessionTrial& trial) const;
   void choose_lanes(SessionTrial& trial) const;
-  LaneController make_controller() const;
+  RunController make_controller(const RunLength& length = {}) const;
   LaneDemand demand(JobId id) const;
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
                                            const std::vector<DeviceId>& avoided) const;
   void note_devices();
   void decide_if_due();
-  void carry_out(const LaneChange& change);
+  void carry_out(const RunCommands& commands);
+  void carry_out(const PauseJob& pause) { shell->pause(pause.job); }
+  void carry_out(const ResumeJob& resume) { shell->resume(resume.job); }
+  void carry_out(const ResizeJob& resize);
 
   // session_rungs.cpp: early stopping. Under mutex:
   void enter_halving(SuccessiveHalving& rule, JobId id, const RunLength& length) const;
   std::optional<Rungs> rungs() const;
   static RungLosses rung_losses(const SessionTrial& trial);
-  SuccessiveHalving make_halving(const RunLength& length = {}) const;
-  void begin_halving();
-  std::int64_t hold_step(JobId id) const;
-  void reach_rung(JobId id);
-  void leave_shares(JobId id);
-  void decide_halving();
-  void carry_out(const SuccessiveHalving::Verdict& verdict);
-  void go_on(JobId id);
+  SuccessiveHalving make_halving(const RunLength& length) const;
+  void begin_rungs();
+  void carry_out(const PassRung& pass);
+  void carry_out(const StopAtRung& stop);
 
   // session_checkpoints.cpp: state that outlives the session
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
@@ -141,7 +136,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void tell_damage(JobId id, const std::vector<Finding>& findings);  // under mutex
   void require_room_for_checkpoints(SessionTrial& trial) const;
   std::string xxh3_of_data(const SessionTrial& trial);
-  void save_if_due(SessionTrial& trial);                        // under mutex
+  void save_if_due(JobId id);                                   // under mutex
   void save_last(JobId id);                                     // takes it
   void report(JobId id, const TrialCheckpoints::Saved& saved);  // likewise
 
@@ -199,13 +194,11 @@ struct Session::Impl final : ShellObserver, OpRunner {
   mutable std::mutex mutex;
   mutable std::condition_variable changed;
   // Under mutex:
-  std::deque<SessionEvent> events;           // the last, at most config.max_events
-  std::uint64_t num_events = 0;              // that there ever were
-  std::unique_ptr<Shell> shell;              // while run() runs; it ends before the threads below
-  std::optional<LaneController> controller;  // likewise
-  std::optional<SuccessiveHalving> halving;  // likewise, with early stopping
-  bool deciding = false;                     // a call of decide() is under way
-  std::vector<JobId> newcomers;              // nothing was decided about them yet
+  std::deque<SessionEvent> events;          // the last, at most config.max_events
+  std::uint64_t num_events = 0;             // that there ever were
+  std::unique_ptr<Shell> shell;             // while run() runs; it ends before the threads below
+  std::optional<RunController> controller;  // likewise
+  bool deciding = false;                    // a call of decide() is under way
   EngineSnapshot final_snapshot;
   double run_begin_s = 0, run_s = 0;
   bool stop_asked = false;

@@ -34,8 +34,11 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   trial.lanes_asked = train.lanes;
 }
 
-LaneController Session::Impl::make_controller() const {
-  return {allocator, static_cast<int>(devices.budgets().size())};
+/// `length`: of a simulated run, whose rungs are shortened likewise.
+RunController Session::Impl::make_controller(const RunLength& length) const {
+  LaneController lanes(allocator, static_cast<int>(devices.budgets().size()));
+  if (!config.early_terminate) return RunController(std::move(lanes));
+  return RunController(std::move(lanes), make_halving(length));
 }
 
 LaneDemand Session::Impl::demand(JobId id) const {
@@ -72,34 +75,36 @@ void Session::Impl::note_devices() {
   decide_if_due();
 }
 
-/// Once for all that is told until then.
+/// Once for all events until then.
 void Session::Impl::decide_if_due() {
   if (!controller->is_due() || std::exchange(deciding, true)) return;
   shell->call([this] {
     const std::lock_guard lock(mutex);
     deciding = false;
-    for (const LaneChange& change : controller->decide()) carry_out(change);
-    for (JobId id : std::exchange(newcomers, {})) show_state(id);
+    RunCommands commands;
+    controller->decide(commands);
+    carry_out(commands);
   });
 }
 
-void Session::Impl::carry_out(const LaneChange& change) {
-  SessionTrial& trial = *trials[change.job.index()];
-  trial.paused = change.lanes == 0;
-  if (trial.paused) {
-    shell->pause(change.job);
-    return show_state(change.job);
+void Session::Impl::carry_out(const RunCommands& commands) {
+  for (const RunCommand& command : commands) {
+    std::visit([this](const auto& c) { carry_out(c); }, command);
   }
-  trial.lanes_asked = change.lanes;
-  trial.lanes_reason = change.reason;
-  trial.avoided = change.avoid;
-  if (auto plan = best_plan(trial, change.lanes, change.avoid)) {
-    change_plan(change.job, std::move(plan));
+  for (const RunCommand& command : commands) show_state(job_of(command));
+  decide_if_due();
+}
+
+void Session::Impl::carry_out(const ResizeJob& resize) {
+  SessionTrial& trial = *trials[resize.job.index()];
+  trial.lanes_asked = resize.lanes;
+  trial.lanes_reason = resize.reason;
+  trial.avoided = resize.avoid;
+  if (auto plan = best_plan(trial, resize.lanes, resize.avoid)) {
+    change_plan(resize.job, std::move(plan));
   } else {
-    controller->resized(change.job);  // it goes on as it is
+    controller->on_resized(resize.job);  // it goes on as it is
   }
-  if (change.before == 0) shell->resume(change.job);
-  show_state(change.job);
 }
 
 }  // namespace spillway

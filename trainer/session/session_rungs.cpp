@@ -64,77 +64,38 @@ SuccessiveHalving Session::Impl::make_halving(const RunLength& length) const {
 }
 
 /// Before anything is submitted to the shell.
-void Session::Impl::begin_halving() {
-  if (!config.early_terminate) return;
-  halving = make_halving();
-  for (std::size_t t = 0; t < trials.size(); ++t) {
+void Session::Impl::begin_rungs() {
+  for (std::size_t t = 0; config.early_terminate && t < trials.size(); ++t) {
     SessionTrial& trial = *trials[t];
     if (trial.ended()) continue;
-    trial.at_rung = halving->hold_step(JobId(t)) == trial.first_step;
     trial.result.rung_losses = rung_losses(trial);
-    if (trial.at_rung) trial.result.rung_losses.pop_back();
+    if (controller->waits(JobId(t)) == JobWait::rung) trial.result.rung_losses.pop_back();
   }
   shell->call([this] {
     const std::lock_guard lock(mutex);
-    decide_halving();
+    RunCommands commands;
+    controller->begin(now_s(), commands);
+    carry_out(commands);
   });
 }
 
-std::int64_t Session::Impl::hold_step(JobId id) const {
-  if (!halving || trials[id.index()]->ended()) return kNoStep;
-  return halving->hold_step(id);
+void Session::Impl::carry_out(const PassRung& pass) {
+  SessionTrial& trial = *trials[pass.job.index()];
+  trial.result.rung_losses.emplace_back(pass.verdict.rung, pass.verdict.loss);
+  // What it began with is in a checkpoint, and its home may not be there yet.
+  if (trial.result.steps > trial.first_step) save_if_due(pass.job);
+  shell->hold(pass.job, pass.hold_step);
 }
 
-/// With the step that it has just committed.
-void Session::Impl::reach_rung(JobId id) {
-  SessionTrial& trial = *trials[id.index()];
-  const auto& [rung, loss] = trial.history.rung_losses().back();
-  halving->reach(id, rung, loss);
-  trial.at_rung = true;
-  leave_shares(id);
-  decide_halving();
-  show_state(id);
-}
-
-/// Others may have the devices that one who waits has a share of.
-void Session::Impl::leave_shares(JobId id) {
-  if (!controller->shares()) return;
-  controller->end(id);
-  trials[id.index()]->paused = true;
-  shell->pause(id);
-}
-
-/// Not while stop() ends trials, which others need not wait for then.
-void Session::Impl::decide_halving() {
-  if (!halving || stop_asked) return;
-  for (const SuccessiveHalving::Verdict& verdict : halving->decide()) carry_out(verdict);
-}
-
-void Session::Impl::carry_out(const SuccessiveHalving::Verdict& verdict) {
-  SessionTrial& trial = *trials[verdict.job.index()];
-  trial.at_rung = false;
+void Session::Impl::carry_out(const StopAtRung& stop) {
+  SessionTrial& trial = *trials[stop.job.index()];
+  const SuccessiveHalving::Verdict& verdict = stop.verdict;
   trial.result.rung_losses.emplace_back(verdict.rung, verdict.loss);
-  if (verdict.goes_on) return go_on(verdict.job);
   trial.stopped_because = "at step " + std::to_string(verdict.rung) + " it was number " +
                           std::to_string(verdict.rank) + " of " + std::to_string(verdict.of) +
                           " with a mean loss of " + std::to_string(verdict.loss) + "; the best " +
                           std::to_string(verdict.going_on) + " went on";
-  shell->stop(verdict.job);
-}
-
-void Session::Impl::go_on(JobId id) {
-  SessionTrial& trial = *trials[id.index()];
-  // What it began with is in a checkpoint, and its home may not be there yet.
-  if (trial.result.steps > trial.first_step) save_if_due(trial);
-  shell->hold(id, halving->hold_step(id));
-  if (!trial.started) return;
-  if (controller->shares()) {
-    controller->arrive(demand(id), now_s());
-    newcomers.push_back(id);
-    return decide_if_due();
-  }
-  controller->redone(id);  // its next step counts from here
-  show_state(id);
+  shell->stop(stop.job);
 }
 
 void Session::check() const {

@@ -66,10 +66,7 @@ RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& le
   const auto make_plan = [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
     return length.shorten(best_plan(*trials[id.index()], lanes, avoided));
   };
-  std::optional<SuccessiveHalving> rule;
-  if (config.early_terminate) rule = make_halving(length);
-  ControlledShell run(engine_config(), costs, RunController(make_controller(), std::move(rule)),
-                      make_plan);
+  ControlledShell run(engine_config(), costs, make_controller(length), make_plan);
   VirtualShell& clock = run.shell();
   TraceRecorder recorder(config.max_trace_spans);
   run.on_action = [&](const Action& action) { recorder.on_action(action); };
