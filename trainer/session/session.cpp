@@ -61,6 +61,7 @@ Session::Impl::Impl(SessionConfig session_config)
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
       trace(config.max_trace_spans),
+      events(config.max_events),
       pool(num_host_workers()) {}
 
 int Session::Impl::num_host_workers() {
@@ -277,7 +278,11 @@ JobId Session::submit(TrialConfig config) {
   if (impl_->journal) impl_->enter(*entry);
   const JobId id = impl_->add(std::move(entry));
   impl_->tell_damage(id, newest.findings);
-  if (resumes) impl_->add_event(id, SessionEvent::Kind::resumed).generation = generation;
+  if (resumes) {
+    SessionEvent event = impl_->event_of(id, SessionEvent::Kind::resumed);
+    event.generation = generation;
+    impl_->events.add(std::move(event));
+  }
   return id;
 }
 
@@ -328,12 +333,7 @@ void Session::stop() {
 }
 
 std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) const {
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait_for(lock, std::chrono::duration<double>(wait_s),
-                          [&] { return impl_->num_events > sequence; });
-  const auto& events = impl_->events;
-  const auto after = std::ranges::upper_bound(events, sequence, {}, &SessionEvent::sequence);
-  return {after, events.end()};
+  return impl_->events.poll(sequence, wait_s);
 }
 
 RunResult Session::result() const {

@@ -64,7 +64,9 @@ void Session::Impl::continue_from(SessionTrial& trial, Generation generation) co
 
 void Session::Impl::tell_damage(JobId id, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
-    add_event(id, SessionEvent::Kind::damaged).reason = finding.problem;
+    SessionEvent event = event_of(id, SessionEvent::Kind::damaged);
+    event.reason = finding.problem;
+    events.add(std::move(event));
   }
 }
 
@@ -104,10 +106,11 @@ void Session::Impl::save_last(JobId id) {
 
 void Session::Impl::report(JobId id, const TrialCheckpoints::Saved& saved) {
   const std::lock_guard lock(mutex);
-  SessionEvent& event = add_event(id, SessionEvent::Kind::saved);
+  SessionEvent event = event_of(id, SessionEvent::Kind::saved);
   event.step = saved.step;
   event.generation = saved.generation;
   event.reason = saved.problem;
+  events.add(std::move(event));
   tell_damage(id, saved.findings);
 }
 

@@ -40,9 +40,11 @@ void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
   result.lanes = static_cast<int>(plan.lanes.size());
   result.num_shards = static_cast<int>(plan.shards.size());
   result.order = plan.vn_major ? "vn_major" : "shard_major";
-  SessionEvent& event = add_event(id, SessionEvent::Kind::resized);
-  if (&plan != trial.plan.get()) return;  // a later one is on its way
-  event.reason = std::exchange(trial.lanes_reason, {});
+  const bool is_latest = &plan == trial.plan.get();  // else a later one is on its way
+  SessionEvent event = event_of(id, SessionEvent::Kind::resized);
+  if (is_latest) event.reason = std::exchange(trial.lanes_reason, {});
+  events.add(std::move(event));
+  if (!is_latest) return;
   controller->on_resized(id);
   decide_if_due();
 }
@@ -124,42 +126,34 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
     result.tokens_per_s = news.weight_per_step * steps / elapsed;
   }
   for (const auto& [eval_step, loss] : news.eval_losses) {
-    SessionEvent& event = add_event(id, SessionEvent::Kind::eval);
+    SessionEvent event = event_of(id, SessionEvent::Kind::eval);
     event.step = eval_step;
     event.loss = loss;
+    events.add(std::move(event));
   }
 }
 
-SessionEvent& Session::Impl::add_event(JobId id, SessionEvent::Kind kind) {
+SessionEvent Session::Impl::event_of(JobId id, SessionEvent::Kind kind) const {
   const SessionTrial& trial = *trials[id.index()];
   const TrialResult& result = trial.result;
-  return keep_event({.time_s = now_s(),
-                     .trial = id,
-                     .kind = kind,
-                     .lanes = result.lanes,
-                     .state = result.state,
-                     .step = result.steps,
-                     .loss = result.final_loss.value_or(0),
-                     .learning_rate = learning_rate_at(trial.config.train,
-                                                       std::max<std::int64_t>(result.steps, 1) - 1),
-                     .gradient_norm = trial.history.last_gradient_norm().value_or(0),
-                     .tokens_per_s = result.tokens_per_s,
-                     .reason = result.reason,
-                     .weights_xxh3 = result.weights_xxh3});
+  return {.time_s = now_s(),
+          .trial = id,
+          .kind = kind,
+          .lanes = result.lanes,
+          .state = result.state,
+          .step = result.steps,
+          .loss = result.final_loss.value_or(0),
+          .learning_rate =
+              learning_rate_at(trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
+          .gradient_norm = trial.history.last_gradient_norm().value_or(0),
+          .tokens_per_s = result.tokens_per_s,
+          .reason = result.reason,
+          .weights_xxh3 = result.weights_xxh3};
 }
 
 void Session::Impl::add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason) {
-  keep_event(
+  events.add(
       {.time_s = now_s(), .kind = kind, .device = static_cast<int>(id.value), .reason = reason});
-}
-
-/// Gives it its number.
-SessionEvent& Session::Impl::keep_event(SessionEvent event) {
-  event.sequence = ++num_events;
-  events.push_back(std::move(event));
-  if (events.size() > config.max_events) events.pop_front();
-  changed.notify_all();
-  return events.back();
 }
 
 }  // namespace spillway

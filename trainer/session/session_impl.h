@@ -1,9 +1,7 @@
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +23,7 @@
 #include "trainer/profile/pilot.h"
 #include "trainer/runtime/shell.h"
 #include "trainer/session/device_list.h"
+#include "trainer/session/event_list.h"
 #include "trainer/session/trial_checkpoints.h"
 
 /// Inside Session; nothing else includes it.
@@ -82,8 +81,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // Under mutex:
   void refresh(JobId id, std::int64_t step);
   static void sum_up(SessionTrial& trial);  ///< of its history
-  SessionEvent& add_event(JobId id, SessionEvent::Kind kind);
-  SessionEvent& keep_event(SessionEvent event);
+  SessionEvent event_of(JobId id, SessionEvent::Kind kind) const;
+  void add_event(JobId id, SessionEvent::Kind kind) { events.add(event_of(id, kind)); }
   void add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason);
   void set_state(JobId id, TrialState state, const std::string& reason);
   void show_state(JobId id);
@@ -190,12 +189,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
   mutable std::optional<RunJournal> journal;
   TraceRecorder trace;  // of the shell's thread while run() runs
   const Clock::time_point start = Clock::now();
+  EventList events;
 
   mutable std::mutex mutex;
-  mutable std::condition_variable changed;
   // Under mutex:
-  std::deque<SessionEvent> events;          // the last, at most config.max_events
-  std::uint64_t num_events = 0;             // that there ever were
   std::unique_ptr<Shell> shell;             // while run() runs; it ends before the threads below
   std::optional<RunController> controller;  // likewise
   bool deciding = false;                    // a call of decide() is under way

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "spillway/events.h"
+
+namespace spillway {
+
+/// The last events of a session. Thread-safe.
+class EventList {
+ public:
+  /// Keeps at most `capacity` events, at least 1.
+  explicit EventList(std::size_t capacity) : capacity_(capacity) {}
+
+  /// Gives the event the next number, from 1.
+  void add(SessionEvent event);
+  /// The events after number `sequence` that are kept. Waits up to `wait_s` until there is one.
+  std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
+
+ private:
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::deque<SessionEvent> events_;  // under mutex_
+  std::uint64_t num_events_ = 0;     // under mutex_; that there ever were
+};
+
+}  // namespace spillway
