@@ -257,7 +257,7 @@ JobId Session::submit(TrialConfig config) {
   auto newest = impl_->open_checkpoints(JobId(impl_->trials.size()), *entry);
   lock.lock();
   impl_->choose_lanes(*entry);
-  entry->planned.summary.home_bytes = impl_->home_for_all_lanes(*entry);
+  entry->planned.summary.home_bytes = impl_->planner.home_for_all_lanes(*entry);
   impl_->require_room_for_home(*entry);
   entry->plan = entry->planned.plan;
   entry->job = std::make_unique<TrainingJob>(model, entry->config, entry->plan);

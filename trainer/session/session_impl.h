@@ -15,50 +15,20 @@
 #include "scheduler/simulation/shortened_run.h"
 #include "scheduler/simulation/virtual_shell.h"
 #include "spillway/session.h"
-#include "trainer/checkpoint/trial_history.h"
 #include "trainer/compute/tbb_pool.h"
-#include "trainer/compute/training_job.h"
 #include "trainer/journal/run_journal.h"
-#include "trainer/planning/plan_trial.h"
 #include "trainer/profile/pilot.h"
 #include "trainer/runtime/shell.h"
 #include "trainer/session/device_list.h"
 #include "trainer/session/event_list.h"
-#include "trainer/session/trial_checkpoints.h"
+#include "trainer/session/planner.h"
+#include "trainer/session/session_trial.h"
 
 /// Inside Session; nothing else includes it.
 namespace spillway {
 
 /// Throws ConfigError.
 void require_valid(const EarlyTerminate& early);
-
-struct SessionTrial {
-  TrialConfig config;
-  std::shared_ptr<const Model> model;
-  Contract contract;  ///< empty until it is asked for: all samples are read for it
-  Profile profile;
-  std::map<std::string, std::vector<LayerTimes>> times;  ///< by kind of device, where measured
-  PlannedTrial planned;                                  ///< as submitted
-  std::unique_ptr<TrainingJob> job;
-  std::unique_ptr<TrialCheckpoints> checkpoints;  ///< null: none
-  std::int64_t first_step = 0;                    ///< committed before this session
-  TrialResult result;                             ///< without the lists, which are in the history
-  TrialHistory history;  ///< of this session, and of the checkpoint that it begins with
-  double started_s = 0, last_s = 0;
-  std::shared_ptr<const JobPlan> plan;  ///< that it has, or will have at its next commit; null:
-                                        ///< the trial ended before this session
-  int lanes_asked = 1;                  ///< the plan may have fewer
-  int most_lanes = 1;                   ///< that it may ever have
-  std::vector<std::shared_ptr<const Heuristic>> rules;  ///< of its autoscaler
-  std::vector<DeviceId> avoided;                        ///< devices that take no lane of it
-  std::string lanes_reason;     ///< of the plan that comes with its next commit
-  bool lanes_fixed = false;     ///< by resize()
-  bool stranded = false;        ///< no device that is there can run it
-  bool releasing = false;       ///< its last checkpoint is made; another one must not begin
-  std::string stopped_because;  ///< early, as was decided; empty: it was not
-  Bytes checkpoint_growth = 0;  ///< on disk, the most, beyond what lay there when it came
-  bool ended() const { return result.state > TrialState::running; }
-};
 
 struct Session::Impl final : ShellObserver, OpRunner {
   explicit Impl(SessionConfig session_config);
@@ -88,17 +58,6 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void show_state(JobId id);
 
   // session_devices.cpp: lanes and devices change. Under mutex:
-  static std::vector<LayerTimes> profiled_times(const SessionTrial& trial);
-  PlanDevice plan_device(const SessionTrial& trial, std::size_t device) const;
-  std::vector<PlanDevice> plan_devices(const SessionTrial& trial,
-                                       const std::vector<DeviceId>& avoided = {}) const;
-  PlannedTrial plan_for(const SessionTrial& trial, int lanes,
-                        const std::vector<DeviceId>& avoided = {}) const;
-  Bytes home_for_all_lanes(const SessionTrial& trial) const;
-  std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,
-                                          const std::vector<DeviceId>& avoided) const;
-  bool stands(const SessionTrial& trial, int lanes) const;
-  bool fit(JobId id);
   void refit(JobId id);
   void refit_all();
   void change_plan(JobId id, std::shared_ptr<const JobPlan> plan);
@@ -107,12 +66,9 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void rejoin_if_shrunk(DeviceId id);
 
   // session_lanes.cpp: who decides how many lanes a trial has. Under mutex:
-  int lanes_possible(const SessionTrial& trial) const;
   void choose_lanes(SessionTrial& trial) const;
   RunController make_controller(const RunLength& length = {}) const;
   LaneDemand demand(JobId id) const;
-  std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
-                                           const std::vector<DeviceId>& avoided) const;
   void note_devices();
   void decide_if_due();
   void carry_out(const RunCommands& commands);
@@ -179,6 +135,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   std::shared_ptr<const Policy> policy;
   std::shared_ptr<const Allocator> allocator;  // null: nothing is shared
   DeviceList devices;  // under mutex, once run() or other threads may be about
+  const Planner planner{config, devices};
   std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;

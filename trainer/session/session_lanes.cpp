@@ -7,15 +7,6 @@
 
 namespace spillway {
 
-/// On the devices that are there; at least one.
-int Session::Impl::lanes_possible(const SessionTrial& trial) const {
-  const auto can_run = [&](Bytes budget) {
-    return budget >= trial.planned.summary.smallest_budget_bytes;
-  };
-  const auto devices_for_it = std::ranges::count_if(devices.budgets(), can_run);
-  return std::clamp(static_cast<int>(devices_for_it), 1, trial.most_lanes);
-}
-
 /// Of a trial that comes: plans it for the lanes that it asks for.
 void Session::Impl::choose_lanes(SessionTrial& trial) const {
   TrainConfig& train = trial.config.train;
@@ -24,12 +15,12 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   if (is_auto && trial.rules.empty() && !allocator) trial.rules = {make_heuristic("throughput")};
   trial.most_lanes = std::max(train.lanes, train.max_lanes);
   if (is_auto) {
-    trial.planned = plan_for(trial, 1);
+    trial.planned = planner.plan(trial, 1);
     const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
     if (train.max_lanes == 0) trial.most_lanes = allowed;
     train.lanes = useful_lanes(train.reduction_groups, std::min(allowed, trial.most_lanes)).back();
   }
-  if (!is_auto || train.lanes > 1) trial.planned = plan_for(trial, train.lanes);
+  if (!is_auto || train.lanes > 1) trial.planned = planner.plan(trial, train.lanes);
   require_devices(trial.planned, train.lanes);
   trial.lanes_asked = train.lanes;
 }
@@ -46,7 +37,7 @@ LaneDemand Session::Impl::demand(JobId id) const {
   const TrainConfig& train = trial.config.train;
   return {.job = id,
           .lanes = trial.lanes_asked,
-          .most_lanes = lanes_possible(trial),
+          .most_lanes = planner.lanes_possible(trial),
           .groups = train.reduction_groups,
           .priority = train.priority,
           .first_step = trial.result.steps,
@@ -56,21 +47,12 @@ LaneDemand Session::Impl::demand(JobId id) const {
           .rules = trial.rules};
 }
 
-/// For as many of these lanes as can be; null where that is none.
-std::shared_ptr<const JobPlan> Session::Impl::best_plan(
-    const SessionTrial& trial, int lanes, const std::vector<DeviceId>& avoided) const {
-  for (; lanes > 0; --lanes) {
-    if (auto plan = try_plan(trial, lanes, avoided)) return plan;
-  }
-  return nullptr;
-}
-
 /// The devices have changed.
 void Session::Impl::note_devices() {
   if (!controller) return;
   controller->set_num_devices(static_cast<int>(devices.budgets().size()));
   for (std::size_t t = 0; t < trials.size(); ++t) {
-    if (!trials[t]->ended()) controller->limit(JobId(t), lanes_possible(*trials[t]));
+    if (!trials[t]->ended()) controller->limit(JobId(t), planner.lanes_possible(*trials[t]));
   }
   decide_if_due();
 }
@@ -100,7 +82,7 @@ void Session::Impl::carry_out(const ResizeJob& resize) {
   trial.lanes_asked = resize.lanes;
   trial.lanes_reason = resize.reason;
   trial.avoided = resize.avoid;
-  if (auto plan = best_plan(trial, resize.lanes, resize.avoid)) {
+  if (auto plan = planner.best_plan(trial, resize.lanes, resize.avoid)) {
     change_plan(resize.job, std::move(plan));
   } else {
     controller->on_resized(resize.job);  // it goes on as it is

@@ -53,7 +53,7 @@ VirtualCosts Session::Impl::measure_costs() const {
   for (std::size_t d = 0; d < devices.size(); ++d) {
     costs.link_bytes_per_s.push_back(static_cast<double>(devices[d].link_bytes_per_s));
     if (!first) continue;
-    costs.slowdown.push_back(slowdown_of(plan_device(*first, d).layers, profiled_times(*first)));
+    costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
   }
   costs.handover_s = measure_handover();
   costs.copy_latency_s = measure_link_delay(config.devices[0].link_bytes_per_s,
@@ -64,7 +64,7 @@ VirtualCosts Session::Impl::measure_costs() const {
 RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& length,
                                   std::vector<TraceSpan>& spans) const {
   const auto make_plan = [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
-    return length.shorten(best_plan(*trials[id.index()], lanes, avoided));
+    return length.shorten(planner.best_plan(*trials[id.index()], lanes, avoided));
   };
   ControlledShell run(engine_config(), costs, make_controller(length), make_plan);
   VirtualShell& clock = run.shell();

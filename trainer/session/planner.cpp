@@ -1,0 +1,143 @@
+#include "trainer/session/planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spillway/error.h"
+#include "spillway/ids.h"
+
+namespace spillway {
+namespace {
+
+void require_lanes(const SessionTrial& trial, int lanes) {
+  if (lanes >= 1 && lanes <= trial.most_lanes) return;
+  throw ConfigError("train.lanes", 0,
+                    "is " + std::to_string(lanes) + ", must be 1 to " +
+                        std::to_string(trial.most_lanes) +
+                        "; train.max_lanes, at most train.reduction_groups, says for how many the "
+                        "trial reserves host memory");
+}
+
+void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
+  const Bytes needed = planned.plan->layout.home_bytes, reserved = trial.planned.summary.home_bytes;
+  if (needed <= reserved) return;
+  throw ConfigError("train.lanes", 0,
+                    "is " + std::to_string(planned.summary.lanes) +
+                        ", for which the devices that there are now need " + format_bytes(needed) +
+                        " of host memory, and " + format_bytes(reserved) + " are reserved");
+}
+
+}  // namespace
+
+std::string kind_of(const Device& device) {
+  std::string kind = device.exact_kind();
+  if (device.slowdown() != 1) kind += " slowed " + std::to_string(device.slowdown());
+  return kind;
+}
+
+std::vector<LayerTimes> profiled_times(const SessionTrial& trial) {
+  const auto measured = trial.times.find("cpu");
+  return measured == trial.times.end() ? times_of(trial.profile, 1) : measured->second;
+}
+
+PlanDevice Planner::device(const SessionTrial& trial, std::size_t number) const {
+  const DeviceList::Entry& entry = devices_[number];
+  const auto measured = trial.times.find(kind_of(*entry.device));
+  return {.id = DeviceId(number),
+          .name = entry.device->name(),
+          .budget = entry.budget,
+          .split = entry.device->split(),
+          .link_bytes_per_s = static_cast<double>(entry.link_bytes_per_s),
+          .layers = measured == trial.times.end()
+                        ? times_of(trial.profile, entry.device->slowdown())
+                        : measured->second};
+}
+
+std::vector<PlanDevice> Planner::present_devices(const SessionTrial& trial,
+                                                 const Devices& avoided) const {
+  std::vector<PlanDevice> present;
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    if (devices_[d].state != DeviceList::State::present) continue;
+    if (std::ranges::find(avoided, DeviceId(d)) != avoided.end()) continue;
+    present.push_back(device(trial, d));
+  }
+  return present;
+}
+
+PlannedTrial Planner::plan(const SessionTrial& trial, int lanes, const Devices& avoided) const {
+  TrialConfig with_lanes = trial.config;
+  if (lanes != with_lanes.train.lanes) with_lanes.train.lane_groups.clear();
+  with_lanes.train.lanes = lanes;
+  return plan_trial(with_lanes, trial.model->spec, trial.profile, present_devices(trial, avoided),
+                    config_.host_memory, config_.double_buffer, avoided, trial.first_step);
+}
+
+PlannedTrial Planner::plan_resize(const SessionTrial& trial, int lanes) const {
+  require_lanes(trial, lanes);
+  PlannedTrial planned = plan(trial, lanes);
+  require_devices(planned, lanes);
+  require_home(trial, planned);
+  return planned;
+}
+
+/// Null where there are not devices enough for it, or no host memory.
+std::shared_ptr<const JobPlan> Planner::try_plan(const SessionTrial& trial, int lanes,
+                                                 const Devices& avoided) const {
+  try {
+    PlannedTrial planned = plan(trial, lanes, avoided);
+    if (planned.usable_devices < lanes) return nullptr;
+    require_home(trial, planned);
+    return std::move(planned.plan);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const JobPlan> Planner::best_plan(const SessionTrial& trial, int lanes,
+                                                  const Devices& avoided) const {
+  for (; lanes > 0; --lanes) {
+    if (auto plan = try_plan(trial, lanes, avoided)) return plan;
+  }
+  return nullptr;
+}
+
+/// Whether the present plan is the one for so many lanes.
+bool Planner::stands(const SessionTrial& trial, int lanes, const Devices& avoided) const {
+  const auto usable = present_devices(trial, avoided);
+  const auto fits = [&](const PlanDevice& d) { return d.budget >= trial.plan->needed_budget; };
+  return lanes == static_cast<int>(trial.plan->lanes.size()) && trial.plan->avoided == avoided &&
+         std::ranges::count_if(usable, fits) >= lanes && equally_fast(usable);
+}
+
+std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
+  for (Devices avoided = trial.avoided;; avoided.clear()) {
+    int lanes = std::min(trial.lanes_asked, static_cast<int>(devices_.budgets().size()));
+    for (; lanes > 0; --lanes) {
+      if (stands(trial, lanes, avoided)) return Fit{trial.plan, avoided};
+      if (auto plan = try_plan(trial, lanes, avoided)) return Fit{std::move(plan), avoided};
+    }
+    if (avoided.empty()) return std::nullopt;
+  }
+}
+
+int Planner::lanes_possible(const SessionTrial& trial) const {
+  const auto can_run = [&](Bytes budget) {
+    return budget >= trial.planned.summary.smallest_budget_bytes;
+  };
+  const auto devices_for_it = std::ranges::count_if(devices_.budgets(), can_run);
+  return std::clamp(static_cast<int>(devices_for_it), 1, trial.most_lanes);
+}
+
+Bytes Planner::home_for_all_lanes(const SessionTrial& trial) const {
+  Bytes home_bytes = trial.planned.plan->layout.home_bytes;
+  for (int lanes = 1; lanes <= trial.most_lanes; ++lanes) {
+    if (lanes == trial.config.train.lanes) continue;
+    try {
+      home_bytes = std::max(home_bytes, plan(trial, lanes).plan->layout.home_bytes);
+    } catch (const DoesNotFit&) {
+    }
+  }
+  return home_bytes;
+}
+
+}  // namespace spillway
