@@ -22,7 +22,7 @@ ROOMS = {
     "spilling/residency": "core/base core/device",
     "spilling/tiers": "core/base core/os core/device",
     "spilling/transfer": "core/base core/device",
-    "scheduler/plan": "core/base core/spec core/device",
+    "scheduler/plan": "core/base core/spec core/device spilling/residency",
     "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
     "scheduler/elastic": "core/base scheduler/plan scheduler/engine",
     "scheduler/simulation": "scheduler/plan scheduler/engine scheduler/elastic",

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "spilling/residency/copy.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"
 
@@ -14,8 +15,9 @@ namespace spillway {
 
 struct JobPlan;
 
-/// A compute op. `attempt`, here and below: how often an open step of the job has been dropped so
-/// far. `offsets`: where its buffers lie on the device, in the order of for_each_buffer().
+/// A compute op. `attempt`, here and below, and of a copy: how often an open step of the job has
+/// been dropped so far. `offsets`: where its buffers lie on the device, in the order of
+/// for_each_buffer().
 struct StartOp {
   ActionId id = 0;
   JobId job;
@@ -26,21 +28,6 @@ struct StartOp {
   int unit = 0, op = 0;
   std::vector<ActionId> after;  ///< started earlier, may still run
   std::vector<Bytes> offsets;
-};
-
-enum class CopyDirection : std::uint8_t { to_device, to_host };
-
-struct StartCopy {
-  ActionId id = 0;
-  JobId job;
-  DeviceId device;
-  CopyDirection direction = CopyDirection::to_device;
-  int attempt = 0;
-  int buffer = 0;
-  Bytes device_offset = 0, home = 0, bytes = 0;
-  /// Where valid: to `device` it comes from there, not from home, and has no valid home then.
-  DeviceId peer = {};
-  Bytes peer_offset = 0;
 };
 
 /// Work of the host pool. Everything it depends on is done.

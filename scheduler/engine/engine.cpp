@@ -7,15 +7,16 @@
 
 namespace spillway {
 
-static std::vector<DeviceTable> tables_of(const EngineConfig& config) {
-  std::vector<DeviceTable> tables;
-  for (const Bytes budget : config.device_budgets) tables.emplace_back(budget, config.split);
-  return tables;
+static std::vector<Bytes> planned_parts(const EngineConfig& config) {
+  std::vector<Bytes> parts;
+  for (const Bytes budget : config.device_budgets) parts.push_back(config.split.planned(budget));
+  return parts;
 }
 
 Engine::Engine(EngineConfig config)
     : config_(std::move(config)),
-      devices_(tables_of(config_)),
+      devices_(config_.device_budgets.size()),
+      memory_(planned_parts(config_)),
       ready_(devices_.size()),
       to_drive_(devices_.size()),
       to_prefetch_(devices_.size()),
@@ -23,7 +24,10 @@ Engine::Engine(EngineConfig config)
       wants_current_(devices_.size()),
       wants_next_(devices_.size()),
       robbable_(devices_.size()) {
-  for (std::size_t d = 0; d < devices_.size(); ++d) note_state(DeviceId(d));
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    devices_[d].budget = config_.device_budgets[d];
+    note_state(DeviceId(d));
+  }
 }
 
 ActionId Engine::start(InFlight action) {
@@ -37,6 +41,7 @@ void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_b
   assert(job.index() == jobs_.size() && home_bytes <= config_.host_budget);
   out_ = &out;
   JobTable& table = jobs_.emplace_back();
+  memory_.add_job();
   if (!plan) {
     table.phase = JobPhase::ended;
     ++num_ended_;
@@ -83,7 +88,7 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
 void Engine::handle(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   if (action.device.valid() && table(action.device).state == DeviceState::gone) {
-    if (action.kind == InFlight::Kind::copy) release_other_end(action, {.lost = true});
+    if (action.kind == InFlight::Kind::copy) memory_.end_lost_copy(*this, route_of(action));
     return;  // its device has forgotten it
   }
   assert(!done.lost);
@@ -138,20 +143,24 @@ void Engine::begin_program(JobId id) {
   job.left = job.program->units.size() + job.program->host_ops.size();
   job.unclaimed_s = job.program->compute_s;
   job.work.clear();
-  begin_buffers(job, kept);
+  begin_buffers(id, kept);
   begin_units(job, kept);
   begin_host_ops(id, kept);
   ++readiness_;
   for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
 }
 
-void Engine::begin_buffers(JobTable& job, const Kept& kept) {
+void Engine::begin_buffers(JobId id, const Kept& kept) {
+  JobTable& job = table(id);
   const bool updates = job.plan->step_kind(job.step).update;
-  job.buffers.assign(job.plan->layout.buffers.size(), BufferState{});
-  for (std::size_t b = 0; b < job.buffers.size(); ++b) {
-    const BufferKind kind = job.plan->layout.buffers[b].kind;
-    job.buffers[b].home_valid = (kind == BufferKind::weights && (!updates || kept.updates)) ||
-                                (kind == BufferKind::batch && kept.loads);
+  const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
+  job.last_units.assign(buffers.size(), -1);
+  memory_.begin(id, buffers, job.step);
+  for (int b = 0; b < static_cast<int>(buffers.size()); ++b) {
+    const BufferKind kind = buffers[at(b)].kind;
+    const bool is_valid = (kind == BufferKind::weights && (!updates || kept.updates)) ||
+                          (kind == BufferKind::batch && kept.loads);
+    if (is_valid) memory_.set_home_valid({id, b});
   }
 }
 
@@ -208,7 +217,7 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
   JobTable& job = table(id);
   const Program& program = *job.program;
   const HostOpSpec& host_op = program.host_ops[at(op)];
-  const auto make_valid = [&](int buffer) { job.buffers[at(buffer)].home_valid = true; };
+  const auto make_valid = [&](int buffer) { memory_.set_home_valid({id, buffer}); };
   if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
   if (host_op.kind == HostOpKind::load) {
     const Layout& layout = job.plan->layout;
@@ -261,7 +270,7 @@ void Engine::settle(JobId id) {
   JobTable& job = table(id);
   const bool ends = job.phase == JobPhase::ending;
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
-  drop_copies(id);
+  memory_.drop_all(*this, id);
   if (ends) return release(id);
   if (!job.paused && job.step < job.hold_step) begin_program(id);
 }
@@ -270,7 +279,8 @@ void Engine::release(JobId id) {
   JobTable& job = table(id);
   job.phase = JobPhase::releasing;
   job.units = {};
-  job.buffers = {};
+  job.last_units = {};
+  memory_.end(id);
   out_->push_back(ReleaseJob{start({.kind = InFlight::Kind::release, .job = id}), id, job.end});
 }
 
@@ -291,20 +301,20 @@ void Engine::check_integrity() const {
     if (!holds) throw std::logic_error(std::string("engine: ") + what);
   };
   require(host_used_ <= config_.host_budget, "host budget exceeded");
-  for (const DeviceTable& device : devices_) {
-    device.memory.check_integrity();
-    require(device.state != DeviceState::gone || (device.memory.used() == 0 && !device.current &&
-                                                  !device.next && device.running.empty()),
+  memory_.check_integrity();
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    const DeviceTable& device = devices_[d];
+    const Residency& memory = copies(DeviceId(d));
+    require(device.state != DeviceState::gone ||
+                (memory.used() == 0 && !device.current && !device.next && device.running.empty()),
             "something is left on a device that is gone");
-    require(device.memory.used() + reserved_workspace(device) <= device.memory.budget(),
-            "device budget exceeded");
-    for (const auto& [ref, entry] : device.memory.entries()) {
+    require(bytes_in_use(DeviceId(d)) <= memory.budget(), "device budget exceeded");
+    for (const auto& [ref, entry] : memory.entries()) {
       const JobTable& job = table(ref.job);
       const BufferSpec& spec = buffer_spec(ref);
-      const BufferState& buffer = job.buffers[at(ref.buffer)];
       require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");
       require(entry.version == job.step, "a copy has another step's version");
-      require(entry.dirty || entry.filling != 0 || entry.writer != 0 || buffer.home_valid ||
+      require(entry.dirty || entry.filling != 0 || entry.writer != 0 || memory_.home_valid(ref) ||
                   job.phase != JobPhase::running,
               "a clean copy without a valid home");
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");

@@ -3,7 +3,6 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,7 @@ struct EngineConfig {
 /// moments are untouched, and between two programs nothing of the job is in flight or on a device.
 /// So there another plan may take over, and an open step can be dropped and begun again anywhere.
 /// A job that drops its step starts nothing until its actions in flight have ended.
-class Engine {
+class Engine : private ResidencyOwner {
  public:
   explicit Engine(EngineConfig config);
 
@@ -81,14 +80,14 @@ class Engine {
   std::size_t num_jobs() const { return jobs_.size(); }
   const JobTable& job(JobId id) const { return jobs_.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return devices_[id.index()]; }
+  /// What lies where on a device.
+  const Residency& copies(DeviceId id) const { return memory_.on(id); }
   /// All there ever were: those that have left keep their numbers.
   std::size_t num_devices() const { return devices_.size(); }
   /// What has been started and is not done, in no particular order.
   const boost::unordered_flat_map<ActionId, InFlight>& in_flight() const { return in_flight_; }
   /// Planned ranges, and the activations reserved there.
-  Bytes bytes_in_use(DeviceId id) const {
-    return table(id).memory.used() + reserved_workspace(table(id));
-  }
+  Bytes bytes_in_use(DeviceId id) const { return copies(id).used() + reserved_workspace(id); }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
   /// Compute that a job has left, in seconds.
@@ -101,18 +100,8 @@ class Engine {
   void check_visits() const;
 
  private:
-  enum class Room { ready, wait, never };
-  /// What has to be on a device at once.
-  struct Request {
-    ShortList<BufferRef> place;  ///< no copy there yet
-    ShortList<BufferRef> keep;   ///< copies that must stay
-    Bytes workspace = 0;
-    std::span<const Bytes> op_area;  ///< pieces that must still find room afterwards
-    ShortList<Bytes> later;          ///< and these, once only `keep` and `place` are left
-    Bytes later_workspace = 0;
-    RangeAllocator::End end = RangeAllocator::End::low;
-    bool may_drop_next = false;  ///< the prefetched unit's weights may go
-  };
+  using Room = ResidencyManager::Room;
+  using Request = ResidencyManager::Request;
 
   /// What earlier attempts have done for good.
   struct Kept {
@@ -124,7 +113,7 @@ class Engine {
   // engine.cpp: jobs and programs
   void admit_waiting();
   void begin_program(JobId id);
-  void begin_buffers(JobTable& job, const Kept& kept);
+  void begin_buffers(JobId id, const Kept& kept);
   void begin_units(JobTable& job, const Kept& kept);
   void begin_host_ops(JobId id, const Kept& kept);
   void handle(const InFlight& action, const Done& done);
@@ -140,7 +129,6 @@ class Engine {
   // engine_elastic.cpp: plans and devices that come and go
   Kept begin_attempt(JobId id);
   void withdraw(JobId id);
-  void drop_copies(JobId id);
   void redo(JobId id);
   bool can_run(const JobTable& job, DeviceId id) const;
   void share_lanes(JobTable& job) const;
@@ -156,8 +144,6 @@ class Engine {
   template <typename HasWork, typename Handle>
   void visit(const DeviceSet& idle, DeviceSet& touched, const DeviceSet& wanting,
              const HasWork& has_work, const Handle& handle);
-  void touch(DeviceId id);
-  void watch(JobId job, DeviceId watcher);
   void note_state(DeviceId id);
   bool is_done(const JobTable& job, int unit) const;
   DeviceId made_for(const JobTable& job, int lane) const;
@@ -169,7 +155,7 @@ class Engine {
   ReadyLane prefer_resident(DeviceId id, const ReadyLane& first) const;
   bool choose(DeviceId id, std::optional<UnitRef>& slot);
   void claim(DeviceId id, UnitRef unit);
-  bool may_be_stolen(const DeviceTable& owner) const;
+  bool may_be_stolen(DeviceId id) const;
   bool steal(DeviceId thief);
 
   // engine_devices.cpp: what runs where
@@ -177,7 +163,6 @@ class Engine {
   bool reserve_unit(DeviceId id);
   bool same_unit(ActionId a, ActionId b) const;
   bool start_op(DeviceId id);
-  void ask_for(Request& request, DeviceId id, JobId job, const std::vector<int>& buffers) const;
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
   bool fetch_homes(DeviceId id, const OpSpec& op, JobId job);
   void prefetch(DeviceId id);
@@ -185,29 +170,22 @@ class Engine {
   void unit_done(JobId id, int unit, double now_s);
   void account_op(const InFlight& op, const Done& done);
 
-  // engine_memory.cpp: bytes on devices
+  // engine_memory.cpp: what the residency manager is asked for, and asks
+  void ask_for(Request& request, DeviceId id, JobId job, const std::vector<int>& buffers) const;
+  void complete(Request& request, DeviceId id) const;
   Room make_room(DeviceId id, const Request& request);
-  bool place_all(DeviceId id, const Request& request);
-  bool op_area_fits(DeviceId id, const Request& request) const;
-  bool later_fits(DeviceId id, const Request& request) const;
-  bool evict_one(DeviceId id, const Request& request);
-  bool is_next_weight(const DeviceTable& device, BufferRef ref) const;
+  void evict_all(DeviceId id);
   void drop_weights(DeviceId id, JobId job, int unit);
   bool is_used_again(DeviceId id, BufferRef ref) const;
-  double next_use(BufferRef ref) const;
-  void load(DeviceId id, BufferRef ref);
-  DeviceId mover(BufferRef ref) const;
-  Bytes send_away(DeviceId id, BufferRef ref, ActionId move);
-  void release_other_end(const InFlight& copy, const Done& done);
-  bool home_is_busy(BufferRef ref) const;
-  bool cannot_leave(DeviceId id, BufferRef ref, const Resident& entry);
-  void write_back(DeviceId id, BufferRef ref, bool doom);
-  void drop(DeviceId id, BufferRef ref);
-  void drop_everywhere(BufferRef ref);
-  void drop_all_idle(DeviceId id);
   void copy_done(const InFlight& copy, const Done& done);
+  void note_space(DeviceId id, double now_s);
   void note_use(DeviceId id);
-  Bytes reserved_workspace(const DeviceTable& device) const;
+  Bytes reserved_workspace(DeviceId id) const;
+  double next_use(BufferRef ref) const override;
+  bool is_running(JobId job) const override { return table(job).phase == JobPhase::running; }
+  ActionId start_copy(StartCopy copy) override;
+  void touch(DeviceId id) override;
+  void watch(JobId job, DeviceId watcher) override;
 
   const UnitSpec& spec(UnitRef ref) const {
     return jobs_[ref.job.index()].program->units[at(ref.unit)];
@@ -216,12 +194,6 @@ class Engine {
   UnitState& state(UnitRef ref) { return jobs_[ref.job.index()].units[at(ref.unit)]; }
   const BufferSpec& buffer_spec(BufferRef ref) const {
     return jobs_[ref.job.index()].plan->layout.buffers[at(ref.buffer)];
-  }
-  BufferState& buffer_state(BufferRef ref) {
-    return jobs_[ref.job.index()].buffers[at(ref.buffer)];
-  }
-  const BufferState& buffer_state(BufferRef ref) const {
-    return jobs_[ref.job.index()].buffers[at(ref.buffer)];
   }
   JobTable& table(JobId id) { return jobs_[id.index()]; }
   const JobTable& table(JobId id) const { return jobs_[id.index()]; }
@@ -232,6 +204,7 @@ class Engine {
   EngineConfig config_;
   std::vector<DeviceTable> devices_;
   std::vector<JobTable> jobs_;
+  ResidencyManager memory_;
   std::deque<JobId> waiting_;
   boost::unordered_flat_map<ActionId, InFlight> in_flight_;
   ActionId last_action_ = 0;

@@ -60,7 +60,7 @@ void Engine::note_state(DeviceId id) {
   wants_current_.set(id, !gone && !device.current && !device.next && (double_buffer || idle));
   wants_next_.set(
       id, double_buffer && device.current && !device.next && state(*device.current).reserved);
-  robbable_.set(id, may_be_stolen(device));
+  robbable_.set(id, may_be_stolen(id));
 }
 
 bool Engine::is_done(const JobTable& job, int unit) const {
@@ -132,9 +132,7 @@ Bytes Engine::resident_bytes(DeviceId id, const ReadyLane& ready) const {
   Bytes bytes = 0;
   const auto count = [&](const std::vector<int>& buffers) {
     for (int b : buffers) {
-      const auto& holders = job.buffers[at(b)].holders;
-      if (std::ranges::find(holders, id) == holders.end()) continue;
-      bytes += job.plan->layout.buffers[at(b)].bytes;
+      if (memory_.holds(id, {ready.job, b})) bytes += job.plan->layout.buffers[at(b)].bytes;
     }
   };
   count(unit.weights);
@@ -146,7 +144,7 @@ Bytes Engine::resident_bytes(DeviceId id, const ReadyLane& ready) const {
 ReadyLane Engine::prefer_resident(DeviceId id, const ReadyLane& first) const {
   ReadyLane best = first;
   Bytes most = resident_bytes(id, first);
-  for (const auto& [job, bytes_of_job] : table(id).memory.jobs()) {
+  for (const auto& [job, bytes_of_job] : copies(id).jobs()) {
     if (bytes_of_job < most) continue;
     for (const LaneState& lane : table(job).lanes) {
       if (!lane.ready || lane.ready->priority != first.priority) continue;
@@ -190,7 +188,8 @@ void Engine::claim(DeviceId id, UnitRef unit) {
 
 /// Whether the device's next unit may go elsewhere: nothing of it has been loaded, its lane is not
 /// bound to a device, and its predecessor has ended.
-bool Engine::may_be_stolen(const DeviceTable& owner) const {
+bool Engine::may_be_stolen(DeviceId id) const {
+  const DeviceTable& owner = table(id);
   if (!owner.next) return false;
   const UnitRef unit = *owner.next;
   const JobTable& job = table(unit.job);
@@ -199,7 +198,7 @@ bool Engine::may_be_stolen(const DeviceTable& owner) const {
   const auto next = std::ranges::lower_bound(lane_units, unit.unit);
   return (next == lane_units.begin() || is_done(job, *std::prev(next))) &&
          std::ranges::none_of(spec(unit).weights, [&](int b) {
-           return owner.memory.find({unit.job, b}) != nullptr;
+           return copies(id).find({unit.job, b}) != nullptr;
          });
 }
 

@@ -44,15 +44,6 @@ void Engine::drive(DeviceId id) {
   }
 }
 
-/// Adds the buffers to what the request places or keeps.
-void Engine::ask_for(Request& request, DeviceId id, JobId job,
-                     const std::vector<int>& buffers) const {
-  for (int b : buffers) {
-    const BufferRef ref{job, b};
-    (table(id).memory.find(ref) ? request.keep : request.place).push_back(ref);
-  }
-}
-
 /// Weights, sums, activations and the room of any one op, all or nothing; then the loads start.
 bool Engine::reserve_unit(DeviceId id) {
   DeviceTable& device = table(id);
@@ -65,30 +56,32 @@ bool Engine::reserve_unit(DeviceId id) {
   }
   const UnitSpec& unit = spec(ref);
   const auto request = [&] {
-    Request asked{.workspace = unit.workspace, .op_area = unit.op_area, .end = device.side};
+    Request asked{.end = device.side, .workspace = unit.workspace, .op_area = unit.op_area};
     ask_for(asked, id, ref.job, unit.weights);
     ask_for(asked, id, ref.job, unit.sums);
+    complete(asked, id);
     return asked;
   };
   Request asked = request();
   Room room = make_room(id, asked);
   if (room == Room::never) {  // copies kept lie badly: start from an empty device
-    drop_all_idle(id);
+    evict_all(id);
     asked = request();
     room = make_room(id, asked);
     if (room == Room::never) throw std::logic_error("engine: a planned unit does not fit");
   }
   if (room == Room::wait) return false;
   state(ref).reserved = true;
+  Residency& memory = memory_.on(id);
   for (const auto* buffers : {&unit.weights, &unit.sums}) {
     for (int b : *buffers) {
-      ++device.memory.find({ref.job, b})->leases;
-      buffer_state({ref.job, b}).last_unit = ref.unit;
+      ++memory.find({ref.job, b})->leases;
+      table(ref.job).last_units[at(b)] = ref.unit;
     }
   }
-  for (int b : unit.sums) device.memory.find({ref.job, b})->dirty = true;
+  for (int b : unit.sums) memory.find({ref.job, b})->dirty = true;
   for (BufferRef b : asked.place) {
-    if (buffer_spec(b).kind == BufferKind::weights) load(id, b);
+    if (buffer_spec(b).kind == BufferKind::weights) memory_.load(*this, id, b);
   }
   return true;
 }
@@ -98,23 +91,9 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
   return first.job == second.job && first.unit == second.unit;
 }
 
-/// Starts the way of inputs that only another device holds, and cannot send here itself, to their
-/// homes; true if there are none.
+/// Whether the op's inputs are here or can be loaded; else those that are not are on their way.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
-  bool ready = true;
-  for (int input : op.inputs) {
-    const BufferRef ref{job, input};
-    if (table(id).memory.find(ref) || buffer_state(ref).home_valid) continue;
-    if (mover(ref).valid()) continue;
-    ready = false;
-    for (DeviceId holder : buffer_state(ref).holders) {
-      const Resident* entry = table(holder).memory.find(ref);
-      if (entry->dirty && entry->draining == 0 && entry->writer == 0 && !home_is_busy(ref)) {
-        write_back(holder, ref, false);
-      }
-    }
-  }
-  if (ready) return true;
+  if (memory_.fetch_homes(*this, id, job, op.inputs)) return true;
   table(id).waits_for_space = true;
   watch(job, id);
   return false;
@@ -125,16 +104,17 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
   Request request{.end = device.side};
   ask_for(request, id, job, op.inputs);
   ask_for(request, id, job, op.outputs);
+  complete(request, id);
   const Room room = make_room(id, request);
   if (room == Room::ready) {
     for (BufferRef b : request.place) {
-      if (std::ranges::find(op.inputs, b.buffer) != op.inputs.end()) load(id, b);
+      if (std::ranges::count(op.inputs, b.buffer) > 0) memory_.load(*this, id, b);
     }
     return room;
   }
   if (room == Room::wait || !device.running.empty()) return Room::wait;
   // What was prefetched, then the op's own inputs, may lie in the way. Dirty ones go home first.
-  drop_all_idle(id);
+  evict_all(id);
   return Room::wait;
 }
 
@@ -142,7 +122,8 @@ bool Engine::start_op(DeviceId id) {
   DeviceTable& device = table(id);
   const UnitRef ref = *device.current;
   UnitState& unit_state = state(ref);
-  const JobTable& job = table(ref.job);
+  JobTable& job = table(ref.job);
+  Residency& memory = memory_.on(id);
   const int number = spec(ref).first_op + unit_state.ops_started;
   const OpSpec& op = job.program->ops[at(number)];
   if (device.running.size() >= (config_.double_buffer ? 2u : 1u)) return false;
@@ -159,19 +140,19 @@ bool Engine::start_op(DeviceId id) {
                   .unit = ref.unit,
                   .op = number,
                   .workspace = spec(ref).workspace,
-                  .used_high = device.memory.used()};
+                  .used_high = memory.used()};
   StartOp start_action{0,      ref.job, id, job.step_kind, job.step, job.attempt, ref.unit,
                        number, {},      {}};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
-    Resident* entry = device.memory.find({ref.job, buffer});
+    Resident* entry = memory.find({ref.job, buffer});
     assert(entry && entry->version == job.step);
     if (use == BufferUse::input || use == BufferUse::output) ++entry->leases;
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
     if (use == BufferUse::sum || use == BufferUse::output) entry->dirty = true;
-    device.memory.doom(*entry, false);
+    memory.doom(*entry, false);
     start_action.offsets.push_back(entry->offset);
-    buffer_state({ref.job, buffer}).last_unit = ref.unit;
+    job.last_units[at(buffer)] = ref.unit;
   });
   std::ranges::sort(action.after);
   action.after.erase(std::unique(action.after.begin(), action.after.end()), action.after.end());
@@ -179,7 +160,7 @@ bool Engine::start_op(DeviceId id) {
   if (std::exchange(device.waits_for_space, false)) action.transfers_ready_s = device.space_ready_s;
   start_action.after.assign(action.after.begin(), action.after.end());
   start_action.id = start(std::move(action));
-  for (int b : op.outputs) device.memory.find({ref.job, b})->writer = start_action.id;
+  for (int b : op.outputs) memory.find({ref.job, b})->writer = start_action.id;
   device.running.push_back(start_action.id);
   out_->push_back(std::move(start_action));
   ++unit_state.ops_started;
@@ -195,11 +176,11 @@ void Engine::prefetch(DeviceId id) {
   const UnitSpec& running = spec(*device.current);
   const UnitSpec& next = spec(*device.next);
   std::vector<Bytes> op_area = running.op_area;
-  Request request{.workspace = running.workspace,
-                  .later_workspace = next.workspace,
-                  .end = opposite(device.side)};
+  Request request{.end = opposite(device.side),
+                  .workspace = running.workspace,
+                  .later_workspace = next.workspace};
   ask_for(request, id, device.next->job, next.weights);
-  const auto is_coming = [&](BufferRef b) { return device.memory.find(b)->filling != 0; };
+  const auto is_coming = [&](BufferRef b) { return copies(id).find(b)->filling != 0; };
   if (request.place.empty() || std::ranges::any_of(request.keep, is_coming)) return;
   while (request.place.size() > 1) {
     op_area.push_back(buffer_spec(request.place.back()).bytes);
@@ -209,11 +190,12 @@ void Engine::prefetch(DeviceId id) {
   for (int b : next.sums) request.later.push_back(buffer_spec({device.next->job, b}).bytes);
   request.later.insert(request.later.end(), next.op_area.begin(), next.op_area.end());
   request.op_area = op_area;
-  if (!op_area_fits(id, request) || make_room(id, request) != Room::ready) {
+  complete(request, id);
+  if (!memory_.op_area_fits(id, request) || make_room(id, request) != Room::ready) {
     device.waits_for_space = false;
     return;
   }
-  load(id, request.place.front());
+  memory_.load(*this, id, request.place.front());
 }
 
 void Engine::op_done(const InFlight& action, const Done& done) {
@@ -223,10 +205,11 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];
   note_work(job.work, action.device, op.cost_s, done.finished_s - done.started_s);
+  Residency& memory = memory_.on(action.device);
   for (const auto* list : {&op.inputs, &op.outputs}) {
-    for (int b : *list) --device.memory.find({action.job, b})->leases;
+    for (int b : *list) --memory.find({action.job, b})->leases;
   }
-  for (int b : op.outputs) device.memory.find({action.job, b})->writer = 0;
+  for (int b : op.outputs) memory.find({action.job, b})->writer = 0;
   for (ActionId id : device.running) {
     InFlight& waiting = in_flight_.at(id);
     if (std::ranges::find(waiting.after, done.id) != waiting.after.end()) {
@@ -234,7 +217,7 @@ void Engine::op_done(const InFlight& action, const Done& done) {
     }
   }
   if (job.phase != JobPhase::running) return;
-  for (int b : op.frees) drop_everywhere({action.job, b});
+  for (int b : op.frees) memory_.drop_everywhere(*this, {action.job, b});
   UnitState& unit = job.units[at(action.unit)];
   ++unit.ops_done;
   if (is_done(job, action.unit)) {
@@ -262,14 +245,13 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   UnitState& unit_state = job.units[at(number)];
   const DeviceId device = unit_state.device;
   for (const auto* list : {&unit.weights, &unit.sums}) {
-    for (int b : *list) --table(device).memory.find({id, b})->leases;
+    for (int b : *list) --memory_.on(device).find({id, b})->leases;
   }
   drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());
-  for (int b : unit.drains) write_back(device, {id, b}, true);
+  for (int b : unit.drains) memory_.write_back(*this, device, {id, b}, true);
   for (int b : unit.sums) {
-    const Resident* sum = table(device).memory.find({id, b});
-    if (sum->draining == 0) drop(device, {id, b});
+    if (copies(device).find({id, b})->draining == 0) memory_.drop(*this, device, {id, b});
   }
   const auto& lane_units = job.program->lane_units[at(unit.lane)];
   const std::size_t cursor = job.lanes[at(unit.lane)].cursor;

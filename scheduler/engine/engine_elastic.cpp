@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <utility>
 
 #include "scheduler/engine/engine.h"
@@ -41,7 +40,8 @@ void Engine::hold(JobId id, std::int64_t step, std::vector<Action>& out) {
 DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   out_ = &out;
   const DeviceId id(devices_.size());
-  devices_.emplace_back(budget, config_.split);
+  devices_.emplace_back().budget = budget;
+  memory_.add_device(config_.split.planned(budget));
   ready_.add_device();
   for (DeviceSet* set :
        {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &robbable_}) {
@@ -117,11 +117,6 @@ void Engine::withdraw(JobId id) {
   }
 }
 
-/// Of a job that has settled.
-void Engine::drop_copies(JobId id) {
-  for (int b = 0; b < static_cast<int>(table(id).buffers.size()); ++b) drop_everywhere({id, b});
-}
-
 /// Drops what is done of the open step and begins it again once nothing of it is in flight.
 void Engine::redo(JobId id) {
   JobTable& job = table(id);
@@ -170,12 +165,7 @@ bool Engine::needs(JobId id, DeviceId device) const {
   const auto comes_from_it = [&](const auto& item) {
     return item.second.job == id && item.second.peer == device;
   };
-  if (std::ranges::any_of(in_flight_, comes_from_it)) return true;
-  return std::ranges::any_of(table(device).memory.entries(), [&](const auto& item) {
-    const BufferRef ref = item.first;
-    return ref.job == id && !buffer_state(ref).home_valid &&
-           next_use(ref) < std::numeric_limits<double>::infinity();
-  });
+  return std::ranges::any_of(in_flight_, comes_from_it) || memory_.has_only_copy(*this, device, id);
 }
 
 /// Another device may take the unit, if nothing of it has started.
@@ -190,22 +180,17 @@ void Engine::give_back(UnitRef unit) {
 /// Empties the tables of a device that is lost, and frees the lanes that are bound to it.
 void Engine::forget_copies(DeviceId id) {
   DeviceTable& device = table(id);
-  for (const auto& [ref, entry] : device.memory.entries()) {
-    auto& holders = buffer_state(ref).holders;
-    holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
-  }
+  memory_.forget(id);
   for (JobTable& job : jobs_) {
     for (LaneState& lane : job.lanes) {
       if (lane.device == id) lane.device = DeviceId();
     }
   }
-  device.memory = Residency(device.memory.budget());
   for (auto* unit : {&device.next, &device.current}) {
     if (*unit) give_back(**unit);
     unit->reset();
   }
   device.running.clear();
-  device.num_transfers = 0;
   device.overlap = {};
 }
 
@@ -225,8 +210,8 @@ void Engine::leave_if_empty(DeviceId id) {
   DeviceTable& device = table(id);
   if (device.state != DeviceState::leaving) return;
   if (device.current || device.next || !device.running.empty() || has_bound_lanes(id)) return;
-  drop_all_idle(id);
-  if (device.memory.used() > 0) return;
+  evict_all(id);
+  if (copies(id).used() > 0) return;
   device.state = DeviceState::gone;
   out_->push_back(DeviceLeft{id});
 }

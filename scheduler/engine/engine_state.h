@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/container/small_vector.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,14 +10,10 @@
 #include "scheduler/engine/copy_overlap.h"
 #include "scheduler/engine/ready_lanes.h"
 #include "scheduler/plan/program.h"
-#include "spilling/residency/residency.h"
+#include "spilling/residency/residency_manager.h"
 
 /// The engine's tables. Values only, so that an engine can be copied.
 namespace spillway {
-
-/// A list that is short nearly always, and then takes no memory of its own.
-template <typename T>
-using ShortList = boost::container::small_vector<T, 4>;
 
 struct DeviceCounters {
   std::uint64_t ops = 0;
@@ -42,12 +37,6 @@ struct UnitState {
   bool claimed = false, reserved = false;
   DeviceId device;
   double ready_s = 0;  ///< when the last thing it waited for, transfers aside, ended
-};
-
-struct BufferState {
-  bool home_valid = false;
-  int last_unit = -1;                                   ///< the last unit that started an op on it
-  boost::container::small_vector<DeviceId, 2> holders;  ///< devices with a copy
 };
 
 /// Where a lane stands in the job's program.
@@ -87,9 +76,8 @@ struct JobTable {
   std::vector<int> host_waits;  ///< by host op: dependencies not done
   std::vector<LaneState> lanes;
   int lanes_a_device = 0;  ///< as many as one device may have: 1 while there are devices enough
-  std::vector<BufferState> buffers;
+  std::vector<int> last_units;     ///< by buffer: the last unit that started an op on it; -1: none
   std::vector<DeviceWork> work;    ///< done of the open program
-  std::vector<Bytes> busy_homes;   ///< of its copies in flight
   std::vector<DeviceId> watchers;  ///< devices that cannot go on before an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished
   double unclaimed_s = 0;          ///< compute of the program's unclaimed units
@@ -109,15 +97,11 @@ struct UnitRef {
 enum class DeviceState : std::uint8_t { usable, leaving, gone };
 
 struct DeviceTable {
-  DeviceTable(Bytes of_device, const MemorySplit& split)
-      : budget(of_device), memory(split.planned(of_device)) {}
   DeviceState state = DeviceState::usable;
-  Bytes budget;  ///< with the activations
-  Residency memory;
+  Bytes budget = 0;                                     ///< with the activations
   std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges
   ShortList<ActionId> running;                          ///< ops started and not done, in order
-  int num_transfers = 0;                                ///< copies in flight to and from it
   std::uint64_t tried = 0;  ///< readiness version at the last vain choice
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
@@ -139,5 +123,10 @@ struct InFlight {
   ShortList<ActionId> after;
   double transfers_ready_s = 0, others_ready_s = 0;
 };
+
+/// Of a copy.
+inline CopyRoute route_of(const InFlight& copy) {
+  return {{copy.job, copy.buffer}, copy.device, copy.direction, copy.peer};
+}
 
 }  // namespace spillway

@@ -8,6 +8,7 @@
 
 #include "core/base/fold.h"
 #include "core/spec/profile.h"
+#include "spilling/residency/buffer.h"
 #include "spillway/ids.h"
 #include "spillway/spec.h"
 #include "spillway/units.h"
@@ -19,8 +20,6 @@ namespace spillway {
 /// A step that no job gets to.
 inline constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
 
-inline constexpr Bytes kNoHome = ~Bytes{0};
-
 /// Layers [begin, end) that move and run together.
 struct LayerRange {
   int begin = 0, end = 0;
@@ -30,23 +29,6 @@ struct LayerRange {
 /// A consecutive range of reduction groups that runs together on one device at a time.
 struct GroupRange {
   int begin = 0, end = 0;
-};
-
-enum class BufferKind : std::uint8_t {
-  weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
-  sum,       ///< gradients and observations of one layer, summed: a slot of a lane's stack
-  boundary,  ///< activation that crosses a cut, per virtual node
-  gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
-  batch,     ///< part of the batch, per virtual node
-};
-
-/// Bytes that an op reads or writes on a device. `home` is an offset in the job's host memory.
-struct BufferSpec {
-  BufferKind kind = BufferKind::weights;
-  Bytes bytes = 0;
-  Bytes home_bytes = 0;  ///< of these, the first that are kept at home; of a sum: once finished
-  Bytes home = kNoHome;
-  int edge = -1;  ///< of the model: boundary, gradient, batch
 };
 
 enum class OpKind : std::uint8_t {

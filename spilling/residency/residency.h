@@ -1,25 +1,14 @@
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
-#include <compare>
 #include <cstdint>
 
 #include "core/device/range_allocator.h"
+#include "spilling/residency/buffer.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"
 
 namespace spillway {
-
-/// A buffer of a job, wherever its bytes are.
-struct BufferRef {
-  JobId job;
-  int buffer = 0;
-  auto operator<=>(const BufferRef&) const = default;
-  friend std::size_t hash_value(BufferRef ref) {
-    return boost::hash<std::uint64_t>()(std::uint64_t{ref.job.value} << 32 |
-                                        static_cast<std::uint32_t>(ref.buffer));
-  }
-};
 
 /// A copy of a buffer on a device.
 ///

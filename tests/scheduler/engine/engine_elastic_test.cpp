@@ -213,7 +213,13 @@ TEST(EngineElastic, AUnitThatHasNotBegunIsGivenBack) {
   WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e7});
   for (int j = 0; j < 3; ++j) run.submit(plan_of({4}));
   const auto& device = run.engine().device(kFirst);
-  run.run_until([&] { return device.next && device.num_transfers > 0 && device.current; });
+  const auto is_copied = [](const auto& item) {
+    return item.second.filling != 0 || item.second.draining != 0;
+  };
+  run.run_until([&] {
+    const auto& copies = run.engine().copies(kFirst).entries();
+    return device.next && device.current && std::ranges::any_of(copies, is_copied);
+  });
   const JobId runs = device.current->job, waits = device.next->job;
   ASSERT_NE(runs, waits);
   run.shell.lose_device(kFirst);
@@ -321,7 +327,7 @@ TEST(EngineElastic, APausedJobEndsItsStepAndLeavesTheDevices) {
   run.shell.pause(job);
   run.run();
   EXPECT_EQ(run.job(job).step, 2);
-  EXPECT_EQ(run.engine().device(kFirst).memory.used(), 0u);
+  EXPECT_EQ(run.engine().copies(kFirst).used(), 0u);
   const JobId other = run.submit(plan_of({4}));
   run.run();
   EXPECT_EQ(run.job(other).phase, JobPhase::ended);
@@ -354,7 +360,7 @@ TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
   run.shell.hold(job, 2);
   run.run();
   EXPECT_EQ(run.job(job).step, 2);
-  EXPECT_EQ(run.engine().device(kFirst).memory.used(), 0u);
+  EXPECT_EQ(run.engine().copies(kFirst).used(), 0u);
   run.shell.pause(job);
   run.shell.resume(job);  // another's word, which does not let it go on
   run.run();

@@ -47,7 +47,7 @@ void check_end(const Workload& workload, const Engine& engine, const ActionCheck
   }
   for (std::size_t d = 0; d < engine.num_devices(); ++d) {
     const DeviceTable& device = engine.device(DeviceId(d));
-    EXPECT_EQ(device.memory.used(), 0u) << "a device is empty at the end";
+    EXPECT_EQ(engine.copies(DeviceId(d)).used(), 0u) << "a device is empty at the end";
     EXPECT_LE(device.counters.peak_bytes, workload.config.device_budgets[d]);
   }
   EXPECT_EQ(engine.host_used(), 0u);

@@ -249,7 +249,7 @@ TEST(Engine, StopEndsAllJobs) {
     shell.run();
     for (int j = 0; j < 3; ++j) EXPECT_LT(shell.engine().job(JobId(j)).step, 10);
     EXPECT_EQ(shell.engine().host_used(), 0u);
-    EXPECT_EQ(shell.engine().device(DeviceId(0)).memory.used(), 0u);
+    EXPECT_EQ(shell.engine().copies(DeviceId(0)).used(), 0u);
   });
   EXPECT_EQ(result.ends, (std::vector<JobEnd>(3, JobEnd::stopped)));
 }

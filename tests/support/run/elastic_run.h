@@ -58,8 +58,9 @@ class ElasticRun {
     EXPECT_EQ(checker.ended().size(), workload_.plans.size());
     for (std::size_t d = 0; d < engine().num_devices(); ++d) {
       const DeviceTable& device = engine().device(DeviceId(d));
-      EXPECT_EQ(device.memory.used(), 0u);
-      EXPECT_LE(device.counters.peak_bytes, device.memory.budget());
+      const Residency& copies = engine().copies(DeviceId(d));
+      EXPECT_EQ(copies.used(), 0u);
+      EXPECT_LE(device.counters.peak_bytes, copies.budget());
     }
     EXPECT_EQ(engine().host_used(), 0u);
     EXPECT_LE(engine().host_peak(), workload_.config.host_budget);
@@ -145,7 +146,7 @@ class ElasticRun {
     for (std::size_t d = 0; d < engine().num_devices(); ++d) {
       const DeviceTable& device = engine().device(DeviceId(d));
       EXPECT_TRUE(device.state != DeviceState::usable ||
-                  device.memory.budget() < engine().job(job).plan->needed_budget ||
+                  engine().copies(DeviceId(d)).budget() < engine().job(job).plan->needed_budget ||
                   engine().job(job).plan->avoids(DeviceId(d)))
           << "job " << job.value << " starves beside device " << d;
     }

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <boost/functional/hash.hpp>
+#include <compare>
+#include <cstdint>
+
+#include "spillway/ids.h"
+#include "spillway/units.h"
+
+namespace spillway {
+
+inline constexpr Bytes kNoHome = ~Bytes{0};
+
+enum class BufferKind : std::uint8_t {
+  weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
+  sum,       ///< gradients and observations of one layer, summed: a slot of a lane's stack
+  boundary,  ///< activation that crosses a cut, per virtual node
+  gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
+  batch,     ///< part of the batch, per virtual node
+};
+
+/// Bytes that an op reads or writes on a device. `home` is an offset in the job's host memory.
+struct BufferSpec {
+  BufferKind kind = BufferKind::weights;
+  Bytes bytes = 0;
+  Bytes home_bytes = 0;  ///< of these, the first that are kept at home; of a sum: once finished
+  Bytes home = kNoHome;
+  int edge = -1;  ///< of the model: boundary, gradient, batch
+};
+
+/// A buffer of a job, wherever its bytes are.
+struct BufferRef {
+  JobId job;
+  int buffer = 0;
+  auto operator<=>(const BufferRef&) const = default;
+  friend std::size_t hash_value(BufferRef ref) {
+    return boost::hash<std::uint64_t>()(std::uint64_t{ref.job.value} << 32 |
+                                        static_cast<std::uint32_t>(ref.buffer));
+  }
+};
+
+}  // namespace spillway

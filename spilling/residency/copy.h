@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include "spilling/residency/buffer.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
+
+namespace spillway {
+
+enum class CopyDirection : std::uint8_t { to_device, to_host };
+
+/// A copy of a buffer between a device and its home. `attempt`: how often an open step of the job
+/// has been dropped so far.
+struct StartCopy {
+  ActionId id = 0;
+  JobId job;
+  DeviceId device;
+  CopyDirection direction = CopyDirection::to_device;
+  int attempt = 0;
+  int buffer = 0;
+  Bytes device_offset = 0, home = 0, bytes = 0;
+  /// Where valid: to `device` it comes from there, not from home, and has no valid home then.
+  DeviceId peer = {};
+  Bytes peer_offset = 0;
+};
+
+/// Which copy has ended.
+struct CopyRoute {
+  BufferRef buffer;
+  DeviceId device;
+  CopyDirection direction = CopyDirection::to_device;
+  DeviceId peer = {};
+};
+
+}  // namespace spillway

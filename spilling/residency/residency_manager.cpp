@@ -1,0 +1,352 @@
+#include "spilling/residency/residency_manager.h"
+
+#include <algorithm>
+#include <cassert>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+/// Copies to look up often: a unit of many layers has hundreds.
+class CopySet {
+ public:
+  CopySet(std::initializer_list<const ShortList<BufferRef>*> lists) {
+    for (const auto* list : lists) refs_.insert(refs_.end(), list->begin(), list->end());
+    std::ranges::sort(refs_);
+  }
+  bool contains(BufferRef ref) const { return std::ranges::binary_search(refs_, ref); }
+
+ private:
+  std::vector<BufferRef> refs_;
+};
+
+/// Whether `pieces`, placed in order, and `workspace` fit beside the copies that stay.
+template <typename MakeStays>
+bool fits(const Residency& copies, const MakeStays& make_stays, std::span<const Bytes> pieces,
+          RangeAllocator::End end, Bytes workspace) {
+  Bytes wanted = 0;
+  for (Bytes piece : pieces) wanted += round_up(std::max<Bytes>(piece, 1), kAlignment);
+  // Most of the time nothing has to go: one hole holds all.
+  if (copies.used() + wanted + workspace <= copies.budget() &&
+      copies.space().largest_hole() >= wanted + kAlignment) {
+    return true;
+  }
+  RangeAllocator space = copies.space();
+  const auto stays = make_stays();
+  for (const auto& item : copies.entries()) {
+    if (!stays(item)) space.free(item.second.offset, item.second.bytes);
+  }
+  for (Bytes piece : pieces) {
+    if (!space.allocate(piece, end)) return false;
+  }
+  return space.used() + workspace <= space.capacity();
+}
+
+bool is_spared(const ResidencyManager::Request& request, BufferRef ref) {
+  return ref.job == request.spared_job && std::ranges::binary_search(request.spared, ref.buffer);
+}
+
+}  // namespace
+
+ResidencyManager::ResidencyManager(std::span<const Bytes> budgets) {
+  for (Bytes budget : budgets) add_device(budget);
+}
+
+void ResidencyManager::forget(DeviceId id) {
+  DeviceCopies& device = devices_[id.index()];
+  for (const auto& [ref, entry] : device.copies.entries()) {
+    auto& holders = state(ref).holders;
+    holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
+  }
+  device = DeviceCopies{Residency(device.copies.budget())};
+}
+
+void ResidencyManager::begin(JobId job, const std::vector<BufferSpec>& buffers,
+                             std::int64_t version) {
+  JobBuffers& table = jobs_[job.index()];
+  table.specs = buffers.data();
+  table.version = version;
+  table.buffers.assign(buffers.size(), BufferState{});
+}
+
+bool ResidencyManager::holds(DeviceId id, BufferRef ref) const {
+  const auto& holders = state(ref).holders;
+  return std::ranges::find(holders, id) != holders.end();
+}
+
+bool ResidencyManager::has_only_copy(const ResidencyOwner& owner, DeviceId id, JobId job) const {
+  return std::ranges::any_of(on(id).entries(), [&](const auto& item) {
+    const BufferRef ref = item.first;
+    return ref.job == job && !home_valid(ref) &&
+           owner.next_use(ref) < std::numeric_limits<double>::infinity();
+  });
+}
+
+ResidencyManager::RoomMade ResidencyManager::make_room(ResidencyOwner& owner, DeviceId id,
+                                                       const Request& request) {
+  const DeviceCopies& device = devices_[id.index()];
+  const Residency& copies = device.copies;
+  RoomMade made;
+  for (;; ++made.evictions) {
+    if (place_all(id, request)) return made;
+    const Bytes coming = copies.doomed_bytes();
+    Bytes wanted = request.workspace;
+    for (BufferRef ref : request.place) wanted += spec(ref).bytes;
+    const bool enough_comes = coming > 0 && copies.used() + wanted <= copies.budget() + coming;
+    if (enough_comes || !evict_one(owner, id, request)) break;
+  }
+  const auto is_held_up = [&](const auto& item) {
+    return cannot_leave(owner, id, item.first, item.second) || !owner.is_running(item.first.job);
+  };
+  const bool waits = device.num_transfers > 0 || std::ranges::any_of(copies.entries(), is_held_up);
+  made.room = waits ? Room::wait : Room::never;
+  return made;
+}
+
+bool ResidencyManager::place_all(DeviceId id, const Request& request) {
+  Residency& copies = on(id);
+  Bytes total = request.workspace + copies.used();
+  for (BufferRef ref : request.place) total += spec(ref).bytes;
+  if (total > copies.budget()) return false;
+  std::size_t placed = 0;
+  for (; placed < request.place.size(); ++placed) {
+    const BufferRef ref = request.place[placed];
+    Resident* entry = copies.place(ref, spec(ref).bytes, request.end);
+    if (!entry) break;
+    entry->version = jobs_[ref.job.index()].version;
+  }
+  if (placed < request.place.size() || !op_area_fits(id, request) || !later_fits(id, request)) {
+    for (std::size_t i = 0; i < placed; ++i) copies.release(request.place[i]);
+    return false;
+  }
+  for (BufferRef ref : request.place) state(ref).holders.push_back(id);
+  return true;
+}
+
+bool ResidencyManager::op_area_fits(DeviceId id, const Request& request) const {
+  if (request.op_area.empty()) return true;
+  const auto stays = [&] {
+    return [needed = CopySet{&request.keep, &request.place}](const auto& item) {
+      return item.second.busy() || needed.contains(item.first);
+    };
+  };
+  return fits(on(id), stays, request.op_area, request.op_end, request.workspace);
+}
+
+/// Whether a prefetched unit will find room around its weights when nothing else has to stay.
+bool ResidencyManager::later_fits(DeviceId id, const Request& request) const {
+  if (request.later.empty()) return true;
+  const auto stays = [&] {
+    return [needed = CopySet{&request.keep, &request.place}](const auto& item) {
+      return needed.contains(item.first);
+    };
+  };
+  return fits(on(id), stays, request.later, request.end, request.later_workspace);
+}
+
+/// Takes away the copy that is used again last (Belady's rule: the programs are known).
+/// Source: Belady, "A study of replacement algorithms", 1966.
+bool ResidencyManager::evict_one(ResidencyOwner& owner, DeviceId id, const Request& request) {
+  std::optional<BufferRef> victim;
+  double farthest = 0;
+  const CopySet kept{&request.keep};
+  for (const auto& [ref, entry] : on(id).entries()) {
+    if (entry.busy() || kept.contains(ref) || is_spared(request, ref)) continue;
+    if (cannot_leave(owner, id, ref, entry)) continue;
+    const double distance = owner.next_use(ref);
+    if (!victim || distance > farthest || (distance == farthest && ref < *victim)) {
+      victim = ref;
+      farthest = distance;
+    }
+  }
+  if (!victim) return false;
+  if (on(id).find(*victim)->dirty && owner.is_running(victim->job)) {
+    write_back(owner, id, *victim, true);
+  } else {
+    drop(owner, id, *victim);
+  }
+  return true;
+}
+
+int ResidencyManager::evict_all(ResidencyOwner& owner, DeviceId id) {
+  int evictions = 0;
+  while (evict_one(owner, id, {})) ++evictions;
+  return evictions;
+}
+
+void ResidencyManager::load(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
+  DeviceCopies& device = devices_[id.index()];
+  Resident* entry = device.copies.find(ref);
+  assert(spec(ref).home != kNoHome);
+  owner.touch(id);
+  StartCopy copy{.job = ref.job,
+                 .device = id,
+                 .buffer = ref.buffer,
+                 .device_offset = entry->offset,
+                 .home = spec(ref).home,
+                 .bytes = spec(ref).bytes,
+                 .peer = home_valid(ref) ? DeviceId() : sender(ref)};
+  if (copy.peer.valid()) {
+    copy.peer_offset = on(copy.peer).find(ref)->offset;
+  } else {
+    jobs_[ref.job.index()].busy_homes.push_back(copy.home);
+  }
+  ++device.num_transfers;
+  entry->filling = owner.start_copy(copy);
+  if (copy.peer.valid()) send_away(owner, copy.peer, ref, entry->filling);
+}
+
+/// A device whose dirty copy nothing else uses, so that it can go to another one; else not valid.
+DeviceId ResidencyManager::sender(BufferRef ref) const {
+  for (DeviceId holder : state(ref).holders) {
+    const Resident* entry = on(holder).find(ref);
+    if (entry->dirty && !entry->busy() && entry->writer == 0) return holder;
+  }
+  return DeviceId();
+}
+
+/// The part of a move at the device that it comes from.
+void ResidencyManager::send_away(ResidencyOwner& owner, DeviceId id, BufferRef ref, ActionId move) {
+  DeviceCopies& device = devices_[id.index()];
+  Resident* entry = device.copies.find(ref);
+  owner.touch(id);
+  entry->draining = move;
+  device.copies.doom(*entry, true);
+  ++device.num_transfers;
+}
+
+/// What a copy that has ended, or was lost, kept busy at its other end: its home, or the device
+/// that it came from. True if a copy there is no longer needed once this one has arrived.
+bool ResidencyManager::release_other_end(ResidencyOwner& owner, const CopyRoute& copy) {
+  if (!copy.peer.valid()) {
+    auto& busy_homes = jobs_[copy.buffer.job.index()].busy_homes;
+    busy_homes.erase(std::ranges::find(busy_homes, spec(copy.buffer).home));
+    return false;
+  }
+  DeviceCopies& source = devices_[copy.peer.index()];
+  Resident* entry = source.copies.find(copy.buffer);
+  if (!entry) return false;  // that device was lost
+  owner.touch(copy.peer);
+  --source.num_transfers;
+  entry->draining = 0;
+  source.copies.doom(*entry, false);
+  return true;
+}
+
+/// Whether a copy from or to the same home is in flight. A boundary and its gradient share one, so
+/// the second has to wait for the first.
+bool ResidencyManager::home_is_busy(BufferRef ref) const {
+  const auto& busy_homes = jobs_[ref.job.index()].busy_homes;
+  return std::ranges::find(busy_homes, spec(ref).home) != busy_homes.end();
+}
+
+/// Whether its home is busy; then the device watches for the end of that.
+bool ResidencyManager::cannot_leave(ResidencyOwner& owner, DeviceId id, BufferRef ref,
+                                    const Resident& entry) const {
+  if (!entry.dirty || !home_is_busy(ref)) return false;
+  owner.watch(ref.job, id);
+  return true;
+}
+
+void ResidencyManager::write_back(ResidencyOwner& owner, DeviceId id, BufferRef ref, bool leaves) {
+  DeviceCopies& device = devices_[id.index()];
+  Resident* entry = device.copies.find(ref);
+  assert(entry->dirty && entry->draining == 0 && entry->writer == 0);
+  assert(spec(ref).home != kNoHome);
+  owner.touch(id);
+  jobs_[ref.job.index()].busy_homes.push_back(spec(ref).home);
+  device.copies.doom(*entry, leaves);
+  ++device.num_transfers;
+  entry->draining = owner.start_copy({.job = ref.job,
+                                      .device = id,
+                                      .direction = CopyDirection::to_host,
+                                      .buffer = ref.buffer,
+                                      .device_offset = entry->offset,
+                                      .home = spec(ref).home,
+                                      .bytes = spec(ref).home_bytes});
+}
+
+bool ResidencyManager::fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job,
+                                   const std::vector<int>& buffers) {
+  bool ready = true;
+  for (int b : buffers) {
+    const BufferRef ref{job, b};
+    if (on(id).find(ref) || home_valid(ref) || sender(ref).valid()) continue;
+    ready = false;
+    for (DeviceId holder : state(ref).holders) {
+      const Resident* entry = on(holder).find(ref);
+      if (entry->dirty && entry->draining == 0 && entry->writer == 0 && !home_is_busy(ref)) {
+        write_back(owner, holder, ref, false);
+      }
+    }
+  }
+  return ready;
+}
+
+void ResidencyManager::drop(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
+  owner.touch(id);
+  on(id).release(ref);
+  auto& holders = state(ref).holders;
+  const auto holder = std::ranges::find(holders, id);
+  if (holder != holders.end()) holders.erase(holder);
+}
+
+void ResidencyManager::drop_everywhere(ResidencyOwner& owner, BufferRef ref) {
+  const auto holders = state(ref).holders;
+  for (DeviceId id : holders) {
+    Resident* entry = on(id).find(ref);
+    if (entry->draining != 0) {
+      on(id).doom(*entry, true);
+      owner.touch(id);
+    } else {
+      assert(!entry->busy());
+      drop(owner, id, ref);
+    }
+  }
+}
+
+void ResidencyManager::drop_all(ResidencyOwner& owner, JobId job) {
+  const auto& buffers = jobs_[job.index()].buffers;
+  for (int b = 0; b < static_cast<int>(buffers.size()); ++b) {
+    for (DeviceId id : buffers[at(b)].holders) on(id).find({job, b})->leases = 0;
+    drop_everywhere(owner, {job, b});
+  }
+}
+
+void ResidencyManager::end_copy(ResidencyOwner& owner, const CopyRoute& copy) {
+  DeviceCopies& device = devices_[copy.device.index()];
+  if (release_other_end(owner, copy)) {
+    on(copy.peer).find(copy.buffer)->dirty = false;
+    drop(owner, copy.peer, copy.buffer);
+  }
+  Resident* entry = device.copies.find(copy.buffer);
+  --device.num_transfers;
+  if (copy.direction == CopyDirection::to_device) {
+    entry->filling = 0;
+    entry->dirty = copy.peer.valid();
+    return;
+  }
+  entry->draining = 0;
+  entry->dirty = false;
+  set_home_valid(copy.buffer);
+  const bool leaves = entry->doomed && !entry->busy();
+  device.copies.doom(*entry, false);
+  if (leaves) drop(owner, copy.device, copy.buffer);
+}
+
+void ResidencyManager::end_lost_copy(ResidencyOwner& owner, const CopyRoute& copy) {
+  release_other_end(owner, copy);  // what is there stays
+}
+
+void ResidencyManager::check_integrity() const {
+  for (const DeviceCopies& device : devices_) {
+    device.copies.check_integrity();
+    if (device.num_transfers < 0) throw std::logic_error("residency: copies are miscounted");
+  }
+}
+
+}  // namespace spillway

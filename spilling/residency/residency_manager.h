@@ -1,0 +1,153 @@
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <span>
+#include <vector>
+
+#include "core/device/range_allocator.h"
+#include "spilling/residency/buffer.h"
+#include "spilling/residency/copy.h"
+#include "spilling/residency/residency.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
+
+namespace spillway {
+
+/// A list that is short nearly always, and then takes no memory of its own.
+template <typename T>
+using ShortList = boost::container::small_vector<T, 4>;
+
+/// What a residency manager asks of the scheduler above it, and tells it.
+class ResidencyOwner {
+ public:
+  /// How far away the next read of a buffer is; infinity: there is none. The oracle of eviction.
+  virtual double next_use(BufferRef ref) const = 0;
+  /// Whether a job is running: else nobody will read what is written back.
+  virtual bool is_running(JobId job) const = 0;
+  /// Starts the copy under a number, which it returns.
+  virtual ActionId start_copy(StartCopy copy) = 0;
+  /// The tables of the device have changed.
+  virtual void touch(DeviceId device) = 0;
+  /// The device cannot go on before an action of the job ends.
+  virtual void watch(JobId job, DeviceId device) = 0;
+
+ protected:
+  ~ResidencyOwner() = default;
+};
+
+/// Where the bytes of all jobs are: which buffers have a valid home, which devices have a copy, and
+/// what is being copied. Makes room on devices, by eviction. Pure and copyable; each call that may
+/// start a copy takes the owner. Buffers of a job are numbered as in its plan.
+class ResidencyManager {
+ public:
+  enum class Room {
+    ready,
+    wait,  ///< something in flight has to end first
+    never  ///< not while what is leased stays
+  };
+
+  /// What has to be on a device at once.
+  struct Request {
+    ShortList<BufferRef> place;                          ///< no copy there yet; of one job
+    ShortList<BufferRef> keep;                           ///< copies that must stay
+    RangeAllocator::End end = RangeAllocator::End::low;  ///< where they are placed
+    Bytes workspace = 0;                                 ///< beside all copies
+    std::span<const Bytes> op_area;  ///< pieces that must still find room afterwards
+    RangeAllocator::End op_end = RangeAllocator::End::low;
+    ShortList<Bytes> later;  ///< and these, once only `keep` and `place` are left
+    Bytes later_workspace = 0;
+    JobId spared_job;             ///< its copies of `spared` may not be evicted
+    std::span<const int> spared;  ///< ascending
+  };
+
+  struct RoomMade {
+    Room room = Room::ready;
+    int evictions = 0;
+  };
+
+  explicit ResidencyManager(std::span<const Bytes> budgets);
+
+  void add_device(Bytes budget) { devices_.push_back(DeviceCopies{Residency(budget)}); }
+  /// The device is lost, and every copy there.
+  void forget(DeviceId id);
+  const Residency& on(DeviceId id) const { return devices_[id.index()].copies; }
+  /// For those who lease copies and write to them.
+  Residency& on(DeviceId id) { return devices_[id.index()].copies; }
+
+  void add_job() { jobs_.emplace_back(); }
+  /// The job begins a program with these buffers, which outlive it: none has a valid home or a
+  /// copy.
+  void begin(JobId job, const std::vector<BufferSpec>& buffers, std::int64_t version);
+  /// The job has no copy on any device, and will have none.
+  void end(JobId job) { jobs_[job.index()].buffers = {}; }
+  void set_home_valid(BufferRef ref) { state(ref).home_valid = true; }
+  bool home_valid(BufferRef ref) const { return state(ref).home_valid; }
+  /// Whether the device has a copy.
+  bool holds(DeviceId id, BufferRef ref) const;
+  /// Whether the job has still to read something that is nowhere but on the device.
+  bool has_only_copy(const ResidencyOwner& owner, DeviceId id, JobId job) const;
+
+  /// Makes room for everything in `request`, or leaves the tables as they are but for evictions.
+  RoomMade make_room(ResidencyOwner& owner, DeviceId id, const Request& request);
+  /// Whether the pieces of request.op_area find room once all that may go has gone.
+  bool op_area_fits(DeviceId id, const Request& request) const;
+  /// Evicts all that nothing uses. Returns how many copies that were.
+  int evict_all(ResidencyOwner& owner, DeviceId id);
+
+  /// Fills a copy: from its home, or, where that is not valid, from the device that can send it.
+  void load(ResidencyOwner& owner, DeviceId id, BufferRef ref);
+  /// `leaves`: the copy goes when its bytes are at home.
+  void write_back(ResidencyOwner& owner, DeviceId id, BufferRef ref, bool leaves);
+  /// Starts the way home of those buffers that only another device has, and cannot send to this
+  /// one itself; true if there are none.
+  bool fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job, const std::vector<int>& buffers);
+  void drop(ResidencyOwner& owner, DeviceId id, BufferRef ref);
+  /// The buffer is dead: every copy goes, at once or when its transfer ends.
+  void drop_everywhere(ResidencyOwner& owner, BufferRef ref);
+  /// Of a job of which nothing is in flight: every copy goes, leased or not.
+  void drop_all(ResidencyOwner& owner, JobId job);
+  void end_copy(ResidencyOwner& owner, const CopyRoute& copy);
+  /// The device was lost to which, or from which home, the copy went.
+  void end_lost_copy(ResidencyOwner& owner, const CopyRoute& copy);
+
+  /// Throws std::logic_error where an invariant does not hold.
+  void check_integrity() const;
+
+ private:
+  struct BufferState {
+    bool home_valid = false;
+    boost::container::small_vector<DeviceId, 2> holders;  ///< devices with a copy
+  };
+  struct JobBuffers {
+    const BufferSpec* specs = nullptr;  ///< of its plan
+    std::int64_t version = 0;           ///< the step whose state copies hold
+    std::vector<BufferState> buffers;
+    std::vector<Bytes> busy_homes;  ///< of copies in flight
+  };
+  struct DeviceCopies {
+    Residency copies;
+    int num_transfers = 0;  ///< copies in flight to and from it
+  };
+
+  bool place_all(DeviceId id, const Request& request);
+  bool later_fits(DeviceId id, const Request& request) const;
+  bool evict_one(ResidencyOwner& owner, DeviceId id, const Request& request);
+  DeviceId sender(BufferRef ref) const;
+  void send_away(ResidencyOwner& owner, DeviceId id, BufferRef ref, ActionId move);
+  bool release_other_end(ResidencyOwner& owner, const CopyRoute& copy);
+  bool home_is_busy(BufferRef ref) const;
+  bool cannot_leave(ResidencyOwner& owner, DeviceId id, BufferRef ref, const Resident& entry) const;
+
+  const BufferSpec& spec(BufferRef ref) const {
+    return jobs_[ref.job.index()].specs[at(ref.buffer)];
+  }
+  BufferState& state(BufferRef ref) { return jobs_[ref.job.index()].buffers[at(ref.buffer)]; }
+  const BufferState& state(BufferRef ref) const {
+    return jobs_[ref.job.index()].buffers[at(ref.buffer)];
+  }
+
+  std::vector<DeviceCopies> devices_;
+  std::vector<JobBuffers> jobs_;
+};
+
+}  // namespace spillway
