@@ -7,28 +7,7 @@
 
 namespace spillway {
 
-static std::vector<Bytes> planned_parts(const EngineConfig& config) {
-  std::vector<Bytes> parts;
-  for (const Bytes budget : config.device_budgets) parts.push_back(config.split.planned(budget));
-  return parts;
-}
-
-Engine::Engine(EngineConfig config)
-    : config_(std::move(config)),
-      devices_(config_.device_budgets.size()),
-      memory_(planned_parts(config_)),
-      ready_(devices_.size()),
-      to_drive_(devices_.size()),
-      to_prefetch_(devices_.size()),
-      idle_(devices_.size()),
-      wants_current_(devices_.size()),
-      wants_next_(devices_.size()),
-      robbable_(devices_.size()) {
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
-    devices_[d].budget = config_.device_budgets[d];
-    note_state(DeviceId(d));
-  }
-}
+Engine::Engine(EngineConfig config) : tables_(std::move(config)), dispatcher_(tables_) {}
 
 ActionId Engine::start(InFlight action) {
   ++table(action.job).in_flight;
@@ -38,10 +17,10 @@ ActionId Engine::start(InFlight action) {
 
 void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
                     std::vector<Action>& out) {
-  assert(job.index() == jobs_.size() && home_bytes <= config_.host_budget);
+  assert(job.index() == tables_.jobs.size() && home_bytes <= tables_.config.host_budget);
   out_ = &out;
-  JobTable& table = jobs_.emplace_back();
-  memory_.add_job();
+  JobTable& table = tables_.jobs.emplace_back();
+  tables_.memory.add_job();
   if (!plan) {
     table.phase = JobPhase::ended;
     ++num_ended_;
@@ -80,7 +59,7 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   settle(action.job);
   if (action.device.valid()) {
     touch(action.device);
-    note_state(action.device);
+    dispatcher_.note_state(tables_, action.device);
   }
   schedule();
 }
@@ -88,7 +67,7 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
 void Engine::handle(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   if (action.device.valid() && table(action.device).state == DeviceState::gone) {
-    if (action.kind == InFlight::Kind::copy) memory_.end_lost_copy(*this, route_of(action));
+    if (action.kind == InFlight::Kind::copy) tables_.memory.end_lost_copy(*this, route_of(action));
     return;  // its device has forgotten it
   }
   assert(!done.lost);
@@ -119,11 +98,21 @@ void Engine::handle(const InFlight& action, const Done& done) {
   }
 }
 
+/// Starts whatever may start now.
+void Engine::schedule() {
+  admit_waiting();
+  const auto drive_and_leave = [&](DeviceId id) {
+    drive(id);
+    leave_if_empty(id);
+  };
+  dispatcher_.visit(tables_, drive_and_leave, [&](DeviceId id) { prefetch(id); });
+}
+
 void Engine::admit_waiting() {
   while (!waiting_.empty()) {
     const JobId id = waiting_.front();
     JobTable& job = table(id);
-    if (host_used_ + job.home_bytes > config_.host_budget) return;
+    if (host_used_ + job.home_bytes > tables_.config.host_budget) return;
     waiting_.pop_front();
     host_used_ += job.home_bytes;
     host_peak_ = std::max(host_peak_, host_used_);
@@ -146,8 +135,8 @@ void Engine::begin_program(JobId id) {
   begin_buffers(id, kept);
   begin_units(job, kept);
   begin_host_ops(id, kept);
-  ++readiness_;
-  for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
+  dispatcher_.note_ready();
+  dispatcher_.rank(tables_, id);
 }
 
 void Engine::begin_buffers(JobId id, const Kept& kept) {
@@ -155,12 +144,12 @@ void Engine::begin_buffers(JobId id, const Kept& kept) {
   const bool updates = job.plan->step_kind(job.step).update;
   const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
   job.last_units.assign(buffers.size(), -1);
-  memory_.begin(id, buffers, job.step);
+  tables_.memory.begin(id, buffers, job.step);
   for (int b = 0; b < static_cast<int>(buffers.size()); ++b) {
     const BufferKind kind = buffers[at(b)].kind;
     const bool is_valid = (kind == BufferKind::weights && (!updates || kept.updates)) ||
                           (kind == BufferKind::batch && kept.loads);
-    if (is_valid) memory_.set_home_valid({id, b});
+    if (is_valid) tables_.memory.set_home_valid({id, b});
   }
 }
 
@@ -217,7 +206,7 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
   JobTable& job = table(id);
   const Program& program = *job.program;
   const HostOpSpec& host_op = program.host_ops[at(op)];
-  const auto make_valid = [&](int buffer) { memory_.set_home_valid({id, buffer}); };
+  const auto make_valid = [&](int buffer) { tables_.memory.set_home_valid({id, buffer}); };
   if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
   if (host_op.kind == HostOpKind::load) {
     const Layout& layout = job.plan->layout;
@@ -228,8 +217,8 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
     UnitState& unit = job.units[at(u)];
     unit.ready_s = std::max(unit.ready_s, now_s);
     if (--unit.waits_for > 0) continue;
-    ++readiness_;
-    rank(id, program.units[at(u)].lane);
+    dispatcher_.note_ready();
+    dispatcher_.rank(tables_, id, program.units[at(u)].lane);
   }
   count_finished(id);
 }
@@ -270,7 +259,7 @@ void Engine::settle(JobId id) {
   JobTable& job = table(id);
   const bool ends = job.phase == JobPhase::ending;
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
-  memory_.drop_all(*this, id);
+  tables_.memory.drop_all(*this, id);
   if (ends) return release(id);
   if (!job.paused && job.step < job.hold_step) begin_program(id);
 }
@@ -280,7 +269,7 @@ void Engine::release(JobId id) {
   job.phase = JobPhase::releasing;
   job.units = {};
   job.last_units = {};
-  memory_.end(id);
+  tables_.memory.end(id);
   out_->push_back(ReleaseJob{start({.kind = InFlight::Kind::release, .job = id}), id, job.end});
 }
 
@@ -291,31 +280,26 @@ void Engine::finish(JobId id) {
   out_->push_back(JobEnded{id, job.end, job.reason});
 }
 
-double Engine::remaining_s(const JobTable& job) const {
-  const auto steps = job.plan->max_steps - job.step - (job.program && job.program->commits ? 1 : 0);
-  return static_cast<double>(std::max<std::int64_t>(steps, 0)) * job.plan->step_s + job.unclaimed_s;
-}
-
 void Engine::check_integrity() const {
   const auto require = [](bool holds, const char* what) {
     if (!holds) throw std::logic_error(std::string("engine: ") + what);
   };
-  require(host_used_ <= config_.host_budget, "host budget exceeded");
-  memory_.check_integrity();
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
-    const DeviceTable& device = devices_[d];
-    const Residency& memory = copies(DeviceId(d));
+  require(host_used_ <= tables_.config.host_budget, "host budget exceeded");
+  tables_.memory.check_integrity();
+  for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
+    const DeviceTable& device = tables_.devices[d];
+    const Residency& held = copies(DeviceId(d));
     require(device.state != DeviceState::gone ||
-                (memory.used() == 0 && !device.current && !device.next && device.running.empty()),
+                (held.used() == 0 && !device.current && !device.next && device.running.empty()),
             "something is left on a device that is gone");
-    require(bytes_in_use(DeviceId(d)) <= memory.budget(), "device budget exceeded");
-    for (const auto& [ref, entry] : memory.entries()) {
+    require(bytes_in_use(DeviceId(d)) <= held.budget(), "device budget exceeded");
+    for (const auto& [ref, entry] : held.entries()) {
       const JobTable& job = table(ref.job);
       const BufferSpec& spec = buffer_spec(ref);
       require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");
       require(entry.version == job.step, "a copy has another step's version");
-      require(entry.dirty || entry.filling != 0 || entry.writer != 0 || memory_.home_valid(ref) ||
-                  job.phase != JobPhase::running,
+      require(entry.dirty || entry.filling != 0 || entry.writer != 0 ||
+                  tables_.memory.home_valid(ref) || job.phase != JobPhase::running,
               "a clean copy without a valid home");
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
     }
@@ -327,7 +311,7 @@ void Engine::check_visits() const {
     Engine copy = *this;
     std::vector<Action> actions;
     copy.out_ = &actions;
-    for (std::size_t d = 0; everywhere && d < devices_.size(); ++d) copy.touch(DeviceId(d));
+    for (std::size_t d = 0; everywhere && d < tables_.devices.size(); ++d) copy.touch(DeviceId(d));
     copy.schedule();
     return actions.size();
   };

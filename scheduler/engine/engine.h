@@ -7,19 +7,10 @@
 #include <vector>
 
 #include "scheduler/engine/action.h"
-#include "scheduler/engine/device_set.h"
+#include "scheduler/engine/dispatcher.h"
 #include "scheduler/engine/engine_state.h"
-#include "scheduler/engine/policy.h"
 
 namespace spillway {
-
-struct EngineConfig {
-  std::vector<Bytes> device_budgets;
-  MemorySplit split;  ///< of devices: planned ranges get their part
-  Bytes host_budget = 0;
-  std::shared_ptr<const Policy> policy;
-  bool double_buffer = true;  ///< false: a load starts only when nothing computes on the device
-};
 
 /// List-schedules the step programs of all jobs under the budgets: one pure state machine. No
 /// clock, thread, I/O, lock or random device inside; the same events give the same actions.
@@ -76,22 +67,20 @@ class Engine : private ResidencyOwner {
   void lose_device(DeviceId device, std::vector<Action>& out);
 
   bool idle() const { return in_flight_.empty(); }
-  bool all_ended() const { return num_ended_ == jobs_.size(); }
-  std::size_t num_jobs() const { return jobs_.size(); }
-  const JobTable& job(JobId id) const { return jobs_.at(id.index()); }
-  const DeviceTable& device(DeviceId id) const { return devices_[id.index()]; }
+  bool all_ended() const { return num_ended_ == tables_.jobs.size(); }
+  std::size_t num_jobs() const { return tables_.jobs.size(); }
+  const JobTable& job(JobId id) const { return tables_.jobs.at(id.index()); }
+  const DeviceTable& device(DeviceId id) const { return table(id); }
   /// What lies where on a device.
-  const Residency& copies(DeviceId id) const { return memory_.on(id); }
+  const Residency& copies(DeviceId id) const { return tables_.memory.on(id); }
   /// All there ever were: those that have left keep their numbers.
-  std::size_t num_devices() const { return devices_.size(); }
+  std::size_t num_devices() const { return tables_.devices.size(); }
   /// What has been started and is not done, in no particular order.
   const boost::unordered_flat_map<ActionId, InFlight>& in_flight() const { return in_flight_; }
   /// Planned ranges, and the activations reserved there.
   Bytes bytes_in_use(DeviceId id) const { return copies(id).used() + reserved_workspace(id); }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
-  /// Compute that a job has left, in seconds.
-  double remaining_s(const JobTable& job) const;
 
   /// Throws std::logic_error where a table breaks an invariant: budgets, leases, versions.
   void check_integrity() const;
@@ -111,6 +100,7 @@ class Engine : private ResidencyOwner {
   };
 
   // engine.cpp: jobs and programs
+  void schedule();
   void admit_waiting();
   void begin_program(JobId id);
   void begin_buffers(JobId id, const Kept& kept);
@@ -130,7 +120,6 @@ class Engine : private ResidencyOwner {
   Kept begin_attempt(JobId id);
   void withdraw(JobId id);
   void redo(JobId id);
-  bool can_run(const JobTable& job, DeviceId id) const;
   void share_lanes(JobTable& job) const;
   void reconsider();
   bool needs(JobId id, DeviceId device) const;
@@ -138,25 +127,6 @@ class Engine : private ResidencyOwner {
   void forget_copies(DeviceId id);
   bool has_bound_lanes(DeviceId id) const;
   void leave_if_empty(DeviceId id);
-
-  // engine_choice.cpp: which device, which unit
-  void schedule();
-  template <typename HasWork, typename Handle>
-  void visit(const DeviceSet& idle, DeviceSet& touched, const DeviceSet& wanting,
-             const HasWork& has_work, const Handle& handle);
-  void note_state(DeviceId id);
-  bool is_done(const JobTable& job, int unit) const;
-  DeviceId made_for(const JobTable& job, int lane) const;
-  std::optional<DeviceId> claimant(const JobTable& job, int lane) const;
-  void rank(JobId id, int lane);
-  bool may_take(DeviceId id, const ReadyLane& lane) const;
-  int next_unit(const ReadyLane& ready) const;
-  Bytes resident_bytes(DeviceId id, const ReadyLane& ready) const;
-  ReadyLane prefer_resident(DeviceId id, const ReadyLane& first) const;
-  bool choose(DeviceId id, std::optional<UnitRef>& slot);
-  void claim(DeviceId id, UnitRef unit);
-  bool may_be_stolen(DeviceId id) const;
-  bool steal(DeviceId thief);
 
   // engine_devices.cpp: what runs where
   void drive(DeviceId id);
@@ -184,40 +154,29 @@ class Engine : private ResidencyOwner {
   double next_use(BufferRef ref) const override;
   bool is_running(JobId job) const override { return table(job).phase == JobPhase::running; }
   ActionId start_copy(StartCopy copy) override;
-  void touch(DeviceId id) override;
+  void touch(DeviceId id) override { dispatcher_.touch(id); }
   void watch(JobId job, DeviceId watcher) override;
 
-  const UnitSpec& spec(UnitRef ref) const {
-    return jobs_[ref.job.index()].program->units[at(ref.unit)];
-  }
-  const UnitState& state(UnitRef ref) const { return jobs_[ref.job.index()].units[at(ref.unit)]; }
-  UnitState& state(UnitRef ref) { return jobs_[ref.job.index()].units[at(ref.unit)]; }
+  const UnitSpec& spec(UnitRef ref) const { return tables_.spec(ref); }
+  const UnitState& state(UnitRef ref) const { return tables_.state(ref); }
+  UnitState& state(UnitRef ref) { return tables_.state(ref); }
   const BufferSpec& buffer_spec(BufferRef ref) const {
-    return jobs_[ref.job.index()].plan->layout.buffers[at(ref.buffer)];
+    return table(ref.job).plan->layout.buffers[at(ref.buffer)];
   }
-  JobTable& table(JobId id) { return jobs_[id.index()]; }
-  const JobTable& table(JobId id) const { return jobs_[id.index()]; }
-  DeviceTable& table(DeviceId id) { return devices_[id.index()]; }
-  const DeviceTable& table(DeviceId id) const { return devices_[id.index()]; }
+  JobTable& table(JobId id) { return tables_.of(id); }
+  const JobTable& table(JobId id) const { return tables_.of(id); }
+  DeviceTable& table(DeviceId id) { return tables_.of(id); }
+  const DeviceTable& table(DeviceId id) const { return tables_.of(id); }
   ActionId start(InFlight action);
 
-  EngineConfig config_;
-  std::vector<DeviceTable> devices_;
-  std::vector<JobTable> jobs_;
-  ResidencyManager memory_;
+  EngineTables tables_;
+  Dispatcher dispatcher_;
   std::deque<JobId> waiting_;
   boost::unordered_flat_map<ActionId, InFlight> in_flight_;
   ActionId last_action_ = 0;
-  std::uint64_t claims_ = 0;
-  std::uint64_t readiness_ = 1;  ///< grows whenever a unit may have become ready
   std::size_t num_ended_ = 0;
   Bytes host_used_ = 0, host_peak_ = 0;
-  ReadyLanes ready_;
-  DeviceSet to_drive_, to_prefetch_;      ///< touched since their last visit
-  DeviceSet idle_;                        ///< nothing runs there
-  DeviceSet wants_current_, wants_next_;  ///< could claim a unit: to run, to prefetch
-  DeviceSet robbable_;                    ///< have a unit that others may steal
-  std::vector<Action>* out_ = nullptr;    // during a call only
+  std::vector<Action>* out_ = nullptr;  // during a call only
 };
 
 /// The engine's counters, for results.

@@ -24,15 +24,18 @@ RangeAllocator::End opposite(RangeAllocator::End end) {
 void Engine::drive(DeviceId id) {
   DeviceTable& device = table(id);
   if (device.state == DeviceState::gone) return;
-  to_prefetch_.set(id, true);
   for (;;) {
     if (!device.current && device.next) {
       device.current = std::exchange(device.next, std::nullopt);
       device.side = opposite(device.side);
     }
     if (!device.current) {
-      if (!config_.double_buffer && !device.running.empty()) return;
-      if (!choose(id, device.current) && !(device.running.empty() && steal(id))) return;
+      if (!tables_.config.double_buffer && !device.running.empty()) return;
+      device.current = dispatcher_.claim(tables_, id);
+      if (!device.current && device.running.empty()) {
+        device.current = dispatcher_.steal(tables_, id);
+      }
+      if (!device.current) return;
     }
     if (!reserve_unit(id)) return;
     while (device.current && start_op(id)) {
@@ -49,7 +52,7 @@ bool Engine::reserve_unit(DeviceId id) {
   DeviceTable& device = table(id);
   const UnitRef ref = *device.current;
   if (state(ref).reserved) return true;
-  if (!config_.double_buffer && !device.running.empty()) return false;
+  if (!tables_.config.double_buffer && !device.running.empty()) return false;
   // Two units at once at most: the one that ends takes its weights away first.
   if (device.running.size() > 1 && !same_unit(device.running.front(), device.running.back())) {
     return false;
@@ -72,16 +75,16 @@ bool Engine::reserve_unit(DeviceId id) {
   }
   if (room == Room::wait) return false;
   state(ref).reserved = true;
-  Residency& memory = memory_.on(id);
+  Residency& held = tables_.memory.on(id);
   for (const auto* buffers : {&unit.weights, &unit.sums}) {
     for (int b : *buffers) {
-      ++memory.find({ref.job, b})->leases;
+      ++held.find({ref.job, b})->leases;
       table(ref.job).last_units[at(b)] = ref.unit;
     }
   }
-  for (int b : unit.sums) memory.find({ref.job, b})->dirty = true;
+  for (int b : unit.sums) held.find({ref.job, b})->dirty = true;
   for (BufferRef b : asked.place) {
-    if (buffer_spec(b).kind == BufferKind::weights) memory_.load(*this, id, b);
+    if (buffer_spec(b).kind == BufferKind::weights) tables_.memory.load(*this, id, b);
   }
   return true;
 }
@@ -93,7 +96,7 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
 
 /// Whether the op's inputs are here or can be loaded; else those that are not are on their way.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
-  if (memory_.fetch_homes(*this, id, job, op.inputs)) return true;
+  if (tables_.memory.fetch_homes(*this, id, job, op.inputs)) return true;
   table(id).waits_for_space = true;
   watch(job, id);
   return false;
@@ -108,7 +111,7 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
   const Room room = make_room(id, request);
   if (room == Room::ready) {
     for (BufferRef b : request.place) {
-      if (std::ranges::count(op.inputs, b.buffer) > 0) memory_.load(*this, id, b);
+      if (std::ranges::count(op.inputs, b.buffer) > 0) tables_.memory.load(*this, id, b);
     }
     return room;
   }
@@ -123,10 +126,10 @@ bool Engine::start_op(DeviceId id) {
   const UnitRef ref = *device.current;
   UnitState& unit_state = state(ref);
   JobTable& job = table(ref.job);
-  Residency& memory = memory_.on(id);
+  Residency& held = tables_.memory.on(id);
   const int number = spec(ref).first_op + unit_state.ops_started;
   const OpSpec& op = job.program->ops[at(number)];
-  if (device.running.size() >= (config_.double_buffer ? 2u : 1u)) return false;
+  if (device.running.size() >= (tables_.config.double_buffer ? 2u : 1u)) return false;
   if (!fetch_homes(id, op, ref.job)) return false;
   Room room = make_op_room(id, op, ref.job);
   if (room != Room::ready && device.running.empty() && fetch_homes(id, op, ref.job)) {
@@ -140,17 +143,17 @@ bool Engine::start_op(DeviceId id) {
                   .unit = ref.unit,
                   .op = number,
                   .workspace = spec(ref).workspace,
-                  .used_high = memory.used()};
+                  .used_high = held.used()};
   StartOp start_action{0,      ref.job, id, job.step_kind, job.step, job.attempt, ref.unit,
                        number, {},      {}};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
-    Resident* entry = memory.find({ref.job, buffer});
+    Resident* entry = held.find({ref.job, buffer});
     assert(entry && entry->version == job.step);
     if (use == BufferUse::input || use == BufferUse::output) ++entry->leases;
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
     if (use == BufferUse::sum || use == BufferUse::output) entry->dirty = true;
-    memory.doom(*entry, false);
+    held.doom(*entry, false);
     start_action.offsets.push_back(entry->offset);
     job.last_units[at(buffer)] = ref.unit;
   });
@@ -160,7 +163,7 @@ bool Engine::start_op(DeviceId id) {
   if (std::exchange(device.waits_for_space, false)) action.transfers_ready_s = device.space_ready_s;
   start_action.after.assign(action.after.begin(), action.after.end());
   start_action.id = start(std::move(action));
-  for (int b : op.outputs) memory.find({ref.job, b})->writer = start_action.id;
+  for (int b : op.outputs) held.find({ref.job, b})->writer = start_action.id;
   device.running.push_back(start_action.id);
   out_->push_back(std::move(start_action));
   ++unit_state.ops_started;
@@ -172,7 +175,8 @@ bool Engine::start_op(DeviceId id) {
 void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
   if (!device.current || !state(*device.current).reserved) return;
-  if (!device.next && !choose(id, device.next)) return;
+  if (!device.next) device.next = dispatcher_.claim(tables_, id);
+  if (!device.next) return;
   const UnitSpec& running = spec(*device.current);
   const UnitSpec& next = spec(*device.next);
   std::vector<Bytes> op_area = running.op_area;
@@ -191,11 +195,11 @@ void Engine::prefetch(DeviceId id) {
   request.later.insert(request.later.end(), next.op_area.begin(), next.op_area.end());
   request.op_area = op_area;
   complete(request, id);
-  if (!memory_.op_area_fits(id, request) || make_room(id, request) != Room::ready) {
+  if (!tables_.memory.op_area_fits(id, request) || make_room(id, request) != Room::ready) {
     device.waits_for_space = false;
     return;
   }
-  memory_.load(*this, id, request.place.front());
+  tables_.memory.load(*this, id, request.place.front());
 }
 
 void Engine::op_done(const InFlight& action, const Done& done) {
@@ -205,11 +209,11 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];
   note_work(job.work, action.device, op.cost_s, done.finished_s - done.started_s);
-  Residency& memory = memory_.on(action.device);
+  Residency& held = tables_.memory.on(action.device);
   for (const auto* list : {&op.inputs, &op.outputs}) {
-    for (int b : *list) --memory.find({action.job, b})->leases;
+    for (int b : *list) --held.find({action.job, b})->leases;
   }
-  for (int b : op.outputs) memory.find({action.job, b})->writer = 0;
+  for (int b : op.outputs) held.find({action.job, b})->writer = 0;
   for (ActionId id : device.running) {
     InFlight& waiting = in_flight_.at(id);
     if (std::ranges::find(waiting.after, done.id) != waiting.after.end()) {
@@ -217,10 +221,10 @@ void Engine::op_done(const InFlight& action, const Done& done) {
     }
   }
   if (job.phase != JobPhase::running) return;
-  for (int b : op.frees) memory_.drop_everywhere(*this, {action.job, b});
+  for (int b : op.frees) tables_.memory.drop_everywhere(*this, {action.job, b});
   UnitState& unit = job.units[at(action.unit)];
   ++unit.ops_done;
-  if (is_done(job, action.unit)) {
+  if (job.is_done(action.unit)) {
     unit_done(action.job, action.unit, done.finished_s);
   }
 }
@@ -245,13 +249,13 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   UnitState& unit_state = job.units[at(number)];
   const DeviceId device = unit_state.device;
   for (const auto* list : {&unit.weights, &unit.sums}) {
-    for (int b : *list) --memory_.on(device).find({id, b})->leases;
+    for (int b : *list) --tables_.memory.on(device).find({id, b})->leases;
   }
   drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());
-  for (int b : unit.drains) memory_.write_back(*this, device, {id, b}, true);
+  for (int b : unit.drains) tables_.memory.write_back(*this, device, {id, b}, true);
   for (int b : unit.sums) {
-    if (copies(device).find({id, b})->draining == 0) memory_.drop(*this, device, {id, b});
+    if (copies(device).find({id, b})->draining == 0) tables_.memory.drop(*this, device, {id, b});
   }
   const auto& lane_units = job.program->lane_units[at(unit.lane)];
   const std::size_t cursor = job.lanes[at(unit.lane)].cursor;
@@ -259,8 +263,8 @@ void Engine::unit_done(JobId id, int number, double now_s) {
     UnitState& successor = job.units[at(lane_units[cursor])];
     successor.ready_s = std::max(successor.ready_s, now_s);
   }
-  ++readiness_;
-  rank(id, unit.lane);
+  dispatcher_.note_ready();
+  dispatcher_.rank(tables_, id, unit.lane);
   if (unit_state.drains_left == 0) unit_drained(id, number);
 }
 

@@ -39,14 +39,10 @@ void Engine::hold(JobId id, std::int64_t step, std::vector<Action>& out) {
 
 DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   out_ = &out;
-  const DeviceId id(devices_.size());
-  devices_.emplace_back().budget = budget;
-  memory_.add_device(config_.split.planned(budget));
-  ready_.add_device();
-  for (DeviceSet* set :
-       {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &robbable_}) {
-    set->grow(devices_.size());
-  }
+  const DeviceId id(tables_.devices.size());
+  tables_.devices.emplace_back().budget = budget;
+  tables_.memory.add_device(tables_.config.split.planned(budget));
+  dispatcher_.add_device();
   reconsider();
   schedule();
   return id;
@@ -64,8 +60,8 @@ void Engine::lose_device(DeviceId id, std::vector<Action>& out) {
   out_ = &out;
   if (table(id).state == DeviceState::gone) return;
   ShortList<JobId> hit;
-  for (std::size_t j = 0; j < jobs_.size(); ++j) {
-    if (jobs_[j].phase == JobPhase::running && needs(JobId(j), id)) hit.push_back(JobId(j));
+  for (std::size_t j = 0; j < tables_.jobs.size(); ++j) {
+    if (tables_.jobs[j].phase == JobPhase::running && needs(JobId(j), id)) hit.push_back(JobId(j));
   }
   forget_copies(id);
   table(id).state = DeviceState::gone;
@@ -105,15 +101,14 @@ Engine::Kept Engine::begin_attempt(JobId id) {
 
 /// Takes the job's units off the devices; what is in flight goes on to its end.
 void Engine::withdraw(JobId id) {
-  JobTable& job = table(id);
-  for (int l = 0; l < static_cast<int>(job.lanes.size()); ++l) rank(id, l);
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
-    DeviceTable& device = devices_[d];
+  dispatcher_.rank(tables_, id);
+  for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
+    DeviceTable& device = tables_.devices[d];
     if (device.current && device.current->job == id) device.current.reset();
     if (device.next && device.next->job == id) device.next.reset();
     device.tried = 0;
     touch(DeviceId(d));
-    note_state(DeviceId(d));
+    dispatcher_.note_state(tables_, DeviceId(d));
   }
 }
 
@@ -126,31 +121,26 @@ void Engine::redo(JobId id) {
   settle(id);
 }
 
-bool Engine::can_run(const JobTable& job, DeviceId id) const {
-  const DeviceTable& device = table(id);
-  return device.state == DeviceState::usable && job.plan->needed_budget <= device.budget &&
-         !job.plan->avoids(id);
-}
-
 /// Lanes share devices only where there are fewer devices than lanes, and then as evenly as can be.
 void Engine::share_lanes(JobTable& job) const {
   int devices = 0;
-  for (std::size_t d = 0; d < devices_.size(); ++d) devices += can_run(job, DeviceId(d)) ? 1 : 0;
+  for (std::size_t d = 0; d < tables_.devices.size(); ++d)
+    devices += tables_.can_run(job, DeviceId(d)) ? 1 : 0;
   const auto lanes = static_cast<int>(job.lanes.size());
   job.lanes_a_device = devices == 0 ? 0 : (lanes + devices - 1) / devices;
 }
 
 /// The devices have changed: so may have who can take what.
 void Engine::reconsider() {
-  ++readiness_;
-  for (std::size_t j = 0; j < jobs_.size(); ++j) {
-    if (jobs_[j].phase != JobPhase::running) continue;
-    share_lanes(jobs_[j]);
-    for (int l = 0; l < static_cast<int>(jobs_[j].lanes.size()); ++l) rank(JobId(j), l);
+  dispatcher_.note_ready();
+  for (std::size_t j = 0; j < tables_.jobs.size(); ++j) {
+    if (tables_.jobs[j].phase != JobPhase::running) continue;
+    share_lanes(tables_.jobs[j]);
+    dispatcher_.rank(tables_, JobId(j));
   }
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
+  for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
     touch(DeviceId(d));
-    note_state(DeviceId(d));
+    dispatcher_.note_state(tables_, DeviceId(d));
   }
 }
 
@@ -159,13 +149,14 @@ bool Engine::needs(JobId id, DeviceId device) const {
   const JobTable& job = table(id);
   for (std::size_t u = 0; u < job.units.size(); ++u) {
     const UnitState& unit = job.units[u];
-    const bool finished = is_done(job, static_cast<int>(u)) && unit.drains_left == 0;
+    const bool finished = job.is_done(static_cast<int>(u)) && unit.drains_left == 0;
     if (unit.ops_started > 0 && unit.device == device && !finished) return true;
   }
   const auto comes_from_it = [&](const auto& item) {
     return item.second.job == id && item.second.peer == device;
   };
-  return std::ranges::any_of(in_flight_, comes_from_it) || memory_.has_only_copy(*this, device, id);
+  return std::ranges::any_of(in_flight_, comes_from_it) ||
+         tables_.memory.has_only_copy(*this, device, id);
 }
 
 /// Another device may take the unit, if nothing of it has started.
@@ -180,8 +171,8 @@ void Engine::give_back(UnitRef unit) {
 /// Empties the tables of a device that is lost, and frees the lanes that are bound to it.
 void Engine::forget_copies(DeviceId id) {
   DeviceTable& device = table(id);
-  memory_.forget(id);
-  for (JobTable& job : jobs_) {
+  tables_.memory.forget(id);
+  for (JobTable& job : tables_.jobs) {
     for (LaneState& lane : job.lanes) {
       if (lane.device == id) lane.device = DeviceId();
     }
@@ -196,7 +187,7 @@ void Engine::forget_copies(DeviceId id) {
 
 /// Whether lanes have still to end their program on the device.
 bool Engine::has_bound_lanes(DeviceId id) const {
-  return std::ranges::any_of(jobs_, [&](const JobTable& job) {
+  return std::ranges::any_of(tables_.jobs, [&](const JobTable& job) {
     if (job.phase != JobPhase::running || job.lanes.size() == 1) return false;
     return std::ranges::any_of(job.lanes, [&](const LaneState& lane) {
       const auto& units = job.program->lane_units[static_cast<std::size_t>(&lane - &job.lanes[0])];

@@ -47,7 +47,7 @@ void Engine::complete(Request& request, DeviceId id) const {
 /// Of a complete request.
 Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
-  const auto [room, evictions] = memory_.make_room(*this, id, request);
+  const auto [room, evictions] = tables_.memory.make_room(*this, id, request);
   device.counters.evictions += static_cast<std::uint64_t>(evictions);
   if (room != Room::ready || evictions > 0) device.counters.short_of_room = true;
   if (room == Room::ready) {
@@ -59,7 +59,7 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
 }
 
 void Engine::evict_all(DeviceId id) {
-  table(id).counters.evictions += static_cast<std::uint64_t>(memory_.evict_all(*this, id));
+  table(id).counters.evictions += static_cast<std::uint64_t>(tables_.memory.evict_all(*this, id));
 }
 
 /// Weights leave with their unit, unless the lane's next one uses them too and may run here. So the
@@ -76,7 +76,7 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
     if (copies(id).find(ref)->busy()) continue;
     if (goes_on && std::ranges::count(job.program->units[at(*after)].weights, b) > 0) continue;
     if (is_used_again(id, ref)) ++table(id).counters.evictions;
-    memory_.drop(*this, id, ref);
+    tables_.memory.drop(*this, id, ref);
   }
 }
 
@@ -86,7 +86,7 @@ bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
   const JobTable& job = table(ref.job);
   return std::ranges::any_of(job.program->unit_users[at(ref.buffer)], [&](int u) {
     const LaneState& lane = job.lanes[at(job.program->units[at(u)].lane)];
-    return !is_done(job, u) && (job.lanes.size() == 1 || lane.device == id);
+    return !job.is_done(u) && (job.lanes.size() == 1 || lane.device == id);
   });
 }
 
@@ -95,7 +95,7 @@ double Engine::next_use(BufferRef ref) const {
   const JobTable& job = table(ref.job);
   if (!job.program) return std::numeric_limits<double>::infinity();
   for (int u : job.program->unit_users[at(ref.buffer)]) {
-    if (u <= job.last_units[at(ref.buffer)] || is_done(job, u)) continue;
+    if (u <= job.last_units[at(ref.buffer)] || job.is_done(u)) continue;
     const auto lane = at(job.program->units[at(u)].lane);
     const auto& lane_units = job.program->lane_units[lane];
     const auto position = std::ranges::lower_bound(lane_units, u) - lane_units.begin();
@@ -134,9 +134,15 @@ ActionId Engine::start_copy(StartCopy copy) {
   return copy.id;
 }
 
+/// The device cannot go on before an action of the job ends, maybe one on another device.
+void Engine::watch(JobId job, DeviceId watcher) {
+  auto& watchers = table(job).watchers;
+  if (std::ranges::find(watchers, watcher) == watchers.end()) watchers.push_back(watcher);
+}
+
 void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
-  memory_.end_copy(*this, route_of(copy));
+  tables_.memory.end_copy(*this, route_of(copy));
   device.counters.copy_s += done.finished_s - done.started_s;
   device.counters.hidden_s +=
       device.overlap.copy_done(copy.direction, done.started_s, done.finished_s);

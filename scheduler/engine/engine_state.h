@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "core/device/memory_split.h"
 #include "scheduler/engine/action.h"
 #include "scheduler/engine/copy_overlap.h"
+#include "scheduler/engine/policy.h"
 #include "scheduler/engine/ready_lanes.h"
 #include "scheduler/plan/program.h"
 #include "spilling/residency/residency_manager.h"
@@ -28,6 +30,14 @@ struct DeviceCounters {
   Bytes peak_bytes = 0;             ///< planned ranges and activations
   Bytes activation_peak_bytes = 0;  ///< of any one op
   bool short_of_room = false;       ///< something once had to go, or to wait, for want of it
+};
+
+struct EngineConfig {
+  std::vector<Bytes> device_budgets;
+  MemorySplit split;  ///< of devices: planned ranges get their part
+  Bytes host_budget = 0;
+  std::shared_ptr<const Policy> policy;
+  bool double_buffer = true;  ///< false: a load starts only when nothing computes on the device
 };
 
 struct UnitState {
@@ -85,6 +95,15 @@ struct JobTable {
   int in_flight = 0;               ///< actions
   JobEnd end = JobEnd::done;
   std::string reason;
+
+  bool is_done(int unit) const {
+    return units[at(unit)].ops_done == program->units[at(unit)].num_ops;
+  }
+  /// Compute that it has left, in seconds.
+  double remaining_s() const {
+    const auto steps = plan->max_steps - step - (program && program->commits ? 1 : 0);
+    return static_cast<double>(std::max<std::int64_t>(steps, 0)) * plan->step_s + unclaimed_s;
+  }
 };
 
 struct UnitRef {
@@ -107,6 +126,26 @@ struct DeviceTable {
   double space_ready_s = 0, last_op_finished_s = 0;
   CopyOverlap overlap;
   DeviceCounters counters;
+};
+
+/// What an engine knows of its jobs and devices.
+struct EngineTables {
+  explicit EngineTables(EngineConfig engine_config);
+
+  EngineConfig config;
+  std::vector<DeviceTable> devices;
+  std::vector<JobTable> jobs;
+  ResidencyManager memory;
+
+  JobTable& of(JobId id) { return jobs[id.index()]; }
+  const JobTable& of(JobId id) const { return jobs[id.index()]; }
+  DeviceTable& of(DeviceId id) { return devices[id.index()]; }
+  const DeviceTable& of(DeviceId id) const { return devices[id.index()]; }
+  const UnitSpec& spec(UnitRef ref) const { return of(ref.job).program->units[at(ref.unit)]; }
+  UnitState& state(UnitRef ref) { return of(ref.job).units[at(ref.unit)]; }
+  const UnitState& state(UnitRef ref) const { return of(ref.job).units[at(ref.unit)]; }
+  /// Whether the device may take units of the job.
+  bool can_run(const JobTable& job, DeviceId id) const;
 };
 
 /// An action between start and Done.

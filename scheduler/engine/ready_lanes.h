@@ -26,6 +26,7 @@ class ReadyLanes {
   explicit ReadyLanes(std::size_t num_devices) : own_(num_devices) {}
 
   void add_device() { own_.emplace_back(); }
+  std::size_t num_devices() const { return own_.size(); }
   /// `only` is the device that may take it; not valid: any.
   void add(const ReadyLane& lane, DeviceId only) { ranking(only).insert(lane); }
   void remove(const ReadyLane& lane, DeviceId only) { ranking(only).erase(lane); }

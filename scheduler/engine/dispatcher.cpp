@@ -1,0 +1,207 @@
+#include "scheduler/engine/dispatcher.h"
+
+#include <iterator>
+
+namespace spillway {
+namespace {
+
+/// Not valid: any, as where that device has left.
+DeviceId made_for(const EngineTables& tables, const JobTable& job, int lane) {
+  const DeviceId id = job.plan->device_of(lane);
+  return id.valid() && tables.can_run(job, id) ? id : DeviceId();
+}
+
+/// The device that may claim the lane's next unit now, or an id that is not valid: any device.
+/// Nothing: none may.
+std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int lane) {
+  if (job.phase != JobPhase::running) return std::nullopt;
+  const auto& units = job.program->lane_units[at(lane)];
+  const LaneState& state = job.lanes[at(lane)];
+  if (state.cursor == units.size()) return std::nullopt;
+  if (job.units[at(units[state.cursor])].waits_for > 0) return std::nullopt;
+  if (state.cursor == 0) return made_for(tables, job, lane);
+  const int before = units[state.cursor - 1];
+  if (job.is_done(before)) {
+    return job.lanes.size() == 1 ? made_for(tables, job, lane) : state.device;
+  }
+  // Its predecessor may still run: the queue of a device keeps the order.
+  if (!tables.config.double_buffer) return std::nullopt;
+  const DeviceId runs_on = job.units[at(before)].device;
+  if (job.lanes.size() == 1 && tables.of(runs_on).state != DeviceState::usable) {
+    return std::nullopt;
+  }
+  return runs_on;
+}
+
+/// Of lanes that any device may take: whether this one may. The lanes of a job bind to one each,
+/// while there are devices enough.
+bool may_take(const EngineTables& tables, DeviceId id, const ReadyLane& lane) {
+  const JobTable& job = tables.of(lane.job);
+  if (!tables.can_run(job, id)) return false;
+  return job.lanes.size() == 1 ||
+         std::ranges::count(job.lanes, id, &LaneState::device) < job.lanes_a_device;
+}
+
+int next_unit(const EngineTables& tables, const ReadyLane& ready) {
+  const JobTable& job = tables.of(ready.job);
+  return job.program->lane_units[at(ready.lane)][job.lanes[at(ready.lane)].cursor];
+}
+
+Bytes resident_bytes(const EngineTables& tables, DeviceId id, const ReadyLane& ready) {
+  const JobTable& job = tables.of(ready.job);
+  const Program& program = *job.program;
+  const UnitSpec& unit = program.units[at(next_unit(tables, ready))];
+  Bytes bytes = 0;
+  const auto count = [&](const std::vector<int>& buffers) {
+    for (int b : buffers) {
+      if (tables.memory.holds(id, {ready.job, b})) bytes += job.plan->layout.buffers[at(b)].bytes;
+    }
+  };
+  count(unit.weights);
+  for (int i = 0; i < unit.num_ops; ++i) count(program.ops[at(unit.first_op + i)].inputs);
+  return bytes;
+}
+
+/// Whether the device's next unit may go elsewhere: nothing of it has been loaded, its lane is not
+/// bound to a device, and its predecessor has ended.
+bool may_be_stolen(const EngineTables& tables, DeviceId id) {
+  const DeviceTable& owner = tables.of(id);
+  if (!owner.next) return false;
+  const UnitRef unit = *owner.next;
+  const JobTable& job = tables.of(unit.job);
+  if (job.lanes.size() > 1 || made_for(tables, job, 0).valid()) return false;
+  const auto& lane_units = job.program->lane_units[0];
+  const auto next = std::ranges::lower_bound(lane_units, unit.unit);
+  return (next == lane_units.begin() || job.is_done(*std::prev(next))) &&
+         std::ranges::none_of(tables.spec(unit).weights, [&](int b) {
+           return tables.memory.on(id).find({unit.job, b}) != nullptr;
+         });
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(const EngineTables& tables)
+    : ready_(tables.devices.size()),
+      to_drive_(tables.devices.size()),
+      to_prefetch_(tables.devices.size()),
+      idle_(tables.devices.size()),
+      wants_current_(tables.devices.size()),
+      wants_next_(tables.devices.size()),
+      robbable_(tables.devices.size()) {
+  for (std::size_t d = 0; d < tables.devices.size(); ++d) note_state(tables, DeviceId(d));
+}
+
+void Dispatcher::add_device() {
+  ready_.add_device();
+  for (DeviceSet* set :
+       {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &robbable_}) {
+    set->grow(ready_.num_devices());
+  }
+}
+
+void Dispatcher::touch(DeviceId id) {
+  to_drive_.set(id, true);
+  to_prefetch_.set(id, true);
+}
+
+void Dispatcher::note_state(const EngineTables& tables, DeviceId id) {
+  const DeviceTable& device = tables.of(id);
+  const bool idle = device.running.empty();
+  const bool double_buffer = tables.config.double_buffer;
+  const bool gone = device.state == DeviceState::gone;
+  idle_.set(id, idle);
+  wants_current_.set(id, !gone && !device.current && !device.next && (double_buffer || idle));
+  wants_next_.set(id, double_buffer && device.current && !device.next &&
+                          tables.state(*device.current).reserved);
+  robbable_.set(id, may_be_stolen(tables, id));
+}
+
+void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
+  JobTable& job = tables.of(id);
+  LaneState& state = job.lanes[at(lane)];
+  if (state.ready) ready_.remove(*state.ready, state.only);
+  state.ready.reset();
+  const auto only = claimant(tables, job, lane);
+  if (!only) return;
+  const Candidate candidate{.job = id,
+                            .lane = lane,
+                            .unit = job.program->lane_units[at(lane)][state.cursor],
+                            .remaining_s = job.remaining_s(),
+                            .step = job.step,
+                            .last_served = job.last_served};
+  state.ready = ReadyLane{tables.config.policy->priority(candidate), id, lane};
+  state.only = *only;
+  ready_.add(*state.ready, state.only);
+  if (only->valid()) touch(*only);
+}
+
+void Dispatcher::rank(EngineTables& tables, JobId id) {
+  const auto lanes = static_cast<int>(tables.of(id).lanes.size());
+  for (int l = 0; l < lanes; ++l) rank(tables, id, l);
+}
+
+/// Among equals of `first`, the lane with most resident bytes. Only jobs with copies have any.
+ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, DeviceId id,
+                                      const ReadyLane& first) const {
+  ReadyLane best = first;
+  Bytes most = resident_bytes(tables, id, first);
+  for (const auto& [job, bytes_of_job] : tables.memory.on(id).jobs()) {
+    if (bytes_of_job < most) continue;
+    for (const LaneState& lane : tables.of(job).lanes) {
+      if (!lane.ready || lane.ready->priority != first.priority) continue;
+      if (lane.only.valid() ? lane.only != id : !may_take(tables, id, *lane.ready)) continue;
+      const Bytes bytes = resident_bytes(tables, id, *lane.ready);
+      if (bytes < most || (bytes == most && !(*lane.ready < best))) continue;
+      best = *lane.ready;
+      most = bytes;
+    }
+  }
+  return best;
+}
+
+std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, DeviceId id) {
+  DeviceTable& device = tables.of(id);
+  if (device.tried == readiness_) return std::nullopt;
+  const auto first =
+      ready_.first(id, [&](const ReadyLane& lane) { return may_take(tables, id, lane); });
+  if (!first) {
+    device.tried = readiness_;
+    return std::nullopt;
+  }
+  const ReadyLane best = prefer_resident(tables, id, *first);
+  const UnitRef unit{best.job, next_unit(tables, best)};
+  claim(tables, id, unit);
+  return unit;
+}
+
+void Dispatcher::claim(EngineTables& tables, DeviceId id, UnitRef unit) {
+  JobTable& job = tables.of(unit.job);
+  const UnitSpec& spec = tables.spec(unit);
+  tables.state(unit).claimed = true;
+  tables.state(unit).device = id;
+  LaneState& lane = job.lanes[at(spec.lane)];
+  ++lane.cursor;
+  lane.device = id;
+  job.unclaimed_s -= spec.cost_s;
+  job.last_served = ++claims_;
+  ++readiness_;  // its successor may be chosen now, for this device
+  rank(tables, unit.job);
+}
+
+std::optional<UnitRef> Dispatcher::steal(EngineTables& tables, DeviceId thief) {
+  for (std::size_t from = 0;;) {
+    const DeviceId id = robbable_.next(from);
+    if (!id.valid()) return std::nullopt;
+    from = id.index() + 1;
+    const UnitRef unit = *tables.of(id).next;
+    if (!tables.can_run(tables.of(unit.job), thief)) continue;
+    tables.of(id).next.reset();
+    note_state(tables, id);
+    touch(id);
+    tables.state(unit).device = thief;
+    rank(tables, unit.job, tables.spec(unit).lane);
+    return unit;
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "scheduler/engine/device_set.h"
+#include "scheduler/engine/engine_state.h"
+#include "scheduler/engine/ready_lanes.h"
+
+namespace spillway {
+
+/// Which ready unit goes to which device, and which devices have to be visited after an event.
+/// Ready lanes are kept in the policy's order, and devices in sets, so an event takes as long with
+/// many jobs and devices as with few. Copyable.
+class Dispatcher {
+ public:
+  explicit Dispatcher(const EngineTables& tables);
+
+  void add_device();
+  /// Something changed on the device, or in what it waits for: it will be visited.
+  void touch(DeviceId id);
+  /// Notes what others have to know of a device whose tables have changed.
+  void note_state(const EngineTables& tables, DeviceId id);
+  /// A unit may have become ready.
+  void note_ready() { ++readiness_; }
+  /// Ranks a lane's next unit anew. Called whenever the device that may claim it, or what the
+  /// policy looks at, may have changed.
+  void rank(EngineTables& tables, JobId id, int lane);
+  /// Of all lanes of a job.
+  void rank(EngineTables& tables, JobId id);
+
+  /// The unit that the device runs next, claimed for it; nothing where no ready one may run there.
+  std::optional<UnitRef> claim(EngineTables& tables, DeviceId id);
+  /// Likewise for a device without work: a unit that another one claimed and has not begun.
+  std::optional<UnitRef> steal(EngineTables& tables, DeviceId thief);
+
+  /// Hands the touched devices, and those that want a unit while there is one, to `drive`, then,
+  /// with double buffering, to `prefetch`. A unit goes to a device that has nothing to do before
+  /// one that would do it later.
+  template <typename Drive, typename Prefetch>
+  void visit(const EngineTables& tables, const Drive& drive, const Prefetch& prefetch);
+
+ private:
+  template <typename HasWork, typename Handle>
+  void visit_touched(const EngineTables& tables, const DeviceSet& idle, DeviceSet& touched,
+                     const DeviceSet& wanting, const HasWork& has_work, const Handle& handle);
+  ReadyLane prefer_resident(const EngineTables& tables, DeviceId id, const ReadyLane& first) const;
+  void claim(EngineTables& tables, DeviceId id, UnitRef unit);
+
+  std::uint64_t claims_ = 0;
+  std::uint64_t readiness_ = 1;  ///< grows whenever a unit may have become ready
+  ReadyLanes ready_;
+  DeviceSet to_drive_, to_prefetch_;      ///< touched since their last visit
+  DeviceSet idle_;                        ///< nothing runs there
+  DeviceSet wants_current_, wants_next_;  ///< could claim a unit: to run, to prefetch
+  DeviceSet robbable_;                    ///< have a unit that others may steal
+};
+
+template <typename HasWork, typename Handle>
+void Dispatcher::visit_touched(const EngineTables& tables, const DeviceSet& idle,
+                               DeviceSet& touched, const DeviceSet& wanting,
+                               const HasWork& has_work, const Handle& handle) {
+  for (const bool idle_ones : {true, false}) {
+    for (std::size_t from = 0;;) {
+      DeviceId id = touched.next(from);
+      if (has_work()) id = std::min(id, wanting.next(from));
+      if (!id.valid()) break;
+      from = id.index() + 1;
+      if (idle.contains(id) != idle_ones) continue;
+      handle(id);
+      note_state(tables, id);
+      touched.set(id, wanting.contains(id) && ready_.any_only_for(id));
+    }
+  }
+}
+
+template <typename Drive, typename Prefetch>
+void Dispatcher::visit(const EngineTables& tables, const Drive& drive, const Prefetch& prefetch) {
+  const DeviceSet idle = idle_;  // as it is before anything starts
+  const auto to_claim = [&] { return ready_.any_for_all(); };
+  const auto to_claim_or_steal = [&] { return to_claim() || !robbable_.empty(); };
+  visit_touched(tables, idle, to_drive_, wants_current_, to_claim_or_steal, [&](DeviceId id) {
+    if (tables.of(id).state != DeviceState::gone) to_prefetch_.set(id, true);
+    drive(id);
+  });
+  if (!tables.config.double_buffer) return;
+  visit_touched(tables, idle, to_prefetch_, wants_next_, to_claim, prefetch);
+}
+
+}  // namespace spillway
