@@ -22,7 +22,7 @@ class ResidencyOwner {
  public:
   /// How far away the next read of a buffer is; infinity: there is none. The oracle of eviction.
   virtual double next_use(BufferRef ref) const = 0;
-  /// Whether a job is running: else nobody will read what is written back.
+  /// Whether a job is running. If not, nothing will read what is written back.
   virtual bool is_running(JobId job) const = 0;
   /// Starts the copy under a number, which it returns.
   virtual ActionId start_copy(StartCopy copy) = 0;
@@ -71,7 +71,7 @@ class ResidencyManager {
   /// The device is lost, and every copy there.
   void forget(DeviceId id);
   const Residency& on(DeviceId id) const { return devices_[id.index()].copies; }
-  /// For those who lease copies and write to them.
+  /// Ops lease copies there, and mark what they write.
   Residency& on(DeviceId id) { return devices_[id.index()].copies; }
 
   void add_job() { jobs_.emplace_back(); }
@@ -98,8 +98,8 @@ class ResidencyManager {
   void load(ResidencyOwner& owner, DeviceId id, BufferRef ref);
   /// `leaves`: the copy goes when its bytes are at home.
   void write_back(ResidencyOwner& owner, DeviceId id, BufferRef ref, bool leaves);
-  /// Starts the way home of those buffers that only another device has, and cannot send to this
-  /// one itself; true if there are none.
+  /// Writes back those of the buffers that only other devices hold, and that cannot be copied from
+  /// there directly. True if there are none.
   bool fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job, const std::vector<int>& buffers);
   void drop(ResidencyOwner& owner, DeviceId id, BufferRef ref);
   /// The buffer is dead: every copy goes, at once or when its transfer ends.
@@ -107,7 +107,7 @@ class ResidencyManager {
   /// Of a job of which nothing is in flight: every copy goes, leased or not.
   void drop_all(ResidencyOwner& owner, JobId job);
   void end_copy(ResidencyOwner& owner, const CopyRoute& copy);
-  /// The device was lost to which, or from which home, the copy went.
+  /// Of a copy whose device was lost: frees its other end, which is a home or another device.
   void end_lost_copy(ResidencyOwner& owner, const CopyRoute& copy);
 
   /// Throws std::logic_error where an invariant does not hold.
