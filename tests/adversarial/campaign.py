@@ -74,6 +74,8 @@ def generations(run_folder):
         found[trial.name] = sum(len(name) == 12 and name.isdigit() for name in names)
     return found
 
+KERNELS = ["MKL_ENABLE_INSTRUCTIONS"]  # cmake/Spillway.cmake
+
 
 class Campaign:
     def __init__(self, program, text, digits, root):
@@ -84,10 +86,11 @@ class Campaign:
         self._made, self._locks, self._lock = {}, {}, threading.Lock()
 
     def environment(self):
-        """Nothing of the caller's: what it has set could change kernels or places. Not the cache
-        of measured costs either; all attempts share one."""
+        """Of the caller's only PATH and the kernels that tests run with: other variables could
+        change kernels or places. All attempts share one cache of measured costs."""
+        kernels = {name: os.environ[name] for name in KERNELS if name in os.environ}
         return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.home),
-                "XDG_CACHE_HOME": str(self.home / ".cache"), "LC_ALL": "C.UTF-8"}
+                "XDG_CACHE_HOME": str(self.home / ".cache"), "LC_ALL": "C.UTF-8", **kernels}
 
     def furnish(self, folder, changes):
         """Leaves the configuration and its data in the folder."""

@@ -196,7 +196,7 @@ class Process:
             return "a control character stands on a stream"
         if code not in (0, 130) and code > 0 and not (out + err):
             return "it fails without a word"
-        if self.is_json and code >= 0 and not (os.environ.get("OLD") and code in (1, 2, 3)):
+        if self.is_json and code >= 0:
             return self.broken_document(code, out)
         if code == 2 and out:
             return "standard output has something though nothing was done"

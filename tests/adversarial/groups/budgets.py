@@ -131,6 +131,6 @@ def stopped_while_planning(number):
     def step(scene):
         sweep = "sweep={method: random, run_cap: 9000, parameters: {seed: {min: 1, max: 999999}}}"
         run = Run(f"train base.yaml '{sweep}'",
-                  code=(130, 3), within_s=3, during=[(seconds(1.0), number)])
+                  code=(130, 3, -number), within_s=3, during=[(seconds(1.0), number)])
         run(scene)
     return step
