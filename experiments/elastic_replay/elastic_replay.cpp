@@ -42,7 +42,7 @@ std::shared_ptr<const JobPlan> plan_of(double step_s, int lanes, std::int64_t st
 /// Likewise, where the first step takes as long as the job's start-up.
 std::shared_ptr<const JobPlan> plan_of(double step_s, double start_up_s, int lanes,
                                        std::int64_t steps) {
-  const std::size_t first = Flavor{.update = false, .evaluate = false, .train = true}.index();
+  const std::size_t first = StepKind{.update = false, .evaluate = false, .train = true}.index();
   auto plan = std::make_shared<JobPlan>(*plan_of(step_s, lanes, steps));
   plan->programs[first] = plan_of(start_up_s, lanes, steps)->programs[first];
   return plan;
