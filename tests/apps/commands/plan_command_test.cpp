@@ -202,14 +202,15 @@ TEST_F(PlanCommand, KeepsMeasuredCosts) {
   EXPECT_TRUE(std::filesystem::exists(options_.pilot_cache));
 }
 
-/// The bytes of a step do not depend on how many there are.
+/// The bytes of weights in a step do not depend on how many steps there are.
 TEST_F(PlanCommand, LongRunsAreExtrapolated) {
   options_.overrides = {"sweep={}", "train.max_steps=1000", "devices=[{memory: 720KiB}]"};
   const Json whole = planned();
   options_.overrides[1] = "train.max_steps=1000000000";
   const Json longer = planned();
   EXPECT_EQ(longer["trials"][0]["steps"], 1'000'000'000);
-  const double ratio = longer["h2d_bytes"].get<double>() / whole["h2d_bytes"].get<double>();
+  const double ratio =
+      longer["h2d_weight_bytes"].get<double>() / whole["h2d_weight_bytes"].get<double>();
   EXPECT_NEAR(ratio, 1e6, 1e4);
   EXPECT_GT(longer["wall_s"].get<double>(), 1000 * whole["wall_s"].get<double>());
 }

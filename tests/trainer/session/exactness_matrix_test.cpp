@@ -348,6 +348,9 @@ TEST_P(MatrixControl, SumsFromTheLeftOnEachDeviceDiffer) {
 /// One step: threads that wait for each other burn what cores there are.
 TEST_P(MatrixControl, MoreThreadsAnOpDiffer) {
   TrialConfig brief = trial();
+  if (brief.train.dtype == "bf16") {
+    GTEST_SKIP() << "oneDNN multiplies bf16 by as many threads as it finds useful";
+  }
   brief.train.max_steps = 1;
   const Outcome one_thread = computed_by(1, brief);
   {
