@@ -60,7 +60,7 @@ DATA_CHANGES = [
 ODD_DATA = [
     ("a FIFO", fifo_at("odd"), "odd"), ("an empty folder", made_folder("odd"), "odd"),
     ("a symlink to itself", loop_at("odd"), "odd"),
-    ("a dangling symlink", link_at("odd", "/nowhere"), "odd"),
+    ("a dangling symlink", link_at("odd", "/proc/nowhere"), "odd"),
     ("/dev/zero", link_at("odd", "/dev/zero"), "odd"),
     ("/proc/self/mem", link_at("odd", "/proc/self/mem"), "odd"),
     ("an empty file", text_of("odd", ""), "odd"),

@@ -26,9 +26,9 @@ OF_BITS = ["a GPT", "a GPT in bf16", "a perceptron", "a residual network"]
 LOCALES = ["C", "POSIX", "C.UTF-8", "de_DE.UTF-8", "tr_TR.UTF-8", "nonsense", ""]
 ODD_ENVIRONMENTS = [
     ("no HOME", {"HOME": None, "XDG_CACHE_HOME": None}),
-    ("a HOME that is not there", {"HOME": "/nowhere", "XDG_CACHE_HOME": None}),
+    ("a HOME that is not there", {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": None}),
     ("a HOME that is a file", {"HOME": "HERE/text.txt", "XDG_CACHE_HOME": None}),
-    ("a TMPDIR that is not there", {"TMPDIR": "/nowhere"}),
+    ("a TMPDIR that is not there", {"TMPDIR": "/proc/nowhere"}),
     ("an empty TMPDIR", {"TMPDIR": ""}), ("no PATH", {"PATH": None}),
     ("a relative cache folder", {"XDG_CACHE_HOME": "cache"}),
     ("a cache folder that is a file", {"XDG_CACHE_HOME": "HERE/text.txt"}),
