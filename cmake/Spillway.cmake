@@ -75,30 +75,35 @@ if(EXISTS /proc/cpuinfo)
   endif()
 endif()
 
-# spillway_test_properties(name [LABELS ...]): what every ctest entry has.
+# spillway_test_properties(name [LABELS ...] [OWN_KERNELS]): what every ctest entry has.
+# OWN_KERNELS: the test runs with the kernels that MKL chooses, or chooses them itself.
 function(spillway_test_properties name)
-  cmake_parse_arguments(ARG "" "" "LABELS" ${ARGN})
-  set_tests_properties(${name} PROPERTIES
-    LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT} ENVIRONMENT "${_test_environment}")
+  cmake_parse_arguments(ARG "OWN_KERNELS" "" "SOURCES;DEPENDS;ARGS;LABELS" ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT})
+  if(NOT ARG_OWN_KERNELS)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${_test_environment}")
+  endif()
 endfunction()
 
-# spillway_test(name SOURCES... DEPENDS... [LABELS ...]): a GoogleTest program as one ctest entry.
+# spillway_test(name SOURCES... DEPENDS... [LABELS ...] [OWN_KERNELS]): a GoogleTest program as one
+# ctest entry.
 function(spillway_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_KERNELS" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} spillway_options GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${name})
-  spillway_test_properties(${name} LABELS ${ARG_LABELS})
+  spillway_test_properties(${name} ${ARGN})
 endfunction()
 
-# spillway_python_test(name SCRIPT ARGS... [LABELS ...]): a script that is skipped by exit code 77.
+# spillway_python_test(name SCRIPT ARGS... [LABELS ...] [OWN_KERNELS]): a script that exit code 77
+# skips.
 function(spillway_python_test name script)
-  cmake_parse_arguments(ARG "" "" "ARGS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_KERNELS" "" "ARGS;LABELS" ${ARGN})
   add_test(NAME ${name}
     COMMAND Python3::Interpreter "${CMAKE_CURRENT_SOURCE_DIR}/${script}" ${ARG_ARGS}
     COMMAND_EXPAND_LISTS)
-  spillway_test_properties(${name} LABELS ${ARG_LABELS})
+  spillway_test_properties(${name} ${ARGN})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 

@@ -50,7 +50,6 @@ TEST(Contract, AFingerprintIsComparedWhereBothHaveIt) {
 
 TEST(Contract, OtherKernelsAreExplainedByWhatMayHaveChosenThem) {
   const std::vector<ContractDifference> kernels{{"numerics.products", "abc", "def"}};
-  unsetenv("MKL_ENABLE_INSTRUCTIONS");  // of the tests' surroundings (cmake/Spillway.cmake)
   EXPECT_NE(explain(kernels).find("no variable known to do so is set here"), std::string::npos);
   const Variable first("MKL_CBWR", "COMPATIBLE"), second("ONEDNN_MAX_CPU_ISA", "AVX2");
   const std::string said = explain(kernels);
