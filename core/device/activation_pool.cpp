@@ -17,7 +17,7 @@ Bytes block_of(Bytes bytes) {
 }  // namespace
 
 void* ActivationPool::place(Bytes bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto offset = ranges_.allocate(block_of(bytes));
   if (!offset) throw OutOfMemory(Tier::device, bytes, ranges_.largest_hole(), owner());
   return memory_->data() + *offset;
@@ -25,7 +25,7 @@ void* ActivationPool::place(Bytes bytes) {
 
 void ActivationPool::remove(void* block, Bytes bytes) noexcept {
   const auto offset = static_cast<Bytes>(static_cast<std::byte*>(block) - memory_->data());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ranges_.free(offset, block_of(bytes));
 }
 

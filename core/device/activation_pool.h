@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/base/mutex.h"
 #include "core/device/activation_counter.h"
 #include "core/device/range_allocator.h"
 
@@ -20,8 +20,8 @@ class ActivationPool final : public ActivationCounter {
 
  private:
   const std::unique_ptr<DeviceMemory> memory_;
-  std::mutex mutex_;
-  RangeAllocator ranges_;  // under mutex_
+  Mutex mutex_;
+  RangeAllocator ranges_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 /// The meter of device `name`, whose activations lie in `apart`; null: the system serves them.

@@ -1,8 +1,6 @@
 #include "core/device/fault_switch.h"
 
-#include <condition_variable>
-#include <mutex>
-
+#include "core/base/mutex.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -20,10 +18,10 @@ bool FaultSwitch::begin_op() {
 }
 
 void FaultSwitch::hang() const {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any never;
-  never.wait(lock, abandoned_, [] { return false; });
+  Mutex mutex;
+  const MutexLock lock(mutex);
+  CondVar never;
+  never.wait(mutex, abandoned_, [] { return false; });
 }
 
 }  // namespace spillway

@@ -10,11 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <list>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "core/base/config_check.h"
+#include "core/base/mutex.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -74,19 +74,19 @@ class DataFiles::OpenFiles {
   explicit OpenFiles(std::size_t most) : most_(most) {}
 
   std::shared_ptr<const Descriptor> find(std::size_t file) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = std::ranges::find(recent_, file, &Entry::first);
     if (found == recent_.end()) return nullptr;
     recent_.splice(recent_.begin(), recent_, found);
     return found->second;
   }
   void keep(std::size_t file, std::shared_ptr<const Descriptor> descriptor) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     recent_.emplace_front(file, std::move(descriptor));
     if (recent_.size() > most_) recent_.pop_back();
   }
   void close_all() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     recent_.clear();
   }
 
@@ -94,8 +94,8 @@ class DataFiles::OpenFiles {
   // Shared with the threads that read: the last of them closes it.
   using Entry = std::pair<std::size_t, std::shared_ptr<const Descriptor>>;
   const std::size_t most_;
-  std::mutex mutex_;
-  std::list<Entry> recent_;  // the latest first
+  Mutex mutex_;
+  std::list<Entry> recent_ SPILLWAY_GUARDED_BY(mutex_);  // the latest first
 };
 
 DataFiles::DataFiles(const std::vector<std::string>& paths, std::size_t max_open)

@@ -6,9 +6,9 @@
 #include <ATen/ops/mse_loss.h>
 
 #include <cassert>
-#include <mutex>
 #include <utility>
 
+#include "core/base/mutex.h"
 #include "models/base/dropout.h"
 #include "models/modules/module_statistics.h"
 
@@ -31,7 +31,9 @@ class ModuleLayer final : public Layer {
     }
   }
 
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+  // The lease holds the mutex beyond the call.
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override
+      SPILLWAY_NO_THREAD_SAFETY_ANALYSIS {
     auto lease = std::make_shared<Lease>(mutex_, statistics_);
     point_at(params, inputs[0].device(), context.training);
     torch::nn::Module& module = *module_.ptr();
@@ -46,14 +48,14 @@ class ModuleLayer final : public Layer {
  private:
   /// What the module holds of a call ends with it.
   struct Lease {
-    Lease(std::mutex& mutex, ModuleStatistics& of_module) : turn(mutex), statistics(of_module) {}
+    Lease(Mutex& mutex, ModuleStatistics& of_module) : turn(mutex), statistics(of_module) {}
     ~Lease() { statistics.release(); }
-    std::lock_guard<std::mutex> turn;
+    MutexLock turn;
     ModuleStatistics& statistics;
   };
 
   /// Parameters come first, then statistics.
-  void point_at(Tensors params, at::Device device, bool training) const {
+  void point_at(Tensors params, at::Device device, bool training) const SPILLWAY_REQUIRES(mutex_) {
     assert(params.size() == parameters_.size() + statistics_.all().size());
     for (std::size_t p = 0; p < parameters_.size(); ++p) parameters_[p].set_data(params[p]);
     if (training) {
@@ -63,10 +65,11 @@ class ModuleLayer final : public Layer {
     }
   }
 
-  mutable std::mutex mutex_;
-  mutable torch::nn::AnyModule module_;         // under mutex_
-  mutable std::vector<at::Tensor> parameters_;  // the module's own; under mutex_
-  mutable ModuleStatistics statistics_;         // under mutex_
+  mutable Mutex mutex_;
+  mutable torch::nn::AnyModule module_ SPILLWAY_GUARDED_BY(mutex_);
+  /// The module's own.
+  mutable std::vector<at::Tensor> parameters_ SPILLWAY_GUARDED_BY(mutex_);
+  mutable ModuleStatistics statistics_ SPILLWAY_GUARDED_BY(mutex_);
   std::unique_ptr<RowPart> input_;
 };
 

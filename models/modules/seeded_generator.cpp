@@ -2,12 +2,14 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <mutex>
+
 namespace spillway {
 namespace {
 
 /// What it guards is LibTorch's, one in the process.
-std::mutex& turns() {
-  static std::mutex mutex;
+Mutex& turns() {
+  static Mutex mutex;
   return mutex;
 }
 

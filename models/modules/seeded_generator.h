@@ -3,7 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <mutex>
+
+#include "core/base/mutex.h"
 
 namespace spillway {
 
@@ -20,7 +21,7 @@ class SeededGenerator {
   static at::Tensor state();
 
  private:
-  std::unique_lock<std::mutex> turn_;
+  MutexLock turn_;
   at::Tensor state_;
 };
 

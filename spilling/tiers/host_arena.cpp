@@ -27,7 +27,7 @@ HostArena::Region::~Region() {
 
 HostArena::Region HostArena::reserve(Bytes bytes) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (bytes > budget_ - in_use_) {
       throw OutOfMemory(Tier::host, bytes, budget_ - in_use_, "host arena");
     }
@@ -35,23 +35,23 @@ HostArena::Region HostArena::reserve(Bytes bytes) {
   }
   Region region(*this, bytes);  // gives back where the store throws
   region.memory_ = store_.allocate(bytes);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   peak_ = std::max(peak_, in_use_);
   return region;
 }
 
 void HostArena::give_back(Bytes bytes) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   in_use_ -= bytes;
 }
 
 Bytes HostArena::in_use() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return in_use_;
 }
 
 Bytes HostArena::peak() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return peak_;
 }
 

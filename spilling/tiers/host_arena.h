@@ -1,8 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
+#include "core/base/mutex.h"
 #include "core/device/device.h"
 #include "spilling/tiers/store.h"
 #include "spillway/units.h"
@@ -48,8 +48,8 @@ class HostArena {
 
   const Bytes budget_;
   Store& store_;
-  mutable std::mutex mutex_;
-  Bytes in_use_ = 0, peak_ = 0;  // under mutex_
+  mutable Mutex mutex_;
+  Bytes in_use_ SPILLWAY_GUARDED_BY(mutex_) = 0, peak_ SPILLWAY_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace spillway

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
+
+#include "core/base/mutex.h"
 
 namespace spillway {
 
@@ -47,13 +47,14 @@ class StateGate {
     std::int64_t version = 0;
     bool is_wanted = false;  ///< by the snapshot
   };
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Param> params_;
-  std::int64_t snapshot_ = -1;  ///< its step; -1: none
-  std::size_t num_behind_ = 0;  ///< parameters that have not come to it
-  std::function<void()> ready_;
-  bool cancelled_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<Param> params_ SPILLWAY_GUARDED_BY(mutex_);
+  std::int64_t snapshot_ SPILLWAY_GUARDED_BY(mutex_) = -1;  ///< its step; -1: none
+  /// Parameters that have not come to it.
+  std::size_t num_behind_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  std::function<void()> ready_ SPILLWAY_GUARDED_BY(mutex_);
+  bool cancelled_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace spillway

@@ -14,10 +14,10 @@
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
+#include "core/base/mutex.h"
 #include "core/device/mapped_memory.h"
 #include "core/os/host_memory.h"
 #include "spillway/error.h"
@@ -45,8 +45,8 @@ struct GpuBlocks {
     ActivationMeter* meter = nullptr;
     Bytes bytes = 0;
   };
-  std::mutex mutex;
-  std::unordered_map<void*, Block> all;  // under mutex
+  Mutex mutex;
+  std::unordered_map<void*, Block> all SPILLWAY_GUARDED_BY(mutex);
 };
 
 GpuBlocks& gpu_blocks() {
@@ -218,7 +218,7 @@ void* place_on_gpu(Bytes bytes) {
   return charged(*meter, bytes, [&] {
     void* const block = meter->place(bytes);
     GpuBlocks& blocks = gpu_blocks();
-    const std::lock_guard lock(blocks.mutex);
+    const MutexLock lock(blocks.mutex);
     blocks.all[block] = {meter, bytes};
     return block;
   });
@@ -228,7 +228,7 @@ bool remove_from_gpu(void* block) {
   GpuBlocks& blocks = gpu_blocks();
   GpuBlocks::Block removed;
   {
-    const std::lock_guard lock(blocks.mutex);
+    const MutexLock lock(blocks.mutex);
     const auto found = blocks.all.find(block);
     if (found == blocks.all.end()) return false;
     removed = found->second;

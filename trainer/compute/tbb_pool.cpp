@@ -5,18 +5,18 @@
 namespace spillway {
 
 TbbPool::~TbbPool() {
-  std::unique_lock lock(mutex_);
-  quiet_.wait(lock, [this] { return running_ == 0; });
+  const MutexLock lock(mutex_);
+  quiet_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return running_ == 0; });
 }
 
 void TbbPool::submit(std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++running_;
   }
   arena_.enqueue([this, work = std::move(work)] {
     work();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (--running_ == 0) quiet_.notify_all();
   });
 }

@@ -3,10 +3,8 @@
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 
-#include <condition_variable>
-#include <mutex>
-
 #include "core/base/default_floats.h"
+#include "core/base/mutex.h"
 #include "trainer/runtime/op_runner.h"
 
 namespace spillway {
@@ -27,9 +25,9 @@ class TbbPool final : public HostPool {
  private:
   tbb::global_control threads_;  // TBB counts a caller's thread that never comes here
   tbb::task_arena arena_;
-  std::mutex mutex_;
-  std::condition_variable quiet_;
-  int running_ = 0;  // under mutex_
+  Mutex mutex_;
+  CondVar quiet_;
+  int running_ SPILLWAY_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace spillway

@@ -90,7 +90,7 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
       squared_norms_(model_->spec.params.size()) {}
 
 TrainingJob::Progress TrainingJob::take_progress() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Progress news = progress_;
   progress_.losses.clear();
   progress_.gradient_norms.clear();
@@ -340,7 +340,7 @@ void TrainingJob::commit(const HostCall& call) {
                 not_finite_remedy(model_->spec, call.step));
   }
   gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (call.step >= steps_noted_) {  // else it is redone
     progress_.losses.push_back(loss.mean());
     progress_.gradient_norms.push_back(norm);
@@ -402,7 +402,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
 
 void TrainingJob::finish_evaluation(const HostCall& call) {
   const double loss = fold(std::span<const WeightedSum>(eval_losses_), 1).mean();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   progress_.eval_losses.emplace_back(call.step, loss);
 }
 
@@ -417,7 +417,7 @@ void TrainingJob::finish(const HostCall& call) {
   }
   const std::string hash = weights_xxh3(arrays);
   if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   progress_.weights_xxh3 = hash;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/fold.h"
+#include "core/base/mutex.h"
 #include "spillway/data_source.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
@@ -86,8 +86,8 @@ class TrainingJob {
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
   double gradient_scale_ = 1;                      // of the updates that follow the last commit
-  std::mutex mutex_;
-  Progress progress_;             // under mutex_
+  Mutex mutex_;
+  Progress progress_ SPILLWAY_GUARDED_BY(mutex_);
   std::int64_t steps_noted_ = 0;  // whose loss is or was in progress_; a device that goes late
                                   // makes a step commit again
 };

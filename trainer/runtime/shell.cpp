@@ -112,12 +112,12 @@ void Shell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
 }
 
 EngineSnapshot Shell::snapshot() const {
-  const std::lock_guard lock(snapshot_mutex_);
+  const MutexLock lock(snapshot_mutex_);
   return snapshot_;
 }
 
 void Shell::publish() {
-  const std::lock_guard lock(snapshot_mutex_);
+  const MutexLock lock(snapshot_mutex_);
   snapshot_ = snapshot_of(engine_);
 }
 

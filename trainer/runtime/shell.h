@@ -9,10 +9,10 @@
 #include <future>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "scheduler/engine/engine.h"
 #include "scheduler/engine/engine_status.h"
 #include "scheduler/engine/trace_recorder.h"
@@ -182,8 +182,8 @@ class Shell {
   std::vector<Done> held_;    ///< ended before the report of something they waited for
   std::exception_ptr error_;  ///< what ended run(); completions are only counted from then on
   std::uint64_t launched_ = 0, landed_ = 0;
-  mutable std::mutex snapshot_mutex_;
-  EngineSnapshot snapshot_;  // under snapshot_mutex_
+  mutable Mutex snapshot_mutex_;
+  EngineSnapshot snapshot_ SPILLWAY_GUARDED_BY(snapshot_mutex_);
 };
 
 /// From any thread to the engine's.

@@ -17,25 +17,25 @@ namespace {
 class CpuEvent final : public Event::State {
  public:
   bool done() const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return done_;
   }
   void wait(const std::stop_token& give_up) const override {
-    std::unique_lock lock(mutex_);
-    happened_.wait(lock, give_up, [this] { return done_; });
+    const MutexLock lock(mutex_);
+    happened_.wait(mutex_, give_up, [this]() SPILLWAY_REQUIRES(mutex_) { return done_; });
   }
   void happen() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       done_ = true;
     }
     happened_.notify_all();
   }
 
  private:
-  mutable std::mutex mutex_;  // guards done_
-  mutable std::condition_variable_any happened_;
-  bool done_ = false;
+  mutable Mutex mutex_;
+  mutable CondVar happened_;
+  bool done_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 std::chrono::duration<double> thread_cpu_time() {
@@ -54,7 +54,7 @@ CpuQueue::CpuQueue(const std::string& name, const CpuSwitches& switches, std::st
 CpuQueue::~CpuQueue() {
   assert(std::this_thread::get_id() != thread_.get_id());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   changed_.notify_one();
@@ -63,7 +63,7 @@ CpuQueue::~CpuQueue() {
 
 void CpuQueue::push(Item item) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     items_.push_back(std::move(item));
   }
   changed_.notify_one();
@@ -95,7 +95,7 @@ void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
 /// The lock makes one who abandons the queue wait for these bytes, or these bytes stay where they
 /// are.
 void CpuQueue::copy(void* to, const void* from, std::size_t bytes) const {
-  const std::lock_guard lock(copying_);
+  const MutexLock lock(copying_);
   if (!abandoned_.stop_requested()) std::memcpy(to, from, bytes);
 }
 
@@ -110,10 +110,10 @@ void CpuQueue::copy_by_link(void* to, const void* from, std::size_t bytes,
 
 /// Or until the queue is abandoned.
 void CpuQueue::sleep_until(Clock::time_point time) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any never;
-  never.wait_until(lock, abandoned_, time, [] { return false; });
+  Mutex mutex;
+  const MutexLock lock(mutex);
+  CondVar never;
+  never.wait_until(mutex, abandoned_, time, [] { return false; });
 }
 
 Event CpuQueue::record() {
@@ -133,8 +133,8 @@ void CpuQueue::wait(const Event& event) {
 void CpuQueue::notify(std::function<void()> done) { push({std::move(done), /*always=*/true}); }
 
 CpuQueue::Item CpuQueue::next() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ending_ || !items_.empty(); });
+  const MutexLock lock(mutex_);
+  changed_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return ending_ || !items_.empty(); });
   if (items_.empty()) return {};
   Item item = std::move(items_.front());
   items_.pop_front();

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 
+#include "core/base/mutex.h"
 #include "core/device/device.h"
 
 namespace spillway {
@@ -33,7 +32,7 @@ class CpuQueue final : public Queue {
   void notify(std::function<void()> done) override;
 
   /// Blocks while a copy is in progress.
-  void finish_copy() const { const std::lock_guard lock(copying_); }
+  void finish_copy() const { const MutexLock lock(copying_); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -57,11 +56,11 @@ class CpuQueue final : public Queue {
 
   const CpuSwitches switches_;
   const std::stop_token abandoned_;
-  std::mutex mutex_;  // guards items_ and ending_
-  std::condition_variable changed_;
-  std::deque<Item> items_;
-  bool ending_ = false;
-  mutable std::mutex copying_;             // held while bytes are copied
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Item> items_ SPILLWAY_GUARDED_BY(mutex_);
+  bool ending_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  mutable Mutex copying_;                  // held while bytes are copied
   Clock::time_point link_free_at_;         // of the queue's thread
   std::chrono::duration<double> owed_{0};  // likewise
   std::thread thread_;                     // last: it uses the others

@@ -3,7 +3,7 @@
 namespace spillway {
 
 bool CudaEvent::done() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return state_ == State::done;
 }
 
@@ -14,13 +14,13 @@ void CudaEvent::wait_recorded(const std::stop_token& give_up) const {
 }
 
 void CudaEvent::wait_for(State state, const std::stop_token& give_up) const {
-  std::unique_lock lock(mutex_);
-  moved_on_.wait(lock, give_up, [&] { return state_ >= state; });
+  const MutexLock lock(mutex_);
+  moved_on_.wait(mutex_, give_up, [&]() SPILLWAY_REQUIRES(mutex_) { return state_ >= state; });
 }
 
 void CudaEvent::move_on(State state) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = state;
   }
   moved_on_.notify_all();
@@ -43,7 +43,7 @@ cudaError_t CudaEvent::complete() {
 }
 
 cudaError_t CudaEvent::hold_up(cudaStream_t stream) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (state_ != State::recorded || !event_) return cudaSuccess;
   return cudaStreamWaitEvent(stream, event_, 0);
 }

@@ -2,9 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <condition_variable>
-#include <mutex>
-
+#include "core/base/mutex.h"
 #include "core/device/device.h"
 
 namespace spillway {
@@ -35,10 +33,10 @@ class CudaEvent final : public Event::State {
   void move_on(State state);
   void wait_for(State state, const std::stop_token& give_up) const;
 
-  mutable std::mutex mutex_;
-  mutable std::condition_variable_any moved_on_;
-  State state_ = State::before;  // under mutex_
-  cudaEvent_t event_ = nullptr;  // under mutex_ while recorded
+  mutable Mutex mutex_;
+  mutable CondVar moved_on_;
+  State state_ SPILLWAY_GUARDED_BY(mutex_) = State::before;
+  cudaEvent_t event_ = nullptr;  // others read it under mutex_, while it is recorded
 };
 
 }  // namespace spillway

@@ -33,7 +33,7 @@ CudaQueue::~CudaQueue() {
 void CudaQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   feeder_->enqueue([=, this] {
-    const std::lock_guard lock(giving_copies_);
+    const MutexLock lock(giving_copies_);
     if (abandoned_.stop_requested()) return;
     health_.note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
   });
@@ -74,7 +74,7 @@ void CudaQueue::wait(const Event& event) {
 
 /// The lock makes a copy that the feeder is about to give either come before this or not at all.
 void CudaQueue::finish_copies() {
-  const std::lock_guard lock(giving_copies_);
+  const MutexLock lock(giving_copies_);
   health_.note(cudaStreamSynchronize(stream_));
 }
 

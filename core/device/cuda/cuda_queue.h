@@ -3,10 +3,10 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
+#include "core/base/mutex.h"
 #include "core/device/cpu/cpu_queue.h"
 #include "core/device/cuda/cuda_health.h"
 #include "core/device/device.h"
@@ -48,7 +48,7 @@ class CudaQueue final : public Queue {
   const Waits waits_;
   CudaHealth& health_;
   const std::stop_token abandoned_;
-  std::mutex giving_copies_;  // held while the stream is given a copy
+  Mutex giving_copies_;  // held while the stream is given a copy
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<CpuQueue> listener_, feeder_;  // the feeder ends first
 };

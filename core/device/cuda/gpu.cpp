@@ -1,9 +1,9 @@
 #include "core/device/cuda/gpu.h"
 
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "core/base/mutex.h"
 #include "core/device/device.h"
 
 namespace spillway {
@@ -66,9 +66,9 @@ static void let_reach(int gpu, int other) {
 }
 
 void connect_gpu(int index) {
-  static std::mutex mutex;
-  static std::set<int> connected;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::set<int> connected SPILLWAY_GUARDED_BY(mutex);
+  const MutexLock lock(mutex);
   if (!connected.insert(index).second) return;
   for (const int other : connected) {
     if (other == index) continue;

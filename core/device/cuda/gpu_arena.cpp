@@ -46,7 +46,8 @@ class GpuArena::Range final : public DeviceMemory {
 
 GpuArena::GpuArena(int gpu, std::shared_ptr<MemoryBudget> budget)
     : gpu_(gpu), budget_(std::move(budget)), ranges_(pages_of(budget_->limit())) {
-  on_gpu(gpu_, [this] { memory_ = take(gpu_, ranges_.capacity()); });
+  const Bytes bytes = ranges_.capacity();
+  on_gpu(gpu_, [&] { memory_ = take(gpu_, bytes); });
   data_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<Bytes>(memory_), kPage));
 }
 
@@ -59,14 +60,14 @@ std::unique_ptr<DeviceMemory> GpuArena::allocate(Bytes bytes) {
 }
 
 Bytes GpuArena::place(Bytes bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto offset = ranges_.allocate(pages_of(bytes));
   if (!offset) throw OutOfMemory(Tier::device, bytes, ranges_.largest_hole(), budget_->owner());
   return *offset;
 }
 
 void GpuArena::give_back(Bytes offset, Bytes bytes) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ranges_.free(offset, pages_of(bytes));
 }
 

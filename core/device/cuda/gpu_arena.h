@@ -1,8 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
+#include "core/base/mutex.h"
 #include "core/device/device.h"
 #include "core/device/memory_budget.h"
 #include "core/device/range_allocator.h"
@@ -29,8 +29,8 @@ class GpuArena : public std::enable_shared_from_this<GpuArena> {
 
   const int gpu_;
   const std::shared_ptr<MemoryBudget> budget_;
-  std::mutex mutex_;
-  RangeAllocator ranges_;      // under mutex_
+  Mutex mutex_;
+  RangeAllocator ranges_ SPILLWAY_GUARDED_BY(mutex_);
   void* memory_ = nullptr;     // as CUDA gave it
   std::byte* data_ = nullptr;  // aligned to kPage
 };
