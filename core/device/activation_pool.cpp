@@ -30,10 +30,10 @@ void ActivationPool::remove(void* block, Bytes bytes) noexcept {
 }
 
 std::unique_ptr<ActivationMeter> make_activation_meter(const std::string& name,
-                                                       std::unique_ptr<DeviceMemory> apart) {
+                                                       std::unique_ptr<DeviceMemory> pool) {
   const std::string owner = name + " activations";
-  if (!apart) return std::make_unique<ActivationCounter>(owner);
-  return std::make_unique<ActivationPool>(owner, std::move(apart));
+  if (!pool) return std::make_unique<ActivationCounter>(owner);
+  return std::make_unique<ActivationPool>(owner, std::move(pool));
 }
 
 }  // namespace spillway

@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-/// The meter of a device whose activations lie in a piece of its memory. Thread-safe.
+/// The meter of a device with a dedicated activation pool. Thread-safe.
 class ActivationPool final : public ActivationCounter {
  public:
   ActivationPool(const std::string& owner, std::unique_ptr<DeviceMemory> memory)
@@ -24,8 +24,9 @@ class ActivationPool final : public ActivationCounter {
   RangeAllocator ranges_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
-/// The meter of device `name`, whose activations lie in `apart`; null: the system serves them.
+/// The meter of device `name`. `pool`: memory dedicated to activations; null: the system allocates
+/// them.
 std::unique_ptr<ActivationMeter> make_activation_meter(const std::string& name,
-                                                       std::unique_ptr<DeviceMemory> apart);
+                                                       std::unique_ptr<DeviceMemory> pool);
 
 }  // namespace spillway

@@ -87,7 +87,7 @@ class ActivationMeter {
   virtual void discharge(Bytes bytes) noexcept = 0;
   virtual Bytes in_use() const = 0;
   virtual Bytes peak_since_begin() const = 0;
-  /// Memory of the device for `bytes` that were charged, where activations lie apart; null: they
+  /// Memory of the device for `bytes` that were charged, from a dedicated pool; null: they
   /// are served by the system. Throws OutOfMemory where no hole is large enough.
   virtual void* place(Bytes) { return nullptr; }
   /// Gives back what place(bytes) returned, from any thread, during any op.

@@ -8,12 +8,12 @@
 namespace spillway {
 
 /// How the memory of a device is divided between planned ranges and activations. Where the system
-/// serves activations they lie anywhere, and both together stay in the budget. A GPU has one piece
-/// of memory: there activations have a part of their own.
+/// allocates activations they lie anywhere, and both together stay in the budget. A GPU has one
+/// piece of memory: a dedicated pool in it holds the activations.
 struct MemorySplit {
-  double activation_share = 0;  ///< of the memory, below 1; 0: none, they lie anywhere
+  double activation_share = 0;  ///< of the memory, below 1; 0: no dedicated pool
 
-  bool apart() const { return activation_share > 0; }
+  bool dedicated_activations() const { return activation_share > 0; }
   Bytes activations(Bytes memory) const {
     return round_up(scaled(memory, activation_share), kPage);
   }
@@ -22,7 +22,7 @@ struct MemorySplit {
   /// The least memory with room for planned ranges of `planned` bytes beside activations of so
   /// many at once.
   Bytes needed(Bytes planned, Bytes activations) const {
-    if (!apart()) return planned + activations;
+    if (!dedicated_activations()) return planned + activations;
     const Bytes with_holes = activations + activations / kHoles + kSmallBlocks;
     return std::max(scaled(planned + kPage, 1 / (1 - activation_share)),
                     scaled(with_holes, 1 / activation_share));
@@ -31,7 +31,7 @@ struct MemorySplit {
   bool operator==(const MemorySplit&) const = default;
 
  private:
-  /// A part of their own has holes, one byte for so many, and small blocks take more than they are.
+  /// A pool has one byte of holes for this many, and small blocks take more than their size.
   static constexpr Bytes kHoles = 8, kSmallBlocks = 64_KiB;
 
   static Bytes scaled(Bytes bytes, double factor) {

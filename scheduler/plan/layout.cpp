@@ -147,7 +147,7 @@ void LayoutBuilder::place_weights() {
 void LayoutBuilder::place_sums() {
   const Bytes plane_begin = layout_.home_bytes;
   // Of a lane alone, on devices with memory of their own: to them the host's is slow.
-  const bool has_whole_sums = shape_.split.apart() && lanes_.size() == 1;
+  const bool has_whole_sums = shape_.split.dedicated_activations() && lanes_.size() == 1;
   for (const LayerSpec& layer : model_.layers) {
     Layout::LayerPlace place;
     for (int p : layer.params) {

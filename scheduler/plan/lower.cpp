@@ -105,7 +105,7 @@ class ProgramBuilder {
     const RangeNeed& need = need_of(unit);
     const Bytes workspace =
         (unit.kind == OpKind::backward ? need.backward() : need.forward()).workspace;
-    if (!shape_.split.apart()) unit.workspace = workspace;
+    if (!shape_.split.dedicated_activations()) unit.workspace = workspace;
     const double cost = cost_of(unit.kind, unit.layers), merge_s = merge_s_of(unit.layers);
     for (int vn = vn_begin; vn < vn_end; ++vn) {
       OpSpec op = make_op(vn);

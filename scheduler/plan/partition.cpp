@@ -19,10 +19,10 @@ struct Need {
   Bytes weights = 0;  ///< of planned
 };
 
-/// Where activations lie apart, each part is as large as one of the two needs.
+/// With a dedicated activation pool, each part is as large as one of the two needs.
 Need need_of(const RangeNeed& range, const MemorySplit& split) {
   const UnitNeed forward = range.forward(), backward = range.backward();
-  if (!split.apart()) {
+  if (!split.dedicated_activations()) {
     return {std::max(forward.total(), backward.total()), 0, range.weights()};
   }
   return {std::max(forward.planned(), backward.planned()),
@@ -90,8 +90,8 @@ class Ranges {
 
  private:
   /// The largest need of a layer alone. No cut that has a range with a larger need is better than
-  /// to cut everywhere. Where activations lie apart, that depends on what lies beside: at most as
-  /// much as the cut everywhere needs.
+  /// to cut everywhere. With a dedicated activation pool, that depends on what lies beside: at most
+  /// as much as the cut everywhere needs.
   static Bytes most_alone(const NeedTable& table) {
     std::vector<Need> alone;
     for (int l = 0; l < static_cast<int>(table.model.layers.size()); ++l) {
@@ -104,7 +104,7 @@ class Ranges {
       }
       return memory;
     };
-    if (!table.split.apart()) return most(0);
+    if (!table.split.dedicated_activations()) return most(0);
     return most(most(std::ranges::max(alone, {}, &Need::weights).weights));
   }
 

@@ -72,7 +72,7 @@ struct UnitSpec {
   std::vector<int> sums;       ///< buffers, slot-major: slot * (layers with gradients) + layer
   std::vector<int> drains;     ///< those sums that go home when the unit ends
   std::vector<int> host_deps;  ///< host ops that must be done before the unit starts
-  Bytes workspace = 0;         ///< largest of its ops; 0 where activations lie apart
+  Bytes workspace = 0;         ///< largest of its ops; 0 with a dedicated activation pool
   std::vector<Bytes> op_area;  ///< pieces that any one op needs besides weights and sums
   double cost_s = 0;
 };

@@ -190,9 +190,9 @@ struct Planner {
     return cut.fits;
   }
 
-  /// Where activations are apart, the share of theirs with which the trial needs least.
+  /// With a dedicated activation pool, the share with which the trial needs least.
   std::string better_share() const {
-    if (!shape.split.apart()) return "";
+    if (!shape.split.dedicated_activations()) return "";
     JobShape other = shape;
     Bytes needed = cut.smallest_budget;
     double best = 0;

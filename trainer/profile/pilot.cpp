@@ -255,7 +255,7 @@ void Pilot::measure_missing(const Model& model, Device* device) {
 static DoesNotFit too_large(const LayerSpec& layer, const Device& device, const OutOfMemory& error,
                             bool before_it_ran) {
   const double activations = device.split().activation_share;
-  const bool of_activations = device.split().apart() && !before_it_ran;
+  const bool of_activations = device.split().dedicated_activations() && !before_it_ran;
   const double part = of_activations ? activations : 1 - activations;
   const auto lacking = static_cast<double>(error.requested - error.available) / part;
   return {"layer " + layer.name + " alone", Tier::device,

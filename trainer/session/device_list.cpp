@@ -38,9 +38,9 @@ void validate(const DeviceConfig& config, const std::string& field) {
 std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& config,
                                  const MemorySplit& split, const std::string& field) {
   try {
-    if (!split.apart()) {
+    if (!split.dedicated_activations()) {
       throw ConfigError("kind", 0,
-                        "is cuda, but this session keeps no memory apart for activations; set "
+                        "is cuda, but this session has no dedicated activation pool; set "
                         "activation_share, or use kind: cpu");
     }
     auto device = make_cuda_device(name, config.index, config.memory, split);

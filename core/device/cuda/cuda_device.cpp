@@ -19,8 +19,9 @@ class CudaDevice final : public Device {
         split_(split),
         budget_(std::make_shared<MemoryBudget>(name, budget)),
         arena_(std::make_shared<GpuArena>(gpu, budget_)),
-        activations_(make_activation_meter(
-            name, split.apart() ? arena_->allocate(split.activations(budget)) : nullptr)),
+        activations_(make_activation_meter(name, split.dedicated_activations()
+                                                     ? arena_->allocate(split.activations(budget))
+                                                     : nullptr)),
         health_(name),
         gate_(name, {}, abandoned_.get_token()),
         compute_(name + " compute", gpu, CudaQueue::Waits::stream, health_, token()),

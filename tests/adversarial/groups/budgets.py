@@ -83,7 +83,7 @@ PLANS = [
          err="virtual nodes")),
     ("A budget of sixteen tebibytes is planned",
      Run("plan base.yaml devices='[{memory: 16TiB}]'")),
-    ("Activations apart that are too few are refused with a share that would do",
+    ("A dedicated activation pool that is too small is refused with a share that would do",
      Run("train base.yaml devices='[{memory: 560KiB}]' activation_share=0.9", code=3,
          err="activation_share")),
     ("A thousand layers are planned within seconds",

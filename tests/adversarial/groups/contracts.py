@@ -65,7 +65,7 @@ VARIANTS = {
         "train.autoscale": {"rule": "throughput"}},
     "where every device is filled": {
         "devices": [cpu(), cpu(), cpu()], "scheduling.sharing": "fill", "train.lanes": "auto"},
-    "with activations apart": {"activation_share": 0.5},
+    "with dedicated activations": {"activation_share": 0.5},
     "with homes in files": {"home_path": "."},
     "shard by shard": {"scheduling.order": "shard_major"},
     "virtual node by virtual node, without loading ahead": {

@@ -110,9 +110,11 @@ class EveryCut {
     for (LayerRange shard : cut) {
       const RangeNeed range = range_need(table_, shard);
       const UnitNeed a = range.forward(), b = range.backward();
-      const Bytes apart = table_.split.needed(std::max(a.planned(), b.planned()) + beside,
-                                              std::max(a.workspace, b.workspace));
-      most = std::max(most, table_.split.apart() ? apart : std::max(a.total(), b.total()) + beside);
+      const Bytes dedicated = table_.split.needed(std::max(a.planned(), b.planned()) + beside,
+                                                  std::max(a.workspace, b.workspace));
+      most = std::max(most, table_.split.dedicated_activations()
+                                ? dedicated
+                                : std::max(a.total(), b.total()) + beside);
     }
     return most;
   }

@@ -68,7 +68,7 @@ const Outcome& oracle(const Contract& contract) {
 /// Paths that were taken, over all runs.
 struct Taken {
   int spilled = 0, lanes = 0, resized = 0, redone = 0, lost = 0, hung = 0, shrank = 0, joined = 0,
-      left = 0, company = 0, files = 0, apart = 0, refused = 0, rescued = 0;
+      left = 0, company = 0, files = 0, dedicated_activations = 0, refused = 0, rescued = 0;
 };
 
 /// One configuration as a session.
@@ -180,7 +180,7 @@ class RandomRun {
     for (const SessionEvent& lost : run.all(Kind::lost)) {
       taken.hung += lost.reason == "it gave no sign of life in time" ? 1 : 0;
     }
-    taken.apart += configuration_.session.activation_share > 0 ? 1 : 0;
+    taken.dedicated_activations += configuration_.session.activation_share > 0 ? 1 : 0;
     taken.company += configuration_.jobs.size() > 1 ? 1 : 0;
     taken.files += configuration_.homes_in_files ? 1 : 0;
     for (const TrialResult& trial : run.result.trials) {
@@ -197,8 +197,9 @@ class RandomRun {
 
 void expect_every_path(const Taken& taken, int runs) {
   const int twentieth = runs / 20, hundredth = runs / 100;
-  for (const int common : {taken.spilled, taken.lanes, taken.company, taken.files, taken.apart,
-                           taken.resized, taken.redone, taken.lost, taken.joined, taken.left}) {
+  for (const int common :
+       {taken.spilled, taken.lanes, taken.company, taken.files, taken.dedicated_activations,
+        taken.resized, taken.redone, taken.lost, taken.joined, taken.left}) {
     EXPECT_GT(common, twentieth);
   }
   for (const int rare : {taken.hung, taken.shrank, taken.refused, taken.rescued}) {

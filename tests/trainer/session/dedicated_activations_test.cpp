@@ -11,64 +11,64 @@
 #include "tests/trainer/session/kind_training.h"
 #include "trainer/compute/counting_allocator.h"
 
-/// Activations in a part of the device's memory, as on GPUs.
+/// Activations in a pool of the device's memory, as on GPUs.
 namespace spillway::testing {
 namespace {
 
-SessionConfig apart(int devices, Bytes memory, double share) {
+SessionConfig with_pool(int devices, Bytes memory, double share) {
   SessionConfig config = session_of(devices, memory);
   config.activation_share = share;
   return config;
 }
 
-TEST(Apart, SmallestBudgetsAreTheSmallestAndChangeNoBit) {
+TEST(DedicatedActivations, TheSmallestBudgetIsTightAndChangesNoBit) {
   const RunResult anywhere = train(session_of(1, kAmple), tiny_trial());
   for (const double share : {0.1, 0.3, 0.8}) {
     SCOPED_TRACE(share);
-    Session ample(apart(1, kAmple, share));
+    Session ample(with_pool(1, kAmple, share));
     const Bytes smallest = ample.plan(ample.submit(tiny_trial())).smallest_budget_bytes;
-    const RunResult result = train(apart(1, smallest, share), tiny_trial());
+    const RunResult result = train(with_pool(1, smallest, share), tiny_trial());
     expect_same_bits(result.trials[0], anywhere.trials[0]);
     EXPECT_EQ(result.trials[0].gradient_norms, anywhere.trials[0].gradient_norms);
     expect_within_budgets(result);
-    Session less(apart(1, smallest - kPage, share));
+    Session less(with_pool(1, smallest - kPage, share));
     EXPECT_THROW(less.submit(tiny_trial()), DoesNotFit);
   }
 }
 
-/// What a refusal proposes holds.
-TEST(Apart, ABetterShareIsNamed) {
+/// The proposal in a refusal works.
+TEST(DedicatedActivations, ARefusalProposesAShareThatWorks) {
   const auto smallest = [](double share) {
-    Session session(apart(1, kAmple, share));
+    Session session(with_pool(1, kAmple, share));
     return session.plan(session.submit(tiny_trial())).smallest_budget_bytes;
   };
   const Bytes with_half = smallest(0.5);
-  Session session(apart(1, with_half, 0.05));
-  const std::string said = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
+  Session session(with_pool(1, with_half, 0.05));
+  const std::string problem = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
   const std::string proposal = "; or set activation_share to ";
-  const auto found = said.find(proposal);
-  ASSERT_NE(found, std::string::npos) << said;
-  const double share = std::stod(said.substr(found + proposal.size()));
+  const auto found = problem.find(proposal);
+  ASSERT_NE(found, std::string::npos) << problem;
+  const double share = std::stod(problem.substr(found + proposal.size()));
   EXPECT_GT(share, 0.05);
   EXPECT_LE(smallest(share), with_half);
-  EXPECT_TRUE(said.ends_with("it needs " + format_bytes(smallest(share)))) << said;
+  EXPECT_TRUE(problem.ends_with("it needs " + format_bytes(smallest(share)))) << problem;
 }
 
-TEST(Apart, WhereActivationsLieAnywhereNoShareIsNamed) {
+TEST(DedicatedActivations, WithoutAPoolARefusalProposesNoShare) {
   Session session(session_of(1, smallest_budget(tiny_trial()) - kPage));
-  const std::string said = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
-  EXPECT_EQ(said.find("activation_share"), std::string::npos) << said;
+  const std::string problem = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
+  EXPECT_EQ(problem.find("activation_share"), std::string::npos) << problem;
 }
 
-TEST(Apart, MoreThanTheirPartIsRefused) {
+TEST(DedicatedActivations, AnInvalidShareIsRefused) {
   for (const double share : {-0.1, 0.95, 2.0}) {
-    const std::string said =
-        thrown<ConfigError>([&] { Session session(apart(1, kAmple, share)); }).what();
-    EXPECT_NE(said.find("activation_share: is "), std::string::npos) << said;
+    const std::string problem =
+        thrown<ConfigError>([&] { Session session(with_pool(1, kAmple, share)); }).what();
+    EXPECT_NE(problem.find("activation_share: is "), std::string::npos) << problem;
   }
 }
 
-TEST(Apart, AGpusBlocksAreChargedAndTheHostsAreNot) {
+TEST(DedicatedActivations, OnlyBlocksOfTheGpuAreCharged) {
   ActivationPool pool("gpu", std::make_unique<MappedMemory>(64_KiB, Tier::device, "gpu"));
   EXPECT_EQ(place_on_gpu(100), nullptr) << "of nobody";
   void* block = nullptr;
@@ -86,7 +86,7 @@ TEST(Apart, AGpusBlocksAreChargedAndTheHostsAreNot) {
   EXPECT_EQ(pool.in_use(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Apart, KindTraining, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(DedicatedActivations, KindTraining, ::testing::Values("cpu"));
 
 }  // namespace
 }  // namespace spillway::testing
