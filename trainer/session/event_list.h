@@ -1,12 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "spillway/events.h"
 
 namespace spillway {
@@ -24,10 +23,10 @@ class EventList {
 
  private:
   const std::size_t capacity_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  std::deque<SessionEvent> events_;  // under mutex_
-  std::uint64_t num_events_ = 0;     // under mutex_; that there ever were
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  std::deque<SessionEvent> events_ SPILLWAY_GUARDED_BY(mutex_);
+  std::uint64_t num_events_ SPILLWAY_GUARDED_BY(mutex_) = 0;  // including those not kept
 };
 
 }  // namespace spillway

@@ -10,10 +10,10 @@ namespace spillway {
 namespace {
 
 void require_lanes(const SessionTrial& trial, int lanes) {
-  if (lanes >= 1 && lanes <= trial.most_lanes) return;
+  if (lanes >= 1 && lanes <= trial.lanes.max) return;
   throw ConfigError("train.lanes", 0,
                     "is " + std::to_string(lanes) + ", must be 1 to " +
-                        std::to_string(trial.most_lanes) +
+                        std::to_string(trial.lanes.max) +
                         "; train.max_lanes, at most train.reduction_groups, says for how many the "
                         "trial reserves host memory");
 }
@@ -110,8 +110,8 @@ bool Planner::stands(const SessionTrial& trial, int lanes, const Devices& avoide
 }
 
 std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
-  for (Devices avoided = trial.avoided;; avoided.clear()) {
-    int lanes = std::min(trial.lanes_asked, static_cast<int>(devices_.budgets().size()));
+  for (Devices avoided = trial.lanes.avoided;; avoided.clear()) {
+    int lanes = std::min(trial.lanes.requested, static_cast<int>(devices_.budgets().size()));
     for (; lanes > 0; --lanes) {
       if (stands(trial, lanes, avoided)) return Fit{trial.plan, avoided};
       if (auto plan = try_plan(trial, lanes, avoided)) return Fit{std::move(plan), avoided};
@@ -125,12 +125,12 @@ int Planner::lanes_possible(const SessionTrial& trial) const {
     return budget >= trial.planned.summary.smallest_budget_bytes;
   };
   const auto devices_for_it = std::ranges::count_if(devices_.budgets(), can_run);
-  return std::clamp(static_cast<int>(devices_for_it), 1, trial.most_lanes);
+  return std::clamp(static_cast<int>(devices_for_it), 1, trial.lanes.max);
 }
 
 Bytes Planner::home_for_all_lanes(const SessionTrial& trial) const {
   Bytes home_bytes = trial.planned.plan->layout.home_bytes;
-  for (int lanes = 1; lanes <= trial.most_lanes; ++lanes) {
+  for (int lanes = 1; lanes <= trial.lanes.max; ++lanes) {
     if (lanes == trial.config.train.lanes) continue;
     try {
       home_bytes = std::max(home_bytes, plan(trial, lanes).plan->layout.home_bytes);

@@ -44,9 +44,9 @@ class Planner {
   /// With as many lanes as the trial has asked for, or as there can be. Nothing: with none.
   std::optional<Fit> fit(const SessionTrial& trial) const;
 
-  /// Devices that can run the trial, at least 1 and at most SessionTrial::most_lanes.
+  /// Devices that can run the trial, at least 1 and at most TrialLanes::max.
   int lanes_possible(const SessionTrial& trial) const;
-  /// The most of any plan that is possible now, with up to SessionTrial::most_lanes.
+  /// The most of any plan that is possible now, with up to TrialLanes::max.
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
   PlanDevice device(const SessionTrial& trial, std::size_t number) const;
 

@@ -1,19 +1,15 @@
 #include "spillway/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "core/base/config_check.h"
 #include "core/base/default_floats.h"
-#include "models/base/compute_type.h"
-#include "models/data/sample_check.h"
 #include "spilling/tiers/home_store.h"
 #include "trainer/compute/counting_allocator.h"
-#include "trainer/compute/range_runner.h"
-#include "trainer/planning/check_sizes.h"
-#include "trainer/planning/trial_model.h"
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
@@ -25,9 +21,8 @@ MemorySplit split_of(const SessionConfig& config) {
   const bool has_gpu = std::ranges::count(config.devices, "cuda", &DeviceConfig::kind) > 0;
   const double share = config.activation_share;
   if (!(share >= 0 && share <= kMostActivations)) {
-    throw ConfigError(
-        "activation_share", 0,
-        "is " + std::to_string(share) + ", must be 0 to " + std::to_string(kMostActivations));
+    throw ConfigError("activation_share", 0,
+                      fmt::format("is {:f}, must be 0 to {:f}", share, kMostActivations));
   }
   return {share > 0 || !has_gpu ? share : kOfGpus};
 }
@@ -38,16 +33,28 @@ DeviceList open_devices(const SessionConfig& config) {
   std::optional<DeviceList> devices;
   check.run([&] { devices.emplace(config.devices, split_of(config)); });
   check.run([&] { require_home_path(config.home_path); });
-  check.require(make_policy(config.policy) != nullptr, "scheduling.policy",
-                "is '" + config.policy + "', must be lrtf, srtf, fifo, round_robin or random");
+  check.require(
+      make_policy(config.policy) != nullptr, "scheduling.policy",
+      fmt::format("is '{}', must be lrtf, srtf, fifo, round_robin or random", config.policy));
   check.require(make_allocator(config.sharing) != nullptr || config.sharing == "none",
                 "scheduling.sharing",
-                "is '" + config.sharing + "', must be none, priority, wfs or fill");
+                fmt::format("is '{}', must be none, priority, wfs or fill", config.sharing));
   check.require(config.max_events > 0, "max_events", "is 0; keep at least the last one");
   check.require(config.max_history > 0, "max_history", "is 0; keep at least the last step");
   if (config.early_terminate) check.run([&] { require_valid(*config.early_terminate); });
   check.finish();
   return std::move(*devices);
+}
+
+/// With the lists.
+TrialResult whole_result(const SessionTrial& trial) {
+  const auto list = [](const auto& values) { return std::vector(values.begin(), values.end()); };
+  TrialResult result = trial.result;
+  result.dropped_steps = trial.history.num_dropped();
+  result.losses = list(trial.history.losses());
+  result.gradient_norms = list(trial.history.gradient_norms());
+  result.eval_losses = list(trial.history.eval_losses());
+  return result;
 }
 
 }  // namespace
@@ -62,6 +69,8 @@ Session::Impl::Impl(SessionConfig session_config)
       pilot(config.pilot_cache),
       trace(config.max_trace_spans),
       events(config.max_events),
+      store(config, devices.exact_kind(),
+            [this](JobId id, const TrialCheckpoints::Saved& saved) { on_saved(id, saved); }),
       pool(num_host_workers()) {}
 
 int Session::Impl::num_host_workers() {
@@ -70,27 +79,6 @@ int Session::Impl::num_host_workers() {
 
 double Session::Impl::now_s() const {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-Profile Session::Impl::profile_of(const Model& model) {
-  if (config.estimate) return pilot.estimate(model.spec);
-  std::shared_ptr<Device> device;  // shared: it may leave meanwhile
-  {
-    const std::lock_guard lock(mutex);
-    device = devices.first_present();
-    const bool is_gpu = device && device->gpu() >= 0;
-    if (!is_gpu) device.reset();
-  }
-  return pilot.measure(model, device.get());
-}
-
-void Session::Impl::require_room_for_home(const SessionTrial& trial) const {
-  Bytes homes = trial.planned.summary.home_bytes;
-  for (const auto& other : trials) {
-    if (!other->ended()) homes += other->planned.summary.home_bytes;
-  }
-  require_home_room(config.home_path, std::min(homes, config.host_memory),
-                    trial.planned.summary.home_bytes);
 }
 
 EngineConfig Session::Impl::engine_config() const {
@@ -103,9 +91,9 @@ EngineConfig Session::Impl::engine_config() const {
   return engine;
 }
 
-/// Takes what trials and devices need of this session before anything is submitted to the shell.
-void Session::Impl::begin_run() {
-  const std::lock_guard lock(mutex);
+/// Prepares trials and devices before anything is submitted to the shell.
+Shell& Session::Impl::begin_run() {
+  const MutexLock lock(mutex);
   std::vector<Device*> all_devices;
   for (std::size_t d = 0; d < devices.size(); ++d) all_devices.push_back(devices[d].device.get());
   for (const auto& trial : trials) {
@@ -121,39 +109,43 @@ void Session::Impl::begin_run() {
   begin_rungs();
   if (!devices.gone().empty()) {
     shell->call([this] {
-      const std::lock_guard call_lock(mutex);
+      const MutexLock call_lock(mutex);
       refit_all();
     });
   }
-  if (!stop_asked) return;
-  controller->stop();
-  shell->stop_all();
+  if (stop_asked) {
+    controller->stop();
+    shell->stop_all();
+  }
+  return *shell;
 }
 
-/// Those that have ended take only their numbers.
-void Session::Impl::submit_to_shell() {
-  for (std::size_t t = 0; t < trials.size(); ++t) {
-    SessionTrial& trial = *trials[t];
+/// Trials that have ended take only their numbers. The shell's observer takes the mutex.
+void Session::Impl::submit_to(Shell& to) {
+  for (std::size_t t = 0;; ++t) {
     std::shared_ptr<const JobPlan> plan;
-    std::int64_t hold = kNoStep;
+    Bytes home_bytes = 0;
     bool paused = false;
+    std::int64_t hold_step = kNoStep;
     {
-      const std::lock_guard lock(mutex);
-      if (!trial.ended()) {
-        plan = trial.plan;
+      const MutexLock lock(mutex);
+      if (t == trials.size()) return;
+      home_bytes = trials[t]->planned.summary.home_bytes;
+      if (!trials[t]->ended()) {
+        plan = trials[t]->plan;
         paused = controller->begins_paused();
-        hold = controller->hold_step(JobId(t));
+        hold_step = controller->hold_step(JobId(t));
       }
     }
-    shell->submit(JobId(t), plan, trial.planned.summary.home_bytes, paused, hold);
+    to.submit(JobId(t), std::move(plan), home_bytes, paused, hold_step);
   }
 }
 
-/// `failure`: why the shell ended with trials that have not; empty: all have ended.
+/// `failure`: why the shell ended before some trials did; empty: all have ended.
 void Session::Impl::end_run(const std::string& failure) {
   std::unique_ptr<Shell> ended;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (!shell) return;
     final_snapshot = shell->snapshot();
     run_s = now_s() - run_begin_s;
@@ -161,22 +153,12 @@ void Session::Impl::end_run(const std::string& failure) {
     controller.reset();
   }
   ended.reset();  // without the lock, which what it waits for may take
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   stop_asked = false;
   devices.settle();
   for (std::size_t t = 0; t < trials.size(); ++t) {
-    if (!trials[t]->ended()) set_state(JobId(t), TrialState::stopped, failure);
+    if (!trials[t]->ended()) end(JobId(t), TrialPhase::stopped, failure);
   }
-}
-
-TrialResult Session::Impl::whole_result(const SessionTrial& trial) {
-  const auto list = [](const auto& values) { return std::vector(values.begin(), values.end()); };
-  TrialResult result = trial.result;
-  result.dropped_steps = trial.history.num_dropped();
-  result.losses = list(trial.history.losses());
-  result.gradient_norms = list(trial.history.gradient_norms());
-  result.eval_losses = list(trial.history.eval_losses());
-  return result;
 }
 
 RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s) const {
@@ -216,116 +198,25 @@ Session::Session(SessionConfig config) {
 
 Session::~Session() = default;
 
-/// Of what is valid; nothing is planned.
-static std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
-  std::unique_ptr<Model> model = make_valid_model(trial);
-  if (!model) throw ConfigError("model", 0, "is missing; give a function that makes it");
-  if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
-  if (trial.train.reduction_groups == 0)
-    trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
-  auto entry = std::make_unique<SessionTrial>();
-  const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
-  if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
-  if (trial.train.gradient_dtype == "bf16") send_gradients_as(model->spec, DType::bf16);
-  model->spec.validate();
-  check_shape(*trial.data, model->spec, vn_size);
-  entry->model = std::move(model);
-  entry->config = std::move(trial);
-  return entry;
-}
-
-std::vector<ContractDifference> Session::changes(TrialConfig trial) {
-  const auto entry = make_entry(std::move(trial));
-  return impl_->journal ? impl_->changes(*entry) : std::vector<ContractDifference>{};
-}
-
-JobId Session::submit(TrialConfig config) {
-  impl_->require_no_run();
-  auto entry = make_entry(std::move(config));
-  const TrialConfig& trial = entry->config;
-  const auto model = entry->model;
-  if (!trial.client_id.empty()) {
-    if (const auto known = impl_->find_trial(*entry)) return *known;
-    if (impl_->journal && !trial.checkpoint.resume) impl_->recall(*entry);
-  }
-  std::unique_lock lock(impl_->mutex);
-  if (entry->ended()) return impl_->add(std::move(entry));
-  check_sizes(trial.name, model->spec, trial.train.virtual_nodes, impl_->devices.budgets());
-  lock.unlock();
-  entry->profile = impl_->profile_of(*model);
-  entry->times = impl_->measure_kinds(*model);
-  auto newest = impl_->open_checkpoints(JobId(impl_->trials.size()), *entry);
-  lock.lock();
-  impl_->choose_lanes(*entry);
-  entry->planned.summary.home_bytes = impl_->planner.home_for_all_lanes(*entry);
-  impl_->require_room_for_home(*entry);
-  entry->plan = entry->planned.plan;
-  entry->job = std::make_unique<TrainingJob>(model, entry->config, entry->plan);
-  entry->result = {.name = trial.name,
-                   .parameters = model->spec.num_parameters(),
-                   .num_shards = entry->planned.summary.num_shards,
-                   .virtual_nodes = trial.train.virtual_nodes,
-                   .lanes = entry->planned.summary.lanes,
-                   .order = entry->planned.summary.order,
-                   .training_state_bytes = entry->planned.summary.training_state_bytes};
-  entry->planned.summary.checkpoint_bytes =
-      most_checkpoint_bytes(entry->config, model->spec, entry->job->places());
-  impl_->require_room_for_checkpoints(*entry);
-  const bool resumes = newest.generation.has_value();
-  const std::uint64_t generation = resumes ? newest.generation->number() : 0;
-  entry->history = TrialHistory(impl_->config.max_history, impl_->rungs());
-  if (resumes) impl_->continue_from(*entry, std::move(*newest.generation));
-  if (impl_->journal) impl_->enter(*entry);
-  const JobId id = impl_->add(std::move(entry));
-  impl_->tell_damage(id, newest.findings);
-  if (resumes) {
-    SessionEvent event = impl_->event_of(id, SessionEvent::Kind::resumed);
-    event.generation = generation;
-    impl_->events.add(std::move(event));
-  }
-  return id;
-}
-
-const TrialPlan& Session::plan(JobId trial) const {
-  return impl_->trials.at(trial.index())->planned.summary;
-}
-
-/// The engine's jobs are those that run() began with.
-void Session::Impl::require_no_run() const {
-  const std::lock_guard lock(mutex);
-  if (!shell) return;
-  throw Error(
-      "a trial was submitted while run() trains others, which is not possible; submit it before "
-      "run(), or once run() has returned, and call run() again");
-}
-
-/// Under mutex. Of one that has ended before this session, others hear so.
-JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
-  const JobId id(trials.size());
-  trials.push_back(std::move(trial));
-  if (trials.back()->ended()) add_event(id, SessionEvent::Kind::state);
-  return id;
-}
-
 void Session::run() {
   Impl& impl = *impl_;
   if (impl.config.estimate) throw Error("a session with estimated costs plans only");
   const DefaultFloats floats;  // sums of losses
   check();
   try {
-    impl.begin_run();
-    impl.submit_to_shell();
-    impl.shell->run();
+    Shell& shell = impl.begin_run();
+    impl.submit_to(shell);
+    shell.run();
   } catch (...) {
     impl.end_run("run() ended with an error: " + current_reason());
     throw;
   }
   impl.end_run("");
-  if (impl.journal) impl.journal->flush();
+  impl.store.flush();
 }
 
 void Session::stop() {
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   impl_->stop_asked = true;
   if (!impl_->shell) return;
   impl_->controller->stop();
@@ -338,7 +229,7 @@ std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) c
 
 RunResult Session::result() const {
   const Impl& impl = *impl_;
-  const std::lock_guard lock(impl.mutex);
+  const MutexLock lock(impl.mutex);
   if (impl.shell) return impl.summarise(impl.shell->snapshot(), impl.now_s() - impl.run_begin_s);
   RunResult result = impl.summarise(impl.final_snapshot, impl.run_s);
   result.trace = impl.trace.spans();

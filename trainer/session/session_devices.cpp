@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +17,7 @@ int num_lanes(const JobPlan& plan) { return static_cast<int>(plan.lanes.size());
 std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
   Pilot::Kinds kinds;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (config.estimate) return {};
     for (std::size_t d = 0; d < devices.size(); ++d) {
       if (devices[d].state != DeviceList::State::present) continue;
@@ -27,23 +29,26 @@ std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(cons
 }
 
 void Session::Impl::change_plan(JobId id, std::shared_ptr<const JobPlan> plan) {
-  trials[id.index()]->plan = plan;
+  trial(id).plan = plan;
   if (shell) shell->resize(id, std::move(plan));
 }
 
 /// The devices have changed.
 void Session::Impl::refit(JobId id) {
-  SessionTrial& trial = *trials[id.index()];
-  if (trial.ended()) return;
-  const std::optional<Planner::Fit> fit = planner.fit(trial);
-  trial.stranded = !fit;
-  trial.avoided = fit ? fit->avoided : std::vector<DeviceId>();
-  if (fit && fit->plan != trial.plan) change_plan(id, fit->plan);
-  if (trial.stranded && shell && !config.wait_for_devices && !devices.any_joining()) {
-    return shell->fail(id, "no device is left that can run it; it needs one of at least " +
-                               format_bytes(trial.planned.summary.smallest_budget_bytes));
+  SessionTrial& refitted = trial(id);
+  if (refitted.ended()) return;
+  const std::optional<Planner::Fit> fit = planner.fit(refitted);
+  refitted.lanes.avoided = fit ? fit->avoided : std::vector<DeviceId>();
+  if (fit && fit->plan != refitted.plan) change_plan(id, fit->plan);
+  if (refitted.lifecycle.is_live()) {
+    refitted.lifecycle.enter(fit ? live_phase(id) : TrialPhase::stranded);
   }
-  show_state(id);
+  if (!fit && shell && !config.wait_for_devices && !devices.any_joining()) {
+    return shell->fail(id,
+                       fmt::format("no device is left that can run it; it needs one of at least {}",
+                                   format_bytes(refitted.planned.summary.smallest_budget_bytes)));
+  }
+  show_phase(id);
 }
 
 void Session::Impl::refit_all() {
@@ -55,7 +60,7 @@ void Session::Impl::refit_all() {
 Bytes Session::Impl::touched_at_start() const {
   Bytes touched = 0;
   for (const auto& trial : trials) {
-    if (trial->ended() || trial->most_lanes <= num_lanes(*trial->plan)) continue;
+    if (trial->ended() || trial->lanes.max <= num_lanes(*trial->plan)) continue;
     touched = std::max(touched, trial->plan->needed_budget);
   }
   return touched;
@@ -76,7 +81,7 @@ void Session::Impl::rejoin_if_shrunk(DeviceId id) {
 }
 
 void Session::Impl::on_device_joined(DeviceId id) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   DeviceList::Entry& entry = devices[id.index()];
   entry.state = DeviceList::State::present;
   add_event(id, SessionEvent::Kind::joined, "");
@@ -88,7 +93,7 @@ void Session::Impl::on_device_joined(DeviceId id) {
 }
 
 void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& why) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   using State = DeviceList::State;
   const bool was_removed = std::exchange(devices[id.index()].state, State::gone) == State::leaving;
   add_event(id, lost ? SessionEvent::Kind::lost : SessionEvent::Kind::left, why);
@@ -99,17 +104,16 @@ void Session::Impl::on_device_left(DeviceId id, bool lost, const std::string& wh
 
 void Session::resize(JobId id, int lanes) {
   Impl& impl = *impl_;
-  const std::lock_guard lock(impl.mutex);
+  const MutexLock lock(impl.mutex);
   if (id.index() >= impl.trials.size()) {
-    throw Error("there is no trial " + std::to_string(id.value) + "; there are " +
-                std::to_string(impl.trials.size()));
+    throw Error(fmt::format("there is no trial {}; there are {}", id.value, impl.trials.size()));
   }
-  SessionTrial& trial = *impl.trials[id.index()];
+  SessionTrial& trial = impl.trial(id);
   if (trial.ended()) return;
   PlannedTrial planned = impl.planner.plan_resize(trial, lanes);
-  trial.lanes_fixed = true;
-  trial.lanes_asked = lanes;
-  trial.avoided.clear();
+  trial.lanes.set_by_user = true;
+  trial.lanes.requested = lanes;
+  trial.lanes.avoided.clear();
   if (impl.controller && impl.controller->is_admitted(id)) {
     impl.controller->fix(id, lanes);
     impl.decide_if_due();
@@ -120,7 +124,7 @@ void Session::resize(JobId id, int lanes) {
 
 int Session::add_device(const DeviceConfig& device) {
   Impl& impl = *impl_;
-  const std::lock_guard lock(impl.mutex);
+  const MutexLock lock(impl.mutex);
   using State = DeviceList::State;
   auto& entry = impl.devices.add(device, impl.shell ? State::joining : State::present);
   try {
@@ -135,7 +139,7 @@ int Session::add_device(const DeviceConfig& device) {
 
 void Session::remove_device(int device) {
   Impl& impl = *impl_;
-  const std::lock_guard lock(impl.mutex);
+  const MutexLock lock(impl.mutex);
   DeviceList::Entry& entry = impl.devices.at(device);
   if (entry.state == DeviceList::State::joining) {
     entry.remove_when_joined = true;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -5,62 +7,90 @@
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
+namespace {
+
+TrialPhase phase_of(JobEnd end) {
+  switch (end) {
+    case JobEnd::done:
+      return TrialPhase::done;
+    case JobEnd::failed:
+      return TrialPhase::failed;
+    case JobEnd::stopped:
+      break;
+  }
+  return TrialPhase::stopped;
+}
+
+/// Empty if the trial waits for nothing that users could change.
+std::string wait_reason(const SessionTrial& trial, const std::string& sharing) {
+  switch (trial.lifecycle.phase()) {
+    case TrialPhase::stranded:
+      return fmt::format("no device is left that can run it; add one of at least {}",
+                         format_bytes(trial.planned.summary.smallest_budget_bytes));
+    case TrialPhase::at_rung:
+      return fmt::format(
+          "other trials have still to come to step {}, where early stopping compares them",
+          trial.result.steps);
+    case TrialPhase::paused:
+      return fmt::format("others have the devices; scheduling.sharing is {}", sharing);
+    default:
+      return "";
+  }
+}
+
+}  // namespace
 
 void Session::Impl::on_started(JobId id) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   controller->on_admitted(demand(id), now_s());
   decide_if_due();
-  show_state(id);
+  update_phase(id);
 }
 
 void Session::Impl::on_committed(const StepCommitted& committed) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const JobId id = committed.job;
   refresh(id, committed.step);
   add_event(id, SessionEvent::Kind::step);
   const bool at_rung = committed.step == controller->hold_step(id);
-  const double mean_loss = at_rung ? trials[id.index()]->history.rung_losses().back().second : 0;
+  const double mean_loss = at_rung ? trial(id).history.rung_losses().back().second : 0;
   RunCommands commands;
   controller->on_committed(committed, mean_loss, now_s(), commands);
   if (!at_rung) save_if_due(id);
   carry_out(commands);
-  if (at_rung) show_state(id);
+  if (at_rung) update_phase(id);
 }
 
 void Session::Impl::on_redone(JobId id, std::int64_t) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   add_event(id, SessionEvent::Kind::redone);
   controller->on_redone(id);
 }
 
 void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
-  const std::lock_guard lock(mutex);
-  SessionTrial& trial = *trials[id.index()];
-  TrialResult& result = trial.result;
+  const MutexLock lock(mutex);
+  SessionTrial& resized = trial(id);
+  TrialResult& result = resized.result;
   result.lanes = static_cast<int>(plan.lanes.size());
   result.num_shards = static_cast<int>(plan.shards.size());
   result.order = plan.vn_major ? "vn_major" : "shard_major";
-  const bool is_latest = &plan == trial.plan.get();  // else a later one is on its way
+  const bool is_latest = &plan == resized.plan.get();  // else a later one is on its way
   SessionEvent event = event_of(id, SessionEvent::Kind::resized);
-  if (is_latest) event.reason = std::exchange(trial.lanes_reason, {});
+  if (is_latest) event.reason = std::exchange(resized.lanes.reason, {});
   events.add(std::move(event));
   if (!is_latest) return;
   controller->on_resized(id);
   decide_if_due();
 }
 
-void Session::Impl::on_ended(JobId id, JobEnd end, const std::string& reason) {
-  const std::lock_guard lock(mutex);
-  const SessionTrial& trial = *trials[id.index()];
-  refresh(id, trial.result.steps);
-  if (end == JobEnd::stopped && !trial.stopped_because.empty()) {
-    set_state(id, TrialState::stopped_early, trial.stopped_because);
+void Session::Impl::on_ended(JobId id, JobEnd job_end, const std::string& reason) {
+  const MutexLock lock(mutex);
+  const SessionTrial& ended = trial(id);
+  refresh(id, ended.result.steps);
+  if (job_end == JobEnd::stopped && ended.lifecycle.phase() == TrialPhase::stopping_early) {
+    end(id, TrialPhase::stopped_early, ended.early_stop_reason);
   } else {
-    set_state(id,
-              end == JobEnd::done     ? TrialState::done
-              : end == JobEnd::failed ? TrialState::failed
-                                      : TrialState::stopped,
-              reason);
+    end(id, phase_of(job_end), reason);
   }
   RunCommands commands;
   controller->on_ended(id, now_s(), commands);
@@ -68,39 +98,83 @@ void Session::Impl::on_ended(JobId id, JobEnd end, const std::string& reason) {
 }
 
 void Session::Impl::set_state(JobId id, TrialState state, const std::string& reason) {
-  TrialResult& result = trials[id.index()]->result;
+  TrialResult& result = trial(id).result;
   result.state = state;
   result.reason = reason;
   add_event(id, SessionEvent::Kind::state);
-  note_state(*trials[id.index()]);
+  store.record_state(trial(id));
 }
 
-/// Of a trial that is not about to end, where it has changed.
-void Session::Impl::show_state(JobId id) {
-  SessionTrial& trial = *trials[id.index()];
-  TrialResult& result = trial.result;
-  if (trial.ended() || !trial.stopped_because.empty()) return;
-  const bool started = controller && controller->is_admitted(id);
-  const JobWait wait = controller ? controller->waits(id) : JobWait::nothing;
-  if (wait == JobWait::decision && !trial.stranded) return;
-  std::string waits;
-  if (trial.stranded) {
-    waits = "no device is left that can run it; add one of at least " +
-            format_bytes(trial.planned.summary.smallest_budget_bytes);
-  } else if (wait == JobWait::rung) {
-    waits = "other trials have still to come to step " + std::to_string(result.steps) +
-            ", where early stopping compares them";
-  } else if (wait == JobWait::devices) {
-    waits = "others have the devices; scheduling.sharing is " + config.sharing;
+void Session::Impl::end(JobId id, TrialPhase phase, const std::string& reason) {
+  trial(id).lifecycle.enter(phase);
+  set_state(id, *shown_state(phase), reason);
+}
+
+/// The phase of a live trial that some present device can run.
+TrialPhase Session::Impl::live_phase(JobId id) const {
+  const TrialPhase phase = trial(id).lifecycle.phase();
+  if (!controller) return phase == TrialPhase::stranded ? TrialPhase::submitted : phase;
+  switch (controller->waits(id)) {
+    case JobWait::nothing:
+      return controller->is_admitted(id) ? TrialPhase::running : TrialPhase::submitted;
+    case JobWait::decision:
+      return TrialPhase::undecided;
+    case JobWait::devices:
+      return TrialPhase::paused;
+    case JobWait::rung:
+      return TrialPhase::at_rung;
   }
-  const bool runs = started && waits.empty();
-  const TrialState state = runs ? TrialState::running : TrialState::waiting;
-  if (state == result.state && waits == result.reason) return;
-  if (runs && result.steps == trial.first_step) trial.started_s = now_s();
-  set_state(id, state, waits);
+  return TrialPhase::submitted;
 }
 
-void Session::Impl::sum_up(SessionTrial& trial) {
+/// A stranded trial stays stranded until the devices change, see refit().
+void Session::Impl::update_phase(JobId id) {
+  TrialLifecycle& lifecycle = trial(id).lifecycle;
+  if (!lifecycle.is_live()) return;
+  if (lifecycle.phase() != TrialPhase::stranded) lifecycle.enter(live_phase(id));
+  show_phase(id);
+}
+
+/// Tells users what has changed.
+void Session::Impl::show_phase(JobId id) {
+  SessionTrial& shown = trial(id);
+  TrialResult& result = shown.result;
+  const TrialPhase phase = shown.lifecycle.phase();
+  const std::optional<TrialState> state = shown_state(phase);
+  const std::string waits_for = wait_reason(shown, config.sharing);
+  if (!state || (state == result.state && waits_for == result.reason)) return;
+  if (phase == TrialPhase::running && result.steps == shown.first_step) shown.started_s = now_s();
+  set_state(id, *state, waits_for);
+}
+
+/// Not while the trial waits: the checkpoint would be read after its next updates, and keep the
+/// writer until then.
+void Session::Impl::save_if_due(JobId id) {
+  const SessionTrial& saved = trial(id);
+  if (!saved.lifecycle.is_live() || controller->waits(id) != JobWait::nothing) return;
+  if (!saved.checkpoints || !saved.checkpoints->is_due(saved.result.steps)) return;
+  saved.checkpoints->save(saved.history);
+}
+
+void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {
+  const MutexLock lock(mutex);
+  SessionEvent event = event_of(id, SessionEvent::Kind::saved);
+  event.step = saved.step;
+  event.generation = saved.generation;
+  event.reason = saved.problem;
+  events.add(std::move(event));
+  add_damage(id, saved.findings);
+}
+
+void Session::Impl::add_damage(JobId id, const std::vector<Finding>& findings) {
+  for (const Finding& finding : findings) {
+    SessionEvent event = event_of(id, SessionEvent::Kind::damaged);
+    event.reason = finding.problem;
+    events.add(std::move(event));
+  }
+}
+
+void Session::Impl::copy_losses(SessionTrial& trial) {
   trial.result.first_loss = trial.history.first_loss();
   trial.result.final_loss = trial.history.last_loss();
   trial.result.eval_loss = trial.history.last_eval_loss();
@@ -108,21 +182,21 @@ void Session::Impl::sum_up(SessionTrial& trial) {
 
 /// Takes over what the trial has reached.
 void Session::Impl::refresh(JobId id, std::int64_t step) {
-  SessionTrial& trial = *trials[id.index()];
-  TrialResult& result = trial.result;
-  const TrainingJob::Progress news = trial.job->take_progress();
-  if (step > result.steps) trial.last_s = now_s();
+  SessionTrial& current = trial(id);
+  TrialResult& result = current.result;
+  const TrainingJob::Progress news = current.job->take_progress();
+  if (step > result.steps) current.last_s = now_s();
   result.steps = step;
   // Of a step that was committed as the trial ended, nobody heard.
-  for (std::size_t i = 0; i < news.losses.size() && trial.history.num_steps() < step; ++i) {
-    trial.history.add_step(news.losses[i], news.gradient_norms[i]);
+  for (std::size_t i = 0; i < news.losses.size() && current.history.num_steps() < step; ++i) {
+    current.history.add_step(news.losses[i], news.gradient_norms[i]);
   }
-  for (const auto& [eval_step, loss] : news.eval_losses) trial.history.add_eval(eval_step, loss);
+  for (const auto& [eval_step, loss] : news.eval_losses) current.history.add_eval(eval_step, loss);
   result.weights_xxh3 = news.weights_xxh3;
-  sum_up(trial);
-  const double elapsed = trial.last_s - trial.started_s;
-  if (step > trial.first_step && elapsed > 0) {
-    const auto steps = static_cast<double>(step - trial.first_step);
+  copy_losses(current);
+  const double elapsed = current.last_s - current.started_s;
+  if (step > current.first_step && elapsed > 0) {
+    const auto steps = static_cast<double>(step - current.first_step);
     result.tokens_per_s = news.weight_per_step * steps / elapsed;
   }
   for (const auto& [eval_step, loss] : news.eval_losses) {
@@ -134,8 +208,8 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
 }
 
 SessionEvent Session::Impl::event_of(JobId id, SessionEvent::Kind kind) const {
-  const SessionTrial& trial = *trials[id.index()];
-  const TrialResult& result = trial.result;
+  const SessionTrial& current = trial(id);
+  const TrialResult& result = current.result;
   return {.time_s = now_s(),
           .trial = id,
           .kind = kind,
@@ -144,12 +218,14 @@ SessionEvent Session::Impl::event_of(JobId id, SessionEvent::Kind kind) const {
           .step = result.steps,
           .loss = result.final_loss.value_or(0),
           .learning_rate =
-              learning_rate_at(trial.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
-          .gradient_norm = trial.history.last_gradient_norm().value_or(0),
+              learning_rate_at(current.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
+          .gradient_norm = current.history.last_gradient_norm().value_or(0),
           .tokens_per_s = result.tokens_per_s,
           .reason = result.reason,
           .weights_xxh3 = result.weights_xxh3};
 }
+
+void Session::Impl::add_event(JobId id, SessionEvent::Kind kind) { events.add(event_of(id, kind)); }
 
 void Session::Impl::add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason) {
   events.add(

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <boost/asio/thread_pool.hpp>
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "scheduler/elastic/run_controller.h"
 #include "scheduler/engine/policy.h"
 #include "scheduler/engine/trace_recorder.h"
@@ -16,13 +14,13 @@
 #include "scheduler/simulation/virtual_shell.h"
 #include "spillway/session.h"
 #include "trainer/compute/tbb_pool.h"
-#include "trainer/journal/run_journal.h"
 #include "trainer/profile/pilot.h"
 #include "trainer/runtime/shell.h"
 #include "trainer/session/device_list.h"
 #include "trainer/session/event_list.h"
 #include "trainer/session/planner.h"
 #include "trainer/session/session_trial.h"
+#include "trainer/session/trial_store.h"
 
 /// Inside Session; nothing else includes it.
 namespace spillway {
@@ -30,135 +28,130 @@ namespace spillway {
 /// Throws ConfigError.
 void require_valid(const EarlyTerminate& early);
 
+/// Connects what a session consists of: the shell reports events, the controller decides, the shell
+/// carries out the decisions; the store and the list of events are informed.
 struct Session::Impl final : ShellObserver, OpRunner {
   explicit Impl(SessionConfig session_config);
 
-  // session_ops.cpp: calls go to the trial they belong to
+  // session_ops.cpp: calls go to the trial they belong to. Threads of devices and the pool.
   void admit(JobId id, std::byte* home) override;
   Keep run_op(const OpCall& call) override;
   void run_host_op(const HostCall& call) override;
-  void release(JobId id, JobEnd end) override;
+  void release(JobId id, JobEnd job_end) override;
   void warm(Device& device) override;
+  void save_last(JobId id);
 
-  // session_events.cpp: what the shell tells, and what others hear of it
+  // session_events.cpp: what the shell reports, on its thread
   void on_started(JobId id) override;
   void on_committed(const StepCommitted& committed) override;
   void on_redone(JobId id, std::int64_t step) override;
   void on_resized(JobId id, const JobPlan& plan) override;
-  void on_ended(JobId id, JobEnd end, const std::string& reason) override;
+  void on_ended(JobId id, JobEnd job_end, const std::string& reason) override;
   void on_device_joined(DeviceId id) override;
   void on_device_left(DeviceId id, bool lost, const std::string& why) override;
-  // Under mutex:
-  void refresh(JobId id, std::int64_t step);
-  static void sum_up(SessionTrial& trial);  ///< of its history
-  SessionEvent event_of(JobId id, SessionEvent::Kind kind) const;
-  void add_event(JobId id, SessionEvent::Kind kind) { events.add(event_of(id, kind)); }
+
+  // session_events.cpp: what users see
+  void refresh(JobId id, std::int64_t step) SPILLWAY_REQUIRES(mutex);
+  static void copy_losses(SessionTrial& trial);  ///< from the history to the result
+  void save_if_due(JobId id) SPILLWAY_REQUIRES(mutex);
+  TrialPhase live_phase(JobId id) const SPILLWAY_REQUIRES(mutex);
+  void update_phase(JobId id) SPILLWAY_REQUIRES(mutex);
+  void show_phase(JobId id) SPILLWAY_REQUIRES(mutex);
+  void end(JobId id, TrialPhase phase, const std::string& reason) SPILLWAY_REQUIRES(mutex);
+  void set_state(JobId id, TrialState state, const std::string& reason) SPILLWAY_REQUIRES(mutex);
+  SessionEvent event_of(JobId id, SessionEvent::Kind kind) const SPILLWAY_REQUIRES(mutex);
+  void add_event(JobId id, SessionEvent::Kind kind) SPILLWAY_REQUIRES(mutex);
   void add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason);
-  void set_state(JobId id, TrialState state, const std::string& reason);
-  void show_state(JobId id);
+  void add_damage(JobId id, const std::vector<Finding>& findings) SPILLWAY_REQUIRES(mutex);
+  void on_saved(JobId id, const TrialCheckpoints::Saved& saved);
 
-  // session_devices.cpp: lanes and devices change. Under mutex:
-  void refit(JobId id);
-  void refit_all();
-  void change_plan(JobId id, std::shared_ptr<const JobPlan> plan);
-  Bytes touched_at_start() const;
-  void join(DeviceList::Entry& entry);
-  void rejoin_if_shrunk(DeviceId id);
+  // session_devices.cpp: lanes and devices change
+  std::map<std::string, std::vector<LayerTimes>> measure_kinds(const Model& model);
+  void refit(JobId id) SPILLWAY_REQUIRES(mutex);
+  void refit_all() SPILLWAY_REQUIRES(mutex);
+  void change_plan(JobId id, std::shared_ptr<const JobPlan> plan) SPILLWAY_REQUIRES(mutex);
+  Bytes touched_at_start() const SPILLWAY_REQUIRES(mutex);
+  void join(DeviceList::Entry& entry) SPILLWAY_REQUIRES(mutex);
+  void rejoin_if_shrunk(DeviceId id) SPILLWAY_REQUIRES(mutex);
 
-  // session_lanes.cpp: who decides how many lanes a trial has. Under mutex:
-  void choose_lanes(SessionTrial& trial) const;
-  RunController make_controller(const RunLength& length = {}) const;
-  LaneDemand demand(JobId id) const;
-  void note_devices();
-  void decide_if_due();
-  void carry_out(const RunCommands& commands);
-  void carry_out(const PauseJob& pause) { shell->pause(pause.job); }
-  void carry_out(const ResumeJob& resume) { shell->resume(resume.job); }
-  void carry_out(const ResizeJob& resize);
+  // session_lanes.cpp: the controller decides how many lanes a trial has
+  void choose_lanes(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
+  RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
+  LaneDemand demand(JobId id) const SPILLWAY_REQUIRES(mutex);
+  void note_devices() SPILLWAY_REQUIRES(mutex);
+  void decide_if_due() SPILLWAY_REQUIRES(mutex);
+  void carry_out(const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
+  void carry_out(const PauseJob& pause) SPILLWAY_REQUIRES(mutex) { shell->pause(pause.job); }
+  void carry_out(const ResumeJob& resume) SPILLWAY_REQUIRES(mutex) { shell->resume(resume.job); }
+  void carry_out(const ResizeJob& resize) SPILLWAY_REQUIRES(mutex);
 
-  // session_rungs.cpp: early stopping. Under mutex:
-  void enter_halving(SuccessiveHalving& rule, JobId id, const RunLength& length) const;
+  // session_rungs.cpp: early stopping
   std::optional<Rungs> rungs() const;
-  static RungLosses rung_losses(const SessionTrial& trial);
-  SuccessiveHalving make_halving(const RunLength& length) const;
-  void begin_rungs();
-  void carry_out(const PassRung& pass);
-  void carry_out(const StopAtRung& stop);
+  SuccessiveHalving make_halving(const RunLength& length) const SPILLWAY_REQUIRES(mutex);
+  void begin_rungs() SPILLWAY_REQUIRES(mutex);
+  void require_room_at_rungs() const SPILLWAY_REQUIRES(mutex);
+  void carry_out(const PassRung& pass) SPILLWAY_REQUIRES(mutex);
+  void carry_out(const StopAtRung& stop) SPILLWAY_REQUIRES(mutex);
 
-  // session_checkpoints.cpp: state that outlives the session
-  TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
+  // session_submit.cpp: a trial comes
+  void require_no_run() const;
+  std::optional<JobId> find_trial(const std::string& client_id) const;
+  Profile profile_of(const Model& model);
+  void plan(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
+  void require_room_on_disk(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void continue_from(SessionTrial& trial, Generation generation) const;
-  void tell_damage(JobId id, const std::vector<Finding>& findings);  // under mutex
-  void require_room_for_checkpoints(SessionTrial& trial) const;
-  std::string xxh3_of_data(const SessionTrial& trial);
-  void save_if_due(JobId id);                                   // under mutex
-  void save_last(JobId id);                                     // takes it
-  void report(JobId id, const TrialCheckpoints::Saved& saved);  // likewise
+  JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
 
-  // session_journal.cpp: what is known of trials for good
-  const Contract& contract(SessionTrial& trial);
-  std::optional<JobId> find_trial(SessionTrial& trial);
-  std::vector<ContractDifference> changes(SessionTrial& trial);
-  void recall(SessionTrial& trial);
-  void enter(SessionTrial& trial);
-  void note_state(const SessionTrial& trial);
-  std::vector<TrialResult> journal_results() const;
+  // session.cpp: a run begins and ends
+  Shell& begin_run();
+  void submit_to(Shell& to);
+  void end_run(const std::string& failure);
+  double now_s() const;
+  EngineConfig engine_config() const SPILLWAY_REQUIRES(mutex);
+  RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const SPILLWAY_REQUIRES(mutex);
 
   // session_state.cpp
-  std::optional<Shell::Status> status();  // takes the mutex
-  SessionState state(const Shell::Status& status) const;
+  std::optional<Shell::Status> status();
+  SessionState state(const Shell::Status& status) const SPILLWAY_REQUIRES(mutex);
 
-  // session.cpp
-  void begin_run();
-  void submit_to_shell();
-  void end_run(const std::string& failure);
-  void require_no_run() const;
-  double now_s() const;
-  JobId add(std::unique_ptr<SessionTrial> trial);
-  Profile profile_of(const Model& model);
-  /// By kind of device, where there are several. Takes the mutex.
-  std::map<std::string, std::vector<LayerTimes>> measure_kinds(const Model& model);
-  /// Beside those of the trials, as many as the budget lets lie there at once.
-  void require_room_for_home(const SessionTrial& trial) const;
-  EngineConfig engine_config() const;
-  static TrialResult whole_result(const SessionTrial& trial);
-  RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const;
-  const SessionTrial* first_planned() const;
   // session_simulate.cpp
-  Crowding measure_crowding() const;
-  VirtualCosts measure_costs() const;
-  RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
-                     std::vector<TraceSpan>& spans) const;
   static int num_host_workers();
+  const SessionTrial* first_planned() const SPILLWAY_REQUIRES(mutex);
+  Crowding measure_crowding() const SPILLWAY_REQUIRES(mutex);
+  VirtualCosts measure_costs() const SPILLWAY_REQUIRES(mutex);
+  RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
+                     std::vector<TraceSpan>& spans) const SPILLWAY_REQUIRES(mutex);
+
+  SessionTrial& trial(JobId id) const SPILLWAY_REQUIRES(mutex) { return *trials[id.index()]; }
+  /// For what does not change during a run, as SessionTrial says; no trial is added meanwhile.
+  SessionTrial& trial_of_run(JobId id) const SPILLWAY_NO_THREAD_SAFETY_ANALYSIS {
+    return *trials[id.index()];
+  }
 
   SessionConfig config;
-  std::shared_ptr<const Policy> policy;
-  std::shared_ptr<const Allocator> allocator;  // null: nothing is shared
-  DeviceList devices;  // under mutex, once run() or other threads may be about
-  const Planner planner{config, devices};
-  std::unique_ptr<Store> home_store;
+  const std::shared_ptr<const Policy> policy;
+  const std::shared_ptr<const Allocator> allocator;  // null: nothing is shared
+  mutable Mutex mutex;
+  DeviceList devices SPILLWAY_GUARDED_BY(mutex);
+  const Planner planner SPILLWAY_GUARDED_BY(mutex){config, devices};
+  const std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;
-  std::vector<std::unique_ptr<SessionTrial>> trials;
-  /// Where they were asked for, by what was found right with the samples too.
-  std::map<std::pair<std::shared_ptr<const DataSplit>, std::vector<IndexRange>>, std::string>
-      data_xxh3;
-  mutable std::optional<RunJournal> journal;
-  TraceRecorder trace;  // of the shell's thread while run() runs
+  std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
+  TraceRecorder trace;  // belongs to the shell's thread during a run
   const Clock::time_point start = Clock::now();
   EventList events;
 
-  mutable std::mutex mutex;
-  // Under mutex:
-  std::unique_ptr<Shell> shell;             // while run() runs; it ends before the threads below
-  std::optional<RunController> controller;  // likewise
-  bool deciding = false;                    // a call of decide() is under way
-  EngineSnapshot final_snapshot;
-  double run_begin_s = 0, run_s = 0;
-  bool stop_asked = false;
+  // During a run. The shell ends before the threads below.
+  std::unique_ptr<Shell> shell SPILLWAY_GUARDED_BY(mutex);
+  std::optional<RunController> controller SPILLWAY_GUARDED_BY(mutex);
+  bool deciding SPILLWAY_GUARDED_BY(mutex) = false;  // a call of decide() is posted
+  EngineSnapshot final_snapshot SPILLWAY_GUARDED_BY(mutex);
+  double run_begin_s SPILLWAY_GUARDED_BY(mutex) = 0, run_s SPILLWAY_GUARDED_BY(mutex) = 0;
+  bool stop_asked SPILLWAY_GUARDED_BY(mutex) = false;
 
   // Last, so that their threads end first: their work uses what is above.
-  boost::asio::thread_pool writer{1};  // of checkpoints and the journal
+  TrialStore store;
   TbbPool pool;
 };
 

@@ -11,18 +11,19 @@ namespace spillway {
 void Session::Impl::choose_lanes(SessionTrial& trial) const {
   TrainConfig& train = trial.config.train;
   const bool is_auto = train.lanes == kAutoLanes;
-  trial.rules = make_rules(train);
-  if (is_auto && trial.rules.empty() && !allocator) trial.rules = {make_heuristic("throughput")};
-  trial.most_lanes = std::max(train.lanes, train.max_lanes);
+  trial.lanes.rules = make_rules(train);
+  if (is_auto && trial.lanes.rules.empty() && !allocator)
+    trial.lanes.rules = {make_heuristic("throughput")};
+  trial.lanes.max = std::max(train.lanes, train.max_lanes);
   if (is_auto) {
     trial.planned = planner.plan(trial, 1);
     const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
-    if (train.max_lanes == 0) trial.most_lanes = allowed;
-    train.lanes = useful_lanes(train.reduction_groups, std::min(allowed, trial.most_lanes)).back();
+    if (train.max_lanes == 0) trial.lanes.max = allowed;
+    train.lanes = useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
   }
   if (!is_auto || train.lanes > 1) trial.planned = planner.plan(trial, train.lanes);
   require_devices(trial.planned, train.lanes);
-  trial.lanes_asked = train.lanes;
+  trial.lanes.requested = train.lanes;
 }
 
 /// `length`: of a simulated run, whose rungs are shortened likewise.
@@ -33,18 +34,18 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
 }
 
 LaneDemand Session::Impl::demand(JobId id) const {
-  const SessionTrial& trial = *trials[id.index()];
-  const TrainConfig& train = trial.config.train;
+  const SessionTrial& wants = trial(id);
+  const TrainConfig& train = wants.config.train;
   return {.job = id,
-          .lanes = trial.lanes_asked,
-          .most_lanes = planner.lanes_possible(trial),
+          .lanes = wants.lanes.requested,
+          .most_lanes = planner.lanes_possible(wants),
           .groups = train.reduction_groups,
           .priority = train.priority,
-          .first_step = trial.result.steps,
+          .first_step = wants.result.steps,
           .max_steps = train.max_steps,
-          .lane_step_s = trial.planned.summary.compute_s_per_step,
-          .fixed = trial.lanes_fixed || (!allocator && trial.rules.empty()),
-          .rules = trial.rules};
+          .lane_step_s = wants.planned.summary.compute_s_per_step,
+          .fixed = wants.lanes.set_by_user || (!allocator && wants.lanes.rules.empty()),
+          .rules = wants.lanes.rules};
 }
 
 /// The devices have changed.
@@ -61,7 +62,7 @@ void Session::Impl::note_devices() {
 void Session::Impl::decide_if_due() {
   if (!controller->is_due() || std::exchange(deciding, true)) return;
   shell->call([this] {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     deciding = false;
     RunCommands commands;
     controller->decide(commands);
@@ -71,18 +72,18 @@ void Session::Impl::decide_if_due() {
 
 void Session::Impl::carry_out(const RunCommands& commands) {
   for (const RunCommand& command : commands) {
-    std::visit([this](const auto& c) { carry_out(c); }, command);
+    std::visit([this](const auto& c) SPILLWAY_REQUIRES(mutex) { carry_out(c); }, command);
   }
-  for (const RunCommand& command : commands) show_state(job_of(command));
+  for (const RunCommand& command : commands) update_phase(job_of(command));
   decide_if_due();
 }
 
 void Session::Impl::carry_out(const ResizeJob& resize) {
-  SessionTrial& trial = *trials[resize.job.index()];
-  trial.lanes_asked = resize.lanes;
-  trial.lanes_reason = resize.reason;
-  trial.avoided = resize.avoid;
-  if (auto plan = planner.best_plan(trial, resize.lanes, resize.avoid)) {
+  SessionTrial& resized = trial(resize.job);
+  resized.lanes.requested = resize.lanes;
+  resized.lanes.reason = resize.reason;
+  resized.lanes.avoided = resize.avoid;
+  if (auto plan = planner.best_plan(resized, resize.lanes, resize.avoid)) {
     change_plan(resize.job, std::move(plan));
   } else {
     controller->on_resized(resize.job);  // it goes on as it is

@@ -1,4 +1,5 @@
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -30,17 +31,19 @@ Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
                                const LayerRange& layers, const std::filesystem::path& cache) {
   const std::string &first = model.layers[at(layers.begin)].name,
                     &last = model.layers[at(layers.end) - 1].name;
-  const std::string which =
-      first == last ? "layer " + first + " needs" : "layers " + first + " to " + last + " need";
-  return Error(which + " more memory than was measured (" + error.what() + "); " +
-               (cache.empty() ? "" : "delete '" + cache.string() + "', ") +
-               "start the trial again, and it is measured anew");
+  const std::string which = first == last ? fmt::format("layer {} needs", first)
+                                          : fmt::format("layers {} to {} need", first, last);
+  const std::string remedy = cache.empty() ? "" : fmt::format("delete '{}', ", cache.string());
+  return Error(
+      fmt::format("{} more memory than was measured ({}); {}start the trial again, and it is "
+                  "measured anew",
+                  which, error.what(), remedy));
 }
 
 }  // namespace
 
 void Session::Impl::admit(JobId id, std::byte* home) {
-  SessionTrial& trial = *trials[id.index()];
+  SessionTrial& trial = trial_of_run(id);
   without_stack([&] { trial.job->admit(home); });
   if (!trial.checkpoints) return;
   trial.checkpoints->attach(trial.job->places(), home, trial.job->gate());
@@ -48,7 +51,7 @@ void Session::Impl::admit(JobId id, std::byte* home) {
 
 OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
   const MeterScope scope(call.device->activations(), call.device->gpu() >= 0);
-  const SessionTrial& trial = *trials[call.job.index()];
+  const SessionTrial& trial = trial_of_run(call.job);
   try {
     return trial.job->run_op(call);
   } catch (const OutOfMemory& error) {
@@ -62,30 +65,49 @@ void Session::Impl::run_host_op(const HostCall& call) {
   // Before the weights are handed out: where that fails the last checkpoint has them.
   const bool finishes = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
   if (finishes) save_last(call.job);
-  without_stack([&] { trials[call.job.index()]->job->run_host_op(call); });
+  without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });
 }
 
-void Session::Impl::release(JobId id, JobEnd end) {
-  SessionTrial& trial = *trials[id.index()];
-  if (!trial.checkpoints) return;
-  std::unique_lock lock(mutex);
-  trial.releasing = true;
-  const std::int64_t steps = trial.result.steps;
-  const bool goes_on_later = end == JobEnd::stopped && trial.stopped_because.empty();
-  lock.unlock();
-  if (goes_on_later && trial.job->home()) {
-    trial.job->complete_updates(steps);
+/// Nothing of the trial runs but the caller.
+void Session::Impl::save_last(JobId id) {
+  TrialCheckpoints* const checkpoints = trial_of_run(id).checkpoints.get();
+  if (!checkpoints) return;
+  TrialHistory last;
+  {
+    const MutexLock lock(mutex);
+    const SessionTrial& saved = trial(id);
+    if (saved.result.steps == saved.first_step) return;
+    last = saved.history;
+  }
+  checkpoints->save_last(std::move(last));
+}
+
+void Session::Impl::release(JobId id, JobEnd job_end) {
+  const SessionTrial& released = trial_of_run(id);
+  std::int64_t steps = 0;
+  bool resumes_later = false;
+  {
+    const MutexLock lock(mutex);
+    SessionTrial& ending = trial(id);
+    const bool early = ending.lifecycle.phase() == TrialPhase::stopping_early;
+    if (!early) ending.lifecycle.enter(TrialPhase::releasing);
+    resumes_later = job_end == JobEnd::stopped && !early;
+    steps = ending.result.steps;
+  }
+  if (!released.checkpoints) return;
+  if (resumes_later && released.job->home()) {
+    released.job->complete_updates(steps);
     save_last(id);
   }
-  trial.job->gate().cancel();
-  trial.checkpoints->wait();
+  released.job->gate().cancel();
+  released.checkpoints->wait();
 }
 
 void Session::Impl::warm(Device& device) {
   if (device.gpu() >= 0) return bind_torch_thread(device.gpu(), device.compute().stream());
   Bytes activations = 0;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     for (const auto& trial : trials) {
       if (trial->ended()) continue;
       activations = std::max(activations, trial->planned.summary.unit_activations_bytes);

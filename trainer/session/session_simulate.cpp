@@ -63,21 +63,22 @@ VirtualCosts Session::Impl::measure_costs() const {
 
 RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& length,
                                   std::vector<TraceSpan>& spans) const {
-  const auto make_plan = [&](JobId id, int lanes, const std::vector<DeviceId>& avoided) {
-    return length.shorten(planner.best_plan(*trials[id.index()], lanes, avoided));
-  };
+  const auto make_plan = [&](JobId id, int lanes, const std::vector<DeviceId>& avoided)
+                             SPILLWAY_REQUIRES(mutex) {
+                               return length.shorten(planner.best_plan(trial(id), lanes, avoided));
+                             };
   ControlledShell run(engine_config(), costs, make_controller(length), make_plan);
   VirtualShell& clock = run.shell();
   TraceRecorder recorder(config.max_trace_spans);
   run.on_action = [&](const Action& action) { recorder.on_action(action); };
   clock.on_completion = [&](const Done& done) { recorder.on_done(done); };
   for (std::size_t t = 0; t < trials.size(); ++t) {
-    const SessionTrial& trial = *trials[t];
-    const auto plan = trial.ended() ? nullptr : length.shorten(trial.plan);
+    const SessionTrial& submitted = *trials[t];
+    const auto plan = submitted.ended() ? nullptr : length.shorten(submitted.plan);
     LaneDemand wanted = demand(JobId(t));
     wanted.max_steps = length.steps(wanted.max_steps);
     recorder.submit(JobId(t), plan);
-    run.submit(wanted, plan, trial.planned.summary.home_bytes);
+    run.submit(wanted, plan, submitted.planned.summary.home_bytes);
   }
   for (int d : devices.gone()) clock.remove_device(DeviceId(d));
   run.run();
@@ -91,18 +92,20 @@ RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& le
 
 RunResult Session::simulate(double most_ops) const {
   const Impl& impl = *impl_;
-  check();
+  const MutexLock lock(impl.mutex);
+  impl.require_room_at_rungs();
   const VirtualCosts costs = impl.measure_costs();
   std::vector<std::shared_ptr<const JobPlan>> jobs;
   for (const auto& trial : impl.trials) jobs.push_back(trial->ended() ? nullptr : trial->plan);
   std::vector<TraceSpan> spans;
-  const auto simulate = [&](const RunLength& length) {
+  const auto simulate = [&](const RunLength& length) SPILLWAY_REQUIRES(impl.mutex) {
     return impl.simulate(costs, length, spans);
   };
   const auto& early = impl.config.early_terminate;
   const RunTotals totals =
-      impl.journal ? simulate({})
-                   : simulate_shortened(jobs, early ? early->min_iter : 0, most_ops, simulate);
+      impl.store.has_journal()
+          ? simulate({})
+          : simulate_shortened(jobs, early ? early->min_iter : 0, most_ops, simulate);
   RunResult result = impl.summarise(totals.counters, totals.wall_s);
   for (std::size_t t = 0; t < jobs.size(); ++t) {
     if (jobs[t]) result.trials[t].steps = totals.steps[t];

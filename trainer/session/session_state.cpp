@@ -46,10 +46,12 @@ SessionState::Trial trial_state(const SessionTrial& trial, const EngineStatus::J
 
 /// Nothing where there is no run, or it ends before it can answer.
 std::optional<Shell::Status> Session::Impl::status() {
-  std::unique_lock lock(mutex);
-  if (!shell) return std::nullopt;
-  std::future<Shell::Status> status = shell->status();
-  lock.unlock();
+  std::future<Shell::Status> status;
+  {
+    const MutexLock lock(mutex);
+    if (!shell) return std::nullopt;
+    status = shell->status();
+  }
   try {
     return status.get();
   } catch (const std::future_error&) {
@@ -74,7 +76,7 @@ SessionState Session::Impl::state(const Shell::Status& status) const {
 
 SessionState Session::state() const {
   const std::optional<Shell::Status> status = impl_->status();
-  const std::lock_guard lock(impl_->mutex);
+  const MutexLock lock(impl_->mutex);
   return impl_->state(status.value_or(Shell::Status{.now_s = impl_->run_s}));
 }
 

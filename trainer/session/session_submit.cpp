@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <utility>
+
+#include "models/base/compute_type.h"
+#include "models/data/sample_check.h"
+#include "spilling/tiers/home_store.h"
+#include "trainer/planning/check_sizes.h"
+#include "trainer/planning/trial_model.h"
+#include "trainer/session/session_impl.h"
+
+namespace spillway {
+namespace {
+
+/// Throws ConfigError unless the configuration is valid. Plans nothing.
+std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
+  std::unique_ptr<Model> model = make_valid_model(trial);
+  if (!model) throw ConfigError("model", 0, "is missing; give a function that makes it");
+  if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
+  if (trial.train.reduction_groups == 0)
+    trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
+  auto entry = std::make_unique<SessionTrial>();
+  const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
+  if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
+  if (trial.train.gradient_dtype == "bf16") send_gradients_as(model->spec, DType::bf16);
+  model->spec.validate();
+  check_shape(*trial.data, model->spec, vn_size);
+  entry->model = std::move(model);
+  entry->config = std::move(trial);
+  return entry;
+}
+
+}  // namespace
+
+Profile Session::Impl::profile_of(const Model& model) {
+  if (config.estimate) return pilot.estimate(model.spec);
+  std::shared_ptr<Device> device;  // shared: it may leave meanwhile
+  {
+    const MutexLock lock(mutex);
+    device = devices.first_present();
+  }
+  const bool is_gpu = device && device->gpu() >= 0;
+  return pilot.measure(model, is_gpu ? device.get() : nullptr);
+}
+
+std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) const {
+  const MutexLock lock(mutex);
+  const auto found = std::ranges::find(trials, client_id,
+                                       [](const auto& trial) { return trial->config.client_id; });
+  if (found == trials.end()) return std::nullopt;
+  return JobId(static_cast<std::size_t>(found - trials.begin()));
+}
+
+/// A run's jobs are those that it began with.
+void Session::Impl::require_no_run() const {
+  const MutexLock lock(mutex);
+  if (!shell) return;
+  throw Error(
+      "a trial was submitted while run() trains others, which is not possible; submit it before "
+      "run(), or once run() has returned, and call run() again");
+}
+
+/// The disk must hold as many homes as host memory admits at once, and all checkpoints.
+void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
+  const Bytes home_bytes = trial.planned.summary.home_bytes;
+  Bytes homes = home_bytes, checkpoints = 0;
+  for (const auto& other : trials) {
+    if (!other->ended()) homes += other->planned.summary.home_bytes;
+    checkpoints += other->checkpoint_growth;
+  }
+  require_home_room(config.home_path, std::min(homes, config.host_memory), home_bytes);
+  TrialStore::require_room(trial, checkpoints);
+}
+
+/// Plans a trial whose costs are measured, and makes its job.
+void Session::Impl::plan(SessionTrial& trial) const {
+  TrialPlan& summary = trial.planned.summary;
+  choose_lanes(trial);
+  summary.home_bytes = planner.home_for_all_lanes(trial);
+  trial.plan = trial.planned.plan;
+  trial.job = std::make_unique<TrainingJob>(trial.model, trial.config, trial.plan);
+  trial.result = {.name = trial.config.name,
+                  .parameters = trial.model->spec.num_parameters(),
+                  .num_shards = summary.num_shards,
+                  .virtual_nodes = trial.config.train.virtual_nodes,
+                  .lanes = summary.lanes,
+                  .order = summary.order,
+                  .training_state_bytes = summary.training_state_bytes};
+  summary.checkpoint_bytes =
+      most_checkpoint_bytes(trial.config, trial.model->spec, trial.job->places());
+  require_room_on_disk(trial);
+  trial.history = TrialHistory(config.max_history, rungs());
+}
+
+void Session::Impl::continue_from(SessionTrial& trial, Generation generation) const {
+  trial.history = read_history(generation, config.max_history, rungs());
+  trial.result.steps = trial.first_step;
+  copy_losses(trial);
+  trial.job->start_from(std::move(generation));
+}
+
+/// Users hear of a trial that an earlier session has ended.
+JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
+  const JobId id(trials.size());
+  trials.push_back(std::move(trial));
+  if (trials.back()->ended()) add_event(id, SessionEvent::Kind::state);
+  return id;
+}
+
+JobId Session::submit(TrialConfig config) {
+  Impl& impl = *impl_;
+  impl.require_no_run();
+  auto trial = make_entry(std::move(config));
+  const Model& model = *trial->model;
+  if (const std::string& client_id = trial->config.client_id; !client_id.empty()) {
+    if (const auto known = impl.find_trial(client_id)) {
+      impl.store.require_same_contract(impl.trial_of_run(*known), *trial);
+      return *known;
+    }
+    if (!trial->config.checkpoint.resume) impl.store.recall(*trial);
+  }
+  JobId id;
+  {
+    const MutexLock lock(impl.mutex);
+    if (trial->ended()) return impl.add(std::move(trial));
+    id = JobId(impl.trials.size());
+    check_sizes(trial->config.name, model.spec, trial->config.train.virtual_nodes,
+                impl.devices.budgets());
+  }
+  trial->profile = impl.profile_of(model);
+  trial->times = impl.measure_kinds(model);
+  auto newest = impl.store.open_checkpoints(id, *trial);
+  const MutexLock lock(impl.mutex);
+  impl.plan(*trial);
+  const bool resumes = newest.generation.has_value();
+  const std::uint64_t generation = resumes ? newest.generation->number() : 0;
+  if (resumes) impl.continue_from(*trial, std::move(*newest.generation));
+  impl.store.submit(*trial);
+  impl.add(std::move(trial));
+  impl.add_damage(id, newest.findings);
+  if (resumes) {
+    SessionEvent event = impl.event_of(id, SessionEvent::Kind::resumed);
+    event.generation = generation;
+    impl.events.add(std::move(event));
+  }
+  return id;
+}
+
+std::vector<ContractDifference> Session::changes(TrialConfig trial) {
+  return impl_->store.changes(*make_entry(std::move(trial)));
+}
+
+void Session::keep_journal(const std::filesystem::path& folder) { keep_journal(RunLock(folder)); }
+
+void Session::keep_journal(RunLock lock) {
+  impl_->store.keep_journal(std::move(lock));
+  const MutexLock trials_lock(impl_->mutex);
+  for (const auto& trial : impl_->trials) impl_->store.submit(*trial);
+}
+
+std::vector<TrialResult> Session::journal() const { return impl_->store.results(); }
+
+const TrialPlan& Session::plan(JobId trial) const {
+  const MutexLock lock(impl_->mutex);
+  return impl_->trials.at(trial.index())->planned.summary;
+}
+
+}  // namespace spillway

@@ -1,0 +1,220 @@
+#include "trainer/session/trial_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+
+#include "core/os/file_system.h"
+#include "spillway/error.h"
+#include "trainer/session/trial_contract.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::json;
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+std::optional<double> number_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+}
+
+/// Without the lists of losses.
+std::string to_text(const TrialResult& result) {
+  return Json{{"parameters", result.parameters},
+              {"num_shards", result.num_shards},
+              {"virtual_nodes", result.virtual_nodes},
+              {"lanes", result.lanes},
+              {"order", result.order},
+              {"steps", result.steps},
+              {"first_loss", or_null(result.first_loss)},
+              {"final_loss", or_null(result.final_loss)},
+              {"eval_loss", or_null(result.eval_loss)},
+              {"tokens_per_s", result.tokens_per_s},
+              {"weights_xxh3", result.weights_xxh3},
+              {"rung_losses", result.rung_losses},
+              {"training_state_bytes", result.training_state_bytes}}
+      .dump();
+}
+
+TrialState state_of(const JournalTrial& trial) {
+  if (const auto state = trial_state(trial.state)) return *state;
+  throw Error(fmt::format("the journal has trial '{}' in state '{}', which does not exist",
+                          trial.client_id, trial.state));
+}
+
+TrialResult result_of(const JournalTrial& trial) {
+  TrialResult result{.name = trial.client_id, .state = state_of(trial), .reason = trial.reason};
+  if (trial.result.empty()) return result;
+  const Json json = Json::parse(trial.result);
+  result.parameters = json.at("parameters");
+  result.num_shards = json.at("num_shards");
+  result.virtual_nodes = json.at("virtual_nodes");
+  result.lanes = json.at("lanes");
+  result.order = json.at("order");
+  result.steps = json.at("steps");
+  result.first_loss = number_at(json, "first_loss");
+  result.final_loss = number_at(json, "final_loss");
+  result.eval_loss = number_at(json, "eval_loss");
+  result.tokens_per_s = json.at("tokens_per_s");
+  result.weights_xxh3 = json.at("weights_xxh3");
+  result.training_state_bytes = json.at("training_state_bytes");
+  result.rung_losses = json.value("rung_losses", result.rung_losses);
+  return result;
+}
+
+void require_none(const std::string& client_id, const std::vector<ContractDifference>& different) {
+  if (different.empty()) return;
+  throw ConfigError("client_id", 0,
+                    fmt::format("'{}' was submitted before with another contract:{}, or submit it "
+                                "under another id",
+                                client_id, explain(different)));
+}
+
+/// The size of all files below a folder; 0 if there is no such folder.
+Bytes bytes_in(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  Bytes bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error)) {
+    const bool is_file = file->is_regular_file(error);
+    const auto size = is_file ? file->file_size(error) : 0;
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TrialStore::TrialStore(const SessionConfig& config, std::string device_kind, Report report)
+    : config_(config), device_kind_(std::move(device_kind)), report_(std::move(report)) {}
+
+std::string TrialStore::xxh3_of_data(const SessionTrial& trial) {
+  const DataKey key{trial.config.data, trial.model->spec.indices};
+  {
+    const MutexLock lock(mutex_);
+    const auto known = data_xxh3_.find(key);
+    if (known != data_xxh3_.end()) return known->second;
+  }
+  std::string hash = xxh3_of(*trial.config.data, trial.model->spec);
+  const MutexLock lock(mutex_);
+  return data_xxh3_[key] = std::move(hash);
+}
+
+const Contract& TrialStore::contract(SessionTrial& trial) {
+  if (!trial.contract.empty()) return trial.contract;
+  trial.contract = contract_of(trial.config, trial.model->spec, xxh3_of_data(trial), device_kind_);
+  if (const auto& early = config_.early_terminate) {
+    trial.contract["sweep.early_terminate"] =
+        fmt::format("min_iter {}, eta {}", early->min_iter, early->eta);
+  }
+  return trial.contract;
+}
+
+void TrialStore::require_same_contract(SessionTrial& known, SessionTrial& trial) {
+  require_none(trial.config.client_id, differences(contract(known), contract(trial)));
+}
+
+RunJournal* TrialStore::journal() const {
+  const MutexLock lock(mutex_);
+  return journal_.get();
+}
+
+void TrialStore::keep_journal(RunLock lock) {
+  auto journal = std::make_unique<RunJournal>(std::move(lock), writer_);
+  const MutexLock journal_lock(mutex_);
+  journal_ = std::move(journal);
+}
+
+std::vector<ContractDifference> TrialStore::changes(SessionTrial& trial) {
+  RunJournal* const file = journal();
+  const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
+  if (!known) return {};
+  return differences(Json::parse(known->config).get<Contract>(), contract(trial));
+}
+
+void TrialStore::recall(SessionTrial& trial) {
+  RunJournal* const file = journal();
+  const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
+  if (!known) return;
+  require_none(known->client_id, changes(trial));
+  trial.config.checkpoint.resume = true;
+  const TrialState state = state_of(*known);
+  if (!is_final(state)) return;
+  trial.lifecycle.recall(state);
+  trial.result = result_of(*known);
+  trial.result.name = trial.config.name;
+}
+
+void TrialStore::submit(SessionTrial& trial) {
+  RunJournal* const file = journal();
+  if (!file) return;
+  require_none(trial.config.client_id, changes(trial));
+  file->submit(trial.config.client_id, Json(contract(trial)).dump());
+}
+
+void TrialStore::record_state(const SessionTrial& trial) {
+  RunJournal* const file = journal();
+  if (!file) return;
+  const TrialResult& result = trial.result;
+  file->note([id = trial.config.client_id, state = result.state, reason = result.reason,
+              text = trial.ended() ? to_text(result) : ""](Journal& journal) {
+    if (!text.empty()) journal.set_result(id, text);
+    journal.set_state(id, to_string(state), reason);
+  });
+}
+
+std::vector<TrialResult> TrialStore::results() const {
+  std::vector<TrialResult> results;
+  RunJournal* const file = journal();
+  if (!file) return results;
+  for (const JournalTrial& trial : file->trials()) results.push_back(result_of(trial));
+  return results;
+}
+
+void TrialStore::flush() {
+  if (RunJournal* const file = journal()) file->flush();
+}
+
+TrialCheckpoints::Newest TrialStore::open_checkpoints(JobId id, SessionTrial& trial) {
+  const CheckpointConfig& checkpoint = trial.config.checkpoint;
+  if (checkpoint.folder.empty()) return {};
+  trial.checkpoints = std::make_unique<TrialCheckpoints>(
+      checkpoint, trial.config.name, contract(trial), posix_file_system(), writer_,
+      [this, client_id = trial.config.client_id](std::uint64_t generation, std::int64_t step) {
+        RunJournal* const file = journal();
+        if (!file) return;
+        file->add([=](Journal& journal) {
+          journal.committed(client_id, generation, static_cast<std::uint64_t>(step));
+        });
+      },
+      [this, id](const TrialCheckpoints::Saved& saved) { report_(id, saved); });
+  if (!checkpoint.resume) return {};
+  auto newest = trial.checkpoints->open_newest();
+  if (newest.generation) {
+    trial.first_step = static_cast<std::int64_t>(newest.generation->manifest().step);
+  }
+  return newest;
+}
+
+void TrialStore::require_room(SessionTrial& trial, Bytes reserved) {
+  if (!trial.checkpoints) return;
+  const CheckpointConfig& checkpoint = trial.config.checkpoint;
+  const Bytes most = trial.planned.summary.checkpoint_bytes;
+  trial.checkpoint_growth = most - std::min(most, bytes_in(checkpoint.folder));
+  const Bytes needed = trial.checkpoint_growth + reserved;
+  const auto folder = existing_part(checkpoint.folder);
+  const Bytes available = posix_file_system().free_bytes(folder);
+  if (needed <= available) return;
+  const std::string fewer = fmt::format("or lower checkpoint.keep, which is {}", checkpoint.keep);
+  throw DoesNotFit(fmt::format("what checkpoints take in '{}'", folder.string()), Tier::disk,
+                   needed, available, checkpoint.keep > 1 ? fewer : "");
+}
+
+}  // namespace spillway
