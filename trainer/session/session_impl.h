@@ -74,22 +74,20 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void join(DeviceList::Entry& entry) SPILLWAY_REQUIRES(mutex);
   void rejoin_if_shrunk(DeviceId id) SPILLWAY_REQUIRES(mutex);
 
-  // session_lanes.cpp: the controller decides how many lanes a trial has
+  // session_controller.cpp: how many lanes a trial has, and which trials go on at a rung
   void choose_lanes(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
-  RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
   LaneDemand demand(JobId id) const SPILLWAY_REQUIRES(mutex);
+  std::optional<Rungs> rungs() const;
+  RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
+  SuccessiveHalving make_halving(const RunLength& length) const SPILLWAY_REQUIRES(mutex);
+  void require_room_at_rungs() const SPILLWAY_REQUIRES(mutex);
+  void begin_rungs() SPILLWAY_REQUIRES(mutex);
   void note_devices() SPILLWAY_REQUIRES(mutex);
   void decide_if_due() SPILLWAY_REQUIRES(mutex);
   void carry_out(const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
   void carry_out(const PauseJob& pause) SPILLWAY_REQUIRES(mutex) { shell->pause(pause.job); }
   void carry_out(const ResumeJob& resume) SPILLWAY_REQUIRES(mutex) { shell->resume(resume.job); }
   void carry_out(const ResizeJob& resize) SPILLWAY_REQUIRES(mutex);
-
-  // session_rungs.cpp: early stopping
-  std::optional<Rungs> rungs() const;
-  SuccessiveHalving make_halving(const RunLength& length) const SPILLWAY_REQUIRES(mutex);
-  void begin_rungs() SPILLWAY_REQUIRES(mutex);
-  void require_room_at_rungs() const SPILLWAY_REQUIRES(mutex);
   void carry_out(const PassRung& pass) SPILLWAY_REQUIRES(mutex);
   void carry_out(const StopAtRung& stop) SPILLWAY_REQUIRES(mutex);
 

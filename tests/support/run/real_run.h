@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,6 +56,15 @@ struct Heard final : ShellObserver {
   }
 };
 
+/// Calls `test(seed)` with seeds from 1 on, until one fails.
+template <typename Test>
+void for_seeds(std::uint64_t last, const Test& test) {
+  for (std::uint64_t seed = 1; seed <= last && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    test(seed);
+  }
+}
+
 /// A real run: device threads, copy queues and host workers, with a runner that checks bytes.
 class RealRun {
  public:
@@ -80,6 +91,24 @@ class RealRun {
 
   void submit_all() {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) shell.submit(JobId(j), workload.jobs[j]);
+  }
+
+  /// Nothing of the jobs is left afterwards.
+  void run_all() {
+    submit_all();
+    shell.run();
+    EXPECT_EQ(host.in_use(), 0u);
+  }
+  void expect_done(JobId job) const {
+    EXPECT_EQ(heard.ends.at(job), JobEnd::done) << heard.reasons.at(job);
+    EXPECT_EQ(heard.steps.at(job), workload.jobs[job.index()]->max_steps);
+  }
+  void expect_all_done() const {
+    for (std::size_t j = 0; j < workload.jobs.size(); ++j) expect_done(JobId(j));
+  }
+  void expect_failed(JobId job, const std::string& reason) const {
+    EXPECT_EQ(heard.ends.at(job), JobEnd::failed);
+    EXPECT_EQ(heard.reasons.at(job), reason);
   }
 
   static std::uint64_t planned_ops(const JobPlan& plan) {

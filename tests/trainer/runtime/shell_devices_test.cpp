@@ -8,13 +8,8 @@
 #include "tests/support/run/real_run.h"
 
 /// Devices fail, hang, shrink, come and go under a real shell: every byte is checked all the same.
-namespace spillway {
+namespace spillway::testing {
 namespace {
-
-using testing::make_workload;
-using testing::RandomWorkload;
-using testing::RealRun;
-using testing::Workload;
 
 constexpr DeviceFault fault(DeviceFault::Kind kind, std::uint64_t after_ops) {
   return {kind, after_ops};
@@ -28,13 +23,10 @@ Workload shared_workload(std::uint64_t seed) {
   return workload;
 }
 
-void expect_all_done(RealRun& run) {
-  for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
-    EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
-    EXPECT_EQ(run.heard.steps[JobId(j)], run.workload.jobs[j]->max_steps);
-  }
+void run_to_the_end(RealRun& run) {
+  run.run_all();
+  run.expect_all_done();
   EXPECT_GE(run.runner.kept(), run.planned_ops());
-  EXPECT_EQ(run.host.in_use(), 0u);
 }
 
 int total_redone(const RealRun& run) {
@@ -45,12 +37,9 @@ int total_redone(const RealRun& run) {
 
 TEST(ShellDevices, AFailingDeviceIsLostAndTheStepIsRedone) {
   int losses = 0, redone = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(40, [&](std::uint64_t seed) {
     RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::fail, seed % 13)}});
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
+    run_to_the_end(run);
     for (const auto& left : run.heard.left) {
       EXPECT_EQ(left.device, DeviceId(0));
       EXPECT_TRUE(left.lost);
@@ -58,24 +47,20 @@ TEST(ShellDevices, AFailingDeviceIsLostAndTheStepIsRedone) {
     }
     losses += static_cast<int>(run.heard.left.size());
     redone += total_redone(run);
-    if (HasFailure()) break;
-  }
+  });
   EXPECT_GE(losses, 30);
   EXPECT_GE(redone, 10);
 }
 
 TEST(ShellDevices, AHangingDeviceIsLostWhenItsTimeIsUp) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(3, [&](std::uint64_t seed) {
     RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::hang, seed)}},
                 {.least_s = 2, .factor = 0});
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
+    run_to_the_end(run);
     ASSERT_EQ(run.heard.left.size(), 1u);
     EXPECT_TRUE(run.heard.left[0].lost);
     EXPECT_EQ(run.heard.left[0].why, "it gave no sign of life in time");
-  }
+  });
 }
 
 /// It was slow, not dead: its op ends when all is over, and nobody hears of it.
@@ -92,17 +77,14 @@ TEST(ShellDevices, AnOpThatEndsTooLateChangesNothing) {
     run.heard.ended = [&](JobId) {
       if (++ends == run.workload.jobs.size()) over.set_value();
     };
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
+    run_to_the_end(run);
     EXPECT_EQ(run.heard.left.size(), 1u);
     EXPECT_LT(run.runner.kept(), run.runner.ops());
   }
 }
 
 TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(10, [&](std::uint64_t seed) {
     Workload workload = make_workload(seed);
     std::vector<CpuSwitches> faults;
     for (std::size_t d = 0; d < workload.config.device_budgets.size(); ++d) {
@@ -114,14 +96,12 @@ TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
       if (run.heard.left.size() == num_devices)
         run.shell.add_device(run.new_device(), RealRun::kTouched);
     };
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
-    if (run.heard.left.size() < num_devices) continue;  // ended before
+    run_to_the_end(run);
+    if (run.heard.left.size() < num_devices) return;  // ended before
     EXPECT_EQ(run.heard.joined, std::vector{DeviceId(num_devices)});
     EXPECT_EQ(run.runner.warmed(), num_devices + 1);
     EXPECT_GT(run.shell.snapshot().devices.back().ops, 0u);
-  }
+  });
 }
 
 /// Without jobs, what the shell adds to the memory in use.
@@ -129,14 +109,14 @@ Bytes taken_at_start(Bytes touched) {
   const auto device = make_cpu_device("cpu:0", 64_MiB);
   MemoryStore store(*device);
   HostArena host(64_MiB, store);
-  testing::ThreadPool pool(1);
-  testing::CheckingRunner runner;
-  testing::Heard heard;
-  const Bytes before = testing::resident_bytes();
+  ThreadPool pool(1);
+  CheckingRunner runner;
+  Heard heard;
+  const Bytes before = resident_bytes();
   const Shell shell({.device_budgets = {64_MiB}, .policy = make_policy("fifo")}, {device.get()},
                     host, pool, runner, heard, nullptr, {}, touched);
   device->compute().record().wait();
-  return testing::resident_bytes() - before;
+  return resident_bytes() - before;
 }
 
 TEST(ShellDevices, RangesCanBeTouchedBeforeTheirFirstUse) {
@@ -148,19 +128,17 @@ TEST(ShellDevices, RangesCanBeTouchedBeforeTheirFirstUse) {
 /// Its memory stays until nothing writes there any more.
 TEST(ShellDevices, OneMayLeaveWhileItIsTouched) {
   constexpr Bytes kLarge = 256_MiB;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  for_seeds(3, [&](std::uint64_t seed) {
     Workload workload = make_workload(seed);
     workload.config.device_budgets.push_back(kLarge);
     const DeviceId last(workload.config.device_budgets.size() - 1);
     const auto make = RealRun::make_cpus({}, workload.config.split);
     RealRun run(make, std::move(workload), {}, nullptr, kLarge);
     run.shell.remove_device(last, "it was removed");
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
+    run_to_the_end(run);
     ASSERT_EQ(run.heard.left.size(), 1u);
     EXPECT_EQ(run.heard.left[0].device, last);
-  }
+  });
 }
 
 TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
@@ -173,9 +151,7 @@ TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
   // Else all may be over before the device is warmed.
   run.runner.before_op = [&](const OpCall&) { until.wait_for(std::chrono::seconds(10)); };
   run.shell.add_device(added, 4_KiB);
-  run.submit_all();
-  run.shell.run();
-  expect_all_done(run);
+  run_to_the_end(run);
   ASSERT_EQ(run.heard.left.size(), 1u);
   EXPECT_EQ(run.heard.left[0].device, DeviceId(run.devices.size()));
   EXPECT_TRUE(run.heard.left[0].lost);
@@ -184,8 +160,7 @@ TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
 
 TEST(ShellDevices, ComeAndGoAtCommits) {
   std::size_t joined = 0, left = 0;
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(30, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
     RandomWorkload random(seed);
     std::size_t present = run.devices.size(), next = 0;
@@ -198,9 +173,7 @@ TEST(ShellDevices, ComeAndGoAtCommits) {
       run.shell.remove_device(DeviceId(next++), "asked for");
       --present;
     };
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
+    run_to_the_end(run);
     EXPECT_TRUE(std::ranges::is_sorted(run.heard.joined));
     for (const auto& gone : run.heard.left) {
       EXPECT_FALSE(gone.lost);
@@ -209,8 +182,7 @@ TEST(ShellDevices, ComeAndGoAtCommits) {
     EXPECT_EQ(total_redone(run), 0);
     joined += run.heard.joined.size();
     left += run.heard.left.size();
-    if (HasFailure()) break;
-  }
+  });
   EXPECT_GT(joined, 10u);
   EXPECT_GT(left, 5u);
 }
@@ -218,8 +190,7 @@ TEST(ShellDevices, ComeAndGoAtCommits) {
 /// It can join again with the half that it has: the shell gave all of it back.
 TEST(ShellDevices, AShrunkDeviceLeavesAndMayJoinAgain) {
   std::size_t joined = 0;
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(20, [&](std::uint64_t seed) {
     RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::shrink, 2)}});
     run.heard.when_left = [&](const auto& gone) {
       EXPECT_EQ(gone.device, DeviceId(0));
@@ -227,13 +198,10 @@ TEST(ShellDevices, AShrunkDeviceLeavesAndMayJoinAgain) {
       EXPECT_EQ(gone.why, "its budget shrank to " + format_bytes(run.devices[0]->budget()));
       run.shell.add_device(*run.devices[0], 4_KiB);
     };
-    run.submit_all();
-    run.shell.run();
-    expect_all_done(run);
+    run_to_the_end(run);
     EXPECT_LE(run.heard.left.size(), 1u);
     joined += run.heard.joined.size();
-    if (HasFailure()) break;
-  }
+  });
   EXPECT_GT(joined, 5u);
 }
 
@@ -276,8 +244,7 @@ struct Resizable {
 };
 
 TEST(ShellDevices, AJobIsResizedAtCommits) {
-  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(15, [&](std::uint64_t seed) {
     const Resizable job(seed);
     RealRun run(job.workload);
     run.heard.committed = [&](JobId id, std::int64_t step) {
@@ -287,17 +254,14 @@ TEST(ShellDevices, AJobIsResizedAtCommits) {
     };
     run.shell.submit(JobId(0), job.with_lanes(4), job.home_bytes);
     run.shell.run();
-    EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::done) << run.heard.reasons.at(JobId(0));
-    EXPECT_EQ(run.heard.steps[JobId(0)], 12);
-    EXPECT_EQ(run.heard.lanes[JobId(0)], (std::vector<std::size_t>{2, 1, 3}));
+    run.expect_all_done();
     EXPECT_EQ(run.host.in_use(), 0u);
-    if (HasFailure()) break;
-  }
+    EXPECT_EQ(run.heard.lanes[JobId(0)], (std::vector<std::size_t>{2, 1, 3}));
+  });
 }
 
 TEST(ShellDevices, AJobIsResizedWhileDevicesAreLost) {
-  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(15, [&](std::uint64_t seed) {
     const Resizable job(seed);
     RealRun run(job.workload, {{.fault = fault(DeviceFault::Kind::fail, 3 + seed)},
                                {.fault = fault(DeviceFault::Kind::fail, 9 + seed)}});
@@ -306,11 +270,9 @@ TEST(ShellDevices, AJobIsResizedWhileDevicesAreLost) {
     };
     run.shell.submit(JobId(0), job.with_lanes(4), job.home_bytes);
     run.shell.run();
-    EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::done) << run.heard.reasons.at(JobId(0));
-    EXPECT_EQ(run.heard.steps[JobId(0)], 12);
-    if (HasFailure()) break;
-  }
+    run.expect_all_done();
+  });
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

@@ -16,35 +16,21 @@
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/real_run.h"
 
-namespace spillway {
+namespace spillway::testing {
 namespace {
-
-using testing::CheckingRunner;
-using testing::FailingStore;
-using testing::make_workload;
-using testing::RealRun;
-using testing::TemporaryFolder;
-using testing::Workload;
 
 TEST(Shell, EveryByteArrivesInRandomWorkloads) {
   std::uint64_t moves = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(60, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
-    run.submit_all();
-    run.shell.run();
-    for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
-      EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
-      EXPECT_EQ(run.heard.steps[JobId(j)], run.workload.jobs[j]->max_steps);
-    }
+    run.run_all();
+    run.expect_all_done();
     EXPECT_EQ(run.runner.ops(), run.planned_ops());
-    EXPECT_EQ(run.host.in_use(), 0u);
     for (const DeviceCounters& device : run.shell.snapshot().devices) {
       EXPECT_GE(device.stall_s, 0);
       moves += device.moves;
     }
-    if (HasFailure()) break;
-  }
+  });
   EXPECT_GT(moves, 60u) << "from device to device";
 }
 
@@ -76,26 +62,21 @@ TEST(Shell, TellsAnyThreadWhatIsUnderWay) {
 TEST(Shell, HomesMayLieInFiles) {
   const TemporaryFolder folder;
   FileStore store(folder.path());
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for_seeds(10, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed), {}, {}, &store);
-    run.submit_all();
-    run.shell.run();
-    for (const auto& [job, end] : run.heard.ends) {
-      EXPECT_EQ(end, JobEnd::done) << run.heard.reasons.at(job);
-    }
+    run.run_all();
+    run.expect_all_done();
     EXPECT_EQ(run.runner.ops(), run.planned_ops());
-    EXPECT_EQ(run.host.in_use(), 0u);
-  }
+  });
 }
 
 TEST(Shell, AJobWhoseHomeHasNoRoomFailsAlone) {
   const auto device = make_cpu_device("cpu", 1_MiB);
   MemoryStore memory(*device);
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for_seeds(10, [&](std::uint64_t seed) {
     FailingStore store(memory, 0);
     RealRun run(make_workload(seed), {}, {}, &store);
-    run.submit_all();
-    run.shell.run();
+    run.run_all();
     int failed = 0;  // whose home is asked for first is chance
     for (const auto& [job, end] : run.heard.ends) {
       if (end == JobEnd::done) continue;
@@ -106,8 +87,7 @@ TEST(Shell, AJobWhoseHomeHasNoRoomFailsAlone) {
                     " but 17 B are left");
     }
     EXPECT_EQ(failed, 1);
-    EXPECT_EQ(run.host.in_use(), 0u);
-  }
+  });
 }
 
 TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
@@ -131,33 +111,26 @@ TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
 }
 
 TEST(Shell, AFailingJobFailsAloneWithItsReason) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  for_seeds(20, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
     run.runner.fail_at(JobId(0), 1 + seed % RealRun::planned_ops(*run.workload.jobs[0]));
-    run.submit_all();
-    run.shell.run();
-    EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::failed);
-    EXPECT_EQ(run.heard.reasons.at(JobId(0)), "made to fail");
-    for (std::size_t j = 1; j < run.workload.jobs.size(); ++j) {
-      EXPECT_EQ(run.heard.ends.at(JobId(j)), JobEnd::done) << run.heard.reasons.at(JobId(j));
-    }
-    EXPECT_EQ(run.host.in_use(), 0u);
-  }
+    run.run_all();
+    run.expect_failed(JobId(0), "made to fail");
+    for (std::size_t j = 1; j < run.workload.jobs.size(); ++j) run.expect_done(JobId(j));
+  });
 }
 
 TEST(Shell, StopEndsEveryJobAfterItsRunningOps) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for_seeds(10, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
     run.submit_all();
     std::thread stopper([&] { run.shell.stop_all(); });
     run.shell.run();
     stopper.join();
-    for (std::size_t j = 0; j < run.workload.jobs.size(); ++j) {
-      EXPECT_NE(run.heard.ends.at(JobId(j)), JobEnd::failed);
-    }
+    for (const auto& [job, end] : run.heard.ends) EXPECT_NE(end, JobEnd::failed);
+    EXPECT_EQ(run.heard.ends.size(), run.workload.jobs.size());
     EXPECT_EQ(run.host.in_use(), 0u);
-  }
+  });
 }
 
 /// A workload of at least two jobs whose homes lie in memory at the same time.
@@ -231,10 +204,9 @@ TEST(Shell, AHomeThatTakesLongHoldsUpNobody) {
   run.heard.ended = [&](JobId) {
     if (++ends == 1) one_ended.set_value();
   };
-  run.submit_all();
-  run.shell.run();
+  run.run_all();
   EXPECT_TRUE(store.came());
-  for (const auto& [job, end] : run.heard.ends) EXPECT_EQ(end, JobEnd::done);
+  run.expect_all_done();
 }
 
 TEST(Shell, AJobWhoseReleaseFailsHasFailed) {
@@ -242,19 +214,15 @@ TEST(Shell, AJobWhoseReleaseFailsHasFailed) {
   run.runner.released = [](JobId job, JobEnd) {
     if (job == JobId(0)) throw std::runtime_error("no last checkpoint");
   };
-  run.submit_all();
-  run.shell.run();
-  EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::failed);
-  EXPECT_EQ(run.heard.reasons.at(JobId(0)), "no last checkpoint");
-  EXPECT_EQ(run.heard.ends.at(JobId(1)), JobEnd::done);
-  EXPECT_EQ(run.host.in_use(), 0u);
+  run.run_all();
+  run.expect_failed(JobId(0), "no last checkpoint");
+  run.expect_done(JobId(1));
 }
 
 /// Where the shell's thread throws, somebody may still read a home, as the writer of a checkpoint
 /// does: release() waits for that, so it comes before the home goes.
 TEST(Shell, HomesAreReleasedBeforeTheyGoWhereRunThrows) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(seed);
+  for_seeds(10, [&](std::uint64_t seed) {
     std::mutex mutex;
     std::map<JobId, const std::byte*> homes;
     int released = 0;
@@ -277,7 +245,7 @@ TEST(Shell, HomesAreReleasedBeforeTheyGoWhereRunThrows) {
     }
     EXPECT_GT(released, 0);
     EXPECT_TRUE(homes.empty());
-  }
+  });
 }
 
 TEST(Shell, WhatIsNoExceptionOfTheLibraryFailsItsJobAlone) {
@@ -285,13 +253,11 @@ TEST(Shell, WhatIsNoExceptionOfTheLibraryFailsItsJobAlone) {
   run.runner.before_op = [](const OpCall& call) {
     if (call.job == JobId(0)) throw 7;
   };
-  run.submit_all();
-  run.shell.run();
-  EXPECT_EQ(run.heard.ends.at(JobId(0)), JobEnd::failed);
-  EXPECT_EQ(run.heard.reasons.at(JobId(0)),
-            "an exception was thrown whose type is not derived from std::exception");
-  EXPECT_EQ(run.heard.ends.at(JobId(1)), JobEnd::done);
+  run.run_all();
+  run.expect_failed(JobId(0),
+                    "an exception was thrown whose type is not derived from std::exception");
+  run.expect_done(JobId(1));
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing
