@@ -1,5 +1,7 @@
 #include "trainer/checkpoint/checkpoint_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
@@ -14,15 +16,11 @@ namespace {
 
 using Path = FileSystem::Path;
 
-constexpr std::size_t kDigits = 12;
 constexpr const char* kTemporary = ".tmp";
 
-std::string name_of(std::uint64_t number) {
-  const auto text = std::to_string(number);
-  return std::string(kDigits - std::min(kDigits, text.size()), '0') + text;
-}
+std::string name_of(std::uint64_t number) { return fmt::format("{:012}", number); }
 
-/// Nothing for names that are none of a generation.
+/// Nothing if a generation cannot have this name.
 std::optional<std::uint64_t> number_of(const std::string& name) {
   constexpr std::size_t kMostDigits = 18;
   if (name.size() > kMostDigits || name.find_first_not_of("0123456789") != std::string::npos)
@@ -36,7 +34,7 @@ Path parent_of(const Path& folder) {
   return parent.empty() ? Path(".") : parent;
 }
 
-/// Of a file system that works but has lost or cannot read what should be there.
+/// True if the file system works, but has lost a file or cannot read it.
 bool is_damage(const IoError& error) {
   return error.code == ENOENT || error.code == EIO || error.code == EISDIR ||
          error.code == ENOTDIR || error.code == ELOOP;
@@ -50,8 +48,8 @@ void make_folder(FileSystem& files, const Path& folder) {
   }
 }
 
-/// A name whose sync failed may be lost, so it is not left for a later one to believe in. In a
-/// folder that was durable before there is something, and it stays.
+/// If the sync fails the name may be lost, so a new folder is removed again: a later store would
+/// take it for durable. A folder that was durable before is not empty, and stays.
 void make_durable_folder(FileSystem& files, const Path& folder) {
   make_folder(files, folder);
   try {
@@ -65,7 +63,7 @@ void make_durable_folder(FileSystem& files, const Path& folder) {
   }
 }
 
-/// Of the names in a folder that end with `suffix`, ascending.
+/// Numbers of the names in a folder that end with `suffix`, ascending.
 std::vector<std::uint64_t> numbers_in(FileSystem& files, const Path& folder,
                                       const std::string& suffix) {
   std::vector<std::uint64_t> found;
@@ -81,7 +79,7 @@ std::vector<std::uint64_t> numbers_in(FileSystem& files, const Path& folder,
 std::string summary(const std::vector<Finding>& findings) {
   std::string text = "holds no generation that can be used:";
   for (const auto& finding : findings)
-    text += "\n  generation " + std::to_string(finding.generation) + ": " + finding.problem;
+    text += fmt::format("\n  generation {}: {}", finding.generation, finding.problem);
   return text;
 }
 
@@ -112,14 +110,12 @@ Path CheckpointStore::temporary_of(std::uint64_t number) const {
   return folder_ / (name_of(number) + kTemporary);
 }
 
-std::vector<std::uint64_t> CheckpointStore::numbers(const std::string& suffix) const {
-  return numbers_in(files_, folder_, suffix);
+std::vector<std::uint64_t> CheckpointStore::generations() const {
+  return generations_in(files_, folder_);
 }
 
-std::vector<std::uint64_t> CheckpointStore::generations() const { return numbers(""); }
-
 void CheckpointStore::remove_leftovers() {
-  for (const auto number : numbers(kTemporary)) remove_temporary(number);
+  for (const auto number : numbers_in(files_, folder_, kTemporary)) remove_temporary(number);
   files_.sync_folder(folder_);
 }
 
@@ -129,7 +125,7 @@ void CheckpointStore::remove_temporary(std::uint64_t number) {
   files_.remove_folder(folder);
 }
 
-/// Under its own name a generation is whole, so it loses that first.
+/// A generation under its own name is whole, so it loses the name first.
 void CheckpointStore::remove(std::uint64_t number) {
   files_.rename(path_of(number), temporary_of(number));
   files_.sync_folder(folder_);
@@ -171,7 +167,8 @@ std::vector<Finding> CheckpointStore::verify() const {
 void CheckpointStore::require_space(Bytes bytes) const {
   const Bytes available = files_.free_bytes(folder_);
   if (bytes > available)
-    throw OutOfMemory(Tier::disk, bytes, available, "a checkpoint in " + folder_.string());
+    throw OutOfMemory(Tier::disk, bytes, available,
+                      fmt::format("a checkpoint in {}", folder_.string()));
 }
 
 CheckpointStore::Committed CheckpointStore::write(
@@ -203,7 +200,7 @@ void CheckpointStore::abandon(std::uint64_t number, bool is_renamed) {
     else
       remove_temporary(number);
   } catch (const IoError&) {
-    // What stays is removed by the next write or at the next opening, and counts for nothing.
+    // The next write or the next opening removes what is left; until then nobody reads it.
   }
 }
 

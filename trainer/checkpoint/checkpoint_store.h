@@ -13,9 +13,9 @@
 
 namespace spillway {
 
-/// Numbers of the generations that lie in a folder, ascending, sound or not. Throws IoError.
+/// Numbers of all generations in a folder, ascending, also of damaged ones. Throws IoError.
 std::vector<std::uint64_t> generations_in(FileSystem& files, const FileSystem::Path& folder);
-/// Where one of them lies.
+/// The folder of one generation.
 FileSystem::Path generation_path(const FileSystem::Path& folder, std::uint64_t number);
 
 /// What is wrong with a generation.
@@ -25,47 +25,45 @@ struct Finding {
 };
 
 struct CheckpointOptions {
-  int keep = 2;  ///< generations that are never taken away, at least 1
+  int keep = 2;  ///< number of newest generations to keep, at least 1
   Bytes block_bytes = 1_MiB;
 };
 
-/// The generations of checkpoints of one job, in a folder of their own. A generation is there whole
-/// or not at all, whatever ends the program or the machine; an older one goes only when `keep`
-/// newer ones have been read back whole. For one thread of one process at a time: who opens a
-/// folder holds its lock. Throws IoError.
+/// The generations of one job's checkpoints, in a folder of their own. After a crash of the program
+/// or the machine a generation is whole or absent. An older one is removed only when `keep` newer
+/// ones have been read back whole. For one thread of one process at a time: the caller holds the
+/// lock of the folder. Throws IoError.
 class CheckpointStore {
  public:
-  /// Makes the folder where there is none, and removes what a crash has left unfinished.
+  /// Makes the folder if it is missing, and removes what a crash left unfinished.
   CheckpointStore(FileSystem& files, FileSystem::Path folder, CheckpointOptions options = {});
 
-  /// Numbers of those that lie there, ascending, sound or not.
+  /// As generations_in().
   std::vector<std::uint64_t> generations() const;
 
   struct Newest {
-    std::optional<Generation> generation;  ///< none where none was ever written
-    std::vector<Finding> findings;         ///< newer ones that are damaged: to be said loudly
+    std::optional<Generation> generation;  ///< none if none was ever written
+    std::vector<Finding> findings;         ///< newer ones that are damaged: report them
   };
-  /// The newest generation that verifies, every byte of which was read. Throws CorruptData with all
-  /// findings where there are generations and none is sound; NewerFormat.
+  /// The newest generation that is sound; reads every byte of it. Throws CorruptData with all
+  /// findings if there are generations and none is sound; NewerFormat.
   Newest open_newest();
-  /// Reads every byte of all.
+  /// Reads every byte of all generations.
   std::vector<Finding> verify() const;
 
   struct Committed {
     std::uint64_t generation = 0;
-    std::vector<Finding> findings;  ///< of older ones, which were to be read back or removed
+    std::vector<Finding> findings;  ///< older ones that could not be read back or removed
   };
-  /// Writes a new generation, which is durable when `record` is called with its number; then takes
-  /// away older ones. Throws what write_generation() and `record` do, and OutOfMemory of the disk
-  /// tier. If it throws before `record`, older generations are as they were and this one counts for
-  /// nothing; writing can go on with a new one.
+  /// Writes a new generation, calls `record` with its number once it is durable, then removes older
+  /// ones. Throws what write_generation() and `record` throw, and OutOfMemory of the disk tier. If
+  /// it throws before `record`, older generations are unchanged, and a new one can be written.
   Committed write(const GenerationContent& content,
                   const std::function<void(std::uint64_t)>& record = {});
 
  private:
   FileSystem::Path path_of(std::uint64_t number) const;
   FileSystem::Path temporary_of(std::uint64_t number) const;
-  std::vector<std::uint64_t> numbers(const std::string& suffix) const;
   void require_space(Bytes bytes) const;
   void remove_leftovers();
   void remove_temporary(std::uint64_t number);
@@ -77,9 +75,9 @@ class CheckpointStore {
   FileSystem& files_;
   const FileSystem::Path folder_;
   const CheckpointOptions options_;
-  std::uint64_t last_ = 0;           ///< number that was used last, whatever became of it
-  std::set<std::uint64_t> durable_;  ///< whose names are known to be on stable storage
-  std::set<std::uint64_t> sound_;    ///< that this object has read whole
+  std::uint64_t last_ = 0;           ///< number that was used last, for a failed write too
+  std::set<std::uint64_t> durable_;  ///< their names are known to be on stable storage
+  std::set<std::uint64_t> sound_;    ///< this object has read every byte of them
 };
 
 }  // namespace spillway

@@ -1,5 +1,7 @@
 #include "trainer/checkpoint/generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -22,14 +24,14 @@ class CheckedFile {
       : file_(std::move(file)), entry_(std::move(entry)), block_bytes_(block_bytes) {
     const Bytes size = file_.size();
     if (size != entry_.bytes)
-      throw CorruptData(file_.path(), "has " + std::to_string(size) + " bytes, its manifest says " +
-                                          std::to_string(entry_.bytes));
+      throw CorruptData(file_.path(),
+                        fmt::format("has {} bytes, its manifest says {}", size, entry_.bytes));
     block_.reserve(std::min(block_bytes_, size));
   }
 
   void read(std::span<std::byte> into, Bytes offset) {
     if (offset > entry_.bytes || into.size() > entry_.bytes - offset)
-      throw CorruptData(file_.path(), "ends at byte " + std::to_string(entry_.bytes));
+      throw CorruptData(file_.path(), fmt::format("ends at byte {}", entry_.bytes));
     while (!into.empty()) {
       load(offset / block_bytes_);
       const Bytes skipped = offset % block_bytes_;
@@ -55,8 +57,8 @@ class CheckedFile {
     block_.resize(std::min(block_bytes_, entry_.bytes - offset));
     file_.read_all(block_, offset);
     if (xxh3(block_) != entry_.blocks[index])
-      throw CorruptData(file_.path(), "is damaged between bytes " + std::to_string(offset) +
-                                          " and " + std::to_string(offset + block_.size()));
+      throw CorruptData(file_.path(), fmt::format("is damaged between bytes {} and {}", offset,
+                                                  offset + block_.size()));
     loaded_ = index;
   }
 
@@ -86,7 +88,7 @@ bool Generation::has(std::string_view name) const {
 ByteSource Generation::file(std::string_view name) const {
   const auto entry = std::ranges::find(manifest_.files, name, &ManifestFile::name);
   if (entry == manifest_.files.end())
-    throw CorruptData(folder_, "has no file '" + std::string(name) + "'");
+    throw CorruptData(folder_, fmt::format("has no file '{}'", name));
   const auto path = folder_ / entry->name;
   // Shared, because a function object can be copied.
   const auto file =

@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// A generation of checkpoints that lies in a folder. Whatever is read of it is checked against its
-/// manifest, block by block. Throws IoError; CorruptData, naming the file and what is wrong.
+/// A generation of checkpoints in a folder. Reading checks each block against the manifest. Throws
+/// IoError; CorruptData, which names the file and what is wrong.
 class Generation {
  public:
   /// Reads the manifest. Also throws NewerFormat.
@@ -19,7 +19,7 @@ class Generation {
   std::uint64_t number() const { return number_; }
   const Manifest& manifest() const { return manifest_; }
   bool has(std::string_view name) const;
-  /// A data file, open as long as the source is there. For one thread at a time.
+  /// A data file, open during the life of the source. For one thread at a time.
   ByteSource file(std::string_view name) const;
   /// Reads every byte.
   void verify() const;

@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-/// What `[begin, end)` of a file and a block from `offset` have in common, and its place in both.
+/// The part of a block from `offset` that lies in `[begin, end)` of a file: its place in both.
 struct Overlap {
   Bytes in_part = 0;
   std::span<std::byte> in_block;

@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// A data file to be written, whose bytes are asked for when their turn comes.
+/// A data file to be written; the writer asks for its bytes block by block.
 struct GenerationFile {
   std::string name;
   Bytes bytes = 0;
@@ -20,11 +20,11 @@ struct GenerationFile {
   std::function<void(std::span<std::byte> block, Bytes offset)> fill;
 };
 
-/// Of these bytes.
+/// A file with these bytes.
 GenerationFile bytes_file(std::string name, std::string bytes);
 
-/// A safetensors file. Those of larger elements come first, so that all are aligned, else the order
-/// is as given; `fill` is asked for the bytes of a tensor from its byte `offset`.
+/// A safetensors file. Tensors of larger elements come first, so that all are aligned; otherwise
+/// the order is as given. `fill` writes the bytes of a tensor from its byte `offset`.
 GenerationFile safetensors_file(
     std::string name, std::vector<TensorEntry> tensors,
     std::function<void(const TensorEntry&, std::span<std::byte> into, Bytes offset)> fill);

@@ -12,7 +12,7 @@
 namespace spillway {
 namespace {
 
-/// With zeros where the hashes will be, so of the length that it will have.
+/// The manifest with zeros for hashes: it has the final length.
 Manifest blank_manifest(const GenerationContent& content, Bytes block_bytes) {
   Manifest manifest{.job = content.job,
                     .step = content.step,
@@ -63,7 +63,7 @@ void write_generation(FileSystem& files, const FileSystem::Path& folder,
   OpenFile manifest_file = reserve(files, folder / kManifestName, manifest_bytes);
   for (std::size_t i = 0; i < open.size(); ++i)
     write_file(open[i], content.files[i], block_bytes, manifest.files[i]);
-  // Not before the last block was asked for: who waits for that need not wait for the disk.
+  // Only after the last call of fill(): whoever waits for that need not wait for the disk.
   for (OpenFile& file : open) finish(file);
   const std::string text = to_text(manifest);
   manifest_file.write_all(std::as_bytes(std::span(text)), 0);

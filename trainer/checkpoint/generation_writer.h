@@ -7,15 +7,14 @@ namespace spillway {
 
 inline constexpr const char* kManifestName = "MANIFEST";
 
-/// Writes data files and manifest into `folder`, which is there and empty. First the space of all
-/// is reserved, so that a full disk shows before anything is written. Files, names and manifest are
-/// on stable storage when it returns, the name of the folder is not. Throws IoError, Error for
-/// names that a manifest cannot hold, and what `fill` throws; what lies in the folder is then
-/// worth nothing.
+/// Writes data files and manifest into an empty folder. It first reserves the space of all files,
+/// so that a full disk fails before anything is written. When it returns, files, names and manifest
+/// are on stable storage; the name of the folder is not. Throws IoError, Error for names that a
+/// manifest cannot hold, and what `fill` throws; the folder then has no valid generation.
 void write_generation(FileSystem& files, const FileSystem::Path& folder,
                       const GenerationContent& content, Bytes block_bytes);
 
-/// What write_generation() takes on a disk.
+/// Disk space that write_generation() takes.
 Bytes generation_bytes(const GenerationContent& content, Bytes block_bytes);
 
 }  // namespace spillway

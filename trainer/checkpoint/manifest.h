@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// A data file of a generation: its length and the XXH3 of each block of it, as `xxh3` has it. The
-/// last block may be short; an empty file has none.
+/// A data file of a generation: its length and the hash of each block, as xxh3() makes it. The last
+/// block may be short; an empty file has none.
 struct ManifestFile {
   std::string name;
   Bytes bytes = 0;
@@ -18,8 +18,8 @@ struct ManifestFile {
   bool operator==(const ManifestFile&) const = default;
 };
 
-/// What one generation of checkpoints is and holds. As text it ends with a hash of itself, so that
-/// it is complete or nothing; docs/formats.md has every byte.
+/// The contents of one generation of checkpoints. The text ends with a hash of itself, so that a
+/// part of it is never taken for the whole; docs/formats.md describes every byte.
 struct Manifest {
   static constexpr std::uint64_t kVersion = 1;
   static constexpr Bytes kMaxBlockBytes = 64_MiB, kMaxBytes = 256_MiB;
@@ -34,15 +34,15 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-/// How many blocks a file of `bytes` has.
+/// The number of blocks of a file.
 std::uint64_t num_blocks(Bytes bytes, Bytes block_bytes);
 
-/// The text that is written. Its length depends on no hash. Throws Error unless the files have
-/// names of their own that are plain names, and blocks as their length says.
+/// The text that is written. Its length does not depend on the hashes. Throws Error unless file
+/// names are plain and distinct, and each file has the number of blocks that its length requires.
 std::string to_text(const Manifest& manifest);
 
-/// Takes exactly what to_text() makes. Throws CorruptData naming `path` for anything else,
-/// NewerFormat for a sound manifest of another version.
+/// Parses exactly what to_text() makes. Throws NewerFormat for a valid manifest of a newer version,
+/// and CorruptData for anything else; both name `path`.
 Manifest parse_manifest(const std::string& text, const std::string& path);
 
 }  // namespace spillway

@@ -9,9 +9,9 @@
 
 namespace spillway {
 
-/// Lets a snapshot read the state after one step of a trial while the trial trains on, without a
-/// second copy: a parameter and its moments are read once that step's update of them is done, and
-/// the next update of them waits until they were read. One snapshot at a time. Thread-safe.
+/// Lets a snapshot read the state of a trial after one step, while the trial goes on, without a
+/// second copy: it reads a parameter and its moments after that step's update of them, and the next
+/// update of them waits until they were read. One snapshot at a time. Thread-safe.
 class StateGate {
  public:
   /// All parameters are as after `first_step` steps.
@@ -19,27 +19,27 @@ class StateGate {
 
   // The trial:
 
-  /// Before an update of the parameter: waits for a snapshot that has still to read it.
+  /// Call it before an update of the parameter. Waits until a snapshot has read it.
   void begin_update(std::size_t param);
-  /// The parameter is as after one more step.
+  /// The update of the parameter is done.
   void end_update(std::size_t param);
   std::int64_t version(std::size_t param) const;
 
   // The snapshot:
 
-  /// Of the state after `step` steps: no parameter goes beyond it before release(). Before the
-  /// commit of the step behind it. Calls `ready` once, on any thread of the trial or on this one,
-  /// when no parameter is behind the step any more, or none will come on: who reads then waits for
-  /// nothing.
+  /// Begins a snapshot of the state after `step` steps: no parameter goes beyond it before
+  /// release(). Call it before the next step commits. Calls `ready` once, on this thread or one of
+  /// the trial, when every parameter has reached the step, or cancel() was called: reading then
+  /// waits for nothing.
   void begin_snapshot(std::int64_t step, std::function<void()> ready = {});
-  /// Waits until the parameter has reached the snapshot's step. False where it never will, because
+  /// Waits until the parameter has reached the snapshot's step. False if it never will because
   /// cancel() was called.
   bool wait_for(std::size_t param);
   /// The parameter has been read.
   void release(std::size_t param);
-  /// All has been read, or need not be any more.
+  /// The snapshot needs nothing more.
   void end_snapshot();
-  /// The trial has ended: whoever waits goes on.
+  /// The trial has ended. Wakes everybody who waits.
   void cancel();
 
  private:
@@ -51,7 +51,7 @@ class StateGate {
   CondVar changed_;
   std::vector<Param> params_ SPILLWAY_GUARDED_BY(mutex_);
   std::int64_t snapshot_ SPILLWAY_GUARDED_BY(mutex_) = -1;  ///< its step; -1: none
-  /// Parameters that have not come to it.
+  /// Number of parameters that have not reached it.
   std::size_t num_behind_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   std::function<void()> ready_ SPILLWAY_GUARDED_BY(mutex_);
   bool cancelled_ SPILLWAY_GUARDED_BY(mutex_) = false;

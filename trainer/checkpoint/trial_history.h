@@ -13,26 +13,26 @@
 
 namespace spillway {
 
-/// What a trial has said so far. Memory is bounded: of losses with their norms, and of evaluations,
-/// the last `limit` are kept. The first loss and the means at rungs stay known.
+/// Losses, gradient norms and evaluations of a trial. Memory is bounded: it keeps the last `limit`
+/// of each, the first loss, and the means at rungs.
 class TrialHistory {
  public:
   /// `rungs`: of early stopping.
   explicit TrialHistory(std::size_t limit = kMaxHistory, std::optional<Rungs> rungs = {});
-  /// What to_text() gave. Throws CorruptData, which names `file`.
+  /// Parses the text of to_text(). Throws CorruptData, which names `file`.
   static TrialHistory parse(const std::string& text, const std::string& file,
                             std::size_t limit = kMaxHistory, std::optional<Rungs> rungs = {});
-  /// The JSON of history.json (docs/formats.md). An evaluation after the last step is left out: who
-  /// goes on from here evaluates again.
+  /// The JSON of history.json (docs/formats.md), without an evaluation after the last step: a trial
+  /// that resumes here evaluates again.
   std::string to_text() const;
 
-  /// Of the next step.
+  /// Adds the next step.
   void add_step(double loss, double gradient_norm);
-  /// Of the weights after so many steps.
+  /// Adds an evaluation of the weights after `step` steps.
   void add_eval(std::int64_t step, double loss);
 
   std::int64_t num_steps() const { return num_steps_; }
-  /// The first steps, whose losses and norms are no longer kept.
+  /// The number of first steps whose losses and norms are no longer kept.
   std::int64_t num_dropped() const;
   const std::optional<double>& first_loss() const { return first_loss_; }
   std::optional<double> last_loss() const;
@@ -41,7 +41,7 @@ class TrialHistory {
   const std::deque<double>& losses() const { return losses_; }
   const std::deque<double>& gradient_norms() const { return gradient_norms_; }
   const std::deque<std::pair<std::int64_t, double>>& eval_losses() const { return eval_losses_; }
-  /// Of the rungs up to the last step.
+  /// The mean losses at the rungs up to the last step.
   const RungLosses& rung_losses() const { return at_rungs_.means; }
 
  private:

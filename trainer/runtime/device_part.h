@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-/// Host memory that ops of a device write a number to. Grows to what is taken at once.
+/// Host memory to which ops of a device write numbers. Grows to the most that are in use at once.
 class Numbers {
  public:
   explicit Numbers(Device& device) : device_(device) {}
@@ -32,9 +32,9 @@ class Numbers {
   std::vector<double*> free_;
 };
 
-/// What the shell has of a device. Of the shell's thread.
+/// The shell's state of a device. Only for the shell's thread.
 struct DevicePart {
-  /// `is_gone`: it has left before, and nothing is taken of it.
+  /// `is_gone`: the device left before, and nothing is allocated on it.
   explicit DevicePart(Device& d, bool is_gone = false)
       : device(&d),
         budget(d.budget()),
@@ -51,17 +51,17 @@ struct DevicePart {
   }
 
   Device* device;
-  Bytes budget;                        ///< when it came
-  std::unique_ptr<DeviceArena> arena;  ///< given back once nothing can touch it any more
+  Bytes budget;                        ///< when it joined
+  std::unique_ptr<DeviceArena> arena;  ///< freed once nothing can access it any more
   Copier copier;
   Numbers numbers;
   std::unique_ptr<Watchdog> watchdog;
-  int running = 0;       ///< actions that were started and not heard of, whatever was reported
-  int expected = 0;      ///< of them, those that are not reported
-  double planned_s = 0;  ///< what these take
+  int running = 0;   ///< started actions that have not ended, even if they were reported as lost
+  int expected = 0;  ///< the part of them that is not reported
+  double planned_s = 0;  ///< planned duration of these
   bool leaves = false;   ///< removed or lost
   bool gone = false;     ///< it has left
-  std::string why;       ///< it leaves
+  std::string why;       ///< why it leaves
 };
 
 }  // namespace spillway

@@ -23,12 +23,12 @@ struct OpCall {
   const Program* program = nullptr;     ///< of the plan
   int unit = 0, op = 0;
   boost::unordered_flat_map<int, std::byte*> buffers;  ///< on the device, by number
-  /// Host memory for what the op says, until it has been kept: OpSpec::num_numbers.
+  /// Host memory for the numbers that the op writes, until they are kept: OpSpec::num_numbers.
   std::vector<double*> numbers;
 
   const UnitSpec& unit_spec() const { return program->units[at(unit)]; }
   const OpSpec& op_spec() const { return program->ops[at(op)]; }
-  /// Where one of its buffers lies on the device.
+  /// The address of one of its buffers on the device.
   std::byte* memory(int buffer) const { return buffers.at(buffer); }
 };
 
@@ -42,24 +42,23 @@ struct HostCall {
   std::byte* home = nullptr;
 };
 
-/// What ops do. The shell decides when and where; the runner computes and throws on failure.
-/// Called from device threads and host workers, several at once, but for one job never two calls
-/// that the step program orders.
+/// Computes ops; the shell decides when and where. Throws on failure. Device threads and host
+/// workers call it concurrently, but never two calls of one job that the step program orders.
 class OpRunner {
  public:
   using Keep = std::function<void()>;
   virtual ~OpRunner() = default;
   /// Writes the initial state of a job into its zeroed homes.
   virtual void admit(JobId job, std::byte* home) = 0;
-  /// Changes nothing but the device's memory: where the device is given up meanwhile, nobody hears
-  /// of the op. Returns what keeps its other results, such as a loss: called on the shell's thread
+  /// Changes only the device's memory: if the device is given up meanwhile, the op has no effect.
+  /// Returns a function that keeps its other results, such as a loss. The shell's thread calls it
   /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.
   virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
-  /// Nothing of the job runs any more; its home goes when this returns. May wait. Where it throws,
+  /// Nothing of the job runs any more; its home is freed when this returns. May wait. If it throws,
   /// the job has failed.
   virtual void release(JobId, JobEnd) {}
-  /// On the compute thread of a device that is about to join: whatever a first op would wait for.
+  /// Prepares the compute thread of a device that is about to join for its first op.
   virtual void warm(Device& device) = 0;
 };
 

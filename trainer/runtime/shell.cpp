@@ -39,7 +39,7 @@ Shell::~Shell() {
   for (const auto& [job, home] : homes_) {
     try {
       runner_.release(job, JobEnd::failed);
-    } catch (...) {  // run() has told why it ended
+    } catch (...) {  // run() has thrown the reason
     }
   }
 }
@@ -133,13 +133,13 @@ std::future<Shell::Status> Shell::status() {
   return promise->get_future();
 }
 
-/// An op may end, and say so, before the thread that moved its bytes has said that they arrived.
+/// An op may report its end before the copy of its inputs has reported its own.
 bool Shell::may_report(const Done& done) const {
   return std::ranges::none_of(flights_.at(done.id).after,
                               [&](ActionId id) { return flights_.contains(id); });
 }
 
-/// What was on a device that is lost has been reported.
+/// Actions on a lost device have been reported already.
 void Shell::land(Done done) {
   if (!flights_.contains(done.id)) return;
   held_.push_back(std::move(done));
@@ -286,7 +286,7 @@ void Shell::perform(const StartHostOp& start) {
   });
 }
 
-/// A home may take seconds to get: its pages are cleared, for GPUs they are locked.
+/// Reserving a home may take seconds: its pages are cleared, and locked for GPUs.
 void Shell::perform(const AdmitJob& admission) {
   observer_.on_started(admission.job);
   launch(admission.id, {});

@@ -22,13 +22,13 @@
 
 namespace spillway {
 
-/// Hears of jobs and devices, on the shell's thread.
+/// Receives events of jobs and devices, on the shell's thread.
 class ShellObserver {
  public:
   virtual ~ShellObserver() = default;
   virtual void on_started(JobId job) = 0;
   virtual void on_committed(const StepCommitted& committed) = 0;
-  /// The open step begins again, because a device was lost.
+  /// The open step starts again, because a device was lost.
   virtual void on_redone(JobId job, std::int64_t step) = 0;
   virtual void on_resized(JobId job, const JobPlan& plan) = 0;
   virtual void on_ended(JobId job, JobEnd end, const std::string& reason) = 0;
@@ -36,62 +36,63 @@ class ShellObserver {
   virtual void on_device_left(DeviceId device, bool lost, const std::string& why) = 0;
 };
 
-/// How long a device may give no sign of life while it has work: the larger of `least_s` and
-/// `factor` times what the work is planned to take.
+/// How long a device that has work may complete nothing: the larger of `least_s` and `factor` times
+/// the planned duration of the work.
 struct Patience {
   double least_s = 60, factor = 20;
 };
 
-/// The engine in real life: one thread owns it (the one in run()); device threads, copy queues and
-/// host workers post their completions to that thread, so scheduling state needs no lock.
-/// No LibTorch here: tests run the same shell with a runner that checks bytes.
+/// Runs the engine on real devices. One thread owns the engine, the one in run(); device threads,
+/// copy queues and host workers post their completions to it, so scheduling state needs no lock.
+/// Without LibTorch: tests run the same shell with a runner that checks bytes.
 class Shell {
  public:
   /// The devices, host arena, pool, runner, observer and trace outlive the shell. The destructor
-  /// waits for what is running, then has the runner release the jobs that have not ended: run() has
-  /// thrown, or was not called. `touched`: see add_device(), for these devices.
-  /// `gone`: numbers of devices that have left before; nobody hears of them.
+  /// waits for running work; if run() threw or was not called, it then has the runner release the
+  /// jobs that have not ended. `touched`: see add_device(), for these devices.
+  /// `gone`: numbers of devices that left before; the observer gets no event of them.
   Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena& host, HostPool& pool,
         OpRunner& runner, ShellObserver& observer, TraceRecorder* trace = nullptr,
         Patience patience = {}, Bytes touched = 0, const std::vector<int>& gone = {});
   ~Shell();
 
-  /// Before run(), or on its thread. `home_bytes`: enough for any plan that the job may be resized
-  /// to; 0: for this one.
-  /// `paused`: it begins with resume() only. `hold_step`: see hold().
+  /// Call it before run(), or on its thread. `home_bytes`: enough for every plan that the job may
+  /// be resized to; 0: for this one. `paused`: the job begins only after resume(). `hold_step`: see
+  /// hold().
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0,
               bool paused = false, std::int64_t hold_step = kNoStep);
-  /// Returns when every job has ended; waits where none can go on. Throws what the engine throws.
+  /// Returns when every job has ended; waits while no job can go on. Throws what the engine throws.
   void run();
 
-  // Any thread. What they ask for is carried out while run() runs.
+  // Any thread may call these. They take effect while run() runs.
 
   /// Ends all jobs after their running ops.
   void stop_all();
   /// Ends a job after its running ops.
   void stop(JobId job);
-  /// Likewise, as failed.
+  /// Like stop(), but the job has failed.
   void fail(JobId job, std::string reason);
-  /// The job begins no step after the open one, until resume().
+  /// The job begins no step after the open one until resume().
   void pause(JobId job);
   void resume(JobId job);
-  /// The job begins nothing once it has committed `step` steps, until another step is said.
+  /// The job begins nothing once it has committed `step` steps, until hold() names another step.
   void hold(JobId job, std::int64_t step);
-  /// Another plan of the same contract takes the place of the job's at its next commit.
+  /// The job changes to another plan of the same contract at its next commit.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
-  /// The device joins as the next in number once it is warm: planned ranges of `touched` bytes have
-  /// been written, and its thread has computed. Throws OutOfMemory where it refuses its own budget.
+  /// The device gets the next number and joins once it is warm: planned ranges of `touched` bytes
+  /// have been written, and its thread has computed. Throws OutOfMemory if it refuses its own
+  /// budget.
   void add_device(Device& device, Bytes touched);
-  /// The device leaves once what is bound to it has ended; the observer hears `why`.
+  /// The device leaves once the work that is bound to it has ended; the observer receives `why`.
   void remove_device(DeviceId device, std::string why);
 
-  /// Calls it on the thread that runs run(), after what was asked for before.
+  /// Calls `what` on the thread of run(), after earlier requests.
   void call(std::function<void()> what) { on_thread(std::move(what)); }
 
   /// The counters at this moment.
   EngineSnapshot snapshot() const;
-  /// What is going on, once run() comes to answer: with the run's clock, and when what is under way
-  /// was handed to its queue. Where run() has ended, the shell's end breaks the promise.
+  /// The state once run() gets to answer, with the run's clock and the times at which work under
+  /// way was queued. If run() has ended, the shell's destructor breaks the promise.
   struct Status {
     EngineStatus engine;
     double now_s = 0;
@@ -100,7 +101,7 @@ class Shell {
 
  private:
   using Actions = std::vector<Action>;
-  /// An action that has not been reported done: its end, and whether it failed.
+  /// An action that is not yet reported as done.
   struct Flight {
     Event event;
     std::shared_ptr<std::atomic<bool>> failed;
@@ -179,21 +180,21 @@ class Shell {
   using Home = std::shared_ptr<HostArena::Region>;  // shared: the host pool's work is copied
   std::map<JobId, Home> homes_;
   std::map<ActionId, Flight> flights_;
-  std::vector<Done> held_;    ///< ended before the report of something they waited for
-  std::exception_ptr error_;  ///< what ended run(); completions are only counted from then on
+  std::vector<Done> held_;    ///< ended, but something they waited for is not yet reported
+  std::exception_ptr error_;  ///< ended run(); from then on completions are only counted
   std::uint64_t launched_ = 0, landed_ = 0;
   mutable Mutex snapshot_mutex_;
   EngineSnapshot snapshot_ SPILLWAY_GUARDED_BY(snapshot_mutex_);
 };
 
-/// From any thread to the engine's.
+/// Posts `work` from any thread to the engine's.
 template <typename Work>
 void Shell::on_thread(Work work) {
   const auto io = io_;
   boost::asio::post(*io, [this, work = std::move(work)]() mutable { guard(work); });
 }
 
-/// Likewise, at the end of something that was launched.
+/// Like on_thread(), at the end of something that was launched.
 template <typename Work>
 void Shell::landing(Work work) {
   const auto io = io_;
@@ -203,7 +204,7 @@ void Shell::landing(Work work) {
   });
 }
 
-/// What it throws ends run().
+/// An exception of `work` ends run().
 template <typename Work>
 void Shell::guard(Work& work) {
   if (error_) return;

@@ -13,7 +13,7 @@ Clock::duration allowance(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Writes the first bytes of an arena, by copies, as planned ranges are written.
+/// Writes the first bytes of an arena by copies, as planned ranges are written.
 void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
   if (bytes == 0) return;
   const Bytes piece = std::min(bytes, 1_MiB);
@@ -31,7 +31,7 @@ void touch(Device& device, const DeviceArena& arena, Bytes bytes) {
 
 DeviceId Shell::take_in(std::unique_ptr<DevicePart> part) {
   const DeviceId id(devices_.size());
-  // Its op may end as soon as it is abandoned: the reason goes first.
+  // Its op may end as soon as it is abandoned, so the reason is posted first.
   part->watchdog = std::make_unique<Watchdog>(*io_, [this, id, device = part->device] {
     on_thread([this, id] { lose(id, "it gave no sign of life in time"); });
     device->abandon();
@@ -54,7 +54,7 @@ void Shell::launch(ActionId id, Flight flight) {
   flights_[id] = std::move(flight);
 }
 
-/// Work that ended on a device that has failed may have gone wrong, unlike it says.
+/// Work that ended on a failed device may be wrong, even if it reported success.
 void Shell::note_failure(Device& device, Done& done) {
   try {
     device.check();
@@ -64,7 +64,8 @@ void Shell::note_failure(Device& device, Done& done) {
   }
 }
 
-/// What was copied from a device that has failed is worth nothing: said before the copy's end is.
+/// Bytes that were copied from a failed device are invalid: the loss is posted before the copy's
+/// end.
 void Shell::require_good(DeviceId id, Device& device) {
   Done state;
   note_failure(device, state);
@@ -99,7 +100,7 @@ void Shell::reported(const Flight& flight) {
   watch(on);
 }
 
-/// Every action that begins or ends there is a sign of life.
+/// Every action that begins or ends on the device is a sign of life.
 void Shell::watch(DevicePart& on) {
   if (on.expected == 0) {
     on.planned_s = 0;
@@ -141,7 +142,7 @@ void Shell::leave(DeviceId id, const std::string& why) {
   carry_out(actions);
 }
 
-/// A device that shrank leaves; it may join again with what it has then.
+/// A device that shrank leaves; it may join again with its new budget.
 void Shell::notice_shrinking(DeviceId id) {
   const DevicePart& on = part(id);
   if (on.leaves || on.device->budget() >= on.budget) return;
@@ -156,7 +157,7 @@ void Shell::perform(const DeviceLeft& left) {
   observer_.on_device_left(left.device, left.lost, gone.why);
 }
 
-/// Nobody touches the arena any more.
+/// Frees the arena once nothing can access it any more.
 void Shell::release(DevicePart& left) {
   if (left.gone && left.running == 0) left.arena.reset();
 }
@@ -176,7 +177,7 @@ void Shell::add_device(Device& device, Bytes touched) {
   });
 }
 
-/// Calls `then` with what went wrong, empty: nothing, on this thread.
+/// Calls `then` on this thread, with the reason of a failure, or with an empty string.
 void Shell::warm(DevicePart& part, Bytes touched,
                  std::function<void(const std::string& failure)> then) {
   ++launched_;

@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// Calls once, on the thread that runs `io`, when a sign of life does not come in time. Of that
-/// thread alone. There is a timer only while something is expected.
+/// Calls a function once, on the thread that runs `io`, when a sign of life does not come in time.
+/// Only for that thread. There is a timer only while something is expected.
 class Watchdog {
  public:
   Watchdog(boost::asio::io_context& io, std::function<void()> bark)

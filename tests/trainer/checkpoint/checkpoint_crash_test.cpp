@@ -13,17 +13,9 @@
 
 /// Every scenario is crashed at every change of the disk, many times over: what was not synced is
 /// lost, and then kept, torn and reordered at random. What is left must hold what was recorded.
-namespace spillway {
+namespace spillway::testing {
 namespace {
 
-using testing::CheckpointRun;
-using testing::CrashFs;
-using testing::Disk;
-using testing::FailingFs;
-using testing::Fault;
-using testing::is_right;
-using testing::kCheckpoints;
-using testing::Recorded;
 using Path = FileSystem::Path;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -103,9 +95,8 @@ void short_counts(CheckpointRun& run) {
 void recorder_fails(CheckpointRun& run) {
   auto store = run.open();
   run.write(store, 1);
-  ignore_errors([&] {
-    store.write(testing::made_up_content(2), [](auto) { throw Error("the journal is full"); });
-  });
+  ignore_errors(
+      [&] { store.write(made_up_content(2), [](auto) { throw Error("the journal is full"); }); });
   run.write(store, 3);
 }
 
@@ -199,7 +190,7 @@ class CheckpointCrash : public ::testing::TestWithParam<Scenario> {
 
   void goes_on(CrashFs& disk, const Path& folder, int keep) {
     CheckpointStore store(disk, folder, {.keep = keep, .block_bytes = CheckpointRun::kBlock});
-    store.write(testing::made_up_content(999, folder.filename()));
+    store.write(made_up_content(999, folder.filename()));
     EXPECT_EQ(store.open_newest().generation->manifest().step, 999u);
     EXPECT_TRUE(store.verify().empty());
   }
@@ -236,4 +227,4 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, CheckpointCrash, ::testing::ValuesIn(scenari
                          [](const auto& scenario) { return scenario.param.name; });
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

@@ -11,14 +11,8 @@
 
 /// The newest of two generations is damaged in every way: this is always detected and said, and the
 /// one before is taken.
-namespace spillway {
+namespace spillway::testing {
 namespace {
-
-using testing::CheckpointRun;
-using testing::CrashFs;
-using testing::Disk;
-using testing::is_right;
-using testing::kCheckpoints;
 
 const std::string kWeights = "weights.safetensors", kMoments = "moments.safetensors",
                   kManifest = "MANIFEST";
@@ -144,4 +138,4 @@ TEST_F(CheckpointDamage, AFolderInPlaceOfAFile) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

@@ -11,16 +11,8 @@
 #include "trainer/checkpoint/checkpoint_store.h"
 
 /// Every call of a run fails, once and for ever, in every way.
-namespace spillway {
+namespace spillway::testing {
 namespace {
-
-using testing::CheckpointRun;
-using testing::CrashFs;
-using testing::FailingFs;
-using testing::Fault;
-using testing::is_right;
-using testing::kCheckpoints;
-using testing::made_up_content;
 
 struct FaultCase {
   std::string name;
@@ -163,4 +155,4 @@ INSTANTIATE_TEST_SUITE_P(Every, CheckpointFault, ::testing::ValuesIn(fault_cases
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

@@ -13,17 +13,9 @@
 #include "trainer/checkpoint/generation_writer.h"
 #include "trainer/storage/xxh3.h"
 
-namespace spillway {
+namespace spillway::testing {
 namespace {
 
-using testing::CheckpointRun;
-using testing::CrashFs;
-using testing::FailingFs;
-using testing::Fault;
-using testing::is_right;
-using testing::kCheckpoints;
-using testing::made_up_content;
-using testing::thrown;
 using Numbers = std::vector<std::uint64_t>;
 using Names = std::vector<std::string>;
 
@@ -64,7 +56,7 @@ TEST(CheckpointStore, TensorsAreReadAsSafetensors) {
   EXPECT_EQ(weights.tensors()[0].name, "n") << "larger elements first";
   std::string read(1480, '\0');
   weights.read(weights.at("a"), 0, std::as_writable_bytes(std::span(read)));
-  EXPECT_EQ(read, testing::made_up_bytes(1480, 101));
+  EXPECT_EQ(read, made_up_bytes(1480, 101));
   std::string part(700, '\0');
   weights.read(weights.at("a"), 333, std::as_writable_bytes(std::span(part)));
   EXPECT_EQ(part, read.substr(333, 700));
@@ -310,7 +302,7 @@ TEST(CheckpointStore, AnOlderOneThatCannotBeRemovedIsAFindingOfASuccessfulWrite)
 }
 
 TEST(CheckpointStore, LivesInTheSystemsFilesAsWell) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const FileSystem::Path path = folder / "checkpoints";
   const auto content = [](std::uint64_t step) { return made_up_content(step); };
   {
@@ -331,4 +323,4 @@ TEST(CheckpointStore, LivesInTheSystemsFilesAsWell) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

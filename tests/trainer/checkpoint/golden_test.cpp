@@ -9,12 +9,10 @@
 #include "trainer/checkpoint/checkpoint_store.h"
 
 /// Files of every version that was ever written stay readable, and are still written as they were.
-namespace spillway {
+namespace spillway::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::bytes_of;
-using testing::TemporaryFolder;
 
 const fs::path kGolden = fs::path(SPILLWAY_SOURCE_DIR) / "tests/golden";
 
@@ -88,4 +86,4 @@ TEST(Golden, SafetensorsOfPythonAreRead) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

@@ -10,10 +10,8 @@
 #include "tests/support/check/thrown.h"
 #include "trainer/storage/xxh3.h"
 
-namespace spillway {
+namespace spillway::testing {
 namespace {
-
-using testing::thrown;
 
 const std::string kHash(32, 'a'), kOther = "0123456789abcdef0123456789abcdef";
 
@@ -189,4 +187,4 @@ TEST(Manifest, NoTextMakesItCrash) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

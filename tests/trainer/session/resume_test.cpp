@@ -16,15 +16,10 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
-namespace spillway {
+namespace spillway::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::expect_other_bits;
-using testing::expect_same_bits;
-using testing::kAmple;
-using testing::session_of;
-using testing::TemporaryFolder;
 
 using Kind = SessionEvent::Kind;
 
@@ -73,13 +68,13 @@ struct Case {
 };
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
-TrialConfig gpt() { return testing::tiny_trial(); }
+TrialConfig gpt() { return tiny_trial(); }
 TrialConfig sgd() {
-  TrialConfig trial = testing::tiny_trial();
+  TrialConfig trial = tiny_trial();
   trial.train.optimizer = "sgd";
   return trial;
 }
-TrialConfig resnet() { return testing::resnet_trial(); }
+TrialConfig resnet() { return resnet_trial(); }
 
 class Resume : public ::testing::TestWithParam<Case> {
  protected:
@@ -89,7 +84,7 @@ class Resume : public ::testing::TestWithParam<Case> {
 /// Stops at random steps, each time on other devices and budgets.
 TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
   const TrialResult whole = told(session_of(1, kAmple), trial()).result;
-  const Bytes least = testing::smallest_budget(trial());
+  const Bytes least = smallest_budget(trial());
   std::mt19937 random(5);
   for (const int stops : {1, 2, 5, 20}) {
     const TemporaryFolder folder;
@@ -125,7 +120,7 @@ TEST(Resume, AShortHistoryIsTheEndOfTheWholeOne) {
   constexpr std::size_t kKept = 3;
   const TemporaryFolder folder;
   const TrialConfig trial = checkpointed(gpt(), folder / "gpt", 4);
-  const TrialResult whole = testing::train(session_of(1, kAmple), gpt()).trials[0];
+  const TrialResult whole = train(session_of(1, kAmple), gpt()).trials[0];
   SessionConfig config = session_of(1, kAmple);
   config.max_history = kKept;
   TrialResult last;
@@ -255,7 +250,7 @@ TEST(ResumeContract, AnotherOneIsRefusedWithTheFieldsThatDiffer) {
   other.train.virtual_nodes = 4;
   other.train.reduction_groups = 4;
   Session session(session_of(1, kAmple));
-  const std::string message = testing::thrown<ConfigError>([&] { session.submit(other); }).what();
+  const std::string message = thrown<ConfigError>([&] { session.submit(other); }).what();
   for (const char* field : {"train.learning_rate: was 0.003", "train.virtual_nodes: was 8, is 4",
                             "train.reduction_groups: was 8, is 4"}) {
     EXPECT_NE(message.find(field), std::string::npos) << message;
@@ -283,4 +278,4 @@ TEST(ResumeEnd, ATrialThatHadEndedOnlySaysAgainWhatItIs) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing

@@ -11,17 +11,11 @@
 #include "tests/support/run/training_run.h"
 
 /// What a client submits twice is one trial, in a session and in those after it.
-namespace spillway {
+namespace spillway::testing {
 namespace {
 
-using testing::expect_same_bits;
-using testing::kAmple;
-using testing::session_of;
-using testing::TemporaryFolder;
-using testing::thrown;
-
 TrialConfig trial_of(const std::string& client_id, std::uint64_t seed = 1) {
-  TrialConfig trial = testing::tiny_trial();
+  TrialConfig trial = tiny_trial();
   trial.client_id = client_id;
   trial.name = "trial " + client_id;
   trial.train.seed = seed;
@@ -107,7 +101,7 @@ TEST(SessionJournal, OneThatHasNotEndedGoesOnFromItsCheckpoint) {
   const TemporaryFolder folder;
   TrialConfig trial = trial_of("a");
   trial.checkpoint.folder = folder / "a";
-  const TrialResult whole = testing::train(session_of(1, kAmple), trial_of("a")).trials[0];
+  const TrialResult whole = train(session_of(1, kAmple), trial_of("a")).trials[0];
   {
     Session session(session_of(1, kAmple));
     session.keep_journal(folder.path());
@@ -152,4 +146,4 @@ TEST(SessionJournal, AFolderIsOneSessions) {
 }
 
 }  // namespace
-}  // namespace spillway
+}  // namespace spillway::testing
