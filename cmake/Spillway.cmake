@@ -6,8 +6,9 @@ set(_warnings
   # Designated initializers leave members to their defaults on purpose; g++ 12 sees uninitialized
   # members in copies of std::variant that are not there.
   -Wno-missing-field-initializers -Wno-maybe-uninitialized
-  # Each of the two compilers has warnings that the other does not know.
-  $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>)
+  # Each of the two compilers has warnings that the other does not know. g++ reports what is
+  # deprecated; clang also does inside the stable_sort of libstdc++ 12.
+  "$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option;-Wno-deprecated-declarations;-Wthread-safety>")
 target_compile_options(spillway_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>"
   # What nvcc makes of a file for the host compiler is not pedantic.

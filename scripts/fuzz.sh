@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets, two at a time: fuzz.sh [SECONDS [TARGET...]]. 60 s for each unless told.
 # Prints executions and coverage of each target, and fails on a finding: its input then lies in
-# build-fuzz/findings/; fix it and keep the input in tests/fuzz/corpus/TARGET/.
+# build-asan/findings/; fix it and keep the input in tests/fuzz/corpus/TARGET/.
 # RUNS=N: a campaign. One target at a time, in goes of SECONDS, until each has been executed N times.
 # What earlier calls executed counts while the program is the same; RUNS=0 only prints the table.
 # INPUT_SECONDS (20): an input that takes longer is a finding. More where fuzzers may be stopped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/setup.sh
+source scripts/setup.sh
 
-readonly seconds="${1:-60}" build=build-fuzz runs="${RUNS:-}"
+readonly seconds="${1:-60}" build=build-asan runs="${RUNS:-}"
 targets=("${@:2}")
 if ((${#targets[@]} == 0)); then
   for folder in tests/fuzz/corpus/*/; do targets+=("$(basename "$folder")"); done
@@ -22,7 +24,7 @@ fixed_layout() {
 # Of an input. Long configurations take long, and few are longer than this.
 most_bytes() { if [[ "$1" == config ]]; then echo 1024; else echo 4096; fi; }
 
-# fuzz TARGET [FLAG...]: one go. What it finds on its way is kept in build-fuzz/corpus/ for the next.
+# fuzz TARGET [FLAG...]: one go. What it finds on its way is kept in build-asan/corpus/ for the next.
 # Where memory was allocated is told in two frames: deeper ones take a third of the time.
 fuzz() {
   local target="$1"
@@ -103,11 +105,11 @@ report() {
       tr -dc '0-9')" "$(grep -c '^SUMMARY: ' "$log")"
 }
 
-if ! command -v clang++-14 >/dev/null; then
-  echo "skipped: there is no clang++-14, which has libFuzzer"
+if [[ -z "$SPILLWAY_CLANG" ]]; then
+  echo "skipped: there is no clang 16 or newer, which has libFuzzer"
   exit 0
 fi
-bash scripts/build.sh "$build" -DCMAKE_CXX_COMPILER=clang++-14 -DSPILLWAY_TORCH=OFF \
+bash scripts/build.sh "$build" "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG" -DSPILLWAY_TORCH=OFF \
   -DSPILLWAY_SANITIZE=address,undefined,fuzzer-no-link -- fuzz_targets
 
 status=0

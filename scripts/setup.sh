@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Spillway needs and this machine lacks: Debian packages and LibTorch 2.11.
 #   bash scripts/setup.sh     does it and says where LibTorch lies
-#   source scripts/setup.sh   the same, and exports SPILLWAY_TORCH_DIR (the other scripts do this)
+#   source scripts/setup.sh   the same, and exports SPILLWAY_TORCH_DIR and SPILLWAY_CLANG, the
+#                             version of clang to use (the other scripts do this)
 # SPILLWAY_TORCH_DIR, if set, names the LibTorch 2.11 to use instead of the cached one.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -15,7 +16,8 @@ readonly packages=(
   libtbb-dev 'libboost1.81-dev|libboost1.83-dev|libboost1.88-dev|libboost1.90-dev'
   libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libxxhash-dev
   libgtest-dev libbenchmark-dev 'clang-format-14|clang-format'
-  'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' strace doxygen
+  'clang-19|clang-18' 'clang-tidy-19|clang-tidy-18' 'libclang-rt-19-dev|libclang-rt-18-dev'
+  strace doxygen
 )
 spillway_cache="${XDG_CACHE_HOME:-$HOME/.cache}/spillway"
 readonly spillway_cache
@@ -144,7 +146,20 @@ use_cached_torch() {
   export SPILLWAY_TORCH_DIR="$target/torch"
 }
 
+# Prints the newest version that is installed. Older ones cannot compile libstdc++'s ranges.
+newest_clang() {
+  local version
+  for version in 19 18 17 16; do
+    if command -v "clang++-$version" >/dev/null; then
+      echo "$version"
+      return 0
+    fi
+  done
+}
+
 command -v dpkg-query >/dev/null || die "this set-up is for Debian 12 and Ubuntu 24.04"
 install_packages
 if [[ -n "${SPILLWAY_TORCH_DIR:-}" ]]; then use_given_torch; else use_cached_torch; fi
+SPILLWAY_CLANG="$(newest_clang)"
+export SPILLWAY_CLANG
 if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then say "ready; LibTorch: $SPILLWAY_TORCH_DIR"; fi

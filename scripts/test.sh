@@ -55,9 +55,10 @@ fixed_layout() {
   if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
 }
 
-# sanitized DIR KIND: the layers without LibTorch, built with a sanitizer, and their tests.
+# sanitized DIR KIND [CMAKE_ARG...]: the layers without LibTorch, built with a sanitizer, and their
+# tests.
 sanitized() {
-  bash scripts/build.sh "$1" -DSPILLWAY_TORCH=OFF "-DSPILLWAY_SANITIZE=$2"
+  bash scripts/build.sh "$1" -DSPILLWAY_TORCH=OFF "-DSPILLWAY_SANITIZE=$2" "${@:3}"
   export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
@@ -67,9 +68,17 @@ sanitized() {
 stage set-up bash scripts/setup.sh
 # Nothing below works without it.
 if ((${#failed[@]} > 0)); then exit 1; fi
+# shellcheck source=scripts/setup.sh
+source scripts/setup.sh
 stage format check_format
 stage length check_length
-stage "address and undefined" sanitized build-asan address,undefined
+# By clang, in the tree of the fuzz targets; elsewhere g++ is the compiler.
+if [[ -n "$SPILLWAY_CLANG" ]]; then
+  stage "address and undefined" sanitized build-asan address,undefined,fuzzer-no-link \
+    "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG"
+else
+  stage "address and undefined" sanitized build-asan address,undefined
+fi
 stage thread sanitized build-tsan thread
 stage fuzzing bash scripts/fuzz.sh $((20 * campaign))
 stage build bash scripts/build.sh build

@@ -9,9 +9,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t kBlockBytes = 32_KiB;
-
-std::string quoted(const std::string& path) { return "'" + path + "'"; }
+constexpr std::size_t kBufferBytes = 32_KiB;
 
 template <std::size_t width>
 void decode(const std::byte* bytes, std::span<std::int64_t> out) {
@@ -40,7 +38,7 @@ TokenFiles::TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_
   std::uint64_t end = 0;
   for (std::size_t f = 0; f < files_.num_files(); ++f) {
     check.require(files_.size(f) % bytes_per_token == 0, "data.path",
-                  quoted(files_.path(f)) + " has " + std::to_string(files_.size(f)) +
+                  "'" + files_.path(f) + "' has " + std::to_string(files_.size(f)) +
                       " bytes, no multiple of the " + std::to_string(bytes_per_token) +
                       " of a token; check the file and data.dtype");
     ends_.push_back(end += files_.size(f) / bytes_per_token);
@@ -51,9 +49,9 @@ TokenFiles::TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_
 /// Tokens from `begin` on of one file.
 void TokenFiles::read_file(std::size_t file, std::uint64_t begin,
                            std::span<std::int64_t> out) const {
-  std::array<std::byte, kBlockBytes> block;
+  std::array<std::byte, kBufferBytes> block;
   while (!out.empty()) {
-    const std::size_t count = std::min(out.size(), kBlockBytes / bytes_per_token_);
+    const std::size_t count = std::min(out.size(), kBufferBytes / bytes_per_token_);
     files_.read(file, begin * bytes_per_token_, std::span(block).first(count * bytes_per_token_));
     decode(block.data(), bytes_per_token_, out.first(count));
     out = out.subspan(count);
@@ -74,7 +72,7 @@ void TokenFiles::read(std::uint64_t begin, std::span<std::int64_t> out) const {
 }
 
 void TokenFiles::check_file(std::size_t file, std::int64_t vocab_size) const {
-  std::array<std::int64_t, kBlockBytes / sizeof(std::int64_t)> tokens;
+  std::array<std::int64_t, kBufferBytes / sizeof(std::int64_t)> tokens;
   const std::uint64_t num_tokens = files_.size(file) / bytes_per_token_;
   for (std::uint64_t begin = 0; begin < num_tokens; begin += tokens.size()) {
     const auto block =
@@ -85,7 +83,7 @@ void TokenFiles::check_file(std::size_t file, std::int64_t vocab_size) const {
     if (stranger == block.end()) continue;
     throw ConfigError(
         "data.path", 0,
-        quoted(files_.path(file)) + " has token " + std::to_string(*stranger) + " at position " +
+        "'" + files_.path(file) + "' has token " + std::to_string(*stranger) + " at position " +
             std::to_string(begin + static_cast<std::uint64_t>(stranger - block.begin())) +
             ", but model.vocab_size is " + std::to_string(vocab_size) +
             "; raise it, or check data.dtype");

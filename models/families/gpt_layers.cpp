@@ -73,9 +73,9 @@ class Mlp final : public Layer {
   double dropout_, eps_;
 };
 
-class Head final : public Layer {
+class GptHead final : public Layer {
  public:
-  explicit Head(const GptConfig& config) : eps_(config.layer_norm_eps) {}
+  explicit GptHead(const GptConfig& config) : eps_(config.layer_norm_eps) {}
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
     const at::Tensor &x = inputs[0], &tokens = inputs[1], &wte = params[2];
@@ -105,7 +105,7 @@ std::unique_ptr<Layer> make_gpt_mlp(const GptConfig& config) {
 }
 
 std::unique_ptr<Layer> make_gpt_head(const GptConfig& config) {
-  return std::make_unique<Head>(config);
+  return std::make_unique<GptHead>(config);
 }
 
 }  // namespace spillway

@@ -56,7 +56,7 @@ class Hidden final : public Layer {
 };
 
 /// [B, H], rows -> sum of the cross entropies; weight: B. Parameters: [L, H], [L].
-class Head final : public Layer {
+class MlpHead final : public Layer {
  public:
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
     const at::Tensor& rows = inputs[1];
@@ -105,7 +105,7 @@ std::unique_ptr<Model> make_mlp(const MlpConfig& config, std::int64_t vn_size) {
                   .kind = "mlp.head",
                   .params = add_linear("head", {"label", config.num_labels}, width),
                   .inputs = {last, rows}},
-                 std::make_unique<Head>());
+                 std::make_unique<MlpHead>());
   freeze(model.spec(), config.freeze);
   return std::move(model).build();
 }

@@ -10,8 +10,9 @@ namespace spillway {
 void ResnetConfig::validate() const {
   using namespace detail;
   ConfigCheck check("model.");
-  const bool has_pictures = require_range(check, num_channels, 1, kMaxSize, "num_channels") &
-                            require_range(check, image_size, 1, 1 << 16, "image_size");
+  const bool has_channels = require_range(check, num_channels, 1, kMaxSize, "num_channels");
+  const bool has_pictures =
+      require_range(check, image_size, 1, 1 << 16, "image_size") && has_channels;
   require_positive(check, input_scale, "input_scale");
   require_range(check, num_labels, 1, kMaxSize, "num_labels");
   const bool has_stages = check.require(!hidden_sizes.empty(), "hidden_sizes",

@@ -47,7 +47,7 @@ class ConvNormLayer final : public Layer {
   double input_scale_, eps_;
 };
 
-class Head final : public Layer {
+class ResnetHead final : public Layer {
  public:
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
     const at::Tensor& rows = inputs[1];
@@ -64,6 +64,6 @@ std::unique_ptr<Layer> make_conv_norm(const ConvNorm& options, const ResnetConfi
   return std::make_unique<ConvNormLayer>(options, config);
 }
 
-std::unique_ptr<Layer> make_resnet_head() { return std::make_unique<Head>(); }
+std::unique_ptr<Layer> make_resnet_head() { return std::make_unique<ResnetHead>(); }
 
 }  // namespace spillway

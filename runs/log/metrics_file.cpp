@@ -35,7 +35,7 @@ std::string line_of(const StepMetrics& row) {
 
 /// The number that `text` begins with, if it is one.
 template <typename Number>
-std::optional<Number> number_of(std::string_view text) {
+std::optional<Number> parse_number(std::string_view text) {
   Number number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc{} ? std::optional(number) : std::nullopt;
@@ -43,13 +43,13 @@ std::optional<Number> number_of(std::string_view text) {
 
 /// Of a line that line_of() made.
 StepMetrics row_of(std::string_view line) {
-  StepMetrics row{.step = number_of<std::int64_t>(line).value_or(0)};
+  StepMetrics row{.step = parse_number<std::int64_t>(line).value_or(0)};
   for (auto* cell : {&row.loss, &row.learning_rate, &row.gradient_norm, &row.tokens_per_s,
                      &row.time_s, &row.eval_loss}) {
     const std::size_t comma = line.find(',');
     if (comma == line.npos) break;
     line.remove_prefix(comma + 1);
-    *cell = number_of<double>(line);
+    *cell = parse_number<double>(line);
   }
   return row;
 }

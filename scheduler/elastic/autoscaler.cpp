@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-constexpr double kNewestWeight = 0.1;
+constexpr double kAverageWeight = 0.1;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void Autoscaler::observe_step(int lanes, double examples, double step_s) {
 
 void Autoscaler::observe_device(DeviceId device, double examples_per_s) {
   const auto [place, is_new] = device_speeds_.try_emplace(device, examples_per_s);
-  if (!is_new) place->second += kNewestWeight * (examples_per_s - place->second);
+  if (!is_new) place->second += kAverageWeight * (examples_per_s - place->second);
 }
 
 Advice Autoscaler::decide(double elapsed_s, double examples_left) const {

@@ -117,7 +117,7 @@ class Straggler final : public Heuristic {
   double share_;
 };
 
-struct ParamSpec {
+struct RuleParam {
   std::string name;
   double standard;
   double above;  ///< what it must be greater than; NaN: must be at least 0
@@ -126,12 +126,12 @@ struct ParamSpec {
 
 struct RuleSpec {
   std::string name;
-  std::vector<ParamSpec> params;
+  std::vector<RuleParam> params;
 };
 
 const std::vector<RuleSpec>& rules() {
   const double at_least_0 = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<ParamSpec> worth{{"value", 1, at_least_0},
+  const std::vector<RuleParam> worth{{"value", 1, at_least_0},
                                      {"loss", 1, at_least_0},
                                      {"every_hours", 1, 0},
                                      {"price_per_device_hour", 0, at_least_0}};
@@ -164,7 +164,7 @@ std::vector<std::string> names_of(const std::vector<Spec>& specs) {
   return names;
 }
 
-void require_range(ConfigCheck& check, const ParamSpec& spec, double value) {
+void require_range(ConfigCheck& check, const RuleParam& spec, double value) {
   const bool any_from_0 = std::isnan(spec.above);
   const bool large_enough = any_from_0 ? value >= 0 : value > spec.above;
   std::string range = any_from_0 ? "at least 0" : "above " + text(spec.above);
@@ -189,7 +189,7 @@ std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
                   "is unknown to '" + name + "'" + hint(key, known));
   }
   std::vector<double> values;
-  for (const ParamSpec& spec : rule->params) {
+  for (const RuleParam& spec : rule->params) {
     const auto given = params.find(spec.name);
     values.push_back(given == params.end() ? spec.standard : given->second);
     require_range(check, spec, values.back());

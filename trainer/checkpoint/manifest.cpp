@@ -22,14 +22,14 @@ bool is_escaped(char c, bool is_word) {
 }
 
 std::string escaped(std::string_view text, bool is_word) {
-  static constexpr char kDigits[] = "0123456789ABCDEF";
+  static constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
     if (!is_escaped(c, is_word)) {
       out += c;
     } else {
       const auto byte = static_cast<unsigned char>(c);
-      out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+      out += {'%', kHex[byte >> 4], kDigits[byte & 15]};
     }
   }
   return out;
