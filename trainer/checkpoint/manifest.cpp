@@ -29,7 +29,7 @@ std::string escaped(std::string_view text, bool is_word) {
       out += c;
     } else {
       const auto byte = static_cast<unsigned char>(c);
-      out += {'%', kHex[byte >> 4], kDigits[byte & 15]};
+      out += {'%', kHex[byte >> 4], kHex[byte & 15]};
     }
   }
   return out;
