@@ -11,7 +11,7 @@ namespace spillway {
 
 std::optional<TerminalSize> terminal_size(int file) {
   const char* kind = std::getenv("TERM");
-  if (kind == nullptr || std::string_view(kind) == "" || std::string_view(kind) == "dumb" ||
+  if (kind == nullptr || std::string_view(kind).empty() || std::string_view(kind) == "dumb" ||
       ::isatty(file) == 0)
     return std::nullopt;
   TerminalSize size;

@@ -30,7 +30,7 @@ inline std::vector<std::pair<int, int>> remaining_merges(std::vector<int> firsts
   std::vector<std::pair<int, int>> merges;
   for (int size = 1; size < groups; size *= 2) {
     for (int into = 0; into + size < groups; into += 2 * size) {
-      const auto from = std::find(firsts.begin(), firsts.end(), into + size);
+      const auto from = std::ranges::find(firsts, into + size);
       if (from == firsts.end()) continue;  // added already, inside a subtree
       merges.emplace_back(into, *from);
       firsts.erase(from);

@@ -7,7 +7,7 @@ namespace spillway {
 std::string reason_of(const std::exception& error) {
   const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
   if (!of_torch) return error.what();
-  const std::string reason = of_torch->what_without_backtrace();
+  std::string reason = of_torch->what_without_backtrace();
   if (reason.starts_with("Expected more than 1 value per channel"))
     return reason +
            "; batch normalization takes its statistics over one virtual node: raise "

@@ -55,7 +55,7 @@ void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ost
   const auto num = std::ranges::count_if(misfits, [](const auto& m) { return m.has_value(); });
   if (num == 0) return;
   log << num << " of " << misfits.size() << " trials do not fit; the largest need:\n";
-  throw **std::ranges::max_element(misfits, {}, needed);
+  throw DoesNotFit(**std::ranges::max_element(misfits, {}, needed));
 }
 
 /// Devices that take no part in a trial, each once.

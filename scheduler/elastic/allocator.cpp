@@ -130,7 +130,7 @@ class Fill final : public Allocator {
  public:
   std::string_view name() const override { return "fill"; }
   Lanes share(std::span<const Contender> jobs, int num_devices) const override {
-    const Lanes now = present(jobs), best = least(jobs, num_devices);
+    Lanes now = present(jobs), best = least(jobs, num_devices);
     const bool as_many =
         std::accumulate(now.begin(), now.end(), 0) == std::accumulate(best.begin(), best.end(), 0);
     if (!as_many || std::ranges::count(now, 0) > 0) return best;

@@ -56,7 +56,8 @@ Advice Autoscaler::decide(double elapsed_s, double examples_left) const {
   }
   if (!all.lanes) all.lanes = observed.lanes;
   std::ranges::sort(all.avoid);
-  all.avoid.erase(std::unique(all.avoid.begin(), all.avoid.end()), all.avoid.end());
+  const auto repeated = std::ranges::unique(all.avoid);
+  all.avoid.erase(repeated.begin(), repeated.end());
   return all;
 }
 

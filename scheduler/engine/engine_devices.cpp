@@ -158,7 +158,8 @@ bool Engine::start_op(DeviceId id) {
     job.last_units[at(buffer)] = ref.unit;
   });
   std::ranges::sort(action.after);
-  action.after.erase(std::unique(action.after.begin(), action.after.end()), action.after.end());
+  const auto repeated = std::ranges::unique(action.after);
+  action.after.erase(repeated.begin(), repeated.end());
   action.others_ready_s = unit_state.ready_s;
   if (std::exchange(device.waits_for_space, false)) action.transfers_ready_s = device.space_ready_s;
   start_action.after.assign(action.after.begin(), action.after.end());

@@ -190,7 +190,8 @@ bool Engine::has_bound_lanes(DeviceId id) const {
   return std::ranges::any_of(tables_.jobs, [&](const JobTable& job) {
     if (job.phase != JobPhase::running || job.lanes.size() == 1) return false;
     return std::ranges::any_of(job.lanes, [&](const LaneState& lane) {
-      const auto& units = job.program->lane_units[static_cast<std::size_t>(&lane - &job.lanes[0])];
+      const auto& units =
+          job.program->lane_units[static_cast<std::size_t>(&lane - job.lanes.data())];
       return lane.device == id && lane.cursor < units.size();
     });
   });

@@ -35,7 +35,7 @@ using Operation = std::function<at::Tensor(const Tensors&)>;
 /// rounding errors is left, so that another order of additions shows in bf16, too.
 struct Input {
   Shape shape;
-  std::string halves = "";
+  std::string halves;
 };
 
 /// Makes the inputs of a group's probes and takes their results.
