@@ -16,6 +16,8 @@ endif()
 add_library(spillway::torch INTERFACE IMPORTED)
 target_include_directories(spillway::torch SYSTEM INTERFACE
   "${SPILLWAY_TORCH_DIR}/include" "${SPILLWAY_TORCH_DIR}/include/torch/csrc/api/include")
+# Its folder also has the headers of another {fmt}, without the library.
+target_compile_definitions(spillway::torch INTERFACE FMT_HEADER_ONLY)
 target_link_libraries(spillway::torch INTERFACE
   "${SPILLWAY_TORCH_DIR}/lib/libtorch_cpu.so" "${SPILLWAY_TORCH_DIR}/lib/libc10.so")
 # Its streams of GPUs. The rest of its GPU part is loaded when a GPU is asked for.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the documentation in build-docs/site: docs.sh [PROGRAM]
 # Fails on a broken link or anchor, on a public name without documentation and, with PROGRAM, if
-# docs/cli.md is not the program's --help.
+# docs/cli.md is not the program's --help or docs/configuration.md lacks one of its keys.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/setup.sh
@@ -12,6 +12,8 @@ readonly python
 if (($# > 0)); then
   python3 scripts/cli_page.py "$1" | diff -u docs/cli.md - ||
     die "docs/cli.md differs from --help; run: python3 scripts/cli_page.py '$1' > docs/cli.md"
+  python3 scripts/configuration_page.py "$1" | diff -u docs/configuration.md - ||
+    die "docs/configuration.md differs from the program's keys; see scripts/configuration_page.py"
 fi
 
 # The site has the layout of the tree, so links between files hold on both.

@@ -49,7 +49,8 @@ ROOMS = {
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
                        "trainer/runtime trainer/compute trainer/profile trainer/planning",
     "runs/text": "",
-    "runs/config": "core/base core/device models/families trainer/config runs/text",
+    "runs/config": "core/base core/device scheduler/elastic models/families trainer/config "
+                   "runs/text",
     "runs/log": "core/base core/os trainer/config trainer/storage trainer/compute trainer/session "
                 "runs/text runs/config",
     "runs/folder": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
@@ -65,7 +66,7 @@ MAX_FILES = 25
 
 # The headers of include/spillway/, which are installed: each belongs to the room of its body.
 PUBLIC = {
-    "core/base": "error ids philox trace units",
+    "core/base": "choices error ids philox trace units",
     "core/spec": "model_factory spec",
     "core/device": "device_config",
     "models/base": "model model_builder",

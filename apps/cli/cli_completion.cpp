@@ -26,6 +26,13 @@ void declare_completion(CLI::App& app, Command& chosen) {
       return kDone;
     };
   });
+  // Hidden: scripts/configuration_page.py makes docs/configuration.md of it.
+  app.add_subcommand("configuration-tables")->group("")->callback([&chosen] {
+    chosen = [](const Output& output) {
+      output.out << reference_tables();
+      return kDone;
+    };
+  });
 }
 
 }  // namespace spillway

@@ -13,7 +13,7 @@ void declare_plan(CLI::App& app, Command& chosen) {
   plan->add_option("config", options->config_file, "What would be trained")
       ->required()
       ->type_name(kYamlFile);
-  plan->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
+  plan->add_option("overrides", options->overrides, "Values to replace, as train.data_parallel=2")
       ->type_name(kOverride);
   plan->add_flag("--no-pilot", options->estimate,
                  "Estimate costs from shapes; nothing is measured");

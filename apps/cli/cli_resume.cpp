@@ -12,7 +12,7 @@ void declare_resume(CLI::App& app, Command& chosen) {
   auto options = std::make_shared<ResumeOptions>();
   auto* resume = app.add_subcommand("resume", "Go on with a run that was interrupted or killed");
   resume->add_option("folder", options->folder, "Its output_dir")->required()->type_name(kFolder);
-  resume->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
+  resume->add_option("overrides", options->overrides, "Values to replace, as train.data_parallel=2")
       ->type_name(kOverride);
   resume->add_flag("--retry-failed", options->retry_failed, "Take up trials that failed, too");
   resume->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr")

@@ -14,7 +14,7 @@ void declare_train(CLI::App& app, Command& chosen) {
   train->add_option("config", options->config_file, "What to train")
       ->required()
       ->type_name(kYamlFile);
-  train->add_option("overrides", options->overrides, "Values to replace, as train.lanes=2")
+  train->add_option("overrides", options->overrides, "Values to replace, as train.data_parallel=2")
       ->type_name(kOverride);
   train->add_flag("--json", options->json, "One JSON document on stdout, progress on stderr")
       ->disable_flag_override();

@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, std::string>> options_of(const CLI::App& comm
 }
 
 std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
 /// As one word of a shell.

@@ -33,7 +33,7 @@ constexpr const char* kFooter =
     R"(Examples:
   spillway plan sweep.yaml                     does it fit, what would it take
   spillway train sweep.yaml                    train, with progress and tables
-  spillway train sweep.yaml train.lanes=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
+  spillway train sweep.yaml train.data_parallel=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
   spillway results runs/sweep                  the same tables later, or meanwhile
   spillway resume runs/sweep                   go on with what was interrupted or killed
   spillway doctor                              this machine: devices, memory, rates

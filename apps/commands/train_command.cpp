@@ -17,7 +17,8 @@ namespace {
 RunConfig from_anywhere(RunConfig config) {
   const auto here = std::filesystem::current_path();
   config.data_root = here / config.data_root;
-  if (!config.session.home_path.empty()) config.session.home_path = here / config.session.home_path;
+  if (!config.session.offload_path.empty())
+    config.session.offload_path = here / config.session.offload_path;
   return config;
 }
 
@@ -75,7 +76,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const RunConfig& config = trials.front().config;
   const OutputFolder folder(config.output_dir);
   const Console console{out, log, options.json, options.progress_file, requests};
-  const bool is_auto = config.resume == "auto" && !options.overwrite;
+  const bool is_auto = config.resume == ResumeMode::automatic && !options.overwrite;
   require_free(folder);
   if (is_auto && folder.content() == OutputFolder::Content::run) {
     return resume_run(trials, std::move(findings), folder, false, options.pilot_cache, console);

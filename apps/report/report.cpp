@@ -16,7 +16,7 @@ std::string loss_text(const std::optional<double>& loss) {
 }
 
 std::optional<double> metric_of(const MetricConfig& metric, const TrialResult& trial) {
-  return metric.name == "final_loss" ? trial.final_loss : trial.eval_loss;
+  return metric.name == MetricKind::final_loss ? trial.final_loss : trial.eval_loss;
 }
 
 void print_trials(std::ostream& out, const std::vector<TrialLog>& trials) {
@@ -56,7 +56,7 @@ void print_best(std::ostream& out, const RunLog& run) {
   const auto best = best_trial(run);
   if (!best) return;
   const auto& trial = run.trials[*best].result;
-  out << "\nBest trial: " << trial.name << " (" << run.metric.name << " "
+  out << "\nBest trial: " << trial.name << " (" << to_string(run.metric.name) << " "
       << loss_text(metric_of(run.metric, trial)) << ")\n";
 }
 
@@ -106,7 +106,7 @@ void print_totals(std::ostream& out, const RunResult& actual,
 }  // namespace
 
 std::optional<std::size_t> best_trial(const RunLog& run) {
-  const double sign = run.metric.goal == "maximize" ? -1 : 1;
+  const double sign = run.metric.goal == MetricGoal::maximize ? -1 : 1;
   std::optional<std::size_t> best;
   double best_value = 0;
   for (std::size_t t = 0; t < run.trials.size(); ++t) {

@@ -24,7 +24,8 @@ namespace {
 constexpr int kNoGpu = 77;
 
 struct Setting {
-  std::string name, kind = "cuda";
+  std::string name;
+  DeviceKind kind = DeviceKind::cuda;
   GptConfig model;
   Bytes budget = 0, ample = 0;
   std::int64_t vn_samples = 2;
@@ -63,8 +64,9 @@ class Experiment {
 
   void print_rows() {
     for (const int virtual_nodes : setting_.virtual_nodes) {
-      const double resident_s = or_none(
-          [&] { return run(setting_.ample, "vn_major", virtual_nodes, /*clip=*/1, 1).step_s; });
+      const double resident_s = or_none([&] {
+        return run(setting_.ample, OrderChoice::vn_major, virtual_nodes, /*clip=*/1, 1).step_s;
+      });
       for (const double clip : {1.0, 0.0}) print_row_of(virtual_nodes, clip, resident_s);
     }
     if (setting_.models_in_turn > 1) print_models_in_turn();
@@ -83,20 +85,19 @@ class Experiment {
     return config;
   }
 
-  TrialConfig trial(const std::string& order, int virtual_nodes, double clip) const {
+  TrialConfig trial(OrderChoice order, int virtual_nodes, double clip) const {
     TrialConfig trial = gpt_trial(setting_.model);
     trial.train.batch_size = setting_.vn_samples * virtual_nodes;
     trial.train.virtual_nodes = virtual_nodes;
     trial.train.reduction_groups = 1;
     trial.train.max_steps = setting_.steps;
     trial.train.max_grad_norm = clip;
-    trial.train.dtype = trial.train.gradient_dtype = "bf16";
+    trial.train.dtype = trial.train.gradient_dtype = FloatType::bf16;
     trial.train.order = order;
     return trial;
   }
 
-  Trained run(Bytes budget, const std::string& order, int virtual_nodes, double clip,
-              int models) const {
+  Trained run(Bytes budget, OrderChoice order, int virtual_nodes, double clip, int models) const {
     std::vector<TrialConfig> trials;
     for (int i = 0; i < models; ++i) {
       trials.push_back(trial(order, virtual_nodes, clip));
@@ -127,7 +128,7 @@ class Experiment {
 
   Bounds bounds(const Trained& trained, double tokens) const {
     const auto found = std::ranges::find_if(machine_.devices, [&](const MachineDevice& device) {
-      return device.kind.starts_with(setting_.kind);
+      return device.kind.starts_with(to_string(setting_.kind));
     });
     const double bytes =
         static_cast<double>(trained.result.h2d_bytes + trained.result.d2h_bytes) / setting_.steps;
@@ -152,7 +153,7 @@ class Experiment {
   /// A step of the same work with all state on the device. Throws Error where it learns otherwise.
   double resident_step_s(const Trained& trained, int virtual_nodes, double clip) {
     const auto model = make_gpt(setting_.model, setting_.vn_samples);
-    Resident resident(trial("shard_major", virtual_nodes, clip),
+    Resident resident(trial(OrderChoice::shard_major, virtual_nodes, clip),
                       ranges_of(trained.plan, model->spec), setting_.kind,
                       trained.plan.unit_activations_bytes);
     const double step_s = resident.run(), loss = trained.result.trials[0].losses.back();
@@ -167,7 +168,8 @@ class Experiment {
     const auto tokens = static_cast<double>(setting_.vn_samples * virtual_nodes *
                                             setting_.model.max_position_embeddings);
     or_none([&] {
-      const Trained trained = run(setting_.budget, "shard_major", virtual_nodes, clip, 1);
+      const Trained trained =
+          run(setting_.budget, OrderChoice::shard_major, virtual_nodes, clip, 1);
       const DeviceResult& device = trained.result.devices[0];
       const Bounds bound = bounds(trained, tokens);
       const double recomputing_s =
@@ -189,9 +191,10 @@ class Experiment {
   void print_models_in_turn() {
     const int virtual_nodes = setting_.virtual_nodes.front(), models = setting_.models_in_turn;
     or_none([&] {
-      const double one = run(setting_.budget, "shard_major", virtual_nodes, 1, 1).result.wall_s;
+      const double one =
+          run(setting_.budget, OrderChoice::shard_major, virtual_nodes, 1, 1).result.wall_s;
       const double all =
-          run(setting_.budget, "shard_major", virtual_nodes, 1, models).result.wall_s;
+          run(setting_.budget, OrderChoice::shard_major, virtual_nodes, 1, models).result.wall_s;
       sentences_ += "- " + std::to_string(models) + " models of " + setting_.name +
                     " in one session: " + fixed(all, 1) + " s, one alone " + fixed(one, 1) +
                     " s: " + fixed(all / one, 2) + " times\n";
@@ -222,7 +225,7 @@ int run(bool brief, std::string_view only) {
                                  .models_in_turn = 0}};
   if (brief) {
     settings = {{.name = "small",
-                 .kind = machine.gpus.gpus.empty() ? "cpu" : "cuda",
+                 .kind = machine.gpus.gpus.empty() ? DeviceKind::cpu : DeviceKind::cuda,
                  .model = gpt(4, 32, 2, 16, 64),
                  .budget = 400_KiB,
                  .ample = 64_MiB,

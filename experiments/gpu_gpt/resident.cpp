@@ -32,7 +32,7 @@ namespace {
 
 std::unique_ptr<Model> model_of(const TrialConfig& trial) {
   auto model = trial.model(trial.train.batch_size / trial.train.virtual_nodes);
-  if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
+  if (trial.train.dtype == FloatType::bf16) compute_with(model->spec, DType::bf16);
   return model;
 }
 
@@ -45,10 +45,10 @@ Bytes room_of_edges(const ModelSpec& model) {
   return bytes;
 }
 
-std::unique_ptr<Device> make_device(const std::string& kind, Bytes edges, Bytes activations) {
+std::unique_ptr<Device> make_device(DeviceKind kind, Bytes edges, Bytes activations) {
   const MemorySplit split{.activation_share = 0.5};
   const Bytes budget = round_up(split.needed(edges, activations), kPage);
-  if (kind == "cpu") return make_cpu_device("resident", budget, {.split = split});
+  if (kind == DeviceKind::cpu) return make_cpu_device("resident", budget, {.split = split});
   load_torch_gpu();
   return make_cuda_device("resident", 0, budget, split);
 }
@@ -60,8 +60,8 @@ T* data_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-Resident::Resident(TrialConfig trial, const std::vector<LayerRange>& shards,
-                   const std::string& kind, Bytes activations)
+Resident::Resident(TrialConfig trial, const std::vector<LayerRange>& shards, DeviceKind kind,
+                   Bytes activations)
     : trial_(std::move(trial)),
       model_(model_of(trial_)),
       shards_(shards),

@@ -22,7 +22,7 @@ class Resident {
  public:
   /// On GPU 0, or where `kind` is cpu on a thread. `activations`: of an op, in bytes. One reduction
   /// group. Throws where there is no room.
-  Resident(TrialConfig trial, const std::vector<LayerRange>& shards, const std::string& kind,
+  Resident(TrialConfig trial, const std::vector<LayerRange>& shards, DeviceKind kind,
            Bytes activations);
   ~Resident();
   Resident(const Resident&) = delete;

@@ -25,7 +25,7 @@ std::vector<TrialConfig> trials_of(const Setting& setting) {
     trial.name += "-" + std::to_string(i);
     trial.train.virtual_nodes = 4;
     trial.train.max_steps = setting.steps;
-    trial.train.order = "shard_major";
+    trial.train.order = OrderChoice::shard_major;
     trial.train.learning_rate = 1e-4 * (i + 1);
     trials.push_back(std::move(trial));
   }
@@ -100,7 +100,7 @@ void print_real_devices(bool brief) {
   SessionConfig config = session_of(setting, cache);
   Session planner(config);
   const TrialPlan plan = planner.plan(planner.submit(trials[0]));
-  for (DeviceConfig& device : config.devices) device.link_bytes_per_s = link_rate(plan);
+  for (DeviceConfig& device : config.devices) device.imitate.link_bytes_per_s = link_rate(plan);
   std::array<std::vector<Trained>, kNumVariants> runs;
   for (int i = 0; i < setting.repetitions; ++i) {
     for (std::size_t v = 0; v < kNumVariants; ++v) {
@@ -114,7 +114,7 @@ void print_real_devices(bool brief) {
               format_bytes(plan.training_state_bytes).c_str());
   std::printf("- Devices: 2 of %s, link: %s, full system: %d shards, %.1f s\n\n",
               format_bytes(setting.budget).c_str(),
-              format_rate(config.devices[0].link_bytes_per_s).c_str(), plan.num_shards,
+              format_rate(config.devices[0].imitate.link_bytes_per_s).c_str(), plan.num_shards,
               runs[kFull][0].result.wall_s);
   print_table(runs);
 }

@@ -14,7 +14,7 @@ DIGITS = {"format": "digits", "path": "digits", "eval_fraction": 0.2}
 
 
 def devices(count, memory, link=None):
-    device = {"kind": "cpu", "memory": memory, **({"link": link} if link else {})}
+    device = {"kind": "cpu", "memory": memory, **({"imitate": {"link": link}} if link else {})}
     return [device] * count
 
 
@@ -46,7 +46,7 @@ CONFIGURATIONS = [
     ("4 x 256, 128 positions, 2 lanes",
      {"devices": devices(2, "24MiB"),
       "model": {"num_hidden_layers": 4, "hidden_size": 256, "max_position_embeddings": 128},
-      "train": {"max_steps": 16, "batch_size": 8, "virtual_nodes": 4, "lanes": 2}}),
+      "train": {"max_steps": 16, "batch_size": 8, "virtual_nodes": 4, "data_parallel": 2}}),
     ("4 x 384, 2 trials, 2 GB/s",
      {"devices": devices(1, "40MiB", "2GB/s"), "sweep": trials(2),
       "model": {"num_hidden_layers": 4, "hidden_size": 384},

@@ -34,8 +34,8 @@ class Run {
   Run(const Setting& setting, const Change& change) : change_(change), session_(config(change)) {
     TrialConfig trial = gpt_trial(setting.model);
     trial.train.max_steps = setting.steps;
-    trial.train.lanes = change.lanes_before;
-    trial.train.max_lanes = std::max(change.lanes_before, change.lanes_after);
+    trial.train.data_parallel = change.lanes_before;
+    trial.train.max_data_parallel = std::max(change.lanes_before, change.lanes_after);
     trial_ = session_.submit(trial);
     change_at_ = setting.steps / 2;
   }

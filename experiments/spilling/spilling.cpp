@@ -81,7 +81,7 @@ class Comparison {
 
 SessionConfig Comparison::session_of(const Spilled& how) const {
   return {.devices = {{.memory = how.budget ? how.budget : 4_GiB,
-                       .link_bytes_per_s = static_cast<Bytes>(how.link_bytes_per_s)}},
+                       .imitate = {.link_bytes_per_s = static_cast<Bytes>(how.link_bytes_per_s)}}},
           .double_buffer = how.double_buffer,
           .pilot_cache = cache_.path()};
 }
@@ -91,7 +91,7 @@ void Comparison::plan() {
   const auto model = trial_.model(trial_.train.batch_size / trial_.train.virtual_nodes);
   const Profile profile = Pilot(cache_.path()).measure(*model);
   budget_ = round_up(static_cast<Bytes>(model->spec.num_parameters()) * 4, kPage);
-  trial_.train.order = "shard_major";
+  trial_.train.order = OrderChoice::shard_major;
   planned_ = plan_trial(trial_, model->spec, profile, {PlanDevice{.budget = budget_}}, 4_GiB,
                         /*double_buffer=*/true);
   const JobPlan& plan = *planned_.plan;
@@ -135,7 +135,7 @@ Trained Comparison::train_resident(ResidentTrainer::Order order) const {
 
 Trained Comparison::train_spilled(const Spilled& how) const {
   TrialConfig trial = trial_;
-  if (how.budget == 0) trial.train.order = "vn_major";
+  if (how.budget == 0) trial.train.order = OrderChoice::vn_major;
   return train(session_of(how), {trial});
 }
 

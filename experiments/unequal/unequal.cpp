@@ -52,13 +52,13 @@ class Experiment {
   static SessionConfig config_of(const PilotCache& costs, const std::vector<double>& slowdowns) {
     SessionConfig config{.pilot_cache = costs.path(), .max_trace_spans = 1'000'000};
     for (const double slowdown : slowdowns) {
-      config.devices.push_back({.memory = 256_MiB, .slowdown = slowdown});
+      config.devices.push_back({.memory = 256_MiB, .imitate = {.slowdown = slowdown}});
     }
     return config;
   }
 
   double predict(const PilotCache& costs, const std::vector<double>& slowdowns) {
-    trial_.train.lanes = static_cast<int>(slowdowns.size());
+    trial_.train.data_parallel = static_cast<int>(slowdowns.size());
     trial_.train.lane_groups.clear();
     Session session(config_of(costs, slowdowns));
     session.submit(trial_);
@@ -68,7 +68,7 @@ class Experiment {
   /// A lane on each, of so many groups; none: as planned.
   Run run(const PilotCache& costs, const std::vector<double>& slowdowns,
           std::vector<int> lane_groups = {}) {
-    trial_.train.lanes = static_cast<int>(slowdowns.size());
+    trial_.train.data_parallel = static_cast<int>(slowdowns.size());
     trial_.train.lane_groups = std::move(lane_groups);
     Run made{train(config_of(costs, slowdowns), {trial_})};
     const std::string weights = made.trained.result.trials[0].weights_xxh3;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/choices.h"
 #include "spillway/data_source.h"
 #include "spillway/gpt_config.h"
 #include "spillway/mlp_config.h"
@@ -26,15 +27,15 @@ ModelFactory resnet_factory(const ResnetConfig& config);
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,
                                             std::int64_t sequence_length, double eval_fraction);
 
-/// Like open_tokens(). Throws ConfigError (`data.path`, `data.dtype`, `data.eval_fraction`).
-std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths,
-                                             const std::string& dtype, std::int64_t vocab_size,
-                                             std::int64_t sequence_length, double eval_fraction);
+/// Like open_tokens(). Throws ConfigError (`data.path`, `data.eval_fraction`).
+std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths, TokenType dtype,
+                                             std::int64_t vocab_size, std::int64_t sequence_length,
+                                             double eval_fraction);
 
-/// Like open_digits(). `augment` is "none", or "shift" to train on pictures that shift_pictures()
-/// has moved. Throws ConfigError (`data.path`, `data.eval_fraction`, `data.augment`).
+/// Like open_digits(), with random changes of the training pictures. Throws ConfigError
+/// (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
                                              double eval_fraction,
-                                             const std::string& augment = "none");
+                                             Augmentation augment = Augmentation::none);
 
 }  // namespace spillway

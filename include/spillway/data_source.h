@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/augment.h"
+#include "spillway/choices.h"
 #include "spillway/spec.h"
 
 namespace spillway {
@@ -55,11 +56,10 @@ DataSplit split(std::shared_ptr<const DataSource> all, double eval_fraction);
 DataSplit open_bytes(const std::vector<std::string>& paths, std::int64_t sequence_length,
                      double eval_fraction);
 
-/// Like open_bytes(), for files of token numbers as tokenizers write them: `dtype` is uint16 or
-/// uint32, little-endian. Reads all files once. Throws ConfigError like open_bytes(), `data.dtype`
-/// for another type, and `data.path` for a file of incomplete tokens or with a token that is not
-/// below `vocab_size`.
-DataSplit open_tokens(const std::vector<std::string>& paths, const std::string& dtype,
+/// Like open_bytes(), for files of token numbers as tokenizers write them. Reads all files once.
+/// Throws ConfigError like open_bytes(), and `data.path` for a file of incomplete tokens or with a
+/// token that is not below `vocab_size`.
+DataSplit open_tokens(const std::vector<std::string>& paths, TokenType dtype,
                       std::int64_t vocab_size, std::int64_t sequence_length, double eval_fraction);
 
 /// Handwritten digits: lines of whole numbers, separated by commas, in files named as for

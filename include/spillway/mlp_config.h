@@ -4,18 +4,20 @@
 #include <string>
 #include <vector>
 
+#include "spillway/choices.h"
+
 namespace spillway {
 
 /// Sizes of a multilayer perceptron; names follow Hugging Face. The data decides the shape of a
 /// sample; the defaults fit the digits of spillway/data_source.h.
 struct MlpConfig {
-  std::int64_t input_size = 64;        ///< values of a sample before its label
-  double input_scale = 1.0 / 16;       ///< factor for these values
-  std::int64_t num_labels = 10;        ///< classes
-  std::int64_t num_hidden_layers = 2;  ///< layers between input and output
-  std::int64_t hidden_size = 128;      ///< width of a hidden layer
-  std::string hidden_act = "relu";     ///< relu | gelu | tanh
-  double dropout = 0;                  ///< probability
+  std::int64_t input_size = 64;              ///< values of a sample before its label
+  double input_scale = 1.0 / 16;             ///< factor for these values
+  std::int64_t num_labels = 10;              ///< classes
+  std::int64_t num_hidden_layers = 2;        ///< layers between input and output
+  std::int64_t hidden_size = 128;            ///< width of a hidden layer
+  Activation hidden_act = Activation::relu;  ///< of hidden layers
+  double dropout = 0;                        ///< probability
   std::vector<std::string> freeze;  ///< patterns of parameters to freeze, see models/base/freeze.h
 
   /// Throws ConfigError that names the field (`model.hidden_size`, ...), the value and the remedy.

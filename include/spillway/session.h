@@ -29,7 +29,7 @@ class RunLock;  // trainer/storage/run_lock.h
 /// resizes, change no bit of a result.
 class Session {
  public:
-  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].link`, `home_path`,
+  /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].imitate.link`, `offload_path`,
   /// `scheduling.policy`, `scheduling.sharing`, `sweep.early_terminate`).
   explicit Session(SessionConfig config);
   ~Session();
@@ -52,8 +52,8 @@ class Session {
   /// if the client id is known. On return the trial is durable in the journal, if there is one.
   /// Throws Error during run() and if a layer does not run; ConfigError (also `client_id` if it
   /// belongs to another contract, and `data` if the samples do not fit the model); DoesNotFit with
-  /// the smallest budget that would fit, or if the disk of `home_path` cannot hold all homes that
-  /// may lie there at once.
+  /// the smallest budget that would fit, or if the disk of `offload_path` cannot hold all homes
+  /// that may lie there at once.
   JobId submit(TrialConfig trial);
   /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
@@ -74,10 +74,10 @@ class Session {
   void stop();
 
   /// Gives a trial `lanes` lanes from its next commit on, fewer while fewer devices can run it. No
-  /// effect on a trial that has ended. Throws ConfigError (`train.lanes`) if there are too few
-  /// devices now, or if host memory is not reserved for so many lanes. This is final: the trial's
-  /// rules no longer count, and it takes no part in sharing. The others share the devices that are
-  /// left, at least one.
+  /// effect on a trial that has ended. Throws ConfigError (`train.data_parallel`) if there are too
+  /// few devices now, or if host memory is not reserved for so many lanes. This is final: the
+  /// trial's rules no longer count, and it takes no part in sharing. The others share the devices
+  /// that are left, at least one.
   void resize(JobId trial, int lanes);
   /// Adds a device and returns its number. It takes part once its memory is warm. Throws
   /// ConfigError (`devices[N].memory`, ...) or OutOfMemory.

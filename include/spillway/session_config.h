@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "spillway/choices.h"
 #include "spillway/device_config.h"
 #include "spillway/units.h"
 
@@ -32,12 +32,11 @@ struct SessionConfig {
   /// Part of each device's memory reserved for activations. 0: activations share the whole budget;
   /// on GPUs a quarter is reserved.
   double activation_share = 0;
-  Bytes host_memory = 4_GiB;        ///< bounds the homes, in memory or in files
-  std::filesystem::path home_path;  ///< folder for homes in files; empty: in memory
-  std::string policy = "lrtf";      ///< lrtf | srtf | fifo | round_robin | random
-  /// Who gets how many lanes, see scheduler/elastic/allocator.h: none (what each trial asks for) |
-  /// priority | wfs | fill. A trial takes part once its home is reserved.
-  std::string sharing = "none";
+  Bytes host_memory = 4_GiB;  ///< bounds the training state of all trials, in memory or in files
+  std::filesystem::path offload_path;    ///< folder of the training state; empty: in memory
+  PolicyKind policy = PolicyKind::lrtf;  ///< which shard runs next
+  /// Who gets how many devices. A trial takes part once its host memory is reserved.
+  SharingKind sharing = SharingKind::none;
   bool double_buffer = true;          ///< load the next unit while an op computes
   std::filesystem::path pilot_cache;  ///< file of measured costs; empty: none are kept
   bool estimate = false;  ///< estimate costs from shapes, without a pilot; simulate() only
@@ -51,8 +50,8 @@ struct SessionConfig {
   double device_timeout_s = 60;
   /// What a trial does when no device is left for it: wait until one is added, or fail.
   bool wait_for_devices = true;
-  /// Compares all trials of the session and of its journal. Waiting trials keep their homes, so
-  /// host_memory must hold all homes at once.
+  /// Compares all trials of the session and of its journal. Waiting trials keep their training
+  /// state, so host_memory must hold that of all trials at once.
   std::optional<EarlyTerminate> early_terminate;
 };
 

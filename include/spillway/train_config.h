@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "spillway/choices.h"
+
 namespace spillway {
 
-/// Value of TrainConfig::lanes: as many as help.
-inline constexpr int kAutoLanes = 0;
+/// Value of TrainConfig::data_parallel: as many devices as help.
+inline constexpr int kAutoDataParallel = 0;
 
 /// A rule of a trial's autoscaler, see scheduler/elastic/heuristic.h.
 struct AutoscaleRule {
@@ -23,38 +25,40 @@ struct TrainConfig {
   int virtual_nodes = 8;         ///< divides batch_size
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
   /// Devices that compute a step together: at most reduction_groups and the number of devices.
-  /// Unequal devices get fewer if that is faster. kAutoLanes: starts with the maximum, and the
-  /// rules (`throughput` by default) adjust it; with sharing the trial asks for the maximum.
-  int lanes = 1;
-  /// Reduction groups of each lane; empty: as equal as possible.
+  /// Unequal devices get fewer if that is faster. kAutoDataParallel: starts with the maximum, and
+  /// the rules (`throughput` by default) adjust it; with sharing the trial asks for the maximum.
+  int data_parallel = 1;
+  /// Reduction groups of each of these devices; empty: as equal as possible.
   std::vector<int> lane_groups;
-  /// Most lanes that rules, shares or Session::resize() may give; host memory is reserved for them.
-  /// 0: `lanes`; with kAutoLanes, as many as groups and devices allow at submission.
-  int max_lanes = 0;
-  /// Rules that decide after each step how many lanes the trial has or, with sharing, asks for.
-  /// `straggler` names devices that get no lane of the trial. Empty: none.
+  /// Most devices that rules, shares or Session::resize() may give; host memory is reserved for
+  /// them. 0: `data_parallel`; with kAutoDataParallel, as many as groups and devices allow at
+  /// submission.
+  int max_data_parallel = 0;
+  /// Rules that decide after each step how many devices the trial has or, with sharing, asks for.
+  /// `straggler` names devices that get no part of the trial. Empty: none.
   std::vector<AutoscaleRule> autoscale;
-  int priority = 1;            ///< 1 to 100, used by sharing; larger is more important
-  std::string order = "auto";  ///< auto | shard_major | vn_major
-  /// fp32 | bf16: type in which layers compute. Weights, optimizer state, growing gradient sums,
+  int priority = 1;  ///< 1 to 100, used by sharing; larger is more important
+  OrderChoice order = OrderChoice::automatic;  ///< order of the units of a step
+  /// Type in which layers compute. Weights, optimizer state, growing gradient sums,
   /// norms, softmax and loss are fp32 in both cases.
-  std::string dtype = "fp32";
-  /// fp32 | bf16: type of gradient sums on their way to the host and there. bf16 rounds the sum of
+  FloatType dtype = FloatType::fp32;
+  /// Type of gradient sums on their way to the host and there. bf16 rounds the sum of
   /// each reduction group and each sum of these.
-  std::string gradient_dtype = "fp32";
-  std::int64_t max_steps = 50;               ///< length of the trial
-  std::string optimizer = "adamw";           ///< adamw | sgd
-  double learning_rate = 1e-3;               ///< the maximum, after the warm-up
-  double weight_decay = 0.01;                ///< not for norms and biases
-  double momentum = 0.9;                     ///< sgd only
-  double adam_beta1 = 0.9;                   ///< adamw only
-  double adam_beta2 = 0.999;                 ///< adamw only
-  double adam_epsilon = 1e-8;                ///< adamw only
-  double max_grad_norm = 1.0;                ///< 0: no clipping
-  std::string lr_scheduler_type = "cosine";  ///< cosine | linear | constant
-  double warmup_ratio = 0;                   ///< part of the steps with linear warm-up
-  std::int64_t eval_steps = 0;               ///< steps between evaluations; 0: only at the end
-  std::int64_t eval_batches = 8;             ///< batches per evaluation
+  FloatType gradient_dtype = FloatType::fp32;
+  std::int64_t max_steps = 50;                     ///< length of the trial
+  OptimizerKind optimizer = OptimizerKind::adamw;  ///< rule of the updates
+  double learning_rate = 1e-3;                     ///< the maximum, after the warm-up
+  double weight_decay = 0.01;                      ///< not for norms and biases
+  double momentum = 0.9;                           ///< sgd only
+  double adam_beta1 = 0.9;                         ///< adamw only
+  double adam_beta2 = 0.999;                       ///< adamw only
+  double adam_epsilon = 1e-8;                      ///< adamw only
+  double max_grad_norm = 1.0;                      ///< 0: no clipping
+  /// Learning rate after the warm-up.
+  LrSchedulerType lr_scheduler_type = LrSchedulerType::cosine;
+  double warmup_ratio = 0;        ///< part of the steps with linear warm-up
+  std::int64_t eval_steps = 0;    ///< steps between evaluations; 0: only at the end
+  std::int64_t eval_batches = 8;  ///< batches per evaluation
 
   /// Throws ConfigError that names the field (`train.virtual_nodes`, ...), the value, the remedy.
   void validate() const;

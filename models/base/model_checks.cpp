@@ -31,10 +31,9 @@ bool require_positive(ConfigCheck& check, double value, const std::string& field
 
 bool require_dropout(ConfigCheck& check, double value) {
   const bool rounds_to_1 = value < 1 && static_cast<float>(value) >= 1;
-  return check.require(value >= 0 && value < 1 && !rounds_to_1, "dropout",
-                       "is " + text(value) +
-                           (rounds_to_1 ? ", which is 1 in single precision" : "") +
-                           ", must be at least 0 and below 1");
+  return check.require(
+      !rounds_to_1, "dropout",
+      "is " + text(value) + ", which is 1 in single precision; write a smaller number");
 }
 
 bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,

@@ -13,12 +13,11 @@ namespace spillway::detail {
 /// (core/device/kernels.h).
 inline constexpr std::int64_t kMaxTensorElements = std::int64_t{1} << 34;
 inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
-inline constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16;
 
 bool require_range(ConfigCheck& check, std::int64_t value, std::int64_t low, std::int64_t high,
                    const std::string& field);
 bool require_positive(ConfigCheck& check, double value, const std::string& field);
-/// At least 0 and below 1.
+/// Below 1 in single precision too.
 bool require_dropout(ConfigCheck& check, double value);
 /// A matrix of at most kMaxTensorElements; both sizes are known to be at most 3 * kMaxSize.
 bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,

@@ -62,11 +62,7 @@ void check_length(std::int64_t sequence_length) {
               std::to_string(sequence_length));
 }
 
-std::size_t bytes_per_token(const std::string& dtype) {
-  if (dtype == "uint16") return 2;
-  if (dtype == "uint32") return 4;
-  throw ConfigError("data.dtype", 0, "is '" + dtype + "', must be uint16 or uint32");
-}
+std::size_t bytes_per_token(TokenType dtype) { return dtype == TokenType::uint16 ? 2 : 4; }
 
 }  // namespace
 
@@ -76,7 +72,7 @@ DataSplit open_bytes(const std::vector<std::string>& paths, std::int64_t sequenc
   return open_windows(TokenFiles(paths), "bytes", sequence_length, eval_fraction);
 }
 
-DataSplit open_tokens(const std::vector<std::string>& paths, const std::string& dtype,
+DataSplit open_tokens(const std::vector<std::string>& paths, TokenType dtype,
                       std::int64_t vocab_size, std::int64_t sequence_length, double eval_fraction) {
   check_length(sequence_length);
   TokenFiles files(paths, bytes_per_token(dtype));

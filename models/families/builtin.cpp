@@ -6,7 +6,6 @@
 #include "models/families/mlp.h"
 #include "models/families/resnet.h"
 #include "spillway/data_source.h"
-#include "spillway/error.h"
 
 namespace spillway {
 namespace {
@@ -35,20 +34,17 @@ std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& path
   return std::make_shared<const DataSplit>(open_bytes(paths, sequence_length, eval_fraction));
 }
 
-std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths,
-                                             const std::string& dtype, std::int64_t vocab_size,
-                                             std::int64_t sequence_length, double eval_fraction) {
+std::shared_ptr<const DataSplit> tokens_data(const std::vector<std::string>& paths, TokenType dtype,
+                                             std::int64_t vocab_size, std::int64_t sequence_length,
+                                             double eval_fraction) {
   return std::make_shared<const DataSplit>(
       open_tokens(paths, dtype, vocab_size, sequence_length, eval_fraction));
 }
 
 std::shared_ptr<const DataSplit> digits_data(const std::vector<std::string>& paths,
-                                             double eval_fraction, const std::string& augment) {
-  if (augment != "none" && augment != "shift") {
-    throw ConfigError("data.augment", 0, "is '" + augment + "', must be none or shift");
-  }
+                                             double eval_fraction, Augmentation augment) {
   DataSplit digits = open_digits(paths, eval_fraction);
-  if (augment == "shift") digits.augment = shift_pictures(kDigitSize, kDigitSize);
+  if (augment == Augmentation::shift) digits.augment = shift_pictures(kDigitSize, kDigitSize);
   return std::make_shared<const DataSplit>(std::move(digits));
 }
 

@@ -22,9 +22,9 @@ namespace {
 
 using Tensors = std::span<const at::Tensor>;
 
-at::Tensor activate(const at::Tensor& x, const std::string& name) {
-  if (name == "relu") return at::relu(x);
-  if (name == "tanh") return at::tanh(x);
+at::Tensor activate(const at::Tensor& x, Activation act) {
+  if (act == Activation::relu) return at::relu(x);
+  if (act == Activation::tanh) return at::tanh(x);
   return at::gelu(x);
 }
 
@@ -49,7 +49,7 @@ class Hidden final : public Layer {
     return at::mul(rows.narrow(1, 0, input_size_).to(at::kFloat), input_scale_);
   }
 
-  std::string act_;
+  Activation act_;
   double dropout_;
   std::int64_t input_size_;  // 0: not the first
   double input_scale_;
@@ -69,7 +69,7 @@ class MlpHead final : public Layer {
 
 /// Costs depend on more than shapes.
 std::string kind_of(const MlpConfig& config, bool is_first) {
-  return std::string(is_first ? "mlp.input/" : "mlp.hidden/") + config.hidden_act +
+  return std::string(is_first ? "mlp.input/" : "mlp.hidden/") + to_string(config.hidden_act) +
          (config.dropout > 0 ? "+dropout" : "");
 }
 

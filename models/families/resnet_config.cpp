@@ -4,12 +4,15 @@
 #include <string>
 
 #include "models/base/model_checks.h"
+#include "models/families/family_fields.h"
 
 namespace spillway {
 
 void ResnetConfig::validate() const {
   using namespace detail;
   ConfigCheck check("model.");
+  FieldCheck fields(check);
+  visit_resnet(*this, fields);
   const bool has_channels = require_range(check, num_channels, 1, kMaxSize, "num_channels");
   const bool has_pictures =
       require_range(check, image_size, 1, 1 << 16, "image_size") && has_channels;
@@ -21,9 +24,6 @@ void ResnetConfig::validate() const {
                 "has " + std::to_string(depths.size()) + " stages, model.hidden_sizes has " +
                     std::to_string(hidden_sizes.size()) +
                     "; write a number for each stage in both");
-  for (const std::int64_t size : hidden_sizes)
-    require_range(check, size, 1, 1 << 15, "hidden_sizes");
-  for (const std::int64_t depth : depths) require_range(check, depth, 1, 1 << 12, "depths");
   if (has_pictures && has_stages) {
     check.require(hidden_sizes.size() == 1 || size_in_stage(hidden_sizes.size() - 2) > 1,
                   "hidden_sizes",
@@ -36,9 +36,6 @@ void ResnetConfig::validate() const {
                   "image_size");
   }
   require_dropout(check, dropout);
-  require_positive(check, batch_norm_eps, "batch_norm_eps");
-  check.require(batch_norm_momentum >= 0 && batch_norm_momentum <= 1, "batch_norm_momentum",
-                "is " + std::to_string(batch_norm_momentum) + ", must be from 0 to 1");
   check.finish();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -17,13 +18,22 @@
 
 namespace spillway {
 
-/// By DeviceFault::Kind.
-inline constexpr std::array kFaultNames{"none", "fail", "hang", "shrink"};
+enum class ModelFamily : std::uint8_t { gpt, mlp, resnet };
+template <>
+inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet"};
+
+enum class DataFormat : std::uint8_t { bytes, tokens, digits };
+template <>
+inline constexpr std::array kNames<DataFormat>{"bytes", "tokens", "digits"};
+
+enum class ResumeMode : std::uint8_t { never, automatic };
+template <>
+inline constexpr std::array kNames<ResumeMode>{"never", "auto"};
 
 struct DataConfig {
-  std::string format = "bytes";  ///< bytes | tokens (gpt), digits (mlp, resnet)
-  std::string dtype = "uint16";  ///< of tokens: uint16 | uint32
-  std::string augment = "none";  ///< of digits: none | shift
+  DataFormat format = DataFormat::bytes;
+  TokenType dtype = TokenType::uint16;        ///< of tokens
+  Augmentation augment = Augmentation::none;  ///< of digits
   std::vector<std::string> paths;
   double eval_fraction = 0.05;
   auto operator<=>(const DataConfig&) const = default;
@@ -32,12 +42,12 @@ struct DataConfig {
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
-  std::string output_dir;           ///< "runs/NAME" unless given
-  std::string resume = "never";     ///< auto: train goes on with a run that output_dir holds
+  std::string output_dir;  ///< "runs/NAME" unless given
+  ResumeMode resume = ResumeMode::never;
   std::filesystem::path data_root;  ///< of data.paths; empty: the current folder
-  /// devices, host_memory, home_path, scheduling but for its order, sweep.early_terminate
+  /// devices, host_memory, offload_path, scheduling but for its order, sweep.early_terminate
   SessionConfig session;
-  std::string family = "gpt";  ///< gpt | mlp | resnet: which of the next three counts
+  ModelFamily family = ModelFamily::gpt;  ///< which of the next three counts
   GptConfig gpt;
   MlpConfig mlp;
   ResnetConfig resnet;
@@ -48,27 +58,30 @@ struct RunConfig {
 
   /// Layers of the model: the most shards that it can be cut into.
   std::int64_t num_layers() const {
-    if (family == "resnet") return resnet.num_layers();
-    return family == "mlp" ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
+    if (family == ModelFamily::resnet) return resnet.num_layers();
+    return family == ModelFamily::mlp ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
   }
 };
 
-/// Reads a document. What is wrong goes into `findings`, and that field keeps its default.
+/// Reads a document. Problems go into `findings`; a field with a problem keeps its default.
 RunConfig read_config(const YamlNode& tree, Findings& findings);
-/// But for unknown keys, which it leaves in `schema`.
+/// Leaves unknown keys in `schema`.
 RunConfig read_config(const YamlNode& tree, YamlSchema& schema);
 
 /// Every key that stands for a value: "train.learning_rate"; lists are one key.
 std::vector<std::string> config_keys();
 
-/// What the bits depend on beside shapes, samples and `train`, by key: see TrialConfig::contract.
+/// The fields of `model` and `data` that are part of the contract, see TrialConfig::contract.
 std::map<std::string, std::string> contract_fields(const RunConfig& config);
 
-/// The configuration as YAML that reads back as the same values, with every key. Keys that are
-/// swept stand as the document has them beside the sweep, if it has them.
+/// The configuration as YAML that reads back as the same values, with every key. Swept keys have
+/// the value that the document has beside the sweep, if any.
 std::string to_yaml(const RunConfig& config);
 
-/// The key of the file for a field as TrainConfig::validate() and others name it.
+/// The tables of docs/configuration.md: before each a line with its name, such as "[train]".
+std::string reference_tables();
+
+/// The key of the file for a field that TrainConfig::validate() or another check names.
 std::string key_of_field(const std::string& field);
 
 }  // namespace spillway

@@ -1,5 +1,7 @@
 #include "runs/config/sweep.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -21,9 +23,9 @@ std::string value_text(const YamlNode& value) {
 /// Whether `key` is, holds or lies in something that every trial of a run shares.
 bool is_shared(std::string_view key) {
   for (const std::string_view shared :
-       {"name", "output_dir", "resume", "devices", "activation_share", "host_memory", "home_path",
-        "data_root", "scheduling.policy", "scheduling.sharing", "scheduling.double_buffer",
-        "scheduling.device_timeout", "checkpoint", "sweep"}) {
+       {"name", "output_dir", "resume", "devices", "activation_share", "host_memory",
+        "offload_path", "data_root", "scheduling.policy", "scheduling.sharing",
+        "scheduling.double_buffer", "scheduling.device_timeout", "checkpoint", "sweep"}) {
     if (lies_in(key, shared) || lies_in(shared, key)) return true;
   }
   return false;
@@ -34,7 +36,7 @@ void check_overlap(const SweepConfig& sweep, const SweepParameter& inner, Findin
   for (const auto& outer : sweep.parameters) {
     if (outer.key != inner.key && lies_in(inner.key, outer.key))
       findings.add("sweep.parameters." + inner.key, inner.line,
-                   "lies in " + outer.key + ", which is swept too; sweep one of them");
+                   fmt::format("is part of {}, which is swept too; sweep one of them", outer.key));
   }
 }
 
@@ -43,7 +45,7 @@ void check_values(const SweepParameter& parameter, Findings& findings) {
   for (const auto& value : parameter.values) {
     if (!seen.insert(value_text(value)).second)
       findings.add("sweep.parameters." + parameter.key + ".values", value.line,
-                   value_text(value) + " stands here twice; remove one");
+                   value_text(value) + " is listed twice; remove one");
   }
 }
 
@@ -57,18 +59,18 @@ void check_sweep(const SweepConfig& sweep, Findings& findings) {
   }
 }
 
-/// Of a grid, how many combinations; one too many stands for all that are.
+/// Number of combinations of a grid; beyond the limit, one more than it.
 std::size_t count_trials(const SweepConfig& sweep, Findings& findings) {
   const auto run_cap = static_cast<std::size_t>(sweep.run_cap);
-  if (sweep.method == "random") return std::max<std::size_t>(run_cap, 1);
+  if (sweep.method == SweepMethod::random) return std::max<std::size_t>(run_cap, 1);
   std::size_t num_trials = 1;
   for (const auto& parameter : sweep.parameters)
     num_trials = std::min(kMaxTrials + 1, num_trials * grid_size(parameter));
   if (run_cap > 0) return std::min(num_trials, run_cap);
   if (num_trials <= kMaxTrials) return num_trials;
-  findings.add("sweep.parameters", sweep.line,
-               "makes more than " + std::to_string(kMaxTrials) +
-                   " trials; list fewer values, or write run_cap");
+  findings.add(
+      "sweep.parameters", sweep.line,
+      fmt::format("makes more than {} trials; list fewer values, or write run_cap", kMaxTrials));
   return 1;
 }
 
@@ -78,7 +80,7 @@ std::vector<YamlNode> values_of_trial(const SweepConfig& sweep, std::size_t numb
   std::size_t rest = number;
   for (std::size_t p = values.size(); p-- > 0;) {
     const auto& parameter = sweep.parameters[p];
-    if (sweep.method == "random") {
+    if (sweep.method == SweepMethod::random) {
       values[p] = random_value(parameter, sweep.seed, static_cast<std::uint32_t>(number));
     } else {
       values[p] = grid_value(parameter, rest % grid_size(parameter));
@@ -106,7 +108,7 @@ Trial make_trial(const YamlNode& tree, const RunConfig& base, const SweepConfig&
       set_at(trial.tree, parameter.key, values[p]);
     } catch (const ConfigError& e) {
       findings.add("sweep.parameters." + parameter.key, parameter.line,
-                   "names no place in the configuration");
+                   "is not a key of the configuration");
     }
     if (parameter.distribution.shape == Distribution::Shape::constant) continue;
     trial.parameters.emplace_back(parameter.key, value_text(values[p]));
@@ -139,8 +141,9 @@ void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Finding
   const std::string field = "sweep.early_terminate.min_iter";
   const YamlNode* node = find_at(tree, field);
   findings.add(field, node != nullptr ? node->line : 0,
-               "is " + std::to_string(early->min_iter) + ", but no trial takes more than " +
-                   std::to_string(most) + " steps, so none would be compared; write a smaller one");
+               fmt::format("is {}, but no trial takes more than {} steps, so none would be "
+                           "compared; write a smaller number",
+                           early->min_iter, most));
 }
 
 }  // namespace
@@ -156,7 +159,7 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   std::erase_if(sweep.parameters, [&](const SweepParameter& parameter) {
     const std::string field = "sweep.parameters." + parameter.key;
     return provisional.concern(field) || findings.concern(field) ||
-           (sweep.method == "grid" && grid_size(parameter) == 0);
+           (sweep.method == SweepMethod::grid && grid_size(parameter) == 0);
   });
   std::vector<Trial> trials;
   if (sweep.parameters.empty()) {

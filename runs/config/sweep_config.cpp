@@ -1,12 +1,14 @@
 #include "runs/config/sweep_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
 
+#include "runs/config/run_fields.h"
 #include "runs/config/sweep_values.h"
-#include "runs/text/format.h"
 
 namespace spillway {
 namespace {
@@ -47,8 +49,8 @@ class ParameterReader {
     parameter_.distribution = *distribution;
     for (const char* key : kKeys) {
       if (has(key) && !uses(*distribution, key))
-        complain(key, "does not go with the distribution " + std::string(distribution->name) +
-                          "; remove it");
+        complain(key, fmt::format("cannot be used with the distribution {}; remove it",
+                                  distribution->name));
     }
     if (distribution->shape == Shape::constant) read_value();
     if (distribution->shape == Shape::categorical) read_values();
@@ -64,67 +66,67 @@ class ParameterReader {
     findings_.add(path_ + "." + key, entry_.find(key)->line, problem);
   }
 
-  /// As written, or as the other keys tell.
+  /// As written, or else by the other keys.
   std::optional<Distribution> read_distribution() {
-    std::string name;
-    if (has("distribution")) {
+    if (const YamlNode* name = entry_.find("distribution")) {
       std::vector<std::string> names;
       for (const auto& known : kDistributions) names.emplace_back(known.name);
-      reader_.read_choice("distribution", name, names);
-      if (name.empty()) return std::nullopt;
-      return distribution_named(name);
+      if (std::ranges::find(names, name->text) != names.end())
+        return distribution_named(name->text);
+      complain("distribution",
+               fmt::format("is '{}', must be {}", name->text, describe_choice(names)));
+      return std::nullopt;
     }
     if (has("value")) return distribution_named("constant");
     if (has("values")) return distribution_named("categorical");
     if (has("min") || has("max")) {
-      const bool whole = has("min") && is_whole(entry_.find("min")->text) && has("max") &&
-                         is_whole(entry_.find("max")->text);
+      const bool whole = has("min") && is_integer(entry_.find("min")->text) && has("max") &&
+                         is_integer(entry_.find("max")->text);
       return distribution_named(whole ? "int_uniform" : "uniform");
     }
     if (!has("mu") && !has("sigma") && !has("q")) return distribution_named("categorical");
-    reader_.require("distribution", "write one, such as normal");
+    reader_.require_key("distribution", "write one, such as normal");
     return std::nullopt;
   }
 
   void read_value() {
-    reader_.require("value", "write it, such as {value: 1e-3}");
+    reader_.require_key("value", "write it, such as {value: 1e-3}");
     if (has("value")) parameter_.values = {*entry_.find("value")};
   }
 
   void read_values() {
-    reader_.require("values", "list them, such as {values: [1e-3, 1e-2]}");
+    reader_.require_key("values", "list them, such as {values: [1e-3, 1e-2]}");
     if (!has("values")) return;
     const YamlNode& values = *entry_.find("values");
     if (values.kind == YamlNode::Kind::list) parameter_.values = values.children;
-    if (parameter_.values.empty()) complain("values", "write a list of at least one value");
+    if (parameter_.values.empty()) complain("values", "must be a list of at least one value");
     read_probabilities();
   }
 
   void read_probabilities() {
     constexpr double kTolerance = 1e-6;
     auto& probabilities = parameter_.probabilities;
-    reader_.read_numbers("probabilities", probabilities, {.min = 0});
+    reader_.field("probabilities", probabilities, NumberRange{.min = 0});
     if (findings_.concern(path_ + ".probabilities") || !has("probabilities")) return;
     const double sum = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
     if (probabilities.size() != parameter_.values.size()) {
-      complain("probabilities", "are " + std::to_string(probabilities.size()) + " for " +
-                                    std::to_string(parameter_.values.size()) +
-                                    " values; write one for each");
+      complain("probabilities", fmt::format("are {} for {} values; write one for each",
+                                            probabilities.size(), parameter_.values.size()));
     } else if (std::abs(sum - 1) > kTolerance) {
-      complain("probabilities", "have the sum " + format_number(sum) + ", which must be 1");
+      complain("probabilities", fmt::format("have the sum {}, must have the sum 1", sum));
     }
   }
 
-  /// Whole numbers stay below 2^53, where every one is a double.
+  /// Integers stay below 2^53, where every one is a double.
   void read_bound(const char* key, const char* remedy, double& bound) {
     constexpr std::int64_t kMost = std::int64_t{1} << 53;
-    reader_.require(key, remedy);
+    reader_.require_key(key, remedy);
     if (parameter_.distribution.shape == Shape::int_uniform) {
       auto whole = static_cast<std::int64_t>(bound);
-      reader_.read(key, whole, {-kMost, kMost});
+      reader_.field(key, whole, IntRange{-kMost, kMost});
       bound = static_cast<double>(whole);
     } else {
-      reader_.read(key, bound, NumberRange{});
+      reader_.field(key, bound, NumberRange{});
     }
   }
 
@@ -134,26 +136,24 @@ class ParameterReader {
     if (findings_.concern(path_ + ".min") || findings_.concern(path_ + ".max")) return;
     const double min = parameter_.min, max = parameter_.max;
     if (max < min)
-      complain("max", "is " + number_text(max) + ", must be at least min, " + number_text(min));
-    if (parameter_.distribution.is_log_uniform()) require_positive("min", min);
+      complain("max", fmt::format("is {}, must be at least min, which is {}", number_text(max),
+                                  number_text(min)));
+    if (parameter_.distribution.is_log_uniform() && min <= 0) {
+      complain("min", fmt::format("is {}, must be above 0", number_text(min)));
+    }
   }
 
   void read_moments() {
-    reader_.read("mu", parameter_.mu, NumberRange{});
-    reader_.read("sigma", parameter_.sigma, {.min = 0});
+    reader_.field("mu", parameter_.mu, NumberRange{});
+    reader_.field("sigma", parameter_.sigma, NumberRange{.min = 0});
   }
 
   void read_quantum() {
-    reader_.read("q", parameter_.q, NumberRange{});
-    require_positive("q", parameter_.q);
+    reader_.field("q", parameter_.q, kAboveZero);
     if (!parameter_.distribution.is_bounded() || findings_.concern(path_)) return;
     const auto [first, last] = multiples(parameter_);
     if (first > last)
       findings_.add(path_, entry_.line, "has no multiple of q from min to max; write a smaller q");
-  }
-
-  void require_positive(const char* key, double value) {
-    if (value <= 0) complain(key, "is " + number_text(value) + ", must be above 0");
   }
 
   const YamlNode& entry_;
@@ -163,18 +163,18 @@ class ParameterReader {
   SweepParameter parameter_;
 };
 
-/// What a grid cannot have. `entries` are the parameters as written.
+/// Checks that a grid is possible. `entries` are the parameters as written.
 void check_grid(const SweepConfig& sweep, const YamlNode& entries, Findings& findings) {
   for (const auto& parameter : sweep.parameters) {
     const std::string path = "sweep.parameters." + parameter.key;
     if (findings.concern(path)) continue;
     if (grid_size(parameter) == 0)
       findings.add(path, parameter.line,
-                   "needs values, as " + std::string(parameter.distribution.name) +
-                       " is continuous; or use method: random");
+                   fmt::format("is continuous ({}); write values, or use method: random",
+                               parameter.distribution.name));
     if (const auto* probabilities = entries.find(parameter.key)->find("probabilities"))
       findings.add(path + ".probabilities", probabilities->line,
-                   "mean nothing in a grid; remove them, or use method: random");
+                   "cannot be used in a grid; remove them, or use method: random");
   }
 }
 
@@ -183,8 +183,8 @@ void read_parameters(const YamlNode& parameters, YamlSchema& schema, SweepConfig
   if (parameters.kind == YamlNode::Kind::null) return;
   if (parameters.kind != YamlNode::Kind::map) {
     schema.findings().add("sweep.parameters", parameters.line,
-                          "write keys, each with its values: {train.learning_rate: {values: "
-                          "[1e-3, 1e-2]}}");
+                          "must be a mapping of keys to their values, such as "
+                          "{train.learning_rate: {values: [1e-3, 1e-2]}}");
     return;
   }
   for (const auto& entry : parameters.children)
@@ -194,50 +194,41 @@ void read_parameters(const YamlNode& parameters, YamlSchema& schema, SweepConfig
 /// One bracket, from `min_iter` on: W&B's other keys are not known.
 void read_early_terminate(YamlReader& sweep, const SweepConfig& config, Findings& findings,
                           std::optional<EarlyTerminate>& early_terminate) {
-  constexpr std::int64_t kMaxIter = 1'000'000'000'000;
   const auto* node = sweep.raw("early_terminate");
-  auto reader = sweep.section("early_terminate");
+  const bool is_given = node != nullptr && node->kind != YamlNode::Kind::null;
   EarlyTerminate early;
-  std::string type;
-  reader.read_choice("type", type, {"hyperband"});
-  reader.read("min_iter", early.min_iter, {1, kMaxIter});
-  reader.read("eta", early.eta, {2, 1000});
-  reader.finish();
-  if (node == nullptr || node->kind == YamlNode::Kind::null) return;
-  reader.require("type", "write type: hyperband");
-  reader.require("min_iter", "write after how many steps trials are compared first");
-  if (config.metric.goal == "maximize")
+  sweep.section("early_terminate", [&](YamlReader& reader) {
+    visit_hyperband(early, reader);
+    if (!is_given) return;
+    reader.require_key("type", "write type: hyperband");
+    reader.require_key("min_iter", "write after how many steps trials are compared first");
+  });
+  if (!is_given) return;
+  if (config.metric.goal == MetricGoal::maximize)
     findings.add("sweep.early_terminate", node->line,
-                 "goes on with the trials of the least loss, and sweep.metric.goal is maximize; "
-                 "remove one of them");
+                 "keeps the trials with the least loss and cannot be used with sweep.metric.goal: "
+                 "maximize; remove one of them");
   early_terminate = early;
 }
 
 }  // namespace
 
-void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config,
+void read_sweep(YamlReader& sweep, YamlSchema& schema, SweepConfig& config,
                 std::optional<EarlyTerminate>& early_terminate) {
-  sweep.read_choice("method", config.method, {"grid", "random"});
-  sweep.read("run_cap", config.run_cap, {0, kMaxTrials});
-  sweep.read("seed", config.seed);
-  auto metric = sweep.section("metric");
-  metric.read_choice("name", config.metric.name, {"eval_loss", "final_loss"});
-  metric.read_choice("goal", config.metric.goal, {"minimize", "maximize"});
-  metric.finish();
-  read_early_terminate(sweep, config, schema.findings(), early_terminate);
+  Findings& findings = schema.findings();
+  visit_sweep(config, sweep);
+  read_early_terminate(sweep, config, findings, early_terminate);
   const auto* parameters = sweep.raw("parameters");
   if (parameters != nullptr) read_parameters(*parameters, schema, config);
-  Findings& findings = schema.findings();
-  if (config.method == "random") {
-    const std::string remedy = "random needs the number of trials";
-    sweep.require("run_cap", remedy);
+  if (config.method == SweepMethod::random) {
+    const char* remedy = "random needs the number of trials";
+    sweep.require_key("run_cap", remedy);
     const auto* run_cap = sweep.raw("run_cap");
     if (run_cap != nullptr && config.run_cap == 0 && !findings.concern("sweep.run_cap"))
-      findings.add("sweep.run_cap", run_cap->line, "is 0; " + remedy);
-  } else if (!findings.concern("sweep.method")) {
-    if (parameters != nullptr) check_grid(config, *parameters, findings);
+      findings.add("sweep.run_cap", run_cap->line, fmt::format("is 0; {}", remedy));
+  } else if (parameters != nullptr && !findings.concern("sweep.method")) {
+    check_grid(config, *parameters, findings);
   }
-  sweep.finish();
 }
 
 }  // namespace spillway

@@ -17,10 +17,26 @@ namespace spillway {
 
 inline constexpr std::size_t kMaxTrials = 10'000;
 
+enum class MetricKind : std::uint8_t { eval_loss, final_loss };
+template <>
+inline constexpr std::array kNames<MetricKind>{"eval_loss", "final_loss"};
+
+enum class MetricGoal : std::uint8_t { minimize, maximize };
+template <>
+inline constexpr std::array kNames<MetricGoal>{"minimize", "maximize"};
+
+enum class SweepMethod : std::uint8_t { grid, random };
+template <>
+inline constexpr std::array kNames<SweepMethod>{"grid", "random"};
+
+enum class EarlyTerminateKind : std::uint8_t { hyperband };
+template <>
+inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband"};
+
 /// Which trial is the best.
 struct MetricConfig {
-  std::string name = "eval_loss";  ///< eval_loss | final_loss
-  std::string goal = "minimize";   ///< minimize | maximize
+  MetricKind name = MetricKind::eval_loss;
+  MetricGoal goal = MetricGoal::minimize;
 };
 
 /// How the values of a swept key are spread.
@@ -83,16 +99,16 @@ struct SweepParameter {
 };
 
 struct SweepConfig {
-  std::string method = "grid";  ///< grid | random
-  std::int64_t run_cap = 0;     ///< the most trials; 0: no cap, for grids only
-  std::uint64_t seed = 0;       ///< of random draws; the run's seed unless given
+  SweepMethod method = SweepMethod::grid;
+  std::int64_t run_cap = 0;  ///< the most trials; 0: no cap, for grids only
+  std::uint64_t seed = 0;    ///< of random draws; the run's seed unless given
   MetricConfig metric;
   int line = 0;                            ///< of `parameters`
   std::vector<SweepParameter> parameters;  ///< in file order
 };
 
-/// `config.seed` holds its default. What is wrong goes into the findings of `schema`.
-void read_sweep(YamlReader sweep, YamlSchema& schema, SweepConfig& config,
+/// `config.seed` has its default. Problems go into the findings of `schema`.
+void read_sweep(YamlReader& sweep, YamlSchema& schema, SweepConfig& config,
                 std::optional<EarlyTerminate>& early_terminate);
 
 }  // namespace spillway

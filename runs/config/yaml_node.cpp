@@ -50,8 +50,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (document_ && document_->pos == mark.pos)
-      fail(mark, "no valid YAML: a document cannot begin with this");
-    if (document_) throw ConfigError("", 0, "has more than one YAML document");
+      fail(mark, "not valid YAML: a document cannot begin with this");
+    if (document_) throw ConfigError("", 0, "the file has more than one YAML document");
     document_ = mark;
   }
   void OnDocumentEnd() override {}
@@ -66,7 +66,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto named = anchors_.find(anchor);
-    if (named == anchors_.end()) fail(mark, "an alias stands inside the value that it names");
+    if (named == anchors_.end()) fail(mark, "an alias refers to the value that contains it");
     YamlNode copy = named->second;
     copy.line = line_of(mark);
     add(mark, YAML::NullAnchor, std::move(copy));
@@ -162,7 +162,7 @@ class TreeBuilder final : public YAML::EventHandler {
     map.key = std::move(node);
     map.has_key = true;
     if (is_text && !map.keys.insert(map.key.text).second)
-      throw ConfigError(path(), map.key.line, "stands here a second time");
+      throw ConfigError(path(), map.key.line, "is written a second time");
   }
 
   /// Values of a map are on the line of their key.
@@ -228,7 +228,7 @@ YamlNode parse_yaml(const std::string& text) {
     }
     return builder.take_root();
   } catch (const YAML::Exception& e) {
-    throw ConfigError("", e.mark.line + 1, "no valid YAML: " + e.msg);
+    throw ConfigError("", e.mark.line + 1, "not valid YAML: " + e.msg);
   }
 }
 

@@ -1,75 +1,58 @@
 #include "runs/config/yaml_reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+#include <array>
 #include <optional>
 
 #include "core/base/nearest.h"
-#include "runs/text/format.h"
+#include "scheduler/elastic/heuristic.h"
 
 namespace spillway {
 namespace {
 
 using Kind = YamlNode::Kind;
 
-template <typename T>
-std::optional<T> parse(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return value;
-}
-
-std::string quoted(const YamlNode& node) {
+std::string text_of(const YamlNode& node) {
   switch (node.kind) {
     case Kind::null:
-      return "no value";
+      return "has no value";
     case Kind::scalar:
-      return "'" + node.text + "'";
+      return node.text.empty() ? "is empty" : "is '" + node.text + "'";
     case Kind::list:
-      return node.children.empty() ? "an empty list" : "a list";
+      return node.children.empty() ? "is an empty list" : "is a list";
     case Kind::map:
-      return "a group of keys";
+      return "is a mapping";
   }
   return "";
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
+/// Keys that had another name in earlier versions.
+constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{{
+    {"home_path", "offload_path"},
+    {"train.lanes", "train.data_parallel"},
+    {"train.max_lanes", "train.max_data_parallel"},
+    {"devices[].link", "devices[].imitate.link"},
+    {"devices[].slowdown", "devices[].imitate.slowdown"},
+    {"devices[].fault", "devices[].imitate.fault"},
+}};
 
-std::string describe(IntRange range) {
-  const IntRange all;
-  std::string text = "write a whole number";
-  if (range.min != all.min && range.max != all.max)
-    return text + " from " + std::to_string(range.min) + " to " + std::to_string(range.max);
-  if (range.min != all.min) text += " of at least " + std::to_string(range.min);
-  return text;
-}
-
-std::string describe(NumberRange range) {
-  const NumberRange all;
-  std::string text = "write a number";
-  if (range.min != all.min) text += " of at least " + format_number(range.min);
-  if (range.max != all.max)
-    text += (range.below_max ? ", below " : ", at most ") + format_number(range.max);
-  return text;
-}
-
-bool contains(NumberRange range, double value) {
-  return value >= range.min && (range.below_max ? value < range.max : value <= range.max);
+/// The present name of such a key.
+std::optional<std::string> new_name(const std::string& path) {
+  const auto open = path.find('['), close = path.find(']');
+  const std::string index = close == path.npos ? "" : path.substr(open + 1, close - open - 1);
+  const auto with_index = [&](std::string key) {
+    const auto brackets = key.find("[]");
+    return brackets == key.npos ? key : key.insert(brackets + 1, index);
+  };
+  for (const auto& [old, now] : kRenamed) {
+    if (with_index(old) == path) return with_index(now);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
-
-bool is_whole(const std::string& text) {
-  const std::size_t digits = text.starts_with('-') ? 1 : 0;
-  return text.size() > digits && text.find_first_not_of("0123456789", digits) == std::string::npos;
-}
 
 void YamlSchema::report_unknown() {
   for (const auto& [path, line] : unknown_) {
@@ -78,10 +61,13 @@ void YamlSchema::report_unknown() {
       findings_->add("", line, "there are more unknown keys from here on");
       break;
     }
-    const auto near = nearest(path, known_);
-    findings_->add_unknown_key(
-        path, line,
-        near.empty() ? "unknown key; remove it" : "unknown key; did you mean " + near + "?");
+    std::string problem = "unknown key; remove it";
+    if (const auto now = new_name(path)) {
+      problem = fmt::format("is called {} now", *now);
+    } else if (const auto near = nearest(path, known_); !near.empty()) {
+      problem = fmt::format("unknown key; did you mean {}?", near);
+    }
+    findings_->add_unknown_key(path, line, problem);
   }
   unknown_.clear();
 }
@@ -92,8 +78,9 @@ YamlReader::YamlReader(YamlSchema& schema, const YamlNode* node, std::string pat
       line_(node == nullptr ? 0 : node->line),
       path_(std::move(path)) {
   if (node_ == nullptr || node_->kind == Kind::map || node_->kind == Kind::null) return;
-  schema_->findings().add(path_, node_->line,
-                          quoted(*node_) + " stands where a group of keys belongs");
+  schema_->findings().add(path_, line_,
+                          (path_.empty() ? "the configuration " : "") + text_of(*node_) +
+                              ", must be a mapping of keys to values");
   node_ = nullptr;
 }
 
@@ -102,8 +89,9 @@ std::string YamlReader::path_of(const std::string& key) const {
 }
 
 void YamlReader::complain(const std::string& key, const YamlNode& node,
-                          const std::string& problem) {
-  schema_->findings().add(path_of(key), node.line, quoted(node) + " " + problem);
+                          const std::string& expected) {
+  schema_->findings().add(path_of(key), node.line,
+                          fmt::format("{}, must be {}", text_of(node), expected));
 }
 
 const YamlNode* YamlReader::raw(const char* key) {
@@ -112,218 +100,75 @@ const YamlNode* YamlReader::raw(const char* key) {
   return node_ == nullptr ? nullptr : node_->find(key);
 }
 
-const YamlNode* YamlReader::scalar(const char* key, const char* remedy) {
-  const auto* node = raw(key);
-  if (node == nullptr || (node->kind == Kind::scalar && !node->text.empty())) return node;
-  if (node->kind == Kind::scalar) {
-    schema_->findings().add(path_of(key), node->line, std::string("is empty; ") + remedy);
-  } else {
-    complain(key, *node, std::string("stands where one value belongs; ") + remedy);
-  }
-  return nullptr;
-}
-
-void YamlReader::read(const char* key, std::int64_t& value, IntRange range) {
-  const auto* node = scalar(key, describe(range).c_str());
-  if (node != nullptr) value = integer(key, *node, range).value_or(value);
-}
-
-std::optional<std::int64_t> YamlReader::integer(const std::string& key, const YamlNode& node,
-                                                IntRange range, const std::string& otherwise) {
-  const auto number = parse<std::int64_t>(node.text);
-  if (number && *number >= range.min && *number <= range.max) return number;
-  complain(key, node,
-           (is_whole(node.text) ? "is out of range; " : "is no whole number; ") + describe(range) +
-               otherwise);
-  return std::nullopt;
-}
-
-void YamlReader::read_integers(const char* key, std::vector<std::int64_t>& values, IntRange range) {
-  const auto* node = raw(key);
-  if (node == nullptr) return;
-  if (node->kind != Kind::list || node->children.empty()) {
-    complain(key, *node, "stands where a list of whole numbers belongs, such as [16, 32]");
-    return;
-  }
-  std::vector<std::int64_t> numbers;
-  for (std::size_t i = 0; i < node->children.size(); ++i) {
-    const auto item = std::string(key) + "[" + std::to_string(i) + "]";
-    if (const auto value = integer(item, node->children[i], range)) numbers.push_back(*value);
-  }
-  if (numbers.size() == node->children.size()) values = std::move(numbers);
-}
-
-void YamlReader::read(const char* key, int& value, IntRange range) {
-  range.min = std::max<std::int64_t>(range.min, std::numeric_limits<int>::min());
-  range.max = std::min<std::int64_t>(range.max, std::numeric_limits<int>::max());
-  std::int64_t number = value;
-  read(key, number, range);
-  value = static_cast<int>(number);
-}
-
-void YamlReader::read(const char* key, int& value, IntRange range, const std::string& word,
-                      int meaning) {
-  const std::string otherwise = ", or " + word;
-  const auto* node = scalar(key, (describe(range) + otherwise).c_str());
-  if (node == nullptr) return;
-  const bool is_word = node->text == word;
-  const auto number = is_word ? meaning : integer(key, *node, range, otherwise);
-  value = static_cast<int>(number.value_or(value));
-}
-
-void YamlReader::read(const char* key, std::uint64_t& value) {
-  const char* remedy = "write a whole number from 0 to 18446744073709551615";
-  const auto* node = scalar(key, remedy);
-  if (node == nullptr) return;
-  if (const auto number = parse<std::uint64_t>(node->text)) {
-    value = *number;
-  } else {
-    complain(key, *node, std::string("is no such number; ") + remedy);
-  }
-}
-
-void YamlReader::read(const char* key, double& value, NumberRange range) {
-  const auto* node = scalar(key, describe(range).c_str());
-  if (node != nullptr) value = number(key, *node, range).value_or(value);
-}
-
-std::optional<double> YamlReader::number(const std::string& key, const YamlNode& node,
-                                         NumberRange range) {
-  const auto value = parse<double>(node.text);
-  if (!value || !std::isfinite(*value)) {
-    complain(key, node, "is no number; " + describe(range));
-  } else if (!contains(range, *value)) {
-    complain(key, node, "is out of range; " + describe(range));
-  } else {
-    return value;
-  }
-  return std::nullopt;
-}
-
-void YamlReader::read_numbers(const char* key, std::vector<double>& values, NumberRange range) {
-  const auto* node = raw(key);
-  if (node == nullptr) return;
-  if (node->kind != Kind::list) {
-    complain(key, *node, "stands where a list of numbers belongs");
-    return;
-  }
-  std::vector<double> numbers;
-  for (std::size_t i = 0; i < node->children.size(); ++i) {
-    const auto item = std::string(key) + "[" + std::to_string(i) + "]";
-    if (const auto value = number(item, node->children[i], range)) numbers.push_back(*value);
-  }
-  if (numbers.size() == node->children.size()) values = std::move(numbers);
-}
-
-void YamlReader::read(const char* key, bool& value) {
-  const auto* node = scalar(key, "write true or false");
-  if (node == nullptr) return;
-  if (node->text == "true" || node->text == "false") {
-    value = node->text == "true";
-  } else {
-    complain(key, *node, "is neither true nor false");
-  }
-}
-
-void YamlReader::read_text(const char* key, std::string& value) {
-  if (const auto* node = scalar(key, "write some text")) value = node->text;
-}
-
-void YamlReader::read_path(const char* key, std::filesystem::path& value) {
-  const auto* node = raw(key);
-  if (node == nullptr) return;
-  if (node->kind == Kind::scalar) {
-    value = node->text;
-  } else {
-    complain(key, *node, "stands where one value belongs; write a folder");
-  }
-}
-
-void YamlReader::read_choice(const char* key, std::string& value,
-                             const std::vector<std::string>& choices) {
-  const auto remedy = "write " + (choices.size() > 1 ? "one of " + joined(choices) : choices[0]);
-  const auto* node = scalar(key, remedy.c_str());
-  if (node == nullptr) return;
-  if (std::find(choices.begin(), choices.end(), node->text) != choices.end()) {
-    value = node->text;
-  } else {
-    complain(key, *node, "is not known; " + remedy);
-  }
-}
-
-void YamlReader::read_size(const char* key, Bytes& value, Bytes min, Bytes max) {
-  const char* remedy = "write a size such as 12MiB, 1.5GB or 4096";
-  const auto* node = scalar(key, remedy);
-  if (node == nullptr) return;
-  const auto size = parse_bytes(node->text);
-  if (size && *size >= min && *size <= max) {
-    value = *size;
-  } else if (size && *size > 0) {
-    complain(key, *node,
-             "is out of range; write " + format_bytes(min) + " to " + format_bytes(max));
-  } else {
-    complain(key, *node, std::string("is no size; ") + remedy);
-  }
-}
-
-void YamlReader::read_rate(const char* key, Bytes& bytes_per_s, Bytes min) {
-  const char* remedy = "write bytes per second such as 2GB/s or 500MiB/s, or 0 for none";
-  const auto* node = scalar(key, remedy);
-  if (node == nullptr) return;
-  const auto rate = node->text == "0" ? std::optional<Bytes>(0) : parse_rate(node->text);
-  if (rate && *rate != 0 && *rate < min) {
-    complain(key, *node, "is out of range; write at least " + format_rate(min) + ", or 0 for none");
-  } else if (rate) {
-    bytes_per_s = *rate;
-  } else {
-    complain(key, *node, std::string("is no rate; ") + remedy);
-  }
-}
-
-void YamlReader::read_texts(const char* key, std::vector<std::string>& values, bool may_be_empty) {
-  const auto* node = raw(key);
-  if (node == nullptr) return;
-  const auto is_text = [](const YamlNode& n) { return n.kind == Kind::scalar && !n.text.empty(); };
-  if (is_text(*node)) {
-    values = {node->text};
-  } else if (node->kind == Kind::list && (may_be_empty || !node->children.empty()) &&
-             std::all_of(node->children.begin(), node->children.end(), is_text)) {
+void YamlReader::read(const std::string& key, const YamlNode& node,
+                      std::vector<std::string>& values, const TextList& range) {
+  if (is_text(node)) {
+    values = {node.text};
+  } else if (node.kind == Kind::list && (range.may_be_empty || !node.children.empty()) &&
+             std::ranges::all_of(node.children, is_text)) {
     values.clear();
-    for (const auto& item : node->children) values.push_back(item.text);
+    for (const auto& item : node.children) values.push_back(item.text);
   } else {
-    schema_->findings().add(path_of(key), node->line, "write one text, or a list of texts");
+    complain(key, node, "one text, or a list of texts");
   }
 }
 
-YamlReader YamlReader::section(const char* key) {
-  const auto* node = raw(key);
-  return YamlReader(*schema_, node, path_of(key));
+void YamlReader::read(const std::string& key, const YamlNode& node, std::filesystem::path& value,
+                      AnyValue) {
+  if (node.kind == Kind::scalar) {
+    value = node.text;
+  } else {
+    complain(key, node, "a folder");
+  }
 }
 
-std::vector<YamlReader> YamlReader::items(const char* key) {
+void YamlReader::read(const std::string& key, const YamlNode& node,
+                      std::vector<AutoscaleRule>& rules, AnyValue) {
+  rules.clear();
+  const auto read_rule = [&](const YamlNode& item, const std::string& path) {
+    YamlReader reader(*schema_, &item, path);
+    AutoscaleRule& rule = rules.emplace_back();
+    if (item.kind != Kind::scalar) {
+      reader.require_key(
+          "rule", fmt::format("write one of {}", fmt::join(heuristic_names(), ", ")).c_str());
+    }
+    reader.field("rule", rule.rule, kAny);
+    for (const YamlNode& child : item.children) {
+      if (child.key == "rule") continue;
+      reader.field(child.key.c_str(), rule.params[child.key], NumberRange{});
+    }
+  };
+  if (node.kind != Kind::list) return read_rule(node, path_of(key));
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    read_rule(node.children[i], fmt::format("{}[{}]", path_of(key), i));
+  }
+}
+
+std::vector<YamlReader> YamlReader::items_of(const char* key) {
   const auto* node = raw(key);
   std::vector<YamlReader> readers;
   if (node == nullptr) return readers;
   if (node->kind != Kind::list || node->children.empty()) {
-    complain(key, *node, "stands where a list with at least one item belongs");
+    complain(key, *node, "a list of at least one mapping, such as [{memory: 1GiB}]");
     return readers;
   }
-  for (std::size_t i = 0; i < node->children.size(); ++i)
-    readers.emplace_back(*schema_, &node->children[i],
-                         path_of(key) + "[" + std::to_string(i) + "]");
+  for (std::size_t i = 0; i < node->children.size(); ++i) {
+    readers.emplace_back(*schema_, &node->children[i], fmt::format("{}[{}]", path_of(key), i));
+  }
   return readers;
 }
 
-void YamlReader::require(const char* key, const std::string& remedy) {
+void YamlReader::require_key(const char* key, const char* remedy) {
   if (node_ != nullptr && node_->find(key) != nullptr) return;
-  schema_->findings().add(path_of(key), line_, "is missing; " + remedy);
+  schema_->findings().add(path_of(key), line_, fmt::format("is missing; {}", remedy));
 }
 
 void YamlReader::finish() {
   if (node_ == nullptr) return;
   for (const auto& child : node_->children) {
-    if (std::find(keys_.begin(), keys_.end(), child.key) == keys_.end())
+    if (std::ranges::find(keys_, child.key) == keys_.end()) {
       schema_->suspect(path_of(child.key), child.line);
+    }
   }
 }
 

@@ -85,7 +85,7 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
   for (const char* needed :
-       {"devices", "activation_share", "host_memory", "home_path", "scheduling", "sweep"}) {
+       {"devices", "activation_share", "host_memory", "offload_path", "scheduling", "sweep"}) {
     if (findings.concern(needed)) return nullptr;
   }
   std::unique_ptr<Session> session;

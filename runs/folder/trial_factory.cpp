@@ -1,5 +1,7 @@
 #include "runs/folder/trial_factory.h"
 
+#include <fmt/format.h>
+
 #include <set>
 #include <string>
 
@@ -10,28 +12,29 @@ namespace spillway {
 namespace {
 
 ModelFactory model_factory(const RunConfig& config) {
-  if (config.family == "mlp") return mlp_factory(config.mlp);
-  if (config.family == "resnet") return resnet_factory(config.resnet);
+  if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
+  if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
   return gpt_factory(config.gpt);
 }
 
 /// A file names all devices that its trials may have.
 void check_lanes(const RunConfig& config) {
-  const int lanes = config.train.lanes, devices = static_cast<int>(config.session.devices.size());
+  const int lanes = config.train.data_parallel,
+            devices = static_cast<int>(config.session.devices.size());
   if (lanes <= devices) return;
   throw ConfigError(
-      "train.lanes", 0,
-      "is " + std::to_string(lanes) + ", but there " +
-          (devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices") +
-          "; a device runs one lane of a trial");
+      "train.data_parallel", 0,
+      fmt::format("is {}, but there {}; write a smaller number, or list more devices", lanes,
+                  devices == 1 ? "is 1 device" : fmt::format("are {} devices", devices)));
 }
 
 void check_format(const RunConfig& config) {
-  const bool of_pictures = config.family != "gpt";
-  if ((config.data.format == "digits") == of_pictures) return;
+  const bool of_pictures = config.family != ModelFamily::gpt;
+  if ((config.data.format == DataFormat::digits) == of_pictures) return;
   throw ConfigError("data.format", 0,
-                    "is " + config.data.format + ", which model.family " + config.family +
-                        " does not read; write " + (of_pictures ? "digits" : "bytes or tokens"));
+                    fmt::format("is {}, which model.family {} does not read; write {}",
+                                to_string(config.data.format), to_string(config.family),
+                                of_pictures ? "digits" : "bytes or tokens"));
 }
 
 std::string section_of(const ConfigError& error) {
@@ -43,10 +46,10 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
   const auto length = config.gpt.max_position_embeddings;
   std::vector<std::string> paths;
   for (const auto& path : data.paths) paths.push_back(config.data_root / path);
-  if (data.format == "digits") {
+  if (data.format == DataFormat::digits) {
     return digits_data(paths, data.eval_fraction, data.augment);
   }
-  if (data.format == "tokens") {
+  if (data.format == DataFormat::tokens) {
     return tokens_data(paths, data.dtype, config.gpt.vocab_size, length, data.eval_fraction);
   }
   return bytes_data(paths, length, data.eval_fraction);

@@ -58,14 +58,16 @@ Json run_event(const std::vector<Trial>& trials, const Session& session,
   const auto& config = trials.front().config;
   Json devices = Json::array(), trials_json = Json::array();
   for (const auto& device : config.session.devices)
-    devices.push_back({{"kind", device.kind}, {"budget_bytes", device.memory}});
+    devices.push_back({{"kind", to_string(device.kind)}, {"budget_bytes", device.memory}});
   const auto results = session.result().trials;
   for (std::size_t t = 0; t < trials.size(); ++t)
     trials_json.push_back(trial_json(trials[t], results[t], session.plan(JobId(t))));
   return {{"event", "run"},
           {"format", kEventFormat},
           {"name", config.name},
-          {"metric", {{"name", config.sweep.metric.name}, {"goal", config.sweep.metric.goal}}},
+          {"metric",
+           {{"name", to_string(config.sweep.metric.name)},
+            {"goal", to_string(config.sweep.metric.goal)}}},
           {"devices", std::move(devices)},
           {"planned", planned ? totals_json(*planned) : Json(nullptr)},
           {"trials", std::move(trials_json)}};

@@ -43,8 +43,11 @@ void begin(RunLog& run, const Json& event) {
   require(format >= 1 && format <= kEventFormat,
           "has the unknown format " + std::to_string(format));
   run.name = event.at("name");
-  run.metric.name = event.at("metric").at("name");
-  run.metric.goal = event.at("metric").at("goal");
+  const Json& metric = event.at("metric");
+  const auto name = value_named<MetricKind>(metric.at("name").get<std::string>());
+  const auto goal = value_named<MetricGoal>(metric.at("goal").get<std::string>());
+  require(name && goal, "has an unknown metric");
+  run.metric = {*name, *goal};
   if (!event.at("planned").is_null()) run.planned = totals_of(event.at("planned"));
   std::vector<TrialLog> trials;
   for (const auto& trial : event.at("trials")) trials.push_back(trial_of(trial));

@@ -32,7 +32,7 @@ Places by_priority(std::span<const Contender> jobs) {
 
 class WholeDemand final : public Allocator {
  public:
-  std::string_view name() const override { return "priority"; }
+  std::string_view name() const override { return to_string(SharingKind::priority); }
   Lanes share(std::span<const Contender> jobs, int num_devices) const override {
     Lanes lanes = present(jobs);
     for (int& running : lanes) running = std::min(running, num_devices);
@@ -50,7 +50,7 @@ class WholeDemand final : public Allocator {
 
 class WeightedFair final : public Allocator {
  public:
-  std::string_view name() const override { return "wfs"; }
+  std::string_view name() const override { return to_string(SharingKind::wfs); }
   Lanes share(std::span<const Contender> jobs, int num_devices) const override {
     if (std::ranges::any_of(jobs, &Contender::resizing)) return present(jobs);
     const auto room = static_cast<std::size_t>(num_devices);
@@ -128,7 +128,7 @@ class WeightedFair final : public Allocator {
 
 class Fill final : public Allocator {
  public:
-  std::string_view name() const override { return "fill"; }
+  std::string_view name() const override { return to_string(SharingKind::fill); }
   Lanes share(std::span<const Contender> jobs, int num_devices) const override {
     Lanes now = present(jobs), best = least(jobs, num_devices);
     const bool as_many =
@@ -189,18 +189,22 @@ class Fill final : public Allocator {
 
 }  // namespace
 
-void check_priority(std::string_view field, int priority) {
-  if (priority >= 1 && priority <= kHighestPriority) return;
-  throw ConfigError(std::string(field), 0,
-                    "is " + std::to_string(priority) + ", must be from 1 to " +
-                        std::to_string(kHighestPriority) + "; a larger one is more important");
+std::shared_ptr<const Allocator> make_allocator(SharingKind kind) {
+  switch (kind) {
+    case SharingKind::none:
+      return nullptr;
+    case SharingKind::priority:
+      return std::make_shared<WholeDemand>();
+    case SharingKind::wfs:
+      return std::make_shared<WeightedFair>();
+    case SharingKind::fill:
+      return std::make_shared<Fill>();
+  }
+  return nullptr;
 }
 
 std::shared_ptr<const Allocator> make_allocator(std::string_view name) {
-  if (name == "priority") return std::make_shared<WholeDemand>();
-  if (name == "wfs") return std::make_shared<WeightedFair>();
-  if (name == "fill") return std::make_shared<Fill>();
-  return nullptr;
+  return make_allocator(value_named<SharingKind>(name).value_or(SharingKind::none));
 }
 
 }  // namespace spillway

@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "scheduler/elastic/speed_curve.h"
+#include "spillway/choices.h"
 #include "spillway/ids.h"
 
 namespace spillway {
-
-inline constexpr int kHighestPriority = 100;
-/// Throws ConfigError, with this field, where a job's priority is not from 1 to kHighestPriority.
-void check_priority(std::string_view field, int priority);
 
 /// A job among which devices are shared out.
 struct Contender {
@@ -38,7 +35,7 @@ class Allocator {
   virtual std::vector<int> share(std::span<const Contender> jobs, int num_devices) const = 0;
 };
 
-/// Null for a name that is not among kAllocatorNames.
+/// Null for SharingKind::none.
 ///   priority  a job runs on all lanes that it asks for, or waits: the first in order of priority
 ///             until so many devices are free, and all behind it. Never resized.
 ///   wfs       weighted fair shares, powers of two: every running job gets devices in proportion to
@@ -50,8 +47,11 @@ class Allocator {
 ///             units of several jobs take turns on one. Lanes for the other devices, any number a
 ///             job, go where the sum of priority * remaining time falls most by each. What jobs
 ///             have stays while that sum is within a twentieth of the least and no device idles.
+std::shared_ptr<const Allocator> make_allocator(SharingKind kind);
+/// Null for a name that is not among kAllocatorNames.
 std::shared_ptr<const Allocator> make_allocator(std::string_view name);
 
-inline constexpr std::array<std::string_view, 3> kAllocatorNames{"priority", "wfs", "fill"};
+inline constexpr std::array kAllocatorNames{
+    to_string(SharingKind::priority), to_string(SharingKind::wfs), to_string(SharingKind::fill)};
 
 }  // namespace spillway

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "spillway/choices.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -31,15 +31,15 @@ class Policy {
   virtual double priority(const Candidate& candidate) const = 0;
 };
 
-/// Null for a name that is not among kPolicyNames.
 ///   lrtf         the longest remaining time first. Source: Hydra, Sharded-LRTF
 ///   srtf         the shortest remaining time first
 ///   fifo         the lower job first
 ///   round_robin  the job that was served longest ago first
 ///   random       by a hash of job, lane, unit and step: the same in every run
+std::shared_ptr<const Policy> make_policy(PolicyKind kind);
+/// Null for a name that is not among kPolicyNames.
 std::shared_ptr<const Policy> make_policy(std::string_view name);
 
-inline constexpr std::array<std::string_view, 5> kPolicyNames{"lrtf", "srtf", "fifo", "round_robin",
-                                                              "random"};
+inline constexpr auto kPolicyNames = kNames<PolicyKind>;
 
 }  // namespace spillway

@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "scheduler/plan/lower.h"
+#include "spillway/choices.h"
 
 namespace spillway {
-
-enum class OrderChoice : std::uint8_t { automatic, shard_major, vn_major };
 
 /// How a model is cut, or why it cannot be.
 struct Partition {

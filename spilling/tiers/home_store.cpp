@@ -13,36 +13,36 @@ namespace {
 
 std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
 
-ConfigError no_place(const std::filesystem::path& home_path, const IoError& error) {
-  return ConfigError("home_path", 0,
-                     quoted(home_path) + " cannot hold homes: " + std::strerror(error.code) +
+ConfigError no_place(const std::filesystem::path& offload_path, const IoError& error) {
+  return ConfigError("offload_path", 0,
+                     quoted(offload_path) + " cannot hold homes: " + std::strerror(error.code) +
                          "; name a folder that can be written, or leave it out");
 }
 
 }  // namespace
 
-void require_home_path(const std::filesystem::path& home_path) {
-  if (home_path.empty()) return;
+void require_home_path(const std::filesystem::path& offload_path) {
+  if (offload_path.empty()) return;
   try {
-    FileStore{home_path};
+    FileStore{offload_path};
   } catch (const IoError& error) {
-    throw no_place(home_path, error);
+    throw no_place(offload_path, error);
   }
 }
 
-std::unique_ptr<Store> make_home_store(const std::filesystem::path& home_path, Device& device) {
-  require_home_path(home_path);
-  if (home_path.empty()) return std::make_unique<MemoryStore>(device);
-  return std::make_unique<FileStore>(home_path);
+std::unique_ptr<Store> make_home_store(const std::filesystem::path& offload_path, Device& device) {
+  require_home_path(offload_path);
+  if (offload_path.empty()) return std::make_unique<MemoryStore>(device);
+  return std::make_unique<FileStore>(offload_path);
 }
 
-void require_home_room(const std::filesystem::path& home_path, Bytes bytes, Bytes of_one) {
-  if (home_path.empty()) return;
-  require_home_path(home_path);
-  const Bytes available = posix_file_system().free_bytes(home_path);
+void require_home_room(const std::filesystem::path& offload_path, Bytes bytes, Bytes of_one) {
+  if (offload_path.empty()) return;
+  require_home_path(offload_path);
+  const Bytes available = posix_file_system().free_bytes(offload_path);
   if (bytes <= available) return;
   const bool fewer_help = of_one < bytes && of_one <= available;
-  throw DoesNotFit("a file for homes in " + quoted(home_path), Tier::disk, bytes, available,
+  throw DoesNotFit("a file for homes in " + quoted(offload_path), Tier::disk, bytes, available,
                    fewer_help ? "or lower host_memory, so that trials wait for each other" : "");
 }
 

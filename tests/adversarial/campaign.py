@@ -28,7 +28,7 @@ BASE = {
               "eval_steps": 5, "eval_batches": 2},
 }
 # Steps then take a while on any machine, and change no bit.
-SLOW_DEVICE = "devices='[{memory: 64MiB, link: 10MiB/s}]'"
+SLOW_DEVICE = "devices='[{memory: 64MiB, imitate: {link: 10MiB/s}}]'"
 LONG = {"train.max_steps": 120, "train.eval_steps": 40, "checkpoint.every_steps": 4}
 THREE_RATES = {"sweep": {"parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3]}}}}
 
@@ -52,7 +52,7 @@ BEGINNINGS = {
 
 
 def config_with(changes):
-    """The base with some keys, written as `train.lanes`, replaced; None removes a key."""
+    """The base with some keys, written as `train.data_parallel`, replaced; None removes a key."""
     config = copy.deepcopy(BASE)
     for key, value in changes.items():
         *path, last = key.split(".")

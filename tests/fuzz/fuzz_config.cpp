@@ -14,7 +14,7 @@ using namespace spillway;
 /// Thousands of trials would tell no more than a few.
 bool is_small(const SweepConfig& sweep) {
   constexpr std::size_t kMost = 2;
-  if (sweep.method == "random") return sweep.run_cap <= static_cast<std::int64_t>(kMost);
+  if (sweep.method == SweepMethod::random) return sweep.run_cap <= static_cast<std::int64_t>(kMost);
   std::size_t trials = 1;
   for (const auto& parameter : sweep.parameters) {
     trials *= std::max<std::size_t>(1, parameter.values.size());

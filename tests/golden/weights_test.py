@@ -24,7 +24,7 @@ CASES = {
     "quickstart": ["quickstart.yaml", "train.max_steps=2", "train.eval_batches=1"],
     "quickstart in bf16 on two devices": [
         "quickstart.yaml", "train.max_steps=2", "train.eval_batches=1", "train.dtype=bf16",
-        "train.gradient_dtype=bf16", "train.lanes=2", "sweep.run_cap=1"],
+        "train.gradient_dtype=bf16", "train.data_parallel=2", "sweep.run_cap=1"],
     "digits": ["digits.yaml", "train.max_steps=10"],
     "digits by sgd": ["digits.yaml", "train.max_steps=10", "train.optimizer=sgd",
                       "train.momentum=0.9", "sweep.run_cap=1"],

@@ -35,21 +35,23 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   if (step < warmup) {
     return config.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
   }
-  if (config.lr_scheduler_type == "constant") return config.learning_rate;
+  if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
   const auto span = static_cast<double>(std::max<std::int64_t>(1, config.max_steps - warmup));
   const double progress = static_cast<double>(step - warmup) / span;
-  if (config.lr_scheduler_type == "linear") {
+  if (config.lr_scheduler_type == LrSchedulerType::linear) {
     return config.learning_rate * std::max(0.0, 1 - progress);
   }
   return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 
-int num_moments(const TrainConfig& config) { return config.optimizer == "sgd" ? 1 : 2; }
+int num_moments(const TrainConfig& config) {
+  return config.optimizer == OptimizerKind::sgd ? 1 : 2;
+}
 
 UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
                        double gradient_scale) {
   UpdateRule rule = adamw_at(config, step);
-  if (config.optimizer == "sgd") {
+  if (config.optimizer == OptimizerKind::sgd) {
     rule = kernels::Sgd{.momentum = static_cast<float>(config.momentum)};
   }
   std::visit(

@@ -17,7 +17,7 @@ constexpr const char* kMoments = "moments.safetensors";
 constexpr const char* kHistory = "history.json";
 
 std::string moment_name(const TrainConfig& train, int moment) {
-  if (train.optimizer == "sgd") return "momentum_buffer";
+  if (train.optimizer == OptimizerKind::sgd) return "momentum_buffer";
   return moment == 0 ? "exp_avg" : "exp_avg_sq";
 }
 

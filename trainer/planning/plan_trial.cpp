@@ -15,12 +15,6 @@
 namespace spillway {
 namespace {
 
-OrderChoice order_choice(const std::string& order) {
-  if (order == "shard_major") return OrderChoice::shard_major;
-  if (order == "vn_major") return OrderChoice::vn_major;
-  return OrderChoice::automatic;
-}
-
 /// Evaluation virtual nodes: as many whole ones as the data has, at most eval_batches batches.
 int evaluation_vns(const TrialConfig& trial) {
   if (!trial.data->eval) return 0;
@@ -43,7 +37,7 @@ JobShape shape_of(const TrialConfig& trial) {
   return {.virtual_nodes = train.virtual_nodes,
           .groups = train.reduction_groups,
           .lane_groups = train.lane_groups.empty()
-                             ? split_groups(train.reduction_groups, train.lanes)
+                             ? split_groups(train.reduction_groups, train.data_parallel)
                              : train.lane_groups,
           .eval_virtual_nodes = evaluation_vns(trial),
           .max_steps = train.max_steps,
@@ -58,8 +52,9 @@ Bytes training_state_bytes(const Layout& layout) {
 }
 
 std::string described(const TrialConfig& trial) {
-  const bool chosen = trial.train.order != "auto";
-  return "trial " + trial.name + (chosen ? " in order " + trial.train.order : "");
+  const bool chosen = trial.train.order != OrderChoice::automatic;
+  return "trial " + trial.name +
+         (chosen ? " in order " + std::string(to_string(trial.train.order)) : "");
 }
 
 void describe_home(const Layout& layout, TrialPlan& summary) {
@@ -119,7 +114,7 @@ struct Planner {
   }
 
   Partition cut_of(const JobShape& any, Bytes budget) const {
-    return partition(model, profile, any, budget, order_choice(trial.train.order), double_buffer);
+    return partition(model, profile, any, budget, trial.train.order, double_buffer);
   }
 
   void cut_under(Bytes budget) {
@@ -155,8 +150,8 @@ struct Planner {
 
   bool may_choose_lanes(int usable_devices) const {
     const TrainConfig& train = trial.train;
-    return train.lanes > 1 && train.lanes <= usable_devices && train.lane_groups.empty() &&
-           !equally_fast(devices);
+    return train.data_parallel > 1 && train.data_parallel <= usable_devices &&
+           train.lane_groups.empty() && !equally_fast(devices);
   }
 
   /// Long lanes may need more room for sums than even ones. So the fastest that have it, on the
@@ -168,7 +163,7 @@ struct Planner {
     const auto choose_within = [&](const LaneLimits& limits) {
       return choose_lanes(needs, even_cut, shape, limits, double_buffer, devices);
     };
-    LaneLimits limits{trial.train.lanes, shape.groups, even_cut.smallest_budget};
+    LaneLimits limits{trial.train.data_parallel, shape.groups, even_cut.smallest_budget};
     while (auto choice = choose_within(limits)) {
       const int longest = std::ranges::max(choice->lane_groups);
       const bool fits = take(*choice);
@@ -243,18 +238,19 @@ struct Planner {
 
   TrialPlan summary(const JobPlan& plan, Bytes host_budget) const {
     const bool spills = cut.shards.size() > 1;
-    TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
-                      .order = cut.vn_major ? "vn_major" : "shard_major",
-                      .lanes = static_cast<int>(plan.lanes.size()),
-                      .lane_groups = shape.lane_groups,
-                      .lane_devices = lanes.device_names,
-                      .declined = lanes.declined,
-                      .home_bytes = plan.layout.home_bytes,
-                      .smallest_budget_bytes = cut.smallest_budget,
-                      .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
-                      .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
-                      .compute_s_per_step = plan.step_s,
-                      .training_state_bytes = training_state_bytes(plan.layout)};
+    TrialPlan summary{
+        .num_shards = static_cast<int>(cut.shards.size()),
+        .order = to_string(cut.vn_major ? OrderChoice::vn_major : OrderChoice::shard_major),
+        .lanes = static_cast<int>(plan.lanes.size()),
+        .lane_groups = shape.lane_groups,
+        .lane_devices = lanes.device_names,
+        .declined = lanes.declined,
+        .home_bytes = plan.layout.home_bytes,
+        .smallest_budget_bytes = cut.smallest_budget,
+        .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
+        .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
+        .compute_s_per_step = plan.step_s,
+        .training_state_bytes = training_state_bytes(plan.layout)};
     if (most_home_bytes(model, shape, plan.layout) > host_budget) {
       summary.smallest_budget_bytes = smallest_budget(host_budget);
     }
@@ -313,9 +309,9 @@ void require_devices(const PlannedTrial& planned, int lanes) {
   }
   if (!planned.too_small.empty()) {
     problem += ", and a lane needs " + format_bytes(planned.summary.smallest_budget_bytes) +
-               "; raise the memory of devices, or use lanes: " + number;
+               "; raise the memory of devices, or use data_parallel: " + number;
   }
-  throw ConfigError("train.lanes", 0, problem);
+  throw ConfigError("train.data_parallel", 0, problem);
 }
 
 }  // namespace spillway

@@ -30,7 +30,8 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                         bool double_buffer, const std::vector<DeviceId>& avoided = {},
                         std::int64_t first_step = 0);
 
-/// Throws ConfigError (`train.lanes`) where there are not devices for so many lanes of the trial.
+/// Throws ConfigError (`train.data_parallel`) where there are not devices for so many lanes of the
+/// trial.
 void require_devices(const PlannedTrial& planned, int lanes);
 
 /// The number of reduction groups where the configuration leaves it open: the largest divisor of

@@ -1,37 +1,30 @@
 #include "trainer/session/device_list.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "core/base/config_check.h"
 #include "trainer/compute/torch_gpu.h"
+#include "trainer/config/config_fields.h"
 
 namespace spillway {
 namespace {
 
-constexpr double kMaxSlowdown = 1000;
-
 void validate(const DeviceConfig& config, const std::string& field) {
   ConfigCheck check(field + ".");
-  check.require(config.kind == "cpu" || config.kind == "cuda", "kind",
-                "is '" + config.kind + "', must be cpu or cuda");
-  check.require(config.memory >= kPage && config.memory <= Bytes{1} << 44, "memory",
-                "is " + format_bytes(config.memory) + ", must be 4 KiB to 16 TiB");
-  check.require(config.link_bytes_per_s == 0 || config.link_bytes_per_s >= 1_MiB, "link",
-                "is " + format_rate(config.link_bytes_per_s) + ", must be 0 (none) or at least " +
-                    format_rate(1_MiB));
-  check.require(config.slowdown >= 1 && config.slowdown <= kMaxSlowdown, "slowdown",
-                "is " + std::to_string(config.slowdown) + ", must be 1 to 1000");
-  const auto is_only_of = [&](const std::string& kind, bool is_set, const std::string& key) {
-    check.require(
-        config.kind == kind || !is_set, key,
-        "is of devices of kind " + kind + ", and this one's is " + config.kind + "; remove it");
+  FieldCheck fields(check);
+  visit_device(config, fields);
+  const auto is_only_for = [&](DeviceKind kind, bool is_set, const std::string& key) {
+    check.require(config.kind == kind || !is_set, key,
+                  fmt::format("can only be used with kind: {}, and the kind of this device is {}; "
+                              "remove it",
+                              to_string(kind), to_string(config.kind)));
   };
-  is_only_of("cuda", config.index != 0, "index");
-  is_only_of("cpu", config.link_bytes_per_s != 0, "link");
-  is_only_of("cpu", config.slowdown != 1, "slowdown");
-  is_only_of("cpu", config.fault.kind != DeviceFault::Kind::none, "fault");
+  is_only_for(DeviceKind::cuda, config.index != 0, "index");
+  is_only_for(DeviceKind::cpu, config.imitate != DeviceImitation{}, "imitate");
   check.finish();
 }
 
@@ -53,13 +46,14 @@ std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& co
 
 std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& config,
                              const MemorySplit& split) {
-  const std::string field = "devices[" + number + "]", name = config.kind + ":" + number;
+  const std::string field = "devices[" + number + "]",
+                    name = to_string(config.kind) + (":" + number);
   validate(config, field);
-  if (config.kind == "cuda") return open_gpu(name, config, split, field);
+  if (config.kind == DeviceKind::cuda) return open_gpu(name, config, split, field);
   return make_cpu_device(name, config.memory,
-                         {.link_bytes_per_s = config.link_bytes_per_s,
-                          .slowdown = config.slowdown,
-                          .fault = config.fault,
+                         {.link_bytes_per_s = config.imitate.link_bytes_per_s,
+                          .slowdown = config.imitate.slowdown,
+                          .fault = config.imitate.fault,
                           .split = split});
 }
 
@@ -80,7 +74,7 @@ DeviceList::Entry DeviceList::entry_of(std::size_t number, const DeviceConfig& c
   require_kind(number, *device);
   return {.device = std::move(device),
           .budget = config.memory,
-          .link_bytes_per_s = config.link_bytes_per_s,
+          .link_bytes_per_s = config.imitate.link_bytes_per_s,
           .state = state};
 }
 

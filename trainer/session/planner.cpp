@@ -11,17 +11,17 @@ namespace {
 
 void require_lanes(const SessionTrial& trial, int lanes) {
   if (lanes >= 1 && lanes <= trial.lanes.max) return;
-  throw ConfigError("train.lanes", 0,
-                    "is " + std::to_string(lanes) + ", must be 1 to " +
-                        std::to_string(trial.lanes.max) +
-                        "; train.max_lanes, at most train.reduction_groups, says for how many the "
-                        "trial reserves host memory");
+  throw ConfigError(
+      "train.data_parallel", 0,
+      "is " + std::to_string(lanes) + ", must be 1 to " + std::to_string(trial.lanes.max) +
+          "; train.max_data_parallel, at most train.reduction_groups, says for how many the "
+          "trial reserves host memory");
 }
 
 void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
   const Bytes needed = planned.plan->layout.home_bytes, reserved = trial.planned.summary.home_bytes;
   if (needed <= reserved) return;
-  throw ConfigError("train.lanes", 0,
+  throw ConfigError("train.data_parallel", 0,
                     "is " + std::to_string(planned.summary.lanes) +
                         ", for which the devices that there are now need " + format_bytes(needed) +
                         " of host memory, and " + format_bytes(reserved) + " are reserved");
@@ -66,8 +66,8 @@ std::vector<PlanDevice> Planner::present_devices(const SessionTrial& trial,
 
 PlannedTrial Planner::plan(const SessionTrial& trial, int lanes, const Devices& avoided) const {
   TrialConfig with_lanes = trial.config;
-  if (lanes != with_lanes.train.lanes) with_lanes.train.lane_groups.clear();
-  with_lanes.train.lanes = lanes;
+  if (lanes != with_lanes.train.data_parallel) with_lanes.train.lane_groups.clear();
+  with_lanes.train.data_parallel = lanes;
   return plan_trial(with_lanes, trial.model->spec, trial.profile, present_devices(trial, avoided),
                     config_.host_memory, config_.double_buffer, avoided, trial.first_step);
 }
@@ -131,7 +131,7 @@ int Planner::lanes_possible(const SessionTrial& trial) const {
 Bytes Planner::home_for_all_lanes(const SessionTrial& trial) const {
   Bytes home_bytes = trial.planned.plan->layout.home_bytes;
   for (int lanes = 1; lanes <= trial.lanes.max; ++lanes) {
-    if (lanes == trial.config.train.lanes) continue;
+    if (lanes == trial.config.train.data_parallel) continue;
     try {
       home_bytes = std::max(home_bytes, plan(trial, lanes).plan->layout.home_bytes);
     } catch (const DoesNotFit&) {

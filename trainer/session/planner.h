@@ -30,8 +30,8 @@ class Planner {
 
   /// Throws DoesNotFit. `avoided`: devices that take no lane.
   PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const;
-  /// Likewise, where the user asks for these lanes. Throws ConfigError (`train.lanes`) where the
-  /// trial cannot have them.
+  /// Likewise, where the user asks for these lanes. Throws ConfigError (`train.data_parallel`)
+  /// where the trial cannot have them.
   PlannedTrial plan_resize(const SessionTrial& trial, int lanes) const;
   /// For as many of these lanes as there can be. Null: for none.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,

@@ -10,6 +10,7 @@
 #include "core/base/default_floats.h"
 #include "spilling/tiers/home_store.h"
 #include "trainer/compute/counting_allocator.h"
+#include "trainer/config/config_fields.h"
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
@@ -18,12 +19,12 @@ namespace {
 /// A GPU needs a share for activations. Throws ConfigError (`activation_share`).
 MemorySplit split_of(const SessionConfig& config) {
   constexpr double kOfGpus = 0.25;
-  const bool has_gpu = std::ranges::count(config.devices, "cuda", &DeviceConfig::kind) > 0;
+  const bool has_gpu =
+      std::ranges::count(config.devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;
   const double share = config.activation_share;
-  if (!(share >= 0 && share <= kMostActivations)) {
-    throw ConfigError("activation_share", 0,
-                      fmt::format("is {:f}, must be 0 to {:f}", share, kMostActivations));
-  }
+  ConfigCheck check;
+  FieldCheck(check).field("activation_share", share, kActivationShare, "");
+  check.finish();
   return {share > 0 || !has_gpu ? share : kOfGpus};
 }
 
@@ -32,13 +33,7 @@ DeviceList open_devices(const SessionConfig& config) {
   ConfigCheck check;
   std::optional<DeviceList> devices;
   check.run([&] { devices.emplace(config.devices, split_of(config)); });
-  check.run([&] { require_home_path(config.home_path); });
-  check.require(
-      make_policy(config.policy) != nullptr, "scheduling.policy",
-      fmt::format("is '{}', must be lrtf, srtf, fifo, round_robin or random", config.policy));
-  check.require(make_allocator(config.sharing) != nullptr || config.sharing == "none",
-                "scheduling.sharing",
-                fmt::format("is '{}', must be none, priority, wfs or fill", config.sharing));
+  check.run([&] { require_home_path(config.offload_path); });
   check.require(config.max_events > 0, "max_events", "is 0; keep at least the last one");
   check.require(config.max_history > 0, "max_history", "is 0; keep at least the last step");
   if (config.early_terminate) check.run([&] { require_valid(*config.early_terminate); });
@@ -64,7 +59,7 @@ Session::Impl::Impl(SessionConfig session_config)
       policy(make_policy(config.policy)),
       allocator(make_allocator(config.sharing)),
       devices(open_devices(config)),
-      home_store(make_home_store(config.home_path, *devices[0].device)),
+      home_store(make_home_store(config.offload_path, *devices[0].device)),
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
       trace(config.max_trace_spans),

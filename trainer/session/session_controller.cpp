@@ -5,6 +5,7 @@
 
 #include "core/base/config_check.h"
 #include "spillway/error.h"
+#include "trainer/config/config_fields.h"
 #include "trainer/planning/rules.h"
 #include "trainer/session/session_impl.h"
 
@@ -14,20 +15,21 @@ namespace spillway {
 /// Of a trial that comes: plans it for the lanes that it asks for.
 void Session::Impl::choose_lanes(SessionTrial& trial) const {
   TrainConfig& train = trial.config.train;
-  const bool is_auto = train.lanes == kAutoLanes;
+  const bool is_auto = train.data_parallel == kAutoDataParallel;
   trial.lanes.rules = make_rules(train);
   if (is_auto && trial.lanes.rules.empty() && !allocator)
     trial.lanes.rules = {make_heuristic("throughput")};
-  trial.lanes.max = std::max(train.lanes, train.max_lanes);
+  trial.lanes.max = std::max(train.data_parallel, train.max_data_parallel);
   if (is_auto) {
     trial.planned = planner.plan(trial, 1);
     const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
-    if (train.max_lanes == 0) trial.lanes.max = allowed;
-    train.lanes = useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
+    if (train.max_data_parallel == 0) trial.lanes.max = allowed;
+    train.data_parallel =
+        useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
   }
-  if (!is_auto || train.lanes > 1) trial.planned = planner.plan(trial, train.lanes);
-  require_devices(trial.planned, train.lanes);
-  trial.lanes.requested = train.lanes;
+  if (!is_auto || train.data_parallel > 1) trial.planned = planner.plan(trial, train.data_parallel);
+  require_devices(trial.planned, train.data_parallel);
+  trial.lanes.requested = train.data_parallel;
 }
 
 /// `length`: of a simulated run, whose rungs are shortened likewise.
@@ -96,11 +98,8 @@ void Session::Impl::carry_out(const ResizeJob& resize) {
 
 void require_valid(const EarlyTerminate& early) {
   ConfigCheck check("sweep.early_terminate.");
-  const auto require = [&](const char* key, std::int64_t value, std::int64_t least) {
-    check.require(value >= least, key, fmt::format("is {}, must be at least {}", value, least));
-  };
-  require("min_iter", early.min_iter, 1);
-  require("eta", early.eta, 2);
+  FieldCheck fields(check);
+  visit_early_terminate(early, fields);
   check.finish();
 }
 

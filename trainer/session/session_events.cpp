@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "trainer/compute/optimizer.h"
@@ -22,7 +23,7 @@ TrialPhase phase_of(JobEnd end) {
 }
 
 /// Empty if the trial waits for nothing that users could change.
-std::string wait_reason(const SessionTrial& trial, const std::string& sharing) {
+std::string wait_reason(const SessionTrial& trial, std::string_view sharing) {
   switch (trial.lifecycle.phase()) {
     case TrialPhase::stranded:
       return fmt::format("no device is left that can run it; add one of at least {}",
@@ -73,7 +74,7 @@ void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
   TrialResult& result = resized.result;
   result.lanes = static_cast<int>(plan.lanes.size());
   result.num_shards = static_cast<int>(plan.shards.size());
-  result.order = plan.vn_major ? "vn_major" : "shard_major";
+  result.order = to_string(plan.vn_major ? OrderChoice::vn_major : OrderChoice::shard_major);
   const bool is_latest = &plan == resized.plan.get();  // else a later one is on its way
   SessionEvent event = event_of(id, SessionEvent::Kind::resized);
   if (is_latest) event.reason = std::exchange(resized.lanes.reason, {});
@@ -141,7 +142,7 @@ void Session::Impl::show_phase(JobId id) {
   TrialResult& result = shown.result;
   const TrialPhase phase = shown.lifecycle.phase();
   const std::optional<TrialState> state = shown_state(phase);
-  const std::string waits_for = wait_reason(shown, config.sharing);
+  const std::string waits_for = wait_reason(shown, to_string(config.sharing));
   if (!state || (state == result.state && waits_for == result.reason)) return;
   if (phase == TrialPhase::running && result.steps == shown.first_step) shown.started_s = now_s();
   set_state(id, *state, waits_for);

@@ -56,7 +56,7 @@ VirtualCosts Session::Impl::measure_costs() const {
     costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
   }
   costs.handover_s = measure_handover();
-  costs.copy_latency_s = measure_link_delay(config.devices[0].link_bytes_per_s,
+  costs.copy_latency_s = measure_link_delay(config.devices[0].imitate.link_bytes_per_s,
                                             static_cast<int>(devices.budgets().size()));
   return costs;
 }

@@ -20,8 +20,8 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
     trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
   auto entry = std::make_unique<SessionTrial>();
   const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
-  if (trial.train.dtype == "bf16") compute_with(model->spec, DType::bf16);
-  if (trial.train.gradient_dtype == "bf16") send_gradients_as(model->spec, DType::bf16);
+  if (trial.train.dtype == FloatType::bf16) compute_with(model->spec, DType::bf16);
+  if (trial.train.gradient_dtype == FloatType::bf16) send_gradients_as(model->spec, DType::bf16);
   model->spec.validate();
   check_shape(*trial.data, model->spec, vn_size);
   entry->model = std::move(model);
@@ -67,7 +67,7 @@ void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
     if (!other->ended()) homes += other->planned.summary.home_bytes;
     checkpoints += other->checkpoint_growth;
   }
-  require_home_room(config.home_path, std::min(homes, config.host_memory), home_bytes);
+  require_home_room(config.offload_path, std::min(homes, config.host_memory), home_bytes);
   TrialStore::require_room(trial, checkpoints);
 }
 

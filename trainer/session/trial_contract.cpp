@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/data/sample_check.h"
+#include "trainer/config/config_fields.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
 #include "trainer/storage/xxh3.h"
@@ -53,6 +54,35 @@ std::string exact(double value) {
   return text;
 }
 
+/// Adds the fields of `train` that are part of the contract.
+class TrainFields {
+ public:
+  TrainFields(const TrainConfig& train, Contract& contract) : train_(train), contract_(contract) {}
+
+  template <typename Value, typename Range>
+  void field(const std::string& key, const Value& value, const Range& /*range*/,
+             const char* /*sentence*/, InContract in_contract = InContract::no) {
+    const bool is_sgd = train_.optimizer == OptimizerKind::sgd;
+    if constexpr (std::is_arithmetic_v<Value> || std::is_enum_v<Value>) {
+      if (in_contract == InContract::yes ||
+          (in_contract == InContract::unless_default && value != Value{}) ||
+          (in_contract == InContract::of_sgd && is_sgd) ||
+          (in_contract == InContract::of_adamw && !is_sgd)) {
+        contract_["train." + key] = text(value);
+      }
+    }
+  }
+
+ private:
+  static std::string text(double value) { return exact(value); }
+  static std::string text(std::int64_t value) { return std::to_string(value); }
+  static std::string text(int value) { return std::to_string(value); }
+  static std::string text(Named auto value) { return to_string(value); }
+
+  const TrainConfig& train_;
+  Contract& contract_;
+};
+
 void add(const DataSource& source, bool evaluation, const ModelSpec& model, Xxh3& hash) {
   const std::uint64_t samples = source.num_samples();
   const std::size_t row_bytes =
@@ -89,31 +119,12 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
       {"model", xxh3(std::as_bytes(std::span(shapes)))},
       {"data", data_xxh3},
       {"train.seed", std::to_string(train.seed)},
-      {"train.batch_size", std::to_string(train.batch_size)},
-      {"train.virtual_nodes", std::to_string(train.virtual_nodes)},
-      {"train.reduction_groups", std::to_string(train.reduction_groups)},
-      {"train.max_steps", std::to_string(train.max_steps)},
-      {"train.optimizer", train.optimizer},
-      {"train.learning_rate", exact(train.learning_rate)},
-      {"train.weight_decay", exact(train.weight_decay)},
-      {"train.max_grad_norm", exact(train.max_grad_norm)},
-      {"train.lr_scheduler_type", train.lr_scheduler_type},
-      {"train.warmup_ratio", exact(train.warmup_ratio)},
-      {"train.eval_steps", std::to_string(train.eval_steps)},
-      {"train.eval_batches", std::to_string(train.eval_batches)},
       {"numerics", std::to_string(kNumericsVersion)},
       {"threads_per_op", "1"},
       {"libtorch", TORCH_VERSION},
       {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
-  if (train.optimizer == "sgd") {
-    contract["train.momentum"] = exact(train.momentum);
-  } else {
-    contract["train.adam_beta1"] = exact(train.adam_beta1);
-    contract["train.adam_beta2"] = exact(train.adam_beta2);
-    contract["train.adam_epsilon"] = exact(train.adam_epsilon);
-  }
-  if (train.dtype != "fp32") contract["train.dtype"] = train.dtype;
-  if (train.gradient_dtype != "fp32") contract["train.gradient_dtype"] = train.gradient_dtype;
+  TrainFields fields(train, contract);
+  visit_train(train, fields);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;
     contract[std::string(kFingerprint) + group.name] = group.xxh3;

@@ -58,7 +58,7 @@ REFUSED = {"code": 3, "err": "does not fit"}
 # What is tried, the words, what comes.
 PLANS = [
     ("A device that is too small for its lane is named with what it would need",
-     Run("train base.yaml devices='[{memory: 2MiB}, {memory: 100KiB}]' train.lanes=2",
+     Run("train base.yaml devices='[{memory: 2MiB}, {memory: 100KiB}]' train.data_parallel=2",
          code=(2, 3), err=["cpu:1|devices\\[1\\]", r"\d+(\.\d+)? [KM]iB"])),
     ("A home that is larger than host_memory is refused with both numbers",
      Run("train base.yaml host_memory=400KiB", code=3, err=["host memory", "400.0 KiB"])),

@@ -28,8 +28,8 @@ CONTRACTS = {
 }
 
 
-def cpu(memory="64MiB", **more):
-    return {"memory": memory, **more}
+def cpu(memory="64MiB", **imitate):
+    return {"memory": memory, **({"imitate": imitate} if imitate else {})}
 
 
 def fault(kind, after_ops):
@@ -37,7 +37,7 @@ def fault(kind, after_ops):
 
 
 def fewest_lanes(contract):
-    """As many groups as there are, which lanes cannot exceed."""
+    """The number of groups, which data_parallel cannot exceed."""
     nodes = contract.get("train.virtual_nodes", 4)
     return contract.get("train.reduction_groups", min(nodes, 8))
 
@@ -45,14 +45,16 @@ def fewest_lanes(contract):
 # By name, what it changes; a function where it depends on the contract.
 VARIANTS = {
     "on two devices with a lane each": lambda contract: {
-        "devices": [cpu(), cpu()], "train.lanes": min(2, fewest_lanes(contract))},
+        "devices": [cpu(), cpu()], "train.data_parallel": min(2, fewest_lanes(contract))},
     "on four devices with as many lanes as pay": {
-        "devices": [cpu(), cpu(), cpu(), cpu()], "train.lanes": "auto"},
+        "devices": [cpu(), cpu(), cpu(), cpu()], "train.data_parallel": "auto"},
     "beside a device that is ten times slower": lambda contract: {
-        "devices": [cpu(), cpu(slowdown=10)], "train.lanes": min(2, fewest_lanes(contract))},
+        "devices": [cpu(), cpu(slowdown=10)],
+        "train.data_parallel": min(2, fewest_lanes(contract))},
     "over a slow link": {"devices": [cpu(link="50MB/s")]},
     "where one of two lanes fails": lambda contract: {
-        "devices": [cpu(), cpu(**fault("fail", 9))], "train.lanes": min(2, fewest_lanes(contract))},
+        "devices": [cpu(), cpu(**fault("fail", 9))],
+        "train.data_parallel": min(2, fewest_lanes(contract))},
     "where the device that computes fails": {
         "devices": [cpu(**fault("fail", 13)), cpu()]},
     "where the device that computes hangs": {
@@ -61,12 +63,13 @@ VARIANTS = {
         "devices": [cpu(**fault("shrink", 11)), cpu()]},
     "with shares by weight and a rule for lanes": lambda contract: {
         "devices": [cpu(), cpu()], "scheduling.sharing": "wfs", "train.priority": 7,
-        "train.max_lanes": min(2, fewest_lanes(contract)),
+        "train.max_data_parallel": min(2, fewest_lanes(contract)),
         "train.autoscale": {"rule": "throughput"}},
     "where every device is filled": {
-        "devices": [cpu(), cpu(), cpu()], "scheduling.sharing": "fill", "train.lanes": "auto"},
+        "devices": [cpu(), cpu(), cpu()], "scheduling.sharing": "fill", 
+        "train.data_parallel": "auto"},
     "with dedicated activations": {"activation_share": 0.5},
-    "with homes in files": {"home_path": "."},
+    "with homes in files": {"offload_path": "."},
     "shard by shard": {"scheduling.order": "shard_major"},
     "virtual node by virtual node, without loading ahead": {
         "scheduling.order": "vn_major", "scheduling.double_buffer": False},

@@ -94,7 +94,7 @@ def attempts():
                       [furnish(EARLY, variant_of(variant, {})), Run("train base.yaml"),
                        same_bits()])
     yield Attempt("A sweep with early stopping that is interrupted stops the same trials",
-                  [furnish(EARLY, {"devices": [{"memory": "64MiB", "link": "20MB/s"}],
+                  [furnish(EARLY, {"devices": [{"memory": "64MiB", "imitate": {"link": "20MB/s"}}],
                                    "checkpoint.every_steps": 1}),
                    Run("train base.yaml", code=(0, 130),
                        during=[(exists("r/trials/learning_rate=0.002/checkpoints/000000000002"),
@@ -115,9 +115,9 @@ def random_attempt(chance, number):
     contract = random_contract(chance)
     first, second = chance.sample(sorted(VARIANTS), 2)
     variant = {**variant_of(first, contract), **variant_of(second, contract)}
-    if "train.lanes" in variant and len(variant.get("devices", [{}])) < 2:
-        variant["train.lanes"] = 1
-    if variant.get("train.max_lanes", 0) and variant.get("train.lanes") == "auto":
-        del variant["train.max_lanes"]
+    if "train.data_parallel" in variant and len(variant.get("devices", [{}])) < 2:
+        variant["train.data_parallel"] = 1
+    if variant.get("train.max_data_parallel", 0) and variant.get("train.data_parallel") == "auto":
+        del variant["train.max_data_parallel"]
     return Attempt(f"seed {number}: a random contract {first} and {second} has the same bits",
                    [furnish(contract, variant), both(TRAIN), same_bits()])

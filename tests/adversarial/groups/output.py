@@ -23,15 +23,15 @@ DOCUMENTS = [
      lambda d: "" if d.get("fits") is False or "error" in d else "it fits"),
     ("train that does not fit", "train base.yaml --json devices='[{memory: 8KiB}]'", 3,
      error_of_kind(code=3)),
-    ("train of a wrong value", "train base.yaml --json train.lanes=x", 2,
-     error_of_kind("train.lanes")),
-    ("train of two wrong values", "train base.yaml --json train.lanes=x seed=-1", 2,
-     error_of_kind("train.lanes", "seed")),
+    ("train of a wrong value", "train base.yaml --json train.data_parallel=x", 2,
+     error_of_kind("train.data_parallel")),
+    ("train of two wrong values", "train base.yaml --json train.data_parallel=x seed=-1", 2,
+     error_of_kind("train.data_parallel", "seed")),
     ("train of a file that is not there", "train nowhere.yaml --json", 2, error_of_kind()),
     ("train of no YAML", "train text.txt --json", 2, error_of_kind()),
     ("train without a configuration", "train --json", 2, error_of_kind()),
     ("train with an unknown option", "train base.yaml --json --fast", 2, error_of_kind()),
-    ("train with a word that is no override", "train base.yaml --json train.lanes", 2,
+    ("train with a word that is no override", "train base.yaml --json train.data_parallel", 2,
      error_of_kind()),
     ("a command that is not known", "trian base.yaml --json", 2, error_of_kind()),
     ("results of nothing", "results nowhere --json", 2, error_of_kind()),
@@ -187,7 +187,7 @@ def of_live_runs():
     yield Attempt("The files for other programs can be read by them",
                   [given(ENDED), is_json("r/plan.json"), is_json("r/trace.json"), json_lines])
     yield Attempt("A usage error leaves nothing behind",
-                  [furnish(), Run("train base.yaml train.lanes=2", code=2),
+                  [furnish(), Run("train base.yaml train.data_parallel=2", code=2),
                    is_absent("r", "runs")])
 
 

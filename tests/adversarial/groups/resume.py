@@ -11,10 +11,10 @@ SIGNALS = {"SIGKILL": 9, "SIGINT": 2, "SIGTERM": 15, "SIGHUP": 1, "SIGABRT": 6, 
 ENDS_WITH = {2: 130, 15: 130, 1: 130}  # a checkpoint, then this; the others kill
 DEVICES = {
     "a small device": "devices='[{memory: 640KiB}]'",
-    "two devices": "devices='[{memory: 64MiB}, {memory: 1MiB}]' train.lanes=2",
+    "two devices": "devices='[{memory: 64MiB}, {memory: 1MiB}]' train.data_parallel=2",
     "three devices": "devices='[{memory: 1MiB}, {memory: 2MiB}, {memory: 64MiB}]'",
-    "homes in files": "home_path=HERE",
-    "a device that fails": "devices='[{memory: 64MiB, fault: {kind: fail, after_ops: 40}}, "
+    "homes in files": "offload_path=HERE",
+    "a device that fails": "devices='[{memory: 64MiB, imitate: {fault: {kind: fail, after_ops: 40}}}, "
                            "{memory: 64MiB}]'",
     "another order": "scheduling.order=shard_major scheduling.double_buffer=false",
 }
@@ -29,14 +29,14 @@ OVERRIDES = [
     ("train.max_grad_norm=2", "train.max_grad_norm"), ("data.path=base.yaml", "data"),
     ("data.eval_fraction=0.2", "data"), ("model.freeze='[h.0.*]'", "model"),
     ("sweep='{parameters: {seed: {values: [1, 2]}}}'", "sweep|trial"),
-    ("name=other", "name|trial|sweep"), ("train.lanes=9", "train.lanes"), ("nothing=1", "nothing"),
+    ("name=other", "name|trial|sweep"), ("train.data_parallel=9", "train.data_parallel"), ("nothing=1", "nothing"),
     ("train.lr_scheduler_type=linear", "train.lr_scheduler_type"),
     ("train.warmup_ratio=0.1", "train.warmup_ratio"),
     ("train.reduction_groups=2", "train.reduction_groups"),
     ("host_memory=1GiB", None), ("activation_share=0.3", None), ("scheduling.policy=fifo", None),
     ("checkpoint.every_steps=50", None), ("checkpoint.keep=1", None), ("checkpoint.keep=0", None),
-    ("train.priority=3", None), ("scheduling.sharing=wfs", None), ("train.lanes=auto", None),
-    ("scheduling.device_timeout=5", None), ("home_path=HERE", None),
+    ("train.priority=3", None), ("scheduling.sharing=wfs", None), ("train.data_parallel=auto", None),
+    ("scheduling.device_timeout=5", None), ("offload_path=HERE", None),
 ]
 
 

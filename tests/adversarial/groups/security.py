@@ -13,7 +13,7 @@ CONTROLS = {"ESC": "\x1b[2J", "BEL": "\x07", "CR": "\rspillway: all is well", "B
             "a right-to-left override": "\u202egnirts"}
 # Where text of the user stands in a message: a command line, with X for the text.
 QUOTED = {
-    "a value": ["train", "base.yaml", "train.lanes=X"],
+    "a value": ["train", "base.yaml", "train.data_parallel=X"],
     "a key": ["train", "base.yaml", "X=1"],
     "a key of a section": ["train", "base.yaml", "train.X=1"],
     "a data path": ["train", "base.yaml", "data.path=X"],
@@ -22,7 +22,7 @@ QUOTED = {
     "a folder of results": ["results", "X"],
     "a command": ["X"],
     "an option": ["train", "base.yaml", "--X"],
-    "home_path": ["train", "base.yaml", "home_path=X"],
+    "offload_path": ["train", "base.yaml", "offload_path=X"],
     "a choice": ["train", "base.yaml", "scheduling.policy=X"],
 }
 NAMES = ["../../escape", "/etc/escape", "..", ".", "a/b/c", "~", "$HOME", "a\nb", "a\tb",
@@ -32,7 +32,7 @@ FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "=HYPERLINK(\"http://x\")", "\t=
             "-2-3+cmd|' /C calc'!A0"]
 WITH_NUL = {
     "output_dir": '"runs/nul\\0x"', "data.path": '"text.txt\\0x"', "name": '"a\\0b"',
-    "home_path": '".\\0x"', "data_root": '".\\0x"', "model.family": '"gpt\\0"',
+    "offload_path": '".\\0x"', "data_root": '".\\0x"', "model.family": '"gpt\\0"',
     "scheduling.policy": '"fifo\\0"',
 }
 

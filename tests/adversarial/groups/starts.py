@@ -95,7 +95,7 @@ def attempts():
     for mode, words in MODES.items():
         yield Attempt(f"A train with {mode} that is itself refused changes nothing of a run",
                       [given("a run that has ended"), remember("r"),
-                       train(words, "train.lanes=7", code=2), is_unchanged("r")])
+                       train(words, "train.data_parallel=7", code=2), is_unchanged("r")])
         yield Attempt(f"A train with {mode} that does not fit changes nothing of a run",
                       [given("a run that has ended"), remember("r"),
                        train(words, "devices='[{memory: 100KiB}]'",

@@ -188,7 +188,7 @@ def of_disks():
                        Run(words, code=code, shell=in_own_mounts(mount))])
         yield Attempt(f"With homes on a disk {name} it trains or says what is missing",
                       [furnish(), made_folder("disk"),
-                       Run("train base.yaml home_path=disk", shell=in_own_mounts(mount),
+                       Run("train base.yaml offload_path=disk", shell=in_own_mounts(mount),
                            code=(0, 2, 3)), is_absent("disk/r")])
     yield Attempt("A run on a disk that became read-only is refused with 2 and stays",
                   [given(KILLED), remember("r"),

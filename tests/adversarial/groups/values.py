@@ -21,7 +21,7 @@ BAD = {
     "seed": ["-1", "1.5", "18446744073709551616", "x", "[1]"],
     "host_memory": [size for size in SIZE if size != "1.5"],
     "activation_share": ["-0.1", "1", "0.95", "x", "nan"],
-    "home_path": ["nowhere", "text.txt", "/proc", "[a]"],
+    "offload_path": ["nowhere", "text.txt", "/proc", "[a]"],
     "data_root": ["[a]", "nowhere"],
     "model.family": ["llama", "''", "[gpt]"],
     "model.num_hidden_layers": ["0", "1025", *WORDS, "1.5"],
@@ -40,8 +40,8 @@ BAD = {
     "train.batch_size": ["0", "3", *WHOLE, *WORDS],
     "train.virtual_nodes": ["0", "3", "65537", "x"],
     "train.reduction_groups": ["-1", "3", "8", "x"],
-    "train.lanes": ["0", "2", "many", "1.5", "Auto"],
-    "train.max_lanes": ["-1", "9", "x"],
+    "train.data_parallel": ["0", "2", "many", "1.5", "Auto"],
+    "train.max_data_parallel": ["-1", "9", "x"],
     "train.autoscale": ["throughput", "{rule: fast}", "[{threshold: 1}]",
                         "{rule: throughput, threshold: nan}", "{rule: straggler, share: 2}"],
     "train.priority": ["0", "101", "x"],
@@ -80,7 +80,7 @@ BAD = {
                          "{train.learning_rate: {min: 1}}",
                          "{train.learning_rate: {distribution: beta}}",
                          "{train.learning_rate: {min: 0, max: 18446744073709551615}}",
-                         "{train: {values: [{}]}, train.lanes: {values: [1]}}",
+                         "{train: {values: [{}]}, train.data_parallel: {values: [1]}}",
                          ("{model.dropout: {values: [0.1, 2]}}", "model.dropout")],
     "sweep.early_terminate": ["{type: median}", "{type: hyperband, min_iter: 0}",
                               "{type: hyperband, min_iter: 5, eta: 1}",
@@ -95,12 +95,14 @@ BAD_DEVICES = [
     ("devices[1].memory", "[{memory: 1MiB}, {memory: -1MiB}]"),
     ("devices[0].kind", "[{memory: 1MiB, kind: tpu}]"),
     ("devices[0].index", "[{memory: 1MiB, index: 1}]"),
-    ("devices[0].link", "[{memory: 1MiB, link: 1kB/s}]"),
-    ("devices[0].link", "[{memory: 1MiB, link: fast}]"),
-    ("devices[0].slowdown", "[{memory: 1MiB, slowdown: 0.5}]"),
-    ("devices[0].slowdown", "[{memory: 1MiB, slowdown: 1001}]"),
-    ("devices[0].fault.kind", "[{memory: 1MiB, fault: {kind: explode}}]"),
-    ("devices[0].fault.after_ops", "[{memory: 1MiB, fault: {kind: fail, after_ops: -1}}]"),
+    ("devices[0].imitate.link", "[{memory: 1MiB, imitate: {link: 1kB/s}}]"),
+    ("devices[0].imitate.link", "[{memory: 1MiB, imitate: {link: fast}}]"),
+    ("devices[0].imitate.slowdown", "[{memory: 1MiB, imitate: {slowdown: 0.5}}]"),
+    ("devices[0].imitate.slowdown", "[{memory: 1MiB, imitate: {slowdown: 1001}}]"),
+    ("devices[0].imitate.fault.kind", "[{memory: 1MiB, imitate: {fault: {kind: explode}}}]"),
+    ("devices[0].imitate.fault.after_ops",
+     "[{memory: 1MiB, imitate: {fault: {kind: fail, after_ops: -1}}}]"),
+    ("devices[0].imitate.link", "[{memory: 1MiB, link: 1GB/s}]"),
     ("devices[0].colour", "[{memory: 1MiB, colour: red}]"),
 ]
 OF_OTHERS = [
@@ -115,13 +117,13 @@ OF_OTHERS = [
     ({"data.format": "tokens"}, "data.dtype", "uint8"),
     ({"data.format": "tokens"}, "model.vocab_size", "0"),
 ]
-# What stands in the file, instead of a configuration, and what is said.
+# Text of the file instead of a configuration, and the message.
 NO_CONFIGURATION = [
     ("An empty file", "", "devices"), ("Only a comment", "# nothing\n", "devices"),
-    ("A list", "[1, 2]\n", "group of keys"), ("One word", "hello\n", "group of keys"),
+    ("A list", "[1, 2]\n", "mapping"), ("One word", "hello\n", "mapping"),
     ("A bracket without its end", "devices: [", "YAML"),
     ("A quote without its end", config_text({}) + "\nname: 'x\n", "YAML|name"),
-    ("A tab for indentation", "train:\n\tlanes: 1\n", "YAML"),
+    ("A tab for indentation", "train:\n\tdtype: bf16\n", "YAML"),
     ("A key twice", "name: a\nname: b\n", "second time"),
     ("Two documents", config_text({}) + "\n---\nname: other\n", "document"),
     ("An unknown anchor", "name: *nobody\n", "YAML|nobody|alias"),
@@ -141,13 +143,14 @@ NO_CONFIGURATION = [
     ("Five million brackets", "[" * 5_000_000, "."),
 ]
 OVERRIDES = [
-    ("A word without '='", "train.lanes", "train.lanes"),
-    ("A key with a slip", "train.lanez=1", "did you mean train.lanes"),
+    ("A word without '='", "train.data_parallel", "train.data_parallel"),
+    ("An old key", "train.lanes=1", "train.lanes: is called train.data_parallel now"),
+    ("A key with a slip", "train.data_paralel=1", "did you mean train.data_parallel"),
     ("An empty key", "=1", "override|key"),
     ("A key of dots", "...=1", r"\.\.\.|key|override"),
     ("A key below a value", "seed.x=1", "seed"),
     ("A key into a list that is not there", "devices[7].memory=1MiB", "devices"),
-    ("A value that is no YAML", "train.lanes=[", "train.lanes"),
+    ("A value that is no YAML", "train.data_parallel=[", "train.data_parallel"),
 ]
 
 
@@ -193,10 +196,10 @@ def attempts():
                   [furnish(), Run("train base.yaml output_dir=r 'name=a\n---\nb'"),
                    has_text("r/config.yaml", r'^name: "a\\n---\\nb"$')])
     yield Attempt("All that is wrong is said in one go",
-                  [furnish({"train.lanes": "x", "train.momentum": 2, "seed": -1,
+                  [furnish({"train.data_parallel": "x", "train.momentum": 2, "seed": -1,
                             "model.droput": 1}),
                    Run("train base.yaml --json", code=2,
-                       err=["train.lanes", "train.momentum", "seed", "model.dropout"])])
+                       err=["train.data_parallel", "train.momentum", "seed", "model.dropout"])])
 
 
 def random_attempt(chance, number):

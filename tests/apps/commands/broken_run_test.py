@@ -271,7 +271,7 @@ class BrokenRun(unittest.TestCase):
 
     def kill_in_the_middle(self):
         running = self.start("train", "config.yaml", "output_dir=run", "train.max_steps=40",
-                             "devices=[{memory: 16MiB, slowdown: 40}]")
+                             "devices=[{memory: 16MiB, imitate: {slowdown: 40}}]")
         while not all(len(list((self.trial(seed) / "checkpoints").glob("*[0-9]"))) > 1 for seed in (1, 2)):
             time.sleep(0.01)
         running.kill()

@@ -50,11 +50,11 @@ class OnGpus(unittest.TestCase):
         bf16 = ("train.dtype=bf16", "train.gradient_dtype=bf16", "train.max_steps=60")
         whole, killed = self.new_run("whole"), self.new_run("killed")
         small_run.finish(whole.train_command(gpus(0), *bf16))
-        with small_run.start(killed.train_command(gpus(0, LAST, memory="2MiB"), "train.lanes=2",
+        with small_run.start(killed.train_command(gpus(0, LAST, memory="2MiB"), "train.data_parallel=2",
                                                   "scheduling.order=shard_major", *bf16)) as process:
             small_run.wait_for(process, lambda: len(killed.generations()) > 1)
             process.kill()
-        small_run.finish(killed.resume_command(gpus(LAST, memory="1MiB"), "train.lanes=1"))
+        small_run.finish(killed.resume_command(gpus(LAST, memory="1MiB"), "train.data_parallel=1"))
         self.assertEqual(killed.weights(), whole.weights())
         other = self.new_run("other")
         small_run.finish(other.train_command(gpus(0), "seed=5", *bf16))
@@ -63,7 +63,7 @@ class OnGpus(unittest.TestCase):
     def test_what_cannot_be_is_said(self):
         self.assertIn(f"devices[0].index: is {LAST + 1}, but ", self.refusal(gpus(LAST + 1)))
         self.assertIn("are free on GPU 0; write less", self.refusal(gpus(0, memory="1TiB")))
-        self.assertIn("train.dtype: 'fp8' is not known", self.refusal(gpus(0), "train.dtype=fp8"))
+        self.assertIn("train.dtype: is 'fp8', must be fp32 or bf16", self.refusal(gpus(0), "train.dtype=fp8"))
 
 
 if __name__ == "__main__":

@@ -108,9 +108,9 @@ TEST_F(PlanCommand, WritesNothing) {
 
 TEST_F(PlanCommand, SaysWhichDevicesTakePart) {
   options_.overrides = {
-      "devices=[{memory: 2MiB}, {memory: 2MiB, slowdown: 2}, "
-      "{memory: 2MiB, slowdown: 90}]",
-      "train.lanes=3", "train.virtual_nodes=8", "sweep={}"};
+      "devices=[{memory: 2MiB}, {memory: 2MiB, imitate: {slowdown: 2}}, "
+      "{memory: 2MiB, imitate: {slowdown: 90}}]",
+      "train.data_parallel=3", "train.virtual_nodes=8", "sweep={}"};
   options_.estimate = true;
   const Json trial = planned()["trials"][0];
   EXPECT_EQ(trial["lanes"], 2);
@@ -127,7 +127,8 @@ TEST_F(PlanCommand, SaysWhichDevicesTakePart) {
 
 TEST_F(PlanCommand, TrainingSaysWhichDevicesTakeNoPart) {
   std::ostringstream out, log;
-  options_.overrides = {"devices=[{memory: 2MiB}, {memory: 2MiB, slowdown: 40}]", "train.lanes=2"};
+  options_.overrides = {"devices=[{memory: 2MiB}, {memory: 2MiB, imitate: {slowdown: 40}}]",
+                        "train.data_parallel=2"};
   EXPECT_EQ(
       train({.config_file = options_.config_file, .overrides = options_.overrides}, out, log, {}),
       kDone);
@@ -147,7 +148,7 @@ TEST_F(PlanCommand, TrialsThatDoNotFitAreSaidBesideThoseThatDo) {
 
 TEST_F(PlanCommand, ASlowLinkIsFoundOut) {
   std::ostringstream out;
-  options_.overrides = {"devices=[{memory: 720KiB, link: 1MiB/s}]"};
+  options_.overrides = {"devices=[{memory: 720KiB, imitate: {link: 1MiB/s}}]"};
   EXPECT_EQ(plan(options_, out), kDone);
   EXPECT_NE(out.str().find("Devices wait for copies"), std::string::npos) << out.str();
   out.str("");
@@ -247,7 +248,7 @@ TEST_F(PlanCommand, EarlyStoppingNeedsAllHomesAtOnce) {
 
 TEST_F(PlanCommand, ErrorsAreThoseOfTrain) {
   std::ostringstream out;
-  options_.overrides = {"train.virtual_nodes=3", "train.lanez=2"};
+  options_.overrides = {"train.virtual_nodes=3", "train.data_paralel=2"};
   EXPECT_THROW(plan(options_, out), ConfigErrors);
   EXPECT_EQ(out.str(), "");
 }

@@ -185,12 +185,12 @@ class Program(unittest.TestCase):
         self.assertEqual(self.complete("spillway", "train", "--o"), ["--overwrite"])
         self.assertEqual(self.complete("spillway", "train", "con"), ["config.yaml", "configs"])
         self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.la"),
-                         ["train.lanes="])
+                         ["train.data_parallel="])
         for start, key in (("model.hidden_", ["model.hidden_act=", "model.hidden_size=",
                                               "model.hidden_sizes="]),
                            ("data.a", ["data.augment="]), ("data.d", ["data.dtype="])):
             self.assertEqual(sorted(self.complete("spillway", "train", "config.yaml", start)), key)
-        self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.lanes", "=", "2"),
+        self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.data_parallel", "=", "2"),
                          [])
         self.assertEqual(self.complete("spillway", "results", "con"), ["configs"])
         self.assertEqual(self.complete("spillway", "completion", ""), ["bash", "zsh"])
@@ -206,7 +206,7 @@ class Program(unittest.TestCase):
     def test_waiting_uses_no_cpu(self):
         # The copies of a slow link are waited for; there is next to nothing to compute.
         self.write("slow.yaml", """
-devices: [{memory: 1MiB, link: 1MiB/s}]
+devices: [{memory: 1MiB, imitate: {link: 1MiB/s}}]
 model: {num_hidden_layers: 2, hidden_size: 96, num_attention_heads: 1, max_position_embeddings: 1}
 data: {path: text.txt, eval_fraction: 0}
 train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
@@ -233,8 +233,8 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
 
     def test_usage_and_configuration_are_2(self):
         for arguments in ([], ["train"], ["train", "nowhere.yaml"], ["trian", "config.yaml"],
-                          ["train", "config.yaml", "--jsn"], ["train", "config.yaml", "train.lanes"],
-                          ["train", "config.yaml", "train.lanes=0"]):
+                          ["train", "config.yaml", "--jsn"], ["train", "config.yaml", "train.data_parallel"],
+                          ["train", "config.yaml", "train.data_parallel=0"]):
             with self.subTest(arguments):
                 result = self.run_program(*arguments)
                 self.assertEqual(result.returncode, 2)
@@ -283,7 +283,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
 
     def test_a_full_disk_is_said_before_anything_is_trained(self):
         os.mkdir(os.path.join(self.folder, "homes"))
-        arguments = ("train", "config.yaml", "home_path=homes", "--json")
+        arguments = ("train", "config.yaml", "offload_path=homes", "--json")
         ample = self.run_on_small_disk("8m", *arguments)
         if "unshare" in ample.stderr or "mount" in ample.stderr:
             self.skipTest("no disk can be mounted: " + ample.stderr)

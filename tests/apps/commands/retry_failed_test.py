@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/ru
 import small_run  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
-FAILS = "devices=[{memory: 16MiB, fault: {kind: fail, after_ops: 100}}]"
+FAILS = "devices=[{memory: 16MiB, imitate: {fault: {kind: fail, after_ops: 100}}}]"
 OTHER = "devices=[{memory: 8MiB}, {memory: 8MiB}]"
 
 

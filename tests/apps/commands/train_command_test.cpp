@@ -188,12 +188,12 @@ TEST_F(TrainCommand, PathsOfTheResolvedConfigurationAreWhole) {
   const std::filesystem::path here = std::filesystem::current_path();
   const auto away = std::filesystem::relative(folder_.path(), here);
   options_.overrides = {"data_root=" + away.string(), "data.path=text.txt",
-                        "home_path=" + (away / "homes").string()};
+                        "offload_path=" + (away / "homes").string()};
   std::filesystem::create_directory(folder_ / "homes");
   ASSERT_EQ(run(), kDone);
   const std::string config = folder_.read("out/config.yaml");
   EXPECT_NE(config.find("data_root: " + (here / away).string() + "\n"), std::string::npos);
-  EXPECT_NE(config.find("home_path: " + (here / away / "homes").string() + "\n"),
+  EXPECT_NE(config.find("offload_path: " + (here / away / "homes").string() + "\n"),
             std::string::npos);
 }
 
@@ -202,7 +202,7 @@ TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
   ASSERT_EQ(run(), kDone);
   const Json whole = Json::parse(out_.str());
   options_.overrides = {
-      "devices=[{memory: 720KiB, fault: {kind: fail, after_ops: 30}}, {memory: 720KiB}]",
+      "devices=[{memory: 720KiB, imitate: {fault: {kind: fail, after_ops: 30}}}, {memory: 720KiB}]",
       "output_dir=" + folder_ / "again"};
   ASSERT_EQ(run(), kDone);
   const Json broken = Json::parse(out_.str());
@@ -217,7 +217,7 @@ TEST_F(TrainCommand, SharingChangesNoBitAndIsInTheLog) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
   const Json whole = Json::parse(out_.str());
-  options_.overrides = {"scheduling.sharing=wfs", "train.lanes=auto", "train.priority=3",
+  options_.overrides = {"scheduling.sharing=wfs", "train.data_parallel=auto", "train.priority=3",
                         "output_dir=" + folder_ / "again"};
   ASSERT_EQ(run(), kDone);
   const Json shared = Json::parse(out_.str());
@@ -231,7 +231,8 @@ TEST_F(TrainCommand, SharingChangesNoBitAndIsInTheLog) {
 }
 
 TEST_F(TrainCommand, WithoutADeviceARunEnds) {
-  options_.overrides = {"devices=[{memory: 720KiB, fault: {kind: fail, after_ops: 30}}]"};
+  options_.overrides = {
+      "devices=[{memory: 720KiB, imitate: {fault: {kind: fail, after_ops: 30}}}]"};
   ASSERT_EQ(run(), kTrialFailed);
   EXPECT_NE(out_.str().find("no device is left that can run it; it needs one of at least"),
             std::string::npos)
@@ -250,9 +251,9 @@ TEST_F(TrainCommand, SaysAllThatIsWrongAndWritesNothing) {
 }
 
 TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
-  options_.overrides = {"train.lanes=3", "train.reduction_groups=4"};
+  options_.overrides = {"train.data_parallel=3", "train.reduction_groups=4"};
   const auto errors = thrown<ConfigErrors>([&] { run(); });
-  EXPECT_NE(std::string(errors.what()).find("train.lanes: is 3"), std::string::npos)
+  EXPECT_NE(std::string(errors.what()).find("train.data_parallel: is 3"), std::string::npos)
       << errors.what();
   folder_.write("lanes.yaml",
                 "devices: [{memory: 720KiB}]\n"
@@ -268,7 +269,7 @@ TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
   options_.config_file = folder_ / "lanes.yaml";
   options_.overrides.clear();
   const auto lanes = thrown<ConfigErrors>([&] { run(); });
-  EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.lanes: is 2"));
+  EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.data_parallel: is 2"));
 }
 
 TEST_F(TrainCommand, AFamilyReadsItsFormats) {

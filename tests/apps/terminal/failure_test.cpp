@@ -50,7 +50,7 @@ TEST(Failure, EachFindingIsAMessage) {
 /// With --json standard output is a document of what went wrong, and standard error says the same.
 TEST_F(BadInput, IsADocumentWithJson) {
   folder_.write("config.yaml",
-                "devices: [{memory: 1MiB}]\ndata: {path: text.txt}\ntrain: {lanes: x}\n");
+                "devices: [{memory: 1MiB}]\ndata: {path: text.txt}\ntrain: {data_parallel: x}\n");
   folder_.write("large.yaml", kLarge);
   const std::vector<std::pair<std::vector<const char*>, std::string>> all{
       {{"train", "config.yaml", "--json"}, "configuration"},
@@ -75,9 +75,9 @@ TEST_F(BadInput, IsADocumentWithJson) {
   }
   run({"train", "config.yaml", "--json"});
   const Json finding = Json::parse(out_.str())["error"]["findings"][0];
-  EXPECT_EQ(finding["field"], "train.lanes");
+  EXPECT_EQ(finding["field"], "train.data_parallel");
   EXPECT_EQ(finding["line"], 3);
-  EXPECT_TRUE(finding["problem"].get<std::string>().starts_with("'x' is no whole number"));
+  EXPECT_TRUE(finding["problem"].get<std::string>().starts_with("is 'x', must be an integer from 1"));
 }
 
 TEST_F(BadInput, ThatDoesNotFitHasOneDocumentOfAPlan) {

@@ -230,23 +230,26 @@ TEST(TokenSource, TokensAreLittleEndian) {
                                       folder.write("b2", two.substr(8))};
   const std::vector<std::string> fours{folder.write("a4", four.substr(0, 16)),
                                        folder.write("b4", four.substr(16))};
-  EXPECT_EQ(all_samples(*open_tokens(twos, "uint16", 1 << 16, 2, 0).train), windows);
-  EXPECT_EQ(all_samples(*open_tokens(fours, "uint32", 1 << 16, 2, 0).train), windows);
+  EXPECT_EQ(all_samples(*open_tokens(twos, TokenType::uint16, 1 << 16, 2, 0).train), windows);
+  EXPECT_EQ(all_samples(*open_tokens(fours, TokenType::uint32, 1 << 16, 2, 0).train), windows);
 }
 
 TEST(TokenSource, TheLargestTokenIsNotNegative) {
   const TemporaryFolder folder;
   const Tokens tokens{0xFFFFFFFF, 0x80000000};
   const auto path = folder.write("a", encoded(tokens, 4));
-  EXPECT_EQ(all_samples(*open_tokens({path}, "uint32", std::int64_t{1} << 32, 1, 0).train), tokens);
+  EXPECT_EQ(all_samples(*open_tokens({path}, TokenType::uint32, std::int64_t{1} << 32, 1, 0).train),
+            tokens);
 }
 
 TEST(TokenSource, WhatIsNoTokenOfTheVocabularyIsNamed) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", encoded({1, 2, 3}, 2));
   const auto bad = folder.write("bad", encoded({4, 99, 100, 101}, 2));
-  EXPECT_NO_THROW(open_tokens({good, bad}, "uint16", 102, 2, 0));
-  const auto error = thrown<ConfigError>([&] { open_tokens({good, bad}, "uint16", 100, 2, 0); });
+  EXPECT_NO_THROW(open_tokens({good, bad}, TokenType::uint16, 102, 2, 0));
+  const auto error = thrown<ConfigError>([&] {
+    open_tokens({good, bad}, TokenType::uint16, 100, 2, 0);
+  });
   EXPECT_EQ(error.field, "data.path");
   EXPECT_EQ(error.problem, "'" + bad +
                                "' has token 100 at position 2, but model.vocab_size is 100; raise "
@@ -256,17 +259,18 @@ TEST(TokenSource, WhatIsNoTokenOfTheVocabularyIsNamed) {
 TEST(TokenSource, AFileDividesIntoTokens) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", "12345678"), odd = folder.write("odd", "123456");
-  EXPECT_NO_THROW(open_tokens({odd}, "uint16", 1 << 16, 2, 0));
-  const auto error = thrown<ConfigError>([&] { open_tokens({good, odd}, "uint32", 9, 2, 0); });
+  EXPECT_NO_THROW(open_tokens({odd}, TokenType::uint16, 1 << 16, 2, 0));
+  const auto error = thrown<ConfigError>([&] {
+    open_tokens({good, odd}, TokenType::uint32, 9, 2, 0);
+  });
   EXPECT_EQ(error.field, "data.path");
   EXPECT_EQ(error.problem, "'" + odd +
                                "' has 6 bytes, no multiple of the 4 of a token; check the file and "
                                "data.dtype");
-  EXPECT_EQ(thrown<ConfigError>([&] { open_tokens({good}, "int16", 9, 2, 0); }).field,
-            "data.dtype");
-  EXPECT_EQ(thrown<ConfigError>([&] { open_tokens({good}, "uint16", 1 << 16, 4, 0); }).problem,
-            "holds 4 tokens, less than one sample of sequence length 4 and one more; give more "
-            "text or shorter sequences");
+  EXPECT_EQ(
+      thrown<ConfigError>([&] { open_tokens({good}, TokenType::uint16, 1 << 16, 4, 0); }).problem,
+      "holds 4 tokens, less than one sample of sequence length 4 and one more; give more "
+      "text or shorter sequences");
 }
 
 TEST(TokenSource, ASequenceHasALength) {

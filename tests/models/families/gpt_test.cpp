@@ -234,7 +234,7 @@ TEST(GptConfig, MessagesHaveTheValueAndTheRemedy) {
   config = config_of();
   config.vocab_size = 0;
   EXPECT_STREQ(thrown<ConfigError>([&] { config.validate(); }).what(),
-               "model.vocab_size: is 0, must be from 1 to 16777216");
+               "model.vocab_size: is 0, must be an integer from 1 to 16777216");
 }
 
 TEST(GptConfig, ATensorIsNeverLargerThanOneRandomDraw) {

@@ -250,7 +250,7 @@ TEST(Resnet, SizesAreChecked) {
   expect_error(error_of([](auto& c) {
                  c.hidden_sizes = {8, 1 << 20};
                }),
-               "model.hidden_sizes", "is 1048576, must be from 1 to");
+               "model.hidden_sizes", "is 1048576, must be an integer from 1 to");
   expect_error(error_of([](auto& c) { c.depths = {1}; }), "model.depths",
                "has 1 stages, model.hidden_sizes has 2");
   expect_error(error_of([](auto& c) { c.depths = {1, 0}; }), "model.depths", "is 0");

@@ -31,13 +31,12 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
   for (int line = 0; line < 20; ++line) lines += digit + "3\n";
   folder_.write("digits.csv", lines);
   const std::vector<BadResnet> all{
-      {"[4, 8]", "4", "line 6: model.hidden_sizes: '4' stands where a list of whole numbers"},
-      {"[4, 8]", "[]",
-       "line 6: model.hidden_sizes: an empty list stands where a list of whole numbers"},
-      {"[4, 8]", "[4, x]", "line 6: model.hidden_sizes[1]: 'x' is no whole number"},
-      {"[4, 8]", "[4, 99999]", "line 6: model.hidden_sizes[1]: '99999' is out of range"},
+      {"[4, 8]", "4", "line 6: model.hidden_sizes: is '4', must be a list"},
+      {"[4, 8]", "[]", "line 6: model.hidden_sizes: is an empty list, must be a list"},
+      {"[4, 8]", "[4, x]", "line 6: model.hidden_sizes[1]: is 'x', must be"},
+      {"[4, 8]", "[4, 99999]", "line 6: model.hidden_sizes[1]: is '99999', must be"},
       {"[4, 8]", "[4]", "line 7: model.depths: has 2 stages, model.hidden_sizes has 1"},
-      {"[1, 1]", "[1, 0]", "line 7: model.depths[1]: '0' is out of range"},
+      {"[1, 1]", "[1, 0]", "line 7: model.depths[1]: is '0', must be"},
       {"depths: [1, 1]", "depth: [1]",
        "line 7: model.depth: unknown key; did you mean model.depths"},
       {"[4, 8]\n  depths: [1, 1]", "[1, 1, 1, 1, 1]\n  depths: [1, 1, 1, 1, 1]",
@@ -45,11 +44,11 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
       {"[4, 8]\n  depths: [1, 1]", "[1, 1, 1, 1]\n  depths: [1, 1, 1, 1]",
        "line 8: train.batch_size: makes virtual nodes of 1 sample, which in the last stage"},
       {"depths: [1, 1]", "depths: [1, 1]\n  batch_norm_momentum: 2",
-       "line 8: model.batch_norm_momentum: '2' is out of range"},
+       "line 8: model.batch_norm_momentum: is '2', must be"},
       {"depths: [1, 1]", "depths: [1, 1]\n  freeze: ['*.running_mean']",
        "line 8: model.freeze: '*.running_mean' matches no parameter"},
       {"digits.csv", "digits.csv, augment: rotate",
-       "line 3: data.augment: 'rotate' is not known; write one of none, shift"},
+       "line 3: data.augment: is 'rotate', must be none or shift"},
       {"format: digits", "format: bytes",
        "line 3: data.format: is bytes, which model.family resnet does not read; write digits"}};
   for (const auto& [from, to, message] : all) {
@@ -71,7 +70,7 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
 TEST_F(BadInput, OfMeaningIsSaidInOneGo) {
   folder_.write("config.yaml", R"(output_dir: text.txt/below
 devices: [{memory: 1MiB}, {kind: cuda, index: 1023, memory: 1MiB}]
-home_path: nowhere
+offload_path: nowhere
 model:
   num_attention_heads: 3
 data:
@@ -79,8 +78,8 @@ data:
 train:
   virtual_nodes: 3
   reduction_groups: 2
-  lanes: 7
-  max_lanes: 2
+  data_parallel: 7
+  max_data_parallel: 2
   priority: 7
   autoscale:
     - {rule: throughput, treshold: 1, threshold: 2}
@@ -91,14 +90,14 @@ train:
   std::string line;
   for (const char* begin :
        {"spillway: line 1: output_dir: ", "spillway: line 2: devices[1].kind: is cuda, but ",
-        "spillway: line 3: home_path: 'nowhere' cannot hold",
+        "spillway: line 3: offload_path: 'nowhere' cannot hold",
         "spillway: line 5: model.num_attention_heads: is 3, ",
         "spillway: line 7: data.path: 'nowhere.txt' cannot",
         "spillway: line 7: data.path: 'empty.txt' is empty",
         "spillway: line 9: train.virtual_nodes: is 3, which",
         "spillway: line 10: train.reduction_groups: is 2, which",
-        "spillway: line 11: train.lanes: is 7, but there",
-        "spillway: line 12: train.max_lanes: is 2, below",
+        "spillway: line 11: train.data_parallel: is 7, but there",
+        "spillway: line 12: train.max_data_parallel: is 2, below",
         "spillway: line 15: train.autoscale[0].treshold: is unknown",
         "spillway: line 15: train.autoscale[0].threshold:",
         "spillway: line 16: train.autoscale[1]: 'troughput' is no heuristic"}) {

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runs/config/config.h"
@@ -19,13 +21,12 @@ const std::string kEveryKey =
     "output_dir: /tmp/out\n"
     "resume: auto\n"
     "seed: 18446744073709551615\n"
-    "devices: [{kind: cpu, memory: 12MiB, link: 3MiB/s, slowdown: 2.5, "
-    "fault: {kind: hang, after_ops: 7}}, "
-    "{kind: cpu, memory: 1000000001, link: 0, slowdown: 1, fault: {kind: none, after_ops: 0}}, "
-    "{kind: cuda, memory: 8GiB, index: 2}]\n"
+    "devices: [{kind: cpu, memory: 12MiB, imitate: {link: 3MiB/s, slowdown: 2.5, "
+    "fault: {kind: hang, after_ops: 7}}}, "
+    "{kind: cpu, memory: 1000000001}, {kind: cuda, memory: 8GiB, index: 2}]\n"
     "host_memory: 3KiB\n"
     "activation_share: 0.5\n"
-    "home_path: /tmp/homes\n"
+    "offload_path: /tmp/homes\n"
     "data_root: /tmp/data\n"
     "model:\n"
     "  family: gpt\n"
@@ -47,8 +48,8 @@ const std::string kEveryKey =
     "  batch_size: 48\n"
     "  virtual_nodes: 12\n"
     "  reduction_groups: 4\n"
-    "  lanes: 2\n"
-    "  max_lanes: 3\n"
+    "  data_parallel: 2\n"
+    "  max_data_parallel: 3\n"
     "  autoscale: [{rule: linear, loss: 0.5, value: 2}, {rule: straggler}]\n"
     "  priority: 7\n"
     "  max_steps: 70\n"
@@ -89,7 +90,7 @@ const std::string kEveryKey =
     "      probabilities: [0.25, 0.75]\n"
     "    data.path:\n"
     "      values: [a, [b, c]]\n"
-    "    train.lanes:\n"
+    "    train.data_parallel:\n"
     "      value: 3\n"
     "    seed:\n"
     "      distribution: int_uniform\n"
@@ -135,12 +136,10 @@ TEST(ResolvedConfig, AResnetHasKeysOfItsOwn) {
       "  augment: none\n");
   EXPECT_EQ(to_yaml(read(text)), text);
   const auto resnet = read(text).resnet;
-  EXPECT_EQ(resnet.hidden_sizes, (std::vector<std::int64_t>{4, 6}));
-  EXPECT_EQ(resnet.depths, (std::vector<std::int64_t>{2, 3}));
-  EXPECT_EQ(resnet.dropout, 0.25);
-  EXPECT_EQ(resnet.batch_norm_eps, 0.001);
-  EXPECT_EQ(resnet.batch_norm_momentum, 0.2);
-  EXPECT_EQ(resnet.freeze, std::vector<std::string>{"bn1.*"});
+  EXPECT_EQ(std::tie(resnet.hidden_sizes, resnet.depths, resnet.dropout, resnet.batch_norm_eps,
+                     resnet.batch_norm_momentum, resnet.freeze),
+            std::tuple(std::vector<std::int64_t>{4, 6}, std::vector<std::int64_t>{2, 3}, 0.25,
+                       0.001, 0.2, std::vector<std::string>{"bn1.*"}));
 }
 
 TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
@@ -157,13 +156,11 @@ TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
       "  augment: shift\n";
   const std::string text = with_model(model);
   EXPECT_EQ(to_yaml(read(text)), text);
-  EXPECT_EQ(read(text).data.augment, "shift");
+  EXPECT_EQ(read(text).data.augment, Augmentation::shift);
   const auto mlp = read(text).mlp;
-  EXPECT_EQ(mlp.num_hidden_layers, 3);
-  EXPECT_EQ(mlp.hidden_size, 96);
-  EXPECT_EQ(mlp.hidden_act, "tanh");
-  EXPECT_EQ(mlp.dropout, 0.25);
-  EXPECT_EQ(mlp.freeze, std::vector<std::string>{"h.0.*"});
+  EXPECT_EQ(
+      std::tie(mlp.num_hidden_layers, mlp.hidden_size, mlp.hidden_act, mlp.dropout, mlp.freeze),
+      std::tuple(3, 96, Activation::tanh, 0.25, std::vector<std::string>{"h.0.*"}));
 }
 
 TEST(ResolvedConfig, TokensHaveAType) {
@@ -186,73 +183,50 @@ TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
 }
 
 TEST(ResolvedConfig, EveryKeyReachesItsField) {
-  const auto config = read(kEveryKey);
-  const auto& [name, output_dir, resume, data_root, session, family, gpt, mlp, resnet, data, train,
-               checkpoint, sweep] = config;
-  EXPECT_EQ(resume, "auto");
-  EXPECT_EQ(checkpoint.every_steps, 25);
-  EXPECT_EQ(checkpoint.every_s, 90);
-  EXPECT_EQ(checkpoint.keep, 3);
-  EXPECT_EQ(name, "my: run");
-  EXPECT_EQ(output_dir, "/tmp/out");
-  EXPECT_EQ(session.devices[1].memory, 1'000'000'001u);
-  EXPECT_EQ(session.devices[0].link_bytes_per_s, 3_MiB);
-  EXPECT_EQ(session.devices[1].link_bytes_per_s, 0u);
-  EXPECT_EQ(session.devices[0].slowdown, 2.5);
-  EXPECT_EQ(session.devices[1].slowdown, 1);
-  EXPECT_EQ(session.devices[0].fault.kind, DeviceFault::Kind::hang);
-  EXPECT_EQ(session.devices[0].fault.after_ops, 7u);
-  EXPECT_EQ(session.devices[1].fault.kind, DeviceFault::Kind::none);
-  EXPECT_EQ(session.host_memory, 3_KiB);
-  EXPECT_EQ(session.home_path, "/tmp/homes");
-  EXPECT_EQ(session.policy, "fifo");
-  EXPECT_FALSE(session.double_buffer);
-  EXPECT_EQ(session.device_timeout_s, 7.5);
-  EXPECT_EQ(gpt.vocab_size, 300);
-  EXPECT_EQ(gpt.num_hidden_layers, 3);
-  EXPECT_EQ(gpt.hidden_size, 96);
-  EXPECT_EQ(gpt.num_attention_heads, 6);
-  EXPECT_EQ(gpt.intermediate_size, 100);
-  EXPECT_EQ(gpt.max_position_embeddings, 32);
-  EXPECT_EQ(gpt.dropout, 0.25);
-  EXPECT_EQ(gpt.initializer_range, 0.01);
-  EXPECT_EQ(gpt.layer_norm_eps, 1e-6);
-  EXPECT_EQ(gpt.freeze, (std::vector<std::string>{"wte.*", "h.0.*"}));
-  EXPECT_EQ(data_root, "/tmp/data");
-  EXPECT_EQ(data.paths, (std::vector<std::string>{"a.txt", "- b"}));
-  EXPECT_EQ(data.eval_fraction, 0.1);
-  EXPECT_EQ(train.seed, ~std::uint64_t{0});
-  EXPECT_EQ(train.order, "vn_major");
-  EXPECT_EQ(train.batch_size, 48);
-  EXPECT_EQ(train.virtual_nodes, 12);
-  EXPECT_EQ(train.reduction_groups, 4);
-  EXPECT_EQ(train.lanes, 2);
-  EXPECT_EQ(train.max_lanes, 3);
-  EXPECT_EQ(train.priority, 7);
+  const auto values = [](const auto&... all) { return std::tuple(all...); };
+  using Text = std::string;
+  const RunConfig config = read(kEveryKey);
+  const SessionConfig& session = config.session;
+  EXPECT_EQ(values(config.name, config.output_dir, config.resume, config.data_root),
+            values(Text("my: run"), Text("/tmp/out"), ResumeMode::automatic,
+                   std::filesystem::path("/tmp/data")));
+  const auto& devices = session.devices;
+  EXPECT_EQ(values(devices[0].imitate, devices[1].imitate, devices[1].memory, devices[2].index),
+            values(DeviceImitation{3_MiB, 2.5, {FaultKind::hang, 7}}, DeviceImitation{},
+                   Bytes{1'000'000'001}, 2));
+  EXPECT_EQ(
+      values(session.host_memory, session.activation_share, session.offload_path, session.policy,
+             session.sharing, session.double_buffer, session.device_timeout_s),
+      values(3_KiB, 0.5, std::filesystem::path("/tmp/homes"), PolicyKind::fifo, SharingKind::wfs,
+             false, 7.5));
+  const GptConfig& gpt = config.gpt;
+  EXPECT_EQ(values(gpt.vocab_size, gpt.num_hidden_layers, gpt.hidden_size, gpt.num_attention_heads,
+                   gpt.intermediate_size, gpt.max_position_embeddings),
+            values(300, 3, 96, 6, 100, 32));
+  EXPECT_EQ(values(gpt.dropout, gpt.initializer_range, gpt.layer_norm_eps, gpt.freeze),
+            values(0.25, 0.01, 1e-6, std::vector<Text>{"wte.*", "h.0.*"}));
+  EXPECT_EQ(values(config.data.paths, config.data.eval_fraction),
+            values(std::vector<Text>{"a.txt", "- b"}, 0.1));
+  const TrainConfig& train = config.train;
+  EXPECT_EQ(values(train.seed, train.order, train.batch_size, train.virtual_nodes,
+                   train.reduction_groups, train.data_parallel, train.max_data_parallel,
+                   train.priority, train.max_steps, train.eval_steps, train.eval_batches),
+            values(~std::uint64_t{0}, OrderChoice::vn_major, 48, 12, 4, 2, 3, 7, 70, 10, 3));
+  EXPECT_EQ(values(train.dtype, train.gradient_dtype, train.optimizer, train.lr_scheduler_type),
+            values(FloatType::bf16, FloatType::bf16, OptimizerKind::sgd, LrSchedulerType::linear));
+  EXPECT_EQ(values(train.learning_rate, train.weight_decay, train.momentum, train.adam_beta1,
+                   train.adam_beta2, train.adam_epsilon, train.max_grad_norm, train.warmup_ratio),
+            values(0.1 + 0.2, 0.02, 0.75, 0.8, 0.95, 1e-7, 2.5, 0.125));
   ASSERT_EQ(train.autoscale.size(), 2u);
   EXPECT_EQ(train.autoscale[0].params,
             (std::map<std::string, double>{{"loss", 0.5}, {"value", 2}}));
   EXPECT_EQ(train.autoscale[1].rule, "straggler");
-  EXPECT_EQ(train.max_steps, 70);
-  EXPECT_EQ(train.dtype, "bf16");
-  EXPECT_EQ(train.gradient_dtype, "bf16");
-  EXPECT_EQ(train.learning_rate, 0.1 + 0.2);
-  EXPECT_EQ(train.weight_decay, 0.02);
-  EXPECT_EQ(train.optimizer, "sgd");
-  EXPECT_EQ(train.momentum, 0.75);
-  EXPECT_EQ(train.lr_scheduler_type, "linear");
-  EXPECT_EQ(train.adam_beta1, 0.8);
-  EXPECT_EQ(train.adam_beta2, 0.95);
-  EXPECT_EQ(train.adam_epsilon, 1e-7);
-  EXPECT_EQ(train.max_grad_norm, 2.5);
-  EXPECT_EQ(train.warmup_ratio, 0.125);
-  EXPECT_EQ(train.eval_steps, 10);
-  EXPECT_EQ(train.eval_batches, 3);
-  EXPECT_EQ(sweep.metric.name, "final_loss");
-  EXPECT_EQ(sweep.metric.goal, "maximize");
-  EXPECT_EQ(sweep.method, "random");
-  EXPECT_EQ(sweep.run_cap, 12);
-  EXPECT_EQ(sweep.seed, 77u);
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  EXPECT_EQ(values(checkpoint.every_steps, checkpoint.every_s, checkpoint.keep),
+            values(25, 90.0, 3));
+  const SweepConfig& sweep = config.sweep;
+  EXPECT_EQ(values(sweep.metric.name, sweep.metric.goal, sweep.method, sweep.run_cap, sweep.seed),
+            values(MetricKind::final_loss, MetricGoal::maximize, SweepMethod::random, 12, 77u));
   ASSERT_EQ(sweep.parameters.size(), 6u);
   EXPECT_EQ(sweep.parameters[0].key, "train.learning_rate");
   EXPECT_EQ(sweep.parameters[1].values.size(), 2u);
@@ -318,7 +292,7 @@ TEST(ResolvedConfig, MakesTheSameDraws) {
     if (distribution.is_normal()) entry = "mu: 1, sigma: 0.3";
     SCOPED_TRACE(distribution.name);
     expect_same_trials(kShortestConfig + "seed: 9\nsweep:\n  method: random\n  run_cap: 8\n" +
-                       "  parameters:\n    seed: {min: 0, max: 1000}\n    train.adam_epsilon: " +
+                       "  parameters:\n    seed: {min: 0, max: 1000}\n    train.max_grad_norm: " +
                        "{distribution: " + std::string(distribution.name) + ", " + entry + "}\n");
   }
 }

@@ -48,7 +48,7 @@ TEST(SweepConfig, KeysTellTheDistribution) {
 
 TEST(SweepConfig, ADistributionNeedsItsKeysAndNoOthers) {
   const auto extra = [](const std::string& key, const std::string& name) {
-    return "." + key + ": does not go with the distribution " + name + "; remove it";
+    return "." + key + ": cannot be used with the distribution " + name + "; remove it";
   };
   EXPECT_EQ(problems("{min: 0.1}"), Texts{".max: is missing; write the largest value"});
   EXPECT_EQ(problems("{max: 1}"), Texts{".min: is missing; write the least value"});
@@ -68,24 +68,23 @@ TEST(SweepConfig, ADistributionNeedsItsKeysAndNoOthers) {
 TEST(SweepConfig, AnUnknownDistributionShowsTheKnown) {
   const auto found = problems("{distribution: gamma, min: 1, shape: 2}");
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_TRUE(found[0].starts_with(".distribution: 'gamma' is not known; write one of constant, "))
-      << found[0];
+  EXPECT_TRUE(found[0].starts_with(".distribution: is 'gamma', must be constant, ")) << found[0];
   EXPECT_EQ(found[1], ".shape: unknown key; remove it");
 }
 
 TEST(SweepConfig, BoundsAreInOrder) {
-  EXPECT_EQ(problems("{min: 2.5, max: 1}"), Texts{".max: is 1, must be at least min, 2.5"});
+  EXPECT_EQ(problems("{min: 2.5, max: 1}"),
+            Texts{".max: is 1, must be at least min, which is 2.5"});
   EXPECT_EQ(problems("{min: 0.5, max: 0.5}"), Texts{});
-  EXPECT_EQ(problems("{min: x, max: 1}"), Texts{".min: 'x' is no number; write a number"});
+  EXPECT_EQ(problems("{min: x, max: 1}"), Texts{".min: is 'x', must be a number"});
   EXPECT_EQ(problems("{distribution: int_uniform, min: 0.5, max: 1}"),
-            Texts{".min: '0.5' is no whole number; write a whole number from -9007199254740992 to "
-                  "9007199254740992"});
+            Texts{".min: is '0.5', must be an integer from -9007199254740992 to 9007199254740992"});
 }
 
 TEST(SweepConfig, WholeBoundsOfAnySizeAreWhole) {
   EXPECT_EQ(problems("{min: 0, max: 18446744073709551615}", true),
-            Texts{".max: '18446744073709551615' is out of range; write a whole number from "
-                  "-9007199254740992 to 9007199254740992"});
+            Texts{".max: is '18446744073709551615', must be an integer from -9007199254740992 to "
+                  "9007199254740992"});
 }
 
 TEST(SweepConfig, LogarithmsNeedPositiveNumbers) {
@@ -95,9 +94,9 @@ TEST(SweepConfig, LogarithmsNeedPositiveNumbers) {
               Texts{".min: is 0, must be above 0"});
   }
   EXPECT_EQ(problems("{distribution: q_uniform, min: 0, max: 1, q: 0}"),
-            Texts{".q: is 0, must be above 0"});
+            Texts{".q: is '0', must be a number above 0"});
   EXPECT_EQ(problems("{distribution: normal, sigma: -1}"),
-            Texts{".sigma: '-1' is out of range; write a number of at least 0"});
+            Texts{".sigma: is '-1', must be a number of at least 0"});
 }
 
 TEST(SweepConfig, QHasAMultipleInTheRange) {
@@ -112,13 +111,13 @@ TEST(SweepConfig, ProbabilitiesGoWithTheValues) {
   };
   EXPECT_EQ(with("[0.25, 0.75]"), Texts{});
   EXPECT_EQ(with("[1]"), Texts{".probabilities: are 1 for 2 values; write one for each"});
-  EXPECT_EQ(with("[]"), Texts{".probabilities: are 0 for 2 values; write one for each"});
-  EXPECT_EQ(with("[0.5, 0.4]"), Texts{".probabilities: have the sum 0.9, which must be 1"});
-  EXPECT_EQ(with("0.5"), Texts{".probabilities: '0.5' stands where a list of numbers belongs"});
+  EXPECT_EQ(with("[]"), Texts{".probabilities: is an empty list, must be a list, such as [1, 2]"});
+  EXPECT_EQ(with("[0.5, 0.4]"), Texts{".probabilities: have the sum 0.9, must have the sum 1"});
+  EXPECT_EQ(with("0.5"), Texts{".probabilities: is '0.5', must be a list, such as [1, 2]"});
   EXPECT_EQ(with("[1.5, -0.5]"),
-            Texts{".probabilities[1]: '-0.5' is out of range; write a number of at least 0"});
+            Texts{".probabilities[1]: is '-0.5', must be a number of at least 0"});
   EXPECT_EQ(problems("{values: [1, 2], probabilities: [0.5, 0.5]}", true),
-            Texts{".probabilities: mean nothing in a grid; remove them, or use method: random"});
+            Texts{".probabilities: cannot be used in a grid; remove them, or use method: random"});
 }
 
 TEST(SweepConfig, AGridNeedsValues) {
@@ -130,21 +129,21 @@ TEST(SweepConfig, AGridNeedsValues) {
     } else if (!known.is_normal()) {
       continue;
     }
-    const Texts needs{": needs values, as " + std::string(known.name) +
-                      " is continuous; or use method: random"};
+    const Texts needs{": is continuous (" + std::string(known.name) +
+                      "); write values, or use method: random"};
     EXPECT_EQ(problems(entry + "}", true), discrete ? Texts{} : needs);
   }
 }
 
 TEST(SweepConfig, FindingsStandOnTheLineOfTheirKey) {
   const auto [trials, found] =
-      testing::sweep({"train.lanes:", "  values: [1, 2]", "  probabilities: [0.5, 0.5]",
+      testing::sweep({"train.data_parallel:", "  values: [1, 2]", "  probabilities: [0.5, 0.5]",
                       "seed:", "  min: 3", "  max: 2", "  q: 1"});
   EXPECT_EQ(found,
-            (Texts{"line 8: sweep.parameters.train.lanes.probabilities: mean nothing in a grid; "
-                   "remove them, or use method: random",
-                   "line 11: sweep.parameters.seed.max: is 2, must be at least min, 3",
-                   "line 12: sweep.parameters.seed.q: does not go with the distribution "
+            (Texts{"line 8: sweep.parameters.train.data_parallel.probabilities: cannot be used in "
+                   "a grid; remove them, or use method: random",
+                   "line 11: sweep.parameters.seed.max: is 2, must be at least min, which is 3",
+                   "line 12: sweep.parameters.seed.q: cannot be used with the distribution "
                    "int_uniform; remove it"}));
 }
 
@@ -158,8 +157,7 @@ TEST(SweepConfig, RandomNeedsTheNumberOfTrials) {
             Texts{"line 8: sweep.run_cap: is 0; " + missing});
   EXPECT_EQ(with({"method: random", "run_cap: many"}).size(), 1u);
   EXPECT_EQ(with({"run_cap: 10001"}),
-            Texts{"line 7: sweep.run_cap: '10001' is out of range; write a whole number from 0 to "
-                  "10000"});
+            Texts{"line 7: sweep.run_cap: is '10001', must be an integer from 0 to 10000"});
 }
 
 TEST(SweepConfig, EarlyStoppingHasOneBracket) {
@@ -175,39 +173,37 @@ TEST(SweepConfig, EarlyStoppingHasOneBracket) {
   EXPECT_EQ(early("null"), std::nullopt);
   EXPECT_EQ(with("{type: hyperband, min_iter: 50}").problems,
             Texts{"line 7: sweep.early_terminate.min_iter: is 50, but no trial takes more than 50 "
-                  "steps, so none would be compared; write a smaller one"});
+                  "steps, so none would be compared; write a smaller number"});
   const std::string place = "line 7: sweep.early_terminate";
   EXPECT_EQ(with("{}").problems,
             (Texts{"line 7: sweep.early_terminate.type: is missing; write type: hyperband",
                    "line 7: sweep.early_terminate.min_iter: is missing; write after how many steps "
                    "trials are compared first"}));
   EXPECT_EQ(with("{type: median, min_iter: 0, eta: 1}").problems,
-            (Texts{place + ".type: 'median' is not known; write hyperband",
-                   place + ".min_iter: '0' is out of range; write a whole number from 1 to "
-                           "1000000000000",
-                   place + ".eta: '1' is out of range; write a whole number from 2 to 1000"}));
+            (Texts{place + ".type: is 'median', must be hyperband",
+                   place + ".min_iter: is '0', must be an integer from 1 to 1000000000000",
+                   place + ".eta: is '1', must be an integer from 2 to 1000"}));
   EXPECT_EQ(
       with("{type: hyperband, min_iter: 2, s: 2, strict: true}").problems,
       (Texts{place + ".s: unknown key; remove it", place + ".strict: unknown key; remove it"}));
   EXPECT_EQ(with("{type: hyperband, min_iter: 2}", "maximize").problems,
-            Texts{place + ": goes on with the trials of the least loss, and sweep.metric.goal is "
-                          "maximize; remove one of them"});
+            Texts{place + ": keeps the trials with the least loss and cannot be used with "
+                          "sweep.metric.goal: maximize; remove one of them"});
 }
 
 TEST(SweepConfig, EverythingWrongIsSaidInOneGo) {
   const auto [trials, found] =
-      testing::sweep({"a.b: {min: 2, max: 1}", "train.lanes: {values: [x]}",
+      testing::sweep({"a.b: {min: 2, max: 1}", "train.data_parallel: {values: [x]}",
                       "train.gamma: {value: 1}", "seed: {distribution: normal}"},
                      kShortestConfig, {"method: bayes", "run_cap: -1", "metric: {goal: best}"});
   EXPECT_EQ(
       found,
-      (Texts{"line 6: sweep.parameters.a.b.max: is 1, must be at least min, 2",
-             "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to 65536, "
-             "or auto",
+      (Texts{"line 6: sweep.parameters.a.b.max: is 1, must be at least min, which is 2",
+             "line 7: train.data_parallel: is 'x', must be an integer from 1 to 65536, or auto",
              "line 8: train.gamma: unknown key; remove it",
-             "line 10: sweep.method: 'bayes' is not known; write one of grid, random",
-             "line 11: sweep.run_cap: '-1' is out of range; write a whole number from 0 to 10000",
-             "line 12: sweep.metric.goal: 'best' is not known; write one of minimize, maximize"}));
+             "line 10: sweep.method: is 'bayes', must be grid or random",
+             "line 11: sweep.run_cap: is '-1', must be an integer from 0 to 10000",
+             "line 12: sweep.metric.goal: is 'best', must be minimize or maximize"}));
 }
 
 }  // namespace

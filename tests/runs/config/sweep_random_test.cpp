@@ -190,7 +190,7 @@ TEST(RandomSweep, RunCapIsTheNumberOfTrials) {
 }
 
 TEST(RandomSweep, TheSeedOfTheRunIsThatOfTheDraws) {
-  const Texts entries{"train.lanes: {min: 1, max: 60000}"};
+  const Texts entries{"train.data_parallel: {min: 1, max: 60000}"};
   const auto with = [&](const std::string& seed, const Texts& settings = {}) {
     Texts all{"method: random", "run_cap: 5"};
     all.insert(all.end(), settings.begin(), settings.end());
@@ -202,11 +202,11 @@ TEST(RandomSweep, TheSeedOfTheRunIsThatOfTheDraws) {
 }
 
 TEST(RandomSweep, AnotherParameterChangesNoDraw) {
-  const std::string lanes = "train.lanes: {min: 1, max: 60000}";
+  const std::string lanes = "train.data_parallel: {min: 1, max: 60000}";
   const auto one = random_sweep({lanes}, 5).trials;
   const auto two = random_sweep({"seed: {min: 1, max: 60000}", lanes}, 5).trials;
   for (std::size_t t = 0; t < 5; ++t)
-    EXPECT_EQ(two[t].config.train.lanes, one[t].config.train.lanes);
+    EXPECT_EQ(two[t].config.train.data_parallel, one[t].config.train.data_parallel);
 }
 
 TEST(RandomSweep, EqualDrawsAreTrialsOfTheirOwn) {

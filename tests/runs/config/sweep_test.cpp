@@ -41,8 +41,8 @@ TEST(Sweep, WithoutOneThereIsOneTrialWithTheNameOfTheRun) {
 }
 
 TEST(Sweep, SweptValuesReplaceThoseOfTheDocument) {
-  const auto [trials, problems] =
-      sweep({"seed: {values: [5, 6]}"}, "seed: 1\n" + kShortestConfig + "train: {lanes: 1}\n");
+  const auto [trials, problems] = sweep(
+      {"seed: {values: [5, 6]}"}, "seed: 1\n" + kShortestConfig + "train: {data_parallel: 1}\n");
   EXPECT_EQ(problems, Texts{});
   EXPECT_EQ(trials[0].config.train.seed, 5u);
   EXPECT_EQ(trials[1].config.train.seed, 6u);
@@ -72,17 +72,16 @@ TEST(Sweep, KeysThatEndTheSameAreNamedWhole) {
 
 TEST(Sweep, AValueStandsOnce) {
   const auto [trials, problems] =
-      sweep({"seed: {values: [1, 2,", "  1, 3, 2]}", "train.lanes: {values: [1]}"});
+      sweep({"seed: {values: [1, 2,", "  1, 3, 2]}", "train.data_parallel: {values: [1]}"});
   EXPECT_EQ(problems,
-            (Texts{"line 7: sweep.parameters.seed.values: 1 stands here twice; remove one",
-                   "line 7: sweep.parameters.seed.values: 2 stands here twice; remove "
-                   "one"}));
+            (Texts{"line 7: sweep.parameters.seed.values: 1 is listed twice; remove one",
+                   "line 7: sweep.parameters.seed.values: 2 is listed twice; remove one"}));
   EXPECT_EQ(trials.size(), 1u);
 }
 
 TEST(Sweep, WhatAllTrialsShareCannotBeSwept) {
   for (const std::string key :
-       {"name", "output_dir", "devices", "devices[0].memory", "host_memory", "home_path",
+       {"name", "output_dir", "devices", "devices[0].memory", "host_memory", "offload_path",
         "scheduling.policy", "scheduling.sharing", "scheduling.double_buffer", "scheduling",
         "sweep", "sweep.metric.name"}) {
     const auto [trials, problems] = sweep({key + ": {values: [1, 2]}"});
@@ -96,8 +95,8 @@ TEST(Sweep, WhatAllTrialsShareCannotBeSwept) {
 TEST(Sweep, AKeyInsideASweptSectionCannotBeSwept) {
   const auto [trials, problems] = sweep({"model.hidden_size: {values: [64, 128]}",
                                          "model: {values: [{dropout: 0}, {dropout: 0.5}]}"});
-  EXPECT_EQ(problems, Texts{"line 6: sweep.parameters.model.hidden_size: lies in model, which is "
-                            "swept too; sweep one of them"});
+  EXPECT_EQ(problems, Texts{"line 6: sweep.parameters.model.hidden_size: is part of model, which "
+                            "is swept too; sweep one of them"});
 }
 
 TEST(Sweep, ASectionMayBeSwept) {
@@ -110,28 +109,31 @@ TEST(Sweep, ASectionMayBeSwept) {
 
 TEST(Sweep, LanesRulesAndPrioritiesMayBeSwept) {
   const auto [trials, problems] =
-      sweep({"train.priority: {values: [1, 5]}", "train.lanes: {values: [1, auto]}",
+      sweep({"train.priority: {values: [1, 5]}", "train.data_parallel: {values: [1, auto]}",
              "train.autoscale: {values: [[], {rule: throughput, threshold: 0.2}]}"});
   EXPECT_EQ(problems, Texts{});
   ASSERT_EQ(trials.size(), 8u);
   EXPECT_EQ(trials[7].config.train.priority, 5);
-  EXPECT_EQ(trials[7].config.train.lanes, kAutoLanes);
+  EXPECT_EQ(trials[7].config.train.data_parallel, kAutoDataParallel);
   EXPECT_EQ(trials[7].config.train.autoscale.at(0).params.at("threshold"), 0.2);
   EXPECT_TRUE(trials[6].config.train.autoscale.empty());
 }
 
 TEST(Sweep, UnknownKeysAndBadValuesAreAllNamedOnce) {
   const auto [trials, problems] =
-      sweep({"train.learnig_rate: {values: [1, 2]}", "train.lanes: {values: [1, x, y]}",
+      sweep({"train.learnig_rate: {values: [1, 2]}", "train.data_parallel: {values: [1, x, y]}",
              "seed: {values: [~]}"});
-  EXPECT_EQ(problems,
-            (Texts{"line 6: train.learnig_rate: unknown key; did you mean train.learning_rate?",
-                   "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to "
-                   "65536, or auto",
-                   "line 7: train.lanes: 'y' is no whole number; write a whole number from 1 to "
-                   "65536, or auto",
-                   "line 8: seed: no value stands where one value belongs; write a whole number "
-                   "from 0 to 18446744073709551615"}));
+  EXPECT_EQ(
+      problems,
+      (Texts{"line 6: train.learnig_rate: unknown key; did you mean train.learning_rate?",
+             "line 7: train.data_parallel: is 'x', must be an integer from 1 to 65536, or auto",
+             "line 7: train.data_parallel: is 'y', must be an integer from 1 to 65536, or auto",
+             "line 8: seed: has no value, must be an integer from 0 to 18446744073709551615"}));
+}
+
+TEST(Sweep, AnOldKeyNamesTheNewOne) {
+  EXPECT_EQ(sweep({"train.lanes: {values: [1, 2]}"}).problems,
+            Texts{"line 6: train.lanes: is called train.data_parallel now"});
 }
 
 TEST(Sweep, AKeyThatNamesNoPlaceIsAnError) {
@@ -139,7 +141,7 @@ TEST(Sweep, AKeyThatNamesNoPlaceIsAnError) {
     const auto [trials, problems] =
         sweep({"'" + key + "': {values: [1, 2]}"}, kShortestConfig + "seed: 3\n");
     EXPECT_EQ(problems,
-              Texts{"line 7: sweep.parameters." + key + ": names no place in the configuration"});
+              Texts{"line 7: sweep.parameters." + key + ": is not a key of the configuration"});
   }
 }
 
@@ -149,9 +151,8 @@ TEST(Sweep, TooManyTrialsAreAnError) {
   const Texts entries{"seed: {values: [" + values + "]}",
                       "train.eval_steps: {values: [" + values + "]}"};
   const auto [trials, problems] = sweep(entries);
-  EXPECT_EQ(problems,
-            Texts{"line 5: sweep.parameters: makes more than 10000 trials; list fewer values, or "
-                  "write run_cap"});
+  EXPECT_EQ(problems, Texts{"line 5: sweep.parameters: makes more than 10000 trials; list fewer "
+                            "values, or write run_cap"});
   EXPECT_EQ(trials.size(), 1u);
   const auto capped = sweep(entries, kShortestConfig, {"run_cap: 103"});
   EXPECT_EQ(capped.problems, Texts{});
@@ -160,11 +161,12 @@ TEST(Sweep, TooManyTrialsAreAnError) {
 }
 
 TEST(Sweep, AGridStopsAtRunCap) {
-  const Texts entries{"train.lanes: {values: [1, 2]}", "seed: {values: [1, 2]}"};
+  const Texts entries{"train.data_parallel: {values: [1, 2]}", "seed: {values: [1, 2]}"};
   const auto cap = [&](const std::string& n) {
     return names(sweep(entries, kShortestConfig, {"run_cap: " + n}).trials);
   };
-  EXPECT_EQ(cap("3"), (Texts{"lanes=1,seed=1", "lanes=1,seed=2", "lanes=2,seed=1"}));
+  EXPECT_EQ(cap("3"),
+            (Texts{"data_parallel=1,seed=1", "data_parallel=1,seed=2", "data_parallel=2,seed=1"}));
   EXPECT_EQ(cap("100").size(), 4u);
   EXPECT_EQ(cap("0").size(), 4u) << "no cap";
 }
@@ -200,21 +202,20 @@ TEST(Sweep, ABadSweepLeavesTheOtherFindings) {
       problems,
       (Texts{"line 4: sede: unknown key; did you mean seed?",
              "line 7: sweep.parameters.devices: cannot be swept: all trials of a run share it",
-             "line 8: sweep.parameters.seed.values: write a list of at least one value"}));
+             "line 8: sweep.parameters.seed.values: must be a list of at least one value"}));
 }
 
 TEST(Sweep, ABadParameterLeavesTheFindingsOfTheOthers) {
   const auto [trials, problems] =
-      sweep({"seed: {values: []}", "train.lanes: {values: [1, x]}",
+      sweep({"seed: {values: []}", "train.data_parallel: {values: [1, x]}",
              "train.learning_rate: {min: 0.1, max: 0.2}", "train.batch_size: {values: [many]}"});
-  EXPECT_EQ(problems,
-            (Texts{"line 6: sweep.parameters.seed.values: write a list of at least one value",
-                   "line 7: train.lanes: 'x' is no whole number; write a whole number from 1 to "
-                   "65536, or auto",
-                   "line 8: sweep.parameters.train.learning_rate: needs values, as uniform is "
-                   "continuous; or use method: random",
-                   "line 9: train.batch_size: 'many' is no whole number; write a whole number from "
-                   "1 to 16777216"}));
+  EXPECT_EQ(
+      problems,
+      (Texts{"line 6: sweep.parameters.seed.values: must be a list of at least one value",
+             "line 7: train.data_parallel: is 'x', must be an integer from 1 to 65536, or auto",
+             "line 8: sweep.parameters.train.learning_rate: is continuous (uniform); write "
+             "values, or use method: random",
+             "line 9: train.batch_size: is 'many', must be an integer from 1 to 16777216"}));
 }
 
 }  // namespace

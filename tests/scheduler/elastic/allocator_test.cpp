@@ -207,20 +207,5 @@ TEST(Allocator, HasAName) {
   EXPECT_EQ(make_allocator("drf"), nullptr);
 }
 
-TEST(Priority, OutOfRangeIsRefused) {
-  check_priority("train.priority", 1);
-  check_priority("train.priority", kHighestPriority);
-  for (const int wrong : {0, -3, kHighestPriority + 1}) {
-    try {
-      check_priority("train.priority", wrong);
-      ADD_FAILURE() << wrong;
-    } catch (const ConfigError& error) {
-      EXPECT_EQ(error.field, "train.priority");
-      EXPECT_EQ(error.problem, "is " + std::to_string(wrong) +
-                                   ", must be from 1 to 100; a larger one is more important");
-    }
-  }
-}
-
 }  // namespace
 }  // namespace spillway

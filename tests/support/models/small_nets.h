@@ -107,7 +107,7 @@ inline TrialConfig net_trial(const SmallNet& net) {
   trial.train.learning_rate = 3e-3;
   trial.train.weight_decay = 0.1;
   trial.train.max_grad_norm = 0.5;
-  trial.train.lr_scheduler_type = "constant";
+  trial.train.lr_scheduler_type = LrSchedulerType::constant;
   trial.train.eval_steps = 10;
   trial.train.eval_batches = 2;
   return trial;

@@ -77,7 +77,7 @@ inline TrialConfig statistics_by_device(TrialConfig trial, int num_devices) {
 /// Over two lanes that is the left fold over lanes.
 inline TrialConfig summed_by_lane(TrialConfig trial, int lanes) {
   trial.train.lane_groups.clear();
-  trial.train.lanes = trial.train.reduction_groups = lanes;
+  trial.train.data_parallel = trial.train.reduction_groups = lanes;
   return trial;
 }
 

@@ -35,24 +35,24 @@ struct RandomConfiguration {
 
 inline std::string to_text(const RandomConfiguration& c) {
   std::ostringstream text;
-  text << "seed " << c.seed << ": " << c.session.devices.size() << " devices, " << c.session.policy
-       << (c.session.double_buffer ? "" : ", no double buffer")
+  text << "seed " << c.seed << ": " << c.session.devices.size() << " devices, "
+       << to_string(c.session.policy) << (c.session.double_buffer ? "" : ", no double buffer")
        << (c.homes_in_files ? ", homes in files" : "") << ", activation share "
        << c.session.activation_share << (c.homes_take_turns ? ", homes take turns" : "");
   for (std::size_t d = 0; d < c.session.devices.size(); ++d) {
     const DeviceConfig& device = c.session.devices[d];
     text << "\n  device " << d << ": budget " << c.budget_percents[d] << " %, link "
-         << device.link_bytes_per_s << ", slowdown " << device.slowdown;
+         << device.imitate.link_bytes_per_s << ", slowdown " << device.imitate.slowdown;
     const char* const faults[]{"", ", fails", ", hangs", ", shrinks"};
-    if (device.fault.kind == DeviceFault::Kind::none) continue;
-    text << faults[static_cast<std::size_t>(device.fault.kind)] << " after "
-         << device.fault.after_ops << " ops";
+    if (device.imitate.fault.kind == DeviceFault::Kind::none) continue;
+    text << faults[static_cast<std::size_t>(device.imitate.fault.kind)] << " after "
+         << device.imitate.fault.after_ops << " ops";
   }
   for (const Contract& job : c.jobs) {
     const TrainConfig& train = job.trial.train;
-    text << "\n  job: " << job.text << "; lanes " << train.lanes << " (";
+    text << "\n  job: " << job.text << "; lanes " << train.data_parallel << " (";
     for (const int groups : train.lane_groups) text << groups << " ";
-    text << "), at most " << train.max_lanes << ", " << train.order;
+    text << "), at most " << train.max_data_parallel << ", " << to_string(train.order);
   }
   for (const RandomChange& change : c.changes) {
     const char* const kinds[]{"resize to ", "add, budget % ", "remove "};
@@ -76,7 +76,8 @@ class RandomCircumstances {
  private:
   void draw_session() {
     SessionConfig& s = made_.session;
-    s.policy = draw_.one_of({"lrtf", "srtf", "fifo", "round_robin", "random"});
+    s.policy = draw_.one_of({PolicyKind::lrtf, PolicyKind::srtf, PolicyKind::fifo,
+                             PolicyKind::round_robin, PolicyKind::random});
     s.double_buffer = draw_.chance(75);
     made_.homes_in_files = draw_.chance(25);
     made_.homes_take_turns = draw_.chance(15);
@@ -85,10 +86,11 @@ class RandomCircumstances {
     const bool tight = draw_.chance(40), faulty = draw_.chance(35);
     for (int devices = draw_.one_of({1, 1, 2, 2, 3, 3, 4, 8}); devices > 0; --devices) {
       DeviceConfig device;
-      if (unequal) device.slowdown = draw_.one_of({1.0, 2.0});
-      if (slow_links) device.link_bytes_per_s = static_cast<Bytes>(draw_.between(50, 500)) << 20;
-      if (faulty && draw_.chance(50)) device.fault = draw_fault();
-      if (device.fault.kind == DeviceFault::Kind::hang) s.device_timeout_s = 0.5;
+      if (unequal) device.imitate.slowdown = draw_.one_of({1.0, 2.0});
+      if (slow_links)
+        device.imitate.link_bytes_per_s = static_cast<Bytes>(draw_.between(50, 500)) << 20;
+      if (faulty && draw_.chance(50)) device.imitate.fault = draw_fault();
+      if (device.imitate.fault.kind == DeviceFault::Kind::hang) s.device_timeout_s = 0.5;
       s.devices.push_back(device);
       made_.budget_percents.push_back(tight ? 0 : draw_.between(0, 130));
     }
@@ -107,10 +109,14 @@ class RandomCircumstances {
     Contract job =
         *RandomContract(made_.seed / 100 * 24 + static_cast<std::uint64_t>(draw_.between(0, 23)));
     TrainConfig& train = job.trial.train;
-    train.lanes = draw_.between(1, std::min(train.reduction_groups, num_devices()));
-    if (draw_.chance(60)) train.lane_groups = draw_shares(train.reduction_groups, train.lanes);
-    if (draw_.chance(50)) train.max_lanes = draw_.between(train.lanes, train.reduction_groups);
-    train.order = draw_.one_of({"auto", "auto", "auto", "shard_major", "shard_major", "vn_major"});
+    train.data_parallel = draw_.between(1, std::min(train.reduction_groups, num_devices()));
+    if (draw_.chance(60))
+      train.lane_groups = draw_shares(train.reduction_groups, train.data_parallel);
+    if (draw_.chance(50))
+      train.max_data_parallel = draw_.between(train.data_parallel, train.reduction_groups);
+    train.order =
+        draw_.one_of({OrderChoice::automatic, OrderChoice::automatic, OrderChoice::automatic,
+                      OrderChoice::shard_major, OrderChoice::shard_major, OrderChoice::vn_major});
     made_.jobs.push_back(std::move(job));
   }
 
@@ -125,7 +131,7 @@ class RandomCircumstances {
 
   void draw_changes() {
     const TrainConfig& first = made_.jobs[0].trial.train;
-    const int most_lanes = std::max(first.lanes, first.max_lanes);
+    const int most_lanes = std::max(first.data_parallel, first.max_data_parallel);
     for (int changes = draw_.between(1, 4); changes > 0; --changes) {
       made_.changes.push_back({draw_.one_of({RandomChange::Kind::resize, RandomChange::Kind::add,
                                              RandomChange::Kind::remove}),

@@ -52,8 +52,8 @@ class RandomContract {
         draw_resnet();
     }
     if (draw_.chance(20)) drop_evaluation();
-    if (draw_.chance(25)) contract_.trial.train.dtype = "bf16";
-    if (draw_.chance(25)) contract_.trial.train.gradient_dtype = "bf16";
+    if (draw_.chance(25)) contract_.trial.train.dtype = FloatType::bf16;
+    if (draw_.chance(25)) contract_.trial.train.gradient_dtype = FloatType::bf16;
     text_ << train();
     contract_.text = text_.str();
   }
@@ -66,12 +66,13 @@ class RandomContract {
     t.reduction_groups = draw_.between(1, 8);
     t.virtual_nodes = t.reduction_groups * draw_.between(1, t.reduction_groups > 4 ? 2 : 3);
     t.max_steps = draw_.between(4, 6);
-    t.optimizer = draw_.one_of({"adamw", "adamw", "sgd"});
+    t.optimizer = draw_.one_of({OptimizerKind::adamw, OptimizerKind::adamw, OptimizerKind::sgd});
     t.learning_rate = draw_.one_of({1e-4, 1e-3, 5e-3});
     t.weight_decay = draw_.one_of({0.0, 0.1});
     t.momentum = draw_.one_of({0.0, 0.9});
     t.max_grad_norm = draw_.one_of({0.0, 0.1, 1.0});
-    t.lr_scheduler_type = draw_.one_of({"cosine", "linear", "constant"});
+    t.lr_scheduler_type =
+        draw_.one_of({LrSchedulerType::cosine, LrSchedulerType::linear, LrSchedulerType::constant});
     t.warmup_ratio = draw_.one_of({0.0, 0.3});
     t.eval_steps = draw_.between(0, 4);
     t.eval_batches = draw_.between(1, 2);
@@ -114,14 +115,14 @@ class RandomContract {
     MlpConfig c;
     c.num_hidden_layers = draw_.between(1, 4);
     c.hidden_size = draw_.between(3, 48);
-    c.hidden_act = draw_.one_of({"relu", "gelu", "tanh"});
+    c.hidden_act = draw_.one_of({Activation::relu, Activation::gelu, Activation::tanh});
     c.dropout = draw_dropout();
     if (draw_.chance(20)) c.freeze = {"h.0.*"};
     draw_digits();
     contract_.trial.model = [c](std::int64_t vn_size) { return make_mlp(c, vn_size); };
     cut_batch(draw_.between(1, 5));
-    text_ << "mlp: hidden " << c.num_hidden_layers << " x " << c.hidden_size << " " << c.hidden_act
-          << ", dropout " << c.dropout << ", frozen " << c.freeze.size();
+    text_ << "mlp: hidden " << c.num_hidden_layers << " x " << c.hidden_size << " "
+          << to_string(c.hidden_act) << ", dropout " << c.dropout << ", frozen " << c.freeze.size();
   }
 
   void draw_resnet() {
@@ -160,10 +161,10 @@ class RandomContract {
     std::ostringstream text;
     text << "; " << t.dtype << ", seed " << t.seed << ", batch " << t.batch_size
          << ", virtual nodes " << t.virtual_nodes << ", groups " << t.reduction_groups << ", steps "
-         << t.max_steps << ", " << t.optimizer << " rate " << t.learning_rate << " decay "
-         << t.weight_decay << " momentum " << t.momentum << ", clip " << t.max_grad_norm << ", "
-         << t.lr_scheduler_type << " warmup " << t.warmup_ratio << ", evaluated every "
-         << t.eval_steps << " by " << t.eval_batches;
+         << t.max_steps << ", " << to_string(t.optimizer) << " rate " << t.learning_rate
+         << " decay " << t.weight_decay << " momentum " << t.momentum << ", clip "
+         << t.max_grad_norm << ", " << to_string(t.lr_scheduler_type) << " warmup "
+         << t.warmup_ratio << ", evaluated every " << t.eval_steps << " by " << t.eval_batches;
     return text.str();
   }
 

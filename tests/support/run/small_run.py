@@ -16,7 +16,7 @@ CONFIG = {
 }
 FAST = "devices=[{memory: 16MiB}]"
 # Steps then take their time on any machine: a test can be sure to come before the last of them.
-SLOW = "devices=[{memory: 16MiB, link: 20MiB/s}]"
+SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
 
 
 class SmallRun:

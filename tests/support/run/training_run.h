@@ -38,15 +38,15 @@ inline RunResult train(const SessionConfig& config, const TrialConfig& trial) {
 
 /// Lanes of so many reduction groups each.
 inline TrialConfig with_lanes(TrialConfig trial, std::vector<int> lane_groups) {
-  trial.train.lanes = static_cast<int>(lane_groups.size());
+  trial.train.data_parallel = static_cast<int>(lane_groups.size());
   trial.train.lane_groups = std::move(lane_groups);
   return trial;
 }
 
 /// The smallest device budget that would do for a trial.
 inline Bytes smallest_budget(TrialConfig trial, bool double_buffer = true) {
-  trial.train.order = "shard_major";
-  trial.train.lanes = 1;
+  trial.train.order = OrderChoice::shard_major;
+  trial.train.data_parallel = 1;
   trial.train.lane_groups.clear();
   SessionConfig config = session_of(1, kAmple);
   config.double_buffer = double_buffer;

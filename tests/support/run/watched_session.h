@@ -19,7 +19,7 @@ namespace spillway::testing {
 
 inline SessionConfig with_faults(SessionConfig config,
                                  const std::map<std::size_t, DeviceFault>& faults) {
-  for (const auto& [device, fault] : faults) config.devices[device].fault = fault;
+  for (const auto& [device, fault] : faults) config.devices[device].imitate.fault = fault;
   return config;
 }
 

@@ -137,7 +137,7 @@ constexpr std::size_t kCompiled = 128 << 10;
 
 TrialConfig bf16_gpt() {
   TrialConfig trial = wide_gpt();
-  trial.train.dtype = trial.train.gradient_dtype = "bf16";
+  trial.train.dtype = trial.train.gradient_dtype = FloatType::bf16;
   return trial;
 }
 

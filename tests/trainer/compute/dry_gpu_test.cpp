@@ -33,7 +33,7 @@ SessionConfig two_gpus(Bytes memory) {
   SessionConfig config = session_of(2, memory);
   config.activation_share = 0.5;
   for (int i = 0; i < 2; ++i) {
-    config.devices[at(i)].kind = "cuda";
+    config.devices[at(i)].kind = DeviceKind::cuda;
     config.devices[at(i)].index = i;
   }
   return config;
@@ -69,11 +69,11 @@ class DryGpu : public ::testing::Test {
 };
 
 TEST_F(DryGpu, AGptWaitsNowhere) {
-  for (const std::string dtype : {"fp32", "bf16"}) {
-    SCOPED_TRACE(dtype);
+  for (const FloatType dtype : {FloatType::fp32, FloatType::bf16}) {
+    SCOPED_TRACE(to_string(dtype));
     TrialConfig trial = with_lanes(tiny_trial(), {5, 3});
     trial.train.dtype = trial.train.gradient_dtype = dtype;
-    trial.train.order = "shard_major";
+    trial.train.order = OrderChoice::shard_major;
     const int products = dry_cuda().products, told = dry_cuda().alignments[kAlignment];
     expect_good_run(trial, 6_MiB);
     EXPECT_GT(dry_cuda().products - products, 1000);
@@ -94,7 +94,7 @@ TEST_F(DryGpu, ConvolutionsNormsAndModulesOfAUsersOwnWaitNowhere) {
 /// Flash attention takes more for its backward than such small layers would let one think.
 TEST_F(DryGpu, ALayerThatIsTooLargeAloneIsNamed) {
   TrialConfig trial = tiny_trial();
-  trial.train.dtype = "bf16";
+  trial.train.dtype = FloatType::bf16;
   Session session(two_gpus(2_MiB));
   const auto refusal = thrown<DoesNotFit>([&] { session.submit(trial); });
   EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: it needs "), 0u)

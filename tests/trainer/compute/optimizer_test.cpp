@@ -11,7 +11,7 @@
 namespace spillway::testing {
 namespace {
 
-TrainConfig config_of(const std::string& schedule, double warmup_ratio) {
+TrainConfig config_of(LrSchedulerType schedule, double warmup_ratio) {
   TrainConfig config;
   config.learning_rate = 2;
   config.max_steps = 10;
@@ -23,29 +23,31 @@ TrainConfig config_of(const std::string& schedule, double warmup_ratio) {
 void expect_rates(const TrainConfig& config, const std::vector<double>& rates) {
   for (std::size_t step = 0; step < rates.size(); ++step) {
     EXPECT_NEAR(learning_rate_at(config, static_cast<std::int64_t>(step)), rates[step], 1e-12)
-        << config.lr_scheduler_type << " at step " << step;
+        << to_string(config.lr_scheduler_type) << " at step " << step;
   }
 }
 
 /// Values of Hugging Face's get_*_schedule_with_warmup(optimizer, 2, 10) at a rate of 2.
 TEST(Schedule, GivesHuggingFacesValues) {
-  expect_rates(config_of("linear", 0.2), {0, 1, 2, 1.75, 1.5, 1.25, 1, 0.75, 0.5, 0.25});
-  expect_rates(config_of("constant", 0.2), {0, 1, 2, 2, 2, 2, 2, 2, 2, 2});
-  expect_rates(config_of("cosine", 0.2),
+  expect_rates(config_of(LrSchedulerType::linear, 0.2),
+               {0, 1, 2, 1.75, 1.5, 1.25, 1, 0.75, 0.5, 0.25});
+  expect_rates(config_of(LrSchedulerType::constant, 0.2), {0, 1, 2, 2, 2, 2, 2, 2, 2, 2});
+  expect_rates(config_of(LrSchedulerType::cosine, 0.2),
                {0, 1, 2, 1.9238795325112867, 1.7071067811865475, 1.3826834323650898, 1,
                 0.6173165676349103, 0.2928932188134525, 0.0761204674887133});
 }
 
 TEST(Schedule, MayDoWithoutWarmUp) {
-  expect_rates(config_of("linear", 0), {2, 1.8, 1.6, 1.4, 1.2, 1, 0.8, 0.6, 0.4, 0.2});
-  expect_rates(config_of("constant", 0), {2, 2, 2});
-  EXPECT_EQ(learning_rate_at(config_of("cosine", 0), 0), 2);
+  expect_rates(config_of(LrSchedulerType::linear, 0),
+               {2, 1.8, 1.6, 1.4, 1.2, 1, 0.8, 0.6, 0.4, 0.2});
+  expect_rates(config_of(LrSchedulerType::constant, 0), {2, 2, 2});
+  EXPECT_EQ(learning_rate_at(config_of(LrSchedulerType::cosine, 0), 0), 2);
 }
 
 TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
-  TrainConfig config = config_of("constant", 0);
+  TrainConfig config = config_of(LrSchedulerType::constant, 0);
   EXPECT_EQ(num_moments(config), 2);
-  config.optimizer = "sgd";
+  config.optimizer = OptimizerKind::sgd;
   config.momentum = 0.5;
   config.weight_decay = 0.25;
   EXPECT_EQ(num_moments(config), 1);
@@ -71,20 +73,15 @@ TEST(TrainConfig, NamesWhatItDoesNotKnow) {
     }
     return std::string("nothing");
   };
-  EXPECT_EQ(field_of([](TrainConfig& c) { c.optimizer = "sgd"; }), "nothing");
-  EXPECT_EQ(field_of([](TrainConfig& c) { c.optimizer = "adam"; }), "train.optimizer");
+  EXPECT_EQ(field_of([](TrainConfig& c) { c.optimizer = OptimizerKind::sgd; }), "nothing");
   EXPECT_EQ(field_of([](TrainConfig& c) { c.momentum = 1; }), "train.momentum");
-  EXPECT_EQ(field_of([](TrainConfig& c) { c.lr_scheduler_type = "linear"; }), "nothing");
-  EXPECT_EQ(field_of([](TrainConfig& c) { c.lr_scheduler_type = "constant"; }), "nothing");
-  EXPECT_EQ(field_of([](TrainConfig& c) { c.lr_scheduler_type = "step"; }),
-            "train.lr_scheduler_type");
 }
 
 TrialConfig sgd_trial() {
   TrialConfig trial = tiny_trial("sgd");
-  trial.train.optimizer = "sgd";
+  trial.train.optimizer = OptimizerKind::sgd;
   trial.train.learning_rate = 0.1;
-  trial.train.lr_scheduler_type = "linear";
+  trial.train.lr_scheduler_type = LrSchedulerType::linear;
   return trial;
 }
 

@@ -14,7 +14,7 @@ MlpConfig small_mlp() {
   config.hidden_size = 128;
   config.num_hidden_layers = 3;
   config.dropout = 0.2;
-  config.hidden_act = "gelu";  // by oneDNN, which takes buffers of its own
+  config.hidden_act = Activation::gelu;  // by oneDNN, which takes buffers of its own
   return config;
 }
 
@@ -40,7 +40,7 @@ TEST(Mlp, SpilledOverLanesIsResidentBitByBit) {
   const RunResult spilled = train(session_of(1, budget), trial);
   EXPECT_GT(spilled.trials[0].num_shards, 1);
   expect_same_bits(spilled.trials[0], resident.trials[0]);
-  trial.train.lanes = 2;
+  trial.train.data_parallel = 2;
   const RunResult lanes = train(session_of(2, budget), trial);
   for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
   expect_same_bits(lanes.trials[0], resident.trials[0]);
@@ -55,7 +55,7 @@ TEST(Mlp, SpilledOverLanesIsResidentBitByBit) {
 TEST(Mlp, FiveSamplesAreMultipliedByOneThread) {
   const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
   TrialConfig trial =
-      trial_of({.num_hidden_layers = 4, .hidden_size = 32, .hidden_act = "relu"}, data);
+      trial_of({.num_hidden_layers = 4, .hidden_size = 32, .hidden_act = Activation::relu}, data);
   trial.train.virtual_nodes = trial.train.reduction_groups = 4;
   trial.train.batch_size = 20;
   trial.train.max_steps = 20;
@@ -70,7 +70,7 @@ TEST(Digits, AreLearned) {
   if (!file) GTEST_SKIP() << kNoDigits;
   const auto data = std::make_shared<const DataSplit>(open_digits({*file}, 0.2));
   MlpConfig model = small_mlp();
-  model.hidden_act = "relu";
+  model.hidden_act = Activation::relu;
   TrialConfig trial = trial_of(model, data);
   trial.train.max_steps = 300;
   trial.train.learning_rate = 3e-3;

@@ -97,15 +97,15 @@ TEST(EarlyStopping, IsTheSameOnAnyDevicesInAnyOrder) {
   expect_same(session_of(2, kAmple), "two devices");
   const RunResult spilled = expect_same(session_of(1, least), "spilled");
   EXPECT_GT(spilled.trials[0].num_shards, 1);
-  for (const char* policy : {"srtf", "fifo", "random"}) {
+  for (const PolicyKind policy : {PolicyKind::srtf, PolicyKind::fifo, PolicyKind::random}) {
     SessionConfig config = session_of(2, least);
     config.policy = policy;
-    expect_same(config, policy);
+    expect_same(config, to_string(policy));
   }
-  for (const char* sharing : {"priority", "wfs", "fill"}) {
+  for (const SharingKind sharing : {SharingKind::priority, SharingKind::wfs, SharingKind::fill}) {
     SessionConfig config = session_of(2, kAmple);
     config.sharing = sharing;
-    expect_same(config, sharing);
+    expect_same(config, to_string(sharing));
   }
 }
 
@@ -119,11 +119,11 @@ TEST(EarlyStopping, FollowsFromLosses) {
 /// One lane after the other; a device that fails; rules that decide on lanes.
 TEST(EarlyStopping, IsTheSameWhileLanesAndDevicesChange) {
   auto trials = sweep();
-  for (TrialConfig& trial : trials) trial.train.lanes = kAutoLanes;
+  for (TrialConfig& trial : trials) trial.train.data_parallel = kAutoDataParallel;
   SessionConfig config = with_rungs(session_of(3, kAmple));
-  config.devices[1].fault = {.kind = DeviceFault::Kind::fail, .after_ops = 200};
+  config.devices[1].imitate.fault = {.kind = DeviceFault::Kind::fail, .after_ops = 200};
   EXPECT_EQ(outcomes(train(config, trials)), outcomes(on_one_device()));
-  config.sharing = "fill";
+  config.sharing = SharingKind::fill;
   EXPECT_EQ(outcomes(train(config, trials)), outcomes(on_one_device()));
 }
 
@@ -144,7 +144,7 @@ TEST(EarlyStopping, SaysWhoWaitsForWhom) {
 
 /// A checkpoint of one that waits, at a rung or for its share, would hold up everybody's: its
 /// updates are still to come.
-class Checkpoints : public ::testing::TestWithParam<const char*> {};
+class Checkpoints : public ::testing::TestWithParam<SharingKind> {};
 
 TEST_P(Checkpoints, DoNotWaitForTrialsThatWait) {
   const TemporaryFolder folder;
@@ -156,7 +156,8 @@ TEST_P(Checkpoints, DoNotWaitForTrialsThatWait) {
   config.sharing = GetParam();
   EXPECT_EQ(outcomes(train(config, trials)), outcomes(on_one_device()));
 }
-INSTANTIATE_TEST_SUITE_P(EarlyStopping, Checkpoints, ::testing::Values("none", "priority"));
+INSTANTIATE_TEST_SUITE_P(EarlyStopping, Checkpoints,
+                         ::testing::Values(SharingKind::none, SharingKind::priority));
 
 TEST(EarlyStopping, OneThatFailsIsNotWaitedFor) {
   auto trials = sweep();
@@ -207,7 +208,7 @@ TEST(EarlyStopping, IsSimulatedAsIfTheFirstWereTheBest) {
   EXPECT_EQ(steps_of(whole), std::vector<std::int64_t>(5, 20));
   EXPECT_LT(total(halved, &DeviceResult::ops), total(whole, &DeviceResult::ops) / 2);
   SessionConfig config = with_rungs(session_of(2, kAmple));
-  config.sharing = "priority";
+  config.sharing = SharingKind::priority;
   EXPECT_EQ(steps_of(simulated(config)), steps_of(halved));
 }
 

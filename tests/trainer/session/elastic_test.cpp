@@ -23,8 +23,8 @@ using Kind = SessionEvent::Kind;
 /// A tiny GPT with dropout, for four lanes at most, clipped, evaluated in between.
 TrialConfig elastic_trial(int lanes = 4) {
   TrialConfig trial = tiny_trial();
-  trial.train.lanes = lanes;
-  trial.train.max_lanes = 4;
+  trial.train.data_parallel = lanes;
+  trial.train.max_data_parallel = 4;
   return trial;
 }
 
@@ -144,20 +144,21 @@ TEST(Elastic, LanesTakeWholeGroupsAlsoOfTheDefault) {
   Session session(session_of(9, kAmple));
   TrialConfig trial = tiny_trial();
   trial.train.reduction_groups = 0;
-  trial.train.lanes = 9;
+  trial.train.data_parallel = 9;
+  EXPECT_STREQ(
+      thrown<ConfigError>([&] { session.submit(trial); }).what(),
+      "train.data_parallel: is 9, above train.reduction_groups 8; a device takes whole reduction groups");
+  trial.train.data_parallel = 4;
+  trial.train.max_data_parallel = 3;
   EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
-               "train.lanes: is 9, above train.reduction_groups 8; a lane takes whole groups");
-  trial.train.lanes = 4;
-  trial.train.max_lanes = 3;
-  EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
-               "train.max_lanes: is 3, below train.lanes 4");
+               "train.max_data_parallel: is 3, below train.data_parallel 4");
 }
 
 /// Homes are reserved for what resizes need, and for no more where none may come.
 TEST(Elastic, HostMemoryIsReservedForTheLanesThatMayCome) {
   const auto home_bytes = [](int max_lanes) {
     TrialConfig trial = elastic_trial(1);
-    trial.train.max_lanes = max_lanes;
+    trial.train.max_data_parallel = max_lanes;
     Session session(session_of(2, kAmple));
     const JobId id = session.submit(trial);
     return session.plan(id).home_bytes;
@@ -172,11 +173,15 @@ TEST(Elastic, WhatCannotBeIsSaid) {
   Session session(session_of(2, kAmple));
   const JobId trial = session.submit(elastic_trial(1));
   const auto said = [](const auto& call) { return std::string(thrown<ConfigError>(call).what()); };
-  EXPECT_EQ(said([&] { session.resize(trial, 0); }).find("train.lanes: is 0, must be 1 to 4"), 0u);
-  EXPECT_EQ(said([&] { session.resize(trial, 5); }).find("train.lanes: is 5, must be 1 to 4"), 0u);
   EXPECT_EQ(
-      said([&] { session.resize(trial, 3); }),
-      "train.lanes: is 3, but 2 devices can run the trial; a device runs one lane of a trial");
+      said([&] { session.resize(trial, 0); }).find("train.data_parallel: is 0, must be 1 to 4"),
+      0u);
+  EXPECT_EQ(
+      said([&] { session.resize(trial, 5); }).find("train.data_parallel: is 5, must be 1 to 4"),
+      0u);
+  EXPECT_EQ(said([&] { session.resize(trial, 3); }),
+            "train.data_parallel: is 3, but 2 devices can run the trial; a device runs one lane of "
+            "a trial");
   EXPECT_STREQ(thrown<Error>([&] { session.resize(JobId(1), 1); }).what(),
                "there is no trial 1; there are 1");
   EXPECT_EQ(said([&] { session.remove_device(2); }),

@@ -49,7 +49,7 @@ std::vector<Family> families() {
   gpt.data = std::make_shared<DataSplit>(DataSplit{std::make_shared<RuleSource>(100, 17, 0),
                                                    std::make_shared<RuleSource>(64, 17, 500)});
   TrialConfig bf16 = gpt;
-  bf16.train.dtype = bf16.train.gradient_dtype = "bf16";
+  bf16.train.dtype = bf16.train.gradient_dtype = FloatType::bf16;
   return {{"GptWithDropout", gpt},
           {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
           {"GptInBf16", bf16}};
@@ -118,8 +118,8 @@ class Matrix : public ::testing::TestWithParam<Family> {
   }
 
   static Bytes least_for(TrialConfig config) {
-    config.train.order = "shard_major";
-    Session session(devices_of(config.train.lanes, kAmple));
+    config.train.order = OrderChoice::shard_major;
+    Session session(devices_of(config.train.data_parallel, kAmple));
     return session.plan(session.submit(config)).smallest_budget_bytes;
   }
   static Bytes least_for(std::vector<int> lane_groups) {
@@ -246,7 +246,7 @@ TEST_P(Matrix, DevicesThatFailAtSeededMomentsChangeNoBit) {
     SCOPED_TRACE(text(placement) + ", device " + std::to_string(device) + " fails after " +
                  std::to_string(after_ops));
     SessionConfig config = session_for(placement);
-    config.devices[device].fault = {DeviceFault::Kind::fail, after_ops};
+    config.devices[device].imitate.fault = {DeviceFault::Kind::fail, after_ops};
     if (runs_with_a_loss(placement, config, trial(), oracle())) ++redone;
   }
   EXPECT_GE(redone, tried.size() / 2);
@@ -256,7 +256,7 @@ TEST_P(Matrix, ADeviceThatHangsChangesNoBit) {
   for (const bool spilled : {false, true}) {
     const Placement placement{{3, 3, 3, 3}, spilled};
     SessionConfig config = session_for(placement);
-    config.devices[2].fault = {DeviceFault::Kind::hang, 14};
+    config.devices[2].imitate.fault = {DeviceFault::Kind::hang, 14};
     EXPECT_TRUE(runs_with_a_loss(placement, config, trial(), oracle()));
   }
 }
@@ -293,7 +293,7 @@ TEST_P(Matrix, ResizesChangeNoBit) {
   const std::map<std::int64_t, int> path{{2, 2}, {4, 1}, {6, 3}, {8, 8}};
   for (const bool spilled : {false, true}) {
     TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
-    four.train.max_lanes = 8;
+    four.train.max_data_parallel = 8;
     WatchedSession run(session_for({{2, 2, 2, 2, 1, 1, 1, 1}, spilled}));
     const JobId id = run.submit_in_lockstep(four);
     run.run([&](const SessionEvent& event) {
@@ -313,7 +313,7 @@ TEST_P(Matrix, ResizesChangeNoBit) {
 class MatrixControl : public Matrix {
  protected:
   static Outcome computed_by(int lanes, TrialConfig config) {
-    config.train.lanes = lanes;
+    config.train.data_parallel = lanes;
     WatchedSession run(devices_of(lanes, kAmple));
     const JobId id = run.session.submit(config);
     run.run();
@@ -341,14 +341,14 @@ TEST_P(MatrixControl, SumsFromTheLeftOnEachDeviceDiffer) {
         << "another order of the same sums is no other training";
   }
   // fp32 sums of bf16 gradients are often exact, so two orders may agree.
-  const std::size_t least = trial().train.dtype == "bf16" ? 3 : 4;
+  const std::size_t least = trial().train.dtype == FloatType::bf16 ? 3 : 4;
   EXPECT_GE(hashes.size(), least) << "its bits follow the number of devices";
 }
 
 /// One step: threads that wait for each other burn what cores there are.
 TEST_P(MatrixControl, MoreThreadsAnOpDiffer) {
   TrialConfig brief = trial();
-  if (brief.train.dtype == "bf16") {
+  if (brief.train.dtype == FloatType::bf16) {
     GTEST_SKIP() << "oneDNN multiplies bf16 by as many threads as it finds useful";
   }
   brief.train.max_steps = 1;

@@ -69,7 +69,7 @@ TEST(Exactness, BudgetInBetween) {
 
 TEST(Exactness, ShardMajorIsVnMajor) {
   TrialConfig trial = tiny_trial();
-  trial.train.order = "shard_major";
+  trial.train.order = OrderChoice::shard_major;
   const RunResult one_shard = train(session_of(1, kAmple), trial);
   EXPECT_EQ(one_shard.trials[0].order, "shard_major");
   EXPECT_EQ(resident().trials[0].order, "vn_major");

@@ -33,7 +33,7 @@ class FakeGpus : public ::testing::Test {
     SessionConfig config = session_of(number, memory);
     config.activation_share = 0.5;
     for (int i = 0; i < number; ++i) {
-      config.devices[at(i)].kind = "cuda";
+      config.devices[at(i)].kind = DeviceKind::cuda;
       config.devices[at(i)].index = i;
     }
     return config;
@@ -52,7 +52,7 @@ class FakeGpus : public ::testing::Test {
 
   static TrialConfig spilled(const std::vector<int>& lane_groups) {
     TrialConfig trial = with_lanes(tiny_trial(), lane_groups);
-    trial.train.order = "shard_major";
+    trial.train.order = OrderChoice::shard_major;
     return trial;
   }
 

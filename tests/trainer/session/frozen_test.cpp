@@ -65,7 +65,7 @@ TEST(Frozen, SpilledIsResidentBitByBit) {
   const RunResult resident = train(session_of(1, kAmple), frozen_trial());
   const RunResult spilled = train(session_of(1, smallest_budget(frozen_trial())), frozen_trial());
   TrialConfig lanes = frozen_trial();
-  lanes.train.lanes = 2;
+  lanes.train.data_parallel = 2;
   const RunResult shared = train(session_of(2, smallest_budget(lanes) * 3 / 2), lanes);
   EXPECT_EQ(resident.trials[0].num_shards, 1);
   EXPECT_GT(spilled.trials[0].num_shards, 1);
@@ -100,7 +100,7 @@ TEST(Frozen, GradientsOfTheFrozenNeverLeaveTheDevice) {
   const Bytes budget = smallest_budget(tiny_trial());
   const auto back = [&](const TrialConfig& trial) {
     TrialConfig spilled = trial;
-    spilled.train.order = "shard_major";
+    spilled.train.order = OrderChoice::shard_major;
     return train(session_of(1, budget * 4), spilled).d2h_bytes;
   };
   EXPECT_LT(back(frozen_trial({"wte.*", "h.*"})), back(tiny_trial()) / 2);

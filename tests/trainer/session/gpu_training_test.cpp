@@ -7,7 +7,7 @@ TEST(AfterTheCpu, AGpuTrains) {
   train(session_of(1, kAmple), tiny_trial());
   SessionConfig config = session_of(1, kAmple);
   config.activation_share = 0.5;
-  config.devices[0].kind = "cuda";
+  config.devices[0].kind = DeviceKind::cuda;
   EXPECT_EQ(train(config, tiny_trial()).trials[0].state, TrialState::done);
 }
 

@@ -28,7 +28,7 @@ TEST(Graph, SameBitsForEveryBudgetAndLanes) {
   EXPECT_GE(shards.size(), 3u);
   EXPECT_GE(*shards.rbegin(), 4);
   TrialConfig lanes = skip_trial();
-  lanes.train.lanes = 2;
+  lanes.train.data_parallel = 2;
   const RunResult two = train(session_of(2, smallest), lanes);
   for (const DeviceResult& device : two.devices) EXPECT_GT(device.ops, 0u);
   expect_same_bits(two.trials[0], resident().trials[0]);
@@ -93,10 +93,10 @@ std::vector<double> plain_losses(const TrialConfig& trial) {
 
 TEST(Graph, SameLossesAsOneAutogradGraph) {
   TrialConfig trial = skip_trial();
-  trial.train.optimizer = "sgd";
+  trial.train.optimizer = OptimizerKind::sgd;
   trial.train.momentum = trial.train.weight_decay = trial.train.max_grad_norm = 0;
   trial.train.warmup_ratio = 0;
-  trial.train.lr_scheduler_type = "constant";
+  trial.train.lr_scheduler_type = LrSchedulerType::constant;
   trial.train.learning_rate = 0.1;
   trial.train.max_steps = 100;
   const RunResult spilled = train(session_of(1, smallest_budget(trial)), trial);

@@ -76,7 +76,7 @@ TEST(Idle, ARunWithoutADeviceUsesNoCpu) {
 
 TEST(Idle, ARunWhoseDeviceHangsUsesNoCpu) {
   SessionConfig config = session_of(1, kAmple);
-  config.devices[0].fault = {DeviceFault::Kind::hang, 0};
+  config.devices[0].imitate.fault = {DeviceFault::Kind::hang, 0};
   config.device_timeout_s = 5;
   Session session(config);
   session.submit(tiny_trial());

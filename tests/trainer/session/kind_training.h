@@ -28,7 +28,7 @@ class KindTraining : public ::testing::TestWithParam<std::string> {
 
   static Bytes smallest(const TrialConfig& trial) {
     TrialConfig spilled = trial;
-    spilled.train.order = "shard_major";
+    spilled.train.order = OrderChoice::shard_major;
     Session session(devices_of(1, kAmple));
     return session.plan(session.submit(spilled)).smallest_budget_bytes;
   }
@@ -45,7 +45,7 @@ inline int KindTraining::expect_same_bits_everywhere(const TrialConfig& trial) {
   for (const Bytes memory : {least, 2 * least}) {
     SCOPED_TRACE(memory);
     TrialConfig spilled = trial;
-    spilled.train.order = "shard_major";
+    spilled.train.order = OrderChoice::shard_major;
     const RunResult result = train(devices_of(1, memory), spilled);
     expect_same_bits(result.trials[0], resident.trials[0]);
     expect_within_budgets(result);
@@ -72,7 +72,7 @@ TEST_P(KindTraining, AResidualNetworkKeepsItsBits) { expect_same_bits_everywhere
 
 TEST_P(KindTraining, Bf16KeepsItsBits) {
   TrialConfig trial = tiny_trial();
-  trial.train.dtype = trial.train.gradient_dtype = "bf16";
+  trial.train.dtype = trial.train.gradient_dtype = FloatType::bf16;
   EXPECT_GT(expect_same_bits_everywhere(trial), 1) << "it spilled";
 }
 
@@ -108,7 +108,7 @@ TEST_P(KindTraining, ATrialThatDoesNotFitLeavesRoomForOthers) {
   Session session(devices_of(1, smallest(tiny_trial())));
   EXPECT_THROW(session.submit(resnet_trial(small_resnet(), 64)), Error);
   TrialConfig trial = tiny_trial();
-  trial.train.order = "shard_major";
+  trial.train.order = OrderChoice::shard_major;
   session.submit(trial);
   session.run();
   EXPECT_EQ(session.result().trials[0].state, TrialState::done);

@@ -9,7 +9,7 @@ namespace {
 TEST(Link, SlowsCopiesAsSimulatedAndChangesNoBit) {
   SessionConfig config = session_of(1, smallest_budget(tiny_trial()));
   const RunResult direct = train(config, tiny_trial());
-  config.devices[0].link_bytes_per_s = 100_MiB;
+  config.devices[0].imitate.link_bytes_per_s = 100_MiB;
   Session session(config);
   session.submit(tiny_trial());
   const RunResult simulated = session.simulate();
@@ -26,7 +26,7 @@ TEST(Link, SlowsCopiesAsSimulatedAndChangesNoBit) {
 
 TEST(Link, MustBeOfUse) {
   SessionConfig config = session_of(2, kAmple);
-  config.devices[1].link_bytes_per_s = 1;
+  config.devices[1].imitate.link_bytes_per_s = 1;
   try {
     Session session(config);
     FAIL() << "a copy would take for ever";

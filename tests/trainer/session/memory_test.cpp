@@ -74,7 +74,7 @@ TEST(Memory, ADeviceThatIsTooSmallForALaneIsNamed) {
   EXPECT_EQ(refused.problem,
             "is 2, but 1 device can run the trial; a device runs one lane of a trial; cpu:1 has "
             "16.00 KiB, and a lane needs " +
-                format_bytes(needed) + "; raise the memory of devices, or use lanes: 1");
+                format_bytes(needed) + "; raise the memory of devices, or use data_parallel: 1");
 }
 
 TEST(Memory, HomesThatExceedTheHostDoNotFit) {
@@ -113,7 +113,7 @@ TEST(Memory, HomesInAFileHaveTheSameBits) {
   SessionConfig config = session_of(1, smallest_budget(tiny_trial()));
   const RunResult in_memory = train(config, trial);
   EXPECT_FALSE(seen);
-  config.home_path = folder.path();
+  config.offload_path = folder.path();
   const RunResult in_a_file = train(config, trial);
   EXPECT_TRUE(seen);
   expect_same_bits(in_a_file.trials[0], in_memory.trials[0]);
@@ -129,7 +129,7 @@ TEST(Memory, TheHostBudgetBoundsHomesInFilesToo) {
   SessionConfig config = session_of(2, kAmple);
   Session ample(config);
   config.host_memory = ample.plan(ample.submit(tiny_trial())).home_bytes;
-  config.home_path = folder.path();
+  config.offload_path = folder.path();
   const RunResult result = train(config, {tiny_trial("a"), tiny_trial("b")});
   for (const TrialResult& trial : result.trials) EXPECT_EQ(trial.state, TrialState::done);
   EXPECT_EQ(result.host_peak_bytes, config.host_memory);
@@ -138,19 +138,19 @@ TEST(Memory, TheHostBudgetBoundsHomesInFilesToo) {
 TEST(Memory, AFolderThatCannotHoldHomesIsABadConfiguration) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
-  config.home_path = folder / "missing";
-  EXPECT_EQ(thrown<ConfigError>([&] { Session session(config); }).field, "home_path");
-  std::filesystem::create_directory(config.home_path);
+  config.offload_path = folder / "missing";
+  EXPECT_EQ(thrown<ConfigError>([&] { Session session(config); }).field, "offload_path");
+  std::filesystem::create_directory(config.offload_path);
   Session session(config);
-  std::filesystem::remove(config.home_path);
-  EXPECT_EQ(thrown<ConfigError>([&] { session.submit(tiny_trial()); }).field, "home_path");
+  std::filesystem::remove(config.offload_path);
+  EXPECT_EQ(thrown<ConfigError>([&] { session.submit(tiny_trial()); }).field, "offload_path");
 }
 
 /// The system would not let a file of this process grow so far.
 TEST(Memory, TheRoomForHomesIsAskedForAndNotTaken) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
-  config.home_path = folder.path();
+  config.offload_path = folder.path();
   Session session(config);
   const ResourceLimit limit(RLIMIT_FSIZE, 4_KiB);
   const Bytes home = session.plan(session.submit(tiny_trial())).home_bytes;

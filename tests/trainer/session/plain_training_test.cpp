@@ -64,7 +64,7 @@ std::unique_ptr<torch::optim::Optimizer> plain_optimizer(const TrainConfig& trai
         {decayed, std::make_unique<Options>(options_of(train.weight_decay))},
         {others, std::make_unique<Options>(options_of(0.0))}};
   };
-  if (train.optimizer == "sgd") {
+  if (train.optimizer == OptimizerKind::sgd) {
     const auto options_of = [&](double decay) {
       return torch::optim::SGDOptions(0).momentum(train.momentum).weight_decay(decay);
     };
@@ -103,14 +103,14 @@ std::vector<double> plain_training(const TrialConfig& trial) {
   return losses;
 }
 
-class PlainTraining : public ::testing::TestWithParam<std::string> {};
+class PlainTraining : public ::testing::TestWithParam<OptimizerKind> {};
 
 TEST_P(PlainTraining, GivesTheSameLosses) {
   GptConfig model = tiny_gpt();
   model.dropout = 0;
   TrialConfig trial = tiny_trial("plain", model);
   trial.train.optimizer = GetParam();
-  if (GetParam() == "sgd") trial.train.learning_rate = 0.1;
+  if (GetParam() == OptimizerKind::sgd) trial.train.learning_rate = 0.1;
   ASSERT_EQ(trial.train.batch_size, kBatch);
   ASSERT_EQ(trial.train.warmup_ratio * 20, 2);
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
@@ -124,8 +124,9 @@ TEST_P(PlainTraining, GivesTheSameLosses) {
   EXPECT_GT(largest_difference(plain_training(other), plain), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, PlainTraining, ::testing::Values("adamw", "sgd"),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Optimizers, PlainTraining,
+                         ::testing::Values(OptimizerKind::adamw, OptimizerKind::sgd),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
 }  // namespace spillway::testing

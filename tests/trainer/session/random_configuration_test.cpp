@@ -49,10 +49,10 @@ Outcome computed_alone(const TrialConfig& trial) {
 
 /// Of the contract alone: one lane, and any order.
 TrialConfig unplaced(TrialConfig trial) {
-  trial.train.lanes = 1;
-  trial.train.max_lanes = 0;
+  trial.train.data_parallel = 1;
+  trial.train.max_data_parallel = 0;
   trial.train.lane_groups.clear();
-  trial.train.order = "auto";
+  trial.train.order = OrderChoice::automatic;
   return trial;
 }
 
@@ -112,7 +112,7 @@ class RandomRun {
   void choose_budgets() {
     SessionConfig& session = configuration_.session;
     session = remembering(session);
-    if (configuration_.homes_in_files) session.home_path = scratch().path();
+    if (configuration_.homes_in_files) session.offload_path = scratch().path();
     SessionConfig ample = session_of(static_cast<int>(session.devices.size()), kAmple);
     ample.activation_share = session.activation_share;
     plan(ample, [&](const TrialPlan& plan) {
@@ -233,7 +233,8 @@ void expect_caught(const std::function<bool(const Contract&)>& shows, const Brok
     configuration.jobs.resize(1);
     configuration.changes.clear();
     for (DeviceConfig& device : configuration.session.devices) device = {};
-    if (configuration.jobs[0].trial.train.lanes == 1 || !shows(configuration.jobs[0])) continue;
+    if (configuration.jobs[0].trial.train.data_parallel == 1 || !shows(configuration.jobs[0]))
+      continue;
     ++runs;
     SCOPED_TRACE(to_text(configuration));
     Taken taken;
@@ -251,12 +252,13 @@ TEST(RandomConfigurationControl, SumsFromTheLeftOnEachDeviceAreCaught) {
   // Two virtual nodes a lane are summed alike; fp32 sums of bf16 gradients are often exact.
   const auto has_another_tree = [](const Contract& job) {
     const TrainConfig& train = job.trial.train;
-    return train.dtype == "fp32" && train.lanes < train.reduction_groups &&
-           train.virtual_nodes % train.lanes == 0 && train.virtual_nodes > 2 * train.lanes;
+    return train.dtype == FloatType::fp32 && train.data_parallel < train.reduction_groups &&
+           train.virtual_nodes % train.data_parallel == 0 &&
+           train.virtual_nodes > 2 * train.data_parallel;
   };
   const auto summed = [](TrialConfig trial) {
-    trial.train.max_lanes = 0;
-    return summed_by_lane(trial, trial.train.lanes);
+    trial.train.max_data_parallel = 0;
+    return summed_by_lane(trial, trial.train.data_parallel);
   };
   expect_caught(has_another_tree, {summed, [](const TrialConfig& trial) { return trial; }});
 }

@@ -39,7 +39,7 @@ TEST(ResnetExactness, EveryBudget) {
 
 TEST(ResnetExactness, ShardMajorIsVnMajor) {
   TrialConfig trial = resnet_trial();
-  trial.train.order = "shard_major";
+  trial.train.order = OrderChoice::shard_major;
   const RunResult one_shard = train(session_of(1, kAmple), trial);
   EXPECT_EQ(one_shard.trials[0].order, "shard_major");
   expect_same_bits(one_shard.trials[0], resident().trials[0]);

@@ -112,10 +112,10 @@ TEST(Resnet, HasTheLossesOfPlainTraining) {
   const ResnetConfig config = small_resnet(/*dropout=*/0);
   TrialConfig trial = resnet_trial(config);
   trial.data = made_up_digits(/*augment=*/false);
-  trial.train.optimizer = "sgd";
+  trial.train.optimizer = OptimizerKind::sgd;
   trial.train.learning_rate = 0.05;
   trial.train.weight_decay = trial.train.max_grad_norm = 0;
-  trial.train.lr_scheduler_type = "constant";
+  trial.train.lr_scheduler_type = LrSchedulerType::constant;
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   const auto plain = plain_training(config, trial);
   ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;

@@ -71,7 +71,7 @@ void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 TrialConfig gpt() { return tiny_trial(); }
 TrialConfig sgd() {
   TrialConfig trial = tiny_trial();
-  trial.train.optimizer = "sgd";
+  trial.train.optimizer = OptimizerKind::sgd;
   return trial;
 }
 TrialConfig resnet() { return resnet_trial(); }
@@ -94,7 +94,7 @@ TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
       const auto devices = static_cast<int>(1 + random() % 2);
       const Bytes budget = random() % 2 == 0 ? least : kAmple;
       TrialConfig next = checkpointed(trial(), folder / "gpt", random() % 2 == 0 ? 3 : 0);
-      next.train.lanes = devices;
+      next.train.data_parallel = devices;
       const auto left = static_cast<int>(whole.steps - from);
       const std::int64_t stop_at =
           stopped < stops && left > 1
@@ -263,8 +263,8 @@ TEST(ResumeContract, LanesBudgetsAndWhatElseChangesNoBitAreNotCompared) {
   const fs::path checkpoints = folder / "gpt";
   told(session_of(1, kAmple), checkpointed(gpt(), checkpoints), 3);
   TrialConfig other = checkpointed(gpt(), checkpoints);
-  other.train.lanes = 2;
-  other.train.order = "shard_major";
+  other.train.data_parallel = 2;
+  other.train.order = OrderChoice::shard_major;
   Session session(session_of(3, kAmple));
   EXPECT_NO_THROW(session.submit(other));
 }

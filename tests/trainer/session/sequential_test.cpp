@@ -27,7 +27,7 @@ TEST_P(Net, SpilledOverLanesIsResidentBitByBit) {
   EXPECT_GT(spilled.h2d_weight_bytes, resident.h2d_weight_bytes);
   expect_same_bits(spilled.trials[0], resident.trials[0]);
 
-  trial.train.lanes = 2;
+  trial.train.data_parallel = 2;
   for (const Bytes lane_budget : {budget, kAmple}) {
     const RunResult lanes = train(session_of(2, lane_budget), trial);
     for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
@@ -148,7 +148,7 @@ TEST(Sequential, DropoutChildrenGiveTheSameBitsAnywhere) {
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   EXPECT_GT(spilled.num_shards, 2);
   expect_same_bits(spilled, resident);
-  trial.train.lanes = 2;
+  trial.train.data_parallel = 2;
   expect_same_bits(train(session_of(2, kAmple), trial).trials[0], resident);
   trial.train.seed = 4;  // the control
   expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident);

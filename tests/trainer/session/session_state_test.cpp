@@ -57,7 +57,7 @@ TEST(SessionState, SaysWhatRunsAndWhatWaits) {
   Lockstep lockstep;
   lockstep.allow(kStep - 1);
   SessionConfig config = session_of(1, kAmple);
-  config.policy = "fifo";
+  config.policy = PolicyKind::fifo;
   Session session(config);
   const JobId first = session.submit(with_before(tiny_trial("first"), [&](LayerContext& context) {
     if (context.training) lockstep.wait_for(context.random.step);

@@ -20,14 +20,14 @@ TrialConfig trial_with_lanes(int lanes) {
   TrialConfig trial = tiny_trial();
   trial.train.batch_size = 24;
   trial.train.virtual_nodes = trial.train.reduction_groups = 12;
-  trial.train.lanes = lanes;
+  trial.train.data_parallel = lanes;
   return trial;
 }
 
 SessionConfig slowed(std::vector<double> slowdowns, Bytes budget = kAmple) {
   SessionConfig config;
   for (const double slowdown : slowdowns) {
-    config.devices.push_back({.memory = budget, .slowdown = slowdown});
+    config.devices.push_back({.memory = budget, .imitate = {.slowdown = slowdown}});
   }
   return config;
 }
@@ -103,7 +103,7 @@ TEST(Unequal, ADeviceThatIsTooSlowIsDeclinedAndNamed) {
 
 TEST(Unequal, ADeviceWithASlowLinkIsDeclined) {
   SessionConfig config = session_of(2, kAmple);
-  config.devices[1].link_bytes_per_s = 1_MiB;
+  config.devices[1].imitate.link_bytes_per_s = 1_MiB;
   const TrialPlan plan = PlannedSession(config, trial_with_lanes(2), has_one_lane).plan;
   EXPECT_EQ(plan.lane_devices, std::vector<std::string>{"cpu:0"});
 }
@@ -125,7 +125,8 @@ SessionConfig tight(const TrialConfig& trial, std::vector<double> slowdowns,
   config.estimate = estimate;
   Session even(config);
   const Bytes least = even.plan(even.submit(trial)).smallest_budget_bytes;
-  for (std::size_t d = 0; d < slowdowns.size(); ++d) config.devices[d].slowdown = slowdowns[d];
+  for (std::size_t d = 0; d < slowdowns.size(); ++d)
+    config.devices[d].imitate.slowdown = slowdowns[d];
   for (const std::size_t d : tight_devices) config.devices[d].memory = least;
   return config;
 }
@@ -133,7 +134,7 @@ SessionConfig tight(const TrialConfig& trial, std::vector<double> slowdowns,
 TrialConfig three_lanes_of_six_groups() {
   TrialConfig trial = trial_with_lanes(3);
   trial.train.reduction_groups = 6;
-  trial.train.order = "shard_major";
+  trial.train.order = OrderChoice::shard_major;
   return trial;
 }
 
@@ -158,7 +159,7 @@ TEST(Unequal, WhatEvenLanesHaveRoomForRuns) {
   const RunResult result = session.result();
   expect_within_budgets(result);
   TrialConfig one = trial;
-  one.train.lanes = 1;
+  one.train.data_parallel = 1;
   expect_same_bits(result.trials[0], train(session_of(1, kAmple), one).trials[0]);
 }
 

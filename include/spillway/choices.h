@@ -1,0 +1,105 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+/// What a configuration can choose from: enums, each with one list of names.
+namespace spillway {
+
+/// Names of the values of `Enum`, in their order; null for an enum without names.
+template <typename Enum>
+inline constexpr std::nullptr_t kNames = nullptr;
+
+/// An enum with a list of names.
+template <typename Enum>
+concept Named = std::is_enum_v<Enum> && requires {
+  kNames<Enum>.size();
+};
+
+/// The name of a value.
+template <Named Enum>
+constexpr const char* to_string(Enum value) {
+  return kNames<Enum>.at(static_cast<std::size_t>(value));
+}
+
+/// The value of a name; nothing for an unknown one.
+template <Named Enum>
+std::optional<Enum> value_named(std::string_view name) {
+  for (std::size_t i = 0; i < kNames<Enum>.size(); ++i) {
+    if (name == kNames<Enum>[i]) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+/// What computes.
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+template <>
+inline constexpr std::array kNames<DeviceKind>{"cpu", "cuda"};
+
+/// How a device fails that imitates a failure.
+enum class FaultKind : std::uint8_t {
+  none,   ///< not at all
+  fail,   ///< the device is lost
+  hang,   ///< its op does not end until the device is abandoned
+  shrink  ///< its budget halves
+};
+template <>
+inline constexpr std::array kNames<FaultKind>{"none", "fail", "hang", "shrink"};
+
+/// Which ready unit runs next on a device, see scheduler/engine/policy.h.
+enum class PolicyKind : std::uint8_t { lrtf, srtf, fifo, round_robin, random };
+template <>
+inline constexpr std::array kNames<PolicyKind>{"lrtf", "srtf", "fifo", "round_robin", "random"};
+
+/// Who gets how many devices, see scheduler/elastic/allocator.h; none: what each trial asks for.
+enum class SharingKind : std::uint8_t { none, priority, wfs, fill };
+template <>
+inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill"};
+
+/// Order of the units of a step.
+enum class OrderChoice : std::uint8_t {
+  automatic,    ///< by the budget
+  shard_major,  ///< load a shard once and run all virtual nodes through it
+  vn_major      ///< virtual node by virtual node, for models that fit
+};
+template <>
+inline constexpr std::array kNames<OrderChoice>{"auto", "shard_major", "vn_major"};
+
+/// Type of computed values.
+enum class FloatType : std::uint8_t { fp32, bf16 };
+template <>
+inline constexpr std::array kNames<FloatType>{"fp32", "bf16"};
+
+/// Rule of an update.
+enum class OptimizerKind : std::uint8_t { adamw, sgd };
+template <>
+inline constexpr std::array kNames<OptimizerKind>{"adamw", "sgd"};
+
+/// Learning rate by step, after the warm-up.
+enum class LrSchedulerType : std::uint8_t { cosine, linear, constant };
+template <>
+inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant"};
+
+/// Activation function of an MLP.
+enum class Activation : std::uint8_t { relu, gelu, tanh };
+template <>
+inline constexpr std::array kNames<Activation>{"relu", "gelu", "tanh"};
+
+/// Type of the numbers in files of tokens, little-endian.
+enum class TokenType : std::uint8_t { uint16, uint32 };
+template <>
+inline constexpr std::array kNames<TokenType>{"uint16", "uint32"};
+
+/// Random change of training pictures.
+enum class Augmentation : std::uint8_t {
+  none,  ///< none
+  shift  ///< by up to a pixel in each direction, see shift_pictures()
+};
+template <>
+inline constexpr std::array kNames<Augmentation>{"none", "shift"};
+
+}  // namespace spillway

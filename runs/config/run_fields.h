@@ -1,0 +1,133 @@
+#pragma once
+
+#include "models/families/family_fields.h"
+#include "runs/config/config.h"
+#include "trainer/config/config_fields.h"
+
+/// The fields of a configuration file, see core/base/field.h. `Config` is the struct, constant or
+/// not.
+namespace spillway {
+
+template <typename Config, typename Visitor>
+void visit_top(Config& run, Visitor& v) {
+  v.field("name", run.name, kAny, "Name of the run.");
+  v.field("output_dir", run.output_dir, kAny,
+          "Folder for all outputs; `runs/NAME` by default. An existing run is replaced only with "
+          "`--overwrite`, which removes the files that the run wrote and no others. The folder "
+          "must not lie inside a folder of `data.path`.");
+  v.field("resume", run.resume, kAny,
+          "`auto`: `train` resumes the run in `output_dir` if there is one.");
+  v.field("seed", run.train.seed, kAny,
+          "Seed of initial weights, dropout, augmentation and the order of samples.",
+          InContract::yes);
+  v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
+  v.list("devices", run.session.devices, "List of devices, see below.",
+         [](auto& device, auto& item) { visit_device(device, item); });
+  v.field("host_memory", run.session.host_memory, SizeRange{},
+          "Most bytes of host memory for the state of all running trials; trials that do not fit "
+          "wait.");
+  v.field("activation_share", run.session.activation_share, kActivationShare,
+          "Part of each device's memory reserved for activations. With 0, activations share the "
+          "whole budget; on GPUs, whose memory is one piece, 0 means a quarter. If a trial does "
+          "not fit, the message names the share with which it needs least.");
+  v.field("offload_path", run.session.offload_path, kAny,
+          "Folder for files that hold the training state instead of host memory. Spillway reserves "
+          "their space before training; the system keeps the parts in use in memory.");
+  v.field("data_root", run.data_root, kAny,
+          "Base of relative paths in `data.path`, by default the current folder; a resumed run "
+          "uses the folder of the first start.");
+}
+
+template <typename Config, typename Visitor>
+void visit_model(Config& run, Visitor& v) {
+  v.field("family", run.family, kAny,
+          "`gpt`: GPT-2 (pre-norm, learned positions, tied embedding, GELU by tanh; "
+          "`models/families/gpt.h` lists its parameter names in GPT-2). `mlp`: multilayer "
+          "perceptron that classifies. `resnet`: residual network with batch normalization that "
+          "classifies pictures.",
+          InContract::yes);
+  if (v.applies(run.family == ModelFamily::gpt)) visit_gpt(run.gpt, v);
+  if (v.applies(run.family == ModelFamily::mlp)) visit_mlp(run.mlp, v);
+  if (v.applies(run.family == ModelFamily::resnet)) visit_resnet(run.resnet, v);
+}
+
+template <typename Config, typename Visitor>
+void visit_data(Config& data, Visitor& v) {
+  v.field("format", data.format, kAny,
+          "For a `gpt`: `bytes` (each byte is a token) or `tokens` (files of token numbers, as "
+          "tokenizers write them, all below `vocab_size`). For an `mlp` or `resnet`: `digits` "
+          "(lines of 64 pixels from 0 to 16 and a digit, separated by commas).",
+          InContract::yes);
+  if (v.applies(data.format == DataFormat::tokens)) {
+    v.field("dtype", data.dtype, kAny, "Type of `tokens`, little-endian.", InContract::by_content);
+  }
+  if (v.applies(data.format == DataFormat::digits)) {
+    v.field("augment", data.augment, kAny,
+            "`shift` moves each training picture of `digits` randomly by up to one pixel in each "
+            "direction.",
+            InContract::yes);
+  }
+  v.require_key("path", "write a file or a folder, or a list of them");
+  v.field("path", data.paths, TextList{},
+          "A file, a folder (all files below it), or a list of these. The files must not change "
+          "during the run: a trial that reads a changed file fails and names it.",
+          InContract::by_content);
+  v.field("eval_fraction", data.eval_fraction, NumberRange{.min = 0, .max = 1, .below_max = true},
+          "Part of the samples, the last ones, reserved for evaluation.", InContract::by_content);
+}
+
+template <typename Config, typename Visitor>
+void visit_scheduling(Config& run, Visitor& v) {
+  v.field("policy", run.session.policy, kAny,
+          "Whose shard runs next: longest remaining time (`lrtf`), shortest remaining time "
+          "(`srtf`), order of submission (`fifo`), in turn (`round_robin`), fixed pseudo-random "
+          "order (`random`).");
+  v.field("sharing", run.session.sharing, kAny,
+          "Who gets how many devices: what each asks for (`none`); all or nothing by priority "
+          "(`priority`); in proportion to priority, as powers of two (`wfs`); one for each, more "
+          "where they shorten the rest most (`fill`). See below.");
+  v.field("order", run.train.order, kAny,
+          "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
+          "virtual node by virtual node, for models that fit. `auto`: by the budget.");
+  v.field("double_buffer", run.session.double_buffer, kAny,
+          "Load the next shard while the device computes.");
+  v.field("device_timeout", run.session.device_timeout_s, NumberRange{.min = 1, .max = 86400},
+          "Seconds. A device without a sign of life for this long, and for 20 times the planned "
+          "duration of its work, is lost; its part of the step is computed again elsewhere. A "
+          "trial for which no device is left fails, the others continue.");
+}
+
+template <typename Config, typename Visitor>
+void visit_sweep(Config& sweep, Visitor& v) {
+  v.field("method", sweep.method, kAny,
+          "`grid`: every combination is a trial. `random`: each trial draws its values.");
+  v.field("run_cap", sweep.run_cap, IntRange{0, kMaxTrials},
+          "Most trials; required for `random`; 0: the whole grid.");
+  v.field("seed", sweep.seed, kAny,
+          "Seed of the draws, by default that of the run; the same file always gives the same "
+          "trials.");
+  v.section("metric", [&](auto& metric) {
+    metric.field("name", sweep.metric.name, kAny, "What ranks the trials.");
+    metric.field("goal", sweep.metric.goal, kAny, "Which value is the best.");
+  });
+}
+
+template <typename Config, typename Visitor>
+void visit_hyperband(Config& early, Visitor& v) {
+  EarlyTerminateKind type = EarlyTerminateKind::hyperband;
+  v.field("type", type, kAny, "Successive halving; required.");
+  visit_early_terminate(early, v);
+}
+
+/// All sections but the sweep.
+template <typename Config, typename Visitor>
+void visit_run(Config& run, Visitor& v) {
+  visit_top(run, v);
+  v.section("model", [&](auto& model) { visit_model(run, model); });
+  v.section("data", [&](auto& data) { visit_data(run.data, data); });
+  v.section("train", [&](auto& train) { visit_train(run.train, train); });
+  v.section("scheduling", [&](auto& scheduling) { visit_scheduling(run, scheduling); });
+  v.section("checkpoint", [&](auto& checkpoint) { visit_checkpoint(run.checkpoint, checkpoint); });
+}
+
+}  // namespace spillway

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "core/base/field.h"
+#include "spillway/session_config.h"
+#include "spillway/trial_config.h"
+
+/// The fields of trials and sessions, see core/base/field.h. `Config` is the struct, constant or
+/// not.
+namespace spillway {
+
+inline constexpr IntRange kSteps{1, 1'000'000'000'000};
+inline constexpr IntRange kStepsOrNone{0, kSteps.max};
+inline constexpr NumberRange kActivationShare{.min = 0, .max = kMostActivations};
+
+template <typename Config, typename Visitor>
+void visit_imitation(Config& imitation, Visitor& v) {
+  v.field("link", imitation.link_bytes_per_s, RateRange{1_MiB},
+          "Rate of copies in each direction, such as `2GB/s`; 0: as fast as memory. A copy between "
+          "two devices uses the rate of the receiver.");
+  v.field("slowdown", imitation.slowdown, NumberRange{.min = 1, .max = 1000},
+          "Factor by which operations take longer.");
+  v.section("fault", [&](auto& fault) {
+    fault.field("kind", imitation.fault.kind, kAny,
+                "The device fails (`fail`), stops answering (`hang`), or loses half of its memory "
+                "(`shrink`).");
+    fault.field("after_ops", imitation.fault.after_ops, kAny,
+                "Number of operations that start before that.");
+  });
+}
+
+template <typename Config, typename Visitor>
+void visit_device(Config& device, Visitor& v) {
+  v.field("kind", device.kind, kAny,
+          "All devices of a run are of one kind, see [Use a GPU](guide/gpu.md).");
+  v.require_key("memory", "write the most bytes that the device may hold, such as 1GiB");
+  v.field("memory", device.memory, SizeRange{kPage, Bytes{1} << 44},
+          "Most bytes that the device may ever hold, activations included. On a GPU this excludes "
+          "what CUDA and LibTorch need for themselves.");
+  if (v.shows(device.kind == DeviceKind::cuda)) {
+    v.field("index", device.index, IntRange{0, 1023},
+            "Number of the GPU; several devices may share one.");
+  }
+  if (v.shows(device.imitate != DeviceImitation{})) {
+    v.section("imitate", [&](auto& imitate) { visit_imitation(device.imitate, imitate); });
+  }
+}
+
+template <typename Config, typename Visitor>
+void visit_batch(Config& train, Visitor& v) {
+  using enum InContract;
+  v.field("batch_size", train.batch_size, IntRange{1, 1 << 24},
+          "Samples per step, over all virtual nodes.", yes);
+  v.field("virtual_nodes", train.virtual_nodes, IntRange{1, 1 << 16},
+          "Number of equal slices of the batch, computed one by one; divides `batch_size`.", yes);
+  v.field("reduction_groups", train.reduction_groups, IntRange{0, 1 << 16},
+          "Groups of consecutive virtual nodes whose gradients are summed in order; divides "
+          "`virtual_nodes`. 0: the largest divisor up to 8.",
+          yes);
+  v.field("data_parallel", train.data_parallel, IntRange{1, 1 << 16, "auto", kAutoDataParallel},
+          "Number of devices that compute a step together, at most `reduction_groups`. `auto`: as "
+          "many as help, see below.");
+  v.field("max_data_parallel", train.max_data_parallel, IntRange{0, 1 << 16},
+          "Most devices that rules and shares may give; host memory is reserved for them. 0: "
+          "`data_parallel`; with `auto`, as many as groups and devices allow.");
+  v.field("autoscale", train.autoscale, kAny,
+          "Rules that adjust the number of devices after each step, see below. Default with "
+          "`data_parallel: auto`: `throughput`.");
+  v.field("priority", train.priority, IntRange{1, 100},
+          "Used by `scheduling.sharing`; larger is more important.");
+}
+
+template <typename Config, typename Visitor>
+void visit_optimizer(Config& train, Visitor& v) {
+  using enum InContract;
+  constexpr NumberRange kRate{.min = 0, .max = 1e6, .below_max = true};
+  constexpr NumberRange kPart{.min = 0, .max = 1, .below_max = true};
+  v.field("optimizer", train.optimizer, kAny, "Rule of the updates.", yes);
+  v.field("learning_rate", train.learning_rate, kRate, "The maximum, after the warm-up.", yes);
+  v.field("weight_decay", train.weight_decay, kRate,
+          "Decoupled weight decay; norms and biases have none.", yes);
+  v.field("momentum", train.momentum, kPart, "Momentum of `sgd`.", of_sgd);
+  v.field("adam_beta1", train.adam_beta1, kPart, "Decay of the first moment of `adamw`.", of_adamw);
+  v.field("adam_beta2", train.adam_beta2, kPart, "Decay of the second moment of `adamw`.",
+          of_adamw);
+  v.field("adam_epsilon", train.adam_epsilon, kPart, "Epsilon of `adamw`.", of_adamw);
+  v.field("max_grad_norm", train.max_grad_norm,
+          NumberRange{.min = 0, .max = 1e30, .below_max = true},
+          "Clips gradients by their exact norm over all trained parameters; 0: no clipping.", yes);
+  v.field("lr_scheduler_type", train.lr_scheduler_type, kAny,
+          "Learning rate after the warm-up; `cosine` and `linear` end at 0.", yes);
+  v.field("warmup_ratio", train.warmup_ratio, kPart, "Part of the steps with linear warm-up.", yes);
+}
+
+template <typename Config, typename Visitor>
+void visit_train(Config& train, Visitor& v) {
+  using enum InContract;
+  visit_batch(train, v);
+  v.field("max_steps", train.max_steps, kSteps, "Number of steps.", yes);
+  v.field("dtype", train.dtype, kAny,
+          "Type in which layers compute and weights travel. Weights in host memory, optimizer "
+          "state, growing gradient sums, norms, softmax and loss stay in fp32.",
+          unless_default);
+  v.field("gradient_dtype", train.gradient_dtype, kAny,
+          "Type of gradient sums on their way to the host and there. `bf16` halves both; it rounds "
+          "the sum of each reduction group and each sum of those.",
+          unless_default);
+  visit_optimizer(train, v);
+  v.field("eval_steps", train.eval_steps, kStepsOrNone,
+          "Steps between evaluations; 0: only at the end.", yes);
+  v.field("eval_batches", train.eval_batches, IntRange{1, 1 << 24}, "Batches per evaluation.", yes);
+}
+
+template <typename Config, typename Visitor>
+void visit_early_terminate(Config& early, Visitor& v) {
+  v.field("min_iter", early.min_iter, kSteps,
+          "Number of steps after which trials are compared first; required.");
+  v.field("eta", early.eta, IntRange{2, 1000},
+          "One of `eta` trials continues, for `eta` times as many steps.");
+}
+
+template <typename Config, typename Visitor>
+void visit_checkpoint(Config& checkpoint, Visitor& v) {
+  v.field("every_steps", checkpoint.every_steps, kStepsOrNone,
+          "Save after this many steps; 0: not by steps. Training continues meanwhile.");
+  v.field("every_s", checkpoint.every_s, NumberRange{.min = 0},
+          "Save after this many seconds; 0: not by time.");
+  v.field("keep", checkpoint.keep, IntRange{0, 1000},
+          "Number of checkpoints kept, each with weights, optimizer state and history; 0: none are "
+          "written. The disk must have room for one more per trial before the run starts.");
+}
+
+}  // namespace spillway
