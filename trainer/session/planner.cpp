@@ -1,5 +1,7 @@
 #include "trainer/session/planner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,27 +13,27 @@ namespace {
 
 void require_lanes(const SessionTrial& trial, int lanes) {
   if (lanes >= 1 && lanes <= trial.lanes.max) return;
-  throw ConfigError(
-      "train.data_parallel", 0,
-      "is " + std::to_string(lanes) + ", must be 1 to " + std::to_string(trial.lanes.max) +
-          "; train.max_data_parallel, at most train.reduction_groups, says for how many the "
-          "trial reserves host memory");
+  throw ConfigError("train.data_parallel", 0,
+                    fmt::format("is {}, must be 1 to {}; train.max_data_parallel, at most "
+                                "train.reduction_groups, sets the largest value",
+                                lanes, trial.lanes.max));
 }
 
 void require_home(const SessionTrial& trial, const PlannedTrial& planned) {
   const Bytes needed = planned.plan->layout.home_bytes, reserved = trial.planned.summary.home_bytes;
   if (needed <= reserved) return;
-  throw ConfigError("train.data_parallel", 0,
-                    "is " + std::to_string(planned.summary.lanes) +
-                        ", for which the devices that there are now need " + format_bytes(needed) +
-                        " of host memory, and " + format_bytes(reserved) + " are reserved");
+  throw ConfigError(
+      "train.data_parallel", 0,
+      fmt::format("is {}, which needs {} of host memory on the present devices; the "
+                  "trial has reserved {}",
+                  planned.summary.lanes, format_bytes(needed), format_bytes(reserved)));
 }
 
 }  // namespace
 
 std::string kind_of(const Device& device) {
   std::string kind = device.exact_kind();
-  if (device.slowdown() != 1) kind += " slowed " + std::to_string(device.slowdown());
+  if (device.slowdown() != 1) kind += fmt::format(" slowed {:f}", device.slowdown());
   return kind;
 }
 

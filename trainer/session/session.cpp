@@ -1,7 +1,5 @@
 #include "spillway/session.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <thread>
 #include <utility>
