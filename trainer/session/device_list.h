@@ -20,30 +20,31 @@ class DeviceList {
     bool remove_when_joined = false;
   };
 
-  /// All divide their memory alike. Throws ConfigErrors (`devices`, `devices[1].memory`, ...).
+  /// All devices split their memory alike. Throws ConfigErrors (`devices`, `devices[1].memory`,
+  /// ...).
   DeviceList(const std::vector<DeviceConfig>& configs, const MemorySplit& split);
 
-  /// Makes a device and gives it the next number. Throws ConfigError likewise.
+  /// Opens a device and gives it the next number. Throws ConfigError.
   Entry& add(const DeviceConfig& config, State state);
-  /// Gives a device that has left another number, with the budget that it has now.
+  /// Gives a device that has left a new number, with its present budget.
   Entry& add_again(std::size_t number);
   void remove_last() { entries_.pop_back(); }
 
   std::size_t size() const { return entries_.size(); }
-  /// Of all of them.
+  /// The kind of all devices.
   std::string exact_kind() const { return entries_[0].device->exact_kind(); }
-  /// Throws ConfigError (`devices`) for one that is not there.
+  /// Throws ConfigError (`devices`) if there is no such device, or it has left.
   Entry& at(int number);
   Entry& operator[](std::size_t number) { return entries_[number]; }
   const Entry& operator[](std::size_t number) const { return entries_[number]; }
   bool any_joining() const;
-  /// No run is under way any more: those that were joining are present, those leaving are gone.
+  /// Call it after a run: joining devices become present, leaving ones are gone.
   void settle();
-  /// Null where none is.
+  /// Null if no device is present.
   std::shared_ptr<Device> first_present() const;
-  /// Of the devices that are present.
+  /// Budgets of the devices that are present.
   std::vector<Bytes> budgets() const;
-  /// Numbers of those that have left.
+  /// Numbers of the devices that have left.
   std::vector<int> gone() const;
 
  private:

@@ -18,7 +18,7 @@ class EventList {
 
   /// Gives the event the next number, from 1.
   void add(SessionEvent event);
-  /// The events after number `sequence` that are kept. Waits up to `wait_s` until there is one.
+  /// The kept events after number `sequence`. Waits up to `wait_s` seconds for the first.
   std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
 
  private:

@@ -82,7 +82,7 @@ PlannedTrial Planner::plan_resize(const SessionTrial& trial, int lanes) const {
   return planned;
 }
 
-/// Null where there are not devices enough for it, or no host memory.
+/// Null if there are too few devices, or too little host memory.
 std::shared_ptr<const JobPlan> Planner::try_plan(const SessionTrial& trial, int lanes,
                                                  const Devices& avoided) const {
   try {
@@ -103,7 +103,7 @@ std::shared_ptr<const JobPlan> Planner::best_plan(const SessionTrial& trial, int
   return nullptr;
 }
 
-/// Whether the present plan is the one for so many lanes.
+/// True if the present plan is still the best one for this number of lanes.
 bool Planner::stands(const SessionTrial& trial, int lanes, const Devices& avoided) const {
   const auto usable = present_devices(trial, avoided);
   const auto fits = [&](const PlanDevice& d) { return d.budget >= trial.plan->needed_budget; };

@@ -12,15 +12,15 @@
 
 namespace spillway {
 
-/// Costs are measured once for all devices of a kind.
+/// The kind of a device: costs are measured once for all devices of a kind.
 std::string kind_of(const Device& device);
 
-/// Costs on the kind of device that the trial's profile is of: measured beside the others, if there
-/// is one.
+/// Costs on the kind of device on which the trial was profiled; measured together with the other
+/// kinds, if there are several.
 std::vector<LayerTimes> profiled_times(const SessionTrial& trial);
 
-/// Plans trials for the devices that are present. Changes nothing; under the session's mutex, like
-/// the devices and the trials. The configuration and the devices outlive it.
+/// Plans trials for the devices that are present. Changes nothing. The configuration and the
+/// devices outlive it.
 class Planner {
  public:
   using Devices = std::vector<DeviceId>;
@@ -30,23 +30,23 @@ class Planner {
 
   /// Throws DoesNotFit. `avoided`: devices that take no lane.
   PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const;
-  /// Likewise, where the user asks for these lanes. Throws ConfigError (`train.data_parallel`)
-  /// where the trial cannot have them.
+  /// Like plan(), for lanes that the user asks for. Throws ConfigError (`train.data_parallel`) if the
+  /// trial cannot have them.
   PlannedTrial plan_resize(const SessionTrial& trial, int lanes) const;
-  /// For as many of these lanes as there can be. Null: for none.
+  /// A plan for as many of these lanes as possible. Null: not even one.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
                                            const Devices& avoided) const;
-  /// What a trial goes on with once the devices have changed.
+  /// The plan of a trial after the devices have changed.
   struct Fit {
-    std::shared_ptr<const JobPlan> plan;  ///< the trial's own where that is as good
+    std::shared_ptr<const JobPlan> plan;  ///< the trial's present one if it is as good
     Devices avoided;
   };
-  /// With as many lanes as the trial has asked for, or as there can be. Nothing: with none.
+  /// With the lanes that the trial has requested, or as many as possible. Nothing: no lane fits.
   std::optional<Fit> fit(const SessionTrial& trial) const;
 
   /// Devices that can run the trial, at least 1 and at most TrialLanes::max.
   int lanes_possible(const SessionTrial& trial) const;
-  /// The most of any plan that is possible now, with up to TrialLanes::max.
+  /// Host memory that is enough for every plan that is possible now, with up to TrialLanes::max.
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
   PlanDevice device(const SessionTrial& trial, std::size_t number) const;
 

@@ -12,7 +12,7 @@
 /// The controller decides how many lanes each trial has, and which trials go on at a rung.
 namespace spillway {
 
-/// Of a trial that comes: plans it for the lanes that it asks for.
+/// Plans a submitted trial for the lanes that it asks for.
 void Session::Impl::choose_lanes(SessionTrial& trial) const {
   TrainConfig& train = trial.config.train;
   const bool is_auto = train.data_parallel == kAutoDataParallel;
@@ -32,7 +32,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   trial.lanes.requested = train.data_parallel;
 }
 
-/// `length`: of a simulated run, whose rungs are shortened likewise.
+/// `length`: the length of a simulated run, which has shorter rungs too.
 RunController Session::Impl::make_controller(const RunLength& length) const {
   LaneController lanes(allocator, static_cast<int>(devices.budgets().size()));
   if (!config.early_terminate) return RunController(std::move(lanes));
@@ -54,7 +54,7 @@ LaneDemand Session::Impl::demand(JobId id) const {
           .rules = wants.lanes.rules};
 }
 
-/// The devices have changed.
+/// Tells the controller that the devices have changed.
 void Session::Impl::note_devices() {
   if (!controller) return;
   controller->set_num_devices(static_cast<int>(devices.budgets().size()));
@@ -64,7 +64,7 @@ void Session::Impl::note_devices() {
   decide_if_due();
 }
 
-/// Once for all events until then.
+/// Posts one decision for all events until then.
 void Session::Impl::decide_if_due() {
   if (!controller->is_due() || std::exchange(deciding, true)) return;
   shell->call([this] {
@@ -142,7 +142,7 @@ SuccessiveHalving Session::Impl::make_halving(const RunLength& length) const {
   return rule;
 }
 
-/// Before anything is submitted to the shell.
+/// Call it before anything is submitted to the shell.
 void Session::Impl::begin_rungs() {
   for (std::size_t t = 0; config.early_terminate && t < trials.size(); ++t) {
     SessionTrial& trial = *trials[t];
@@ -161,7 +161,7 @@ void Session::Impl::begin_rungs() {
 void Session::Impl::carry_out(const PassRung& pass) {
   SessionTrial& passing = trial(pass.job);
   passing.result.rung_losses.emplace_back(pass.verdict.rung, pass.verdict.loss);
-  // What it began with is in a checkpoint, and its home may not be there yet.
+  // The state that it started from is in a checkpoint, and its home may not be reserved yet.
   if (passing.result.steps > passing.first_step) save_if_due(pass.job);
   shell->hold(pass.job, pass.hold_step);
 }

@@ -33,7 +33,7 @@ void Session::Impl::change_plan(JobId id, std::shared_ptr<const JobPlan> plan) {
   if (shell) shell->resize(id, std::move(plan));
 }
 
-/// The devices have changed.
+/// Plans the trial anew, because the devices have changed.
 void Session::Impl::refit(JobId id) {
   SessionTrial& refitted = trial(id);
   if (refitted.ended()) return;
@@ -56,7 +56,7 @@ void Session::Impl::refit_all() {
   note_devices();
 }
 
-/// Devices that a trial may come to later are ready by then.
+/// Bytes to touch so that devices that a trial uses only later are ready by then.
 Bytes Session::Impl::touched_at_start() const {
   Bytes touched = 0;
   for (const auto& trial : trials) {

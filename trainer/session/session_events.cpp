@@ -181,14 +181,14 @@ void Session::Impl::copy_losses(SessionTrial& trial) {
   trial.result.eval_loss = trial.history.last_eval_loss();
 }
 
-/// Takes over what the trial has reached.
+/// Takes over the progress of the job.
 void Session::Impl::refresh(JobId id, std::int64_t step) {
   SessionTrial& current = trial(id);
   TrialResult& result = current.result;
   const TrainingJob::Progress news = current.job->take_progress();
   if (step > result.steps) current.last_s = now_s();
   result.steps = step;
-  // Of a step that was committed as the trial ended, nobody heard.
+  // Ignores a step whose commit was not reported, because the trial ended.
   for (std::size_t i = 0; i < news.losses.size() && current.history.num_steps() < step; ++i) {
     current.history.add_step(news.losses[i], news.gradient_norms[i]);
   }

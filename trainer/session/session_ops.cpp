@@ -16,7 +16,7 @@
 namespace spillway {
 namespace {
 
-/// What LibTorch throws says where in its code that was: nothing to show.
+/// Removes the stack trace from an error of LibTorch.
 template <typename Work>
 void without_stack(const Work& work) {
   try {
@@ -62,7 +62,7 @@ OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
 }
 
 void Session::Impl::run_host_op(const HostCall& call) {
-  // Before the weights are handed out: where that fails the last checkpoint has them.
+  // Before the weights are written: if that fails, the last checkpoint has them.
   const bool finishes = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
   if (finishes) save_last(call.job);
   without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });

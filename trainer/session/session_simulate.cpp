@@ -10,8 +10,8 @@
 namespace spillway {
 namespace {
 
-/// Peaks whatever the timing: where a device was short of room it may fill its budget, and any of
-/// several equal ones may come to the peak of all.
+/// Makes peaks independent of the timing: a device that was short of room may fill its budget, and
+/// each of several equal devices may reach the peak of all.
 void level_peaks(std::vector<DeviceResult>& devices, const EngineSnapshot& snapshot) {
   for (std::size_t d = 0; d < devices.size(); ++d) {
     if (snapshot.devices[d].short_of_room) devices[d].peak_bytes = devices[d].budget_bytes;
@@ -26,14 +26,14 @@ void level_peaks(std::vector<DeviceResult>& devices, const EngineSnapshot& snaps
 
 }  // namespace
 
-/// Null: all ended before this session.
+/// Null if all trials ended before this session.
 const SessionTrial* Session::Impl::first_planned() const {
   const auto found = std::ranges::find_if(trials, [](const auto& t) { return t->plan != nullptr; });
   return found == trials.end() ? nullptr : found->get();
 }
 
-/// Of the threads that are busy in the run: one a device, and one that helps. The ops of GPUs take
-/// no core from each other.
+/// For the threads that are busy in the run: one per device, and one that helps. The ops of GPUs do
+/// not compete for cores.
 Crowding Session::Impl::measure_crowding() const {
   const int threads = std::min(num_host_workers(), static_cast<int>(devices.budgets().size()) + 1);
   const SessionTrial* first = first_planned();

@@ -27,7 +27,7 @@ SessionState::Device device_state(const DeviceList::Entry& device, Bytes used_by
           .used_bytes = used_bytes};
 }
 
-/// `now`: null where no engine has it.
+/// `now`: null if no engine has the trial.
 SessionState::Trial trial_state(const SessionTrial& trial, const EngineStatus::Job* now) {
   SessionState::Trial state{.name = trial.config.name,
                             .state = trial.result.state,
@@ -44,7 +44,7 @@ SessionState::Trial trial_state(const SessionTrial& trial, const EngineStatus::J
 
 }  // namespace
 
-/// Nothing where there is no run, or it ends before it can answer.
+/// Nothing if there is no run, or it ends before it can answer.
 std::optional<Shell::Status> Session::Impl::status() {
   std::future<Shell::Status> status;
   {

@@ -25,7 +25,7 @@ void require_equal(const Contract& then, const Contract& now, const std::string&
 Bytes most_checkpoint_bytes(const TrialConfig& trial, const ModelSpec& model,
                             const StatePlaces& places) {
   if (trial.checkpoint.keep == 0) return 0;
-  // Of the samples' hash only the length counts here; to know it, all would have to be read.
+  // Only the length of the samples' hash counts here; computing it would read all samples.
   const GenerationContent content{
       .job = trial.name,
       .build = this_build_and_machine(),
@@ -99,7 +99,7 @@ void TrialCheckpoints::save(TrialHistory history) {
   auto task = std::make_shared<std::packaged_task<void()>>(
       [this, history = std::move(history)] { write(history); });
   saving_ = task->get_future();
-  // One writer serves all trials, so it waits for none of them: those wait for it.
+  // One writer serves all trials, so it must not wait for any of them; they wait for it.
   gate_->begin_snapshot(step, [this, task] { boost::asio::post(writer_, [task] { (*task)(); }); });
 }
 

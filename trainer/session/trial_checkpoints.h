@@ -17,30 +17,29 @@
 
 namespace spillway {
 
-/// Bytes on disk of all that such a trial keeps while one more is written; 0: it keeps none.
+/// Disk space of all checkpoints that a trial keeps while one more is written; 0: it keeps none.
 Bytes most_checkpoint_bytes(const TrialConfig& trial, const ModelSpec& model,
                             const StatePlaces& places);
 
-/// The checkpoints of one trial: which there are, when the next is due, how it is made while the
-/// trial trains on. What is written is written on the one thread of `writer`. For one thread at a
-/// time.
+/// The checkpoints of one trial: decides when the next is due, and makes it while the trial goes
+/// on. The one thread of `writer` writes the files. For one thread at a time.
 class TrialCheckpoints {
  public:
-  /// What became of one.
+  /// The outcome of one checkpoint.
   struct Saved {
     std::int64_t step = 0;
     std::uint64_t generation = 0;
     Bytes bytes = 0;
     double seconds = 0;
-    std::string problem;            ///< empty: it is durable; else older ones are as they were
-    std::vector<Finding> findings;  ///< of older ones
+    std::string problem;            ///< empty: it is durable; else older ones are unchanged
+    std::vector<Finding> findings;  ///< about older ones
   };
-  /// Called on the writer's thread, both: of a generation that is durable, before older ones go;
-  /// of how it ended.
+  /// Both are called on the writer's thread: `Record` once a generation is durable, before older
+  /// ones are removed; `Report` at the end.
   using Record = std::function<void(std::uint64_t generation, std::int64_t step)>;
   using Report = std::function<void(const Saved&)>;
 
-  /// Touches no file.
+  /// Accesses no file.
   TrialCheckpoints(const CheckpointConfig& config, std::string trial, Contract contract,
                    FileSystem& files, boost::asio::thread_pool& writer, Record record,
                    Report report);
@@ -49,21 +48,22 @@ class TrialCheckpoints {
     std::optional<Generation> generation;
     std::vector<Finding> findings;  ///< newer ones that are damaged
   };
-  /// To go on from; none where there is no folder, or where all are damaged. Throws ConfigError
-  /// (`checkpoint`) where it was made by another contract, NewerFormat.
+  /// The generation to resume from; none if there is no folder, or all are damaged. Throws
+  /// ConfigError
+  /// (`checkpoint`) if it belongs to another contract; NewerFormat.
   Newest open_newest();
-  /// Makes the folder, unless it is there. Before attach(). Throws IoError.
+  /// Makes the folder if it is missing. Call it before attach(). Throws IoError.
   void open();
 
-  /// The state that save() reads: of a home, through a gate. They outlive it.
+  /// Names the state that save() reads: in a home, through a gate. They outlive this object.
   void attach(const StatePlaces& places, const std::byte* home, StateGate& gate);
-  /// Whether one is due after so many steps, and the last one written.
+  /// True if a checkpoint is due after `step` steps, and none is being written.
   bool is_due(std::int64_t step) const;
-  /// Begins one of the state after `history.step` steps, before another step commits.
+  /// Begins a checkpoint of the state after the steps of `history`. Call it before another commits.
   void save(TrialHistory history);
-  /// Waits for the one that is being written.
+  /// Waits for the checkpoint that is being written.
   void wait();
-  /// Waits, then writes the state, which nothing changes meanwhile, unless that was done.
+  /// Waits, then writes the state unless it is saved already. Nothing may change it meanwhile.
   void save_last(TrialHistory history);
 
  private:

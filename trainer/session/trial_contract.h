@@ -9,17 +9,17 @@
 
 namespace spillway {
 
-/// Grows when the same contract computes other bits: tests/golden holds hashes that notice.
+/// Raised when the same contract computes other bits; the hashes in tests/golden detect that.
 inline constexpr int kNumericsVersion = 1;
 
-/// Everything that the bits of a trial depend on; the kernels' part of it is measured
-/// (trainer/profile/numerics.h), on GPUs only that of what the host does. `data_xxh3` is xxh3_of()
-/// its data, `device` the Device::exact_kind() of those that compute it.
+/// Everything that the bits of a trial depend on. The part that depends on kernels is measured
+/// (trainer/profile/numerics.h); for GPUs, only for the kernels of the host. `data_xxh3`: xxh3_of()
+/// its data; `device`: Device::exact_kind() of its devices.
 Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std::string& data_xxh3,
                      const std::string& device);
 
-/// Of all samples, in order, and of how they are split. Reads everything once, and throws as
-/// check_sample() (models/data/sample_check.h).
+/// The hash of all samples, in order, and of their split. Reads everything once. Throws what
+/// check_sample() throws (models/data/sample_check.h).
 std::string xxh3_of(const DataSplit& data, const ModelSpec& model);
 
 }  // namespace spillway

@@ -36,14 +36,14 @@ constexpr std::array<Row, 12> kRows{{
     {"undecided", {}, kLive},
     {"running", TrialState::running, kLive},
     {"paused", TrialState::waiting, kLive},
-    {"at_rung", TrialState::waiting, kLive | set({submitted})},
+    {"at a rung", TrialState::waiting, kLive | set({submitted})},
     {"stranded", TrialState::waiting, kLive | set({submitted})},
-    {"stopping_early", {}, kStops | set({stopped_early})},
+    {"stopping early", {}, kStops | set({stopped_early})},
     {"releasing", {}, kStops | set({done})},
     {"done", TrialState::done, 0},
     {"failed", TrialState::failed, 0},
     {"stopped", TrialState::stopped, 0},
-    {"stopped_early", TrialState::stopped_early, 0},
+    {"stopped early", TrialState::stopped_early, 0},
 }};
 
 const Row& row(TrialPhase phase) { return kRows.at(static_cast<std::size_t>(phase)); }

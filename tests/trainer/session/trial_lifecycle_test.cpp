@@ -71,7 +71,7 @@ TEST(TrialLifecycle, EntersOnlyTheLegalPhases) {
 TEST(TrialLifecycle, ARefusalNamesBothPhases) {
   TrialLifecycle trial = trial_in(stopped_early);
   const auto error = thrown<std::logic_error>([&] { trial.enter(running); });
-  EXPECT_STREQ(error.what(), "a trial cannot go from stopped_early to running");
+  EXPECT_STREQ(error.what(), "a trial cannot go from stopped early to running");
 }
 
 TEST(TrialLifecycle, EndedPhasesAreFinalAndLiveOnesAreNot) {
