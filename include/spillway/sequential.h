@@ -27,7 +27,7 @@ struct SequentialConfig {
   /// Trials and measured costs identify a model by the names, types, printed options, parameters
   /// and shapes of its children. Give models that differ in anything else (a function, an option
   /// that is not printed, the code of a forward) different names.
-  std::string name;
+  std::string name = "";
 };
 
 /// Trains a model of your own: `make` makes it, each child becomes a layer that moves by itself,

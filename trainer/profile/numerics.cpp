@@ -35,7 +35,7 @@ using Operation = std::function<at::Tensor(const Tensors&)>;
 /// rounding errors is left, so that another order of additions shows in bf16, too.
 struct Input {
   Shape shape;
-  std::string halves;
+  std::string halves = "";
 };
 
 /// Makes the inputs of a group's probes and takes their results.
@@ -263,23 +263,26 @@ Bytes Numerics::activation_bytes() const {
 
 Numerics measure_numerics() {
   initialize_torch();
-  const auto measure = [] {
+  const auto measure = [](const Kind& kind) {
     const DefaultFloats floats;
     initialize_torch_thread();
     const c10::AutoGradMode with_graph(true);
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
-    Numerics measured;
-    for (const Kind& kind : kinds()) {
-      Probes probes;
-      measured.seconds += seconds_of([&] { kind.run(probes); });
-      measured.groups.push_back({.name = kind.name,
-                                 .on_host = kind.on_host,
-                                 .xxh3 = probes.xxh3(),
-                                 .activation_bytes = probes.activation_bytes()});
-    }
-    return measured;
+    Probes probes;
+    kind.run(probes);
+    return Numerics::Group{.name = kind.name,
+                           .on_host = kind.on_host,
+                           .xxh3 = probes.xxh3(),
+                           .activation_bytes = probes.activation_bytes()};
   };
-  return std::async(std::launch::async, measure).get();
+  Numerics measured;
+  measured.seconds = seconds_of([&] {
+    const std::vector<Kind> all = kinds();
+    std::vector<std::future<Numerics::Group>> running;
+    for (const Kind& kind : all) running.push_back(std::async(std::launch::async, measure, kind));
+    for (auto& group : running) measured.groups.push_back(group.get());
+  });
+  return measured;
 }
 
 const Numerics& numerics() {

@@ -20,15 +20,16 @@ struct Numerics {
     bool operator==(const Group&) const = default;
   };
   std::vector<Group> groups;
-  double seconds = 0;  ///< that the probes took
+  double seconds = 0;  ///< that all probes took, side by side
 
   /// Over all groups.
   std::string xxh3() const;
   Bytes activation_bytes() const;
 };
 
-/// Runs the probes on a new thread, as training runs operations: on one thread, with the default
-/// rounding. About 40 ms.
+/// Runs each group's probes on a new thread, as training runs operations: on one thread, with the
+/// default rounding. Half of the time is the first product in bf16, which sets oneDNN up; the other
+/// groups run meanwhile.
 Numerics measure_numerics();
 
 /// Measured at the first call; flags of LibTorch that change later are not seen.
