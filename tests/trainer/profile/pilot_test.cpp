@@ -83,8 +83,8 @@ TEST(Pilot, MeasuresWithTheMemoryOfADevice) {
   EXPECT_EQ(device->activations().in_use(), 0u);
   const double link = 64 << 20;
   const auto far = make_cpu_device("cpu", 8_MiB, {.link_bytes_per_s = 64_MiB, .split = split});
-  EXPECT_NEAR(Pilot().measure(*model, far.get()).copy_bytes_per_s / link, 1, 0.2);
-  EXPECT_GT(measured.copy_bytes_per_s, 2 * link) << "the control";
+  EXPECT_LT(Pilot().measure(*model, far.get()).copy_bytes_per_s, 1.01 * link);
+  EXPECT_GT(measured.copy_bytes_per_s, 2 * link) << "the control: the machine copies faster";
 }
 
 /// Which part of the memory lacks room is said.
