@@ -186,7 +186,8 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
   console.log << "all trials of this run have ended"
               << (code == kTrialFailed ? "; --retry-failed takes up those that failed\n" : "\n");
   write_outputs(folder, run);   // the run may have ended before it came to that
-  MetricsFiles{folder.path()};  // likewise, or they are damaged
+  // Likewise, or they are damaged: opening them repairs them.
+  const MetricsFiles repaired{folder.path()};
   print(run, folder, console);
   return code;
 }
