@@ -185,7 +185,7 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
   const ExitCode code = exit_code(run, false);
   console.log << "all trials of this run have ended"
               << (code == kTrialFailed ? "; --retry-failed takes up those that failed\n" : "\n");
-  write_outputs(folder, run);   // the run may have ended before it came to that
+  write_outputs(folder, run);  // the run may have ended before it came to that
   // Likewise, or they are damaged: opening them repairs them.
   const MetricsFiles repaired{folder.path()};
   print(run, folder, console);
