@@ -1,0 +1,197 @@
+#include "scheduler/engine/dispatcher.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+constexpr DeviceId kFirst(0), kSecond(1);
+
+/// A dispatcher over tables that are made by hand: jobs whose lanes have two units each, of one op
+/// and without buffers.
+class Dispatching {
+ public:
+  explicit Dispatching(std::size_t num_devices, bool double_buffer = true)
+      : tables({.device_budgets = std::vector<Bytes>(num_devices, 100),
+                .policy = make_policy("fifo"),
+                .double_buffer = double_buffer}),
+        dispatcher(tables) {}
+
+  JobId add_job(int num_lanes, JobPlan plan = {}) {
+    auto program = std::make_shared<Program>();
+    program->lane_units.resize(at(num_lanes));
+    for (int unit = 0; unit < 2 * num_lanes; ++unit) {
+      program->ops.emplace_back();
+      program->units.push_back({.lane = unit % num_lanes, .first_op = unit, .num_ops = 1});
+      program->lane_units[at(unit % num_lanes)].push_back(unit);
+    }
+    plan.programs = {program};
+    JobTable job;
+    job.program = program.get();
+    job.plan = std::make_shared<const JobPlan>(std::move(plan));
+    job.phase = JobPhase::running;
+    job.lanes.resize(at(num_lanes));
+    job.lanes_a_device = 1;
+    job.units.resize(program->units.size());
+    const JobId id(tables.jobs.size());
+    tables.jobs.push_back(std::move(job));
+    tables.memory.add_job();
+    dispatcher.rank(tables, id);
+    dispatcher.note_ready();
+    return id;
+  }
+
+  /// The unit that a device claims, or -1.
+  int claim(DeviceId id) { return unit_of(dispatcher.claim(tables, id)); }
+  int steal(DeviceId id) { return unit_of(dispatcher.steal(tables, id)); }
+
+  /// The device loads the unit that it has claimed.
+  void prefetch(DeviceId id, UnitRef unit) {
+    tables.of(id).next = unit;
+    dispatcher.note_state(tables, id);
+  }
+
+  /// The unit has ended, and its lane's next one is ranked.
+  void finish(JobId job, int unit) {
+    tables.state({job, unit}).ops_done = 1;
+    dispatcher.rank(tables, job);
+    dispatcher.note_ready();
+  }
+
+  /// The devices that a visit hands over to run something, in order.
+  std::vector<DeviceId> driven() {
+    std::vector<DeviceId> ids;
+    dispatcher.visit(
+        tables, [&](DeviceId id) { ids.push_back(id); }, [](DeviceId) {});
+    return ids;
+  }
+
+  EngineTables tables;
+  Dispatcher dispatcher;
+
+ private:
+  static int unit_of(const std::optional<UnitRef>& ref) { return ref ? ref->unit : -1; }
+};
+
+TEST(Dispatcher, ThePolicyDecidesWhichJobIsClaimed) {
+  Dispatching test(2);
+  const JobId first = test.add_job(1), second = test.add_job(1);
+  EXPECT_EQ(test.dispatcher.claim(test.tables, kFirst), (UnitRef{first, 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, kSecond), (UnitRef{second, 0}));
+}
+
+TEST(Dispatcher, WithDoubleBufferingTheDeviceOfAUnitMayClaimItsSuccessor) {
+  for (const bool double_buffer : {true, false}) {
+    Dispatching test(2, double_buffer);
+    const JobId job = test.add_job(1);
+    EXPECT_EQ(test.claim(kFirst), 0);
+    EXPECT_EQ(test.claim(kSecond), -1) << "its predecessor runs on the other device";
+    if (double_buffer) {
+      EXPECT_EQ(test.claim(kFirst), 1);
+    } else {
+      EXPECT_EQ(test.claim(kFirst), -1);
+      test.finish(job, 0);
+      EXPECT_EQ(test.claim(kSecond), 1) << "a single lane goes wherever there is room";
+    }
+  }
+}
+
+TEST(Dispatcher, LanesOfAJobBindToADeviceEach) {
+  Dispatching test(2);
+  const JobId job = test.add_job(2);
+  EXPECT_EQ(test.claim(kFirst), 0);
+  EXPECT_EQ(test.claim(kFirst), 2) << "the next unit of its lane, rather than another lane";
+  EXPECT_EQ(test.claim(kFirst), -1);
+  EXPECT_EQ(test.claim(kSecond), 1);
+  test.finish(job, 1);
+  EXPECT_EQ(test.claim(kFirst), -1) << "bound to the second device";
+  EXPECT_EQ(test.claim(kSecond), 3);
+}
+
+TEST(Dispatcher, ALaneGoesToTheDeviceThatItIsMadeFor) {
+  Dispatching test(2);
+  test.add_job(1, {.lane_devices = {kSecond}});
+  EXPECT_EQ(test.claim(kFirst), -1);
+  EXPECT_EQ(test.claim(kSecond), 0);
+}
+
+TEST(Dispatcher, ADeviceThatIsTooSmallOrAvoidedOrLeavesTakesNothing) {
+  Dispatching test(2);
+  test.add_job(1, {.needed_budget = 101});
+  test.add_job(1, {.avoided = {kFirst}});
+  EXPECT_EQ(test.claim(kFirst), -1);
+  test.tables.of(kSecond).state = DeviceState::leaving;
+  EXPECT_EQ(test.claim(kSecond), -1);
+  test.tables.of(kSecond).state = DeviceState::usable;
+  test.dispatcher.note_ready();
+  EXPECT_EQ(test.dispatcher.claim(test.tables, kSecond), (UnitRef{JobId(1), 0}));
+}
+
+TEST(Dispatcher, AVainClaimIsNotRepeatedBeforeAUnitMayBeReady) {
+  Dispatching test(1);
+  const JobId job = test.add_job(1);
+  const auto enter = [&](JobPhase phase) {
+    test.tables.of(job).phase = phase;
+    test.dispatcher.rank(test.tables, job);
+  };
+  enter(JobPhase::settling);
+  EXPECT_EQ(test.claim(kFirst), -1);
+  enter(JobPhase::running);
+  EXPECT_EQ(test.claim(kFirst), -1);
+  test.dispatcher.note_ready();
+  EXPECT_EQ(test.claim(kFirst), 0);
+}
+
+TEST(Dispatcher, AnIdleDeviceStealsAUnitWhosePredecessorHasEnded) {
+  Dispatching test(2);
+  const JobId job = test.add_job(1);
+  EXPECT_EQ(test.claim(kFirst), 0);
+  EXPECT_EQ(test.claim(kFirst), 1);
+  test.prefetch(kFirst, {job, 1});
+  EXPECT_EQ(test.steal(kSecond), -1) << "its predecessor runs";
+  test.finish(job, 0);
+  test.dispatcher.note_state(test.tables, kFirst);
+  EXPECT_EQ(test.steal(kSecond), 1);
+  EXPECT_EQ(test.tables.state({job, 1}).device, kSecond);
+  EXPECT_FALSE(test.tables.of(kFirst).next);
+  EXPECT_EQ(test.steal(kSecond), -1);
+}
+
+TEST(Dispatcher, AUnitOfOneOfSeveralLanesIsNotStolen) {
+  Dispatching test(2);
+  const JobId job = test.add_job(2);
+  EXPECT_EQ(test.claim(kFirst), 0);
+  test.prefetch(kFirst, {job, 0});
+  EXPECT_EQ(test.steal(kSecond), -1);
+}
+
+TEST(Dispatcher, IdleDevicesAreVisitedFirstAndOthersOnlyWhenTouched) {
+  Dispatching test(3);
+  EXPECT_TRUE(test.driven().empty());
+  test.tables.of(kFirst).running.push_back(ActionId(1));
+  test.dispatcher.note_state(test.tables, kFirst);
+  for (const DeviceId id : {kFirst, kSecond}) test.dispatcher.touch(id);
+  EXPECT_EQ(test.driven(), (std::vector{kSecond, kFirst}));
+  EXPECT_TRUE(test.driven().empty());
+  test.dispatcher.touch(DeviceId(2));
+  EXPECT_EQ(test.driven(), (std::vector{DeviceId(2)}));
+}
+
+TEST(Dispatcher, ADeviceThatJoinsIsOfferedWhatIsReady) {
+  Dispatching test(1);
+  test.add_job(1, {.avoided = {kFirst}});
+  test.tables.devices.push_back({.budget = 100});
+  test.tables.memory.add_device(100);
+  test.dispatcher.add_device();
+  test.dispatcher.note_state(test.tables, kSecond);
+  EXPECT_EQ(test.driven(), (std::vector{kFirst, kSecond}));
+  EXPECT_EQ(test.claim(kSecond), 0);
+}
+
+}  // namespace
+}  // namespace spillway
