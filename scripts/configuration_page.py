@@ -20,10 +20,12 @@ def tables_of(program):
 
 def page(program):
     tables = tables_of(program)
-    text, blocks = re.subn(r"<!-- keys: (\w+) -->\n.*?<!-- end -->",
-                           lambda match: f"<!-- keys: {match[1]} -->\n\n{tables.pop(match[1])}\n<!-- end -->",
-                           PAGE.read_text(), flags=re.S)
-    if blocks == 0 or tables:
+
+    def block(match):
+        return f"<!-- keys: {match[1]} -->\n\n{tables.pop(match[1])}\n<!-- end -->"
+
+    text = re.sub(r"<!-- keys: (\w+) -->\n.*?<!-- end -->", block, PAGE.read_text(), flags=re.S)
+    if tables:
         sys.exit(f"{PAGE} has no place for: {', '.join(tables)}")
     return text
 

@@ -88,8 +88,7 @@ void set_at(YamlNode& tree, std::string_view path, YamlNode value) {
   const std::string whole(path);
   YamlNode* node = path.empty() || path.starts_with('.') ? nullptr : &tree;
   while (node != nullptr && !path.empty()) node = step_into(*node, path, true);
-  if (node == nullptr)
-    throw ConfigError(whole, value.line, "is not a key of the configuration");
+  if (node == nullptr) throw ConfigError(whole, value.line, "is not a key of the configuration");
   value.key = node->key;
   *node = std::move(value);
 }
@@ -108,7 +107,8 @@ void remove_at(YamlNode& tree, std::string_view path) {
 void apply_override(YamlNode& tree, std::string_view text) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    throw ConfigError("", 0, "'" + std::string(text) + "' is not an override; write it as key=value");
+    throw ConfigError("", 0,
+                      "'" + std::string(text) + "' is not an override; write it as key=value");
   const auto path = text.substr(0, equals);
   YamlNode value;
   try {

@@ -15,7 +15,8 @@ constexpr std::int64_t kVocab = 300;
 
 DataSplit open(unsigned format, const std::string& path, std::int64_t length, double fraction) {
   if (format == 0) return open_bytes({path}, length, fraction);
-  return open_tokens({path, path}, format == 1 ? "uint16" : "uint32", kVocab, length, fraction);
+  return open_tokens({path, path}, format == 1 ? TokenType::uint16 : TokenType::uint32, kVocab,
+                     length, fraction);
 }
 
 void read_all(const DataSource& source) {

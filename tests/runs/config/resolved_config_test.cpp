@@ -15,96 +15,53 @@ namespace {
 using testing::kShortestConfig;
 using testing::messages;
 
-/// Every key with a value that is not its default, in the form and order of to_yaml().
-const std::string kEveryKey =
-    "name: \"my: run\"\n"
-    "output_dir: /tmp/out\n"
-    "resume: auto\n"
-    "seed: 18446744073709551615\n"
-    "devices: [{kind: cpu, memory: 12MiB, imitate: {link: 3MiB/s, slowdown: 2.5, "
-    "fault: {kind: hang, after_ops: 7}}}, "
-    "{kind: cpu, memory: 1000000001}, {kind: cuda, memory: 8GiB, index: 2}]\n"
-    "host_memory: 3KiB\n"
-    "activation_share: 0.5\n"
-    "offload_path: /tmp/homes\n"
-    "data_root: /tmp/data\n"
-    "model:\n"
-    "  family: gpt\n"
-    "  vocab_size: 300\n"
-    "  num_hidden_layers: 3\n"
-    "  hidden_size: 96\n"
-    "  num_attention_heads: 6\n"
-    "  intermediate_size: 100\n"
-    "  max_position_embeddings: 32\n"
-    "  dropout: 0.25\n"
-    "  initializer_range: 0.01\n"
-    "  layer_norm_eps: 1e-06\n"
-    "  freeze: [wte.*, h.0.*]\n"
-    "data:\n"
-    "  format: bytes\n"
-    "  path: [a.txt, \"- b\"]\n"
-    "  eval_fraction: 0.1\n"
-    "train:\n"
-    "  batch_size: 48\n"
-    "  virtual_nodes: 12\n"
-    "  reduction_groups: 4\n"
-    "  data_parallel: 2\n"
-    "  max_data_parallel: 3\n"
-    "  autoscale: [{rule: linear, loss: 0.5, value: 2}, {rule: straggler}]\n"
-    "  priority: 7\n"
-    "  max_steps: 70\n"
-    "  dtype: bf16\n"
-    "  gradient_dtype: bf16\n"
-    "  optimizer: sgd\n"
-    "  learning_rate: 0.30000000000000004\n"
-    "  weight_decay: 0.02\n"
-    "  momentum: 0.75\n"
-    "  adam_beta1: 0.8\n"
-    "  adam_beta2: 0.95\n"
-    "  adam_epsilon: 1e-07\n"
-    "  max_grad_norm: 2.5\n"
-    "  lr_scheduler_type: linear\n"
-    "  warmup_ratio: 0.125\n"
-    "  eval_steps: 10\n"
-    "  eval_batches: 3\n"
-    "scheduling:\n"
-    "  policy: fifo\n"
-    "  sharing: wfs\n"
-    "  order: vn_major\n"
-    "  double_buffer: false\n"
-    "  device_timeout: 7.5\n"
-    "checkpoint:\n"
-    "  every_steps: 25\n"
-    "  every_s: 90\n"
-    "  keep: 3\n"
-    "sweep:\n"
-    "  method: random\n"
-    "  run_cap: 12\n"
-    "  seed: 77\n"
-    "  metric:\n"
-    "    name: final_loss\n"
-    "    goal: maximize\n"
-    "  parameters:\n"
-    "    train.learning_rate:\n"
-    "      values: [3e-4, 1e-3]\n"
-    "      probabilities: [0.25, 0.75]\n"
-    "    data.path:\n"
-    "      values: [a, [b, c]]\n"
-    "    train.data_parallel:\n"
-    "      value: 3\n"
-    "    seed:\n"
-    "      distribution: int_uniform\n"
-    "      min: 1000000\n"
-    "      max: 2000000\n"
-    "    train.weight_decay:\n"
-    "      distribution: log_normal\n"
-    "      mu: -3.5\n"
-    "      sigma: 0.5\n"
-    "    train.warmup_ratio:\n"
-    "      distribution: q_uniform\n"
-    "      min: 0\n"
-    "      max: 1\n"
-    "      q: 0.001\n";
+/// Every key with a value that is not its default. {} stands for the model and the beginning of the
+/// data.
+constexpr const char* kEveryKey = R"(
+name: "my: run"
+output_dir: /tmp/out
+resume: auto
+seed: 18446744073709551615
+devices:
+  - {memory: 12MiB, imitate: {link: 3MiB/s, slowdown: 2.5, fault: {kind: hang, after_ops: 7}}}
+  - {memory: 1000000001}
+  - {kind: cuda, memory: 8GiB, index: 2}
+host_memory: 3KiB
+activation_share: 0.5
+offload_path: /tmp/homes
+data_root: /tmp/data
+{}, path: [a.txt, "- b"], eval_fraction: 0.1}
+train: {batch_size: 48, virtual_nodes: 12, reduction_groups: 4, data_parallel: 2,
+  max_data_parallel: 3, autoscale: [{rule: linear, loss: 0.5, value: 2}, {rule: straggler}],
+  priority: 7, max_steps: 70, dtype: bf16, gradient_dtype: bf16, optimizer: sgd,
+  learning_rate: 0.30000000000000004, weight_decay: 0.02, momentum: 0.75, adam_beta1: 0.8,
+  adam_beta2: 0.95, adam_epsilon: 1e-07, max_grad_norm: 2.5, lr_scheduler_type: linear,
+  warmup_ratio: 0.125, eval_steps: 10, eval_batches: 3}
+scheduling: {policy: fifo, sharing: wfs, order: vn_major, double_buffer: false, device_timeout: 7.5}
+checkpoint: {every_steps: 25, every_s: 90, keep: 3}
+sweep:
+  method: random
+  run_cap: 12
+  seed: 77
+  metric: {name: final_loss, goal: maximize}
+  parameters:
+    train.learning_rate: {values: [3e-4, 1e-3], probabilities: [0.25, 0.75]}
+    data.path: {values: [a, [b, c]]}
+    train.data_parallel: {value: 3}
+    seed: {distribution: int_uniform, min: 1000000, max: 2000000}
+    train.weight_decay: {distribution: log_normal, mu: -3.5, sigma: 0.5}
+    train.warmup_ratio: {distribution: q_uniform, min: 0, max: 1, q: 0.001}
+)";
+
+std::string with_model(const std::string& model_and_data) {
+  std::string text = kEveryKey;
+  return text.replace(text.find("{}, path"), 2, model_and_data);
+}
+
+const std::string kGpt = with_model(R"(model: {vocab_size: 300, num_hidden_layers: 3,
+  hidden_size: 96, num_attention_heads: 6, intermediate_size: 100, max_position_embeddings: 32,
+  dropout: 0.25, initializer_range: 0.01, layer_norm_eps: 1e-06, freeze: [wte.*, h.0.*]}
+data: {format: bytes)");
 
 RunConfig read(const std::string& text) {
   Findings findings;
@@ -113,29 +70,29 @@ RunConfig read(const std::string& text) {
   return config;
 }
 
-TEST(ResolvedConfig, HasEveryKeyAsItWasRead) { EXPECT_EQ(to_yaml(read(kEveryKey)), kEveryKey); }
+/// What is written reads back: the configuration after it.
+RunConfig read_again(const std::string& text) {
+  const std::string written = to_yaml(read(text));
+  EXPECT_EQ(to_yaml(read(written)), written);
+  return read(written);
+}
 
-/// kEveryKey with other lines from "model:" to the data's path.
-std::string with_model(const std::string& lines) {
-  const auto begin = kEveryKey.find("model:"), end = kEveryKey.find("  path: [a.txt");
-  return kEveryKey.substr(0, begin) + lines + kEveryKey.substr(end);
+TEST(ResolvedConfig, ASectionHasALineForEachKey) {
+  const std::string written = to_yaml(read(kGpt));
+  for (const char* lines :
+       {"name: \"my: run\"\n", "host_memory: 3KiB\n", "train:\n  batch_size: 48\n  virtual",
+        "  path: [a.txt, \"- b\"]\n", "      probabilities: [0.25, 0.75]\n",
+        "devices: [{kind: cpu, memory: 12MiB, imitate: {link: 3MiB/s, slowdown: 2.5, fault: {kind: "
+        "hang, after_ops: 7}}}, {kind: cpu, memory: 1000000001}, {kind: cuda, memory: 8GiB, index: "
+        "2}]\n"})
+    EXPECT_NE(written.find(lines), std::string::npos) << lines << "\nin " << written;
 }
 
 TEST(ResolvedConfig, AResnetHasKeysOfItsOwn) {
-  const std::string text = with_model(
-      "model:\n"
-      "  family: resnet\n"
-      "  hidden_sizes: [4, 6]\n"
-      "  depths: [2, 3]\n"
-      "  dropout: 0.25\n"
-      "  batch_norm_eps: 0.001\n"
-      "  batch_norm_momentum: 0.2\n"
-      "  freeze: [bn1.*]\n"
-      "data:\n"
-      "  format: digits\n"
-      "  augment: none\n");
-  EXPECT_EQ(to_yaml(read(text)), text);
-  const auto resnet = read(text).resnet;
+  const auto resnet = read_again(with_model(R"(model: {family: resnet, hidden_sizes: [4, 6],
+  depths: [2, 3], dropout: 0.25, batch_norm_eps: 0.001, batch_norm_momentum: 0.2, freeze: [bn1.*]}
+data: {format: digits)"))
+                          .resnet;
   EXPECT_EQ(std::tie(resnet.hidden_sizes, resnet.depths, resnet.dropout, resnet.batch_norm_eps,
                      resnet.batch_norm_momentum, resnet.freeze),
             std::tuple(std::vector<std::int64_t>{4, 6}, std::vector<std::int64_t>{2, 3}, 0.25,
@@ -143,49 +100,34 @@ TEST(ResolvedConfig, AResnetHasKeysOfItsOwn) {
 }
 
 TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
-  const std::string model =
-      "model:\n"
-      "  family: mlp\n"
-      "  num_hidden_layers: 3\n"
-      "  hidden_size: 96\n"
-      "  hidden_act: tanh\n"
-      "  dropout: 0.25\n"
-      "  freeze: [h.0.*]\n"
-      "data:\n"
-      "  format: digits\n"
-      "  augment: shift\n";
-  const std::string text = with_model(model);
-  EXPECT_EQ(to_yaml(read(text)), text);
-  EXPECT_EQ(read(text).data.augment, Augmentation::shift);
-  const auto mlp = read(text).mlp;
+  const auto config = read_again(with_model(R"(model: {family: mlp, num_hidden_layers: 3,
+  hidden_size: 96, hidden_act: tanh, dropout: 0.25, freeze: [h.0.*]}
+data: {format: digits, augment: shift)"));
+  EXPECT_EQ(config.data.augment, Augmentation::shift);
+  const auto& mlp = config.mlp;
   EXPECT_EQ(
       std::tie(mlp.num_hidden_layers, mlp.hidden_size, mlp.hidden_act, mlp.dropout, mlp.freeze),
       std::tuple(3, 96, Activation::tanh, 0.25, std::vector<std::string>{"h.0.*"}));
 }
 
 TEST(ResolvedConfig, TokensHaveAType) {
-  std::string text = kEveryKey;
-  const std::string bytes = "  format: bytes\n";
-  text.replace(text.find(bytes), bytes.size(), "  format: tokens\n  dtype: uint32\n");
-  EXPECT_EQ(to_yaml(read(text)), text);
+  EXPECT_EQ(read_again(with_model("data: {format: tokens, dtype: uint32")).data.dtype,
+            TokenType::uint32);
 }
 
 TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
-  std::string text = kEveryKey;
-  const std::string goal = "    goal: maximize\n";
+  std::string text = kGpt;
+  const std::string goal = "goal: maximize}\n";
   text.replace(text.find(goal), goal.size(),
-               "    goal: minimize\n"
-               "  early_terminate:\n    type: hyperband\n    min_iter: 20\n    eta: 4\n");
-  const RunConfig config = read(text);
-  EXPECT_EQ(config.session.early_terminate, (EarlyTerminate{20, 4}));
-  EXPECT_EQ(to_yaml(config), text);
-  EXPECT_EQ(to_yaml(read(kEveryKey)).find("early_terminate"), std::string::npos);
+               "goal: minimize}\n  early_terminate: {type: hyperband, min_iter: 20, eta: 4}\n");
+  EXPECT_EQ(read_again(text).session.early_terminate, (EarlyTerminate{20, 4}));
+  EXPECT_EQ(to_yaml(read(kGpt)).find("early_terminate"), std::string::npos);
 }
 
 TEST(ResolvedConfig, EveryKeyReachesItsField) {
   const auto values = [](const auto&... all) { return std::tuple(all...); };
   using Text = std::string;
-  const RunConfig config = read(kEveryKey);
+  const RunConfig config = read_again(kGpt);
   const SessionConfig& session = config.session;
   EXPECT_EQ(values(config.name, config.output_dir, config.resume, config.data_root),
             values(Text("my: run"), Text("/tmp/out"), ResumeMode::automatic,
@@ -252,7 +194,7 @@ void expect_same_trials(const std::string& text) {
 }
 
 TEST(ResolvedConfig, MakesTheSameTrials) {
-  expect_same_trials(kEveryKey);
+  expect_same_trials(kGpt);
   expect_same_trials(kShortestConfig + "sweep: {parameters: {seed: {values: [1, 2]}}}\n");
 }
 

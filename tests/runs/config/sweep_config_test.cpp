@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,78 +47,47 @@ TEST(SweepConfig, KeysTellTheDistribution) {
     EXPECT_EQ(distribution("{distribution: " + std::string(known.name) + "}"), known.name);
 }
 
-TEST(SweepConfig, ADistributionNeedsItsKeysAndNoOthers) {
-  const auto extra = [](const std::string& key, const std::string& name) {
-    return "." + key + ": cannot be used with the distribution " + name + "; remove it";
-  };
-  EXPECT_EQ(problems("{min: 0.1}"), Texts{".max: is missing; write the largest value"});
-  EXPECT_EQ(problems("{max: 1}"), Texts{".min: is missing; write the least value"});
-  EXPECT_EQ(problems("{distribution: constant}"),
-            Texts{".value: is missing; write it, such as {value: 1e-3}"});
-  EXPECT_EQ(problems("{distribution: categorical}"),
-            Texts{".values: is missing; list them, such as {values: [1e-3, 1e-2]}"});
-  EXPECT_EQ(problems("{mu: 1}"), Texts{".distribution: is missing; write one, such as normal"});
-  EXPECT_EQ(problems("{values: [1, 2], min: 3, q: 1}"),
-            (Texts{extra("min", "categorical"), extra("q", "categorical")}));
-  EXPECT_EQ(problems("{distribution: normal, max: 3}"), Texts{extra("max", "normal")});
-  EXPECT_EQ(problems("{min: 1, max: 3, q: 2, mu: 0}"),
-            (Texts{extra("mu", "int_uniform"), extra("q", "int_uniform")}));
-  EXPECT_EQ(problems("{value: 1, probabilities: [1]}"), Texts{extra("probabilities", "constant")});
-}
+/// An entry of a random sweep, and its problems.
+constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the largest value
+{max: 1} -> .min: is missing; write the least value
+{distribution: constant} -> .value: is missing; write it, such as {value: 1e-3}
+{distribution: categorical} -> .values: is missing; list them, such as {values: [1e-3, 1e-2]}
+{mu: 1} -> .distribution: is missing; write one, such as normal
+{values: [1, 2], min: 3} -> .min: cannot be used with the distribution categorical; remove it
+{distribution: normal, max: 3} -> .max: cannot be used with the distribution normal; remove it
+{min: 1, max: 3, q: 2} -> .q: cannot be used with the distribution int_uniform; remove it
+{value: 1, mu: 1} -> .mu: cannot be used with the distribution constant; remove it
+{distribution: uniform, min: 1, max: 2, shape: 2} -> .shape: unknown key; remove it
+{min: 2.5, max: 1} -> .max: is 1, must be at least min, which is 2.5
+{min: 0.5, max: 0.5} ->
+{min: x, max: 1} -> .min: is 'x', must be a number
+{distribution: int_uniform, min: 0.5, max: 1} -> .min: is '0.5', must be an integer from -9007199254740992 to 9007199254740992
+{min: 0, max: 18446744073709551615} -> .max: is '18446744073709551615', must be an integer from -9007199254740992 to 9007199254740992
+{distribution: log_uniform_values, min: 0, max: 1} -> .min: is 0, must be above 0
+{distribution: q_log_uniform_values, min: 0, max: 1} -> .min: is 0, must be above 0
+{distribution: inv_log_uniform_values, min: 0, max: 1} -> .min: is 0, must be above 0
+{distribution: q_uniform, min: 0, max: 1, q: 0} -> .q: is '0', must be a number above 0
+{distribution: normal, sigma: -1} -> .sigma: is '-1', must be a number of at least 0
+{distribution: q_uniform, min: 0.1, max: 0.9, q: 1} -> : has no multiple of q from min to max; write a smaller q
+{distribution: q_uniform, min: 0.3, max: 0.3, q: 0.1} ->
+{values: [1, 2], probabilities: [0.25, 0.75]} ->
+{values: [1, 2], probabilities: [1]} -> .probabilities: are 1 for 2 values; write one for each
+{values: [1, 2], probabilities: []} -> .probabilities: is an empty list, must be a list, such as [1, 2]
+{values: [1, 2], probabilities: [0.5, 0.4]} -> .probabilities: have the sum 0.9, must have the sum 1
+{values: [1, 2], probabilities: 0.5} -> .probabilities: is '0.5', must be a list, such as [1, 2]
+{values: [1, 2], probabilities: [1.5, -0.5]} -> .probabilities[1]: is '-0.5', must be a number of at least 0
+)";
 
-TEST(SweepConfig, AnUnknownDistributionShowsTheKnown) {
-  const auto found = problems("{distribution: gamma, min: 1, shape: 2}");
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_TRUE(found[0].starts_with(".distribution: is 'gamma', must be constant, ")) << found[0];
-  EXPECT_EQ(found[1], ".shape: unknown key; remove it");
-}
-
-TEST(SweepConfig, BoundsAreInOrder) {
-  EXPECT_EQ(problems("{min: 2.5, max: 1}"),
-            Texts{".max: is 1, must be at least min, which is 2.5"});
-  EXPECT_EQ(problems("{min: 0.5, max: 0.5}"), Texts{});
-  EXPECT_EQ(problems("{min: x, max: 1}"), Texts{".min: is 'x', must be a number"});
-  EXPECT_EQ(problems("{distribution: int_uniform, min: 0.5, max: 1}"),
-            Texts{".min: is '0.5', must be an integer from -9007199254740992 to 9007199254740992"});
-}
-
-TEST(SweepConfig, WholeBoundsOfAnySizeAreWhole) {
-  EXPECT_EQ(problems("{min: 0, max: 18446744073709551615}", true),
-            Texts{".max: is '18446744073709551615', must be an integer from -9007199254740992 to "
-                  "9007199254740992"});
-}
-
-TEST(SweepConfig, LogarithmsNeedPositiveNumbers) {
-  for (const std::string name :
-       {"log_uniform_values", "q_log_uniform_values", "inv_log_uniform_values"}) {
-    EXPECT_EQ(problems("{distribution: " + name + ", min: 0, max: 1}"),
-              Texts{".min: is 0, must be above 0"});
+TEST(SweepConfig, EntriesAreChecked) {
+  std::istringstream lines(kEntries);
+  for (std::string line; std::getline(lines, line);) {
+    const auto arrow = line.find(" ->");
+    const std::string problem = line.substr(std::min(line.size(), arrow + 4));
+    EXPECT_EQ(problems(line.substr(0, arrow)), problem.empty() ? Texts{} : Texts{problem}) << line;
   }
-  EXPECT_EQ(problems("{distribution: q_uniform, min: 0, max: 1, q: 0}"),
-            Texts{".q: is '0', must be a number above 0"});
-  EXPECT_EQ(problems("{distribution: normal, sigma: -1}"),
-            Texts{".sigma: is '-1', must be a number of at least 0"});
-}
-
-TEST(SweepConfig, QHasAMultipleInTheRange) {
-  EXPECT_EQ(problems("{distribution: q_uniform, min: 0.1, max: 0.9, q: 1}"),
-            Texts{": has no multiple of q from min to max; write a smaller q"});
-  EXPECT_EQ(problems("{distribution: q_uniform, min: 0.3, max: 0.3, q: 0.1}"), Texts{});
-}
-
-TEST(SweepConfig, ProbabilitiesGoWithTheValues) {
-  const auto with = [](const std::string& list) {
-    return problems("{values: [1, 2], probabilities: " + list + "}");
-  };
-  EXPECT_EQ(with("[0.25, 0.75]"), Texts{});
-  EXPECT_EQ(with("[1]"), Texts{".probabilities: are 1 for 2 values; write one for each"});
-  EXPECT_EQ(with("[]"), Texts{".probabilities: is an empty list, must be a list, such as [1, 2]"});
-  EXPECT_EQ(with("[0.5, 0.4]"), Texts{".probabilities: have the sum 0.9, must have the sum 1"});
-  EXPECT_EQ(with("0.5"), Texts{".probabilities: is '0.5', must be a list, such as [1, 2]"});
-  EXPECT_EQ(with("[1.5, -0.5]"),
-            Texts{".probabilities[1]: is '-0.5', must be a number of at least 0"});
-  EXPECT_EQ(problems("{values: [1, 2], probabilities: [0.5, 0.5]}", true),
-            Texts{".probabilities: cannot be used in a grid; remove them, or use method: random"});
+  const auto found = problems("{distribution: gamma, min: 1}");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].starts_with(".distribution: is 'gamma', must be constant, ")) << found[0];
 }
 
 TEST(SweepConfig, AGridNeedsValues) {
@@ -133,6 +103,8 @@ TEST(SweepConfig, AGridNeedsValues) {
                       "); write values, or use method: random"};
     EXPECT_EQ(problems(entry + "}", true), discrete ? Texts{} : needs);
   }
+  EXPECT_EQ(problems("{values: [1, 2], probabilities: [0.5, 0.5]}", true),
+            Texts{".probabilities: cannot be used in a grid; remove them, or use method: random"});
 }
 
 TEST(SweepConfig, FindingsStandOnTheLineOfTheirKey) {

@@ -159,7 +159,7 @@ class RandomContract {
   std::string train() const {
     const TrainConfig& t = contract_.trial.train;
     std::ostringstream text;
-    text << "; " << t.dtype << ", seed " << t.seed << ", batch " << t.batch_size
+    text << "; " << to_string(t.dtype) << ", seed " << t.seed << ", batch " << t.batch_size
          << ", virtual nodes " << t.virtual_nodes << ", groups " << t.reduction_groups << ", steps "
          << t.max_steps << ", " << to_string(t.optimizer) << " rate " << t.learning_rate
          << " decay " << t.weight_decay << " momentum " << t.momentum << ", clip "
