@@ -56,7 +56,7 @@ fixed_layout() {
 }
 
 # sanitized DIR KIND [CMAKE_ARG...]: the layers without LibTorch, built with a sanitizer, and their
-# tests. Each room is compiled as one file, which takes a third of the time.
+# tests. Each room is compiled as one file, in two thirds of the time.
 sanitized() {
   bash scripts/build.sh "$1" -DSPILLWAY_TORCH=OFF -DCMAKE_UNITY_BUILD=ON \
     -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 "-DSPILLWAY_SANITIZE=$2" "${@:3}"
