@@ -37,7 +37,7 @@ std::string progress_line(const RunLog& run, std::size_t trial);
 /// is to be seen, likewise; empty: not to be seen.
 std::string checkpoint_line(const RunLog& run, const SessionEvent& event);
 
-/// "   12.1 s  device 1  lost  made to fail after 100 ops": an event of a device, likewise.
+/// "   12.1 s  device 1  lost  simulated failure after 100 ops": an event of a device, likewise.
 std::string device_line(const RunLog& run, const SessionEvent& event);
 
 }  // namespace spillway

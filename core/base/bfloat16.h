@@ -5,7 +5,7 @@
 
 namespace spillway {
 
-/// The upper half of a float: its 8 bits of exponent, 7 of its 23 of fraction.
+/// The upper half of a float: 8 exponent bits and 7 of the 23 fraction bits.
 struct BFloat16 {
   std::uint16_t bits;
   bool operator==(const BFloat16&) const = default;
@@ -15,7 +15,7 @@ constexpr float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
 
-/// The nearest; of two as near the one whose last bit is 0. A NaN becomes 0x7FC0, as in LibTorch.
+/// Rounds to nearest, ties to even. A NaN becomes 0x7FC0, as in LibTorch.
 constexpr BFloat16 to_bfloat16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {0x7FC0};

@@ -4,8 +4,10 @@ namespace spillway {
 
 ConfigErrors::ConfigErrors(std::vector<ConfigError> errors)
     : ConfigError(errors.front()), all(std::move(errors)) {
-  for (const ConfigError& error : all)
-    text_ += (text_.empty() ? "" : "\n") + std::string(error.what());
+  for (const ConfigError& error : all) {
+    if (!text_.empty()) text_ += '\n';
+    text_ += error.what();
+  }
 }
 
 bool ConfigCheck::require(bool holds, const std::string& field, const std::string& problem) {

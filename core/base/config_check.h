@@ -8,11 +8,11 @@
 
 namespace spillway {
 
-/// All that is wrong with a configuration. As a ConfigError it is the first; what() says every one,
-/// a line each.
+/// All errors of a configuration. As a ConfigError it is the first of them; what() lists all, one
+/// per line.
 class ConfigErrors : public ConfigError {
  public:
-  /// At least one.
+  /// `errors` is not empty.
   explicit ConfigErrors(std::vector<ConfigError> errors);
   const char* what() const noexcept override { return text_.c_str(); }
   std::vector<ConfigError> all;
@@ -21,17 +21,17 @@ class ConfigErrors : public ConfigError {
   std::string text_;
 };
 
-/// Gathers what is wrong with a configuration, so that all of it is said in one go.
+/// Collects the errors of a configuration, so that the user sees all of them at once.
 class ConfigCheck {
  public:
-  /// Names of fields are said after `prefix`, such as "train.".
+  /// `prefix`, such as "train.", precedes the names of fields.
   explicit ConfigCheck(std::string prefix = "") : prefix_(std::move(prefix)) {}
 
-  /// Notes the problem unless it `holds`. Returns that: further checks may depend on it.
+  /// Records the problem unless `holds`. Returns `holds`, because other checks may depend on it.
   bool require(bool holds, const std::string& field, const std::string& problem);
 
-  /// Notes what `step` throws as ConfigError, whose fields have their whole names. Returns whether
-  /// it threw nothing.
+  /// Records the ConfigErrors that `step` throws, without adding the prefix. Returns whether there
+  /// were none.
   template <typename Step>
   bool run(const Step& step) {
     try {
@@ -47,7 +47,7 @@ class ConfigCheck {
   }
 
   const std::vector<ConfigError>& found() const { return found_; }
-  /// Throws ConfigErrors where anything was noted.
+  /// Throws ConfigErrors if there are any.
   void finish() const;
 
  private:

@@ -4,9 +4,9 @@
 
 namespace spillway {
 
-/// Rounding to the nearest and denormal numbers for the calling thread, whatever its process chose
-/// (fesetround(), -ffast-math, at::globalContext().setFlushDenormal()); restored in the end.
-/// Threads that are made meanwhile inherit it.
+/// Sets the calling thread to round to nearest and to keep denormals, whatever the process chose
+/// (fesetround(), -ffast-math, at::globalContext().setFlushDenormal()). The destructor restores the
+/// caller's settings. Threads created meanwhile inherit it.
 class DefaultFloats {
  public:
   DefaultFloats() {

@@ -1,5 +1,7 @@
 #include "spillway/error.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 namespace spillway {
@@ -30,49 +32,53 @@ const char* remedy(Tier tier) {
   return "?";
 }
 
-/// "the budget is", or what stands for it.
 const char* limit_of(Tier tier) { return tier == Tier::disk ? "left are" : "the budget is"; }
 
 std::string room_of(Tier tier) {
-  return std::string(to_string(tier)) + (tier == Tier::disk ? " space" : " memory");
+  return fmt::format("{} {}", to_string(tier), tier == Tier::disk ? "space" : "memory");
 }
+
+/// "3.00 MiB (3145728 bytes)".
+std::string exact(Bytes bytes) { return fmt::format("{} ({} bytes)", format_bytes(bytes), bytes); }
 
 }  // namespace
 
 OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
                          const std::string& who)
-    : Error(room_of(t) + ": " + who + " asked for " + format_bytes(requested_bytes) + " but " +
-            format_bytes(available_bytes) + " are left"),
+    : Error(fmt::format("{}: {} asked for {} but {} are left", room_of(t), who,
+                        format_bytes(requested_bytes), format_bytes(available_bytes))),
       tier(t),
       requested(requested_bytes),
       available(available_bytes) {}
 
 IoError::IoError(const std::string& what, const std::string& file, int error_code)
-    : Error(what + " " + file + ": " + std::strerror(error_code)), path(file), code(error_code) {}
+    : Error(fmt::format("{} {}: {}", what, file, std::strerror(error_code))),
+      path(file),
+      code(error_code) {}
 
 CorruptData::CorruptData(const std::string& file, const std::string& problem)
-    : Error(file + " " + problem), path(file) {}
+    : Error(fmt::format("{} {}", file, problem)), path(file) {}
 
 NewerFormat::NewerFormat(const std::string& file, std::uint64_t its_version, std::uint64_t known)
-    : Error(file + " has format version " + std::to_string(its_version) +
-            ", this program knows versions up to " + std::to_string(known) +
-            "; use the newer Spillway that wrote it"),
+    : Error(fmt::format("{} has format version {}, this program knows versions up to {}; use the "
+                        "newer Spillway that wrote it",
+                        file, its_version, known)),
       path(file),
       version(its_version) {}
 
 InUse::InUse(const std::string& folder, const std::string& holder)
-    : Error("'" + folder + "' is in use by " + holder +
-            "; wait for its end, stop it, or choose another folder") {}
+    : Error(fmt::format("'{}' is in use by {}; wait for its end, stop it, or choose another folder",
+                        folder, holder)) {}
 
 ConfigError::ConfigError(const std::string& name, int at_line, const std::string& what_is_wrong)
-    : Error((at_line > 0 ? "line " + std::to_string(at_line) + ": " : std::string()) +
-            (name.empty() ? what_is_wrong : name + ": " + what_is_wrong)),
+    : Error(fmt::format("{}{}{}{}", at_line > 0 ? fmt::format("line {}: ", at_line) : "", name,
+                        name.empty() ? "" : ": ", what_is_wrong)),
       field(name),
       line(at_line),
       problem(what_is_wrong) {}
 
 DeviceLost::DeviceLost(const std::string& name, const std::string& cause)
-    : Error("device " + name + " is lost: " + cause), device(name), why(cause) {}
+    : Error(fmt::format("device {} is lost: {}", name, cause)), device(name), why(cause) {}
 
 std::string current_reason() {
   try {
@@ -86,10 +92,9 @@ std::string current_reason() {
 
 DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes,
                        const std::string& or_else)
-    : Error(what + " does not fit: it needs " + format_bytes(needed_bytes) + " (" +
-            std::to_string(needed_bytes) + " bytes) of " + room_of(t) + ", " + limit_of(t) + " " +
-            format_bytes(budget_bytes) + " (" + std::to_string(budget_bytes) + " bytes); " +
-            remedy(t) + (or_else.empty() ? "" : "; " + or_else)),
+    : Error(fmt::format("{} does not fit: it needs {} of {}, {} {}; {}{}{}", what,
+                        exact(needed_bytes), room_of(t), limit_of(t), exact(budget_bytes),
+                        remedy(t), or_else.empty() ? "" : "; ", or_else)),
       tier(t),
       needed(needed_bytes),
       budget(budget_bytes) {}

@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-/// The one order in which anything is summed over virtual nodes.
+/// The order of every sum over virtual nodes.
 ///
-/// Virtual nodes are split into `groups` consecutive ranges of equal size (their number divides
-/// the number of virtual nodes). Inside a group: left fold in virtual-node order. Over groups: the
-/// perfect binary tree on the group index; a subtree without leaves is skipped, never added as
-/// zeros. So the result depends on neither the devices nor the lanes that computed the leaves.
+/// Virtual nodes are split into `groups` consecutive ranges of equal size. A group is a left fold
+/// in virtual-node order. Groups are combined by the perfect binary tree over their indices; a
+/// subtree without leaves is skipped, never added as zeros. So the result does not depend on the
+/// devices or lanes that computed the leaves.
 namespace spillway {
 
-/// A (sum, weight) pair: how losses are added up over virtual nodes.
+/// A loss summed over virtual nodes, with its weight.
 struct WeightedSum {
   double sum = 0, weight = 0;
   WeightedSum operator+(const WeightedSum& other) const {
@@ -24,8 +24,8 @@ struct WeightedSum {
   double mean() const { return sum / weight; }
 };
 
-/// The additions (into, from) that finish the tree from the subtrees that begin at `firsts`
-/// (ascending group indices), in order.
+/// The additions (into, from), in order, that combine the subtrees beginning at `firsts` (ascending
+/// group indices) to the whole tree.
 inline std::vector<std::pair<int, int>> remaining_merges(std::vector<int> firsts, int groups) {
   std::vector<std::pair<int, int>> merges;
   for (int size = 1; size < groups; size *= 2) {
@@ -39,7 +39,7 @@ inline std::vector<std::pair<int, int>> remaining_merges(std::vector<int> firsts
   return merges;
 }
 
-/// Folds values, one a virtual node, by the order above.
+/// Folds one value per virtual node in the order above.
 template <typename T>
 T fold(std::span<const T> values, int groups) {
   assert(groups > 0 && !values.empty() && values.size() % static_cast<std::size_t>(groups) == 0);

@@ -6,12 +6,12 @@
 
 namespace spillway {
 
-/// Edits (insert, delete, replace, swap of neighbours) between two names; case does not count,
-/// and '-' is '_'. Source: optimal string alignment distance.
+/// The number of edits (insert, delete, replace, swap of neighbours) between two names, ignoring
+/// case; '-' equals '_'. Source: optimal string alignment distance.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The known path most like `path`; the first of equals, empty if all are far off. Paths are
-/// dotted; a key that only stands in the wrong section is near.
+/// The known dotted path that is closest to `path`: the first of equals, empty if none is close.
+/// The right key in a wrong section is close.
 std::string nearest(std::string_view path, std::span<const std::string> known);
 
 }  // namespace spillway

@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-/// The meter of a device whose activations the system serves. Thread-safe: a tensor may die on
-/// another thread than it was made on.
+/// The meter of a device whose activations the system allocates. Thread-safe: a tensor may be freed
+/// on another thread than the one that made it.
 class ActivationCounter : public ActivationMeter {
  public:
   explicit ActivationCounter(std::string owner) : owner_(std::move(owner)) {}

@@ -1,5 +1,7 @@
 #include "core/device/activation_pool.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +10,7 @@
 namespace spillway {
 namespace {
 
-/// Blocks are as far apart as those of CUDA: kernels choose by alignment. None is empty.
+/// Blocks are aligned as in CUDA, because kernels are chosen by alignment. No block is empty.
 Bytes block_of(Bytes bytes) {
   constexpr Bytes kBlock = 512;
   return round_up(std::max<Bytes>(bytes, 1), kBlock);
@@ -31,7 +33,7 @@ void ActivationPool::remove(void* block, Bytes bytes) noexcept {
 
 std::unique_ptr<ActivationMeter> make_activation_meter(const std::string& name,
                                                        std::unique_ptr<DeviceMemory> pool) {
-  const std::string owner = name + " activations";
+  const std::string owner = fmt::format("{} activations", name);
   if (!pool) return std::make_unique<ActivationCounter>(owner);
   return std::make_unique<ActivationPool>(owner, std::move(pool));
 }

@@ -24,8 +24,8 @@ class ActivationPool final : public ActivationCounter {
   RangeAllocator ranges_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
-/// The meter of device `name`. `pool`: memory dedicated to activations; null: the system allocates
-/// them.
+/// The meter of device `name`. `pool` is its dedicated activation pool; null: the system allocates
+/// activations.
 std::unique_ptr<ActivationMeter> make_activation_meter(const std::string& name,
                                                        std::unique_ptr<DeviceMemory> pool);
 

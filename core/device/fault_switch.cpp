@@ -1,5 +1,7 @@
 #include "core/device/fault_switch.h"
 
+#include <fmt/format.h>
+
 #include "core/base/mutex.h"
 #include "spillway/error.h"
 
@@ -10,9 +12,9 @@ bool FaultSwitch::begin_op() {
   const bool due = ops_ >= fault_.after_ops, first = ops_ == fault_.after_ops;
   ++ops_;
   if (due && fault_.kind == Kind::hang) hang();
-  if (abandoned_.stop_requested()) throw DeviceLost(device_, "it was given up");
+  if (abandoned_.stop_requested()) throw DeviceLost(device_, "it was abandoned");
   if (due && fault_.kind == Kind::fail) {
-    throw DeviceLost(device_, "made to fail after " + std::to_string(fault_.after_ops) + " ops");
+    throw DeviceLost(device_, fmt::format("simulated failure after {} ops", fault_.after_ops));
   }
   return first && fault_.kind == Kind::shrink;
 }

@@ -8,14 +8,14 @@
 
 namespace spillway {
 
-/// Counts the ops of a CPU device and makes it misbehave at the chosen one. Of one thread.
+/// Counts the ops of a CPU device and injects a fault at the chosen one. Used by one thread.
 class FaultSwitch {
  public:
   FaultSwitch(std::string device, DeviceFault fault, std::stop_token abandoned)
       : device_(std::move(device)), fault_(fault), abandoned_(std::move(abandoned)) {}
 
-  /// One op more. Returns whether the device shrinks here. Throws DeviceLost where it is abandoned,
-  /// fails, or has hung until it was abandoned.
+  /// Counts an op. Returns whether the device shrinks now. Throws DeviceLost if the device is
+  /// abandoned, fails, or hung until it was abandoned.
   bool begin_op();
 
  private:

@@ -6,16 +6,16 @@
 #include "core/base/bfloat16.h"
 #include "spillway/philox.h"
 
-/// Arithmetic on raw memory that LibTorch has no exact form of. One body a device kind:
-/// `core/device/cpu/kernels.cpp`, `core/device/cuda/kernels.cu`. Bits are equal on every dispatch
-/// path: no contraction, no reassociation, fixed lanes for every sum. Ranges start at any element;
-/// they do not overlap unless said. A draw has at most 2^34 elements.
+/// Arithmetic on raw memory for which LibTorch has no exact form, implemented for each device kind:
+/// `core/device/cpu/kernels.cpp`, `core/device/cuda/kernels.cu`. Every dispatch path gives the same
+/// bits: no contraction, no reassociation, fixed lanes for every sum. Ranges may start at any
+/// element and do not overlap unless documented. A draw has at most 2^34 elements.
 namespace spillway::kernels {
 
 /// out[i] = keep ? in[i] * float(1 / (1 - p)) : 0 for i in [0, n). An element is kept where its
-/// word (see RandomKey) >= round(p * 2^32), so the mask is a pure function of key and i. The same
-/// call on the incoming gradient is the backward. `in` may equal `out`. 0 <= p < 1. Of bf16 the
-/// product is rounded once; the mask is the same.
+/// word (see RandomKey) >= round(p * 2^32), so the mask is a pure function of key and i. The
+/// backward is the same call on the gradient. `in` may equal `out`. 0 <= p < 1. For bf16 the mask
+/// is the same, and the product is rounded once.
 void dropout(float* out, const float* in, std::size_t n, float p, const RandomKey& key);
 void dropout(BFloat16* out, const BFloat16* in, std::size_t n, float p, const RandomKey& key);
 
@@ -24,8 +24,7 @@ void add(float* sum, const float* term, std::size_t n);
 void add(float* sum, const BFloat16* term, std::size_t n);
 /// Rounded to the nearest after the addition in float.
 void add(BFloat16* sum, const BFloat16* term, std::size_t n);
-/// sum[i] = r(sum[i]) + r(term[i]), where r rounds to the nearest bf16: the next use of `sum`
-/// rounds what this leaves.
+/// sum[i] = r(sum[i]) + r(term[i]), where r rounds to the nearest bf16. The result is not rounded.
 void add_rounded(float* sum, const float* term, std::size_t n);
 
 /// out[i] = in[i], exactly.
@@ -47,11 +46,11 @@ void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key);
 /// Queue::stream(): the cudaStream_t of a queue that computes on a GPU; null on CPU.
 using Stream = void*;
 
-// The same where a queue computes, called by what is enqueued there. On CPU they have ended when
-// they return; on a GPU they are given to its stream, all memory is the GPU's unless said, and bits
-// are equal, those within a NaN aside. They throw where CUDA refuses them.
+// The same for work enqueued on a queue. On CPU they run at once. On a GPU they are launched on the
+// stream, with all memory on the GPU unless documented; bits are equal except inside NaNs. They
+// throw CudaError if CUDA refuses the launch.
 
-/// One side may be host memory that the GPU reaches.
+/// One side may be page-locked host memory.
 void copy(Stream stream, void* to, const void* from, std::size_t bytes);
 /// Zeros.
 void clear(Stream stream, void* to, std::size_t bytes);
@@ -64,8 +63,8 @@ void add(Stream stream, float* sum, const BFloat16* term, std::size_t n);
 void add_rounded(Stream stream, float* sum, const float* term, std::size_t n);
 void widen(Stream stream, float* out, const BFloat16* in, std::size_t n);
 void narrow(Stream stream, BFloat16* out, const float* in, std::size_t n);
-/// Writes to `sum`; `chunks` is room for num_norm_chunks(n) numbers, which a GPU needs. Both are
-/// where the stream computes.
+/// Writes to `sum`. A GPU uses `chunks`, room for num_norm_chunks(n) numbers. Both lie on the
+/// stream's device.
 void squared_norm(Stream stream, double* sum, double* chunks, const float* x, std::size_t n);
 void squared_norm(Stream stream, double* sum, double* chunks, const BFloat16* x, std::size_t n);
 constexpr std::size_t num_norm_chunks(std::size_t n) { return (n + kNormChunk - 1) / kNormChunk; }

@@ -1,5 +1,6 @@
 #include "core/device/mapped_memory.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 namespace spillway {
 namespace {
 
-/// Wraps to 0, which cannot be mapped, for sizes within a page of 2^64.
+/// Within a page of 2^64 this wraps to 0, which mmap() refuses.
 Bytes mapped_bytes(Bytes bytes) { return round_up(std::max<Bytes>(bytes, 1), kPage); }
 
 Bytes free_host_bytes() {
@@ -28,10 +29,11 @@ std::byte* map(Bytes bytes, Tier tier, const std::string& owner) {
 
 SystemOutOfMemory::SystemOutOfMemory(Tier of_tier, Bytes bytes, Bytes free, const std::string& who)
     : OutOfMemory(of_tier, bytes, free, who),
-      message_("the system gave no memory: " + who + " asked it for " + format_bytes(bytes) +
-               " of address space, while " + format_bytes(free) +
-               " of the machine's memory are free; raise the limit of the process (ulimit -v) or "
-               "of its memory group, or lower the memory of devices or host_memory") {}
+      message_(fmt::format(
+          "the system gave no memory: {} asked it for {} of address space, while {} of the "
+          "machine's memory are free; raise the limit of the process (ulimit -v) or of its memory "
+          "group, or lower the memory of devices or host_memory",
+          who, format_bytes(bytes), format_bytes(free))) {}
 
 MappedMemory::MappedMemory(Bytes bytes, Tier tier, const std::string& owner, BudgetShare share)
     : share_(std::move(share)), size_(bytes), data_(map(bytes, tier, owner)) {}

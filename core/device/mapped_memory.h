@@ -8,10 +8,10 @@
 
 namespace spillway {
 
-/// The system gave no memory, whatever budgets allow.
+/// The system refused memory that the budgets allow.
 class SystemOutOfMemory final : public OutOfMemory {
  public:
-  /// `free`: what the machine has.
+  /// `free`: free memory of the machine.
   SystemOutOfMemory(Tier tier, Bytes requested, Bytes free, const std::string& who);
   const char* what() const noexcept override { return message_.what(); }
 
@@ -19,12 +19,11 @@ class SystemOutOfMemory final : public OutOfMemory {
   const Error message_;
 };
 
-/// Zeroed pages straight from the system: a page costs memory once it is touched, and all go back
-/// at the end. Huge pages are advised.
+/// Zeroed pages from the system, huge where possible. A page takes memory when it is first touched.
 class MappedMemory final : public DeviceMemory {
  public:
-  /// Throws SystemOutOfMemory of `tier`. Host memory that the machine can never have is refused
-  /// here; a device arena may be larger than what will be touched.
+  /// Throws SystemOutOfMemory of `tier`. Host memory beyond what the machine can provide is refused
+  /// here; a device arena may be larger because not all of it is touched.
   MappedMemory(Bytes bytes, Tier tier, const std::string& owner, BudgetShare share = {});
   ~MappedMemory() override;
   MappedMemory(const MappedMemory&) = delete;

@@ -8,16 +8,16 @@
 
 namespace spillway {
 
-/// Device bytes that are handed out, never above `limit`, which may shrink. Thread-safe.
+/// Counts the device bytes in use against a limit, which may shrink. Thread-safe.
 class MemoryBudget {
  public:
   MemoryBudget(std::string owner, Bytes limit) : owner_(std::move(owner)), limit_(limit) {}
 
   const std::string& owner() const { return owner_; }
   Bytes limit() const { return limit_; }
-  /// At most the limit so far. What is handed out beyond it stays until it is given back.
+  /// `limit` is at most the present one. Bytes beyond it stay in use until they are given back.
   void shrink(Bytes limit) { limit_ = limit; }
-  /// Throws OutOfMemory of the device tier, with nothing taken.
+  /// Throws OutOfMemory of the device tier, and then takes nothing.
   void take(Bytes bytes);
   void give_back(Bytes bytes) noexcept;
 
@@ -27,7 +27,7 @@ class MemoryBudget {
   std::atomic<Bytes> used_ = 0;
 };
 
-/// Bytes taken from a budget until the end of this object.
+/// Bytes of a budget, given back by the destructor.
 class BudgetShare {
  public:
   BudgetShare() = default;

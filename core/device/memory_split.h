@@ -7,9 +7,9 @@
 
 namespace spillway {
 
-/// How the memory of a device is divided between planned ranges and activations. Where the system
-/// allocates activations they lie anywhere, and both together stay in the budget. A GPU has one
-/// piece of memory: a dedicated pool in it holds the activations.
+/// How the memory of a device is divided between planned ranges and activations. If the system
+/// allocates activations, only the sum of both is limited by the budget. On a GPU, activations get
+/// a dedicated pool.
 struct MemorySplit {
   double activation_share = 0;  ///< of the memory, below 1; 0: no dedicated pool
 
@@ -19,8 +19,7 @@ struct MemorySplit {
   }
   Bytes planned(Bytes memory) const { return memory - activations(memory); }
 
-  /// The least memory with room for planned ranges of `planned` bytes beside activations of so
-  /// many at once.
+  /// The least memory that holds `planned` bytes of ranges and `activations` bytes at once.
   Bytes needed(Bytes planned, Bytes activations) const {
     if (!dedicated_activations()) return planned + activations;
     const Bytes with_holes = activations + activations / kHoles + kSmallBlocks;
@@ -31,7 +30,7 @@ struct MemorySplit {
   bool operator==(const MemorySplit&) const = default;
 
  private:
-  /// A pool has one byte of holes for this many, and small blocks take more than their size.
+  /// A pool fragments: one byte of holes for every kHoles bytes, and small blocks are rounded up.
   static constexpr Bytes kHoles = 8, kSmallBlocks = 64_KiB;
 
   static Bytes scaled(Bytes bytes, double factor) {

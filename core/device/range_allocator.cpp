@@ -46,7 +46,7 @@ void RangeAllocator::free(Bytes offset, Bytes bytes) {
   used_ -= bytes;
 }
 
-/// Makes one of a hole and the next one where nothing lies between them.
+/// Merges a hole with the next one if they touch.
 void RangeAllocator::join(std::size_t number) {
   if (number + 1 == holes_.size() || holes_[number].end < holes_[number + 1].begin) return;
   holes_[number].end = holes_[number + 1].end;

@@ -7,14 +7,14 @@
 
 namespace spillway {
 
-/// Gives out ranges of an address space; pure bookkeeping, it owns no memory. Copyable.
-/// Sizes are rounded up to kAlignment. Not thread-safe.
+/// Allocates ranges of an address space. It owns no memory. Copyable, not thread-safe. Sizes are
+/// rounded up to kAlignment.
 class RangeAllocator {
  public:
   explicit RangeAllocator(Bytes capacity);
 
-  /// The lowest hole that holds `bytes`, from its low end (End::low), or the highest one, from its
-  /// high end. Nothing where no hole is large enough. What runs and what is prefetched grow from
+  /// Takes the low end of the lowest hole that holds `bytes` (End::low), or the high end of the
+  /// highest one. Nothing if no hole is large enough. Running and prefetched units allocate from
   /// opposite ends, so neither fragments the other.
   enum class End : bool { low, high };
   std::optional<Bytes> allocate(Bytes bytes, End end = End::low);

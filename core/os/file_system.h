@@ -10,12 +10,12 @@
 
 namespace spillway {
 
-/// The few operations that durable files are made of, one system call each. Every one throws
-/// IoError, which names the operation, the file and the cause. Nothing is retried here: reads and
-/// writes may be short, any call may be interrupted (EINTR); `OpenFile` takes care of both.
+/// The operations that durable files need, one system call each. All throw IoError, which names the
+/// operation, the file and the cause. Nothing is retried here: reads and writes may be short, any
+/// call may be interrupted (EINTR); `OpenFile` handles both.
 ///
-/// What a crash of the machine keeps: bytes and length of a file that was synced, names in a folder
-/// that was synced. A rename replaces its target at once or not at all.
+/// A crash of the machine preserves the bytes and length of a synced file, and the names in a
+/// synced folder. A rename is atomic.
 class FileSystem {
  public:
   using Path = std::filesystem::path;
@@ -23,47 +23,46 @@ class FileSystem {
 
   virtual ~FileSystem() = default;
 
-  /// For reading. A file that is not there is ENOENT, a folder EISDIR. Throws CorruptData, and does
-  /// not wait, where the name is that of a FIFO or of anything else that is not a regular file.
+  /// For reading. ENOENT for a missing file, EISDIR for a folder. Throws CorruptData without
+  /// waiting for a FIFO or anything else that is not a regular file.
   virtual Handle open(const Path& file) = 0;
-  /// A new file, for reading and writing; EEXIST where anything has that name.
+  /// A new file, for reading and writing; EEXIST if the name exists.
   virtual Handle create(const Path& file) = 0;
-  /// Ends the handle, whether or not it throws.
+  /// The handle is closed even if this throws.
   virtual void close(Handle file) = 0;
 
   virtual Bytes size(Handle file) = 0;
-  /// Takes the space on the disk for `bytes`; what was not written reads as zeros, and the file is
-  /// at least that long.
+  /// Reserves disk space for `bytes` and makes the file at least that long. Bytes that were never
+  /// written read as zeros.
   virtual void preallocate(Handle file, Bytes bytes) = 0;
   /// Returns how many bytes were read, 0 only at the end of the file.
   virtual Bytes pread(Handle file, std::span<std::byte> into, Bytes offset) = 0;
   /// Returns how many bytes were written.
   virtual Bytes pwrite(Handle file, std::span<const std::byte> bytes, Bytes offset) = 0;
-  /// Bytes and length are on stable storage then. Where it throws, what was written before may be
-  /// lost, also if a later sync succeeds.
+  /// Puts bytes and length on stable storage. If it throws, earlier writes may be lost even if a
+  /// later sync succeeds.
   virtual void sync(Handle file) = 0;
 
   /// Within one folder. Replaces a file of that name.
   virtual void rename(const Path& from, const Path& to) = 0;
   virtual void unlink(const Path& file) = 0;
   virtual void make_folder(const Path& folder) = 0;
-  /// ENOTEMPTY where something is in it.
+  /// ENOTEMPTY if the folder is not empty.
   virtual void remove_folder(const Path& folder) = 0;
-  /// Names of all that is in the folder, in byte order.
+  /// The names of all entries of the folder, in byte order.
   virtual std::vector<std::string> list(const Path& folder) = 0;
   virtual void sync_folder(const Path& folder) = 0;
-  /// Left on the disk of the folder for this user.
+  /// Free bytes on the disk of the folder, for this user.
   virtual Bytes free_bytes(const Path& folder) = 0;
 };
 
-/// That of the operating system. It has no state.
+/// The file system of the operating system. It has no state.
 FileSystem& posix_file_system();
 
-/// There: `path`, or the nearest folder above it that exists. Absolute.
+/// `path`, or the nearest folder above it that exists in the operating system. Absolute.
 std::filesystem::path existing_part(std::filesystem::path path);
 
-/// There: makes the folder and those above it that are missing, and has their names on stable
-/// storage when it returns. Throws IoError.
+/// Creates the folder and its missing parents, and syncs their names. Throws IoError.
 void make_folders(const std::filesystem::path& folder);
 
 }  // namespace spillway

@@ -15,7 +15,7 @@ using Path = std::filesystem::path;
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 constexpr auto kLine = std::numeric_limits<std::streamsize>::max();
 
-/// What a version of control groups calls its files, and in `memory.stat` cached files.
+/// The names of files and of keys in `memory.stat`, by version of control groups.
 struct GroupNames {
   const char *folder, *limit, *used, *inactive, *active;
 };
@@ -25,7 +25,7 @@ constexpr std::array kVersions{
     GroupNames{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                "total_inactive_file", "total_active_file"}};
 
-/// The number behind `key` in a file of lines such as "MemTotal:  1024 kB".
+/// The number after `key` in a file of lines such as "MemTotal:  1024 kB".
 std::optional<Bytes> value_of(const Path& file, const std::string& key) {
   std::ifstream in(file);
   for (std::string word; in >> word; in.ignore(kLine, '\n')) {
@@ -42,7 +42,8 @@ Bytes limit_in(const Path& file) {
   return in >> value ? value : kUnlimited;
 }
 
-/// What the group has in use counts cached files, which go when memory is needed.
+/// The memory that the group may still use. Its usage includes cached files, which the system drops
+/// when memory is needed.
 Bytes left_by(Bytes limit, const Path& folder, const GroupNames& names) {
   if (limit == kUnlimited) return kUnlimited;
   const Path stat = folder / "memory.stat";

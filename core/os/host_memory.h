@@ -6,14 +6,14 @@
 
 namespace spillway {
 
-/// Memory of the machine, or what a control group leaves this process of it.
+/// Memory of the machine, or of the control group of this process if that has less.
 struct HostMemory {
   Bytes total = 0;
   Bytes available = 0;  ///< not in use now, without swapping
 };
 
-/// As the system says below `root`, for control groups of either version; without limits where it
-/// does not.
+/// Reads proc and sys below `root`, for control groups of either version. Missing files are no
+/// limit.
 HostMemory host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace spillway

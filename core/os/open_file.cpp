@@ -1,5 +1,7 @@
 #include "core/os/open_file.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <utility>
 
@@ -10,7 +12,7 @@ namespace {
 
 constexpr FileSystem::Handle kClosed = -1;
 
-/// Makes a call again while it is interrupted, but not for ever.
+/// Retries a call while it is interrupted, up to a limit.
 template <typename Call>
 auto uninterrupted(const Call& call) {
   constexpr int kTries = 1000;
@@ -73,8 +75,8 @@ void OpenFile::read_all(std::span<std::byte> into, Bytes offset) const {
   while (!into.empty()) {
     const Bytes count = uninterrupted([&] { return files_->pread(handle_, into, offset); });
     if (count == 0)
-      throw CorruptData(path_, "ends at byte " + std::to_string(offset) + ", " +
-                                   std::to_string(into.size()) + " bytes too early");
+      throw CorruptData(path_,
+                        fmt::format("ends at byte {}, {} bytes too early", offset, into.size()));
     into = into.subspan(count);
     offset += count;
   }
@@ -86,8 +88,8 @@ std::string read_file(FileSystem& files, const FileSystem::Path& path, Bytes lim
   const OpenFile file = OpenFile::open(files, path);
   const Bytes size = file.size();
   if (size > limit)
-    throw CorruptData(path, "holds " + format_bytes(size) + ", more than the " +
-                                format_bytes(limit) + " that such a file may have");
+    throw CorruptData(path, fmt::format("holds {}, more than the {} that such a file may have",
+                                        format_bytes(size), format_bytes(limit)));
   std::string text(size, '\0');
   file.read_all(std::as_writable_bytes(std::span(text)), 0);
   return text;

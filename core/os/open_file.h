@@ -6,8 +6,8 @@
 
 namespace spillway {
 
-/// An open file of a FileSystem. Calls that are interrupted are made again, short reads and writes
-/// go on. A sync is never made again: what it failed to write is lost. Throws IoError.
+/// An open file of a FileSystem. It retries interrupted calls and completes short reads and writes.
+/// It never retries a failed sync, which may have lost data. Throws IoError.
 class OpenFile {
  public:
   /// For reading.
@@ -22,10 +22,10 @@ class OpenFile {
   Bytes size() const;
   void preallocate(Bytes bytes);
   void write_all(std::span<const std::byte> bytes, Bytes offset);
-  /// Throws CorruptData where the file ends before `into` is full.
+  /// Throws CorruptData if the file ends before `into` is full.
   void read_all(std::span<std::byte> into, Bytes offset) const;
   void sync();
-  /// The destructor closes too, but keeps the error to itself.
+  /// The destructor also closes, but ignores errors.
   void close();
 
  private:
@@ -36,7 +36,7 @@ class OpenFile {
   FileSystem::Handle handle_;
 };
 
-/// All bytes of a file. Throws IoError; CorruptData where it holds more than `limit`.
+/// All bytes of a file. Throws IoError, and CorruptData if the file is larger than `limit`.
 std::string read_file(FileSystem& files, const FileSystem::Path& path, Bytes limit);
 
 }  // namespace spillway

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -17,10 +18,10 @@ namespace {
 
 using Path = FileSystem::Path;
 
-/// What a handle was opened as, for messages.
+/// The path that was opened as `handle`, for messages.
 std::string name_of(int handle) {
   std::error_code error;
-  const auto link = "/proc/self/fd/" + std::to_string(handle);
+  const auto link = fmt::format("/proc/self/fd/{}", handle);
   const Path path = std::filesystem::read_symlink(link, error);
   return error ? link : path.string();
 }
@@ -35,7 +36,6 @@ void check(bool done, const char* what, int handle) {
   throw IoError(what, name_of(handle), code);
 }
 
-/// Of what is neither a regular file nor a folder.
 const char* kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISSOCK(mode)) return "a socket";
@@ -47,13 +47,13 @@ void require_regular(int handle, const Path& path) {
   check(::fstat(handle, &status) == 0, "cannot look at", path);
   if (S_ISREG(status.st_mode)) return;
   if (S_ISDIR(status.st_mode)) throw IoError("cannot open", path, EISDIR);
-  throw CorruptData(path, std::string("is ") + kind_of(status.st_mode) + ", not a regular file");
+  throw CorruptData(path, fmt::format("is {}, not a regular file", kind_of(status.st_mode)));
 }
 
 class PosixFileSystem final : public FileSystem {
  public:
   Handle open(const Path& file) override {
-    // Without O_NONBLOCK the opening of a FIFO would wait for a writer.
+    // Without O_NONBLOCK, opening a FIFO would wait for a writer.
     const int handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     check(handle >= 0, "cannot open", file);
     try {
@@ -73,7 +73,7 @@ class PosixFileSystem final : public FileSystem {
 
   void close(Handle file) override {
     const std::string name = name_of(file);
-    // After EINTR the handle is gone on Linux.
+    // On Linux the handle is closed even after EINTR.
     check(::close(file) == 0 || errno == EINTR, "cannot close", Path(name));
   }
 
@@ -132,7 +132,7 @@ class PosixFileSystem final : public FileSystem {
     check(handle >= 0, "cannot open folder", folder);
     const int code = ::fsync(handle) == 0 ? 0 : errno;
     ::close(handle);
-    // Some file systems cannot sync a folder; there is nothing more to do for it then.
+    // Some file systems cannot sync a folder (EINVAL); nothing more can be done there.
     if (code != 0 && code != EINVAL) throw IoError("cannot sync folder", folder, code);
   }
 

@@ -7,10 +7,10 @@
 
 namespace spillway {
 
-/// What one layer costs for one virtual node on one device kind.
+/// The cost of one layer for one virtual node on one device kind.
 ///
-/// Peaks are bytes of activations above what was allocated before the call; outputs count, the
-/// layer's inputs, weights and gradient sums do not.
+/// Peaks are bytes of activations on top of those allocated before the call. They include outputs
+/// but not the layer's inputs, weights and gradient sums.
 struct LayerProfile {
   double forward_s = 0;      ///< forward without a graph
   double backward_s = 0;     ///< forward with a graph, then backward, gradients folded
@@ -21,7 +21,7 @@ struct LayerProfile {
   Bytes backward_peak = 0;   ///< during backward, counted from before the layer's forward
 };
 
-/// Virtual nodes that a pilot takes through a layer in a row on each kind of device.
+/// The numbers of consecutive virtual nodes that a pilot measures on each kind of device.
 inline constexpr std::array kPilotSizes{1, 2, 4};
 
 /// Seconds of one layer on one kind of device, by kPilotSizes; as in LayerProfile.
@@ -30,7 +30,7 @@ struct LayerTimes {
   bool operator==(const LayerTimes&) const = default;
 };
 
-/// What a job costs on a device kind: measured by a pilot before the run, or estimated.
+/// The cost of a job on a device kind: measured by a pilot before the run, or estimated.
 struct Profile {
   std::vector<LayerProfile> layers;  ///< one per layer of the model
   double copy_bytes_per_s = 8e9;     ///< one link, one direction

@@ -1,5 +1,7 @@
 #include "spillway/spec.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "spillway/error.h"
@@ -62,15 +64,18 @@ namespace {
 void validate_param(const ModelSpec& model, int param) {
   const ParamSpec& spec = model.params[static_cast<std::size_t>(param)];
   if (spec.gradient != DType::f32 && spec.gradient != DType::bf16) {
-    throw Error("model " + model.family + ", parameter " + spec.name +
-                ": finished sums of its gradient must be f32 or bf16");
+    throw Error(
+        fmt::format("model {}, parameter {}: finished sums of its gradient must be f32 or bf16",
+                    model.family, spec.name));
   }
   if (!spec.is_statistic()) return;
   const bool is_right = spec.is_observed() ? spec.tensor.dtype == DType::f32
                                            : spec.tensor == TensorSpec{DType::i64, {}};
   if (is_right && !spec.trainable && model.num_uses(param) == 1) return;
-  throw Error("model " + model.family + ", running statistic " + spec.name +
-              ": must be f32 (a count: one i64), not trainable, and of one layer");
+  throw Error(fmt::format(
+      "model {}, running statistic {}: must be f32 (a count: one i64), not trainable, and of one "
+      "layer",
+      model.family, spec.name));
 }
 
 bool is_in_samples(const ModelSpec& model, const IndexRange& range) {
@@ -86,9 +91,9 @@ bool is_in_samples(const ModelSpec& model, const IndexRange& range) {
 
 void ModelSpec::validate() const {
   const auto require = [&](bool holds, const LayerSpec& layer, const char* problem) {
-    if (!holds) throw Error("model " + family + ", layer " + layer.name + ": " + problem);
+    if (!holds) throw Error(fmt::format("model {}, layer {}: {}", family, layer.name, problem));
   };
-  if (layers.empty()) throw Error("model " + family + " has no layers");
+  if (layers.empty()) throw Error(fmt::format("model {} has no layers", family));
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const LayerSpec& layer = layers[l];
     const bool last = l + 1 == layers.size();
@@ -118,7 +123,8 @@ void ModelSpec::validate() const {
   for (std::size_t p = 0; p < params.size(); ++p) validate_param(*this, static_cast<int>(p));
   for (const IndexRange& range : indices) {
     if (is_in_samples(*this, range)) continue;
-    throw Error("model " + family + ": has indices outside its samples, or none to choose");
+    throw Error(
+        fmt::format("model {}: has indices outside its samples, or none to choose", family));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "scheduler/elastic/allocator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -76,7 +78,7 @@ class WeightedFair final : public Allocator {
   }
 
  private:
-  /// Whether one that runs and is of higher priority would have fewer than before.
+  /// Whether a running job of higher priority would have fewer lanes than before.
   static bool shrinks_above(std::span<const Contender> jobs, const Lanes& before,
                             const Lanes& after, int priority) {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
@@ -90,7 +92,7 @@ class WeightedFair final : public Allocator {
     return std::clamp(level * job.priority, 1.0, static_cast<double>(job.most_lanes));
   }
 
-  /// Devices for each unit of priority, such that all are given out or nobody asks for more.
+  /// Devices per unit of priority such that all are used or every job has what it asks for.
   static double water_level(std::span<const Contender> jobs, const Places& chosen,
                             int num_devices) {
     double low = 0, high = num_devices;
@@ -103,7 +105,7 @@ class WeightedFair final : public Allocator {
     return low;
   }
 
-  /// No more jobs are chosen than there are devices.
+  /// At most one chosen job per device.
   static Lanes shares(std::span<const Contender> jobs, const Places& chosen, int num_devices) {
     Lanes lanes(jobs.size(), 0);
     const double level = water_level(jobs, chosen, num_devices);
@@ -144,13 +146,13 @@ class Fill final : public Allocator {
     double gain = 0;  ///< of a lane
     int more = 0;
     std::size_t place = 0;
-    /// Ties go to the smaller growth, then to the job that stands first.
+    /// Ties go to the smaller growth, then to the first job.
     bool operator<(const Growth& other) const {
       return std::tuple(gain, other.more, other.place) < std::tuple(other.gain, more, place);
     }
   };
 
-  /// Of a job alone on so many devices, times its priority.
+  /// The remaining time of a job alone on `lanes` devices, times its priority.
   static double time_left(const Contender& job, int lanes) {
     return job.priority * job.remaining_s * job.speed.speed(1) / job.speed.speed(lanes);
   }
@@ -160,7 +162,7 @@ class Fill final : public Allocator {
     return sum;
   }
 
-  /// Several lanes count together: one alone may bring nothing where groups do not divide evenly.
+  /// Tries several lanes at once: one alone may gain nothing if groups do not divide evenly.
   static Growth best_growth(const Contender& job, std::size_t place, int lanes, int most) {
     Growth best;
     for (int more = 1; lanes + more <= most; ++more) {

@@ -12,20 +12,20 @@
 
 namespace spillway {
 
-/// A job among which devices are shared out.
+/// A job that competes for devices.
 struct Contender {
   JobId job;
   int priority = 1;        ///< from 1; a larger one is more important
-  double arrival_s = 0;    ///< among equals of priority, who came first comes first
+  double arrival_s = 0;    ///< breaks ties of priority: the earlier job comes first
   int most_lanes = 1;      ///< that it asks for and can use
-  int lanes = 0;           ///< that it has been given, and counts on; 0: it waits
-  bool resizing = false;   ///< to `lanes`, and not done with it
-  double remaining_s = 1;  ///< that it would still take on one lane
+  int lanes = 0;           ///< that it has; 0: it waits
+  bool resizing = false;   ///< a resize to `lanes` is pending
+  double remaining_s = 1;  ///< on one lane
   SpeedCurve speed{};
 };
 
-/// Shares devices out to jobs, as lanes; pure. Asked when a job comes or ends, when devices come or
-/// go, when a resize is done.
+/// Distributes devices to jobs, as lanes; pure. Called when a job arrives or ends, when devices are
+/// added or leave, and when a resize is done.
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -36,17 +36,17 @@ class Allocator {
 };
 
 /// Null for SharingKind::none.
-///   priority  a job runs on all lanes that it asks for, or waits: the first in order of priority
-///             until so many devices are free, and all behind it. Never resized.
+///   priority  a job runs on all lanes that it asks for or waits; jobs start strictly in order of
+///             priority. Never resizes.
 ///   wfs       weighted fair shares, powers of two: every running job gets devices in proportion to
-///             its priority, at least one, at most what it asks for; what is left over doubles
-///             shares in order of priority. The first that waits starts if there is a device for it
-///             and nobody of higher priority that runs gets fewer for it. No decision while a
-///             resize is pending. Source: VirtualFlow, elastic weighted fair sharing
-///   fill      nobody waits: every job has a lane, and where that is more than there are devices,
-///             units of several jobs take turns on one. Lanes for the other devices, any number a
-///             job, go where the sum of priority * remaining time falls most by each. What jobs
-///             have stays while that sum is within a twentieth of the least and no device idles.
+///             its priority, at least one and at most what it asks for; remaining devices double
+///             shares in order of priority. The first waiting job starts if a device is left for
+///             it and no running job of higher priority shrinks. No decision while a resize is
+///             pending. Source: VirtualFlow, elastic weighted fair sharing
+///   fill      no job waits: every job has a lane, and if there are fewer devices than jobs, their
+///             units take turns. Each further lane goes to the job where it reduces the sum of
+///             priority * remaining time most. Lanes stay as they are while that sum is within 5 %
+///             of the minimum and no device idles.
 std::shared_ptr<const Allocator> make_allocator(SharingKind kind);
 /// Null for a name that is not among kAllocatorNames.
 std::shared_ptr<const Allocator> make_allocator(std::string_view name);

@@ -9,29 +9,30 @@
 
 namespace spillway {
 
-/// Numbers of lanes that differ in what the largest lane holds, up to `most`: with 8 groups 1, 2,
-/// 3, 4, 8, because on 5 lanes one still has two groups, as on 4.
+/// The numbers of lanes up to `most` that make the largest lane smaller: 1, 2, 3, 4, 8 for 8
+/// groups, because with 5 lanes one still has two groups, as with 4.
 std::vector<int> useful_lanes(int groups, int most);
 
-/// Keeps what one job was seen to do on how many lanes, and asks its rules after every step. Pure:
-/// the same observations give the same decisions, under a real or a virtual clock. Every point is
-/// kept, also those of sizes that are not allowed for a while.
+/// Records the speed of one job by number of lanes and evaluates its rules after every step. Pure:
+/// the same observations give the same decisions, under a real or a virtual clock. It keeps every
+/// point, even for sizes that are not allowed at the moment.
 class Autoscaler {
  public:
   /// `sizes`: see Observed::sizes. The job has `lanes` lanes.
   Autoscaler(std::vector<std::shared_ptr<const Heuristic>> rules, std::vector<int> sizes,
              int lanes);
 
-  /// A step of the job has ended after `step_s` seconds. The first one on another number of lanes
-  /// than the step before does not count: it pays for the change.
+  /// A step of the job took `step_s` seconds. The first step after a change of lanes is ignored: it
+  /// includes the cost of the change.
   void observe_step(int lanes, double examples, double step_s);
-  /// What a device did of a step. Kept as EWMA: a new value has a weight of a tenth.
+  /// A device's speed in a step. Averaged with a weight of 0.1 for new values (EWMA).
   void observe_device(DeviceId device, double examples_per_s);
   /// The device no longer works for the job.
   void forget_device(DeviceId device) { device_speeds_.erase(device); }
   void set_sizes(std::vector<int> sizes) { observed_.sizes = std::move(sizes); }
 
-  /// Of all rules: the fewest lanes, else those that it has; every device that any of them avoids.
+  /// Combines all rules: the fewest lanes (the present ones if no rule decides), and all devices
+  /// that any rule avoids.
   Advice decide(double elapsed_s, double examples_left) const;
   const SpeedCurve& speed() const { return observed_.speed; }
 

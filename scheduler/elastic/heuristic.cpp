@@ -1,9 +1,10 @@
 #include "scheduler/elastic/heuristic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "core/base/config_check.h"
@@ -18,7 +19,7 @@ class Climb : public Heuristic {
   Advice decide(const Observed& observed) const final { return {next_size(observed), {}, name()}; }
 
  protected:
-  /// Whether to go on from one measured size to the next one.
+  /// Whether the next measured size is worth its lanes.
   virtual bool worth_it(const Observed& observed, int from, int to) const = 0;
 
  private:
@@ -42,7 +43,7 @@ class Climb : public Heuristic {
     return *top;
   }
 
-  /// Sizes have changed: the largest that is not larger, else the smallest.
+  /// After the sizes have changed: the largest size up to the present one, else the smallest.
   static int size_below(const Observed& observed) {
     const auto above = std::ranges::upper_bound(observed.sizes, observed.lanes);
     return above == observed.sizes.begin() ? *above : *(above - 1);
@@ -142,19 +143,11 @@ const std::vector<RuleSpec>& rules() {
   return all;
 }
 
-std::string text(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%g", value);
-  return buffer;
-}
-
-/// "; did you mean 'x'?", or what there is.
+/// "; did you mean 'x'?", or the list of all names.
 std::string hint(const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest(name, known);
-  if (!near.empty()) return "; did you mean '" + near + "'?";
-  std::string all;
-  for (const std::string& other : known) all += (all.empty() ? "" : ", ") + other;
-  return "; there are " + all;
+  return near.empty() ? fmt::format("; there are {}", fmt::join(known, ", "))
+                      : fmt::format("; did you mean '{}'?", near);
 }
 
 template <typename Spec>
@@ -167,10 +160,10 @@ std::vector<std::string> names_of(const std::vector<Spec>& specs) {
 void require_range(ConfigCheck& check, const RuleParam& spec, double value) {
   const bool any_from_0 = std::isnan(spec.above);
   const bool large_enough = any_from_0 ? value >= 0 : value > spec.above;
-  std::string range = any_from_0 ? "at least 0" : "above " + text(spec.above);
-  if (std::isfinite(spec.most)) range += " and at most " + text(spec.most);
+  std::string range = any_from_0 ? "at least 0" : fmt::format("above {:g}", spec.above);
+  if (std::isfinite(spec.most)) range += fmt::format(" and at most {:g}", spec.most);
   check.require(large_enough && value <= spec.most && std::isfinite(value), spec.name,
-                "is " + text(value) + ", must be " + range);
+                fmt::format("is {:g}, must be {}", value, range));
 }
 
 }  // namespace
@@ -180,13 +173,14 @@ std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
                                                 const std::string& field) {
   const auto rule = std::ranges::find(rules(), name, &RuleSpec::name);
   if (rule == rules().end()) {
-    throw ConfigError(field, 0, "'" + name + "' is no heuristic" + hint(name, names_of(rules())));
+    throw ConfigError(field, 0,
+                      fmt::format("'{}' is no heuristic{}", name, hint(name, names_of(rules()))));
   }
   ConfigCheck check(field + ".");
   const auto known = names_of(rule->params);
   for (const auto& [key, value] : params) {
     check.require(std::ranges::find(known, key) != known.end(), key,
-                  "is unknown to '" + name + "'" + hint(key, known));
+                  fmt::format("is unknown to '{}'{}", name, hint(key, known)));
   }
   std::vector<double> values;
   for (const RuleParam& spec : rule->params) {

@@ -13,7 +13,7 @@
 
 namespace spillway {
 
-/// What a job's autoscaler knows.
+/// The observations of a job's autoscaler.
 struct Observed {
   SpeedCurve speed{};
   std::vector<int> sizes;  ///< numbers of lanes that it may have, ascending; not empty
@@ -28,12 +28,12 @@ struct Observed {
 };
 
 struct Advice {
-  std::optional<int> lanes;     ///< to go on with; nothing: no opinion
-  std::vector<DeviceId> avoid;  ///< devices that hold the job up
-  std::string_view rule = {};   ///< whose number of lanes this is; empty: of none
+  std::optional<int> lanes;     ///< for the next step; nothing: no opinion
+  std::vector<DeviceId> avoid;  ///< devices that slow the job down
+  std::string_view rule = {};   ///< that chose the number of lanes; empty: none did
 };
 
-/// Decides how many lanes a job goes on with; pure.
+/// Decides how many lanes a job gets for its next step; pure.
 class Heuristic {
  public:
   virtual ~Heuristic() = default;
@@ -43,19 +43,19 @@ class Heuristic {
 
 using HeuristicParams = std::map<std::string, double>;
 
-/// The rules. Those with a size climb: from the smallest size measured up, as long as going on to
-/// the next one measured is worth it; from there a step to the next size that is not measured, up,
-/// or down where nothing smaller is; none left: there the job stays. So each size is tried once,
-/// whatever was measured is used wherever the job stands, and a step that was not worth it is
-/// walked back. A size counts as measured after kStepsToMeasure steps; until then the job stays.
-/// Source: Or et al., Resource elasticity in distributed deep learning.
+/// The rules. Those about sizes climb: from the smallest measured size, they go up as long as the
+/// next measured size is worth it. From there they try the next unmeasured size above, or below if
+/// no smaller one is measured. If none is left, the job stays there. So each size is tried once,
+/// and a step that was not worth it is reversed. A size counts as measured after kStepsToMeasure
+/// steps; until then the job stays. Source: Or et al., Resource elasticity in distributed deep
+/// learning.
 ///   throughput  worth it while s = (dR / dk) / (R / k) > threshold (0.1), R the speed on k lanes
 ///   linear      worth it while utility grows by more than cost; utility = value (1), less `loss`
 ///   stepped     (1) for every `every_hours` (1) until the job ends, never below 0: in proportion,
 ///               or for whole ones; cost = lanes * hours left * price_per_device_hour (0)
 ///   straggler   no opinion on lanes; avoids devices slower than `share` (0.8) of the median
-/// Throws ConfigError for an unknown name or parameter, naming the nearest, and for a parameter out
-/// of range; `field` is what it blames: "autoscale" makes "autoscale.threshold".
+/// Throws ConfigError for an unknown name or parameter, with the nearest known one, and for a
+/// parameter out of range. Its field starts with `field`: "autoscale.threshold".
 std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
                                                 const HeuristicParams& params = {},
                                                 const std::string& field = "autoscale");

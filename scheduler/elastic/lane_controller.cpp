@@ -1,5 +1,7 @@
 #include "scheduler/elastic/lane_controller.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,14 +9,15 @@ namespace spillway {
 namespace {
 
 std::string text_of(std::string_view rule, int lanes, bool is_known) {
-  const std::string number = std::to_string(lanes) + (lanes == 1 ? " lane" : " lanes");
-  return std::string(rule) + ": " + (is_known ? "goes on with " : "tries ") + number;
+  return fmt::format("{}: {} {} {}", rule, is_known ? "goes on with" : "tries", lanes,
+                     lanes == 1 ? "lane" : "lanes");
 }
 
 std::string text_of(const std::vector<DeviceId>& avoided) {
-  std::string numbers;
-  for (DeviceId id : avoided) numbers += (numbers.empty() ? "" : ", ") + std::to_string(id.value);
-  return avoided.empty() ? "straggler: avoids no device" : "straggler: avoids device " + numbers;
+  if (avoided.empty()) return "straggler: avoids no device";
+  std::vector<std::uint32_t> numbers;
+  for (DeviceId id : avoided) numbers.push_back(id.value);
+  return fmt::format("straggler: avoids device {}", fmt::join(numbers, ", "));
 }
 
 }  // namespace
@@ -58,7 +61,7 @@ void LaneController::committed(const StepCommitted& step, double now_s) {
   if (!job.resizing && left > 0) take(job, job.scaler->decide(now_s - job.arrived_s, left));
 }
 
-/// The first step on another number of lanes pays for the change.
+/// Ignores the first step after a change of lanes, which includes the cost of the change.
 void LaneController::measure(Job& job, double step_s, double steps_left) {
   if (job.scaler) job.scaler->observe_step(job.runs_on, 1, step_s);
   if (!is_shared(job) || job.last_step_on != job.runs_on) return;
@@ -154,7 +157,7 @@ void LaneController::forget_device(DeviceId device) {
   }
 }
 
-/// Jobs with a number of their own take theirs first.
+/// Jobs with a fixed number of lanes come first.
 void LaneController::share_rest() {
   int left = num_devices_;
   for (const auto& [id, job] : jobs_) left -= job.demand.fixed ? job.wanted : 0;

@@ -13,10 +13,10 @@
 
 namespace spillway {
 
-/// A job as its lanes are decided.
+/// A job that needs lanes.
 struct LaneDemand {
   JobId job;
-  int lanes = 1;                ///< that it has; where they are shared it begins with none
+  int lanes = 1;                ///< that it has; if lanes are shared it starts with none
   int most_lanes = 1;           ///< that it may have
   int groups = 1;               ///< of reduction: see useful_lanes()
   int priority = 1;             ///< where lanes are shared
@@ -24,11 +24,11 @@ struct LaneDemand {
   std::int64_t max_steps = 1;   ///< committed at its end
   double lane_step_s = 1;       ///< compute of a step on one lane, as planned
   SpeedCurve speed{};           ///< steps/s as known before, where lanes are shared
-  bool fixed = false;           ///< keeps `lanes`: neither shares nor rules say otherwise
+  bool fixed = false;           ///< keeps `lanes`, whatever shares and rules say
   std::vector<std::shared_ptr<const Heuristic>> rules{};  ///< of its autoscaler; empty: it has none
 };
 
-/// What a job goes on with.
+/// The new lanes of a job.
 struct LaneChange {
   JobId job;
   int before = 0, lanes = 0;      ///< before 0: it starts, or goes on; lanes 0: it waits
@@ -36,40 +36,39 @@ struct LaneChange {
   std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
 };
 
-/// Decides how many lanes each job has: by an allocator that shares devices out, by the job's own
-/// rules, or by both, where rules say how many it asks for. Pure: a session and a simulation tell
-/// it the same things, with their own clock, and carry out what decide() says.
+/// Decides how many lanes each job has: by an allocator that distributes devices, by the job's own
+/// rules, or by both, in which case rules set how many lanes it asks for. Pure: a session and a
+/// simulation report the same events, with their own clock, and carry out what decide() returns.
 class LaneController {
  public:
-  /// `allocator`: null where nothing is shared; jobs then have lanes from the start.
+  /// `allocator` null: nothing is shared, and jobs have lanes from the start.
   LaneController(std::shared_ptr<const Allocator> allocator, int num_devices);
   bool shares() const { return sharing_.has_value(); }
 
   /// The job has its home.
   void arrive(const LaneDemand& demand, double now_s);
   void committed(const StepCommitted& step, double now_s);
-  /// The open step begins again: what it takes says nothing.
+  /// The open step begins again: its duration is not measured.
   void redone(JobId job);
-  /// The job runs on what decide() said last.
+  /// The job runs on the lanes of the last decide().
   void resized(JobId job);
   void end(JobId job);
-  /// From now on the job has so many lanes, whatever others get: its rules are off, and it shares
-  /// no more. Shares are of the devices that are left, at least one. No effect on one that is not
-  /// there.
+  /// From now on the job has `lanes` lanes, without shares or rules. The other jobs share the
+  /// remaining devices, at least one. No effect on an unknown job.
   void fix(JobId job, int lanes);
-  /// The devices have changed, and the job may have so many lanes, at least one.
+  /// The devices have changed, and the job may have up to `most_lanes` lanes, at least one.
   void limit(JobId job, int most_lanes);
-  /// Where no other is left, devices that jobs avoid take lanes of them again.
+  /// If only avoided devices are left, jobs use them again.
   void set_num_devices(int num_devices);
   /// The device has left.
   void forget_device(DeviceId device);
 
-  /// Lets decide() be asked again though nothing was told.
+  /// Makes is_due() true without an event.
   void reconsider() { due_ = true; }
-  /// Whether something was told since the last decide() that may change its answer.
+  /// Whether an event since the last decide() may have changed its answer.
   bool is_due() const { return due_; }
-  /// What is different now; it counts as carried out, and jobs that had lanes as resizing until
-  /// resized(). Nothing while there are no devices.
+  /// The changes since the last call. They count as carried out, except that jobs that had lanes
+  /// count as resizing until resized(). Empty while there are no devices.
   std::vector<LaneChange> decide();
 
  private:
@@ -83,7 +82,7 @@ class LaneController {
     int runs_on = 0;          ///< lanes of the open step
     int last_step_on = 0;     ///< of the step before
     bool resizing = false;    ///< a decision is not carried out yet
-    bool whole_step = false;  ///< the open step is measured from its start to its end
+    bool whole_step = false;  ///< the open step is measured from start to end
     std::vector<DeviceId> avoids{}, wants_to_avoid{};
     std::string reason{};
   };

@@ -1,5 +1,7 @@
 #include "scheduler/plan/cut.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "spillway/error.h"
@@ -9,7 +11,7 @@ namespace spillway {
 int batch_edge(const ModelSpec& model) {
   const auto is_batch = [](const EdgeSpec& edge) { return edge.producer < 0; };
   if (std::ranges::count_if(model.edges, is_batch) != 1) {
-    throw Error("model " + model.family + " must have exactly one batch edge");
+    throw Error(fmt::format("model {} must have exactly one batch edge", model.family));
   }
   return static_cast<int>(std::ranges::find_if(model.edges, is_batch) - model.edges.begin());
 }
@@ -60,7 +62,7 @@ int Cut::next_reader(int edge, int shard) const {
   return next == readers(edge).end() ? -1 : *next;
 }
 
-/// First fit: a slot is free again behind the last reader of its edge.
+/// First fit: a slot is free again after the last reader of its edge.
 void Cut::assign_slots(const ModelSpec& model) {
   std::vector<int> busy_until;  // by slot, a shard
   for (int s = 0; s < static_cast<int>(boundaries_.size()); ++s) {

@@ -7,10 +7,10 @@
 
 namespace spillway {
 
-/// The batch edge: the only edge without a producer. Throws Error for another number of them.
+/// The batch edge: the only edge without a producer. Throws Error unless there is exactly one.
 int batch_edge(const ModelSpec& model);
 
-/// Which layers read an edge first and last.
+/// The first and last layers that read an edge.
 struct Readers {
   int first = -1, last = -1;
 };
@@ -20,13 +20,13 @@ std::vector<Readers> readers_of(const ModelSpec& model);
 /// The activations that a range of layers exchanges with the rest of its model, ascending.
 struct Boundaries {
   std::vector<int> in;   ///< edges made before the range and read in it
-  std::vector<int> out;  ///< edges made in the range and read behind it
+  std::vector<int> out;  ///< edges made in the range and read after it
 };
 Boundaries boundaries_of(const ModelSpec& model, const std::vector<Readers>& readers,
                          LayerRange layers);
 
-/// A model cut into shards: every tensor that crosses a cut is a boundary, which goes from the
-/// shard that makes it to those that read it, past the ones between them.
+/// A model cut into shards. Every tensor that crosses a cut is a boundary; it may skip the shards
+/// between its producer and its readers.
 class Cut {
  public:
   /// `shards` cover the layers in order; `model` outlives the cut.
@@ -34,12 +34,12 @@ class Cut {
 
   /// Of one shard.
   const Boundaries& boundaries(int shard) const { return boundaries_[at(shard)]; }
-  /// Shards that read a boundary, ascending; its own maker is none of them.
+  /// The shards that read a boundary, ascending, without its producer.
   const std::vector<int>& readers(int edge) const { return readers_[at(edge)]; }
-  /// The next shard behind `shard` that reads the edge; -1: none.
+  /// The next shard after `shard` that reads the edge; -1: none.
   int next_reader(int edge, int shard) const;
 
-  /// A place for the edge that no boundary alive in the same pass through the shards has.
+  /// A slot for the edge that no other live boundary has in one pass through the shards.
   int slot(int edge) const { return slots_[at(edge)]; }
   Bytes slot_bytes(int slot) const { return slot_bytes_[at(slot)]; }
 

@@ -146,7 +146,7 @@ void LayoutBuilder::place_weights() {
 
 void LayoutBuilder::place_sums() {
   const Bytes plane_begin = layout_.home_bytes;
-  // Of a lane alone, on devices with memory of their own: to them the host's is slow.
+  // A single lane on devices with their own memory, from which host memory is slow.
   const bool has_whole_sums = shape_.split.dedicated_activations() && lanes_.size() == 1;
   for (const LayerSpec& layer : model_.layers) {
     Layout::LayerPlace place;
@@ -179,7 +179,7 @@ void LayoutBuilder::place_sums() {
   add_sum_buffers();
 }
 
-/// Of tied parameters: where their last layer has them.
+/// The sum of a tied parameter is placed with its last layer.
 void LayoutBuilder::place_whole_sums() {
   for (int l = 0; l < static_cast<int>(model_.layers.size()); ++l) {
     const std::vector<int>& params = model_.layers[at(l)].params;

@@ -34,10 +34,10 @@ class LayoutBuilder {
   std::vector<int> drains(int lane, LayerRange range);
   /// The boundary `edge` of virtual node `vn`.
   int boundary(int edge, int vn);
-  /// Its gradient, summed over the readers in shard `shard` and behind. That of the first reading
-  /// shard has the boundary's home: it is made by the op that reads the boundary last.
+  /// Its gradient, summed over the readers from shard `shard` on. The first reading shard's
+  /// gradient shares the boundary's home: its op is the last to read the boundary.
   int gradient(int edge, int shard, int vn);
-  /// As boundary(), for evaluation: edges that are never alive together share homes.
+  /// As boundary(), for evaluation: edges that are never live together share homes.
   int eval_boundary(int edge, int vn);
 
   const FoldPlan& fold(int lane) const { return folds_[at(lane)]; }

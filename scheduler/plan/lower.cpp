@@ -54,7 +54,7 @@ class ProgramBuilder {
     return static_cast<int>(program_.host_ops.size()) - 1;
   }
 
-  /// Host ops start in their order: a unit's batch must not wait for the updates of all others.
+  /// Host ops start in order, so loads come first: a batch must not wait for all updates.
   void add_loads(StepKind step_kind) {
     if (step_kind.evaluate)
       eval_load_ = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
@@ -138,7 +138,7 @@ class ProgramBuilder {
     return numbers;
   }
 
-  /// Of the sums of a layer, those that the host reads.
+  /// The bytes of a layer's sums that the host reads.
   Bytes reduced_bytes(int layer) const {
     const Layout::LayerPlace& place = buffers_.layout().layers[at(layer)];
     Bytes bytes = place.sum.packed_bytes;
@@ -290,7 +290,7 @@ class ProgramBuilder {
     add_host_op(std::move(commit));
   }
 
-  /// Those of layers that share a parameter with this one, from the nearest layer on.
+  /// The reduces of later layers that share a parameter with this one, nearest first.
   std::vector<int> reduces_before(const std::vector<std::vector<int>>& of_params, int layer) const {
     std::set<int, std::greater<>> before;
     for (int p : model_.layers[at(layer)].params) {
@@ -388,7 +388,7 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
     plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total(shape.split));
   }
   LayoutBuilder buffers(model, shape, plan.lanes, cut);
-  // Boundaries get their numbers while programs are built: the fullest program comes first.
+  // Building programs numbers the boundaries, so the program with most of them comes first.
   plan.programs.resize(8);
   std::vector<StepKind> step_kinds{{.update = true, .evaluate = plan.evaluates, .train = true}};
   for (std::int64_t step :

@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-/// The contract's shape: what a step is, wherever it runs.
+/// The shape of a step, independent of devices except for `lane_groups` and `split`.
 struct JobShape {
   int virtual_nodes = 1;
   int groups = 1;                   ///< divides virtual_nodes
@@ -15,7 +15,7 @@ struct JobShape {
   int eval_virtual_nodes = 0;       ///< 0: no evaluation
   std::int64_t first_step = 0;      ///< committed before: its updates are done
   std::int64_t max_steps = 1;
-  std::int64_t eval_steps = 0;  ///< evaluate every so many steps; 0: after the last only
+  std::int64_t eval_steps = 0;  ///< steps between evaluations; 0: only after the last step
   int moments = 2;              ///< values that the optimizer keeps for each weight
   MemorySplit split;            ///< of the devices
 };

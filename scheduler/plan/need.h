@@ -10,17 +10,17 @@ namespace spillway {
 
 struct JobShape;
 
-/// What a unit needs on a device, in bytes; pieces are rounded up to kAlignment.
+/// The device memory that a unit needs, in bytes; pieces are rounded up to kAlignment.
 struct UnitNeed {
   Bytes weights = 0, sums = 0;
   Bytes workspace = 0;  ///< activations at their peak while one virtual node goes through
   Bytes op_area = 0;    ///< boundaries, their gradients and the batch, of one virtual node
   Bytes planned() const { return weights + sums + op_area; }
-  /// Memory of a device that has room for it.
+  /// The device memory that holds it.
   Bytes total(const MemorySplit& split = {}) const { return split.needed(planned(), workspace); }
 };
 
-/// What the needs of all ranges of a model follow from. Model and profile outlive it.
+/// Precomputed values for the needs of all ranges of a model. Model and profile outlive it.
 struct NeedTable {
   NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape);
 
@@ -36,18 +36,17 @@ struct NeedTable {
   int most_slots = 0;                         // of gradient sums, in any lane
 };
 
-/// The need of a range of layers that grows at its end, so that all ranges of a model cost no more
-/// than a look at each. An edge that is read behind the range too counts as if every gradient of it
-/// had to be kept: never too little, and exact for chains.
+/// The need of a range of layers, updated as the range grows at its end. It counts every gradient
+/// of an edge that is also read after the range: an upper bound, exact for chains.
 class RangeNeed {
  public:
   RangeNeed(const NeedTable& table, int begin) : table_(table), begin_(begin), end_(begin) {}
-  /// Takes in the next layer.
+  /// Adds the next layer.
   void grow();
 
   int end() const { return end_; }
   Bytes weights() const { return weights_; }
-  /// Any longer range with the same begin needs at least so much of a device.
+  /// A lower bound on the need of any longer range with the same begin.
   Bytes least_of_longer() const;
   bool reads_batch() const { return batch_bytes_ > 0; }
   UnitNeed forward() const;   ///< of evaluation too

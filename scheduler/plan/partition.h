@@ -8,13 +8,13 @@
 
 namespace spillway {
 
-/// How a model is cut, or why it cannot be.
+/// How a model is cut, or the budget that a cut would need.
 struct Partition {
   bool fits = false;
-  std::vector<LayerRange> shards;  ///< empty where it does not fit
+  std::vector<LayerRange> shards;  ///< empty if it does not fit
   bool vn_major = false;
-  Bytes smallest_budget = 0;  ///< the least that would do, a multiple of kPage; below: no fit
-  /// From here on cuts leave room for the next unit's weights beside any unit; 0: not asked for.
+  Bytes smallest_budget = 0;  ///< the least budget that fits, a multiple of kPage
+  /// The least budget that holds the next unit's weights beside any unit; 0: not computed.
   Bytes load_ahead_budget = 0;
 };
 

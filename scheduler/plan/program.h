@@ -17,7 +17,7 @@
 /// run by the Engine. Nothing here changes once made.
 namespace spillway {
 
-/// A step that no job gets to.
+/// A step that no job reaches.
 inline constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
 
 /// Layers [begin, end) that move and run together.
@@ -56,7 +56,7 @@ struct OpSpec {
   std::vector<int> outputs;  ///< created here
   std::vector<int> frees;    ///< inputs that nothing reads afterwards
   FoldStep fold;             ///< backward only
-  int num_numbers = 0;       ///< that it says: a loss, squared norms
+  int num_numbers = 0;       ///< scalar results: a loss, squared norms
   Bytes workspace = 0;       ///< activations at their peak
   double cost_s = 0;
 };
@@ -122,7 +122,7 @@ struct Program {
   bool commits = false;  ///< false: updates and evaluation only, after the last step
 };
 
-/// Parts of a program that depend on where in training it stands.
+/// The parts of a program that depend on the position in training.
 struct StepKind {
   bool update = false;    ///< updates of the step before
   bool evaluate = false;  ///< evaluation of the weights as they are then
@@ -133,9 +133,9 @@ struct StepKind {
   }
 };
 
-/// Where the sums of a layer's parameters lie among each other. They grow in f32; once finished, at
-/// the end of a unit, they are packed as ParamSpec::finished_sum(), in place, from the front. Sums
-/// that are rounded then begin kAlignment in, so that packing never overtakes what it reads.
+/// The offsets of the sums of a layer's parameters. They accumulate in f32; at the end of a unit
+/// they are packed in place, from the front, as ParamSpec::finished_sum(). If packing rounds, the
+/// sums start at kAlignment, so that packing never overwrites what it has yet to read.
 struct SumPlaces {
   std::vector<Bytes> offsets, packed_offsets;  ///< by parameter of the layer; without one: kNoHome
   Bytes bytes = 0, packed_bytes = 0;           ///< 0: nothing to train or observe
@@ -146,12 +146,12 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
 /// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
 /// range for each layer that names it), further partial sums, boundaries, batch. Layers start at
 /// multiples of kPage, parameters at multiples of kAlignment. Addresses are offsets in the job's
-/// host memory; nobody but the layout computes one.
+/// host memory; only the layout computes them.
 struct Layout {
   struct ParamPlace {
     int weights_buffer = 0;  ///< the block that holds it as its layer computes with it
     Bytes offset_in_block = 0;
-    Bytes home = 0;           ///< of its master; elsewhere than in the block: that is a copy
+    Bytes home = 0;           ///< of its master; outside the block if the block is a copy
     Bytes moment_offset = 0;  ///< in each plane of moments; frozen parameters have none
     Bytes sum = kNoHome;      ///< of its whole gradient sum: in the range of its last use
   };

@@ -1,13 +1,14 @@
 #include "scheduler/plan/span_name.h"
 
+#include <fmt/format.h>
+
 namespace spillway {
 
 std::string span_name(const OpSpec& op) {
-  const char* kind = op.kind == OpKind::forward    ? "forward "
-                     : op.kind == OpKind::backward ? "backward "
-                                                   : "evaluate ";
-  return kind + std::to_string(op.layers.begin) + "-" + std::to_string(op.layers.end - 1) + " vn " +
-         std::to_string(op.vn);
+  const char* kind = op.kind == OpKind::forward    ? "forward"
+                     : op.kind == OpKind::backward ? "backward"
+                                                   : "evaluate";
+  return fmt::format("{} {}-{} vn {}", kind, op.layers.begin, op.layers.end - 1, op.vn);
 }
 
 std::string span_name(BufferKind kind) {

@@ -6,7 +6,7 @@
 
 namespace spillway {
 
-/// How what runs is called where people look at it: "backward 3-5 vn 2" (layers, virtual node),
+/// The names of ops and copies in traces and reports: "backward 3-5 vn 2" (layers, virtual node),
 /// "weights", "update".
 std::string span_name(const OpSpec& op);
 std::string span_name(BufferKind kind);

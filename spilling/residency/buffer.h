@@ -23,7 +23,7 @@ enum class BufferKind : std::uint8_t {
 struct BufferSpec {
   BufferKind kind = BufferKind::weights;
   Bytes bytes = 0;
-  Bytes home_bytes = 0;  ///< of these, the first that are kept at home; of a sum: once finished
+  Bytes home_bytes = 0;  ///< the first bytes, which are kept at home; for a sum: once finished
   Bytes home = kNoHome;
   int edge = -1;  ///< of the model: boundary, gradient, batch
 };

@@ -10,8 +10,8 @@ namespace spillway {
 
 enum class CopyDirection : std::uint8_t { to_device, to_host };
 
-/// A copy of a buffer between a device and its home. `attempt`: how often an open step of the job
-/// has been dropped so far.
+/// A copy of a buffer between a device and its home. `attempt` counts the dropped open steps of the
+/// job.
 struct StartCopy {
   ActionId id = 0;
   JobId job;
@@ -20,7 +20,7 @@ struct StartCopy {
   int attempt = 0;
   int buffer = 0;
   Bytes device_offset = 0, home = 0, bytes = 0;
-  /// Where valid: to `device` it comes from there, not from home, and has no valid home then.
+  /// If valid, `device` loads from this device instead of the home, which is not valid.
   DeviceId peer = {};
   Bytes peer_offset = 0;
 };

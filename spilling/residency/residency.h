@@ -14,7 +14,7 @@ namespace spillway {
 ///
 /// Invariants: a leased, filling or draining copy keeps its range; a filling copy is not dirty; a
 /// dirty copy is the only valid one and leaves the device only by a write back, or by a move to
-/// another device, where it is dirty then.
+/// another device, where it stays dirty.
 struct Resident {
   Bytes offset = 0, bytes = 0;
   std::int64_t version = 0;  ///< the step whose state it holds
@@ -27,8 +27,8 @@ struct Resident {
   bool busy() const { return leases > 0 || filling != 0 || draining != 0; }
 };
 
-/// What lies where on one device: the planned part of its budget. Copyable, no I/O. Pointers to
-/// copies hold until the next place() or release().
+/// The copies on one device and their ranges in the planned part of its budget. Copyable, no I/O.
+/// Pointers to copies are valid until the next place() or release().
 class Residency {
  public:
   using Entries = boost::unordered_flat_map<BufferRef, Resident>;
@@ -37,11 +37,11 @@ class Residency {
 
   Resident* find(BufferRef ref);
   const Resident* find(BufferRef ref) const;
-  /// A range for a new copy; null where no hole is large enough. `ref` has no copy here.
+  /// Places a new copy; null if no hole is large enough. `ref` has no copy here.
   Resident* place(BufferRef ref, Bytes bytes, RangeAllocator::End end);
-  /// Takes the copy away. It is not busy.
+  /// Removes a copy that is not busy.
   void release(BufferRef ref);
-  /// Says whether a copy of this device leaves when its write back ends.
+  /// Sets whether a copy of this device leaves when its write back ends.
   void doom(Resident& entry, bool leaves);
 
   Bytes budget() const { return space_.capacity(); }
@@ -53,7 +53,7 @@ class Residency {
   /// Jobs with copies here, and their bytes; in no particular order.
   const boost::unordered_flat_map<JobId, Bytes, std::hash<JobId>>& jobs() const { return jobs_; }
 
-  /// Throws std::logic_error where an invariant does not hold.
+  /// Throws std::logic_error if an invariant is broken.
   void check_integrity() const;
 
  private:

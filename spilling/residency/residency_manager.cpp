@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-/// Copies to look up often: a unit of many layers has hundreds.
+/// A set for many look-ups: a unit of many layers has hundreds of copies.
 class CopySet {
  public:
   CopySet(std::initializer_list<const ShortList<BufferRef>*> lists) {
@@ -30,7 +30,7 @@ bool fits(const Residency& copies, const MakeStays& make_stays, std::span<const 
           RangeAllocator::End end, Bytes workspace) {
   Bytes wanted = 0;
   for (Bytes piece : pieces) wanted += round_up(std::max<Bytes>(piece, 1), kAlignment);
-  // Most of the time nothing has to go: one hole holds all.
+  // Fast path: one hole holds everything.
   if (copies.used() + wanted + workspace <= copies.budget() &&
       copies.space().largest_hole() >= wanted + kAlignment) {
     return true;
@@ -137,7 +137,7 @@ bool ResidencyManager::op_area_fits(DeviceId id, const Request& request) const {
   return fits(on(id), stays, request.op_area, request.op_end, request.workspace);
 }
 
-/// Whether a prefetched unit will find room around its weights when nothing else has to stay.
+/// Whether a prefetched unit will find room beside its weights once everything else has left.
 bool ResidencyManager::later_fits(DeviceId id, const Request& request) const {
   if (request.later.empty()) return true;
   const auto stays = [&] {
@@ -148,7 +148,7 @@ bool ResidencyManager::later_fits(DeviceId id, const Request& request) const {
   return fits(on(id), stays, request.later, request.end, request.later_workspace);
 }
 
-/// Takes away the copy that is used again last (Belady's rule: the programs are known).
+/// Evicts the copy whose next use is farthest away (Belady's rule: the programs are known).
 /// Source: Belady, "A study of replacement algorithms", 1966.
 bool ResidencyManager::evict_one(ResidencyOwner& owner, DeviceId id, const Request& request) {
   std::optional<BufferRef> victim;
@@ -200,7 +200,7 @@ void ResidencyManager::load(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
   if (copy.peer.valid()) send_away(owner, copy.peer, ref, entry->filling);
 }
 
-/// A device whose dirty copy nothing else uses, so that it can go to another one; else not valid.
+/// A device whose dirty copy is unused and can move to another device; not valid if there is none.
 DeviceId ResidencyManager::sender(BufferRef ref) const {
   for (DeviceId holder : state(ref).holders) {
     const Resident* entry = on(holder).find(ref);
@@ -209,7 +209,7 @@ DeviceId ResidencyManager::sender(BufferRef ref) const {
   return DeviceId();
 }
 
-/// The part of a move at the device that it comes from.
+/// The source's side of a move.
 void ResidencyManager::send_away(ResidencyOwner& owner, DeviceId id, BufferRef ref, ActionId move) {
   DeviceCopies& device = devices_[id.index()];
   Resident* entry = device.copies.find(ref);
@@ -219,8 +219,8 @@ void ResidencyManager::send_away(ResidencyOwner& owner, DeviceId id, BufferRef r
   ++device.num_transfers;
 }
 
-/// What a copy that has ended, or was lost, kept busy at its other end: its home, or the device
-/// that it came from. True if a copy there is no longer needed once this one has arrived.
+/// Releases the other end of a copy that has ended or was lost: its home, or the source of a move.
+/// Returns whether the source still has its copy.
 bool ResidencyManager::release_other_end(ResidencyOwner& owner, const CopyRoute& copy) {
   if (!copy.peer.valid()) {
     auto& busy_homes = jobs_[copy.buffer.job.index()].busy_homes;
@@ -237,14 +237,14 @@ bool ResidencyManager::release_other_end(ResidencyOwner& owner, const CopyRoute&
   return true;
 }
 
-/// Whether a copy from or to the same home is in flight. A boundary and its gradient share one, so
-/// the second has to wait for the first.
+/// Whether a copy from or to the same home is in flight. A boundary and its gradient share a home,
+/// so one has to wait for the other.
 bool ResidencyManager::home_is_busy(BufferRef ref) const {
   const auto& busy_homes = jobs_[ref.job.index()].busy_homes;
   return std::ranges::find(busy_homes, spec(ref).home) != busy_homes.end();
 }
 
-/// Whether its home is busy; then the device watches for the end of that.
+/// Whether a dirty copy has to wait for its busy home; the device then watches the job.
 bool ResidencyManager::cannot_leave(ResidencyOwner& owner, DeviceId id, BufferRef ref,
                                     const Resident& entry) const {
   if (!entry.dirty || !home_is_busy(ref)) return false;
@@ -339,7 +339,7 @@ void ResidencyManager::end_copy(ResidencyOwner& owner, const CopyRoute& copy) {
 }
 
 void ResidencyManager::end_lost_copy(ResidencyOwner& owner, const CopyRoute& copy) {
-  release_other_end(owner, copy);  // what is there stays
+  release_other_end(owner, copy);  // its copy stays
 }
 
 void ResidencyManager::check_integrity() const {

@@ -13,40 +13,40 @@
 
 namespace spillway {
 
-/// A list that is short nearly always, and then takes no memory of its own.
+/// A list that is nearly always short and then allocates nothing.
 template <typename T>
 using ShortList = boost::container::small_vector<T, 4>;
 
-/// What a residency manager asks of the scheduler above it, and tells it.
+/// The scheduler, as a residency manager sees it.
 class ResidencyOwner {
  public:
-  /// How far away the next read of a buffer is; infinity: there is none. The oracle of eviction.
+  /// The distance to the next read of a buffer; infinity: there is none. Eviction follows it.
   virtual double next_use(BufferRef ref) const = 0;
-  /// Whether a job is running. If not, nothing will read what is written back.
+  /// Whether a job is running. If not, its copies need no write back.
   virtual bool is_running(JobId job) const = 0;
-  /// Starts the copy under a number, which it returns.
+  /// Starts the copy and returns its id.
   virtual ActionId start_copy(StartCopy copy) = 0;
   /// The tables of the device have changed.
   virtual void touch(DeviceId device) = 0;
-  /// The device cannot go on before an action of the job ends.
+  /// The device has to wait until an action of the job ends.
   virtual void watch(JobId job, DeviceId device) = 0;
 
  protected:
   ~ResidencyOwner() = default;
 };
 
-/// Where the bytes of all jobs are: which buffers have a valid home, which devices have a copy, and
-/// what is being copied. Makes room on devices, by eviction. Pure and copyable; each call that may
-/// start a copy takes the owner. Buffers of a job are numbered as in its plan.
+/// Knows where the bytes of all jobs are: which buffers have a valid home, which devices have a
+/// copy, and which copies are in flight. Makes room on devices by eviction. Pure and copyable; each
+/// call that may start a copy takes the owner. Buffers of a job are numbered as in its plan.
 class ResidencyManager {
  public:
   enum class Room {
     ready,
-    wait,  ///< something in flight has to end first
-    never  ///< not while what is leased stays
+    wait,  ///< an action in flight has to end first
+    never  ///< not as long as the leased copies stay
   };
 
-  /// What has to be on a device at once.
+  /// Buffers that a device has to hold at once.
   struct Request {
     ShortList<BufferRef> place;                          ///< no copy there yet; of one job
     ShortList<BufferRef> keep;                           ///< copies that must stay
@@ -78,39 +78,39 @@ class ResidencyManager {
   /// The job begins a program with these buffers, which outlive it: none has a valid home or a
   /// copy.
   void begin(JobId job, const std::vector<BufferSpec>& buffers, std::int64_t version);
-  /// The job has no copy on any device, and will have none.
+  /// The job has no copy on any device, and will not get any.
   void end(JobId job) { jobs_[job.index()].buffers = {}; }
   void set_home_valid(BufferRef ref) { state(ref).home_valid = true; }
   bool home_valid(BufferRef ref) const { return state(ref).home_valid; }
   /// Whether the device has a copy.
   bool holds(DeviceId id, BufferRef ref) const;
-  /// Whether the job has still to read something that is nowhere but on the device.
+  /// Whether the job will read a buffer that only this device holds.
   bool has_only_copy(const ResidencyOwner& owner, DeviceId id, JobId job) const;
 
-  /// Makes room for everything in `request`, or leaves the tables as they are but for evictions.
+  /// Makes room for everything in `request`. If it cannot, only evictions change the tables.
   RoomMade make_room(ResidencyOwner& owner, DeviceId id, const Request& request);
-  /// Whether the pieces of request.op_area find room once all that may go has gone.
+  /// Whether the pieces of request.op_area fit once every evictable copy has left.
   bool op_area_fits(DeviceId id, const Request& request) const;
-  /// Evicts all that nothing uses. Returns how many copies that were.
+  /// Evicts all unused copies. Returns their number.
   int evict_all(ResidencyOwner& owner, DeviceId id);
 
-  /// Fills a copy: from its home, or, where that is not valid, from the device that can send it.
+  /// Fills a copy from its home or, if that is not valid, from a device that can send it.
   void load(ResidencyOwner& owner, DeviceId id, BufferRef ref);
-  /// `leaves`: the copy goes when its bytes are at home.
+  /// `leaves`: the copy leaves the device afterwards.
   void write_back(ResidencyOwner& owner, DeviceId id, BufferRef ref, bool leaves);
-  /// Writes back those of the buffers that only other devices hold, and that cannot be copied from
-  /// there directly. True if there are none.
+  /// Writes back those buffers that only other devices hold and that cannot move directly. Returns
+  /// true if there are none.
   bool fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job, const std::vector<int>& buffers);
   void drop(ResidencyOwner& owner, DeviceId id, BufferRef ref);
-  /// The buffer is dead: every copy goes, at once or when its transfer ends.
+  /// The buffer is dead: every copy leaves, at once or when its transfer ends.
   void drop_everywhere(ResidencyOwner& owner, BufferRef ref);
-  /// Of a job of which nothing is in flight: every copy goes, leased or not.
+  /// Drops every copy of a job without actions in flight, leased or not.
   void drop_all(ResidencyOwner& owner, JobId job);
   void end_copy(ResidencyOwner& owner, const CopyRoute& copy);
-  /// Of a copy whose device was lost: frees its other end, which is a home or another device.
+  /// The device of a copy was lost: releases the other end, which is a home or another device.
   void end_lost_copy(ResidencyOwner& owner, const CopyRoute& copy);
 
-  /// Throws std::logic_error where an invariant does not hold.
+  /// Throws std::logic_error if an invariant is broken.
   void check_integrity() const;
 
  private:

@@ -1,5 +1,7 @@
 #include "spilling/tiers/device_arena.h"
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 
 namespace spillway {
@@ -9,8 +11,8 @@ DeviceArena::DeviceArena(Device& device)
 
 std::byte* DeviceArena::at(Bytes offset, Bytes bytes) const {
   if (offset > size() || bytes > size() - offset) {
-    throw std::out_of_range("device arena: range ends at " + std::to_string(offset + bytes) +
-                            ", the arena at " + std::to_string(size()));
+    throw std::out_of_range(
+        fmt::format("device arena: range ends at {}, the arena at {}", offset + bytes, size()));
   }
   return memory_->data() + offset;
 }

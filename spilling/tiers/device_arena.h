@@ -7,10 +7,10 @@
 
 namespace spillway {
 
-/// The planned part of a device's memory, taken once. Ranges are given out by whoever plans.
+/// The planned part of a device's memory, allocated once. The engine assigns its ranges.
 class DeviceArena {
  public:
-  /// Throws OutOfMemory where the device refuses its own budget.
+  /// Throws OutOfMemory if the device refuses its own budget.
   explicit DeviceArena(Device& device);
 
   /// The range [offset, offset + bytes). Throws std::out_of_range beyond the arena.

@@ -1,6 +1,7 @@
 #include "spilling/tiers/file_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 namespace spillway {
 namespace {
 
-/// A file that has lost its name: its space goes back once it is neither open nor mapped.
+/// An unlinked file: its space is freed once it is neither open nor mapped.
 class NamelessFile {
  public:
   explicit NamelessFile(const std::filesystem::path& folder) : folder_(folder) {
@@ -29,9 +30,9 @@ class NamelessFile {
   NamelessFile(const NamelessFile&) = delete;
   NamelessFile& operator=(const NamelessFile&) = delete;
 
-  /// Makes it `bytes` of zeros that have their place on the disk.
+  /// Reserves `bytes` of zeros on the disk.
   void reserve(Bytes bytes) const {
-    // Asked first, so that a refused request does not fill the disk for others meanwhile.
+    // Checked first, so that a request that fails does not fill the disk for others.
     if (bytes > free_bytes()) refuse(bytes);
     while (::fallocate(handle_, 0, 0, static_cast<off_t>(bytes)) != 0) {
       if (errno == ENOSPC || errno == EDQUOT) refuse(bytes);
@@ -53,10 +54,11 @@ class NamelessFile {
     return Bytes{disk.f_bavail} * disk.f_frsize;
   }
   [[noreturn]] void refuse(Bytes bytes) const {
-    throw OutOfMemory(Tier::disk, bytes, free_bytes(), "a file for homes in " + folder_.string());
+    throw OutOfMemory(Tier::disk, bytes, free_bytes(),
+                      fmt::format("a file for homes in {}", folder_.string()));
   }
   static std::string reserving(Bytes bytes) {
-    return "cannot reserve " + format_bytes(bytes) + " for homes in";
+    return fmt::format("cannot reserve {} for homes in", format_bytes(bytes));
   }
 
   const std::filesystem::path& folder_;

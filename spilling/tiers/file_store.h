@@ -7,14 +7,14 @@
 
 namespace spillway {
 
-/// Homes in files of one folder, mapped: the system keeps in memory what is in use and writes the
-/// rest to the disk. The files have no name and end with the process, whatever ends it.
+/// Homes in mapped files of one folder: the system keeps used pages in memory and writes the others
+/// to the disk. The files have no name, so they vanish with the process, however it ends.
 class FileStore final : public Store {
  public:
-  /// Throws IoError where no file can be made in `folder`.
+  /// Throws IoError if no file can be created in `folder`.
   explicit FileStore(std::filesystem::path folder);
-  /// Takes the space on the disk. Throws OutOfMemory of the disk tier, or IoError where the file
-  /// system cannot reserve space or has no file that large.
+  /// Reserves the space on the disk. Throws OutOfMemory of the disk tier, or IoError if the file
+  /// system cannot reserve space or does not support files of that size.
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override;
 
  private:

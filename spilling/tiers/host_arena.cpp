@@ -13,7 +13,7 @@ HostArena::Region::Region(Region&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)) {}
 
 HostArena::Region& HostArena::Region::operator=(Region&& other) noexcept {
-  Region taken(std::move(other));  // what this one had goes back with it
+  Region taken(std::move(other));  // its destructor gives back this region's bytes
   std::swap(arena_, taken.arena_);
   std::swap(memory_, taken.memory_);
   std::swap(bytes_, taken.bytes_);
@@ -33,7 +33,7 @@ HostArena::Region HostArena::reserve(Bytes bytes) {
     }
     in_use_ += bytes;
   }
-  Region region(*this, bytes);  // gives back where the store throws
+  Region region(*this, bytes);  // gives the bytes back if the store throws
   region.memory_ = store_.allocate(bytes);
   const MutexLock lock(mutex_);
   peak_ = std::max(peak_, in_use_);

@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-/// All homes: exact-size regions of one store under a hard budget. Thread-safe. Outlives its
+/// All homes: regions of exact size from one store under a hard budget. Thread-safe. Outlives its
 /// regions.
 class HostArena {
  public:
@@ -36,7 +36,7 @@ class HostArena {
   HostArena(Bytes budget, Store& store) : budget_(budget), store_(store) {}
 
   /// Zeroed memory of exactly `bytes`, aligned to kPage. Throws OutOfMemory of the host tier beyond
-  /// the budget, and what the store throws; nothing is taken then.
+  /// the budget, and what the store throws; it then takes nothing.
   Region reserve(Bytes bytes);
 
   Bytes budget() const { return budget_; }

@@ -6,7 +6,7 @@
 
 namespace spillway {
 
-/// Homes in host memory, as the devices' kind hands it out.
+/// Homes in host memory of the kind that the devices need.
 class MemoryStore final : public Store {
  public:
   /// `device` outlives the store.

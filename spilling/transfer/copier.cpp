@@ -16,12 +16,10 @@ Event Copier::copy(Queue& queue, std::byte* to, const std::byte* from, Bytes byt
 }
 
 Event Copier::to_device(std::byte* device, const std::byte* host, Bytes bytes, Finished finished) {
-  to_device_bytes_ += bytes;
   return copy(device_.host_to_device(), device, host, bytes, std::move(finished));
 }
 
 Event Copier::to_host(std::byte* host, const std::byte* device, Bytes bytes, Finished finished) {
-  to_host_bytes_ += bytes;
   return copy(device_.device_to_host(), host, device, bytes, std::move(finished));
 }
 

@@ -189,7 +189,7 @@ TEST(Fault, FailsFromTheChosenOpOn) {
       ADD_FAILURE() << "a device that is to fail does not";
     } catch (const DeviceLost& lost) {
       EXPECT_EQ(lost.device, "cpu:3");
-      EXPECT_STREQ(lost.what(), "device cpu:3 is lost: made to fail after 2 ops");
+      EXPECT_STREQ(lost.what(), "device cpu:3 is lost: simulated failure after 2 ops");
     }
   }
 }

@@ -51,7 +51,7 @@ class CpuDevice final : public Device {
   void begin_op() override {
     if (fault_.begin_op()) budget_->shrink(budget_->limit() / 2);
   }
-  void check() override {}  // it fails where an op begins, and nowhere else
+  void check() override {}  // a CPU device fails only when an op begins
   void abandon() override {
     abandoned_.request_stop();
     for (const CpuQueue* queue : {&host_to_device_, &device_to_host_}) queue->finish_copy();
@@ -63,8 +63,8 @@ class CpuDevice final : public Device {
   const std::shared_ptr<MemoryBudget> budget_;
   const std::unique_ptr<ActivationMeter> activations_;
   std::stop_source abandoned_;
-  FaultSwitch fault_;                                   // of the compute queue's thread
-  CpuQueue compute_, host_to_device_, device_to_host_;  // last: what drains may use the others
+  FaultSwitch fault_;                                   // used by the compute queue's thread
+  CpuQueue compute_, host_to_device_, device_to_host_;  // last: their last work uses the others
 };
 
 }  // namespace

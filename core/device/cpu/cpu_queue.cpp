@@ -92,8 +92,7 @@ void CpuQueue::copy_async(void* to, const void* from, std::size_t bytes) {
   }
 }
 
-/// The lock makes one who abandons the queue wait for these bytes, or these bytes stay where they
-/// are.
+/// The lock makes abandon() wait for a copy in progress; later copies are skipped.
 void CpuQueue::copy(void* to, const void* from, std::size_t bytes) const {
   const MutexLock lock(copying_);
   if (!abandoned_.stop_requested()) std::memcpy(to, from, bytes);
@@ -108,7 +107,7 @@ void CpuQueue::copy_by_link(void* to, const void* from, std::size_t bytes,
   sleep_until(link_free_at_);
 }
 
-/// Or until the queue is abandoned.
+/// Returns early if the queue is abandoned.
 void CpuQueue::sleep_until(Clock::time_point time) {
   Mutex mutex;
   const MutexLock lock(mutex);

@@ -12,13 +12,12 @@
 
 namespace spillway {
 
-/// A queue with a thread of its own, which sleeps while there is nothing to do. Waiting for an
-/// event blocks that thread.
+/// A queue with its own thread, which sleeps while the queue is empty. Waiting for an event blocks
+/// the thread.
 class CpuQueue final : public Queue {
  public:
-  /// `name` is the thread's, cut to the 15 characters that the system keeps. Copies heed the
-  /// link, work the slowdown. Once `abandoned` is asked to stop, work, copies and waits are
-  /// skipped.
+  /// `name` names the thread (the system keeps 15 characters). `switches` limit the rate of copies
+  /// and slow down work. Once `abandoned` is requested to stop, work, copies and waits are skipped.
   explicit CpuQueue(const std::string& name, const CpuSwitches& switches = {},
                     std::stop_token abandoned = {});
   ~CpuQueue() override;
@@ -38,17 +37,17 @@ class CpuQueue final : public Queue {
   using Clock = std::chrono::steady_clock;
   struct Item {
     std::function<void()> run;
-    bool always = false;  ///< also once the queue is abandoned
+    bool always = false;  ///< runs even after the queue is abandoned
   };
 
   void run() noexcept;
   void push(Item item);
   void copy(void* to, const void* from, std::size_t bytes) const;
-  /// Copies, then sleeps until the link has passed the bytes. The link goes on at once with what
-  /// was `asked` for in time, so a sleep that was too long costs nothing.
+  /// Copies, then sleeps until a link of that rate would be done. The time starts when the link is
+  /// free and the copy was `asked` for, so oversleeping does not delay the next copy.
   void copy_by_link(void* to, const void* from, std::size_t bytes, Clock::time_point asked);
-  /// Works, then sleeps for what the work's CPU time lacks. A sleep that was too long is made up
-  /// for by the next.
+  /// Works, then sleeps until the work has taken `slowdown` times its CPU time. The next sleep
+  /// compensates for oversleeping.
   void work_slowly(const std::function<void()>& work);
   void sleep_until(Clock::time_point time);
   /// The next item, or an empty one once the queue ends.
@@ -61,7 +60,7 @@ class CpuQueue final : public Queue {
   std::deque<Item> items_ SPILLWAY_GUARDED_BY(mutex_);
   bool ending_ SPILLWAY_GUARDED_BY(mutex_) = false;
   mutable Mutex copying_;                  // held while bytes are copied
-  Clock::time_point link_free_at_;         // of the queue's thread
+  Clock::time_point link_free_at_;         // used by the queue's thread only
   std::chrono::duration<double> owed_{0};  // likewise
   std::thread thread_;                     // last: it uses the others
 };

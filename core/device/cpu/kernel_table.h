@@ -5,10 +5,10 @@
 
 #include "core/device/kernels.h"
 
-/// What core/device/cpu/kernels.cpp dispatches to.
+/// The kernels that core/device/cpu/kernels.cpp dispatches to.
 namespace spillway::kernels::detail {
 
-/// Dropout with its arithmetic settled: an element is kept where its word is >= `threshold`.
+/// Dropout with precomputed arithmetic: an element is kept if its word is >= `threshold`.
 struct Dropout {
   std::uint32_t threshold = 0;
   float scale = 1;
@@ -28,7 +28,7 @@ constexpr void assign(float& out, float x) { out = x; }
 constexpr void assign(BFloat16& out, float x) { out = to_bfloat16(x); }
 constexpr float rounded(float x) { return to_float(to_bfloat16(x)); }
 
-/// The bodies for one instruction set; core/device/cpu/kernel_bodies.inl is the source of each.
+/// The kernels for one instruction set, all compiled from core/device/cpu/kernel_bodies.inl.
 struct KernelTable {
   void (*dropout)(float* out, const float* in, std::size_t n, const Dropout& how);
   void (*dropout_bf16)(BFloat16* out, const BFloat16* in, std::size_t n, const Dropout& how);

@@ -7,8 +7,8 @@
 #include "core/device/cpu/kernel_table.h"
 #include "core/device/kernels.h"
 
-// Only + - * / and sqrt, which IEEE 754 rounds correctly: log, sin and cos of a C library differ
-// between its versions and between processors with and without fma.
+// Uses only + - * / and sqrt, which IEEE 754 rounds correctly. log, sin and cos of a C library
+// differ between versions and between processors with and without fma.
 namespace spillway::kernels {
 namespace {
 
@@ -32,7 +32,7 @@ struct Direction {
   double cos, sin;
 };
 
-/// Cosine and sine of a turn of word / 2^32, by Taylor series within an eighth of a turn.
+/// Cosine and sine of word / 2^32 turns, by Taylor series within an eighth of a turn.
 Direction direction_of(std::uint32_t word) {
   const std::uint32_t quarter = (word + 0x20000000u) >> 30;  // the nearest, of 0..3
   const auto rest = static_cast<std::int32_t>(word - (quarter << 30));

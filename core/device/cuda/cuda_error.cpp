@@ -1,22 +1,20 @@
 #include "core/device/cuda/cuda_error.h"
 
+#include <fmt/format.h>
+
 namespace spillway {
 namespace {
 
 constexpr const char* kUseCpu = "or use kind: cpu";
 
-/// "13.0" of 13000.
-std::string version(int number) {
-  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
-}
-
-std::string of_gpu(int index) { return "GPU " + std::to_string(index); }
+/// 13000 as "13.0".
+std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
 }  // namespace
 
 CudaError::CudaError(cudaError_t error, const std::string& call)
-    : Error(call + " failed: " + cudaGetErrorString(error) + " (CUDA error " +
-            std::to_string(error) + ")"),
+    : Error(fmt::format("{} failed: {} (CUDA error {})", call, cudaGetErrorString(error),
+                        static_cast<int>(error))),
       code(error) {}
 
 void require(cudaError_t code, const char* call) {
@@ -27,56 +25,60 @@ void require(cudaError_t code, const char* call) {
 
 std::string why_no_gpu(cudaError_t code, int driver, int runtime) {
   if (driver == 0) {
-    return "this machine has no NVIDIA driver; install one that supports CUDA " + version(runtime);
+    return fmt::format("this machine has no NVIDIA driver; install one that supports CUDA {}",
+                       version(runtime));
   }
   if (code == cudaErrorInsufficientDriver) {
-    return "the NVIDIA driver supports CUDA " + version(driver) + " and this build needs " +
-           version(runtime) + "; update the driver";
+    return fmt::format(
+        "the NVIDIA driver supports CUDA {} and this build needs {}; update the driver",
+        version(driver), version(runtime));
   }
   if (code == cudaErrorNoDevice) {
     return "the NVIDIA driver shows no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES";
   }
-  return std::string("GPUs do not work here: ") + cudaGetErrorString(code) + "; see nvidia-smi";
+  return fmt::format("GPUs do not work here: {}; see nvidia-smi", cudaGetErrorString(code));
 }
 
 ConfigError no_gpu(const std::string& why) {
-  return {"kind", 0, "is cuda, but " + why + ", " + kUseCpu};
+  return {"kind", 0, fmt::format("is cuda, but {}, {}", why, kUseCpu)};
 }
 
 ConfigError index_out_of_range(int index, int num_gpus) {
   const std::string there_are = num_gpus == 1
                                     ? "there is one GPU, number 0"
-                                    : "GPUs are numbered from 0 to " + std::to_string(num_gpus - 1);
-  return {"index", 0, "is " + std::to_string(index) + ", but " + there_are};
+                                    : fmt::format("GPUs are numbered from 0 to {}", num_gpus - 1);
+  return {"index", 0, fmt::format("is {}, but {}", index, there_are)};
 }
 
 ConfigError gpu_too_old(int index, int major, int minor) {
   return {"index", 0,
-          of_gpu(index) + " has compute capability " + std::to_string(major) + "." +
-              std::to_string(minor) + ", and this build has no code for it; use another, " +
-              kUseCpu};
+          fmt::format("GPU {} has compute capability {}.{}, and this build has no code for it; use "
+                      "another, {}",
+                      index, major, minor, kUseCpu)};
 }
 
 ConfigError budget_above_free(int index, Bytes budget, Bytes free) {
   return {"memory", 0,
-          "is " + format_bytes(budget) + ", but " + format_bytes(free) + " are free on " +
-              of_gpu(index) + "; write less, or end what else uses it"};
+          fmt::format("is {}, but {} are free on GPU {}; write less, or end what else uses it",
+                      format_bytes(budget), format_bytes(free), index)};
 }
 
 ConfigError budget_above_pieces(int index, Bytes budget, Bytes free) {
   return {"memory", 0,
-          "is " + format_bytes(budget) + ", and " + of_gpu(index) + " has no such piece, though " +
-              format_bytes(free) + " are free; write less"};
+          fmt::format("is {}, and GPU {} has no such piece, though {} are free; write less",
+                      format_bytes(budget), index, format_bytes(free))};
 }
 
 void throw_not_lockable(cudaError_t code, Bytes bytes, Bytes limit, const std::string& who) {
   if (limit < bytes) {
-    throw ConfigError("host_memory", 0,
-                      format_bytes(bytes) + " cannot be page-locked for " + who + ": " +
-                          cudaGetErrorString(code) + "; this process may lock " +
-                          format_bytes(limit) + ", raise that limit (ulimit -l), or write less");
+    throw ConfigError(
+        "host_memory", 0,
+        fmt::format("{} cannot be page-locked for {}: {}; this process may lock {}, "
+                    "raise that limit (ulimit -l), or write less",
+                    format_bytes(bytes), who, cudaGetErrorString(code), format_bytes(limit)));
   }
-  throw OutOfMemory(Tier::host, bytes, 0, who + " (page-locked: " + cudaGetErrorString(code) + ")");
+  throw OutOfMemory(Tier::host, bytes, 0,
+                    fmt::format("{} (page-locked: {})", who, cudaGetErrorString(code)));
 }
 
 }  // namespace spillway

@@ -7,17 +7,17 @@
 
 namespace spillway {
 
-/// A point in a stream's order. It comes twice: when the thread that feeds the stream gets there,
-/// from when on other streams can wait for it, and when the stream does. Only threads of its own
-/// queue make and destroy what CUDA has of it.
+/// A point in a stream's order. First the thread that feeds the stream records it, after which
+/// other streams can wait for it; then the stream reaches it. Only threads of its own queue create
+/// and destroy the CUDA event.
 class CudaEvent final : public Event::State {
  public:
-  // Of the threads of its queue, in this order, each once.
+  // The threads of its queue call these two, in this order, once each.
 
-  /// The end of what the stream has been given so far.
+  /// Records the end of the stream's work so far.
   cudaError_t record(cudaStream_t stream);
-  /// Blocks until the stream is there, using no CPU. Where CUDA fails, it is there all the same:
-  /// nobody may wait for ever.
+  /// Blocks until the stream reaches the event, using no CPU. If CUDA fails, the event completes
+  /// too, so that nobody waits forever.
   cudaError_t complete();
 
   bool done() const override;
@@ -25,7 +25,7 @@ class CudaEvent final : public Event::State {
 
   /// Blocks until record(), or until `give_up` is asked to stop.
   void wait_recorded(const std::stop_token& give_up) const;
-  /// What `stream` is given from here on waits for it, once it is recorded. The caller does not.
+  /// Makes later work of `stream` wait for a recorded event. The caller does not wait.
   cudaError_t hold_up(cudaStream_t stream) const;
 
  private:

@@ -9,9 +9,8 @@
 
 namespace spillway {
 
-/// Whether a device still works: the first error that any of its calls gave. CUDA says late, at
-/// some other call, that work on a GPU failed, and nothing done there can be relied on from then
-/// on. Thread-safe.
+/// The first error of any CUDA call of a device. CUDA reports failed work late, from some other
+/// call; after that no result of the device is valid. Thread-safe.
 class CudaHealth {
  public:
   explicit CudaHealth(std::string device) : device_(std::move(device)) {}

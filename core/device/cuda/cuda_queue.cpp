@@ -20,7 +20,7 @@ CudaQueue::CudaQueue(const std::string& name, int gpu, Waits waits, CudaHealth& 
   }
 }
 
-/// What was enqueued is given to the stream, then heard of, then all that nobody listens to ends.
+/// Ends the feeder, then the listener, then waits for work that nobody waits for.
 CudaQueue::~CudaQueue() {
   feeder_.reset();
   listener_.reset();
@@ -59,7 +59,7 @@ void CudaQueue::notify(std::function<void()> done) {
   });
 }
 
-/// Events of another kind of device are waited for by the feeder, whoever else waits for ours.
+/// The feeder waits for events of other kinds of devices, even if the stream waits for CUDA events.
 void CudaQueue::wait(const Event& event) {
   if (event.done()) return;
   const auto ours = std::dynamic_pointer_cast<const CudaEvent>(event.state());
@@ -72,7 +72,7 @@ void CudaQueue::wait(const Event& event) {
   });
 }
 
-/// The lock makes a copy that the feeder is about to give either come before this or not at all.
+/// Because of the lock, the feeder enqueues a copy either before this or never.
 void CudaQueue::finish_copies() {
   const MutexLock lock(giving_copies_);
   health_.note(cudaStreamSynchronize(stream_));

@@ -13,20 +13,19 @@
 
 namespace spillway {
 
-/// A stream with two threads of its own. One feeds it: it runs ahead of the stream, so that no
-/// round trip to the host stands between dependent work. The other waits for it, and says what
-/// has ended.
+/// A stream with two threads. The feeder runs ahead of the stream, so that dependent work needs no
+/// round trip to the host. The listener waits for the stream and reports completions.
 ///
-/// cudaLaunchHostFunc could say it too, but such a function may not call CUDA, which the end of
-/// whatever it owns may do, and it is never called on a GPU that failed: a loss would go unheard.
+/// cudaLaunchHostFunc cannot report them: its function may not call CUDA, which the destructors of
+/// its captures may do, and it is never called on a failed GPU, so a loss would go unnoticed.
 class CudaQueue final : public Queue {
  public:
-  /// Who waits for an event: the stream, or the thread that feeds it, so that whatever the stream
-  /// was given can go on and abandoning it takes no longer than that.
+  /// Who waits for an event: the stream, or the feeder. If the feeder waits, the stream can finish
+  /// its work, and abandoning it takes no longer.
   enum class Waits : bool { stream, feeder };
 
-  /// `name` is the threads'. `health` outlives the queue. Throws CudaError where there is no
-  /// stream.
+  /// `name` names the threads. `health` outlives the queue. Throws CudaError if no stream can be
+  /// created.
   CudaQueue(const std::string& name, int gpu, Waits waits, CudaHealth& health,
             std::stop_token abandoned);
   ~CudaQueue() override;
@@ -40,7 +39,7 @@ class CudaQueue final : public Queue {
   void notify(std::function<void()> done) override;
   void* stream() const override { return stream_; }
 
-  /// Of a queue whose feeder waits, once it is abandoned: blocks until no copy moves bytes.
+  /// Blocks until no copy is in progress. The queue is abandoned, and its feeder waits for events.
   void finish_copies();
 
  private:
@@ -48,7 +47,7 @@ class CudaQueue final : public Queue {
   const Waits waits_;
   CudaHealth& health_;
   const std::stop_token abandoned_;
-  Mutex giving_copies_;  // held while the stream is given a copy
+  Mutex giving_copies_;  // held while a copy is enqueued on the stream
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<CpuQueue> listener_, feeder_;  // the feeder ends first
 };

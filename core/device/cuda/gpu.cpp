@@ -56,7 +56,7 @@ void require_gpu(int index, Bytes budget) {
   if (budget > free) throw budget_above_free(index, budget, free);
 }
 
-/// Without it copies are slower, so a GPU that has failed must not keep others from work.
+/// Enables peer access. Errors are ignored: copies also work without it, only slower.
 static void let_reach(int gpu, int other) {
   end_on_gpu(gpu, [&] {
     int can_reach = 0;

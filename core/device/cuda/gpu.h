@@ -11,20 +11,19 @@
 
 namespace spillway {
 
-/// Throws ConfigError (`kind`, `index`, `memory`) unless the GPU is there, this build has code for
-/// it, and `budget` bytes are free on it. `index` may be below 0.
+/// Throws ConfigError (`kind`, `index`, `memory`) unless the GPU exists, this build has code for
+/// it, and `budget` bytes are free on it. `index` may be negative.
 void require_gpu(int index, Bytes budget);
 
-/// Where links allow it, copies between this GPU and those that it was called for before go from
-/// one to the other. Between others they go through host memory, by CUDA. Any thread; throws
-/// nothing.
+/// Enables direct copies between this GPU and those of earlier calls, where links allow it. Other
+/// copies go through host memory, by CUDA. Thread-safe; throws nothing.
 void connect_gpu(int index);
 
-/// As its maker calls it.
+/// The GPU's product name.
 std::string gpu_model(int index);
 
-/// Runs `work` on a thread of its own whose GPU is `index`, and throws what it throws. What the
-/// runtime does for a thread without a GPU of its own it does on GPU 0, and takes memory there.
+/// Runs `work` on a new thread whose GPU is `index`, and rethrows its exception. On a thread that
+/// has not chosen a GPU, the runtime uses GPU 0 and takes memory there.
 template <typename Work>
 void on_gpu(int index, const Work& work) {
   std::exception_ptr error;
@@ -39,8 +38,8 @@ void on_gpu(int index, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Likewise, also where the GPU has failed: for what is to end, as copies may still be moving
-/// bytes. `work` must not throw.
+/// The same for clean-up, which must run even if the GPU has failed, because copies may still be in
+/// progress. `work` must not throw.
 template <typename Work>
 void end_on_gpu(int index, const Work& work) {
   std::thread([&] {

@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-/// Ranges start at pages, and one of no bytes is somewhere too.
+/// Ranges are whole pages, at least one.
 Bytes pages_of(Bytes bytes) { return round_up(std::max<Bytes>(bytes, 1), kPage); }
 
 /// CUDA aligns to 256 bytes only.

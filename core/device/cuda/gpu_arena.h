@@ -9,17 +9,17 @@
 
 namespace spillway {
 
-/// GPU memory that is taken once, and given out in ranges. Thread-safe.
+/// GPU memory that is allocated once and handed out in ranges. Thread-safe.
 class GpuArena : public std::enable_shared_from_this<GpuArena> {
  public:
-  /// Takes `budget->limit()` bytes of the GPU. Throws ConfigError (`memory`) where it has
-  /// no such piece.
+  /// Takes `budget->limit()` contiguous bytes of the GPU. Throws ConfigError (`memory`) if there
+  /// are none.
   GpuArena(int gpu, std::shared_ptr<MemoryBudget> budget);
   ~GpuArena();
   GpuArena(const GpuArena&) = delete;
   GpuArena& operator=(const GpuArena&) = delete;
 
-  /// Keeps the arena. Throws OutOfMemory of the device tier.
+  /// The range keeps the arena alive. Throws OutOfMemory of the device tier.
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes);
 
  private:

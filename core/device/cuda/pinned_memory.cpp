@@ -14,7 +14,7 @@ namespace spillway {
 namespace {
 
 constexpr Bytes kSlice = 64_GiB;         // locked by one call
-constexpr Bytes kTouchedByOne = 16_MiB;  // milliseconds, beside which a thread's start is nothing
+constexpr Bytes kTouchedByOne = 16_MiB;  // takes milliseconds, much longer than starting a thread
 constexpr Bytes kMostThreads = 16;
 
 Bytes lockable_bytes() {
@@ -23,7 +23,7 @@ Bytes lockable_bytes() {
   return known ? limit.rlim_cur : std::numeric_limits<Bytes>::max();
 }
 
-/// Memory that is touched and is not there ends the process, so it is asked for before.
+/// Touching memory that the machine does not have would kill the process, so check first.
 Bytes require_available(Bytes bytes, const std::string& owner) {
   const Bytes available = host_memory().available;
   if (bytes > available) throw OutOfMemory(Tier::host, bytes, available, owner);
@@ -34,7 +34,7 @@ void touch(std::byte* data, Bytes begin, Bytes end) {
   for (Bytes i = begin; i < end; i += kPage) static_cast<volatile std::byte*>(data)[i] = {};
 }
 
-/// A page is cleared, and put beside the processor, by who touches it first.
+/// The thread that touches a page first clears it and places it near its processor.
 void touch_in_parallel(std::byte* data, Bytes bytes) {
   const Bytes cores = std::max(1u, std::thread::hardware_concurrency());
   const Bytes num_parts =

@@ -7,14 +7,13 @@
 
 namespace spillway {
 
-/// Zeroed host memory of exactly the size asked for that copies reach at the link's full speed:
-/// huge pages where the system has them, touched by several threads, then page-locked for every
-/// GPU. (cudaMallocHost would touch it with one thread, and LibTorch's pinned allocator rounds up
-/// to powers of two.)
+/// Zeroed host memory of exactly the requested size that copies at the full speed of the link: huge
+/// pages if available, touched by several threads, then page-locked for every GPU. (cudaMallocHost
+/// touches with one thread, and LibTorch's pinned allocator rounds up to powers of two.)
 class PinnedMemory final : public DeviceMemory {
  public:
-  /// Throws OutOfMemory of the host where the machine has no such room now, ConfigError
-  /// (`host_memory`) where the system does not let this process lock so much.
+  /// Throws OutOfMemory of the host if the machine has too little free memory, and ConfigError
+  /// (`host_memory`) if this process may not lock that much.
   PinnedMemory(int gpu, Bytes bytes, const std::string& owner);
   ~PinnedMemory() override;
   PinnedMemory(const PinnedMemory&) = delete;

@@ -1,4 +1,7 @@
 #include "core/device/device.h"
+
+#include <fmt/format.h>
+
 #include "spillway/error.h"
 
 namespace spillway {
@@ -12,7 +15,7 @@ constexpr const char* kWhyNone =
 GpuList list_gpus() { return {.why_none = kWhyNone}; }
 
 std::unique_ptr<Device> make_cuda_device(const std::string&, int, Bytes, const MemorySplit&) {
-  throw ConfigError("kind", 0, std::string("is cuda, but ") + kWhyNone + ", or use kind: cpu");
+  throw ConfigError("kind", 0, fmt::format("is cuda, but {}, or use kind: cpu", kWhyNone));
 }
 
 }  // namespace spillway

@@ -208,7 +208,8 @@ TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
   const Json broken = Json::parse(out_.str());
   for (std::size_t t = 0; t < 4; ++t)
     EXPECT_EQ(broken["trials"][t]["weights_xxh3"], whole["trials"][t]["weights_xxh3"]);
-  EXPECT_NE(log_.str().find("s  device 0  lost  made to fail after 30 ops\n"), std::string::npos)
+  EXPECT_NE(log_.str().find("s  device 0  lost  simulated failure after 30 ops\n"),
+            std::string::npos)
       << log_.str();
   EXPECT_NE(folder_.read("again/events.jsonl").find(R"("event":"lost")"), std::string::npos);
 }

@@ -43,7 +43,7 @@ TEST(ShellDevices, AFailingDeviceIsLostAndTheStepIsRedone) {
     for (const auto& left : run.heard.left) {
       EXPECT_EQ(left.device, DeviceId(0));
       EXPECT_TRUE(left.lost);
-      EXPECT_EQ(left.why, "made to fail after " + std::to_string(seed % 13) + " ops");
+      EXPECT_EQ(left.why, "simulated failure after " + std::to_string(seed % 13) + " ops");
     }
     losses += static_cast<int>(run.heard.left.size());
     redone += total_redone(run);
