@@ -33,7 +33,7 @@ at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, d
                           /*momentum=*/0, eps, /*cudnn_enabled=*/false)
         .to(x.scalar_type());
   }
-  // Running statistics that keep nothing of what they were are those of this virtual node.
+  // With a momentum of 1 the running statistics become those of this virtual node.
   const at::Tensor mean = at::zeros_like(params[2]), variance = at::zeros_like(params[3]);
   observations.insert(observations.end(), {mean, variance});
   return at::batch_norm(in, weight, bias, mean, variance, /*training=*/true,

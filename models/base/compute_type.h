@@ -6,12 +6,12 @@
 
 namespace spillway {
 
-/// Has the layers of a model compute with `dtype` (bf16) where they would with f32: parameters and
-/// what passes between layers. Running statistics stay as they are. Throws ConfigError
-/// (`train.dtype`) for models whose layers have types of their own.
+/// Makes the layers of a model compute with `dtype` (bf16) instead of f32: parameters and the
+/// tensors between layers. Running statistics stay as they are. Throws ConfigError (`train.dtype`)
+/// for models whose layers have types of their own.
 void compute_with(ModelSpec& model, DType dtype);
 
-/// Has finished sums of gradients rounded to `dtype` (ParamSpec::gradient).
+/// Rounds finished sums of gradients to `dtype` (ParamSpec::gradient).
 void send_gradients_as(ModelSpec& model, DType dtype);
 
 /// Layer normalization over the last dimension, in f32, rounded to the type of `x` [..., C] at its

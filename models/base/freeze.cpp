@@ -1,5 +1,6 @@
 #include "models/base/freeze.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -17,9 +18,9 @@ void freeze(ModelSpec& model, const std::vector<std::string>& patterns) {
       param.trainable = false;
       matches = true;
     }
-    check.require(
-        matches, "freeze",
-        "'" + pattern + "' matches no parameter; names are such as " + model.params.front().name);
+    check.require(matches, "freeze",
+                  fmt::format("'{}' matches no parameter; names are such as {}", pattern,
+                              model.params.front().name));
   }
   check.require(std::ranges::any_of(model.params, &ParamSpec::trainable), "freeze",
                 "leaves no parameter to train");

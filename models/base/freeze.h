@@ -8,9 +8,9 @@
 namespace spillway {
 
 /// Makes the parameters that match any of `patterns` not trainable. A pattern is a whole name, in
-/// which `*` stands for any characters and `?` for one: "wte.*", "h.0.*". Running statistics go on
-/// following what their layers observe, and match nothing.
-/// Throws ConfigError (`model.freeze`) where a pattern matches no parameter, and where none is left
+/// which `*` stands for any characters and `?` for one: "wte.*", "h.0.*". Running statistics match
+/// no pattern and are still updated.
+/// Throws ConfigError (`model.freeze`) if a pattern matches no parameter or if no parameter is left
 /// to train.
 void freeze(ModelSpec& model, const std::vector<std::string>& patterns);
 

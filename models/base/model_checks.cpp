@@ -1,5 +1,7 @@
 #include "models/base/model_checks.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -9,9 +11,8 @@
 namespace spillway::detail {
 namespace {
 
-/// As few digits as say which number it is.
-template <typename T>
-std::string text(T value) {
+/// The shortest text that identifies the number.
+std::string text(double value) {
   std::array<char, 32> digits{};
   return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
@@ -21,39 +22,39 @@ std::string text(T value) {
 bool require_range(ConfigCheck& check, std::int64_t value, std::int64_t low, std::int64_t high,
                    const std::string& field) {
   return check.require(value >= low && value <= high, field,
-                       "is " + text(value) + ", must be from " + text(low) + " to " + text(high));
+                       fmt::format("is {}, must be from {} to {}", value, low, high));
 }
 
 bool require_positive(ConfigCheck& check, double value, const std::string& field) {
   return check.require(std::isfinite(value) && value > 0, field,
-                       "is " + text(value) + ", must be above 0");
+                       fmt::format("is {}, must be above 0", text(value)));
 }
 
 bool require_dropout(ConfigCheck& check, double value) {
   const bool rounds_to_1 = value < 1 && static_cast<float>(value) >= 1;
   return check.require(
       !rounds_to_1, "dropout",
-      "is " + text(value) + ", which is 1 in single precision; write a smaller number");
+      fmt::format("is {}, which is 1 in single precision; write a smaller number", text(value)));
 }
 
 bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,
                     const std::string& field) {
   return check.require(rows * columns <= kMaxTensorElements, field,
-                       "is too large: a tensor of " + text(rows) + " x " + text(columns) +
-                           " has more than " + text(kMaxTensorElements) +
-                           " elements; choose a smaller one or lower model.hidden_size");
+                       fmt::format("is too large: a tensor of {} x {} has more than {} elements; "
+                                   "choose a smaller one or lower model.hidden_size",
+                                   rows, columns, kMaxTensorElements));
 }
 
 void check_vn_size(std::int64_t vn_size, std::int64_t elements_per_sample) {
   const auto reject = [&](const std::string& problem) {
     throw ConfigError("train.batch_size", 0,
-                      "makes virtual nodes of " + text(vn_size) + " samples, " + problem);
+                      fmt::format("makes virtual nodes of {} samples, {}", vn_size, problem));
   };
   const std::int64_t most = kMaxTensorElements / elements_per_sample;
   if (vn_size < 1) reject("must be at least 1");
   if (vn_size > most) {
-    reject("a model of this size takes at most " + text(most) +
-           "; lower it or raise train.virtual_nodes");
+    reject(fmt::format(
+        "a model of this size takes at most {}; lower it or raise train.virtual_nodes", most));
   }
 }
 

@@ -5,12 +5,11 @@
 
 #include "core/base/config_check.h"
 
-/// Checks of what a configuration says about a model. Each notes the field, the value and the
-/// remedy, and returns whether it holds.
+/// Checks of a model's configuration. Each records the field, the value and the remedy, and returns
+/// whether it holds.
 namespace spillway::detail {
 
-/// Elements that one tensor of a model may have: what one random draw covers
-/// (core/device/kernels.h).
+/// The most elements of a tensor: one random draw covers no more (core/device/kernels.h).
 inline constexpr std::int64_t kMaxTensorElements = std::int64_t{1} << 34;
 inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 
@@ -22,7 +21,7 @@ bool require_dropout(ConfigCheck& check, double value);
 /// A matrix of at most kMaxTensorElements; both sizes are known to be at most 3 * kMaxSize.
 bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,
                     const std::string& field);
-/// Samples of a virtual node, where the largest activation of one has so many elements. Throws
+/// Checks the samples of a virtual node, given the size of a sample's largest activation. Throws
 /// ConfigError (`train.batch_size`).
 void check_vn_size(std::int64_t vn_size, std::int64_t elements_per_sample);
 

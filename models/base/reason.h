@@ -5,9 +5,8 @@
 
 namespace spillway {
 
-/// What an exception says, without the stack that LibTorch's end with. For an operation that
-/// LibTorch refuses because its bits would vary, and for a batch norm of one value, also what to
-/// do.
+/// The message of an exception, without LibTorch's stack trace. Adds a remedy if LibTorch refuses
+/// an operation because its bits would vary, or a batch norm of one value.
 std::string reason_of(const std::exception& error);
 
 }  // namespace spillway

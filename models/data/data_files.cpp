@@ -1,6 +1,7 @@
 #include "models/data/data_files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,19 +25,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNotAFile = "is neither a regular file nor a folder";
 
-std::string quoted(const std::string& path) { return "'" + path + "'"; }
-
 [[noreturn]] void reject(const std::string& path, const std::string& problem) {
-  throw ConfigError("data.path", 0, quoted(path) + " " + problem);
+  throw ConfigError("data.path", 0, fmt::format("'{}' {}", path, problem));
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& problem) {
-  throw Error("data file " + quoted(path) + " " + problem +
-              "; put it back as it was and resume with --retry-failed, or train in another "
-              "output_dir");
+  throw Error(
+      fmt::format("data file '{}' {}; put it back as it was and resume with --retry-failed, or "
+                  "train in another "
+                  "output_dir",
+                  path, problem));
 }
-
-std::string num_bytes(Bytes bytes) { return std::to_string(bytes) + " bytes"; }
 
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> found;
@@ -46,17 +45,17 @@ std::vector<std::string> files_below(const std::string& folder) {
     std::error_code broken_link;
     if (at->is_regular_file(broken_link)) found.push_back(at->path().string());
   }
-  if (error) reject(folder, "cannot be listed: " + error.message());
+  if (error) reject(folder, fmt::format("cannot be listed: {}", error.message()));
   std::ranges::sort(found);
   return found;
 }
 
 }  // namespace
 
-/// -1: it could not be opened, errno says why.
+/// -1 if it could not be opened; errno has the reason.
 class DataFiles::Descriptor {
  public:
-  // Without O_NONBLOCK the opening of a FIFO would wait for a writer.
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
   explicit Descriptor(const std::string& path)
       : value(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~Descriptor() {
@@ -68,7 +67,7 @@ class DataFiles::Descriptor {
   const int value;
 };
 
-/// The files that were read last. Any thread may call.
+/// The most recently read files. Thread-safe.
 class DataFiles::OpenFiles {
  public:
   explicit OpenFiles(std::size_t most) : most_(most) {}
@@ -91,7 +90,7 @@ class DataFiles::OpenFiles {
   }
 
  private:
-  // Shared with the threads that read: the last of them closes it.
+  // Shared with the threads that read: the last one closes it.
   using Entry = std::pair<std::size_t, std::shared_ptr<const Descriptor>>;
   const std::size_t most_;
   Mutex mutex_;
@@ -112,7 +111,7 @@ DataFiles::~DataFiles() = default;
 void DataFiles::add_path(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) reject(path, "cannot be read: " + error.message());
+  if (!fs::exists(status)) reject(path, fmt::format("cannot be read: {}", error.message()));
   if (fs::is_directory(status)) {
     if (!add_folder(path)) reject(path, "is a folder without a file that has bytes");
   } else if (!fs::is_regular_file(status)) {
@@ -134,7 +133,7 @@ bool DataFiles::add(const std::string& path) {
   auto opened = std::make_shared<const Descriptor>(path);
   struct stat status {};
   if (opened->value < 0 || ::fstat(opened->value, &status) != 0) {
-    reject(path, std::string("cannot be opened: ") + std::strerror(errno));
+    reject(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
   }
   if (!S_ISREG(status.st_mode)) reject(path, kNotAFile);
   if (status.st_size == 0) return false;
@@ -157,7 +156,7 @@ std::shared_ptr<const DataFiles::Descriptor> DataFiles::descriptor(std::size_t f
   }
   struct stat status {};
   if (opened->value < 0 || ::fstat(opened->value, &status) != 0) {
-    fail(known.path, std::string("cannot be opened again: ") + std::strerror(errno));
+    fail(known.path, fmt::format("cannot be opened again: {}", std::strerror(errno)));
   }
   if (status.st_dev != known.device || status.st_ino != known.inode) {
     fail(known.path, "is no longer the file that the run began with");
@@ -178,12 +177,12 @@ void DataFiles::read(std::size_t file, Bytes offset, std::span<std::byte> into) 
     into = into.subspan(static_cast<std::size_t>(count));
     offset += static_cast<Bytes>(count);
   }
-  // Behind the read: whoever writes sets the time first, then the bytes.
+  // Checked after the read: a writer changes the time before the bytes.
   struct stat now {};
   if (::fstat(open->value, &now) != 0) throw IoError("cannot look at", known.path, errno);
   if (static_cast<Bytes>(now.st_size) != known.size || !into.empty()) {
-    fail(known.path, "was changed during the run: it had " + num_bytes(known.size) +
-                         ", now it has " + num_bytes(static_cast<Bytes>(now.st_size)));
+    fail(known.path, fmt::format("was changed during the run: it had {} bytes, now it has {} bytes",
+                                 known.size, now.st_size));
   }
   if (now.st_mtim.tv_sec != known.modified.tv_sec ||
       now.st_mtim.tv_nsec != known.modified.tv_nsec) {

@@ -13,10 +13,10 @@ namespace spillway {
 
 /// Regular files that samples are read from. Any thread may read.
 ///
-/// Every read gives what the file held when this was made. A file whose size or modification time
-/// has changed since, or that cannot be read, throws an Error that names it. The files that were
-/// read last stay open, so these may be removed or replaced by a file of the same name; any other
-/// file is opened again when it is read, and must still be the same one.
+/// Every read returns the content that the file had at construction. If a file's size or
+/// modification time has changed, or it cannot be read, an Error names it. The most recently read
+/// files stay open, so they may be removed or replaced; any other file is reopened when it is read
+/// and must still be the same one.
 class DataFiles {
  public:
   static constexpr std::size_t kMaxOpen = 16;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cassert>
 #include <cmath>
 #include <sstream>
@@ -43,8 +45,8 @@ std::uint64_t count_eval(std::uint64_t samples, double eval_fraction) {
   const bool no_eval = eval_fraction > 0 && eval == 0;
   if (!no_eval && eval < samples) return eval;
   reject(eval_fraction,
-         "which leaves no sample of " + std::to_string(samples) + " for " +
-             (no_eval ? "evaluation; raise it, or 0 for none" : "training; lower it"));
+         fmt::format("which leaves no sample of {} for {}", samples,
+                     no_eval ? "evaluation; raise it, or 0 for none" : "training; lower it"));
 }
 
 }  // namespace

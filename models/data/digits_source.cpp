@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -50,9 +52,9 @@ void add_line(std::string_view line, const std::string& path, std::int64_t numbe
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (parse_digit(line, values)) return;
   throw ConfigError("data.path", 0,
-                    "'" + path + "' line " + std::to_string(number) +
-                        " is no digit; write 64 pixels from 0 to 16 and a digit from 0 to 9, "
-                        "whole numbers between commas");
+                    fmt::format("'{}' line {} is no digit; write 64 pixels from 0 to 16 and a "
+                                "digit from 0 to 9, whole numbers between commas",
+                                path, number));
 }
 
 void read_digits(const DataFiles& files, std::size_t file, std::vector<std::uint8_t>& values) {

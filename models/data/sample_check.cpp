@@ -1,5 +1,7 @@
 #include "models/data/sample_check.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <sstream>
 #include <string>
@@ -10,7 +12,7 @@ namespace spillway {
 namespace {
 
 std::string described(std::int64_t elements, DType dtype) {
-  return std::to_string(elements) + (dtype == DType::f32 ? " float32" : " int64") + " values";
+  return fmt::format("{} {} values", elements, dtype == DType::f32 ? "float32" : "int64");
 }
 
 void check_shape(const DataSource& data, const ModelSpec& model, std::int64_t vn_size) {
@@ -19,9 +21,9 @@ void check_shape(const DataSource& data, const ModelSpec& model, std::int64_t vn
     const std::int64_t elements = edge.tensor.elements() / vn_size;
     if (elements == data.sample_elements() && edge.tensor.dtype == data.dtype()) continue;
     throw ConfigError("data", 0,
-                      "samples have " + described(data.sample_elements(), data.dtype()) +
-                          ", model " + model.family + " expects " +
-                          described(elements, edge.tensor.dtype));
+                      fmt::format("samples have {}, model {} expects {}",
+                                  described(data.sample_elements(), data.dtype()), model.family,
+                                  described(elements, edge.tensor.dtype)));
   }
 }
 

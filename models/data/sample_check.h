@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// Throws ConfigError (`data`) unless each sample of both parts has the values, in number and type,
-/// that the model takes, whose virtual nodes have `vn_size` samples.
+/// Throws ConfigError (`data`) unless the samples of both parts have the number and type of values
+/// that the model expects. Its virtual nodes have `vn_size` samples.
 void check_shape(const DataSplit& data, const ModelSpec& model, std::int64_t vn_size);
 
 /// Sample `index` of the part that is trained or evaluated on.
@@ -19,8 +19,8 @@ struct SampleName {
   std::uint64_t index = 0;
 };
 
-/// Throws ConfigError (`data`) where a number of `row` is none that ModelSpec::indices allows. The
-/// row is shaped as by check_shape(); `dtype`: of its values, i64 or f32.
+/// Throws ConfigError (`data`) if a value of `row` is outside its ModelSpec::indices. The row has
+/// passed check_shape(); its values are i64 or f32.
 void check_sample(const ModelSpec& model, DType dtype, std::span<const std::byte> row,
                   SampleName name);
 

@@ -1,5 +1,7 @@
 #include "models/data/token_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -9,7 +11,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t kBufferBytes = 32_KiB;
+constexpr std::size_t kBlockBytes = 32_KiB;
 
 template <std::size_t width>
 void decode(const std::byte* bytes, std::span<std::int64_t> out) {
@@ -38,9 +40,9 @@ TokenFiles::TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_
   std::uint64_t end = 0;
   for (std::size_t f = 0; f < files_.num_files(); ++f) {
     check.require(files_.size(f) % bytes_per_token == 0, "data.path",
-                  "'" + files_.path(f) + "' has " + std::to_string(files_.size(f)) +
-                      " bytes, no multiple of the " + std::to_string(bytes_per_token) +
-                      " of a token; check the file and data.dtype");
+                  fmt::format("'{}' has {} bytes, no multiple of the {} of a token; check the file "
+                              "and data.dtype",
+                              files_.path(f), files_.size(f), bytes_per_token));
     ends_.push_back(end += files_.size(f) / bytes_per_token);
   }
   check.finish();
@@ -83,10 +85,10 @@ void TokenFiles::check_file(std::size_t file, std::int64_t vocab_size) const {
     if (stranger == block.end()) continue;
     throw ConfigError(
         "data.path", 0,
-        "'" + files_.path(file) + "' has token " + std::to_string(*stranger) + " at position " +
-            std::to_string(begin + static_cast<std::uint64_t>(stranger - block.begin())) +
-            ", but model.vocab_size is " + std::to_string(vocab_size) +
-            "; raise it, or check data.dtype");
+        fmt::format("'{}' has token {} at position {}, but model.vocab_size is {}; raise it, or "
+                    "check data.dtype",
+                    files_.path(file), *stranger,
+                    begin + static_cast<std::uint64_t>(stranger - block.begin()), vocab_size));
   }
 }
 

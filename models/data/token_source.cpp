@@ -1,6 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
-#include <sstream>
 #include <utility>
 
 #include "models/data/token_files.h"
@@ -50,16 +51,15 @@ DataSplit open_windows(TokenFiles files, const std::string& unit, std::int64_t s
   const std::uint64_t size = files.size();
   const auto source = std::make_shared<TokenSource>(std::move(files), sequence_length);
   if (source->num_samples() > 0) return split(source, eval_fraction);
-  std::ostringstream problem;
-  problem << "holds " << size << " " << unit << ", less than one sample of sequence length "
-          << sequence_length << " and one more; give more text or shorter sequences";
-  throw ConfigError("data.path", 0, problem.str());
+  throw ConfigError("data.path", 0,
+                    fmt::format("holds {} {}, less than one sample of sequence length {} and one "
+                                "more; give more text or shorter sequences",
+                                size, unit, sequence_length));
 }
 
 void check_length(std::int64_t sequence_length) {
   if (sequence_length >= 1) return;
-  throw Error("a sample has a sequence length of at least 1, not " +
-              std::to_string(sequence_length));
+  throw Error(fmt::format("a sample has a sequence length of at least 1, not {}", sequence_length));
 }
 
 std::size_t bytes_per_token(TokenType dtype) { return dtype == TokenType::uint16 ? 2 : 4; }

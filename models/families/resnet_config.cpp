@@ -1,5 +1,7 @@
 #include "spillway/resnet_config.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 #include <string>
 
@@ -20,16 +22,15 @@ void ResnetConfig::validate() const {
   require_range(check, num_labels, 1, kMaxSize, "num_labels");
   const bool has_stages = check.require(!hidden_sizes.empty(), "hidden_sizes",
                                         "is empty; write the channels of each stage");
-  check.require(depths.size() == hidden_sizes.size(), "depths",
-                "has " + std::to_string(depths.size()) + " stages, model.hidden_sizes has " +
-                    std::to_string(hidden_sizes.size()) +
-                    "; write a number for each stage in both");
+  check.require(
+      depths.size() == hidden_sizes.size(), "depths",
+      fmt::format("has {} stages, model.hidden_sizes has {}; write a number for each stage in both",
+                  depths.size(), hidden_sizes.size()));
   if (has_pictures && has_stages) {
-    check.require(hidden_sizes.size() == 1 || size_in_stage(hidden_sizes.size() - 2) > 1,
-                  "hidden_sizes",
-                  "has " + std::to_string(hidden_sizes.size()) + " stages, but pictures of " +
-                      std::to_string(image_size) + " x " + std::to_string(image_size) +
-                      " cannot be halved as often; use fewer");
+    check.require(
+        hidden_sizes.size() == 1 || size_in_stage(hidden_sizes.size() - 2) > 1, "hidden_sizes",
+        fmt::format("has {} stages, but pictures of {} x {} cannot be halved as often; use fewer",
+                    hidden_sizes.size(), image_size, image_size));
   }
   if (has_pictures) {
     require_range(check, num_channels * image_size * image_size, 1, kMaxTensorElements,

@@ -1,5 +1,6 @@
 #include "models/modules/module_child.h"
 
+#include <fmt/format.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
 
@@ -37,7 +38,8 @@ std::string ModuleChild::kind() const {
 }
 
 void ModuleChild::reject(const std::string& problem) const {
-  throw ConfigError("model", 0, "child '" + name_ + "' (" + module_.ptr()->name() + ") " + problem);
+  throw ConfigError("model", 0,
+                    fmt::format("child '{}' ({}) {}", name_, module_.ptr()->name(), problem));
 }
 
 void ModuleChild::check(std::set<const void*>& seen) const {
@@ -51,8 +53,10 @@ void ModuleChild::check(std::set<const void*>& seen) const {
   const ModuleStatistics known = statistics();
   for (const auto& buffer : module_.ptr()->named_buffers()) {
     if (known.contains(buffer.key())) continue;
-    reject("has the buffer '" + buffer.key() +
-           "', which is no running statistic of a torch::nn::BatchNorm; remove it, or turn it off");
+    reject(
+        fmt::format("has the buffer '{}', which is no running statistic of a "
+                    "torch::nn::BatchNorm; remove it, or turn it off",
+                    buffer.key()));
   }
   for (const auto& param : parameters()) check_parameter(param.key(), param.value(), seen);
 }
@@ -74,11 +78,14 @@ std::optional<std::int64_t> ModuleChild::num_embeddings() const {
 void ModuleChild::check_parameter(const std::string& name, const at::Tensor& value,
                                   std::set<const void*>& seen) const {
   if (value.scalar_type() != at::kFloat || !value.is_cpu() || value.layout() != at::kStrided) {
-    reject("has the parameter '" + name + "', which is no float32 tensor of the CPU; make it one");
+    reject(fmt::format("has the parameter '{}', which is no float32 tensor of the CPU; make it one",
+                       name));
   }
   if (!seen.insert(value.storage().unsafeGetStorageImpl()).second) {
-    reject("has the parameter '" + name +
-           "', whose memory another one has too; tied parameters are not supported here yet");
+    reject(
+        fmt::format("has the parameter '{}', whose memory another one has too; tied parameters "
+                    "are not supported here yet",
+                    name));
   }
 }
 

@@ -12,35 +12,33 @@
 
 namespace spillway {
 
-/// A child of a Sequential under inspection: whether it can be a layer. All that rejects it throws
-/// ConfigError (`model`) with its name and its type.
+/// Checks whether a child of a Sequential can be a layer. If not, throws ConfigError (`model`) with
+/// the child's name and type.
 class ModuleChild {
  public:
-  /// Samples of the tensors that children are tried on.
+  /// The batch size of the tensors that children are tried with.
   static constexpr std::int64_t kProbe = 2;
 
   ModuleChild(std::string name, torch::nn::AnyModule module)
       : name_(std::move(name)), module_(std::move(module)) {}
 
   const std::string& name() const { return name_; }
-  /// What it computes, as far as can be seen: its name, how it prints itself, and the types of all
-  /// modules in it. The same in every process.
+  /// Identifies its computation as far as possible: its name, its printed form, and the types of
+  /// all modules in it. The same in every process.
   std::string kind() const;
   const torch::nn::AnyModule& module() const { return module_; }
   torch::OrderedDict<std::string, at::Tensor> parameters() const {
     return module_.ptr()->named_parameters();
   }
   ModuleStatistics statistics() const { return ModuleStatistics(*module_.ptr()); }
-  /// The probability of a child that is a torch::nn::Dropout; none: it is something else.
+  /// The probability if the child is a torch::nn::Dropout.
   std::optional<double> dropout() const;
-  /// The rows of a child that is a torch::nn::Embedding or EmbeddingBag; none: it is something
-  /// else.
+  /// The number of rows if the child is a torch::nn::Embedding or EmbeddingBag.
   std::optional<std::int64_t> num_embeddings() const;
 
-  /// Whether it is made of what can be trained. `seen`: the memory of parameters so far.
+  /// Rejects modules that cannot be trained. `seen`: the memory of parameters so far.
   void check(std::set<const void*>& seen) const;
-  /// Its output for `input` [kProbe, ...]; checks what can be seen by running it. Inside a
-  /// SeededGenerator.
+  /// Runs it on `input` [kProbe, ...] and checks the output. Call it inside a SeededGenerator.
   at::Tensor run(const at::Tensor& input);
 
  private:

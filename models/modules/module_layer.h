@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// Where a part of each row of the batch lies: `shape` (without the sample) from value `begin` on.
+/// A part of each row of the batch: `shape` (without the sample) from value `begin` on.
 struct RowPart {
   std::int64_t begin = 0;
   std::vector<std::int64_t> shape;

@@ -30,12 +30,12 @@ class ModuleStatistics {
   void all() && = delete;
   bool contains(const std::string& buffer) const;
 
-  /// From here on, what a forward in training leaves in the buffers is its own observation, where
-  /// start_observing() came before it.
+  /// After this, a forward in training that follows start_observing() leaves only its own
+  /// observation in the buffers.
   static void forget_the_past(torch::nn::Module& module);
   /// Gives the buffers memory of their own on `device`, all zeros.
   void start_observing(at::Device device);
-  /// What was observed since, one for each averaged statistic. The tensors stay as they are.
+  /// The observations since then, one for each averaged statistic. The tensors do not change later.
   std::vector<at::Tensor> observations() const;
   /// Points the buffers at `values`, in order.
   void use(std::span<const at::Tensor> values);

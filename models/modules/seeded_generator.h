@@ -8,8 +8,8 @@
 
 namespace spillway {
 
-/// LibTorch's global generator of the CPU, seeded as by torch::manual_seed and restored in the end.
-/// One at a time in the process; others wait.
+/// Seeds LibTorch's global CPU generator as torch::manual_seed does; the destructor restores it.
+/// Only one exists at a time in the process; others wait.
 class SeededGenerator {
  public:
   explicit SeededGenerator(std::uint64_t seed);
@@ -17,7 +17,7 @@ class SeededGenerator {
   SeededGenerator(const SeededGenerator&) = delete;
   SeededGenerator& operator=(const SeededGenerator&) = delete;
 
-  /// Of the generator: it changes when a number is drawn.
+  /// The generator's state, which changes when a number is drawn.
   static at::Tensor state();
 
  private:

@@ -1,6 +1,7 @@
 #include "spillway/sequential.h"
 
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -61,7 +62,7 @@ void check(const SequentialConfig& config) {
     reject("must have an input_shape of positive sizes");
   }
   if (config.loss != "cross_entropy" && config.loss != "mse") {
-    reject("has the loss '" + config.loss + "', must be cross_entropy or mse");
+    reject(fmt::format("has the loss '{}', must be cross_entropy or mse", config.loss));
   }
   if (config.loss == "mse" && ids) reject("with the loss mse must have f32 inputs");
 }

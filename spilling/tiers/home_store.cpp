@@ -1,5 +1,7 @@
 #include "spilling/tiers/home_store.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <string>
 
@@ -11,12 +13,12 @@
 namespace spillway {
 namespace {
 
-std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
-
 ConfigError no_place(const std::filesystem::path& offload_path, const IoError& error) {
-  return ConfigError("offload_path", 0,
-                     quoted(offload_path) + " cannot hold homes: " + std::strerror(error.code) +
-                         "; name a folder that can be written, or leave it out");
+  return ConfigError(
+      "offload_path", 0,
+      fmt::format("'{}' cannot hold homes: {}; name a folder that can be written, or "
+                  "leave it out",
+                  offload_path.string(), std::strerror(error.code)));
 }
 
 }  // namespace
@@ -42,7 +44,8 @@ void require_home_room(const std::filesystem::path& offload_path, Bytes bytes, B
   const Bytes available = posix_file_system().free_bytes(offload_path);
   if (bytes <= available) return;
   const bool fewer_help = of_one < bytes && of_one <= available;
-  throw DoesNotFit("a file for homes in " + quoted(offload_path), Tier::disk, bytes, available,
+  throw DoesNotFit(fmt::format("a file for homes in '{}'", offload_path.string()), Tier::disk,
+                   bytes, available,
                    fewer_help ? "or lower host_memory, so that trials wait for each other" : "");
 }
 
