@@ -38,7 +38,7 @@ std::optional<Enum> value_named(std::string_view name) {
 /// What computes.
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 template <>
-inline constexpr std::array kNames<DeviceKind>{"cpu", "cuda"};
+inline constexpr std::array kNames<DeviceKind>{"cpu", "cuda"};  ///< names
 
 /// How a device fails that imitates a failure.
 enum class FaultKind : std::uint8_t {
@@ -48,17 +48,18 @@ enum class FaultKind : std::uint8_t {
   shrink  ///< its budget halves
 };
 template <>
-inline constexpr std::array kNames<FaultKind>{"none", "fail", "hang", "shrink"};
+inline constexpr std::array kNames<FaultKind>{"none", "fail", "hang", "shrink"};  ///< names
 
 /// Which ready unit runs next on a device, see scheduler/engine/policy.h.
 enum class PolicyKind : std::uint8_t { lrtf, srtf, fifo, round_robin, random };
 template <>
-inline constexpr std::array kNames<PolicyKind>{"lrtf", "srtf", "fifo", "round_robin", "random"};
+inline constexpr std::array kNames<PolicyKind>{"lrtf", "srtf", "fifo", "round_robin",
+                                               "random"};  ///< names
 
 /// Who gets how many devices, see scheduler/elastic/allocator.h; none: what each trial asks for.
 enum class SharingKind : std::uint8_t { none, priority, wfs, fill };
 template <>
-inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill"};
+inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill"};  ///< names
 
 /// Order of the units of a step.
 enum class OrderChoice : std::uint8_t {
@@ -67,32 +68,32 @@ enum class OrderChoice : std::uint8_t {
   vn_major      ///< virtual node by virtual node, for models that fit
 };
 template <>
-inline constexpr std::array kNames<OrderChoice>{"auto", "shard_major", "vn_major"};
+inline constexpr std::array kNames<OrderChoice>{"auto", "shard_major", "vn_major"};  ///< names
 
 /// Type of computed values.
 enum class FloatType : std::uint8_t { fp32, bf16 };
 template <>
-inline constexpr std::array kNames<FloatType>{"fp32", "bf16"};
+inline constexpr std::array kNames<FloatType>{"fp32", "bf16"};  ///< names
 
 /// Rule of an update.
 enum class OptimizerKind : std::uint8_t { adamw, sgd };
 template <>
-inline constexpr std::array kNames<OptimizerKind>{"adamw", "sgd"};
+inline constexpr std::array kNames<OptimizerKind>{"adamw", "sgd"};  ///< names
 
 /// Learning rate by step, after the warm-up.
 enum class LrSchedulerType : std::uint8_t { cosine, linear, constant };
 template <>
-inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant"};
+inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant"};  ///< names
 
 /// Activation function of an MLP.
 enum class Activation : std::uint8_t { relu, gelu, tanh };
 template <>
-inline constexpr std::array kNames<Activation>{"relu", "gelu", "tanh"};
+inline constexpr std::array kNames<Activation>{"relu", "gelu", "tanh"};  ///< names
 
 /// Type of the numbers in files of tokens, little-endian.
 enum class TokenType : std::uint8_t { uint16, uint32 };
 template <>
-inline constexpr std::array kNames<TokenType>{"uint16", "uint32"};
+inline constexpr std::array kNames<TokenType>{"uint16", "uint32"};  ///< names
 
 /// Random change of training pictures.
 enum class Augmentation : std::uint8_t {
@@ -100,6 +101,6 @@ enum class Augmentation : std::uint8_t {
   shift  ///< by up to a pixel in each direction, see shift_pictures()
 };
 template <>
-inline constexpr std::array kNames<Augmentation>{"none", "shift"};
+inline constexpr std::array kNames<Augmentation>{"none", "shift"};  ///< names
 
 }  // namespace spillway

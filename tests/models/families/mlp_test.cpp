@@ -134,7 +134,8 @@ TEST(Mlp, ChainOfLayersIsTheModel) {
       const LayerResult result = chained(config, params, rows);
       const double plain = plain_loss(config, params, rows).item<double>();
       EXPECT_EQ(result.weight, 5);
-      EXPECT_NEAR(result.output.item<double>(), plain, 1e-5 * std::abs(plain)) << to_string(act) << dropout;
+      EXPECT_NEAR(result.output.item<double>(), plain, 1e-5 * std::abs(plain))
+          << to_string(act) << dropout;
       EXPECT_GT(std::abs(plain - last), 1e-3) << "activation and dropout show";
       last = plain;
     }

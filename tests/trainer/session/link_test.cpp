@@ -31,7 +31,7 @@ TEST(Link, MustBeOfUse) {
     Session session(config);
     FAIL() << "a copy would take for ever";
   } catch (const ConfigError& error) {
-    EXPECT_EQ(error.field, "devices[1].link");
+    EXPECT_EQ(error.field, "devices[1].imitate.link");
   }
 }
 
