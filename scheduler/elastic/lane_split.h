@@ -5,17 +5,17 @@
 
 namespace spillway {
 
-/// A device that could take a lane of a job, as measured.
+/// A measured device that could take a lane of a job.
 struct LaneCandidate {
   struct Point {
     int virtual_nodes = 1;
     double seconds = 0;
   };
-  /// Compute of so many virtual nodes there, ascending, at least one. Between points, and behind
-  /// the last two, it grows evenly.
+  /// Measured compute, ascending by virtual nodes, at least one point. Interpolated linearly, and
+  /// extrapolated from the last two points.
   std::vector<Point> points;
-  double fixed_s = 0;  ///< of a lane there, however small: weights come, gradient sums leave
-  double least_s = 0;  ///< beside that: copies that compute hides where it takes longer
+  double fixed_s = 0;  ///< fixed cost of a lane: loading weights, sending gradient sums
+  double least_s = 0;  ///< lower bound on the rest: copies that overlap with compute
   int max_groups = 0;  ///< that its memory allows; 0: it cannot take part
 
   /// Seconds of a lane of so many virtual nodes.
@@ -28,20 +28,20 @@ struct LaneCandidate {
 struct SplitProblem {
   int groups = 1, vns_per_group = 1;
   int max_lanes = 1;
-  double join_s = 0;  ///< of each lane but one: the host adds its gradient sums to the others'
+  double join_s = 0;  ///< per lane after the first: the host adds its gradient sums
   std::vector<LaneCandidate> candidates;
 };
 
 struct LaneSplit {
   std::vector<int> groups;  ///< by candidate; 0: takes no part
-  double step_s = 0;        ///< the slowest lane, and what joining all costs
+  double step_s = 0;        ///< the slowest lane, and the cost of joining all lanes
 
   int num_lanes() const;
   int num_groups() const;
 };
 
-/// The split with the shortest step; among equals the fewest lanes, then the first candidates take
-/// more. Nothing where memory allows none.
+/// The split with the shortest step; ties go to fewer lanes, then to more groups on the first
+/// candidates. Nothing if memory allows no split.
 ///
 /// Exact. A lane that has g groups ends at its g-th *slot*, the time of g groups there, and slots
 /// of a device do not fall. So with at most m lanes, a step of T is possible if and only if the m
@@ -49,7 +49,7 @@ struct LaneSplit {
 /// these devices each group takes the least slot that is left, of which none is later than T.
 std::optional<LaneSplit> split_lanes(const SplitProblem& problem);
 
-/// Likewise, among the splits in which this candidate has a lane: what it would cost to use it.
+/// The best split in which this candidate has a lane: it shows the cost of using the candidate.
 std::optional<LaneSplit> split_lanes_with(const SplitProblem& problem, int candidate);
 
 }  // namespace spillway

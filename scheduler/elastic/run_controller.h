@@ -23,8 +23,8 @@ struct ResumeJob {
   JobId job;
 };
 
-/// Make a plan for so many lanes and resize the job to it. If there is no such plan the job goes on
-/// as it is; on_resized() follows in both cases.
+/// Make a plan for `lanes` lanes and resize the job to it. If there is no such plan, the job keeps
+/// its plan. Call on_resized() in both cases.
 struct ResizeJob {
   JobId job;
   int lanes = 1;
@@ -32,7 +32,7 @@ struct ResizeJob {
   std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
 };
 
-/// The job goes on from the rung where it waited, and is held at the next one.
+/// The job continues from its rung and is held at the next one.
 struct PassRung {
   JobId job;
   SuccessiveHalving::Verdict verdict;
@@ -54,16 +54,16 @@ enum class JobWait : std::uint8_t {
   nothing,
   decision,  ///< decide() has not yet given it lanes or refused them
   devices,   ///< others have them
-  rung       ///< other jobs have still to come there
+  rung       ///< other jobs still have to reach it
 };
 
-/// Decides for all jobs of a run how many lanes each of them has, and which go on at a rung. Pure:
-/// the real session and the simulation report the same events, with their own clock, and carry out
-/// the commands, in order, on their shell. Functions append commands to `out`. They may be carried
-/// out once the engine's call that is under way has ended; so may decide().
+/// Decides how many lanes each job of a run has and which jobs continue at a rung. Pure: the real
+/// session and the simulation report the same events, with their own clock, and carry out the
+/// commands in order on their shell. Functions append commands to `out`. Carry them out, and call
+/// decide(), only after the engine's current call has returned.
 class RunController {
  public:
-  /// `halving`: early stopping, where all jobs are entered with the losses that are known of them.
+  /// `halving`: early stopping, with all jobs and their known losses already entered.
   explicit RunController(LaneController lanes, std::optional<SuccessiveHalving> halving = {})
       : lanes_(std::move(lanes)), halving_(std::move(halving)) {}
 
@@ -84,19 +84,19 @@ class RunController {
   void on_ended(JobId job, double now_s, RunCommands& out);
   void on_device_left(DeviceId device) { lanes_.forget_device(device); }
   void set_num_devices(int num_devices) { lanes_.set_num_devices(num_devices); }
-  /// The devices have changed, and the job may have so many lanes, at least one.
+  /// The devices have changed, and the job may have up to `most_lanes` lanes, at least one.
   void limit(JobId job, int most_lanes);
-  /// The user gives the job so many lanes: from now on neither shares nor rules change them. No
-  /// effect on a job that is not admitted.
+  /// The user fixes the job's lanes: from now on neither shares nor rules change them. No effect on
+  /// a job that is not admitted.
   void fix(JobId job, int lanes);
-  /// The user stops all jobs: no rung is decided any more, because those that end there end anyway.
+  /// The user stops all jobs: no rung is decided any more, because all of them end anyway.
   void stop() { stopping_ = true; }
 
-  /// Lets decide() be asked again without an event.
+  /// Makes is_due() true without an event.
   void reconsider() { lanes_.reconsider(); }
-  /// Whether an event may have changed what decide() says.
+  /// Whether an event may have changed the result of decide().
   bool is_due() const { return lanes_.is_due(); }
-  /// Lanes of all jobs. Call it once for all events of a moment.
+  /// Decides the lanes of all jobs. Call it once for all simultaneous events.
   void decide(RunCommands& out);
 
   bool is_admitted(JobId job) const { return jobs_.contains(job); }

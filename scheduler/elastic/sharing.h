@@ -10,9 +10,8 @@
 
 namespace spillway {
 
-/// Who has how many lanes: keeps what an allocator has to know of the jobs that have come and not
-/// ended, asks it, and says what changes. Pure; a real and a virtual controller use it alike: they
-/// tell it of arrivals, ends, commits and devices, and carry out what decide() says.
+/// Tracks the lanes of all jobs that have arrived and not ended, and asks an allocator for changes.
+/// Pure: its owner reports arrivals, ends, commits and devices, and carries out the changes.
 class Sharing {
  public:
   struct Change {
@@ -26,17 +25,16 @@ class Sharing {
   /// `job.lanes` is 0.
   void arrive(Contender job) { jobs_.push_back(std::move(job)); }
   void end(JobId job);
-  /// From now on the job asks for so many, at least one.
+  /// From now on the job asks for `most_lanes` lanes, at least one.
   void ask(JobId job, int most_lanes) { find(job).most_lanes = most_lanes; }
   void set_num_devices(int num_devices) { num_devices_ = num_devices; }
-  /// The job runs on what decide() gave it.
+  /// The job runs on the lanes of the last decide().
   void resized(JobId job) { find(job).resizing = false; }
-  /// A step on `lanes` lanes has ended, of as many examples as ever. `steps_left` are still to
-  /// come.
+  /// A step on `lanes` lanes took `step_s` seconds; `steps_left` steps remain.
   void committed(JobId job, int lanes, double step_s, double steps_left);
 
-  /// What is different now; it counts as given, and jobs that had lanes as resizing until
-  /// resized().
+  /// The changes since the last call. They count as carried out; jobs that had lanes count as
+  /// resizing until resized().
   std::vector<Change> decide();
   std::span<const Contender> jobs() const { return jobs_; }
   std::string_view allocator() const { return allocator_->name(); }

@@ -7,23 +7,22 @@ namespace spillway {
 
 inline constexpr int kStepsToMeasure = 10;
 
-/// How fast one job is on how many lanes: what was measured, and elsewhere a power of the number
-/// of lanes through the sizes nearest to it. All that was measured is kept. A value; lanes count
-/// from 1.
+/// The speed of one job by number of lanes, from 1: measured, or interpolated as a power of the
+/// number of lanes between the nearest measured sizes. A value.
 class SpeedCurve {
  public:
-  /// `exponent` is believed until two sizes are measured: 1 is a job that scales perfectly.
+  /// `exponent` is used until two sizes are measured; 1: perfect scaling.
   explicit SpeedCurve(double exponent = 1) : exponent_(exponent) {}
 
-  /// Of one step. `examples_per_s` above 0.
+  /// Records one step; `examples_per_s` is above 0.
   void observe(int lanes, double examples_per_s);
   /// Steps observed on so many lanes.
   int num_observed(int lanes) const;
-  /// Mean of the first kStepsToMeasure observations, so noise does not move it for ever. Once an
-  /// average in which each new observation has a weight of a tenth is off by more than a tenth, the
-  /// job has changed, and this is that average. Nothing where nothing was observed.
+  /// The mean of the first kStepsToMeasure observations, so that later noise does not move it. If a
+  /// moving average (weight 0.1) deviates by more than 10 %, the job has changed, and that average
+  /// replaces the value. Nothing if nothing was observed.
   std::optional<double> measured(int lanes) const;
-  /// Examples per second, as measured() where it knows; without any measurement, a lane does one.
+  /// Examples per second; one per lane without any measurement.
   double speed(int lanes) const;
 
  private:

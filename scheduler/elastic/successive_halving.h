@@ -15,15 +15,15 @@ struct Rungs {
   std::int64_t min_iter = 1;  ///< at least 1
   int eta = 2;                ///< at least 2
 
-  /// The least one from this step on; kNoStep where it would be too large.
+  /// The first rung from this step on; kNoStep if it would overflow.
   std::int64_t from(std::int64_t step) const;
 };
 
 /// (rung, loss), in the order of rungs.
 using RungLosses = std::vector<std::pair<std::int64_t, double>>;
 
-/// What a trial is compared by: at each rung the mean of its losses, one a step, since the rung
-/// before. Takes losses one by one and keeps none of them.
+/// The losses by which trials are compared: at each rung the mean of the losses of all steps since
+/// the previous rung.
 struct RungMeans {
   std::int64_t step = 0;  ///< losses taken
   double sum = 0;         ///< of those since the last rung, from the left
@@ -32,14 +32,14 @@ struct RungMeans {
   void add(double loss, const Rungs& rungs);
 };
 
-/// Which trials of a sweep go on: at the rungs each waits for all that can
-/// still get there; then the best floor(n / eta) of them, at least one, go on. Pure, and a function
-/// of losses alone, whoever comes first.
-/// Source: Jamieson and Talwalkar, Non-stochastic best arm identification, 2016, one bracket;
-/// losses that are not finite are the worst, ties go to the trial that was entered first.
+/// Early stopping of a sweep. At each rung a trial waits for all trials that can still reach it;
+/// then the best floor(n / eta), at least one, continue. Pure: depends on losses, not on their
+/// order of arrival. Source: Jamieson and Talwalkar, Non-stochastic best arm identification, 2016,
+/// one bracket; losses that are not finite are the worst, ties go to the trial that was entered
+/// first.
 class SuccessiveHalving {
  public:
-  /// What becomes of a job that waits at a rung.
+  /// The decision on a job that waits at a rung.
   struct Verdict {
     JobId job;
     bool goes_on = false;
@@ -51,22 +51,21 @@ class SuccessiveHalving {
 
   SuccessiveHalving(std::int64_t min_iter, int eta) : rungs_{min_iter, eta} {}
 
-  /// A trial that begins after `step` of `max_steps` steps: at the rungs before it went on. It is
-  /// not at a rung until reach() says so, also of those.
+  /// Adds a trial that starts after `step` of `max_steps` steps and has passed all earlier rungs.
+  /// reach() must be called for those rungs, too.
   void enter(JobId job, std::int64_t step, std::int64_t max_steps);
-  /// One that has ended before, with what it said at rungs that were decided.
+  /// Adds a trial that has ended, with its losses at decided rungs.
   void enter_ended(const RungLosses& losses);
-  /// The job has come to this rung, below its steps.
+  /// The job has reached this rung, which is below its last step.
   void reach(JobId job, std::int64_t rung, double loss);
-  /// The job has ended, whole or not, and gets to no further rung. Where it waits it counts no
-  /// more.
+  /// The job has ended and reaches no further rung. It no longer counts at the rung where it waits.
   void leave(JobId job);
 
-  /// The rung where the job is to wait, or waits; kNoStep: it does so no more.
+  /// The rung where the job has to wait, or waits; kNoStep: none.
   std::int64_t hold_step(JobId job) const;
-  /// Whether the job has come to the rung where it is held.
+  /// Whether the job waits at its rung.
   bool waits(JobId job) const;
-  /// Of all rungs to which nobody can still come: who waited there, by rank.
+  /// Decides all rungs that no other trial can still reach. Ordered by rung, then rank.
   std::vector<Verdict> decide();
 
  private:

@@ -10,14 +10,13 @@
 #include "spillway/ids.h"
 #include "spillway/units.h"
 
-/// What the engine tells a shell to do, and what a shell tells the engine. Plain values.
+/// The engine's commands to a shell, and the shell's completions. Plain values.
 namespace spillway {
 
 struct JobPlan;
 
-/// A compute op. `attempt`, here and below, and of a copy: how often an open step of the job has
-/// been dropped so far. `offsets`: where its buffers lie on the device, in the order of
-/// for_each_buffer().
+/// A compute op. `attempt`, here, below and in copies, counts the dropped open steps of the job.
+/// `offsets`: the positions of its buffers on the device, in the order of for_each_buffer().
 struct StartOp {
   ActionId id = 0;
   JobId job;
@@ -48,7 +47,7 @@ struct AdmitJob {
   Bytes home_bytes = 0;
 };
 
-/// What a device did of a step: compute, as planned and as it was.
+/// A device's compute in a step: planned and actual seconds.
 struct DeviceWork {
   DeviceId device;
   double planned_s = 0, busy_s = 0;
@@ -58,26 +57,26 @@ struct DeviceWork {
 struct StepCommitted {
   JobId job;
   std::int64_t step = 0;
-  std::vector<DeviceWork> work = {};  ///< a device that did nothing of it is not named
+  std::vector<DeviceWork> work = {};  ///< of the devices that took part
 };
 
-/// A device was lost while it had work of the open step: the step begins again, from the state of
-/// the last commit. Nothing of the attempts before is in flight.
+/// A device with work of the open step was lost: the step begins again from the state of the last
+/// commit. No action of earlier attempts is in flight.
 struct StepRedone {
   JobId job;
   std::int64_t step = 0;
   int attempt = 0;  ///< of what starts from now on
 };
 
-/// What the job starts from now on belongs to `plan`. Nothing of it is in flight, no device has a
-/// copy. Weights, moments and gradient sums stay where they are at home.
+/// Later actions of the job belong to `plan`. No action of the job is in flight, and no device has
+/// a copy. Weights, moments and gradient sums keep their places at home.
 struct PlanChanged {
   JobId job;
   std::shared_ptr<const JobPlan> plan;
 };
 
-/// Nothing starts on the device any more. Where it was removed, nothing is in flight there either;
-/// where it was lost, what is in flight there ends with Done::lost.
+/// Nothing starts on the device any more. If it was removed, nothing is in flight there either; if
+/// it was lost, its actions in flight end with Done::lost.
 struct DeviceLeft {
   DeviceId device;
   bool lost = false;
@@ -85,8 +84,8 @@ struct DeviceLeft {
 
 enum class JobEnd : std::uint8_t { done, failed, stopped };
 
-/// Nothing of the job runs any more: keep what has to be kept of its state, give back its host
-/// memory, then report Done. With an error the job counts as failed.
+/// No action of the job runs any more: save its state if needed, free its host memory, then report
+/// Done. With an error the job counts as failed.
 struct ReleaseJob {
   ActionId id = 0;
   JobId job;
@@ -103,14 +102,14 @@ struct JobEnded {
 using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, StepRedone,
                             PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
 
-/// An action has ended. Times are seconds of the shell's clock. The engine hears of an action only
-/// after everything in its `after`, and of the actions of one queue in their order.
+/// An action has ended. Times are seconds of the shell's clock. An action is reported after
+/// everything in its `after`, and the actions of one queue are reported in order.
 struct Done {
   ActionId id = 0;
   double started_s = 0, finished_s = 0;
   Bytes activation_peak = 0;  ///< compute ops
-  std::string error;          ///< not empty: it failed; what depends on it does not run
-  bool lost = false;          ///< its device was lost: it may have run or not, and never will
+  std::string error;          ///< not empty: it failed; dependent actions do not run
+  bool lost = false;          ///< its device was lost; it may or may not have run
 };
 
 }  // namespace spillway

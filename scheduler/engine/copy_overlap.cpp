@@ -32,8 +32,8 @@ double CopyOverlap::op_done(double started_s, double finished_s) {
   return hidden_s;
 }
 
-/// A copy in flight begins after the one before it, one that is started later begins after all that
-/// has been reported.
+/// A copy in flight begins after the previous one; a copy that is started later begins after
+/// everything reported so far.
 void CopyOverlap::forget_old_ops() {
   double next_copy_s = std::numeric_limits<double>::infinity();
   for (const Way& way : ways_) {

@@ -7,10 +7,9 @@
 
 namespace spillway {
 
-/// Measures how long a device copies while it computes: the part of each copy's time that lies
-/// inside the time of an op. Ops of a device follow each other, and so do its copies of one
-/// direction; either may be reported before the other. It remembers only what may still overlap
-/// with something that is under way.
+/// Measures how long a device copies while it computes. Ops of a device do not overlap each other,
+/// nor do its copies of one direction; completions of ops and copies may be reported in either
+/// order. It keeps only intervals that actions in flight may still overlap.
 class CopyOverlap {
  public:
   void copy_started(CopyDirection direction) { ++ways_[index(direction)].in_flight; }

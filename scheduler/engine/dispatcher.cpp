@@ -5,14 +5,13 @@
 namespace spillway {
 namespace {
 
-/// Not valid: any, as where that device has left.
+/// The device that the plan chose for the lane; not valid: any device may take it.
 DeviceId made_for(const EngineTables& tables, const JobTable& job, int lane) {
   const DeviceId id = job.plan->device_of(lane);
   return id.valid() && tables.can_run(job, id) ? id : DeviceId();
 }
 
-/// The device that may claim the lane's next unit now, or an id that is not valid: any device.
-/// Nothing: none may.
+/// The device that may claim the lane's next unit now; an invalid id: any device; nothing: none.
 std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int lane) {
   if (job.phase != JobPhase::running) return std::nullopt;
   const auto& units = job.program->lane_units[at(lane)];
@@ -33,8 +32,8 @@ std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job
   return runs_on;
 }
 
-/// Of lanes that any device may take: whether this one may. The lanes of a job bind to one each,
-/// while there are devices enough.
+/// Whether the device may take a lane that is open to all. Each lane of a job gets its own device
+/// if there are enough.
 bool may_take(const EngineTables& tables, DeviceId id, const ReadyLane& lane) {
   const JobTable& job = tables.of(lane.job);
   if (!tables.can_run(job, id)) return false;
@@ -62,8 +61,8 @@ Bytes resident_bytes(const EngineTables& tables, DeviceId id, const ReadyLane& r
   return bytes;
 }
 
-/// Whether the device's next unit may go elsewhere: nothing of it has been loaded, its lane is not
-/// bound to a device, and its predecessor has ended.
+/// Whether another device may take this device's next unit: nothing of it has been loaded, its lane
+/// is not bound to a device, and its predecessor has ended.
 bool may_be_stolen(const EngineTables& tables, DeviceId id) {
   const DeviceTable& owner = tables.of(id);
   if (!owner.next) return false;
@@ -140,7 +139,7 @@ void Dispatcher::rank(EngineTables& tables, JobId id) {
   for (int l = 0; l < lanes; ++l) rank(tables, id, l);
 }
 
-/// Among equals of `first`, the lane with most resident bytes. Only jobs with copies have any.
+/// The lane with the most resident bytes among those with the priority of `first`.
 ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, DeviceId id,
                                       const ReadyLane& first) const {
   ReadyLane best = first;

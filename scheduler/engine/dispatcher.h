@@ -10,34 +10,33 @@
 
 namespace spillway {
 
-/// Which ready unit goes to which device, and which devices have to be visited after an event.
-/// Ready lanes are kept in the policy's order, and devices in sets, so an event takes as long with
-/// many jobs and devices as with few. Copyable.
+/// Chooses which ready unit goes to which device, and which devices to visit after an event. Ready
+/// lanes are kept in the policy's order and devices in sets, so the cost of an event does not grow
+/// with the number of jobs and devices. Copyable.
 class Dispatcher {
  public:
   explicit Dispatcher(const EngineTables& tables);
 
   void add_device();
-  /// Something changed on the device, or in what it waits for: it will be visited.
+  /// The device, or what it waits for, has changed: it will be visited.
   void touch(DeviceId id);
-  /// Notes what others have to know of a device whose tables have changed.
+  /// Updates the sets after the tables of a device have changed.
   void note_state(const EngineTables& tables, DeviceId id);
   /// A unit may have become ready.
   void note_ready() { ++readiness_; }
-  /// Ranks a lane's next unit anew. Called whenever the device that may claim it, or what the
-  /// policy looks at, may have changed.
+  /// Ranks a lane's next unit again. Called whenever its possible devices or the policy's input may
+  /// have changed.
   void rank(EngineTables& tables, JobId id, int lane);
-  /// Of all lanes of a job.
+  /// Ranks all lanes of a job.
   void rank(EngineTables& tables, JobId id);
 
-  /// The unit that the device runs next, claimed for it; nothing where no ready one may run there.
+  /// Claims the unit that the device runs next; nothing if no ready unit may run there.
   std::optional<UnitRef> claim(EngineTables& tables, DeviceId id);
-  /// Likewise for a device without work: a unit that another one claimed and has not begun.
+  /// Takes a unit that another device has claimed but not begun, for a device without work.
   std::optional<UnitRef> steal(EngineTables& tables, DeviceId thief);
 
-  /// Hands the touched devices, and those that want a unit while there is one, to `drive`, then,
-  /// with double buffering, to `prefetch`. A unit goes to a device that has nothing to do before
-  /// one that would do it later.
+  /// Calls `drive`, then with double buffering `prefetch`, for the touched devices and for those
+  /// that want a unit while there is one. Idle devices come first.
   template <typename Drive, typename Prefetch>
   void visit(const EngineTables& tables, const Drive& drive, const Prefetch& prefetch);
 

@@ -68,7 +68,7 @@ void Engine::handle(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   if (action.device.valid() && table(action.device).state == DeviceState::gone) {
     if (action.kind == InFlight::Kind::copy) tables_.memory.end_lost_copy(*this, route_of(action));
-    return;  // its device has forgotten it
+    return;  // the tables of its device were cleared
   }
   assert(!done.lost);
   // An op that is redone may have read what was lost.
@@ -122,7 +122,7 @@ void Engine::admit_waiting() {
   }
 }
 
-/// The job has settled: its next program begins, or the open one again.
+/// Begins the next program of a settled job, or redoes the open one.
 void Engine::begin_program(JobId id) {
   JobTable& job = table(id);
   const Kept kept = begin_attempt(id);
@@ -173,7 +173,7 @@ void Engine::begin_units(JobTable& job, const Kept& kept) {
   }
 }
 
-/// Starts those that wait for nothing, in the order of the list.
+/// Starts the host ops without dependencies, in order.
 void Engine::begin_host_ops(JobId id, const Kept& kept) {
   JobTable& job = table(id);
   const Program& program = *job.program;
@@ -254,7 +254,7 @@ void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
   finish(id);
 }
 
-/// What follows once nothing of a job is in flight any more.
+/// Continues or ends a job once it has no action in flight.
 void Engine::settle(JobId id) {
   JobTable& job = table(id);
   const bool ends = job.phase == JobPhase::ending;

@@ -16,54 +16,54 @@ namespace spillway {
 /// clock, thread, I/O, lock or random device inside; the same events give the same actions.
 /// Copyable. Every call appends the actions to start, in order, to `out`.
 ///
-/// Why it cannot deadlock: whatever outlives an op has a home reserved at admission, so a device
-/// can always be emptied; a unit reserves weights, sums, activations and the room of its largest
-/// op at once; an op that fits an empty device therefore runs. What is prefetched can be dropped.
+/// It cannot deadlock: every buffer that outlives an op has a home reserved at admission, so a
+/// device can always be emptied; a unit reserves weights, sums, activations and the room of its
+/// largest op at once; so an op that fits an empty device runs. Prefetched copies can be dropped.
 ///
-/// Why an event takes as long with many jobs and devices as with few: it visits the devices whose
-/// state it touches, and those without work only while there is some; what may be claimed is kept
-/// in order. Whatever changes a device's tables, or what it waits for elsewhere, touches it.
+/// The cost of an event does not grow with the number of jobs and devices: it visits the devices
+/// that it touches, and devices without work only while there is some; claimable units are sorted.
+/// Every change of a device's tables, or of what it waits for, touches the device.
 ///
-/// Why devices and plans may change while jobs train: before a step's commit point its weights and
-/// moments are untouched, and between two programs nothing of the job is in flight or on a device.
-/// So there another plan may take over, and an open step can be dropped and begun again anywhere.
-/// A job that drops its step starts nothing until its actions in flight have ended.
+/// Devices and plans may change while jobs train: before a step's commit point its weights and
+/// moments are untouched, and between two programs the job has no action in flight and no copy on a
+/// device. There another plan can take over, and an open step can be dropped and redone anywhere. A
+/// job that drops its step starts nothing until its actions in flight have ended.
 class Engine : private ResidencyOwner {
  public:
   explicit Engine(EngineConfig config);
 
-  /// A job that gets `home_bytes` of the host budget: enough for this plan and for any that
-  /// resize() may bring. Where its plan fits no device, it waits for one. Jobs come in order of
-  /// their numbers, from 0. Without a plan it has ended before, and takes only its number.
+  /// Adds a job with `home_bytes` of the host budget, enough for this and all later plans. If its
+  /// plan fits no device, it waits for one. Jobs are submitted in order of their numbers, from 0. A
+  /// null plan marks a job that has already ended.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
               std::vector<Action>& out);
   void on_done(const Done& done, std::vector<Action>& out);
   /// Ends a job after its running actions.
   void stop(JobId job, std::vector<Action>& out);
-  /// Likewise; it has failed, for this reason.
+  /// The same, with the job failed for this reason.
   void fail(JobId job, const std::string& reason, std::vector<Action>& out);
 
-  /// Lets `plan` take the place of the job's at its next commit point; the latest call counts.
-  /// Where no usable device fits the present plan, the open step is dropped and redone at once.
+  /// Replaces the job's plan at its next commit point; the latest call counts. If no usable device
+  /// fits the present plan, the open step is dropped and redone at once.
   /// `plan` has the same contract (lower() with another JobShape::lane_groups, other shards,
   /// another order) and fits the job's `home_bytes`. No effect on a job that is ending.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan, std::vector<Action>& out);
   /// The job begins no program after the open one, until resume().
   void pause(JobId job, std::vector<Action>& out);
   void resume(JobId job, std::vector<Action>& out);
-  /// The job begins no program once it has committed `step` steps, until another step is said;
-  /// kNoStep: it goes on to its end.
+  /// The job begins no program once it has committed `step` steps, until another hold();
+  /// kNoStep: it runs to its end.
   void hold(JobId job, std::int64_t step, std::vector<Action>& out);
 
-  /// One more device, ready for use; its number is the next one.
+  /// Adds a device, ready for use. It gets the next number.
   DeviceId add_device(Bytes budget, std::vector<Action>& out);
-  /// Lanes bound to the device end their program there, no other unit starts; what lies there goes
-  /// home; then it has left. No effect on one that is gone.
+  /// Lanes bound to the device finish their program there; no other unit starts. Then its copies go
+  /// home, and the device leaves. No effect on a device that is gone.
   void remove_device(DeviceId device, std::vector<Action>& out);
-  /// The device is gone, and every copy there. Jobs with work of the open program there (units
-  /// begun and not finished, the only copy of a boundary) redo their open step: updates, loads and
-  /// an evaluation that are done stay done. From now on nothing in flight there is carried out;
-  /// each such action must still be reported, with Done::lost. No effect on one that is gone.
+  /// The device and its copies are gone. Jobs with unfinished units or the only copy of a boundary
+  /// there redo their open step, but not completed updates, loads and evaluations. Actions in
+  /// flight there are not carried out but must still be reported, with Done::lost. No effect on a
+  /// device that is gone.
   void lose_device(DeviceId device, std::vector<Action>& out);
 
   bool idle() const { return in_flight_.empty(); }
@@ -71,28 +71,28 @@ class Engine : private ResidencyOwner {
   std::size_t num_jobs() const { return tables_.jobs.size(); }
   const JobTable& job(JobId id) const { return tables_.jobs.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return table(id); }
-  /// What lies where on a device.
+  /// The copies on a device.
   const Residency& copies(DeviceId id) const { return tables_.memory.on(id); }
-  /// All there ever were: those that have left keep their numbers.
+  /// Includes devices that have left, which keep their numbers.
   std::size_t num_devices() const { return tables_.devices.size(); }
-  /// What has been started and is not done, in no particular order.
+  /// The actions in flight, in no particular order.
   const boost::unordered_flat_map<ActionId, InFlight>& in_flight() const { return in_flight_; }
   /// Planned ranges, and the activations reserved there.
   Bytes bytes_in_use(DeviceId id) const { return copies(id).used() + reserved_workspace(id); }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
 
-  /// Throws std::logic_error where a table breaks an invariant: budgets, leases, versions.
+  /// Throws std::logic_error if a table breaks an invariant: budgets, leases, versions.
   void check_integrity() const;
-  /// Throws std::logic_error where visiting every device would start something else than visiting
-  /// those that are touched.
+  /// Throws std::logic_error if visiting every device would start other actions than visiting the
+  /// touched ones.
   void check_visits() const;
 
  private:
   using Room = ResidencyManager::Room;
   using Request = ResidencyManager::Request;
 
-  /// What earlier attempts have done for good.
+  /// Work of earlier attempts that need not be redone.
   struct Kept {
     bool updates = false, loads = false, evaluation = false;
     bool has(const HostOpSpec& op) const;

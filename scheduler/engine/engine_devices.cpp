@@ -94,7 +94,7 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
   return first.job == second.job && first.unit == second.unit;
 }
 
-/// Whether the op's inputs are here or can be loaded; else those that are not are on their way.
+/// Whether the op's inputs are here or can be loaded. If not, starts the write backs they need.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
   if (tables_.memory.fetch_homes(*this, id, job, op.inputs)) return true;
   table(id).waits_for_space = true;
@@ -116,7 +116,7 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
     return room;
   }
   if (room == Room::wait || !device.running.empty()) return Room::wait;
-  // What was prefetched, then the op's own inputs, may lie in the way. Dirty ones go home first.
+  // Prefetched copies or the op's own inputs may block the space. Dirty ones go home first.
   evict_all(id);
   return Room::wait;
 }
@@ -171,8 +171,8 @@ bool Engine::start_op(DeviceId id) {
   return true;
 }
 
-/// Chooses the unit that runs next and loads its weights where they have room beside what runs: one
-/// block at a time, because what the running unit reads comes over the same link.
+/// Chooses the next unit and loads its weights if they fit beside the running unit: one block at a
+/// time, because the running unit's inputs use the same link.
 void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
   if (!device.current || !state(*device.current).reserved) return;

@@ -84,8 +84,8 @@ bool Engine::Kept::has(const HostOpSpec& op) const {
   }
 }
 
-/// Brings in the plan that waits, and counts the attempt. Updates and loads start with a program,
-/// so in a job that has settled they are done; another plan's batch has another home.
+/// Switches to the waiting plan, and counts the attempt. Updates and loads start with a program, so
+/// a settled job has finished them; but another plan has another home for the batch.
 Engine::Kept Engine::begin_attempt(JobId id) {
   JobTable& job = table(id);
   const bool redoes = std::exchange(job.redoes, false);
@@ -99,7 +99,7 @@ Engine::Kept Engine::begin_attempt(JobId id) {
   return {.updates = redoes, .loads = redoes && !changes, .evaluation = redoes && job.evaluated};
 }
 
-/// Takes the job's units off the devices; what is in flight goes on to its end.
+/// Takes the job's units off the devices. Its actions in flight run to their end.
 void Engine::withdraw(JobId id) {
   dispatcher_.rank(tables_, id);
   for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
@@ -112,7 +112,7 @@ void Engine::withdraw(JobId id) {
   }
 }
 
-/// Drops what is done of the open step and begins it again once nothing of it is in flight.
+/// Drops the open step and begins it again once none of its actions is in flight.
 void Engine::redo(JobId id) {
   JobTable& job = table(id);
   job.phase = JobPhase::settling;
@@ -121,7 +121,7 @@ void Engine::redo(JobId id) {
   settle(id);
 }
 
-/// Lanes share devices only where there are fewer devices than lanes, and then as evenly as can be.
+/// Lanes share devices only if there are fewer devices than lanes, and then evenly.
 void Engine::share_lanes(JobTable& job) const {
   int devices = 0;
   for (std::size_t d = 0; d < tables_.devices.size(); ++d)
@@ -130,7 +130,7 @@ void Engine::share_lanes(JobTable& job) const {
   job.lanes_a_device = devices == 0 ? 0 : (lanes + devices - 1) / devices;
 }
 
-/// The devices have changed: so may have who can take what.
+/// Ranks all jobs again after the devices have changed.
 void Engine::reconsider() {
   dispatcher_.note_ready();
   for (std::size_t j = 0; j < tables_.jobs.size(); ++j) {
@@ -144,7 +144,7 @@ void Engine::reconsider() {
   }
 }
 
-/// Whether the job cannot end its open program without what is on the device.
+/// Whether the job needs the device to finish its open program.
 bool Engine::needs(JobId id, DeviceId device) const {
   const JobTable& job = table(id);
   for (std::size_t u = 0; u < job.units.size(); ++u) {
@@ -159,7 +159,7 @@ bool Engine::needs(JobId id, DeviceId device) const {
          tables_.memory.has_only_copy(*this, device, id);
 }
 
-/// Another device may take the unit, if nothing of it has started.
+/// Releases a unit for other devices if none of its ops has started.
 void Engine::give_back(UnitRef unit) {
   if (state(unit).ops_started > 0) return;
   JobTable& job = table(unit.job);
@@ -168,7 +168,7 @@ void Engine::give_back(UnitRef unit) {
   job.unclaimed_s += spec(unit).cost_s;
 }
 
-/// Empties the tables of a device that is lost, and frees the lanes that are bound to it.
+/// Clears the tables of a lost device and frees the lanes bound to it.
 void Engine::forget_copies(DeviceId id) {
   DeviceTable& device = table(id);
   tables_.memory.forget(id);
@@ -185,7 +185,7 @@ void Engine::forget_copies(DeviceId id) {
   device.overlap = {};
 }
 
-/// Whether lanes have still to end their program on the device.
+/// Whether lanes still have to finish their program on the device.
 bool Engine::has_bound_lanes(DeviceId id) const {
   return std::ranges::any_of(tables_.jobs, [&](const JobTable& job) {
     if (job.phase != JobPhase::running || job.lanes.size() == 1) return false;
@@ -197,7 +197,7 @@ bool Engine::has_bound_lanes(DeviceId id) const {
   });
 }
 
-/// Sends home what lies on a device that is leaving and has nothing left to do.
+/// Empties a leaving device that has no work left.
 void Engine::leave_if_empty(DeviceId id) {
   DeviceTable& device = table(id);
   if (device.state != DeviceState::leaving) return;

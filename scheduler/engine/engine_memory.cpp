@@ -44,7 +44,7 @@ void Engine::complete(Request& request, DeviceId id) const {
   request.spared = spec(*device.next).weights;
 }
 
-/// Of a complete request.
+/// Takes a request from complete().
 Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
   const auto [room, evictions] = tables_.memory.make_room(*this, id, request);
@@ -62,8 +62,8 @@ void Engine::evict_all(DeviceId id) {
   table(id).counters.evictions += static_cast<std::uint64_t>(tables_.memory.evict_all(*this, id));
 }
 
-/// Weights leave with their unit, unless the lane's next one uses them too and may run here. So the
-/// bytes that a step moves follow from its program, not from when transfers end.
+/// Weights leave with their unit, unless the lane's next unit uses them too and may run here. So
+/// the program alone determines the bytes that a step moves, not the timing of transfers.
 void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
   const JobTable& job = table(job_id);
   const UnitSpec& unit = job.program->units[at(number)];
@@ -80,8 +80,8 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
   }
 }
 
-/// Whether a lane has the copy on this device still to read. Lanes on other devices have copies of
-/// their own.
+/// Whether a lane will still read the copy on this device. Lanes on other devices have their own
+/// copies.
 bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
   const JobTable& job = table(ref.job);
   return std::ranges::any_of(job.program->unit_users[at(ref.buffer)], [&](int u) {
@@ -134,7 +134,7 @@ ActionId Engine::start_copy(StartCopy copy) {
   return copy.id;
 }
 
-/// The device cannot go on before an action of the job ends, maybe one on another device.
+/// The device waits until an action of the job ends, maybe one on another device.
 void Engine::watch(JobId job, DeviceId watcher) {
   auto& watchers = table(job).watchers;
   if (std::ranges::find(watchers, watcher) == watchers.end()) watchers.push_back(watcher);
@@ -161,7 +161,7 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   if (--job.units[at(copy.unit)].drains_left == 0) unit_drained(copy.job, copy.unit);
 }
 
-/// Bytes of the device have gone where they were sent.
+/// Bytes have left the device.
 void Engine::note_space(DeviceId id, double now_s) {
   DeviceTable& device = table(id);
   if (device.state != DeviceState::gone && device.waits_for_space) device.space_ready_s = now_s;

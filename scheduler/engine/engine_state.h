@@ -26,10 +26,10 @@ struct DeviceCounters {
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double busy_s = 0, copy_s = 0;
   double hidden_s = 0;              ///< the part of copy_s during which the device computed
-  double stall_s = 0;               ///< idle while the next op lacked nothing but a transfer
+  double stall_s = 0;               ///< idle while the next op waited only for a transfer
   Bytes peak_bytes = 0;             ///< planned ranges and activations
   Bytes activation_peak_bytes = 0;  ///< of any one op
-  bool short_of_room = false;       ///< something once had to go, or to wait, for want of it
+  bool short_of_room = false;       ///< a copy was evicted or had to wait for space
 };
 
 struct EngineConfig {
@@ -57,8 +57,9 @@ struct LaneState {
   DeviceId only;                   ///< by this device; not valid: by any
 };
 
-/// settling: between two programs or attempts. Nothing starts; once nothing is in flight, no device
-/// has a copy and the next one begins, unless the job is paused. releasing: its home goes.
+/// settling: between two programs or attempts. Nothing starts; once no action is in flight, the
+/// copies are dropped and the next one begins, unless the job is paused. releasing: the shell frees
+/// its home.
 enum class JobPhase : std::uint8_t {
   waiting,
   admitting,
@@ -112,7 +113,7 @@ struct UnitRef {
   bool operator==(const UnitRef&) const = default;
 };
 
-/// leaving: takes no lane any more, those bound to it end their program. gone: lost or removed.
+/// leaving: takes no new lane; lanes bound to it finish their program. gone: lost or removed.
 enum class DeviceState : std::uint8_t { usable, leaving, gone };
 
 struct DeviceTable {
@@ -128,7 +129,7 @@ struct DeviceTable {
   DeviceCounters counters;
 };
 
-/// What an engine knows of its jobs and devices.
+/// All that an engine knows about its jobs and devices.
 struct EngineTables {
   explicit EngineTables(EngineConfig engine_config);
 

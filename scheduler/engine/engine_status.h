@@ -9,16 +9,16 @@
 
 namespace spillway {
 
-/// What an engine does at one moment, for people to look at. Plain values.
+/// The state of an engine for display. Plain values.
 struct EngineStatus {
   struct Job {
     std::int64_t step = 0;        ///< steps committed
-    std::vector<DeviceId> lanes;  ///< the device that had each last in this step; not valid: none
+    std::vector<DeviceId> lanes;  ///< by lane: its latest device in this step; not valid: none
     std::string waits_for;        ///< empty: it computes, or has ended
   };
   std::vector<Bytes> used;  ///< by device: planned ranges and activations
   std::vector<Job> jobs;
-  /// Started and not done; the engine knows no times.
+  /// Actions in flight, without times, which the engine does not know.
   std::map<ActionId, TraceSpan> under_way;
 };
 

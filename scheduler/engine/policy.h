@@ -20,14 +20,14 @@ struct Candidate {
   std::uint64_t last_served = 0;  ///< which claim, of all, was the job's latest; 0: none yet
 };
 
-/// Ranks ready units; pure. Ties go to the unit with more bytes of weights and inputs on the device
-/// that asks, then to the lower job, then to the lower lane.
+/// Ranks ready units; pure. Ties go to the unit with more resident weights and inputs on the
+/// device, then to the lower job, then to the lower lane.
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  /// Larger runs first. Asked when a unit becomes ready and whenever its candidate changes, not
-  /// at every choice: so a choice takes no longer with more jobs.
+  /// The unit with the largest priority runs first. Called when a unit becomes ready and when its
+  /// candidate changes, not at every choice, so a choice takes no longer with more jobs.
   virtual double priority(const Candidate& candidate) const = 0;
 };
 

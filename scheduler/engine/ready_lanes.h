@@ -14,27 +14,27 @@ struct ReadyLane {
   double priority = 0;
   JobId job;
   int lane = 0;
-  /// What runs first is less: the larger priority, then the lower job, then the lower lane.
+  /// Orders by larger priority, then lower job, then lower lane.
   bool operator<(const ReadyLane& other) const {
     return std::tie(other.priority, job, lane) < std::tie(priority, other.job, other.lane);
   }
 };
 
-/// Ready lanes in order: those that any device may take, and by device those that it alone may.
+/// Ready lanes in order: those open to all devices, and those reserved for one device.
 class ReadyLanes {
  public:
   explicit ReadyLanes(std::size_t num_devices) : own_(num_devices) {}
 
   void add_device() { own_.emplace_back(); }
   std::size_t num_devices() const { return own_.size(); }
-  /// `only` is the device that may take it; not valid: any.
+  /// `only`: the device that may take it; not valid: any.
   void add(const ReadyLane& lane, DeviceId only) { ranking(only).insert(lane); }
   void remove(const ReadyLane& lane, DeviceId only) { ranking(only).erase(lane); }
 
   bool any_for_all() const { return !open_.empty(); }
   bool any_only_for(DeviceId device) const { return !own_[device.index()].empty(); }
 
-  /// The first lane for the device; `may_take(lane)` is asked about those that any may take.
+  /// The first lane for the device; `may_take(lane)` filters those open to all.
   template <typename MayTake>
   std::optional<ReadyLane> first(DeviceId device, const MayTake& may_take) const {
     std::optional<ReadyLane> best;

@@ -10,11 +10,11 @@
 
 namespace spillway {
 
-/// Turns what a shell starts, and hears of, into spans. Both shells have one, so a real and a
-/// simulated run can be laid side by side.
+/// Turns the actions and completions of a shell into spans. Both shells use it, so real and
+/// simulated runs can be compared.
 class TraceRecorder {
  public:
-  /// Keeps the first `max_spans` that were started.
+  /// Keeps the first `max_spans` started spans.
   explicit TraceRecorder(std::size_t max_spans) : max_spans_(max_spans) {}
 
   void submit(JobId job, std::shared_ptr<const JobPlan> plan) { plans_[job] = std::move(plan); }

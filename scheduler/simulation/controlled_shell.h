@@ -14,11 +14,11 @@ namespace spillway {
 /// session.
 class ControlledShell {
  public:
-  /// Makes a job's plan for so many lanes, perhaps with fewer, on other devices than these. Null:
-  /// there is none, and the job goes on as it is.
+  /// Makes a job's plan for up to `lanes` lanes on devices other than `avoid`. Null: there is none,
+  /// and the job keeps its plan.
   using MakePlan = std::function<std::shared_ptr<const JobPlan>(
       JobId job, int lanes, const std::vector<DeviceId>& avoid)>;
-  /// With early stopping, losses to come are not known: they count as the worst.
+  /// With early stopping, future losses are unknown and count as the worst.
   ControlledShell(EngineConfig config, VirtualCosts costs, RunController controller,
                   MakePlan make_plan);
 
@@ -30,11 +30,11 @@ class ControlledShell {
   void reconsider() { controller_.reconsider(); }
   VirtualShell& shell() { return shell_; }
 
-  /// Called with every action, in order, before anything comes of it.
+  /// Called with every action, in order, before the controller sees it.
   std::function<void(const Action&)> on_action;
   /// Called with every command before it is carried out.
   std::function<void(const RunCommand&)> on_command;
-  /// Seconds until a resize is carried out, unless another one is decided meanwhile. Null: none.
+  /// The delay of a resize in seconds; a later resize cancels it. Null: no delay.
   std::function<double(const ResizeJob&)> resize_delay_s;
 
  private:

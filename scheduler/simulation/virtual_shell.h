@@ -13,37 +13,37 @@
 
 namespace spillway {
 
-/// Threads of one machine slow each other down: they share execution units, caches, in the end
-/// cores.
+/// Contention: threads of one machine slow each other down, because they share execution units,
+/// caches and cores.
 struct Crowding {
   int threads = 0;    ///< that `factor` was measured with, at most one a core; 0: no crowding
-  double factor = 1;  ///< an op takes so many times longer while so many threads are busy
-  /// While `busy` threads are, the op's own among them: grows evenly from 1 to `factor`, then as
-  /// cores are shared.
+  double factor = 1;  ///< slowdown of an op while `threads` threads are busy
+  /// The slowdown while `busy` threads, including the op's own, are busy: linear from 1 to
+  /// `factor`, then proportional to `busy`.
   double at(double busy) const;
 };
 
-/// What actions take in a virtual run, in seconds.
+/// The costs of actions in a virtual run.
 struct VirtualCosts {
   double copy_bytes_per_s = 8e9;         ///< each direction of each device
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
-  double handover_s = 0;                 ///< until an idle queue begins with what it is given
+  double handover_s = 0;                 ///< dispatch latency of an idle queue
   double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
   double admission_s = 1e-3;
-  std::vector<double> slowdown;  ///< by device, compute takes so many times longer; empty: 1
+  std::vector<double> slowdown;  ///< by device, factor on the time of compute; empty: 1
   Crowding crowding;
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
 };
 
-/// Runs an engine under a virtual clock: a queue of completions by (time, action), the same
-/// ordered queues as a device has, costs from the programs. No threads; the same input gives the
-/// same run. Everything may be called at any moment between two events, or by call_at().
+/// Runs an engine under a virtual clock, with completions ordered by (time, action), ordered queues
+/// as a device has, and costs from the programs. No threads; the same input gives the same run. All
+/// functions may be called between two events or from call_at().
 class VirtualShell {
  public:
   VirtualShell(EngineConfig config, VirtualCosts costs);
 
-  /// `home_bytes`: host memory to reserve, where resize() may bring a plan that needs more.
+  /// `home_bytes`: host memory to reserve, if a later plan needs more than this one.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0);
   void stop(JobId job);
   void pause(JobId job);
@@ -52,15 +52,15 @@ class VirtualShell {
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   DeviceId add_device(Bytes budget);
   void remove_device(DeviceId device);
-  /// What is in flight there ends with Done::lost, VirtualCosts::cancel_s later.
+  /// Actions in flight there end with Done::lost after VirtualCosts::cancel_s.
   void lose_device(DeviceId device);
   /// Nothing ends on the device any more. It is lost `deadline_s` later.
   void hang_device(DeviceId device, double deadline_s);
-  /// Copies that start on the device from now on take place at this rate at most; 0: no limit.
+  /// Limits the rate of later copies of the device; 0: no limit.
   void set_link(DeviceId device, double bytes_per_s);
   /// The next op or copy that starts for `job` fails with this reason.
   void fail_next(JobId job, const std::string& reason) { failures_[job] = reason; }
-  /// Makes the call when the clock gets there, before completions of the same moment.
+  /// Calls `call` at that time, before completions of the same time.
   void call_at(double time_s, std::function<void(VirtualShell&)> call);
 
   /// Handles one completion or call. False when neither is left.
@@ -82,9 +82,9 @@ class VirtualShell {
     Done done;
     DeviceId device;  ///< not valid: on the host
   };
-  /// Ends by time; among those of the same time, what was started first.
+  /// Completions by time, then by start order.
   using Ends = std::set<std::pair<double, ActionId>>;
-  /// Calls a member of the engine and carries out what it asks for.
+  /// Calls a member of the engine and carries out its actions.
   template <typename Member, typename... Arguments>
   auto tell(Member member, Arguments&&... arguments);
   void carry_out(std::vector<Action>& actions);
