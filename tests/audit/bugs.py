@@ -68,7 +68,7 @@ BUGS = [
         "void OpenFile::sync() {\n  try {\n    files_->sync(handle_);\n"
         "  } catch (const IoError&) {\n    files_->sync(handle_);\n  }\n}", FAULT + "EIOOnce"),
     Bug("an interrupted call fails", OPEN, "constexpr int kTries = 1000;",
-        "constexpr int kTries = 1;", "OpenFile.ShortAndInterruptedCallsGoOn"),
+        "constexpr int kTries = 1;", "OpenFile.CompletesShortAndInterruptedCalls"),
     Bug("a short write counts as whole", OPEN,
         "    if (count == 0) throw IoError(\"cannot write\", path_, EIO);\n",
         "    if (count > 0) return;\n", FAULT + "ShortForEver"),

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
                                            DeviceCase{"cpu_slowed", make_slow}),
                          [](const auto& test) { return test.param.name; });
 
-TEST(CpuDevice, SaysWhatItIs) {
+TEST(CpuDevice, DescribesItself) {
   const auto device = make_cpu_device("cpu:7", 0, {.link_bytes_per_s = 5_MiB, .slowdown = 2});
   EXPECT_EQ(device->name(), "cpu:7");
   EXPECT_EQ(device->kind(), "cpu");
@@ -34,7 +34,7 @@ TEST(CpuDevice, SaysWhatItIs) {
   EXPECT_EQ(device->slowdown(), 2);
 }
 
-TEST(CpuDevice, AnArenaCostsNoMemoryUntilItIsTouched) {
+TEST(CpuDevice, TakesMemoryOnlyWhenTouched) {
   const auto device = make_cpu(64_GiB);
   const Bytes before = resident_bytes();
   const auto memory = device->allocate(64_GiB);
@@ -42,7 +42,7 @@ TEST(CpuDevice, AnArenaCostsNoMemoryUntilItIsTouched) {
   EXPECT_LT(resident_bytes(), before + 16_MiB);
 }
 
-TEST(CpuDevice, MemoryGoesBackToTheSystem) {
+TEST(CpuDevice, ReturnsMemoryToTheSystem) {
   const auto device = make_cpu(64_MiB);
   auto memory = device->allocate(64_MiB);
   std::fill_n(memory->data(), 64_MiB, std::byte{1});
@@ -51,7 +51,7 @@ TEST(CpuDevice, MemoryGoesBackToTheSystem) {
   EXPECT_LT(resident_bytes(), with - 48_MiB);
 }
 
-TEST(CpuDevice, HostMemoryThatCannotBeIsRefused) {
+TEST(CpuDevice, RefusesImpossibleHostMemory) {
   const auto device = make_cpu(0);
   for (const Bytes bytes : {Bytes{1} << 60, ~Bytes{0}}) {
     const OutOfMemory e = out_of_memory([&] { device->allocate_host(bytes); });
@@ -61,7 +61,7 @@ TEST(CpuDevice, HostMemoryThatCannotBeIsRefused) {
   }
 }
 
-TEST(CpuDevice, ARefusalByTheSystemTakesNothingFromTheBudget) {
+TEST(CpuDevice, TakesNothingFromTheBudgetIfTheSystemRefuses) {
   constexpr Bytes kHuge = Bytes{1} << 60;
   const auto device = make_cpu(kHuge);
   out_of_memory([&] { device->allocate(kHuge); });
@@ -69,7 +69,7 @@ TEST(CpuDevice, ARefusalByTheSystemTakesNothingFromTheBudget) {
   EXPECT_EQ(out_of_memory([&] { device->allocate(kHuge); }).available, kHuge - kPage);
 }
 
-TEST(CpuDevice, ErrorsNameTheDevice) {
+TEST(CpuDevice, NamesTheDeviceInErrors) {
   const auto device = make_cpu_device("cpu:7", 1_MiB);
   const OutOfMemory e = out_of_memory([&] { device->allocate(2_MiB); });
   EXPECT_NE(std::string(e.what()).find("cpu:7"), std::string::npos) << e.what();
@@ -97,28 +97,28 @@ class Link : public ::testing::Test {
   std::vector<std::byte> to_ = std::vector<std::byte>(20_MiB);
 };
 
-TEST_F(Link, ALargeCopyTakesItsBytesByTheRate) {
+TEST_F(Link, LimitsALargeCopy) {
   const double seconds = copy_s(20_MiB, 1, {&h2d_});
   EXPECT_GE(seconds, 0.2);
   EXPECT_LT(seconds, 0.3);
   EXPECT_EQ(to_, from_);
 }
 
-TEST_F(Link, SmallCopiesTogetherKeepTheRate) {
+TEST_F(Link, LimitsManySmallCopies) {
   const double seconds = copy_s(16_KiB, 1280, {&d2h_});  // 156 us each, a sleep may take 60 more
   EXPECT_GE(seconds, 0.2);
   EXPECT_LT(seconds, 0.25);
 }
 
-TEST_F(Link, DirectionsDoNotShareIt) { EXPECT_LT(copy_s(1_MiB, 20, {&h2d_, &d2h_}), 0.3); }
+TEST_F(Link, LimitsDirectionsSeparately) { EXPECT_LT(copy_s(1_MiB, 20, {&h2d_, &d2h_}), 0.3); }
 
-TEST_F(Link, AnIdleLinkSavesNothingUp) {
+TEST_F(Link, EarnsNoCreditWhileIdle) {
   copy_s(1_MiB, 1, {&h2d_});
   burn_cpu(0.05);
   EXPECT_GE(copy_s(10_MiB, 1, {&h2d_}), 0.1);
 }
 
-TEST_F(Link, ACopyThatWaitedForAnEventTakesAsLong) {
+TEST_F(Link, LimitsACopyAfterAnEvent) {
   Gate gate;
   device_->compute().enqueue(gate.work());
   h2d_.wait(device_->compute().record());
@@ -130,7 +130,7 @@ TEST_F(Link, ACopyThatWaitedForAnEventTakesAsLong) {
   EXPECT_GE(std::chrono::duration<double>(Clock::now() - begin).count(), 0.1);
 }
 
-TEST_F(Link, ACopySleeps) {
+TEST_F(Link, SleepsDuringACopy) {
   rusage before{}, after{};
   h2d_.enqueue([&] { before = thread_usage(); });
   h2d_.copy_async(to_.data(), from_.data(), 20_MiB);
@@ -147,7 +147,7 @@ TEST(AbandonedLink, WakesFromItsSleep) {
   finish(device->host_to_device());
 }
 
-TEST(Slowdown, WorkTakesSoManyTimesItsCpuTime) {
+TEST(Slowdown, MultipliesCpuTime) {
   using Clock = std::chrono::steady_clock;
   const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 4});
   double cpu = 0;

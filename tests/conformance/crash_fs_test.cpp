@@ -37,7 +37,7 @@ std::string left(const CrashFs& files, const Path& path, std::mt19937* random = 
   }
 }
 
-TEST(CrashFs, BytesAreDurableAfterTheSyncOfTheFileAndNamesAfterThatOfTheFolder) {
+TEST(CrashFs, KeepsSyncedBytesAndNames) {
   CrashFs files;
   auto file = OpenFile::create(files, "/a");
   file.write_all(bytes("text"), 0);
@@ -52,14 +52,14 @@ TEST(CrashFs, BytesAreDurableAfterTheSyncOfTheFileAndNamesAfterThatOfTheFolder) 
   EXPECT_EQ(left(files, "/a"), "text");
 }
 
-TEST(CrashFs, ASyncedFileWithoutANameIsGone) {
+TEST(CrashFs, LosesASyncedFileWithoutAName) {
   CrashFs files;
   auto file = OpenFile::create(files, "/a");
   file.sync();
   EXPECT_EQ(left(files, "/a"), "none");
 }
 
-TEST(CrashFs, ARenameIsDurableAfterTheSyncOfItsFolder) {
+TEST(CrashFs, KeepsARenameAfterTheFolderSync) {
   CrashFs files;
   OpenFile::create(files, "/a").sync();
   files.sync_folder("/");
@@ -71,7 +71,7 @@ TEST(CrashFs, ARenameIsDurableAfterTheSyncOfItsFolder) {
   EXPECT_EQ(left(files, "/b"), "");
 }
 
-TEST(CrashFs, ARenamedFolderIsDurableWithWhatWasSyncedInIt) {
+TEST(CrashFs, KeepsARenamedFolderWithItsSyncedFiles) {
   CrashFs files;
   files.make_folder("/g.tmp");
   OpenFile::create(files, "/g.tmp/a").sync();
@@ -82,7 +82,7 @@ TEST(CrashFs, ARenamedFolderIsDurableWithWhatWasSyncedInIt) {
   EXPECT_EQ(left(files, "/g/a"), "");
 }
 
-TEST(CrashFs, ACrashIsPossibleAtEveryChange) {
+TEST(CrashFs, CrashesAtEveryChange) {
   CrashFs files;
   auto file = OpenFile::create(files, "/a");
   file.write_all(bytes("text"), 0);
@@ -94,7 +94,7 @@ TEST(CrashFs, ACrashIsPossibleAtEveryChange) {
   EXPECT_EQ(read_file(after, "/a", 10), "text");
 }
 
-TEST(CrashFs, WhatWasNotSyncedIsKeptLostOrTorn) {
+TEST(CrashFs, KeepsLosesOrTearsUnsyncedWrites) {
   CrashFs files;
   auto file = OpenFile::create(files, "/a");
   files.sync_folder("/");
@@ -116,7 +116,7 @@ TEST(CrashFs, WhatWasNotSyncedIsKeptLostOrTorn) {
   EXPECT_TRUE(std::ranges::any_of(seen, torn_anywhere));
 }
 
-TEST(CrashFs, AFailedSyncLosesWhatALaterOneSeemsToSave) {
+TEST(CrashFs, LosesWritesAfterAFailedSync) {
   CrashFs files;
   auto file = OpenFile::create(files, "/a");
   files.sync_folder("/");
@@ -132,7 +132,7 @@ TEST(CrashFs, AFailedSyncLosesWhatALaterOneSeemsToSave) {
   EXPECT_EQ(left(files, "/a"), "kept");
 }
 
-TEST(CrashFs, SpaceComesBackWithTheName) {
+TEST(CrashFs, FreesSpaceWithTheName) {
   CrashFs files({}, 100);
   auto file = OpenFile::create(files, "/a");
   file.preallocate(60);
@@ -143,7 +143,7 @@ TEST(CrashFs, SpaceComesBackWithTheName) {
   EXPECT_EQ(files.free_bytes("/"), 100u);
 }
 
-TEST(FailingFs, CallNumberNFailsOnceOrForEver) {
+TEST(FailingFs, FailsTheChosenCallOnceOrForever) {
   for (const bool for_ever : {false, true}) {
     CrashFs disk;
     FailingFs files(disk, Fault{.code = ENOSPC, .at = 1, .for_ever = for_ever});
@@ -158,7 +158,7 @@ TEST(FailingFs, CallNumberNFailsOnceOrForEver) {
   }
 }
 
-TEST(OpenFile, ShortAndInterruptedCallsGoOn) {
+TEST(OpenFile, CompletesShortAndInterruptedCalls) {
   for (const auto fault : {Fault{Fault::Kind::short_count, 0, 1, true}, Fault{.code = EINTR},
                            Fault{.code = EINTR, .at = 1}, Fault{.code = EINTR, .at = 2}}) {
     CrashFs disk;

@@ -8,7 +8,7 @@ std::unique_ptr<Device> make_cuda(Bytes budget) { return make_cuda_device("cuda:
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, testing::Values(DeviceCase{"cuda", make_cuda}),
                          [](const auto& test) { return test.param.name; });
 
-TEST(CudaDevice, SaysWhatItIs) {
+TEST(CudaDevice, DescribesItself) {
   const auto device = make_cuda_device("cuda:7", 0, 0);
   EXPECT_EQ(device->name(), "cuda:7");
   EXPECT_EQ(device->kind(), "cuda");

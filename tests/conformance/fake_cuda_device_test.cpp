@@ -43,7 +43,7 @@ class FakeGpu : public ::testing::Test {
   testing::FakeCuda& machine_ = fake_cuda();
 };
 
-TEST_F(FakeGpu, SaysWhatItIs) {
+TEST_F(FakeGpu, DescribesItself) {
   const auto device = make_fake(1_MiB);
   EXPECT_EQ(device->name(), "cuda:0");
   EXPECT_EQ(device->kind(), "cuda");

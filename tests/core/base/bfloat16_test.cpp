@@ -31,7 +31,7 @@ std::vector<BFloat16> narrowed(const std::vector<float>& x) {
 /// Halves around which values are rounded: every sign and exponent, every fraction.
 constexpr std::uint32_t kHalves = 1u << 16;
 
-TEST(BFloat16, WideIsTheSameNumberAndNarrowsToItself) {
+TEST(BFloat16, WidensExactlyAndNarrowsBack) {
   for (std::uint32_t bits = 0; bits < kHalves; ++bits) {
     const BFloat16 x{static_cast<std::uint16_t>(bits)};
     const float wide = to_float(x);
@@ -44,7 +44,7 @@ TEST(BFloat16, WideIsTheSameNumberAndNarrowsToItself) {
 }
 
 /// By distances in double, between each number and the next.
-TEST(BFloat16, NarrowIsTheNearestAndOfTwoTheEven) {
+TEST(BFloat16, RoundsToNearestEven) {
   for (std::uint32_t bits = 0; bits + 1 < 0x7F80; ++bits) {
     const BFloat16 below{static_cast<std::uint16_t>(bits)},
         above{static_cast<std::uint16_t>(bits + 1)};
@@ -60,13 +60,13 @@ TEST(BFloat16, NarrowIsTheNearestAndOfTwoTheEven) {
   }
 }
 
-TEST(BFloat16, TooLargeIsInfinite) {
+TEST(BFloat16, OverflowsToInfinity) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(to_bfloat16(std::numeric_limits<float>::max()), BFloat16{0x7F80});
   EXPECT_EQ(to_bfloat16(-kInfinity), BFloat16{0xFF80});
 }
 
-TEST(BFloat16, EveryLevelGivesTheBitsOfTheContract) {
+TEST(BFloat16, GivesTheDocumentedBitsOnEveryLevel) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -91,7 +91,7 @@ TEST(BFloat16, EveryLevelGivesTheBitsOfTheContract) {
   }
 }
 
-TEST(BFloat16, SumsOfGradientsAreRoundedWhereTheySaySo) {
+TEST(BFloat16, RoundsGradientSumsAsDocumented) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -111,7 +111,7 @@ TEST(BFloat16, SumsOfGradientsAreRoundedWhereTheySaySo) {
   }
 }
 
-TEST(BFloat16, GradientsCountAsTheFloatsThatTheyAre) {
+TEST(BFloat16, TreatsGradientsAsTheirFloats) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -134,7 +134,7 @@ TEST(BFloat16, GradientsCountAsTheFloatsThatTheyAre) {
   }
 }
 
-TEST(BFloat16, DropoutIsThatOfFloatsRoundedOnce) {
+TEST(BFloat16, RoundsDropoutOnce) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {

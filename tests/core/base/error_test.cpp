@@ -17,7 +17,7 @@ TEST(Error, OutOfMemoryNamesTierOwnerAndNumbers) {
   EXPECT_EQ(e.available, 1_MiB);
 }
 
-TEST(Error, DisksHaveSpace) {
+TEST(Error, CallsDiskMemorySpace) {
   EXPECT_STREQ(OutOfMemory(Tier::disk, 3_MiB, 1_MiB, "a file").what(),
                "disk space: a file asked for 3.00 MiB but 1.00 MiB are left");
   EXPECT_STREQ(
@@ -26,7 +26,7 @@ TEST(Error, DisksHaveSpace) {
       "MiB (1048576 bytes); free some there; or lower checkpoint.keep");
 }
 
-TEST(Error, ASystemWithoutMemoryIsNoBudgetThatIsUsedUp) {
+TEST(Error, DistinguishesTheSystemFromABudget) {
   const SystemOutOfMemory e(Tier::device, 64_MiB, 14_GiB, "cpu:0");
   EXPECT_STREQ(e.what(),
                "the system gave no memory: cpu:0 asked it for 64.00 MiB of address space, while "
@@ -41,7 +41,7 @@ TEST(Error, IoErrorNamesFileAndCause) {
   EXPECT_STREQ(e.what(), "cannot read /no/such: No such file or directory");
 }
 
-TEST(Error, FilesThatCannotBeUsedAreNamed) {
+TEST(Error, NamesUnusableFiles) {
   const CorruptData damaged("/g/w", "ends at byte 3");
   EXPECT_STREQ(damaged.what(), "/g/w ends at byte 3");
   EXPECT_EQ(damaged.path, "/g/w");
@@ -64,7 +64,7 @@ TEST(Error, DeviceLostNamesTheDeviceAndTheCause) {
   EXPECT_EQ(e.why, "it did not answer");
 }
 
-TEST(Error, DoesNotFitSaysExactBytes) {
+TEST(Error, DoesNotFitNamesExactBytes) {
   const DoesNotFit e("trial a", Tier::device, 2_MiB + 1, 1_MiB);
   EXPECT_STREQ(
       e.what(),

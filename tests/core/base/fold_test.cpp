@@ -49,7 +49,7 @@ TEST(Fold, DiffersFromALeftFold) {
   EXPECT_NE(fold(std::span<const float>(values), 4), left);
 }
 
-TEST(Fold, SummingEachLaneByItselfDoesNot) {
+TEST(Fold, DiffersFromASumPerLane) {
   const auto values = leaves(4);
   const Trace uneven = values[0] + ((values[1] + values[2]) + values[3]);  // lanes [0,1) and [1,4)
   EXPECT_NE(uneven.text, folded(4, 4));

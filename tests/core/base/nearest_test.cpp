@@ -23,7 +23,7 @@ TEST(EditDistance, CountsEachKindOfEdit) {
   EXPECT_EQ(edit_distance("", ""), 0u);
 }
 
-TEST(EditDistance, CaseAndDashesDoNotCount) {
+TEST(EditDistance, IgnoresCaseAndDashes) {
   EXPECT_EQ(edit_distance("Batch-Size", "batch_size"), 0u);
   EXPECT_EQ(edit_distance("BathcSize", "batch_size"), 2u);
 }
@@ -50,14 +50,14 @@ TEST(Nearest, FindsTheKeyThatWasMeant) {
   EXPECT_EQ(nearest("batchsize", known), "train.batch_size");
 }
 
-TEST(Nearest, SaysNothingWhereAllAreFarOff) {
+TEST(Nearest, FindsNothingIfAllAreFar) {
   const std::vector<std::string> known{"name", "seed", "train.batch_size"};
   EXPECT_EQ(nearest("train.momentum", known), "");
   EXPECT_EQ(nearest("x", known), "");
   EXPECT_EQ(nearest("name", {}), "");
 }
 
-TEST(Nearest, TheFirstOfEqualsWins) {
+TEST(Nearest, PrefersTheFirstOfEquals) {
   EXPECT_EQ(nearest("lana", std::vector<std::string>{"lanb", "lanc"}), "lanb");
   EXPECT_EQ(nearest("lana", std::vector<std::string>{"lanc", "lanb"}), "lanc");
   EXPECT_EQ(nearest("b.key", std::vector<std::string>{"a.key", "b.key2"}), "a.key");
@@ -78,7 +78,7 @@ std::string nearest_of_all(const std::string& key, const std::vector<std::string
   return best;
 }
 
-TEST(Nearest, PassesOverNoNameThatIsNearer) {
+TEST(Nearest, AgreesWithAnExhaustiveSearch) {
   std::mt19937 random(7);
   const auto word = [&] {
     std::string text(random() % 8, ' ');

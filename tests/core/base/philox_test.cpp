@@ -14,7 +14,7 @@ TEST(Philox, GivesThePublishedAnswers) {
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, EveryWordOfCounterAndKeyMatters) {
+TEST(Philox, DependsOnEveryWordOfCounterAndKey) {
   const PhiloxBlock base = philox({1, 2, 3, 4}, 5);
   EXPECT_NE(philox({0, 2, 3, 4}, 5), base);
   EXPECT_NE(philox({1, 0, 3, 4}, 5), base);

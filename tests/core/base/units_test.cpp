@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-TEST(Units, LiteralsAreBinary) {
+TEST(Units, UsesBinaryLiterals) {
   EXPECT_EQ(3_KiB, 3072u);
   EXPECT_EQ(2_MiB, 2097152u);
   EXPECT_EQ(5_GiB, 5368709120u);
@@ -40,7 +40,7 @@ TEST(Units, RefusesOtherText) {
   }
 }
 
-TEST(Units, RatesAreBytesPerSecond) {
+TEST(Units, FormatsRatesInBytesPerSecond) {
   EXPECT_EQ(parse_rate("2GB/s"), 2'000'000'000u);
   EXPECT_EQ(parse_rate(" 1.5 MiB/s "), 1536_KiB);
   EXPECT_EQ(parse_rate("4096 /s"), 4096u);
@@ -60,7 +60,7 @@ TEST(Units, FormatsWithThreeDigitsOrMore) {
   EXPECT_EQ(format_bytes(5000 * 1024_GiB), "5000.0 TiB");
 }
 
-TEST(Units, WhatIsFormattedReadsBackNearly) {
+TEST(Units, ParsesItsOwnFormatApproximately) {
   for (Bytes n = 1; n < 1024_GiB * 1024; n = n * 3 + 1) {
     const auto back = parse_bytes(format_bytes(n));
     ASSERT_TRUE(back.has_value()) << format_bytes(n);

@@ -18,7 +18,7 @@ class ActivationPoolTest : public ::testing::Test {
   ActivationPool pool_{"pool", std::make_unique<MappedMemory>(kSize, Tier::device, "pool")};
 };
 
-TEST_F(ActivationPoolTest, BlocksLieApartAndTheirPlaceIsUsedAgain) {
+TEST_F(ActivationPoolTest, ReusesFreedBlocks) {
   std::vector<std::byte*> blocks;
   for (const Bytes bytes : std::vector<Bytes>{1, 511, 512, 513, 0}) {
     blocks.push_back(static_cast<std::byte*>(pool_.place(bytes)));
@@ -31,7 +31,7 @@ TEST_F(ActivationPoolTest, BlocksLieApartAndTheirPlaceIsUsedAgain) {
   EXPECT_NE(pool_.place(1), blocks[4]) << "an empty block has a place too";
 }
 
-TEST_F(ActivationPoolTest, AHoleThatIsTooSmallIsSaid) {
+TEST_F(ActivationPoolTest, ReportsTheLargestHole) {
   void* const first = pool_.place(kSize / 2);
   pool_.place(kSize / 2);
   pool_.remove(first, kSize / 2);
@@ -45,7 +45,7 @@ TEST_F(ActivationPoolTest, AHoleThatIsTooSmallIsSaid) {
   EXPECT_EQ(pool_.place(kSize / 2), first);
 }
 
-TEST_F(ActivationPoolTest, ChargesAreThoseOfAnyMeter) {
+TEST_F(ActivationPoolTest, ChargesLikeAnyMeter) {
   pool_.begin_op(1000);
   pool_.charge(1000);
   EXPECT_THROW(pool_.charge(1), OutOfMemory);
@@ -53,13 +53,13 @@ TEST_F(ActivationPoolTest, ChargesAreThoseOfAnyMeter) {
   EXPECT_EQ(pool_.peak_since_begin(), 1000u);
 }
 
-TEST(MemorySplit, WithoutAShareAllIsForAll) {
+TEST(MemorySplit, SharesAllMemoryWithoutAPool) {
   const MemorySplit split;
   EXPECT_EQ(split.planned(1_MiB), 1_MiB);
   EXPECT_EQ(split.needed(10, 20), 30u);
 }
 
-TEST(MemorySplit, WhatIsNeededHasRoomForBoth) {
+TEST(MemorySplit, NeedsRoomForBothParts) {
   for (const double share : {0.01, 0.25, 0.6, 0.9}) {
     const MemorySplit split{share};
     for (Bytes planned = 0; planned < 64_MiB; planned = planned * 3 + 1000) {

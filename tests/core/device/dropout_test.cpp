@@ -40,7 +40,7 @@ std::vector<std::uint32_t> bits(const std::vector<float>& x) {
   return all;
 }
 
-TEST(Dropout, EveryLevelGivesTheBitsOfTheContract) {
+TEST(Dropout, GivesTheDocumentedBitsOnEveryLevel) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -53,7 +53,7 @@ TEST(Dropout, EveryLevelGivesTheBitsOfTheContract) {
   }
 }
 
-TEST(Dropout, EveryLevelAgreesForEveryProbability) {
+TEST(Dropout, AgreesOnEveryLevelForEveryProbability) {
   const auto x = ramp(1000);
   for (const float p : {0.0f, 1e-12f, 1e-9f, 0.1f, 0.5f, 0.99f, std::nextafter(1.0f, 0.0f)}) {
     std::vector<float> reference(x.size());
@@ -65,7 +65,7 @@ TEST(Dropout, EveryLevelAgreesForEveryProbability) {
   }
 }
 
-TEST(Dropout, AWordEqualToTheThresholdKeeps) {
+TEST(Dropout, KeepsAWordEqualToTheThreshold) {
   constexpr std::size_t kN = 2048;
   int num_found = 0;
   for (std::size_t i = 0; i < kN; ++i) {
@@ -86,7 +86,7 @@ TEST(Dropout, AWordEqualToTheThresholdKeeps) {
   EXPECT_GT(num_found, 3);
 }
 
-TEST(Dropout, NothingIsWrittenBehindTheEnd) {
+TEST(Dropout, WritesNothingPastTheEnd) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (std::size_t n = 0; n <= 70; ++n) {
@@ -110,7 +110,7 @@ TEST(Dropout, WorksInPlaceAndUnaligned) {
   }
 }
 
-TEST(Dropout, ADroppedElementIsZeroWhateverItWas) {
+TEST(Dropout, ZeroesDroppedElementsWhateverTheirValue) {
   const std::vector<float> x(1000, std::numeric_limits<float>::quiet_NaN());
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
@@ -119,7 +119,7 @@ TEST(Dropout, ADroppedElementIsZeroWhateverItWas) {
   }
 }
 
-TEST(Dropout, EveryPartOfTheKeyChangesTheMask) {
+TEST(Dropout, DependsOnEveryPartOfTheKey) {
   const std::vector<float> ones(4096, 1.0f);
   const auto base = dropped(ones, 0.5f, kKey);
   EXPECT_EQ(dropped(ones, 0.5f, kKey), base);
@@ -137,7 +137,7 @@ TEST(Dropout, EveryPartOfTheKeyChangesTheMask) {
   }
 }
 
-TEST(Dropout, KeepsTheShareAndTheExpectation) {
+TEST(Dropout, KeepsShareAndExpectation) {
   constexpr std::size_t kN = 1 << 20;
   const std::vector<float> ones(kN, 1.0f);
   for (const float p : {0.1f, 0.5f, 0.9f}) {
@@ -153,7 +153,7 @@ TEST(Dropout, KeepsTheShareAndTheExpectation) {
   }
 }
 
-TEST(Dropout, NeighboursAreIndependent) {
+TEST(Dropout, DrawsNeighboursIndependently) {
   constexpr std::size_t kN = 1 << 20;
   const auto out = dropped(std::vector<float>(kN, 1.0f), 0.5f, kKey);
   for (std::size_t distance = 1; distance <= 64; ++distance) {

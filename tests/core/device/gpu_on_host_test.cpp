@@ -49,17 +49,17 @@ std::vector<int> expected() {
   return x;
 }
 
-TEST(GpuOnHost, ThreadsWaitForEachOther) { EXPECT_EQ(rotated(&rotate<true>), expected()); }
+TEST(GpuOnHost, SynchronizesThreads) { EXPECT_EQ(rotated(&rotate<true>), expected()); }
 
-TEST(GpuOnHost, ABarrierThatLacksIsMissed) { EXPECT_NE(rotated(&rotate<false>), expected()); }
+TEST(GpuOnHost, DetectsAMissingBarrier) { EXPECT_NE(rotated(&rotate<false>), expected()); }
 
-TEST(GpuOnHost, MemoryThatAGpuDoesNotReachIsRefused) {
+TEST(GpuOnHost, RefusesUnreachableMemory) {
   int on_the_host = 0;
   int* address = &on_the_host;
   EXPECT_THROW(argument<int*>(&address), std::logic_error);
 }
 
-TEST(GpuOnHost, ABarrierThatSomeDoNotReachIsSeen) {
+TEST(GpuOnHost, DetectsADivergentBarrier) {
   const std::function<void()> kernel = [] {
     if (threadIdx.x != 5) __syncthreads();
   };

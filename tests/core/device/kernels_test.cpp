@@ -24,7 +24,7 @@ std::vector<std::uint32_t> bits(const std::vector<float>& x) {
   return all;
 }
 
-TEST(Isa, IsNeverAboveWhatTheCpuHas) {
+TEST(Isa, NeverExceedsTheCpu) {
   const Isa best = active_isa();
   EXPECT_EQ(limit_isa(Isa::baseline), Isa::baseline);
   EXPECT_EQ(active_isa(), Isa::baseline);
@@ -32,7 +32,7 @@ TEST(Isa, IsNeverAboveWhatTheCpuHas) {
   EXPECT_EQ(active_isa(), best);
 }
 
-TEST(Add, EveryLevelAddsElementByElement) {
+TEST(Add, AddsElementwiseOnEveryLevel) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -69,7 +69,7 @@ double left_to_right_norm(const std::vector<float>& x) {
   return total;
 }
 
-TEST(SquaredNorm, EveryLevelSumsInTheFixedOrder) {
+TEST(SquaredNorm, SumsInTheFixedOrderOnEveryLevel) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -81,13 +81,13 @@ TEST(SquaredNorm, EveryLevelSumsInTheFixedOrder) {
   }
 }
 
-TEST(SquaredNorm, TheOrderMatters) {
+TEST(SquaredNorm, DependsOnTheOrder) {
   const auto x = random_values(12345, 3);
   EXPECT_NE(squared_norm(x.data(), x.size()), left_to_right_norm(x));
   EXPECT_NEAR(squared_norm(x.data(), x.size()) / left_to_right_norm(x), 1, 1e-12);
 }
 
-TEST(SquaredNorm, DoesNotOverflowWhereFloatWould) {
+TEST(SquaredNorm, SumsBeyondTheRangeOfFloat) {
   const std::vector<float> x(100, 1e30f);
   EXPECT_NEAR(squared_norm(x.data(), x.size()) / 1e62, 1, 1e-6);
 }
@@ -143,7 +143,7 @@ void expect_same_bits(const Optimized& a, const Optimized& b) {
   EXPECT_EQ(bits(a.v), bits(b.v));
 }
 
-TEST(AdamW, EveryLevelRoundsAsTheContractSays) {
+TEST(AdamW, RoundsAsDocumentedOnEveryLevel) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -157,7 +157,7 @@ TEST(AdamW, EveryLevelRoundsAsTheContractSays) {
   }
 }
 
-TEST(AdamW, CuttingARangeAnywhereChangesNothing) {
+TEST(AdamW, GivesTheSameBitsForASplitRange) {
   constexpr std::size_t kN = 301;
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
@@ -172,7 +172,7 @@ TEST(AdamW, CuttingARangeAnywhereChangesNothing) {
   }
 }
 
-TEST(AdamW, EveryHyperParameterCounts) {
+TEST(AdamW, DependsOnEveryHyperParameter) {
   auto base = start(100);
   step(base, hyper(), 0, 100);
   std::vector<AdamW> others(8, hyper());
@@ -222,7 +222,7 @@ void sgd_step(Optimized& s, std::size_t begin, std::size_t end, const Sgd& h = k
   sgd(s.p.data() + begin, s.m.data() + begin, s.g.data() + begin, end - begin, h);
 }
 
-TEST(Sgd, EveryLevelRoundsAsTheContractSays) {
+TEST(Sgd, RoundsAsDocumentedOnEveryLevel) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
@@ -236,7 +236,7 @@ TEST(Sgd, EveryLevelRoundsAsTheContractSays) {
   }
 }
 
-TEST(Sgd, CuttingARangeAnywhereChangesNothing) {
+TEST(Sgd, GivesTheSameBitsForASplitRange) {
   constexpr std::size_t kN = 301;
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
@@ -251,7 +251,7 @@ TEST(Sgd, CuttingARangeAnywhereChangesNothing) {
   }
 }
 
-TEST(Sgd, EveryHyperParameterCounts) {
+TEST(Sgd, DependsOnEveryHyperParameter) {
   auto base = start(100);
   sgd_step(base, 0, 100);
   std::vector<Sgd> others(4, kSgd);

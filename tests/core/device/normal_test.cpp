@@ -43,7 +43,7 @@ TEST(FillNormal, IsBoxMullerToTheLastBitOfFloat) {
 }
 
 // Frozen: initial weights are part of a job's result, on every machine and in every version.
-TEST(FillNormal, GivesTheBitsItAlwaysGave) {
+TEST(FillNormal, KeepsItsBits) {
   const auto x = normals(8, 0.02, kKey);
   std::vector<std::uint32_t> bits;
   for (const float value : x) bits.push_back(std::bit_cast<std::uint32_t>(value));
@@ -51,7 +51,7 @@ TEST(FillNormal, GivesTheBitsItAlwaysGave) {
                                               0xbc2f148fu, 0xbcd4bca8u, 0xb9a0f869u, 0x3cb8a300u}));
 }
 
-TEST(FillNormal, ALongerDrawBeginsWithTheShorter) {
+TEST(FillNormal, ExtendsAShorterDraw) {
   const auto whole = normals(64, 2, kKey);
   for (std::size_t n = 0; n < 64; ++n) {
     const auto part = normals(n, 2, kKey);
@@ -59,7 +59,7 @@ TEST(FillNormal, ALongerDrawBeginsWithTheShorter) {
   }
 }
 
-TEST(FillNormal, EveryPartOfTheKeyChangesTheDraw) {
+TEST(FillNormal, DependsOnEveryPartOfTheKey) {
   const auto base = normals(4, 1, kKey);
   std::vector<RandomKey> others(4, kKey);
   others[0].seed += 1;

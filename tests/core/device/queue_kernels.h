@@ -74,7 +74,7 @@ inline std::vector<std::uint32_t> bits_of(const std::vector<float>& x) {
   return all;
 }
 
-TEST_P(QueueKernels, DropoutHasTheMaskOfTheCpu) {
+TEST_P(QueueKernels, DropsAsOnTheCpu) {
   for (const std::size_t n : sizes()) {
     for (const float p : {0.0f, 0.1f, 0.5f}) {
       const auto in = random_values(n, 1);
@@ -87,7 +87,7 @@ TEST_P(QueueKernels, DropoutHasTheMaskOfTheCpu) {
   }
 }
 
-TEST_P(QueueKernels, OfBf16TheyHaveTheBitsOfTheCpu) {
+TEST_P(QueueKernels, GivesTheBitsOfTheCpuForBf16) {
   for (const std::size_t n : sizes()) {
     std::vector<BFloat16> term(n), dropped(n);
     narrow(term.data(), random_values(n, 1).data(), n);
@@ -118,7 +118,7 @@ TEST_P(QueueKernels, OfBf16TheyHaveTheBitsOfTheCpu) {
 }
 
 /// As a lane sums its virtual nodes: left folds in groups, then the tree.
-TEST_P(QueueKernels, SumsOfGradientsHaveTheBitsOfTheCpu) {
+TEST_P(QueueKernels, SumsGradientsAsOnTheCpu) {
   constexpr int kGroups = 3;
   constexpr std::size_t kPerGroup = 2;
   for (const std::size_t n : sizes()) {
@@ -147,7 +147,7 @@ TEST_P(QueueKernels, SumsOfGradientsHaveTheBitsOfTheCpu) {
   }
 }
 
-TEST_P(QueueKernels, CopiesAndZeros) {
+TEST_P(QueueKernels, CopiesAndClears) {
   for (const std::size_t n : sizes()) {
     const auto x = random_values(n, 3);
     const Array<float> from(*device_, x), to(*device_, random_values(n, 4));
@@ -161,7 +161,7 @@ TEST_P(QueueKernels, CopiesAndZeros) {
   }
 }
 
-TEST_P(QueueKernels, SquaredNormsHaveTheBitsOfTheCpu) {
+TEST_P(QueueKernels, ComputesSquaredNormsAsOnTheCpu) {
   for (const std::size_t n : sizes()) {
     const auto x = random_values(n, 7);
     std::vector<BFloat16> narrow_x(n);

@@ -66,7 +66,7 @@ class NaiveAllocator {
 
 constexpr Bytes kUnit = kAlignment;
 
-TEST(RangeAllocator, TakesTheLowestOrTheHighestPlaceThatFits) {
+TEST(RangeAllocator, AllocatesFromTheChosenEnd) {
   RangeAllocator ranges(16 * kUnit);
   EXPECT_EQ(ranges.allocate(kUnit + 1), 0u);
   EXPECT_EQ(ranges.allocate(kUnit), 2 * kUnit);
@@ -77,7 +77,7 @@ TEST(RangeAllocator, TakesTheLowestOrTheHighestPlaceThatFits) {
   ranges.check_integrity();
 }
 
-TEST(RangeAllocator, DoesNotFitIsNoError) {
+TEST(RangeAllocator, ReturnsNothingIfNoHoleFits) {
   RangeAllocator ranges(4 * kUnit);
   EXPECT_FALSE(ranges.allocate(4 * kUnit + 1).has_value());
   EXPECT_FALSE(ranges.allocate(~Bytes{0}).has_value());
@@ -88,7 +88,7 @@ TEST(RangeAllocator, DoesNotFitIsNoError) {
   EXPECT_EQ(ranges.largest_hole(), 0u);
 }
 
-TEST(RangeAllocator, NeighbouringHolesAreOne) {
+TEST(RangeAllocator, MergesNeighbouringHoles) {
   RangeAllocator ranges(4 * kUnit);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(ranges.allocate(kUnit).has_value());
   ranges.free(kUnit, kUnit);
@@ -99,14 +99,14 @@ TEST(RangeAllocator, NeighbouringHolesAreOne) {
   EXPECT_EQ(ranges.allocate(3 * kUnit), kUnit);
 }
 
-TEST(RangeAllocator, AnEmptyRangeHasAPlaceOfItsOwn) {
+TEST(RangeAllocator, GivesEmptyRangesDistinctOffsets) {
   RangeAllocator ranges(2 * kUnit);
   EXPECT_EQ(ranges.allocate(0), 0u);
   EXPECT_EQ(ranges.allocate(0), kUnit);
   EXPECT_FALSE(ranges.allocate(0).has_value());
 }
 
-TEST(RangeAllocator, CopiesAreIndependent) {
+TEST(RangeAllocator, CopiesIndependently) {
   RangeAllocator ranges(2 * kUnit);
   ASSERT_TRUE(ranges.allocate(kUnit).has_value());
   RangeAllocator copy = ranges;

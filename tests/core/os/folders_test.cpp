@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TemporaryFolder;
 
-TEST(Folders, AreMadeWithThoseAboveThem) {
+TEST(Folders, CreatesMissingParents) {
   const TemporaryFolder folder;
   for (const char* name : {"a/b/c", "a/b/c", "d/e/", "f/../g/./h"}) {
     make_folders(folder.path() / name);
@@ -21,7 +21,7 @@ TEST(Folders, AreMadeWithThoseAboveThem) {
   }
 }
 
-TEST(Folders, AreNotMadeInAFile) {
+TEST(Folders, RefusesAFileAsParent) {
   const TemporaryFolder folder;
   folder.write("file", "here");
   try {
@@ -32,7 +32,7 @@ TEST(Folders, AreNotMadeInAFile) {
   }
 }
 
-TEST(Folders, TheExistingPartIsTheNearestThatIsThere) {
+TEST(Folders, FindsTheNearestExistingParent) {
   const TemporaryFolder folder;
   const auto& here = folder.path();
   fs::create_directory(here / "a");

@@ -10,7 +10,7 @@
 namespace spillway {
 namespace {
 
-TEST(HostMemory, IsWhatTheSystemSays) {
+TEST(HostMemory, ReadsWhatTheSystemReports) {
   const HostMemory memory = host_memory();
   const auto pages = static_cast<Bytes>(sysconf(_SC_PHYS_PAGES));
   EXPECT_GE(memory.total, 64_MiB);
@@ -35,7 +35,7 @@ void expect_memory(const FakeSystem& system, Bytes total, Bytes available) {
   EXPECT_EQ(system.memory().available, available);
 }
 
-TEST(HostMemory, WithoutAGroupTheMachineCounts) {
+TEST(HostMemory, UsesTheMachineWithoutAGroup) {
   FakeSystem system;
   expect_memory(system, 1000_KiB, 800_KiB);
   system.write("sys/fs/cgroup/memory.max", "max\n");
@@ -44,7 +44,7 @@ TEST(HostMemory, WithoutAGroupTheMachineCounts) {
   expect_memory(system, 1000_KiB, 800_KiB);
 }
 
-TEST(HostMemory, AGroupsLimitCountsAndItsCachedFilesAreFree) {
+TEST(HostMemory, AppliesTheGroupLimitAndCountsCachedFilesAsFree) {
   FakeSystem system;
   system.write("sys/fs/cgroup/memory.max", "512000\n");
   system.write("sys/fs/cgroup/memory.current", "300000\n");
@@ -52,7 +52,7 @@ TEST(HostMemory, AGroupsLimitCountsAndItsCachedFilesAreFree) {
   expect_memory(system, 512000, 512000 - 200000);
 }
 
-TEST(HostMemory, AGroupOfTheFirstVersionCountsAsWell) {
+TEST(HostMemory, SupportsGroupsOfTheFirstVersion) {
   FakeSystem system;
   const std::string folder = "sys/fs/cgroup/memory/";
   system.write(folder + "memory.limit_in_bytes", "512000\n");

@@ -46,14 +46,14 @@ TEST(TensorSpec, CountsElementsAndBytes) {
   EXPECT_EQ((TensorSpec{DType::f32, {{"a", 0}}}).bytes(), 0u);
 }
 
-TEST(ModelSpec, ATiedParameterCountsOnce) {
+TEST(ModelSpec, CountsATiedParameterOnce) {
   const ModelSpec spec = chain();
   EXPECT_EQ(spec.num_parameters(), 15 + 9);
   EXPECT_EQ(spec.num_uses(0), 2);
   EXPECT_EQ(spec.num_uses(1), 1);
 }
 
-TEST(ModelSpec, KnowsWhoReadsAnEdge) {
+TEST(ModelSpec, ListsTheReadersOfAnEdge) {
   const ModelSpec spec = chain();
   EXPECT_EQ(spec.consumers(2), std::vector<int>{1});
   EXPECT_EQ(spec.consumers(1), std::vector<int>{2});
@@ -74,7 +74,7 @@ ParamSpec average() {
           .statistic = {StatisticSpec::Kind::average}};
 }
 
-TEST(ModelSpec, RunningStatisticsAreNoParametersAndSomeHaveSums) {
+TEST(ModelSpec, DoesNotCountRunningStatisticsAsParameters) {
   ParamSpec count = average();
   count.tensor = {DType::i64, {}};
   count.statistic.kind = StatisticSpec::Kind::count;
@@ -101,7 +101,7 @@ TEST(ModelSpec, RefusesRunningStatisticsThatCannotBeFolded) {
   expect_refused(shared, problem);
 }
 
-TEST(ModelSpec, RefusesIndicesThatAreNoneOfItsSamples) {
+TEST(ModelSpec, RefusesIndicesOutsideItsSamples) {
   ModelSpec spec = chain();
   spec.indices = {{0, 1, 10}};
   EXPECT_NO_THROW(spec.validate());

@@ -79,7 +79,7 @@ TEST(ResidencyManager, EvictsTheCopyThatIsUsedLast) {
   owner.manager.check_integrity();
 }
 
-TEST(ResidencyManager, LeasedKeptAndSparedCopiesStay) {
+TEST(ResidencyManager, KeepsLeasedKeptAndSparedCopies) {
   Owner owner;
   for (int b = 0; b < 3; ++b) owner.load(kFirst, b);
   owner.copy(kFirst, 0).leases = 1;
@@ -92,7 +92,7 @@ TEST(ResidencyManager, LeasedKeptAndSparedCopiesStay) {
   EXPECT_FALSE(owner.has(kFirst, 3));
 }
 
-TEST(ResidencyManager, ADirtyCopyGoesHomeBeforeItsRangeIsFree) {
+TEST(ResidencyManager, WritesADirtyCopyBackBeforeFreeingItsRange) {
   Owner owner;
   owner.manager.begin(kJob, owner.specs, 0);  // no home is valid
   for (int b = 0; b < 3; ++b) owner.make(kFirst, b);
@@ -107,7 +107,7 @@ TEST(ResidencyManager, ADirtyCopyGoesHomeBeforeItsRangeIsFree) {
   EXPECT_EQ(owner.place(kFirst, 3), Room::ready);
 }
 
-TEST(ResidencyManager, ABusyHomeKeepsACopyWhereItIs) {
+TEST(ResidencyManager, WaitsForABusyHome) {
   Owner owner;
   owner.specs[1].home = owner.specs[0].home;  // as of a boundary and its gradient
   owner.manager.begin(kJob, owner.specs, 0);
@@ -120,7 +120,7 @@ TEST(ResidencyManager, ABusyHomeKeepsACopyWhereItIs) {
   EXPECT_EQ(owner.manager.evict_all(owner, kFirst), 1);
 }
 
-TEST(ResidencyManager, WhatOnlyAnotherDeviceHasComesFromThere) {
+TEST(ResidencyManager, LoadsFromTheOnlyHolder) {
   Owner owner;
   owner.manager.begin(kJob, owner.specs, 0);
   owner.make(kFirst, 0);
@@ -135,7 +135,7 @@ TEST(ResidencyManager, WhatOnlyAnotherDeviceHasComesFromThere) {
   EXPECT_TRUE(owner.copy(kSecond, 0).dirty);
 }
 
-TEST(ResidencyManager, WhatAnotherDeviceIsUsingGoesHomeFirst) {
+TEST(ResidencyManager, WritesBackACopyInUseElsewhere) {
   Owner owner;
   owner.manager.begin(kJob, owner.specs, 0);
   owner.make(kFirst, 0);
@@ -147,7 +147,7 @@ TEST(ResidencyManager, WhatAnotherDeviceIsUsingGoesHomeFirst) {
   EXPECT_TRUE(owner.manager.fetch_homes(owner, kSecond, kJob, {0}));
 }
 
-TEST(ResidencyManager, AMoveToALostDeviceLeavesTheCopyWhereItWas) {
+TEST(ResidencyManager, KeepsTheSourceOfAMoveToALostDevice) {
   Owner owner;
   owner.uses = {{0, 1}};
   owner.manager.begin(kJob, owner.specs, 0);
@@ -163,7 +163,7 @@ TEST(ResidencyManager, AMoveToALostDeviceLeavesTheCopyWhereItWas) {
   owner.manager.check_integrity();
 }
 
-TEST(ResidencyManager, ADeadBufferGoesAtOnceOrWhenItsTransferEnds) {
+TEST(ResidencyManager, DropsDeadBuffersAtOnceOrAfterTheirTransfer) {
   Owner owner;
   owner.manager.begin(kJob, owner.specs, 0);
   owner.make(kFirst, 0);
@@ -176,7 +176,7 @@ TEST(ResidencyManager, ADeadBufferGoesAtOnceOrWhenItsTransferEnds) {
   EXPECT_FALSE(owner.has(kFirst, 0));
 }
 
-TEST(ResidencyManager, PiecesOfAnOpMustFitBesideWhatStays) {
+TEST(ResidencyManager, RequiresRoomForAnOpBesideTheRemainingCopies) {
   Owner owner;
   for (int b = 0; b < 2; ++b) owner.load(kFirst, b);
   const std::vector<Bytes> pieces{2 * kSize};

@@ -10,7 +10,7 @@ namespace {
 constexpr auto kLow = RangeAllocator::End::low;
 constexpr BufferRef kA{JobId(0), 0}, kB{JobId(0), 1}, kOther{JobId(1), 0};
 
-TEST(Residency, CopiesHaveRangesOfTheirOwn) {
+TEST(Residency, GivesCopiesSeparateRanges) {
   Residency memory(4096);
   const Resident* a = memory.place(kA, 1024, kLow);
   const Resident* b = memory.place(kB, 1024, RangeAllocator::End::high);
@@ -23,7 +23,7 @@ TEST(Residency, CopiesHaveRangesOfTheirOwn) {
   memory.check_integrity();
 }
 
-TEST(Residency, AFullDeviceHasNoPlaceAndChangesNothing) {
+TEST(Residency, ChangesNothingIfTheDeviceIsFull) {
   Residency memory(2048);
   ASSERT_TRUE(memory.place(kA, 1536, kLow));
   EXPECT_EQ(memory.place(kB, 1024, kLow), nullptr);
@@ -33,14 +33,14 @@ TEST(Residency, AFullDeviceHasNoPlaceAndChangesNothing) {
   EXPECT_TRUE(memory.place(kB, 1024, kLow));
 }
 
-TEST(Residency, LeasedFillingAndDrainingCopiesAreBusy) {
+TEST(Residency, TreatsLeasedFillingAndDrainingCopiesAsBusy) {
   EXPECT_FALSE(Resident{}.busy());
   EXPECT_TRUE(Resident{.leases = 1}.busy());
   EXPECT_TRUE(Resident{.filling = 7}.busy());
   EXPECT_TRUE(Resident{.draining = 7}.busy());
 }
 
-TEST(Residency, KnowsWhoseCopiesItHolds) {
+TEST(Residency, CountsBytesByJob) {
   Residency memory(4096);
   for (BufferRef ref : {kA, kB, kOther}) ASSERT_TRUE(memory.place(ref, 64, kLow));
   EXPECT_EQ(memory.jobs().at(JobId(0)), 128u);
@@ -49,7 +49,7 @@ TEST(Residency, KnowsWhoseCopiesItHolds) {
   EXPECT_FALSE(memory.jobs().contains(JobId(1)));
 }
 
-TEST(Residency, BrokenInvariantsAreFound) {
+TEST(Residency, DetectsBrokenInvariants) {
   Residency memory(4096);
   Resident* a = memory.place(kA, 1024, kLow);
   a->filling = 3;

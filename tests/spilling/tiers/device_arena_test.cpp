@@ -10,14 +10,14 @@
 namespace spillway {
 namespace {
 
-TEST(DeviceArena, IsTheWholeBudget) {
+TEST(DeviceArena, TakesTheWholeBudget) {
   const auto device = make_cpu_device("cpu:0", 64_KiB);
   const DeviceArena arena(*device);
   EXPECT_EQ(arena.size(), 64_KiB);
   EXPECT_THROW(device->allocate(1), OutOfMemory);
 }
 
-TEST(DeviceArena, RangesLieInside) {
+TEST(DeviceArena, RefusesRangesOutside) {
   const auto device = make_cpu_device("cpu:0", 64_KiB);
   const DeviceArena arena(*device);
   std::byte* base = arena.at(0, 64_KiB);
@@ -30,7 +30,7 @@ TEST(DeviceArena, RangesLieInside) {
   EXPECT_THROW(arena.at(64, ~Bytes{0}), std::out_of_range);  // their sum is 63
 }
 
-TEST(DeviceArena, GoesBackToTheDevice) {
+TEST(DeviceArena, ReturnsItsMemory) {
   const auto device = make_cpu_device("cpu:0", 64_KiB);
   { const DeviceArena arena(*device); }
   EXPECT_NO_THROW(DeviceArena{*device});
