@@ -232,7 +232,7 @@ ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& l
                 const Requests& requests) {
   const OutputFolder folder(options.folder);
   require_begun(folder);
-  if (const auto holder = holder_of(folder.path())) throw InUse(folder.path(), *holder);
+  folder.require_free();
   Findings findings;
   const auto trials =
       read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);

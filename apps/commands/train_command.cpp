@@ -22,11 +22,6 @@ RunConfig from_anywhere(RunConfig config) {
   return config;
 }
 
-/// Throws InUse where another process has the folder.
-void require_free(const OutputFolder& folder) {
-  if (const auto holder = holder_of(folder.path())) throw InUse(folder.path(), *holder);
-}
-
 void require_no_problem(const OutputFolder& folder, bool overwrite) {
   const std::string problem = folder.problem(overwrite);
   if (!problem.empty()) throw ConfigError("output_dir", 0, problem);
@@ -77,7 +72,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const OutputFolder folder(config.output_dir);
   const Console console{out, log, options.json, options.progress_file, requests};
   const bool is_auto = config.resume == ResumeMode::automatic && !options.overwrite;
-  require_free(folder);
+  folder.require_free();
   if (is_auto && folder.content() == OutputFolder::Content::run) {
     return resume_run(trials, std::move(findings), folder, false, options.pilot_cache, console);
   }

@@ -1,5 +1,6 @@
 #include "runs/folder/output_folder.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "core/os/file_system.h"
 #include "runs/log/event_log.h"
+#include "runs/log/lines.h"
 #include "spillway/error.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 #include "trainer/journal/run_journal.h"
@@ -26,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr const char* kMarker = ".spillway";
 constexpr const char* kMarkerText =
     "This folder belongs to a run of spillway train, which may replace it.\n";
-/// Probes of try_to_write() are called so, with other letters at the end.
+/// The name of try_to_write()'s probe; mkdtemp replaces the X's.
 constexpr std::string_view kProbe = ".spillway-XXXXXX";
 
 /// Removes a file or a whole folder, if it is there.
@@ -36,7 +38,7 @@ void delete_all(const fs::path& path) {
   if (error) throw IoError("cannot remove", path, error.value());
 }
 
-/// What others have put into the folder keeps it.
+/// Keeps a folder that contains other files.
 void remove_if_empty(const fs::path& folder) {
   std::error_code error;
   if (fs::is_directory(folder, error) && fs::is_empty(folder, error)) fs::remove(folder, error);
@@ -50,15 +52,15 @@ void remove_generations(const fs::path& checkpoints) {
     delete_all(generation_path(checkpoints, number));
 }
 
-/// With room for the files of trials.
+/// Leaves room for the files of trials.
 bool is_too_long(const fs::path& path) {
   constexpr std::size_t kInside = 256;
   return path.native().size() + kInside > PATH_MAX ||
          std::ranges::any_of(path, [](const auto& p) { return p.native().size() > NAME_MAX; });
 }
 
-/// Makes a folder inside `folder` and removes it: permissions alone say little, of /proc or of a
-/// disk that is full. Returns errno.
+/// Creates a folder inside `folder` and removes it: on /proc or a full disk, permissions alone do
+/// not show that writing fails. Returns errno.
 int try_to_write(const fs::path& folder) {
   std::string probe = (folder / kProbe).string();
   if (::mkdtemp(probe.data()) == nullptr) return errno;
@@ -76,7 +78,7 @@ bool has_marker(const fs::path& folder) {
   return std::string(std::istreambuf_iterator<char>(file), {}) == kMarkerText;
 }
 
-/// Whether a program that was killed as it made a folder leaves such a name.
+/// Whether a process that is killed while it creates a run's folder may leave this name.
 bool is_leftover(const std::string& name) {
   const bool is_probe = name.size() == kProbe.size() && name.starts_with(".spillway-");
   return is_probe || name == std::string(kMarker) + ".tmp" || name == "lock";
@@ -98,13 +100,13 @@ bool has_files(const fs::path& folder) {
   return false;
 }
 
-/// Whether there is anything that a run could lose.
+/// Whether the folder holds anything that must not be lost.
 bool has_begun(const fs::path& folder) {
   if (is_regular(folder / kJournalFile) || has_files(folder / "trials")) return true;
   if (!is_regular(folder / kEventFile)) return false;
   std::ifstream file(folder / kEventFile, std::ios::binary);
   std::string line;
-  return std::getline(file, line) && !file.eof();
+  return read_line(file, line);
 }
 
 std::vector<std::string> trials_of_log(const fs::path& folder) {
@@ -112,39 +114,41 @@ std::vector<std::string> trials_of_log(const fs::path& folder) {
   try {
     for (const TrialLog& trial : read_log(folder).run.trials) names.push_back(trial.result.name);
   } catch (const Error&) {
-    // Nobody knows then what the run wrote, so it stays.
+    // Without the log the run's files are unknown, so they stay.
   }
   return names;
 }
 
-/// Why nothing can be written there; empty if it can.
+/// Why nothing can be written to `path`; empty if it can.
 std::string problem_of_place(const fs::path& path) {
-  const std::string name = "'" + path.string() + "' ";
   if (is_too_long(path)) return "is too long a path; choose a shorter one";
   std::error_code error;
   const auto there = existing_part(path);
   const bool is_link = fs::is_symlink(fs::symlink_status(there, error));
   if (is_link && !fs::exists(there, error))
-    return name + "cannot be a folder: " + there.string() +
-           " is a symbolic link that leads nowhere; make the folder, or choose another";
+    return fmt::format(
+        "'{}' cannot be a folder: {} is a broken symbolic link; create its target, "
+        "or choose another folder",
+        path.string(), there.string());
   if (!fs::is_directory(there, error))
-    return name + "cannot be a folder: " + there.string() + " is a file; choose another";
+    return fmt::format("'{}' cannot be a folder: {} is a file; choose another", path.string(),
+                       there.string());
   if (const int code = try_to_write(there); code != 0)
-    return name + "cannot be written: " + there.string() + ": " +
-           std::generic_category().message(code) + "; choose another";
+    return fmt::format("'{}' cannot be written: {}: {}; choose another", path.string(),
+                       there.string(), std::generic_category().message(code));
   return "";
 }
 
-fs::path without_detours(const fs::path& path) {
-  const bool has_detour = std::ranges::any_of(path, [](const auto& part) { return part == ".."; });
+fs::path without_parents(const fs::path& path) {
+  const bool has_parent = std::ranges::any_of(path, [](const auto& part) { return part == ".."; });
   std::error_code error;
-  const fs::path resolved = has_detour ? fs::weakly_canonical(path, error) : path;
+  const fs::path resolved = has_parent ? fs::weakly_canonical(path, error) : path;
   return error ? path : resolved;
 }
 
 }  // namespace
 
-OutputFolder::OutputFolder(const fs::path& path) : path_(without_detours(path)) {}
+OutputFolder::OutputFolder(const fs::path& path) : path_(without_parents(path)) {}
 
 OutputFolder::Content OutputFolder::content() const {
   std::error_code error;
@@ -155,20 +159,22 @@ OutputFolder::Content OutputFolder::content() const {
 
 std::string OutputFolder::problem(bool overwrite) const {
   if (auto problem = problem_of_place(path_); !problem.empty()) return problem;
-  const std::string name = "'" + path_.string() + "' ";
-  switch (content()) {
-    case Content::others:
-      return name + "holds files that no run has written (it has no file .spillway of a run), so " +
-             "it is not overwritten; choose another";
-    case Content::run:
-      if (overwrite) return "";
-      return name + "holds an earlier run; add --overwrite to replace it, continue it with " +
-             "'spillway resume', or choose another";
-    case Content::nothing:
-    case Content::leftovers:
-      break;
-  }
+  const Content found = content();
+  if (found == Content::others)
+    return fmt::format(
+        "'{}' holds files that were not written by a run (it has no .spillway file "
+        "of a run), so it is not overwritten; choose another",
+        path_.string());
+  if (found == Content::run && !overwrite)
+    return fmt::format(
+        "'{}' holds an earlier run; add --overwrite to replace it, continue it with "
+        "'spillway resume', or choose another",
+        path_.string());
   return "";
+}
+
+void OutputFolder::require_free() const {
+  if (const auto holder = holder_of(path_)) throw InUse(path_, *holder);
 }
 
 RunLock OutputFolder::lock() const {
@@ -176,7 +182,7 @@ RunLock OutputFolder::lock() const {
   return RunLock(path_);
 }
 
-/// The files that say that there is a run go first.
+/// Removes the files that identify the run first.
 void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
   const auto of_log = trials_of_log(path_);
   trials.insert(trials.end(), of_log.begin(), of_log.end());

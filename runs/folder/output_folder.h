@@ -9,40 +9,41 @@
 
 namespace spillway {
 
-/// Where a run writes: events.jsonl, results.csv, trials/NAME/ and more. A file `.spillway` marks a
-/// folder as written by a run; nothing in a folder without it is ever touched. Who changes anything
-/// in the folder holds its lock.
+/// The folder to which a run writes: events.jsonl, results.csv, trials/NAME/ and more. The file
+/// `.spillway` marks it as a run's; a folder without that file is never changed. Changing anything
+/// in the folder requires its lock.
 class OutputFolder {
  public:
-  /// What lies in the folder before a run begins there.
+  /// What the folder contains before a run starts there.
   enum class Content {
     nothing,
-    leftovers,  ///< of a run that was ended before it began; they hold no work
+    leftovers,  ///< of a run that was killed before it started; they hold no work
     run,
-    others  ///< files that no run has written
+    others  ///< files that were not written by a run
   };
 
-  /// A path with `..` is resolved at once, so that folders which do not exist yet do not matter.
+  /// Resolves `..` in the path at once, so that missing folders on the way do not matter.
   explicit OutputFolder(const std::filesystem::path& path);
 
   Content content() const;
-  /// Why a run cannot begin here and what to do; empty if it can. Leaves nothing behind.
+  /// Why a run cannot start here and what to do; empty if it can. Changes nothing.
   std::string problem(bool overwrite) const;
-  /// Makes the folder and takes its lock. Throws InUse, IoError.
+  /// Throws InUse if another process has locked the folder.
+  void require_free() const;
+  /// Creates the folder and locks it. Throws InUse, IoError.
   RunLock lock() const;
-  /// Marks the folder as a run's, makes a folder for each trial, and removes what an earlier run
-  /// has written; other files stay. Call only with the lock, where there is no problem(). Throws
-  /// IoError.
+  /// Marks the folder as a run's, removes the files of an earlier run, and creates a folder for
+  /// each trial; other files stay. Requires the lock and an empty problem(). Throws IoError.
   void create(const std::vector<std::string>& trials) const;
 
-  /// On the disk that it is on, or would be. Throws IoError.
+  /// Free space on the folder's disk. Throws IoError.
   Bytes free_bytes() const;
 
   std::filesystem::path file(const std::string& name) const { return path_ / name; }
   std::filesystem::path weights_file(const std::string& trial) const;
   std::filesystem::path checkpoints(const std::string& trial) const;
   const std::filesystem::path& path() const { return path_; }
-  /// Writes a text file, whole or not at all. Throws IoError.
+  /// Writes a text file atomically. Throws IoError.
   void write(const std::string& name, const std::string& text) const;
 
  private:

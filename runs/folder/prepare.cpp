@@ -1,5 +1,7 @@
 #include "runs/folder/prepare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ostream>
 #include <set>
@@ -17,8 +19,8 @@ namespace fs = std::filesystem;
 /// About 20 MB in memory and in the file.
 constexpr std::size_t kMaxTraceSpans = 100'000;
 
-/// Links are followed as far as there is something.
-fs::path whole(const fs::path& path) {
+/// An absolute path; resolves links in the part that exists.
+fs::path resolved(const fs::path& path) {
   std::error_code error;
   const fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
   return error ? path : found;
@@ -29,41 +31,42 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
   return in_folder == folder.end();
 }
 
-/// Throws ConfigError where the run would train on its own files, or replace its data.
+/// Throws ConfigError if the run would train on its own files or replace its data.
 void require_apart(const fs::path& output_dir, const RunConfig& config) {
   for (const std::string& name : config.data.paths) {
-    const fs::path data = whole(config.data_root / name), output = whole(output_dir);
+    const fs::path data = resolved(config.data_root / name), output = resolved(output_dir);
     std::error_code error;
     if (fs::is_directory(data, error) && is_inside(output, data)) {
-      throw ConfigError("output_dir", 0,
-                        "'" + output_dir.string() + "' lies inside data.path '" + name +
-                            "', so the run would train on its own files; choose an output_dir "
-                            "outside of it, or name the data files themselves");
+      throw ConfigError(
+          "output_dir", 0,
+          fmt::format("'{}' lies inside data.path '{}', so the run would train on its own files; "
+                      "choose an output_dir outside of it, or list the data files themselves",
+                      output_dir.string(), name));
     }
     if (is_inside(data, output)) {
       throw ConfigError("data.path", 0,
-                        "'" + name + "' lies inside output_dir '" + output_dir.string() +
-                            "', which belongs to the run; move the data elsewhere, or choose "
-                            "another output_dir");
+                        fmt::format("'{}' lies inside output_dir '{}', which belongs to the run; "
+                                    "move the data elsewhere, or choose another output_dir",
+                                    name, output_dir.string()));
     }
   }
 }
 
-/// Throws DoesNotFit for the trial that needs most, if any does not fit.
+/// Throws DoesNotFit for the largest trial that does not fit, if any.
 void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ostream& log) {
   const auto needed = [](const auto& misfit) { return misfit ? misfit->needed : 0; };
   const auto num = std::ranges::count_if(misfits, [](const auto& m) { return m.has_value(); });
   if (num == 0) return;
-  log << num << " of " << misfits.size() << " trials do not fit; the largest need:\n";
+  log << num << " of " << misfits.size() << " trials do not fit; the largest needs:\n";
   throw DoesNotFit(**std::ranges::max_element(misfits, {}, needed));
 }
 
-/// Devices that take no part in a trial, each once.
-void say_declined(const Session& session, std::size_t num_trials, std::ostream& log) {
-  std::set<std::string> said;
+/// Lists the devices that trials do not use, each once.
+void report_declined(const Session& session, std::size_t num_trials, std::ostream& log) {
+  std::set<std::string> reported;
   for (std::size_t t = 0; t < num_trials; ++t) {
     for (const auto& sentence : session.plan(JobId(t)).declined) {
-      if (said.insert(sentence).second) log << sentence << "\n";
+      if (reported.insert(sentence).second) log << sentence << "\n";
     }
   }
 }
@@ -112,7 +115,7 @@ std::vector<TrialConfig> run_configs(const std::vector<Trial>& trials, const Out
 SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
   SessionConfig config = any.config.session;
   config.max_trace_spans = kMaxTraceSpans;
-  config.wait_for_devices = false;  // nobody could add one
+  config.wait_for_devices = false;  // no command adds devices
   config.pilot_cache = pilot_cache;
   return config;
 }
@@ -137,7 +140,7 @@ void submit_run(Session& session, std::vector<TrialConfig> configs,
                 const std::vector<Trial>& trials, std::ostream& log) {
   require_fit(submit_all(session, std::move(configs), trials), log);
   session.check();
-  say_declined(session, trials.size(), log);
+  report_declined(session, trials.size(), log);
 }
 
 }  // namespace spillway

@@ -1,5 +1,7 @@
 #include "runs/folder/sound_outputs.h"
 
+#include <fmt/format.h>
+
 #include <system_error>
 
 #include "spillway/error.h"
@@ -21,13 +23,13 @@ KnownCheckpoints known_checkpoints(const RunLog& run, const OutputFolder& folder
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return known;
   try {
-    // A log that is cut off may not know what the journal does.
+    // The journal may know checkpoints that a truncated log does not.
     for (const JournalTrial& trial : Journal(file).trials()) {
       if (!trial.committed) continue;
       known.newest[trial.client_id] = {.generation = trial.committed->generation,
                                        .step = static_cast<std::int64_t>(trial.committed->step)};
     }
-  } catch (const IoError&) {  // a folder that can only be read
+  } catch (const IoError&) {  // a read-only folder
   } catch (const Error& damage) {
     known.journal_problem = damage.what();
   }
@@ -43,12 +45,12 @@ std::vector<std::uint64_t> checkpoints_in(const fs::path& folder) {
 std::string problem_of_weights(const fs::path& file, const TrialResult& trial) {
   if (trial.weights_xxh3.empty()) return "";
   std::error_code error;
-  if (!fs::exists(file, error)) return "its weights " + file.string() + " are missing";
+  if (!fs::exists(file, error)) return fmt::format("its weights {} are missing", file.string());
   try {
     if (xxh3_of_weights_file(file) == trial.weights_xxh3) return "";
-    return "its weights " + file.string() + " do not match their hash in the log";
+    return fmt::format("its weights {} do not match their hash in the log", file.string());
   } catch (const Error& damage) {
-    return std::string("its weights cannot be read: ") + damage.what();
+    return fmt::format("its weights cannot be read: {}", damage.what());
   }
 }
 

@@ -17,7 +17,7 @@ ModelFactory model_factory(const RunConfig& config) {
   return gpt_factory(config.gpt);
 }
 
-/// A file names all devices that its trials may have.
+/// Trials of a run can only use the devices that the file lists.
 void check_lanes(const RunConfig& config) {
   const int lanes = config.train.data_parallel,
             devices = static_cast<int>(config.session.devices.size());
@@ -60,7 +60,7 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings) {
   const auto key = key_of_field(error.field);
   const auto* node = find_at(tree, key);
-  // A list of one rule is a rule.
+  // A list with one rule may be written as the rule itself.
   if (node == nullptr && lies_in(key, "train.autoscale")) node = find_at(tree, "train.autoscale");
   findings.add(key, node != nullptr ? node->line : 0, error.problem);
 }
@@ -74,7 +74,7 @@ void run_noting(const YamlNode& tree, Findings& findings, const std::function<vo
 TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
   const RunConfig& config = trial.config;
   TrialConfig made{.name = trial.name, .train = config.train, .contract = contract_fields(config)};
-  // What could not be read holds defaults, which say nothing.
+  // Fields that could not be read have default values, so errors about them mean nothing.
   std::set<std::string> unread;
   for (const char* key : {"data", "devices", "model", "model.family", "model.vocab_size",
                           "model.max_position_embeddings", "train"}) {

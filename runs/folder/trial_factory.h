@@ -13,11 +13,11 @@
 
 namespace spillway {
 
-/// Makes what a session trains out of what a configuration says. Trials that read the same data
-/// share it.
+/// Turns trials of a configuration into trials of a session. Trials that read the same data share
+/// it.
 class TrialFactory {
  public:
-  /// What is wrong goes into `findings`; the result counts only where there are none.
+  /// Adds problems to `findings`; the result is valid only if there are none.
   TrialConfig make(const Trial& trial, Findings& findings);
 
  private:
@@ -27,10 +27,10 @@ class TrialFactory {
       opened_;
 };
 
-/// Notes an error of the library at the place of the trial's document that it speaks of.
+/// Adds a library's error to `findings`, with the line of its field in the trial's document.
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings);
 
-/// Runs `step` and notes so what it throws as ConfigError.
+/// Runs `step` and notes the ConfigErrors that it throws.
 void run_noting(const YamlNode& tree, Findings& findings, const std::function<void()>& step);
 
 }  // namespace spillway

@@ -1,8 +1,9 @@
 #include "runs/log/event_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <span>
 
 #include "spillway/error.h"
@@ -16,7 +17,7 @@ constexpr std::size_t kDigits = 32;
 
 std::string hash_of(std::string_view text) { return xxh3(std::as_bytes(std::span(text))); }
 
-/// What stands before the hash; nothing where the line has none.
+/// The text before the hash; empty if the line has no hash.
 std::string_view hashed_part(std::string_view line) {
   const std::size_t tail = kKey.size() + kDigits + kEnd.size();
   if (line.size() <= tail || !line.ends_with(kEnd)) return {};
@@ -24,7 +25,7 @@ std::string_view hashed_part(std::string_view line) {
   return line.substr(part.size(), kKey.size()) == kKey ? part : std::string_view{};
 }
 
-/// What may be any number; all others are whole and have 64 bits.
+/// Whether a field may be any number; all others are 64-bit integers.
 bool is_real(std::string_view key) {
   constexpr std::array<std::string_view, 13> kReal{"busy_share",
                                                    "compute_s_per_step",
@@ -46,8 +47,8 @@ bool is_real(std::string_view key) {
 void check_numbers(std::string_view key, const Json& value) {
   if (is_real(key)) return;
   if (value.is_number_float())
-    throw Error("has a number that " + std::string(key) + " cannot hold");
-  if (key == "evals" && value.is_array()) {  // of steps and losses
+    throw Error(fmt::format("has a fraction in {}, which must be an integer", key));
+  if (key == "evals" && value.is_array()) {  // pairs of step and loss
     for (const Json& pair : value) check_numbers("step", pair.at(0));
   } else if (value.is_object()) {
     for (const auto& [name, member] : value.items()) check_numbers(name, member);
@@ -60,7 +61,7 @@ void check_numbers(std::string_view key, const Json& value) {
 
 std::string event_line(const Json& event) {
   std::string line = to_line(event);
-  line.resize(line.size() - 2);  // the brace and the end of the line
+  line.resize(line.size() - 2);  // the brace and the newline
   const std::string hash = hash_of(line);
   return line.append(kKey).append(hash).append(kEnd).append("\n");
 }
@@ -79,12 +80,8 @@ ParsedLine parse_event_line(std::string_view line) {
   } catch (const Json::parse_error&) {
     throw Error("is not JSON");
   } catch (const Json::exception&) {
-    throw Error("is no event");
+    throw Error("is not an event");
   }
-}
-
-double number_of(const Json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
 }  // namespace spillway

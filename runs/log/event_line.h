@@ -4,23 +4,21 @@
 #include <string_view>
 
 #include "runs/log/run_json.h"
+#include "trainer/storage/json_number.h"
 
 /// A line of events.jsonl: a JSON object whose last field, `xxh3`, is the hash of all bytes before
 /// it (docs/formats.md).
 namespace spillway {
 
-/// The line of an event, with its end.
+/// The line of an event, with its newline.
 std::string event_line(const Json& event);
 
-/// A line without its end.
+/// A line without its newline.
 struct ParsedLine {
   Json event;             ///< without its hash
   bool has_xxh3 = false;  ///< lines of format 1 have none
 };
-/// Throws Error for a line that is damaged.
+/// Throws Error if the line is damaged.
 ParsedLine parse_event_line(std::string_view line);
-
-/// A number of an event. Null stands for one that is not finite, and gives NaN.
-double number_of(const Json& value);
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #include "runs/log/event_log.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "core/os/open_file.h"
 #include "runs/log/event_json.h"
 #include "runs/log/event_line.h"
+#include "runs/log/lines.h"
 #include "spillway/error.h"
 #include "trainer/storage/atomic_file.h"
 
@@ -28,18 +30,18 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& problem) { throw ConfigError("", 0, problem); }
 
-/// {"event": "repaired"}: lines before it were damaged and left out, among them so many events, the
-/// last of which had this sequence.
+/// {"event": "repaired"} replaces damaged lines: `num_lost` events, the last one with this
+/// sequence.
 Json repaired_event(std::uint64_t sequence, std::uint64_t num_lost) {
   return {{"event", kRepairedEvent}, {"sequence", sequence}, {"events", num_lost}};
 }
 
-/// Takes in the lines of a log one after the other. Lines that cannot be used are counted; where
-/// they stood, a reader of the kept lines finds a `repaired` event.
+/// Reads a log line by line. It counts damaged lines and replaces them by a `repaired` event in the
+/// lines that it keeps.
 class LogReader {
  public:
   using Keep = std::function<void(std::string_view line)>;
-  /// `keep`: called with each line that is used, without its end.
+  /// Calls `keep` with each valid line, without its newline.
   LogReader(LoggedRun& into, Keep keep) : into_(into), keep_(std::move(keep)) {}
 
   void take(const std::string& line) {
@@ -52,17 +54,17 @@ class LogReader {
     } catch (const NewerFormat&) {
       throw;
     } catch (const Error& error) {
-      return leave_out(error.what());
+      return skip(error.what());
     } catch (const Json::exception&) {
-      return leave_out("is no event");
+      return skip("is not an event");
     }
     keep_(line);
   }
 
  private:
-  void leave_out(const std::string& problem) {
-    into_.damage.push_back("line " + std::to_string(number_) + " " + problem);
-    ++num_left_out_;
+  void skip(const std::string& problem) {
+    into_.damage.push_back(fmt::format("line {} {}", number_, problem));
+    ++num_skipped_;
   }
 
   Json parsed(const std::string& line) const {
@@ -76,7 +78,7 @@ class LogReader {
     return event;
   }
 
-  /// Over the events that are missing before this one.
+  /// Notes the events that are missing before this one.
   void bridge(const Json& event) {
     const auto found = event.find("sequence");
     if (found == event.end() || !found->is_number_unsigned()) return;
@@ -86,26 +88,25 @@ class LogReader {
     const bool lost_restart = into_.run.actual && sequence == next;
     if (is_repaired || into_.run.trials.empty()) return;
     if (sequence <= next && !lost_restart) return;
-    if (num_left_out_ == 0 && !lost_restart) {
-      into_.damage.push_back("events " + std::to_string(next) + " to " +
-                             std::to_string(sequence - 1) + " are missing before line " +
-                             std::to_string(number_));
+    if (num_skipped_ == 0 && !lost_restart) {
+      into_.damage.push_back(
+          fmt::format("events {} to {} are missing before line {}", next, sequence - 1, number_));
     }
     const Json repaired = repaired_event(sequence - 1, sequence - next);
     into_.run.apply(repaired);
     std::string line = event_line(repaired);
     line.pop_back();
     keep_(line);
-    num_left_out_ = 0;
+    num_skipped_ = 0;
   }
 
   LoggedRun& into_;
   const Keep keep_;
   int number_ = 0;
-  std::uint64_t num_left_out_ = 0;  ///< since the last line that was used
+  std::uint64_t num_skipped_ = 0;  ///< since the last valid line
 };
 
-/// Nothing where the folder has none.
+/// Nullopt if there is no such file.
 std::optional<LoggedRun> read_file(const fs::path& file, const LogReader::Keep& keep) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(file, error))) return std::nullopt;
@@ -115,20 +116,17 @@ std::optional<LoggedRun> read_file(const fs::path& file, const LogReader::Keep& 
   if (!in.is_open()) throw IoError("cannot open", file, errno);
   LoggedRun logged;
   LogReader reader(logged, keep);
-  std::string line;
-  // At the end of the file a line has lost its end.
-  while (std::getline(in, line) && !in.eof()) reader.take(line);
+  for (std::string line; read_line(in, line);) reader.take(line);
   return logged;
 }
 
 }  // namespace
 
 void require_folder(const fs::path& folder) {
-  const std::string name = "'" + folder.string() + "' ";
-  const std::string remedy = "; name the folder of a run, such as runs/NAME";
   std::error_code error;
-  if (!fs::exists(folder, error)) fail(name + "does not exist" + remedy);
-  if (!fs::is_directory(folder, error)) fail(name + "is a file" + remedy);
+  if (fs::is_directory(folder, error)) return;
+  fail(fmt::format("'{}' {}; name the folder of a run, such as runs/NAME", folder.string(),
+                   fs::exists(folder, error) ? "is a file" : "does not exist"));
 }
 
 LoggedRun read_log(const fs::path& folder) {
@@ -146,13 +144,16 @@ LoggedRun read_run(const fs::path& folder) {
   const std::string file = (folder / kEventFile).string();
   std::error_code error;
   if (!fs::exists(folder / kEventFile, error)) {
-    fail("'" + folder.string() + "' holds no run that can be read: it has no file " + kEventFile +
-         "; name the folder of a run, such as runs/NAME");
+    fail(
+        fmt::format("'{}' is not the folder of a run: it has no {}; name the folder of a run, "
+                    "such as runs/NAME",
+                    folder.string(), kEventFile));
   }
-  if (logged.damage.empty()) fail(file + " has no whole line; the run was broken off as it began");
-  fail(file + ": " + logged.damage.front() +
-       ", and without it nothing is known of the trials; 'spillway resume " + folder.string() +
-       "' rebuilds the log from the checkpoints");
+  if (logged.damage.empty()) fail(file + " has no complete line; the run was killed as it started");
+  fail(
+      fmt::format("{}: {}, and that line lists the trials; 'spillway resume {}' rebuilds the log "
+                  "from the checkpoints",
+                  file, logged.damage.front(), folder.string()));
 }
 
 EventLog::EventLog(fs::path path) : path_(std::move(path)) { open(O_CREAT | O_TRUNC); }
@@ -168,7 +169,7 @@ EventLog::EventLog(fs::path path, LoggedRun before)
     repaired.commit();
   }
   open(0);
-  drop_torn_line();
+  drop_incomplete_line();
 }
 
 void EventLog::open(int flags) {
@@ -176,10 +177,10 @@ void EventLog::open(int flags) {
   if (file_ < 0) throw IoError("cannot open", path_, errno);
 }
 
-void EventLog::drop_torn_line() {
+void EventLog::drop_incomplete_line() {
   const OpenFile log = OpenFile::open(posix_file_system(), path_);
   const Bytes size = log.size();
-  Bytes whole = size;  // behind the last end of a line
+  Bytes whole = size;  // up to and including the last newline
   for (std::size_t found = std::string::npos; whole > 0 && found == std::string::npos;) {
     std::string block(std::min<Bytes>(whole, 64_KiB), '\0');
     log.read_all(std::as_writable_bytes(std::span(block)), whole - block.size());
@@ -199,29 +200,23 @@ void EventLog::add(const Json& event) {
   pending_ += event_line(event);
 }
 
-/// Who removes or moves the folder of a run takes its results: better said now than at the end.
+/// Stops a run early whose folder was removed or moved: its results would be lost.
 void EventLog::require_in_place() const {
   struct stat ours {
   }, there{};
   if (::fstat(file_, &ours) == 0 && !S_ISREG(ours.st_mode)) return;
   const bool found = ::stat(path_.c_str(), &there) == 0;
   if (found && there.st_ino == ours.st_ino && there.st_dev == ours.st_dev) return;
-  throw Error(path_.string() +
-              " was removed or replaced while the run wrote it; the run stops. If its folder is "
-              "still there, 'spillway resume " +
-              path_.parent_path().string() + "' goes on");
+  throw Error(
+      fmt::format("{} was removed or replaced during the run, so the run stops. If its "
+                  "folder still exists, continue with 'spillway resume {}'",
+                  path_.string(), path_.parent_path().string()));
 }
 
 void EventLog::flush() {
   if (pending_.empty()) return;
   require_in_place();
-  std::string_view rest = pending_;
-  while (!rest.empty()) {
-    const auto written = ::write(file_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw IoError("cannot write", path_, errno);
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  write_all(file_, pending_, path_);
   pending_.clear();
 }
 

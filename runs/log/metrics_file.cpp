@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/os/file_system.h"
+#include "runs/log/lines.h"
 #include "runs/text/csv.h"
 #include "spillway/error.h"
 
@@ -19,8 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of what waits to be written.
-constexpr std::size_t kMaxPending = 1 << 18;
+constexpr std::size_t kMaxPending = 1 << 18;  // bytes that wait to be written
 
 std::string header() {
   return csv_line(
@@ -33,7 +33,7 @@ std::string line_of(const StepMetrics& row) {
                    csv_cell(row.eval_loss)});
 }
 
-/// The number that `text` begins with, if it is one.
+/// The number at the start of `text`, if there is one.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number = 0;
@@ -41,7 +41,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return error == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
-/// Of a line that line_of() made.
+/// Parses a line that line_of() made.
 StepMetrics row_of(std::string_view line) {
   StepMetrics row{.step = parse_number<std::int64_t>(line).value_or(0)};
   for (auto* cell : {&row.loss, &row.learning_rate, &row.gradient_norm, &row.tokens_per_s,
@@ -54,47 +54,31 @@ StepMetrics row_of(std::string_view line) {
   return row;
 }
 
-/// Without the values that only the program that took the step knew.
-void say_again(StepMetrics& row, const StepMetrics& said) {
-  row.loss = said.loss;
-  row.learning_rate = said.learning_rate;
-  row.gradient_norm = said.gradient_norm;
-  row.eval_loss = said.eval_loss;
+/// Restores what a checkpoint knows of a step; throughput and time are known to the log alone.
+void restore(StepMetrics& row, const StepMetrics& saved) {
+  row.loss = saved.loss;
+  row.learning_rate = saved.learning_rate;
+  row.gradient_norm = saved.gradient_norm;
+  row.eval_loss = saved.eval_loss;
 }
 
-/// A file that is written from its beginning, or from its end on.
-class Appender {
- public:
-  Appender(const fs::path& path, int flags)
-      : path_(path),
-        file_(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | flags, 0666)) {
-    if (file_ < 0) throw IoError("cannot open", path_, errno);
+void append(const fs::path& path, std::string_view text, int flags) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+  if (file < 0) throw IoError("cannot open", path, errno);
+  try {
+    write_all(file, text, path);
+  } catch (...) {
+    ::close(file);
+    throw;
   }
-  ~Appender() { ::close(file_); }
-  Appender(const Appender&) = delete;
-  Appender& operator=(const Appender&) = delete;
+  ::close(file);
+}
 
-  void write(std::string_view text) const {
-    while (!text.empty()) {
-      const auto written = ::write(file_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) throw IoError("cannot write", path_, errno);
-      text.remove_prefix(static_cast<std::size_t>(written));
-    }
-  }
-
- private:
-  const fs::path path_;
-  const int file_;
-};
-
-/// In place of whatever has that name.
-Appender make_file(const fs::path& path) {
+/// Replaces whatever has that name.
+void create(const fs::path& path, std::string_view text) {
   make_folders(path.parent_path());
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-    throw IoError("cannot remove", path, errno);
-  }
-  return {path, O_CREAT | O_EXCL};
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw IoError("cannot remove", path, errno);
+  append(path, text, O_CREAT | O_EXCL);
 }
 
 }  // namespace
@@ -114,8 +98,8 @@ void MetricsFile::add_eval(std::int64_t step, double loss) {
   open_->eval_loss = loss;
 }
 
-void MetricsFile::resume(std::int64_t last, const std::map<std::int64_t, StepMetrics>& said) {
-  rewrite(last, said);
+void MetricsFile::resume(std::int64_t last, const std::map<std::int64_t, StepMetrics>& saved) {
+  rewrite(last, saved);
   if (open_ && open_->step == last) open_->eval_loss.reset();
 }
 
@@ -128,24 +112,20 @@ void MetricsFile::complete() {
 
 void MetricsFile::flush() {
   if (pending_.empty()) return;
-  if (is_made_) {
-    Appender(path_, 0).write(pending_);
-  } else {
-    make_file(path_).write(pending_);
-  }
+  is_made_ ? append(path_, pending_, 0) : create(path_, pending_);
   is_made_ = true;
   pending_.clear();
 }
 
-/// Lines of steps after `last` go, lines of `said` come or are as said. The last one is open then.
-void MetricsFile::rewrite(std::int64_t last, const std::map<std::int64_t, StepMetrics>& said) {
+/// Drops the lines after step `last` and adds or restores those in `saved`. Leaves the last open.
+void MetricsFile::rewrite(std::int64_t last, const std::map<std::int64_t, StepMetrics>& saved) {
   complete();
   flush();
-  std::ifstream in(path_, std::ios::binary);  // as it is: the new one takes its name only
+  std::ifstream in(path_, std::ios::binary);  // stays readable when create() unlinks it
   is_made_ = false;
   pending_ = header();
   last_ = 0;
-  auto next = said.begin();
+  auto next = saved.begin();
   const auto keep = [&](const StepMetrics& row) {
     complete();
     open_ = row;
@@ -155,11 +135,11 @@ void MetricsFile::rewrite(std::int64_t last, const std::map<std::int64_t, StepMe
   for (std::getline(in, line); std::getline(in, line);) {
     StepMetrics row = row_of(line);
     if (row.step > last) break;
-    for (; next != said.end() && next->first < row.step; ++next) keep(next->second);
-    if (next != said.end() && next->first == row.step) say_again(row, next++->second);
+    for (; next != saved.end() && next->first < row.step; ++next) keep(next->second);
+    if (next != saved.end() && next->first == row.step) restore(row, next++->second);
     keep(row);
   }
-  for (; next != said.end(); ++next) keep(next->second);
+  for (; next != saved.end(); ++next) keep(next->second);
   flush();
 }
 

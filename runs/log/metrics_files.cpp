@@ -7,6 +7,7 @@
 
 #include "runs/log/event_line.h"
 #include "runs/log/event_log.h"
+#include "runs/log/lines.h"
 #include "spillway/error.h"
 #include "spillway/results.h"
 
@@ -22,35 +23,33 @@ StepMetrics step_of(const Json& event) {
           .time_s = number_of(event.at("time_s"))};
 }
 
-/// What a `resumed` event says of the steps before it.
-std::map<std::int64_t, StepMetrics> said_in(const Json& event) {
-  std::map<std::int64_t, StepMetrics> said;
+/// The steps before a `resumed` event, as saved in the checkpoint.
+std::map<std::int64_t, StepMetrics> saved_steps(const Json& event) {
+  std::map<std::int64_t, StepMetrics> saved;
   std::int64_t step = event.value("dropped", std::int64_t{0});
   for (const Json& values : event.at("steps")) {
-    said[++step] = {.step = step,
-                    .loss = number_of(values.at(0)),
-                    .learning_rate = number_of(values.at(1)),
-                    .gradient_norm = number_of(values.at(2))};
+    saved[++step] = {.step = step,
+                     .loss = number_of(values.at(0)),
+                     .learning_rate = number_of(values.at(1)),
+                     .gradient_norm = number_of(values.at(2))};
   }
   for (const Json& values : event.at("evals")) {
-    const auto row = said.find(values.at(0).get<std::int64_t>());
-    if (row != said.end()) row->second.eval_loss = number_of(values.at(1));
+    const auto row = saved.find(values.at(0).get<std::int64_t>());
+    if (row != saved.end()) row->second.eval_loss = number_of(values.at(1));
   }
-  return said;
+  return saved;
 }
 
 }  // namespace
 
 MetricsFiles::MetricsFiles(std::filesystem::path folder) : folder_(std::move(folder)) {
   std::ifstream log(folder_ / kEventFile, std::ios::binary);
-  std::string line;
-  // At the end of the file a line has lost its end.
-  while (std::getline(log, line) && !log.eof()) {
+  for (std::string line; read_line(log, line);) {
     try {
       take(parse_event_line(line).event);
     } catch (const IoError&) {
       throw;
-    } catch (const Error&) {
+    } catch (const Error&) {  // a damaged line
     } catch (const Json::exception&) {
     }
   }
@@ -75,7 +74,7 @@ void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, Met
   } else if (kind == "eval") {
     file.add_eval(event.at("step"), number_of(event.at("loss")));
   } else if (kind == "resumed") {
-    file.resume(event.at("step"), said_in(event));
+    file.resume(event.at("step"), saved_steps(event));
   } else if (kind == "state") {
     const auto state = trial_state(event.at("state").get<std::string>());
     if (state > TrialState::running) file.complete();

@@ -8,15 +8,14 @@
 
 namespace spillway {
 
-/// trials/NAME/metrics.csv of all trials of a run, written while it goes on: they follow from the
-/// run's events alone.
+/// Writes trials/NAME/metrics.csv of all trials during a run, from the run's events alone.
 class MetricsFiles {
  public:
-  /// Writes them anew from what the event log in the run's folder says until now, whatever is
-  /// there. Lines of the log that cannot be read do not count. Throws IoError.
+  /// Rewrites the files from the event log in the run's folder, skipping damaged lines. Throws
+  /// IoError.
   explicit MetricsFiles(std::filesystem::path folder);
 
-  /// The next event of the log, which RunLog has taken. Throws IoError.
+  /// Takes the next event of the log, which RunLog has applied. Throws IoError.
   void take(const Json& event);
   /// Throws IoError.
   void flush();

@@ -71,7 +71,7 @@ Json run_json(Json trials, const RunResult& result) {
   return json;
 }
 
-// Text that is no UTF-8 (a reason may quote a path) must not cost the whole document.
+// Text that is not UTF-8 (a reason may quote a path) must not make the whole document fail.
 std::string to_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -1,5 +1,7 @@
 #include "runs/log/run_log.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <utility>
@@ -19,7 +21,7 @@ double number_at(const Json& event, const char* key) { return number_of(event.at
 
 TrialState state_of(const std::string& text) {
   if (const auto state = trial_state(text)) return *state;
-  throw Error("'" + text + "' is no state of a trial");
+  throw Error(fmt::format("has the unknown trial state '{}'", text));
 }
 
 TrialLog trial_of(const Json& json) {
@@ -40,8 +42,7 @@ TrialLog trial_of(const Json& json) {
 
 void begin(RunLog& run, const Json& event) {
   const auto format = event.at("format").get<int>();
-  require(format >= 1 && format <= kEventFormat,
-          "has the unknown format " + std::to_string(format));
+  require(format >= 1 && format <= kEventFormat, fmt::format("has the unknown format {}", format));
   run.name = event.at("name");
   const Json& metric = event.at("metric");
   const auto name = value_named<MetricKind>(metric.at("name").get<std::string>());
@@ -76,13 +77,12 @@ void apply_eval(TrialLog& trial, const Json& event) {
   trial.result.eval_loss = number_at(event, "loss");
 }
 
-/// What was said of later steps, and of the evaluation after this one, is said again.
+/// Drops later steps and the evaluation after this one: the trial repeats them.
 void apply_resumed(TrialLog& trial, const Json& event) {
   const std::int64_t last = event.at("step"), dropped = event.value("dropped", std::int64_t{0});
   const Json& steps = event.at("steps");
   const std::int64_t num_steps = dropped + std::ssize(steps);
-  require(num_steps == last,
-          "has " + std::to_string(num_steps) + " steps, not " + std::to_string(last));
+  require(num_steps == last, fmt::format("has {} steps, not {}", num_steps, last));
   for (const Json& values : steps) {
     for (std::size_t i = 0; i < 3; ++i) number_of(values.at(i));
   }
@@ -100,14 +100,14 @@ void apply_resumed(TrialLog& trial, const Json& event) {
   result.final_loss = number_of(steps.back().at(0));
 }
 
-/// Trials that had ended stay what they are; the others are begun again.
+/// Resets the trials that are resumed; trials that have ended keep their state.
 void restart(RunLog& run, const Json& event) {
   std::optional<RunResult> planned;
   if (!event.at("planned").is_null()) planned = totals_of(event.at("planned"));
   std::vector<TrialLog> trials = run.trials;
   for (const Json& json : event.at("trials")) {
     const auto index = json.at("trial").get<std::size_t>();
-    require(index < trials.size(), "names a trial that is not there");
+    require(index < trials.size(), "names a trial that does not exist");
     TrialLog& trial = trials[index];
     trial.result.num_shards = json.at("num_shards");
     trial.result.lanes = json.at("lanes");
@@ -129,11 +129,11 @@ void apply_saved(TrialLog& trial, const Json& event) {
                  .step = event.at("step")};
 }
 
-/// Lines before this one are lost; one of them may have said that a later program goes on.
+/// Lines before this one are lost; one of them may have been a `restart`.
 void apply_repaired(RunLog& run, const Json& event) {
   const auto sequence = event.at("sequence").get<std::uint64_t>();
   event.at("events").get<std::uint64_t>();
-  require(sequence >= run.sequence, "goes back to event " + std::to_string(sequence));
+  require(sequence >= run.sequence, fmt::format("goes back to event {}", sequence));
   run.sequence = sequence;
   run.actual.reset();
 }
@@ -154,16 +154,16 @@ void apply_to_trial(TrialLog& trial, const std::string& kind, const Json& event)
     return is_written ? apply_saved(trial, event) : void();
   }
   if (kind == "redone" || kind == "damaged") return;
-  require(kind == "eval", "'" + kind + "' is no kind of event");
+  require(kind == "eval", fmt::format("has the unknown event kind '{}'", kind));
   apply_eval(trial, event);
 }
 
 void apply_to(RunLog& run, const std::string& kind, const Json& event) {
   if (kind == "run") {
-    require(run.trials.empty(), "begins a second run");
+    require(run.trials.empty(), "starts a second run");
     return begin(run, event);
   }
-  require(!run.trials.empty(), "comes before the event that begins the run");
+  require(!run.trials.empty(), "comes before the event that starts the run");
   if (kind == "restart") return restart(run, event);
   if (kind == kRepairedEvent) return apply_repaired(run, event);
   require(!run.actual, "comes after the end of the run");
@@ -172,14 +172,14 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
     return;
   }
   const auto sequence = event.at("sequence").get<std::uint64_t>();
-  require(sequence == run.sequence + 1, "is event " + std::to_string(sequence) + ", where event " +
-                                            std::to_string(run.sequence + 1) + " is due");
+  require(sequence == run.sequence + 1,
+          fmt::format("is event {}, but event {} is next", sequence, run.sequence + 1));
   const double time_s = number_at(event, "time_s");
   if (kind == "joined" || kind == "left" || kind == "lost") {
     event.at("device").get<int>();
   } else {
     const auto index = event.at("trial").get<std::size_t>();
-    require(index < run.trials.size(), "names a trial that is not there");
+    require(index < run.trials.size(), "names a trial that does not exist");
     TrialLog trial = run.trials[index];
     apply_to_trial(trial, kind, event);
     run.trials[index] = std::move(trial);

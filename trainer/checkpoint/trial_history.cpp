@@ -1,19 +1,14 @@
 #include "trainer/checkpoint/trial_history.h"
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "spillway/error.h"
+#include "trainer/storage/json_number.h"
 
 namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-
-/// JSON has no numbers that are not finite: they are null there.
-double number_of(const Json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
 
 std::vector<std::pair<std::int64_t, double>> pairs_of(const Json& list) {
   std::vector<std::pair<std::int64_t, double>> pairs;

@@ -166,7 +166,7 @@ TEST_F(BadInput, OutputsNeedAPlace) {
   const std::vector<BadPlace> places{
       {"text.txt", "is a file; choose another"},
       {"text.txt/run", "is a file; choose another"},
-      {"mine", "holds files that no run has written"},
+      {"mine", "holds files that were not written by a run"},
       {"earlier", "holds an earlier run; add --overwrite to replace it, continue it with"},
       {"/proc/spillway", "cannot be written: /proc: No such file or directory; choose another"},
       {"deep/" + std::string(300, 'x'), "is too long a path"}};
@@ -196,12 +196,12 @@ TEST_F(BadInput, ArgumentsAreChecked) {
       {{"results"}, "folder is required"},
       {{"results", "nowhere"}, "'nowhere' does not exist"},
       {{"results", "config.yaml"}, "'config.yaml' is a file"},
-      {{"results", "hollow"}, "no file events.jsonl"},
+      {{"results", "hollow"}, "it has no events.jsonl"},
       {{"resume"}, "folder is required"},
       {{"resume", "nowhere"}, "'nowhere' does not exist"},
       {{"resume", "config.yaml"}, "'config.yaml' is a file"},
       {{"resume", "hollow"}, "'hollow' holds no run"},
-      {{"verify", "hollow"}, "no file events.jsonl"},
+      {{"verify", "hollow"}, "it has no events.jsonl"},
       {{"plan", "config.yaml", "checkpoint.kep=2"}, "did you mean checkpoint.keep?"},
       {{"plan", "config.yaml", "checkpoint.keep=-1"},
        "checkpoint.keep: is '-1', must be an integer from 0 to 1000"},

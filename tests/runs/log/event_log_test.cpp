@@ -135,7 +135,7 @@ TEST(EventLog, ALastLineWithoutItsEndDoesNotCount) {
     ASSERT_FALSE(run.actual) << size;
   }
   const auto error = error_of(folder, text.substr(0, first_line - 1));
-  EXPECT_NE(error.find("has no whole line"), std::string::npos) << error;
+  EXPECT_NE(error.find("has no complete line"), std::string::npos) << error;
 }
 
 /// Every byte of a log, with every other value of one bit.
@@ -175,7 +175,7 @@ TEST(EventLog, ALineThatComesTwiceCountsOnce) {
   auto lines = made_up_lines();
   lines.insert(lines.begin() + 4, lines[3]);
   const LoggedRun found = read(folder, text_of(lines));
-  EXPECT_EQ(found.damage, std::vector<std::string>{"line 5 is event 3, where event 4 is due"});
+  EXPECT_EQ(found.damage, std::vector<std::string>{"line 5 is event 3, but event 4 is next"});
   EXPECT_TRUE(found.run.actual);
 }
 
@@ -288,15 +288,15 @@ TEST(EventLog, OrderIsChecked) {
            })
         .what();
   };
-  EXPECT_STREQ(problem({lines[1]}), "comes before the event that begins the run");
-  EXPECT_STREQ(problem({lines[0], lines[0]}), "begins a second run");
+  EXPECT_STREQ(problem({lines[1]}), "comes before the event that starts the run");
+  EXPECT_STREQ(problem({lines[0], lines[0]}), "starts a second run");
   EXPECT_STREQ(problem({lines[0], lines.back(), lines[1]}), "comes after the end of the run");
   Json newer = lines[0];
   newer["format"] = 3;
   EXPECT_STREQ(problem({newer}), "has the unknown format 3");
   Json stranger = lines[1];
   stranger["trial"] = 7;
-  EXPECT_STREQ(problem({lines[0], stranger}), "names a trial that is not there");
+  EXPECT_STREQ(problem({lines[0], stranger}), "names a trial that does not exist");
 }
 
 TEST(EventLog, WhoTakesItAwayIsNoticed) {
@@ -309,7 +309,7 @@ TEST(EventLog, WhoTakesItAwayIsNoticed) {
     if (replaced) folder.write(kEventFile, "");
     log.add(to_json(made_up_events()[0]));
     const std::string error = thrown<Error>([&] { log.flush(); }).what();
-    EXPECT_NE(error.find("was removed or replaced while the run wrote it"), std::string::npos);
+    EXPECT_NE(error.find("was removed or replaced during the run"), std::string::npos);
   }
 }
 
@@ -332,7 +332,7 @@ TEST(EventLog, ReadsRunsOnly) {
   };
   EXPECT_NE(problem("nowhere").find("nowhere' does not exist; name the folder"), std::string::npos);
   EXPECT_NE(problem("file").find("file' is a file; name the folder"), std::string::npos);
-  EXPECT_NE(problem("").find("no file events.jsonl"), std::string::npos);
+  EXPECT_NE(problem("").find("it has no events.jsonl"), std::string::npos);
 }
 
 TEST(EventLog, CannotBeMadeWhereNothingCan) {
