@@ -1,5 +1,7 @@
 #include "apps/cli/completion.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -8,7 +10,7 @@
 namespace spillway {
 namespace {
 
-/// What completes one argument: the same names as in help.
+/// A positional argument, named as in help.
 struct Argument {
   std::string name, type;
   bool repeats = false;
@@ -39,7 +41,7 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
-/// As one word of a shell.
+/// Quotes `text` as one word of a shell.
 std::string word(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -69,8 +71,8 @@ std::string bash_case(const CLI::App& command) {
       places += (places.empty() ? "" : " ") + word(argument.type);
     }
   }
-  return "    " + command.get_name() + ") options=" + word(options) + " places=(" + places +
-         ") rest=" + word(rest) + " ;;\n";
+  return fmt::format("    {}) options={} places=({}) rest={} ;;\n", command.get_name(),
+                     word(options), places, word(rest));
 }
 
 std::string zsh_action(const Argument& argument) {
@@ -83,11 +85,11 @@ std::string zsh_action(const Argument& argument) {
 std::string zsh_case(const CLI::App& command) {
   std::string text = "    " + command.get_name() + ") _arguments";
   for (const auto& [name, description] : options_of(command))
-    text += " " + word(name + "[" + description + "]");
+    text += " " + word(fmt::format("{}[{}]", name, description));
   int place = 0;
   for (const auto& argument : arguments_of(command)) {
     const auto which = argument.repeats ? "*" : std::to_string(++place);
-    text += " " + word(which + ":" + argument.name + ":" + zsh_action(argument));
+    text += " " + word(fmt::format("{}:{}:{}", which, argument.name, zsh_action(argument)));
   }
   return text + " ;;\n";
 }
@@ -131,22 +133,20 @@ std::string bash_completion(const CLI::App& app, const std::vector<std::string>&
     names += command->get_name() + " ";
     cases += bash_case(*command);
   }
-  return "# Completion of spillway for bash. Source it, or keep it as\n"
-         "# ~/.local/share/bash-completion/completions/spillway\n"
-         "_spillway() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]} options places rest i place=0\n"
-         "  local keys=" +
-         word(words_with_equals(keys)) +
-         "\n"
-         "  COMPREPLY=()\n"
-         "  if ((COMP_CWORD == 1)); then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W '" +
-         names +
-         "--help --version' -- \"$word\")\n"
-         "    return\n"
-         "  fi\n"
-         "  case ${COMP_WORDS[1]} in\n" +
-         cases + "    *) return ;;\n" + kBashBody;
+  constexpr const char* kBegin = R"(# Completion of spillway for bash. Source it, or save it as
+# ~/.local/share/bash-completion/completions/spillway
+_spillway() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} options places rest i place=0
+  local keys={}
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W '{}--help --version' -- "$word")
+    return
+  fi
+  case ${{COMP_WORDS[1]}} in
+{}    *) return ;;
+)";
+  return fmt::format(kBegin, word(words_with_equals(keys)), names, cases) + kBashBody;
 }
 
 std::string zsh_completion(const CLI::App& app, const std::vector<std::string>& keys) {
@@ -155,29 +155,24 @@ std::string zsh_completion(const CLI::App& app, const std::vector<std::string>& 
     names += " " + word(command->get_name() + ":" + command->get_description());
     cases += zsh_case(*command);
   }
-  return "#compdef spillway\n"
-         "# Completion of spillway for zsh. Keep it as _spillway in a folder of $fpath, or source "
-         "it.\n"
-         "_spillway() {\n"
-         "  local -a commands=(" +
-         names +
-         ")\n"
-         "  local -a _spillway_keys=(" +
-         words_with_equals(keys) +
-         ")\n"
-         "  if ((CURRENT == 2)); then\n"
-         "    _describe command commands\n"
-         "    return\n"
-         "  fi\n"
-         "  local command=$words[2]\n"
-         "  shift words\n"
-         "  ((CURRENT--))\n"
-         "  case $command in\n" +
-         cases +
-         "  esac\n"
-         "}\n"
-         "if [[ $funcstack[1] == _spillway ]]; then _spillway \"$@\"; else compdef _spillway "
-         "spillway; fi\n";
+  return fmt::format(R"(#compdef spillway
+# Completion of spillway for zsh. Save it as _spillway in a folder of $fpath, or source it.
+_spillway() {{
+  local -a commands=({})
+  local -a _spillway_keys=({})
+  if ((CURRENT == 2)); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  ((CURRENT--))
+  case $command in
+{}  esac
+}}
+if [[ $funcstack[1] == _spillway ]]; then _spillway "$@"; else compdef _spillway spillway; fi
+)",
+                     names, words_with_equals(keys), cases);
 }
 
 }  // namespace spillway

@@ -7,8 +7,8 @@ namespace CLI {
 class App;
 }
 
-/// Scripts that teach a shell the subcommands, options and arguments of a program, made from their
-/// declarations. `keys` are offered, with a '=' behind them, where a KEY=VALUE belongs.
+/// Completion scripts for subcommands, options and arguments, made from their declarations. A
+/// KEY=VALUE argument completes to one of `keys` and "=".
 namespace spillway {
 
 std::string bash_completion(const CLI::App& app, const std::vector<std::string>& keys);

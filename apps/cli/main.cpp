@@ -14,7 +14,7 @@ void begin() {
   spillway::take_state_signal();
 }
 
-/// The loader calls it before the constructors of LibTorch, which take a fifth of a second.
+/// Runs before the constructors of LibTorch, which take a fifth of a second.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBegin)() = begin;
 
 }  // namespace

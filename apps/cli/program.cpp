@@ -1,5 +1,7 @@
 #include "apps/cli/program.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
@@ -17,8 +19,8 @@
 namespace spillway {
 namespace {
 
-/// Says why the command did not work. With --json, standard output gets a document of it, unless
-/// the command's own is there already.
+/// Reports why the command failed. With --json it also prints a document, unless the command has
+/// already printed its own.
 ExitCode fail(const Failure& failure, PassingStream& out, std::ostream& log, bool json) {
   if (!json) {
     out.flush();
@@ -31,47 +33,47 @@ ExitCode fail(const Failure& failure, PassingStream& out, std::ostream& log, boo
 
 constexpr const char* kFooter =
     R"(Examples:
-  spillway plan sweep.yaml                     does it fit, what would it take
+  spillway plan sweep.yaml                     check whether it fits, predict memory and time
   spillway train sweep.yaml                    train, with progress and tables
   spillway train sweep.yaml train.data_parallel=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
-  spillway results runs/sweep                  the same tables later, or meanwhile
-  spillway resume runs/sweep                   go on with what was interrupted or killed
-  spillway doctor                              this machine: devices, memory, rates
+  spillway results runs/sweep                  show the tables again, also during the run
+  spillway resume runs/sweep                   continue an interrupted or killed run
+  spillway doctor                              show this machine's devices, memory, rates
 
-A configuration is one YAML file. The least that it needs:
-  devices: [{memory: 1GiB}]                    the most bytes each may ever hold
-  data: {path: text.txt}                       a file, a folder, a list of them
-Every other key has a default; the run writes all of them into config.yaml.
+A configuration is one YAML file. It needs at least:
+  devices: [{memory: 1GiB}]                    the memory budget of each device
+  data: {path: text.txt}                       a file, a folder, or a list of them
+All other keys have defaults; the run writes the complete configuration to config.yaml.
 To sweep a key, list its values:
   sweep: {parameters: {train.learning_rate: {values: [1e-3, 3e-3]}}}
-What is wrong is said before anything runs, with the line and the nearest key.
+Errors are reported before anything runs, with their line and the closest valid key.
 
-Outputs, in output_dir (runs/NAME unless given):
-  events.jsonl            all that happened, a line an event, as it happens
-  results.csv             a line a trial
-  trials/NAME/            metrics.csv, a line a step; weights.safetensors; checkpoints/
-  plan.json               what was predicted beside what came
+Outputs, in output_dir (default: runs/NAME):
+  events.jsonl            append-only log, one JSON object per event
+  results.csv             one line per trial
+  trials/NAME/            metrics.csv (one line per step), weights.safetensors, checkpoints/
+  plan.json               predicted and actual totals
   trace.json              every op and copy, for https://ui.perfetto.dev
-  config.yaml             the whole configuration; it gives the same bits again
+  config.yaml             the complete configuration; reproduces the results bit for bit
 
 Exit codes:
-  0 done   1 a trial failed, or something is damaged   2 usage, configuration, or a folder
+  0 done   1 a trial failed, or a file is damaged   2 usage or configuration error, or a folder
   that cannot be used   3 does not fit   130 interrupted
 
-Each command has a --help of its own.)";
+Run 'spillway COMMAND --help' for the help of a command.)";
 
-/// A first word that is no command, which CLI11 would not name.
+/// Reports an unknown command by name, which CLI11 does not.
 void require_command(const CLI::App& app, std::string_view word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   if (word.starts_with('-') || std::ranges::count(names, word) > 0) return;
-  std::string problem = "there is no command '" + std::string(word) + "'";
+  std::string problem = fmt::format("unknown command '{}'", word);
   const std::string near = nearest(word, names);
-  if (!near.empty()) problem += "; did you mean '" + near + "'?";
+  if (!near.empty()) problem += fmt::format("; did you mean '{}'?", near);
   throw CLI::ExtrasError(problem, CLI::ExitCodes::ExtrasError);
 }
 
-/// What CLI11 has to say: help, the version, or what is wrong with the arguments.
+/// Prints help or the version; throws UsageError if the arguments are wrong.
 Command command_of(const CLI::App& app, const CLI::ParseError& error) {
   std::ostringstream text, ignored;
   if (app.exit(error, text, ignored) == 0) {
@@ -90,13 +92,7 @@ Command parse(CLI::App& app, int argc, const char* const* argv) {
   app.set_version_flag("--version", "spillway " SPILLWAY_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   app.footer(kFooter);
-  declare_train(app, chosen);
-  declare_resume(app, chosen);
-  declare_plan(app, chosen);
-  declare_results(app, chosen);
-  declare_verify(app, chosen);
-  declare_doctor(app, chosen);
-  declare_completion(app, chosen);
+  declare_commands(app, chosen);
   try {
     if (argc > 1) require_command(app, argv[1]);
     app.parse(argc, argv);

@@ -4,11 +4,11 @@
 
 namespace spillway {
 
-/// Whether --json is among the arguments: standard output is one JSON document then.
+/// Whether --json is among the arguments, so that standard output is one JSON document.
 bool asks_for_json(int argc, const char* const* argv);
 
-/// The whole program: reads the arguments and runs the command that they name. Why it did not work
-/// goes to `output.log`, with --json also to `output.out`. Throws nothing.
+/// Runs the program: parses the arguments and runs the selected command. Reports an error on
+/// `output.log`, with --json also on `output.out`. Never throws.
 ExitCode run_program(int argc, const char* const* argv, const Output& output);
 
 }  // namespace spillway

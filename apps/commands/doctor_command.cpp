@@ -1,5 +1,7 @@
 #include "apps/commands/doctor_command.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <ostream>
 
@@ -14,7 +16,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::int64_t kTokens = 2048;  // of a virtual node, in the advice
+constexpr std::int64_t kTokens = 2048;  // per virtual node, in the advice
 
 Json to_json(const Roofline& roofline) {
   return {{"copies_hidden_from_tokens", roofline.copy_tokens},
@@ -77,45 +79,43 @@ std::string rate(double bytes_per_s) {
 void print_gpus(std::ostream& out, const GpuList& list) {
   for (std::size_t i = 0; i < list.gpus.size(); ++i) {
     const GpuInfo& gpu = list.gpus[i];
-    out << "GPU " << i << ": " << gpu.name << ", " << format_bytes(gpu.memory) << ", "
-        << format_bytes(gpu.free) << " of it free"
-        << (gpu.problem.empty() ? "" : "; not measured: " + gpu.problem) << "\n";
+    out << fmt::format("GPU {}: {}, {}, {} free{}{}\n", i, gpu.name, format_bytes(gpu.memory),
+                       format_bytes(gpu.free),
+                       gpu.problem.empty() ? "" : "; not measured: ", gpu.problem);
   }
   if (list.gpus.empty()) out << "No GPU: " << list.why_none << "\n";
 }
 
 std::string flops(double flops_per_s) {
-  return flops_per_s > 0 ? format_fixed(flops_per_s / 1e9, 1) + " GFLOP/s" : "not measured";
+  return flops_per_s > 0 ? fmt::format("{:.1f} GFLOP/s", flops_per_s / 1e9) : "not measured";
 }
 
-/// What a model that is larger than the device needs of a step.
+/// How many tokens per step a model that is larger than the device needs.
 void print_roofline(std::ostream& out, const MachineDevice& device, DType dtype,
                     double update_bytes_per_s) {
   const Roofline line = roofline(device, dtype, update_bytes_per_s);
   if (line.tokens() == 0) return;
   const std::int64_t nodes = line.virtual_nodes(kTokens);
-  out << device.kind << (dtype == DType::bf16 ? ", bf16" : ", fp32")
-      << ": copies of a spilled model are hidden from " << format_fixed(line.copy_tokens, 0)
-      << " tokens a step on, updates from " << format_fixed(line.update_tokens, 0)
-      << ": use at least " << nodes << (nodes == 1 ? " virtual node" : " virtual nodes") << " of "
-      << kTokens << " tokens\n";
+  out << fmt::format(
+      "{}, {}: a spilled model hides its copies with {:.0f} tokens per step or more, its updates "
+      "with {:.0f}: use at least {} virtual {} of {} tokens\n",
+      device.kind, dtype == DType::bf16 ? "bf16" : "fp32", line.copy_tokens, line.update_tokens,
+      nodes, nodes == 1 ? "node" : "nodes", kTokens);
 }
 
 void print(std::ostream& out, const Machine& machine) {
-  out << "Spillway " << machine.spillway_version << ", LibTorch " << machine.torch_version << ", "
-      << machine.compiler << "\n"
-      << machine.processor << ": " << machine.cores << " cores to use, kernels " << machine.kernels
-      << "\n"
-      << "Numerics " << machine.numerics.xxh3() << ", measured in "
-      << format_fixed(machine.numerics.seconds * 1e3, 0) << " ms\n";
-  for (const std::string& variable : machine.kernel_variables) {
-    out << "  " << variable << " is set, which may choose other kernels\n";
-  }
-  out << "Memory: " << format_bytes(machine.memory_bytes) << ", "
-      << format_bytes(machine.available_bytes) << " of it free\n";
+  out << fmt::format(
+      "Spillway {}, LibTorch {}, {}\n{}: {} usable cores, kernels {}\n"
+      "Numerics {}, measured in {:.0f} ms\n",
+      machine.spillway_version, machine.torch_version, machine.compiler, machine.processor,
+      machine.cores, machine.kernels, machine.numerics.xxh3(), machine.numerics.seconds * 1e3);
+  for (const std::string& variable : machine.kernel_variables)
+    out << fmt::format("  {} is set, which may select other kernels\n", variable);
+  out << fmt::format("Memory: {}, {} free\n", format_bytes(machine.memory_bytes),
+                     format_bytes(machine.available_bytes));
   print_gpus(out, machine.gpus);
   out << "\n";
-  Table devices({"device", "to it", "from it", "both at once", "fp32", "bf16"});
+  Table devices({"device", "to device", "to host", "both at once", "fp32", "bf16"});
   for (const auto& device : machine.devices) {
     devices.add({device.kind, rate(device.h2d_bytes_per_s), rate(device.d2h_bytes_per_s),
                  rate(device.duplex_bytes_per_s), flops(device.flops_per_s),
@@ -127,12 +127,13 @@ void print(std::ostream& out, const Machine& machine) {
     print_roofline(out, device, DType::f32, machine.update_bytes_per_s);
     print_roofline(out, device, DType::bf16, machine.update_bytes_per_s);
   }
-  out << "\nOne core: matrix products " << format_fixed(machine.rates.matmul_flops_per_s / 1e9, 1)
-      << " GFLOP/s; AdamW over " << rate(machine.rates.update_bytes_per_s)
-      << " of weights; norms over " << rate(machine.rates.reduce_bytes_per_s)
-      << " of gradients; copies " << rate(machine.rates.copy_bytes_per_s) << "\n";
+  out << fmt::format(
+      "\nOne core: matrix products {:.1f} GFLOP/s; AdamW {} of weights; norms {} of gradients; "
+      "copies {}\n",
+      machine.rates.matmul_flops_per_s / 1e9, rate(machine.rates.update_bytes_per_s),
+      rate(machine.rates.reduce_bytes_per_s), rate(machine.rates.copy_bytes_per_s));
   if (const auto cache = pilot_cache_file(); !cache.empty())
-    out << "Measured costs are kept in " << cache.string() << "\n";
+    out << fmt::format("Measured costs are cached in {}\n", cache.string());
 }
 
 }  // namespace

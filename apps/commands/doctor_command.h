@@ -10,7 +10,7 @@ struct DoctorOptions {
   bool json = false;  ///< one JSON document instead of text
 };
 
-/// `spillway doctor`: versions, cores, memory, devices, and the rates on which plans rest.
+/// `spillway doctor`: prints versions, cores, memory, devices, and the rates that plans use.
 ExitCode doctor(const DoctorOptions& options, std::ostream& out);
 
 }  // namespace spillway

@@ -7,9 +7,9 @@
 #include <ostream>
 
 #include "apps/report/chrome_trace.h"
+#include "apps/report/format_state.h"
 #include "apps/report/progress.h"
 #include "apps/report/report.h"
-#include "apps/report/state_text.h"
 #include "apps/terminal/terminal.h"
 #include "runs/log/event_json.h"
 #include "runs/log/metrics_files.h"
@@ -18,14 +18,14 @@
 namespace spillway {
 namespace {
 
-/// Writes down and shows what happens until the session's run is over.
+/// Logs and shows the events until the session's run is over.
 void watch(const std::future<void>& running, Session& session, const std::vector<Trial>& trials,
            const Place& place, EventLog& log, MetricsFiles& metrics, Progress& progress,
            const Console& console) {
   constexpr std::chrono::milliseconds kInterval(100);
   std::uint64_t seen = 0;
   unsigned states_shown = 0;
-  const RunResult begin = session.result();  // with what resumed trials had reached
+  const RunResult begin = session.result();  // with the progress of resumed trials
   const auto json_of = [&](const SessionEvent& event) {
     if (event.kind != SessionEvent::Kind::resumed) return to_json(place(event));
     const std::size_t trial = event.trial.index();
@@ -35,7 +35,7 @@ void watch(const std::future<void>& running, Session& session, const std::vector
     last = running.wait_for(kInterval) == std::future_status::ready;
     for (const auto& event : session.poll(seen, 0)) {
       if (event.sequence != seen + 1) {
-        throw Error("events came faster than they could be written down; resume the run");
+        throw Error("the log could not keep up with the events; continue with 'spillway resume'");
       }
       const Json json = json_of(event);
       log.add(json);
@@ -47,7 +47,7 @@ void watch(const std::future<void>& running, Session& session, const std::vector
     metrics.flush();
     if (const unsigned asked = console.requests.state; asked != states_shown) {
       progress.finish();
-      console.log << state_text(session.state()) << std::flush;
+      console.log << format_state(session.state()) << std::flush;
       states_shown = asked;
     }
     progress.show(log.run());
@@ -59,7 +59,7 @@ void watch(const std::future<void>& running, Session& session, const std::vector
   progress.finish();
 }
 
-/// Runs the session on a thread of its own. What cannot be written down ends the run.
+/// Runs the session on a thread of its own. An error of the log ends the run.
 void run(Session& session, const std::vector<Trial>& trials, const Place& place, EventLog& log,
          MetricsFiles& metrics, Progress& progress, const Console& console) {
   auto running = std::async(std::launch::async, [&] { session.run(); });
@@ -76,7 +76,7 @@ std::unique_ptr<Progress> make_progress(int file, std::ostream& out) {
   return terminal_size(file) ? make_screen_progress(out, file) : make_line_progress(out);
 }
 
-/// For people to look at: a run is whole without it.
+/// Writes the trace, which no other command needs: a failure does not fail the run.
 void write_trace(const OutputFolder& folder, const std::vector<Trial>& trials,
                  const RunResult& result, const std::optional<RunResult>& planned,
                  std::ostream& log) {
@@ -84,7 +84,7 @@ void write_trace(const OutputFolder& folder, const std::vector<Trial>& trials,
     folder.write("trace.json", chrome_trace(trials, result.trace,
                                             planned ? planned->trace : std::vector<TraceSpan>{}));
   } catch (const Error& error) {
-    log << "spillway: the run has no trace: " << error.what() << "\n";
+    log << "spillway: cannot write the trace: " << error.what() << "\n";
   }
 }
 

@@ -12,7 +12,7 @@
 #include "runs/log/event_log.h"
 #include "spillway/session.h"
 
-/// A session's run as the command line sees it: written down, shown, reported.
+/// Runs a session on the command line: logs, shows and reports it.
 namespace spillway {
 
 /// Streams and switches that train and resume share.
@@ -24,30 +24,29 @@ struct Console {
   const Requests& requests;
 };
 
-/// Where in the log of a run the events of a session belong: after those of sessions before it.
+/// The place of a session's events in the log of a run: after the events of earlier sessions.
 struct Place {
-  std::vector<std::size_t> trials;  ///< the log's numbers, by the session's
-  std::uint64_t sequence = 0;       ///< of the last event before
+  std::vector<std::size_t> trials;  ///< numbers in the log, by number in the session
+  std::uint64_t sequence = 0;       ///< of the last earlier event
   double time_s = 0;
 
   SessionEvent operator()(SessionEvent event) const;
 };
 
-/// The run on a virtual clock, unless that would take long itself.
+/// Runs the session on a virtual clock; nullopt if that would take too long.
 std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials);
 
-/// Trains all that was submitted, and leaves everything in the folder. What `events` says until now
-/// is in its file. Throws what keeps it from
-/// writing down what happens; the session has ended by then.
+/// Trains all submitted trials and writes all outputs to the folder. `events` must be flushed.
+/// If the log cannot be written, it ends the session and throws.
 ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place& place,
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
                 EventLog& events, const Console& console);
 
-/// The tables of all trials, which follow from the log alone.
+/// Writes results.csv and plan.json.
 void write_outputs(const OutputFolder& folder, const RunLog& run);
-/// The report, as text or as a document.
+/// Prints the report as text or JSON.
 void print(const RunLog& run, const OutputFolder& folder, const Console& console);
-/// Of a run that has ended.
+/// The exit code of a run that has ended.
 ExitCode exit_code(const RunLog& run, bool interrupted);
 
 }  // namespace spillway

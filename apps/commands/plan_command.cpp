@@ -1,5 +1,7 @@
 #include "apps/commands/plan_command.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,22 +19,22 @@
 namespace spillway {
 namespace {
 
-/// A trial as planned; `plan` only where it fits.
+/// A planned trial; `plan` is set only if it fits.
 struct PlannedRow {
   std::string name;
   int virtual_nodes = 0;
   std::int64_t max_steps = 0;
-  std::int64_t steps = 0;  ///< that it comes to, as simulated: early stopping may end it before
+  std::int64_t steps = 0;  ///< simulated: early stopping may end a trial before max_steps
   std::optional<DoesNotFit> misfit;
   TrialPlan plan;
   std::int64_t parameters = 0;
   bool is_misfit() const { return misfit.has_value(); }
 };
 
-/// What a run leaves on the disk of its outputs at most: beside the rest, the little there is.
+/// The peak disk use of a run's checkpoints and weights; other outputs are small.
 struct DiskUse {
-  Bytes checkpoint_bytes = 0;  ///< of all trials; the run does not begin without room for them
-  Bytes weights_bytes = 0;     ///< final ones
+  Bytes checkpoint_bytes = 0;  ///< of all trials; required before the run starts
+  Bytes weights_bytes = 0;     ///< final weights
   Bytes free_bytes = 0;
   bool fits() const { return checkpoint_bytes <= free_bytes; }
 };
@@ -47,10 +49,11 @@ DiskUse disk_use(const std::vector<PlannedRow>& rows, const RunConfig& config) {
 }
 
 void print_disk(std::ostream& out, const DiskUse& disk, const std::string& folder) {
-  out << "Disk: " << format_bytes(disk.checkpoint_bytes) << " for checkpoints, "
-      << format_bytes(disk.weights_bytes) << " for final weights; " << format_bytes(disk.free_bytes)
-      << (disk.fits() ? " are free" : " are free, too few for the checkpoints,") << " where "
-      << folder << " lies\n";
+  out << fmt::format(
+      "Disk: {} for checkpoints, {} for final weights; {} free{} on the disk of {}\n",
+      format_bytes(disk.checkpoint_bytes), format_bytes(disk.weights_bytes),
+      format_bytes(disk.free_bytes), disk.fits() ? "" : ", not enough for the checkpoints,",
+      folder);
 }
 
 std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
@@ -75,8 +78,8 @@ std::vector<PlannedRow> rows_of(const Session& session, const RunResult& result,
 }
 
 void print_trials(std::ostream& out, const std::vector<PlannedRow>& rows) {
-  Table table({"trial", "fits", "smallest budget", "parameters", "state bytes", "home", "shards",
-               "order", "compute a step"});
+  Table table({"trial", "fits", "smallest budget", "parameters", "state bytes", "host memory",
+               "shards", "order", "compute per step"});
   for (const auto& row : rows) {
     if (row.misfit) {
       table.add({row.name, "no", format_bytes(row.misfit->needed), "", "", "", "", "", ""});
@@ -85,7 +88,7 @@ void print_trials(std::ostream& out, const std::vector<PlannedRow>& rows) {
                  format_count(static_cast<double>(row.parameters)),
                  format_bytes(row.plan.training_state_bytes), format_bytes(row.plan.home_bytes),
                  std::to_string(row.plan.num_shards), row.plan.order,
-                 format_fixed(1e3 * row.plan.compute_s_per_step, 1) + " ms"});
+                 fmt::format("{:.1f} ms", 1e3 * row.plan.compute_s_per_step)});
     }
   }
   table.print(out);
@@ -98,49 +101,51 @@ Bytes home_boundaries_bytes(const TrialPlan& plan) {
   return plan.home_bytes - plan.home_weights_bytes - plan.home_moments_bytes - plan.home_sums_bytes;
 }
 
-/// Of a trial whose lanes are made for devices: who takes what, and who nothing.
+/// How a trial's reduction groups are divided among devices, and which devices it does not use.
 std::string lanes_text(const TrialPlan& plan) {
   std::string text;
   for (std::size_t lane = 0; lane < plan.lane_devices.size(); ++lane) {
-    text += (lane == 0 ? "\n    lanes: " : ", ") + std::to_string(plan.lane_groups[lane]) +
-            (lane == 0 ? " reduction groups on " : " on ") + plan.lane_devices[lane];
+    text += fmt::format("{}{}{} on {}", lane == 0 ? "\n    lanes: " : ", ", plan.lane_groups[lane],
+                        lane == 0 ? " reduction groups" : "", plan.lane_devices[lane]);
   }
   for (const auto& sentence : plan.declined) text += "\n    " + sentence;
   return text;
 }
 
-/// Plans of equal shapes are said once.
+/// Prints equal plans once.
 void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
   std::vector<std::string> seen;
   for (const auto& row : rows) {
     if (row.misfit) continue;
-    std::string text;
-    for (const auto& shard : row.plan.shards) text += (text.empty() ? "" : " | ") + shard;
-    text += "\n    largest unit: weights " + format_bytes(row.plan.unit_weights_bytes) +
-            ", gradient sums " + format_bytes(row.plan.unit_sums_bytes) + ", activations " +
-            format_bytes(row.plan.unit_activations_bytes) + ", boundaries and batch " +
-            format_bytes(row.plan.unit_boundaries_bytes) + "\n    home: weights " +
-            format_bytes(row.plan.home_weights_bytes) + ", moments " +
-            format_bytes(row.plan.home_moments_bytes) + ", gradient sums " +
-            format_bytes(row.plan.home_sums_bytes) + ", boundaries and batches " +
-            format_bytes(home_boundaries_bytes(row.plan)) + lanes_text(row.plan);
-    if (row.plan.load_ahead_budget_bytes > 0 && !row.plan.loads_ahead) {
-      text += "\n    no room to load the next shard while one computes; that takes " +
-              format_bytes(row.plan.load_ahead_budget_bytes) + " on a device";
+    const TrialPlan& plan = row.plan;
+    std::string text = fmt::format(
+        "{}\n    largest unit: weights {}, gradient sums {}, activations {}, boundaries and batch "
+        "{}\n    host memory: weights {}, moments {}, gradient sums {}, boundaries and batches "
+        "{}{}",
+        fmt::join(plan.shards, " | "), format_bytes(plan.unit_weights_bytes),
+        format_bytes(plan.unit_sums_bytes), format_bytes(plan.unit_activations_bytes),
+        format_bytes(plan.unit_boundaries_bytes), format_bytes(plan.home_weights_bytes),
+        format_bytes(plan.home_moments_bytes), format_bytes(plan.home_sums_bytes),
+        format_bytes(home_boundaries_bytes(plan)), lanes_text(plan));
+    if (plan.load_ahead_budget_bytes > 0 && !plan.loads_ahead) {
+      text += fmt::format(
+          "\n    no room to load the next shard during compute; that takes {} on a "
+          "device",
+          format_bytes(plan.load_ahead_budget_bytes));
     }
     if (std::ranges::find(seen, text) != seen.end()) continue;
     seen.push_back(text);
-    out << "  " << row.name << ": " << text << "\n";
+    out << fmt::format("  {}: {}\n", row.name, text);
   }
 }
 
-/// Virtual nodes that would hide the copies of a run, where a device waits for them noticeably.
+/// The number of virtual nodes that would hide the copies, if devices noticeably wait for them.
 std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
                                                 const std::vector<PlannedRow>& rows) {
-  constexpr double kNoticeable = 0.05;  // of compute
+  constexpr double kNoticeable = 0.05;  // share of compute time
   double busy_s = 0;
   for (const auto& device : result.devices) busy_s += device.busy_share * result.wall_s;
-  // Waiting for a busy machine to begin a copy is not the link's fault.
+  // Time in which a busy machine delays the start of a copy does not count.
   const double wait_s = std::min(result.copy_wait_s, result.copy_s);
   if (busy_s <= 0 || wait_s < kNoticeable * busy_s) return std::nullopt;
   int most = 0;
@@ -152,47 +157,46 @@ void print_run(std::ostream& out, const RunResult& result, const std::vector<Pla
   double steps = 0;
   for (const auto& row : rows) steps += static_cast<double>(row.steps);
   steps = std::max(1.0, steps);
-  const auto a_step = [&](Bytes bytes) {
+  const auto per_step = [&](Bytes bytes) {
     return format_bytes(static_cast<Bytes>(static_cast<double>(bytes) / steps));
   };
-  Table table({"memory", "budget", "peak", "busy", "to it a step", "from it a step"});
+  Table table({"memory", "budget", "peak", "busy", "in per step", "out per step"});
   for (std::size_t d = 0; d < result.devices.size(); ++d) {
     const auto& device = result.devices[d];
-    table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
+    table.add({fmt::format("{}:{}", device.kind, d), format_bytes(device.budget_bytes),
                format_bytes(device.peak_bytes), format_percent(device.busy_share),
-               a_step(device.h2d_bytes), a_step(device.d2h_bytes)});
+               per_step(device.h2d_bytes), per_step(device.d2h_bytes)});
   }
   table.add({"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes),
              "", "", ""});
   table.print(out);
-  out << "\nMoved: " << format_bytes(result.h2d_bytes) << " to devices, "
-      << format_bytes(result.d2h_bytes) << " back; " << a_step(result.h2d_bytes) << " and "
-      << a_step(result.d2h_bytes) << " a step of a trial\n"
-      << "Time: " << format_fixed(result.wall_s, 1) << " s, "
-      << format_fixed(1e3 * result.wall_s / steps, 1) << " ms a step of a trial";
+  out << fmt::format(
+      "\nMoved: {} to devices, {} back; {} and {} per trial step\n"
+      "Time: {:.1f} s, {:.1f} ms per trial step",
+      format_bytes(result.h2d_bytes), format_bytes(result.d2h_bytes), per_step(result.h2d_bytes),
+      per_step(result.d2h_bytes), result.wall_s, 1e3 * result.wall_s / steps);
   if (result.copy_hidden_share)
-    out << ", " << format_percent(*result.copy_hidden_share) << " of "
-        << format_fixed(result.copy_s, 2) << " s of copies hidden under compute, "
-        << format_fixed(result.copy_wait_s, 2) << " s waited for copies alone";
+    out << fmt::format(
+        "; {} of {:.2f} s of copies hidden under compute, {:.2f} s waiting for copies",
+        format_percent(*result.copy_hidden_share), result.copy_s, result.copy_wait_s);
   out << "\n";
   if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
-    out << "Devices wait for copies: " << *wanted
-        << " virtual nodes of this size would give each load of weights enough compute to hide "
-           "under\n";
+    out << fmt::format(
+        "Devices wait for copies: with {} virtual nodes of this size, compute would "
+        "hide each load of weights\n",
+        *wanted);
 }
 
-/// How many trials end after how many steps.
+/// Prints how many trials end after how many steps.
 void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows) {
   std::map<std::int64_t, int> ends;
   for (const auto& row : rows) {
     if (!row.misfit) ++ends[row.steps];
   }
-  out << "Early stopping: which trials go on is not known before, and was simulated as if the "
-         "first "
-         "were the best;";
+  out << "Early stopping: the simulation assumes that the first trials are the best;";
   const char* before = " ";
   for (const auto& [steps, num] : ends) {
-    out << before << num << (num == 1 ? " ends" : " end") << " after " << steps << " steps";
+    out << fmt::format("{}{} {} after {} steps", before, num, num == 1 ? "ends" : "end", steps);
     before = ", ";
   }
   out << "\n";
@@ -263,7 +267,7 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   findings.throw_if_any();
   Session& session = *made;
   const auto misfits = submit_all(session, std::move(configs), trials);
-  constexpr double kMostOps = 4e5;  // so that a plan takes seconds
+  constexpr double kMostOps = 4e5;  // a few seconds
   const RunResult result = session.simulate(kMostOps);
   const auto rows = rows_of(session, result, trials, misfits);
   const DiskUse disk = disk_use(rows, trials.front().config);
@@ -272,7 +276,7 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     out << to_json(result, rows, disk, fits, options.estimate);
   } else {
     if (options.estimate)
-      out << "Estimated from shapes: times and activations may be half or twice as much.\n\n";
+      out << "Estimated from shapes: times and activations may be wrong by a factor of two.\n\n";
     print_trials(out, rows);
     out << "\n";
     print_cuts(out, rows);
@@ -281,8 +285,8 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     if (session_config.early_terminate) print_early_ends(out, rows);
     print_disk(out, disk, trials.front().config.output_dir);
     if (result.simulated_share < 1)
-      out << "Totals are extrapolated: one in " << std::llround(1 / result.simulated_share)
-          << " steps was simulated\n";
+      out << fmt::format("Totals are extrapolated: one in {} steps was simulated\n",
+                         std::llround(1 / result.simulated_share));
   }
   return fits ? kDone : kDoesNotFit;
 }

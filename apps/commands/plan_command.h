@@ -17,9 +17,9 @@ struct PlanOptions {
   std::filesystem::path pilot_cache;   ///< where measured costs are kept; empty: nowhere
 };
 
-/// `spillway plan`: what `train` would do, predicted. Measures the layers, then runs the scheduler
-/// on a virtual clock; writes nothing to disk but the cache of measured costs. kDoesNotFit where a
-/// trial fits no device. Throws ConfigErrors or ConfigError.
+/// `spillway plan`: predicts a run. Measures the layers, then runs the scheduler on a virtual
+/// clock; writes nothing to disk but the cache of measured costs. Returns kDoesNotFit if a trial
+/// fits no device. Throws ConfigErrors or ConfigError.
 ExitCode plan(const PlanOptions& options, std::ostream& out);
 
 }  // namespace spillway

@@ -1,11 +1,12 @@
 #include "apps/commands/results_command.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <ostream>
 
 #include "apps/report/report.h"
 #include "runs/log/event_log.h"
-#include "runs/text/format.h"
 #include "trainer/storage/run_lock.h"
 
 namespace spillway {
@@ -13,16 +14,16 @@ namespace {
 
 void print_state(std::ostream& out, const RunLog& run, RunState state) {
   if (state == RunState::ended) return;
-  out << "\nThis run "
-      << (state == RunState::running ? "goes on" : "was broken off: its log has no end")
-      << "; above is its state after " << format_fixed(run.time_s, 1) << " s\n";
+  out << fmt::format("\nThis run {}; above is its state after {:.1f} s\n",
+                     state == RunState::running ? "is still running" : "was interrupted or killed",
+                     run.time_s);
 }
 
 }  // namespace
 
 ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream& log) {
   const std::filesystem::path folder(options.folder);
-  // First whether it goes on: it may end as it is read.
+  // Checked first: the run may end while its log is read.
   const bool live = holder_of(folder).has_value();
   const auto [run, damage] = read_run(folder);
   const auto state = run.actual ? RunState::ended : live ? RunState::running : RunState::unfinished;
@@ -33,10 +34,12 @@ ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream&
     print_state(out, run, state);
   }
   for (const std::string& problem : damage)
-    log << "spillway: " << (folder / kEventFile).string() << ": " << problem << "\n";
+    log << fmt::format("spillway: {}: {}\n", (folder / kEventFile).string(), problem);
   if (damage.empty()) return kDone;
-  log << "spillway: these lines are left out above; 'spillway resume " << folder.string()
-      << "' restores what checkpoints know\n";
+  log << fmt::format(
+      "spillway: the report skips these lines; 'spillway resume {}' restores them "
+      "from the checkpoints\n",
+      folder.string());
   return kTrialFailed;
 }
 

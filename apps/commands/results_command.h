@@ -12,9 +12,8 @@ struct ResultsOptions {
   bool json = false;  ///< one JSON document instead of tables
 };
 
-/// `spillway results`: what `train` printed as the run in a folder ended; of one that goes on or
-/// was broken off, what is known. Damaged lines of its log are named on `log`; then kTrialFailed.
-/// Throws ConfigError for what is no run.
+/// `spillway results`: prints the report of a finished or unfinished run. Lists damaged lines of
+/// its log on `log` and then returns kTrialFailed. Throws ConfigError if the folder is not a run's.
 ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream& log);
 
 }  // namespace spillway

@@ -1,5 +1,7 @@
 #include "apps/commands/resume_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -21,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Throws ConfigError for a folder without a run that can be gone on with.
+/// Throws ConfigError if the folder has no run to resume.
 void require_begun(const OutputFolder& folder) {
   require_folder(folder.path());
   const std::string name = "'" + folder.path().string() + "' ";
@@ -31,20 +33,20 @@ void require_begun(const OutputFolder& folder) {
     case OutputFolder::Content::run:
       break;
     case OutputFolder::Content::leftovers:
-      fail(name + "holds a run that was ended before it began; start it with 'spillway train'");
+      fail(name + "holds a run that was killed before it started; start it with 'spillway train'");
       break;
     case OutputFolder::Content::nothing:
     case OutputFolder::Content::others:
       fail(name +
-           "holds no run; begin one with 'spillway train', or name the folder of a run, such as "
-           "runs/NAME");
+           "holds no run; start one with 'spillway train', or name the folder of a run, "
+           "such as runs/NAME");
   }
   if (!fs::is_regular_file(folder.file("config.yaml"), error))
     fail(folder.file("config.yaml").string() +
-         " is missing or not a file, so nobody knows what the run trains; put it back");
+         " is missing or not a file, and only it says what the run trains; restore it");
 }
 
-/// What keeps the folder from being used is told as such: nothing was trained.
+/// Turns I/O errors of `work` into errors of the configuration: nothing has been trained yet.
 template <typename Work>
 void use(const OutputFolder& folder, const Work& work) {
   try {
@@ -55,20 +57,21 @@ void use(const OutputFolder& folder, const Work& work) {
   }
 }
 
-/// A damaged journal is put aside: checkpoints and log know all that a new one needs.
+/// Moves a damaged journal aside: a new one is rebuilt from checkpoints and log.
 void open_journal(Session& session, RunLock lock, const OutputFolder& folder,
                   const std::string& problem, const Console& console) {
   if (!problem.empty()) {
     const std::string file = folder.file(kJournalFile).string();
-    console.log << "spillway: " << problem << "\nspillway: it is renamed to " << file
-                << ".damaged, and a new one is made\n";
+    console.log << fmt::format(
+        "spillway: {0}\nspillway: renaming it to {1}.damaged and making a new one\n", problem,
+        file);
     for (const char* end : {"-wal", "-shm"}) fs::remove(file + end);
     fs::rename(file, file + ".damaged");
   }
   session.keep_journal(std::move(lock));
 }
 
-/// Which trials of a run have not ended, and why others are taken up again.
+/// Decides which trials to resume, and reports why trials that have ended are resumed too.
 class OpenTrials {
  public:
   OpenTrials(const LoggedRun& before, const OutputFolder& folder, const Session& session,
@@ -80,7 +83,7 @@ class OpenTrials {
   bool operator()(std::size_t t) {
     const TrialResult& trial = before_.run.trials[t].result;
     const auto known = in_journal_.find(trial.name);
-    // The log need not have been on the disk as the machine stopped; the journal was.
+    // After a crash of the machine the log may be incomplete; the journal is not.
     const bool has_ended = is_final(trial.state) && known != in_journal_.end() &&
                            trial.state == known->second &&
                            !(retry_failed_ && trial.state == TrialState::failed);
@@ -88,14 +91,14 @@ class OpenTrials {
   }
 
  private:
-  /// Resuming a trial that is done from its last checkpoint writes its outputs again.
+  /// Resuming a finished trial from its last checkpoint rewrites its outputs.
   bool is_to_be_restored(const TrialResult& trial) {
     const std::string problem = problem_of_weights(folder_.weights_file(trial.name), trial);
     const bool has_checkpoint = !checkpoints_in(folder_.checkpoints(trial.name)).empty();
     if (!problem.empty()) {
-      log_ << "spillway: trial " << trial.name << ": " << problem << "; "
-           << (has_checkpoint ? "its last checkpoint restores them\n"
-                              : "it has no checkpoint that could restore them\n");
+      log_ << fmt::format("spillway: trial {}: {}; {}\n", trial.name, problem,
+                          has_checkpoint ? "restoring them from its last checkpoint"
+                                         : "it has no checkpoint to restore them from");
     }
     return has_checkpoint && (!problem.empty() || !before_.damage.empty());
   }
@@ -107,8 +110,7 @@ class OpenTrials {
   std::map<std::string, TrialState> in_journal_;
 };
 
-/// Of the trials that the run's configuration stands for, those that are to be trained. All, where
-/// the log does not say which there are.
+/// The trials of the configuration that must be trained: all of them if the log has lost the list.
 Place open_trials(const std::vector<Trial>& all, const LoggedRun& before, OpenTrials is_open) {
   const auto is_same = [](const Trial& trial, const TrialLog& log) {
     return trial.name == log.result.name;
@@ -116,7 +118,8 @@ Place open_trials(const std::vector<Trial>& all, const LoggedRun& before, OpenTr
   const bool is_known = !before.run.trials.empty();
   if (is_known && !std::ranges::equal(all, before.run.trials, is_same)) {
     throw ConfigError("sweep", 0,
-                      "is of other trials than the run has; leave it, or train in another folder");
+                      "gives other trials than the run has; do not override it, or train in "
+                      "another folder");
   }
   Place place{.sequence = before.run.sequence, .time_s = before.run.time_s};
   for (std::size_t t = 0; t < all.size(); ++t) {
@@ -125,7 +128,7 @@ Place open_trials(const std::vector<Trial>& all, const LoggedRun& before, OpenTr
   return place;
 }
 
-/// Those that have ended, too: a result would be taken for that of another configuration.
+/// Checks trials that have ended too: their results would be reported for another configuration.
 void require_unchanged(Session& session, const std::vector<TrialConfig>& configs,
                        const OutputFolder& folder) {
   Findings findings;
@@ -133,40 +136,43 @@ void require_unchanged(Session& session, const std::vector<TrialConfig>& configs
     const auto changes = session.changes(config);
     if (changes.empty()) continue;
     findings.add("output_dir", 0,
-                 "in '" + folder.path().string() + "' trial '" + config.name +
-                     "' is of another contract:" + explain(changes) +
-                     ", or choose another output_dir");
+                 fmt::format("in '{}' trial '{}' has another contract:{}, or choose another "
+                             "output_dir",
+                             folder.path().string(), config.name, explain(changes)));
   }
   findings.throw_if_any();
 }
 
-void tell_damage(const LoggedRun& before, const OutputFolder& folder, std::ostream& log) {
+void report_damage(const LoggedRun& before, const OutputFolder& folder, std::ostream& log) {
   const std::string file = folder.file(kEventFile).string();
   for (const std::string& damage : before.damage)
-    log << "spillway: " << file << ": " << damage << "\n";
+    log << fmt::format("spillway: {}: {}\n", file, damage);
   if (before.run.trials.empty()) {
-    log << "spillway: " << file << " is " << (before.damage.empty() ? "missing" : "damaged")
-        << "; it is begun anew, and all trials go on from their checkpoints\n";
+    log << fmt::format(
+        "spillway: {} is {}; starting a new log, and all trials resume from their "
+        "checkpoints\n",
+        file, before.damage.empty() ? "missing" : "damaged");
   } else if (!before.damage.empty()) {
-    log << "spillway: the log goes on without these; what they said is taken from checkpoints\n";
+    log << "spillway: these lines are skipped and restored from the checkpoints\n";
   }
 }
 
-/// What was durable, and is no longer there to go on from.
-void tell_lost_checkpoints(const KnownCheckpoints& known, const std::vector<Trial>& trials,
-                           const Session& session, std::ostream& log) {
+/// Reports durable checkpoints that are missing or damaged now.
+void report_lost_checkpoints(const KnownCheckpoints& known, const std::vector<Trial>& trials,
+                             const Session& session, std::ostream& log) {
   const auto now = session.result().trials;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const auto found = known.newest.find(trials[t].name);
     if (found == known.newest.end() || now[t].steps >= found->second.step) continue;
-    log << "spillway: trial " << trials[t].name << ": its checkpoint after step "
-        << found->second.step << " (generation " << found->second.generation
-        << ") is missing or damaged; it goes on ";
-    now[t].steps > 0 ? log << "after step " << now[t].steps << "\n" : log << "from the beginning\n";
+    log << fmt::format(
+        "spillway: trial {}: its checkpoint after step {} (generation {}) is missing or damaged; "
+        "it resumes {}\n",
+        trials[t].name, found->second.step, found->second.generation,
+        now[t].steps > 0 ? fmt::format("after step {}", now[t].steps) : "from the beginning");
   }
 }
 
-/// The log that goes on, or, where it does not say which trials there are, a new one.
+/// Continues the log, or starts a new one if it has lost the list of trials.
 std::unique_ptr<EventLog> open_log(const OutputFolder& folder, LoggedRun before) {
   const fs::path file = folder.file(kEventFile);
   if (!before.run.trials.empty()) return std::make_unique<EventLog>(file, std::move(before));
@@ -184,10 +190,9 @@ std::vector<T> chosen(std::vector<T> all, const std::vector<std::size_t>& number
 ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Console& console) {
   const ExitCode code = exit_code(run, false);
   console.log << "all trials of this run have ended"
-              << (code == kTrialFailed ? "; --retry-failed takes up those that failed\n" : "\n");
-  write_outputs(folder, run);  // the run may have ended before it came to that
-  // Likewise, or they are damaged: opening them repairs them.
-  const MetricsFiles repaired{folder.path()};
+              << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
+  write_outputs(folder, run);  // the run may have been killed before it wrote them
+  const MetricsFiles repaired{folder.path()};  // rewrites them from the log
   print(run, folder, console);
   return code;
 }
@@ -208,7 +213,7 @@ ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const Outp
     known = known_checkpoints(before.run, folder);
     open_journal(session, std::move(lock), folder, known.journal_problem, console);
   });
-  tell_damage(before, folder, console.log);
+  report_damage(before, folder, console.log);
   const Place place =
       open_trials(all, before, {before, folder, session, retry_failed, console.log});
   require_unchanged(session, all_configs, folder);
@@ -218,7 +223,7 @@ ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const Outp
   auto configs = chosen(std::move(all_configs), place.trials);
   for (TrialConfig& config : configs) config.checkpoint.resume = true;
   submit_run(session, std::move(configs), trials, console.log);
-  tell_lost_checkpoints(known, trials, session, console.log);
+  report_lost_checkpoints(known, trials, session, console.log);
   const auto planned = simulate(session, trials);
   const bool is_new = before.run.trials.empty();
   const auto events = open_log(folder, std::move(before));

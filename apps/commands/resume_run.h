@@ -10,9 +10,9 @@
 
 namespace spillway {
 
-/// Goes on with the run in the folder, whose trials these are: those that have ended stay as they
-/// are, unless `retry_failed` takes up the failed ones. What is damaged or missing in the folder is
-/// rebuilt from what is sound and told on the console. Throws as train() does, and InUse.
+/// Resumes the run in the folder. Trials that have ended keep their results, unless `retry_failed`
+/// resumes the failed ones. Rebuilds and reports damaged or missing files. Throws what train()
+/// throws, and InUse.
 ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
                     bool retry_failed, const std::filesystem::path& pilot_cache,
                     const Console& console);

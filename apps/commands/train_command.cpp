@@ -13,7 +13,7 @@
 namespace spillway {
 namespace {
 
-/// The same wherever it is read: paths that this program takes from its folder are whole.
+/// Makes paths absolute, so that the configuration can be used from any folder.
 RunConfig from_anywhere(RunConfig config) {
   const auto here = std::filesystem::current_path();
   config.data_root = here / config.data_root;
@@ -27,9 +27,9 @@ void require_no_problem(const OutputFolder& folder, bool overwrite) {
   if (!problem.empty()) throw ConfigError("output_dir", 0, problem);
 }
 
-/// Trains from the beginning. What lies in the folder is looked at before planning, so that what is
-/// wrong is told early, and once more under its lock, where it counts. `may_resume`: a run that
-/// another process began meanwhile is gone on with.
+/// Trains from the beginning. Checks the folder before planning, to report problems early, and
+/// again under its lock. `may_resume`: resumes a run that another process has started in the
+/// meantime.
 ExitCode begin(const std::vector<Trial>& trials, Findings findings, const OutputFolder& folder,
                const TrainOptions& options, bool may_resume, const Console& console) {
   auto configs = run_configs(trials, folder, findings);
@@ -42,7 +42,7 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
   const auto planned = simulate(session, trials);
 
   std::optional<RunLock> lock(folder.lock());
-  if (may_resume && folder.content() == OutputFolder::Content::run) {  // begun meanwhile
+  if (may_resume && folder.content() == OutputFolder::Content::run) {  // started meanwhile
     lock.reset();
     return resume_run(trials, {}, folder, false, options.pilot_cache, console);
   }
@@ -58,7 +58,7 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
   session.keep_journal(std::move(*lock));
   EventLog events(folder.file(kEventFile));
   events.add(run_event(trials, session, planned));
-  events.sync();  // without it no checkpoint could be found again
+  events.sync();  // without the list of trials no checkpoint could be found
   return follow(session, trials, place, planned, folder, events, console);
 }
 

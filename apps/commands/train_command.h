@@ -15,28 +15,27 @@ struct TrainOptions {
   std::vector<std::string> overrides;  ///< "a.b=c"
   bool json = false;                   ///< one JSON document on `out`, everything else on `log`
   bool overwrite = false;              ///< replace the outputs of an earlier run
-  std::filesystem::path pilot_cache;   ///< where measured costs are kept; empty: nowhere
-  /// Behind the stream that shows progress; drawn in place where it is a terminal.
+  std::filesystem::path pilot_cache;   ///< cache of measured costs; empty: none
+  /// Descriptor of the stream that shows progress, which is redrawn in place on a terminal.
   int progress_file = -1;
 };
 
 struct ResumeOptions {
   std::string folder;                  ///< the run's output_dir
-  std::vector<std::string> overrides;  ///< "a.b=c", of what changes no bit
-  bool retry_failed = false;           ///< trials that failed have not ended
+  std::vector<std::string> overrides;  ///< "a.b=c", of fields outside the contract
+  bool retry_failed = false;           ///< also resume trials that failed
   bool json = false;
   std::filesystem::path pilot_cache;
   int progress_file = -1;
 };
 
-/// `spillway resume`: trials of the run in a folder that have ended stay as they are, the others go
-/// on from their newest checkpoint that verifies, or begin. Throws as train() does; ConfigError
-/// (`checkpoint`) where what is overridden changes bits.
+/// `spillway resume`: resumes the trials that have not ended from their newest intact checkpoint,
+/// or from the beginning. Throws what train() throws; ConfigErrors if an override changes a
+/// contract.
 ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
                 const Requests& requests);
 
-/// `spillway train`. Writes nothing to disk before all of the configuration holds and every trial
-/// fits. A state that is asked for goes to `log`.
+/// `spillway train`. Writes nothing to disk before the configuration is valid and every trial fits.
 /// Throws ConfigErrors or ConfigError, DoesNotFit, IoError.
 ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
                const Requests& requests);

@@ -34,7 +34,7 @@ struct CheckedWeights {
   std::string problem;
 };
 
-/// All that was read. What has no problem is sound.
+/// The checked files. A file without a problem is intact.
 struct Checked {
   std::vector<CheckedGeneration> generations;
   std::vector<CheckedWeights> weights;
@@ -62,13 +62,13 @@ CheckedGeneration check_generation(const std::string& trial, const fs::path& che
   return found;
 }
 
-/// All that lie there, and the newest that is known, if neither it nor a newer one does.
+/// Checks all checkpoints in the folder; reports the newest known one if it is missing.
 void check_checkpoints(const std::string& trial, const fs::path& checkpoints,
                        const KnownCheckpoints& known, Checked& all) {
   const auto there = checkpoints_in(checkpoints);
   for (const std::uint64_t number : there) {
     CheckedGeneration checked = check_generation(trial, checkpoints, number);
-    // A run that goes on takes old ones away meanwhile.
+    // A running run may have removed it in the meantime.
     std::error_code error;
     const bool is_gone = !fs::exists(generation_path(checkpoints, number), error);
     if (!is_gone) all.generations.push_back(std::move(checked));
@@ -81,10 +81,10 @@ void check_checkpoints(const std::string& trial, const fs::path& checkpoints,
                              .generation = saved.generation,
                              .step = saved.step,
                              .problem = generation_path(checkpoints, saved.generation).string() +
-                                        " is missing; 'spillway resume' goes on without it"});
+                                        " is missing; 'spillway resume' continues without it"});
 }
 
-/// The trials of the log; where it is lost, those that have a folder.
+/// The trials in the log; if that list is lost, the trials that have a folder.
 std::vector<TrialLog> trials_of(const RunLog& run, const OutputFolder& folder) {
   if (!run.trials.empty()) return run.trials;
   std::vector<TrialLog> trials;
@@ -98,7 +98,7 @@ Checked check(const OutputFolder& folder) {
   const auto [run, log_damage] = read_log(folder.path());
   Checked all{.log_damage = log_damage};
   if (run.trials.empty() && log_damage.empty())
-    all.log_damage.push_back("is missing; 'spillway resume' makes it anew from the checkpoints");
+    all.log_damage.push_back("is missing; 'spillway resume' rebuilds it from the checkpoints");
   const KnownCheckpoints known = known_checkpoints(run, folder);
   all.journal_problem = known.journal_problem;
   for (const TrialLog& trial : trials_of(run, folder)) {
@@ -152,10 +152,10 @@ Json json_of(const Checked& all) {
           {"journal", or_null(all.journal_problem)}};
 }
 
-/// Throws ConfigError for what is no run's folder.
+/// Throws ConfigError if the folder is not a run's.
 void require_run(const OutputFolder& folder) {
   if (folder.content() == OutputFolder::Content::run) return;
-  read_run(folder.path());  // says what is wrong with the folder
+  read_run(folder.path());  // throws with the reason
 }
 
 }  // namespace

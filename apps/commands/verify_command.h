@@ -13,7 +13,8 @@ struct VerifyOptions {
 };
 
 /// `spillway verify`: reads every byte of a run's checkpoints, final weights and log, and changes
-/// nothing. kTrialFailed where one is damaged or missing. Throws ConfigError for what is no run.
+/// nothing. Returns kTrialFailed if one is damaged or missing. Throws ConfigError if the folder is
+/// not a run's.
 ExitCode verify(const VerifyOptions& options, std::ostream& out);
 
 }  // namespace spillway

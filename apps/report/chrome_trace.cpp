@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kQueues = 3;  // of a device
 
-/// Threads of a process: three for each device in order, then as many for the host's pool as it
-/// takes for no two spans of one to overlap.
+/// One process of the trace: three threads per device, then as many threads of the host's pool as
+/// are needed so that the spans of a thread never overlap.
 class Process {
  public:
   Process(Json& events, int pid, const char* name) : events_(events), pid_(pid) {

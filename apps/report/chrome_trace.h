@@ -8,8 +8,8 @@
 
 namespace spillway {
 
-/// A real and a simulated run side by side, as Perfetto and chrome://tracing read them: a process
-/// for each, in it a thread for each queue of each device, and several for the host's pool.
+/// A real and a simulated run side by side, for Perfetto and chrome://tracing: one process per run,
+/// with one thread per device queue and several for the host's pool.
 /// Source: Google, "Trace Event Format".
 std::string chrome_trace(const std::vector<Trial>& trials, const std::vector<TraceSpan>& real,
                          const std::vector<TraceSpan>& planned);

@@ -27,7 +27,7 @@ Json to_json(const TrialLog& log) {
   return json;
 }
 
-/// The totals, all null where they are not known.
+/// The totals; all null if they are unknown.
 Json totals_or_null(const std::optional<RunResult>& totals) {
   Json json = totals_json(totals.value_or(RunResult{}));
   if (!totals) {

@@ -8,36 +8,35 @@
 
 namespace spillway {
 
-/// Shows what happens to the trials of a run.
+/// Shows the progress of a run's trials.
 class Progress {
  public:
   virtual ~Progress() = default;
-  /// What happened, once `run` has taken it in.
+  /// Takes an event that `run` has already applied.
   virtual void take(const RunLog& run, const SessionEvent& event) = 0;
-  /// After a batch of events, or none.
+  /// Called after each batch of events, which may be empty.
   virtual void show(const RunLog& run) = 0;
-  /// Takes back what show() redraws: at the end, or before something else is written there.
+  /// Erases what show() draws: at the end, or before other output.
   virtual void finish() = 0;
 };
 
-/// Prints a line for every change of state of a trial, and between them one for each now and then.
-/// `out` outlives it, as below.
+/// Prints a line when the state of a trial changes, and every ten seconds while it runs. `out` must
+/// outlive the result, here and below.
 std::unique_ptr<Progress> make_line_progress(std::ostream& out);
 
-/// Redraws a block of text in place: the trials that run, and how far all are. Above it stays a
-/// line for each trial that has ended, and for what devices did. `file` is the terminal behind
-/// `out`.
+/// Redraws a block of text in place: the running trials and the overall progress. Above it prints a
+/// line for each trial that has ended and each device event. `file` is the terminal's descriptor.
 std::unique_ptr<Progress> make_screen_progress(std::ostream& out, int file);
 
 /// "    3.2 s  learning_rate=1e-3  running  step 12/50  loss 2.4130  9.1k tokens/s": the state of
-/// a trial, without an end of line.
+/// a trial, without a newline.
 std::string progress_line(const RunLog& run, std::size_t trial);
 
-/// "    3.2 s  learning_rate=1e-3  resumed after step 12": an event of a trial's checkpoints that
-/// is to be seen, likewise; empty: not to be seen.
+/// "    3.2 s  learning_rate=1e-3  resumed after step 12"; empty if the checkpoint event is not
+/// shown.
 std::string checkpoint_line(const RunLog& run, const SessionEvent& event);
 
-/// "   12.1 s  device 1  lost  simulated failure after 100 ops": an event of a device, likewise.
+/// "   12.1 s  device 1  lost  simulated failure after 100 ops".
 std::string device_line(const RunLog& run, const SessionEvent& event);
 
 }  // namespace spillway

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ostream>
 #include <vector>
@@ -20,7 +22,7 @@ class LineProgress final : public Progress {
   explicit LineProgress(std::ostream& out) : out_(out) {}
 
   void take(const RunLog& run, const SessionEvent& event) override {
-    constexpr double kInterval = 10;  // between two lines of a trial that runs
+    constexpr double kInterval = 10;  // seconds between two lines of a running trial
     if (event.device >= 0) {
       out_ << device_line(run, event) << '\n';
       return;
@@ -47,39 +49,37 @@ std::string device_line(const RunLog& run, const SessionEvent& event) {
   const char* what = event.kind == SessionEvent::Kind::joined ? "joined"
                      : event.kind == SessionEvent::Kind::left ? "left"
                                                               : "lost";
-  const std::string line = padded_left(format_fixed(run.time_s, 1), 7) + " s  device " +
-                           std::to_string(event.device) + "  " + what;
-  return event.reason.empty() ? line : line + "  " + event.reason;
+  return fmt::format("{:7.1f} s  device {}  {}{}{}", run.time_s, event.device, what,
+                     event.reason.empty() ? "" : "  ", event.reason);
 }
 
 std::string checkpoint_line(const RunLog& run, const SessionEvent& event) {
   std::string what;
   if (event.kind == SessionEvent::Kind::resumed) {
-    what = "resumed after step " + std::to_string(event.step);
+    what = fmt::format("resumed after step {}", event.step);
   } else if (event.kind == SessionEvent::Kind::damaged) {
-    what = "a checkpoint is DAMAGED: " + event.reason;
+    what = fmt::format("a checkpoint is DAMAGED: {}", event.reason);
   } else if (event.kind == SessionEvent::Kind::saved && !event.reason.empty()) {
-    what = "CHECKPOINT NOT WRITTEN after step " + std::to_string(event.step) +
-           ", older ones stay: " + event.reason;
+    what = fmt::format("CHECKPOINT NOT WRITTEN after step {}, older ones stay: {}", event.step,
+                       event.reason);
   } else {
     return "";
   }
-  return padded_left(format_fixed(run.time_s, 1), 7) + " s  " +
-         padded(run.trials[event.trial.index()].result.name, name_width(run)) + "  " + what;
+  return fmt::format("{:7.1f} s  {}  {}", run.time_s,
+                     padded(run.trials[event.trial.index()].result.name, name_width(run)), what);
 }
 
 std::string progress_line(const RunLog& run, std::size_t trial) {
   const auto& log = run.trials[trial];
   const auto& result = log.result;
-  const auto max_steps = std::to_string(log.max_steps);
-  std::string line = padded_left(format_fixed(run.time_s, 1), 7) + " s  " +
-                     padded(result.name, name_width(run)) + "  " +
-                     padded(to_string(result.state), 7);
+  std::string line = fmt::format("{:7.1f} s  {}  {:7}", run.time_s,
+                                 padded(result.name, name_width(run)), to_string(result.state));
   if (result.steps > 0) {
-    line += "  step " + padded_left(std::to_string(result.steps), max_steps.size()) + "/" +
-            max_steps + "  loss " + format_fixed(*result.final_loss, 4);
-    if (result.eval_loss) line += "  eval loss " + format_fixed(*result.eval_loss, 4);
-    line += "  " + format_count(result.tokens_per_s) + " tokens/s";
+    line +=
+        fmt::format("  step {:{}}/{}  loss {:.4f}", result.steps,
+                    fmt::formatted_size("{}", log.max_steps), log.max_steps, *result.final_loss);
+    if (result.eval_loss) line += fmt::format("  eval loss {:.4f}", *result.eval_loss);
+    line += fmt::format("  {} tokens/s", format_count(result.tokens_per_s));
   }
   return result.reason.empty() ? line : line + "  " + result.reason;
 }

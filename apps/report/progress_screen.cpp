@@ -41,7 +41,7 @@ class ScreenProgress final : public Progress {
  private:
   void keep(const std::string& line) { ended_ += fit_for_terminal(line) + "\n"; }
 
-  /// Past `out_`, which lets no control character through.
+  /// Bypasses `out_`, which escapes control characters.
   void write(const std::string& text) {
     out_.flush();
     write_to_terminal(file_, text);
@@ -56,7 +56,7 @@ class ScreenProgress final : public Progress {
 
   std::ostream& out_;
   int file_;
-  std::string ended_;  // lines that were not printed yet
+  std::string ended_;  // lines that are not printed yet
   std::size_t num_lines_ = 0;
 };
 

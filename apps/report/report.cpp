@@ -1,5 +1,7 @@
 #include "apps/report/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <ostream>
@@ -12,7 +14,7 @@ namespace spillway {
 namespace {
 
 std::string loss_text(const std::optional<double>& loss) {
-  return loss ? format_fixed(*loss, 4) : "-";
+  return loss ? fmt::format("{:.4f}", *loss) : "-";
 }
 
 std::optional<double> metric_of(const MetricConfig& metric, const TrialResult& trial) {
@@ -34,7 +36,7 @@ void print_trials(std::ostream& out, const std::vector<TrialLog>& trials) {
   for (const auto& trial : trials) {
     const auto& t = trial.result;
     if (!t.reason.empty())
-      out << "  " << t.name << " " << to_string(t.state) << ": " << t.reason << "\n";
+      out << fmt::format("  {} {}: {}\n", t.name, to_string(t.state), t.reason);
   }
 }
 
@@ -42,7 +44,7 @@ void print_memory(std::ostream& out, const RunResult& result) {
   Table table({"memory", "budget", "peak", "busy", "ops", "loads", "prefetched"});
   for (std::size_t d = 0; d < result.devices.size(); ++d) {
     const auto& device = result.devices[d];
-    table.add({device.kind + ":" + std::to_string(d), format_bytes(device.budget_bytes),
+    table.add({fmt::format("{}:{}", device.kind, d), format_bytes(device.budget_bytes),
                format_bytes(device.peak_bytes), format_percent(device.busy_share),
                std::to_string(device.ops), std::to_string(device.loads),
                std::to_string(device.prefetches)});
@@ -56,19 +58,18 @@ void print_best(std::ostream& out, const RunLog& run) {
   const auto best = best_trial(run);
   if (!best) return;
   const auto& trial = run.trials[*best].result;
-  out << "\nBest trial: " << trial.name << " (" << to_string(run.metric.name) << " "
-      << loss_text(metric_of(run.metric, trial)) << ")\n";
+  out << fmt::format("\nBest trial: {} ({} {})\n", trial.name, to_string(run.metric.name),
+                     loss_text(metric_of(run.metric, trial)));
 }
 
 void print_copies(std::ostream& out, const RunResult& result) {
-  out << "Moved: " << format_bytes(result.h2d_bytes) << " to devices ("
-      << format_bytes(result.h2d_weight_bytes) << " of weights), " << format_bytes(result.d2h_bytes)
-      << " back to the host\n";
+  out << fmt::format("Moved: {} to devices ({} of weights), {} back to the host\n",
+                     format_bytes(result.h2d_bytes), format_bytes(result.h2d_weight_bytes),
+                     format_bytes(result.d2h_bytes));
   if (result.copy_hidden_share)
-    out << "Copies: " << format_fixed(result.copy_s, 2) << " s, "
-        << format_percent(*result.copy_hidden_share)
-        << " of it hidden under compute; devices waited for copies alone for "
-        << format_fixed(result.copy_wait_s, 2) << " s\n";
+    out << fmt::format(
+        "Copies: {:.2f} s, {} hidden under compute; devices waited {:.2f} s for copies\n",
+        result.copy_s, format_percent(*result.copy_hidden_share), result.copy_wait_s);
 }
 
 Bytes largest_peak(const RunResult& result) {
@@ -79,16 +80,20 @@ Bytes largest_peak(const RunResult& result) {
 
 void print_plan(std::ostream& out, const RunResult& planned, const RunResult& actual) {
   Table table({"", "planned", "actual"});
-  const auto seconds = [](double s) { return format_fixed(s, 1) + " s"; };
-  table.add({"time", seconds(planned.wall_s), seconds(actual.wall_s)});
-  table.add({"largest peak of a device", format_bytes(largest_peak(planned)),
-             format_bytes(largest_peak(actual))});
-  table.add(
-      {"host peak", format_bytes(planned.host_peak_bytes), format_bytes(actual.host_peak_bytes)});
-  table.add({"to devices", format_bytes(planned.h2d_bytes), format_bytes(actual.h2d_bytes)});
-  table.add({"of it weights", format_bytes(planned.h2d_weight_bytes),
-             format_bytes(actual.h2d_weight_bytes)});
-  table.add({"back to the host", format_bytes(planned.d2h_bytes), format_bytes(actual.d2h_bytes)});
+  const auto add = [&](const char* name, const auto& format, const auto& value) {
+    table.add({name, format(value(planned)), format(value(actual))});
+  };
+  const auto add_bytes = [&](const char* name, Bytes RunResult::*bytes) {
+    add(name, format_bytes, [&](const RunResult& result) { return result.*bytes; });
+  };
+  add(
+      "time", [](double s) { return fmt::format("{:.1f} s", s); },
+      [](const RunResult& result) { return result.wall_s; });
+  add("largest device peak", format_bytes, largest_peak);
+  add_bytes("host peak", &RunResult::host_peak_bytes);
+  add_bytes("to devices", &RunResult::h2d_bytes);
+  add_bytes("weights of these", &RunResult::h2d_weight_bytes);
+  add_bytes("back to the host", &RunResult::d2h_bytes);
   table.print(out);
 }
 
@@ -126,9 +131,10 @@ void print_report(std::ostream& out, const RunLog& run, const std::filesystem::p
   print_best(out, run);
   if (!run.actual) return;
   print_totals(out, *run.actual, run.planned);
-  out << "\nOutputs: " << folder.string()
-      << " (results.csv, trials/*/metrics.csv, trials/*/weights.safetensors, plan.json,\n"
-         "config.yaml, trace.json, events.jsonl)\n";
+  out << fmt::format(
+      "\nOutputs: {} (results.csv, trials/*/metrics.csv, trials/*/weights.safetensors, plan.json,\n"
+      "config.yaml, trace.json, events.jsonl)\n",
+      folder.string());
 }
 
 }  // namespace spillway

@@ -1,5 +1,7 @@
 #include "apps/report/screen.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "runs/text/format.h"
@@ -22,16 +24,15 @@ std::vector<const TrialLog*> running_trials(const RunLog& run) {
 
 std::string trial_line(const TrialLog& trial, std::size_t name_width) {
   const auto& result = trial.result;
-  const auto max_steps = std::to_string(trial.max_steps);
-  std::string line = padded(result.name, name_width) + "  step " +
-                     padded_left(std::to_string(result.steps), max_steps.size()) + "/" + max_steps;
+  std::string line = fmt::format("{}  step {:{}}/{}", padded(result.name, name_width), result.steps,
+                                 fmt::formatted_size("{}", trial.max_steps), trial.max_steps);
   if (result.final_loss)
-    line += "  loss " + format_fixed(*result.final_loss, 4) + "  " +
-            format_count(result.tokens_per_s) + " tokens/s";
+    line += fmt::format("  loss {:.4f}  {} tokens/s", *result.final_loss,
+                        format_count(result.tokens_per_s));
   return line;
 }
 
-/// Until all is done, if it goes on as it went; empty before there is anything to go by.
+/// The estimated time that is left; empty before the first step.
 std::string rest_text(const RunLog& run) {
   const double share = share_done(run);
   if (share <= 0) return "";
@@ -40,8 +41,8 @@ std::string rest_text(const RunLog& run) {
 
 std::string total_line(const RunLog& run) {
   const auto ended = std::ranges::count_if(run.trials, has_ended);
-  return std::to_string(ended) + " of " + std::to_string(run.trials.size()) + " trials ended, " +
-         format_percent(share_done(run)) + " done" + rest_text(run);
+  return fmt::format("{} of {} trials ended, {} done{}", ended, run.trials.size(),
+                     format_percent(share_done(run)), rest_text(run));
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ double share_done(const RunLog& run) {
 
 std::vector<std::string> screen_lines(const RunLog& run, TerminalSize size) {
   const auto running = running_trials(run);
-  // Besides trials: "and N more", the total, the cursor.
+  // Three rows for "and N more", the total, and the cursor.
   const auto room = static_cast<std::size_t>(std::max(size.rows - 3, 0));
   const auto num_shown = running.size() <= room + 1 ? running.size() : room;
   std::size_t name_width = 0;
@@ -68,7 +69,7 @@ std::vector<std::string> screen_lines(const RunLog& run, TerminalSize size) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < num_shown; ++i) lines.push_back(trial_line(*running[i], name_width));
   if (num_shown < running.size())
-    lines.push_back("and " + std::to_string(running.size() - num_shown) + " more");
+    lines.push_back(fmt::format("and {} more", running.size() - num_shown));
   lines.push_back(total_line(run));
   for (auto& line : lines) line = cut_to_columns(line, static_cast<std::size_t>(size.columns - 1));
   return lines;

@@ -8,13 +8,13 @@
 
 namespace spillway {
 
-/// How much of a run is done, by the compute that its steps are planned to take: from 0 to 1. What
-/// a trial that failed or was stopped has left does not count.
+/// The share of a run that is done, from 0 to 1, by the planned compute of its steps. The remaining
+/// steps of failed or stopped trials do not count.
 double share_done(const RunLog& run);
 
-/// The lines that show a run in a terminal: one a trial that runs, as many as there is room for,
-/// then "and N more", then how far all are and how long the rest may take. None is longer than the
-/// terminal is wide, and one row stays free for the cursor.
+/// The lines that show a run in a terminal: one per running trial as far as they fit, "and N more",
+/// then the overall progress and the time left. Lines fit the terminal's width, and one row stays
+/// free for the cursor.
 std::vector<std::string> screen_lines(const RunLog& run, TerminalSize size);
 
 }  // namespace spillway

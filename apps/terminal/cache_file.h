@@ -4,8 +4,8 @@
 
 namespace spillway {
 
-/// Where the program keeps measured costs: $XDG_CACHE_HOME or ~/.cache, spillway/pilot.json. Empty
-/// where neither is known.
+/// The cache of measured costs: spillway/pilot.json in $XDG_CACHE_HOME or ~/.cache; empty if
+/// neither is set.
 std::filesystem::path pilot_cache_file();
 
 }  // namespace spillway

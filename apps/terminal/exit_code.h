@@ -2,7 +2,7 @@
 
 namespace spillway {
 
-/// What the program ends with.
+/// The exit code of the program.
 enum ExitCode : int {
   kDone = 0,
   kTrialFailed = 1,

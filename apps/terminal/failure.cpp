@@ -32,7 +32,7 @@ Failure failure_of(const std::exception& error) {
   if (as<std::bad_alloc>(error)) {
     return {"does_not_fit",
             kDoesNotFit,
-            "this machine has no memory left; use smaller budgets or virtual nodes",
+            "this machine is out of memory; use smaller budgets or smaller virtual nodes",
             {}};
   }
   if (as<InUse>(error)) return {"in_use", kUsage, message, {}};

@@ -15,7 +15,7 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-/// Why a command did not work, for people and for programs.
+/// Why a command failed, for people and for programs.
 struct Failure {
   /// usage | configuration | in_use | does_not_fit | io | damaged | newer_format | failed |
   /// internal
@@ -25,11 +25,11 @@ struct Failure {
   std::vector<ConfigError> findings;  ///< of kind configuration
 };
 
-/// The one place that turns errors into kinds and exit codes.
+/// The only place that maps errors to kinds and exit codes.
 Failure failure_of(const std::exception& error);
 
-/// Each finding, or else the message, as "spillway: ..." with further lines indented, so that no
-/// quoted text can look like a message of its own.
+/// Each finding, or else the message, as "spillway: ...". Indents further lines, so that quoted
+/// text cannot look like a message of its own.
 std::string to_text(const Failure& failure);
 
 /// {"error": {"kind", "exit_code", "message", "findings": [{"field", "line", "problem"}]}}.

@@ -14,13 +14,13 @@ Requests requests;
 std::atomic<bool> training = false;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
-/// Planning has nothing to save and may take long, so it ends at once.
+/// Ends a run that is still planning at once: it has nothing to save.
 void on_stop(int) {
   if (training) {
     requests.stop = true;
     return;
   }
-  constexpr std::string_view kText = "\nspillway: interrupted before anything was trained\n";
+  constexpr std::string_view kText = "\nspillway: interrupted before training\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText.data(), kText.size());
   ::_exit(kInterrupted);
 }
@@ -32,7 +32,7 @@ void stop_on(int number) {
   sigaction(number, &action, nullptr);
 }
 
-/// As nohup leaves it to its children.
+/// Whether the signal is ignored, as nohup does for its children.
 bool is_ignored(int number) {
   struct sigaction action = {};
   return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

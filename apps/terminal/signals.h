@@ -4,22 +4,22 @@
 
 namespace spillway {
 
-/// What a user asks of a run.
+/// Requests of the user to a run.
 struct Requests {
-  std::atomic<bool> stop = false;   ///< all trials are to end after their running ops
-  std::atomic<unsigned> state = 0;  ///< so often, to be shown the state
+  std::atomic<bool> stop = false;   ///< end all trials after their running ops
+  std::atomic<unsigned> state = 0;  ///< how often the state was requested
 };
 
-/// From now on a SIGUSR1 asks for the state, where there is a run, and never ends the process.
+/// Makes SIGUSR1 request the state instead of ending the process.
 void take_state_signal();
 
-/// As take_state_signal(); and SIGINT, SIGTERM and SIGHUP ask to stop: before training_begins()
-/// that ends the process with kInterrupted, then the first one sets `stop` and a second one ends
-/// the process. A SIGHUP that is ignored already stays so (nohup). SIGPIPE and SIGXFSZ are ignored,
-/// so that writing fails with an error in place of ending the process.
+/// Calls take_state_signal(), and makes SIGINT, SIGTERM and SIGHUP request a stop. Before
+/// training_begins() that ends the process with kInterrupted; later the first signal sets `stop`
+/// and the second ends the process. An ignored SIGHUP stays ignored (nohup). Ignores SIGPIPE and
+/// SIGXFSZ, so that writing fails with an error instead.
 const Requests& requests_by_signals();
 
-/// From now on there is work to save when a stop is asked for.
+/// From now on a stop saves checkpoints.
 void training_begins();
 
 }  // namespace spillway

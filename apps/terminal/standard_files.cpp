@@ -9,7 +9,7 @@ namespace spillway {
 
 void open_standard_files() {
   for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
-    // The lowest free number is taken, and those below are open.
+    // open() takes the lowest free descriptor, which is this one.
     if (::fcntl(file, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
 }

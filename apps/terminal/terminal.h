@@ -9,12 +9,10 @@ struct TerminalSize {
   int columns = 80, rows = 24;
 };
 
-/// Of the terminal behind a descriptor; none where there is none (also for -1) on which a cursor
-/// could be moved.
+/// The size of a descriptor's terminal; nullopt if it is not a terminal with a movable cursor.
 std::optional<TerminalSize> terminal_size(int file);
 
-/// Writes to the terminal as it is, control characters included. A terminal that is gone takes
-/// nothing.
+/// Writes raw text, including control characters. Ignores errors: the terminal may be gone.
 void write_to_terminal(int file, std::string_view text);
 
 }  // namespace spillway

@@ -9,7 +9,7 @@
 namespace spillway {
 namespace {
 
-/// Spreadsheets take what begins with one of these for a formula, and compute it.
+/// Spreadsheets execute cells that start with one of these characters.
 bool is_formula(const std::string& text) {
   if (text.empty() || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
     return false;

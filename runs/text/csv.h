@@ -6,12 +6,11 @@
 
 namespace spillway {
 
-/// One line of a table as CSV. Source: RFC 4180. A cell that a spreadsheet would compute, as it
-/// begins with one of = + - @, a tab or a carriage return and is no number, gets an apostrophe in
-/// front.
+/// One line of CSV. Source: RFC 4180. Puts an apostrophe before a cell that a spreadsheet would
+/// execute: one that starts with = + - @, a tab or a carriage return and is not a number.
 std::string csv_line(const std::vector<std::string>& cells);
 
-/// A number as a cell, empty where there is none.
+/// A cell with a number; empty if there is none.
 std::string csv_cell(const std::optional<double>& value);
 
 }  // namespace spillway

@@ -8,13 +8,13 @@ namespace spillway {
 std::string format_number(double value);
 /// With a fixed number of decimals: "2.413".
 std::string format_fixed(double value, int decimals);
-/// A share in whole percent: "98 %".
+/// A share, rounded to a percent: "98 %".
 std::string format_percent(double share);
 /// Three significant digits and a thousands unit: "950", "12.3k", "1.20M".
 std::string format_count(double value);
 /// "8 s", "2:05 min", "3:20 h", "4.1 days".
 std::string format_duration(double seconds);
-/// `text` filled up with spaces to a width in columns of a terminal, behind it or before it.
+/// Pads `text` with spaces to a width in terminal columns, on the right or on the left.
 std::string padded(const std::string& text, std::size_t width);
 std::string padded_left(const std::string& text, std::size_t width);
 

@@ -6,7 +6,7 @@
 
 namespace spillway {
 
-/// Text in columns: the first at the left, the others at the right, each as wide as it must be.
+/// Text in columns: the first aligned left, the others right, each as wide as its widest cell.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}

@@ -1,15 +1,15 @@
 #include "runs/text/terminal_text.h"
 
+#include <fmt/format.h>
+
 #include "runs/text/utf8.h"
 
 namespace spillway {
 namespace {
 
-/// Calls `use` with each character as a terminal may show it, and its width, until that returns
-/// false.
+/// Calls `use` with each character, escaped if necessary, and its width, until it returns false.
 template <typename Use>
 void for_each_shown(std::string_view text, const Use& use) {
-  static constexpr const char* kDigits = "0123456789abcdef";
   while (!text.empty()) {
     const Utf8Char next = first_char(text);
     const std::string_view bytes = text.substr(0, next.num_bytes);
@@ -19,9 +19,8 @@ void for_each_shown(std::string_view text, const Use& use) {
       continue;
     }
     for (const char c : bytes) {
-      const auto byte = static_cast<unsigned char>(c);
-      const char shown[] = {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 0xF]};
-      if (!use(std::string_view(shown, sizeof shown), sizeof shown)) return;
+      const std::string shown = fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      if (!use(shown, shown.size())) return;
     }
   }
 }

@@ -6,21 +6,20 @@
 #include <string>
 #include <string_view>
 
-/// Messages and tables quote keys, values and file names. A terminal would obey the control
-/// characters in them, so nothing reaches it but through here.
+/// Messages and tables quote keys, values and file names. A terminal would execute control
+/// characters in them, so all output passes through these functions.
 namespace spillway {
 
-/// `text` with each byte of a control character, and each that is not UTF-8, written as "\x1b".
-/// Newlines stay.
+/// Escapes control characters and bytes that are not UTF-8 as "\x1b". Newlines stay.
 std::string fit_for_terminal(std::string_view text);
 
-/// The width of fit_for_terminal(text), one line, in columns of a terminal.
+/// The width of fit_for_terminal(text), one line, in terminal columns.
 std::size_t columns_of(std::string_view text);
 
-/// The beginning of fit_for_terminal(text) that has room in so many columns.
+/// The longest prefix of fit_for_terminal(text) that fits into `columns`.
 std::string cut_to_columns(std::string_view text, std::size_t columns);
 
-/// Passes on what is written to it to another stream, when it is flushed or destroyed.
+/// Buffers its text and passes it on to another stream when it is flushed or destroyed.
 class PassingStream : public std::ostream {
  public:
   enum class As : std::uint8_t { it_is, fit_for_terminal };
@@ -33,7 +32,7 @@ class PassingStream : public std::ostream {
   PassingStream(const PassingStream&) = delete;
   PassingStream& operator=(const PassingStream&) = delete;
 
-  /// Drops what it has not passed on. Returns whether it has never passed anything on.
+  /// Drops the buffered text. Returns whether nothing was ever passed on.
   bool take_back() { return buffer_.take_back(); }
 
  private:

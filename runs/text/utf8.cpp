@@ -16,7 +16,7 @@ bool is_in(std::span<const CodeRange> ranges, char32_t code) {
       ranges, [&](const CodeRange& range) { return range.first <= code && code <= range.last; });
 }
 
-/// By the number of bytes: what the first byte has in its highest bits, and the least code.
+/// For each number of bytes: the highest bits of the first byte, and the smallest code.
 struct Form {
   unsigned mask, lead;
   char32_t least;

@@ -163,11 +163,11 @@ def of_live_runs():
                        doc=lambda d: "" if d["state"] == "running" else "it does not run"),
                    Finish("a"), Run("results r --json",
                                     doc=lambda d: "" if d["state"] == "ended" else "not ended")])
-    yield Attempt("results of a run that was killed says that it was broken off",
-                  [given(KILLED), Run("results r", out="broken off")])
+    yield Attempt("results of a run that was killed says that it was interrupted or killed",
+                  [given(KILLED), Run("results r", out="interrupted or killed")])
     yield Attempt("A storm of SIGUSR1 changes no bit",
                   [furnish(LONG), Start("a", Run(f"train base.yaml {SLOW_DEVICE}",
-                                                 err="under way|cpu:0")),
+                                                 err="in flight|cpu:0")),
                    Until("a", takes(10)), Until("a", checkpoints(1)),
                    both(*[Send("a", 10)] * 20), Finish("a"), same_bits()])
     for name, place in (("a folder in its place", folder_at("r/trace.json.tmp")),

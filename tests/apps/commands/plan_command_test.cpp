@@ -100,8 +100,8 @@ TEST_F(PlanCommand, WritesNothing) {
   std::ostringstream out;
   EXPECT_EQ(plan(options_, out), kDone);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-  for (const char* text : {"smallest budget", "largest unit: weights", "home: weights",
-                           "to it a step", "ms a step of a trial", "Moved: ", "Time: ", "Disk: ",
+  for (const char* text : {"smallest budget", "largest unit: weights", "host memory: weights",
+                           "in per step", "ms per trial step", "Moved: ", "Time: ", "Disk: ",
                            " for final weights; ", "learning_rate=1e-2,seed=2"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }

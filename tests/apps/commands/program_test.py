@@ -114,7 +114,7 @@ class Program(unittest.TestCase):
         self.assertIn(f"is in use by process {process.pid}", again.stderr)
         result = self.run_program("results", "runs/run")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("was broken off", result.stdout)
+        self.assertIn("was interrupted or killed", result.stdout)
         self.assertIn("running", result.stdout)
 
     def test_a_run_that_is_killed_at_its_first_checkpoint_can_be_resumed(self):
@@ -337,11 +337,11 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
             pass
         process.send_signal(signal.SIGUSR1)  # before there is a run
         text = line = ""
-        while not line.startswith("  under way "):
+        while not line.startswith("  in flight "):
             line = process.stderr.readline()
             text += line
             self.assertNotEqual(line, "", text)
-            if line == "  nothing is under way\n":
+            if line == "  nothing is in flight\n":
                 process.send_signal(signal.SIGUSR1)
         text += process.stderr.read()
         self.assertEqual(process.wait(timeout=60), 0, text)

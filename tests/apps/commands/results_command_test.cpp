@@ -66,12 +66,12 @@ TEST_F(ResultsCommand, OfARunWithoutAnEndItSaysWhatIsKnown) {
     log.add(made_up_run_event(2));
     for (const auto& event : made_up_events()) log.add(to_json(event));
     log.flush();
-    EXPECT_NE(results(false, "").find("This run goes on; above is its state after 4.0 s"),
+    EXPECT_NE(results(false, "").find("This run is still running; above is its state after 4.0 s"),
               std::string::npos);
     EXPECT_EQ(Json::parse(results(true, ""))["state"], "running");
   }
   const auto text = results(false, "");
-  EXPECT_NE(text.find("was broken off"), std::string::npos) << text;
+  EXPECT_NE(text.find("was interrupted or killed"), std::string::npos) << text;
   EXPECT_NE(text.find("trial 1 failed: out of luck"), std::string::npos) << text;
   const Json json = Json::parse(results(true, ""));
   EXPECT_EQ(json["state"], "unfinished");

@@ -93,7 +93,7 @@ class ResumeRefused(unittest.TestCase):
             self.data.write_bytes(changed)
             said = self.refused()
             self.assertEqual(self.code, 2)
-            self.assertRegex(said, "is of another contract:\n +data: was [0-9a-f]{32}, is [0-9a-f]")
+            self.assertRegex(said, "has another contract:\n +data: was [0-9a-f]{32}, is [0-9a-f]")
             self.assertIn("the files of data.path, or how they are read, changed since; put them "
                           "back as they were, or choose another output_dir", said)
         self.data.write_bytes(original)
@@ -126,7 +126,7 @@ class ResumeRefused(unittest.TestCase):
 
     def test_what_is_no_run(self):
         (self.run_.folder / ".spillway").unlink()
-        self.assertIn("holds no run; begin one with", self.refused())
+        self.assertIn("holds no run; start one with", self.refused())
         self.assertEqual(self.code, 2)
 
     def test_a_log_of_a_newer_format(self):

@@ -27,7 +27,7 @@ class RetryFailed(unittest.TestCase):
             self.assertEqual(run.events("state")[-1]["state"], "failed")
             code, said = self.exit_code(run.resume_command(OTHER))
             self.assertEqual(code, 1)
-            self.assertIn("all trials of this run have ended; --retry-failed takes up", said)
+            self.assertIn("all trials of this run have ended; --retry-failed resumes", said)
             small_run.finish(run.resume_command(OTHER, "--retry-failed"))
             self.assertGreater(run.events("resumed")[-1]["step"], 0)
             self.assertEqual(run.weights(), whole.weights())

@@ -405,7 +405,7 @@ TEST_F(TrainCommand, GoesOnByItselfWithWhatItFinds) {
   options_.overrides.pop_back();
   EXPECT_EQ(other.all.size(), 4u);
   EXPECT_NE(
-      std::string(other.what()).find("is of another contract:\n  train.max_steps: was 5, is 6"),
+      std::string(other.what()).find("has another contract:\n  train.max_steps: was 5, is 6"),
       std::string::npos)
       << other.what();
   EXPECT_EQ(folder_.read("out/events.jsonl"), log);

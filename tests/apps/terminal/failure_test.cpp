@@ -98,7 +98,7 @@ TEST_F(BadInput, CannotControlATerminal) {
   EXPECT_EQ(run({"results", "no\x1bwhere"}), kUsage);
   expect_said({"'no\\x1bwhere' does not exist"});
   EXPECT_EQ(run({"tr\ain"}), kUsage);
-  expect_said({"spillway: there is no command 'tr\\x07in'; did you mean 'train'?"});
+  expect_said({"spillway: unknown command 'tr\\x07in'; did you mean 'train'?"});
 }
 
 TEST_F(BadInput, TextWithANulIsRefusedByField) {

@@ -185,7 +185,7 @@ TEST_F(BadInput, ArgumentsAreChecked) {
   folder_.write("config.yaml", config_with({}));
   const std::vector<std::pair<std::vector<const char*>, std::string>> all{
       {{}, "subcommand is required"},
-      {{"trian", "config.yaml"}, "there is no command 'trian'; did you mean 'train'?"},
+      {{"trian", "config.yaml"}, "unknown command 'trian'; did you mean 'train'?"},
       {{"train"}, "config is required"},
       {{"train", "nowhere.yaml"}, "nowhere.yaml"},
       {{"train", "hollow"}, "hollow"},

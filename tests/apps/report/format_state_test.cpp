@@ -1,4 +1,4 @@
-#include "apps/report/state_text.h"
+#include "apps/report/format_state.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ TEST(StateText, HasDevicesTrialsAndWhatIsUnderWay) {
       .under_way = {{Track::compute, device, JobId(1), "backward 0-2 vn 1", 3, 0, 12.25, 0},
                     {Track::to_device, device, JobId(2), "weights", 0, 1_KiB, 12, 0},
                     {Track::host_pool, DeviceId(), JobId(2), "load", 0, 0, 12.5, 0}}};
-  EXPECT_EQ(state_text(state),
+  EXPECT_EQ(format_state(state),
             "State after 12.5 s:\n"
             "  device  kind    state    in use    budget\n"
             "  0        cpu     gone       0 B  2.00 MiB\n"
@@ -26,7 +26,7 @@ TEST(StateText, HasDevicesTrialsAndWhatIsUnderWay) {
             "  b      running   3/9      1, -          -\n"
             "  c      waiting   0/9         -   a device\n"
             "  1 of 3 trials have ended\n"
-            "  under way                 where  trial  after step     bytes      for\n"
+            "  in flight                 where  trial  after step     bytes      for\n"
             "  backward 0-2 vn 1      device 1      b           3         -  0.250 s\n"
             "  weights to the device  device 1      c           0  1.00 KiB  0.500 s\n"
             "  load                       host      c           0         -  0.000 s\n");
@@ -34,7 +34,7 @@ TEST(StateText, HasDevicesTrialsAndWhatIsUnderWay) {
 
 TEST(StateText, SaysThatNothingIsUnderWay) {
   const SessionState state{.trials = {{"a", TrialState::done, 9, 9, {}, ""}}};
-  EXPECT_TRUE(state_text(state).ends_with("  1 of 1 trials have ended\n  nothing is under way\n"));
+  EXPECT_TRUE(format_state(state).ends_with("  1 of 1 trials have ended\n  nothing is in flight\n"));
 }
 
 }  // namespace

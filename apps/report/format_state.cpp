@@ -1,16 +1,17 @@
-#include "apps/report/state_text.h"
+#include "apps/report/format_state.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "runs/text/format.h"
 #include "runs/text/table.h"
 
 namespace spillway {
 namespace {
 
 std::string place_of(const TraceSpan& span) {
-  return span.device.valid() ? "device " + std::to_string(span.device.value) : "host";
+  return span.device.valid() ? fmt::format("device {}", span.device.value) : "host";
 }
 
 std::string text_of(const TraceSpan& span) {
@@ -42,35 +43,35 @@ Table trials_of(const SessionState& state) {
   for (const SessionState::Trial& trial : state.trials) {
     if (trial.state > TrialState::running) continue;
     table.add({trial.name, to_string(trial.state),
-               std::to_string(trial.step) + "/" + std::to_string(trial.max_steps),
-               text_of(trial.lanes), trial.waits_for.empty() ? "-" : trial.waits_for});
+               fmt::format("{}/{}", trial.step, trial.max_steps), text_of(trial.lanes),
+               trial.waits_for.empty() ? "-" : trial.waits_for});
   }
   return table;
 }
 
 Table work_of(const SessionState& state) {
-  Table table({"under way", "where", "trial", "after step", "bytes", "for"});
+  Table table({"in flight", "where", "trial", "after step", "bytes", "for"});
   for (const TraceSpan& span : state.under_way) {
     table.add({text_of(span), place_of(span), state.trials[span.job.index()].name,
                std::to_string(span.step), span.bytes > 0 ? format_bytes(span.bytes) : "-",
-               format_fixed(std::max(0.0, state.time_s - span.started_s), 3) + " s"});
+               fmt::format("{:.3f} s", std::max(0.0, state.time_s - span.started_s))});
   }
   return table;
 }
 
 }  // namespace
 
-std::string state_text(const SessionState& state) {
+std::string format_state(const SessionState& state) {
   const auto has_ended = [](const auto& trial) { return trial.state > TrialState::running; };
   std::ostringstream text;
-  text << "State after " << format_fixed(state.time_s, 1) << " s:\n";
+  text << fmt::format("State after {:.1f} s:\n", state.time_s);
   devices_of(state).print(text);
   trials_of(state).print(text);
   if (const auto ended = std::ranges::count_if(state.trials, has_ended); ended > 0) {
     text << "  " << ended << " of " << state.trials.size() << " trials have ended\n";
   }
   if (state.under_way.empty()) {
-    text << "  nothing is under way\n";
+    text << "  nothing is in flight\n";
   } else {
     work_of(state).print(text);
   }

@@ -1,0 +1,204 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <ostream>
+
+#include "apps/cli/cli.h"
+#include "apps/cli/completion.h"
+#include "apps/commands/doctor_command.h"
+#include "apps/commands/plan_command.h"
+#include "apps/commands/results_command.h"
+#include "apps/commands/train_command.h"
+#include "apps/commands/verify_command.h"
+#include "apps/terminal/cache_file.h"
+#include "apps/terminal/signals.h"
+#include "runs/config/config.h"
+
+namespace spillway {
+namespace {
+
+/// A subcommand whose options are parsed into an `Options` and then passed to `run`.
+template <typename Options, typename Run>
+CLI::App& add_command(CLI::App& app, Command& chosen, const char* name, const char* description,
+                      const std::shared_ptr<Options>& options, const Run& run) {
+  CLI::App* const command = app.add_subcommand(name, description);
+  command->callback([options, run, &chosen] {
+    chosen = [options, run](const Output& output) { return run(*options, output); };
+  });
+  return *command;
+}
+
+void add_config(CLI::App& command, std::string& file) {
+  command.add_option("config", file, "Configuration of the run")->required()->type_name(kYamlFile);
+}
+
+void add_folder(CLI::App& command, std::string& folder) {
+  command.add_option("folder", folder, "The run's output_dir")->required()->type_name(kFolder);
+}
+
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
+  command.add_option("overrides", overrides, "Values to replace, such as train.max_steps=10")
+      ->type_name(kOverride);
+}
+
+void add_json(CLI::App& command, bool& json, const char* description) {
+  command.add_flag("--json", json, description)->disable_flag_override();
+}
+
+/// Runs a command that trains, with signals and progress.
+template <typename Options, typename Work>
+ExitCode run_training(Options& options, const Output& output, const Work& work) {
+  options.pilot_cache = pilot_cache_file();
+  options.progress_file = options.json ? output.log_file : output.out_file;
+  return work(options, output.out, output.log, requests_by_signals());
+}
+
+void declare_train(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "train", "Train the trials of a configuration", options,
+      [](TrainOptions& of, const Output& output) { return run_training(of, output, train); });
+  add_config(command, options->config_file);
+  add_overrides(command, options->overrides);
+  add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
+  command.add_flag("--overwrite", options->overwrite, "Replace the outputs of an earlier run");
+  command.footer(
+      R"(Before training, it measures the layers, fits each model to the budgets, and simulates
+the run. Ctrl-C, SIGTERM and SIGHUP save a checkpoint of each trial and end the run with its results; a
+second Ctrl-C ends it at once. SIGUSR1 (kill -USR1 PID) prints the state of all devices, trials
+and copies on stderr.
+
+Examples:
+  spillway train sweep.yaml --overwrite
+  spillway train sweep.yaml output_dir=/tmp/run train.max_steps=10
+  spillway train sweep.yaml --json 2>/dev/null | jq '.trials[].eval_loss'
+
+Outputs: events.jsonl, results.csv, plan.json, trace.json, config.yaml and, for each trial,
+metrics.csv and weights.safetensors, in output_dir (default: runs/NAME).
+
+Exit codes: 0 done, 1 a trial failed, 2 usage or configuration error, 3 does not fit,
+130 interrupted.)");
+}
+
+void declare_resume(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ResumeOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "resume", "Resume a run that was interrupted or killed", options,
+      [](ResumeOptions& of, const Output& output) { return run_training(of, output, resume); });
+  add_folder(command, options->folder);
+  add_overrides(command, options->overrides);
+  command.add_flag("--retry-failed", options->retry_failed, "Also resume trials that failed");
+  add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
+  command.footer(
+      R"(Trials that have ended keep their results. Each other trial resumes from its newest
+intact checkpoint, or from the beginning if it has none. The results are bit-identical to those of an
+uninterrupted run. You may override devices, budgets and all other settings that do not change
+results; data and paths come from config.yaml in the folder. Signals work as in train.
+
+Failed trials are skipped. Use --retry-failed once you have fixed the cause, such as a full disk
+or a lost device.
+
+Examples:
+  spillway resume runs/sweep
+  spillway resume runs/sweep devices='[{memory: 4GiB}]'
+  spillway resume runs/sweep --retry-failed
+
+Exit codes: as for train; also 2 if an override changes the contract of a checkpoint.)");
+}
+
+void declare_plan(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App& command = add_command(app, chosen, "plan",
+                                  "Predict a run: whether it fits, shards, memory, traffic, time",
+                                  options, [](PlanOptions& of, const Output& output) {
+                                    of.pilot_cache = pilot_cache_file();
+                                    return plan(of, output.out);
+                                  });
+  add_config(command, options->config_file);
+  add_overrides(command, options->overrides);
+  command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing");
+  add_json(command, options->json, "Print one JSON document instead of tables");
+  command.footer(
+      R"(It measures the layers, then runs the scheduler on a virtual clock. It shows which
+trials fit, the smallest budget that would work, the shards, a memory breakdown, bytes moved, peaks and time. It
+writes nothing but the cache of measured costs.
+
+Examples:
+  spillway plan sweep.yaml
+  spillway plan sweep.yaml devices='[{memory: 64MiB}]'
+
+Exit codes: 0 everything fits, 2 usage or configuration error, 3 a trial does not fit, or all
+checkpoints together do not fit on their disk.)");
+}
+
+void declare_results(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ResultsOptions>();
+  CLI::App& command =
+      add_command(app, chosen, "results", "Show the results of a run, finished or running", options,
+                  [](const ResultsOptions& of, const Output& output) {
+                    return results(of, output.out, output.log);
+                  });
+  add_folder(command, options->folder);
+  add_json(command, options->json, "Print the JSON document of train instead of tables");
+  command.footer(
+      R"(It reads only events.jsonl, so it works during a run and after a crash. It then says
+that the run has not ended; values that are not known yet are null in the document.
+
+Examples:
+  spillway results runs/sweep
+  spillway results runs/sweep --json | jq .state
+
+Exit codes: 0 done, 1 damaged lines of the log were skipped, 2 not a run.)");
+}
+
+void declare_verify(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<VerifyOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "verify", "Check a run's checkpoints, final weights and log", options,
+      [](const VerifyOptions& of, const Output& output) { return verify(of, output.out); });
+  add_folder(command, options->folder);
+  add_json(command, options->json, "Print one JSON document instead of a table");
+  command.footer(R"(It reads every byte, compares it with its hash, and changes nothing.
+
+Exit codes: 0 everything is intact, 1 something is damaged or missing, 2 not a run.)");
+}
+
+void declare_doctor(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<DoctorOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "doctor", "Show versions, devices, memory and measured rates", options,
+      [](const DoctorOptions& of, const Output& output) { return doctor(of, output.out); });
+  add_json(command, options->json, "Print one JSON document instead of text");
+  command.footer("It takes about a second. Exit code: 0.");
+}
+
+void declare_completion(CLI::App& app, Command& chosen) {
+  const auto shell = std::make_shared<std::string>();
+  CLI::App& command = add_command(
+      app, chosen, "completion", "Print a completion script for a shell", shell,
+      [&app](const std::string& name, const Output& output) {
+        const auto keys = config_keys();
+        output.out << (name == "bash" ? bash_completion(app, keys) : zsh_completion(app, keys));
+        return kDone;
+      });
+  command.add_option("shell", *shell, "Name of the shell")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}).description(""))
+      ->type_name("bash|zsh");
+  command.footer(R"(Examples:
+  source <(spillway completion bash)
+  spillway completion zsh > ~/.zsh/completions/_spillway)");
+}
+
+}  // namespace
+
+void declare_commands(CLI::App& app, Command& chosen) {
+  declare_train(app, chosen);
+  declare_resume(app, chosen);
+  declare_plan(app, chosen);
+  declare_results(app, chosen);
+  declare_verify(app, chosen);
+  declare_doctor(app, chosen);
+  declare_completion(app, chosen);
+}
+
+}  // namespace spillway
