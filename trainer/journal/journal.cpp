@@ -1,5 +1,7 @@
 #include "trainer/journal/journal.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <limits>
 #include <span>
@@ -19,11 +21,11 @@ constexpr const char* kTable =
     "config TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, result TEXT NOT NULL, "
     "generation INTEGER NOT NULL, step INTEGER NOT NULL, xxh3 TEXT NOT NULL) STRICT";
 constexpr const char* kColumns = "client_id, config, state, reason, result, generation, step, xxh3";
-/// In the column `generation`: nothing is committed.
+/// Value of the column `generation` if no checkpoint is committed.
 constexpr std::int64_t kNone = -1;
 
 [[noreturn]] void reject(const SqlFile& file, const std::string& problem) {
-  throw CorruptData(file.path(), problem + "; put a copy back, or move it and its -wal file away");
+  throw CorruptData(file.path(), problem + "; restore a copy, or move it and its -wal file away");
 }
 
 std::int64_t generation_of(const JournalTrial& trial) {
@@ -34,17 +36,17 @@ std::int64_t step_of(const JournalTrial& trial) {
   return trial.committed ? static_cast<std::int64_t>(trial.committed->step) : 0;
 }
 
-/// Of everything that a row says; each text with its length before it.
+/// The hash of a row's fields; each text is preceded by its length.
 std::string hash_of(const JournalTrial& trial) {
   std::string all;
   for (const auto* text :
        {&trial.client_id, &trial.config, &trial.state, &trial.reason, &trial.result})
-    all += std::to_string(text->size()) + ":" + *text;
-  all += std::to_string(generation_of(trial)) + ":" + std::to_string(step_of(trial));
+    all += fmt::format("{}:{}", text->size(), *text);
+  all += fmt::format("{}:{}", generation_of(trial), step_of(trial));
   return xxh3(std::as_bytes(std::span(all)));
 }
 
-/// The row that a query of kColumns stands at. Throws CorruptData.
+/// The current row of a query of kColumns. Throws CorruptData.
 JournalTrial row(const SqlFile& file, const SqlStatement& at) {
   JournalTrial trial{.client_id = at.text(0),
                      .config = at.text(1),
@@ -55,7 +57,8 @@ JournalTrial row(const SqlFile& file, const SqlStatement& at) {
     trial.committed = {.generation = static_cast<std::uint64_t>(at.number(5)),
                        .step = static_cast<std::uint64_t>(at.number(6))};
   if (hash_of(trial) != at.text(7))
-    reject(file, "is damaged: a row of trial '" + trial.client_id + "' has another hash");
+    reject(file, fmt::format("is damaged: the row of trial '{}' does not match its hash",
+                             trial.client_id));
   return trial;
 }
 
@@ -69,29 +72,29 @@ void store(SqlStatement statement, const JournalTrial& trial) {
 
 void make_table(SqlFile& file) {
   file.run(kTable);
-  file.run("PRAGMA application_id = " + std::to_string(kApplication));
-  file.run("PRAGMA user_version = " + std::to_string(Journal::kVersion));
+  file.run(fmt::format("PRAGMA application_id = {}", kApplication));
+  file.run(fmt::format("PRAGMA user_version = {}", Journal::kVersion));
 }
 
-/// Throws unless the file says that it is a journal of this version.
+/// Throws unless the file is a journal of this version.
 void check_kind(SqlFile& file) {
   if (file.number("PRAGMA application_id") != kApplication)
-    reject(file, "is a database, but no journal of Spillway");
+    reject(file, "is a database, but not a journal of Spillway");
   const auto version = file.number("PRAGMA user_version");
   if (version > Journal::kVersion)
     throw NewerFormat(file.path(), static_cast<std::uint64_t>(version), Journal::kVersion);
   if (version < Journal::kVersion)
-    reject(file, "is damaged: no journal has version " + std::to_string(version));
+    reject(file, fmt::format("is damaged: no journal has version {}", version));
 }
 
 void check_content(SqlFile& file) {
   const auto found = file.text("PRAGMA integrity_check(1)");
   if (found != "ok") reject(file, "is damaged: " + found);
   if (file.text("SELECT group_concat(sql) FROM sqlite_schema") != kTable)
-    reject(file, "is damaged: its tables are not those of a journal");
+    reject(file, "is damaged: it does not have the tables of a journal");
 }
 
-/// Two processes that do this at once hold each other up, and SQLite lets neither wait.
+/// Retries: two processes that do this at once block each other, and SQLite lets neither wait.
 std::string switch_to_log(SqlFile& file) {
   for (int attempts_left = 100;; --attempts_left) {
     try {
@@ -107,8 +110,8 @@ std::string switch_to_log(SqlFile& file) {
 
 Journal::Journal(const std::filesystem::path& file) : file_(file) {
   create_or_check();
-  // A commit reaches the disk before it returns, and then the database itself: the log that SQLite
-  // keeps beside it ends where it is damaged, and says nothing.
+  // A commit syncs the log and then copies it to the database: SQLite silently truncates a log at
+  // the first damaged page.
   if (switch_to_log(file_) != "wal")
     throw Error(file_.path() + " lies on a file system without shared memory; choose another");
   file_.run("PRAGMA synchronous = FULL");
@@ -134,13 +137,13 @@ Journal::Submission Journal::submit(const std::string& client_id, const std::str
   if (auto known = find(client_id)) {
     if (known->config == config) return {.is_new = false, .trial = std::move(*known)};
     throw ConfigError("client_id", 0,
-                      "'" + client_id +
-                          "' was submitted before with another configuration; "
-                          "choose another id, or submit what it stood for");
+                      fmt::format("'{}' was submitted before with another configuration; choose "
+                                  "another id, or submit the same configuration",
+                                  client_id));
   }
   const JournalTrial trial{.client_id = client_id, .config = config};
-  store(file_.prepare("INSERT INTO trials(" + std::string(kColumns) +
-                      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
+  store(file_.prepare(
+            fmt::format("INSERT INTO trials({}) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)", kColumns)),
         trial);
   transaction.commit();
   return {.is_new = true, .trial = trial};
@@ -163,22 +166,20 @@ void Journal::committed(const std::string& client_id, std::uint64_t generation,
   update(client_id, [&](JournalTrial& trial) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
     if (generation > kMost || step > kMost)
-      throw Error("generation " + std::to_string(generation) + " with step " +
-                  std::to_string(step) + " cannot be kept: both are below 2^63");
+      throw Error(fmt::format("generation {} and step {} must be below 2^63", generation, step));
     trial.committed = {generation, step};
   });
 }
 
 std::vector<JournalTrial> Journal::trials() {
-  auto rows = file_.prepare("SELECT " + std::string(kColumns) + " FROM trials ORDER BY number");
+  auto rows = file_.prepare(fmt::format("SELECT {} FROM trials ORDER BY number", kColumns));
   std::vector<JournalTrial> all;
   while (rows.step()) all.push_back(row(file_, rows));
   return all;
 }
 
 std::optional<JournalTrial> Journal::find(const std::string& client_id) {
-  auto rows =
-      file_.prepare("SELECT " + std::string(kColumns) + " FROM trials WHERE client_id = ?1");
+  auto rows = file_.prepare(fmt::format("SELECT {} FROM trials WHERE client_id = ?1", kColumns));
   rows.bind(1, client_id);
   if (!rows.step()) return std::nullopt;
   return row(file_, rows);
@@ -189,7 +190,8 @@ void Journal::update(const std::string& client_id,
   SqlTransaction transaction(file_);
   auto trial = find(client_id);
   if (!trial)
-    throw ConfigError("client_id", 0, "'" + client_id + "' was not submitted to " + file_.path());
+    throw ConfigError("client_id", 0,
+                      fmt::format("'{}' was not submitted to {}", client_id, file_.path()));
   const JournalTrial before = *trial;
   change(*trial);
   if (*trial == before) return;

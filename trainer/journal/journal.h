@@ -11,54 +11,54 @@
 
 namespace spillway {
 
-/// A checkpoint that is durable: its generation, and the steps that are committed in it.
+/// A durable checkpoint: its generation, and the number of steps committed in it.
 struct CommittedGeneration {
   std::uint64_t generation = 0, step = 0;
   bool operator==(const CommittedGeneration&) const = default;
 };
 
-/// What the journal knows of a trial.
+/// A trial as stored in the journal.
 struct JournalTrial {
   std::string client_id;
-  std::string config;             ///< as it was submitted
-  std::string state = "waiting";  ///< in the caller's words
+  std::string config;             ///< as submitted
+  std::string state = "waiting";  ///< set by the caller
   std::string reason;
   std::string result;  ///< JSON; empty: none yet
   std::optional<CommittedGeneration> committed;
   bool operator==(const JournalTrial&) const = default;
 };
 
-/// The journal of a run: which trials were submitted and what became of them, in a file of SQLite
-/// (docs/formats.md). What a call has changed is on stable storage when it returns. A call that
-/// throws has changed nothing; after IoError a crash of the machine may still leave its change.
+/// The journal of a run: its submitted trials and their states, in an SQLite file
+/// (docs/formats.md). A change is on stable storage when the call returns. A call that throws
+/// changes nothing; but after IoError a crash of the machine may leave its change.
 /// Other processes may use the file too. One thread at a time.
 ///
-/// Everything throws IoError, and CorruptData or NewerFormat for a file that cannot be believed.
+/// Everything throws IoError, and CorruptData or NewerFormat for an invalid file.
 class Journal {
  public:
   static constexpr std::int64_t kVersion = 1;
 
-  /// Opens the file, or makes it, and checks all of it.
+  /// Opens or creates the file and checks all of it.
   explicit Journal(const std::filesystem::path& file);
 
   struct Submission {
     bool is_new = false;
     JournalTrial trial;  ///< as it is now
   };
-  /// Takes a trial once: the same again is not new and changes nothing. Throws ConfigError
-  /// (`client_id`) for an empty one, or one that was submitted with another config.
+  /// Adds a trial. Submitting the same trial again changes nothing. Throws ConfigError
+  /// (`client_id`) if the id is empty or was submitted with another config.
   Submission submit(const std::string& client_id, const std::string& config);
 
-  /// These throw ConfigError (`client_id`) for one that was not submitted.
+  /// These throw ConfigError (`client_id`) if the trial was not submitted.
   void set_state(const std::string& client_id, const std::string& state,
                  const std::string& reason = "");
   void set_result(const std::string& client_id, const std::string& result_json);
-  /// The same again changes nothing. Throws Error unless generations and steps ascend.
+  /// Throws Error if a number is too large.
   void committed(const std::string& client_id, std::uint64_t generation, std::uint64_t step);
 
-  /// Nothing: it was not submitted.
+  /// Nullopt if the trial was not submitted.
   std::optional<JournalTrial> find(const std::string& client_id);
-  /// In the order of their submission.
+  /// In order of submission.
   std::vector<JournalTrial> trials();
 
  private:

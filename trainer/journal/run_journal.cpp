@@ -64,7 +64,7 @@ void RunJournal::write() {
     } catch (const DatabaseInUse&) {
       problem_ = std::current_exception();
       return;
-    } catch (const std::exception&) {  // at any time: it does not keep back the others
+    } catch (const std::exception&) {  // a permanent error must not block later changes
       refused_ = std::current_exception();
     }
     unwritten_.pop_front();

@@ -16,39 +16,39 @@ namespace spillway {
 
 inline constexpr const char* kJournalFile = "journal.sqlite";
 
-/// The journal of a run that goes on, and its process's claim to the folder. Written on the one
-/// thread of `writer`, so that training waits for no disk: note() returns at once. What cannot be
-/// written is tried again with what comes next. Any thread.
+/// The journal of a running run, with the lock of its folder. The single thread of `writer` writes
+/// it, so that training never waits for the disk: note() returns at once. The next change retries a
+/// failed write. Thread-safe.
 class RunJournal {
  public:
-  /// In the folder of the lock. Throws what Journal throws.
+  /// Opens the journal in the lock's folder. Throws what Journal throws.
   RunJournal(RunLock lock, boost::asio::thread_pool& writer);
 
-  /// Of a trial, or nothing where it was not submitted.
+  /// Nullopt if the trial was not submitted.
   std::optional<JournalTrial> find(const std::string& client_id);
   std::vector<JournalTrial> trials();
-  /// It counts as submitted once this returns. Throws what Journal::submit() throws.
+  /// The submission is durable when this returns. Throws what Journal::submit() throws.
   void submit(const std::string& client_id, const std::string& config);
 
   using Change = std::function<void(Journal&)>;
   void note(Change change);
-  /// As note(), at once; on the writer's thread.
+  /// Like note(), but writes at once; call on the writer's thread.
   void add(Change change);
-  /// Waits until everything noted is written. Throws what keeps it from that.
+  /// Waits until all changes are written. Throws the error if that fails.
   void flush();
 
  private:
-  /// On the writer's thread; waits for it and throws what it throws.
+  /// Runs `work` on the writer's thread, waits for it, and throws what it throws.
   void on_writer(const std::function<void()>& work);
   void write();
 
   boost::asio::thread_pool& writer_;
   RunLock lock_;
-  // Of the writer's thread:
+  // Used by the writer's thread only:
   Journal journal_;
   std::deque<Change> unwritten_;
-  std::exception_ptr problem_;  ///< why they are
-  std::exception_ptr refused_;  ///< why one was given up; told once
+  std::exception_ptr problem_;  ///< why the last write failed
+  std::exception_ptr refused_;  ///< why a change was dropped; thrown once
 };
 
 }  // namespace spillway

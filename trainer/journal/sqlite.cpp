@@ -1,5 +1,6 @@
 #include "trainer/journal/sqlite.h"
 
+#include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <cassert>
@@ -9,20 +10,18 @@
 namespace spillway {
 namespace {
 
-/// For another process; one transaction takes milliseconds.
+/// How long to wait for another process; a transaction takes milliseconds.
 constexpr int kBusyMilliseconds = 30'000;
 
-/// What the system said, or else what is nearest to SQLite's own words.
+/// The system's error, or else the one closest to SQLite's.
 int errno_of(sqlite3* database, int code) {
   if (code == SQLITE_FULL) return ENOSPC;
-  const int said = sqlite3_system_errno(database);
-  if (said != 0) return said;
+  if (const int code_of_system = sqlite3_system_errno(database)) return code_of_system;
   if (code == SQLITE_CANTOPEN) return ENOENT;
   return code == SQLITE_READONLY ? EROFS : EIO;
 }
 
 [[noreturn]] void fail(sqlite3* database, const std::string& path, int code) {
-  const std::string said = sqlite3_errmsg(database);
   switch (code & 0xff) {
     case SQLITE_FULL:
     case SQLITE_IOERR:
@@ -34,11 +33,12 @@ int errno_of(sqlite3* database, int code) {
       throw IoError("cannot use", path, ENOMEM);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw DatabaseInUse(path + " is in use by another process; wait for its end, or stop it");
+      throw DatabaseInUse(path + " is in use by another process; wait for it, or stop it");
     default:
-      // A query that fits no table is damage too: the tables are not those that were made.
-      throw CorruptData(path, "is damaged or no journal (" + said +
-                                  "); put a copy back, or move it and its -wal file away");
+      // A query that matches no table is damage too: the tables have changed.
+      throw CorruptData(path, fmt::format("is damaged or not a journal ({}); restore a copy, or "
+                                          "move it and its -wal file away",
+                                          sqlite3_errmsg(database)));
   }
 }
 
@@ -58,13 +58,12 @@ SqlStatement::SqlStatement(sqlite3* database, std::string path, std::string_view
 }
 
 SqlStatement& SqlStatement::bind(int parameter, std::string_view text) {
-  // Null would be stored for an empty view that points nowhere.
+  // SQLite would store an empty view without an address as NULL.
   const char* data = text.empty() ? "" : text.data();
   const int code = sqlite3_bind_text64(statement_.get(), parameter, data, text.size(),
                                        SQLITE_TRANSIENT, SQLITE_UTF8);
   if (code == SQLITE_TOOBIG)
-    throw Error(path_ + " cannot hold " + std::to_string(text.size()) +
-                " bytes of text in one place");
+    throw Error(fmt::format("{} cannot hold {} bytes in one field", path_, text.size()));
   if (code != SQLITE_OK) fail(database_, path_, code);
   return *this;
 }
@@ -125,7 +124,7 @@ SqlTransaction::~SqlTransaction() {
   try {
     if (file_.in_transaction()) file_.run("ROLLBACK");
   } catch (const Error&) {
-    // What could not be rolled back now is when the file is opened again.
+    // SQLite rolls back when the file is opened again.
   }
 }
 

@@ -13,15 +13,15 @@ struct sqlite3_stmt;
 
 namespace spillway {
 
-/// A statement of SQL with its values. Parameters count from 1, columns from 0.
+/// An SQL statement with its values. Parameters count from 1, columns from 0.
 class SqlStatement {
  public:
   SqlStatement& bind(int parameter, std::string_view text);
   SqlStatement& bind(int parameter, std::int64_t number);
-  /// To the next row; false behind the last.
+  /// Moves to the next row; false after the last.
   bool step();
   std::int64_t number(int column) const;
-  /// All bytes, also those that are no UTF-8.
+  /// All bytes, even if they are not UTF-8.
   std::string text(int column) const;
 
  private:
@@ -36,16 +36,15 @@ class SqlStatement {
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
-/// Another process has it.
+/// Another process holds the database.
 class DatabaseInUse : public Error {
  public:
   using Error::Error;
 };
 
-/// A database of SQLite, made where it is not there. One thread at a time; any number of processes,
-/// which wait for each other. Everything throws errors that name the file: IoError for what the
-/// system refuses (a full disk is ENOSPC), CorruptData for what is no sound database, DatabaseInUse
-/// where waiting did not help.
+/// An SQLite database, created if it does not exist. One thread at a time; any number of processes,
+/// which wait for each other. Everything throws errors that name the file: IoError from the system
+/// (a full disk is ENOSPC), CorruptData for an invalid database, DatabaseInUse after a timeout.
 class SqlFile {
  public:
   explicit SqlFile(const std::filesystem::path& path);
@@ -53,7 +52,7 @@ class SqlFile {
   const std::string& path() const { return path_; }
   SqlStatement prepare(std::string_view sql);
   void run(std::string_view sql) { prepare(sql).step(); }
-  /// The first column of the first row of what answers with one.
+  /// The first column of the first row.
   std::int64_t number(std::string_view sql);
   std::string text(std::string_view sql);
   bool in_transaction() const;
@@ -66,7 +65,7 @@ class SqlFile {
   std::unique_ptr<sqlite3, Close> database_;
 };
 
-/// All changes until commit(), or none. Begins as the only writer of all processes.
+/// Makes all changes until commit(), or none. Locks out all other writers.
 class SqlTransaction {
  public:
   explicit SqlTransaction(SqlFile& file);

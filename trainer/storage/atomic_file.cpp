@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An empty file in place of what an earlier process may have left.
+/// Creates an empty file, replacing one that an earlier process may have left.
 OpenFile create_anew(FileSystem& files, fs::path path) {
   path += ".tmp";
   try {

@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// A file that appears at its path whole or not at all, also after a crash. Written as `PATH.tmp`,
-/// which is removed if commit() does not come. Everything throws IoError.
+/// A file that appears at its path complete or not at all, also after a crash. Writes to
+/// `PATH.tmp`, which the destructor removes without a commit(). Everything throws IoError.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path, FileSystem& files = posix_file_system());
@@ -20,7 +20,7 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// Replaces what lies at the path. Bytes and name are on stable storage when it returns.
+  /// Replaces the file at the path. Its bytes and name are on stable storage when it returns.
   void commit();
 
  private:

@@ -1,6 +1,7 @@
 #include "trainer/storage/run_lock.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr const char* kFile = "lock";
 
-/// A lock of the whole file that belongs to this opening of it, not to the process.
+/// A lock of the whole file, owned by the open file description, not by the process.
 struct flock whole_file(short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -49,7 +50,7 @@ int lock(int file) {
 
 /// Returns errno.
 int write_own_number(int file) {
-  const std::string text = std::to_string(::getpid()) + "\n";
+  const std::string text = fmt::format("{}\n", ::getpid());
   if (::ftruncate(file, 0) != 0) return errno;
   const auto written = ::pwrite(file, text.data(), text.size(), 0);
   if (written < 0) return errno;
@@ -71,7 +72,7 @@ void claim(int file, const std::filesystem::path& path) {
 
 RunLock::RunLock(std::filesystem::path folder) : folder_(std::move(folder)) {
   const auto path = folder_ / kFile;
-  // Never through a link: the file behind it would be emptied.
+  // Never follow a link: its target would be truncated.
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   file_ = ::open(path.c_str(), kFlags, 0666);
   if (file_ < 0) throw IoError("cannot open", path, errno);

@@ -6,11 +6,11 @@
 
 namespace spillway {
 
-/// One process's claim to a run's folder: a lock on the file `lock` in it, which the system drops
-/// when the process ends, however it ends. The file holds the process id as text. Move-only.
+/// Locks a run's folder for one process by its file `lock`. The system releases the lock when the
+/// process ends, also if it crashes. The file contains the process id as text. Move-only.
 class RunLock {
  public:
-  /// Throws InUse, which names the process that holds the folder, and IoError.
+  /// Throws IoError, and InUse with the process that holds the folder.
   explicit RunLock(std::filesystem::path folder);
   RunLock(RunLock&& other) noexcept;
   RunLock& operator=(RunLock&&) = delete;
@@ -23,8 +23,8 @@ class RunLock {
   int file_ = -1;
 };
 
-/// Who holds the folder ("process 4711"); nothing where nobody does. It takes no lock, so it never
-/// gets in the way of a process that is about to.
+/// The process that holds the folder ("process 4711"), if any. It takes no lock, so it never blocks
+/// a process that is about to take it.
 std::optional<std::string> holder_of(const std::filesystem::path& folder);
 
 }  // namespace spillway

@@ -1,12 +1,14 @@
 #include "trainer/storage/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
-#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -39,28 +41,12 @@ constexpr std::array<std::pair<std::string_view, Bytes>, 15> kTypes{{{"BOOL", 1}
                                                                      {"I64", 8},
                                                                      {"F64", 8}}};
 
-std::string json_string(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) {
-      quoted += c;
-    } else {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
-      quoted += escape.data();
-    }
-  }
-  return quoted + '"';
+std::string quoted(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string json_shape(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const auto dim : shape) text += (text.empty() ? "" : ",") + std::to_string(dim);
-  return "[" + text + "]";
-}
-
-/// Nothing where the number exceeds 64 bits.
+/// Nullopt if the number exceeds 64 bits.
 std::optional<Bytes> bytes_of(const TensorEntry& tensor) {
   Bytes bytes = element_bytes(tensor.dtype);
   if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) return 0;
@@ -70,26 +56,27 @@ std::optional<Bytes> bytes_of(const TensorEntry& tensor) {
   return bytes;
 }
 
-/// Throws Error unless the tensors cover `data_bytes` one behind the other.
+/// Throws Error unless the tensors cover `data_bytes` without gaps or overlap.
 void check_tensors(std::span<const TensorEntry> tensors, Bytes data_bytes) {
   Bytes end = 0;
   for (const auto& tensor : tensors) {
-    const std::string who = "tensor '" + tensor.name + "' ";
+    const auto fail = [&](const std::string& problem) {
+      throw Error(fmt::format("tensor '{}' {}", tensor.name, problem));
+    };
     if (element_bytes(tensor.dtype) == 0)
-      throw Error(who + "has the unknown type '" + tensor.dtype + "'");
+      fail(fmt::format("has the unknown type '{}'", tensor.dtype));
     if (tensor.begin != end)
-      throw Error(who + "begins at byte " + std::to_string(tensor.begin) + ", not at " +
-                  std::to_string(end) + ", where the one before it ends");
+      fail(fmt::format("begins at byte {}, but the previous tensor ends at byte {}", tensor.begin,
+                       end));
     if (tensor.end < tensor.begin || bytes_of(tensor) != tensor.bytes())
-      throw Error(who + "has data_offsets that do not fit its type and shape");
+      fail("has data_offsets that do not match its type and shape");
     end = tensor.end;
   }
   if (end != data_bytes)
-    throw Error("holds " + std::to_string(data_bytes) + " bytes of data, its tensors have " +
-                std::to_string(end));
+    throw Error(fmt::format("holds {} bytes of data, but its tensors have {}", data_bytes, end));
 }
 
-/// PyTorch's files begin as a zip archive or with the opcode of a pickle's protocol.
+/// PyTorch's files start with a zip archive or with the opcode of a pickle's protocol.
 bool is_torch_file(std::span<const std::byte> first) {
   constexpr std::byte kProtocol{0x80};
   if (first.size() < 2 || (first.size() > kLengthBytes && first[kLengthBytes] == std::byte{'{'}))
@@ -103,14 +90,16 @@ std::string read_header(const ByteSource& source) {
   source.read(begin, 0);
   if (is_torch_file(begin))
     throw Error(
-        "is a pickle or an archive of PyTorch, which can run code and is not opened; convert it: "
-        "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'FILE.safetensors')");
-  if (source.size < kLengthBytes) throw Error("is shorter than 8 bytes, so no safetensors file");
+        "is a pickle or an archive of PyTorch, which is not opened because it can run code; "
+        "convert it: safetensors.torch.save_file(torch.load(FILE, weights_only=True), "
+        "'FILE.safetensors')");
+  if (source.size < kLengthBytes)
+    throw Error("is not a safetensors file: it is shorter than 8 bytes");
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > source.size - kLengthBytes)
-    throw Error("says that its header has " + std::to_string(length) + " bytes, of a file of " +
-                std::to_string(source.size) + " and at most " + std::to_string(kMaxHeaderBytes));
+    throw Error(fmt::format("gives its header {} bytes, more than the file ({}) or the limit ({})",
+                            length, source.size, kMaxHeaderBytes));
   std::string json(length, '\0');
   source.read(std::as_writable_bytes(std::span(json)), kLengthBytes);
   return json;
@@ -149,9 +138,9 @@ void place(std::span<TensorEntry> tensors) {
 std::string safetensors_header(std::span<const TensorEntry> tensors) {
   std::string json = R"({"__metadata__":{"format":"pt"})";
   for (const auto& tensor : tensors) {
-    json += "," + json_string(tensor.name) + R"(:{"dtype":")" + tensor.dtype + R"(","shape":)" +
-            json_shape(tensor.shape) + R"(,"data_offsets":[)" + std::to_string(tensor.begin) + "," +
-            std::to_string(tensor.end) + "]}";
+    json += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        quoted(tensor.name), tensor.dtype, fmt::join(tensor.shape, ","),
+                        tensor.begin, tensor.end);
   }
   json += '}';
   json.resize(round_up(json.size(), kLengthBytes), ' ');
@@ -168,7 +157,7 @@ std::string bytes_of(const ByteSource& source) {
 }
 
 ByteSource file_source(FileSystem& files, const std::filesystem::path& path) {
-  // Shared, because a function object can be copied.
+  // Shared, because std::function copies its target.
   const auto file = std::make_shared<OpenFile>(OpenFile::open(files, path));
   return {.path = path, .size = file->size(), .read = [file](auto into, Bytes offset) {
             file->read_all(into, offset);
@@ -199,7 +188,7 @@ Safetensors::Safetensors(ByteSource source) : source_(std::move(source)) {
 const TensorEntry& Safetensors::at(std::string_view name) const {
   const auto found = std::ranges::find(tensors_, name, &TensorEntry::name);
   if (found == tensors_.end())
-    throw CorruptData(source_.path, "holds no tensor '" + std::string(name) + "'");
+    throw CorruptData(source_.path, fmt::format("holds no tensor '{}'", name));
   return *found;
 }
 

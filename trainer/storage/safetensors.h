@@ -14,8 +14,8 @@
 
 namespace spillway {
 
-/// One tensor of a safetensors file: `[begin, end)` are its bytes, counted from the end of the
-/// header, little-endian and row-major.
+/// One tensor of a safetensors file. Its bytes are `[begin, end)` after the header, little-endian
+/// and row-major.
 struct TensorEntry {
   std::string name;
   std::string dtype;  ///< "F32": as the format names it
@@ -28,15 +28,15 @@ struct TensorEntry {
 
 using TensorMetadata = std::map<std::string, std::string>;
 
-/// Bytes of one element, 0 for a type that is not known.
+/// Bytes of one element; 0 for an unknown type.
 Bytes element_bytes(std::string_view dtype);
 /// The format's name of a type.
 std::string safetensors_dtype(DType dtype);
 
-/// Lays tensors out one behind the other in the given order, by dtype and shape.
+/// Assigns consecutive byte ranges to the tensors, in the given order, by dtype and shape.
 void place(std::span<TensorEntry> tensors);
-/// What stands before the data: 8 bytes with the length of the rest, and the rest, whose length is
-/// a multiple of 8. The tensors are placed. Source: https://github.com/huggingface/safetensors.
+/// The header of placed tensors: its length in 8 bytes, then JSON, padded to a multiple of 8 bytes.
+/// Source: https://github.com/huggingface/safetensors.
 std::string safetensors_header(std::span<const TensorEntry> tensors);
 
 /// Where the bytes of a file come from.
@@ -46,17 +46,17 @@ struct ByteSource {
   /// Fills all of `into` from `offset`, or throws.
   std::function<void(std::span<std::byte> into, Bytes offset)> read;
 };
-/// All of them. Throws what reading throws.
+/// Reads all bytes. Throws what the source throws.
 std::string bytes_of(const ByteSource& source);
-/// A file, open as long as the source is there.
+/// A file, which stays open during the life of the source.
 ByteSource file_source(FileSystem& files, const std::filesystem::path& path);
 
-/// A safetensors file. Everything that its header says is checked before any of it is believed:
-/// the tensors have known types and a shape that their bytes match, names differ, and they cover
-/// the rest of the file without holes or overlap. What is read is bounded by the file's length.
+/// A safetensors file with a valid header: the tensors have known types, shapes that match their
+/// bytes and distinct names, and cover the rest of the file without gaps or overlap. The file's
+/// length bounds what is read.
 class Safetensors {
  public:
-  /// Reads the header. Throws IoError; CorruptData for any file that is not as said, such as
+  /// Reads and checks the header. Throws IoError, and CorruptData for any other file, such as
   /// PyTorch's own, with a way to convert it.
   explicit Safetensors(ByteSource source);
 
@@ -65,9 +65,9 @@ class Safetensors {
   /// In the order of the header.
   const std::vector<std::string>& names() const { return names_; }
   const TensorMetadata& metadata() const { return metadata_; }
-  /// Throws CorruptData, naming the file, where there is none of that name.
+  /// Throws CorruptData if there is no such tensor.
   const TensorEntry& at(std::string_view name) const;
-  /// Reads bytes of a tensor from its byte `offset`. Throws what the source does.
+  /// Reads bytes of a tensor, starting at its byte `offset`. Throws what the source throws.
   void read(const TensorEntry& tensor, Bytes offset, std::span<std::byte> into) const;
 
  private:

@@ -1,5 +1,7 @@
 #include "trainer/storage/safetensors_json.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,20 +13,20 @@
 namespace spillway {
 namespace {
 
-/// That of LibTorch.
+/// LibTorch's limit.
 constexpr std::size_t kMaxRank = 64;
 constexpr auto kMaxNumber = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 [[noreturn]] void fail(const std::string& problem) { throw Error(problem); }
 
-/// Follows the parser through {"name": {"dtype": "F32", "shape": [..], "data_offsets": [b, e]}} and
-/// {"__metadata__": {"key": "value"}}; nothing else is kept or let through.
+/// Accepts {"name": {"dtype": "F32", "shape": [..], "data_offsets": [b, e]}} and
+/// {"__metadata__": {"key": "value"}}, and nothing else.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   SafetensorsHeader take() { return std::move(header_); }
 
   bool null() override { return wrong("null"); }
-  bool boolean(bool) override { return wrong("a truth value"); }
+  bool boolean(bool) override { return wrong("a boolean"); }
   bool number_integer(number_integer_t) override { return wrong("a negative number"); }
   bool number_float(number_float_t, const string_t&) override { return wrong("a fraction"); }
   bool binary(binary_t&) override { return wrong("binary data"); }
@@ -40,13 +42,13 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool string(string_t& text) override {
-    if (in_array_ || depth_ != 2) return wrong("a text");
+    if (in_array_ || depth_ != 2) return wrong("a string");
     if (in_metadata_) {
       header_.metadata[field_] = text;
     } else if (field_ == "dtype") {
       dtype_ = text;
     } else {
-      return wrong("a text");
+      return wrong("a string");
     }
     return true;
   }
@@ -67,10 +69,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     auto& seen = depth_ == 1 ? names_ : fields_;
     (depth_ == 1 ? name_ : field_) = text;
     if (depth_ == 1) field_.clear();
-    if (!seen.insert(text).second) fail("has '" + text + "' twice");
+    if (!seen.insert(text).second) fail(fmt::format("has '{}' twice", text));
     const bool known = text == "dtype" || text == "shape" || text == "data_offsets";
     if (depth_ == 2 && !in_metadata_ && !known)
-      fail(in_tensor() + "has an unknown field '" + text + "'");
+      fail(fmt::format("{}has an unknown field '{}'", in_tensor(), text));
     return true;
   }
 
@@ -91,13 +93,13 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception&) override {
-    fail("is no JSON at byte " + std::to_string(at) + " of its header");
+    fail(fmt::format("is not JSON at byte {} of its header", at));
   }
 
  private:
-  std::string in_tensor() const { return "tensor '" + name_ + "' "; }
+  std::string in_tensor() const { return fmt::format("tensor '{}' ", name_); }
   [[noreturn]] bool wrong(const std::string& what) const {
-    fail("has " + what + " where its header must not: at '" + name_ + "' " + field_);
+    fail(fmt::format("must not have {} in its header at '{}' {}", what, name_, field_));
   }
   void add_tensor() {
     if (fields_.size() != 3) fail(in_tensor() + "lacks one of dtype, shape, data_offsets");

@@ -7,14 +7,14 @@
 
 namespace spillway {
 
-/// What the JSON of a safetensors header says, as far as it can be checked without the file.
+/// The content of a safetensors header.
 struct SafetensorsHeader {
   std::vector<TensorEntry> tensors;  ///< in the order of the text
   TensorMetadata metadata;
 };
 
-/// Throws Error with what is wrong: anything but the format's objects, names that repeat, and
-/// numbers that are no 63-bit counts.
+/// Throws Error for anything but the format's objects, for repeated names, and for numbers that are
+/// not 63-bit counts.
 SafetensorsHeader parse_safetensors_header(std::string_view json);
 
 }  // namespace spillway

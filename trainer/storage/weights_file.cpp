@@ -30,7 +30,7 @@ std::vector<NamedArray> by_element_size(std::span<const NamedArray> arrays) {
   return sorted;
 }
 
-/// In the order of `listed`, with places in the order of `stored`.
+/// Entries in the order of `listed`; their bytes are in the order of `stored`.
 std::vector<TensorEntry> entries_of(std::span<const NamedArray> listed,
                                     std::span<const NamedArray> stored) {
   std::vector<TensorEntry> entries;
@@ -44,7 +44,7 @@ std::vector<TensorEntry> entries_of(std::span<const NamedArray> listed,
   return entries;
 }
 
-/// What is hashed of a tensor before its data.
+/// Hashes a tensor's name and shape, which precede its data.
 void add_head(Xxh3& hash, const std::string& name, const std::vector<std::int64_t>& shape) {
   const std::uint64_t rank = shape.size();
   hash.add(name.c_str(), name.size() + 1);

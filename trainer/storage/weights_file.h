@@ -12,8 +12,7 @@
 
 namespace spillway {
 
-/// A view of one tensor, f32 or i64: `data` are the bytes of as many elements as `shape` says (one
-/// for an empty shape).
+/// A view of one tensor, f32 or i64. An empty shape has one element.
 struct NamedArray {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -22,17 +21,17 @@ struct NamedArray {
 };
 
 /// XXH3-128 (seed 0) of the arrays in the given order, as 32 hex digits, high half first.
-/// Hashed for each array, nothing between: the bytes of its name, one zero byte, the rank as
-/// little-endian uint64, each dimension as little-endian int64, the data, little-endian.
+/// It hashes for each array: its name, one zero byte, the rank as little-endian uint64, each
+/// dimension as little-endian int64, and the little-endian data.
 std::string weights_xxh3(std::span<const NamedArray> arrays);
 
-/// The same of a file that write_safetensors() has written. Throws IoError and CorruptData.
+/// The same hash of a file of write_safetensors(). Throws IoError and CorruptData.
 std::string xxh3_of_weights_file(const std::filesystem::path& file,
                                  FileSystem& files = posix_file_system());
 
-/// Writes the arrays as a safetensors file, whole or not at all. The header lists them in the given
-/// order; their bytes lie with the larger elements first, so that all are aligned. Names differ.
-/// Throws IoError.
+/// Writes the arrays as a safetensors file, atomically. The header lists them in the given order;
+/// larger elements come first in the data, so that all are aligned. Names must differ. Throws
+/// IoError.
 /// Source: https://github.com/huggingface/safetensors, section "Format".
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedArray> arrays,
                        FileSystem& files = posix_file_system());

@@ -1,5 +1,6 @@
 #include "trainer/storage/xxh3.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <new>
@@ -18,15 +19,8 @@ void Xxh3::add(const void* data, std::size_t size) {
 }
 
 std::string Xxh3::hex() const {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_.get()));
-  std::string text;
-  for (const unsigned char byte : canonical.digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 std::string xxh3(std::span<const std::byte> bytes) {

@@ -9,7 +9,7 @@ struct XXH3_state_s;
 
 namespace spillway {
 
-/// XXH3 of 128 bits, seed 0, of all bytes that were added.
+/// XXH3-128 (seed 0) of all added bytes.
 /// Source: https://github.com/Cyan4973/xxHash
 class Xxh3 {
  public:
@@ -25,7 +25,7 @@ class Xxh3 {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
-/// Of these bytes alone.
+/// The hash of these bytes.
 std::string xxh3(std::span<const std::byte> bytes);
 
 }  // namespace spillway

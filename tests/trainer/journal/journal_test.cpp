@@ -96,7 +96,7 @@ TEST(Journal, ASubmissionCountsOnce) {
   const auto error = thrown<ConfigError>([&] { journal.submit("a", "two"); });
   EXPECT_STREQ(error.what(),
                "client_id: 'a' was submitted before with another configuration; choose another "
-               "id, or submit what it stood for");
+               "id, or submit the same configuration");
   EXPECT_EQ(thrown<ConfigError>([&] { journal.submit("", "two"); }).field, "client_id");
   ASSERT_EQ(journal.trials().size(), 1U);
   EXPECT_EQ(journal.trials()[0].config, "one");
@@ -191,7 +191,7 @@ TEST(Journal, WhatIsNoJournalIsRefusedAndLetAlone) {
   file.write("journal.sqlite", text + text);
   const auto error = thrown<CorruptData>([&] { file.trials(); });
   EXPECT_EQ(error.path, file.path);
-  EXPECT_NE(std::string(error.what()).find("put a copy back"), std::string::npos);
+  EXPECT_NE(std::string(error.what()).find("restore a copy"), std::string::npos);
   EXPECT_EQ(file.read("journal.sqlite"), text + text);
 
   std::filesystem::remove(file.path);

@@ -128,7 +128,7 @@ TEST(SafetensorsReader, BytesFitTypeAndShape) {
         tensor("a", "[1]", 0, 4, "F64"), tensor("a", "[4611686018427387905]", 0, 4),
         tensor("a", "[4294967296,4294967296,4294967296]", 0, 4),
         tensor("a", "[9223372036854775807,2]", 0, 4)})
-    expect_refused("{" + json + "}", "1234", "do not fit its type and shape");
+    expect_refused("{" + json + "}", "1234", "do not match its type and shape");
   expect_refused("{" + tensor("a", "[1]", 4, 0) + "}", "1234", "begins at byte 4");
   expect_refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,9223372036854775807]}})",
                  "1234", "do not fit");
