@@ -189,6 +189,16 @@ void declare_completion(CLI::App& app, Command& chosen) {
   spillway completion zsh > ~/.zsh/completions/_spillway)");
 }
 
+/// A hidden command: scripts/configuration_page.py makes docs/configuration.md from its output.
+void declare_configuration_tables(CLI::App& app, Command& chosen) {
+  app.add_subcommand("configuration-tables")->group("")->callback([&chosen] {
+    chosen = [](const Output& output) {
+      output.out << reference_tables();
+      return kDone;
+    };
+  });
+}
+
 }  // namespace
 
 void declare_commands(CLI::App& app, Command& chosen) {
@@ -199,6 +209,7 @@ void declare_commands(CLI::App& app, Command& chosen) {
   declare_verify(app, chosen);
   declare_doctor(app, chosen);
   declare_completion(app, chosen);
+  declare_configuration_tables(app, chosen);
 }
 
 }  // namespace spillway

@@ -4,14 +4,14 @@
 
 namespace spillway {
 
-/// How fast bytes come to a device and go, a second.
+/// Bytes per second to and from a device.
 struct CopyRates {
   double h2d = 0, d2h = 0;
   double duplex = 0;  ///< both ways at once, summed
 };
 
-/// As the copies of a run: one queue each way, in blocks of 64 MiB, or of half of the device's
-/// planned ranges. Nothing else may use the device meanwhile.
+/// Measures copies as a run makes them: one queue per direction, in blocks of 64 MiB or half of the
+/// device's planned ranges. Nothing else may use the device in the meantime.
 CopyRates measure_copies(Device& device);
 
 }  // namespace spillway

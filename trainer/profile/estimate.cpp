@@ -7,8 +7,8 @@
 namespace spillway {
 namespace {
 
-/// Elements of the largest activation that the layer reads or makes, and rows of it: all dimensions
-/// but the last.
+/// Elements of the largest activation that a layer reads or writes, and its rows: the product of
+/// all dimensions but the last.
 struct Activation {
   double elements = 0, rows = 0;
 };
@@ -32,14 +32,14 @@ double output_elements(const ModelSpec& model, const LayerSpec& layer) {
   return elements;
 }
 
-/// Of what a layer keeps; the loss's is fp32.
+/// Bytes per element that a layer saves; the loss layer saves fp32.
 double element_bytes(const ModelSpec& model, const LayerSpec& layer) {
   const bool is_loss = layer.outputs.empty();
   const DType dtype = is_loss ? DType::f32 : model.edges[at(layer.outputs.front())].tensor.dtype;
   return static_cast<double>(size_of(dtype));
 }
 
-/// Rows times rows of each matrix: the output of a product with it.
+/// Elements of the layer's matrix products.
 double product_elements(const ModelSpec& model, const LayerSpec& layer, double rows) {
   double elements = 0;
   for (int p : layer.params) {
@@ -63,7 +63,7 @@ double matrix_flops(const ModelSpec& model, const LayerSpec& layer, double rows)
 std::vector<LayerProfile> estimate_layers(const ModelSpec& model, double matmul_flops_per_s,
                                           double memory_bytes_per_s) {
   constexpr double kLayerSeconds = 20e-6;  // of a graph and its dispatch
-  constexpr double kPasses = 4;            // over what is kept: written, read, and once more each
+  constexpr double kPasses = 4;            // over saved activations: two writes and two reads
   std::vector<LayerProfile> layers;
   for (const LayerSpec& layer : model.layers) {
     const Activation activation = largest_activation(model, layer);
@@ -89,7 +89,7 @@ std::vector<LayerProfile> estimate_layers(const ModelSpec& model, double matmul_
     cost.forward_peak = static_cast<Bytes>(kept);
     cost.graph_retained = static_cast<Bytes>(kept);
     cost.graph_peak = static_cast<Bytes>(kept + one);
-    // Gradients of what was kept last, and of the largest weight.
+    // Gradients of the last saved activations, and of the largest weight.
     cost.backward_peak = static_cast<Bytes>(1.5 * kept + one + weights);
     layers.push_back(cost);
   }

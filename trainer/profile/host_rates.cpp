@@ -38,7 +38,7 @@ double thread_cpu_s() {
 
 double clock_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-/// How often the calling thread does the work in a second of `now_s`, tried for a round.
+/// Calls of `work` per second of `now_s` on this thread, measured for kRound.
 double calls_per_s(const std::function<void()>& work, double (*now_s)()) {
   const auto end = Clock::now() + kRound;
   const double begin_s = now_s();
@@ -50,7 +50,7 @@ double calls_per_s(const std::function<void()>& work, double (*now_s)()) {
   return calls / (now_s() - begin_s);
 }
 
-/// The same by one thread for each of the works, all at once; their mean.
+/// The mean rate when one thread per work runs at the same time.
 double calls_per_s_together(const std::vector<std::function<void()>>& works) {
   std::vector<double> rates(works.size());
   std::barrier ready(static_cast<std::ptrdiff_t>(works.size()));
@@ -68,7 +68,7 @@ double calls_per_s_together(const std::vector<std::function<void()>>& works) {
   return std::reduce(rates.begin(), rates.end()) / static_cast<double>(rates.size());
 }
 
-/// From its start until who waits for it goes on.
+/// Seconds of the smallest copy, until the waiting thread continues.
 double measure_copy(Bytes link_bytes_per_s) {
   constexpr Bytes kBytes = 64;
   const auto device = make_cpu_device("latency", kPage, {.link_bytes_per_s = link_bytes_per_s});
@@ -91,7 +91,7 @@ double expected(std::vector<double> values) {
 
 double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work) {
   initialize_torch();
-  constexpr int kRounds = 18;  // for as long as the neighbours of a core may be busy
+  constexpr int kRounds = 18;  // long enough to average over other load
   std::vector<std::function<void()>> works;
   for (int i = 0; i < threads; ++i) works.push_back(make_work());
   works[0]();

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <torch/headeronly/version.h>
 
@@ -47,15 +48,15 @@ const char* name_of(kernels::Isa isa) {
 
 std::string compiler_name() {
 #ifdef __clang__
-  return __VERSION__;  // says "Clang" itself
+  return __VERSION__;  // contains "Clang"
 #else
   return "g++ " __VERSION__;
 #endif
 }
 
-constexpr int kProducts = 8;  // so that handing them over takes no time
+constexpr int kProducts = 8;  // so that dispatch takes no time
 
-/// Of products of square matrices.
+/// Seconds of kProducts products of square matrices.
 double seconds_of_products(Device& device, at::ScalarType type, std::int64_t size) {
   const auto options = at::TensorOptions(type).device(torch_device(device.gpu()));
   at::Tensor a, b, product;
@@ -64,7 +65,7 @@ double seconds_of_products(Device& device, at::ScalarType type, std::int64_t siz
     initialize_torch_thread();
     a = at::ones({size, size}, options);
     b = at::ones({size, size}, options);
-    product = at::empty({size, size}, options);  // taking it anew would be timed too
+    product = at::empty({size, size}, options);  // so that allocation is not timed
   });
   const double seconds = expected_seconds([&] {
     run_on(device, [&] {
@@ -77,8 +78,8 @@ double seconds_of_products(Device& device, at::ScalarType type, std::int64_t siz
   return seconds;
 }
 
-/// Floating-point operations a second, in products that keep the device busy; one core's of a CPU
-/// device.
+/// Floating-point operations per second in products that keep the device busy; on a CPU device, of
+/// one core.
 double measure_products(Device& device, at::ScalarType type) {
   constexpr double kLongEnough = 0.01;
   constexpr std::int64_t kSmallest = 512, kLargest = 8192;
@@ -102,11 +103,11 @@ MachineDevice measure(std::string kind, Device& device) {
           .duplex_bytes_per_s = copies.duplex};
 }
 
-/// Of those that can be used now.
+/// Measures the GPUs that are usable now.
 void measure_gpus(Machine& machine) {
   machine.gpus = list_gpus();
   for (std::size_t i = 0; i < machine.gpus.gpus.size(); ++i) {
-    const std::string kind = "cuda:" + std::to_string(i);
+    const std::string kind = fmt::format("cuda:{}", i);
     try {
       const auto device = make_cuda_device(kind, static_cast<int>(i), 2 * kBeyondCaches);
       machine.devices.push_back(measure(kind, *device));
@@ -123,7 +124,7 @@ void measure_gpus(Machine& machine) {
 }  // namespace
 
 std::string processor_name(std::istream& cpuinfo) {
-  std::map<std::string, std::string> fields;  // of the first core that has them
+  std::map<std::string, std::string> fields;  // of the first core
   for (std::string line; std::getline(cpuinfo, line);) {
     const auto colon = line.find(':');
     if (colon == std::string::npos) continue;
@@ -133,7 +134,7 @@ std::string processor_name(std::istream& cpuinfo) {
     fields.emplace(line.substr(0, end_of_key + 1), line.substr(value));
   }
   if (const auto name = fields.find("model name"); name != fields.end()) return name->second;
-  std::string text;  // ARM's kernel gives numbers only
+  std::string text;  // on ARM the kernel gives numbers only
   for (const char* key :
        {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"}) {
     if (const auto field = fields.find(key); field != fields.end()) {
@@ -154,8 +155,8 @@ Machine inspect_machine() {
                   .torch_version = TORCH_VERSION,
                   .compiler = compiler_name(),
                   .processor = processor_name(),
-                  .kernels = std::string(name_of(kernels::active_isa())) + ", LibTorch's " +
-                             at::get_cpu_capability(),
+                  .kernels = fmt::format("{}, LibTorch's {}", name_of(kernels::active_isa()),
+                                         at::get_cpu_capability()),
                   .cores = usable_cores(),
                   .numerics = numerics(),
                   .kernel_variables = kernel_variables()};

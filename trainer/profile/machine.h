@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// A kind of device that this machine has, and how fast bytes come and go there.
+/// A kind of device of this machine, and its rates.
 struct MachineDevice {
   std::string kind;  ///< cpu, cuda:0, cuda:1, ...
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0;
@@ -19,12 +19,12 @@ struct MachineDevice {
   double flops_per_s = 0, bf16_flops_per_s = 0;  ///< of matrix products; 0: not measured
 };
 
-/// What Spillway stands on here.
+/// The software, hardware and measured rates of this machine.
 struct Machine {
   std::string spillway_version, torch_version, compiler;
   std::string processor, kernels;  ///< kernels: their instruction set, ours and LibTorch's
   int cores = 0;                   ///< that this process may use
-  Bytes memory_bytes = 0;          ///< of the machine, or what a control group leaves of it
+  Bytes memory_bytes = 0;          ///< of the machine, or the limit of its control group
   Bytes available_bytes = 0;       ///< not in use now
   std::vector<MachineDevice> devices;
   GpuList gpus;
@@ -34,12 +34,12 @@ struct Machine {
   double update_bytes_per_s = 0;              ///< AdamW by all of them: bytes of weights
 };
 
-/// This machine's.
+/// The processor of this machine.
 std::string processor_name();
-/// By text as in /proc/cpuinfo: the name of the model or, on ARM, the numbers that stand for it.
+/// From text as in /proc/cpuinfo: the model's name or, on ARM, its numbers.
 std::string processor_name(std::istream& cpuinfo);
 
-/// Looks, and measures rates: about two seconds.
+/// Inspects the machine and measures its rates in about two seconds.
 Machine inspect_machine();
 
 }  // namespace spillway

@@ -1,5 +1,7 @@
 #include "trainer/profile/pilot.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -31,8 +33,8 @@ Profile with_rates(const HostRates& rates) {
 std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   std::string key = layer.kind;
   const auto append = [&](const TensorSpec& tensor) {
-    key += "|" + std::to_string(static_cast<int>(tensor.dtype));
-    for (const Dim& dim : tensor.dims) key += "," + std::to_string(dim.size);
+    key += fmt::format("|{}", static_cast<int>(tensor.dtype));
+    for (const Dim& dim : tensor.dims) key += fmt::format(",{}", dim.size);
   };
   for (int p : layer.params) {
     append(model.params[at(p)].tensor);
@@ -50,7 +52,7 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
   return key;
 }
 
-/// Layers that cost the same, by the key of their costs.
+/// Layers by the key of their costs: layers with the same key cost the same.
 std::map<std::string, std::vector<int>> layers_by_cost(const ModelSpec& model) {
   std::map<std::string, std::vector<int>> layers;
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
@@ -59,7 +61,7 @@ std::map<std::string, std::vector<int>> layers_by_cost(const ModelSpec& model) {
   return layers;
 }
 
-/// Bytes, of a layer that has run before: the first product of a thread takes more.
+/// Measures bytes. The layer must have run before: a thread's first product takes more.
 LayerProfile measure_peaks(PilotLayer& layer) {
   LayerProfile profile;
   layer.after_graph = [&] {
@@ -86,10 +88,10 @@ double seconds_on(Device* device, const std::function<void()>& work) {
   return seconds_of([&] { run_on(device, work); });
 }
 
-/// By key, what is to be measured.
+/// The layers to measure, by key.
 using PilotLayers = std::map<std::string, std::unique_ptr<PilotLayer>>;
 
-/// As a step makes them: forward through all layers, then backward.
+/// Runs the layers in the order of a step: forward through all of them, then backward.
 template <typename Forward, typename Backward>
 void pass_through(const PilotLayers& layers, const Forward& forward, const Backward& backward) {
   for (const auto& [key, layer] : layers) forward(key, [&] { layer->forward(); });
@@ -98,8 +100,7 @@ void pass_through(const PilotLayers& layers, const Forward& forward, const Backw
   }
 }
 
-/// Expected over passes: a layer that only ever followed itself would find its code in the nearest
-/// caches.
+/// Measures over whole passes: a layer that runs repeatedly would find its code in the caches.
 std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, Device* device) {
   std::map<std::string, LayerProfile> profiles;
   std::map<std::string, std::vector<double>> forward_s, backward_s, merge_s;
@@ -144,8 +145,8 @@ Seconds expected_by_size(const std::vector<Seconds>& all) {
 
 using LayerSeconds = std::map<std::string, Seconds>;
 
-/// One pass as in measure_layers(), each layer kPilotSizes[size] times in a row, as one op of the
-/// queue: a slowed device sleeps after each.
+/// One pass as in measure_layers(), with each layer kPilotSizes[size] times in a row, as one op of
+/// the queue: a slowed device sleeps after each op.
 void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerSeconds& forward_s,
                LayerSeconds& backward_s) {
   double inside_s = 0;
@@ -164,7 +165,7 @@ void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerS
   });
   queue.enqueue([&] { end = Clock::now(); });
   queue.record().wait();
-  // What the queue takes beside, an imitated slowness above all, is shared by all layers.
+  // Distributes the queue's own time, above all an imitated slowdown, among all layers.
   const double factor = std::chrono::duration<double>(end - begin).count() / inside_s;
   for (LayerSeconds* all : {&forward_s, &backward_s}) {
     for (auto& [key, seconds] : *all) seconds[size] *= factor;
@@ -172,10 +173,10 @@ void time_pass(const PilotLayers& layers, Queue& queue, std::size_t size, LayerS
 }
 
 std::string times_key(const std::string& kind, const std::string& layer) {
-  return kind + ": " + layer;
+  return fmt::format("{}: {}", kind, layer);
 }
 
-/// By times_key(). On layers that have been measured before, so that they are known not to throw.
+/// Times by times_key(). The layers have been measured before, so they do not throw.
 std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
                                               const Pilot::Kinds& kinds) {
   std::map<std::string, std::vector<Seconds>> forward_s, backward_s;
@@ -199,7 +200,7 @@ std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
   return times;
 }
 
-/// One of each that costs the same, by the key of its costs; none where `is_known(key)` of all.
+/// One layer per key; none if all keys are known.
 template <typename IsKnown>
 PilotLayers layers_to_measure(const Model& model, const IsKnown& is_known) {
   const auto numbers = layers_by_cost(model.spec);
@@ -251,7 +252,7 @@ void Pilot::measure_missing(const Model& model, Device* device) {
   }
 }
 
-/// What it needs at least: what else the layer would have asked for, nobody knows.
+/// The lower bound of what the layer needs: it may request more after this allocation.
 static DoesNotFit too_large(const LayerSpec& layer, const Device& device, const OutOfMemory& error,
                             bool before_it_ran) {
   const double activations = device.split().activation_share;
@@ -263,7 +264,7 @@ static DoesNotFit too_large(const LayerSpec& layer, const Device& device, const 
           std::string("or ") + (of_activations ? "raise" : "lower") + " activation_share"};
 }
 
-/// One after the other: the device's budget may hold no more than one.
+/// Measures one layer at a time: the device's budget may hold no more.
 void Pilot::measure_in_turn(const Model& model, Device& device) {
   if (knows(model.spec, &device)) return;
   if (device.gpu() >= 0) {
@@ -285,7 +286,7 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
   }
   if (cache_.find_copy_rate(device.exact_kind())) return;
   const auto measurement = cache_.begin_measurement();
-  // Of each way while the other is in use too, as in a step.
+  // Per direction while both are in use, as in a step.
   const double rate = measure_copies(device).duplex / 2;
   cache_.add_copy_rate(device.exact_kind(), rate, measurement.end());
 }
@@ -302,7 +303,7 @@ std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& ki
     const auto measured = time_layers(layers, kinds);
     const MeasuredAt at = measurement.end();
     for (const auto& [key, times] : measured) {
-      cache_.add_times(key, times, at);  // also of those known: kinds are compared
+      cache_.add_times(key, times, at);  // known ones too, because kinds are compared
     }
     cache_.save();
   }

@@ -36,7 +36,7 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
   for (int p : spec.params) {
     const ParamSpec& param = params_.emplace_back(model.spec.params[at(p)]);
     bytes += param.tensor.bytes() + param.master().bytes();
-    const bool is_merged = param.has_sum() && device_ == nullptr;  // a GPU takes no time for it
+    const bool is_merged = param.has_sum() && device_ == nullptr;  // negligible on a GPU
     auto* const memory = is_merged ? new_memory(param.master()) : nullptr;
     merged_.push_back(reinterpret_cast<float*>(memory));
   }
@@ -102,7 +102,7 @@ void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& 
                      RangeRunner::EdgeMemory& of_gradients) {
   values[number] = new_memory(edge.tensor);
   if (!has_gradient(edge)) return;
-  // No op has an output beside its gradient, and a device may have no room for both.
+  // No op uses an output together with its gradient, and a device may have no room for both.
   const bool shares = device_ != nullptr && &values == &outputs_;
   of_gradients[number] = shares ? values[number] : new_memory(edge.tensor);
 }

@@ -11,15 +11,14 @@
 
 namespace spillway {
 
-/// A layer of a model with all that it reads and writes, to be run again and again. Runs on any
-/// thread, one at a time, with memory that is not any device's; or on a GPU, with memory of its
-/// own.
+/// A layer of a model with memory for all its inputs and outputs, to be run repeatedly. Runs on any
+/// thread, one at a time, with memory of its own; or on a device.
 class PilotLayer {
  public:
-  /// `alike`: layers that cost the same. Each call takes weights and sums of the next of them, as a
-  /// step does: they would else lie in the nearest caches. `device`: null for any thread; else
-  /// calls come from its compute queue, and all its planned ranges are taken. Throws OutOfMemory
-  /// there.
+  /// `alike`: layers that cost the same. Each call uses weights and sums of the next of them, as a
+  /// step does, so that they are not in the caches. `device`: null for any thread; otherwise calls
+  /// come from its compute queue, and the layer occupies all its planned ranges. Throws OutOfMemory
+  /// on a device.
   PilotLayer(const Model& model, const std::vector<int>& alike, Device* device = nullptr);
   PilotLayer(const PilotLayer&) = delete;
   PilotLayer& operator=(const PilotLayer&) = delete;
@@ -39,7 +38,7 @@ class PilotLayer {
   std::function<void()> after_graph;  ///< called in backward() after its forward
 
  private:
-  /// Aligned memory, filled with small normal numbers: costs do not depend on the values.
+  /// Aligned memory, filled with small normal random numbers.
   std::byte* new_memory(const TensorSpec& tensor);
   std::byte* new_device_memory(const TensorSpec& tensor);
   LayerContext context(bool training) const;

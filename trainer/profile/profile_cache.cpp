@@ -1,13 +1,13 @@
 #include "trainer/profile/profile_cache.h"
 
 #include <ATen/Version.h>
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <type_traits>
 #include <utility>
 
@@ -21,14 +21,12 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr int kFormat = 5;
-/// A difference of loads that makes it worth while to measure anew.
+/// A difference of loads that makes a new measurement worthwhile.
 constexpr double kClearlyBusier = 0.1;
 
 std::string checksum(const Json& costs) {
   const std::string text = costs.dump();
-  std::ostringstream hex;
-  hex << std::hex << XXH3_64bits(text.data(), text.size());
-  return hex.str();
+  return fmt::format("{:x}", XXH3_64bits(text.data(), text.size()));
 }
 
 Json to_json(const LayerProfile& p) {
@@ -118,7 +116,7 @@ ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::
                            std::function<double()> load)
     : file_(std::move(file)), load_(std::move(load)) {
   if (file_.empty()) {
-    load_ = [] { return 0.0; };  // nobody will ask
+    load_ = [] { return 0.0; };  // unused without a file
     return;
   }
   made_by_ = made_by();
@@ -126,7 +124,7 @@ ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::
     known_ = read();
   } catch (const std::exception&) {  // damaged, or it cannot be read
   }
-  drop_those_of_a_busier_machine();
+  drop_busier_measurements();
 }
 
 ProfileCache::Costs ProfileCache::read() const {
@@ -143,12 +141,12 @@ ProfileCache::Costs ProfileCache::read() const {
   return known;
 }
 
-void ProfileCache::drop_those_of_a_busier_machine() {
+void ProfileCache::drop_busier_measurements() {
   std::optional<double> now;
   const auto drop = [&](auto& entries) {
     std::erase_if(entries, [&](const auto& each) {
       const double then = each.second.at.load;
-      if (then < kClearlyBusier) return false;  // whatever it is now
+      if (then < kClearlyBusier) return false;  // whatever the load is now
       if (!now) now = load_();
       return then >= *now + kClearlyBusier;
     });
@@ -220,16 +218,14 @@ std::string this_build_and_machine() {
   const std::filesystem::path program = "/proc/self/exe";
   const auto size = std::filesystem::file_size(program, error);
   const auto time = std::filesystem::last_write_time(program, error).time_since_epoch().count();
-  std::ostringstream text;
-  text << "program " << size << " " << time << "; processor " << processor_name() << "; "
-       << at::get_cpu_capability();
-  return text.str();
+  return fmt::format("program {} {}; processor {}; {}", size, time, processor_name(),
+                     at::get_cpu_capability());
 }
 
 std::string this_build_and_kernels() {
   const Numerics& here = numerics();
-  return this_build_and_machine() + "; numerics " + here.xxh3() + " in " +
-         std::to_string(here.activation_bytes()) + " bytes";
+  return fmt::format("{}; numerics {} in {} bytes", this_build_and_machine(), here.xxh3(),
+                     here.activation_bytes());
 }
 
 }  // namespace spillway

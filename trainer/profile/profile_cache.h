@@ -18,22 +18,21 @@ struct MeasuredAt {
   double load = 0;  ///< as measure_load()
 };
 
-/// Costs of layers and the rates of the host, kept between runs in one JSON file. They hold for one
-/// build of the program on one machine; a file made by another, one that is damaged or no file at
-/// all counts as empty and is replaced. What was measured while the machine was clearly busier than
-/// it is now counts as unknown.
+/// Keeps the costs of layers and the rates of the host between runs in one JSON file. They are
+/// valid for one build of the program on one machine; any other or damaged file counts as empty and
+/// is replaced. Measurements from when the machine was clearly busier than now count as unknown.
 class ProfileCache {
  public:
-  /// `file` empty: nothing is read or written. `made_by`: what a cost depends on besides its key.
-  /// `load`: says how busy the machine is now.
+  /// An empty `file` disables reading and writing. `made_by`: what a cost depends on besides its
+  /// key. `load`: measures how busy the machine is.
   ProfileCache(std::filesystem::path file, const std::function<std::string()>& made_by,
                std::function<double()> load = measure_load);
 
-  /// For costs that are about to be measured.
+  /// Records time and load of a measurement.
   class Measurement {
    public:
     explicit Measurement(const std::function<double()>& load) : load_(load), before_(load()) {}
-    /// Of what was measured since.
+    /// Call after measuring.
     MeasuredAt end() const;
 
    private:
@@ -44,15 +43,15 @@ class ProfileCache {
 
   std::optional<LayerProfile> find(const std::string& key) const;
   void add(const std::string& key, const LayerProfile& profile, const MeasuredAt& at);
-  /// Of one kind of device, which the key names too.
+  /// Times on one kind of device; the key names the kind too.
   std::optional<LayerTimes> find_times(const std::string& key) const;
   void add_times(const std::string& key, const LayerTimes& times, const MeasuredAt& at);
-  /// Bytes a second, each way, of one kind of device.
+  /// Bytes per second and direction of one kind of device.
   std::optional<double> find_copy_rate(const std::string& kind) const;
   void add_copy_rate(const std::string& kind, double rate, const MeasuredAt& at);
   std::optional<HostRates> rates() const;
   void set_rates(const HostRates& rates, const MeasuredAt& at);
-  /// Writes what is new. A cache that cannot be written is none: no error.
+  /// Writes new entries. Ignores errors: a cache is optional.
   void save();
 
  private:
@@ -70,7 +69,7 @@ class ProfileCache {
     Entries<HostRates> rates;  // of "host"
   };
   Costs read() const;
-  void drop_those_of_a_busier_machine();
+  void drop_busier_measurements();
   template <typename Cost>
   void add_to(Entries<Cost>& entries, const std::string& key, const Cost& cost,
               const MeasuredAt& at);
@@ -82,10 +81,10 @@ class ProfileCache {
   bool changed_ = false;
 };
 
-/// This build of the program, LibTorch, and the processor.
+/// Identifies this build of the program, LibTorch, and the processor.
 std::string this_build_and_machine();
-/// What costs depend on: these, and the kernels that LibTorch chooses here
-/// (trainer/profile/numerics.h).
+/// The same and the kernels that LibTorch selects here (trainer/profile/numerics.h): all that costs
+/// depend on.
 std::string this_build_and_kernels();
 
 }  // namespace spillway

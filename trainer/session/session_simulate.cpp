@@ -3,7 +3,7 @@
 
 #include "scheduler/simulation/controlled_shell.h"
 #include "scheduler/simulation/shortened_run.h"
-#include "trainer/profile/handover.h"
+#include "trainer/profile/dispatch_latency.h"
 #include "trainer/profile/host_rates.h"
 #include "trainer/session/session_impl.h"
 
@@ -55,7 +55,7 @@ VirtualCosts Session::Impl::measure_costs() const {
     if (!first) continue;
     costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
   }
-  costs.handover_s = measure_handover();
+  costs.handover_s = measure_dispatch_latency();
   costs.copy_latency_s = measure_link_delay(config.devices[0].imitate.link_bytes_per_s,
                                             static_cast<int>(devices.budgets().size()));
   return costs;

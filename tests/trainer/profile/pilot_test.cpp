@@ -20,7 +20,7 @@
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/tiny_gpt.h"
 #include "tests/support/run/training_run.h"
-#include "trainer/profile/handover.h"
+#include "trainer/profile/dispatch_latency.h"
 #include "trainer/profile/host_rates.h"
 
 namespace spillway::testing {
@@ -123,7 +123,7 @@ TEST(HostRates, ASlowLinkDelaysACopy) {
 }
 
 TEST(HostRates, AnOpIsHandedOverInSomeTime) {
-  const double seconds = measure_handover();
+  const double seconds = measure_dispatch_latency();
   EXPECT_GT(seconds, 0);
   EXPECT_LT(seconds, 1);
 }

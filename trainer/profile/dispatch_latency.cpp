@@ -1,4 +1,4 @@
-#include "trainer/profile/handover.h"
+#include "trainer/profile/dispatch_latency.h"
 
 #include <atomic>
 #include <chrono>
@@ -15,11 +15,11 @@ namespace spillway {
 namespace {
 
 constexpr int kSteps = 60;
-/// Long enough that whoever waits for an op sleeps, as in training.
+/// Long enough that threads that wait for an op sleep, as in training.
 constexpr std::chrono::microseconds kOp(500);
 
-/// Ops that only take time; behind each its sum goes home, then the host works on it.
-class Handovers final : public OpRunner {
+/// Ops that only take time. After each, its sum is copied to the host, then a host op follows.
+class LatencyProbe final : public OpRunner {
  public:
   std::vector<double> seconds;
 
@@ -34,16 +34,16 @@ class Handovers final : public OpRunner {
   }
   void run_host_op(const HostCall&) override {
     const auto ended = op_ended_.exchange({});
-    if (ended == Clock::time_point()) return;  // not the first behind the op
+    if (ended == Clock::time_point()) return;  // not the first host op after the op
     const std::chrono::duration<double> passed = Clock::now() - ended;
-    seconds.push_back(passed.count() / 2);  // to the copy, and to this
+    seconds.push_back(passed.count() / 2);  // two dispatches: the copy and this
   }
 
  private:
   std::atomic<Clock::time_point> op_ended_ = Clock::time_point();
 };
 
-class Deaf final : public ShellObserver {
+class NullObserver final : public ShellObserver {
   void on_started(JobId) override {}
   void on_committed(const StepCommitted&) override {}
   void on_redone(JobId, std::int64_t) override {}
@@ -67,16 +67,16 @@ std::shared_ptr<const JobPlan> smallest_job() {
 
 }  // namespace
 
-double measure_handover() {
+double measure_dispatch_latency() {
   constexpr Bytes kMemory = 1_MiB;
-  const auto device = make_cpu_device("handover", kMemory);
+  const auto device = make_cpu_device("latency", kMemory);
   MemoryStore store(*device);
   HostArena host(kMemory, store);
   TbbPool pool(1);
-  Handovers measured;
-  Deaf nobody;
+  LatencyProbe measured;
+  NullObserver observer;
   Shell shell({.device_budgets = {kMemory}, .host_budget = kMemory, .policy = make_policy("fifo")},
-              {device.get()}, host, pool, measured, nobody);
+              {device.get()}, host, pool, measured, observer);
   shell.submit(JobId(0), smallest_job());
   shell.run();
   return expected(measured.seconds);
