@@ -98,8 +98,9 @@ std::string read_header(const ByteSource& source) {
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > source.size - kLengthBytes)
-    throw Error(fmt::format("gives its header {} bytes, more than the file ({}) or the limit ({})",
-                            length, source.size, kMaxHeaderBytes));
+    throw Error(
+        fmt::format("claims that its header has {} bytes, but the file has {} and the limit is {}",
+                    length, source.size, kMaxHeaderBytes));
   std::string json(length, '\0');
   source.read(std::as_writable_bytes(std::span(json)), kLengthBytes);
   return json;

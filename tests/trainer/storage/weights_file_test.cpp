@@ -111,7 +111,7 @@ TEST(Safetensors, DataIsAlignedForEveryLengthOfTheHeader) {
 
 TEST(Safetensors, NamesAreEscaped) {
   const auto file = written({{"a\"b\\c\n\x01\xC3\xA9", {0}, {}}});
-  EXPECT_NE(file.find(R"("a\"b\\c\u000a\u0001)"
+  EXPECT_NE(file.find(R"("a\"b\\c\n\u0001)"
                       "\xC3\xA9\":{"),
             std::string::npos);
 }
