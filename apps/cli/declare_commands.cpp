@@ -63,8 +63,8 @@ void declare_train(CLI::App& app, Command& chosen) {
   command.add_flag("--overwrite", options->overwrite, "Replace the outputs of an earlier run");
   command.footer(
       R"(Before training, it measures the layers, fits each model to the budgets, and simulates
-the run. Ctrl-C, SIGTERM and SIGHUP save a checkpoint of each trial and end the run with its results; a
-second Ctrl-C ends it at once. SIGUSR1 (kill -USR1 PID) prints the state of all devices, trials
+the run. Ctrl-C, SIGTERM and SIGHUP save a checkpoint of each trial and end the run with its results;
+a second Ctrl-C ends it at once. SIGUSR1 (kill -USR1 PID) prints the state of all devices, trials
 and copies on stderr.
 
 Examples:
@@ -90,8 +90,8 @@ void declare_resume(CLI::App& app, Command& chosen) {
   add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
   command.footer(
       R"(Trials that have ended keep their results. Each other trial resumes from its newest
-intact checkpoint, or from the beginning if it has none. The results are bit-identical to those of an
-uninterrupted run. You may override devices, budgets and all other settings that do not change
+intact checkpoint, or from the beginning if it has none. The results are bit-identical to those of
+an uninterrupted run. You may override devices, budgets and all other settings that do not change
 results; data and paths come from config.yaml in the folder. Signals work as in train.
 
 Failed trials are skipped. Use --retry-failed once you have fixed the cause, such as a full disk
@@ -119,8 +119,8 @@ void declare_plan(CLI::App& app, Command& chosen) {
   add_json(command, options->json, "Print one JSON document instead of tables");
   command.footer(
       R"(It measures the layers, then runs the scheduler on a virtual clock. It shows which
-trials fit, the smallest budget that would work, the shards, a memory breakdown, bytes moved, peaks and time. It
-writes nothing but the cache of measured costs.
+trials fit, the smallest budget that would work, the shards, a memory breakdown, bytes moved, peaks
+and time. It writes nothing but the cache of measured costs.
 
 Examples:
   spillway plan sweep.yaml

@@ -404,9 +404,8 @@ TEST_F(TrainCommand, GoesOnByItselfWithWhatItFinds) {
   const auto other = thrown<ConfigErrors>([&] { run(); });
   options_.overrides.pop_back();
   EXPECT_EQ(other.all.size(), 4u);
-  EXPECT_NE(
-      std::string(other.what()).find("has another contract:\n  train.max_steps: was 5, is 6"),
-      std::string::npos)
+  EXPECT_NE(std::string(other.what()).find("has another contract:\n  train.max_steps: was 5, is 6"),
+            std::string::npos)
       << other.what();
   EXPECT_EQ(folder_.read("out/events.jsonl"), log);
   // Broken off before its first line, a run begins anew.

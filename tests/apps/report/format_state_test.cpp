@@ -34,7 +34,8 @@ TEST(StateText, HasDevicesTrialsAndWhatIsUnderWay) {
 
 TEST(StateText, SaysThatNothingIsUnderWay) {
   const SessionState state{.trials = {{"a", TrialState::done, 9, 9, {}, ""}}};
-  EXPECT_TRUE(format_state(state).ends_with("  1 of 1 trials have ended\n  nothing is in flight\n"));
+  EXPECT_TRUE(
+      format_state(state).ends_with("  1 of 1 trials have ended\n  nothing is in flight\n"));
 }
 
 }  // namespace

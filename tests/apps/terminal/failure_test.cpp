@@ -77,7 +77,8 @@ TEST_F(BadInput, IsADocumentWithJson) {
   const Json finding = Json::parse(out_.str())["error"]["findings"][0];
   EXPECT_EQ(finding["field"], "train.data_parallel");
   EXPECT_EQ(finding["line"], 3);
-  EXPECT_TRUE(finding["problem"].get<std::string>().starts_with("is 'x', must be an integer from 1"));
+  EXPECT_TRUE(
+      finding["problem"].get<std::string>().starts_with("is 'x', must be an integer from 1"));
 }
 
 TEST_F(BadInput, ThatDoesNotFitHasOneDocumentOfAPlan) {
