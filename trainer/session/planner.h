@@ -30,8 +30,8 @@ class Planner {
 
   /// Throws DoesNotFit. `avoided`: devices that take no lane.
   PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const;
-  /// Like plan(), for lanes that the user asks for. Throws ConfigError (`train.data_parallel`) if the
-  /// trial cannot have them.
+  /// Like plan(), for lanes that the user asks for. Throws ConfigError (`train.data_parallel`) if
+  /// the trial cannot have them.
   PlannedTrial plan_resize(const SessionTrial& trial, int lanes) const;
   /// A plan for as many of these lanes as possible. Null: not even one.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,

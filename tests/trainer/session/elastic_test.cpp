@@ -145,9 +145,9 @@ TEST(Elastic, LanesTakeWholeGroupsAlsoOfTheDefault) {
   TrialConfig trial = tiny_trial();
   trial.train.reduction_groups = 0;
   trial.train.data_parallel = 9;
-  EXPECT_STREQ(
-      thrown<ConfigError>([&] { session.submit(trial); }).what(),
-      "train.data_parallel: is 9, above train.reduction_groups 8; a device takes whole reduction groups");
+  EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
+               "train.data_parallel: is 9, above train.reduction_groups 8; a device takes whole "
+               "reduction groups");
   trial.train.data_parallel = 4;
   trial.train.max_data_parallel = 3;
   EXPECT_STREQ(thrown<ConfigError>([&] { session.submit(trial); }).what(),
