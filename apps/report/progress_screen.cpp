@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <chrono>
 #include <ostream>
 #include <string>
@@ -51,7 +53,7 @@ class ScreenProgress final : public Progress {
   /// and ED.
   std::string erase() const {
     if (num_lines_ == 0) return "";
-    return "\x1b[" + std::to_string(num_lines_) + "F\x1b[J";
+    return fmt::format("\x1b[{}F\x1b[J", num_lines_);
   }
 
   std::ostream& out_;

@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t kBlockBytes = 32_KiB;
+constexpr std::size_t kBufferBytes = 32_KiB;
 
 template <std::size_t width>
 void decode(const std::byte* bytes, std::span<std::int64_t> out) {

@@ -1,5 +1,7 @@
 #include "runs/config/yaml_node.h"
 
+#include <fmt/format.h>
+
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -35,8 +37,9 @@ void check_size(const std::string& text) {
   const auto is_separator = [](char c) { return c == ',' || c == '[' || c == '{'; };
   if (std::ranges::count_if(text, is_separator) > kMaxNodes)
     throw ConfigError("", 0,
-                      "the configuration has more than " + std::to_string(kMaxNodes) +
-                          " commas and opening brackets, the limit");
+                      fmt::format("the configuration has more than {} commas and opening brackets, "
+                                  "the limit",
+                                  kMaxNodes));
 }
 
 /// Makes a tree of what yaml-cpp reads, and stops it at the limits.
@@ -100,7 +103,7 @@ class TreeBuilder final : public YAML::EventHandler {
     std::string path;
     for (const Open& open : open_) {
       if (open.node.kind == Kind::list) {
-        path += "[" + std::to_string(open.node.children.size()) + "]";
+        path += fmt::format("[{}]", open.node.children.size());
       } else if (open.has_key) {
         path += (path.empty() ? "" : ".") + open.key.text;
       }
@@ -118,12 +121,11 @@ class TreeBuilder final : public YAML::EventHandler {
 
   /// Counts `node`, which stands `depth` levels deep, and all that is in it.
   void count(const YAML::Mark& mark, const YamlNode& node, std::size_t depth) {
-    if (depth > kMaxDepth)
-      fail(mark, "is nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    if (depth > kMaxDepth) fail(mark, fmt::format("is nested deeper than {} levels", kMaxDepth));
     if (++num_nodes_ > kMaxNodes)
       throw ConfigError(
           "", line_of(mark),
-          "the configuration has more than " + std::to_string(kMaxNodes) + " values, the limit");
+          fmt::format("the configuration has more than {} values, the limit", kMaxNodes));
     for (const YamlNode& child : node.children) count(mark, child, depth + 1);
   }
 

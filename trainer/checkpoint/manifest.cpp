@@ -1,5 +1,7 @@
 #include "trainer/checkpoint/manifest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -66,8 +68,8 @@ void check_file(const ManifestFile& file, Bytes block_bytes, std::set<std::strin
   if (!plain) fail("has '" + file.name + "' where the name of a data file belongs");
   if (!names.insert(file.name).second) fail("names '" + file.name + "' twice");
   if (file.blocks.size() != num_blocks(file.bytes, block_bytes))
-    fail("has " + std::to_string(file.blocks.size()) + " blocks of '" + file.name + "', not " +
-         std::to_string(num_blocks(file.bytes, block_bytes)));
+    fail(fmt::format("has {} blocks of '{}', not {}", file.blocks.size(), file.name,
+                     num_blocks(file.bytes, block_bytes)));
   for (const auto& hash : file.blocks) {
     const bool is_hash = hash.size() == kHexDigits &&
                          hash.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -77,7 +79,7 @@ void check_file(const ManifestFile& file, Bytes block_bytes, std::set<std::strin
 
 void check(const Manifest& manifest) {
   if (manifest.block_bytes == 0 || manifest.block_bytes > Manifest::kMaxBlockBytes)
-    fail("has blocks of " + std::to_string(manifest.block_bytes) + " bytes");
+    fail(fmt::format("has blocks of {} bytes", manifest.block_bytes));
   std::set<std::string> names;
   for (const auto& file : manifest.files) check_file(file, manifest.block_bytes, names);
 }

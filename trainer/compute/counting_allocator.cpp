@@ -28,10 +28,10 @@ namespace {
 
 thread_local ActivationMeter* current_meter = nullptr;
 thread_local ActivationMeter* current_gpu_meter = nullptr;
-/// A charge that failed inside MKL, through which nothing can be thrown.
+/// A failed charge inside MKL; exceptions cannot pass through MKL.
 thread_local std::exception_ptr deferred;
 
-/// Before every block: who pays for it, and whether it lies in memory of theirs.
+/// The header of every block: the meter that was charged, and whether it owns the memory.
 struct Header {
   ActivationMeter* meter;
   Bytes bytes;
@@ -39,7 +39,7 @@ struct Header {
 };
 static_assert(sizeof(Header) <= kAlignment);
 
-/// The host cannot write in front of a GPU's block who pays for it.
+/// The host cannot write a header in front of a GPU's block.
 struct GpuBlocks {
   struct Block {
     ActivationMeter* meter = nullptr;
@@ -54,8 +54,8 @@ GpuBlocks& gpu_blocks() {
   return blocks;
 }
 
-/// A block that `meter` (null: nobody) has been charged for; null where the system has none. Throws
-/// OutOfMemory where the meter's memory has none.
+/// A block that `meter` (null: none) has been charged for; null if the system has no memory. Throws
+/// OutOfMemory if the meter's memory is full.
 void* new_block(Bytes bytes, ActivationMeter* meter) {
   void* base = meter ? meter->place(bytes + kAlignment) : nullptr;
   const bool placed = base != nullptr;
@@ -64,7 +64,7 @@ void* new_block(Bytes bytes, ActivationMeter* meter) {
   return static_cast<std::byte*>(base) + kAlignment;
 }
 
-/// What `take` takes, charged; nothing is charged where it takes nothing (null) or throws.
+/// Charges what `take` allocates; charges nothing if that returns null or throws.
 template <typename Take>
 void* charged(ActivationMeter& meter, Bytes bytes, const Take& take) {
   meter.charge(bytes);
@@ -79,7 +79,7 @@ void* charged(ActivationMeter& meter, Bytes bytes, const Take& take) {
   return block;
 }
 
-/// As new_block(), and charges the meter.
+/// Like new_block(), and charges the meter.
 void* charged_block(Bytes bytes, ActivationMeter* meter) {
   if (meter == nullptr) return new_block(bytes, nullptr);
   return charged(*meter, bytes, [&] { return new_block(bytes, meter); });
@@ -114,7 +114,7 @@ class CountingAllocator final : public c10::Allocator {
     return {block, block, &delete_block, cpu};
   }
 
-  /// Buffers of oneDNN are taken and given back without a DataPtr.
+  /// oneDNN allocates and frees its buffers without a DataPtr.
   c10::DeleterFnPtr raw_deleter() const override { return &delete_block; }
 
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
@@ -123,7 +123,7 @@ class CountingAllocator final : public c10::Allocator {
 };
 
 void* mkl_malloc(std::size_t bytes) {
-  // Small ones are records that it keeps for each thread.
+  // Small blocks are records that MKL keeps per thread.
   ActivationMeter* meter = bytes < kPage ? nullptr : current_meter;
   try {
     return charged_block(bytes, meter);
@@ -150,8 +150,8 @@ void redirect(const char* symbol, Function function) {
   if (void* hook = dlsym(RTLD_DEFAULT, symbol)) *static_cast<Function*>(hook) = function;
 }
 
-/// The buffers that MKL packs matrices into are device memory like any activation. It keeps them
-/// for the next call unless told not to. A LibTorch without MKL has none of these symbols.
+/// The buffers into which MKL packs matrices count as activations. MKL keeps them for the next call
+/// unless told not to. A LibTorch without MKL lacks these symbols.
 /// Source: oneMKL developer guide, "Redefining Memory Functions".
 void count_mkl_buffers() {
   redirect("i_malloc", &mkl_malloc);
@@ -163,18 +163,18 @@ void count_mkl_buffers() {
   }
 }
 
-/// When the program is loaded: MKL looks at its hooks in its first call, which may be the caller's.
+/// Runs when the program is loaded: MKL reads its hooks in its first call, which may be the user's.
 [[maybe_unused]] const bool counts_mkl_buffers = (count_mkl_buffers(), true);
 
-/// Ops take and free the same large blocks again and again. By default glibc maps many of them
-/// anew, and the kernel clears every page each time. Source: mallopt(3).
+/// Ops allocate and free the same large blocks again and again. By default glibc maps many of them
+/// each time, and the kernel clears every page. Source: mallopt(3).
 void keep_freed_blocks() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the maximum
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-/// The first products of a process take more memory than all later ones, by MKL's hooks: here they
-/// are nobody's.
+/// The first products of a process allocate more through MKL's hooks than later ones; here they are
+/// charged to nobody.
 void multiply_once() {
   initialize_torch_thread();
   for (const std::int64_t size : {16, 256}) {

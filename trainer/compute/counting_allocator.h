@@ -4,19 +4,18 @@
 
 namespace spillway {
 
-/// LibTorch as Spillway needs it: one thread per op (CPU reductions change bits with the number of
-/// threads) and a CPU allocator that charges the current thread's meter. Idempotent; call before
-/// the first tensor.
+/// Sets LibTorch up: one thread per op, because CPU reductions give other bits with another number
+/// of threads, and a CPU allocator that charges the current thread's meter. Idempotent; call before
+/// the first tensor is made.
 void initialize_torch();
 
-/// The calling thread's part of it, before its first op: LibTorch tells MKL the number of threads
-/// on each thread by itself, and only when something there asks for it. Small matrix products do
-/// not ask. Cheap to repeat.
+/// Call on each computing thread before its first op. LibTorch sets MKL's number of threads lazily
+/// per thread, and small matrix products do not trigger that. Cheap to repeat.
 void initialize_torch_thread();
 
-/// Everything that LibTorch allocates on this thread during its life is charged to `meter`, and
-/// discharged wherever it is freed. Going over the meter's reservation throws OutOfMemory. Of a
-/// GPU's meter: what it allocates on GPUs; its few numbers on the host are nobody's.
+/// While it lives, everything that LibTorch allocates on this thread is charged to `meter`, and
+/// discharged wherever it is freed. Exceeding the meter's reservation throws OutOfMemory. The meter
+/// of a GPU is charged for allocations on GPUs only, not for the few numbers on the host.
 class MeterScope {
  public:
   explicit MeterScope(ActivationMeter& meter, bool of_gpu = false);
@@ -29,10 +28,10 @@ class MeterScope {
   ActivationMeter* previous_of_gpu_;
 };
 
-/// Charged memory of the GPU whose meter is this thread's; null: there is none, so it is nobody's.
-/// Throws OutOfMemory.
+/// Allocates on the GPU of this thread's meter and charges it; null if the thread has no such
+/// meter. Throws OutOfMemory.
 void* place_on_gpu(Bytes bytes);
-/// Gives it back, from any thread. False: the memory is nobody's.
+/// Frees such memory, on any thread. False if no meter was charged for it.
 bool remove_from_gpu(void* block);
 
 }  // namespace spillway

@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-/// Step number of draws that belong to no step.
+/// The step number of draws outside any step.
 constexpr std::uint32_t kInitialization = 0xFFFFFFFFu;
 
 }  // namespace

@@ -27,7 +27,7 @@ using UpdateRule = std::variant<kernels::AdamW, kernels::Sgd>;
 UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
                        double gradient_scale);
 
-/// A parameter with what belongs to it.
+/// A parameter with its moments and its gradient.
 struct UpdatedParam {
   float* weights = nullptr;
   std::array<float*, kMaxMoments> moments{};

@@ -1,5 +1,7 @@
 #include "trainer/compute/range_runner.h"
 
+#include <fmt/format.h>
+
 #include <ATen/ops/add.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
@@ -46,7 +48,7 @@ at::Tensor view_of(const std::byte* data, const TensorSpec& spec, int gpu) {
       .make_tensor();
 }
 
-/// Thread-local state of an op, set at its entry: never inherited from another thread.
+/// Thread-local state of an op, set when it begins, never inherited from another thread.
 class OpScope {
  public:
   explicit OpScope(bool grad) : grad_(grad) {
@@ -65,11 +67,11 @@ void copy_out(void* stream, void* to, const at::Tensor& from) {
 
 void check_type(const LayerSpec& layer, DType dtype, const at::Tensor& output) {
   if (output.scalar_type() == scalar_type(dtype)) return;
-  throw Error("layer " + layer.name + " made " + c10::toString(output.scalar_type()) +
-              ", but its output is to be " + c10::toString(scalar_type(dtype)));
+  throw Error(fmt::format("layer {} returned {}, but its output must be {}", layer.name,
+                          c10::toString(output.scalar_type()), c10::toString(scalar_type(dtype))));
 }
 
-/// Errors of ours speak for themselves; what else a layer throws is told with its name.
+/// Our own errors pass unchanged; the layer's name is added to all others.
 template <typename Work>
 auto run_for(const LayerSpec& layer, const Work& work) {
   try {
@@ -77,7 +79,7 @@ auto run_for(const LayerSpec& layer, const Work& work) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error("layer " + layer.name + ": " + reason_of(error));
+    throw Error(fmt::format("layer {}: {}", layer.name, reason_of(error)));
   }
 }
 
@@ -126,7 +128,7 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
   run.result = run_for(
       spec, [&] { return model_.layers[at(layer)]->forward(run.inputs, run.params, context); });
-  run.result.output = run.result.output.contiguous();  // as it would be behind a cut
+  run.result.output = run.result.output.contiguous();  // as after a cut
   if (const int made = output_of(layer); made >= 0) {
     check_type(spec, model_.spec.edges[at(made)].tensor.dtype, run.result.output);
   }
@@ -238,7 +240,8 @@ double RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradien
     for (std::size_t i = 0; i < of_inputs.size(); ++i) {
       if (!of_inputs[i].defined()) continue;
       const int e = model_.spec.layers[at(l)].inputs[i];
-      at::Tensor& sum = gradients[e];  // of later readers first: the same for every cut
+      at::Tensor& sum =
+          gradients[e];  // later readers first, so the order is the same for every cut
       sum = sum.defined() ? at::add(sum, of_inputs[i]) : std::move(of_inputs[i]);
       if (--readers[e] > 0 || !input_gradients.contains(e)) continue;
       copy_out(context_.stream, input_gradients.at(e), sum);

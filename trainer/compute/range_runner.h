@@ -11,16 +11,16 @@
 
 namespace spillway {
 
-/// Takes one virtual node through consecutive layers of a model. The same arithmetic in every
+/// Runs one virtual node through consecutive layers of a model. The arithmetic is the same in every
 /// order and for every cut: graphs are local to one layer, and a layer's backward starts from its
 /// recomputed forward. LibTorch allocates activations only; nothing outlives a call.
 class RangeRunner {
  public:
   /// Parameters of layer `layer`, in spec order, as raw memory.
   using Parameters = std::function<std::vector<std::byte*>(int layer)>;
-  /// Takes what the sum of one parameter grows by, of the parameter's type, while it is alive: the
-  /// gradient of a trainable one (null: zero; layers come in reverse), the observation of a running
-  /// statistic.
+  /// Receives what is added to the sum of one parameter, in the parameter's type; valid during the
+  /// call. For a trainable parameter it is the gradient (null: zero; layers come in reverse), for a
+  /// running statistic the observation.
   using TakeTerm = std::function<void(int layer, int param, const std::byte* term)>;
 
   RangeRunner(const Model& model, LayerRange layers, LayerContext context, Parameters parameters)
@@ -29,19 +29,19 @@ class RangeRunner {
   /// Memory of edges, or of their gradients, for this virtual node.
   using EdgeMemory = std::map<int, std::byte*>;
 
-  /// Called in backward() after each layer's forward: where a pilot reads the memory in use.
+  /// Called in backward() after each layer's forward; a pilot reads the memory in use there.
   std::function<void(int layer)> after_forward;
 
-  /// Forward without a graph. `inputs`: what the range reads and does not make, batch included.
-  /// `outputs`: where those of its edges go that are read behind it. Of a range that ends with the
-  /// loss layer it returns the weight of the loss, whose sum goes to `loss`: host memory, written
-  /// when the stream comes to it.
+  /// Forward without a graph. `inputs`: the edges that the range reads and does not make, batch
+  /// included. `outputs`: memory for its edges that later layers read. If the range ends with the
+  /// loss layer, returns the weight of the loss and writes its sum to `loss`, which is host memory,
+  /// in the order of the stream.
   double forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss) const;
 
-  /// Forward with graphs, then backward: what a layer observes in training is taken here alone, so
-  /// once a step, however often its forward runs. `gradients`: of the range's outputs; and of those
-  /// inputs that are read behind the range too, as far as summed there. `input_gradients`: where
-  /// those of the inputs go, this range's share added. Loss and weight as of forward().
+  /// Forward with graphs, then backward. Observations of running statistics are taken here only, so
+  /// once per step, however often forward runs. `gradients`: those of the range's outputs, and the
+  /// partial sums of inputs that later layers read too. `input_gradients`: memory for the gradients
+  /// of the inputs, this range's share added. Loss and weight as in forward().
   double backward(const EdgeMemory& inputs, const EdgeMemory& gradients,
                   const EdgeMemory& input_gradients, const TakeTerm& take, double* loss) const;
 
@@ -52,14 +52,14 @@ class RangeRunner {
     LayerResult result;
   };
   LayerRun run_layer(int layer, const EdgeTensors& tensors, bool with_graph) const;
-  /// Hands out the gradients of the parameters; returns those of the inputs, in order.
+  /// Passes on the gradients of the parameters; returns those of the inputs, in order.
   std::vector<at::Tensor> run_backward(int layer, LayerRun run, const at::Tensor& gradient,
                                        const TakeTerm& take) const;
   void take_observations(int layer, LayerResult& result, const TakeTerm& take) const;
   EdgeTensors views_of(const EdgeMemory& memory) const;
-  /// By edge, how many layers of the range read it.
+  /// By edge: the number of layers of the range that read it.
   std::map<int, int> count_readers() const;
-  /// The edge that a layer makes; -1: it is the loss.
+  /// The edge that a layer makes; -1 for the loss layer.
   int output_of(int layer) const;
   double take_loss(const LayerRun& run, double* loss) const;
 
@@ -69,8 +69,8 @@ class RangeRunner {
   Parameters parameters_;
 };
 
-/// Has LibTorch set up what it keeps for each thread that computes, and the system's allocator take
-/// `activations` bytes for it, as far as it keeps them.
+/// Lets LibTorch set up what it keeps per computing thread, and lets the system's allocator obtain
+/// `activations` bytes for the thread ahead of time.
 void warm_up_thread(Bytes activations);
 
 }  // namespace spillway

@@ -6,8 +6,8 @@
 
 namespace spillway {
 
-/// Does `work` where the device's ops are done, and waits for it. Throws what it throws, and where
-/// the device failed.
+/// Runs `work` on the thread that runs the device's ops, and waits. Throws what `work` throws, and
+/// DeviceLost if the device failed.
 void run_on(Device& device, const std::function<void()>& work);
 
 }  // namespace spillway

@@ -7,9 +7,9 @@
 
 namespace spillway {
 
-/// Moves a running statistic once, behind the commit of a step: an average by the mean over
-/// `virtual_nodes` of the observations, whose sum is `sum`; a count to `steps`, the committed
-/// steps. In double, each element rounded once.
+/// Updates a running statistic after the commit of a step. An average moves by the mean of the
+/// observations of all `virtual_nodes`, whose sum is `sum`; a count becomes `steps`, the number of
+/// committed steps. Computes in double and rounds each element once.
 void update_statistic(std::byte* value, const ParamSpec& spec, const float* sum, int virtual_nodes,
                       std::int64_t steps);
 

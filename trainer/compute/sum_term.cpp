@@ -42,7 +42,7 @@ void pack_sum(kernels::Stream stream, std::byte* to, const std::byte* from,
   const std::size_t n = elements(param.tensor), size = size_of(dtype);
   const auto gap = static_cast<std::size_t>(from - to);
   for (std::size_t begin = 0, end; begin < n; begin = end) {
-    // What is written ends where what has yet to be read begins.
+    // Each write ends before the elements that are still to be read.
     end = std::min(n, (gap + begin * sizeof(float)) / size);
     const std::byte* source = from + begin * sizeof(float);
     std::byte* place = to + begin * size;

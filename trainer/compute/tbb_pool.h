@@ -16,14 +16,14 @@ class TbbPool final : public HostPool {
       : threads_(tbb::global_control::max_allowed_parallelism,
                  static_cast<std::size_t>(num_threads) + 1),
         arena_(num_threads, /*reserved_for_masters=*/0) {
-    const DefaultFloats of_workers;  // TBB gives its threads those of who initialises the arena
+    const DefaultFloats of_workers;  // TBB's threads inherit the mode of the initialising thread
     arena_.initialize();
   }
   ~TbbPool() override;
   void submit(std::function<void()> work) override;
 
  private:
-  tbb::global_control threads_;  // TBB counts a caller's thread that never comes here
+  tbb::global_control threads_;  // one more: TBB counts a calling thread, and none joins
   tbb::task_arena arena_;
   Mutex mutex_;
   CondVar quiet_;

@@ -1,5 +1,7 @@
 #include "trainer/compute/training_job.h"
 
+#include <fmt/format.h>
+
 #include <ATen/ops/empty.h>
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
@@ -25,7 +27,7 @@
 namespace spillway {
 namespace {
 
-/// Elements of an update that one task takes. Any split gives the same bits.
+/// Elements per task of an update. Any split gives the same bits.
 constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
 
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
@@ -33,11 +35,11 @@ const float* floats(const std::byte* data) { return reinterpret_cast<const float
 
 void* stream_of(const OpCall& call) { return call.device->compute().stream(); }
 
-/// On the device's stream, of a packed sum there, to host memory.
+/// Writes the norm of a packed sum on the device to host memory, in the order of the stream.
 void take_norm(Device& device, double* norm, const std::byte* sum, const TensorSpec& tensor) {
   const auto n = static_cast<std::size_t>(tensor.elements());
   kernels::Stream stream = device.compute().stream();
-  // Whoever has its memory next computes behind in the stream.
+  // The next owner of its memory computes later in the stream.
   const at::Tensor room =
       at::empty({static_cast<std::int64_t>(1 + kernels::num_norm_chunks(n))},
                 at::TensorOptions(torch_device(device.gpu())).dtype(at::kDouble));
@@ -50,7 +52,7 @@ void take_norm(Device& device, double* norm, const std::byte* sum, const TensorS
   kernels::copy(stream, norm, there, sizeof(double));
 }
 
-/// None of an op without the loss.
+/// None if the op does not compute the loss.
 OpRunner::Keep keep_loss(std::vector<WeightedSum>& losses, int vn, const double* sum,
                          double weight) {
   if (!sum) return {};
@@ -61,9 +63,9 @@ std::size_t elements(const ParamSpec& param) {
   return static_cast<std::size_t>(param.tensor.elements());
 }
 
-/// What to do about a loss or a gradient that is not finite after so many updates.
+/// Advice for a loss or a gradient that is not finite after `updates` updates.
 std::string not_finite_remedy(const ModelSpec& spec, std::int64_t num_updates) {
-  constexpr double kLarge = 2;  // the defaults of all families are below it
+  constexpr double kLarge = 2;  // above the defaults of all families
   double largest = 0;
   for (const ParamSpec& param : spec.params) largest = std::max(largest, param.init.stddev);
   std::string remedy = "try a smaller train.learning_rate or train.max_grad_norm";
@@ -181,7 +183,7 @@ const ParamSpec& TrainingJob::param_of(int layer, std::size_t i) const {
   return model_->spec.params[at(model_->spec.layers[at(layer)].params[i])];
 }
 
-/// `what(i, param)` of the parameters of a layer that have a sum; i counts all of them.
+/// Calls `what(i, param)` for each parameter i of a layer that has a sum.
 template <typename What>
 void TrainingJob::for_each_sum(int layer, const What& what) const {
   for (std::size_t i = 0; i < model_->spec.layers[at(layer)].params.size(); ++i) {
@@ -205,8 +207,8 @@ void TrainingJob::merge_sums(const OpCall& call) const {
   }
 }
 
-/// What goes home of this unit, once its last virtual node is in: packed, and the squared norms of
-/// its untied parameters, if any are asked for.
+/// Packs the sums of a unit that go home after its last virtual node, and computes the squared
+/// norms of its untied parameters if requested.
 void TrainingJob::finish_sums(const OpCall& call, std::span<double* const> norms) const {
   const UnitSpec& unit = call.unit_spec();
   const Layout& layout = call.plan->layout;
@@ -279,7 +281,7 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   }
 }
 
-/// Finishes the tree over what the lanes sent.
+/// Completes the tree over the sums that lanes have sent.
 void TrainingJob::add_partials(const HostCall& call, int layer) const {
   const Layout& layout = call.plan->layout;
   for (const FoldStep::Merge& merge : layout.merges) {
@@ -322,7 +324,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
     if (!param.trainable) return;
     const std::byte* use = call.home + layout.sum_of_use(layer, i);
     std::byte* total = sum(call, params[i]);
-    // A tied parameter: last use first.
+    // A tied parameter is summed from its last use to its first.
     if (use != total) add_packed(total, use, param.finished_sum());
     if (std::ranges::count(layout.layers[at(layer)].device_norms, i) > 0) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
@@ -335,13 +337,13 @@ void TrainingJob::commit(const HostCall& call) {
   for (double norm : squared_norms_) squared += norm;
   const double norm = std::sqrt(squared) / loss.weight;
   if (!std::isfinite(loss.mean()) || !std::isfinite(norm)) {
-    throw Error("step " + std::to_string(call.step + 1) + ": loss " + std::to_string(loss.mean()) +
-                ", gradient norm " + std::to_string(norm) + " are not finite; " +
-                not_finite_remedy(model_->spec, call.step));
+    throw Error(fmt::format("step {}: loss {:f}, gradient norm {:f} are not finite; {}",
+                            call.step + 1, loss.mean(), norm,
+                            not_finite_remedy(model_->spec, call.step)));
   }
   gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
   const MutexLock lock(mutex_);
-  if (call.step >= steps_noted_) {  // else it is redone
+  if (call.step >= steps_noted_) {  // else the step is repeated
     progress_.losses.push_back(loss.mean());
     progress_.gradient_norms.push_back(norm);
     steps_noted_ = call.step + 1;
@@ -349,7 +351,7 @@ void TrainingJob::commit(const HostCall& call) {
   progress_.weight_per_step = loss.weight;
 }
 
-/// Runs in the program of the step after the commit.
+/// Runs in the program that follows the commit.
 void TrainingJob::update(const HostCall& call, int weights_buffer) {
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
     if (call.plan->layout.params[at(p)].weights_buffer == weights_buffer) update_param(call, p);

@@ -17,33 +17,33 @@
 
 namespace spillway {
 
-/// What the ops of one trial compute. State that outlives an op lies in the job's homes; what is
-/// here is a handful of scalars a virtual node. The step program orders all calls but
+/// What the ops of one trial compute. State that outlives an op lies in the job's homes; this
+/// object keeps a few scalars per virtual node. The step program orders all calls except
 /// take_progress().
 class TrainingJob {
  public:
   TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
               std::shared_ptr<const JobPlan> plan);
 
-  /// Instead of at the beginning the trial starts from here; before admit(). Its plans begin with
-  /// the step of the generation.
+  /// Starts the trial from this checkpoint; call before admit(). Its plans begin with the step of
+  /// the generation.
   void start_from(Generation generation) { start_ = std::move(generation); }
-  /// Weights by (seed, parameter), or as they were; moments are zero already.
+  /// Writes the initial weights, or those of the checkpoint; moments are zero already.
   void admit(std::byte* home);
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
-  /// Does what the program behind the commit of `step` has not done of its updates: the open step
-  /// is dropped, and nothing else runs. The state is then as after that commit.
+  /// Completes the updates that follow the commit of `step`. The open step is dropped, and nothing
+  /// else may run. Afterwards the state is that of the commit.
   void complete_updates(std::int64_t step);
 
-  /// What a watcher may know.
+  /// What observers see.
   struct Progress {
-    std::vector<double> losses, gradient_norms;  ///< one a committed step
+    std::vector<double> losses, gradient_norms;  ///< one per committed step
     std::vector<std::pair<std::int64_t, double>> eval_losses;
     double weight_per_step = 0;  ///< target tokens of a step
     std::string weights_xxh3;    ///< once finished
   };
-  /// Losses since the last call, and the other values as they are. Any thread.
+  /// Losses since the last call, and the present values of the others. Any thread.
   Progress take_progress();
   const TrainConfig& train() const { return config_.train; }
 
@@ -68,11 +68,11 @@ class TrainingJob {
   void finish_sums(const OpCall& call, std::span<double* const> norms) const;
   void keep_norms(const OpCall& call);
   const ParamSpec& param_of(int layer, std::size_t i) const;
-  /// A parameter's master at home: the same place in every plan.
+  /// A parameter's master weights at home: the same place in every plan.
   std::byte* value(std::byte* home, int param) const;
-  /// Where its layer computes with another type, writes elements [begin, end) as devices take them.
+  /// If its layer computes in another type, converts elements [begin, end) for the devices.
   void write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const;
-  /// The sum of a parameter once reduced: in the range of its last use.
+  /// The reduced sum of a parameter: in the range of its last use.
   std::byte* sum(const HostCall& call, int param) const;
 
   std::shared_ptr<const Model> model_;
@@ -88,8 +88,8 @@ class TrainingJob {
   double gradient_scale_ = 1;                      // of the updates that follow the last commit
   Mutex mutex_;
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);
-  std::int64_t steps_noted_ = 0;  // whose loss is or was in progress_; a device that goes late
-                                  // makes a step commit again
+  std::int64_t steps_noted_ = 0;  // steps whose loss was added to progress_; a device that is
+                                  // lost late makes a step commit again
 };
 
 }  // namespace spillway

@@ -17,18 +17,18 @@
 
 namespace spillway {
 
-/// Where the state of a trial lies in its home: weights by the names of parameters, moments by
-/// PyTorch's names of them ("exp_avg.wte", "momentum_buffer.wte").
+/// Where the state of a trial lies in its home. Weights have the names of parameters, moments
+/// PyTorch's names ("exp_avg.wte", "momentum_buffer.wte").
 class StatePlaces {
  public:
   StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout);
 
-  /// Weights, moments and history as files of a generation. Their bytes are taken from `home` when
-  /// they are written, each parameter as `gate` allows; Error where the trial ends before. All
-  /// outlive the files. No bytes are needed to know the files' lengths: `home` may be null.
+  /// Weights, moments and history as files of a generation. Their bytes are read from `home` while
+  /// the files are written, each parameter when `gate` allows; throws Error if the trial ends
+  /// before. The arguments outlive the files. `home` may be null if only the lengths are needed.
   std::vector<GenerationFile> files(const std::byte* home, StateGate* gate,
                                     const TrialHistory& history) const;
-  /// Reads weights and moments into a home. Throws CorruptData where a tensor is missing or of
+  /// Reads weights and moments into a home. Throws CorruptData if a tensor is missing or has
   /// another size.
   void restore(const Generation& from, std::byte* home) const;
 
@@ -36,7 +36,7 @@ class StatePlaces {
   struct Place {
     std::size_t param = 0;
     Bytes home = 0;
-    bool is_last = false;  ///< of what is read of its parameter
+    bool is_last = false;  ///< the last part of its parameter
   };
   void add(std::vector<TensorEntry>& tensors, const std::string& name, const TensorSpec& tensor,
            const Place& place);
@@ -45,7 +45,7 @@ class StatePlaces {
   std::map<std::string, Place> places_;
 };
 
-/// Of the trial whose generation it is; see TrialHistory.
+/// The history of the checkpoint's trial; see TrialHistory.
 TrialHistory read_history(const Generation& from, std::size_t limit, std::optional<Rungs> rungs);
 
 }  // namespace spillway

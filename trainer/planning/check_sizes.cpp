@@ -1,5 +1,7 @@
 #include "trainer/planning/check_sizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +11,7 @@
 namespace spillway {
 namespace {
 
-/// As a double: the product may be beyond 64 bits.
+/// In double: the product may exceed 64 bits.
 double bytes_of(const TensorSpec& tensor) {
   auto bytes = static_cast<double>(size_of(tensor.dtype));
   for (const auto& dim : tensor.dims) bytes *= static_cast<double>(dim.size);
@@ -39,17 +41,15 @@ void check_sizes(const std::string& trial, const ModelSpec& model, int virtual_n
     const double bytes = bytes_of(model, layer);
     if (bytes > std::max(kMeasurable, static_cast<double>(budget)))
       throw DoesNotFit(
-          "trial " + trial + ", even without the activations of layer " + layer.name + ",",
+          fmt::format("trial {}, even without the activations of layer {},", trial, layer.name),
           Tier::device, static_cast<Bytes>(std::min(bytes, kMaxBytes)), budget);
   }
   const double ops = 2.0 * virtual_nodes * static_cast<double>(model.layers.size());
   if (ops > kMaxOps) {
+    const double most = std::floor(kMaxOps / 2 / static_cast<double>(model.layers.size()));
     throw ConfigError("train.virtual_nodes", 0,
-                      "is " + std::to_string(virtual_nodes) + ", which for " +
-                          std::to_string(model.layers.size()) +
-                          " layers makes too many ops a step; use fewer, at most " +
-                          std::to_string(static_cast<int>(
-                              std::floor(kMaxOps / 2 / static_cast<double>(model.layers.size())))));
+                      fmt::format("is {}, too many for {} layers; use at most {}", virtual_nodes,
+                                  model.layers.size(), static_cast<int>(most)));
   }
 }
 

@@ -16,7 +16,7 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
-/// What makes up the time of a lane.
+/// The parts of a lane's time.
 class LaneCosts {
  public:
   LaneCosts(const NeedTable& needs, const Partition& cut, bool double_buffer)
@@ -32,7 +32,7 @@ class LaneCosts {
 
   LaneCandidate candidate(const PlanDevice& device, int max_groups) const {
     const double rate = copy_rate(device);
-    // The first shard's weights come before anything is computed, its sums leave after everything.
+    // Nothing hides the load of the first shard's weights and the write back of its sums.
     const double edge_s = static_cast<double>(edge_bytes_) / rate;
     const double copies_s = static_cast<double>(again_bytes_) / rate;
     LaneCandidate made{.fixed_s = edge_s + (hides_copies_ ? 0 : copies_s),
@@ -44,7 +44,7 @@ class LaneCosts {
     return made;
   }
 
-  /// Of a lane beside others: the host adds up its sums.
+  /// The host adds the sums of each lane but one.
   double join_s() const {
     double bytes = 0;
     for (Bytes layer : needs_.packed_sums) bytes += static_cast<double>(layer);
@@ -56,7 +56,7 @@ class LaneCosts {
     const double memory = needs_.profile.copy_bytes_per_s, link = device.link_bytes_per_s;
     return link > 0 ? std::min(link, memory) : memory;
   }
-  /// Whether a layer is taken forward before its backward.
+  /// Whether a layer's forward runs before its backward op.
   bool is_recomputed(int layer) const { return layer < cut_.shards.back().begin; }
 
   double measured_s(const PlanDevice& device, std::size_t size) const {
@@ -72,7 +72,7 @@ class LaneCosts {
   const Partition& cut_;
   const bool hides_copies_;
   Bytes edge_bytes_ = 0;
-  Bytes again_bytes_ = 0;  // weights that come while others compute, forward and backward
+  Bytes again_bytes_ = 0;  // weights that load while other layers compute
 };
 
 std::string why_not(const SplitProblem& problem, std::size_t number, const PlanDevice& device,

@@ -11,24 +11,23 @@
 
 namespace spillway {
 
-/// A device of a session as the plan of one trial sees it.
+/// A device of a session, with what the plan of one trial needs to know.
 struct PlanDevice {
   DeviceId id;
   std::string name;  ///< "cpu:1"
   Bytes budget = 0;
   MemorySplit split;
-  double link_bytes_per_s = 0;     ///< 0: as fast as memory is
-  std::vector<LayerTimes> layers;  ///< of the model, there
+  double link_bytes_per_s = 0;     ///< 0: as fast as memory
+  std::vector<LayerTimes> layers;  ///< of the model on this device
 };
 
-/// What a device of the profile's kind takes, `slowdown` times longer: a guess, nothing is
-/// measured.
+/// The profile's times, multiplied by `slowdown`: an estimate, not a measurement.
 std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 
-/// Whether a lane takes equally long on each.
+/// Whether a lane takes equally long on all of them.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
-/// So many times longer compute takes on one device than on another, by layers measured on both.
+/// How many times longer compute takes on one device than on another, by layers measured on both.
 double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other);
 
 /// Which devices take part in a trial, and with how many reduction groups each.
@@ -36,19 +35,19 @@ struct LaneChoice {
   std::vector<int> lane_groups;
   std::vector<DeviceId> lane_devices;  ///< by lane, ascending
   std::vector<std::string> device_names;
-  Bytes least_budget = 0;             ///< of these devices
-  double step_s = 0;                  ///< about
-  std::vector<std::string> declined;  ///< a sentence for each device that takes no part
+  Bytes least_budget = 0;             ///< of the chosen devices
+  double step_s = 0;                  ///< estimated
+  std::vector<std::string> declined;  ///< one sentence per device that is left out
 };
 
 struct LaneLimits {
-  int lanes = 1;            ///< at most so many
-  int groups = 1;           ///< in any of them, at most
-  Bytes needed_budget = 0;  ///< of a device that takes part, at least
+  int lanes = 1;            ///< at most
+  int groups = 1;           ///< per lane, at most
+  Bytes needed_budget = 0;  ///< per device, at least
 };
 
-/// Lanes within the limits, so that the slowest is fastest (scheduler/elastic/lane_split). Nothing
-/// where there are none. `cut` fits.
+/// The lanes within the limits whose slowest lane is fastest (scheduler/elastic/lane_split).
+/// Nothing if no lane is possible. `cut` must fit.
 std::optional<LaneChoice> choose_lanes(const NeedTable& needs, const Partition& cut,
                                        const JobShape& shape, const LaneLimits& limits,
                                        bool double_buffer, const std::vector<PlanDevice>& devices);

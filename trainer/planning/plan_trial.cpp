@@ -1,5 +1,8 @@
 #include "trainer/planning/plan_trial.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <sstream>
@@ -15,7 +18,7 @@
 namespace spillway {
 namespace {
 
-/// Evaluation virtual nodes: as many whole ones as the data has, at most eval_batches batches.
+/// Number of evaluation virtual nodes: all whole ones of the data, at most eval_batches batches.
 int evaluation_vns(const TrialConfig& trial) {
   if (!trial.data->eval) return 0;
   const TrainConfig& train = trial.train;
@@ -23,9 +26,9 @@ int evaluation_vns(const TrialConfig& trial) {
   const std::uint64_t available = trial.data->eval->num_samples() / vn_size;
   if (available == 0) {
     throw ConfigError("data.eval_fraction", 0,
-                      "leaves " + std::to_string(trial.data->eval->num_samples()) +
-                          " samples for evaluation, fewer than the " + std::to_string(vn_size) +
-                          " of one virtual node; use a larger fraction or 0");
+                      fmt::format("leaves {} samples for evaluation, fewer than the {} of one "
+                                  "virtual node; use a larger fraction or 0",
+                                  trial.data->eval->num_samples(), vn_size));
   }
   const auto wanted = static_cast<std::uint64_t>(train.eval_batches) *
                       static_cast<std::uint64_t>(train.virtual_nodes);
@@ -82,7 +85,7 @@ void describe_shards(const ModelSpec& model, const Profile& profile, const JobSh
   summary.unit_boundaries_bytes = largest.op_area;
 }
 
-/// Homes are never larger: every edge is a boundary, and its gradient has a home for each reader.
+/// An upper bound of the home: every edge is a boundary with a gradient for each reader.
 Bytes most_home_bytes(const ModelSpec& model, const JobShape& shape, const Layout& layout) {
   std::vector<Bytes> readers(model.edges.size());
   for (const LayerSpec& layer : model.layers) {
@@ -110,7 +113,7 @@ struct Planner {
         devices(those_present),
         double_buffer(loads_ahead),
         shape(shape_of(config)) {
-    shape.split = devices.front().split;  // of all alike
+    shape.split = devices.front().split;  // the same for all
   }
 
   Partition cut_of(const JobShape& any, Bytes budget) const {
@@ -126,7 +129,7 @@ struct Planner {
     return std::ranges::max_element(devices, {}, &PlanDevice::budget)->budget;
   }
 
-  /// Throws where no device can run the trial. Returns how many can.
+  /// Throws if no device can run the trial. Returns the number of those that can.
   int cut_for_all(Bytes host_budget) {
     cut_under(largest_budget());
     std::vector<Bytes> usable;
@@ -154,8 +157,8 @@ struct Planner {
            train.lane_groups.empty() && !equally_fast(devices);
   }
 
-  /// Long lanes may need more room for sums than even ones. So the fastest that have it, on the
-  /// larger devices alone or with shorter lanes, and even ones where there are none.
+  /// Uneven lanes may need more room for sums than even ones. Takes the fastest that fit, on larger
+  /// devices only or with shorter lanes, and even lanes if none fit.
   void choose() {
     const NeedTable needs(model, profile, shape);
     const Partition even_cut = cut;
@@ -177,7 +180,7 @@ struct Planner {
     take(best);
   }
 
-  /// False where there is no room for these lanes.
+  /// False if these lanes have no room.
   bool take(const LaneChoice& choice) {
     lanes = choice;
     shape.lane_groups = choice.lane_groups;
@@ -185,7 +188,7 @@ struct Planner {
     return cut.fits;
   }
 
-  /// With a dedicated activation pool, the share with which the trial needs least.
+  /// With a dedicated activation pool: the share with which the trial needs the smallest budget.
   std::string better_share() const {
     if (!shape.split.dedicated_activations()) return "";
     JobShape other = shape;
@@ -210,13 +213,13 @@ struct Planner {
                       largest_budget(), better_share());
   }
 
-  /// The host memory that the trial takes on devices of this budget.
+  /// The host memory that the trial needs on devices of this budget.
   Bytes home_bytes(const Partition& any) const {
     return lower(model, profile, shape, any.shards, any.vn_major).layout.home_bytes;
   }
 
-  /// The least budget under which the home fits too: more shards have more boundaries at home.
-  /// Where no budget is large enough for that, what devices need.
+  /// The smallest budget for which the home fits too, since more shards have more boundaries at
+  /// home; if there is none, the smallest budget that devices need.
   Bytes smallest_budget(Bytes host_budget) const {
     const auto fits = [&](Bytes budget) {
       return home_bytes(cut_of(shape, budget)) <= host_budget;
@@ -266,8 +269,8 @@ struct Planner {
   const bool double_buffer;
   JobShape shape;
   Partition cut;
-  Bytes least = 0;   // budget that the cut is for
-  LaneChoice lanes;  // empty: as the shape says, on any devices
+  Bytes least = 0;   // the budget of the cut
+  LaneChoice lanes;  // empty: even lanes on any devices
 };
 
 }  // namespace
@@ -300,16 +303,15 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
 
 void require_devices(const PlannedTrial& planned, int lanes) {
   if (lanes <= planned.usable_devices) return;
-  const std::string number = std::to_string(planned.usable_devices);
-  std::string problem = "is " + std::to_string(lanes) + ", but " + number +
-                        (planned.usable_devices == 1 ? " device" : " devices") +
-                        " can run the trial; a device runs one lane of a trial";
-  for (const std::string& device : planned.too_small) {
-    problem += (&device == &planned.too_small.front() ? "; " : ", ") + device;
-  }
+  const int number = planned.usable_devices;
+  std::string problem =
+      fmt::format("is {}, but {} {} can run the trial; a device runs one lane of a trial", lanes,
+                  number, number == 1 ? "device" : "devices");
   if (!planned.too_small.empty()) {
-    problem += ", and a lane needs " + format_bytes(planned.summary.smallest_budget_bytes) +
-               "; raise the memory of devices, or use data_parallel: " + number;
+    problem += fmt::format(
+        "; {}, and a lane needs {}; raise the memory of devices, or use data_parallel: {}",
+        fmt::join(planned.too_small, ", "), format_bytes(planned.summary.smallest_budget_bytes),
+        number);
   }
   throw ConfigError("train.data_parallel", 0, problem);
 }

@@ -13,29 +13,26 @@ namespace spillway {
 /// A trial, cut and lowered for the devices of a session.
 struct PlannedTrial {
   std::shared_ptr<const JobPlan> plan;
-  int usable_devices = 0;              ///< of those it was cut for; perhaps fewer than it has lanes
-  std::vector<std::string> too_small;  ///< of the other devices: their names and memories
+  int usable_devices = 0;              ///< devices that can run it; may be fewer than its lanes
+  std::vector<std::string> too_small;  ///< names and budgets of the other devices
   TrialPlan summary;
   double copy_bytes_per_s = 0;  ///< as measured
 };
 
-/// Cuts under the smallest budget of the devices that can run the trial at all; devices below that
-/// are left out for it. Several lanes on devices that are not equally fast are made for them, as
-/// few as are fastest, unless `train.lane_groups` says which. `train.reduction_groups` is set.
-/// `avoided`: other devices, of which none may take a lane. `first_step`: steps that were committed
-/// before.
-/// Throws ConfigError (`data.eval_fraction`), or DoesNotFit with the least that would do.
+/// Cuts a trial for the smallest budget among the devices that can run it; smaller devices are left
+/// out. On devices of unequal speed it chooses the fastest division into lanes, with as few lanes
+/// as possible, unless `train.lane_groups` sets one. `train.reduction_groups` must be set.
+/// `avoided`: devices that take no lane. `first_step`: steps that are committed already.
+/// Throws ConfigError (`data.eval_fraction`), or DoesNotFit with the smallest budget that fits.
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided = {},
                         std::int64_t first_step = 0);
 
-/// Throws ConfigError (`train.data_parallel`) where there are not devices for so many lanes of the
-/// trial.
+/// Throws ConfigError (`train.data_parallel`) if there are too few devices for that many lanes.
 void require_devices(const PlannedTrial& planned, int lanes);
 
-/// The number of reduction groups where the configuration leaves it open: the largest divisor of
-/// `virtual_nodes` up to 8.
+/// The default number of reduction groups: the largest divisor of `virtual_nodes` up to 8.
 int default_groups(int virtual_nodes);
 
 }  // namespace spillway

@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-/// The rules of a trial's autoscaler as written. Throws ConfigError (`train.autoscale`,
+/// The rules of a trial's autoscaler. Throws ConfigError (`train.autoscale`,
 /// `train.autoscale[1].threshold`, ...).
 std::vector<std::shared_ptr<const Heuristic>> make_rules(const TrainConfig& train);
 

@@ -19,7 +19,7 @@ std::int64_t sum(const std::vector<int>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-/// How the batch is split over virtual nodes, their groups and lanes.
+/// Checks how the batch is divided into virtual nodes, groups and lanes.
 void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
   const int nodes = train.virtual_nodes, lanes = train.data_parallel;
   const int most = train.max_data_parallel;
@@ -52,8 +52,8 @@ void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck
                             lanes));
 }
 
-/// What only a model with its layers can say. It is for virtual nodes of one size: where `train` is
-/// wrong, what it says of that does not count.
+/// Errors that only making the model can find. If `train` is wrong, errors about its fields are
+/// ignored.
 std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
                                   bool can_train) {
   try {

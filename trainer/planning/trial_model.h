@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-/// Makes the model of a trial, once, for a virtual node of it; null where none is given. Throws as
-/// TrialConfig::validate(): all that is wrong with the configuration.
+/// Makes the model of a trial once, for virtual nodes of its size; null if no model is given.
+/// Throws all errors of the configuration, like TrialConfig::validate().
 std::unique_ptr<Model> make_valid_model(const TrialConfig& trial);
 
 }  // namespace spillway

@@ -62,10 +62,10 @@ std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& conf
 /// Kinds round differently: where a virtual node runs would change its bits.
 void DeviceList::require_kind(std::size_t number, const Device& device) const {
   if (entries_.empty() || exact_kind() == device.exact_kind()) return;
-  throw ConfigError("devices[" + std::to_string(number) + "].kind", 0,
-                    "is " + device.exact_kind() + ", and the first device's is " + exact_kind() +
-                        "; a session has devices of one kind, so that it computes the same bits on "
-                        "any of them");
+  throw ConfigError(fmt::format("devices[{}].kind", number), 0,
+                    fmt::format("is {}, but that of the first device is {}; use devices of one "
+                                "kind, which all compute the same bits",
+                                device.exact_kind(), exact_kind()));
 }
 
 DeviceList::Entry DeviceList::entry_of(std::size_t number, const DeviceConfig& config,
@@ -106,12 +106,12 @@ DeviceList::Entry& DeviceList::add_again(std::size_t number) {
 DeviceList::Entry& DeviceList::at(int number) {
   const auto position = static_cast<std::size_t>(number);
   if (number < 0 || position >= size()) {
-    throw ConfigError("devices", 0,
-                      "have no number " + std::to_string(number) +
-                          "; they are numbered from 0 to " + std::to_string(size() - 1));
+    throw ConfigError(
+        "devices", 0,
+        fmt::format("have no number {}; they are numbered from 0 to {}", number, size() - 1));
   }
   if (entries_[position].state == State::gone) {
-    throw ConfigError("devices", 0, "number " + std::to_string(number) + " has left already");
+    throw ConfigError("devices", 0, fmt::format("number {} has left already", number));
   }
   return entries_[position];
 }

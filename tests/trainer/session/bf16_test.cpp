@@ -232,7 +232,8 @@ TEST(Bf16, ALayerOfAnotherTypeIsNamed) {
   };
   Session session(session_of(1, kAmple));
   const std::string said = thrown<Error>([&] { session.submit(trial); }).what();
-  EXPECT_NE(said.find("made Float, but its output is to be BFloat16"), std::string::npos) << said;
+  EXPECT_NE(said.find("returned Float, but its output must be BFloat16"), std::string::npos)
+      << said;
 }
 
 TEST(Bf16, WhatCannotIsRefused) {

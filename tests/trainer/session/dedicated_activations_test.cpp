@@ -86,7 +86,7 @@ TEST(DedicatedActivations, OnlyBlocksOfTheGpuAreCharged) {
   EXPECT_EQ(pool.in_use(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(DedicatedActivations, KindTraining, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(DedicatedActivations, KindTraining, ::testing::Values(DeviceKind::cpu));
 
 }  // namespace
 }  // namespace spillway::testing

@@ -11,6 +11,6 @@ TEST(AfterTheCpu, AGpuTrains) {
   EXPECT_EQ(train(config, tiny_trial()).trials[0].state, TrialState::done);
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, KindTraining, ::testing::Values("cuda"));
+INSTANTIATE_TEST_SUITE_P(Gpu, KindTraining, ::testing::Values(DeviceKind::cuda));
 
 }  // namespace spillway::testing

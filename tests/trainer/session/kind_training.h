@@ -17,7 +17,7 @@
 /// kind of device instantiates it.
 namespace spillway::testing {
 
-class KindTraining : public ::testing::TestWithParam<std::string> {
+class KindTraining : public ::testing::TestWithParam<DeviceKind> {
  protected:
   static SessionConfig devices_of(int devices, Bytes memory) {
     SessionConfig config = session_of(devices, memory);

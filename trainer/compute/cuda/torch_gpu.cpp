@@ -1,5 +1,7 @@
 #include "trainer/compute/torch_gpu.h"
 
+#include <fmt/format.h>
+
 #include <ATen/Context.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -133,8 +135,9 @@ void bind_torch_thread(int gpu, void* stream) {
   try {
     bind(static_cast<c10::DeviceIndex>(gpu), static_cast<cudaStream_t>(stream));
   } catch (const c10::Error& error) {
-    throw Error("LibTorch cannot compute on GPU " + std::to_string(gpu) + ": " + reason_of(error) +
-                "; where its memory is short, give the devices on it less");
+    throw Error(fmt::format(
+        "LibTorch cannot compute on GPU {}: {}; if its memory is full, give the devices on it less",
+        gpu, reason_of(error)));
   }
 }
 
