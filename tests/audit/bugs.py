@@ -87,8 +87,8 @@ BUGS = [
     Bug("one too few is kept", STORE, "if (kept == options_.keep)",
         "if (kept + 1 >= options_.keep)", "CheckpointStore.AsManyAsSaidAreKept"),
     Bug("what a crash left stays", STORE,
-        "  for (const auto number : numbers(kTemporary)) remove_temporary(number);\n", "",
-        "CheckpointStore.LeftoversGoAndWhatIsNotOursStays"),
+        "  for (const auto number : numbers_in(files_, folder_, kTemporary)) remove_temporary(number);"
+        "\n", "", "CheckpointStore.LeftoversGoAndWhatIsNotOursStays"),
     # Reading.
     Bug("hashes of blocks are not compared", GENERATION,
         "if (xxh3(block_) != entry_.blocks[index])", "if (entry_.blocks[index].empty())",

@@ -40,7 +40,7 @@ TEST(DoctorCommand, SaysItInText) {
   EXPECT_EQ(doctor({}, out), kDone);
   for (const char* text :
        {"LibTorch 2.11", "Numerics ", "usable cores", "Memory: ", "GPU", "GFLOP/s", "both at once",
-        "cpu, bf16: copies of a spilled model are hidden from ", "use at least "})
+        "cpu, bf16: a spilled model hides its copies with ", "use at least "})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 

@@ -228,8 +228,8 @@ TEST_F(PlanCommand, EarlyStoppingIsSimulatedAndSaid) {
   std::ostringstream out;
   options_.json = false;
   EXPECT_EQ(plan(options_, out), kDone);
-  EXPECT_NE(out.str().find("as if the first were the best; 3 end after 2 steps, 1 ends after 5 "
-                           "steps\n"),
+  EXPECT_NE(out.str().find("assumes that the first trials are the best; 3 end after 2 steps, "
+                           "1 ends after 5 steps\n"),
             std::string::npos)
       << out.str();
   options_.overrides.clear();

@@ -184,7 +184,7 @@ class Program(unittest.TestCase):
         self.assertIn("results", self.complete("spillway", ""))
         self.assertEqual(self.complete("spillway", "train", "--o"), ["--overwrite"])
         self.assertEqual(self.complete("spillway", "train", "con"), ["config.yaml", "configs"])
-        self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.la"),
+        self.assertEqual(self.complete("spillway", "train", "config.yaml", "train.data_p"),
                          ["train.data_parallel="])
         for start, key in (("model.hidden_", ["model.hidden_act=", "model.hidden_size=",
                                               "model.hidden_sizes="]),

@@ -266,11 +266,12 @@ TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
                     folder_ / "out" +
                     "\n"
                     "train:\n"
-                    "  lanes: 2\n");
+                    "  data_parallel: 2\n");
   options_.config_file = folder_ / "lanes.yaml";
   options_.overrides.clear();
   const auto lanes = thrown<ConfigErrors>([&] { run(); });
-  EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.data_parallel: is 2"));
+  EXPECT_TRUE(std::string(lanes.what()).starts_with("line 6: train.data_parallel: is 2"))
+      << lanes.what();
 }
 
 TEST_F(TrainCommand, AFamilyReadsItsFormats) {

@@ -264,7 +264,7 @@ TEST(Resnet, SizesAreChecked) {
   expect_error(error_of([](auto& c) { c.dropout = 1; }), "model.dropout", "below 1");
   expect_error(error_of([](auto& c) { c.batch_norm_eps = 0; }), "model.batch_norm_eps", "above 0");
   expect_error(error_of([](auto& c) { c.batch_norm_momentum = 2; }), "model.batch_norm_momentum",
-               "from 0 to 1");
+               "at least 0 and at most 1");
   expect_error(error_of([](auto& c) { c.freeze = {"*.running_mean"}; }), "model.freeze",
                "matches no parameter");
 }

@@ -150,7 +150,8 @@ TEST_F(BadInput, StepsHaveABoundedNumberOfOps) {
   folder_.write("config.yaml", replaced(replaced(text, "batch_size: 4", "batch_size: 65536"),
                                         "virtual_nodes: 2", "virtual_nodes: 65536"));
   EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
-  expect_said({"line 14: train.virtual_nodes: is 65536, which for 2002 layers makes too many ops"});
+  expect_said(
+      {"line 14: train.virtual_nodes: is 65536, too many for 2002 layers; use at most 4190"});
 }
 
 /// A place where outputs cannot be, and the message.
