@@ -21,7 +21,7 @@ constexpr const char* kTemporary = ".tmp";
 std::string name_of(std::uint64_t number) { return fmt::format("{:012}", number); }
 
 /// Nothing if a generation cannot have this name.
-std::optional<std::uint64_t> number_of(const std::string& name) {
+std::optional<std::uint64_t> generation_number(const std::string& name) {
   constexpr std::size_t kMostDigits = 18;
   if (name.size() > kMostDigits || name.find_first_not_of("0123456789") != std::string::npos)
     return std::nullopt;
@@ -69,7 +69,7 @@ std::vector<std::uint64_t> numbers_in(FileSystem& files, const Path& folder,
   std::vector<std::uint64_t> found;
   for (const auto& name : files.list(folder)) {
     if (!name.ends_with(suffix)) continue;
-    if (const auto number = number_of(name.substr(0, name.size() - suffix.size())))
+    if (const auto number = generation_number(name.substr(0, name.size() - suffix.size())))
       found.push_back(*number);
   }
   std::ranges::sort(found);
