@@ -9,12 +9,12 @@ namespace {
 
 /// Elements of the largest activation that a layer reads or writes, and its rows: the product of
 /// all dimensions but the last.
-struct Activation {
+struct ActivationSize {
   double elements = 0, rows = 0;
 };
 
-Activation largest_activation(const ModelSpec& model, const LayerSpec& layer) {
-  Activation largest;
+ActivationSize largest_activation(const ModelSpec& model, const LayerSpec& layer) {
+  ActivationSize largest;
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
     for (int e : *edges) {
       const TensorSpec& tensor = model.edges[at(e)].tensor;
@@ -66,7 +66,7 @@ std::vector<LayerProfile> estimate_layers(const ModelSpec& model, double matmul_
   constexpr double kPasses = 4;            // over saved activations: two writes and two reads
   std::vector<LayerProfile> layers;
   for (const LayerSpec& layer : model.layers) {
-    const Activation activation = largest_activation(model, layer);
+    const ActivationSize activation = largest_activation(model, layer);
     const double flops = layer.forward_flops >= 0 ? layer.forward_flops
                                                   : matrix_flops(model, layer, activation.rows);
     double saved = layer.saved_elements;
