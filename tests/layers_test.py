@@ -45,10 +45,14 @@ ROOMS = {
                        "trainer/compute",
     "trainer/planning": "core/base core/spec scheduler/plan scheduler/elastic models/base "
                         "models/data trainer/config trainer/compute",
+    "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
+                     "models/data trainer/config trainer/storage trainer/checkpoint trainer/journal "
+                     "trainer/compute trainer/profile trainer/planning",
     "trainer/session": "core/base core/spec core/os core/device spilling/tiers scheduler/engine "
                        "scheduler/elastic scheduler/simulation models/base models/data "
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
-                       "trainer/runtime trainer/compute trainer/profile trainer/planning",
+                       "trainer/runtime trainer/compute trainer/profile trainer/planning "
+                       "trainer/trial",
     "runs/text": "",
     "runs/config": "core/base core/device scheduler/elastic models/families trainer/config "
                    "runs/text",
@@ -83,7 +87,8 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
 WITH_TORCH = {"models/base", "models/data", "models/families", "models/modules",
-              "trainer/compute", "trainer/profile", "trainer/planning", "trainer/session"}
+              "trainer/compute", "trainer/profile", "trainer/planning", "trainer/trial",
+              "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 WITH_CUDA = ("core/device/cuda/", "trainer/compute/cuda/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nvtx|nvml)")

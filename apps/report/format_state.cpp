@@ -41,7 +41,7 @@ Table devices_of(const SessionState& state) {
 Table trials_of(const SessionState& state) {
   Table table({"trial", "state", "step", "lanes on", "waits for"});
   for (const SessionState::Trial& trial : state.trials) {
-    if (trial.state > TrialState::running) continue;
+    if (has_ended(trial.state)) continue;
     table.add({trial.name, to_string(trial.state),
                fmt::format("{}/{}", trial.step, trial.max_steps), text_of(trial.lanes),
                trial.waits_for.empty() ? "-" : trial.waits_for});
@@ -62,12 +62,12 @@ Table work_of(const SessionState& state) {
 }  // namespace
 
 std::string format_state(const SessionState& state) {
-  const auto has_ended = [](const auto& trial) { return trial.state > TrialState::running; };
+  const auto is_over = [](const auto& trial) { return has_ended(trial.state); };
   std::ostringstream text;
   text << fmt::format("State after {:.1f} s:\n", state.time_s);
   devices_of(state).print(text);
   trials_of(state).print(text);
-  if (const auto ended = std::ranges::count_if(state.trials, has_ended); ended > 0) {
+  if (const auto ended = std::ranges::count_if(state.trials, is_over); ended > 0) {
     text << "  " << ended << " of " << state.trials.size() << " trials have ended\n";
   }
   if (state.under_way.empty()) {

@@ -10,9 +10,7 @@
 namespace spillway {
 namespace {
 
-bool has_ended(const TrialLog& trial) {
-  return trial.result.state != TrialState::waiting && trial.result.state != TrialState::running;
-}
+bool has_ended(const TrialLog& trial) { return has_ended(trial.result.state); }
 
 std::vector<const TrialLog*> running_trials(const RunLog& run) {
   std::vector<const TrialLog*> running;

@@ -71,8 +71,7 @@ class Run {
     for (bool ended = false, changed = false; !ended;) {
       for (const SessionEvent& event : session_.poll(seen, 1)) {
         seen = event.sequence;
-        ended =
-            ended || (event.kind == SessionEvent::Kind::state && event.state > TrialState::running);
+        ended = ended || (event.kind == SessionEvent::Kind::state && has_ended(event.state));
         const bool resized = event.kind == SessionEvent::Kind::resized;
         if (event.kind == SessionEvent::Kind::step) commits_s_.push_back(event.time_s);
         if (resized) first_on_new_lanes_ = commits_s_.size();

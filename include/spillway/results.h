@@ -15,6 +15,7 @@ namespace spillway {
 /// The state of a trial.
 enum class TrialState : std::uint8_t {
   waiting,       ///< for a device or for host memory
+  paused,        ///< by Session::pause(), or at TrialConfig::until
   running,       ///< it computes
   done,          ///< trained to its end
   failed,        ///< TrialResult::reason says why
@@ -23,6 +24,8 @@ enum class TrialState : std::uint8_t {
 };
 /// "waiting", "running", ...
 const char* to_string(TrialState state);
+/// True if the trial is neither waiting nor paused nor running.
+constexpr bool has_ended(TrialState state) { return state > TrialState::running; }
 /// True if a later session does not continue the trial: it is done, failed or stopped early.
 bool is_final(TrialState state);
 /// The state with this name, or nothing.

@@ -22,16 +22,18 @@ namespace spillway {
 
 class RunLock;  // trainer/storage/run_lock.h
 
-/// Trials on shared devices. One thread calls submit() and run(), any number of times: each run()
-/// trains the submitted trials that have not ended. resize(), add_device(), remove_device(),
-/// poll(), stop(), result() and state() may come from any thread. Trials and devices are numbered
-/// from 0, and a device that has left keeps its number. Devices that come, go and fail, and
-/// resizes, change no bit of a result.
+/// Trials on shared devices. Any thread may call any function at any time. Trials and devices are
+/// numbered from 0, and a device that has left keeps its number. No bit of a trial depends on when
+/// others come, wait or end, on devices that come, go and fail, or on resizes.
+///
+/// run() trains the submitted trials and returns; start() keeps a run open, which trains whatever
+/// is submitted until finish() or the destructor ends it.
 class Session {
  public:
   /// Throws ConfigError (`devices`, `devices[1].memory`, `devices[1].imitate.link`, `offload_path`,
   /// `scheduling.policy`, `scheduling.sharing`, `sweep.early_terminate`).
   explicit Session(SessionConfig config);
+  /// Stops the trials that have not ended, as stop() does.
   ~Session();
 
   /// Keeps a journal of the trials in `folder` (docs/formats.md), which belongs to this session
@@ -49,11 +51,12 @@ class Session {
   /// throws. Empty also if the journal has no such trial. Throws ConfigError like submit().
   std::vector<ContractDifference> changes(TrialConfig trial);
   /// Plans a trial: measures its layers and cuts it to fit the budget. Returns the existing trial
-  /// if the client id is known. On return the trial is durable in the journal, if there is one.
-  /// Throws Error during run() and if a layer does not run; ConfigError (also `client_id` if it
-  /// belongs to another contract, and `data` if the samples do not fit the model); DoesNotFit with
-  /// the smallest budget that would fit, or if the disk of `offload_path` cannot hold all homes
-  /// that may lie there at once.
+  /// if the client id is known. On return the trial is durable in the journal, if there is one, and
+  /// takes part in the run, if there is one. Throws Error if a layer does not run; ConfigError
+  /// (also `client_id` if it belongs to another contract, `until`, and `data` if the samples do not
+  /// fit the model); DoesNotFit with the smallest budget that would fit, or if the disk of
+  /// `offload_path` cannot hold all homes that may lie there at once, or during a run with early
+  /// stopping if host memory cannot hold all homes.
   JobId submit(TrialConfig trial);
   /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
@@ -61,17 +64,41 @@ class Session {
   /// needs. run() and simulate() do the same.
   void check() const;
 
-  /// Trains all submitted trials that have not ended. A trial that fails does not affect the
-  /// others. Throws Error if costs are estimates, and IoError at the end if the journal could not
-  /// be written. If it throws, the trials that had not ended are stopped.
+  /// Trains all submitted trials, and those that come meanwhile, until no trial can go on without
+  /// another call: each has ended, is paused, or waits for one that is. A trial that fails does not
+  /// affect the others. Ends the run if all trials have ended, unless start() opened it. Throws
+  /// Error if costs are estimates, and IoError at the end if the journal could not be written. If
+  /// it throws, the trials that had not ended are stopped.
   void run();
+  /// Begins to train and returns. From now on each trial trains as soon as it is submitted. No
+  /// effect during a run that start() began. Throws Error if costs are estimates.
+  void start();
+  /// Waits until no trial can go on without another call. Throws what ended the run.
+  void wait();
+  /// Waits until this trial has ended or is paused, or cannot go on without another call. Returns
+  /// its state. Throws what ended the run.
+  TrialState wait(JobId trial);
+  /// Waits like wait(), then stops the trials that have not ended, and ends the run. Throws like
+  /// run().
+  void finish();
   /// Predicts run(): runs the same engine on a virtual clock with the measured costs. Predicts
   /// times, counters and each trial's `steps`; the rest of the trials stays as it is. Early
   /// stopping needs losses, which are unknown: the simulation keeps the trials submitted first.
   /// If the run has more than `most_ops` ops, it simulates some of the steps and scales the totals.
   RunResult simulate(double most_ops = std::numeric_limits<double>::infinity()) const;
-  /// Ends all trials after their running ops: in this run(), or, outside of one, in the next.
+  /// Ends all trials after their running ops: in this run, or, outside of one, in the next.
   void stop();
+  /// Ends one trial after its running ops. Its state is saved if it has checkpoints. These four
+  /// functions have no effect on a trial that has ended, and throw Error for an unknown one.
+  void stop(JobId trial);
+  /// The trial rests after its open step: its state is saved if it has checkpoints, and it keeps
+  /// its host memory.
+  void pause(JobId trial);
+  /// A paused trial goes on.
+  void resume(JobId trial);
+  /// Moves the step where the trial waits, see TrialConfig::until; `train.max_steps`: it trains to
+  /// its end. Where it waits it has evaluated its weights. Throws ConfigError (`until`).
+  void extend(JobId trial, std::int64_t until);
 
   /// Gives a trial `lanes` lanes from its next commit on, fewer while fewer devices can run it. No
   /// effect on a trial that has ended. Throws ConfigError (`train.data_parallel`) if there are too
@@ -89,10 +116,10 @@ class Session {
   /// Events after `sequence`; waits up to `wait_s` seconds for the first. Only the latest
   /// SessionConfig::max_events are kept: if older ones were asked for, the result starts later.
   std::vector<SessionEvent> poll(std::uint64_t sequence, double wait_s) const;
-  /// The result so far, complete once run() has returned. Counters, times and trace belong to the
-  /// latest run().
+  /// The result so far, complete once a run has ended. Counters, times and trace belong to the
+  /// latest run; the trace is there once it has ended.
   RunResult result() const;
-  /// The state at this moment. Waits briefly for the thread of run(); changes nothing.
+  /// The state at this moment. Waits briefly for the engine's thread; changes nothing.
   SessionState state() const;
 
  private:

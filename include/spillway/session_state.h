@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-/// A snapshot of what a session does. Outside of run() nothing is in flight.
+/// A snapshot of what a session does. Outside of a run nothing is in flight.
 struct SessionState {
   /// A device at this moment.
   struct Device {

@@ -33,7 +33,10 @@ struct TrialConfig {
   ModelFactory model;     ///< makes the model
   std::shared_ptr<const DataSplit> data;  ///< training and evaluation samples
   TrainConfig train;                      ///< how it trains
-  CheckpointConfig checkpoint;            ///< where and how often it is saved
+  /// The trial waits, paused, once it has committed this many steps, until Session::extend(). Its
+  /// schedule, contract and bits are those of a trial that never waits. 0: it does not wait.
+  std::int64_t until = 0;
+  CheckpointConfig checkpoint;  ///< where and how often it is saved
   /// What else decides the bits, as text by field: what `model` and `data` compute beyond shapes
   /// and samples. Compared when the trial is resumed.
   std::map<std::string, std::string> contract;

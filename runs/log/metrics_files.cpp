@@ -77,7 +77,7 @@ void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, Met
     file.resume(event.at("step"), saved_steps(event));
   } else if (kind == "state") {
     const auto state = trial_state(event.at("state").get<std::string>());
-    if (state > TrialState::running) file.complete();
+    if (state && has_ended(*state)) file.complete();
   }
 }
 

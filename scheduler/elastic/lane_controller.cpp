@@ -48,7 +48,9 @@ void LaneController::arrive(const LaneDemand& demand, double now_s) {
 }
 
 void LaneController::committed(const StepCommitted& step, double now_s) {
-  Job& job = jobs_.at(step.job);
+  const auto found = jobs_.find(step.job);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
   const double step_s = now_s - std::exchange(job.committed_s, now_s);
   const double left = static_cast<double>(job.demand.max_steps - step.step);
   const bool is_whole = std::exchange(job.whole_step, true) && step_s > 0;
@@ -91,10 +93,14 @@ void LaneController::take(Job& job, const Advice& advice) {
   }
 }
 
-void LaneController::redone(JobId id) { jobs_.at(id).whole_step = false; }
+void LaneController::redone(JobId id) {
+  if (const auto job = jobs_.find(id); job != jobs_.end()) job->second.whole_step = false;
+}
 
 void LaneController::resized(JobId id) {
-  Job& job = jobs_.at(id);
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
   job.resizing = false;
   if (job.given > 0) job.runs_on = job.given;
   if (!is_shared(job)) return;

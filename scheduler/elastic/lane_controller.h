@@ -45,7 +45,7 @@ class LaneController {
   LaneController(std::shared_ptr<const Allocator> allocator, int num_devices);
   bool shares() const { return sharing_.has_value(); }
 
-  /// The job has its home.
+  /// The job has its home, and takes part until end(). What is said of another has no effect.
   void arrive(const LaneDemand& demand, double now_s);
   void committed(const StepCommitted& step, double now_s);
   /// The open step begins again: its duration is not measured.
@@ -54,7 +54,7 @@ class LaneController {
   void resized(JobId job);
   void end(JobId job);
   /// From now on the job has `lanes` lanes, without shares or rules. The other jobs share the
-  /// remaining devices, at least one. No effect on an unknown job.
+  /// remaining devices, at least one.
   void fix(JobId job, int lanes);
   /// The devices have changed, and the job may have up to `most_lanes` lanes, at least one.
   void limit(JobId job, int most_lanes);

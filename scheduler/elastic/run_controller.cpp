@@ -1,28 +1,60 @@
 #include "scheduler/elastic/run_controller.h"
 
+#include <algorithm>
+
 namespace spillway {
 
 JobId job_of(const RunCommand& command) {
   return std::visit([](const auto& c) { return c.job; }, command);
 }
 
-std::int64_t RunController::hold_step(JobId job) const {
-  return halving_ ? halving_->hold_step(job) : kNoStep;
+void RunController::enter(const JobEntry& entry) {
+  limits_[entry.job] = {.until = entry.until, .suspended = entry.suspended};
+  if (!halving_) return;
+  halving_->enter(entry.job, entry.first_step, entry.max_steps);
+  for (const auto& [rung, loss] : entry.rung_losses) halving_->reach(entry.job, rung, loss);
+}
+
+void RunController::enter_ended(const RungLosses& losses) {
+  if (halving_) halving_->enter_ended(losses);
+}
+
+RunController::Limit RunController::limit_of(JobId job) const {
+  const auto found = limits_.find(job);
+  return found == limits_.end() ? Limit() : found->second;
+}
+
+bool RunController::is_rung(JobId job, std::int64_t step) const {
+  return halving_ && halving_->hold_step(job) == step;
+}
+
+/// It evaluates where the user will look at its loss.
+Hold RunController::hold(JobId job) const {
+  const std::int64_t rung = halving_ ? halving_->hold_step(job) : kNoStep;
+  const std::int64_t until = limit_of(job).until;
+  return {.step = std::min(rung, until), .evaluate = until <= rung};
+}
+
+JobStart RunController::start(JobId job) const {
+  return {.paused = lanes_.shares(), .suspended = limit_of(job).suspended, .hold = hold(job)};
 }
 
 JobWait RunController::waits(JobId id) const {
-  if (waits_at_rung(id)) return JobWait::rung;
-  const auto job = jobs_.find(id);
-  return job == jobs_.end() ? JobWait::nothing : job->second.wait;
+  const auto found = jobs_.find(id);
+  const bool is_admitted = found != jobs_.end();
+  const bool is_parked = !is_admitted || found->second.parked;
+  if (is_parked && limit_of(id).suspended) return JobWait::user;
+  if (is_parked && waits_at_rung(id)) return JobWait::rung;
+  if (!is_admitted) return JobWait::nothing;
+  const Job& job = found->second;
+  const bool is_at_until = job.parked && job.demand.first_step >= limit_of(id).until;
+  return is_at_until ? JobWait::until : job.wait;
 }
 
 void RunController::on_admitted(const LaneDemand& demand, double now_s) {
   Job& job = jobs_[demand.job] = {.demand = demand};
-  if (lanes_.shares() && waits_at_rung(demand.job)) {
-    job.wait = JobWait::devices;
-  } else {
-    arrive(job, now_s);
-  }
+  job.parked = limit_of(demand.job).suspended || waits_at_rung(demand.job);
+  if (!job.parked || !lanes_.shares()) arrive(job, now_s);
 }
 
 void RunController::arrive(Job& job, double now_s) {
@@ -30,27 +62,74 @@ void RunController::arrive(Job& job, double now_s) {
   if (lanes_.shares()) job.wait = JobWait::decision;
 }
 
-void RunController::on_committed(const StepCommitted& step, double mean_loss, double now_s,
-                                 RunCommands& out) {
+void RunController::on_committed(const StepCommitted& step, double now_s) {
+  jobs_.at(step.job).demand.first_step = step.step;
   lanes_.committed(step, now_s);
-  if (step.step != hold_step(step.job)) return;
-  halving_->reach(step.job, step.step, mean_loss);
-  leave_shares(jobs_.at(step.job), out);
+}
+
+void RunController::on_rested(const JobRested& rested, double loss, double now_s,
+                              RunCommands& out) {
+  const bool was_parked = jobs_.at(rested.job).parked;
+  if (is_rung(rested.job, rested.step)) halving_->reach(rested.job, rested.step, loss);
+  if (!was_parked) park(jobs_.at(rested.job), out);
+  go_on(rested.job, now_s);  // the user may have been quicker
   decide_rungs(now_s, out);
 }
 
-/// Others may have the devices of a job that waits at a rung.
-void RunController::leave_shares(Job& job, RunCommands& out) {
+/// Others may have the devices of a job that rests.
+void RunController::park(Job& job, RunCommands& out) {
+  job.parked = true;
+  job.wait = JobWait::nothing;
   if (!lanes_.shares()) return;
   lanes_.end(job.demand.job);
-  job.wait = JobWait::devices;
   out.push_back(PauseJob{job.demand.job});
+}
+
+/// The job rests elsewhere from now on. If it is not admitted yet, it arrives with its admission.
+void RunController::move_hold(JobId id, double now_s, RunCommands& out) {
+  out.push_back(HoldJob{id, hold(id)});
+  go_on(id, now_s);
+}
+
+/// Of a parked job that nothing holds any more.
+void RunController::go_on(JobId id, double now_s) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || !found->second.parked) return;
+  Job& job = found->second;
+  const bool may_go_on = job.demand.first_step < hold(id).step && !limit_of(id).suspended;
+  if (!may_go_on || waits_at_rung(id)) return;
+  job.parked = false;
+  if (lanes_.shares()) return arrive(job, now_s);
+  lanes_.redone(id);  // it has waited: no whole step
+}
+
+void RunController::suspend(JobId id, RunCommands& out) {
+  limits_[id].suspended = true;
+  out.push_back(SuspendJob{id, true});
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end() || job->second.parked) return;
+  if (job->second.wait == JobWait::decision || job->second.wait == JobWait::devices) {
+    park(job->second, out);
+  }
+}
+
+void RunController::resume(JobId id, double now_s, RunCommands& out) {
+  limits_[id].suspended = false;
+  out.push_back(SuspendJob{id, false});
+  go_on(id, now_s);
+}
+
+void RunController::extend(JobId id, std::int64_t until, double now_s, RunCommands& out) {
+  limits_[id].until = until;
+  move_hold(id, now_s, out);
 }
 
 void RunController::on_ended(JobId job, double now_s, RunCommands& out) {
   lanes_.end(job);
   jobs_.erase(job);
+  limits_.erase(job);
   if (halving_) halving_->leave(job);
+  if (limits_.empty()) stopping_ = false;
   decide_rungs(now_s, out);
 }
 
@@ -73,22 +152,12 @@ void RunController::decide_rungs(double now_s, RunCommands& out) {
   if (!halving_ || stopping_) return;
   for (const SuccessiveHalving::Verdict& verdict : halving_->decide()) {
     if (verdict.goes_on) {
-      carry_on(verdict, now_s, out);
+      out.push_back(PassRung{verdict.job, verdict});
+      move_hold(verdict.job, now_s, out);
     } else {
       out.push_back(StopAtRung{verdict.job, verdict});
     }
   }
-}
-
-/// A job that is not admitted yet arrives with its admission.
-void RunController::carry_on(const SuccessiveHalving::Verdict& verdict, double now_s,
-                             RunCommands& out) {
-  out.push_back(PassRung{verdict.job, verdict, halving_->hold_step(verdict.job)});
-  const auto job = jobs_.find(verdict.job);
-  if (job == jobs_.end()) return;
-  if (!lanes_.shares()) return lanes_.redone(verdict.job);  // it has waited: no whole step
-  job->second.demand.first_step = verdict.rung;
-  arrive(job->second, now_s);
 }
 
 void RunController::decide(RunCommands& out) {

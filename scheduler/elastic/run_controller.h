@@ -32,20 +32,32 @@ struct ResizeJob {
   std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
 };
 
-/// The job continues from its rung and is held at the next one.
+/// From now on the job rests there, and nowhere before.
+struct HoldJob {
+  JobId job;
+  Hold hold;
+};
+
+/// The job rests at its next commit, or no longer does so.
+struct SuspendJob {
+  JobId job;
+  bool suspended = false;
+};
+
+/// The job continues from its rung. A HoldJob follows.
 struct PassRung {
   JobId job;
   SuccessiveHalving::Verdict verdict;
-  std::int64_t hold_step = kNoStep;
 };
 
-/// Others were better at the rung.
+/// Others were better at the rung: the job finishes with the weights that it has there.
 struct StopAtRung {
   JobId job;
   SuccessiveHalving::Verdict verdict;
 };
 
-using RunCommand = std::variant<PauseJob, ResumeJob, ResizeJob, PassRung, StopAtRung>;
+using RunCommand =
+    std::variant<PauseJob, ResumeJob, ResizeJob, HoldJob, SuspendJob, PassRung, StopAtRung>;
 using RunCommands = std::vector<RunCommand>;
 JobId job_of(const RunCommand& command);
 
@@ -54,29 +66,44 @@ enum class JobWait : std::uint8_t {
   nothing,
   decision,  ///< decide() has not yet given it lanes or refused them
   devices,   ///< others have them
-  rung       ///< other jobs still have to reach it
+  rung,      ///< other jobs still have to reach it
+  until,     ///< the user: it has come to the step where it is told to wait
+  user       ///< the user has suspended it
 };
 
-/// Decides how many lanes each job of a run has and which jobs continue at a rung. Pure: the real
-/// session and the simulation report the same events, with their own clock, and carry out the
-/// commands in order on their shell. Functions append commands to `out`. Carry them out, and call
-/// decide(), only after the engine's current call has returned.
+/// A job before it is admitted.
+struct JobEntry {
+  JobId job;
+  std::int64_t first_step = 0, max_steps = 1;
+  std::int64_t until = kNoStep;  ///< it waits there for extend()
+  bool suspended = false;        ///< it waits for resume()
+  RungLosses rung_losses{};      ///< at the rungs that it has reached
+};
+
+/// Decides how many lanes each job of a run has, where it waits, and which jobs continue at a rung.
+/// Pure: the real session and the simulation report the same events, with their own clock, and
+/// carry out the commands in order on their shell. Functions append commands to `out`. Carry them
+/// out, and call decide(), only after the engine's current call has returned.
 class RunController {
  public:
-  /// `halving`: early stopping, with all jobs and their known losses already entered.
+  /// `halving`: early stopping.
   explicit RunController(LaneController lanes, std::optional<SuccessiveHalving> halving = {})
       : lanes_(std::move(lanes)), halving_(std::move(halving)) {}
 
-  /// How a job is submitted to the engine: paused or not, and held at this step.
-  bool begins_paused() const { return lanes_.shares(); }
-  std::int64_t hold_step(JobId job) const;
-
+  /// A job comes, or one that has ended earlier counts at rungs, in the order of submission.
+  void enter(const JobEntry& entry);
+  void enter_ended(const RungLosses& losses);
+  /// How an entered job is submitted to the engine.
+  JobStart start(JobId job) const;
   /// All jobs that the run begins with are submitted.
   void begin(double now_s, RunCommands& out) { decide_rungs(now_s, out); }
   /// The job's home is reserved.
   void on_admitted(const LaneDemand& demand, double now_s);
-  /// `mean_loss`: since the rung before; only read where the job is held at this step.
-  void on_committed(const StepCommitted& step, double mean_loss, double now_s, RunCommands& out);
+  void on_committed(const StepCommitted& step, double now_s);
+  /// Whether the job is compared with others at this step.
+  bool is_rung(JobId job, std::int64_t step) const;
+  /// `loss`: by which it is compared; only read at a rung.
+  void on_rested(const JobRested& rested, double loss, double now_s, RunCommands& out);
   /// The open step begins again: its duration is not measured.
   void on_redone(JobId job) { lanes_.redone(job); }
   /// The job runs on the plan of its last ResizeJob, or there was none.
@@ -89,7 +116,12 @@ class RunController {
   /// The user fixes the job's lanes: from now on neither shares nor rules change them. No effect on
   /// a job that is not admitted.
   void fix(JobId job, int lanes);
-  /// The user stops all jobs: no rung is decided any more, because all of them end anyway.
+  /// The user suspends the job, or lets it go on.
+  void suspend(JobId job, RunCommands& out);
+  void resume(JobId job, double now_s, RunCommands& out);
+  /// The user moves the step where the job waits.
+  void extend(JobId job, std::int64_t until, double now_s, RunCommands& out);
+  /// The user stops all jobs that are there: no rung is decided before they have ended.
   void stop() { stopping_ = true; }
 
   /// Makes is_due() true without an event.
@@ -103,20 +135,31 @@ class RunController {
   JobWait waits(JobId job) const;
 
  private:
+  /// What the user says of a job.
+  struct Limit {
+    std::int64_t until = kNoStep;
+    bool suspended = false;
+  };
+  /// An admitted job that has not ended.
   struct Job {
-    LaneDemand demand;
-    JobWait wait = JobWait::nothing;  ///< never `rung`, see waits()
+    LaneDemand demand;                ///< `first_step`: the steps that it has committed
+    JobWait wait = JobWait::nothing;  ///< for its share, see waits()
+    bool parked = false;              ///< it takes no part in shares, and its steps no time
   };
 
   bool waits_at_rung(JobId job) const { return halving_ && halving_->waits(job); }
+  Limit limit_of(JobId job) const;
+  Hold hold(JobId job) const;
   void arrive(Job& job, double now_s);
-  void leave_shares(Job& job, RunCommands& out);
+  void park(Job& job, RunCommands& out);
+  void move_hold(JobId job, double now_s, RunCommands& out);
+  void go_on(JobId job, double now_s);
   void decide_rungs(double now_s, RunCommands& out);
-  void carry_on(const SuccessiveHalving::Verdict& verdict, double now_s, RunCommands& out);
 
   LaneController lanes_;
   std::optional<SuccessiveHalving> halving_;
-  std::map<JobId, Job> jobs_;  // admitted and not ended
+  std::map<JobId, Limit> limits_;  // of entered jobs that have not ended
+  std::map<JobId, Job> jobs_;
   bool stopping_ = false;
 };
 

@@ -51,9 +51,9 @@ void SuccessiveHalving::reach(JobId job, std::int64_t rung, double loss) {
 
 void SuccessiveHalving::leave(JobId job) {
   Trial& trial = find(job);
+  const bool was_stopped = trial.max_steps == 0;
   trial.max_steps = 0;
-  trial.losses.erase(trial.losses.upper_bound(std::max(decided_, trial.step - 1)),
-                     trial.losses.end());
+  if (!was_stopped) trial.losses.erase(trial.losses.lower_bound(trial.step), trial.losses.end());
 }
 
 std::int64_t SuccessiveHalving::hold_step(JobId job) const {
@@ -107,16 +107,15 @@ void SuccessiveHalving::decide(std::int64_t rung, std::vector<Verdict>& verdicts
     if (goes_on) trial.step = rung + 1;
     if (!goes_on) trial.max_steps = 0;
   }
-  decided_ = rung;
 }
 
 std::vector<SuccessiveHalving::Verdict> SuccessiveHalving::decide() {
   std::vector<Verdict> verdicts;
-  for (;;) {
-    const std::int64_t rung = rungs_.from(decided_ + 1);
-    if (rung == kNoStep || !is_decidable(rung)) return verdicts;
+  for (std::int64_t rung = rungs_.min_iter; rung != kNoStep && is_decidable(rung);
+       rung = rungs_.from(rung + 1)) {
     decide(rung, verdicts);
   }
+  return verdicts;
 }
 
 }  // namespace spillway

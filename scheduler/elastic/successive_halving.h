@@ -65,7 +65,8 @@ class SuccessiveHalving {
   std::int64_t hold_step(JobId job) const;
   /// Whether the job waits at its rung.
   bool waits(JobId job) const;
-  /// Decides all rungs that no other trial can still reach. Ordered by rung, then rank.
+  /// Decides all rungs that no other trial can still reach; again where a trial came later, which
+  /// takes nothing from those that went on. Ordered by rung, then rank.
   std::vector<Verdict> decide();
 
  private:
@@ -83,7 +84,6 @@ class SuccessiveHalving {
 
   Rungs rungs_;
   std::vector<Trial> trials_;  // as entered
-  std::int64_t decided_ = 0;   // the last rung
 };
 
 }  // namespace spillway

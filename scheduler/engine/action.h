@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "scheduler/plan/program.h"
 #include "spilling/residency/copy.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"
@@ -13,7 +14,18 @@
 /// The engine's commands to a shell, and the shell's completions. Plain values.
 namespace spillway {
 
-struct JobPlan;
+/// Where a job comes to rest (JobRested): once it has committed `step` steps or more.
+struct Hold {
+  std::int64_t step = kNoStep;  ///< kNoStep: nowhere
+  bool evaluate = false;        ///< it evaluates its weights there, if it ever does
+};
+
+/// How a job begins.
+struct JobStart {
+  bool paused = false;     ///< it begins nothing before it is resumed
+  bool suspended = false;  ///< it rests where it begins
+  Hold hold;
+};
 
 /// A compute op. `attempt`, here, below and in copies, counts the dropped open steps of the job.
 /// `offsets`: the positions of its buffers on the device, in the order of for_each_buffer().
@@ -60,6 +72,13 @@ struct StepCommitted {
   std::vector<DeviceWork> work = {};  ///< of the devices that took part
 };
 
+/// The job has come to the step where it is held: its updates are complete, it is evaluated if
+/// that was asked for, and it begins nothing until it is held elsewhere.
+struct JobRested {
+  JobId job;
+  std::int64_t step = 0;
+};
+
 /// A device with work of the open step was lost: the step begins again from the state of the last
 /// commit. No action of earlier attempts is in flight.
 struct StepRedone {
@@ -99,8 +118,8 @@ struct JobEnded {
   std::string reason;
 };
 
-using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, StepRedone,
-                            PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
+using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, JobRested,
+                            StepRedone, PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
 
 /// An action has ended. Times are seconds of the shell's clock. An action is reported after
 /// everything in its `after`, and the actions of one queue are reported in order.

@@ -84,7 +84,7 @@ void Engine::handle(const InFlight& action, const Done& done) {
       return;
     case InFlight::Kind::host_op:
       if (job.program->host_ops[at(action.op)].kind == HostOpKind::finish_evaluation) {
-        job.evaluated = true;
+        job.kept.evaluation = true;
       }
       if (job.phase == JobPhase::running) host_op_done(action.job, action.op, done.finished_s);
       return;
@@ -94,7 +94,7 @@ void Engine::handle(const InFlight& action, const Done& done) {
         job.reason = done.error;
       }
       host_used_ -= job.home_bytes;
-      return finish(action.job);
+      return report_end(action.job);
   }
 }
 
@@ -122,39 +122,54 @@ void Engine::admit_waiting() {
   }
 }
 
+/// The next program of a settled job; nothing if it has to rest and has done all for that.
+std::optional<StepKind> Engine::next_program(const JobTable& job) const {
+  const JobPlan& plan = job.next_plan ? *job.next_plan : *job.plan;
+  if (job.finishes) return plan.finish_kind(job.step);
+  const StepKind next = plan.step_kind(job.step);
+  const bool is_held = job.step >= job.hold.step;
+  if (next.finish || !(is_held || job.suspended)) return next;
+  const StepKind rest = plan.rest_kind(job.step, is_held && job.hold.evaluate);
+  const bool is_done =
+      (!rest.update || job.kept.updates) && (!rest.evaluate || job.kept.evaluation);
+  if (is_done || plan.programs[rest.index()]->host_ops.empty()) return std::nullopt;
+  return rest;
+}
+
 /// Begins the next program of a settled job, or redoes the open one.
-void Engine::begin_program(JobId id) {
+void Engine::begin_program(JobId id, StepKind kind) {
   JobTable& job = table(id);
-  const Kept kept = begin_attempt(id);
+  begin_attempt(id);
   job.phase = JobPhase::running;
-  job.step_kind = job.plan->step_kind(job.step).index();
-  job.program = job.plan->programs[job.step_kind].get();
+  job.resting = false;
+  job.kind = kind;
+  job.program = job.plan->programs[kind.index()].get();
   job.left = job.program->units.size() + job.program->host_ops.size();
   job.unclaimed_s = job.program->compute_s;
   job.work.clear();
-  begin_buffers(id, kept);
-  begin_units(job, kept);
-  begin_host_ops(id, kept);
+  begin_buffers(id);
+  begin_units(job);
+  begin_host_ops(id);
   dispatcher_.note_ready();
   dispatcher_.rank(tables_, id);
 }
 
-void Engine::begin_buffers(JobId id, const Kept& kept) {
+void Engine::begin_buffers(JobId id) {
   JobTable& job = table(id);
-  const bool updates = job.plan->step_kind(job.step).update;
   const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
   job.last_units.assign(buffers.size(), -1);
   tables_.memory.begin(id, buffers, job.step);
-  for (int b = 0; b < static_cast<int>(buffers.size()); ++b) {
-    const BufferKind kind = buffers[at(b)].kind;
-    const bool is_valid = (kind == BufferKind::weights && (!updates || kept.updates)) ||
-                          (kind == BufferKind::batch && kept.loads);
-    if (is_valid) tables_.memory.set_home_valid({id, b});
-  }
+  const auto make_valid = [&](const std::vector<int>& at_home) {
+    for (int b : at_home) tables_.memory.set_home_valid({id, b});
+  };
+  const Layout& layout = job.plan->layout;
+  if (!job.kind.update || job.kept.updates) make_valid(layout.weights);
+  if (job.kept.loads) make_valid(layout.batch);
+  if (job.kept.eval_loads) make_valid(layout.eval_batch);
 }
 
 /// Units that are kept count as claimed and done; they come first in their lanes.
-void Engine::begin_units(JobTable& job, const Kept& kept) {
+void Engine::begin_units(JobTable& job) {
   const Program& program = *job.program;
   job.units.assign(program.units.size(), UnitState{});
   job.lanes.assign(program.lane_units.size(), LaneState{});
@@ -163,8 +178,8 @@ void Engine::begin_units(JobTable& job, const Kept& kept) {
     const UnitSpec& unit = program.units[u];
     UnitState& unit_state = job.units[u];
     unit_state.waits_for = static_cast<int>(std::ranges::count_if(
-        unit.host_deps, [&](int op) { return !kept.has(program.host_ops[at(op)]); }));
-    if (!kept.has(unit)) continue;
+        unit.host_deps, [&](int op) { return !job.kept.has(program.host_ops[at(op)]); }));
+    if (!job.kept.has(unit)) continue;
     unit_state.claimed = true;
     unit_state.ops_started = unit_state.ops_done = unit.num_ops;
     ++job.lanes[at(unit.lane)].cursor;
@@ -174,20 +189,20 @@ void Engine::begin_units(JobTable& job, const Kept& kept) {
 }
 
 /// Starts the host ops without dependencies, in order.
-void Engine::begin_host_ops(JobId id, const Kept& kept) {
+void Engine::begin_host_ops(JobId id) {
   JobTable& job = table(id);
   const Program& program = *job.program;
   job.host_waits.clear();
   for (const HostOpSpec& op : program.host_ops) {
-    const auto units =
-        std::ranges::count_if(op.unit_deps, [&](int u) { return !kept.has(program.units[at(u)]); });
+    const auto units = std::ranges::count_if(
+        op.unit_deps, [&](int u) { return !job.kept.has(program.units[at(u)]); });
     const auto host_ops = std::ranges::count_if(
-        op.host_deps, [&](int h) { return !kept.has(program.host_ops[at(h)]); });
+        op.host_deps, [&](int h) { return !job.kept.has(program.host_ops[at(h)]); });
     job.host_waits.push_back(static_cast<int>(units + host_ops) + 1);
   }
   // Each op's extra dependency is this point.
   for (int op = 0; op < static_cast<int>(program.host_ops.size()); ++op) {
-    if (kept.has(program.host_ops[at(op)])) {
+    if (job.kept.has(program.host_ops[at(op)])) {
       --job.left;
     } else {
       host_dependency_done(id, op);
@@ -199,7 +214,7 @@ void Engine::host_dependency_done(JobId id, int op) {
   JobTable& job = table(id);
   if (--job.host_waits[at(op)] > 0) return;
   const ActionId action = start({.kind = InFlight::Kind::host_op, .job = id, .op = op});
-  out_->push_back(StartHostOp{action, id, job.step_kind, job.step, job.attempt, op});
+  out_->push_back(StartHostOp{action, id, job.kind.index(), job.step, job.attempt, op});
 }
 
 void Engine::host_op_done(JobId id, int op, double now_s) {
@@ -232,13 +247,13 @@ void Engine::unit_drained(JobId id, int unit) {
 void Engine::count_finished(JobId id) {
   JobTable& job = table(id);
   if (--job.left > 0) return;
-  if (job.program->commits) {
-    ++job.step;
-    out_->push_back(StepCommitted{id, job.step, std::exchange(job.work, {})});
-    job.phase = JobPhase::settling;
-  } else {
-    end_job(id, JobEnd::done, "");
-  }
+  if (job.program->finishes) return end_job(id, JobEnd::done, "");
+  job.phase = JobPhase::settling;
+  job.kept.updates = true;
+  if (!job.program->commits) return;
+  ++job.step;
+  job.kept = {};
+  out_->push_back(StepCommitted{id, job.step, std::exchange(job.work, {})});
 }
 
 void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
@@ -251,7 +266,7 @@ void Engine::end_job(JobId id, JobEnd end, const std::string& reason) {
   withdraw(id);
   if (!was_waiting) return settle(id);
   std::erase(waiting_, id);
-  finish(id);
+  report_end(id);
 }
 
 /// Continues or ends a job once it has no action in flight.
@@ -261,7 +276,17 @@ void Engine::settle(JobId id) {
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
   tables_.memory.drop_all(*this, id);
   if (ends) return release(id);
-  if (!job.paused && job.step < job.hold_step) begin_program(id);
+  const std::optional<StepKind> kind = next_program(job);
+  if (!kind) return rest(id);
+  const bool needs_devices = kind->train || kind->evaluate;
+  if (!job.paused || !needs_devices) begin_program(id, *kind);
+}
+
+void Engine::rest(JobId id) {
+  JobTable& job = table(id);
+  if (std::exchange(job.resting, true)) return;
+  begin_attempt(id);
+  out_->push_back(JobRested{id, job.step});
 }
 
 void Engine::release(JobId id) {
@@ -273,7 +298,7 @@ void Engine::release(JobId id) {
   out_->push_back(ReleaseJob{start({.kind = InFlight::Kind::release, .job = id}), id, job.end});
 }
 
-void Engine::finish(JobId id) {
+void Engine::report_end(JobId id) {
   JobTable& job = table(id);
   job.phase = JobPhase::ended;
   ++num_ended_;

@@ -51,9 +51,13 @@ class Engine : private ResidencyOwner {
   /// The job begins no program after the open one, until resume().
   void pause(JobId job, std::vector<Action>& out);
   void resume(JobId job, std::vector<Action>& out);
-  /// The job begins no program once it has committed `step` steps, until another hold();
-  /// kNoStep: it runs to its end.
-  void hold(JobId job, std::int64_t step, std::vector<Action>& out);
+  /// The job rests there until another hold().
+  void hold(JobId job, Hold hold, std::vector<Action>& out);
+  /// The job rests after its open step, without an evaluation, until it is no longer suspended.
+  void suspend(JobId job, bool suspended, std::vector<Action>& out);
+  /// The job is done after its open step: it evaluates and hands out the weights that it has then.
+  /// Nothing holds it any more.
+  void finish(JobId job, std::vector<Action>& out);
 
   /// Adds a device, ready for use. It gets the next number.
   DeviceId add_device(Bytes budget, std::vector<Action>& out);
@@ -92,20 +96,14 @@ class Engine : private ResidencyOwner {
   using Room = ResidencyManager::Room;
   using Request = ResidencyManager::Request;
 
-  /// Work of earlier attempts that need not be redone.
-  struct Kept {
-    bool updates = false, loads = false, evaluation = false;
-    bool has(const HostOpSpec& op) const;
-    bool has(const UnitSpec& unit) const { return evaluation && unit.kind == OpKind::evaluate; }
-  };
-
   // engine.cpp: jobs and programs
   void schedule();
   void admit_waiting();
-  void begin_program(JobId id);
-  void begin_buffers(JobId id, const Kept& kept);
-  void begin_units(JobTable& job, const Kept& kept);
-  void begin_host_ops(JobId id, const Kept& kept);
+  std::optional<StepKind> next_program(const JobTable& job) const;
+  void begin_program(JobId id, StepKind kind);
+  void begin_buffers(JobId id);
+  void begin_units(JobTable& job);
+  void begin_host_ops(JobId id);
   void handle(const InFlight& action, const Done& done);
   void host_op_done(JobId id, int op, double now_s);
   void host_dependency_done(JobId id, int op);
@@ -113,11 +111,12 @@ class Engine : private ResidencyOwner {
   void count_finished(JobId id);
   void end_job(JobId id, JobEnd end, const std::string& reason);
   void settle(JobId id);
+  void rest(JobId id);
   void release(JobId id);
-  void finish(JobId id);
+  void report_end(JobId id);
 
   // engine_elastic.cpp: plans and devices that come and go
-  Kept begin_attempt(JobId id);
+  void begin_attempt(JobId id);
   void withdraw(JobId id);
   void redo(JobId id);
   void share_lanes(JobTable& job) const;

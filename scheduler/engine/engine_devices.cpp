@@ -144,7 +144,7 @@ bool Engine::start_op(DeviceId id) {
                   .op = number,
                   .workspace = spec(ref).workspace,
                   .used_high = held.used()};
-  StartOp start_action{0,      ref.job, id, job.step_kind, job.step, job.attempt, ref.unit,
+  StartOp start_action{0,      ref.job, id, job.kind.index(), job.step, job.attempt, ref.unit,
                        number, {},      {}};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
     Resident* entry = held.find({ref.job, buffer});

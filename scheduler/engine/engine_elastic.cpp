@@ -30,9 +30,24 @@ void Engine::resume(JobId id, std::vector<Action>& out) {
   schedule();
 }
 
-void Engine::hold(JobId id, std::int64_t step, std::vector<Action>& out) {
+void Engine::hold(JobId id, Hold hold, std::vector<Action>& out) {
   out_ = &out;
-  table(id).hold_step = step;
+  table(id).hold = hold;
+  settle(id);
+  schedule();
+}
+
+void Engine::suspend(JobId id, bool suspended, std::vector<Action>& out) {
+  out_ = &out;
+  table(id).suspended = suspended;
+  settle(id);
+  schedule();
+}
+
+void Engine::finish(JobId id, std::vector<Action>& out) {
+  out_ = &out;
+  table(id).finishes = true;
+  table(id).paused = false;
   settle(id);
   schedule();
 }
@@ -71,12 +86,12 @@ void Engine::lose_device(DeviceId id, std::vector<Action>& out) {
   schedule();
 }
 
-bool Engine::Kept::has(const HostOpSpec& op) const {
+bool KeptWork::has(const HostOpSpec& op) const {
   switch (op.kind) {
     case HostOpKind::update:
       return updates;
     case HostOpKind::load:
-      return loads;
+      return op.index == 1 ? eval_loads || evaluation : loads;
     case HostOpKind::finish_evaluation:
       return evaluation;
     default:
@@ -84,19 +99,17 @@ bool Engine::Kept::has(const HostOpSpec& op) const {
   }
 }
 
-/// Switches to the waiting plan, and counts the attempt. Updates and loads start with a program, so
-/// a settled job has finished them; but another plan has another home for the batch.
-Engine::Kept Engine::begin_attempt(JobId id) {
+/// Counts the attempt, and switches to the waiting plan, which has other homes for the batches.
+void Engine::begin_attempt(JobId id) {
   JobTable& job = table(id);
   const bool redoes = std::exchange(job.redoes, false);
   const bool changes = job.next_plan != nullptr;
-  if (!redoes) job.evaluated = false;
   if (redoes) out_->push_back(StepRedone{id, job.step, ++job.attempt});
   if (changes) {
     job.plan = std::exchange(job.next_plan, nullptr);
+    job.kept.loads = job.kept.eval_loads = false;
     out_->push_back(PlanChanged{id, job.plan});
   }
-  return {.updates = redoes, .loads = redoes && !changes, .evaluation = redoes && job.evaluated};
 }
 
 /// Takes the job's units off the devices. Its actions in flight run to their end.
@@ -112,11 +125,15 @@ void Engine::withdraw(JobId id) {
   }
 }
 
-/// Drops the open step and begins it again once none of its actions is in flight.
+/// Drops the open step and begins it again once none of its actions is in flight. Updates and loads
+/// start with a program, so they are done by then.
 void Engine::redo(JobId id) {
   JobTable& job = table(id);
   job.phase = JobPhase::settling;
   job.redoes = true;
+  job.kept.updates = true;
+  job.kept.loads |= job.kind.train;
+  job.kept.eval_loads |= job.kind.evaluate;
   withdraw(id);
   settle(id);
 }

@@ -70,18 +70,31 @@ enum class JobPhase : std::uint8_t {
   ended
 };
 
+/// Work since a job's last commit that stays done, whichever program does the rest.
+struct KeptWork {
+  bool updates = false;                    ///< those that follow the commit
+  bool loads = false, eval_loads = false;  ///< the batches are at home
+  bool evaluation = false;                 ///< of the weights as they are then
+
+  bool has(const HostOpSpec& op) const;
+  bool has(const UnitSpec& unit) const { return evaluation && unit.kind == OpKind::evaluate; }
+};
+
 struct JobTable {
   std::shared_ptr<const JobPlan> plan;
   std::shared_ptr<const JobPlan> next_plan;  ///< takes its place when it has settled; may be null
   Bytes home_bytes = 0;                      ///< reserved for it: enough for any of its plans
   JobPhase phase = JobPhase::waiting;
-  std::int64_t step = 0;             ///< steps committed
-  int attempt = 0;                   ///< how often an open step was dropped
-  bool paused = false;               ///< begins nothing after what is open
-  std::int64_t hold_step = kNoStep;  ///< begins nothing once it has committed so many steps
-  bool redoes = false;               ///< what begins next is the open step again
-  bool evaluated = false;            ///< the evaluation of the open program is finished
-  std::size_t step_kind = 0;
+  std::int64_t step = 0;   ///< steps committed
+  int attempt = 0;         ///< how often an open step was dropped
+  bool paused = false;     ///< begins nothing after what is open
+  bool suspended = false;  ///< rests at its next commit
+  Hold hold;
+  bool finishes = false;  ///< what begins next is its last program
+  bool resting = false;   ///< held or suspended, and nothing is left to do here
+  bool redoes = false;    ///< what begins next is the open step again
+  KeptWork kept;
+  StepKind kind;
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
   std::vector<int> host_waits;  ///< by host op: dependencies not done

@@ -35,14 +35,12 @@ class ProgramBuilder {
     add_loads(step_kind);
     if (step_kind.update) add_updates();
     if (step_kind.evaluate) add_evaluation();
-    if (step_kind.train) {
-      add_training();
-    } else {
-      add_finish();
-    }
+    if (step_kind.train) add_training();
+    if (step_kind.finish) add_finish();
     index_users();
     index_dependents();
     program_.commits = step_kind.train;
+    program_.finishes = step_kind.finish;
     return std::make_shared<const Program>(std::move(program_));
   }
 
@@ -364,8 +362,9 @@ std::vector<GroupRange> lane_ranges(const JobShape& shape) {
 }
 
 StepKind JobPlan::step_kind(std::int64_t step) const {
-  const bool due = step == max_steps || (eval_steps > 0 && step > 0 && step % eval_steps == 0);
-  return {.update = step > first_step, .evaluate = evaluates && due, .train = step < max_steps};
+  if (step >= max_steps) return finish_kind(step);
+  const bool due = eval_steps > 0 && step > 0 && step % eval_steps == 0;
+  return {.update = step > first_step, .evaluate = evaluates && due, .train = true};
 }
 
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -389,13 +388,17 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   }
   LayoutBuilder buffers(model, shape, plan.lanes, cut);
   // Building programs numbers the boundaries, so the program with most of them comes first.
-  plan.programs.resize(8);
+  plan.programs.resize(StepKind::kNum);
   std::vector<StepKind> step_kinds{{.update = true, .evaluate = plan.evaluates, .train = true}};
   for (std::int64_t step :
        {std::int64_t{0}, shape.first_step, shape.first_step + 1, shape.max_steps}) {
     step_kinds.push_back(plan.step_kind(std::min(step, shape.max_steps)));
   }
   step_kinds.push_back({.update = true, .evaluate = false, .train = true});
+  for (std::int64_t step : {shape.first_step, shape.first_step + 1}) {
+    step_kinds.push_back(plan.finish_kind(step));
+    for (bool evaluate : {false, true}) step_kinds.push_back(plan.rest_kind(step, evaluate));
+  }
   for (const StepKind& step_kind : step_kinds) {
     auto& program = plan.programs[step_kind.index()];
     if (program) continue;

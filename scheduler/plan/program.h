@@ -119,18 +119,22 @@ struct Program {
   std::vector<std::vector<int>> host_ops_after_host;  ///< dependents, by host op
   std::vector<std::vector<int>> units_after_host;
   double compute_s = 0;
-  bool commits = false;  ///< false: updates and evaluation only, after the last step
+  bool commits = false;   ///< a training step
+  bool finishes = false;  ///< the last program of its job. Neither: the job rests after it
 };
 
-/// The parts of a program that depend on the position in training.
+/// The parts of a program. One that neither trains nor finishes leaves the job at rest: its state
+/// at home is that after its last commit.
 struct StepKind {
   bool update = false;    ///< updates of the step before
   bool evaluate = false;  ///< evaluation of the weights as they are then
   bool train = false;     ///< a training step
+  bool finish = false;    ///< hands the weights out; the job is done
   bool operator==(const StepKind&) const = default;
   std::size_t index() const {
-    return (update ? 1u : 0u) | (evaluate ? 2u : 0u) | (train ? 4u : 0u);
+    return (update ? 1u : 0u) | (evaluate ? 2u : 0u) | (train ? 4u : 0u) | (finish ? 8u : 0u);
   }
+  static constexpr std::size_t kNum = 16;
 };
 
 /// The offsets of the sums of a layer's parameters. They accumulate in f32; at the end of a unit
@@ -219,8 +223,16 @@ struct JobPlan {
     return lane_devices.empty() ? DeviceId() : lane_devices[at(lane)];
   }
   bool avoids(DeviceId device) const { return std::ranges::count(avoided, device) > 0; }
-  /// The program before step `step` commits; step == max_steps: what follows the last commit.
+  /// The program after the commit of step `step`, if nothing holds the job there.
   StepKind step_kind(std::int64_t step) const;
+  /// The program that finishes the job after the commit of `step`.
+  StepKind finish_kind(std::int64_t step) const {
+    return {.update = step > first_step, .evaluate = evaluates, .finish = true};
+  }
+  /// The program that brings the job to rest after the commit of `step`.
+  StepKind rest_kind(std::int64_t step, bool evaluate) const {
+    return {.update = step > first_step, .evaluate = evaluates && evaluate};
+  }
 };
 
 }  // namespace spillway

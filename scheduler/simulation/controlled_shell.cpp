@@ -24,8 +24,10 @@ void ControlledShell::submit(const LaneDemand& demand, std::shared_ptr<const Job
   const bool has_ended = plan == nullptr;
   shell_.submit(demand.job, std::move(plan), home_bytes);
   if (has_ended) return;
-  if (controller_.begins_paused()) shell_.pause(demand.job);
-  shell_.hold(demand.job, controller_.hold_step(demand.job));
+  const JobStart start = controller_.start(demand.job);
+  if (start.paused) shell_.pause(demand.job);
+  if (start.suspended) shell_.suspend(demand.job, true);
+  shell_.hold(demand.job, start.hold);
 }
 
 void ControlledShell::run() {
@@ -38,9 +40,9 @@ void ControlledShell::observe(const AdmitJob& admission) {
   controller_.on_admitted(demands_.at(admission.job), now_s());
 }
 
-void ControlledShell::observe(const StepCommitted& committed) {
+void ControlledShell::observe(const JobRested& rested) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  controller_.on_committed(committed, kUnknown, now_s(), commands_);
+  controller_.on_rested(rested, kUnknown, now_s(), commands_);
 }
 
 void ControlledShell::observe(const JobEnded& ended) {

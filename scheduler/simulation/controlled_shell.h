@@ -41,7 +41,8 @@ class ControlledShell {
   template <typename A>
   void observe(const A&) {}
   void observe(const AdmitJob& admission);
-  void observe(const StepCommitted& committed);
+  void observe(const StepCommitted& committed) { controller_.on_committed(committed, now_s()); }
+  void observe(const JobRested& rested);
   void observe(const StepRedone& redone) { controller_.on_redone(redone.job); }
   void observe(const PlanChanged& changed);
   void observe(const JobEnded& ended);
@@ -53,8 +54,10 @@ class ControlledShell {
   void carry_out(const ResumeJob& resume) { shell_.resume(resume.job); }
   void carry_out(const ResizeJob& resize);
   void bring_plan(const ResizeJob& resize);
-  void carry_out(const PassRung& pass) { shell_.hold(pass.job, pass.hold_step); }
-  void carry_out(const StopAtRung& stop) { shell_.stop(stop.job); }
+  void carry_out(const HoldJob& hold) { shell_.hold(hold.job, hold.hold); }
+  void carry_out(const SuspendJob& suspend) { shell_.suspend(suspend.job, suspend.suspended); }
+  void carry_out(const PassRung&) {}
+  void carry_out(const StopAtRung& stop) { shell_.finish(stop.job); }
   double now_s() const { return shell_.now_s(); }
 
   VirtualShell shell_;

@@ -44,7 +44,9 @@ void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes 
 void VirtualShell::stop(JobId job) { tell(&Engine::stop, job); }
 void VirtualShell::pause(JobId job) { tell(&Engine::pause, job); }
 void VirtualShell::resume(JobId job) { tell(&Engine::resume, job); }
-void VirtualShell::hold(JobId job, std::int64_t step) { tell(&Engine::hold, job, step); }
+void VirtualShell::hold(JobId job, Hold hold) { tell(&Engine::hold, job, hold); }
+void VirtualShell::suspend(JobId job, bool suspended) { tell(&Engine::suspend, job, suspended); }
+void VirtualShell::finish(JobId job) { tell(&Engine::finish, job); }
 void VirtualShell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
   tell(&Engine::resize, job, std::move(plan));
 }

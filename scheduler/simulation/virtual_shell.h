@@ -48,7 +48,9 @@ class VirtualShell {
   void stop(JobId job);
   void pause(JobId job);
   void resume(JobId job);
-  void hold(JobId job, std::int64_t step);
+  void hold(JobId job, Hold hold);
+  void suspend(JobId job, bool suspended);
+  void finish(JobId job);
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   DeviceId add_device(Bytes budget);
   void remove_device(DeviceId device);
@@ -94,6 +96,7 @@ class VirtualShell {
   void perform(const StartHostOp& op);
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted&) {}
+  void perform(const JobRested&) {}
   void perform(const StepRedone&) {}
   void perform(const PlanChanged&) {}
   void perform(const DeviceLeft&) {}

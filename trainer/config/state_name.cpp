@@ -6,6 +6,8 @@ const char* to_string(TrialState state) {
   switch (state) {
     case TrialState::waiting:
       return "waiting";
+    case TrialState::paused:
+      return "paused";
     case TrialState::running:
       return "running";
     case TrialState::done:
@@ -20,13 +22,11 @@ const char* to_string(TrialState state) {
   return "?";
 }
 
-bool is_final(TrialState state) {
-  return state > TrialState::running && state != TrialState::stopped;
-}
+bool is_final(TrialState state) { return has_ended(state) && state != TrialState::stopped; }
 
 std::optional<TrialState> trial_state(std::string_view text) {
-  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
-                           TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
+  using enum TrialState;
+  for (const auto state : {waiting, paused, running, done, failed, stopped, stopped_early}) {
     if (text == to_string(state)) return state;
   }
   return std::nullopt;

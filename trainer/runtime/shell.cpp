@@ -44,23 +44,33 @@ Shell::~Shell() {
   }
 }
 
-void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes, bool paused,
-                   std::int64_t hold_step) {
+void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
+                   const JobStart& start) {
   plans_[job] = plan;
   if (trace_) trace_->submit(job, plan);
   const Bytes needed = plan ? std::max(home_bytes, plan->layout.home_bytes) : 0;
   std::vector<Action> actions;
   engine_.submit(job, plan, needed, actions);
-  if (paused) engine_.pause(job, actions);
-  if (hold_step != kNoStep) engine_.hold(job, hold_step, actions);
+  if (start.paused) engine_.pause(job, actions);
+  if (start.suspended) engine_.suspend(job, true, actions);
+  engine_.hold(job, start.hold, actions);
   carry_out(actions);
 }
 
 void Shell::run() {
-  while (!engine_.all_ended() || !engine_.idle()) {
+  while (is_open_ || !engine_.all_ended() || !engine_.idle()) {
     wait_for_one();
     if (error_) std::rethrow_exception(error_);
   }
+}
+
+void Shell::serve() {
+  is_open_ = true;
+  run();
+}
+
+void Shell::close() {
+  on_thread([this] { is_open_ = false; });
 }
 
 void Shell::wait_for_one() {
@@ -101,8 +111,16 @@ void Shell::resume(JobId job) {
   command([this, job](Actions& actions) { engine_.resume(job, actions); });
 }
 
-void Shell::hold(JobId job, std::int64_t step) {
-  command([this, job, step](Actions& actions) { engine_.hold(job, step, actions); });
+void Shell::hold(JobId job, Hold hold) {
+  command([this, job, hold](Actions& actions) { engine_.hold(job, hold, actions); });
+}
+
+void Shell::suspend(JobId job, bool suspended) {
+  command([this, job, suspended](Actions& actions) { engine_.suspend(job, suspended, actions); });
+}
+
+void Shell::finish(JobId job) {
+  command([this, job](Actions& actions) { engine_.finish(job, actions); });
 }
 
 void Shell::resize(JobId job, std::shared_ptr<const JobPlan> plan) {
@@ -311,6 +329,8 @@ void Shell::perform(const StepCommitted& committed) {
   publish();
   observer_.on_committed(committed);
 }
+
+void Shell::perform(const JobRested& rested) { observer_.on_rested(rested); }
 
 void Shell::perform(const StepRedone& redone) { observer_.on_redone(redone.job, redone.step); }
 

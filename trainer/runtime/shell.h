@@ -28,6 +28,8 @@ class ShellObserver {
   virtual ~ShellObserver() = default;
   virtual void on_started(JobId job) = 0;
   virtual void on_committed(const StepCommitted& committed) = 0;
+  /// The job is held or suspended, and its state at home is that after its last commit.
+  virtual void on_rested(const JobRested& rested) = 0;
   /// The open step starts again, because a device was lost.
   virtual void on_redone(JobId job, std::int64_t step) = 0;
   virtual void on_resized(JobId job, const JobPlan& plan) = 0;
@@ -57,15 +59,18 @@ class Shell {
   ~Shell();
 
   /// Call it before run(), or on its thread. `home_bytes`: enough for every plan that the job may
-  /// be resized to; 0: for this one. `paused`: the job begins only after resume(). `hold_step`: see
-  /// hold().
+  /// be resized to; 0: for this one.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0,
-              bool paused = false, std::int64_t hold_step = kNoStep);
+              const JobStart& start = {});
   /// Returns when every job has ended; waits while no job can go on. Throws what the engine throws.
   void run();
+  /// Like run(), but waits for further jobs until close().
+  void serve();
 
-  // Any thread may call these. They take effect while run() runs.
+  // Any thread may call these. They take effect while run() or serve() runs.
 
+  /// serve() returns once every job has ended.
+  void close();
   /// Ends all jobs after their running ops.
   void stop_all();
   /// Ends a job after its running ops.
@@ -75,8 +80,10 @@ class Shell {
   /// The job begins no step after the open one until resume().
   void pause(JobId job);
   void resume(JobId job);
-  /// The job begins nothing once it has committed `step` steps, until hold() names another step.
-  void hold(JobId job, std::int64_t step);
+  /// These do what the engine's functions do.
+  void hold(JobId job, Hold hold);
+  void suspend(JobId job, bool suspended);
+  void finish(JobId job);
   /// The job changes to another plan of the same contract at its next commit.
   void resize(JobId job, std::shared_ptr<const JobPlan> plan);
   /// The device gets the next number and joins once it is warm: planned ranges of `touched` bytes
@@ -124,6 +131,7 @@ class Shell {
   void perform(const StartHostOp& start);
   void perform(const AdmitJob& admission);
   void perform(const StepCommitted& committed);
+  void perform(const JobRested& rested);
   void perform(const StepRedone& redone);
   void perform(const PlanChanged& changed);
   void perform(const ReleaseJob& release);
@@ -182,6 +190,7 @@ class Shell {
   std::map<ActionId, Flight> flights_;
   std::vector<Done> held_;    ///< ended, but something they waited for is not yet reported
   std::exception_ptr error_;  ///< ended run(); from then on completions are only counted
+  bool is_open_ = false;      ///< further jobs may come
   std::uint64_t launched_ = 0, landed_ = 0;
   mutable Mutex snapshot_mutex_;
   EngineSnapshot snapshot_ SPILLWAY_GUARDED_BY(snapshot_mutex_);

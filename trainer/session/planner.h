@@ -8,7 +8,7 @@
 #include "spillway/session_config.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/session/device_list.h"
-#include "trainer/session/session_trial.h"
+#include "trainer/trial/session_trial.h"
 
 namespace spillway {
 

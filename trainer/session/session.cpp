@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/config_check.h"
-#include "core/base/default_floats.h"
 #include "spilling/tiers/home_store.h"
 #include "trainer/compute/counting_allocator.h"
 #include "trainer/config/config_fields.h"
@@ -84,76 +83,6 @@ EngineConfig Session::Impl::engine_config() const {
   return engine;
 }
 
-/// Prepares trials and devices before anything is submitted to the shell.
-Shell& Session::Impl::begin_run() {
-  const MutexLock lock(mutex);
-  std::vector<Device*> all_devices;
-  for (std::size_t d = 0; d < devices.size(); ++d) all_devices.push_back(devices[d].device.get());
-  for (const auto& trial : trials) {
-    if (trial->checkpoints && !trial->ended()) trial->checkpoints->open();
-  }
-  run_begin_s = now_s();
-  trace = TraceRecorder(config.max_trace_spans);
-  controller = make_controller();
-  deciding = false;
-  shell = std::make_unique<Shell>(engine_config(), all_devices, host, pool, *this, *this, &trace,
-                                  Patience{.least_s = config.device_timeout_s}, touched_at_start(),
-                                  devices.gone());
-  begin_rungs();
-  if (!devices.gone().empty()) {
-    shell->call([this] {
-      const MutexLock call_lock(mutex);
-      refit_all();
-    });
-  }
-  if (stop_asked) {
-    controller->stop();
-    shell->stop_all();
-  }
-  return *shell;
-}
-
-/// Trials that have ended take only their numbers. The shell's observer takes the mutex.
-void Session::Impl::submit_to(Shell& to) {
-  for (std::size_t t = 0;; ++t) {
-    std::shared_ptr<const JobPlan> plan;
-    Bytes home_bytes = 0;
-    bool paused = false;
-    std::int64_t hold_step = kNoStep;
-    {
-      const MutexLock lock(mutex);
-      if (t == trials.size()) return;
-      home_bytes = trials[t]->planned.summary.home_bytes;
-      if (!trials[t]->ended()) {
-        plan = trials[t]->plan;
-        paused = controller->begins_paused();
-        hold_step = controller->hold_step(JobId(t));
-      }
-    }
-    to.submit(JobId(t), std::move(plan), home_bytes, paused, hold_step);
-  }
-}
-
-/// `failure`: why the shell ended before some trials did; empty: all have ended.
-void Session::Impl::end_run(const std::string& failure) {
-  std::unique_ptr<Shell> ended;
-  {
-    const MutexLock lock(mutex);
-    if (!shell) return;
-    final_snapshot = shell->snapshot();
-    run_s = now_s() - run_begin_s;
-    ended = std::move(shell);
-    controller.reset();
-  }
-  ended.reset();  // without the lock, which what it waits for may take
-  const MutexLock lock(mutex);
-  stop_asked = false;
-  devices.settle();
-  for (std::size_t t = 0; t < trials.size(); ++t) {
-    if (!trials[t]->ended()) end(JobId(t), TrialPhase::stopped, failure);
-  }
-}
-
 RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s) const {
   RunResult result{.host_budget_bytes = config.host_memory,
                    .host_peak_bytes = snapshot.host_peak,
@@ -187,33 +116,6 @@ RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s
 Session::Session(SessionConfig config) {
   initialize_torch();
   impl_ = std::make_unique<Impl>(std::move(config));
-}
-
-Session::~Session() = default;
-
-void Session::run() {
-  Impl& impl = *impl_;
-  if (impl.config.estimate) throw Error("a session with estimated costs plans only");
-  const DefaultFloats floats;  // sums of losses
-  check();
-  try {
-    Shell& shell = impl.begin_run();
-    impl.submit_to(shell);
-    shell.run();
-  } catch (...) {
-    impl.end_run("run() ended with an error: " + current_reason());
-    throw;
-  }
-  impl.end_run("");
-  impl.store.flush();
-}
-
-void Session::stop() {
-  const MutexLock lock(impl_->mutex);
-  impl_->stop_asked = true;
-  if (!impl_->shell) return;
-  impl_->controller->stop();
-  impl_->shell->stop_all();
 }
 
 std::vector<SessionEvent> Session::poll(std::uint64_t sequence, double wait_s) const {

@@ -32,11 +32,35 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   trial.lanes.requested = train.data_parallel;
 }
 
-/// `length`: the length of a simulated run, which has shorter rungs too.
+/// With all known trials, in the order in which they were first submitted. `length`: the length of
+/// a simulated run, which has shorter rungs too.
 RunController Session::Impl::make_controller(const RunLength& length) const {
-  LaneController lanes(allocator, static_cast<int>(devices.budgets().size()));
-  if (!config.early_terminate) return RunController(std::move(lanes));
-  return RunController(std::move(lanes), make_halving(length));
+  std::optional<SuccessiveHalving> halving;
+  if (const auto& early = config.early_terminate)
+    halving.emplace(length.steps(early->min_iter), early->eta);
+  RunController made(LaneController(allocator, static_cast<int>(devices.budgets().size())),
+                     std::move(halving));
+  const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
+    const SessionTrial& entered = *trials[t];
+    if (entered.ended()) return made.enter_ended(entered.result.rung_losses);
+    made.enter(entry(JobId(t), length));
+  };
+  std::vector<bool> is_entered(trials.size());
+  for (const TrialResult& known : store.results()) {
+    const auto found = std::ranges::find(trials, known.name,
+                                         [](const auto& trial) { return trial->config.client_id; });
+    if (found == trials.end()) {
+      made.enter_ended(known.rung_losses);
+      continue;
+    }
+    const auto t = static_cast<std::size_t>(found - trials.begin());
+    is_entered[t] = true;
+    enter(t);
+  }
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (!is_entered[t]) enter(t);
+  }
+  return made;
 }
 
 LaneDemand Session::Impl::demand(JobId id) const {
@@ -73,6 +97,7 @@ void Session::Impl::decide_if_due() {
     RunCommands commands;
     controller->decide(commands);
     carry_out(commands);
+    idle.notify_all();
   });
 }
 
@@ -116,45 +141,35 @@ static RungLosses rung_losses(const SessionTrial& trial) {
   return losses;
 }
 
-/// Of all known trials, in the order in which they were first submitted.
-SuccessiveHalving Session::Impl::make_halving(const RunLength& length) const {
-  SuccessiveHalving rule(length.steps(config.early_terminate->min_iter),
-                         config.early_terminate->eta);
-  const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
-    const SessionTrial& entered = *trials[t];
-    if (entered.ended()) return rule.enter_ended(entered.result.rung_losses);
-    rule.enter(JobId(t), entered.first_step, length.steps(entered.config.train.max_steps));
-    for (const auto& [rung, loss] : rung_losses(entered)) rule.reach(JobId(t), rung, loss);
-  };
-  if (!store.has_journal()) {
-    for (std::size_t t = 0; t < trials.size(); ++t) enter(t);
-    return rule;
-  }
-  for (const TrialResult& known : store.results()) {
-    const auto found = std::ranges::find(trials, known.name,
-                                         [](const auto& trial) { return trial->config.client_id; });
-    if (found != trials.end()) {
-      enter(static_cast<std::size_t>(found - trials.begin()));
-    } else {
-      rule.enter_ended(known.rung_losses);
-    }
-  }
-  return rule;
+JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
+  const SessionTrial& entered = trial(id);
+  const std::int64_t until = entered.until();
+  return {.job = id,
+          .first_step = entered.first_step,
+          .max_steps = length.steps(entered.config.train.max_steps),
+          .until = until == kNoStep ? until : length.steps(until),
+          .suspended = entered.suspended,
+          .rung_losses = rung_losses(entered)};
 }
 
-/// Call it before anything is submitted to the shell.
-void Session::Impl::begin_rungs() {
-  for (std::size_t t = 0; config.early_terminate && t < trials.size(); ++t) {
-    SessionTrial& trial = *trials[t];
-    if (trial.ended()) continue;
-    trial.result.rung_losses = rung_losses(trial);
-    if (controller->waits(JobId(t)) == JobWait::rung) trial.result.rung_losses.pop_back();
-  }
+/// In the result of a trial that has not ended.
+void Session::Impl::note_rungs(JobId id) {
+  if (!config.early_terminate) return;
+  SessionTrial& noted = trial(id);
+  noted.result.rung_losses = rung_losses(noted);
+  if (controller->waits(id) == JobWait::rung) noted.result.rung_losses.pop_back();
+}
+
+/// Posts a decision on the rungs that trials have reached before this run.
+void Session::Impl::decide_rungs() {
+  deciding_rungs = true;
   shell->call([this] {
     const MutexLock lock(mutex);
+    deciding_rungs = false;
     RunCommands commands;
     controller->begin(now_s(), commands);
     carry_out(commands);
+    idle.notify_all();
   });
 }
 
@@ -163,7 +178,6 @@ void Session::Impl::carry_out(const PassRung& pass) {
   passing.result.rung_losses.emplace_back(pass.verdict.rung, pass.verdict.loss);
   // The state that it started from is in a checkpoint, and its home may not be reserved yet.
   if (passing.result.steps > passing.first_step) save_if_due(pass.job);
-  shell->hold(pass.job, pass.hold_step);
 }
 
 void Session::Impl::carry_out(const StopAtRung& stop) {
@@ -174,13 +188,14 @@ void Session::Impl::carry_out(const StopAtRung& stop) {
   stopping.early_stop_reason =
       fmt::format("at step {} it was number {} of {} with a mean loss of {:f}; the best {} went on",
                   verdict.rung, verdict.rank, verdict.of, verdict.loss, verdict.going_on);
-  shell->stop(stop.job);
+  shell->finish(stop.job);
 }
 
-void Session::Impl::require_room_at_rungs() const {
+/// `more`: the home of a trial that comes.
+void Session::Impl::require_room_at_rungs(Bytes more) const {
   if (!config.early_terminate) return;
-  Bytes homes = 0;
-  int num = 0;
+  Bytes homes = more;
+  int num = more > 0 ? 1 : 0;
   for (const auto& trial : trials) {
     if (trial->ended()) continue;
     homes += trial->planned.summary.home_bytes;

@@ -32,6 +32,10 @@ std::string wait_reason(const SessionTrial& trial, std::string_view sharing) {
       return fmt::format(
           "other trials have still to come to step {}, where early stopping compares them",
           trial.result.steps);
+    case TrialPhase::at_until:
+      return fmt::format("it waits at step {} as told; extend it", trial.result.steps);
+    case TrialPhase::suspended:
+      return "it was paused; resume it";
     case TrialPhase::paused:
       return fmt::format("others have the devices; scheduling.sharing is {}", sharing);
     default:
@@ -53,13 +57,23 @@ void Session::Impl::on_committed(const StepCommitted& committed) {
   const JobId id = committed.job;
   refresh(id, committed.step);
   add_event(id, SessionEvent::Kind::step);
-  const bool at_rung = committed.step == controller->hold_step(id);
-  const double mean_loss = at_rung ? trial(id).history.rung_losses().back().second : 0;
+  controller->on_committed(committed, now_s());
+  if (!controller->is_rung(id, committed.step)) save_if_due(id);
+  decide_if_due();
+}
+
+/// Its updates are complete, so a checkpoint does not wait for anything.
+void Session::Impl::on_rested(const JobRested& rested) {
+  const MutexLock lock(mutex);
+  const JobId id = rested.job;
+  refresh(id, rested.step);
+  const bool is_rung = controller->is_rung(id, rested.step);
+  const double loss = is_rung ? trial(id).history.rung_losses().back().second : 0;
   RunCommands commands;
-  controller->on_committed(committed, mean_loss, now_s(), commands);
-  if (!at_rung) save_if_due(id);
+  controller->on_rested(rested, loss, now_s(), commands);
+  save_at_rest(id);
   carry_out(commands);
-  if (at_rung) update_phase(id);
+  update_phase(id);
 }
 
 void Session::Impl::on_redone(JobId id, std::int64_t) {
@@ -88,7 +102,7 @@ void Session::Impl::on_ended(JobId id, JobEnd job_end, const std::string& reason
   const MutexLock lock(mutex);
   const SessionTrial& ended = trial(id);
   refresh(id, ended.result.steps);
-  if (job_end == JobEnd::stopped && ended.lifecycle.phase() == TrialPhase::stopping_early) {
+  if (job_end == JobEnd::done && ended.lifecycle.phase() == TrialPhase::stopping_early) {
     end(id, TrialPhase::stopped_early, ended.early_stop_reason);
   } else {
     end(id, phase_of(job_end), reason);
@@ -109,12 +123,17 @@ void Session::Impl::set_state(JobId id, TrialState state, const std::string& rea
 void Session::Impl::end(JobId id, TrialPhase phase, const std::string& reason) {
   trial(id).lifecycle.enter(phase);
   set_state(id, *shown_state(phase), reason);
+  idle.notify_all();
 }
 
 /// The phase of a live trial that some present device can run.
 TrialPhase Session::Impl::live_phase(JobId id) const {
   const TrialPhase phase = trial(id).lifecycle.phase();
-  if (!controller) return phase == TrialPhase::stranded ? TrialPhase::submitted : phase;
+  if (!controller) {
+    if (trial(id).suspended) return TrialPhase::suspended;
+    const bool stays = phase != TrialPhase::stranded && phase != TrialPhase::suspended;
+    return stays ? phase : TrialPhase::submitted;
+  }
   switch (controller->waits(id)) {
     case JobWait::nothing:
       return controller->is_admitted(id) ? TrialPhase::running : TrialPhase::submitted;
@@ -124,6 +143,10 @@ TrialPhase Session::Impl::live_phase(JobId id) const {
       return TrialPhase::paused;
     case JobWait::rung:
       return TrialPhase::at_rung;
+    case JobWait::until:
+      return TrialPhase::at_until;
+    case JobWait::user:
+      return TrialPhase::suspended;
   }
   return TrialPhase::submitted;
 }
@@ -138,6 +161,7 @@ void Session::Impl::update_phase(JobId id) {
 
 /// Tells users what has changed.
 void Session::Impl::show_phase(JobId id) {
+  idle.notify_all();
   SessionTrial& shown = trial(id);
   TrialResult& result = shown.result;
   const TrialPhase phase = shown.lifecycle.phase();
@@ -155,6 +179,15 @@ void Session::Impl::save_if_due(JobId id) {
   if (!saved.lifecycle.is_live() || controller->waits(id) != JobWait::nothing) return;
   if (!saved.checkpoints || !saved.checkpoints->is_due(saved.result.steps)) return;
   saved.checkpoints->save(saved.history);
+}
+
+/// Of a trial that waits for the user: nobody knows how long.
+void Session::Impl::save_at_rest(JobId id) {
+  const SessionTrial& saved = trial(id);
+  const JobWait wait = controller->waits(id);
+  if (wait != JobWait::until && wait != JobWait::user) return;
+  const bool is_new = saved.checkpoints && saved.result.steps > saved.first_step;
+  if (is_new && saved.lifecycle.is_live()) saved.checkpoints->save_unless_saved(saved.history);
 }
 
 void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {

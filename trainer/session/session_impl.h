@@ -1,9 +1,11 @@
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/base/mutex.h"
@@ -19,8 +21,8 @@
 #include "trainer/session/device_list.h"
 #include "trainer/session/event_list.h"
 #include "trainer/session/planner.h"
-#include "trainer/session/session_trial.h"
-#include "trainer/session/trial_store.h"
+#include "trainer/trial/session_trial.h"
+#include "trainer/trial/trial_store.h"
 
 /// Inside Session; nothing else includes it.
 namespace spillway {
@@ -44,6 +46,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_events.cpp: what the shell reports, on its thread
   void on_started(JobId id) override;
   void on_committed(const StepCommitted& committed) override;
+  void on_rested(const JobRested& rested) override;
   void on_redone(JobId id, std::int64_t step) override;
   void on_resized(JobId id, const JobPlan& plan) override;
   void on_ended(JobId id, JobEnd job_end, const std::string& reason) override;
@@ -54,6 +57,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void refresh(JobId id, std::int64_t step) SPILLWAY_REQUIRES(mutex);
   static void copy_losses(SessionTrial& trial);  ///< from the history to the result
   void save_if_due(JobId id) SPILLWAY_REQUIRES(mutex);
+  void save_at_rest(JobId id) SPILLWAY_REQUIRES(mutex);
   TrialPhase live_phase(JobId id) const SPILLWAY_REQUIRES(mutex);
   void update_phase(JobId id) SPILLWAY_REQUIRES(mutex);
   void show_phase(JobId id) SPILLWAY_REQUIRES(mutex);
@@ -79,20 +83,24 @@ struct Session::Impl final : ShellObserver, OpRunner {
   LaneDemand demand(JobId id) const SPILLWAY_REQUIRES(mutex);
   std::optional<Rungs> rungs() const;
   RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
-  SuccessiveHalving make_halving(const RunLength& length) const SPILLWAY_REQUIRES(mutex);
-  void require_room_at_rungs() const SPILLWAY_REQUIRES(mutex);
-  void begin_rungs() SPILLWAY_REQUIRES(mutex);
+  void require_room_at_rungs(Bytes more = 0) const SPILLWAY_REQUIRES(mutex);
+  JobEntry entry(JobId id, const RunLength& length) const SPILLWAY_REQUIRES(mutex);
+  void note_rungs(JobId id) SPILLWAY_REQUIRES(mutex);
+  void decide_rungs() SPILLWAY_REQUIRES(mutex);
   void note_devices() SPILLWAY_REQUIRES(mutex);
   void decide_if_due() SPILLWAY_REQUIRES(mutex);
   void carry_out(const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
   void carry_out(const PauseJob& pause) SPILLWAY_REQUIRES(mutex) { shell->pause(pause.job); }
   void carry_out(const ResumeJob& resume) SPILLWAY_REQUIRES(mutex) { shell->resume(resume.job); }
   void carry_out(const ResizeJob& resize) SPILLWAY_REQUIRES(mutex);
+  void carry_out(const HoldJob& hold) SPILLWAY_REQUIRES(mutex) { shell->hold(hold.job, hold.hold); }
+  void carry_out(const SuspendJob& suspend) SPILLWAY_REQUIRES(mutex) {
+    shell->suspend(suspend.job, suspend.suspended);
+  }
   void carry_out(const PassRung& pass) SPILLWAY_REQUIRES(mutex);
   void carry_out(const StopAtRung& stop) SPILLWAY_REQUIRES(mutex);
 
   // session_submit.cpp: a trial comes
-  void require_no_run() const;
   std::optional<JobId> find_trial(const std::string& client_id) const;
   Profile profile_of(const Model& model);
   void plan(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
@@ -100,10 +108,27 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void continue_from(SessionTrial& trial, Generation generation) const;
   JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
 
-  // session.cpp: a run begins and ends
-  Shell& begin_run();
-  void submit_to(Shell& to);
+  // session_calls.cpp: what a user says of one trial
+  SessionTrial& known_trial(JobId id) const SPILLWAY_REQUIRES(mutex);
+  static std::int64_t require_until(const TrainConfig& train, std::int64_t until);
+  void carry_out_for(JobId id, const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
+
+  // session_run.cpp: a run begins, takes in trials, and ends
+  void begin_run() SPILLWAY_REQUIRES(submitting);
+  void bring(JobId id) SPILLWAY_REQUIRES(mutex);
+  void join_run(JobId id) SPILLWAY_REQUIRES(mutex);
+  void serve(Shell& serving);
   void end_run(const std::string& failure);
+  void join() SPILLWAY_REQUIRES(mutex);
+  void stop_all() SPILLWAY_REQUIRES(mutex);
+  void close_run();
+  bool all_ended() const SPILLWAY_REQUIRES(mutex);
+  Bytes free_host_memory() const SPILLWAY_REQUIRES(mutex);
+  bool is_idle() const SPILLWAY_REQUIRES(mutex);
+  template <typename Done>
+  void wait_for(const Done& done) SPILLWAY_REQUIRES(mutex);
+
+  // session.cpp: results
   double now_s() const;
   EngineConfig engine_config() const SPILLWAY_REQUIRES(mutex);
   RunResult summarise(const EngineSnapshot& snapshot, double wall_s) const SPILLWAY_REQUIRES(mutex);
@@ -121,14 +146,16 @@ struct Session::Impl final : ShellObserver, OpRunner {
                      std::vector<TraceSpan>& spans) const SPILLWAY_REQUIRES(mutex);
 
   SessionTrial& trial(JobId id) const SPILLWAY_REQUIRES(mutex) { return *trials[id.index()]; }
-  /// For what does not change during a run, as SessionTrial says; no trial is added meanwhile.
-  SessionTrial& trial_of_run(JobId id) const SPILLWAY_NO_THREAD_SAFETY_ANALYSIS {
-    return *trials[id.index()];
+  /// For what does not change during a run, as SessionTrial says.
+  SessionTrial& trial_of_run(JobId id) const {
+    const MutexLock lock(roster_mutex);
+    return *roster[id.index()];
   }
 
   SessionConfig config;
   const std::shared_ptr<const Policy> policy;
   const std::shared_ptr<const Allocator> allocator;  // null: nothing is shared
+  Mutex submitting;                                  ///< one trial at a time; locked before `mutex`
   mutable Mutex mutex;
   DeviceList devices SPILLWAY_GUARDED_BY(mutex);
   const Planner planner SPILLWAY_GUARDED_BY(mutex){config, devices};
@@ -136,6 +163,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   HostArena host;
   Pilot pilot;
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
+  mutable Mutex roster_mutex;
+  std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials
   TraceRecorder trace;  // belongs to the shell's thread during a run
   const Clock::time_point start = Clock::now();
   EventList events;
@@ -143,10 +172,16 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // During a run. The shell ends before the threads below.
   std::unique_ptr<Shell> shell SPILLWAY_GUARDED_BY(mutex);
   std::optional<RunController> controller SPILLWAY_GUARDED_BY(mutex);
-  bool deciding SPILLWAY_GUARDED_BY(mutex) = false;  // a call of decide() is posted
+  bool deciding SPILLWAY_GUARDED_BY(mutex) = false;        // a call of decide() is posted
+  bool deciding_rungs SPILLWAY_GUARDED_BY(mutex) = false;  // a call of begin() is posted
   EngineSnapshot final_snapshot SPILLWAY_GUARDED_BY(mutex);
   double run_begin_s SPILLWAY_GUARDED_BY(mutex) = 0, run_s SPILLWAY_GUARDED_BY(mutex) = 0;
   bool stop_asked SPILLWAY_GUARDED_BY(mutex) = false;
+  bool stays_open SPILLWAY_GUARDED_BY(mutex) = false;       // by start()
+  bool is_closing SPILLWAY_GUARDED_BY(mutex) = false;       // the run takes in no further trial
+  std::exception_ptr run_error SPILLWAY_GUARDED_BY(mutex);  // that ended the latest run
+  CondVar idle;  // a trial has changed its phase, or the run has ended
+  std::thread engine_thread SPILLWAY_GUARDED_BY(mutex);
 
   // Last, so that their threads end first: their work uses what is above.
   TrialStore store;

@@ -50,15 +50,6 @@ std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) con
   return JobId(static_cast<std::size_t>(found - trials.begin()));
 }
 
-/// A run's jobs are those that it began with.
-void Session::Impl::require_no_run() const {
-  const MutexLock lock(mutex);
-  if (!shell) return;
-  throw Error(
-      "a trial was submitted while run() trains others, which is not possible; submit it before "
-      "run(), or once run() has returned, and call run() again");
-}
-
 /// The disk must hold as many homes as host memory admits at once, and all checkpoints.
 void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
   const Bytes home_bytes = trial.planned.summary.home_bytes;
@@ -101,6 +92,10 @@ void Session::Impl::continue_from(SessionTrial& trial, Generation generation) co
 /// Users hear of a trial that an earlier session has ended.
 JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
   const JobId id(trials.size());
+  {
+    const MutexLock lock(roster_mutex);
+    roster.push_back(trial.get());
+  }
   trials.push_back(std::move(trial));
   if (trials.back()->ended()) add_event(id, SessionEvent::Kind::state);
   return id;
@@ -108,8 +103,9 @@ JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
 
 JobId Session::submit(TrialConfig config) {
   Impl& impl = *impl_;
-  impl.require_no_run();
+  const MutexLock submitting(impl.submitting);
   auto trial = make_entry(std::move(config));
+  if (trial->config.until != 0) Impl::require_until(trial->config.train, trial->config.until);
   const Model& model = *trial->model;
   if (const std::string& client_id = trial->config.client_id; !client_id.empty()) {
     if (const auto known = impl.find_trial(client_id)) {
@@ -121,8 +117,12 @@ JobId Session::submit(TrialConfig config) {
   JobId id;
   {
     const MutexLock lock(impl.mutex);
-    if (trial->ended()) return impl.add(std::move(trial));
     id = JobId(impl.trials.size());
+    if (trial->ended()) {
+      impl.add(std::move(trial));
+      impl.join_run(id);
+      return id;
+    }
     check_sizes(trial->config.name, model.spec, trial->config.train.virtual_nodes,
                 impl.devices.budgets());
   }
@@ -134,6 +134,7 @@ JobId Session::submit(TrialConfig config) {
   const bool resumes = newest.generation.has_value();
   const std::uint64_t generation = resumes ? newest.generation->number() : 0;
   if (resumes) impl.continue_from(*trial, std::move(*newest.generation));
+  if (impl.shell) impl.require_room_at_rungs(trial->planned.summary.home_bytes);
   impl.store.submit(*trial);
   impl.add(std::move(trial));
   impl.add_damage(id, newest.findings);
@@ -142,6 +143,7 @@ JobId Session::submit(TrialConfig config) {
     event.generation = generation;
     impl.events.add(std::move(event));
   }
+  impl.join_run(id);
   return id;
 }
 

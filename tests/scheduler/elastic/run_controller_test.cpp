@@ -21,10 +21,14 @@ std::string text_of(const ResumeJob& c) { return "resume " + number(c.job); }
 std::string text_of(const ResizeJob& c) {
   return "resize " + number(c.job) + " to " + std::to_string(c.lanes);
 }
-std::string text_of(const PassRung& c) {
-  const bool has_next = c.hold_step != kNoStep;
-  return "pass " + number(c.job) + " to " + (has_next ? std::to_string(c.hold_step) : "its end");
+std::string text_of(const HoldJob& c) {
+  const bool has_next = c.hold.step != kNoStep;
+  return "hold " + number(c.job) + " at " + (has_next ? std::to_string(c.hold.step) : "its end");
 }
+std::string text_of(const SuspendJob& c) {
+  return (c.suspended ? "suspend " : "let go ") + number(c.job);
+}
+std::string text_of(const PassRung& c) { return "pass " + number(c.job); }
 std::string text_of(const StopAtRung& c) { return "stop " + number(c.job); }
 
 LaneDemand demand(JobId job) {
@@ -51,7 +55,10 @@ class ControlledJobs {
   }
   Texts commit(JobId job, std::int64_t step, double loss = 1) {
     now_s += 1;
-    controller.on_committed({job, step, {}}, loss, now_s, commands);
+    controller.on_committed({job, step, {}}, now_s);
+    if (step >= controller.start(job).hold.step) {
+      controller.on_rested({job, step}, loss, now_s, commands);
+    }
     return take();
   }
   Texts end(JobId job) {
@@ -84,8 +91,8 @@ class ControlledJobs {
 
 TEST(RunController, JobsStartWithTheLanesOfOneDecision) {
   ControlledJobs run("wfs", 4);
-  EXPECT_TRUE(run.controller.begins_paused());
-  EXPECT_EQ(run.controller.hold_step(JobId(0)), kNoStep);
+  EXPECT_TRUE(run.controller.start(JobId(0)).paused);
+  EXPECT_EQ(run.controller.start(JobId(0)).hold.step, kNoStep);
   run.admit(2);
   EXPECT_TRUE(run.controller.is_due());
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::decision);
@@ -97,7 +104,7 @@ TEST(RunController, JobsStartWithTheLanesOfOneDecision) {
 
 TEST(RunController, WithoutSharesJobsRunFromTheirAdmission) {
   ControlledJobs run("none", 2);
-  EXPECT_FALSE(run.controller.begins_paused());
+  EXPECT_FALSE(run.controller.start(JobId(0)).paused);
   EXPECT_FALSE(run.controller.is_admitted(JobId(0)));
   run.admit(1);
   EXPECT_TRUE(run.controller.is_admitted(JobId(0)));
@@ -118,11 +125,11 @@ TEST(RunController, TheBestGoOnAtARungAndOthersStop) {
   ControlledJobs run("none", 1, rungs_for(2));
   run.admit(2);
   EXPECT_EQ(run.begin(), Texts{});
-  EXPECT_EQ(run.controller.hold_step(JobId(0)), 5);
+  EXPECT_EQ(run.controller.start(JobId(0)).hold.step, 5);
   EXPECT_EQ(run.commit(JobId(0), 4), Texts{});
   EXPECT_EQ(run.commit(JobId(0), 5, 2), Texts{});
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
-  EXPECT_EQ(run.commit(JobId(1), 5, 1), (Texts{"pass 1 to 10", "stop 0"}));
+  EXPECT_EQ(run.commit(JobId(1), 5, 1), (Texts{"pass 1", "hold 1 at 10", "stop 0"}));
   EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::nothing);
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
   EXPECT_EQ(run.end(JobId(0)), Texts{});
@@ -133,7 +140,7 @@ TEST(RunController, TheEndOfAJobDecidesTheRungThatOthersWaitAt) {
   ControlledJobs run("none", 1, rungs_for(2));
   run.admit(2);
   run.commit(JobId(0), 5);
-  EXPECT_EQ(run.end(JobId(1)), Texts{"pass 0 to 10"});
+  EXPECT_EQ(run.end(JobId(1)), (Texts{"pass 0", "hold 0 at 10"}));
 }
 
 TEST(RunController, AJobThatWaitsAtARungLeavesItsShareToOthers) {
@@ -143,7 +150,7 @@ TEST(RunController, AJobThatWaitsAtARungLeavesItsShareToOthers) {
   EXPECT_EQ(run.commit(JobId(0), 5, 1), Texts{"pause 0"});
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
   EXPECT_EQ(run.decide(), Texts{"resize 1 to 2"});
-  EXPECT_EQ(run.commit(JobId(1), 5, 2), (Texts{"pause 1", "pass 0 to 10", "stop 1"}));
+  EXPECT_EQ(run.commit(JobId(1), 5, 2), (Texts{"pause 1", "pass 0", "hold 0 at 10", "stop 1"}));
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::decision);
   run.end(JobId(1));
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 2", "resume 0"}));
@@ -160,7 +167,7 @@ TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
   run.admit(JobId(0));
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
   EXPECT_EQ(run.decide(), Texts{}) << "one that waits has no share";
-  EXPECT_EQ(run.begin(), (Texts{"pass 1 to 10", "stop 0"}));
+  EXPECT_EQ(run.begin(), (Texts{"pass 1", "hold 1 at 10", "stop 0"}));
   run.end(JobId(0));
   run.admit(JobId(1));
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
@@ -174,7 +181,8 @@ TEST(RunController, AJobThatPassesARungBeforeItsAdmissionArrivesOnce) {
     rule.reach(JobId(j), 5, j);
   }
   ControlledJobs run("wfs", 2, rule);
-  EXPECT_EQ(run.begin(), (Texts{"pass 0 to 10", "pass 1 to 10", "stop 2", "stop 3"}));
+  EXPECT_EQ(run.begin(),
+            (Texts{"pass 0", "hold 0 at 10", "pass 1", "hold 1 at 10", "stop 2", "stop 3"}));
   EXPECT_FALSE(run.controller.is_due());
   run.admit(2);
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 1", "resume 0", "resize 1 to 1", "resume 1"}));
@@ -191,17 +199,137 @@ TEST(RunController, ALimitAndLanesThatAreAskedForHoldAfterARung) {
   run.controller.fix(JobId(0), 3);
   run.controller.limit(JobId(0), 2);  // of one that keeps what was asked for: no effect
   EXPECT_EQ(run.decide(), Texts{"resize 2 to 4"});
-  EXPECT_EQ(run.commit(JobId(2), 5, 3), (Texts{"pause 2", "pass 0 to 10", "stop 1", "stop 2"}));
+  EXPECT_EQ(run.commit(JobId(2), 5, 3),
+            (Texts{"pause 2", "pass 0", "hold 0 at 10", "stop 1", "stop 2"}));
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 3", "resume 0"}));
 }
 
 TEST(RunController, NoRungIsDecidedWhileTheUserStopsAllJobs) {
-  ControlledJobs run("none", 1, rungs_for(2));
-  run.admit(2);
+  ControlledJobs run("none", 1, SuccessiveHalving(5, 2));
+  const auto enter = [&](JobId job) {
+    run.controller.enter({.job = job, .max_steps = kSteps});
+    run.admit(job);
+  };
+  enter(JobId(0));
+  enter(JobId(1));
   run.commit(JobId(0), 5);
   run.controller.stop();
   EXPECT_EQ(run.end(JobId(1)), Texts{});
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
+  EXPECT_EQ(run.end(JobId(0)), Texts{});
+  enter(JobId(2));
+  EXPECT_EQ(run.commit(JobId(2), 5), (Texts{"pass 2", "hold 2 at 10"})) << "it came afterwards";
+}
+
+/// A controller with one admitted job that waits at step 5.
+ControlledJobs until_5(const char* allocator) {
+  ControlledJobs run(allocator, 2);
+  run.controller.enter({.job = JobId(0), .max_steps = kSteps, .until = 5});
+  EXPECT_EQ(run.controller.start(JobId(0)).hold.step, 5);
+  run.admit(1);
+  run.decide();
+  return run;
+}
+
+TEST(RunController, AJobWaitsAtItsStepUntilItIsExtended) {
+  ControlledJobs run = until_5("none");
+  EXPECT_EQ(run.commit(JobId(0), 4), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  EXPECT_EQ(run.commit(JobId(0), 5), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::until);
+  run.controller.extend(JobId(0), 8, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"hold 0 at 8"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  run.controller.extend(JobId(0), kNoStep, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"hold 0 at its end"});
+}
+
+TEST(RunController, AJobThatWaitsAtItsStepLeavesItsShareToOthers) {
+  ControlledJobs run = until_5("wfs");
+  run.admit(JobId(1));
+  run.decide();
+  EXPECT_EQ(run.commit(JobId(0), 5), Texts{"pause 0"});
+  EXPECT_EQ(run.decide(), Texts{"resize 1 to 2"});
+  run.controller.extend(JobId(0), 8, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"hold 0 at 8"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::decision);
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 1", "resume 0", "resize 1 to 1"}));
+}
+
+/// The engine reports that the job rests after the user has told it to go on.
+TEST(RunController, ACallThatCrossesTheRestOfAJobCounts) {
+  for (const char* allocator : {"none", "wfs"}) {
+    ControlledJobs run = until_5(allocator);
+    run.controller.on_committed({JobId(0), 5, {}}, run.now_s);
+    run.controller.extend(JobId(0), 8, run.now_s, run.commands);
+    run.controller.on_rested({JobId(0), 5}, 0, run.now_s, run.commands);
+    run.take();
+    run.decide();
+    EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing) << allocator;
+  }
+}
+
+TEST(RunController, ASuspendedJobWaitsForTheUserAlone) {
+  ControlledJobs run("wfs", 2, rungs_for(2));
+  run.admit(2);
+  run.decide();
+  run.controller.suspend(JobId(0), run.commands);
+  EXPECT_EQ(run.take(), Texts{"suspend 0"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing) << "its step is open";
+  run.controller.on_committed({JobId(0), 1, {}}, run.now_s);
+  run.controller.on_rested({JobId(0), 1}, 0, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"pause 0"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::user);
+  EXPECT_EQ(run.decide(), Texts{"resize 1 to 2"});
+  EXPECT_EQ(run.commit(JobId(1), 5), Texts{"pause 1"}) << "it waits for the suspended one";
+  run.controller.resume(JobId(0), run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"let go 0"});
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 2", "resume 0"}));
+}
+
+/// It may have no device at all before the call.
+TEST(RunController, AJobWithoutAShareIsSuspendedAtOnce) {
+  ControlledJobs run("priority", 4);
+  run.admit(2);
+  run.decide();
+  run.controller.suspend(JobId(1), run.commands);
+  EXPECT_EQ(run.take(), (Texts{"suspend 1", "pause 1"}));
+  EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::user);
+  run.end(JobId(0));
+  EXPECT_EQ(run.decide(), Texts{});
+  run.controller.resume(JobId(1), run.now_s, run.commands);
+  run.take();
+  EXPECT_EQ(run.decide(), (Texts{"resize 1 to 4", "resume 1"}));
+}
+
+TEST(RunController, AJobCanBeEnteredSuspended) {
+  ControlledJobs run("none", 1);
+  run.controller.enter({.job = JobId(0), .max_steps = kSteps, .suspended = true});
+  EXPECT_TRUE(run.controller.start(JobId(0)).suspended);
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::user);
+  run.admit(1);
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::user);
+  run.controller.resume(JobId(0), run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"let go 0"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+}
+
+/// It is compared with those that were there, and takes nothing from those that went on.
+TEST(RunController, AJobThatComesLateIsComparedAtTheRungsOfTheOthers) {
+  for (const double loss : {0.5, 1.5}) {
+    ControlledJobs run("none", 1, rungs_for(2));
+    run.admit(2);
+    run.commit(JobId(0), 5, 2);
+    run.commit(JobId(1), 5, 1);
+    run.end(JobId(0));
+    for (const JobId late : {JobId(2), JobId(3)}) {
+      run.controller.enter({.job = late, .max_steps = kSteps});
+      run.admit(late);
+    }
+    EXPECT_EQ(run.commit(JobId(2), 5, loss), Texts{});
+    EXPECT_EQ(run.commit(JobId(3), 5, 1), loss < 1 ? (Texts{"pass 2", "hold 2 at 10", "stop 3"})
+                                                   : (Texts{"pass 3", "hold 3 at 10", "stop 2"}));
+  }
 }
 
 TEST(RunController, WithoutDevicesNothingIsDecided) {

@@ -6,8 +6,9 @@
 #include "tests/support/random/from_environment.h"
 #include "tests/support/run/elastic_run.h"
 
-/// Devices join, leave, are lost or hang; links slow down; jobs are stopped, fail, pause and change
-/// their plan, at any moment. `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
+/// Devices join, leave, are lost or hang; links slow down; jobs come, are stopped, fail, pause, are
+/// held, suspended or finished early, and change their plan, at any moment.
+/// `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
 namespace spillway {
 namespace {
 
@@ -47,6 +48,8 @@ TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   EXPECT_GT(all.failed, tenth);
   EXPECT_GT(all.done, 10 * tenth);
   EXPECT_GT(all.moved, tenth);
+  EXPECT_GT(all.rested, tenth);
+  EXPECT_GT(all.done_early, tenth / 2);
 }
 
 TEST(ElasticProperty, TheSameSeedGivesTheSameLog) {

@@ -357,7 +357,7 @@ TEST(EngineElastic, APausedJobCanBeStoppedOrResumedBeforeItsCommit) {
 TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({4}));
-  run.shell.hold(job, 2);
+  run.shell.hold(job, {2});
   run.run();
   EXPECT_EQ(run.job(job).step, 2);
   EXPECT_EQ(run.engine().copies(kFirst).used(), 0u);
@@ -366,7 +366,7 @@ TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
   run.run();
   EXPECT_EQ(run.job(job).step, 2);
   run.shell.resize(job, spilled({4}));
-  run.shell.hold(job, kNoStep);
+  run.shell.hold(job, {kNoStep});
   run.run();
   expect_done(run);
 }
@@ -374,10 +374,10 @@ TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
 TEST(EngineElastic, AHeldJobMayBePausedToo) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({4}));
-  run.shell.hold(job, 1);
+  run.shell.hold(job, {1});
   run.run();
   run.shell.pause(job);
-  run.shell.hold(job, 2);
+  run.shell.hold(job, {2});
   run.run();
   EXPECT_EQ(run.job(job).step, 1);
   run.shell.resume(job);

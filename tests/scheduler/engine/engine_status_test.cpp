@@ -102,10 +102,12 @@ TEST(EngineStatus, ADeviceOrAShareIsWaitedFor) {
   while (run.advance()) {
   }
   EXPECT_TRUE(waits_for("its share of the devices"));
-  run.shell.hold(job, run.job(job).step);
+  run.shell.hold(job, {run.job(job).step});
   run.shell.resume(job);
-  EXPECT_TRUE(waits_for("the other trials at its rung"));
-  run.shell.hold(job, kNoStep);
+  while (run.advance()) {
+  }
+  EXPECT_TRUE(waits_for("leave to go on"));
+  run.shell.hold(job, {kNoStep});
   run.run();
   EXPECT_TRUE(waits_for(""));
 }

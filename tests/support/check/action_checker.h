@@ -61,6 +61,7 @@ class ActionChecker {
   const std::map<std::tuple<JobId, std::int64_t, int>, int>& weight_loads() const { return loads_; }
   std::int64_t steps(JobId job) const { return history_.step(job); }
   int attempts(JobId job) const { return history_.attempt(job); }
+  std::int64_t max_steps(JobId job) const { return history_.plan(job).max_steps; }
   std::size_t ops_seen() const { return ops_seen_; }
   /// Ops of lanes on another device than they are made for.
   std::size_t strays() const { return strays_; }
@@ -211,6 +212,11 @@ class ActionChecker {
   }
 
   void observe(const StepCommitted& committed) { history_.observe(committed); }
+
+  void observe(const JobRested& rested) {
+    require_quiet(rested.job);
+    history_.observe(rested);
+  }
 
   void observe(const StepRedone& redone) {
     require_quiet(redone.job);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -30,6 +31,7 @@ class StepHistory {
     Job& job = jobs_.at(start.job);
     require(job.step == start.step, "an op of another step");
     require(job.attempt == start.attempt, "an op of another attempt");
+    begin_program(job, start.step_kind);
     require(job.started_ops.insert(start.op).second, "an op ran twice");
     const auto& unit =
         job.plan->programs[start.step_kind]->units[static_cast<std::size_t>(start.unit)];
@@ -43,6 +45,7 @@ class StepHistory {
   void on_start(const StartHostOp& start) {
     Job& job = jobs_.at(start.job);
     require(job.attempt == start.attempt, "a host op of another attempt");
+    begin_program(job, start.step_kind);
     require(job.started_host_ops.insert(name(job, start)).second, "a host op ran twice");
   }
   void on_end(const StartOp& start) { jobs_.at(start.job).ended_ops.insert(start.op); }
@@ -56,7 +59,16 @@ class StepHistory {
     check_complete(job);
     require(committed.step == ++job.step, "a step is committed out of order");
     job.ended_host_ops.clear();
-    begin_attempt(job);
+    end_program(job);
+  }
+  void observe(const JobRested& rested) {
+    const Job& job = jobs_.at(rested.job);
+    require(rested.step == job.step, "a job rests at another step than its last");
+    if (job.program) check_complete(job);
+    const bool updates = job.step > job.plan->first_step && !job.plan->layout.weights.empty();
+    const auto is_update = [](const HostOpName& op) { return op.first == HostOpKind::update; };
+    require(!updates || std::ranges::any_of(job.ended_host_ops, is_update),
+            "a job rests without its updates");
   }
   void observe(const StepRedone& redone) {
     Job& job = jobs_.at(redone.job);
@@ -66,14 +78,16 @@ class StepHistory {
       return op.first == HostOpKind::reduce || op.first == HostOpKind::commit ||
              op.first == HostOpKind::finish;
     });
-    begin_attempt(job);
+    end_program(job);
   }
   void observe(const PlanChanged& changed) {
     Job& job = jobs_.at(changed.job);
     job.plan = changed.plan;
-    std::erase_if(job.ended_host_ops,
-                  [](const HostOpName& op) { return op.first == HostOpKind::load; });
-    begin_attempt(job);
+    const bool evaluated = has_evaluated(job);
+    std::erase_if(job.ended_host_ops, [&](const HostOpName& op) {
+      return op.first == HostOpKind::load && !(evaluated && op.second == 1);
+    });
+    end_program(job);
   }
   void observe(const JobEnded& ended) {
     if (ended.end == JobEnd::done) check_complete(jobs_.at(ended.job));
@@ -85,9 +99,10 @@ class StepHistory {
     std::shared_ptr<const JobPlan> plan;
     std::int64_t step = 0;
     int attempt = 0;
+    std::size_t step_kind = 0;         // of the open program
+    const Program* program = nullptr;  // null: none is open
     std::set<int> started_ops, ended_ops;
     std::set<HostOpName> started_host_ops, ended_host_ops;
-    const Program& program() const { return *plan->programs[plan->step_kind(step).index()]; }
   };
 
   static HostOpName name(const Job& job, const StartHostOp& start) {
@@ -96,12 +111,22 @@ class StepHistory {
     return {op.kind, op.index};
   }
 
-  /// What is done for good counts as done, whatever the plan.
-  static void begin_attempt(Job& job) {
-    const bool evaluated = job.ended_host_ops.contains({HostOpKind::finish_evaluation, 0});
-    const auto& ops = job.program().ops;
+  static bool has_evaluated(const Job& job) {
+    return job.ended_host_ops.contains({HostOpKind::finish_evaluation, 0});
+  }
+
+  static void end_program(Job& job) { job.program = nullptr; }
+
+  /// The program may be the one that is open already. What is done for good counts as done,
+  /// whatever the plan; the evaluation, once it has ended.
+  void begin_program(Job& job, std::size_t step_kind) {
+    if (job.program && job.step_kind == step_kind) return;
+    if (job.program) check_complete(job);  // it has rested
+    job.step_kind = step_kind;
+    job.program = job.plan->programs[step_kind].get();
+    const auto& ops = job.program->ops;
     job.ended_ops.clear();
-    for (std::size_t i = 0; evaluated && i < ops.size(); ++i) {
+    for (std::size_t i = 0; has_evaluated(job) && i < ops.size(); ++i) {
       if (ops[i].kind == OpKind::evaluate) job.ended_ops.insert(static_cast<int>(i));
     }
     job.started_ops = job.ended_ops;
@@ -109,8 +134,13 @@ class StepHistory {
   }
 
   void check_complete(const Job& job) {
-    require(job.ended_ops.size() == job.program().ops.size(), "a step without all of its ops");
-    require(job.ended_host_ops.size() == job.program().host_ops.size(),
+    require(job.program, "a step without a program");
+    if (!job.program) return;
+    require(job.ended_ops.size() == job.program->ops.size(), "a step without all of its ops");
+    const auto has_ended = [&](const HostOpSpec& op) {
+      return job.ended_host_ops.contains({op.kind, op.index});
+    };
+    require(std::ranges::all_of(job.program->host_ops, has_ended),
             "a step without all of its host ops");
   }
 

@@ -13,7 +13,23 @@ namespace spillway::testing {
 
 /// What happens to a run after so many events. `device` is taken modulo those there are.
 struct Change {
-  enum class Kind { join, remove, lose, hang, link, stop, fail, pause, resume, resize };
+  enum class Kind {
+    join,
+    remove,
+    lose,
+    hang,
+    link,
+    stop,
+    fail,
+    pause,
+    resume,
+    resize,
+    hold,
+    suspend,
+    let_go,
+    finish,
+    submit  ///< the next job that is not submitted yet
+  };
   Kind kind = Kind::join;
   int after_events = 0;
   JobId job;
@@ -22,12 +38,14 @@ struct Change {
   Bytes budget = 0;        ///< join
   double seconds = 0;      ///< hang: until the device counts as lost
   double bytes_per_s = 0;  ///< link
+  Hold hold;
 };
 
 struct ElasticWorkload {
   EngineConfig config;
   VirtualCosts costs;
   std::vector<std::vector<std::shared_ptr<const JobPlan>>> plans;  ///< by job, the first at first
+  std::size_t first_jobs = 0;  ///< submitted before anything happens
   std::vector<Change> changes;
   Bytes ample = 0;  ///< a device of this budget runs any plan
 
@@ -45,6 +63,7 @@ class RandomElasticWorkload {
   ElasticWorkload make() {
     const int num_jobs = random_.between(1, 4);
     for (int j = 0; j < num_jobs; ++j) add_job();
+    workload_.first_jobs = static_cast<std::size_t>(random_.between(1, num_jobs));
     workload_.ample = 2 * most_;
     const int num_devices = random_.between(1, 4);
     for (int d = 0; d < num_devices; ++d) workload_.config.device_budgets.push_back(budget());
@@ -106,8 +125,9 @@ class RandomElasticWorkload {
 
   void add_change() {
     using enum Change::Kind;
-    static constexpr Change::Kind kKinds[] = {join, join, remove, lose,  lose,   hang,   link,
-                                              stop, fail, pause,  pause, resume, resize, resize};
+    static constexpr Change::Kind kKinds[] = {join, join, remove,  lose,   lose,   hang,   link,
+                                              stop, fail, pause,   pause,  resume, resize, resize,
+                                              hold, hold, suspend, let_go, finish, submit};
     Change change{.kind = kKinds[random_.between(0, std::size(kKinds) - 1)]};
     change.after_events = random_.between(0, random_.chance(50) ? 60 : 600);
     change.job = JobId(random_.between(0, static_cast<int>(workload_.plans.size()) - 1));
@@ -117,6 +137,7 @@ class RandomElasticWorkload {
     change.budget = budget();
     change.seconds = random_.between(1, 20000) * 1e-6;
     change.bytes_per_s = random_.between(1, 1000) * 1e5;
+    change.hold = {.step = random_.between(0, 5), .evaluate = random_.chance(50)};
     workload_.changes.push_back(change);
   }
 

@@ -29,10 +29,7 @@ class ElasticRun {
       checker.on_completion(done);
       counts.lost += done.lost ? 1 : 0;
     };
-    for (std::size_t j = 0; j < workload.plans.size(); ++j) {
-      checker.submit(JobId(j), workload.plans[j][0]);
-      shell_.submit(JobId(j), workload.plans[j][0], workload.home_bytes(j));
-    }
+    while (num_submitted_ < workload.first_jobs) submit();
   }
 
   void run() {
@@ -53,6 +50,7 @@ class ElasticRun {
     for (std::size_t j = 0; j < workload_.plans.size(); ++j) {
       if (unlucky_.contains(JobId(j))) continue;
       EXPECT_EQ(engine().job(JobId(j)).end, JobEnd::done);
+      if (finished_.contains(JobId(j))) continue;
       EXPECT_EQ(checker.steps(JobId(j)), workload_.plans[j][0]->max_steps);
     }
     EXPECT_EQ(checker.ended().size(), workload_.plans.size());
@@ -70,10 +68,13 @@ class ElasticRun {
   struct Counts {
     int redone = 0, lost = 0, replanned = 0, removed = 0, stopped = 0, failed = 0, done = 0;
     int moved = 0;  ///< copies from device to device
+    int rested = 0;
+    int done_early = 0;
     void operator+=(const Counts& other) {
       redone += other.redone, lost += other.lost, replanned += other.replanned;
       removed += other.removed, stopped += other.stopped, failed += other.failed;
-      done += other.done, moved += other.moved;
+      done += other.done, moved += other.moved, rested += other.rested;
+      done_early += other.done_early;
     }
   };
   Counts counts;
@@ -90,13 +91,33 @@ class ElasticRun {
   void note(const StartCopy& copy) { counts.moved += copy.peer.valid() ? 1 : 0; }
   void note(const PlanChanged&) { ++counts.replanned; }
   void note(const DeviceLeft& left) { counts.removed += left.lost ? 0 : 1; }
+  void note(const JobRested& rested) {
+    ++counts.rested;
+    const JobTable& job = engine().job(rested.job);
+    EXPECT_TRUE(job.suspended || rested.step >= job.hold.step) << "nothing holds it";
+    EXPECT_FALSE(job.finishes);
+  }
   void note(const JobEnded& ended) {
+    const bool is_early = checker.steps(ended.job) < checker.max_steps(ended.job);
+    counts.done_early += ended.end == JobEnd::done && is_early ? 1 : 0;
     ++(ended.end == JobEnd::done      ? counts.done
        : ended.end == JobEnd::stopped ? counts.stopped
                                       : counts.failed);
   }
 
+  void submit() {
+    const std::size_t job = num_submitted_++;
+    checker.submit(JobId(job), workload_.plans[job][0]);
+    shell_.submit(JobId(job), workload_.plans[job][0], workload_.home_bytes(job));
+  }
+
   void make(const Change& change) {
+    using Kind = Change::Kind;
+    if (change.kind == Kind::submit) {
+      if (num_submitted_ < workload_.plans.size()) submit();
+      return;
+    }
+    if (change.job.index() >= num_submitted_) return;
     const DeviceId device(static_cast<std::size_t>(change.device) % engine().num_devices());
     switch (change.kind) {
       case Change::Kind::join:
@@ -122,19 +143,34 @@ class ElasticRun {
         return shell_.resume(change.job);
       case Change::Kind::resize:
         return shell_.resize(change.job, workload_.plans[change.job.index()][change.plan]);
+      case Change::Kind::hold:
+        return shell_.hold(change.job, change.hold);
+      case Change::Kind::suspend:
+        return shell_.suspend(change.job, true);
+      case Change::Kind::let_go:
+        return shell_.suspend(change.job, false);
+      case Change::Kind::finish:
+        finished_.insert(change.job);
+        return shell_.finish(change.job);
+      case Change::Kind::submit:
+        return;
     }
   }
 
-  /// Nothing is in flight. Paused jobs go on, then a device joins that any plan fits: before, no
-  /// job may have waited that could have run. False where all have ended.
+  /// Nothing is in flight. All jobs come, and nothing holds them; then a device joins that any plan
+  /// fits: before, no job may have waited that could have run. False where all have ended.
   bool go_on() {
+    const bool all_came = num_submitted_ == workload_.plans.size();
+    while (num_submitted_ < workload_.plans.size()) submit();
     if (engine().all_ended()) return false;
-    bool paused = false, running = false;
+    bool paused = !all_came, running = false;
     for (std::size_t j = 0; j < workload_.plans.size(); ++j) {
       const JobTable& job = engine().job(JobId(j));
       running |= job.phase == JobPhase::running;
-      if (job.phase == JobPhase::running) expect_no_device_for(JobId(j));
-      paused |= job.paused && job.phase == JobPhase::settling;
+      if (job.phase == JobPhase::running && engine().idle()) expect_no_device_for(JobId(j));
+      paused |= (job.paused || job.resting) && job.phase == JobPhase::settling;
+      shell_.suspend(JobId(j), false);
+      shell_.hold(JobId(j), {});
       shell_.resume(JobId(j));
     }
     EXPECT_TRUE(paused || running) << "nothing holds the jobs up";
@@ -154,7 +190,8 @@ class ElasticRun {
 
   const ElasticWorkload& workload_;
   VirtualShell shell_;
-  std::set<JobId> unlucky_;
+  std::size_t num_submitted_ = 0;
+  std::set<JobId> unlucky_, finished_;
 };
 
 }  // namespace spillway::testing

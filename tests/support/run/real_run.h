@@ -28,6 +28,7 @@ struct Heard final : ShellObserver {
   std::map<JobId, JobEnd> ends;
   std::map<JobId, std::string> reasons;
   std::map<JobId, int> redone;
+  std::map<JobId, std::vector<std::int64_t>> rested;
   std::map<JobId, std::vector<std::size_t>> lanes;  ///< of each plan that followed
   std::vector<DeviceId> joined;
   std::vector<Left> left;
@@ -40,6 +41,7 @@ struct Heard final : ShellObserver {
     steps[news.job] = news.step;
     if (committed) committed(news.job, news.step);
   }
+  void on_rested(const JobRested& news) override { rested[news.job].push_back(news.step); }
   void on_redone(JobId job, std::int64_t) override { ++redone[job]; }
   void on_resized(JobId job, const JobPlan& plan) override {
     lanes[job].push_back(plan.lanes.size());

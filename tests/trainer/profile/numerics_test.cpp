@@ -12,7 +12,7 @@
 #include "tests/core/device/isa_levels.h"
 #include "tests/support/models/tiny_gpt.h"
 #include "trainer/compute/counting_allocator.h"
-#include "trainer/session/trial_contract.h"
+#include "trainer/trial/trial_contract.h"
 
 namespace spillway::testing {
 namespace {

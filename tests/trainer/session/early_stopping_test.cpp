@@ -72,7 +72,9 @@ TEST(EarlyStopping, HalvesAtEveryRungAndTheBestEndsAsIfAlone) {
     EXPECT_EQ(trial.state, trial.steps == 20 ? TrialState::done : TrialState::stopped_early);
     EXPECT_EQ(trial.reason.empty(), trial.steps == 20);
     EXPECT_EQ(trial.rung_losses.size(), trial.steps == 20 ? 3u : trial.steps == 6 ? 2u : 1u);
-    EXPECT_EQ(trial.weights_xxh3.empty(), trial.steps < 20);
+    EXPECT_EQ(trial.weights_xxh3.size(), 32u) << "of the weights that it has at its rung";
+    ASSERT_FALSE(trial.eval_losses.empty());
+    EXPECT_EQ(trial.eval_losses.back().first, trial.steps);
     EXPECT_EQ(trial.rung_losses[0].first, 3);
     EXPECT_EQ(trial.rung_losses[0].second,
               (trial.losses[0] + trial.losses[1] + trial.losses[2]) / 3);

@@ -12,8 +12,8 @@
 #include "trainer/checkpoint/trial_history.h"
 #include "trainer/compute/training_job.h"
 #include "trainer/planning/plan_trial.h"
-#include "trainer/session/trial_checkpoints.h"
-#include "trainer/session/trial_lifecycle.h"
+#include "trainer/trial/trial_checkpoints.h"
+#include "trainer/trial/trial_lifecycle.h"
 
 namespace spillway {
 
@@ -47,6 +47,20 @@ struct SessionTrial {
   double started_s = 0, last_s = 0;
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before
   TrialLanes lanes;
+  bool suspended = false;  ///< by Session::pause()
+  bool stopping = false;   ///< by Session::stop(), until it has ended
+  bool in_run = false;     ///< the shell has its job
+  /// Waits for the user alone.
+  bool is_paused() const {
+    const bool waits =
+        lifecycle.phase() == TrialPhase::at_until || lifecycle.phase() == TrialPhase::suspended;
+    return waits && !stopping;
+  }
+  /// Where it waits for the user.
+  std::int64_t until() const {
+    const bool waits = config.until > 0 && config.until < config.train.max_steps;
+    return waits ? config.until : kNoStep;
+  }
   bool ended() const { return lifecycle.ended(); }
 };
 

@@ -1,4 +1,4 @@
-#include "trainer/session/trial_store.h"
+#include "trainer/trial/trial_store.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "core/os/file_system.h"
 #include "spillway/error.h"
-#include "trainer/session/trial_contract.h"
+#include "trainer/trial/trial_contract.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/session/trial_contract.h"
+#include "trainer/trial/trial_contract.h"
 
 #include <ATen/Version.h>
 #include <torch/headeronly/version.h>

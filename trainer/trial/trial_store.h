@@ -11,7 +11,7 @@
 #include "core/base/mutex.h"
 #include "spillway/session_config.h"
 #include "trainer/journal/run_journal.h"
-#include "trainer/session/session_trial.h"
+#include "trainer/trial/session_trial.h"
 
 namespace spillway {
 

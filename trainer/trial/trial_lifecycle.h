@@ -14,6 +14,8 @@ enum class TrialPhase : std::uint8_t {
   running,
   paused,          ///< other trials have the devices
   at_rung,         ///< waits for other trials to reach its rung
+  at_until,        ///< waits until it is extended
+  suspended,       ///< waits until the user resumes it
   stranded,        ///< no device that is present can run it
   stopping_early,  ///< other trials were better at the rung; its job is ending
   releasing,       ///< its job is ending; no new checkpoint may begin

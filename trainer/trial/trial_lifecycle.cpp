@@ -1,4 +1,4 @@
-#include "trainer/session/trial_lifecycle.h"
+#include "trainer/trial/trial_lifecycle.h"
 
 #include <fmt/format.h>
 
@@ -24,19 +24,22 @@ constexpr std::uint32_t set(std::initializer_list<TrialPhase> phases) {
 }
 
 /// A job that is admitted to the run and goes on.
-constexpr std::uint32_t kAdmitted = set({undecided, running, paused, at_rung, stranded});
+constexpr std::uint32_t kAdmitted =
+    set({undecided, running, paused, at_rung, at_until, suspended, stranded});
 /// Any job may be stopped, or fail.
 constexpr std::uint32_t kStops = set({failed, stopped});
 constexpr std::uint32_t kLive = kAdmitted | kStops | set({stopping_early, releasing});
 
-/// In the order of the phases. A trial that is not admitted can be at a rung or stranded too, so
-/// from there it may be merely submitted again.
-constexpr std::array<Row, 12> kRows{{
+/// In the order of the phases. A trial that is not admitted can wait for others, the user or a
+/// device too, so from there it may be merely submitted again.
+constexpr std::array<Row, 14> kRows{{
     {"submitted", TrialState::waiting, kLive | set({submitted})},
     {"undecided", {}, kLive},
     {"running", TrialState::running, kLive},
     {"paused", TrialState::waiting, kLive},
     {"at a rung", TrialState::waiting, kLive | set({submitted})},
+    {"at its step", TrialState::paused, kLive},
+    {"suspended", TrialState::paused, kLive | set({submitted})},
     {"stranded", TrialState::waiting, kLive | set({submitted})},
     {"stopping early", {}, kStops | set({stopped_early})},
     {"releasing", {}, kStops | set({done})},

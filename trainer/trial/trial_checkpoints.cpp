@@ -1,4 +1,4 @@
-#include "trainer/session/trial_checkpoints.h"
+#include "trainer/trial/trial_checkpoints.h"
 
 #include <boost/asio/post.hpp>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "spillway/error.h"
 #include "trainer/checkpoint/generation_writer.h"
 #include "trainer/profile/profile_cache.h"
-#include "trainer/session/trial_contract.h"
+#include "trainer/trial/trial_contract.h"
 
 namespace spillway {
 namespace {
@@ -95,12 +95,16 @@ GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
 void TrialCheckpoints::save(TrialHistory history) {
   wait();
   last_begun_ = Clock::now();
-  const std::int64_t step = history.num_steps();
+  const std::int64_t step = begun_step_ = history.num_steps();
   auto task = std::make_shared<std::packaged_task<void()>>(
       [this, history = std::move(history)] { write(history); });
   saving_ = task->get_future();
   // One writer serves all trials, so it must not wait for any of them; they wait for it.
   gate_->begin_snapshot(step, [this, task] { boost::asio::post(writer_, [task] { (*task)(); }); });
+}
+
+void TrialCheckpoints::save_unless_saved(TrialHistory history) {
+  if (begun_step_ != history.num_steps()) save(std::move(history));
 }
 
 void TrialCheckpoints::write(const TrialHistory& history) {

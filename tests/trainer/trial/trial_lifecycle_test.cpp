@@ -1,4 +1,4 @@
-#include "trainer/session/trial_lifecycle.h"
+#include "trainer/trial/trial_lifecycle.h"
 
 #include <gtest/gtest.h>
 

@@ -61,6 +61,8 @@ class TrialCheckpoints {
   bool is_due(std::int64_t step) const;
   /// Begins a checkpoint of the state after the steps of `history`. Call it before another commits.
   void save(TrialHistory history);
+  /// The same, unless this state is saved or being saved already.
+  void save_unless_saved(TrialHistory history);
   /// Waits for the checkpoint that is being written.
   void wait();
   /// Waits, then writes the state unless it is saved already. Nothing may change it meanwhile.
@@ -84,6 +86,7 @@ class TrialCheckpoints {
   StateGate* gate_ = nullptr;
   std::future<void> saving_;
   Clock::time_point last_begun_ = Clock::now();
+  std::int64_t begun_step_ = -1;  ///< of the latest save()
   std::int64_t last_saved_ = -1;  ///< step; of the writer's thread while it saves
 };
 

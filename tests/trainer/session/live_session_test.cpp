@@ -1,0 +1,326 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/run/training_run.h"
+
+/// A session that trains while trials come, wait, go on and are stopped.
+/// `SPILLWAY_LIVE_SEED=7 live_session_test` replays one random run.
+namespace spillway::testing {
+namespace {
+
+constexpr std::int64_t kSteps = 20;
+
+TrialConfig trial_of_seed(std::uint64_t seed, std::int64_t until = 0) {
+  TrialConfig trial = tiny_trial("seed " + std::to_string(seed));
+  trial.train.seed = seed;
+  trial.train.max_steps = kSteps;
+  trial.until = until;
+  return trial;
+}
+
+const TrialResult& alone(std::uint64_t seed) {
+  static std::map<std::uint64_t, TrialResult> results;
+  const auto [place, is_new] = results.try_emplace(seed);
+  if (is_new) place->second = train(session_of(1, kAmple), trial_of_seed(seed)).trials[0];
+  return place->second;
+}
+
+/// Of a trial that was evaluated more often, where it waited.
+void expect_same_training(const TrialResult& a, const TrialResult& b) {
+  ASSERT_EQ(a.state, TrialState::done) << a.reason;
+  EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.gradient_norms, b.gradient_norms);
+  EXPECT_EQ(a.eval_loss, b.eval_loss);
+}
+
+TrialResult result_of(const Session& session, JobId trial) {
+  return session.result().trials.at(trial.index());
+}
+
+TEST(LiveSession, TrainsWhatIsSubmittedWhileItTrains) {
+  Session session(session_of(1, kAmple));
+  session.start();
+  const JobId first = session.submit(trial_of_seed(1));
+  const JobId second = session.submit(trial_of_seed(2));
+  EXPECT_EQ(session.wait(second), TrialState::done);
+  session.wait();
+  const JobId third = session.submit(trial_of_seed(3));
+  session.finish();
+  expect_same_bits(result_of(session, first), alone(1));
+  expect_same_bits(result_of(session, second), alone(2));
+  expect_same_bits(result_of(session, third), alone(3));
+  expect_other_bits(result_of(session, first), alone(2));
+  expect_within_budgets(session.result());
+}
+
+TEST(LiveSession, AnyThreadMaySubmit) {
+  Session session(session_of(2, kAmple));
+  session.start();
+  std::vector<JobId> trials(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < trials.size(); ++t) {
+      threads.emplace_back([&, t] { trials[t] = session.submit(trial_of_seed(t)); });
+    }
+  }
+  session.finish();
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    expect_same_bits(result_of(session, trials[t]), alone(t));
+  }
+}
+
+TEST(LiveSession, ATrialWaitsWhereItIsToldAndGoesOnWithTheSameBits) {
+  Session session(session_of(1, kAmple));
+  const JobId trial = session.submit(trial_of_seed(1, 3));
+  session.run();
+  TrialResult result = result_of(session, trial);
+  EXPECT_EQ(result.state, TrialState::paused);
+  EXPECT_EQ(result.reason, "it waits at step 3 as told; extend it");
+  EXPECT_EQ(result.steps, 3);
+  ASSERT_EQ(result.eval_losses.size(), 1u);
+  EXPECT_EQ(result.eval_losses[0].first, 3);
+  session.extend(trial, 10);
+  EXPECT_EQ(session.wait(trial), TrialState::paused);
+  result = result_of(session, trial);
+  EXPECT_EQ(result.steps, 10);
+  EXPECT_EQ(result.eval_loss, alone(1).eval_losses[0].second) << "as at its eval_steps";
+  session.extend(trial, kSteps);
+  session.run();
+  result = result_of(session, trial);
+  expect_same_training(result, alone(1));
+  EXPECT_EQ(result.eval_losses.size(), 3u) << "once at each step";
+}
+
+TEST(LiveSession, ATrialMayBeExtendedBeforeItWaits) {
+  Session session(session_of(1, kAmple));
+  const JobId trial = session.submit(trial_of_seed(1, 3));
+  session.extend(trial, kSteps);
+  session.run();
+  expect_same_bits(result_of(session, trial), alone(1));
+}
+
+TEST(LiveSession, APausedTrialLeavesTheDevicesToOthers) {
+  Session session(session_of(1, kAmple));
+  const JobId first = session.submit(trial_of_seed(1)), second = session.submit(trial_of_seed(2));
+  session.pause(first);
+  EXPECT_EQ(result_of(session, first).state, TrialState::paused);
+  EXPECT_EQ(result_of(session, first).reason, "it was paused; resume it");
+  session.run();
+  EXPECT_EQ(result_of(session, first).steps, 0);
+  expect_same_bits(result_of(session, second), alone(2));
+  session.resume(first);
+  session.run();
+  expect_same_bits(result_of(session, first), alone(1));
+}
+
+TEST(LiveSession, OneTrialIsStoppedAndTheOthersGoOn) {
+  const TemporaryFolder folder;
+  TrialConfig kept = trial_of_seed(1, 5);
+  kept.checkpoint.folder = folder.path() / "1";
+  {
+    Session session(session_of(1, kAmple));
+    session.start();
+    const JobId first = session.submit(kept), second = session.submit(trial_of_seed(2));
+    EXPECT_EQ(session.wait(first), TrialState::paused);
+    session.stop(first);
+    EXPECT_EQ(session.wait(first), TrialState::stopped);
+    session.stop(first);
+    session.pause(first);
+    session.extend(first, kSteps);
+    session.finish();
+    EXPECT_EQ(result_of(session, first).steps, 5);
+    expect_same_bits(result_of(session, second), alone(2));
+  }
+  kept.until = 0;
+  kept.checkpoint.resume = true;
+  expect_same_training(train(session_of(1, kAmple), kept).trials[0], alone(1));
+}
+
+TEST(LiveSession, FinishStopsWhatWaitsAndKeepsItsState) {
+  const TemporaryFolder folder;
+  TrialConfig kept = trial_of_seed(1, 5);
+  kept.checkpoint.folder = folder.path() / "1";
+  {
+    Session session(session_of(1, kAmple));
+    session.start();
+    const JobId trial = session.submit(kept);
+    session.finish();
+    EXPECT_EQ(result_of(session, trial).state, TrialState::stopped);
+    EXPECT_EQ(result_of(session, trial).steps, 5);
+  }
+  kept.until = 0;
+  kept.checkpoint.resume = true;
+  expect_same_training(train(session_of(1, kAmple), kept).trials[0], alone(1));
+}
+
+/// As if the process were killed there: nothing is saved at the end.
+TEST(LiveSession, ATrialThatWaitsIsSaved) {
+  const TemporaryFolder folder;
+  TrialConfig kept = trial_of_seed(1, 5);
+  kept.checkpoint.folder = folder.path() / "1";
+  Session session(session_of(1, kAmple));
+  session.start();
+  session.wait(session.submit(kept));
+  std::uint64_t saved = 0;
+  for (std::uint64_t seen = 0; saved == 0;) {
+    for (const SessionEvent& event : session.poll(seen, 10)) {
+      seen = event.sequence;
+      if (event.kind == SessionEvent::Kind::saved) saved = event.generation;
+    }
+  }
+  TrialConfig copy = kept;
+  copy.checkpoint.folder = folder.path() / "copy";
+  copy.checkpoint.resume = true;
+  copy.until = 0;
+  std::filesystem::copy(kept.checkpoint.folder, copy.checkpoint.folder,
+                        std::filesystem::copy_options::recursive);
+  expect_same_training(train(session_of(1, kAmple), copy).trials[0], alone(1));
+}
+
+TEST(LiveSession, CallsNameWhatIsWrong) {
+  Session session(session_of(1, kAmple));
+  EXPECT_EQ(std::string(thrown<ConfigError>([&] { session.submit(trial_of_seed(1, 21)); }).what()),
+            "until: is 21, must be an integer from 1 to train.max_steps, 20");
+  const JobId trial = session.submit(trial_of_seed(1));
+  EXPECT_THROW(session.extend(trial, 0), ConfigError);
+  EXPECT_THROW(session.extend(trial, 21), ConfigError);
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { session.pause(JobId(1)); }, [&] { session.resume(JobId(1)); },
+           [&] { session.stop(JobId(1)); }, [&] { session.extend(JobId(1), 1); },
+           [&] { session.wait(JobId(1)); }}) {
+    EXPECT_EQ(std::string(thrown<Error>(call).what()), "there is no trial 1; there are 1");
+  }
+}
+
+/// Without host memory for a second home, one trial waits for the other, which waits for the user.
+TEST(LiveSession, RunReturnsWhereNoTrialCanGoOn) {
+  SessionConfig config = session_of(1, kAmple);
+  {
+    Session planned(config);
+    const Bytes home = planned.plan(planned.submit(trial_of_seed(1))).home_bytes;
+    config.host_memory = home + home / 2;
+  }
+  Session session(config);
+  const JobId first = session.submit(trial_of_seed(1, 3));
+  const JobId second = session.submit(trial_of_seed(2));
+  session.run();
+  EXPECT_EQ(result_of(session, first).state, TrialState::paused);
+  EXPECT_EQ(result_of(session, second).state, TrialState::waiting);
+  session.extend(first, kSteps);
+  session.run();
+  expect_same_training(result_of(session, first), alone(1));
+  expect_same_bits(result_of(session, second), alone(2));
+}
+
+/// Calls at random instants, from several threads.
+class RandomCalls {
+ public:
+  /// The runs share a file of measured costs.
+  RandomCalls(std::uint64_t seed, const std::filesystem::path& pilot_cache)
+      : random_(seed), session_(config(pilot_cache)) {
+    const std::size_t num_trials = 2 + random_() % 3;
+    session_.start();
+    trials_.resize(num_trials);
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < num_trials; ++t) {
+      threads.emplace_back([this, t, seed = random_()] { drive(t, seed); });
+    }
+  }
+
+  /// Calls those that still wait.
+  void expect_good_end() {
+    for (const JobId trial : trials_) {
+      session_.resume(trial);
+      session_.extend(trial, kSteps);
+    }
+    session_.finish();
+    const RunResult result = session_.result();
+    for (std::size_t t = 0; t < trials_.size(); ++t) {
+      const TrialResult& trial = result.trials.at(trials_[t].index());
+      if (trial.state != TrialState::stopped) expect_same_training(trial, alone(t));
+      num_stopped += trial.state == TrialState::stopped ? 1 : 0;
+    }
+    expect_within_budgets(result);
+  }
+
+  int num_stopped = 0;
+
+ private:
+  SessionConfig config(const std::filesystem::path& pilot_cache) {
+    SessionConfig config = session_of(1 + static_cast<int>(random_() % 2), kAmple);
+    config.pilot_cache = pilot_cache;
+    constexpr SharingKind kKinds[] = {SharingKind::none, SharingKind::wfs, SharingKind::priority};
+    config.sharing = kKinds[random_() % std::size(kKinds)];
+    return config;
+  }
+
+  void drive(std::size_t t, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto rest = [&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));
+    };
+    rest();
+    const auto until = static_cast<std::int64_t>(random() % kSteps);
+    const JobId trial = session_.submit(trial_of_seed(t, until));
+    trials_[t] = trial;
+    for (std::uint64_t calls = random() % 8; calls > 0; --calls) {
+      rest();
+      switch (random() % 8) {
+        case 0:
+        case 1:
+          session_.pause(trial);
+          break;
+        case 2:
+        case 3:
+          session_.resume(trial);
+          break;
+        case 4:
+        case 5:
+          session_.extend(trial, 1 + static_cast<std::int64_t>(random() % kSteps));
+          break;
+        case 6:
+          session_.wait(trial);
+          break;
+        case 7:
+          if (random() % 4 == 0) session_.stop(trial);
+          break;
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  Session session_;
+  std::vector<JobId> trials_;
+};
+
+TEST(LiveSession, BitsDoNotDependOnCallsAtRandomInstants) {
+  const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
+  const std::uint64_t last = only ? only : campaign_size(30);
+  const TemporaryFolder folder;
+  int stopped = 0;
+  for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
+    SCOPED_TRACE("SPILLWAY_LIVE_SEED=" + std::to_string(seed));
+    RandomCalls run(seed, folder.path() / "pilot.json");
+    run.expect_good_end();
+    stopped += run.num_stopped;
+    if (HasFailure()) return;
+  }
+  EXPECT_TRUE(only || stopped > 0);
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "spillway/error.h"
+#include "trainer/session/session_impl.h"
+
+/// What a user says of one trial, at any time.
+namespace spillway {
+
+SessionTrial& Session::Impl::known_trial(JobId id) const {
+  if (id.index() < trials.size()) return trial(id);
+  throw Error(fmt::format("there is no trial {}; there are {}", id.value, trials.size()));
+}
+
+/// Throws ConfigError (`until`).
+std::int64_t Session::Impl::require_until(const TrainConfig& train, std::int64_t until) {
+  if (until >= 1 && until <= train.max_steps) return until;
+  throw ConfigError("until", 0,
+                    fmt::format("is {}, must be an integer from 1 to train.max_steps, {}", until,
+                                train.max_steps));
+}
+
+/// What the user says of a trial that takes part in no run counts in the next.
+void Session::Impl::carry_out_for(JobId id, const RunCommands& commands) {
+  if (!commands.empty()) carry_out(commands);
+  update_phase(id);
+}
+
+void Session::stop(JobId id) {
+  Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  SessionTrial& stopped = impl.known_trial(id);
+  if (stopped.ended()) return;
+  if (!stopped.in_run) return impl.end(id, TrialPhase::stopped, "");
+  stopped.stopping = true;
+  impl.shell->stop(id);
+}
+
+void Session::pause(JobId id) {
+  Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  SessionTrial& paused = impl.known_trial(id);
+  if (paused.ended() || std::exchange(paused.suspended, true)) return;
+  RunCommands commands;
+  if (paused.in_run) impl.controller->suspend(id, commands);
+  impl.carry_out_for(id, commands);
+}
+
+void Session::resume(JobId id) {
+  Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  SessionTrial& resumed = impl.known_trial(id);
+  if (resumed.ended() || !std::exchange(resumed.suspended, false)) return;
+  RunCommands commands;
+  if (resumed.in_run) impl.controller->resume(id, impl.now_s(), commands);
+  impl.carry_out_for(id, commands);
+}
+
+void Session::extend(JobId id, std::int64_t until) {
+  Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  SessionTrial& extended = impl.known_trial(id);
+  if (extended.ended()) return;
+  extended.config.until = Impl::require_until(extended.config.train, until);
+  RunCommands commands;
+  if (extended.in_run) impl.controller->extend(id, extended.until(), impl.now_s(), commands);
+  impl.carry_out_for(id, commands);
+}
+
+}  // namespace spillway

@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "core/base/default_floats.h"
+#include "trainer/session/session_impl.h"
+
+/// A run begins, takes in trials, and ends. The engine has a thread of its own.
+namespace spillway {
+
+/// Begins a run with all trials that have not ended, unless there is one.
+void Session::Impl::begin_run() {
+  if (config.estimate) throw Error("a session with estimated costs plans only");
+  const MutexLock lock(mutex);
+  idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return !is_closing; });
+  if (shell) return;
+  join();
+  require_room_at_rungs();
+  std::vector<Device*> all_devices;
+  for (std::size_t d = 0; d < devices.size(); ++d) all_devices.push_back(devices[d].device.get());
+  for (const auto& trial : trials) {
+    if (trial->checkpoints && !trial->ended()) trial->checkpoints->open();
+  }
+  run_begin_s = now_s();
+  run_error = nullptr;
+  trace = TraceRecorder(config.max_trace_spans);
+  controller = make_controller();
+  deciding = deciding_rungs = false;
+  shell = std::make_unique<Shell>(engine_config(), all_devices, host, pool, *this, *this, &trace,
+                                  Patience{.least_s = config.device_timeout_s}, touched_at_start(),
+                                  devices.gone());
+  for (std::size_t t = 0; t < trials.size(); ++t) bring(JobId(t));
+  decide_rungs();
+  if (!devices.gone().empty()) {
+    shell->call([this] {
+      const MutexLock call_lock(mutex);
+      refit_all();
+    });
+  }
+  if (stop_asked) {
+    stop_all();
+  }
+  engine_thread = std::thread([this, serving = shell.get()] { serve(*serving); });
+}
+
+/// Submits a trial to the engine, on its thread. One that has ended takes only its number.
+void Session::Impl::bring(JobId id) {
+  SessionTrial& comes = trial(id);
+  comes.in_run = true;
+  const Bytes home_bytes = comes.planned.summary.home_bytes;
+  std::shared_ptr<const JobPlan> plan;
+  JobStart begin;
+  if (!comes.ended()) {
+    plan = comes.plan;
+    begin = controller->start(id);
+    note_rungs(id);
+    update_phase(id);
+  }
+  shell->call(
+      [to = shell.get(), id, plan, home_bytes, begin] { to->submit(id, plan, home_bytes, begin); });
+}
+
+/// If there is a run, a trial that was just added takes part in it.
+void Session::Impl::join_run(JobId id) {
+  if (!shell || is_closing) return;
+  SessionTrial& comes = trial(id);
+  if (comes.ended()) {
+    controller->enter_ended(comes.result.rung_losses);
+  } else {
+    if (comes.checkpoints) comes.checkpoints->open();
+    controller->enter(entry(id, {}));
+  }
+  bring(id);
+  decide_rungs();
+}
+
+/// The engine's thread.
+void Session::Impl::serve(Shell& serving) {
+  const DefaultFloats floats;  // sums of losses
+  std::exception_ptr error;
+  std::string failure;
+  try {
+    serving.serve();
+  } catch (...) {
+    error = std::current_exception();
+    failure = "run() ended with an error: " + current_reason();
+  }
+  try {
+    end_run(failure);
+  } catch (...) {
+    if (!error) error = std::current_exception();
+  }
+  const MutexLock lock(mutex);
+  run_error = error;
+  is_closing = false;
+  idle.notify_all();
+}
+
+/// `failure`: why the shell ended before some trials did; empty: all have ended.
+void Session::Impl::end_run(const std::string& failure) {
+  std::unique_ptr<Shell> ended;
+  {
+    const MutexLock lock(mutex);
+    is_closing = true;
+    final_snapshot = shell->snapshot();
+    run_s = now_s() - run_begin_s;
+    ended = std::move(shell);
+    controller.reset();
+  }
+  ended.reset();  // without the lock, which what it waits for may take
+  const MutexLock lock(mutex);
+  stop_asked = false;
+  devices.settle();
+  for (const auto& trial : trials) trial->in_run = false;
+  for (std::size_t t = 0; !failure.empty() && t < trials.size(); ++t) {
+    if (!trials[t]->ended()) end(JobId(t), TrialPhase::stopped, failure);
+  }
+}
+
+/// The thread of the run before; it has nothing left to do.
+void Session::Impl::join() {
+  if (engine_thread.joinable()) engine_thread.join();
+}
+
+/// The run takes in no further trial; waits for its end. Throws what ended it before.
+void Session::Impl::close_run() {
+  {
+    const MutexLock lock(mutex);
+    if (shell) {
+      is_closing = true;
+      shell->close();
+    }
+    idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return !is_closing && !shell; });
+    join();
+    if (const auto error = std::exchange(run_error, nullptr)) std::rethrow_exception(error);
+  }
+  store.flush();
+}
+
+bool Session::Impl::all_ended() const {
+  return std::ranges::all_of(trials, [](const auto& trial) { return trial->ended(); });
+}
+
+/// For homes of trials that are not admitted yet.
+Bytes Session::Impl::free_host_memory() const {
+  Bytes free = config.host_memory;
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const bool has_home = controller && controller->is_admitted(JobId(t)) && !trials[t]->ended();
+    if (has_home) free -= trials[t]->planned.summary.home_bytes;
+  }
+  return free;
+}
+
+/// Whether no trial can go on without a call of the user.
+bool Session::Impl::is_idle() const {
+  if (deciding || deciding_rungs) return false;
+  const auto waits = [&](const auto& trial) SPILLWAY_REQUIRES(mutex) {
+    switch (trial->lifecycle.phase()) {
+      case TrialPhase::submitted:
+        return !trial->stopping && trial->planned.summary.home_bytes > free_host_memory();
+      case TrialPhase::paused:
+      case TrialPhase::at_rung:
+        return !trial->stopping;
+      default:
+        return trial->ended() || trial->is_paused();
+    }
+  };
+  return std::ranges::all_of(trials, waits);
+}
+
+/// Waits until `done`, no trial can go on, or there is no run.
+template <typename Done>
+void Session::Impl::wait_for(const Done& done) {
+  idle.wait(mutex, [&]() SPILLWAY_REQUIRES(mutex) {
+    return (!shell && !is_closing) || is_idle() || done();
+  });
+}
+
+void Session::Impl::stop_all() {
+  controller->stop();
+  shell->stop_all();
+  for (const auto& trial : trials) trial->stopping = !trial->ended();
+}
+
+void Session::start() {
+  const MutexLock submitting(impl_->submitting);
+  impl_->begin_run();
+  const MutexLock lock(impl_->mutex);
+  impl_->stays_open = true;
+}
+
+void Session::run() {
+  Impl& impl = *impl_;
+  {
+    const MutexLock submitting(impl.submitting);
+    impl.begin_run();
+  }
+  {
+    const MutexLock lock(impl.mutex);
+    impl.wait_for([] { return false; });
+    if (impl.shell) {
+      if (impl.stays_open || !impl.all_ended()) return;
+      impl.is_closing = true;  // a trial that comes now is for the next run
+    }
+  }
+  impl.close_run();
+}
+
+void Session::wait() {
+  const MutexLock lock(impl_->mutex);
+  impl_->wait_for([] { return false; });
+  if (impl_->run_error) std::rethrow_exception(impl_->run_error);
+}
+
+TrialState Session::wait(JobId id) {
+  Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  const SessionTrial& waited = impl.known_trial(id);
+  impl.wait_for([&] { return waited.ended() || waited.is_paused(); });
+  if (impl.run_error) std::rethrow_exception(impl.run_error);
+  return waited.result.state;
+}
+
+void Session::finish() {
+  Impl& impl = *impl_;
+  {
+    const MutexLock lock(impl.mutex);
+    impl.wait_for([] { return false; });
+    impl.stays_open = false;
+    if (impl.shell) {
+      impl.is_closing = true;
+      impl.stop_all();
+    }
+  }
+  impl.close_run();
+}
+
+Session::~Session() {
+  if (!impl_) return;
+  try {
+    stop();
+    finish();
+  } catch (...) {  // nobody is left to be told
+  }
+}
+
+void Session::stop() {
+  const MutexLock lock(impl_->mutex);
+  if (!impl_->shell) {
+    impl_->stop_asked = true;
+    return;
+  }
+  impl_->stop_all();
+}
+
+}  // namespace spillway
