@@ -309,7 +309,7 @@ class RandomCalls {
 
 TEST(LiveSession, BitsDoNotDependOnCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
-  const std::uint64_t last = only ? only : campaign_size(30);
+  const std::uint64_t last = only ? only : campaign_size(20);
   const TemporaryFolder folder;
   int stopped = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
