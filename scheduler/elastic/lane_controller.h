@@ -45,7 +45,7 @@ class LaneController {
   LaneController(std::shared_ptr<const Allocator> allocator, int num_devices);
   bool shares() const { return sharing_.has_value(); }
 
-  /// The job has its home, and takes part until end(). What is said of another has no effect.
+  /// The job has its home, and takes part until end(). Calls for any other job have no effect.
   void arrive(const LaneDemand& demand, double now_s);
   void committed(const StepCommitted& step, double now_s);
   /// The open step begins again: its duration is not measured.

@@ -67,7 +67,7 @@ enum class JobWait : std::uint8_t {
   decision,  ///< decide() has not yet given it lanes or refused them
   devices,   ///< others have them
   rung,      ///< other jobs still have to reach it
-  until,     ///< the user: it has come to the step where it is told to wait
+  until,     ///< it has reached the step where the user told it to wait
   user       ///< the user has suspended it
 };
 
@@ -90,7 +90,8 @@ class RunController {
   explicit RunController(LaneController lanes, std::optional<SuccessiveHalving> halving = {})
       : lanes_(std::move(lanes)), halving_(std::move(halving)) {}
 
-  /// A job comes, or one that has ended earlier counts at rungs, in the order of submission.
+  /// Adds a job, or the losses of one that ended earlier and still counts at rungs. Call these in
+  /// the order of submission.
   void enter(const JobEntry& entry);
   void enter_ended(const RungLosses& losses);
   /// How an entered job is submitted to the engine.

@@ -65,8 +65,8 @@ class SuccessiveHalving {
   std::int64_t hold_step(JobId job) const;
   /// Whether the job waits at its rung.
   bool waits(JobId job) const;
-  /// Decides all rungs that no other trial can still reach; again where a trial came later, which
-  /// takes nothing from those that went on. Ordered by rung, then rank.
+  /// Decides all rungs that no other trial can still reach. A trial that comes later is compared
+  /// when it gets there; those that went on before stay in. Ordered by rung, then rank.
   std::vector<Verdict> decide();
 
  private:

@@ -50,7 +50,7 @@ std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& 
   if (job.phase == JobPhase::waiting) return "host memory for its home";
   if (any(Track::to_device) || any(Track::to_host)) return "copies";
   if (any(Track::host_pool)) return "host operations";
-  if (job.resting) return "leave to go on";
+  if (job.resting) return "permission to go on";
   return job.paused ? "its share of the devices" : "a device";
 }
 

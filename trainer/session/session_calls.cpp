@@ -5,7 +5,7 @@
 #include "spillway/error.h"
 #include "trainer/session/session_impl.h"
 
-/// What a user says of one trial, at any time.
+/// Calls about one trial, at any time.
 namespace spillway {
 
 SessionTrial& Session::Impl::known_trial(JobId id) const {
@@ -21,7 +21,7 @@ std::int64_t Session::Impl::require_until(const TrainConfig& train, std::int64_t
                                 train.max_steps));
 }
 
-/// What the user says of a trial that takes part in no run counts in the next.
+/// Without commands the trial is in no run; the call then takes effect in the next one.
 void Session::Impl::carry_out_for(JobId id, const RunCommands& commands) {
   if (!commands.empty()) carry_out(commands);
   update_phase(id);

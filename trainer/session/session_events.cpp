@@ -33,7 +33,8 @@ std::string wait_reason(const SessionTrial& trial, std::string_view sharing) {
           "other trials have still to come to step {}, where early stopping compares them",
           trial.result.steps);
     case TrialPhase::at_until:
-      return fmt::format("it waits at step {} as told; extend it", trial.result.steps);
+      return fmt::format("it has reached step {}, where it was told to wait; extend it",
+                         trial.result.steps);
     case TrialPhase::suspended:
       return "it was paused; resume it";
     case TrialPhase::paused:

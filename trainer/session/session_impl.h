@@ -108,7 +108,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void continue_from(SessionTrial& trial, Generation generation) const;
   JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
 
-  // session_calls.cpp: what a user says of one trial
+  // session_calls.cpp: calls about one trial
   SessionTrial& known_trial(JobId id) const SPILLWAY_REQUIRES(mutex);
   static std::int64_t require_until(const TrainConfig& train, std::int64_t until);
   void carry_out_for(JobId id, const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
@@ -121,7 +121,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void end_run(const std::string& failure);
   void join() SPILLWAY_REQUIRES(mutex);
   void stop_all() SPILLWAY_REQUIRES(mutex);
-  void close_run();
+  void close_run() SPILLWAY_REQUIRES(mutex);
+  void wait_for_end();
   bool all_ended() const SPILLWAY_REQUIRES(mutex);
   Bytes free_host_memory() const SPILLWAY_REQUIRES(mutex);
   bool is_idle() const SPILLWAY_REQUIRES(mutex);

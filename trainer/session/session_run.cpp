@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "core/base/default_floats.h"
@@ -37,9 +38,7 @@ void Session::Impl::begin_run() {
       refit_all();
     });
   }
-  if (stop_asked) {
-    stop_all();
-  }
+  if (stop_asked) stop_all();
   engine_thread = std::thread([this, serving = shell.get()] { serve(*serving); });
 }
 
@@ -122,14 +121,16 @@ void Session::Impl::join() {
   if (engine_thread.joinable()) engine_thread.join();
 }
 
-/// The run takes in no further trial; waits for its end. Throws what ended it before.
+/// The run accepts no further trial: one that comes now is for the next run.
 void Session::Impl::close_run() {
+  is_closing = true;
+  shell->close();
+}
+
+/// Waits for the end of a run that is closing. Throws what ended it, if anything did.
+void Session::Impl::wait_for_end() {
   {
     const MutexLock lock(mutex);
-    if (shell) {
-      is_closing = true;
-      shell->close();
-    }
     idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return !is_closing && !shell; });
     join();
     if (const auto error = std::exchange(run_error, nullptr)) std::rethrow_exception(error);
@@ -154,10 +155,12 @@ Bytes Session::Impl::free_host_memory() const {
 /// Whether no trial can go on without a call of the user.
 bool Session::Impl::is_idle() const {
   if (deciding || deciding_rungs) return false;
+  std::optional<Bytes> free;  // the same for all, and seldom asked for
   const auto waits = [&](const auto& trial) SPILLWAY_REQUIRES(mutex) {
     switch (trial->lifecycle.phase()) {
       case TrialPhase::submitted:
-        return !trial->stopping && trial->planned.summary.home_bytes > free_host_memory();
+        if (!free) free = free_host_memory();
+        return !trial->stopping && trial->planned.summary.home_bytes > *free;
       case TrialPhase::paused:
       case TrialPhase::at_rung:
         return !trial->stopping;
@@ -200,10 +203,10 @@ void Session::run() {
     impl.wait_for([] { return false; });
     if (impl.shell) {
       if (impl.stays_open || !impl.all_ended()) return;
-      impl.is_closing = true;  // a trial that comes now is for the next run
+      impl.close_run();
     }
   }
-  impl.close_run();
+  impl.wait_for_end();
 }
 
 void Session::wait() {
@@ -228,11 +231,11 @@ void Session::finish() {
     impl.wait_for([] { return false; });
     impl.stays_open = false;
     if (impl.shell) {
-      impl.is_closing = true;
       impl.stop_all();
+      impl.close_run();
     }
   }
-  impl.close_run();
+  impl.wait_for_end();
 }
 
 Session::~Session() {

@@ -37,7 +37,7 @@ SessionState::Trial trial_state(const SessionTrial& trial, const EngineStatus::J
   for (const DeviceId device : now->lanes) {
     state.lanes.push_back(device.valid() ? static_cast<int>(device.value) : -1);
   }
-  const bool says_why = state.state == TrialState::waiting && !trial.result.reason.empty();
+  const bool says_why = !has_ended(state.state) && !trial.result.reason.empty();
   state.waits_for = says_why ? trial.result.reason : now->waits_for;
   return state;
 }

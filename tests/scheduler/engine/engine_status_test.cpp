@@ -106,7 +106,7 @@ TEST(EngineStatus, ADeviceOrAShareIsWaitedFor) {
   run.shell.resume(job);
   while (run.advance()) {
   }
-  EXPECT_TRUE(waits_for("leave to go on"));
+  EXPECT_TRUE(waits_for("permission to go on"));
   run.shell.hold(job, {kNoStep});
   run.run();
   EXPECT_TRUE(waits_for(""));

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -14,28 +13,19 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/random/from_environment.h"
-#include "tests/support/run/training_run.h"
+#include "tests/support/run/seeded_trial.h"
 
 /// A session that trains while trials come, wait, go on and are stopped.
 /// `SPILLWAY_LIVE_SEED=7 live_session_test` replays one random run.
 namespace spillway::testing {
 namespace {
 
-constexpr std::int64_t kSteps = 20;
+constexpr std::int64_t kSteps = kSeededSteps;
 
-TrialConfig trial_of_seed(std::uint64_t seed, std::int64_t until = 0) {
-  TrialConfig trial = tiny_trial("seed " + std::to_string(seed));
-  trial.train.seed = seed;
-  trial.train.max_steps = kSteps;
+TrialConfig trial_until(std::int64_t until, std::uint64_t seed = 1) {
+  TrialConfig trial = trial_of_seed(seed);
   trial.until = until;
   return trial;
-}
-
-const TrialResult& alone(std::uint64_t seed) {
-  static std::map<std::uint64_t, TrialResult> results;
-  const auto [place, is_new] = results.try_emplace(seed);
-  if (is_new) place->second = train(session_of(1, kAmple), trial_of_seed(seed)).trials[0];
-  return place->second;
 }
 
 /// Of a trial that was evaluated more often, where it waited.
@@ -45,6 +35,13 @@ void expect_same_training(const TrialResult& a, const TrialResult& b) {
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.gradient_norms, b.gradient_norms);
   EXPECT_EQ(a.eval_loss, b.eval_loss);
+}
+
+/// From its newest checkpoint the trial of seed 1 ends as if it had never stopped.
+void expect_whole_when_resumed(TrialConfig kept) {
+  kept.until = 0;
+  kept.checkpoint.resume = true;
+  expect_same_training(train(session_of(1, kAmple), kept).trials[0], alone(1));
 }
 
 TrialResult result_of(const Session& session, JobId trial) {
@@ -85,11 +82,11 @@ TEST(LiveSession, AnyThreadMaySubmit) {
 
 TEST(LiveSession, ATrialWaitsWhereItIsToldAndGoesOnWithTheSameBits) {
   Session session(session_of(1, kAmple));
-  const JobId trial = session.submit(trial_of_seed(1, 3));
+  const JobId trial = session.submit(trial_until(3));
   session.run();
   TrialResult result = result_of(session, trial);
   EXPECT_EQ(result.state, TrialState::paused);
-  EXPECT_EQ(result.reason, "it waits at step 3 as told; extend it");
+  EXPECT_EQ(result.reason, "it has reached step 3, where it was told to wait; extend it");
   EXPECT_EQ(result.steps, 3);
   ASSERT_EQ(result.eval_losses.size(), 1u);
   EXPECT_EQ(result.eval_losses[0].first, 3);
@@ -107,7 +104,7 @@ TEST(LiveSession, ATrialWaitsWhereItIsToldAndGoesOnWithTheSameBits) {
 
 TEST(LiveSession, ATrialMayBeExtendedBeforeItWaits) {
   Session session(session_of(1, kAmple));
-  const JobId trial = session.submit(trial_of_seed(1, 3));
+  const JobId trial = session.submit(trial_until(3));
   session.extend(trial, kSteps);
   session.run();
   expect_same_bits(result_of(session, trial), alone(1));
@@ -129,7 +126,7 @@ TEST(LiveSession, APausedTrialLeavesTheDevicesToOthers) {
 
 TEST(LiveSession, OneTrialIsStoppedAndTheOthersGoOn) {
   const TemporaryFolder folder;
-  TrialConfig kept = trial_of_seed(1, 5);
+  TrialConfig kept = trial_until(5);
   kept.checkpoint.folder = folder.path() / "1";
   {
     Session session(session_of(1, kAmple));
@@ -145,14 +142,12 @@ TEST(LiveSession, OneTrialIsStoppedAndTheOthersGoOn) {
     EXPECT_EQ(result_of(session, first).steps, 5);
     expect_same_bits(result_of(session, second), alone(2));
   }
-  kept.until = 0;
-  kept.checkpoint.resume = true;
-  expect_same_training(train(session_of(1, kAmple), kept).trials[0], alone(1));
+  expect_whole_when_resumed(kept);
 }
 
 TEST(LiveSession, FinishStopsWhatWaitsAndKeepsItsState) {
   const TemporaryFolder folder;
-  TrialConfig kept = trial_of_seed(1, 5);
+  TrialConfig kept = trial_until(5);
   kept.checkpoint.folder = folder.path() / "1";
   {
     Session session(session_of(1, kAmple));
@@ -162,15 +157,13 @@ TEST(LiveSession, FinishStopsWhatWaitsAndKeepsItsState) {
     EXPECT_EQ(result_of(session, trial).state, TrialState::stopped);
     EXPECT_EQ(result_of(session, trial).steps, 5);
   }
-  kept.until = 0;
-  kept.checkpoint.resume = true;
-  expect_same_training(train(session_of(1, kAmple), kept).trials[0], alone(1));
+  expect_whole_when_resumed(kept);
 }
 
 /// As if the process were killed there: nothing is saved at the end.
 TEST(LiveSession, ATrialThatWaitsIsSaved) {
   const TemporaryFolder folder;
-  TrialConfig kept = trial_of_seed(1, 5);
+  TrialConfig kept = trial_until(5);
   kept.checkpoint.folder = folder.path() / "1";
   Session session(session_of(1, kAmple));
   session.start();
@@ -184,16 +177,14 @@ TEST(LiveSession, ATrialThatWaitsIsSaved) {
   }
   TrialConfig copy = kept;
   copy.checkpoint.folder = folder.path() / "copy";
-  copy.checkpoint.resume = true;
-  copy.until = 0;
   std::filesystem::copy(kept.checkpoint.folder, copy.checkpoint.folder,
                         std::filesystem::copy_options::recursive);
-  expect_same_training(train(session_of(1, kAmple), copy).trials[0], alone(1));
+  expect_whole_when_resumed(copy);
 }
 
 TEST(LiveSession, CallsNameWhatIsWrong) {
   Session session(session_of(1, kAmple));
-  EXPECT_EQ(std::string(thrown<ConfigError>([&] { session.submit(trial_of_seed(1, 21)); }).what()),
+  EXPECT_EQ(std::string(thrown<ConfigError>([&] { session.submit(trial_until(21)); }).what()),
             "until: is 21, must be an integer from 1 to train.max_steps, 20");
   const JobId trial = session.submit(trial_of_seed(1));
   EXPECT_THROW(session.extend(trial, 0), ConfigError);
@@ -215,7 +206,7 @@ TEST(LiveSession, RunReturnsWhereNoTrialCanGoOn) {
     config.host_memory = home + home / 2;
   }
   Session session(config);
-  const JobId first = session.submit(trial_of_seed(1, 3));
+  const JobId first = session.submit(trial_until(3));
   const JobId second = session.submit(trial_of_seed(2));
   session.run();
   EXPECT_EQ(result_of(session, first).state, TrialState::paused);
@@ -275,7 +266,7 @@ class RandomCalls {
     };
     rest();
     const auto until = static_cast<std::int64_t>(random() % kSteps);
-    const JobId trial = session_.submit(trial_of_seed(t, until));
+    const JobId trial = session_.submit(trial_until(until, t));
     trials_[t] = trial;
     for (std::uint64_t calls = random() % 8; calls > 0; --calls) {
       rest();

@@ -6,26 +6,12 @@
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
-#include "tests/support/run/training_run.h"
+#include "tests/support/run/seeded_trial.h"
 #include "tests/support/run/watched_session.h"
 
 /// run() several times in one session.
 namespace spillway::testing {
 namespace {
-
-TrialConfig trial_of_seed(std::uint64_t seed) {
-  TrialConfig trial = tiny_trial("seed " + std::to_string(seed));
-  trial.train.seed = seed;
-  trial.train.max_steps = 20;
-  return trial;
-}
-
-const TrialResult& alone(std::uint64_t seed) {
-  static std::map<std::uint64_t, TrialResult> results;
-  const auto [place, is_new] = results.try_emplace(seed);
-  if (is_new) place->second = train(session_of(1, kAmple), trial_of_seed(seed)).trials[0];
-  return place->second;
-}
 
 std::size_t events_of(const Session& session, JobId trial) {
   return static_cast<std::size_t>(
