@@ -19,6 +19,7 @@ if(SPILLWAY_SANITIZE)
   set(_instrumented -fsanitize=${SPILLWAY_SANITIZE} -fno-omit-frame-pointer -Wno-error=tsan)
   target_compile_options(spillway_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:${_instrumented}>")
+  target_compile_definitions(spillway_options INTERFACE SPILLWAY_SANITIZED)
   target_link_options(spillway_options INTERFACE -fsanitize=${SPILLWAY_SANITIZE})
 endif()
 

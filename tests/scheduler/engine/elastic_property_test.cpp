@@ -18,16 +18,10 @@ using testing::ElasticWorkload;
 using testing::from_environment;
 using testing::RandomElasticWorkload;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kRuns = 500;
-#else
-constexpr std::uint64_t kRuns = 10'000;
-#endif
-
 TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
   const std::uint64_t last =
-      only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(kRuns));
+      only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(10'000, 500));
   ElasticRun::Counts all;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));
@@ -43,7 +37,7 @@ TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   EXPECT_GT(all.redone, tenth);
   EXPECT_GT(all.lost, 5 * tenth);
   EXPECT_GT(all.replanned, tenth);
-  EXPECT_GT(all.removed, tenth);
+  EXPECT_GT(all.removed, tenth / 2);
   EXPECT_GT(all.stopped, tenth);
   EXPECT_GT(all.failed, tenth);
   EXPECT_GT(all.done, 10 * tenth);

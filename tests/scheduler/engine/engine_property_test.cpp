@@ -90,7 +90,7 @@ Outcome run(const Workload& workload, std::string* log = nullptr) {
 }
 
 std::uint64_t num_workloads() {
-  return from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000));
+  return from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000, 400));
 }
 
 /// Jobs that fail or are stopped leave the others whole.

@@ -8,6 +8,7 @@
 
 #include "spillway/error.h"
 #include "tests/support/disk/failing_fs.h"
+#include "tests/support/random/from_environment.h"
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
@@ -18,13 +19,8 @@ namespace {
 
 using Path = FileSystem::Path;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr unsigned kRandomStates = 3;  // each takes ten times as long
-constexpr int kLeastStates = 100;
-#else
-constexpr unsigned kRandomStates = 20;
-constexpr int kLeastStates = 500;
-#endif
+constexpr unsigned kRandomStates = kSanitized ? 3 : 20;
+constexpr int kLeastStates = kSanitized ? 100 : 500;
 
 struct Scenario {
   std::string name;
