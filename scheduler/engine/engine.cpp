@@ -16,7 +16,7 @@ ActionId Engine::start(InFlight action) {
 }
 
 void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
-                    std::vector<Action>& out) {
+                    const JobStart& start, std::vector<Action>& out) {
   assert(job.index() == tables_.jobs.size() && home_bytes <= tables_.config.host_budget);
   out_ = &out;
   JobTable& table = tables_.jobs.emplace_back();
@@ -30,6 +30,9 @@ void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_b
   table.plan = std::move(plan);
   table.step = table.plan->first_step;
   table.home_bytes = home_bytes;
+  table.paused = start.paused;
+  table.suspended = start.suspended;
+  table.hold = start.hold;
   waiting_.push_back(job);
   schedule();
 }

@@ -36,7 +36,7 @@ class Engine : private ResidencyOwner {
   /// plan fits no device, it waits for one. Jobs are submitted in order of their numbers, from 0. A
   /// null plan marks a job that has already ended.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
-              std::vector<Action>& out);
+              const JobStart& start, std::vector<Action>& out);
   void on_done(const Done& done, std::vector<Action>& out);
   /// Ends a job after its running actions.
   void stop(JobId job, std::vector<Action>& out);

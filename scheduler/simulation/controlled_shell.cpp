@@ -21,13 +21,7 @@ void ControlledShell::submit(const LaneDemand& demand, std::shared_ptr<const Job
                              Bytes home_bytes) {
   demands_[demand.job] = demand;
   plans_[demand.job] = plan;
-  const bool has_ended = plan == nullptr;
-  shell_.submit(demand.job, std::move(plan), home_bytes);
-  if (has_ended) return;
-  const JobStart start = controller_.start(demand.job);
-  if (start.paused) shell_.pause(demand.job);
-  if (start.suspended) shell_.suspend(demand.job, true);
-  shell_.hold(demand.job, start.hold);
+  shell_.submit(demand.job, std::move(plan), home_bytes, controller_.start(demand.job));
 }
 
 void ControlledShell::run() {

@@ -36,9 +36,10 @@ auto VirtualShell::tell(Member member, Arguments&&... arguments) {
   }
 }
 
-void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes) {
+void VirtualShell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
+                          const JobStart& start) {
   const Bytes needed = plan ? std::max(home_bytes, plan->layout.home_bytes) : 0;
-  tell(&Engine::submit, job, std::move(plan), needed);
+  tell(&Engine::submit, job, std::move(plan), needed, start);
 }
 
 void VirtualShell::stop(JobId job) { tell(&Engine::stop, job); }

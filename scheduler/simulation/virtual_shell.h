@@ -44,7 +44,8 @@ class VirtualShell {
   VirtualShell(EngineConfig config, VirtualCosts costs);
 
   /// `home_bytes`: host memory to reserve, if a later plan needs more than this one.
-  void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0);
+  void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0,
+              const JobStart& start = {});
   void stop(JobId job);
   void pause(JobId job);
   void resume(JobId job);

@@ -50,10 +50,7 @@ void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_by
   if (trace_) trace_->submit(job, plan);
   const Bytes needed = plan ? std::max(home_bytes, plan->layout.home_bytes) : 0;
   std::vector<Action> actions;
-  engine_.submit(job, plan, needed, actions);
-  if (start.paused) engine_.pause(job, actions);
-  if (start.suspended) engine_.suspend(job, true, actions);
-  engine_.hold(job, start.hold, actions);
+  engine_.submit(job, plan, needed, start, actions);
   carry_out(actions);
 }
 

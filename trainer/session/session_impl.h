@@ -125,6 +125,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void wait_for_end();
   bool all_ended() const SPILLWAY_REQUIRES(mutex);
   Bytes free_host_memory() const SPILLWAY_REQUIRES(mutex);
+  bool can_admit() const SPILLWAY_REQUIRES(mutex);
   bool is_idle() const SPILLWAY_REQUIRES(mutex);
   template <typename Done>
   void wait_for(const Done& done) SPILLWAY_REQUIRES(mutex);

@@ -152,15 +152,24 @@ Bytes Session::Impl::free_host_memory() const {
   return free;
 }
 
+/// Whether the next trial in the queue for host memory has room. All others wait for it.
+bool Session::Impl::can_admit() const {
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    if (trials[t]->ended() || (controller && controller->is_admitted(JobId(t)))) continue;
+    return trials[t]->stopping || trials[t]->planned.summary.home_bytes <= free_host_memory();
+  }
+  return false;
+}
+
 /// Whether no trial can go on without a call of the user.
 bool Session::Impl::is_idle() const {
   if (deciding || deciding_rungs) return false;
-  std::optional<Bytes> free;  // the same for all, and seldom asked for
+  std::optional<bool> admits;  // the same for all, and seldom asked for
   const auto waits = [&](const auto& trial) SPILLWAY_REQUIRES(mutex) {
     switch (trial->lifecycle.phase()) {
       case TrialPhase::submitted:
-        if (!free) free = free_host_memory();
-        return !trial->stopping && trial->planned.summary.home_bytes > *free;
+        if (!admits) admits = can_admit();
+        return !trial->stopping && !*admits;
       case TrialPhase::paused:
       case TrialPhase::at_rung:
         return !trial->stopping;

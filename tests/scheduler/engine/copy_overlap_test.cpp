@@ -38,7 +38,7 @@ class ByHand {
       : plan_(plan),
         engine_({.device_budgets = {budget}, .host_budget = 1_GiB, .policy = make_policy("lrtf")}) {
     std::vector<Action> actions;
-    engine_.submit(JobId(0), plan, plan->layout.home_bytes, actions);
+    engine_.submit(JobId(0), plan, plan->layout.home_bytes, {}, actions);
     note(actions);
   }
 

@@ -427,7 +427,7 @@ class Reporter {
 TEST(EngineElastic, WhatALostDeviceStillReportsIsNotBelieved) {
   const auto plan = plan_of({2, 2});
   Reporter reporter(devices({kAmple, kAmple}));
-  reporter.engine.submit(JobId(0), plan, plan->layout.home_bytes, reporter.actions);
+  reporter.engine.submit(JobId(0), plan, plan->layout.home_bytes, {}, reporter.actions);
   reporter.note();
   const auto computes = [&] { return !reporter.engine.device(kSecond).running.empty(); };
   reporter.run(computes, [](Done&) {});

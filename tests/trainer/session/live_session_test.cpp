@@ -217,6 +217,30 @@ TEST(LiveSession, RunReturnsWhereNoTrialCanGoOn) {
   expect_same_bits(result_of(session, second), alone(2));
 }
 
+/// Trials come into host memory in the order of submission, also those that are paused.
+TEST(LiveSession, RunReturnsWhereAPausedTrialIsNextForHostMemory) {
+  GptConfig deeper = tiny_gpt();
+  deeper.num_hidden_layers *= 4;
+  SessionConfig config = session_of(1, kAmple);
+  {
+    Session planned(config);
+    config.host_memory = planned.plan(planned.submit(tiny_trial("large", deeper))).home_bytes;
+    EXPECT_GE(config.host_memory, 2 * planned.plan(planned.submit(trial_of_seed(1))).home_bytes);
+  }
+  Session session(config);
+  const JobId first = session.submit(trial_until(3));
+  const JobId large = session.submit(tiny_trial("large", deeper));
+  const JobId second = session.submit(trial_of_seed(2));
+  session.pause(large);
+  session.run();
+  EXPECT_EQ(result_of(session, first).state, TrialState::paused);
+  EXPECT_EQ(result_of(session, large).state, TrialState::paused);
+  EXPECT_EQ(result_of(session, second).state, TrialState::waiting);
+  session.stop(large);
+  session.run();
+  expect_same_bits(result_of(session, second), alone(2));
+}
+
 /// Calls at random instants, from several threads.
 class RandomCalls {
  public:
