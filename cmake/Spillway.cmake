@@ -29,7 +29,9 @@ if(SPILLWAY_MOLD)
 endif()
 find_program(SPILLWAY_CCACHE ccache)
 if(SPILLWAY_CCACHE)
+  # Paths below the tree count as relative ones, so that all checkouts share what was compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     ${SPILLWAY_CCACHE})
 endif()
