@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
 #include <utility>
 
 #include "spillway/error.h"
@@ -74,6 +76,13 @@ void Shell::wait_for_one() {
   io_->restart();
   const auto work = boost::asio::make_work_guard(*io_);
   io_->run_one();
+}
+
+void Shell::call_after(std::chrono::milliseconds delay, std::function<void()> what) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(*io_, delay);
+  timer->async_wait([timer, what = std::move(what)](const boost::system::error_code& error) {
+    if (!error) what();
+  });
 }
 
 void Shell::command(std::function<void(Actions&)> change) {

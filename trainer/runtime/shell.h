@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -95,6 +96,8 @@ class Shell {
 
   /// Calls `what` on the thread of run(), after earlier requests.
   void call(std::function<void()> what) { on_thread(std::move(what)); }
+  /// Like call(), after a delay; not at all if the shell has gone by then.
+  void call_after(std::chrono::milliseconds delay, std::function<void()> what);
 
   /// The counters at this moment.
   EngineSnapshot snapshot() const;

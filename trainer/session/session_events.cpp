@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -182,30 +183,40 @@ void Session::Impl::save_if_due(JobId id) {
   saved.checkpoints->save(saved.history);
 }
 
-/// Of a trial that waits for the user: nobody knows how long.
+/// Of a trial that waits for the user: nobody knows how long. If an earlier checkpoint is still
+/// being written, it tries again later: this thread serves all trials.
 void Session::Impl::save_at_rest(JobId id) {
+  constexpr std::chrono::milliseconds kRetry(20);
   const SessionTrial& saved = trial(id);
+  const bool is_new = saved.checkpoints && saved.result.steps > saved.first_step;
+  if (!is_new || !saved.lifecycle.is_live()) return;
   const JobWait wait = controller->waits(id);
   if (wait != JobWait::until && wait != JobWait::user) return;
-  const bool is_new = saved.checkpoints && saved.result.steps > saved.first_step;
-  if (is_new && saved.lifecycle.is_live()) saved.checkpoints->save_unless_saved(saved.history);
+  if (!saved.checkpoints->is_saving()) return saved.checkpoints->save_unless_saved(saved.history);
+  shell->call_after(kRetry, [this, id] {
+    const MutexLock lock(mutex);
+    save_at_rest(id);
+  });
 }
 
+/// On the thread of the writer, for which others wait under `mutex`: it must not lock that.
 void Session::Impl::on_saved(JobId id, const TrialCheckpoints::Saved& saved) {
-  const MutexLock lock(mutex);
-  SessionEvent event = event_of(id, SessionEvent::Kind::saved);
-  event.step = saved.step;
-  event.generation = saved.generation;
-  event.reason = saved.problem;
-  events.add(std::move(event));
-  add_damage(id, saved.findings);
+  events.add({.time_s = now_s(),
+              .trial = id,
+              .kind = SessionEvent::Kind::saved,
+              .generation = saved.generation,
+              .step = saved.step,
+              .reason = saved.problem});
+  add_damage(id, saved.step, saved.findings);
 }
 
-void Session::Impl::add_damage(JobId id, const std::vector<Finding>& findings) {
+void Session::Impl::add_damage(JobId id, std::int64_t step, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
-    SessionEvent event = event_of(id, SessionEvent::Kind::damaged);
-    event.reason = finding.problem;
-    events.add(std::move(event));
+    events.add({.time_s = now_s(),
+                .trial = id,
+                .kind = SessionEvent::Kind::damaged,
+                .step = step,
+                .reason = finding.problem});
   }
 }
 

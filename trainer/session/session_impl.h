@@ -66,7 +66,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   SessionEvent event_of(JobId id, SessionEvent::Kind kind) const SPILLWAY_REQUIRES(mutex);
   void add_event(JobId id, SessionEvent::Kind kind) SPILLWAY_REQUIRES(mutex);
   void add_event(DeviceId id, SessionEvent::Kind kind, const std::string& reason);
-  void add_damage(JobId id, const std::vector<Finding>& findings) SPILLWAY_REQUIRES(mutex);
+  void add_damage(JobId id, std::int64_t step, const std::vector<Finding>& findings);
   void on_saved(JobId id, const TrialCheckpoints::Saved& saved);
 
   // session_devices.cpp: lanes and devices change

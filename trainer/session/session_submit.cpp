@@ -137,7 +137,7 @@ JobId Session::submit(TrialConfig config) {
   if (impl.shell) impl.require_room_at_rungs(trial->planned.summary.home_bytes);
   impl.store.submit(*trial);
   impl.add(std::move(trial));
-  impl.add_damage(id, newest.findings);
+  impl.add_damage(id, impl.trial(id).result.steps, newest.findings);
   if (resumes) {
     SessionEvent event = impl.event_of(id, SessionEvent::Kind::resumed);
     event.generation = generation;

@@ -75,10 +75,12 @@ void TrialCheckpoints::attach(const StatePlaces& places, const std::byte* home, 
   gate_ = &gate;
 }
 
+bool TrialCheckpoints::is_saving() const {
+  return saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
 bool TrialCheckpoints::is_due(std::int64_t step) const {
-  const bool is_saving =
-      saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  if (is_saving) return false;
+  if (is_saving()) return false;
   const std::chrono::duration<double> passed = Clock::now() - last_begun_;
   return (config_.every_steps > 0 && step % config_.every_steps == 0) ||
          (config_.every_s > 0 && passed.count() >= config_.every_s);

@@ -57,6 +57,8 @@ class TrialCheckpoints {
 
   /// Names the state that save() reads: in a home, through a gate. They outlive this object.
   void attach(const StatePlaces& places, const std::byte* home, StateGate& gate);
+  /// True while a checkpoint is being written.
+  bool is_saving() const;
   /// True if a checkpoint is due after `step` steps, and none is being written.
   bool is_due(std::int64_t step) const;
   /// Begins a checkpoint of the state after the steps of `history`. Call it before another commits.

@@ -241,12 +241,14 @@ TEST(LiveSession, RunReturnsWhereAPausedTrialIsNextForHostMemory) {
   expect_same_bits(result_of(session, second), alone(2));
 }
 
-/// Calls at random instants, from several threads.
+/// Calls at random instants, from several threads. Every other run has a journal, and checkpoints
+/// after each step.
 class RandomCalls {
  public:
   /// The runs share a file of measured costs.
   RandomCalls(std::uint64_t seed, const std::filesystem::path& pilot_cache)
-      : random_(seed), session_(config(pilot_cache)) {
+      : random_(seed), is_durable_(seed % 2 == 0), session_(config(pilot_cache)) {
+    if (is_durable_) session_.keep_journal(folder_.path());
     const std::size_t num_trials = 2 + random_() % 3;
     session_.start();
     trials_.resize(num_trials);
@@ -290,7 +292,12 @@ class RandomCalls {
     };
     rest();
     const auto until = static_cast<std::int64_t>(random() % kSteps);
-    const JobId trial = session_.submit(trial_until(until, t));
+    TrialConfig submitted = trial_until(until, t);
+    if (is_durable_) {
+      submitted.client_id = std::to_string(t);
+      submitted.checkpoint = {.folder = folder_.path() / submitted.client_id, .every_steps = 1};
+    }
+    const JobId trial = session_.submit(submitted);
     trials_[t] = trial;
     for (std::uint64_t calls = random() % 8; calls > 0; --calls) {
       rest();
@@ -317,7 +324,9 @@ class RandomCalls {
     }
   }
 
+  TemporaryFolder folder_;
   std::mt19937_64 random_;
+  const bool is_durable_;
   Session session_;
   std::vector<JobId> trials_;
 };
