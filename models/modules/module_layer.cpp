@@ -1,15 +1,13 @@
 #include "models/modules/module_layer.h"
 
-#include <ATen/core/Reduction.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mse_loss.h>
 
 #include <cassert>
 #include <utility>
 
 #include "core/base/mutex.h"
-#include "models/base/dropout.h"
+#include "models/modules/checked_module.h"
+#include "models/modules/keyed_dropout.h"
 #include "models/modules/module_statistics.h"
 
 namespace spillway {
@@ -17,17 +15,35 @@ namespace {
 
 using Tensors = std::span<const at::Tensor>;
 
+std::vector<at::Tensor> take(const std::vector<Argument>& arguments, Tensors inputs) {
+  std::vector<at::Tensor> taken;
+  for (const Argument& argument : arguments) {
+    const at::Tensor& input = inputs[argument.input];
+    taken.push_back(argument.part ? argument.part->of(input) : input);
+  }
+  return taken;
+}
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
 class ModuleLayer final : public Layer {
  public:
-  ModuleLayer(torch::nn::AnyModule module, std::unique_ptr<RowPart> input)
+  ModuleLayer(torch::nn::AnyModule module, std::vector<Argument> arguments)
       : module_(std::move(module)),
-        parameters_(module_.ptr()->parameters()),
+        parameters_(tensors_of(unique_parameters(*module_.ptr()))),
+        buffers_(tensors_of(constant_buffers(*module_.ptr()))),
         statistics_(*module_.ptr()),
-        input_(std::move(input)) {
+        arguments_(std::move(arguments)) {
     ModuleStatistics::forget_the_past(*module_.ptr());
     statistics_.release();
-    for (at::Tensor& parameter : parameters_) {
-      parameter.set_data(at::empty({0}, parameter.options().requires_grad(false)));
+    for (auto* tensors : {&parameters_, &buffers_}) {
+      for (at::Tensor& tensor : *tensors) {
+        tensor.set_data(at::empty({0}, tensor.options().requires_grad(false)));
+      }
     }
   }
 
@@ -38,9 +54,10 @@ class ModuleLayer final : public Layer {
     point_at(params, inputs[0].device(), context.training);
     torch::nn::Module& module = *module_.ptr();
     if (module.is_training() != context.training) module.train(context.training);
-    at::Tensor x = input_ ? input_->of(inputs[0]) : inputs[0];
-    LayerResult result{
-        .output = module_.forward(std::move(x)), .leaves = parameters_, .lease = std::move(lease)};
+    const KeyedDropout keyed(context);
+    LayerResult result{.output = call(module_, take(arguments_, inputs)),
+                       .leaves = parameters_,
+                       .lease = std::move(lease)};
     if (context.training) result.observations = statistics_.observations();
     return result;
   }
@@ -54,65 +71,58 @@ class ModuleLayer final : public Layer {
     ModuleStatistics& statistics;
   };
 
-  /// Parameters come first, then statistics.
+  /// Parameters come first, then statistics, then buffers.
   void point_at(Tensors params, at::Device device, bool training) const SPILLWAY_REQUIRES(mutex_) {
-    assert(params.size() == parameters_.size() + statistics_.all().size());
+    const std::size_t num_statistics = statistics_.all().size();
+    assert(params.size() == parameters_.size() + num_statistics + buffers_.size());
     for (std::size_t p = 0; p < parameters_.size(); ++p) parameters_[p].set_data(params[p]);
+    params = params.subspan(parameters_.size());
     if (training) {
       statistics_.start_observing(device);
     } else {
-      statistics_.use(params.subspan(parameters_.size()));
+      statistics_.use(params.first(num_statistics));
     }
+    params = params.subspan(num_statistics);
+    for (std::size_t b = 0; b < buffers_.size(); ++b) buffers_[b].set_data(params[b]);
   }
 
   mutable Mutex mutex_;
   mutable torch::nn::AnyModule module_ SPILLWAY_GUARDED_BY(mutex_);
   /// The module's own.
   mutable std::vector<at::Tensor> parameters_ SPILLWAY_GUARDED_BY(mutex_);
+  mutable std::vector<at::Tensor> buffers_ SPILLWAY_GUARDED_BY(mutex_);
   mutable ModuleStatistics statistics_ SPILLWAY_GUARDED_BY(mutex_);
-  std::unique_ptr<RowPart> input_;
+  std::vector<Argument> arguments_;
 };
 
-class Dropout final : public Layer {
+class FunctionLayer final : public Layer {
  public:
-  Dropout(double p, std::unique_ptr<RowPart> input) : p_(p), input_(std::move(input)) {}
+  FunctionLayer(Graph::Function function, std::vector<Argument> arguments)
+      : function_(std::move(function)), arguments_(std::move(arguments)) {}
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
-    return {.output = dropout(input_ ? input_->of(inputs[0]) : inputs[0], p_, context)};
+    const KeyedDropout keyed(context);
+    return {.output = function_(take(arguments_, inputs))};
   }
 
  private:
-  double p_;
-  std::unique_ptr<RowPart> input_;
+  Graph::Function function_;
+  std::vector<Argument> arguments_;
 };
 
-class CrossEntropy final : public Layer {
+class LossLayer final : public Layer {
  public:
-  explicit CrossEntropy(RowPart targets) : targets_(std::move(targets)) {}
+  LossLayer(LossFunction function, std::vector<Argument> arguments)
+      : function_(std::move(function)), arguments_(std::move(arguments)) {}
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
-    const at::Tensor targets = targets_.of(inputs[1]).reshape({-1}).to(at::kLong);
-    const at::Tensor logits = inputs[0].reshape({targets.numel(), -1});
-    return {.output = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum),
-            .weight = static_cast<double>(targets.numel())};
+    LossSum loss = function_(take(arguments_, inputs));
+    return {.output = std::move(loss.sum), .weight = loss.weight};
   }
 
  private:
-  RowPart targets_;
-};
-
-class MeanSquaredError final : public Layer {
- public:
-  explicit MeanSquaredError(RowPart targets) : targets_(std::move(targets)) {}
-
-  LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
-    const at::Tensor& x = inputs[0];
-    return {.output = at::mse_loss(x, targets_.of(inputs[1]).view(x.sizes()), at::Reduction::Sum),
-            .weight = static_cast<double>(x.numel())};
-  }
-
- private:
-  RowPart targets_;
+  LossFunction function_;
+  std::vector<Argument> arguments_;
 };
 
 }  // namespace
@@ -126,24 +136,22 @@ std::int64_t RowPart::elements() const {
 at::Tensor RowPart::of(const at::Tensor& rows) const {
   std::vector<std::int64_t> sizes{rows.size(0)};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
-  return rows.narrow(1, begin, elements()).reshape(sizes);
+  const at::Tensor part = rows.narrow(1, begin, elements()).reshape(sizes);
+  return dtype == DType::i64 ? part.to(at::kLong) : part;
 }
 
 std::unique_ptr<Layer> make_module_layer(torch::nn::AnyModule module,
-                                         std::unique_ptr<RowPart> input) {
-  return std::make_unique<ModuleLayer>(std::move(module), std::move(input));
+                                         std::vector<Argument> arguments) {
+  return std::make_unique<ModuleLayer>(std::move(module), std::move(arguments));
 }
 
-std::unique_ptr<Layer> make_dropout_layer(double p, std::unique_ptr<RowPart> input) {
-  return std::make_unique<Dropout>(p, std::move(input));
+std::unique_ptr<Layer> make_function_layer(Graph::Function function,
+                                           std::vector<Argument> arguments) {
+  return std::make_unique<FunctionLayer>(std::move(function), std::move(arguments));
 }
 
-std::unique_ptr<Layer> make_cross_entropy_layer(RowPart targets) {
-  return std::make_unique<CrossEntropy>(std::move(targets));
-}
-
-std::unique_ptr<Layer> make_mse_layer(RowPart targets) {
-  return std::make_unique<MeanSquaredError>(std::move(targets));
+std::unique_ptr<Layer> make_loss_layer(LossFunction function, std::vector<Argument> arguments) {
+  return std::make_unique<LossLayer>(std::move(function), std::move(arguments));
 }
 
 }  // namespace spillway

@@ -3,10 +3,12 @@
 #include <torch/nn/modules/container/any.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "spillway/graph.h"
 #include "spillway/model.h"
 
 namespace spillway {
@@ -15,28 +17,31 @@ namespace spillway {
 struct RowPart {
   std::int64_t begin = 0;
   std::vector<std::int64_t> shape;
+  DType dtype = DType::f32;  ///< f32 or i64
 
-  /// [B, values] -> [B, shape...]. At least one dimension; a copy unless whole rows are taken.
+  /// [B, values] -> [B, shape...] of this type; a copy unless whole rows of it are taken.
   at::Tensor of(const at::Tensor& rows) const;
   std::int64_t elements() const;
 };
 
-/// A module as a layer: [B, ...] -> [B, ...]. The layer owns it and empties its parameters, which
-/// are pointed at given memory for each call, those of the layer followed by the module's running
-/// statistics (models/modules/module_statistics.h). The memory must stay as it is until the graph
-/// is gone; for so long the module is leased. `input`: the part of the row that it reads (null: an
-/// activation).
+/// What a forward takes from the inputs of its layer.
+struct Argument {
+  std::size_t input = 0;        ///< position among the inputs
+  std::optional<RowPart> part;  ///< which part of it, if it is the batch
+};
+
+/// A module as a layer: [B, ...] -> [B, ...], with keyed dropout. The layer owns it and empties its
+/// parameters, which are pointed at given memory for each call: its parameters are those of the
+/// module, then its running statistics (models/modules/module_statistics.h), then its buffers. The
+/// memory must stay as it is until the graph is gone; for so long the module is leased.
 std::unique_ptr<Layer> make_module_layer(torch::nn::AnyModule module,
-                                         std::unique_ptr<RowPart> input);
+                                         std::vector<Argument> arguments);
 
-/// [B, ...] -> [B, ...], keyed (models/base/dropout.h) in place of a torch::nn::Dropout.
-std::unique_ptr<Layer> make_dropout_layer(double p, std::unique_ptr<RowPart> input);
+/// A function as a layer: [B, ...] -> [B, ...], with keyed dropout.
+std::unique_ptr<Layer> make_function_layer(Graph::Function function,
+                                           std::vector<Argument> arguments);
 
-/// [B, ..., C], rows -> sum of the cross entropies over all but the last dimension; weight: their
-/// number. The targets are numbers of classes.
-std::unique_ptr<Layer> make_cross_entropy_layer(RowPart targets);
-
-/// [B, ...], rows -> sum of the squared errors; weight: number of elements.
-std::unique_ptr<Layer> make_mse_layer(RowPart targets);
+/// A function as the loss layer.
+std::unique_ptr<Layer> make_loss_layer(LossFunction function, std::vector<Argument> arguments);
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/small_nets.h"
+#include "tests/support/models/training_rows.h"
 #include "tests/support/run/training_run.h"
 #include "trainer/profile/pilot.h"
 
@@ -38,21 +39,6 @@ TEST_P(Net, SpilledOverLanesIsResidentBitByBit) {
   expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident.trials[0]);
 }
 
-/// The rows of a virtual node.
-torch::Tensor rows_of(const TrialConfig& trial, std::int64_t step, std::int64_t vn) {
-  const DataSource& data = *trial.data->train;
-  const std::int64_t size = trial.train.batch_size / trial.train.virtual_nodes;
-  auto rows = torch::empty({size, data.sample_elements()},
-                           data.dtype() == DType::f32 ? torch::kFloat32 : torch::kInt64);
-  for (std::int64_t i = 0; i < size; ++i) {
-    const auto position = static_cast<std::uint64_t>(step * trial.train.batch_size + vn * size + i);
-    auto row = rows[i];
-    data.read(sample_at(position, data.num_samples(), trial.train.seed),
-              {static_cast<std::byte*>(row.data_ptr()), row.nbytes()});
-  }
-  return rows;
-}
-
 /// With nothing but LibTorch, micro-batch by micro-batch.
 std::vector<double> plain_training(const SmallNet& net, const TrialConfig& trial) {
   torch::manual_seed(trial.train.seed);
@@ -71,7 +57,8 @@ std::vector<double> plain_training(const SmallNet& net, const TrialConfig& trial
     optimizer.zero_grad();
     double sum = 0;
     for (std::int64_t vn = 0; vn < trial.train.virtual_nodes; ++vn) {
-      const auto rows = rows_of(trial, step, vn);
+      const std::int64_t size = trial.train.batch_size / trial.train.virtual_nodes;
+      const auto rows = rows_of(trial, step, vn * size, size);
       std::vector<std::int64_t> shape{rows.size(0)};
       shape.insert(shape.end(), net.config.input_shape.begin(), net.config.input_shape.end());
       const std::int64_t targets = net.config.loss == "mse" ? 3 : 1;
