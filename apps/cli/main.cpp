@@ -26,7 +26,9 @@ int main(int argc, char** argv) {
         {.out = std::cout, .log = std::cerr, .out_file = STDOUT_FILENO, .log_file = STDERR_FILENO});
   }
   // Nothing but the document reaches standard output, whatever libraries print.
-  __gnu_cxx::stdio_filebuf<char> document(spillway::take_standard_output(), std::ios::out);
+  const int document_file = spillway::take_standard_output();
+  spillway::stop_with_document(document_file);
+  __gnu_cxx::stdio_filebuf<char> document(document_file, std::ios::out);
   std::ostream out(&document);
   return spillway::run_program(argc, argv,
                                {.out = out, .log = std::cerr, .log_file = STDERR_FILENO});

@@ -109,9 +109,19 @@ std::optional<RunResult> simulate(const Session& session, const std::vector<Tria
   return session.simulate();
 }
 
-void write_outputs(const OutputFolder& folder, const RunLog& run) {
-  folder.write("results.csv", results_csv(run));
-  folder.write("plan.json", plan_json(run));
+bool write_outputs(const OutputFolder& folder, const RunLog& run, std::ostream& log) {
+  bool written = true;
+  const auto write = [&](const char* name, const std::string& text) {
+    try {
+      folder.write(name, text);
+    } catch (const IoError& error) {
+      log << "spillway: cannot write " << name << ": " << error.what() << "\n";
+      written = false;
+    }
+  };
+  write("results.csv", results_csv(run));
+  write("plan.json", plan_json(run));
+  return written;
 }
 
 void print(const RunLog& run, const OutputFolder& folder, const Console& console) {
@@ -141,9 +151,10 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
   const auto result = session.result();
   events.add(end_event(result));
   events.flush();
-  write_outputs(folder, events.run());
+  const bool written = write_outputs(folder, events.run(), console.log);
   print(events.run(), folder, console);
   write_trace(folder, trials, result, planned, console.log);
+  if (!written) return kTrialFailed;
   const ExitCode code = exit_code(events.run(), console.requests.stop);
   if (code == kInterrupted)
     console.log << "Interrupted. Continue with: spillway resume '" << folder.path().string()

@@ -42,8 +42,8 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
                 EventLog& events, const Console& console);
 
-/// Writes results.csv and plan.json.
-void write_outputs(const OutputFolder& folder, const RunLog& run);
+/// Writes results.csv and plan.json. Returns false, and reports it, if one cannot be written.
+bool write_outputs(const OutputFolder& folder, const RunLog& run, std::ostream& log);
 /// Prints the report as text or JSON.
 void print(const RunLog& run, const OutputFolder& folder, const Console& console);
 /// The exit code of a run that has ended.

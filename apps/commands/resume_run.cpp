@@ -191,10 +191,11 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
   const ExitCode code = exit_code(run, false);
   console.log << "all trials of this run have ended"
               << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
-  write_outputs(folder, run);                  // the run may have been killed before it wrote them
+  // The run may have been killed before it wrote them.
+  const bool written = write_outputs(folder, run, console.log);
   const MetricsFiles repaired{folder.path()};  // rewrites them from the log
   print(run, folder, console);
-  return code;
+  return written ? code : kTrialFailed;
 }
 
 }  // namespace

@@ -12,6 +12,11 @@ namespace {
 
 Requests requests;
 std::atomic<bool> training = false;
+std::atomic<int> document = -1;  // where the document of --json goes
+
+void write_to(int file, std::string_view text) {
+  [[maybe_unused]] const auto written = ::write(file, text.data(), text.size());
+}
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
 /// Ends a run that is still planning at once: it has nothing to save.
@@ -20,8 +25,13 @@ void on_stop(int) {
     requests.stop = true;
     return;
   }
-  constexpr std::string_view kText = "\nspillway: interrupted before training\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  write_to(STDERR_FILENO, "\nspillway: interrupted before training\n");
+  static_assert(kInterrupted == 130);
+  if (const int file = document; file >= 0) {
+    write_to(file, R"({"error": {"kind": "interrupted", "exit_code": 130, )"
+                   R"("message": "interrupted before training", "findings": []}})"
+                   "\n");
+  }
   ::_exit(kInterrupted);
 }
 
@@ -56,6 +66,8 @@ const Requests& requests_by_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
   return requests;
 }
+
+void stop_with_document(int file) { document = file; }
 
 void training_begins() { training = true; }
 

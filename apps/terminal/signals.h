@@ -19,6 +19,9 @@ void take_state_signal();
 /// SIGXFSZ, so that writing fails with an error instead.
 const Requests& requests_by_signals();
 
+/// A stop before training_begins() writes an error document to this descriptor.
+void stop_with_document(int file);
+
 /// From now on a stop saves checkpoints.
 void training_begins();
 

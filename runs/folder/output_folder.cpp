@@ -109,10 +109,17 @@ bool has_begun(const fs::path& folder) {
   return read_line(file, line);
 }
 
+/// A log that others have written may have names that lead out of the folder.
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && fs::path(name).filename() == name;
+}
+
 std::vector<std::string> trials_of_log(const fs::path& folder) {
   std::vector<std::string> names;
   try {
-    for (const TrialLog& trial : read_log(folder).run.trials) names.push_back(trial.result.name);
+    for (const TrialLog& trial : read_log(folder).run.trials) {
+      if (is_file_name(trial.result.name)) names.push_back(trial.result.name);
+    }
   } catch (const Error&) {
     // Without the log the run's files are unknown, so they stay.
   }

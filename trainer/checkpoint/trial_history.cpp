@@ -77,7 +77,8 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
     const std::vector<double> losses = json.at("losses"), norms = json.at("gradient_norms");
     const std::int64_t num_steps = json.at("step");
     const std::int64_t dropped = json.value("dropped", std::int64_t{0});
-    if (dropped < 0 || num_steps - dropped != std::ssize(losses) || losses.size() != norms.size()) {
+    if (dropped < 0 || num_steps < dropped || num_steps - dropped != std::ssize(losses) ||
+        losses.size() != norms.size()) {
       throw CorruptData(file, "does not have a loss and a norm for each of its steps");
     }
     history.num_steps_ = dropped;

@@ -109,22 +109,29 @@ def attempts():
 
 
 def planned_longer(layers, ended=False):
-    """The first start plans for seconds; the second comes meanwhile, and is refused if the first
-    has the folder, or wins and is left alone."""
-    def meanwhile(scene):
-        code = (0, 2)
-        train("train.max_steps=6" if ended else SLOW_DEVICE, code=code)(scene)
-        scene.remembered["won"] = tree_of(scene.path("r")) if scene.path("r").exists() else {}
-
-    def both_are_told(scene):
-        process, run = scene.processes.pop("first")
+    """The first start plans for seconds; the second comes meanwhile. One of them gets the folder,
+    and the other one is refused and changes nothing."""
+    def end_of(scene, name):
+        process, run = scene.processes.pop(name)
         process.finish(run.within_s)
         process.check(run)
-        if process.popen.returncode == 2 and scene.remembered["won"] != tree_of(scene.path("r")):
+        return process.popen.returncode
+
+    def meanwhile(scene):
+        words = "train.max_steps=6" if ended else SLOW_DEVICE
+        Start("second", train(words, code=(0, 2)))(scene)
+        scene.remembered["second"] = end_of(scene, "second")
+        scene.remembered["won"] = tree_of(scene.path("r"))
+
+    def one_won(scene):
+        codes = [end_of(scene, "first"), scene.remembered["second"]]
+        if sorted(codes) != [0, 2]:
+            raise Surprise(f"not one of the two starts has won: exit codes {codes}")
+        if codes[0] == 2 and scene.remembered["won"] != tree_of(scene.path("r")):
             raise Surprise("who lost changed the folder of who won")
     first = train(DEEPER.format(layers=layers), code=(0, 2), within_s=180)
     return [furnish(LONG), Start("first", first), Until("first", seconds(0.4)), meanwhile,
-            both_are_told, Run("results r"), Run("verify r"), Run("resume r")]
+            one_won, Run("results r"), Run("verify r"), Run("resume r")]
 
 
 def twelve():

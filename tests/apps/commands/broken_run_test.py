@@ -77,14 +77,14 @@ class BrokenRun(unittest.TestCase):
 
     def test_of_several_starts_one_wins_and_nothing_of_it_is_lost(self):
         chance = random.Random(1)
-        for round_ in range(4):
-            more = chance.choice([[], ["resume=auto"], ["--overwrite"]])
+        campaign = int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
+        for round_, more in enumerate([[], ["resume=auto"], ["--overwrite"]] * campaign):
             output = f"output_dir=run{round_}"
             starts = []
             for _ in range(chance.choice([2, 3])):
                 starts.append(self.start("train", "config.yaml", output, "train.max_steps=400",
                                          "--json", *more))
-                time.sleep(chance.choice([0, 0.05, 0.3]))
+                time.sleep(chance.uniform(0, 0.6))
             ends = [(*start.communicate(timeout=100), start.returncode) for start in starts]
             winners = [out for out, _, code in ends if code == 0]
             # Who comes once the first has ended may go on with its run, or replace it.
@@ -178,16 +178,17 @@ class BrokenRun(unittest.TestCase):
 
     def test_planning_is_interrupted_at_once_and_leaves_nothing(self):
         planning = self.start("train", "config.yaml", "output_dir=run",
-                              "model.num_hidden_layers=1000", "model.hidden_size=64")
+                              "model.num_hidden_layers=1000", "model.hidden_size=64", "--json")
         while not self.catches(planning.pid, signal.SIGINT):
             time.sleep(0.01)
         time.sleep(0.3)
         begin = time.monotonic()
         planning.send_signal(signal.SIGINT)
-        _, err = planning.communicate(timeout=60)
+        out, err = planning.communicate(timeout=60)
         self.assertLess(time.monotonic() - begin, 5)
         self.assertEqual(planning.returncode, 130, err)
         self.assertIn("interrupted before training", err)
+        self.assertEqual(json.loads(out)["error"]["exit_code"], 130)
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_log_that_is_removed_stops_the_run(self):
@@ -224,6 +225,19 @@ class BrokenRun(unittest.TestCase):
         self.assertEqual(running.returncode, 0, err)
         self.assertEqual(len(json.loads(out)["trials"]), 2)
         self.assertIn("cannot write the trace", err)
+
+    def test_outputs_that_cannot_be_written_leave_the_report(self):
+        run = self.folder / "run"
+        running = self.start("train", "config.yaml", "output_dir=run", "--json",
+                             "train.max_steps=300")
+        while "running" not in running.stderr.readline():
+            pass
+        (run / "results.csv").mkdir()
+        out, err = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 1, err)
+        self.assertEqual(len(json.loads(out)["trials"]), 2)
+        self.assertIn("cannot write results.csv", err)
+        self.assertTrue((run / "plan.json").is_file())
 
     # Damage.
 

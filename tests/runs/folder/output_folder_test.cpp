@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runs/log/event_log.h"
+#include "runs/log/run_json.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
@@ -131,6 +132,25 @@ TEST(OutputFolder, CreateRemovesWhatTheEarlierRunHasWrittenAndNothingElse) {
   for (const auto& name : written) EXPECT_FALSE(fs::exists(folder.file(name))) << name;
   for (const auto& name : others) EXPECT_TRUE(fs::exists(folder.file(name))) << name;
   EXPECT_TRUE(fs::exists(folder.file("trials/new")));
+}
+
+TEST(OutputFolder, CreateRemovesNothingOutsideOfTheFolder) {
+  for (const char* name : {"../../other", "..", "/", "a/b"}) {
+    const TemporaryFolder root;
+    const OutputFolder folder(root / "run");
+    const RunLock lock = folder.lock();
+    folder.create({"a"});
+    EventLog log(folder.file(kEventFile));
+    Json event = testing::made_up_run_event(1);
+    event["trials"][0]["name"] = name;
+    log.add(event);
+    log.flush();
+    root.write("other/weights.safetensors", "x");
+    root.write("run/trials/a/b/weights.safetensors", "x");
+    folder.create({"a"});
+    EXPECT_TRUE(fs::exists(root.path() / "other/weights.safetensors")) << name;
+    EXPECT_TRUE(fs::exists(root.path() / "run/trials/a/b/weights.safetensors")) << name;
+  }
 }
 
 TEST(OutputFolder, WhatNobodyElseUsesGoesWithTheRun) {

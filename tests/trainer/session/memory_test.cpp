@@ -36,6 +36,15 @@ TEST(Memory, TheReportedSmallestBudgetIsTheSmallest) {
   }
 }
 
+TEST(Memory, CheckpointsThatHaveNoDiskAreToldHowToTakeLess) {
+  TrialConfig trial = tiny_trial();
+  trial.checkpoint = {.folder = "/proc/checkpoints", .keep = 3};
+  const auto error = thrown<DoesNotFit>([&] { Session(session_of(1, kAmple)).submit(trial); });
+  const std::string message = error.what();
+  EXPECT_TRUE(message.ends_with("or lower checkpoint.keep, which is 3")) << message;
+  EXPECT_EQ(message.find("host_memory"), std::string::npos) << message;
+}
+
 /// More shards have more boundaries at home.
 TEST(Memory, TheSmallestBudgetWorksUnderTheHostMemory) {
   const Bytes least = smallest_budget(tiny_trial());
