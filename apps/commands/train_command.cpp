@@ -27,6 +27,10 @@ void require_no_problem(const OutputFolder& folder, bool overwrite) {
   if (!problem.empty()) throw ConfigError("output_dir", 0, problem);
 }
 
+ResumeOptions resuming(const TrainOptions& options) {
+  return {.pilot_cache = options.pilot_cache, .machine = options.machine};
+}
+
 /// Trains from the beginning. Checks the folder before planning, to report problems early, and
 /// again under its lock. `may_resume`: resumes a run that another process has started in the
 /// meantime.
@@ -38,13 +42,13 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
       make_session(run_session(trials.front(), options.pilot_cache), trials.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
-  submit_run(session, std::move(configs), trials, console.log);
+  submit_run(session, std::move(configs), trials, options.machine, console.log);
   const auto planned = simulate(session, trials);
 
   std::optional<RunLock> lock(folder.lock());
   if (may_resume && folder.content() == OutputFolder::Content::run) {  // started meanwhile
     lock.reset();
-    return resume_run(trials, {}, folder, false, options.pilot_cache, console);
+    return resume_run(trials, {}, folder, resuming(options), console);
   }
   require_no_problem(folder, options.overwrite);
   Place place;
@@ -74,7 +78,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const bool is_auto = config.resume == ResumeMode::automatic && !options.overwrite;
   folder.require_free();
   if (is_auto && folder.content() == OutputFolder::Content::run) {
-    return resume_run(trials, std::move(findings), folder, false, options.pilot_cache, console);
+    return resume_run(trials, std::move(findings), folder, resuming(options), console);
   }
   return begin(trials, std::move(findings), folder, options, is_auto, console);
 }

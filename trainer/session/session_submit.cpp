@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/os/disk.h"
 #include "models/base/compute_type.h"
 #include "models/data/sample_check.h"
 #include "spilling/tiers/home_store.h"
@@ -50,7 +51,8 @@ std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) con
   return JobId(static_cast<std::size_t>(found - trials.begin()));
 }
 
-/// The disk must hold as many homes as host memory admits at once, and all checkpoints.
+/// The disk must hold as many homes as host memory admits at once, and all checkpoints; one disk
+/// may have to hold both.
 void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
   const Bytes home_bytes = trial.planned.summary.home_bytes;
   Bytes homes = home_bytes, checkpoints = 0;
@@ -58,8 +60,11 @@ void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
     if (!other->ended()) homes += other->planned.summary.home_bytes;
     checkpoints += other->checkpoint_growth;
   }
-  require_home_room(config.offload_path, std::min(homes, config.host_memory), home_bytes);
-  TrialStore::require_room(trial, checkpoints);
+  homes = std::min(homes, config.host_memory);
+  require_home_room(config.offload_path, homes, home_bytes);
+  const bool beside_homes = !config.offload_path.empty() &&
+                            share_disk(config.offload_path, trial.config.checkpoint.folder);
+  TrialStore::require_room(trial, checkpoints, beside_homes ? homes : 0);
 }
 
 /// Plans a trial whose costs are measured, and makes its job.

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "apps/commands/train_command.h"
+#include "apps/terminal/failure.h"
 #include "runs/config/findings.h"
 #include "tests/support/check/measured.h"
 #include "tests/support/check/thrown.h"
@@ -96,13 +97,92 @@ TEST_F(PlanCommand, SaysThatCheckpointsHaveNoRoom) {
   EXPECT_EQ(none["checkpoint_bytes"], 0);
 }
 
+/// Of what is reserved only what is used counts.
+TEST_F(PlanCommand, LargeBudgetsFitASmallMachine) {
+  options_.overrides = {"host_memory=8TiB", "devices=[{memory: 1TiB}, {memory: 1TiB}]"};
+  EXPECT_EQ(planned()["memory"]["total_bytes"], host_memory().total);
+}
+
+TEST_F(PlanCommand, ARunThatFitsItsBudgetsMayNotFitThisMachine) {
+  const Bytes needed = planned()["memory"]["needed_bytes"];
+  options_.machine = {.total = needed, .available = needed};
+  EXPECT_EQ(planned()["fits"], true);
+  options_.machine.total = needed - 1;
+  const Json refused = planned(kDoesNotFit);
+  EXPECT_EQ(refused["fits"], false);
+  EXPECT_EQ(refused["trials"][0]["fits"], true);
+  const std::string sentence = "the run fits its budgets, not this machine: it needs " +
+                               format_bytes(needed) + " of memory (";
+  EXPECT_EQ(refused["reason"].get<std::string>().find(sentence), 0u) << refused["reason"];
+  options_.json = false;
+  std::ostringstream out;
+  EXPECT_EQ(plan(options_, out), kDoesNotFit);
+  EXPECT_NE(out.str().find(sentence), std::string::npos) << out.str();
+}
+
+TEST_F(PlanCommand, ThisMachineBoundsTrainingToo) {
+  std::ostringstream out, log;
+  const Bytes needed = planned()["memory"]["needed_bytes"];
+  TrainOptions train_options{.config_file = options_.config_file,
+                             .overrides = {"train.max_steps=1"},
+                             .machine = {.total = needed - 1, .available = needed - 1}};
+  const auto small = thrown<MachineTooSmall>([&] { train(train_options, out, log, {}); });
+  EXPECT_EQ(small.needed, needed);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  EXPECT_EQ(failure_of(small).code, kDoesNotFit);
+  train_options.machine = {.total = needed, .available = needed - 1};
+  EXPECT_EQ(train(train_options, out, log, {}), kDone);
+  EXPECT_NE(log.str().find("but other programs leave only "), std::string::npos) << log.str();
+  std::filesystem::remove(folder_ / "out/journal.sqlite");
+  const ResumeOptions again{.folder = folder_ / "out",
+                            .machine = {.total = needed - 1, .available = needed - 1}};
+  EXPECT_THROW(resume(again, out, log, {}), MachineTooSmall);
+}
+
+/// What a plan counts is at least what its simulation then uses.
+TEST_F(PlanCommand, CountsNoLessMemoryThanTheRunUses) {
+  for (const char* devices : {"[{memory: 720KiB}]", "[{memory: 1MiB}, {memory: 2MiB}]",
+                              "[{memory: 64MiB}, {memory: 64MiB}, {memory: 64MiB}]"}) {
+    for (const char* sweep :
+         {"{}", "{parameters: {model.num_hidden_layers: {values: [1, 2, 5]}}}"}) {
+      options_.overrides = {std::string("devices=") + devices, std::string("sweep=") + sweep};
+      const Json json = planned();
+      EXPECT_EQ(json["memory"]["home_bytes"], json["host_peak_bytes"]);
+      for (std::size_t d = 0; d < json["devices"].size(); ++d)
+        EXPECT_GE(json["memory"]["device_bytes"][d], json["devices"][d]["peak_bytes"]);
+    }
+  }
+}
+
+TEST_F(PlanCommand, EachTierHasItsNumbers) {
+  options_.overrides = {"sweep={}", "checkpoint.keep=1"};
+  const Json in_memory = planned();
+  options_.overrides.push_back("offload_path=" + folder_.path().string());
+  const Json in_files = planned();
+  const Json &memory = in_memory["trials"][0], &files = in_files["trials"][0];
+  EXPECT_EQ(memory["host_bytes"], memory["home_bytes"]);
+  EXPECT_EQ(files["host_bytes"], 0);
+  EXPECT_EQ(files["disk_bytes"].get<Bytes>(),
+            memory["disk_bytes"].get<Bytes>() + memory["home_bytes"].get<Bytes>());
+  EXPECT_EQ(files["device_bytes"], files["smallest_budget_bytes"]);
+  EXPECT_EQ(in_files["memory"]["home_bytes"], 0);
+  ASSERT_EQ(in_files["disks"].size(), 1u) << "output_dir lies on the same disk";
+  EXPECT_EQ(in_files["disks"][0]["home_bytes"], memory["home_bytes"]);
+  options_.overrides = {"sweep={}", "host_memory=100KiB"};
+  const Json misfit = planned(kDoesNotFit)["trials"][0];
+  EXPECT_GT(misfit["host_bytes"], 100 << 10);
+  EXPECT_TRUE(misfit["device_bytes"].is_null());
+  EXPECT_FALSE(misfit.contains("smallest_budget_bytes"));
+}
+
 TEST_F(PlanCommand, WritesNothing) {
   std::ostringstream out;
   EXPECT_EQ(plan(options_, out), kDone);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-  for (const char* text : {"smallest budget", "largest unit: weights", "host memory: weights",
-                           "in per step", "ms per trial step", "Moved: ", "Time: ", "Disk: ",
-                           " for final weights; ", "learning_rate=1e-2,seed=2"})
+  for (const char* text :
+       {"device at least", "largest unit: weights", "training state: weights", "in per step",
+        "ms per trial step", "Moved: ", "Time: ", "Disk of ",
+        "Memory of this machine: ", " for final weights; ", "learning_rate=1e-2,seed=2"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 

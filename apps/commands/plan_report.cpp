@@ -1,0 +1,300 @@
+#include "apps/commands/plan_report.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <utility>
+
+#include "runs/log/run_json.h"
+#include "runs/text/format.h"
+#include "runs/text/table.h"
+
+namespace spillway {
+namespace {
+
+/// What a trial takes of each tier. What is unknown, because another tier is too small, is empty.
+struct TierBytes {
+  std::optional<Bytes> device;  ///< the smallest budget of a device that fits
+  std::optional<Bytes> host;    ///< its training state, unless it lies in files
+  std::optional<Bytes> disk;    ///< the same in files, checkpoints, final weights
+};
+
+TierBytes tiers_of(const PlannedRow& row, const RunConfig& config) {
+  TierBytes bytes;
+  if (row.misfit) {
+    const Tier tier = row.misfit->tier;
+    const bool in_files = tier == Tier::host && !config.session.offload_path.empty();
+    (tier == Tier::device             ? bytes.device
+     : tier == Tier::disk || in_files ? bytes.disk
+                                      : bytes.host) = row.misfit->needed;
+    return bytes;
+  }
+  const bool in_files = !config.session.offload_path.empty();
+  bytes.device = row.plan.smallest_budget_bytes;
+  bytes.host = in_files ? 0 : row.plan.home_bytes;
+  bytes.disk =
+      row.plan.checkpoint_bytes + row.weights_bytes() + (in_files ? row.plan.home_bytes : 0);
+  return bytes;
+}
+
+std::string text_of(const std::optional<Bytes>& bytes) { return bytes ? format_bytes(*bytes) : ""; }
+
+void print_trials(std::ostream& out, const PlannedRun& run) {
+  Table table({"trial", "fits", "device at least", "host", "disk", "parameters", "shards", "order",
+               "compute per step"});
+  for (const PlannedRow& row : run.rows) {
+    const TierBytes bytes = tiers_of(row, run.config());
+    std::vector<std::string> cells{row.name, row.misfit ? "no" : "yes", text_of(bytes.device),
+                                   text_of(bytes.host), text_of(bytes.disk)};
+    if (row.misfit) {
+      cells.resize(9);
+    } else {
+      cells.insert(cells.end(), {format_count(static_cast<double>(row.parameters)),
+                                 std::to_string(row.plan.num_shards), row.plan.order,
+                                 fmt::format("{:.1f} ms", 1e3 * row.plan.compute_s_per_step)});
+    }
+    table.add(std::move(cells));
+  }
+  table.print(out);
+  for (const PlannedRow& row : run.rows) {
+    if (row.misfit) out << "  " << row.misfit->what() << "\n";
+  }
+}
+
+Bytes home_boundaries_bytes(const TrialPlan& plan) {
+  return plan.home_bytes - plan.home_weights_bytes - plan.home_moments_bytes - plan.home_sums_bytes;
+}
+
+/// How a trial's reduction groups are divided among devices, and which devices it does not use.
+std::string lanes_text(const TrialPlan& plan) {
+  std::string text;
+  for (std::size_t lane = 0; lane < plan.lane_devices.size(); ++lane) {
+    text += fmt::format("{}{}{} on {}", lane == 0 ? "\n    lanes: " : ", ", plan.lane_groups[lane],
+                        lane == 0 ? " reduction groups" : "", plan.lane_devices[lane]);
+  }
+  for (const auto& sentence : plan.declined) text += "\n    " + sentence;
+  return text;
+}
+
+/// Prints equal plans once.
+void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
+  std::vector<std::string> seen;
+  for (const auto& row : rows) {
+    if (row.misfit) continue;
+    const TrialPlan& plan = row.plan;
+    std::string text = fmt::format(
+        "{}\n    largest unit: weights {}, gradient sums {}, activations {}, boundaries and batch "
+        "{}\n    training state: weights {}, moments {}, gradient sums {}, boundaries and batches "
+        "{}{}",
+        fmt::join(plan.shards, " | "), format_bytes(plan.unit_weights_bytes),
+        format_bytes(plan.unit_sums_bytes), format_bytes(plan.unit_activations_bytes),
+        format_bytes(plan.unit_boundaries_bytes), format_bytes(plan.home_weights_bytes),
+        format_bytes(plan.home_moments_bytes), format_bytes(plan.home_sums_bytes),
+        format_bytes(home_boundaries_bytes(plan)), lanes_text(plan));
+    if (plan.load_ahead_budget_bytes > 0 && !plan.loads_ahead) {
+      text += fmt::format(
+          "\n    no room to load the next shard during compute; that takes {} on a "
+          "device",
+          format_bytes(plan.load_ahead_budget_bytes));
+    }
+    if (std::ranges::find(seen, text) != seen.end()) continue;
+    seen.push_back(text);
+    out << fmt::format("  {}: {}\n", row.name, text);
+  }
+}
+
+/// The number of virtual nodes that would hide the copies, if devices noticeably wait for them.
+std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
+                                                const std::vector<PlannedRow>& rows) {
+  constexpr double kNoticeable = 0.05;  // share of compute time
+  double busy_s = 0;
+  for (const auto& device : result.devices) busy_s += device.busy_share * result.wall_s;
+  // Time in which a busy machine delays the start of a copy does not count.
+  const double wait_s = std::min(result.copy_wait_s, result.copy_s);
+  if (busy_s <= 0 || wait_s < kNoticeable * busy_s) return std::nullopt;
+  int most = 0;
+  for (const auto& row : rows) most = std::max(most, row.train.virtual_nodes);
+  return static_cast<int>(std::ceil(most * (1 + wait_s / busy_s)));
+}
+
+void print_memory(std::ostream& out, const PlannedRun& run) {
+  out << fmt::format(
+      "Memory of this machine: {} needed, {} for training state and {} for devices; "
+      "{} are there, {} of them free now\n",
+      format_bytes(run.memory.total()), format_bytes(run.memory.homes),
+      format_bytes(run.memory.total() - run.memory.homes), format_bytes(run.machine.total),
+      format_bytes(run.machine.available));
+  if (!run.fits_memory()) out << "  " << MachineTooSmall(run.memory, run.machine).what() << "\n";
+  if (const auto warning = warning_of_memory(run.memory, run.machine); !warning.empty())
+    out << "  " << warning << "\n";
+}
+
+void print_disks(std::ostream& out, const PlannedRun& run) {
+  for (const DiskUse& disk : run.disks) {
+    std::vector<std::string> uses;
+    const auto add = [&](Bytes bytes, const char* use) {
+      if (bytes > 0) uses.push_back(fmt::format("{} for {}", format_bytes(bytes), use));
+    };
+    add(disk.homes, "training state");
+    add(disk.checkpoints, "checkpoints");
+    add(disk.weights, "final weights");
+    out << fmt::format("Disk of {}: {}; {} free{}\n", disk.folder.string(), fmt::join(uses, ", "),
+                       format_bytes(disk.free),
+                       disk.fits() ? ""
+                                   : fmt::format(", not the {} needed before the run starts",
+                                                 format_bytes(disk.required())));
+  }
+}
+
+std::string budget_name(const RunConfig& config) {
+  return config.session.offload_path.empty() ? "host" : "disk";
+}
+
+void print_run(std::ostream& out, const PlannedRun& run, const RunResult& result) {
+  const std::vector<PlannedRow>& rows = run.rows;
+  double steps = 0;
+  for (const auto& row : rows) steps += static_cast<double>(row.steps);
+  steps = std::max(1.0, steps);
+  const auto per_step = [&](Bytes bytes) {
+    return format_bytes(static_cast<Bytes>(static_cast<double>(bytes) / steps));
+  };
+  Table table({"memory", "budget", "peak", "busy", "in per step", "out per step"});
+  for (std::size_t d = 0; d < result.devices.size(); ++d) {
+    const auto& device = result.devices[d];
+    table.add({fmt::format("{}:{}", device.kind, d), format_bytes(device.budget_bytes),
+               format_bytes(device.peak_bytes), format_percent(device.busy_share),
+               per_step(device.h2d_bytes), per_step(device.d2h_bytes)});
+  }
+  table.add({budget_name(run.config()), format_bytes(result.host_budget_bytes),
+             format_bytes(result.host_peak_bytes), "", "", ""});
+  table.print(out);
+  out << fmt::format(
+      "\nMoved: {} to devices, {} back; {} and {} per trial step\n"
+      "Time: {:.1f} s, {:.1f} ms per trial step",
+      format_bytes(result.h2d_bytes), format_bytes(result.d2h_bytes), per_step(result.h2d_bytes),
+      per_step(result.d2h_bytes), result.wall_s, 1e3 * result.wall_s / steps);
+  if (result.copy_hidden_share)
+    out << fmt::format(
+        "; {} of {:.2f} s of copies hidden under compute, {:.2f} s waiting for copies",
+        format_percent(*result.copy_hidden_share), result.copy_s, result.copy_wait_s);
+  out << "\n";
+  if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
+    out << fmt::format(
+        "Devices wait for copies: with {} virtual nodes of this size, compute would "
+        "hide each load of weights\n",
+        *wanted);
+}
+
+/// Prints how many trials end after how many steps.
+void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows) {
+  std::map<std::int64_t, int> ends;
+  for (const auto& row : rows) {
+    if (!row.misfit) ++ends[row.steps];
+  }
+  out << "Early stopping: the simulation assumes that the first trials are the best;";
+  const char* before = " ";
+  for (const auto& [steps, num] : ends) {
+    out << fmt::format("{}{} {} after {} steps", before, num, num == 1 ? "ends" : "end", steps);
+    before = ", ";
+  }
+  out << "\n";
+}
+
+Json to_json(const PlannedRow& row, const RunConfig& config) {
+  const TierBytes bytes = tiers_of(row, config);
+  Json json{{"name", row.name},
+            {"fits", !row.misfit},
+            {"device_bytes", or_null(bytes.device)},
+            {"host_bytes", or_null(bytes.host)},
+            {"disk_bytes", or_null(bytes.disk)}};
+  if (row.misfit) {
+    if (bytes.device) json["smallest_budget_bytes"] = *bytes.device;
+    json["reason"] = row.misfit->what();
+    return json;
+  }
+  json.update({{"smallest_budget_bytes", row.plan.smallest_budget_bytes},
+               {"parameters", row.parameters},
+               {"num_shards", row.plan.num_shards},
+               {"shards", row.plan.shards},
+               {"virtual_nodes", row.train.virtual_nodes},
+               {"lanes", row.plan.lanes},
+               {"lane_groups", row.plan.lane_groups},
+               {"lane_devices", row.plan.lane_devices},
+               {"declined", row.plan.declined},
+               {"order", row.plan.order},
+               {"loads_ahead", row.plan.loads_ahead},
+               {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},
+               {"steps", row.train.max_steps},
+               {"simulated_steps", row.steps},
+               {"training_state_bytes", row.plan.training_state_bytes},
+               {"home_bytes", row.plan.home_bytes},
+               {"home_weights_bytes", row.plan.home_weights_bytes},
+               {"home_moments_bytes", row.plan.home_moments_bytes},
+               {"home_sums_bytes", row.plan.home_sums_bytes},
+               {"unit_weights_bytes", row.plan.unit_weights_bytes},
+               {"unit_sums_bytes", row.plan.unit_sums_bytes},
+               {"unit_activations_bytes", row.plan.unit_activations_bytes},
+               {"unit_boundaries_bytes", row.plan.unit_boundaries_bytes},
+               {"checkpoint_bytes", row.plan.checkpoint_bytes},
+               {"compute_s_per_step", row.plan.compute_s_per_step}});
+  return json;
+}
+
+Json to_json(const MemoryNeed& need, const HostMemory& machine) {
+  return {{"needed_bytes", need.total()},
+          {"home_bytes", need.homes},
+          {"device_bytes", need.devices},
+          {"total_bytes", machine.total},
+          {"available_bytes", machine.available}};
+}
+
+Json to_json(const DiskUse& disk) {
+  return {{"folder", disk.folder.string()},
+          {"home_bytes", disk.homes},
+          {"checkpoint_bytes", disk.checkpoints},
+          {"weights_bytes", disk.weights},
+          {"free_bytes", disk.free}};
+}
+
+}  // namespace
+
+void print(std::ostream& out, const PlanReport& report) {
+  const PlannedRun& run = report.run;
+  if (report.estimated)
+    out << "Estimated from shapes: times and activations may be wrong by a factor of two.\n\n";
+  print_trials(out, run);
+  out << "\n";
+  print_cuts(out, run.rows);
+  out << "\n";
+  print_run(out, run, report.result);
+  if (run.config().session.early_terminate) print_early_ends(out, run.rows);
+  print_memory(out, run);
+  print_disks(out, run);
+  if (report.result.simulated_share < 1)
+    out << fmt::format("Totals are extrapolated: one in {} steps was simulated\n",
+                       std::llround(1 / report.result.simulated_share));
+}
+
+std::string to_json(const PlanReport& report) {
+  const PlannedRun& run = report.run;
+  const DiskUse& outputs = run.disks.front();
+  Json trials = Json::array(), disks = Json::array();
+  for (const PlannedRow& row : run.rows) trials.push_back(to_json(row, run.config()));
+  for (const DiskUse& disk : run.disks) disks.push_back(to_json(disk));
+  Json json{{"fits", run.fits()},
+            {"estimated", report.estimated},
+            {"memory", to_json(run.memory, run.machine)},
+            {"disks", std::move(disks)},
+            {"checkpoint_bytes", outputs.checkpoints},
+            {"weights_bytes", outputs.weights},
+            {"disk_free_bytes", outputs.free}};
+  if (!run.fits_memory()) json["reason"] = MachineTooSmall(run.memory, run.machine).what();
+  json.update(run_json(std::move(trials), report.result));
+  return to_text(json);
+}
+
+}  // namespace spillway

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "apps/commands/planned_run.h"
+
+/// A plan as text and as JSON.
+namespace spillway {
+
+/// What a plan predicts.
+struct PlanReport {
+  const PlannedRun& run;
+  const RunResult& result;  ///< of the simulation
+  bool estimated = false;
+};
+
+void print(std::ostream& out, const PlanReport& report);
+std::string to_json(const PlanReport& report);
+
+}  // namespace spillway
