@@ -10,7 +10,9 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   constexpr double kMostOps = 4e5;  // a few seconds
   PlannedRun run = plan_run(options);
   const RunResult result = run.simulate(kMostOps);
-  const PlanReport report{.run = run, .result = result, .estimated = options.estimate};
+  const Advice advice = run.fits() ? Advice{} : find_remedies(options, run);
+  const PlanReport report{
+      .run = run, .result = result, .advice = advice, .estimated = options.estimate};
   if (options.json) {
     out << to_json(report);
   } else {

@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <ostream>
+#include <string_view>
 #include <utility>
 
 #include "runs/log/run_json.h"
@@ -15,31 +17,6 @@
 
 namespace spillway {
 namespace {
-
-/// What a trial takes of each tier. What is unknown, because another tier is too small, is empty.
-struct TierBytes {
-  std::optional<Bytes> device;  ///< the smallest budget of a device that fits
-  std::optional<Bytes> host;    ///< its training state, unless it lies in files
-  std::optional<Bytes> disk;    ///< the same in files, checkpoints, final weights
-};
-
-TierBytes tiers_of(const PlannedRow& row, const RunConfig& config) {
-  TierBytes bytes;
-  if (row.misfit) {
-    const Tier tier = row.misfit->tier;
-    const bool in_files = tier == Tier::host && !config.session.offload_path.empty();
-    (tier == Tier::device             ? bytes.device
-     : tier == Tier::disk || in_files ? bytes.disk
-                                      : bytes.host) = row.misfit->needed;
-    return bytes;
-  }
-  const bool in_files = !config.session.offload_path.empty();
-  bytes.device = row.plan.smallest_budget_bytes;
-  bytes.host = in_files ? 0 : row.plan.home_bytes;
-  bytes.disk =
-      row.plan.checkpoint_bytes + row.weights_bytes() + (in_files ? row.plan.home_bytes : 0);
-  return bytes;
-}
 
 std::string text_of(const std::optional<Bytes>& bytes) { return bytes ? format_bytes(*bytes) : ""; }
 
@@ -260,6 +237,45 @@ Json to_json(const DiskUse& disk) {
           {"free_bytes", disk.free}};
 }
 
+/// As one writes it in a shell.
+std::string in_shell(const std::string& override_text) {
+  const bool plain = std::ranges::all_of(override_text, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._=/-").find(c) != std::string_view::npos;
+  });
+  return plain ? override_text : "'" + override_text + "'";
+}
+
+std::string in_shell(const std::vector<std::string>& overrides) {
+  std::string text;
+  for (const auto& each : overrides) text += (text.empty() ? "" : " ") + in_shell(each);
+  return text;
+}
+
+void print_advice(std::ostream& out, const Advice& advice) {
+  if (!advice.remedies.empty()) {
+    out << "\nIt fits with one of these, each planned; the fastest first:\n";
+    Table table({"add to the command", "device at least", "host", "disk", "a step", "bits"});
+    for (const Remedy& remedy : advice.remedies) {
+      table.add({in_shell(remedy.overrides), text_of(remedy.needs.device),
+                 text_of(remedy.needs.host), text_of(remedy.needs.disk),
+                 fmt::format("{:.3g} s", remedy.step_s), remedy.changes_bits ? "change" : "stay"});
+    }
+    table.print(out);
+  }
+  if (!advice.useless.empty())
+    out << fmt::format("\nIt does not fit with: {}\n", fmt::join(advice.useless, "; "));
+}
+
+Json to_json(const Remedy& remedy) {
+  return {{"overrides", remedy.overrides},
+          {"changes_bits", remedy.changes_bits},
+          {"device_bytes", or_null(remedy.needs.device)},
+          {"host_bytes", or_null(remedy.needs.host)},
+          {"disk_bytes", or_null(remedy.needs.disk)},
+          {"step_s", remedy.step_s}};
+}
+
 }  // namespace
 
 void print(std::ostream& out, const PlanReport& report) {
@@ -277,6 +293,7 @@ void print(std::ostream& out, const PlanReport& report) {
   if (report.result.simulated_share < 1)
     out << fmt::format("Totals are extrapolated: one in {} steps was simulated\n",
                        std::llround(1 / report.result.simulated_share));
+  print_advice(out, report.advice);
 }
 
 std::string to_json(const PlanReport& report) {
@@ -293,6 +310,8 @@ std::string to_json(const PlanReport& report) {
             {"weights_bytes", outputs.weights},
             {"disk_free_bytes", outputs.free}};
   if (!run.fits_memory()) json["reason"] = MachineTooSmall(run.memory, run.machine).what();
+  json["remedies"] = Json::array();
+  for (const Remedy& remedy : report.advice.remedies) json["remedies"].push_back(to_json(remedy));
   json.update(run_json(std::move(trials), report.result));
   return to_text(json);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/commands/planned_run.h"
+#include "apps/commands/remedies.h"
 
 /// A plan as text and as JSON.
 namespace spillway {
@@ -12,6 +13,7 @@ namespace spillway {
 struct PlanReport {
   const PlannedRun& run;
   const RunResult& result;  ///< of the simulation
+  const Advice& advice;     ///< if it does not fit
   bool estimated = false;
 };
 

@@ -66,6 +66,25 @@ std::vector<DiskUse> disks_of(const RunConfig& config, const std::vector<Planned
 
 }  // namespace
 
+TierBytes tiers_of(const PlannedRow& row, const RunConfig& config) {
+  const bool in_files = !config.session.offload_path.empty();
+  if (row.misfit) {
+    const Bytes needed = row.misfit->needed;
+    switch (row.misfit->tier) {
+      case Tier::device:
+        return {.device = needed};
+      case Tier::host:
+        return in_files ? TierBytes{.disk = needed} : TierBytes{.host = needed};
+      case Tier::disk:
+        return {.disk = needed};
+    }
+  }
+  const Bytes outputs = row.plan.checkpoint_bytes + row.weights_bytes();
+  return {.device = row.plan.smallest_budget_bytes,
+          .host = in_files ? 0 : row.plan.home_bytes,
+          .disk = outputs + (in_files ? row.plan.home_bytes : 0)};
+}
+
 const PlannedRow* PlannedRun::largest_misfit() const {
   const auto needed = [](const PlannedRow& row) { return row.misfit ? row.misfit->needed : 0; };
   const auto largest = std::ranges::max_element(rows, {}, needed);

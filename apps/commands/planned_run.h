@@ -36,6 +36,15 @@ struct PlannedRow {
   Bytes weights_bytes() const { return static_cast<Bytes>(parameters) * sizeof(float); }
 };
 
+/// What a trial takes of each tier. What is unknown, because another tier is too small, is empty.
+struct TierBytes {
+  std::optional<Bytes> device;  ///< the smallest budget of a device that fits
+  std::optional<Bytes> host;    ///< its training state, unless it lies in files
+  std::optional<Bytes> disk;    ///< the same in files, checkpoints, final weights
+};
+
+TierBytes tiers_of(const PlannedRow& row, const RunConfig& config);
+
 /// What a run takes of one disk at its peak; outputs not listed are small.
 struct DiskUse {
   std::filesystem::path folder;

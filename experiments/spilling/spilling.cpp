@@ -6,6 +6,7 @@
 #include "experiments/spilling/resident.h"
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/profile/pilot.h"
 

@@ -288,12 +288,6 @@ struct Planner {
 
 }  // namespace
 
-int default_groups(int virtual_nodes) {
-  int groups = std::min(virtual_nodes, 8);
-  while (virtual_nodes % groups != 0) --groups;
-  return groups;
-}
-
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided,

@@ -7,8 +7,8 @@
 #include "core/base/config_check.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
-#include "trainer/planning/plan_trial.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
 

@@ -5,6 +5,7 @@
 #include "models/base/compute_type.h"
 #include "models/data/sample_check.h"
 #include "spilling/tiers/home_store.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/planning/check_sizes.h"
 #include "trainer/planning/trial_model.h"
 #include "trainer/session/session_impl.h"
