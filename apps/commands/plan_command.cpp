@@ -11,8 +11,12 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   PlannedRun run = plan_run(options);
   const RunResult result = run.simulate(kMostOps);
   const Advice advice = run.fits() ? Advice{} : find_remedies(options, run);
-  const PlanReport report{
-      .run = run, .result = result, .advice = advice, .estimated = options.estimate};
+  const PlannedTimes times = times_of(run, result);
+  const PlanReport report{.run = run,
+                          .result = result,
+                          .advice = advice,
+                          .times = times,
+                          .estimated = options.estimate};
   if (options.json) {
     out << to_json(report);
   } else {

@@ -18,11 +18,17 @@
 namespace spillway {
 namespace {
 
+/// "0.0123 s", "27.7 s", "5:32 min".
+std::string seconds_text(double seconds) {
+  constexpr double kMinute = 60;
+  return seconds < kMinute ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
+}
+
 std::string text_of(const std::optional<Bytes>& bytes) { return bytes ? format_bytes(*bytes) : ""; }
 
 void print_trials(std::ostream& out, const PlannedRun& run) {
   Table table({"trial", "fits", "device at least", "host", "disk", "parameters", "shards", "order",
-               "compute per step"});
+               "compute a step"});
   for (const PlannedRow& row : run.rows) {
     const TierBytes bytes = tiers_of(row, run.config());
     std::vector<std::string> cells{row.name, row.misfit ? "no" : "yes", text_of(bytes.device),
@@ -32,7 +38,7 @@ void print_trials(std::ostream& out, const PlannedRun& run) {
     } else {
       cells.insert(cells.end(), {format_count(static_cast<double>(row.parameters)),
                                  std::to_string(row.plan.num_shards), row.plan.order,
-                                 fmt::format("{:.1f} ms", 1e3 * row.plan.compute_s_per_step)});
+                                 seconds_text(row.plan.compute_s_per_step)});
     }
     table.add(std::move(cells));
   }
@@ -149,21 +155,32 @@ void print_run(std::ostream& out, const PlannedRun& run, const RunResult& result
   table.add({budget_name(run.config()), format_bytes(result.host_budget_bytes),
              format_bytes(result.host_peak_bytes), "", "", ""});
   table.print(out);
-  out << fmt::format(
-      "\nMoved: {} to devices, {} back; {} and {} per trial step\n"
-      "Time: {:.1f} s, {:.1f} ms per trial step",
-      format_bytes(result.h2d_bytes), format_bytes(result.d2h_bytes), per_step(result.h2d_bytes),
-      per_step(result.d2h_bytes), result.wall_s, 1e3 * result.wall_s / steps);
+  out << fmt::format("\nMoved: {} to devices, {} back; {} and {} per trial step\n",
+                     format_bytes(result.h2d_bytes), format_bytes(result.d2h_bytes),
+                     per_step(result.h2d_bytes), per_step(result.d2h_bytes));
   if (result.copy_hidden_share)
-    out << fmt::format(
-        "; {} of {:.2f} s of copies hidden under compute, {:.2f} s waiting for copies",
-        format_percent(*result.copy_hidden_share), result.copy_s, result.copy_wait_s);
-  out << "\n";
+    out << fmt::format("Copies: {}, {} of them hidden under compute; devices wait {} for copies\n",
+                       seconds_text(result.copy_s), format_percent(*result.copy_hidden_share),
+                       seconds_text(result.copy_wait_s));
   if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
     out << fmt::format(
         "Devices wait for copies: with {} virtual nodes of this size, compute would "
         "hide each load of weights\n",
         *wanted);
+}
+
+void print_times(std::ostream& out, const RunResult& result, const PlannedTimes& times) {
+  if (times.step_s <= 0) return;  // nothing fits
+  const std::string speed = times.tokens_per_s ? format_count(*times.tokens_per_s) + " tokens/s"
+                                               : format_count(times.samples_per_s) + " samples/s";
+  out << fmt::format(
+      "Time: {} to the end, {} a step of a trial with its update and share of evaluations\n"
+      "Speed: {}; an epoch of all trials takes {}\n"
+      "Work: training {} and update {} a step{}; devices and host work at the same time\n",
+      seconds_text(result.wall_s), seconds_text(times.step_s), speed, seconds_text(times.epoch_s),
+      seconds_text(times.training_s), seconds_text(times.update_s),
+      times.evaluation_s ? fmt::format(", {} an evaluation", seconds_text(*times.evaluation_s))
+                         : "");
 }
 
 /// Prints how many trials end after how many steps.
@@ -259,12 +276,22 @@ void print_advice(std::ostream& out, const Advice& advice) {
     for (const Remedy& remedy : advice.remedies) {
       table.add({in_shell(remedy.overrides), text_of(remedy.needs.device),
                  text_of(remedy.needs.host), text_of(remedy.needs.disk),
-                 fmt::format("{:.3g} s", remedy.step_s), remedy.changes_bits ? "change" : "stay"});
+                 seconds_text(remedy.step_s), remedy.changes_bits ? "change" : "stay"});
     }
     table.print(out);
   }
   if (!advice.useless.empty())
     out << fmt::format("\nIt does not fit with: {}\n", fmt::join(advice.useless, "; "));
+}
+
+Json to_json(const PlannedTimes& times) {
+  return {{"step_s", times.step_s},
+          {"training_s", times.training_s},
+          {"update_s", times.update_s},
+          {"evaluation_s", or_null(times.evaluation_s)},
+          {"samples_per_s", times.samples_per_s},
+          {"tokens_per_s", or_null(times.tokens_per_s)},
+          {"epoch_s", times.epoch_s}};
 }
 
 Json to_json(const Remedy& remedy) {
@@ -287,6 +314,7 @@ void print(std::ostream& out, const PlanReport& report) {
   print_cuts(out, run.rows);
   out << "\n";
   print_run(out, run, report.result);
+  print_times(out, report.result, report.times);
   if (run.config().session.early_terminate) print_early_ends(out, run.rows);
   print_memory(out, run);
   print_disks(out, run);
@@ -306,6 +334,7 @@ std::string to_json(const PlanReport& report) {
             {"estimated", report.estimated},
             {"memory", to_json(run.memory, run.machine)},
             {"disks", std::move(disks)},
+            {"times", to_json(report.times)},
             {"checkpoint_bytes", outputs.checkpoints},
             {"weights_bytes", outputs.weights},
             {"disk_free_bytes", outputs.free}};

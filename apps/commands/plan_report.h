@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/commands/planned_run.h"
+#include "apps/commands/planned_times.h"
 #include "apps/commands/remedies.h"
 
 /// A plan as text and as JSON.
@@ -14,6 +15,7 @@ struct PlanReport {
   const PlannedRun& run;
   const RunResult& result;  ///< of the simulation
   const Advice& advice;     ///< if it does not fit
+  const PlannedTimes& times;
   bool estimated = false;
 };
 

@@ -12,6 +12,9 @@
 namespace spillway {
 namespace {
 
+/// Of some steps of a large model: enough to see where its time goes.
+constexpr std::size_t kTraceSpans = 100'000;
+
 std::vector<TrialConfig> make_configs(const std::vector<Trial>& trials, Findings& findings) {
   std::vector<TrialConfig> configs;
   TrialFactory factory;
@@ -113,6 +116,7 @@ PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
   SessionConfig session = run.config().session;
   session.estimate = input.estimate;
   session.pilot_cache = input.pilot_cache;
+  session.max_trace_spans = kTraceSpans;
   run.session = make_session(session, run.trials.front(), findings);
   findings.throw_if_any();
   const auto misfits = submit_all(*run.session, configs, run.trials);

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "apps/commands/planned_times.h"
 #include "core/os/file_system.h"
 #include "trainer/config/batch_split.h"
 
@@ -204,12 +205,10 @@ class Search {
     constexpr double kMostOps = 1e5;
     if (!run.fits()) return {.lack = lack_of(run)};
     const RunResult result = run.simulate(kMostOps);
-    double steps = 0;
-    for (const PlannedRow& row : run.rows) steps += static_cast<double>(row.steps);
     return {.remedy = Remedy{.overrides = overrides,
                              .changes_bits = changes_bits(overrides),
                              .needs = tiers_of(run.rows.at(worst_), run.config()),
-                             .step_s = result.wall_s / std::max(1.0, steps)}};
+                             .step_s = times_of(run, result).step_s}};
   }
 
   void note(const Overrides& overrides, Outcome outcome) {

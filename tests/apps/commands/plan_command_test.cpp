@@ -181,8 +181,9 @@ TEST_F(PlanCommand, WritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
   for (const char* text :
        {"device at least", "largest unit: weights", "training state: weights", "in per step",
-        "ms per trial step", "Moved: ", "Time: ", "Disk of ",
-        "Memory of this machine: ", " for final weights; ", "learning_rate=1e-2,seed=2"})
+        " a step of a trial", "Moved: ", "Time: ", " tokens/s; an epoch of all trials takes ",
+        " an evaluation; ", "Disk of ", "Memory of this machine: ", " for final weights; ",
+        "learning_rate=1e-2,seed=2"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 
