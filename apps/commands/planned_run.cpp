@@ -8,6 +8,7 @@
 #include "runs/folder/output_folder.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/trial_factory.h"
+#include "trainer/config/batch_split.h"
 
 namespace spillway {
 namespace {
@@ -35,6 +36,8 @@ std::vector<PlannedRow> rows_of(const Session& session, const std::vector<TrialC
                    .train = configs[t].train,
                    .misfit = misfits[t],
                    .samples = num_training_samples(configs[t])};
+    row.train.virtual_nodes = virtual_nodes_of(row.train);
+    row.train.reduction_groups = reduction_groups_of(row.train);
     if (!row.misfit) {
       row.plan = session.plan(JobId(next));
       row.parameters = fitting[next++].parameters;

@@ -27,7 +27,7 @@ struct PlanInput {
 /// A planned trial; `plan` and `parameters` are set only if it fits.
 struct PlannedRow {
   std::string name;
-  TrainConfig train;
+  TrainConfig train;  ///< without open numbers
   std::optional<DoesNotFit> misfit;
   TrialPlan plan;
   std::int64_t parameters = 0;

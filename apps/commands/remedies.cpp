@@ -30,10 +30,6 @@ std::string size_text(Bytes bytes) {
 /// The most that is not above `bytes`.
 std::string size_text_below(Bytes bytes) { return fmt::format("{}KiB", bytes / 1_KiB); }
 
-int groups_of(const TrainConfig& train) {
-  return train.reduction_groups > 0 ? train.reduction_groups : default_groups(train.virtual_nodes);
-}
-
 /// Lanes need as many groups.
 int lanes_of(const TrainConfig& train) {
   return std::max({1, train.data_parallel, train.max_data_parallel});
@@ -99,24 +95,26 @@ class Changes {
     return std::exchange(changes_, {});
   }
 
-  /// Larger numbers of virtual nodes with the same groups, ascending.
+  /// Larger numbers of virtual nodes in as many groups, ascending.
   std::vector<Overrides> smaller_virtual_nodes() const {
     std::vector<Overrides> all;
-    const int groups = groups_of(train_);
+    TrainConfig train = train_;
+    train.reduction_groups = 0;
     constexpr std::int64_t kMost = 1 << 16;
-    for (std::int64_t nodes = train_.virtual_nodes + 1; nodes <= std::min(train_.batch_size, kMost);
-         ++nodes) {
-      if (train_.batch_size % nodes != 0 || nodes % groups != 0) continue;
-      all.push_back({fmt::format("train.virtual_nodes={}", nodes)});
-      if (train_.reduction_groups == 0)
-        all.back().push_back(fmt::format("train.reduction_groups={}", groups));
+    const auto most = static_cast<int>(std::min(train.batch_size, kMost));
+    while (++train.virtual_nodes <= most) {
+      if (train.batch_size % train.virtual_nodes != 0) continue;
+      if (train.virtual_nodes % train_.reduction_groups != 0) continue;
+      all.push_back({fmt::format("train.virtual_nodes={}", train.virtual_nodes)});
+      if (reduction_groups_of(train) != train_.reduction_groups)
+        all.back().push_back(fmt::format("train.reduction_groups={}", train_.reduction_groups));
     }
     return all;
   }
 
  private:
   void fewer_groups() {
-    for (int groups = lanes_of(train_); groups < groups_of(train_); ++groups) {
+    for (int groups = lanes_of(train_); groups < train_.reduction_groups; ++groups) {
       if (train_.virtual_nodes % groups != 0) continue;
       changes_.push_back({fmt::format("train.reduction_groups={}", groups)});
       return;

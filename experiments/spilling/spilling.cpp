@@ -43,7 +43,7 @@ class Comparison {
                         .hidden_size = setting.width,
                         .max_position_embeddings = setting.tokens,
                         .dropout = 0});
-    trial_.train.reduction_groups = default_groups(trial_.train.virtual_nodes);
+    trial_.train.reduction_groups = reduction_groups_of(trial_.train);
     trial_.train.max_steps = setting.steps;
     plan();
     add_ways();

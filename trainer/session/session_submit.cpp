@@ -18,8 +18,8 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   std::unique_ptr<Model> model = make_valid_model(trial);
   if (!model) throw ConfigError("model", 0, "is missing; give a function that makes it");
   if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
-  if (trial.train.reduction_groups == 0)
-    trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
+  trial.train.virtual_nodes = virtual_nodes_of(trial.train);
+  trial.train.reduction_groups = reduction_groups_of(trial.train);
   auto entry = std::make_unique<SessionTrial>();
   const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
   if (trial.train.dtype == FloatType::bf16) compute_with(model->spec, DType::bf16);

@@ -327,6 +327,31 @@ TEST_F(PlanCommand, EarlyStoppingNeedsAllHomesAtOnce) {
   EXPECT_EQ(error.needed, 4 * home);
 }
 
+TEST_F(PlanCommand, AnyBatchHasVirtualNodes) {
+  options_.estimate = true;
+  for (const auto& [batch, nodes] :
+       {std::pair{1, 1}, {2, 2}, {6, 6}, {10, 5}, {11, 1}, {24, 8}, {32, 8}}) {
+    options_.overrides = {"sweep={}", "devices=[{memory: 64MiB}]",
+                          "train={batch_size: " + std::to_string(batch) + ", max_steps: 2}"};
+    EXPECT_EQ(planned()["trials"][0]["virtual_nodes"], nodes) << batch;
+  }
+}
+
+/// The folder of a sweep over batch sizes says that each has its own default.
+TEST_F(PlanCommand, RunsWithDefaultVirtualNodesResume) {
+  const std::vector<std::string> overrides{
+      "devices=[{memory: 64MiB}]", "train={batch_size: 8, max_steps: 2}",
+      "sweep.parameters={train.batch_size: {values: [6, 16]}}"};
+  std::ostringstream out, log;
+  ASSERT_EQ(train({.config_file = options_.config_file, .overrides = overrides, .json = true}, out,
+                  log, {}),
+            kDone);
+  const Json trials = Json::parse(out.str())["trials"];
+  EXPECT_EQ(trials[0]["virtual_nodes"], 6);
+  EXPECT_EQ(trials[1]["virtual_nodes"], 8);
+  EXPECT_EQ(resume({.folder = folder_ / "out"}, out, log, {}), kDone);
+}
+
 TEST_F(PlanCommand, ErrorsAreThoseOfTrain) {
   std::ostringstream out;
   options_.overrides = {"train.virtual_nodes=3", "train.data_paralel=2"};
