@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <ostream>
 #include <string_view>
 #include <utility>
 
-#include "runs/log/run_json.h"
 #include "runs/text/format.h"
 #include "runs/text/table.h"
 
@@ -133,6 +133,24 @@ void print_disks(std::ostream& out, const PlannedRun& run) {
   }
 }
 
+/// Says of costs that were measured on a busy machine, or long ago.
+void print_costs(std::ostream& out, const PlannedRun& run) {
+  constexpr double kBusy = 0.1, kOld = 7 * 86400;
+  std::int64_t oldest = 0;
+  double load = 0;
+  for (const PlannedRow& row : run.rows) {
+    const std::int64_t measured = row.plan.costs_measured_unix_s;
+    if (measured == 0) continue;
+    oldest = oldest == 0 ? measured : std::min(oldest, measured);
+    load = std::max(load, row.plan.costs_load);
+  }
+  const double age = std::difftime(std::time(nullptr), static_cast<std::time_t>(oldest));
+  if (oldest == 0 || (load < kBusy && age < kOld)) return;
+  out << fmt::format("Costs measured up to {} ago under a load of {}{}\n",
+                     format_duration(std::max(0.0, age)), format_percent(load),
+                     load < kBusy ? "" : ": times may be shorter on a quiet machine");
+}
+
 std::string budget_name(const RunConfig& config) {
   return config.session.offload_path.empty() ? "host" : "disk";
 }
@@ -198,62 +216,6 @@ void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows) {
   out << "\n";
 }
 
-Json to_json(const PlannedRow& row, const RunConfig& config) {
-  const TierBytes bytes = tiers_of(row, config);
-  Json json{{"name", row.name},
-            {"fits", !row.misfit},
-            {"device_bytes", or_null(bytes.device)},
-            {"host_bytes", or_null(bytes.host)},
-            {"disk_bytes", or_null(bytes.disk)}};
-  if (row.misfit) {
-    if (bytes.device) json["smallest_budget_bytes"] = *bytes.device;
-    json["reason"] = row.misfit->what();
-    return json;
-  }
-  json.update({{"smallest_budget_bytes", row.plan.smallest_budget_bytes},
-               {"parameters", row.parameters},
-               {"num_shards", row.plan.num_shards},
-               {"shards", row.plan.shards},
-               {"virtual_nodes", row.train.virtual_nodes},
-               {"lanes", row.plan.lanes},
-               {"lane_groups", row.plan.lane_groups},
-               {"lane_devices", row.plan.lane_devices},
-               {"declined", row.plan.declined},
-               {"order", row.plan.order},
-               {"loads_ahead", row.plan.loads_ahead},
-               {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},
-               {"steps", row.train.max_steps},
-               {"simulated_steps", row.steps},
-               {"training_state_bytes", row.plan.training_state_bytes},
-               {"home_bytes", row.plan.home_bytes},
-               {"home_weights_bytes", row.plan.home_weights_bytes},
-               {"home_moments_bytes", row.plan.home_moments_bytes},
-               {"home_sums_bytes", row.plan.home_sums_bytes},
-               {"unit_weights_bytes", row.plan.unit_weights_bytes},
-               {"unit_sums_bytes", row.plan.unit_sums_bytes},
-               {"unit_activations_bytes", row.plan.unit_activations_bytes},
-               {"unit_boundaries_bytes", row.plan.unit_boundaries_bytes},
-               {"checkpoint_bytes", row.plan.checkpoint_bytes},
-               {"compute_s_per_step", row.plan.compute_s_per_step}});
-  return json;
-}
-
-Json to_json(const MemoryNeed& need, const HostMemory& machine) {
-  return {{"needed_bytes", need.total()},
-          {"home_bytes", need.homes},
-          {"device_bytes", need.devices},
-          {"total_bytes", machine.total},
-          {"available_bytes", machine.available}};
-}
-
-Json to_json(const DiskUse& disk) {
-  return {{"folder", disk.folder.string()},
-          {"home_bytes", disk.homes},
-          {"checkpoint_bytes", disk.checkpoints},
-          {"weights_bytes", disk.weights},
-          {"free_bytes", disk.free}};
-}
-
 /// As one writes it in a shell.
 std::string in_shell(const std::string& override_text) {
   const bool plain = std::ranges::all_of(override_text, [](char c) {
@@ -284,25 +246,6 @@ void print_advice(std::ostream& out, const Advice& advice) {
     out << fmt::format("\nIt does not fit with: {}\n", fmt::join(advice.useless, "; "));
 }
 
-Json to_json(const PlannedTimes& times) {
-  return {{"step_s", times.step_s},
-          {"training_s", times.training_s},
-          {"update_s", times.update_s},
-          {"evaluation_s", or_null(times.evaluation_s)},
-          {"samples_per_s", times.samples_per_s},
-          {"tokens_per_s", or_null(times.tokens_per_s)},
-          {"epoch_s", times.epoch_s}};
-}
-
-Json to_json(const Remedy& remedy) {
-  return {{"overrides", remedy.overrides},
-          {"changes_bits", remedy.changes_bits},
-          {"device_bytes", or_null(remedy.needs.device)},
-          {"host_bytes", or_null(remedy.needs.host)},
-          {"disk_bytes", or_null(remedy.needs.disk)},
-          {"step_s", remedy.step_s}};
-}
-
 }  // namespace
 
 void print(std::ostream& out, const PlanReport& report) {
@@ -315,6 +258,7 @@ void print(std::ostream& out, const PlanReport& report) {
   out << "\n";
   print_run(out, run, report.result);
   print_times(out, report.result, report.times);
+  print_costs(out, run);
   if (run.config().session.early_terminate) print_early_ends(out, run.rows);
   print_memory(out, run);
   print_disks(out, run);
@@ -322,27 +266,6 @@ void print(std::ostream& out, const PlanReport& report) {
     out << fmt::format("Totals are extrapolated: one in {} steps was simulated\n",
                        std::llround(1 / report.result.simulated_share));
   print_advice(out, report.advice);
-}
-
-std::string to_json(const PlanReport& report) {
-  const PlannedRun& run = report.run;
-  const DiskUse& outputs = run.disks.front();
-  Json trials = Json::array(), disks = Json::array();
-  for (const PlannedRow& row : run.rows) trials.push_back(to_json(row, run.config()));
-  for (const DiskUse& disk : run.disks) disks.push_back(to_json(disk));
-  Json json{{"fits", run.fits()},
-            {"estimated", report.estimated},
-            {"memory", to_json(run.memory, run.machine)},
-            {"disks", std::move(disks)},
-            {"times", to_json(report.times)},
-            {"checkpoint_bytes", outputs.checkpoints},
-            {"weights_bytes", outputs.weights},
-            {"disk_free_bytes", outputs.free}};
-  if (!run.fits_memory()) json["reason"] = MachineTooSmall(run.memory, run.machine).what();
-  json["remedies"] = Json::array();
-  for (const Remedy& remedy : report.advice.remedies) json["remedies"].push_back(to_json(remedy));
-  json.update(run_json(std::move(trials), report.result));
-  return to_text(json);
 }
 
 }  // namespace spillway

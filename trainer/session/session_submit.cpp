@@ -33,15 +33,21 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
 
 }  // namespace
 
-Profile Session::Impl::profile_of(const Model& model) {
-  if (config.estimate) return pilot.estimate(model.spec);
+void Session::Impl::measure_costs_of(SessionTrial& trial) {
+  const Model& model = *trial.model;
+  if (config.estimate) {
+    trial.profile = pilot.estimate(model.spec);
+    return;
+  }
   std::shared_ptr<Device> device;  // shared: it may leave meanwhile
   {
     const MutexLock lock(mutex);
     device = devices.first_present();
   }
-  const bool is_gpu = device && device->gpu() >= 0;
-  return pilot.measure(model, is_gpu ? device.get() : nullptr);
+  Device* const gpu = device && device->gpu() >= 0 ? device.get() : nullptr;
+  trial.profile = pilot.measure(model, gpu);
+  trial.measured_at = pilot.measured_at(model.spec, gpu);
+  trial.times = measure_kinds(model);
 }
 
 std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) const {
@@ -73,6 +79,8 @@ void Session::Impl::plan(SessionTrial& trial) const {
   TrialPlan& summary = trial.planned.summary;
   choose_lanes(trial);
   summary.home_bytes = planner.home_for_all_lanes(trial);
+  summary.costs_measured_unix_s = trial.measured_at.unix_s;
+  summary.costs_load = trial.measured_at.load;
   trial.plan = trial.planned.plan;
   trial.job = std::make_unique<TrainingJob>(trial.model, trial.config, trial.plan);
   trial.result = {.name = trial.config.name,
@@ -132,8 +140,7 @@ JobId Session::submit(TrialConfig config) {
     check_sizes(trial->config.name, model.spec, trial->config.train.virtual_nodes,
                 impl.devices.budgets());
   }
-  trial->profile = impl.profile_of(model);
-  trial->times = impl.measure_kinds(model);
+  impl.measure_costs_of(*trial);
   auto newest = impl.store.open_checkpoints(id, *trial);
   const MutexLock lock(impl.mutex);
   impl.plan(*trial);
