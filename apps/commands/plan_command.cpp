@@ -1,21 +1,31 @@
 #include "apps/commands/plan_command.h"
 
+#include <optional>
 #include <ostream>
+#include <string>
 
+#include "apps/commands/largest_model.h"
 #include "apps/commands/plan_report.h"
 
 namespace spillway {
 
 ExitCode plan(const PlanOptions& options, std::ostream& out) {
   constexpr double kMostOps = 4e5;  // a few seconds
-  PlannedRun run = plan_run(options);
+  PlanInput input = options;
+  std::optional<LargestModel> largest;
+  if (options.largest_step_s > 0) {
+    largest = find_largest_model(input, options.largest_step_s);
+    for (const std::string& each : largest->overrides) input.overrides.push_back(each);
+  }
+  PlannedRun run = plan_run(input);
   const RunResult result = run.simulate(kMostOps);
-  const Advice advice = run.fits() ? Advice{} : find_remedies(options, run);
+  const Advice advice = run.fits() ? Advice{} : find_remedies(input, run);
   const PlannedTimes times = times_of(run, result);
   const PlanReport report{.run = run,
                           .result = result,
                           .advice = advice,
                           .times = times,
+                          .largest = largest ? &*largest : nullptr,
                           .estimated = options.estimate};
   if (options.json) {
     out << to_json(report);

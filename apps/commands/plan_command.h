@@ -9,6 +9,9 @@ namespace spillway {
 
 struct PlanOptions : PlanInput {
   bool json = false;  ///< one JSON document instead of tables
+  /// Plan the largest model of the family, with at most so many seconds a step; 0: plan the run as
+  /// it is.
+  double largest_step_s = 0;
 };
 
 /// `spillway plan`: predicts a run. Measures the layers, then runs the scheduler on a virtual

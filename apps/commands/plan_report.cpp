@@ -252,6 +252,10 @@ void print(std::ostream& out, const PlanReport& report) {
   const PlannedRun& run = report.run;
   if (report.estimated)
     out << "Estimated from shapes: times and activations may be wrong by a factor of two.\n\n";
+  if (report.largest)
+    out << fmt::format("The largest {} that fits, found by {} plans; add to the command: {}\n\n",
+                       to_string(run.config().family), report.largest->plans,
+                       in_shell(report.largest->overrides));
   print_trials(out, run);
   out << "\n";
   print_cuts(out, run.rows);

@@ -3,6 +3,7 @@
 #include <iosfwd>
 #include <string>
 
+#include "apps/commands/largest_model.h"
 #include "apps/commands/planned_run.h"
 #include "apps/commands/planned_times.h"
 #include "apps/commands/remedies.h"
@@ -16,6 +17,7 @@ struct PlanReport {
   const RunResult& result;  ///< of the simulation
   const Advice& advice;     ///< if it does not fit
   const PlannedTimes& times;
+  const LargestModel* largest = nullptr;  ///< null: the model of the file
   bool estimated = false;
 };
 

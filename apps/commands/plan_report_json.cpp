@@ -99,6 +99,7 @@ std::string to_json(const PlanReport& report) {
             {"checkpoint_bytes", outputs.checkpoints},
             {"weights_bytes", outputs.weights},
             {"disk_free_bytes", outputs.free}};
+  if (report.largest) json["largest_model"] = report.largest->overrides;
   if (!run.fits_memory()) json["reason"] = MachineTooSmall(run.memory, run.machine).what();
   json["remedies"] = Json::array();
   for (const Remedy& remedy : report.advice.remedies) json["remedies"].push_back(to_json(remedy));
