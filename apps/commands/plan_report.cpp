@@ -244,6 +244,7 @@ void print_advice(std::ostream& out, const Advice& advice) {
   }
   if (!advice.useless.empty())
     out << fmt::format("\nIt does not fit with: {}\n", fmt::join(advice.useless, "; "));
+  if (!advice.is_complete) out << "There was no time to try all changes; others may help too\n";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -15,8 +16,11 @@ namespace spillway {
 namespace {
 
 using Overrides = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
 
+/// A plan of a thousand trials takes long.
 constexpr int kMostPlans = 12;
+constexpr std::chrono::seconds kLongest{60};
 /// A pair is not tried if its parts alone leave more than this times the limit.
 constexpr double kHopeless = 1.5;
 
@@ -33,6 +37,15 @@ std::string size_text_below(Bytes bytes) { return fmt::format("{}KiB", bytes / 1
 /// Lanes need as many groups.
 int lanes_of(const TrainConfig& train) {
   return std::max({1, train.data_parallel, train.max_data_parallel});
+}
+
+/// Of a key that both set, the first value counts.
+Overrides both(Overrides first, const Overrides& second) {
+  const auto key = [](const std::string& text) { return text.substr(0, text.find('=')); };
+  for (const std::string& each : second) {
+    if (std::ranges::find(first, key(each), key) == first.end()) first.push_back(each);
+  }
+  return first;
 }
 
 bool changes_bits(const Overrides& overrides) {
@@ -185,7 +198,11 @@ class Search {
   };
 
   Outcome attempt(const Overrides& overrides) {
-    if (++plans_ > kMostPlans) return {.valid = false};
+    if (plans_ == kMostPlans || Clock::now() > end_) {
+      advice_.is_complete = false;
+      return {.valid = false};
+    }
+    ++plans_;
     PlanInput input = input_;
     input.overrides.insert(input.overrides.end(), overrides.begin(), overrides.end());
     try {
@@ -263,9 +280,8 @@ class Search {
     auto sizes = Changes(run_, lack_).smaller_virtual_nodes();
     if (sizes.empty()) return;
     Outcome smallest = attempt(sizes.back());
-    if (!smallest.valid) {  // batch norm needs two samples
+    while (!smallest.valid && sizes.size() > 1) {  // batch norm needs two samples
       sizes.pop_back();
-      if (sizes.empty()) return;
       smallest = attempt(sizes.back());
     }
     Overrides best = sizes.back();
@@ -293,14 +309,12 @@ class Search {
                               static_cast<double>(helpful_[b].needed) /
                               static_cast<double>(lack_.needed);
         if (needed > kHopeless * limit) continue;
-        Overrides both = helpful_[a].overrides;
-        both.insert(both.end(), helpful_[b].overrides.begin(), helpful_[b].overrides.end());
-        pairs.emplace_back(needed, std::move(both));
+        pairs.emplace_back(needed, both(helpful_[a].overrides, helpful_[b].overrides));
       }
     }
     std::ranges::stable_sort(pairs, {}, &std::pair<double, Overrides>::first);
     helpful_.clear();
-    for (const auto& [needed, both] : pairs) note(both, attempt(both));
+    for (const auto& [needed, pair] : pairs) note(pair, attempt(pair));
   }
 
   struct Helpful {
@@ -312,6 +326,7 @@ class Search {
   const PlannedRun& run_;
   const Lack lack_;
   const std::size_t worst_;
+  const Clock::time_point end_ = Clock::now() + kLongest;
   int plans_ = 0;
   std::vector<Helpful> helpful_;  ///< not enough alone
   Advice advice_;

@@ -19,11 +19,12 @@ struct Remedy {
 struct Advice {
   std::vector<Remedy> remedies;      ///< each was planned and fits; the fastest first
   std::vector<std::string> useless;  ///< overrides with which it does not fit either
+  bool is_complete = true;           ///< false: there was no time to try all
 };
 
 /// Plans the run again with changes, alone and in pairs: more memory of devices and host, fewer
 /// reduction groups, bf16, smaller virtual nodes, files instead of memory. At most a dozen plans,
-/// of which some measure layers. `run` does not fit.
+/// of which some measure layers, and none begins after a minute. `run` does not fit.
 Advice find_remedies(const PlanInput& input, const PlannedRun& run);
 
 }  // namespace spillway

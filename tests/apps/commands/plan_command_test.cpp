@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/commands/plan_report.h"
 #include "apps/commands/train_command.h"
 #include "apps/terminal/failure.h"
 #include "runs/config/findings.h"
@@ -282,6 +284,46 @@ TEST_F(PlanCommand, KeepsMeasuredCosts) {
     return first["trials"][0]["compute_s_per_step"] == second["trials"][0]["compute_s_per_step"];
   }));
   EXPECT_TRUE(std::filesystem::exists(options_.pilot_cache));
+}
+
+TEST_F(PlanCommand, NamesCostsThatAreOldOrOfABusyMachine) {
+  options_.overrides = {"sweep={}"};
+  PlannedRun run = plan_run(options_);
+  const RunResult result = run.simulate(1e5);
+  const PlannedTimes times = times_of(run, result);
+  const auto printed = [&](double age_s, double load) {
+    TrialPlan& plan = run.rows[0].plan;
+    plan.costs_measured_unix_s = std::time(nullptr) - static_cast<std::int64_t>(age_s);
+    plan.costs_load = load;
+    std::ostringstream out;
+    print(out, {.run = run, .result = result, .advice = {}, .times = times});
+    return out.str();
+  };
+  EXPECT_EQ(printed(60, 0.05).find("Costs measured"), std::string::npos);
+  EXPECT_NE(printed(7200, 0.4).find("Costs measured up to 2:00 h ago under a load of 40 %: times "),
+            std::string::npos);
+  EXPECT_NE(printed(30 * 86400, 0).find("Costs measured up to 30.0 days ago under a load of 0 %\n"),
+            std::string::npos);
+}
+
+TEST_F(PlanCommand, CostsHaveATime) {
+  EXPECT_GT(planned()["trials"][0]["costs_measured_unix_s"], 1'700'000'000);
+  options_.estimate = true;
+  EXPECT_EQ(planned()["trials"][0]["costs_measured_unix_s"], 0);
+}
+
+TEST_F(PlanCommand, TimesHangTogether) {
+  options_.overrides = {"sweep={}", "train.max_steps=40", "train.eval_steps=5"};
+  const Json json = planned(), &times = json["times"];
+  const double wall_s = json["wall_s"], step_s = times["step_s"];
+  EXPECT_NEAR(step_s, wall_s / 40, 1e-9);
+  EXPECT_NEAR(times["samples_per_s"].get<double>(), 8 / step_s, 1e-6);
+  EXPECT_NEAR(times["tokens_per_s"].get<double>(), 8 * 16 / step_s, 1e-6);
+  EXPECT_GT(times["epoch_s"], 0);
+  EXPECT_GT(times["training_s"], 0);
+  EXPECT_GT(times["update_s"], 0);
+  EXPECT_GT(times["evaluation_s"], 0);
+  EXPECT_LT(times["evaluation_s"], times["training_s"]) << "forward only, of as many samples";
 }
 
 /// The bytes of weights in a step do not depend on how many steps there are.
