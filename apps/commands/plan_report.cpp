@@ -222,7 +222,10 @@ std::string in_shell(const std::string& override_text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("._=/-").find(c) != std::string_view::npos;
   });
-  return plain ? override_text : "'" + override_text + "'";
+  if (plain) return override_text;
+  std::string quoted = "'";
+  for (const char c : override_text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string in_shell(const std::vector<std::string>& overrides) {

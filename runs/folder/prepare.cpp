@@ -149,6 +149,7 @@ void submit_run(Session& session, std::vector<TrialConfig> configs,
   session.check();
   const auto plans = plans_of(session, trials.size());
   const MemoryNeed need = memory_need(trials.front().config.session, plans);
+  if (need.total() > machine.total) log << "'spillway plan' tries what would help\n";
   require_memory(need, machine);
   if (const std::string warning = warning_of_memory(need, machine); !warning.empty())
     log << "spillway: " << warning << "\n";
