@@ -188,7 +188,6 @@ void print_run(std::ostream& out, const PlannedRun& run, const RunResult& result
 }
 
 void print_times(std::ostream& out, const RunResult& result, const PlannedTimes& times) {
-  if (times.step_s <= 0) return;  // nothing fits
   const std::string speed = times.tokens_per_s ? format_count(*times.tokens_per_s) + " tokens/s"
                                                : format_count(times.samples_per_s) + " samples/s";
   out << fmt::format(
@@ -250,17 +249,9 @@ void print_advice(std::ostream& out, const Advice& advice) {
   if (!advice.is_complete) out << "There was no time to try all changes; others may help too\n";
 }
 
-}  // namespace
-
-void print(std::ostream& out, const PlanReport& report) {
+/// What the trials that fit would do.
+void print_simulation(std::ostream& out, const PlanReport& report) {
   const PlannedRun& run = report.run;
-  if (report.estimated)
-    out << "Estimated from shapes: times and activations may be wrong by a factor of two.\n\n";
-  if (report.largest)
-    out << fmt::format("The largest {} that fits, found by {} plans; add to the command: {}\n\n",
-                       to_string(run.config().family), report.largest->plans,
-                       in_shell(report.largest->overrides));
-  print_trials(out, run);
   out << "\n";
   print_cuts(out, run.rows);
   out << "\n";
@@ -273,6 +264,20 @@ void print(std::ostream& out, const PlanReport& report) {
   if (report.result.simulated_share < 1)
     out << fmt::format("Totals are extrapolated: one in {} steps was simulated\n",
                        std::llround(1 / report.result.simulated_share));
+}
+
+}  // namespace
+
+void print(std::ostream& out, const PlanReport& report) {
+  const PlannedRun& run = report.run;
+  if (report.estimated)
+    out << "Estimated from shapes: times and activations may be wrong by a factor of two.\n\n";
+  if (report.largest)
+    out << fmt::format("The largest {} that fits, found by {} plans; add to the command: {}\n\n",
+                       to_string(run.config().family), report.largest->plans,
+                       in_shell(report.largest->overrides));
+  print_trials(out, run);
+  if (!std::ranges::all_of(run.rows, &PlannedRow::is_misfit)) print_simulation(out, report);
   print_advice(out, report.advice);
 }
 

@@ -33,6 +33,7 @@ struct PlannedRow {
   std::int64_t parameters = 0;
   std::uint64_t samples = 0;  ///< of an epoch
   std::int64_t steps = 0;     ///< simulated: early stopping may end a trial before max_steps
+  bool is_misfit() const { return misfit.has_value(); }
   Bytes weights_bytes() const { return static_cast<Bytes>(parameters) * sizeof(float); }
 };
 
