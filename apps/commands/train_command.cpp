@@ -1,14 +1,17 @@
 #include "apps/commands/train_command.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "apps/commands/follow.h"
 #include "apps/commands/resume_run.h"
+#include "runs/config/yaml_path.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/trial_factory.h"
 #include "runs/log/event_json.h"
 #include "spillway/error.h"
+#include "trainer/config/batch_split.h"
 
 namespace spillway {
 namespace {
@@ -19,6 +22,19 @@ RunConfig from_anywhere(RunConfig config) {
   config.data_root = here / config.data_root;
   if (!config.session.offload_path.empty())
     config.session.offload_path = here / config.session.offload_path;
+  return config;
+}
+
+/// Writes down how the batch is divided, unless each trial has its own default.
+RunConfig with_split(RunConfig config) {
+  const auto is_swept = [&](const char* key) {
+    return std::ranges::any_of(config.sweep.parameters,
+                               [&](const auto& parameter) { return lies_in(key, parameter.key); });
+  };
+  if (is_swept("train.batch_size") || is_swept("train.virtual_nodes")) return config;
+  config.train.virtual_nodes = virtual_nodes_of(config.train);
+  if (!is_swept("train.reduction_groups"))
+    config.train.reduction_groups = reduction_groups_of(config.train);
   return config;
 }
 
@@ -58,7 +74,7 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
     names.push_back(trial.name);
   }
   folder.create(names);
-  folder.write("config.yaml", to_yaml(from_anywhere(trials.front().config)));
+  folder.write("config.yaml", to_yaml(with_split(from_anywhere(trials.front().config))));
   session.keep_journal(std::move(*lock));
   EventLog events(folder.file(kEventFile));
   events.add(run_event(trials, session, planned));

@@ -25,7 +25,7 @@ const char* remedy(Tier tier) {
     case Tier::device:
       return "raise the memory of a device to that";
     case Tier::host:
-      return "raise that budget";
+      return "raise host_memory to that";
     case Tier::disk:
       return "free some there";
   }

@@ -10,6 +10,7 @@
 #include "apps/commands/plan_report.h"
 #include "apps/commands/train_command.h"
 #include "apps/terminal/failure.h"
+#include "runs/config/config.h"
 #include "runs/config/findings.h"
 #include "tests/support/check/measured.h"
 #include "tests/support/check/thrown.h"
@@ -377,6 +378,29 @@ TEST_F(PlanCommand, AnyBatchHasVirtualNodes) {
                           "train={batch_size: " + std::to_string(batch) + ", max_steps: 2}"};
     EXPECT_EQ(planned()["trials"][0]["virtual_nodes"], nodes) << batch;
   }
+}
+
+/// So that the run goes on with them whatever the defaults are then.
+TEST_F(PlanCommand, DefaultVirtualNodesAreWrittenDown) {
+  const auto written = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides{"devices=[{memory: 64MiB}]", "sweep={}",
+                                       "train={batch_size: 6, max_steps: 1}"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    std::ostringstream out, log;
+    EXPECT_EQ(train({.config_file = options_.config_file,
+                     .overrides = overrides,
+                     .json = true,
+                     .overwrite = true},
+                    out, log, {}),
+              kDone);
+    Findings findings;
+    const TrainConfig config =
+        read_config(read_yaml_file(folder_ / "out/config.yaml"), findings).train;
+    return std::pair(config.virtual_nodes, config.reduction_groups);
+  };
+  EXPECT_EQ(written({}), std::pair(6, 6));
+  EXPECT_EQ(written({"train.reduction_groups=2"}), std::pair(6, 2));
+  EXPECT_EQ(written({"sweep.parameters={train.batch_size: {values: [6, 8]}}"}), std::pair(0, 0));
 }
 
 /// The folder of a sweep over batch sizes says that each has its own default.
