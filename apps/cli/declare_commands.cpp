@@ -5,7 +5,6 @@
 #include "apps/cli/cli.h"
 #include "apps/cli/completion.h"
 #include "apps/commands/doctor_command.h"
-#include "apps/commands/largest_model.h"
 #include "apps/commands/plan_command.h"
 #include "apps/commands/results_command.h"
 #include "apps/commands/train_command.h"
@@ -116,10 +115,16 @@ void declare_plan(CLI::App& app, Command& chosen) {
                                   });
   add_config(command, options->config_file);
   add_overrides(command, options->overrides);
-  static_assert(kAnySpeed == 1e99);
-  command.add_flag("--largest{1e99}", options->largest_step_s,
-                   "Plan the largest model of the family that fits; with =SECONDS, one that takes "
-                   "at most so long for a step");
+  CLI::Option* const largest =
+      command
+          .add_flag("--largest", options->largest, "Plan the largest model of the family that fits")
+          ->disable_flag_override();
+  command
+      .add_option("--step-seconds", options->most_step_s,
+                  "With --largest: most seconds that a step may take")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("SECONDS")
+      ->needs(largest);
   command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing");
   add_json(command, options->json, "Print one JSON document instead of tables");
   command.footer(
@@ -131,7 +136,7 @@ it again with changes and prints those that help. It writes nothing but the cach
 Examples:
   spillway plan sweep.yaml
   spillway plan sweep.yaml devices='[{memory: 64MiB}]'
-  spillway plan sweep.yaml --largest=2.5      the largest model with at most 2.5 seconds a step
+  spillway plan sweep.yaml --largest --step-seconds 2.5
 
 Exit codes: 0 everything fits, 2 usage or configuration error, 3 a trial does not fit its budgets, or
 the run does not fit this machine.)");

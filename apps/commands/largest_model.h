@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@
 namespace spillway {
 
 /// As `most_step_s`: no limit.
-inline constexpr double kAnySpeed = 1e99;
+inline constexpr double kAnySpeed = std::numeric_limits<double>::infinity();
 
 /// A model of the run's family that fits.
 struct LargestModel {

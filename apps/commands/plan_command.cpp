@@ -4,7 +4,6 @@
 #include <ostream>
 #include <string>
 
-#include "apps/commands/largest_model.h"
 #include "apps/commands/plan_report.h"
 
 namespace spillway {
@@ -13,8 +12,8 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   constexpr double kMostOps = 4e5;  // a few seconds
   PlanInput input = options;
   std::optional<LargestModel> largest;
-  if (options.largest_step_s > 0) {
-    largest = find_largest_model(input, options.largest_step_s);
+  if (options.largest) {
+    largest = find_largest_model(input, options.most_step_s);
     for (const std::string& each : largest->overrides) input.overrides.push_back(each);
   }
   PlannedRun run = plan_run(input);

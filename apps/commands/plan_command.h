@@ -2,16 +2,16 @@
 
 #include <iosfwd>
 
+#include "apps/commands/largest_model.h"
 #include "apps/commands/planned_run.h"
 #include "apps/terminal/exit_code.h"
 
 namespace spillway {
 
 struct PlanOptions : PlanInput {
-  bool json = false;  ///< one JSON document instead of tables
-  /// Plan the largest model of the family, with at most so many seconds a step; 0: plan the run as
-  /// it is.
-  double largest_step_s = 0;
+  bool json = false;     ///< one JSON document instead of tables
+  bool largest = false;  ///< the largest model of the family that fits, not that of the file
+  double most_step_s = kAnySpeed;  ///< of the largest model
 };
 
 /// `spillway plan`: predicts a run. Measures the layers, then runs the scheduler on a virtual

@@ -33,7 +33,8 @@ class Largest : public ::testing::Test {
   }
   Json planned(double most_step_s) {
     PlanOptions options = options_;
-    options.largest_step_s = most_step_s;
+    options.largest = true;
+    options.most_step_s = most_step_s;
     std::ostringstream out;
     EXPECT_EQ(plan(options, out), kDone);
     return Json::parse(out.str());
