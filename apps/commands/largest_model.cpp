@@ -31,9 +31,10 @@ std::vector<std::string> model_of(const RunConfig& config, int scale) {
 }
 
 /// Plans models of different scales.
-class Search {
+class ModelSearch {
  public:
-  Search(const PlanInput& input, double most_step_s) : input_(input), most_step_s_(most_step_s) {
+  ModelSearch(const PlanInput& input, double most_step_s)
+      : input_(input), most_step_s_(most_step_s) {
     Findings findings;
     config_ = read_trials(input.config_file, input.overrides, findings).front().config;
     findings.throw_if_any();
@@ -93,7 +94,7 @@ class Search {
 }  // namespace
 
 LargestModel find_largest_model(const PlanInput& input, double most_step_s) {
-  return Search(input, most_step_s).find();
+  return ModelSearch(input, most_step_s).find();
 }
 
 }  // namespace spillway

@@ -170,9 +170,9 @@ class Changes {
 };
 
 /// Plans the run with changes and notes which of them help.
-class Search {
+class RemedySearch {
  public:
-  Search(const PlanInput& input, const PlannedRun& run)
+  RemedySearch(const PlanInput& input, const PlannedRun& run)
       : input_(input), run_(run), lack_(lack_of(run)), worst_(worst_trial(run)) {}
 
   Advice find() {
@@ -335,7 +335,7 @@ class Search {
 }  // namespace
 
 Advice find_remedies(const PlanInput& input, const PlannedRun& run) {
-  return Search(input, run).find();
+  return RemedySearch(input, run).find();
 }
 
 }  // namespace spillway
