@@ -115,19 +115,31 @@ void declare_plan(CLI::App& app, Command& chosen) {
                                   });
   add_config(command, options->config_file);
   add_overrides(command, options->overrides);
+  CLI::Option* const largest =
+      command
+          .add_flag("--largest", options->largest, "Plan the largest model of the family that fits")
+          ->disable_flag_override();
+  command
+      .add_option("--step-seconds", options->most_step_s,
+                  "With --largest: most seconds that a step may take")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("SECONDS")
+      ->needs(largest);
   command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing");
   add_json(command, options->json, "Print one JSON document instead of tables");
   command.footer(
       R"(It measures the layers, then runs the scheduler on a virtual clock. It shows which
-trials fit, the smallest budget that would work, the shards, a memory breakdown, bytes moved, peaks
-and time. It writes nothing but the cache of measured costs.
+trials fit, what each needs of devices, host and disk, the shards, bytes moved, peaks and time, and
+compares the run with the memory and the free disk of this machine. If the run does not fit, it plans
+it again with changes and prints those that help. It writes nothing but the cache of measured costs.
 
 Examples:
   spillway plan sweep.yaml
   spillway plan sweep.yaml devices='[{memory: 64MiB}]'
+  spillway plan sweep.yaml --largest --step-seconds 2.5
 
-Exit codes: 0 everything fits, 2 usage or configuration error, 3 a trial does not fit, or all
-checkpoints together do not fit on their disk.)");
+Exit codes: 0 everything fits, 2 usage or configuration error, 3 a trial does not fit its budgets, or
+the run does not fit this machine.)");
 }
 
 void declare_results(CLI::App& app, Command& chosen) {

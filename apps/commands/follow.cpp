@@ -14,6 +14,7 @@
 #include "runs/log/event_json.h"
 #include "runs/log/metrics_files.h"
 #include "spillway/error.h"
+#include "trainer/config/batch_split.h"
 
 namespace spillway {
 namespace {
@@ -102,7 +103,7 @@ std::optional<RunResult> simulate(const Session& session, const std::vector<Tria
   double ops = 0;
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const auto& train = trials[t].config.train;
-    ops += 2.0 * session.plan(JobId(t)).num_shards * train.virtual_nodes *
+    ops += 2.0 * session.plan(JobId(t)).num_shards * virtual_nodes_of(train) *
            static_cast<double>(train.max_steps);
   }
   if (ops > kMaxOps) return std::nullopt;

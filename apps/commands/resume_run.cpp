@@ -201,9 +201,10 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
 }  // namespace
 
 ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
-                    bool retry_failed, const fs::path& pilot_cache, const Console& console) {
+                    const ResumeOptions& options, const Console& console) {
   auto all_configs = run_configs(all, folder, findings);
-  const auto made = make_session(run_session(all.front(), pilot_cache), all.front(), findings);
+  const auto made =
+      make_session(run_session(all.front(), options.pilot_cache), all.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
   LoggedRun before;
@@ -216,14 +217,14 @@ ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const Outp
   });
   report_damage(before, folder, console.log);
   const Place place =
-      open_trials(all, before, {before, folder, session, retry_failed, console.log});
+      open_trials(all, before, {before, folder, session, options.retry_failed, console.log});
   require_unchanged(session, all_configs, folder);
   if (place.trials.empty()) return report_ended(before.run, folder, console);
 
   const auto trials = chosen(all, place.trials);
   auto configs = chosen(std::move(all_configs), place.trials);
   for (TrialConfig& config : configs) config.checkpoint.resume = true;
-  submit_run(session, std::move(configs), trials, console.log);
+  submit_run(session, std::move(configs), trials, options.machine, console.log);
   report_lost_checkpoints(known, trials, session, console.log);
   const auto planned = simulate(session, trials);
   const bool is_new = before.run.trials.empty();
@@ -242,7 +243,7 @@ ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& l
   Findings findings;
   const auto trials =
       read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
-  return resume_run(trials, std::move(findings), folder, options.retry_failed, options.pilot_cache,
+  return resume_run(trials, std::move(findings), folder, options,
                     {out, log, options.json, options.progress_file, requests});
 }
 

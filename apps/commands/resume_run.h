@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <vector>
 
 #include "apps/commands/follow.h"
@@ -10,11 +9,12 @@
 
 namespace spillway {
 
-/// Resumes the run in the folder. Trials that have ended keep their results, unless `retry_failed`
-/// resumes the failed ones. Rebuilds and reports damaged or missing files. Throws what train()
-/// throws, and InUse.
+struct ResumeOptions;
+
+/// Resumes the run in the folder, wherever `options` names one. Trials that have ended keep their
+/// results, unless `retry_failed` resumes the failed ones. Rebuilds and reports damaged or missing
+/// files. Throws what train() throws, and InUse.
 ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
-                    bool retry_failed, const std::filesystem::path& pilot_cache,
-                    const Console& console);
+                    const ResumeOptions& options, const Console& console);
 
 }  // namespace spillway

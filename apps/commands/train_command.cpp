@@ -1,14 +1,17 @@
 #include "apps/commands/train_command.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "apps/commands/follow.h"
 #include "apps/commands/resume_run.h"
+#include "runs/config/yaml_path.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/trial_factory.h"
 #include "runs/log/event_json.h"
 #include "spillway/error.h"
+#include "trainer/config/batch_split.h"
 
 namespace spillway {
 namespace {
@@ -22,9 +25,26 @@ RunConfig from_anywhere(RunConfig config) {
   return config;
 }
 
+/// Writes down how the batch is divided, unless each trial has its own default.
+RunConfig with_split(RunConfig config) {
+  const auto is_swept = [&](const char* key) {
+    return std::ranges::any_of(config.sweep.parameters,
+                               [&](const auto& parameter) { return lies_in(key, parameter.key); });
+  };
+  if (is_swept("train.batch_size") || is_swept("train.virtual_nodes")) return config;
+  config.train.virtual_nodes = virtual_nodes_of(config.train);
+  if (!is_swept("train.reduction_groups"))
+    config.train.reduction_groups = reduction_groups_of(config.train);
+  return config;
+}
+
 void require_no_problem(const OutputFolder& folder, bool overwrite) {
   const std::string problem = folder.problem(overwrite);
   if (!problem.empty()) throw ConfigError("output_dir", 0, problem);
+}
+
+ResumeOptions resuming(const TrainOptions& options) {
+  return {.pilot_cache = options.pilot_cache, .machine = options.machine};
 }
 
 /// Trains from the beginning. Checks the folder before planning, to report problems early, and
@@ -38,13 +58,13 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
       make_session(run_session(trials.front(), options.pilot_cache), trials.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
-  submit_run(session, std::move(configs), trials, console.log);
+  submit_run(session, std::move(configs), trials, options.machine, console.log);
   const auto planned = simulate(session, trials);
 
   std::optional<RunLock> lock(folder.lock());
   if (may_resume && folder.content() == OutputFolder::Content::run) {  // started meanwhile
     lock.reset();
-    return resume_run(trials, {}, folder, false, options.pilot_cache, console);
+    return resume_run(trials, {}, folder, resuming(options), console);
   }
   require_no_problem(folder, options.overwrite);
   Place place;
@@ -54,7 +74,7 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
     names.push_back(trial.name);
   }
   folder.create(names);
-  folder.write("config.yaml", to_yaml(from_anywhere(trials.front().config)));
+  folder.write("config.yaml", to_yaml(with_split(from_anywhere(trials.front().config))));
   session.keep_journal(std::move(*lock));
   EventLog events(folder.file(kEventFile));
   events.add(run_event(trials, session, planned));
@@ -74,7 +94,7 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const bool is_auto = config.resume == ResumeMode::automatic && !options.overwrite;
   folder.require_free();
   if (is_auto && folder.content() == OutputFolder::Content::run) {
-    return resume_run(trials, std::move(findings), folder, false, options.pilot_cache, console);
+    return resume_run(trials, std::move(findings), folder, resuming(options), console);
   }
   return begin(trials, std::move(findings), folder, options, is_auto, console);
 }

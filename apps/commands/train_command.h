@@ -7,6 +7,7 @@
 
 #include "apps/terminal/exit_code.h"
 #include "apps/terminal/signals.h"
+#include "core/os/host_memory.h"
 
 namespace spillway {
 
@@ -18,6 +19,7 @@ struct TrainOptions {
   std::filesystem::path pilot_cache;   ///< cache of measured costs; empty: none
   /// Descriptor of the stream that shows progress, which is redrawn in place on a terminal.
   int progress_file = -1;
+  HostMemory machine = host_memory();  ///< which the run must fit
 };
 
 struct ResumeOptions {
@@ -27,6 +29,7 @@ struct ResumeOptions {
   bool json = false;
   std::filesystem::path pilot_cache;
   int progress_file = -1;
+  HostMemory machine = host_memory();
 };
 
 /// `spillway resume`: resumes the trials that have not ended from their newest intact checkpoint,

@@ -23,9 +23,9 @@ namespace {
 const char* remedy(Tier tier) {
   switch (tier) {
     case Tier::device:
-      return "raise the memory of a device, or use more virtual nodes, which makes each smaller";
+      return "raise the memory of a device to that";
     case Tier::host:
-      return "raise that budget";
+      return "raise host_memory to that";
     case Tier::disk:
       return "free some there";
   }

@@ -6,6 +6,7 @@
 #include "experiments/spilling/resident.h"
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/profile/pilot.h"
 
@@ -42,7 +43,7 @@ class Comparison {
                         .hidden_size = setting.width,
                         .max_position_embeddings = setting.tokens,
                         .dropout = 0});
-    trial_.train.reduction_groups = default_groups(trial_.train.virtual_nodes);
+    trial_.train.reduction_groups = reduction_groups_of(trial_.train);
     trial_.train.max_steps = setting.steps;
     plan();
     add_ways();

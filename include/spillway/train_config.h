@@ -22,7 +22,7 @@ struct AutoscaleRule {
 struct TrainConfig {
   std::uint64_t seed = 1;        ///< of initial weights, dropout, augmentation, order of samples
   std::int64_t batch_size = 32;  ///< samples per step, over all virtual nodes
-  int virtual_nodes = 8;         ///< divides batch_size
+  int virtual_nodes = 8;         ///< divides batch_size; 0: its largest divisor up to 8
   int reduction_groups = 0;      ///< divides virtual_nodes; 0: the largest divisor up to 8
   /// Devices that compute a step together: at most reduction_groups and the number of devices.
   /// Unequal devices get fewer if that is faster. kAutoDataParallel: starts with the maximum, and

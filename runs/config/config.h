@@ -52,7 +52,7 @@ struct RunConfig {
   MlpConfig mlp;
   ResnetConfig resnet;
   DataConfig data;
-  TrainConfig train;                            ///< train.*, seed, scheduling.order
+  TrainConfig train{.virtual_nodes = 0};        ///< train.*, seed, scheduling.order
   CheckpointConfig checkpoint{.every_s = 600};  ///< but for its folder; keep 0: none are written
   SweepConfig sweep;
 

@@ -57,15 +57,22 @@ void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ost
   const auto needed = [](const auto& misfit) { return misfit ? misfit->needed : 0; };
   const auto num = std::ranges::count_if(misfits, [](const auto& m) { return m.has_value(); });
   if (num == 0) return;
-  log << num << " of " << misfits.size() << " trials do not fit; the largest needs:\n";
+  log << num << " of " << misfits.size()
+      << " trials do not fit; 'spillway plan' tries what would help; the largest needs:\n";
   throw DoesNotFit(**std::ranges::max_element(misfits, {}, needed));
 }
 
+std::vector<TrialPlan> plans_of(const Session& session, std::size_t num_trials) {
+  std::vector<TrialPlan> plans;
+  for (std::size_t t = 0; t < num_trials; ++t) plans.push_back(session.plan(JobId(t)));
+  return plans;
+}
+
 /// Lists the devices that trials do not use, each once.
-void report_declined(const Session& session, std::size_t num_trials, std::ostream& log) {
+void report_declined(const std::vector<TrialPlan>& plans, std::ostream& log) {
   std::set<std::string> reported;
-  for (std::size_t t = 0; t < num_trials; ++t) {
-    for (const auto& sentence : session.plan(JobId(t)).declined) {
+  for (const TrialPlan& plan : plans) {
+    for (const auto& sentence : plan.declined) {
       if (reported.insert(sentence).second) log << sentence << "\n";
     }
   }
@@ -137,10 +144,16 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
 }
 
 void submit_run(Session& session, std::vector<TrialConfig> configs,
-                const std::vector<Trial>& trials, std::ostream& log) {
+                const std::vector<Trial>& trials, const HostMemory& machine, std::ostream& log) {
   require_fit(submit_all(session, std::move(configs), trials), log);
   session.check();
-  report_declined(session, trials.size(), log);
+  const auto plans = plans_of(session, trials.size());
+  const MemoryNeed need = memory_need(trials.front().config.session, plans);
+  if (need.total() > machine.total) log << "'spillway plan' tries what would help\n";
+  require_memory(need, machine);
+  if (const std::string warning = warning_of_memory(need, machine); !warning.empty())
+    log << "spillway: " << warning << "\n";
+  report_declined(plans, log);
 }
 
 }  // namespace spillway

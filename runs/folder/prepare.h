@@ -9,6 +9,7 @@
 
 #include "runs/config/findings.h"
 #include "runs/config/sweep.h"
+#include "runs/folder/machine_fit.h"
 #include "runs/folder/output_folder.h"
 #include "spillway/error.h"
 #include "spillway/session.h"
@@ -41,9 +42,10 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
                                                   std::vector<TrialConfig> configs,
                                                   const std::vector<Trial>& trials);
 
-/// Like submit_all(), but throws DoesNotFit for the largest trial that does not fit. Lists devices
-/// that trials do not use on `log`.
+/// Like submit_all(), but throws DoesNotFit for the largest trial that does not fit, or if the run
+/// needs more memory than `machine` has. Lists devices that trials do not use on `log`, and says
+/// there if memory is short now.
 void submit_run(Session& session, std::vector<TrialConfig> configs,
-                const std::vector<Trial>& trials, std::ostream& log);
+                const std::vector<Trial>& trials, const HostMemory& machine, std::ostream& log);
 
 }  // namespace spillway

@@ -7,6 +7,7 @@
 
 #include "core/base/config_check.h"
 #include "runs/config/yaml_path.h"
+#include "spillway/data_source.h"
 
 namespace spillway {
 namespace {
@@ -56,6 +57,10 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
 }
 
 }  // namespace
+
+std::uint64_t num_training_samples(const TrialConfig& trial) {
+  return trial.data->train->num_samples();
+}
 
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings) {
   const auto key = key_of_field(error.field);

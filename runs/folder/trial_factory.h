@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -26,6 +27,9 @@ class TrialFactory {
   std::map<std::tuple<DataConfig, std::int64_t, std::int64_t>, std::shared_ptr<const DataSplit>>
       opened_;
 };
+
+/// Samples of the trial's training data: those of an epoch.
+std::uint64_t num_training_samples(const TrialConfig& trial);
 
 /// Adds a library's error to `findings`, with the line of its field in the trial's document.
 void note(const ConfigError& error, const YamlNode& tree, Findings& findings);

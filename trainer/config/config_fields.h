@@ -50,8 +50,10 @@ void visit_batch(Config& train, Visitor& v) {
   using enum InContract;
   v.field("batch_size", train.batch_size, IntRange{1, 1 << 24},
           "Samples per step, over all virtual nodes.", yes);
-  v.field("virtual_nodes", train.virtual_nodes, IntRange{1, 1 << 16},
-          "Number of equal slices of the batch, computed one by one; divides `batch_size`.", yes);
+  v.field("virtual_nodes", train.virtual_nodes, IntRange{0, 1 << 16},
+          "Number of equal slices of the batch, computed one by one; divides `batch_size`. 0: its "
+          "largest divisor up to 8.",
+          yes);
   v.field("reduction_groups", train.reduction_groups, IntRange{0, 1 << 16},
           "Groups of consecutive virtual nodes whose gradients are summed in order; divides "
           "`virtual_nodes`. 0: the largest divisor up to 8.",

@@ -7,6 +7,7 @@
 
 #include "spillway/error.h"
 #include "spillway/ids.h"
+#include "trainer/planning/largest_layer.h"
 
 namespace spillway {
 namespace {
@@ -40,9 +41,9 @@ void check_sizes(const std::string& trial, const ModelSpec& model, int virtual_n
   for (const LayerSpec& layer : model.layers) {
     const double bytes = bytes_of(model, layer);
     if (bytes > std::max(kMeasurable, static_cast<double>(budget)))
-      throw DoesNotFit(
-          fmt::format("trial {}, even without the activations of layer {},", trial, layer.name),
-          Tier::device, static_cast<Bytes>(std::min(bytes, kMaxBytes)), budget);
+      throw DoesNotFit(fmt::format("trial {}, even without the activations of layer {} ({}),",
+                                   trial, layer.name, largest_weight(model, layer)),
+                       Tier::device, static_cast<Bytes>(std::min(bytes, kMaxBytes)), budget);
   }
   const double ops = 2.0 * virtual_nodes * static_cast<double>(model.layers.size());
   if (ops > kMaxOps) {

@@ -1,7 +1,8 @@
 #include "trainer/planning/lane_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "scheduler/elastic/lane_split.h"
@@ -10,11 +11,7 @@
 namespace spillway {
 namespace {
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f ms", 1e3 * seconds);
-  return text;
-}
+std::string seconds_text(double seconds) { return fmt::format("{:.3g} s", seconds); }
 
 /// The parts of a lane's time.
 class LaneCosts {
@@ -83,7 +80,7 @@ std::string why_not(const SplitProblem& problem, std::size_t number, const PlanD
   }
   const auto with = split_lanes_with(problem, static_cast<int>(number));
   return device.name + " takes no part: with it a step would take about " +
-         milliseconds(with->step_s) + ", without it " + milliseconds(chosen.step_s);
+         seconds_text(with->step_s) + ", without it " + seconds_text(chosen.step_s);
 }
 
 }  // namespace

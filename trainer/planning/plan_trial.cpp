@@ -14,6 +14,7 @@
 #include "spillway/ids.h"
 #include "spillway/session_config.h"
 #include "trainer/compute/optimizer.h"
+#include "trainer/planning/largest_layer.h"
 
 namespace spillway {
 namespace {
@@ -64,6 +65,15 @@ void describe_home(const Layout& layout, TrialPlan& summary) {
   summary.home_weights_bytes = layout.weights_plane + layout.copies_plane;
   summary.home_moments_bytes = static_cast<Bytes>(layout.moments) * layout.moments_plane;
   summary.home_sums_bytes = layout.partials.size() * layout.sum_plane;
+}
+
+std::string parts_of_home(const Layout& layout) {
+  TrialPlan home;
+  describe_home(layout, home);
+  const Bytes known = home.home_weights_bytes + home.home_moments_bytes + home.home_sums_bytes;
+  return fmt::format("weights {}, moments {}, gradient sums {}, boundaries and batches {}",
+                     format_bytes(home.home_weights_bytes), format_bytes(home.home_moments_bytes),
+                     format_bytes(home.home_sums_bytes), format_bytes(layout.home_bytes - known));
 }
 
 void describe_shards(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -209,8 +219,11 @@ struct Planner {
   }
 
   DoesNotFit does_not_fit(Bytes host_budget) const {
+    const std::string share = better_share();
     return DoesNotFit(described(trial), Tier::device, smallest_budget(host_budget),
-                      largest_budget(), better_share());
+                      largest_budget(),
+                      (share.empty() ? "" : share + "; ") +
+                          describe_largest_layer(NeedTable(model, profile, shape)));
   }
 
   /// The host memory that the trial needs on devices of this budget.
@@ -275,12 +288,6 @@ struct Planner {
 
 }  // namespace
 
-int default_groups(int virtual_nodes) {
-  int groups = std::min(virtual_nodes, 8);
-  while (virtual_nodes % groups != 0) --groups;
-  return groups;
-}
-
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided,
@@ -294,7 +301,8 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   plan.lane_devices = planner.lanes.lane_devices;
   plan.avoided = avoided;
   if (plan.layout.home_bytes > host_budget) {
-    throw DoesNotFit(described(trial), Tier::host, plan.layout.home_bytes, host_budget);
+    throw DoesNotFit(described(trial), Tier::host, plan.layout.home_bytes, host_budget,
+                     parts_of_home(plan.layout));
   }
   TrialPlan summary = planner.summary(plan, host_budget);
   return {std::make_shared<JobPlan>(std::move(plan)), usable, planner.too_small(),

@@ -32,7 +32,4 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
 /// Throws ConfigError (`train.data_parallel`) if there are too few devices for that many lanes.
 void require_devices(const PlannedTrial& planned, int lanes);
 
-/// The default number of reduction groups: the largest divisor of `virtual_nodes` up to 8.
-int default_groups(int virtual_nodes);
-
 }  // namespace spillway

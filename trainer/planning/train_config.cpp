@@ -7,8 +7,8 @@
 #include "core/base/config_check.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
-#include "trainer/planning/plan_trial.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
 
@@ -21,7 +21,7 @@ std::int64_t sum(const std::vector<int>& values) {
 
 /// Checks how the batch is divided into virtual nodes, groups and lanes.
 void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
-  const int nodes = train.virtual_nodes, lanes = train.data_parallel;
+  const int nodes = virtual_nodes_of(train), lanes = train.data_parallel;
   const int most = train.max_data_parallel;
   const bool has_lanes = fields.holds("data_parallel");
   check.require(!has_lanes || most == 0 || most >= lanes, "max_data_parallel",
@@ -32,13 +32,12 @@ void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck
                             "equal slices of the batch",
                             nodes, train.batch_size));
   if (!fields.holds("reduction_groups")) return;
-  int groups = train.reduction_groups;
-  if (!check.require(groups == 0 || nodes % groups == 0, "reduction_groups",
+  const int groups = reduction_groups_of(train);
+  if (!check.require(nodes % groups == 0, "reduction_groups",
                      fmt::format("is {}, which does not divide train.virtual_nodes {}; 0 chooses a "
                                  "divisor",
                                  groups, nodes)))
     return;
-  if (groups == 0) groups = default_groups(nodes);
   const std::string too_many = fmt::format(
       ", above train.reduction_groups {}; a device takes whole reduction groups", groups);
   check.require(lanes <= groups, "data_parallel", fmt::format("is {}{}", lanes, too_many));
@@ -57,7 +56,7 @@ void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck
 std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
                                   bool can_train) {
   try {
-    auto model = make(can_train ? train.batch_size / train.virtual_nodes : 2);
+    auto model = make(can_train ? train.batch_size / virtual_nodes_of(train) : 2);
     model->spec.validate();
     return model;
   } catch (const ConfigError& error) {

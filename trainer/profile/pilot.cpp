@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <ranges>
@@ -230,6 +231,15 @@ Profile Pilot::measure(const Model& model, Device* device) {
     profile.layers.push_back(*cache_.find(key_on(device, cost_key(model.spec, layer))));
   }
   return profile;
+}
+
+MeasuredAt Pilot::measured_at(const ModelSpec& model, const Device* device) const {
+  MeasuredAt worst{.unix_s = std::numeric_limits<std::int64_t>::max()};
+  for (const LayerSpec& layer : model.layers) {
+    const auto at = cache_.measured_at(key_on(device, cost_key(model, layer)));
+    worst = {std::min(worst.unix_s, at->unix_s), std::max(worst.load, at->load)};
+  }
+  return worst;
 }
 
 bool Pilot::knows(const ModelSpec& model, const Device* device) const {

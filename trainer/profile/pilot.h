@@ -28,6 +28,8 @@ class Pilot {
   /// in the meantime, it also times copies, and throws DoesNotFit with a lower bound of the budget
   /// if a layer does not fit.
   Profile measure(const Model& model, Device* device = nullptr);
+  /// When the oldest of a measured model's layers was measured, and under which load at most.
+  MeasuredAt measured_at(const ModelSpec& model, const Device* device) const;
   /// Whether measure() would run nothing.
   bool knows(const ModelSpec& model, const Device* device) const;
   /// One device per kind, by a name that identifies all that the kind's costs depend on.

@@ -168,6 +168,11 @@ std::optional<LayerProfile> ProfileCache::find(const std::string& key) const {
   return find_in(known_.layers, key);
 }
 
+std::optional<MeasuredAt> ProfileCache::measured_at(const std::string& key) const {
+  const auto found = known_.layers.find(key);
+  return found == known_.layers.end() ? std::nullopt : std::optional(found->second.at);
+}
+
 std::optional<LayerTimes> ProfileCache::find_times(const std::string& key) const {
   return find_in(known_.times, key);
 }

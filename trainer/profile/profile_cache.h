@@ -42,6 +42,8 @@ class ProfileCache {
   Measurement begin_measurement() const { return Measurement(load_); }
 
   std::optional<LayerProfile> find(const std::string& key) const;
+  /// Of the costs that find() returns.
+  std::optional<MeasuredAt> measured_at(const std::string& key) const;
   void add(const std::string& key, const LayerProfile& profile, const MeasuredAt& at);
   /// Times on one kind of device; the key names the kind too.
   std::optional<LayerTimes> find_times(const std::string& key) const;

@@ -102,7 +102,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
 
   // session_submit.cpp: a trial comes
   std::optional<JobId> find_trial(const std::string& client_id) const;
-  Profile profile_of(const Model& model);
+  void measure_costs_of(SessionTrial& trial);
   void plan(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void require_room_on_disk(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void continue_from(SessionTrial& trial, Generation generation) const;

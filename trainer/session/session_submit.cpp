@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/os/disk.h"
 #include "models/base/compute_type.h"
 #include "models/data/sample_check.h"
 #include "spilling/tiers/home_store.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/planning/check_sizes.h"
 #include "trainer/planning/trial_model.h"
 #include "trainer/session/session_impl.h"
@@ -16,8 +18,8 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   std::unique_ptr<Model> model = make_valid_model(trial);
   if (!model) throw ConfigError("model", 0, "is missing; give a function that makes it");
   if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
-  if (trial.train.reduction_groups == 0)
-    trial.train.reduction_groups = default_groups(trial.train.virtual_nodes);
+  trial.train.virtual_nodes = virtual_nodes_of(trial.train);
+  trial.train.reduction_groups = reduction_groups_of(trial.train);
   auto entry = std::make_unique<SessionTrial>();
   const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
   if (trial.train.dtype == FloatType::bf16) compute_with(model->spec, DType::bf16);
@@ -31,15 +33,21 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
 
 }  // namespace
 
-Profile Session::Impl::profile_of(const Model& model) {
-  if (config.estimate) return pilot.estimate(model.spec);
+void Session::Impl::measure_costs_of(SessionTrial& trial) {
+  const Model& model = *trial.model;
+  if (config.estimate) {
+    trial.profile = pilot.estimate(model.spec);
+    return;
+  }
   std::shared_ptr<Device> device;  // shared: it may leave meanwhile
   {
     const MutexLock lock(mutex);
     device = devices.first_present();
   }
-  const bool is_gpu = device && device->gpu() >= 0;
-  return pilot.measure(model, is_gpu ? device.get() : nullptr);
+  Device* const gpu = device && device->gpu() >= 0 ? device.get() : nullptr;
+  trial.profile = pilot.measure(model, gpu);
+  trial.measured_at = pilot.measured_at(model.spec, gpu);
+  trial.times = measure_kinds(model);
 }
 
 std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) const {
@@ -50,7 +58,8 @@ std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) con
   return JobId(static_cast<std::size_t>(found - trials.begin()));
 }
 
-/// The disk must hold as many homes as host memory admits at once, and all checkpoints.
+/// The disk must hold as many homes as host memory admits at once, and all checkpoints; one disk
+/// may have to hold both.
 void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
   const Bytes home_bytes = trial.planned.summary.home_bytes;
   Bytes homes = home_bytes, checkpoints = 0;
@@ -58,8 +67,11 @@ void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
     if (!other->ended()) homes += other->planned.summary.home_bytes;
     checkpoints += other->checkpoint_growth;
   }
-  require_home_room(config.offload_path, std::min(homes, config.host_memory), home_bytes);
-  TrialStore::require_room(trial, checkpoints);
+  homes = std::min(homes, config.host_memory);
+  require_home_room(config.offload_path, homes, home_bytes);
+  const bool beside_homes = !config.offload_path.empty() &&
+                            share_disk(config.offload_path, trial.config.checkpoint.folder);
+  TrialStore::require_room(trial, checkpoints, beside_homes ? homes : 0);
 }
 
 /// Plans a trial whose costs are measured, and makes its job.
@@ -67,6 +79,8 @@ void Session::Impl::plan(SessionTrial& trial) const {
   TrialPlan& summary = trial.planned.summary;
   choose_lanes(trial);
   summary.home_bytes = planner.home_for_all_lanes(trial);
+  summary.costs_measured_unix_s = trial.measured_at.unix_s;
+  summary.costs_load = trial.measured_at.load;
   trial.plan = trial.planned.plan;
   trial.job = std::make_unique<TrainingJob>(trial.model, trial.config, trial.plan);
   trial.result = {.name = trial.config.name,
@@ -126,8 +140,7 @@ JobId Session::submit(TrialConfig config) {
     check_sizes(trial->config.name, model.spec, trial->config.train.virtual_nodes,
                 impl.devices.budgets());
   }
-  trial->profile = impl.profile_of(model);
-  trial->times = impl.measure_kinds(model);
+  impl.measure_costs_of(*trial);
   auto newest = impl.store.open_checkpoints(id, *trial);
   const MutexLock lock(impl.mutex);
   impl.plan(*trial);

@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/trial_history.h"
 #include "trainer/compute/training_job.h"
 #include "trainer/planning/plan_trial.h"
+#include "trainer/profile/profile_cache.h"
 #include "trainer/trial/trial_checkpoints.h"
 #include "trainer/trial/trial_lifecycle.h"
 
@@ -34,6 +35,7 @@ struct SessionTrial {
   std::shared_ptr<const Model> model;
   Contract contract;  ///< empty until somebody asks: it takes reading all samples
   Profile profile;
+  MeasuredAt measured_at;  ///< of the profile, unless it is estimated
   std::map<std::string, std::vector<LayerTimes>> times;  ///< by kind of device, where measured
   PlannedTrial planned;                                  ///< as submitted
   std::unique_ptr<TrainingJob> job;

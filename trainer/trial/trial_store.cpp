@@ -203,18 +203,19 @@ TrialCheckpoints::Newest TrialStore::open_checkpoints(JobId id, SessionTrial& tr
   return newest;
 }
 
-void TrialStore::require_room(SessionTrial& trial, Bytes reserved) {
+void TrialStore::require_room(SessionTrial& trial, Bytes reserved, Bytes homes) {
   if (!trial.checkpoints) return;
   const CheckpointConfig& checkpoint = trial.config.checkpoint;
   const Bytes most = trial.planned.summary.checkpoint_bytes;
   trial.checkpoint_growth = most - std::min(most, bytes_in(checkpoint.folder));
-  const Bytes needed = trial.checkpoint_growth + reserved;
+  const Bytes needed = trial.checkpoint_growth + reserved + homes;
   const auto folder = existing_part(checkpoint.folder);
   const Bytes available = posix_file_system().free_bytes(folder);
   if (needed <= available) return;
   const std::string fewer = fmt::format("or lower checkpoint.keep, which is {}", checkpoint.keep);
-  throw DoesNotFit(fmt::format("what checkpoints take in '{}'", folder.string()), Tier::disk,
-                   needed, available, checkpoint.keep > 1 ? fewer : "");
+  throw DoesNotFit(fmt::format("what checkpoints{} take in '{}'", homes > 0 ? " and homes" : "",
+                               folder.string()),
+                   Tier::disk, needed, available, checkpoint.keep > 1 ? fewer : "");
 }
 
 }  // namespace spillway

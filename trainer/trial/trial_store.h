@@ -48,8 +48,8 @@ class TrialStore {
   /// resumes, if any.
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
   /// Throws DoesNotFit if the disk has no room for the trial's checkpoints beside `reserved` bytes
-  /// of other trials.
-  static void require_room(SessionTrial& trial, Bytes reserved);
+  /// for those of other trials and `homes` bytes for homes.
+  static void require_room(SessionTrial& trial, Bytes reserved, Bytes homes);
 
  private:
   using DataKey = std::pair<std::shared_ptr<const DataSplit>, std::vector<IndexRange>>;

@@ -38,7 +38,7 @@ BAD = {
     "data.path": ["nowhere.txt", "''", "[]", "{a: b}", "[text.txt, nowhere.txt]", "/dev/null"],
     "data.eval_fraction": ["1", "-0.1", "nan", "0.99999999"],
     "train.batch_size": ["0", "3", *WHOLE, *WORDS],
-    "train.virtual_nodes": ["0", "3", "65537", "x"],
+    "train.virtual_nodes": ["-1", "3", "65537", "x"],
     "train.reduction_groups": ["-1", "3", "8", "x"],
     "train.data_parallel": ["0", "2", "many", "1.5", "Auto"],
     "train.max_data_parallel": ["-1", "9", "x"],

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/commands/plan_report.h"
 #include "apps/commands/train_command.h"
+#include "apps/terminal/failure.h"
+#include "runs/config/config.h"
 #include "runs/config/findings.h"
 #include "tests/support/check/measured.h"
 #include "tests/support/check/thrown.h"
@@ -96,13 +100,93 @@ TEST_F(PlanCommand, SaysThatCheckpointsHaveNoRoom) {
   EXPECT_EQ(none["checkpoint_bytes"], 0);
 }
 
+/// Of what is reserved only what is used counts.
+TEST_F(PlanCommand, LargeBudgetsFitASmallMachine) {
+  options_.overrides = {"host_memory=8TiB", "devices=[{memory: 1TiB}, {memory: 1TiB}]"};
+  EXPECT_EQ(planned()["memory"]["total_bytes"], host_memory().total);
+}
+
+TEST_F(PlanCommand, ARunThatFitsItsBudgetsMayNotFitThisMachine) {
+  const Bytes needed = planned()["memory"]["needed_bytes"];
+  options_.machine = {.total = needed, .available = needed};
+  EXPECT_EQ(planned()["fits"], true);
+  options_.machine.total = needed - 1;
+  const Json refused = planned(kDoesNotFit);
+  EXPECT_EQ(refused["fits"], false);
+  EXPECT_EQ(refused["trials"][0]["fits"], true);
+  const std::string sentence = "the run fits its budgets, not this machine: it needs " +
+                               format_bytes(needed) + " of memory (";
+  EXPECT_EQ(refused["reason"].get<std::string>().find(sentence), 0u) << refused["reason"];
+  options_.json = false;
+  std::ostringstream out;
+  EXPECT_EQ(plan(options_, out), kDoesNotFit);
+  EXPECT_NE(out.str().find(sentence), std::string::npos) << out.str();
+}
+
+TEST_F(PlanCommand, ThisMachineBoundsTrainingToo) {
+  std::ostringstream out, log;
+  const Bytes needed = planned()["memory"]["needed_bytes"];
+  TrainOptions train_options{.config_file = options_.config_file,
+                             .overrides = {"train.max_steps=1"},
+                             .machine = {.total = needed - 1, .available = needed - 1}};
+  const auto small = thrown<MachineTooSmall>([&] { train(train_options, out, log, {}); });
+  EXPECT_EQ(small.needed, needed);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  EXPECT_EQ(failure_of(small).code, kDoesNotFit);
+  train_options.machine = {.total = needed, .available = needed - 1};
+  EXPECT_EQ(train(train_options, out, log, {}), kDone);
+  EXPECT_NE(log.str().find("but other programs leave only "), std::string::npos) << log.str();
+  std::filesystem::remove(folder_ / "out/journal.sqlite");
+  const ResumeOptions again{.folder = folder_ / "out",
+                            .machine = {.total = needed - 1, .available = needed - 1}};
+  EXPECT_THROW(resume(again, out, log, {}), MachineTooSmall);
+}
+
+/// What a plan counts is at least what its simulation then uses.
+TEST_F(PlanCommand, CountsNoLessMemoryThanTheRunUses) {
+  for (const char* devices : {"[{memory: 720KiB}]", "[{memory: 1MiB}, {memory: 2MiB}]",
+                              "[{memory: 64MiB}, {memory: 64MiB}, {memory: 64MiB}]"}) {
+    for (const char* sweep :
+         {"{}", "{parameters: {model.num_hidden_layers: {values: [1, 2, 5]}}}"}) {
+      options_.overrides = {std::string("devices=") + devices, std::string("sweep=") + sweep};
+      const Json json = planned();
+      EXPECT_EQ(json["memory"]["home_bytes"], json["host_peak_bytes"]);
+      for (std::size_t d = 0; d < json["devices"].size(); ++d)
+        EXPECT_GE(json["memory"]["device_bytes"][d], json["devices"][d]["peak_bytes"]);
+    }
+  }
+}
+
+TEST_F(PlanCommand, EachTierHasItsNumbers) {
+  options_.overrides = {"sweep={}", "checkpoint.keep=1"};
+  const Json in_memory = planned();
+  options_.overrides.push_back("offload_path=" + folder_.path().string());
+  const Json in_files = planned();
+  const Json &memory = in_memory["trials"][0], &files = in_files["trials"][0];
+  EXPECT_EQ(memory["host_bytes"], memory["home_bytes"]);
+  EXPECT_EQ(files["host_bytes"], 0);
+  EXPECT_EQ(files["disk_bytes"].get<Bytes>(),
+            memory["disk_bytes"].get<Bytes>() + memory["home_bytes"].get<Bytes>());
+  EXPECT_EQ(files["device_bytes"], files["smallest_budget_bytes"]);
+  EXPECT_EQ(in_files["memory"]["home_bytes"], 0);
+  ASSERT_EQ(in_files["disks"].size(), 1u) << "output_dir lies on the same disk";
+  EXPECT_EQ(in_files["disks"][0]["home_bytes"], memory["home_bytes"]);
+  options_.overrides = {"sweep={}", "host_memory=100KiB"};
+  const Json misfit = planned(kDoesNotFit)["trials"][0];
+  EXPECT_GT(misfit["host_bytes"], 100 << 10);
+  EXPECT_TRUE(misfit["device_bytes"].is_null());
+  EXPECT_FALSE(misfit.contains("smallest_budget_bytes"));
+}
+
 TEST_F(PlanCommand, WritesNothing) {
   std::ostringstream out;
   EXPECT_EQ(plan(options_, out), kDone);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
-  for (const char* text : {"smallest budget", "largest unit: weights", "host memory: weights",
-                           "in per step", "ms per trial step", "Moved: ", "Time: ", "Disk: ",
-                           " for final weights; ", "learning_rate=1e-2,seed=2"})
+  for (const char* text :
+       {"device at least", "largest unit: weights", "training state: weights", "in per step",
+        " a step of a trial", "Moved: ", "Time: ", " tokens/s; an epoch of all trials takes ",
+        " an evaluation; ", "Disk of ", "Memory of this machine: ", " for final weights; ",
+        "learning_rate=1e-2,seed=2"})
     EXPECT_NE(out.str().find(text), std::string::npos) << text;
 }
 
@@ -203,6 +287,46 @@ TEST_F(PlanCommand, KeepsMeasuredCosts) {
   EXPECT_TRUE(std::filesystem::exists(options_.pilot_cache));
 }
 
+TEST_F(PlanCommand, NamesCostsThatAreOldOrOfABusyMachine) {
+  options_.overrides = {"sweep={}"};
+  PlannedRun run = plan_run(options_);
+  const RunResult result = run.simulate(1e5);
+  const PlannedTimes times = times_of(run, result);
+  const auto printed = [&](double age_s, double load) {
+    TrialPlan& plan = run.rows[0].plan;
+    plan.costs_measured_unix_s = std::time(nullptr) - static_cast<std::int64_t>(age_s);
+    plan.costs_load = load;
+    std::ostringstream out;
+    print(out, {.run = run, .result = result, .advice = {}, .times = times});
+    return out.str();
+  };
+  EXPECT_EQ(printed(60, 0.05).find("Costs measured"), std::string::npos);
+  EXPECT_NE(printed(7200, 0.4).find("Costs measured up to 2:00 h ago under a load of 40 %: times "),
+            std::string::npos);
+  EXPECT_NE(printed(30 * 86400, 0).find("Costs measured up to 30.0 days ago under a load of 0 %\n"),
+            std::string::npos);
+}
+
+TEST_F(PlanCommand, CostsHaveATime) {
+  EXPECT_GT(planned()["trials"][0]["costs_measured_unix_s"], 1'700'000'000);
+  options_.estimate = true;
+  EXPECT_EQ(planned()["trials"][0]["costs_measured_unix_s"], 0);
+}
+
+TEST_F(PlanCommand, TimesHangTogether) {
+  options_.overrides = {"sweep={}", "train.max_steps=40", "train.eval_steps=5"};
+  const Json json = planned(), &times = json["times"];
+  const double wall_s = json["wall_s"], step_s = times["step_s"];
+  EXPECT_NEAR(step_s, wall_s / 40, 1e-9);
+  EXPECT_NEAR(times["samples_per_s"].get<double>(), 8 / step_s, 1e-6);
+  EXPECT_NEAR(times["tokens_per_s"].get<double>(), 8 * 16 / step_s, 1e-6);
+  EXPECT_GT(times["epoch_s"], 0);
+  EXPECT_GT(times["training_s"], 0);
+  EXPECT_GT(times["update_s"], 0);
+  EXPECT_GT(times["evaluation_s"], 0);
+  EXPECT_LT(times["evaluation_s"], times["training_s"]) << "forward only, of as many samples";
+}
+
 /// The bytes of weights in a step do not depend on how many steps there are.
 TEST_F(PlanCommand, LongRunsAreExtrapolated) {
   options_.overrides = {"sweep={}", "train.max_steps=1000", "devices=[{memory: 720KiB}]"};
@@ -244,6 +368,54 @@ TEST_F(PlanCommand, EarlyStoppingNeedsAllHomesAtOnce) {
   std::ostringstream out;
   const auto error = thrown<DoesNotFit>([&] { plan(options_, out); });
   EXPECT_EQ(error.needed, 4 * home);
+}
+
+TEST_F(PlanCommand, AnyBatchHasVirtualNodes) {
+  options_.estimate = true;
+  for (const auto& [batch, nodes] :
+       {std::pair{1, 1}, {2, 2}, {6, 6}, {10, 5}, {11, 1}, {24, 8}, {32, 8}}) {
+    options_.overrides = {"sweep={}", "devices=[{memory: 64MiB}]",
+                          "train={batch_size: " + std::to_string(batch) + ", max_steps: 2}"};
+    EXPECT_EQ(planned()["trials"][0]["virtual_nodes"], nodes) << batch;
+  }
+}
+
+/// So that the run goes on with them whatever the defaults are then.
+TEST_F(PlanCommand, DefaultVirtualNodesAreWrittenDown) {
+  const auto written = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> overrides{"devices=[{memory: 64MiB}]", "sweep={}",
+                                       "train={batch_size: 6, max_steps: 1}"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    std::ostringstream out, log;
+    EXPECT_EQ(train({.config_file = options_.config_file,
+                     .overrides = overrides,
+                     .json = true,
+                     .overwrite = true},
+                    out, log, {}),
+              kDone);
+    Findings findings;
+    const TrainConfig config =
+        read_config(read_yaml_file(folder_ / "out/config.yaml"), findings).train;
+    return std::pair(config.virtual_nodes, config.reduction_groups);
+  };
+  EXPECT_EQ(written({}), std::pair(6, 6));
+  EXPECT_EQ(written({"train.reduction_groups=2"}), std::pair(6, 2));
+  EXPECT_EQ(written({"sweep.parameters={train.batch_size: {values: [6, 8]}}"}), std::pair(0, 0));
+}
+
+/// The folder of a sweep over batch sizes says that each has its own default.
+TEST_F(PlanCommand, RunsWithDefaultVirtualNodesResume) {
+  const std::vector<std::string> overrides{
+      "devices=[{memory: 64MiB}]", "train={batch_size: 8, max_steps: 2}",
+      "sweep.parameters={train.batch_size: {values: [6, 16]}}"};
+  std::ostringstream out, log;
+  ASSERT_EQ(train({.config_file = options_.config_file, .overrides = overrides, .json = true}, out,
+                  log, {}),
+            kDone);
+  const Json trials = Json::parse(out.str())["trials"];
+  EXPECT_EQ(trials[0]["virtual_nodes"], 6);
+  EXPECT_EQ(trials[1]["virtual_nodes"], 8);
+  EXPECT_EQ(resume({.folder = folder_ / "out"}, out, log, {}), kDone);
 }
 
 TEST_F(PlanCommand, ErrorsAreThoseOfTrain) {

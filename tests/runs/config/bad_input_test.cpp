@@ -80,7 +80,7 @@ constexpr const char* kCases =
 15 |  lanes: 2 | line 15: train.lanes: is called train.data_parallel now
 6 |  hidden_size: 16777216 | line 6: model.hidden_size: is too large: a tensor of
 8 |  vocab_size: 16777216 |! even without the activations of layer
-13 |  batch_size: 16777216 |! use more virtual nodes
+13 |  batch_size: 16777216 |! raise the memory of a device to that
 5 |  num_hidden_layers: 65536 | line 5: model.num_hidden_layers: is '65536', must be an integer from 1
 9 |  max_position_embeddings: 16\n  freeze: [nothing.*] | line 10: model.freeze: 'nothing.*' matches no
 2 |devices: [ | not valid YAML

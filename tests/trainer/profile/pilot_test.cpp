@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -229,6 +230,22 @@ TEST(Pilot, MeasuresAgainWhatItMeasuredOnABusyMachineOnceItIsQuieter) {
   pilot_at(0).measure(*model);
   EXPECT_TRUE(pilot_at(0).knows(model->spec, nullptr));
   EXPECT_TRUE(pilot_at(0.5).knows(model->spec, nullptr));
+}
+
+/// The oldest and the busiest of the layers' measurements count.
+TEST(Pilot, KnowsWhenAndUnderWhichLoadItMeasured) {
+  const TemporaryFolder folder;
+  const auto model = make_gpt(tiny_gpt(), 2), other = make_gpt(tiny_gpt(), 4);
+  double load = 0.3;
+  Pilot pilot(folder / "pilot.json", [&] { return load; });
+  pilot.measure(*model);
+  const MeasuredAt busy = pilot.measured_at(model->spec, nullptr);
+  EXPECT_EQ(busy.load, 0.3);
+  EXPECT_NEAR(static_cast<double>(busy.unix_s), static_cast<double>(std::time(nullptr)), 600);
+  load = 0.1;
+  pilot.measure(*other);
+  EXPECT_EQ(pilot.measured_at(other->spec, nullptr).load, 0.1);
+  EXPECT_EQ(pilot.measured_at(model->spec, nullptr).load, 0.3);
 }
 
 TEST(HostRates, TheLoadIsTheShareOfTimeThatAThreadWaits) {

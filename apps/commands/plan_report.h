@@ -1,0 +1,27 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+#include "apps/commands/largest_model.h"
+#include "apps/commands/planned_run.h"
+#include "apps/commands/planned_times.h"
+#include "apps/commands/remedies.h"
+
+/// A plan as text and as JSON.
+namespace spillway {
+
+/// What a plan predicts.
+struct PlanReport {
+  const PlannedRun& run;
+  const RunResult& result;  ///< of the simulation
+  const Advice& advice;     ///< if it does not fit
+  const PlannedTimes& times;
+  const LargestModel* largest = nullptr;  ///< null: the model of the file
+  bool estimated = false;
+};
+
+void print(std::ostream& out, const PlanReport& report);
+std::string to_json(const PlanReport& report);
+
+}  // namespace spillway

@@ -1,0 +1,110 @@
+#include <utility>
+
+#include "apps/commands/plan_report.h"
+#include "runs/log/run_json.h"
+
+namespace spillway {
+namespace {
+
+Json to_json(const PlannedRow& row, const RunConfig& config) {
+  const TierBytes bytes = tiers_of(row, config);
+  Json json{{"name", row.name},
+            {"fits", !row.misfit},
+            {"device_bytes", or_null(bytes.device)},
+            {"host_bytes", or_null(bytes.host)},
+            {"disk_bytes", or_null(bytes.disk)}};
+  if (row.misfit) {
+    if (bytes.device) json["smallest_budget_bytes"] = *bytes.device;
+    json["reason"] = row.misfit->what();
+    return json;
+  }
+  json.update({{"smallest_budget_bytes", row.plan.smallest_budget_bytes},
+               {"parameters", row.parameters},
+               {"num_shards", row.plan.num_shards},
+               {"shards", row.plan.shards},
+               {"virtual_nodes", row.train.virtual_nodes},
+               {"lanes", row.plan.lanes},
+               {"lane_groups", row.plan.lane_groups},
+               {"lane_devices", row.plan.lane_devices},
+               {"declined", row.plan.declined},
+               {"order", row.plan.order},
+               {"loads_ahead", row.plan.loads_ahead},
+               {"load_ahead_budget_bytes", row.plan.load_ahead_budget_bytes},
+               {"steps", row.train.max_steps},
+               {"simulated_steps", row.steps},
+               {"training_state_bytes", row.plan.training_state_bytes},
+               {"home_bytes", row.plan.home_bytes},
+               {"home_weights_bytes", row.plan.home_weights_bytes},
+               {"home_moments_bytes", row.plan.home_moments_bytes},
+               {"home_sums_bytes", row.plan.home_sums_bytes},
+               {"unit_weights_bytes", row.plan.unit_weights_bytes},
+               {"unit_sums_bytes", row.plan.unit_sums_bytes},
+               {"unit_activations_bytes", row.plan.unit_activations_bytes},
+               {"unit_boundaries_bytes", row.plan.unit_boundaries_bytes},
+               {"checkpoint_bytes", row.plan.checkpoint_bytes},
+               {"costs_measured_unix_s", row.plan.costs_measured_unix_s},
+               {"costs_load", row.plan.costs_load},
+               {"compute_s_per_step", row.plan.compute_s_per_step}});
+  return json;
+}
+
+Json to_json(const MemoryNeed& need, const HostMemory& machine) {
+  return {{"needed_bytes", need.total()},
+          {"home_bytes", need.homes},
+          {"device_bytes", need.devices},
+          {"total_bytes", machine.total},
+          {"available_bytes", machine.available}};
+}
+
+Json to_json(const DiskUse& disk) {
+  return {{"folder", disk.folder.string()},
+          {"home_bytes", disk.homes},
+          {"checkpoint_bytes", disk.checkpoints},
+          {"weights_bytes", disk.weights},
+          {"free_bytes", disk.free}};
+}
+
+Json to_json(const PlannedTimes& times) {
+  return {{"step_s", times.step_s},
+          {"training_s", times.training_s},
+          {"update_s", times.update_s},
+          {"evaluation_s", or_null(times.evaluation_s)},
+          {"samples_per_s", times.samples_per_s},
+          {"tokens_per_s", or_null(times.tokens_per_s)},
+          {"epoch_s", times.epoch_s}};
+}
+
+Json to_json(const Remedy& remedy) {
+  return {{"overrides", remedy.overrides},
+          {"changes_bits", remedy.changes_bits},
+          {"device_bytes", or_null(remedy.needs.device)},
+          {"host_bytes", or_null(remedy.needs.host)},
+          {"disk_bytes", or_null(remedy.needs.disk)},
+          {"step_s", remedy.step_s}};
+}
+
+}  // namespace
+
+std::string to_json(const PlanReport& report) {
+  const PlannedRun& run = report.run;
+  const DiskUse& outputs = run.disks.front();
+  Json trials = Json::array(), disks = Json::array();
+  for (const PlannedRow& row : run.rows) trials.push_back(to_json(row, run.config()));
+  for (const DiskUse& disk : run.disks) disks.push_back(to_json(disk));
+  Json json{{"fits", run.fits()},
+            {"estimated", report.estimated},
+            {"memory", to_json(run.memory, run.machine)},
+            {"disks", std::move(disks)},
+            {"times", to_json(report.times)},
+            {"checkpoint_bytes", outputs.checkpoints},
+            {"weights_bytes", outputs.weights},
+            {"disk_free_bytes", outputs.free}};
+  if (report.largest) json["largest_model"] = report.largest->overrides;
+  if (!run.fits_memory()) json["reason"] = MachineTooSmall(run.memory, run.machine).what();
+  json["remedies"] = Json::array();
+  for (const Remedy& remedy : report.advice.remedies) json["remedies"].push_back(to_json(remedy));
+  json.update(run_json(std::move(trials), report.result));
+  return to_text(json);
+}
+
+}  // namespace spillway

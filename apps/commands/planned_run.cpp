@@ -1,0 +1,136 @@
+#include "apps/commands/planned_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/os/disk.h"
+#include "core/os/file_system.h"
+#include "runs/folder/output_folder.h"
+#include "runs/folder/prepare.h"
+#include "runs/folder/trial_factory.h"
+#include "trainer/config/batch_split.h"
+
+namespace spillway {
+namespace {
+
+/// Of some steps of a large model: enough to see where its time goes.
+constexpr std::size_t kTraceSpans = 100'000;
+
+std::vector<TrialConfig> make_configs(const std::vector<Trial>& trials, Findings& findings) {
+  std::vector<TrialConfig> configs;
+  TrialFactory factory;
+  for (const Trial& trial : trials) {
+    configs.push_back(factory.make(trial, findings));
+    configs.back().checkpoint = trial.config.checkpoint;
+  }
+  return configs;
+}
+
+std::vector<PlannedRow> rows_of(const Session& session, const std::vector<TrialConfig>& configs,
+                                const std::vector<std::optional<DoesNotFit>>& misfits) {
+  const std::vector<TrialResult> fitting = session.result().trials;
+  std::vector<PlannedRow> rows;
+  std::size_t next = 0;  // of the trials that fit
+  for (std::size_t t = 0; t < configs.size(); ++t) {
+    PlannedRow row{.name = configs[t].name,
+                   .train = configs[t].train,
+                   .misfit = misfits[t],
+                   .samples = num_training_samples(configs[t])};
+    row.train.virtual_nodes = virtual_nodes_of(row.train);
+    row.train.reduction_groups = reduction_groups_of(row.train);
+    if (!row.misfit) {
+      row.plan = session.plan(JobId(next));
+      row.parameters = fitting[next++].parameters;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// One disk may hold the homes and the outputs.
+std::vector<DiskUse> disks_of(const RunConfig& config, const std::vector<PlannedRow>& rows) {
+  DiskUse outputs{.folder = config.output_dir,
+                  .free = OutputFolder(config.output_dir).free_bytes()};
+  std::vector<Bytes> homes;
+  for (const PlannedRow& row : rows) {
+    outputs.checkpoints += row.plan.checkpoint_bytes;
+    outputs.weights += row.weights_bytes();
+    homes.push_back(row.plan.home_bytes);
+  }
+  const auto& offload_path = config.session.offload_path;
+  if (offload_path.empty()) return {outputs};
+  const Bytes at_once = most_at_once(homes, config.session.host_memory);
+  if (share_disk(offload_path, outputs.folder)) {
+    outputs.homes = at_once;
+    return {outputs};
+  }
+  return {outputs,
+          {.folder = offload_path,
+           .homes = at_once,
+           .free = posix_file_system().free_bytes(existing_part(offload_path))}};
+}
+
+}  // namespace
+
+TierBytes tiers_of(const PlannedRow& row, const RunConfig& config) {
+  const bool in_files = !config.session.offload_path.empty();
+  if (row.misfit) {
+    const Bytes needed = row.misfit->needed;
+    switch (row.misfit->tier) {
+      case Tier::device:
+        return {.device = needed};
+      case Tier::host:
+        return in_files ? TierBytes{.disk = needed} : TierBytes{.host = needed};
+      case Tier::disk:
+        return {.disk = needed};
+    }
+  }
+  const Bytes outputs = row.plan.checkpoint_bytes + row.weights_bytes();
+  return {.device = row.plan.smallest_budget_bytes,
+          .host = in_files ? 0 : row.plan.home_bytes,
+          .disk = outputs + (in_files ? row.plan.home_bytes : 0)};
+}
+
+const PlannedRow* PlannedRun::largest_misfit() const {
+  const auto needed = [](const PlannedRow& row) { return row.misfit ? row.misfit->needed : 0; };
+  const auto largest = std::ranges::max_element(rows, {}, needed);
+  return largest->misfit ? &*largest : nullptr;
+}
+
+bool PlannedRun::fits() const {
+  return !largest_misfit() && fits_memory() && std::ranges::all_of(disks, &DiskUse::fits);
+}
+
+RunResult PlannedRun::simulate(double most_ops) {
+  RunResult result = session->simulate(most_ops);
+  auto next = result.trials.begin();  // of the trials that fit
+  for (PlannedRow& row : rows) {
+    if (!row.misfit) row.steps = (next++)->steps;
+  }
+  return result;
+}
+
+PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
+  Findings findings;
+  PlannedRun run{.machine = input.machine};
+  run.trials = read_trials(input.config_file, input.overrides, findings);
+  if (only) run.trials = {run.trials.at(*only)};
+  const auto configs = make_configs(run.trials, findings);
+  SessionConfig session = run.config().session;
+  session.estimate = input.estimate;
+  session.pilot_cache = input.pilot_cache;
+  session.max_trace_spans = kTraceSpans;
+  run.session = make_session(session, run.trials.front(), findings);
+  findings.throw_if_any();
+  const auto misfits = submit_all(*run.session, configs, run.trials);
+  run.rows = rows_of(*run.session, configs, misfits);
+  std::vector<TrialPlan> plans;
+  for (const PlannedRow& row : run.rows) {
+    if (!row.misfit) plans.push_back(row.plan);
+  }
+  run.memory = memory_need(session, plans);
+  run.disks = disks_of(run.config(), run.rows);
+  return run;
+}
+
+}  // namespace spillway
