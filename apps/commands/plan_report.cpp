@@ -201,12 +201,15 @@ void print_times(std::ostream& out, const RunResult& result, const PlannedTimes&
 }
 
 /// Prints how many trials end after how many steps.
-void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows) {
+void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows,
+                      EarlyTerminateKind rule) {
   std::map<std::int64_t, int> ends;
   for (const auto& row : rows) {
     if (!row.misfit) ++ends[row.steps];
   }
-  out << "Early stopping: the simulation assumes that the first trials are the best;";
+  const bool stops = rule != EarlyTerminateKind::median;
+  out << fmt::format("Early stopping: the simulation assumes that {};",
+                     stops ? "the first trials are the best" : "no trial is stopped");
   const char* before = " ";
   for (const auto& [steps, num] : ends) {
     out << fmt::format("{}{} {} after {} steps", before, num, num == 1 ? "ends" : "end", steps);
@@ -258,7 +261,8 @@ void print_simulation(std::ostream& out, const PlanReport& report) {
   print_run(out, run, report.result);
   print_times(out, report.result, report.times);
   print_costs(out, run);
-  if (run.config().session.early_terminate) print_early_ends(out, run.rows);
+  if (const auto& early = run.config().session.early_terminate)
+    print_early_ends(out, run.rows, early->type);
   print_memory(out, run);
   print_disks(out, run);
   if (report.result.simulated_share < 1)
