@@ -44,7 +44,7 @@ std::vector<Verdict> all_reach(SuccessiveHalving& rule, const std::vector<double
   return rule.decide();
 }
 
-TEST(SuccessiveHalving, RungsAreEtaTimesAsFarApart) {
+TEST(SuccessiveHalving, SpacesRungsByEta) {
   const Rungs rungs{20, 3};
   EXPECT_EQ(rungs.from(0), 20);
   EXPECT_EQ(rungs.from(20), 20);
@@ -54,11 +54,11 @@ TEST(SuccessiveHalving, RungsAreEtaTimesAsFarApart) {
   EXPECT_EQ((Rungs{kNoStep - 1, 2}.from(kNoStep)), kNoStep);
 }
 
-TEST(SuccessiveHalving, ComparesTheMeanLossSinceTheRungBefore) {
+TEST(SuccessiveHalving, ComparesMeanLossesSinceTheLastRung) {
   EXPECT_EQ(rung_losses({9, 7, 1, 2, 3, 6, 100}, {2, 3}), (RungLosses{{2, 8}, {6, 3}}));
 }
 
-TEST(SuccessiveHalving, WaitsForAllAndKeepsTheBest) {
+TEST(SuccessiveHalving, WaitsForAllThenKeepsTheBest) {
   auto rule = with_trials({2, 3}, 7);
   for (std::size_t t = 0; t < 6; ++t) rule.reach(JobId(t), 2, 10.0 - static_cast<double>(t));
   EXPECT_TRUE(rule.decide().empty());
@@ -78,14 +78,14 @@ TEST(SuccessiveHalving, WaitsForAllAndKeepsTheBest) {
   EXPECT_TRUE(rule.decide().empty());
 }
 
-TEST(SuccessiveHalving, TiesGoToTheFirstAndWhatIsNotFiniteIsLast) {
+TEST(SuccessiveHalving, RanksTiesByEntryAndNonFiniteLast) {
   auto rule = with_trials({2, 2}, 6);
   const auto verdicts = all_reach(rule, {kNan, 1, -INFINITY, 1, INFINITY, 1});
   EXPECT_EQ(jobs_of(verdicts, true), (std::vector<std::size_t>{1, 3, 5}));
   EXPECT_EQ(jobs_of(verdicts, false), (std::vector<std::size_t>{0, 2, 4}));
 }
 
-TEST(SuccessiveHalving, OneAlwaysGoesOn) {
+TEST(SuccessiveHalving, ContinuesAtLeastOne) {
   for (std::size_t num = 1; num < 6; ++num) {
     auto rule = with_trials({2, 3}, num);
     const auto verdicts = all_reach(rule, std::vector<double>(num, kNan));
@@ -93,7 +93,7 @@ TEST(SuccessiveHalving, OneAlwaysGoesOn) {
   }
 }
 
-TEST(SuccessiveHalving, TrialsThatEndBelowARungTakeNoPart) {
+TEST(SuccessiveHalving, IgnoresTrialsThatEndBelowARung) {
   SuccessiveHalving rule(2, 2);
   rule.enter(JobId(0), 0, 2);  // ends where the rung is
   rule.enter(JobId(1), 0, 3);
@@ -104,7 +104,7 @@ TEST(SuccessiveHalving, TrialsThatEndBelowARungTakeNoPart) {
   EXPECT_EQ(jobs_of(rule.decide(), true), std::vector<std::size_t>{2});
 }
 
-TEST(SuccessiveHalving, WhoHasLeftIsNotWaitedForAndTakesNoPlace) {
+TEST(SuccessiveHalving, IgnoresTrialsThatLeft) {
   auto rule = with_trials({2, 2}, 4);
   rule.reach(JobId(0), 2, 1);
   rule.reach(JobId(1), 2, 3);
@@ -118,7 +118,7 @@ TEST(SuccessiveHalving, WhoHasLeftIsNotWaitedForAndTakesNoPlace) {
   EXPECT_EQ(verdicts[0].of, 2);
 }
 
-TEST(SuccessiveHalving, WhoLeavesLaterKeepsItsPlaceAtRungsBefore) {
+TEST(SuccessiveHalving, KeepsEarlierRanksOfTrialsThatLeave) {
   auto rule = with_trials({2, 2}, 4);
   EXPECT_EQ(jobs_of(all_reach(rule, {1, 2, 3, 4}), true), (std::vector<std::size_t>{0, 1}));
   rule.leave(JobId(0));
@@ -130,7 +130,7 @@ TEST(SuccessiveHalving, WhoLeavesLaterKeepsItsPlaceAtRungsBefore) {
   EXPECT_EQ(jobs_of(later.decide(), true), std::vector<std::size_t>{1});
 }
 
-TEST(SuccessiveHalving, WhoIsPastARungWentOnThere) {
+TEST(SuccessiveHalving, CountsTrialsPastARungAsContinued) {
   SuccessiveHalving rule(2, 2);
   rule.enter(JobId(0), 5, 100);
   rule.reach(JobId(0), 2, 9);  // another trial failed since, and is here again
@@ -263,7 +263,7 @@ class SweepRun {
   SuccessiveHalving rule_{1, 2};
 };
 
-TEST(SuccessiveHalving, OrderAndKillsChangeNoDecision) {
+TEST(SuccessiveHalving, DecidesIndependentlyOfOrderAndKills) {
   int num_stopped = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const Sweep sweep(seed);
@@ -296,7 +296,7 @@ std::vector<std::size_t> go_on_asynchronously(const std::vector<double>& losses,
   return going_on;
 }
 
-TEST(SuccessiveHalving, DecidingAtArrivalWouldDependOnTheOrder) {
+TEST(SuccessiveHalving, DependsOnOrderIfDecidedAtArrival) {
   const std::vector<double> losses{5, 3, 1, 4, 2, 6};
   const std::vector<std::size_t> one{0, 1, 2, 3, 4, 5}, other{2, 4, 1, 3, 0, 5};
   EXPECT_NE(go_on_asynchronously(losses, one, 3), go_on_asynchronously(losses, other, 3));
