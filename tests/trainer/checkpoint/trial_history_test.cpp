@@ -51,7 +51,7 @@ TrialHistory interrupted(std::size_t limit, std::int64_t every, std::int64_t end
   return history;
 }
 
-TEST(TrialHistory, KeepsTheLastStepsWhateverInterruptsIt) {
+TEST(TrialHistory, KeepsTheLastStepsAcrossInterruptions) {
   TrialHistory whole(1000, kRungs);
   train(whole, 30);
   ASSERT_EQ(whole.num_dropped(), 0);
@@ -74,7 +74,7 @@ TEST(TrialHistory, KeepsTheLastStepsWhateverInterruptsIt) {
 }
 
 /// The control: from the steps that are kept alone the means would be others.
-TEST(TrialHistory, RungsNeedStepsThatAreNotKept) {
+TEST(TrialHistory, DiffersFromMeansOverKeptSteps) {
   TrialHistory whole(1000, kRungs), some(5, kRungs);
   train(whole, 10);
   train(some, 10);
@@ -88,7 +88,7 @@ TEST(TrialHistory, RungsNeedStepsThatAreNotKept) {
   EXPECT_NE(wrong.rung_losses().back(), whole.rung_losses().back());
 }
 
-TEST(TrialHistory, IsWrittenAsBeforeWhereNothingIsDropped) {
+TEST(TrialHistory, KeepsItsFormatIfNothingIsDropped) {
   TrialHistory history(10, kRungs);
   history.add_step(4.5, 2);
   history.add_eval(1, 4.25);
@@ -98,7 +98,7 @@ TEST(TrialHistory, IsWrittenAsBeforeWhereNothingIsDropped) {
             R"({"eval_losses":[[1,4.25]],"gradient_norms":[2.0,1.5],"losses":[4.5,3.5],"step":2})");
 }
 
-TEST(TrialHistory, IsShortenedWhereLessIsKept) {
+TEST(TrialHistory, IsShortenedToALowerLimit) {
   TrialHistory whole(1000, kRungs);
   train(whole, 30);
   const auto some = TrialHistory::parse(whole.to_text(), "history.json", 4, kRungs);
@@ -106,7 +106,7 @@ TEST(TrialHistory, IsShortenedWhereLessIsKept) {
   EXPECT_EQ(some.rung_losses(), whole.rung_losses());
 }
 
-TEST(TrialHistory, WhatIsNoHistoryIsRefused) {
+TEST(TrialHistory, RefusesInvalidHistories) {
   TrialHistory history(5, kRungs);
   train(history, 12);
   const Json whole = Json::parse(history.to_text());

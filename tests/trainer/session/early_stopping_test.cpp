@@ -63,7 +63,7 @@ const RunResult& on_one_device() {
   return result;
 }
 
-TEST(EarlyStopping, HalvesAtEveryRungAndTheBestEndsAsIfAlone) {
+TEST(EarlyStopping, HalvesAtRungsAndKeepsTheBitsOfTheBest) {
   const RunResult& result = on_one_device();
   auto steps = steps_of(result);
   std::ranges::sort(steps);
@@ -88,7 +88,7 @@ TEST(EarlyStopping, HalvesAtEveryRungAndTheBestEndsAsIfAlone) {
       << last->reason;
 }
 
-TEST(EarlyStopping, IsTheSameOnAnyDevicesInAnyOrder) {
+TEST(EarlyStopping, DecidesTheSameOnAnyDevicesInAnyOrder) {
   const auto expected = outcomes(on_one_device());
   const Bytes least = smallest_budget(sweep()[0]);
   const auto expect_same = [&](const SessionConfig& config, const std::string& what) {
@@ -112,14 +112,14 @@ TEST(EarlyStopping, IsTheSameOnAnyDevicesInAnyOrder) {
 }
 
 /// The control: other losses are other decisions.
-TEST(EarlyStopping, FollowsFromLosses) {
+TEST(EarlyStopping, DecidesByLosses) {
   auto other = sweep();
   std::swap(other[0].train.learning_rate, other[1].train.learning_rate);
   EXPECT_NE(steps_of(train(with_rungs(session_of(1, kAmple)), other)), steps_of(on_one_device()));
 }
 
 /// One lane after the other; a device that fails; rules that decide on lanes.
-TEST(EarlyStopping, IsTheSameWhileLanesAndDevicesChange) {
+TEST(EarlyStopping, DecidesTheSameWhileLanesAndDevicesChange) {
   auto trials = sweep();
   for (TrialConfig& trial : trials) trial.train.data_parallel = kAutoDataParallel;
   SessionConfig config = with_rungs(session_of(3, kAmple));
@@ -129,7 +129,7 @@ TEST(EarlyStopping, IsTheSameWhileLanesAndDevicesChange) {
   EXPECT_EQ(outcomes(train(config, trials)), outcomes(on_one_device()));
 }
 
-TEST(EarlyStopping, SaysWhoWaitsForWhom) {
+TEST(EarlyStopping, ReportsWaitingTrials) {
   Session session(with_rungs(session_of(1, kAmple)));
   for (const TrialConfig& trial : sweep()) session.submit(trial);
   session.run();
@@ -148,7 +148,7 @@ TEST(EarlyStopping, SaysWhoWaitsForWhom) {
 /// updates are still to come.
 class Checkpoints : public ::testing::TestWithParam<SharingKind> {};
 
-TEST_P(Checkpoints, DoNotWaitForTrialsThatWait) {
+TEST_P(Checkpoints, DoNotWaitForWaitingTrials) {
   const TemporaryFolder folder;
   auto trials = sweep();
   for (TrialConfig& trial : trials) {
@@ -161,7 +161,7 @@ TEST_P(Checkpoints, DoNotWaitForTrialsThatWait) {
 INSTANTIATE_TEST_SUITE_P(EarlyStopping, Checkpoints,
                          ::testing::Values(SharingKind::none, SharingKind::priority));
 
-TEST(EarlyStopping, OneThatFailsIsNotWaitedFor) {
+TEST(EarlyStopping, IgnoresFailedTrials) {
   auto trials = sweep();
   trials[0] = with_before(trials[0], [](LayerContext& context) {
     if (context.training && context.random.step == 1) throw Error("broken");
@@ -198,7 +198,7 @@ TEST(EarlyStopping, NeedsHostMemoryForAllTrials) {
   EXPECT_EQ(outcomes(train(config, sweep())), outcomes(on_one_device()));
 }
 
-TEST(EarlyStopping, IsSimulatedAsIfTheFirstWereTheBest) {
+TEST(EarlyStopping, SimulatesTheFirstTrialsAsTheBest) {
   const auto simulated = [](const SessionConfig& config) {
     Session session(config);
     for (const TrialConfig& trial : sweep()) session.submit(trial);
@@ -214,7 +214,7 @@ TEST(EarlyStopping, IsSimulatedAsIfTheFirstWereTheBest) {
   EXPECT_EQ(steps_of(simulated(config)), steps_of(halved));
 }
 
-TEST(EarlyStopping, RefusesWhatMeansNothing) {
+TEST(EarlyStopping, RefusesInvalidSettings) {
   for (const auto& [early, field] :
        {std::pair{EarlyTerminate{0, 3}, "min_iter"}, {EarlyTerminate{1, 1}, "eta"}}) {
     const auto error =
@@ -277,7 +277,7 @@ std::vector<std::tuple<std::string, TrialState, std::int64_t, std::string>> ends
   return all;
 }
 
-TEST(EarlyStopping, IsTheSameHoweverOftenItIsInterrupted) {
+TEST(EarlyStopping, DecidesTheSameAfterInterruptions) {
   for (const int stop_after : {5, 13}) {
     Sessions sessions(stop_after == 5 ? 4 : 0);
     RunResult last;
@@ -294,7 +294,7 @@ TEST(EarlyStopping, IsTheSameHoweverOftenItIsInterrupted) {
 }
 
 /// Of the steps between rungs only the last two are kept: means are the same, bit by bit.
-TEST(EarlyStopping, IsTheSameWithShortHistories) {
+TEST(EarlyStopping, DecidesTheSameWithShortHistories) {
   Sessions sessions(1);
   SessionConfig config = with_rungs(session_of(1, kAmple));
   config.max_history = 2;
@@ -315,7 +315,7 @@ TEST(EarlyStopping, IsTheSameWithShortHistories) {
 }
 
 /// A client need not submit those that have ended: the journal has what they said at rungs.
-TEST(EarlyStopping, ComparesWithTrialsThatEndedInSessionsBefore) {
+TEST(EarlyStopping, ComparesWithTrialsOfEarlierSessions) {
   Sessions sessions(0);
   const RunResult first = sessions.run(with_rungs(session_of(1, kAmple)), 20);
   const auto num_ended = std::ranges::count_if(
@@ -331,7 +331,7 @@ TEST(EarlyStopping, ComparesWithTrialsThatEndedInSessionsBefore) {
   }
 }
 
-TEST(EarlyStopping, OtherRungsAreAnotherContract) {
+TEST(EarlyStopping, RefusesToResumeWithOtherRungs) {
   Sessions sessions(0);
   sessions.run(with_rungs(session_of(1, kAmple)), 4);
   const auto error = thrown<ConfigError>(
