@@ -36,7 +36,7 @@ std::string_view distribution(const std::string& entry) {
   return read_config(parse_yaml(text), findings).sweep.parameters.at(0).distribution.name;
 }
 
-TEST(SweepConfig, KeysTellTheDistribution) {
+TEST(SweepConfig, InfersTheDistributionFromKeys) {
   EXPECT_EQ(distribution("{value: 1}"), "constant");
   EXPECT_EQ(distribution("{values: [1]}"), "categorical");
   EXPECT_EQ(distribution("{min: 1, max: 2}"), "int_uniform");
@@ -78,7 +78,7 @@ constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the la
 {values: [1, 2], probabilities: [1.5, -0.5]} -> .probabilities[1]: is '-0.5', must be a number of at least 0
 )";
 
-TEST(SweepConfig, EntriesAreChecked) {
+TEST(SweepConfig, ChecksEntries) {
   std::istringstream lines(kEntries);
   for (std::string line; std::getline(lines, line);) {
     const auto arrow = line.find(" ->");
@@ -90,7 +90,7 @@ TEST(SweepConfig, EntriesAreChecked) {
   EXPECT_TRUE(found[0].starts_with(".distribution: is 'gamma', must be constant, ")) << found[0];
 }
 
-TEST(SweepConfig, AGridNeedsValues) {
+TEST(SweepConfig, RequiresValuesForAGrid) {
   for (const auto& known : kDistributions) {
     const bool discrete = known.name == "int_uniform" || known.name == "q_uniform";
     std::string entry = "{distribution: " + std::string(known.name);
@@ -107,7 +107,7 @@ TEST(SweepConfig, AGridNeedsValues) {
             Texts{".probabilities: cannot be used in a grid; remove them, or use method: random"});
 }
 
-TEST(SweepConfig, FindingsStandOnTheLineOfTheirKey) {
+TEST(SweepConfig, ReportsTheLineOfTheKey) {
   const auto [trials, found] =
       testing::sweep({"train.data_parallel:", "  values: [1, 2]", "  probabilities: [0.5, 0.5]",
                       "seed:", "  min: 3", "  max: 2", "  q: 1"});
@@ -119,7 +119,7 @@ TEST(SweepConfig, FindingsStandOnTheLineOfTheirKey) {
                    "int_uniform; remove it"}));
 }
 
-TEST(SweepConfig, RandomNeedsTheNumberOfTrials) {
+TEST(SweepConfig, RequiresTheNumberOfTrialsForRandom) {
   const auto with = [](const Texts& settings) {
     return testing::sweep({"seed: {min: 1, max: 2}"}, kShortestConfig, settings).problems;
   };
@@ -132,7 +132,7 @@ TEST(SweepConfig, RandomNeedsTheNumberOfTrials) {
             Texts{"line 7: sweep.run_cap: is '10001', must be an integer from 0 to 10000"});
 }
 
-TEST(SweepConfig, EarlyStoppingHasOneBracket) {
+TEST(SweepConfig, AcceptsOneBracketOfEarlyStopping) {
   const auto with = [](const std::string& entry, const std::string& goal = "minimize") {
     return testing::sweep({"seed: {min: 1, max: 2}"}, kShortestConfig,
                           {"early_terminate: " + entry, "metric: {goal: " + goal + "}"});
@@ -163,7 +163,7 @@ TEST(SweepConfig, EarlyStoppingHasOneBracket) {
                           "sweep.metric.goal: maximize; remove one of them"});
 }
 
-TEST(SweepConfig, EverythingWrongIsSaidInOneGo) {
+TEST(SweepConfig, ReportsAllErrorsTogether) {
   const auto [trials, found] =
       testing::sweep({"a.b: {min: 2, max: 1}", "train.data_parallel: {values: [x]}",
                       "train.gamma: {value: 1}", "seed: {distribution: normal}"},

@@ -25,7 +25,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(OutputFolder, ANewOrEmptyFolderIsFree) {
+TEST(OutputFolder, AcceptsANewOrEmptyFolder) {
   const TemporaryFolder root;
   fs::create_directory(root / "empty");
   for (const std::string name : {"empty", "new", "a/b/c", "new/"}) {
@@ -42,7 +42,7 @@ void write_log(const OutputFolder& folder, int num_trials) {
   log.flush();
 }
 
-TEST(OutputFolder, AnEarlierRunIsReplacedOnlyIfAskedFor) {
+TEST(OutputFolder, ReplacesAnEarlierRunOnlyOnRequest) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
   const RunLock lock = folder.lock();
@@ -55,7 +55,7 @@ TEST(OutputFolder, AnEarlierRunIsReplacedOnlyIfAskedFor) {
 }
 
 /// A journal, weights, or checkpoints are work too.
-TEST(OutputFolder, ARunIsOneAsLongAsAnythingCouldBeLost) {
+TEST(OutputFolder, IsARunWhileAnythingCouldBeLost) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
   const RunLock lock = folder.lock();
@@ -70,7 +70,7 @@ TEST(OutputFolder, ARunIsOneAsLongAsAnythingCouldBeLost) {
   EXPECT_EQ(folder.content(), OutputFolder::Content::leftovers);
 }
 
-TEST(OutputFolder, WhatAStartThatWasKilledLeavesIsNoRun) {
+TEST(OutputFolder, IgnoresLeftoversOfAKilledStart) {
   const TemporaryFolder root;
   for (const char* name : {".spillway.tmp", ".spillway-a1B2c3/x", "lock"}) {
     const TemporaryFolder killed;
@@ -82,7 +82,7 @@ TEST(OutputFolder, WhatAStartThatWasKilledLeavesIsNoRun) {
 }
 
 /// Nor a folder, a link, or a text of somebody else's.
-TEST(OutputFolder, AnyFileCalledLikeTheMarkerIsNone) {
+TEST(OutputFolder, ChecksTheContentOfTheMarker) {
   const TemporaryFolder root;
   root.write("text/.spillway", "my notes on dams");
   root.write("folder/.spillway/x", "");
@@ -94,7 +94,7 @@ TEST(OutputFolder, AnyFileCalledLikeTheMarkerIsNone) {
   }
 }
 
-TEST(OutputFolder, FilesOfOthersAreNeverReplaced) {
+TEST(OutputFolder, NeverReplacesForeignFiles) {
   const TemporaryFolder root;
   root.write("mine/thesis.tex", "years of work");
   for (const bool overwrite : {false, true}) {
@@ -105,7 +105,7 @@ TEST(OutputFolder, FilesOfOthersAreNeverReplaced) {
   }
 }
 
-TEST(OutputFolder, CreateRemovesWhatTheEarlierRunHasWrittenAndNothingElse) {
+TEST(OutputFolder, RemovesOnlyTheFilesOfTheEarlierRun) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
   const RunLock lock = folder.lock();
@@ -133,7 +133,7 @@ TEST(OutputFolder, CreateRemovesWhatTheEarlierRunHasWrittenAndNothingElse) {
   EXPECT_TRUE(fs::exists(folder.file("trials/new")));
 }
 
-TEST(OutputFolder, WhatNobodyElseUsesGoesWithTheRun) {
+TEST(OutputFolder, RemovesEmptyFoldersOfTheRun) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
   const RunLock lock = folder.lock();
@@ -143,7 +143,7 @@ TEST(OutputFolder, WhatNobodyElseUsesGoesWithTheRun) {
   EXPECT_FALSE(fs::exists(folder.file("trials/trial 0")));
 }
 
-TEST(OutputFolder, ADetourOverAFolderThatIsNotThereDoesNotMatter) {
+TEST(OutputFolder, AcceptsAPathThroughAMissingFolder) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "gone/../run");
   EXPECT_EQ(folder.problem(false), "");
@@ -152,7 +152,7 @@ TEST(OutputFolder, ADetourOverAFolderThatIsNotThereDoesNotMatter) {
   EXPECT_TRUE(fs::exists(root / "run/.spillway"));
 }
 
-TEST(OutputFolder, EveryTrialHasAFolderForItsWeights) {
+TEST(OutputFolder, CreatesAWeightsFolderForEveryTrial) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "deep/run");
   const RunLock lock = folder.lock();
@@ -162,7 +162,7 @@ TEST(OutputFolder, EveryTrialHasAFolderForItsWeights) {
     EXPECT_TRUE(fs::is_directory(folder.weights_file(trial).parent_path()));
 }
 
-TEST(OutputFolder, WritesWholeFiles) {
+TEST(OutputFolder, WritesFilesCompletely) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
   const RunLock lock = folder.lock();
@@ -172,7 +172,7 @@ TEST(OutputFolder, WritesWholeFiles) {
   EXPECT_FALSE(fs::exists(folder.file("results.csv.tmp")));
 }
 
-TEST(OutputFolder, AFileIsNoFolder) {
+TEST(OutputFolder, RefusesAFileAsFolder) {
   const TemporaryFolder root;
   root.write("file", "x");
   for (const std::string name : {"file", "file/run", "file/a/b"}) {
@@ -182,7 +182,7 @@ TEST(OutputFolder, AFileIsNoFolder) {
   EXPECT_EQ(thrown<IoError>([&] { OutputFolder(root / "file/run").lock(); }).code, ENOTDIR);
 }
 
-TEST(OutputFolder, ALinkThatLeadsNowhereIsNamed) {
+TEST(OutputFolder, NamesADanglingLink) {
   const TemporaryFolder root;
   fs::create_symlink("nowhere", root / "broken");
   fs::create_symlink("loop", root / "loop");
@@ -193,12 +193,12 @@ TEST(OutputFolder, ALinkThatLeadsNowhereIsNamed) {
 }
 
 /// Its permissions let root write, and yet nobody can.
-TEST(OutputFolder, APlaceThatTakesNoFilesIsAProblem) {
+TEST(OutputFolder, ReportsAPlaceThatTakesNoFiles) {
   const auto problem = OutputFolder("/proc/spillway/run").problem(false);
   EXPECT_TRUE(has(problem, "'/proc/spillway/run' cannot be written: /proc: ")) << problem;
 }
 
-TEST(OutputFolder, AFolderWithoutPermissionIsAProblem) {
+TEST(OutputFolder, ReportsAFolderWithoutPermission) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
   const TemporaryFolder root;
   fs::permissions(root.path(), fs::perms::owner_read | fs::perms::owner_exec);
