@@ -6,7 +6,7 @@
 namespace spillway {
 
 /// What computes then goes on: nothing waits for it.
-TEST_P(DeviceConformance, AnAbandonedDeviceSkipsWhatHasNotBegun) {
+TEST_P(DeviceConformance, SkipsUnstartedWorkOfAnAbandonedDevice) {
   const auto memory = device_->allocate(kPage);
   const auto home = device_->allocate_host(kPage);
   std::fill_n(home->data(), kPage, std::byte{1});
@@ -35,7 +35,7 @@ TEST_P(DeviceConformance, AnAbandonedDeviceSkipsWhatHasNotBegun) {
   EXPECT_EQ(home->data()[0], std::byte{1}) << "a copy that waited is skipped";
 }
 
-TEST_P(DeviceConformance, AnAbandonedDeviceReleasesWhoWaits) {
+TEST_P(DeviceConformance, WakesWaitersOfAnAbandonedDevice) {
   const auto other = make();
   Gate gate;
   other->compute().enqueue(gate.work());
@@ -50,13 +50,13 @@ TEST_P(DeviceConformance, AnAbandonedDeviceReleasesWhoWaits) {
   gate.open();
 }
 
-TEST_P(DeviceConformance, AnAbandonedDeviceBeginsNoOp) {
+TEST_P(DeviceConformance, StartsNoOpOnAnAbandonedDevice) {
   device_->abandon();
   EXPECT_THROW(device_->begin_op(), DeviceLost);
 }
 
 /// Copies are under way all the time: what they write is as it was when abandon() returned.
-TEST_P(DeviceConformance, NoByteMovesOnceADeviceIsAbandoned) {
+TEST_P(DeviceConformance, MovesNoByteAfterAbandon) {
   constexpr Bytes kBytes = 512_KiB;
   for (int round = 0; round < 10; ++round) {
     const auto device = make();
@@ -76,7 +76,7 @@ TEST_P(DeviceConformance, NoByteMovesOnceADeviceIsAbandoned) {
   }
 }
 
-TEST_P(DeviceConformance, AbandoningTwiceIsAbandoningOnce) {
+TEST_P(DeviceConformance, AllowsAbandoningTwice) {
   device_->abandon();
   device_->abandon();
   finish(compute_);

@@ -171,13 +171,13 @@ TEST(OpenFile, CompletesShortAndInterruptedCalls) {
   }
 }
 
-TEST(OpenFile, WhatIsInterruptedForEverEndsAsAnError) {
+TEST(OpenFile, GivesUpAfterEndlessInterruptions) {
   CrashFs disk;
   FailingFs files(disk, Fault{.code = EINTR, .for_ever = true});
   EXPECT_EQ(testing::thrown<IoError>([&] { OpenFile::create(files, "/a"); }).code, EINTR);
 }
 
-TEST(OpenFile, AnInterruptedSyncIsNotMadeAgain) {
+TEST(OpenFile, DoesNotRepeatAnInterruptedSync) {
   CrashFs disk;
   FailingFs files(disk, Fault{.code = EINTR, .at = 1});
   auto file = OpenFile::create(files, "/a");

@@ -15,7 +15,7 @@ TEST(CudaDevice, DescribesItself) {
   EXPECT_NE(device->compute().stream(), nullptr);
 }
 
-TEST(CudaDevice, ABudgetThatNoGpuHasIsRefused) {
+TEST(CudaDevice, RefusesABudgetLargerThanTheGpu) {
   try {
     make_cuda_device("cuda:0", 0, Bytes{1} << 48);
     ADD_FAILURE() << "nothing was thrown";
@@ -25,7 +25,7 @@ TEST(CudaDevice, ABudgetThatNoGpuHasIsRefused) {
   }
 }
 
-TEST(CudaDevice, SeveralShareAGpu) {
+TEST(CudaDevice, SharesAGpu) {
   const auto a = make_cuda(64_MiB), b = make_cuda(64_MiB);
   const auto on_a = a->allocate(64_MiB), on_b = b->allocate(64_MiB);
   const auto home = a->allocate_host(64_MiB), back = b->allocate_host(64_MiB);

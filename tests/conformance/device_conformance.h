@@ -69,7 +69,7 @@ OutOfMemory out_of_memory(const Attempt& attempt) {
   return {Tier::disk, 0, 0, "nobody"};
 }
 
-TEST_P(DeviceConformance, WorkRunsInOrder) {
+TEST_P(DeviceConformance, RunsWorkInOrder) {
   std::vector<int> seen;
   for (int i = 0; i < 1000; ++i) compute_.enqueue([&seen, i] { seen.push_back(i); });
   finish(compute_);
@@ -77,7 +77,7 @@ TEST_P(DeviceConformance, WorkRunsInOrder) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
 }
 
-TEST_P(DeviceConformance, EachThreadThatEnqueuesKeepsItsOrder) {
+TEST_P(DeviceConformance, KeepsTheOrderOfEachEnqueuingThread) {
   std::vector<int> seen[4];
   {
     std::vector<std::jthread> threads;
@@ -94,7 +94,7 @@ TEST_P(DeviceConformance, EachThreadThatEnqueuesKeepsItsOrder) {
   }
 }
 
-TEST_P(DeviceConformance, AnEventHappensAfterWhatWasEnqueuedBefore) {
+TEST_P(DeviceConformance, SignalsAnEventAfterEarlierWork) {
   Gate gate;
   compute_.enqueue(gate.work());
   const Event event = compute_.record();
@@ -104,7 +104,7 @@ TEST_P(DeviceConformance, AnEventHappensAfterWhatWasEnqueuedBefore) {
   EXPECT_TRUE(event.done());
 }
 
-TEST_P(DeviceConformance, AnEventDoesNotWaitForWhatIsEnqueuedLater) {
+TEST_P(DeviceConformance, SignalsAnEventBeforeLaterWork) {
   Gate gate;
   const Event event = compute_.record();
   compute_.enqueue(gate.work());
@@ -113,7 +113,7 @@ TEST_P(DeviceConformance, AnEventDoesNotWaitForWhatIsEnqueuedLater) {
   gate.open();
 }
 
-TEST_P(DeviceConformance, TheDefaultEventHasHappened) {
+TEST_P(DeviceConformance, TreatsTheDefaultEventAsSignalled) {
   const Event event;
   EXPECT_TRUE(event.done());
   event.wait();
@@ -121,7 +121,7 @@ TEST_P(DeviceConformance, TheDefaultEventHasHappened) {
   finish(compute_);
 }
 
-TEST_P(DeviceConformance, AnEventWakesAllWhoWait) {
+TEST_P(DeviceConformance, WakesAllWaitersOfAnEvent) {
   Gate gate;
   compute_.enqueue(gate.work());
   const Event event = compute_.record();
@@ -140,7 +140,7 @@ TEST_P(DeviceConformance, AnEventWakesAllWhoWait) {
   EXPECT_EQ(woken, 4);
 }
 
-TEST_P(DeviceConformance, AQueueWaitsForEventsOfOtherQueues) {
+TEST_P(DeviceConformance, WaitsForEventsOfOtherQueues) {
   for (int i = 0; i < 200; ++i) {
     Gate gate;
     std::atomic<bool> first = false, second = false, in_order = false;
@@ -159,7 +159,7 @@ TEST_P(DeviceConformance, AQueueWaitsForEventsOfOtherQueues) {
   }
 }
 
-TEST_P(DeviceConformance, WorkBeforeAWaitIsNotHeldUp) {
+TEST_P(DeviceConformance, DoesNotDelayWorkBeforeAWait) {
   Gate gate;
   h2d_.enqueue(gate.work());
   const Event before = compute_.record();
@@ -168,12 +168,12 @@ TEST_P(DeviceConformance, WorkBeforeAWaitIsNotHeldUp) {
   gate.open();
 }
 
-TEST_P(DeviceConformance, AQueueMayWaitForItself) {
+TEST_P(DeviceConformance, LetsAQueueWaitForItself) {
   compute_.wait(compute_.record());
   finish(compute_);
 }
 
-TEST_P(DeviceConformance, AQueueWaitsForEventsOfOtherDevices) {
+TEST_P(DeviceConformance, WaitsForEventsOfOtherDevices) {
   const auto other = make();
   Gate gate;
   std::atomic<bool> first = false, in_order = false;
@@ -186,7 +186,7 @@ TEST_P(DeviceConformance, AQueueWaitsForEventsOfOtherDevices) {
   EXPECT_TRUE(in_order);
 }
 
-TEST_P(DeviceConformance, AnEventOutlivesItsDevice) {
+TEST_P(DeviceConformance, KeepsEventsBeyondTheDevice) {
   auto other = make();
   const Event event = other->compute().record();
   other.reset();
@@ -209,7 +209,7 @@ TEST_P(DeviceConformance, CopiesFromAnotherDeviceOfItsKind) {
   EXPECT_TRUE(std::equal(sent.begin(), sent.end(), back->data()));
 }
 
-TEST_P(DeviceConformance, CopiesEveryByteAndNoOther) {
+TEST_P(DeviceConformance, CopiesExactlyTheGivenBytes) {
   const auto memory = device_->allocate(64_KiB);
   const auto home = device_->allocate_host(64_KiB);
   const auto back = device_->allocate_host(64_KiB);
@@ -230,7 +230,7 @@ TEST_P(DeviceConformance, CopiesEveryByteAndNoOther) {
 
 /// A slot that is loaded, copied within the device and brought home again and again: the queues
 /// are ordered by events only, as double buffering does it.
-TEST_P(DeviceConformance, EventsOrderAPipelineOfCopies) {
+TEST_P(DeviceConformance, OrdersAPipelineOfCopiesByEvents) {
   constexpr std::size_t kBytes = 16_KiB, kRounds = 50;
   const auto memory = device_->allocate(2 * kBytes);
   const auto home = device_->allocate_host(kRounds * kBytes);
@@ -253,7 +253,7 @@ TEST_P(DeviceConformance, EventsOrderAPipelineOfCopies) {
   EXPECT_TRUE(std::equal(sent.begin(), sent.end(), back->data()));
 }
 
-TEST_P(DeviceConformance, NotifiesAfterTheWorkFromAThreadOfTheDevice) {
+TEST_P(DeviceConformance, NotifiesFromItsThreadAfterTheWork) {
   Gate gate;
   std::atomic<bool> worked = false;
   std::promise<std::pair<bool, std::thread::id>> notified;
@@ -266,14 +266,14 @@ TEST_P(DeviceConformance, NotifiesAfterTheWorkFromAThreadOfTheDevice) {
   EXPECT_NE(thread, std::this_thread::get_id());
 }
 
-TEST_P(DeviceConformance, ANotificationMayEnqueue) {
+TEST_P(DeviceConformance, AllowsEnqueuingFromANotification) {
   std::promise<void> done;
   compute_.notify([&] { compute_.enqueue([&] { done.set_value(); }); });
   done.get_future().get();
   finish(compute_);
 }
 
-TEST_P(DeviceConformance, WorkIsDestroyedBeforeLaterWorkRuns) {
+TEST_P(DeviceConformance, DestroysWorkBeforeLaterWorkRuns) {
   auto captured = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = captured;
   bool gone = false;
@@ -284,7 +284,7 @@ TEST_P(DeviceConformance, WorkIsDestroyedBeforeLaterWorkRuns) {
   EXPECT_TRUE(gone);
 }
 
-TEST_P(DeviceConformance, TheDestructorWaitsForEverything) {
+TEST_P(DeviceConformance, WaitsForAllWorkInTheDestructor) {
   std::atomic<int> ran = 0;
   auto device = make();
   Gate gate;
@@ -300,7 +300,7 @@ TEST_P(DeviceConformance, TheDestructorWaitsForEverything) {
   EXPECT_EQ(ran, 200);
 }
 
-TEST_P(DeviceConformance, MemoryIsAlignedAndAsLargeAsAsked) {
+TEST_P(DeviceConformance, AllocatesAlignedMemoryOfTheGivenSize) {
   for (const Bytes bytes : {Bytes{0}, Bytes{1}, kPage, kPage + 1, 100_KiB}) {
     for (const auto& memory : {device_->allocate(bytes), device_->allocate_host(bytes)}) {
       EXPECT_EQ(memory->size(), bytes);
@@ -310,7 +310,7 @@ TEST_P(DeviceConformance, MemoryIsAlignedAndAsLargeAsAsked) {
   }
 }
 
-TEST_P(DeviceConformance, TheBudgetIsHard) {
+TEST_P(DeviceConformance, EnforcesTheBudget) {
   EXPECT_EQ(device_->budget(), 1_MiB);
   auto first = device_->allocate(768_KiB);
   const OutOfMemory e = out_of_memory([&] { device_->allocate(256_KiB + 1); });
@@ -324,12 +324,12 @@ TEST_P(DeviceConformance, TheBudgetIsHard) {
   EXPECT_EQ(device_->allocate(768_KiB)->size(), 768_KiB);
 }
 
-TEST_P(DeviceConformance, HostMemoryIsNotOfTheBudget) {
+TEST_P(DeviceConformance, ExcludesHostMemoryFromTheBudget) {
   const auto home = device_->allocate_host(4_MiB);
   EXPECT_EQ(device_->allocate(1_MiB)->size(), 1_MiB);
 }
 
-TEST_P(DeviceConformance, MemoryOutlivesItsDevice) {
+TEST_P(DeviceConformance, KeepsMemoryBeyondTheDevice) {
   auto device = make();
   const auto memory = device->allocate(64_KiB);
   const auto home = device->allocate_host(64_KiB);
@@ -338,12 +338,12 @@ TEST_P(DeviceConformance, MemoryOutlivesItsDevice) {
   EXPECT_EQ(home->data()[64_KiB - 1], std::byte{7});
 }
 
-TEST_P(DeviceConformance, NothingMayBeChargedBeforeTheFirstOp) {
+TEST_P(DeviceConformance, RefusesChargesBeforeTheFirstOp) {
   EXPECT_EQ(out_of_memory([&] { device_->activations().charge(1); }).available, 0u);
   EXPECT_EQ(device_->activations().in_use(), 0u);
 }
 
-TEST_P(DeviceConformance, ActivationsStayUnderWhatIsReserved) {
+TEST_P(DeviceConformance, LimitsActivationsToTheReservation) {
   ActivationMeter& meter = device_->activations();
   meter.begin_op(1000);
   meter.charge(600);
@@ -359,7 +359,7 @@ TEST_P(DeviceConformance, ActivationsStayUnderWhatIsReserved) {
   EXPECT_EQ(meter.peak_since_begin(), 1000u);
 }
 
-TEST_P(DeviceConformance, ANewOpStartsFromWhatIsStillInUse) {
+TEST_P(DeviceConformance, StartsANewOpFromTheBytesInUse) {
   ActivationMeter& meter = device_->activations();
   meter.begin_op(1000);
   meter.charge(900);
@@ -373,7 +373,7 @@ TEST_P(DeviceConformance, ANewOpStartsFromWhatIsStillInUse) {
   EXPECT_EQ(meter.peak_since_begin(), 300u);
 }
 
-TEST_P(DeviceConformance, ThreadsTogetherNeverChargeMoreThanReserved) {
+TEST_P(DeviceConformance, LimitsAllThreadsToTheReservation) {
   ActivationMeter& meter = device_->activations();
   meter.begin_op(150);
   std::atomic<int> refused = 0;
@@ -397,7 +397,7 @@ TEST_P(DeviceConformance, ThreadsTogetherNeverChargeMoreThanReserved) {
   EXPECT_LT(refused, 8000);
 }
 
-TEST_P(DeviceConformance, WhatOneThreadChargedAnotherMayDischarge) {
+TEST_P(DeviceConformance, DischargesFromAnotherThread) {
   ActivationMeter& meter = device_->activations();
   compute_.enqueue([&] {
     meter.begin_op(100);
@@ -408,7 +408,7 @@ TEST_P(DeviceConformance, WhatOneThreadChargedAnotherMayDischarge) {
   EXPECT_EQ(meter.in_use(), 0u);
 }
 
-TEST_P(DeviceConformance, AHealthyDeviceBeginsOps) {
+TEST_P(DeviceConformance, StartsOpsOnAHealthyDevice) {
   std::atomic<int> begun = 0;
   for (int i = 0; i < 100; ++i) {
     compute_.enqueue([&] {
@@ -447,7 +447,7 @@ inline void expect_idle(const rusage& before, const rusage& after) {
   EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 10);
 }
 
-TEST_P(DeviceConformance, AnIdleQueueUsesNoCpu) {
+TEST_P(DeviceConformance, UsesNoCpuForAnIdleQueue) {
   for (Queue* queue : {&compute_, &h2d_, &d2h_}) {
     rusage before{}, after{};
     queue->enqueue([&] { before = thread_usage(); });
@@ -459,7 +459,7 @@ TEST_P(DeviceConformance, AnIdleQueueUsesNoCpu) {
   }
 }
 
-TEST_P(DeviceConformance, AQueueThatWaitsUsesNoCpu) {
+TEST_P(DeviceConformance, UsesNoCpuForAWaitingQueue) {
   Gate gate;
   rusage before{}, after{};
   h2d_.enqueue(gate.work());

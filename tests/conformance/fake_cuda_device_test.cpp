@@ -52,19 +52,19 @@ TEST_F(FakeGpu, DescribesItself) {
 }
 
 /// The control: a test in which the host did it would not pass.
-TEST_F(FakeGpu, ItsMemoryIsNotTouchedFromTheHost) {
+TEST_F(FakeGpu, NeverTouchesDeviceMemoryFromTheHost) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(*make_fake(1_MiB)->allocate(kPage)->data() = std::byte{1}, "");
 }
 
-TEST_F(FakeGpu, GpusInUseReachEachOtherOnce) {
+TEST_F(FakeGpu, EnablesPeerAccessOnce) {
   for (int round = 0; round < 2; ++round) {
     for (const int gpu : {0, 1, 1}) make_cuda_device("cuda", gpu, 1_MiB);
     EXPECT_EQ(machine_.connections, 2);
   }
 }
 
-TEST_F(FakeGpu, GpusAreListedByIndex) {
+TEST_F(FakeGpu, ListsGpusByIndex) {
   const Changed alike(machine_.alike, false);
   const auto device = make_cuda_device("cuda:0", 1, 1_MiB - kPage);
   const GpuList list = list_gpus();
@@ -76,7 +76,7 @@ TEST_F(FakeGpu, GpusAreListedByIndex) {
   EXPECT_EQ(list.why_none, "");
 }
 
-TEST_F(FakeGpu, WithoutADriverThereIsNoDevice) {
+TEST_F(FakeGpu, ListsNoDeviceWithoutADriver) {
   const Changed found(machine_.found, cudaErrorInsufficientDriver);
   const Changed driver(machine_.driver, 0);
   EXPECT_EQ(list_gpus().gpus.size(), 0u);
@@ -89,7 +89,7 @@ TEST_F(FakeGpu, WithoutADriverThereIsNoDevice) {
             "or use kind: cpu");
 }
 
-TEST_F(FakeGpu, ADriverThatIsTooOldIsNamedWithItsVersion) {
+TEST_F(FakeGpu, ReportsTheVersionOfATooOldDriver) {
   const Changed found(machine_.found, cudaErrorInsufficientDriver);
   const Changed driver(machine_.driver, 12020);
   const ConfigError error = refusal(0);
@@ -99,17 +99,17 @@ TEST_F(FakeGpu, ADriverThatIsTooOldIsNamedWithItsVersion) {
             "the driver, or use kind: cpu");
 }
 
-TEST_F(FakeGpu, ADriverWithoutAGpuIsSaid) {
+TEST_F(FakeGpu, ReportsADriverWithoutGpu) {
   const Changed found(machine_.found, cudaErrorNoDevice);
   EXPECT_NE(refusal(0).problem.find("the NVIDIA driver shows no GPU"), std::string::npos);
 }
 
-TEST_F(FakeGpu, AnyOtherFailureOfTheDriverIsSaidInItsWords) {
+TEST_F(FakeGpu, ReportsOtherDriverErrorsVerbatim) {
   const Changed found(machine_.found, cudaErrorSystemNotReady);
   EXPECT_NE(refusal(0).problem.find("GPUs do not work here: an error of CUDA"), std::string::npos);
 }
 
-TEST_F(FakeGpu, AnIndexThatThereIsNotIsRefused) {
+TEST_F(FakeGpu, RefusesAnUnknownIndex) {
   for (const int gpu : {2, -1}) {
     const ConfigError error = refusal(gpu);
     EXPECT_EQ(error.field, "index");
@@ -119,7 +119,7 @@ TEST_F(FakeGpu, AnIndexThatThereIsNotIsRefused) {
   EXPECT_EQ(refusal(3).problem, "is 3, but there is one GPU, number 0");
 }
 
-TEST_F(FakeGpu, AGpuThatNothingIsCompiledForIsRefused) {
+TEST_F(FakeGpu, RefusesAnUnsupportedArchitecture) {
   const Changed old(machine_.capability, 75);
   const ConfigError error = refusal(1);
   EXPECT_EQ(error.field, "index");
@@ -128,7 +128,7 @@ TEST_F(FakeGpu, AGpuThatNothingIsCompiledForIsRefused) {
             "use kind: cpu");
 }
 
-TEST_F(FakeGpu, ABudgetAboveWhatIsFreeIsRefused) {
+TEST_F(FakeGpu, RefusesABudgetAboveTheFreeMemory) {
   const auto other = make_cuda_device("cuda:0", 0, 768_MiB - kPage);
   const ConfigError error = thrown<ConfigError>([] { make_cuda_device("cuda:1", 0, 256_MiB + 1); });
   EXPECT_EQ(error.field, "memory");
@@ -136,7 +136,7 @@ TEST_F(FakeGpu, ABudgetAboveWhatIsFreeIsRefused) {
             "is 256.0 MiB, but 256.0 MiB are free on GPU 0; write less, or end what else uses it");
 }
 
-TEST_F(FakeGpu, ABudgetThatIsFreeInPiecesOnlyIsRefused) {
+TEST_F(FakeGpu, RefusesAFragmentedBudget) {
   const Changed fragmented(machine_.fragmented, true);
   const ConfigError error = refusal(1);
   EXPECT_EQ(error.field, "memory");
@@ -144,7 +144,7 @@ TEST_F(FakeGpu, ABudgetThatIsFreeInPiecesOnlyIsRefused) {
             "is 1.00 MiB, and GPU 1 has no such piece, though 1.00 GiB are free; write less");
 }
 
-TEST_F(FakeGpu, HostMemoryThatMayNotBeLockedIsRefused) {
+TEST_F(FakeGpu, ReportsUnlockableHostMemory) {
   const auto device = make_fake(1_MiB);
   const Changed lockable(machine_.lockable, cudaErrorMemoryAllocation);
   rlimit limit{}, low{};
@@ -161,7 +161,7 @@ TEST_F(FakeGpu, HostMemoryThatMayNotBeLockedIsRefused) {
   setrlimit(RLIMIT_MEMLOCK, &limit);
 }
 
-TEST_F(FakeGpu, HostMemoryThatTheMachineLacksIsRefusedBeforeItIsTouched) {
+TEST_F(FakeGpu, RefusesTooMuchHostMemoryUntouched) {
   const auto device = make_fake(1_MiB);
   const auto error = thrown<OutOfMemory>([&] { device->allocate_host(1_GiB << 20); });
   EXPECT_EQ(error.tier, Tier::host);
@@ -169,7 +169,7 @@ TEST_F(FakeGpu, HostMemoryThatTheMachineLacksIsRefusedBeforeItIsTouched) {
   EXPECT_LT(error.available, error.requested);
 }
 
-TEST_F(FakeGpu, HostMemoryIsZeroedToItsEnd) {
+TEST_F(FakeGpu, ZeroesHostMemoryToItsEnd) {
   const auto device = make_fake(1_MiB);
   const auto home = device->allocate_host(40_MiB + 1);
   EXPECT_TRUE(std::all_of(home->data(), home->data() + home->size(),
@@ -177,7 +177,7 @@ TEST_F(FakeGpu, HostMemoryIsZeroedToItsEnd) {
 }
 
 /// No host round trip between dependent work: the thread gives the stream what follows.
-TEST_F(FakeGpu, TheFeederRunsAheadOfItsStream) {
+TEST_F(FakeGpu, FeedsItsStreamAhead) {
   const auto device = make_fake(1_MiB);
   const auto memory = device->allocate(kPage);
   Queue &compute = device->compute(), &h2d = device->host_to_device();
@@ -198,7 +198,7 @@ TEST_F(FakeGpu, TheFeederRunsAheadOfItsStream) {
   loaded.wait();
 }
 
-TEST_F(FakeGpu, NotifiesOnceTheStreamIsThere) {
+TEST_F(FakeGpu, NotifiesAtTheStreamsPosition) {
   const auto device = make_fake(1_MiB);
   std::promise<void> ahead, notified;
   auto heard = notified.get_future();
@@ -214,7 +214,7 @@ TEST_F(FakeGpu, NotifiesOnceTheStreamIsThere) {
 
 /// Copies that wait have not begun: what hangs in another stream holds up nobody who gives the
 /// device up.
-TEST_F(FakeGpu, AbandoningDoesNotWaitForWhatCopiesWaitFor) {
+TEST_F(FakeGpu, AbandonsWithoutDependenciesOfCopies) {
   for (int round = 0; round < 20; ++round) {
     const auto device = make_fake(1_MiB);
     const auto memory = device->allocate(kPage);
@@ -233,7 +233,7 @@ TEST_F(FakeGpu, AbandoningDoesNotWaitForWhatCopiesWaitFor) {
   }
 }
 
-TEST_F(FakeGpu, AbandoningWaitsForCopiesThatTheStreamHas) {
+TEST_F(FakeGpu, AbandonsAfterCopiesInTheStream) {
   const auto device = make_fake(1_MiB);
   const auto home = device->allocate_host(kPage);
   home->data()[0] = std::byte{1};
@@ -258,7 +258,7 @@ TEST_F(FakeGpu, AbandoningWaitsForCopiesThatTheStreamHas) {
 }
 
 /// A GPU says late, of anything, that something failed: nothing that ended meanwhile counts.
-TEST_F(FakeGpu, AFailureIsKnownToWhoeverHearsOfAnEnd) {
+TEST_F(FakeGpu, ReportsAFailureBeforeCompletions) {
   const auto device = make_fake(1_MiB);
   const auto memory = device->allocate(kPage);
   EXPECT_NO_THROW(device->check());
@@ -286,7 +286,7 @@ TEST_F(FakeGpu, AFailureIsKnownToWhoeverHearsOfAnEnd) {
   finish(device->host_to_device());
 }
 
-TEST_F(FakeGpu, WhatCannotBeGivenToAFailedGpuEndsAllTheSame) {
+TEST_F(FakeGpu, CompletesWorkOfAFailedGpu) {
   const auto device = make_fake(1_MiB);
   const auto memory = device->allocate(kPage);
   const Changed broken(machine_.broken[1], cudaErrorIllegalAddress);

@@ -26,7 +26,7 @@ bool has(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
 }
 
-TEST(FileStore, RefusalsAreOfTheDiskAndNameTheFolder) {
+TEST(FileStore, NamesTheFolderInRefusals) {
   const TemporaryFolder folder;
   FileStore store(folder.path());
   const auto error = thrown<OutOfMemory>([&] { store.allocate(Bytes{1} << 60); });
@@ -35,7 +35,7 @@ TEST(FileStore, RefusalsAreOfTheDiskAndNameTheFolder) {
   EXPECT_TRUE(has(error, format_bytes(error.available))) << error.what();
 }
 
-TEST(FileStore, FilesHaveNoName) {
+TEST(FileStore, CreatesUnnamedFiles) {
   const TemporaryFolder folder;
   FileStore store(folder.path());
   const auto memory = store.allocate(1_MiB);
@@ -43,7 +43,7 @@ TEST(FileStore, FilesHaveNoName) {
 }
 
 /// Others may use the same disk meanwhile.
-TEST(FileStore, TheSpaceIsTakenAtOnceAndGivenBack) {
+TEST(FileStore, ReservesSpaceAtOnceAndReturnsIt) {
   const TemporaryFolder folder;
   const auto free_bytes = [&] {
     struct statvfs disk {};
@@ -60,7 +60,7 @@ TEST(FileStore, TheSpaceIsTakenAtOnceAndGivenBack) {
   EXPECT_GT(free_bytes(), before - kOthers);
 }
 
-TEST(FileStore, FoldersThatCannotHoldFilesAreNamed) {
+TEST(FileStore, NamesAnUnusableFolder) {
   const TemporaryFolder folder;
   folder.write("file", "");
   const auto missing = thrown<IoError>([&] { FileStore store(folder / "missing"); });
@@ -74,7 +74,7 @@ TEST(FileStore, FoldersThatCannotHoldFilesAreNamed) {
   EXPECT_EQ(closed.code, EACCES);
 }
 
-TEST(FileStore, AFolderThatIsGoneCostsNoBudget) {
+TEST(FileStore, TakesNoBudgetForARemovedFolder) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "homes");
   FileStore store(folder / "homes");
@@ -103,7 +103,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-TEST(FileStore, SpaceThatTheSystemDoesNotReserveIsAnErrorWithItsSize) {
+TEST(FileStore, ReportsTheSizeOfAFailedReservation) {
   const TemporaryFolder folder;
   FileStore store(folder.path());
   HostArena arena(1_GiB, store);

@@ -50,7 +50,7 @@ class FileSystemConformance : public ::testing::TestWithParam<FileSystemCase> {
   const FileSystem::Path folder_ = GetParam().folder(*files_, scratch_.path());
 };
 
-TEST_P(FileSystemConformance, AFileKeepsItsBytes) {
+TEST_P(FileSystemConformance, KeepsTheBytesOfAFile) {
   write("a", "some bytes");
   EXPECT_EQ(read("a"), "some bytes");
   write("empty", "");
@@ -58,12 +58,12 @@ TEST_P(FileSystemConformance, AFileKeepsItsBytes) {
   EXPECT_EQ(files_->list(folder_), (Names{"a", "empty"}));
 }
 
-TEST_P(FileSystemConformance, WhatWasSkippedReadsAsZeros) {
+TEST_P(FileSystemConformance, ReadsGapsAsZeros) {
   write("a", "xy", 3);
   EXPECT_EQ(read("a"), std::string("\0\0\0xy", 5));
 }
 
-TEST_P(FileSystemConformance, BytesCanBeReplacedInPlace) {
+TEST_P(FileSystemConformance, OverwritesBytesInPlace) {
   auto file = OpenFile::create(*files_, at("a"));
   file.write_all(std::as_bytes(std::span(std::string_view("012345"))), 0);
   file.write_all(std::as_bytes(std::span(std::string_view("ab"))), 2);
@@ -71,7 +71,7 @@ TEST_P(FileSystemConformance, BytesCanBeReplacedInPlace) {
   EXPECT_EQ(read("a"), "01ab45");
 }
 
-TEST_P(FileSystemConformance, ReservedSpaceIsZerosAndLeavesBytesAlone) {
+TEST_P(FileSystemConformance, ReservesZeroedSpaceAndKeepsBytes) {
   auto file = OpenFile::create(*files_, at("a"));
   file.preallocate(4);
   EXPECT_EQ(read("a"), std::string(4, '\0'));
@@ -82,7 +82,7 @@ TEST_P(FileSystemConformance, ReservedSpaceIsZerosAndLeavesBytesAlone) {
   EXPECT_EQ(read("a"), std::string("abcd\0\0", 6));
 }
 
-TEST_P(FileSystemConformance, NothingIsReadBehindTheEnd) {
+TEST_P(FileSystemConformance, ReadsNothingPastTheEnd) {
   write("a", "0123");
   const auto handle = files_->open(at("a"));
   std::vector<std::byte> into(10);
@@ -95,7 +95,7 @@ TEST_P(FileSystemConformance, NothingIsReadBehindTheEnd) {
   EXPECT_THROW(file.read_all(into, 0), CorruptData);
 }
 
-TEST_P(FileSystemConformance, CreationIsExclusive) {
+TEST_P(FileSystemConformance, CreatesExclusively) {
   write("a", "old");
   EXPECT_EQ(code_of([&] { files_->create(at("a")); }), EEXIST);
   files_->make_folder(at("f"));
@@ -104,7 +104,7 @@ TEST_P(FileSystemConformance, CreationIsExclusive) {
   EXPECT_EQ(read("a"), "old");
 }
 
-TEST_P(FileSystemConformance, ErrorsNameFileAndCause) {
+TEST_P(FileSystemConformance, NamesFileAndCauseInErrors) {
   for (const auto& call : std::vector<std::function<void()>>{
            [&] { files_->open(at("no")); }, [&] { files_->unlink(at("no")); },
            [&] { files_->list(at("no")); }, [&] { files_->remove_folder(at("no")); },
@@ -121,14 +121,14 @@ TEST_P(FileSystemConformance, ErrorsNameFileAndCause) {
   EXPECT_EQ(code_of([&] { files_->list(at("a")); }), ENOTDIR);
 }
 
-TEST_P(FileSystemConformance, AFolderIsNotOpenedAsAFile) {
+TEST_P(FileSystemConformance, RefusesToOpenAFolderAsAFile) {
   files_->make_folder(at("f"));
   const auto error = testing::thrown<IoError>([&] { files_->open(at("f")); });
   EXPECT_EQ(error.code, EISDIR);
   EXPECT_EQ(error.path, at("f"));
 }
 
-TEST_P(FileSystemConformance, ARenameReplacesAFile) {
+TEST_P(FileSystemConformance, ReplacesAFileByRename) {
   write("new", "new");
   write("old", "old");
   files_->rename(at("new"), at("old"));
@@ -136,7 +136,7 @@ TEST_P(FileSystemConformance, ARenameReplacesAFile) {
   EXPECT_EQ(read("old"), "new");
 }
 
-TEST_P(FileSystemConformance, ARenamedFolderKeepsWhatIsInIt) {
+TEST_P(FileSystemConformance, KeepsTheContentsOfARenamedFolder) {
   files_->make_folder(at("g.tmp"));
   write("g.tmp/a", "inside");
   files_->sync_folder(at("g.tmp"));
@@ -146,7 +146,7 @@ TEST_P(FileSystemConformance, ARenamedFolderKeepsWhatIsInIt) {
   EXPECT_EQ(read("g/a"), "inside");
 }
 
-TEST_P(FileSystemConformance, AFullFolderIsNeitherReplacedNorRemoved) {
+TEST_P(FileSystemConformance, NeitherReplacesNorRemovesANonEmptyFolder) {
   files_->make_folder(at("g"));
   write("g/a", "inside");
   write("file", "");
@@ -160,7 +160,7 @@ TEST_P(FileSystemConformance, AFullFolderIsNeitherReplacedNorRemoved) {
   EXPECT_EQ(files_->list(folder_), (Names{"file", "other"}));
 }
 
-TEST_P(FileSystemConformance, AnOpenFileOutlivesItsName) {
+TEST_P(FileSystemConformance, KeepsAnOpenFileAfterItsRemoval) {
   write("a", "kept");
   const auto file = OpenFile::open(*files_, at("a"));
   files_->unlink(at("a"));
@@ -170,7 +170,7 @@ TEST_P(FileSystemConformance, AnOpenFileOutlivesItsName) {
   EXPECT_EQ(text, "kept");
 }
 
-TEST_P(FileSystemConformance, MoreThanTheDiskHoldsIsRefused) {
+TEST_P(FileSystemConformance, RefusesMoreThanTheDiskHolds) {
   const Bytes free = files_->free_bytes(folder_);
   EXPECT_GT(free, 0u);
   auto file = OpenFile::create(*files_, at("a"));
@@ -178,7 +178,7 @@ TEST_P(FileSystemConformance, MoreThanTheDiskHoldsIsRefused) {
   EXPECT_TRUE(code == ENOSPC || code == EFBIG) << code;
 }
 
-TEST_P(FileSystemConformance, AFileThatIsTooLargeToReadIsRefusedWithBothSizes) {
+TEST_P(FileSystemConformance, NamesBothSizesOfATooLargeFile) {
   write("a", "12345");
   const auto error = testing::thrown<CorruptData>([&] { read_file(*files_, at("a"), 4); });
   EXPECT_NE(std::string(error.what()).find("holds 5 B, more than the 4 B"), std::string::npos)

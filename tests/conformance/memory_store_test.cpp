@@ -12,7 +12,7 @@ std::unique_ptr<Store> make(Device& device, const std::filesystem::path&) {
 INSTANTIATE_TEST_SUITE_P(Memory, StoreConformance, ::testing::Values(StoreCase{"memory", make}),
                          [](const auto& test) { return test.param.name; });
 
-TEST(MemoryStore, RefusalsAreOfTheHost) {
+TEST(MemoryStore, NamesHostMemoryInRefusals) {
   const auto device = make_cpu_device("cpu:0", 1_MiB);
   MemoryStore store(*device);
   const auto error = testing::thrown<OutOfMemory>([&] { store.allocate(Bytes{1} << 60); });

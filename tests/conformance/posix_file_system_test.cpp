@@ -14,7 +14,7 @@ INSTANTIATE_TEST_SUITE_P(Posix, FileSystemConformance,
                              [](FileSystem&, const auto& scratch) { return scratch; }}),
                          [](const auto& test) { return test.param.name; });
 
-TEST(PosixFileSystem, ErrorsOfOpenFilesNameTheFile) {
+TEST(PosixFileSystem, NamesAnOpenFileInErrors) {
   const testing::TemporaryFolder folder;
   folder.write("a", "x");
   auto file = OpenFile::open(posix_file_system(), folder / "a");
@@ -25,7 +25,7 @@ TEST(PosixFileSystem, ErrorsOfOpenFilesNameTheFile) {
 }
 
 /// Each would be waited for, or read without end.
-TEST(PosixFileSystem, WhatIsNoRegularFileIsRefusedAtOnce) {
+TEST(PosixFileSystem, RefusesASpecialFileAtOnce) {
   const testing::TemporaryFolder folder;
   const std::string fifo = folder / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);

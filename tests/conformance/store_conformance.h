@@ -54,7 +54,7 @@ class StoreConformance : public ::testing::TestWithParam<StoreCase> {
   HostArena arena_{1_MiB, *store_};
 };
 
-TEST_P(StoreConformance, MemoryIsExactZeroedAndAligned) {
+TEST_P(StoreConformance, AllocatesExactZeroedAlignedMemory) {
   for (const Bytes bytes : {Bytes{0}, Bytes{1}, kPage, kPage + 1, Bytes{100'000}}) {
     const auto memory = store_->allocate(bytes);
     EXPECT_EQ(memory->size(), bytes);
@@ -65,7 +65,7 @@ TEST_P(StoreConformance, MemoryIsExactZeroedAndAligned) {
   }
 }
 
-TEST_P(StoreConformance, WhatWasGivenBackIsZeroAgain) {
+TEST_P(StoreConformance, ZeroesReturnedMemory) {
   for (int round = 0; round < 3; ++round) {
     const auto memory = store_->allocate(1_MiB);
     EXPECT_TRUE(is_zero(memory->data(), 1_MiB));
@@ -73,7 +73,7 @@ TEST_P(StoreConformance, WhatWasGivenBackIsZeroAgain) {
   }
 }
 
-TEST_P(StoreConformance, MemoryKeepsItsBytesBesideOthers) {
+TEST_P(StoreConformance, KeepsBytesBesideOtherRegions) {
   std::vector<std::unique_ptr<DeviceMemory>> all;
   for (unsigned i = 0; i < 8; ++i) {
     all.push_back(store_->allocate(100'000));
@@ -85,14 +85,14 @@ TEST_P(StoreConformance, MemoryKeepsItsBytesBesideOthers) {
   }
 }
 
-TEST_P(StoreConformance, MemoryOutlivesItsStore) {
+TEST_P(StoreConformance, KeepsMemoryBeyondTheStore) {
   const auto memory = store_->allocate(64_KiB);
   store_.reset();
   fill(memory->data(), 64_KiB, 7);
   EXPECT_TRUE(is_filled(memory->data(), 64_KiB, 7));
 }
 
-TEST_P(StoreConformance, CopyQueuesReachItBothWays) {
+TEST_P(StoreConformance, IsReachedByCopyQueuesInBothDirections) {
   const auto home = store_->allocate(64_KiB), back = store_->allocate(64_KiB);
   const auto on_device = device_->allocate(64_KiB);
   fill(home->data(), 64_KiB, 5);
@@ -106,7 +106,7 @@ TEST_P(StoreConformance, CopyQueuesReachItBothWays) {
 }
 
 /// Of sizes that no machine has: one that a file could have, one that overflows.
-TEST_P(StoreConformance, WhatThereIsNoRoomForIsRefusedWithNumbers) {
+TEST_P(StoreConformance, RefusesTooLargeRequestsWithNumbers) {
   for (const Bytes bytes : {Bytes{1} << 60, ~Bytes{0}}) {
     const auto error = testing::thrown<OutOfMemory>([&] { store_->allocate(bytes); });
     EXPECT_EQ(error.requested, bytes);
@@ -120,7 +120,7 @@ TEST_P(StoreConformance, WhatThereIsNoRoomForIsRefusedWithNumbers) {
   EXPECT_EQ(store_->allocate(1_MiB)->size(), 1_MiB);
 }
 
-TEST_P(StoreConformance, RegionsAreGivenBack) {
+TEST_P(StoreConformance, ReturnsRegions) {
   {
     const auto region = arena_.reserve(100'000);
     EXPECT_EQ(region.size(), 100'000u);
@@ -130,7 +130,7 @@ TEST_P(StoreConformance, RegionsAreGivenBack) {
   EXPECT_EQ(arena_.in_use(), 0u);
 }
 
-TEST_P(StoreConformance, TheBudgetIsHard) {
+TEST_P(StoreConformance, EnforcesTheBudget) {
   auto first = arena_.reserve(1_MiB - 100);
   const auto error = testing::thrown<OutOfMemory>([&] { arena_.reserve(101); });
   EXPECT_EQ(error.tier, Tier::host);
@@ -143,7 +143,7 @@ TEST_P(StoreConformance, TheBudgetIsHard) {
   EXPECT_EQ(arena_.reserve(1_MiB).size(), 1_MiB);
 }
 
-TEST_P(StoreConformance, AMovedRegionIsGivenBackOnce) {
+TEST_P(StoreConformance, ReturnsAMovedRegionOnce) {
   auto a = arena_.reserve(1000);
   fill(a.data(), 1000, 2);
   std::byte* const data = a.data();
@@ -158,7 +158,7 @@ TEST_P(StoreConformance, AMovedRegionIsGivenBackOnce) {
   EXPECT_EQ(arena_.in_use(), 0u);
 }
 
-TEST_P(StoreConformance, ThePeakIsOfWhatLayThereAtOnce) {
+TEST_P(StoreConformance, CountsThePeakOfSimultaneousRegions) {
   {
     const auto a = arena_.reserve(1000);
     auto b = arena_.reserve(2000);
@@ -169,7 +169,7 @@ TEST_P(StoreConformance, ThePeakIsOfWhatLayThereAtOnce) {
   EXPECT_EQ(arena_.peak(), 3000u);
 }
 
-TEST_P(StoreConformance, ThreadsTogetherNeverExceedTheBudget) {
+TEST_P(StoreConformance, LimitsAllThreadsToTheBudget) {
   std::vector<int> granted(4);
   {
     std::vector<std::jthread> threads;

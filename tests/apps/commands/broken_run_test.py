@@ -75,7 +75,7 @@ class BrokenRun(unittest.TestCase):
 
     # Several starts of one run.
 
-    def test_of_several_starts_one_wins_and_nothing_of_it_is_lost(self):
+    def test_one_of_several_starts_wins_without_losses(self):
         chance = random.Random(1)
         campaign = int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
         for round_, more in enumerate([[], ["resume=auto"], ["--overwrite"]] * campaign):
@@ -98,7 +98,7 @@ class BrokenRun(unittest.TestCase):
             self.assertEqual(self.bits(shown.stdout), self.bits(winners[0]))
             self.assertEqual(self.spillway("verify", f"run{round_}").returncode, 0)
 
-    def test_a_folder_in_use_is_refused_by_every_command_that_writes(self):
+    def test_writing_commands_refuse_a_folder_in_use(self):
         running = self.start("train", "config.yaml", LONG, "output_dir=run")
         self.addCleanup(running.communicate)
         self.addCleanup(running.kill)
@@ -126,7 +126,7 @@ class BrokenRun(unittest.TestCase):
             self.assertIn(f"output_dir: '{output}' lies inside data.path '{path}'", refused.stderr)
             self.assertFalse((self.folder / output).exists())
 
-    def test_data_that_lies_in_the_folder_of_a_run_is_not_overwritten(self):
+    def test_data_in_the_run_folder_is_not_overwritten(self):
         run = self.copy_whole()
         shutil.copy(TEXT, run / "trials" / "a.txt")
         refused = self.spillway("train", "config.yaml", "data.path=run/trials/a.txt",
@@ -135,7 +135,7 @@ class BrokenRun(unittest.TestCase):
         self.assertIn("data.path: 'run/trials/a.txt' lies inside output_dir 'run'", refused.stderr)
         self.assertTrue((run / "trials" / "a.txt").exists())
 
-    def test_a_name_that_looks_like_yaml_is_a_name(self):
+    def test_a_name_like_yaml_is_accepted(self):
         self.copy_whole().rename(self.folder / "[y]")
         resumed = self.spillway("resume", "[y]", "--json")
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
@@ -143,7 +143,7 @@ class BrokenRun(unittest.TestCase):
 
     # Ends of every kind.
 
-    def test_a_closed_terminal_saves_as_a_stop_does(self):
+    def test_a_closed_terminal_saves_the_run(self):
         running = self.start("train", "config.yaml", LONG, "output_dir=run",
                              "checkpoint.every_steps=0")
         self.assertIn("running", running.stdout.readline())
@@ -162,7 +162,7 @@ class BrokenRun(unittest.TestCase):
         running.communicate(timeout=60)
         self.assertEqual(running.returncode, 0)
 
-    def test_who_stops_reading_does_not_stop_the_run(self):
+    def test_closed_output_does_not_stop_the_run(self):
         for stream, stays in (("stdout", "stderr"), ("stderr", "stdout")):
             output = f"output_dir={stream}"
             running = self.start("train", "config.yaml", output, *(["--json"] * (stream == "stderr")))
@@ -176,7 +176,7 @@ class BrokenRun(unittest.TestCase):
             self.assertEqual(self.bits(shown.stdout), self.whole_bits)
             self.assertTrue((self.folder / stream / "results.csv").exists())
 
-    def test_planning_is_interrupted_at_once_and_leaves_nothing(self):
+    def test_interrupted_planning_leaves_nothing(self):
         planning = self.start("train", "config.yaml", "output_dir=run",
                               "model.num_hidden_layers=1000", "model.hidden_size=64", "--json")
         while not self.catches(planning.pid, signal.SIGINT):
@@ -191,7 +191,7 @@ class BrokenRun(unittest.TestCase):
         self.assertEqual(json.loads(out)["error"]["exit_code"], 130)
         self.assertFalse((self.folder / "run").exists())
 
-    def test_a_log_that_is_removed_stops_the_run(self):
+    def test_a_removed_log_stops_the_run(self):
         running = self.start("train", "config.yaml", LONG, "output_dir=run")
         self.assertIn("running", running.stdout.readline())
         (self.folder / "run" / "events.jsonl").unlink()
@@ -203,7 +203,7 @@ class BrokenRun(unittest.TestCase):
         resumed.kill()
         resumed.communicate()
 
-    def test_a_start_that_was_killed_early_is_in_nobodys_way(self):
+    def test_leftovers_of_a_killed_start_are_ignored(self):
         (self.folder / "run").mkdir()
         (self.folder / "run" / ".spillway.tmp").write_text("This folder")
         (self.folder / "run" / "lock").write_text("4711\n")
@@ -214,7 +214,7 @@ class BrokenRun(unittest.TestCase):
         self.assertEqual(trained.returncode, 0, trained.stderr)
         self.assertEqual(self.bits(trained.stdout), self.whole_bits)
 
-    def test_a_trace_that_cannot_be_written_costs_nothing_else(self):
+    def test_an_unwritable_trace_affects_nothing_else(self):
         run = self.folder / "run"
         running = self.start("train", "config.yaml", "output_dir=run", "--json",
                              "train.max_steps=300")
@@ -252,7 +252,7 @@ class BrokenRun(unittest.TestCase):
         again = self.spillway("verify", "run")
         self.assertEqual(again.returncode, 0, again.stdout)
 
-    def test_a_damaged_line_of_the_log(self):
+    def test_damaged_log_line(self):
         log = self.copy_whole() / "events.jsonl"
         for number in (1, 5, -2):
             lines = log.read_bytes().split(b"\n")
@@ -260,11 +260,11 @@ class BrokenRun(unittest.TestCase):
             log.write_bytes(b"\n".join(lines))
             self.assert_restored("line [0-9]+ does not match its hash")
 
-    def test_a_log_that_is_gone(self):
+    def test_missing_log(self):
         (self.copy_whole() / "events.jsonl").unlink()
         self.assert_restored("events.jsonl is missing; starting a new log")
 
-    def test_final_weights(self):
+    def test_damaged_weights(self):
         self.copy_whole()
         weights = self.trial(1) / "weights.safetensors"
         right = weights.read_bytes()
@@ -274,7 +274,7 @@ class BrokenRun(unittest.TestCase):
         self.assert_restored("are missing; restoring them from its last checkpoint")
         self.assertEqual(weights.read_bytes(), right)
 
-    def test_a_journal(self):
+    def test_damaged_journal(self):
         journal = self.copy_whole() / "journal.sqlite"
         journal.write_bytes(b"x" * journal.stat().st_size)
         self.assertEqual(self.spillway("verify", "run").returncode, 1)
@@ -291,7 +291,7 @@ class BrokenRun(unittest.TestCase):
         running.kill()
         running.communicate()
 
-    def test_checkpoints_of_one_trial(self):
+    def test_damaged_checkpoints_of_one_trial(self):
         self.kill_in_the_middle()
         for checkpoint in (self.trial(1) / "checkpoints").iterdir():
             for file in checkpoint.iterdir():
@@ -302,7 +302,7 @@ class BrokenRun(unittest.TestCase):
         self.assertRegex(resumed.stderr, "trial seed=1: .*it resumes from the beginning")
         self.assertEqual(self.bits(resumed.stdout), self.whole_bits)
 
-    def test_a_checkpoint_that_is_gone_is_missed(self):
+    def test_a_missing_checkpoint_is_reported(self):
         self.kill_in_the_middle()
         shutil.rmtree(self.trial(2) / "checkpoints")
         found = self.spillway("verify", "run")
@@ -313,7 +313,7 @@ class BrokenRun(unittest.TestCase):
         self.assertRegex(resumed.stderr, "trial seed=2: its checkpoint after step [0-9]+ .*missing")
         self.assertEqual(self.bits(resumed.stdout), self.whole_bits)
 
-    def test_what_is_no_file(self):
+    def test_special_files(self):
         run = self.copy_whole()
         for name in ("config.yaml", "events.jsonl", "lock"):
             (run / name).rename(run / "kept")

@@ -8,7 +8,7 @@
 namespace spillway::testing {
 namespace {
 
-TEST(DoctorCommand, MeasuresWhatPlansRestOn) {
+TEST(DoctorCommand, MeasuresTheInputsOfPlans) {
   std::ostringstream out;
   EXPECT_EQ(doctor({.json = true}, out), kDone);
   const auto json = nlohmann::json::parse(out.str());
@@ -35,7 +35,7 @@ TEST(DoctorCommand, MeasuresWhatPlansRestOn) {
   }
 }
 
-TEST(DoctorCommand, SaysItInText) {
+TEST(DoctorCommand, PrintsText) {
   std::ostringstream out;
   EXPECT_EQ(doctor({}, out), kDone);
   for (const char* text :

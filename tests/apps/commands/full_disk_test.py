@@ -96,7 +96,7 @@ class FullDisk(unittest.TestCase):
         return [[file.read_bytes() for file in sorted((self.run_.checkpoints / name).iterdir())]
                 for name in self.run_.generations()[-2:]]
 
-    def test_without_space_for_a_checkpoint_a_run_goes_on_and_tries_again(self):
+    def test_a_run_retries_a_checkpoint_without_space(self):
         process = self.start()
         others, reasons = self.disk.fill_with_files(), []
         reasons.append(self.next_reason(process, reasons))
@@ -124,7 +124,7 @@ class FullDisk(unittest.TestCase):
         self.assertEqual(self.run_.weights(), self.weights)
         small_run.finish([PROGRAM, "verify", str(self.run_.folder)])
 
-    def test_without_space_for_its_log_a_run_stops_and_can_be_resumed(self):
+    def test_a_run_without_space_for_its_log_can_be_resumed(self):
         process = self.start()
         filler, said = self.disk.fill_with_bytes(left=0), ""
         for line in process.stdout:

@@ -41,12 +41,12 @@ class OnGpus(unittest.TestCase):
         self.assertFalse(run.folder.exists())
         return done.stderr
 
-    def test_doctor_measures_them(self):
+    def test_doctor_measures_gpus(self):
         for index in range(LAST + 1):
             self.assertRegex(DOCTOR, rf"(?m)^ +cuda:{index} +[0-9.]+ GiB/s")
             self.assertRegex(DOCTOR, rf"cuda:{index}, bf16: .*: use at least [0-9]+ virtual node")
 
-    def test_a_killed_run_goes_on_with_other_gpus_and_budgets(self):
+    def test_a_killed_run_resumes_with_other_gpus_and_budgets(self):
         bf16 = ("train.dtype=bf16", "train.gradient_dtype=bf16", "train.max_steps=60")
         whole, killed = self.new_run("whole"), self.new_run("killed")
         small_run.finish(whole.train_command(gpus(0), *bf16))
@@ -60,7 +60,7 @@ class OnGpus(unittest.TestCase):
         small_run.finish(other.train_command(gpus(0), "seed=5", *bf16))
         self.assertNotEqual(other.weights(), whole.weights())
 
-    def test_what_cannot_be_is_said(self):
+    def test_invalid_requests(self):
         self.assertIn(f"devices[0].index: is {LAST + 1}, but ", self.refusal(gpus(LAST + 1)))
         self.assertIn("are free on GPU 0; write less", self.refusal(gpus(0, memory="1TiB")))
         self.assertIn("train.dtype: is 'fp8', must be fp32 or bf16",

@@ -87,7 +87,7 @@ class Numerics(unittest.TestCase):
         resumed = self.call(run.resume_command(small_run.FAST), OMP_NUM_THREADS="3")
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
 
-    def test_a_run_goes_on_under_the_same_kernels_only(self):
+    def test_a_run_resumes_only_under_the_same_kernels(self):
         for number, (variable, value, model) in enumerate(CASES):
             with self.subTest(variable=variable, value=value, model=model):
                 self.check(number, variable, value, model)
@@ -98,14 +98,14 @@ class Numerics(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return re.search(r'"smallest_budget_bytes": *(\d+)', done.stdout).group(1)
 
-    def test_costs_count_under_the_kernels_that_they_were_measured_with(self):
+    def test_costs_are_cached_per_kernels(self):
         run, other = self.run_of("plan", GPT), {"MKL_CBWR": "COMPATIBLE"}
         plain = self.smallest_budget(run, "plain")
         under_other = self.smallest_budget(run, "other", **other)
         self.assertEqual(self.smallest_budget(run, "plain", **other), under_other)
         self.assertEqual(self.smallest_budget(run, "other"), plain)
 
-    def test_doctor_shows_them(self):
+    def test_doctor_shows_numerics(self):
         def numerics(**variables):
             done = self.call([PROGRAM, "doctor", "--json"], **variables)
             return json.loads(done.stdout)["numerics"]

@@ -40,14 +40,14 @@ class Program(unittest.TestCase):
         return subprocess.run([os.path.abspath(PROGRAM), *arguments], cwd=self.folder, timeout=100,
                               capture_output=True, text=True, check=False)
 
-    def test_done_is_0_and_json_is_alone_on_stdout(self):
+    def test_success_is_0_and_stdout_has_only_json(self):
         result = self.run_program("train", "config.yaml", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         report = json.loads(result.stdout)
         self.assertEqual(report["trials"][0]["state"], "done")
         self.assertIn("done", result.stderr)
 
-    def test_libraries_print_nothing_into_the_document(self):
+    def test_libraries_do_not_print_into_the_document(self):
         talkative = {**os.environ, "MKL_VERBOSE": "1", "DNNL_VERBOSE": "1"}
         result = subprocess.run([os.path.abspath(PROGRAM), "train", "config.yaml", "--json"],
                                 cwd=self.folder, timeout=100, capture_output=True, text=True,
@@ -57,7 +57,7 @@ class Program(unittest.TestCase):
         if "VERBOSE" not in result.stderr:
             self.skipTest("this LibTorch has no library that prints")
 
-    def test_failures_are_documents_too(self):
+    def test_failures_are_json_documents(self):
         for kind, code, arguments in (("usage", 2, ["train"]),
                                       ("configuration", 2, ["train", "config.yaml", "seed=x"]),
                                       ("configuration", 2, ["results", "nowhere"]),
@@ -75,7 +75,7 @@ class Program(unittest.TestCase):
         return subprocess.run(["bash", "-c", f"{words} {redirections}"], cwd=self.folder,
                               timeout=100, capture_output=True, text=True, check=False)
 
-    def test_closed_descriptors_take_no_file_of_the_run(self):
+    def test_closed_descriptors_are_not_reused_for_files(self):
         for closed in (">&-", "<&- >&-", "<&- >&- 2>&-"):
             with self.subTest(closed):
                 result = self.run_in_shell(closed, "train", "config.yaml", "--overwrite")
@@ -99,7 +99,7 @@ class Program(unittest.TestCase):
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("not finite", result.stdout)
 
-    def test_a_run_that_is_killed_can_be_read(self):
+    def test_a_killed_run_can_be_read(self):
         process = subprocess.Popen(
             [os.path.abspath(PROGRAM), "train", "config.yaml", "train.max_steps=1000000000"],
             cwd=self.folder, stdout=subprocess.PIPE, text=True)
@@ -117,7 +117,7 @@ class Program(unittest.TestCase):
         self.assertIn("was interrupted or killed", result.stdout)
         self.assertIn("running", result.stdout)
 
-    def test_a_run_that_is_killed_at_its_first_checkpoint_can_be_resumed(self):
+    def test_a_run_killed_at_its_first_checkpoint_can_be_resumed(self):
         small = ("train.max_steps=200", "checkpoint.every_steps=1")
         whole = self.run_program("train", "config.yaml", "--json", "output_dir=whole", *small)
         process = subprocess.Popen([os.path.abspath(PROGRAM), "train", "config.yaml", *small],
@@ -157,7 +157,7 @@ class Program(unittest.TestCase):
         self.assertIn("\x1b[J", text)
         self.assertIn("Outputs: runs/run", text.split("\x1b[J")[-1])
 
-    def test_no_escapes_without_a_terminal_that_knows_them(self):
+    def test_no_escapes_on_simple_terminals(self):
         on_dumb = self.run_on_terminal("dumb", "train", "config.yaml")
         piped = self.run_program("train", "config.yaml", "--overwrite").stdout
         for text in (on_dumb, piped):
@@ -176,7 +176,7 @@ class Program(unittest.TestCase):
         self.assertEqual(result.stderr, "")
         return result.stdout.split()
 
-    def test_bash_completes(self):
+    def test_bash_completion(self):
         script = self.run_program("completion", "bash").stdout
         subprocess.run(["bash", "-n"], input=script, text=True, timeout=60, check=True)
         os.mkdir(os.path.join(self.folder, "configs"))
@@ -242,7 +242,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
                 self.assertNotEqual(result.stderr, "")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "this system has no /dev/full")
-    def test_output_that_is_lost_is_1(self):
+    def test_lost_output_is_1(self):
         with open("/dev/full", "w") as full:
             result = subprocess.run([os.path.abspath(PROGRAM), "plan", "config.yaml", "--json"], cwd=self.folder,
                                     stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -264,7 +264,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
             self.assertIn(f"Usage: spillway {command}", result.stdout)
             self.assertIn("Examples:\n  ", result.stdout)
 
-    def test_version_is_that_of_doctor(self):
+    def test_version_equals_that_of_doctor(self):
         version = json.loads(self.run_program("doctor", "--json").stdout)["spillway_version"]
         self.assertEqual(self.run_program("--version").stdout, f"spillway {version}\n")
 
@@ -281,7 +281,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
                               cwd=self.folder, timeout=100, capture_output=True, text=True,
                               check=False)
 
-    def test_a_full_disk_is_said_before_anything_is_trained(self):
+    def test_a_full_disk_is_reported_before_training(self):
         os.mkdir(os.path.join(self.folder, "homes"))
         arguments = ("train", "config.yaml", "offload_path=homes", "--json")
         ample = self.run_on_small_disk("8m", *arguments)
@@ -310,7 +310,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
             caught = next(line.split()[1] for line in file if line.startswith("SigCgt"))
         return int(caught, 16) >> (signal.SIGUSR1 - 1) & 1
 
-    def test_state_signal_is_taken_before_libtorch_is_set_up(self):
+    def test_state_signal_works_before_libtorch_starts(self):
         begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         process = subprocess.Popen([os.path.abspath(PROGRAM), "--help"], cwd=self.folder,
                                    stdout=subprocess.DEVNULL)
@@ -324,7 +324,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         all_of_it = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin
         self.assertLess(early, 0.5 * all_of_it)
 
-    def test_state_is_shown_on_a_signal_and_nothing_else_changes(self):
+    def test_state_signal_changes_nothing_else(self):
         arguments = ("train", "config.yaml", "--json", "--overwrite", "train.max_steps=400",
                      "train.eval_steps=0", "sweep={parameters: {seed: {values: [1, 2]}}}")
         quiet = json.loads(self.run_program(*arguments).stdout)

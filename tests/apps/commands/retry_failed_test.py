@@ -18,7 +18,7 @@ OTHER = "devices=[{memory: 8MiB}, {memory: 8MiB}]"
 
 
 class RetryFailed(unittest.TestCase):
-    def test_goes_on_from_its_checkpoint_with_the_same_bits(self):
+    def test_resumes_from_its_checkpoint_with_the_same_bits(self):
         with tempfile.TemporaryDirectory() as folder:
             whole = small_run.SmallRun(PROGRAM, TEXT, folder + "/whole")
             small_run.finish(whole.train_command("checkpoint.every_steps=0"))

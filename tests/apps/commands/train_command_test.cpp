@@ -45,7 +45,7 @@ std::vector<std::string> keys_of(const Json& json) {
   return keys;
 }
 
-TEST_F(TrainCommand, WritesWhatItSays) {
+TEST_F(TrainCommand, WritesTheFilesThatItNames) {
   ASSERT_EQ(run(), kDone);
   EXPECT_NE(out_.str().find("Best trial: "), std::string::npos);
   EXPECT_NE(out_.str().find("Outputs: " + folder_ / "out"), std::string::npos);
@@ -67,7 +67,7 @@ TEST_F(TrainCommand, WritesWhatItSays) {
   EXPECT_GT(plan["wall_s"]["actual"], 0);
 }
 
-TEST_F(TrainCommand, TheTraceHasTheRealAndThePlannedRun) {
+TEST_F(TrainCommand, TracesTheRealAndThePlannedRun) {
   ASSERT_EQ(run(), kDone);
   const Json trace = Json::parse(folder_.read("out/trace.json"));
   std::map<int, std::map<std::string, int>> spans;  // by process: what ran how often
@@ -87,7 +87,7 @@ TEST_F(TrainCommand, TheTraceHasTheRealAndThePlannedRun) {
   EXPECT_NE(out_.str().find("planned"), std::string::npos);
 }
 
-TEST_F(TrainCommand, EarlyStoppingIsInAllThatIsWritten) {
+TEST_F(TrainCommand, ReportsEarlyStoppingInAllFiles) {
   options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2}",
                         "sweep.parameters.train.learning_rate.values=[1e-3, 1e-6]",
                         "sweep.metric.name=final_loss"};
@@ -119,7 +119,7 @@ TEST_F(TrainCommand, EarlyStoppingIsInAllThatIsWritten) {
   EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
 }
 
-TEST_F(TrainCommand, EarlyStoppingWithoutHostMemoryForAllIsRefusedBeforeAnythingIsWritten) {
+TEST_F(TrainCommand, RefusesEarlyStoppingWithoutHostMemoryAndWritesNothing) {
   options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2}", "host_memory=2MiB"};
   const auto error = thrown<DoesNotFit>([&] { run(); });
   EXPECT_NE(std::string(error.what()).find("all 4 trials"), std::string::npos) << error.what();
@@ -128,7 +128,7 @@ TEST_F(TrainCommand, EarlyStoppingWithoutHostMemoryForAllIsRefusedBeforeAnything
   EXPECT_EQ(run(), kDone);
 }
 
-TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
+TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
   const Json json = Json::parse(out_.str());
@@ -159,7 +159,7 @@ TEST_F(TrainCommand, JsonIsOneDocumentWithTheseFields) {
   EXPECT_NE(json["trials"][0]["weights_xxh3"], json["trials"][1]["weights_xxh3"]);
 }
 
-TEST_F(TrainCommand, ReplacesAnEarlierRunOnlyWhenTold) {
+TEST_F(TrainCommand, ReplacesAnEarlierRunOnlyOnRequest) {
   ASSERT_EQ(run(), kDone);
   const std::string before = folder_.read("out/results.csv");
   EXPECT_THROW(run(), ConfigErrors);
@@ -171,7 +171,7 @@ TEST_F(TrainCommand, ReplacesAnEarlierRunOnlyWhenTold) {
   EXPECT_FALSE(wrote("out/trials/learning_rate=1e-3,seed=1"));
 }
 
-TEST_F(TrainCommand, TheResolvedConfigurationGivesTheSameBits) {
+TEST_F(TrainCommand, RepeatsTheBitsFromTheResolvedConfiguration) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
   const Json first = Json::parse(out_.str());
@@ -185,7 +185,7 @@ TEST_F(TrainCommand, TheResolvedConfigurationGivesTheSameBits) {
   }
 }
 
-TEST_F(TrainCommand, PathsOfTheResolvedConfigurationAreWhole) {
+TEST_F(TrainCommand, ResolvesPathsOfTheConfiguration) {
   const std::filesystem::path here = std::filesystem::current_path();
   const auto away = std::filesystem::relative(folder_.path(), here);
   options_.overrides = {"data_root=" + away.string(), "data.path=text.txt",
@@ -198,7 +198,7 @@ TEST_F(TrainCommand, PathsOfTheResolvedConfigurationAreWhole) {
             std::string::npos);
 }
 
-TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
+TEST_F(TrainCommand, KeepsTheBitsIfADeviceFails) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
   const Json whole = Json::parse(out_.str());
@@ -215,7 +215,7 @@ TEST_F(TrainCommand, ADeviceThatFailsChangesNoBit) {
   EXPECT_NE(folder_.read("again/events.jsonl").find(R"("event":"lost")"), std::string::npos);
 }
 
-TEST_F(TrainCommand, SharingChangesNoBitAndIsInTheLog) {
+TEST_F(TrainCommand, KeepsTheBitsAndLogsSharing) {
   options_.json = true;
   ASSERT_EQ(run(), kDone);
   const Json whole = Json::parse(out_.str());
@@ -232,7 +232,7 @@ TEST_F(TrainCommand, SharingChangesNoBitAndIsInTheLog) {
   EXPECT_NE(folder_.read("again/config.yaml").find("\n  sharing: wfs\n"), std::string::npos);
 }
 
-TEST_F(TrainCommand, WithoutADeviceARunEnds) {
+TEST_F(TrainCommand, EndsWithoutADevice) {
   options_.overrides = {
       "devices=[{memory: 720KiB, imitate: {fault: {kind: fail, after_ops: 30}}}]"};
   ASSERT_EQ(run(), kTrialFailed);
@@ -241,7 +241,7 @@ TEST_F(TrainCommand, WithoutADeviceARunEnds) {
       << out_.str();
 }
 
-TEST_F(TrainCommand, SaysAllThatIsWrongAndWritesNothing) {
+TEST_F(TrainCommand, ReportsAllErrorsAndWritesNothing) {
   options_.overrides = {"train.virtual_nodes=3", "model.hidden_size=50", "data.path=nowhere",
                         "train.learning_rat=1"};
   const auto errors = thrown<ConfigErrors>([&] { run(); });
@@ -252,7 +252,7 @@ TEST_F(TrainCommand, SaysAllThatIsWrongAndWritesNothing) {
   EXPECT_FALSE(wrote("out"));
 }
 
-TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
+TEST_F(TrainCommand, NamesTheLineOfLibraryErrors) {
   options_.overrides = {"train.data_parallel=3", "train.reduction_groups=4"};
   const auto errors = thrown<ConfigErrors>([&] { run(); });
   EXPECT_NE(std::string(errors.what()).find("train.data_parallel: is 3"), std::string::npos)
@@ -275,7 +275,7 @@ TEST_F(TrainCommand, ErrorsOfTheLibraryNameTheLine) {
       << lanes.what();
 }
 
-TEST_F(TrainCommand, AFamilyReadsItsFormats) {
+TEST_F(TrainCommand, ReadsTheDataFormatsOfAFamily) {
   const auto problem = [&](const std::vector<std::string>& overrides) {
     options_.overrides = overrides;
     return std::string(thrown<ConfigErrors>([&] { run(); }).what());
@@ -323,7 +323,7 @@ TEST_F(TrainCommand, TrainsOnTokens) {
   EXPECT_NE(folder_.read("out/config.yaml").find("dtype: uint16"), std::string::npos);
 }
 
-TEST_F(TrainCommand, ATokenOutsideTheVocabularyEndsItBeforeItStarts) {
+TEST_F(TrainCommand, RefusesATokenOutsideTheVocabulary) {
   const std::string path = folder_.write("tokens.bin", two_byte_tokens());
   options_.overrides = {"data.format=tokens", "data.path=" + path, "model.vocab_size=400"};
   const auto errors = thrown<ConfigErrors>([&] { run(); });
@@ -337,7 +337,7 @@ TEST_F(TrainCommand, ATokenOutsideTheVocabularyEndsItBeforeItStarts) {
   EXPECT_FALSE(wrote("out"));
 }
 
-TEST_F(TrainCommand, SaysHowMuchWouldDo) {
+TEST_F(TrainCommand, NamesTheSmallestBudget) {
   options_.overrides = {"devices=[{memory: 16KiB}]"};
   const auto error = thrown<DoesNotFit>([&] { run(); });
   EXPECT_NE(log_.str().find("4 of 4 trials do not fit"), std::string::npos);
@@ -349,7 +349,7 @@ TEST_F(TrainCommand, SaysHowMuchWouldDo) {
   EXPECT_THROW(run(), DoesNotFit);
 }
 
-TEST_F(TrainCommand, AFailedTrialIsReportedAndTheOthersGoOn) {
+TEST_F(TrainCommand, ReportsAFailedTrialAndTrainsTheOthers) {
   options_.overrides = {"sweep.parameters={train.learning_rate: {values: [1e-3, 9e5]}}",
                         "train.max_grad_norm=0"};
   EXPECT_EQ(run(), kTrialFailed);
@@ -359,7 +359,7 @@ TEST_F(TrainCommand, AFailedTrialIsReportedAndTheOthersGoOn) {
   EXPECT_NE(folder_.read("out/results.csv").find("not finite"), std::string::npos);
 }
 
-TEST_F(TrainCommand, AStateThatIsAskedForIsToldOnceBesideTheDocument) {
+TEST_F(TrainCommand, PrintsTheStateOncePerRequest) {
   options_.json = true;
   requests_.state = 1;
   ASSERT_EQ(run(), kDone);
@@ -369,7 +369,7 @@ TEST_F(TrainCommand, AStateThatIsAskedForIsToldOnceBesideTheDocument) {
   EXPECT_EQ(log_.str().find("State after ", first + 1), std::string::npos) << log_.str();
 }
 
-TEST_F(TrainCommand, AnInterruptedRunReportsWhatItHas) {
+TEST_F(TrainCommand, ReportsTheResultsOfAnInterruptedRun) {
   options_.json = true;
   options_.overrides = {"train.max_steps=1000000"};
   requests_.stop = true;
@@ -381,7 +381,7 @@ TEST_F(TrainCommand, AnInterruptedRunReportsWhatItHas) {
   }
 }
 
-TEST_F(TrainCommand, GoesOnByItselfWithWhatItFinds) {
+TEST_F(TrainCommand, ResumesAutomatically) {
   options_.overrides = {"output_dir=" + folder_ / "whole"};
   ASSERT_EQ(run(), kDone);
   options_.overrides = {"output_dir=" + folder_ / "out", "resume=auto"};

@@ -5,7 +5,7 @@
 namespace spillway::testing {
 namespace {
 
-TEST(StateText, HasDevicesTrialsAndWhatIsUnderWay) {
+TEST(StateText, ListsDevicesTrialsAndRunningWork) {
   using Track = TraceSpan::Track;
   const DeviceId device(1);
   const SessionState state{
@@ -32,7 +32,7 @@ TEST(StateText, HasDevicesTrialsAndWhatIsUnderWay) {
             "  load                       host      c           0         -  0.000 s\n");
 }
 
-TEST(StateText, SaysThatNothingIsUnderWay) {
+TEST(StateText, ReportsThatNothingIsRunning) {
   const SessionState state{.trials = {{"a", TrialState::done, 9, 9, {}, ""}}};
   EXPECT_TRUE(
       format_state(state).ends_with("  1 of 1 trials have ended\n  nothing is in flight\n"));

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kLarge =
     "devices: [{memory: 8KiB}]\ndata: {path: text.txt, eval_fraction: 0}\n";
 
-TEST(Failure, EachErrorHasItsKindAndCode) {
+TEST(Failure, HasAKindAndCodeForEachError) {
   const auto expect = [](const std::exception& error, const std::string& kind, ExitCode code) {
     const Failure failure = failure_of(error);
     EXPECT_EQ(failure.kind, kind);
@@ -37,7 +37,7 @@ TEST(Failure, EachErrorHasItsKindAndCode) {
   expect(std::runtime_error("x"), "internal", kTrialFailed);
 }
 
-TEST(Failure, EachFindingIsAMessage) {
+TEST(Failure, HasAMessageForEachFinding) {
   const ConfigErrors errors({{"name", 3, "is\nlong"}, {"", 0, "is wrong"}});
   EXPECT_EQ(to_text(failure_of(errors)),
             "spillway: line 3: name: is\n  long\nspillway: is wrong\n");
@@ -48,7 +48,7 @@ TEST(Failure, EachFindingIsAMessage) {
 }
 
 /// With --json standard output is a document of what went wrong, and standard error says the same.
-TEST_F(BadInput, IsADocumentWithJson) {
+TEST_F(BadInput, IsReportedAsOneJsonDocument) {
   folder_.write("config.yaml",
                 "devices: [{memory: 1MiB}]\ndata: {path: text.txt}\ntrain: {data_parallel: x}\n");
   folder_.write("large.yaml", kLarge);
@@ -81,7 +81,7 @@ TEST_F(BadInput, IsADocumentWithJson) {
       finding["problem"].get<std::string>().starts_with("is 'x', must be an integer from 1"));
 }
 
-TEST_F(BadInput, ThatDoesNotFitHasOneDocumentOfAPlan) {
+TEST_F(BadInput, IsReportedAsOnePlanIfItDoesNotFit) {
   folder_.write("large.yaml", kLarge);
   EXPECT_EQ(run({"plan", "large.yaml", "--json"}), kDoesNotFit);
   EXPECT_EQ(Json::parse(out_.str()).at("fits"), false);
@@ -102,7 +102,7 @@ TEST_F(BadInput, CannotControlATerminal) {
   expect_said({"spillway: unknown command 'tr\\x07in'; did you mean 'train'?"});
 }
 
-TEST_F(BadInput, TextWithANulIsRefusedByField) {
+TEST_F(BadInput, RefusesTextWithANulByField) {
   for (const auto& [text, field] : std::vector<std::pair<std::string, std::string>>{
            {"output_dir: \"runs/nul\\0x\"", "output_dir"},
            {"data: {path: [text.txt, \"te\\0xt\"]}", "data.path[1]"},
@@ -118,7 +118,7 @@ TEST_F(BadInput, TextWithANulIsRefusedByField) {
   EXPECT_FALSE(std::filesystem::exists("runs"));
 }
 
-TEST_F(BadInput, OfArgumentsNamesTheHelpOfTheCommand) {
+TEST_F(BadInput, NamesTheHelpOfTheCommand) {
   EXPECT_EQ(run({"train"}), kUsage);
   EXPECT_EQ(log_.str(), "spillway: config is required; see spillway train --help\n");
   EXPECT_EQ(run({}), kUsage);

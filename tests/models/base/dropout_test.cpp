@@ -26,7 +26,7 @@ at::Tensor gradient(const at::Tensor& y, const at::Tensor& x, const at::Tensor& 
   return torch::autograd::grad({y}, {x}, {dy}, /*retain_graph=*/true, create_graph)[0];
 }
 
-TEST(ModelDropout, KeepsAsManyElementsAsItSays) {
+TEST(ModelDropout, KeepsTheConfiguredShare) {
   constexpr double kElements = 1 << 18;
   for (const double p : {0.125, 0.5, 0.75}) {
     const auto mask = mask_of({64, 4096}, p, context_of());
@@ -37,7 +37,7 @@ TEST(ModelDropout, KeepsAsManyElementsAsItSays) {
   }
 }
 
-TEST(ModelDropout, BackwardDrawsTheSameMask) {
+TEST(ModelDropout, DrawsTheSameMaskInBackward) {
   const auto x = at::linspace(-3, 3, 6000).view({10, 20, 30}).requires_grad_();
   const auto dy = at::linspace(1, 2, 6000).view({10, 20, 30});
   const auto y = dropout(x, 0.3, context_of());
@@ -47,28 +47,28 @@ TEST(ModelDropout, BackwardDrawsTheSameMask) {
   EXPECT_FALSE(at::equal(gradient(y, x, dy), dy * mask_of(x.sizes(), 0.3, context_of(4))));
 }
 
-TEST(ModelDropout, BackwardOfAGradientThatIsNotContiguous) {
+TEST(ModelDropout, AcceptsANonContiguousGradient) {
   const auto x = at::ones({30, 40}).requires_grad_();
   const auto dy = at::linspace(1, 2, 1200).view({40, 30}).t();
   const auto mask = mask_of({30, 40}, 0.5, context_of());
   EXPECT_TRUE(at::equal(gradient(dropout(x, 0.5, context_of()), x, dy), dy * mask));
 }
 
-TEST(ModelDropout, SecondDerivativeHasTheSameMask) {
+TEST(ModelDropout, DrawsTheSameMaskForTheSecondDerivative) {
   const auto x = at::ones({1000}).requires_grad_(), dy = at::ones({1000}).requires_grad_();
   const auto dx = gradient(dropout(x, 0.4, context_of()), x, dy, /*create_graph=*/true);
   const auto mask = mask_of({1000}, 0.4, context_of());
   EXPECT_TRUE(at::equal(gradient(dx, dy, at::ones({1000})), mask));
 }
 
-TEST(ModelDropout, GradModeDoesNotChangeABit) {
+TEST(ModelDropout, HasTheSameBitsInGradMode) {
   const auto x = at::linspace(-3, 3, 777).requires_grad_();
   const auto with = dropout(x, 0.3, context_of());
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(at::equal(dropout(x, 0.3, context_of()), with));
 }
 
-TEST(ModelDropout, AnElementsMaskDependsOnItsPositionAlone) {
+TEST(ModelDropout, DependsOnlyOnThePositionOfAnElement) {
   const auto whole = mask_of({8, 33}, 0.5, context_of());
   const auto part = mask_of({3, 33}, 0.5, context_of());
   EXPECT_TRUE(at::equal(whole.narrow(0, 0, 3), part)) << "fewer samples behind it";
@@ -77,7 +77,7 @@ TEST(ModelDropout, AnElementsMaskDependsOnItsPositionAlone) {
   EXPECT_TRUE(at::equal(strided, whole)) << "other strides";
 }
 
-TEST(ModelDropout, EveryPartOfTheKeyChangesTheMask) {
+TEST(ModelDropout, DependsOnEveryPartOfTheKey) {
   const auto base = mask_of({4096}, 0.5, context_of());
   EXPECT_TRUE(at::equal(mask_of({4096}, 0.5, context_of()), base));
   std::vector<LayerContext> others(4, context_of());
@@ -91,14 +91,14 @@ TEST(ModelDropout, EveryPartOfTheKeyChangesTheMask) {
     EXPECT_NEAR((mask == base).sum().item<double>(), 2048, 6 * 32) << "independent masks";
 }
 
-TEST(ModelDropout, TheDrawIsTheLastPartOfTheStream) {
+TEST(ModelDropout, PutsTheDrawLastInTheStream) {
   auto shifted = context_of();
   shifted.random.stream += 9;
   EXPECT_TRUE(
       at::equal(mask_of({4096}, 0.5, context_of(), /*draw=*/9), mask_of({4096}, 0.5, shifted)));
 }
 
-TEST(ModelDropout, BackwardKeepsLargeKeysWhole) {
+TEST(ModelDropout, KeepsLargeKeysInBackward) {
   LayerContext context = context_of();
   context.random = {
       .seed = ~std::uint64_t{0} - 1, .step = ~0u - 2, .vn = ~0u - 3, .stream = ~0u - 4};
@@ -107,7 +107,7 @@ TEST(ModelDropout, BackwardKeepsLargeKeysWhole) {
                         mask_of({1000}, 0.5, context)));
 }
 
-TEST(ModelDropout, IsTheIdentityWhereItDoesNotApply) {
+TEST(ModelDropout, IsTheIdentityWhenOff) {
   const auto x = at::ones({100});
   EXPECT_TRUE(dropout(x, 0, context_of()).is_same(x));
   EXPECT_TRUE(dropout(x, 0.5, context_of(3, /*training=*/false)).is_same(x));

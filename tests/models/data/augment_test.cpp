@@ -26,7 +26,7 @@ constexpr std::uint32_t word(int shift) {
   return 0x2AAAAAAAu + 0x55555555u * static_cast<std::uint32_t>(shift + 1);
 }
 
-TEST(Augment, ShiftMovesThePictureAndNotTheLabel) {
+TEST(Augment, ShiftsThePictureButNotTheLabel) {
   EXPECT_EQ(shifted({word(0), word(0), 1, 2}), kRow);
   EXPECT_EQ(shifted({word(1), word(0), 1, 2}), (Row{0, 0, 0, 1, 2, 3, 9}));
   EXPECT_EQ(shifted({word(-1), word(0), 1, 2}), (Row{4, 5, 6, 0, 0, 0, 9}));
@@ -35,7 +35,7 @@ TEST(Augment, ShiftMovesThePictureAndNotTheLabel) {
   EXPECT_EQ(shifted({word(1), word(1), 1, 2}), (Row{0, 0, 0, 0, 1, 2, 9}));
 }
 
-TEST(Augment, EverySampleOfEveryStepHasWordsOfItsOwn) {
+TEST(Augment, DrawsSeparatelyForEverySampleAndStep) {
   std::set<PhiloxBlock> seen;
   for (std::uint64_t seed : {1u, 2u}) {
     for (std::int64_t step : {0, 1}) {
@@ -50,7 +50,7 @@ TEST(Augment, EverySampleOfEveryStepHasWordsOfItsOwn) {
   EXPECT_EQ(seen.size(), 16u);
 }
 
-TEST(Augment, TheNineShiftsHaveEqualChances) {
+TEST(Augment, DrawsTheNineShiftsUniformly) {
   std::map<Row, int> counts;
   constexpr int kDraws = 9000;
   for (int i = 0; i < kDraws; ++i) ++counts[shifted(augment_words(5, 3, 2, i))];

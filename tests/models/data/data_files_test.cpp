@@ -49,7 +49,7 @@ void overwrite(const std::string& path, const std::string& text) {
 constexpr const char* kRemedy =
     "; put it back as it was and resume with --retry-failed, or train in another output_dir";
 
-TEST(DataFiles, AreReadInAnyPlace) {
+TEST(DataFiles, ReadAtAnyOffset) {
   const TemporaryFolder folder;
   const DataFiles files({folder.write("a", "some bytes")});
   std::string text(5, '\0');
@@ -58,7 +58,7 @@ TEST(DataFiles, AreReadInAnyPlace) {
   EXPECT_EQ(files.size(0), 10u);
 }
 
-TEST(DataFiles, OneThatBecomesShorterIsNamed) {
+TEST(DataFiles, NameAFileThatBecomesShorter) {
   const TemporaryFolder folder;
   const std::string path = write_old(folder, "a", "0123456789");
   const DataFiles files({path});
@@ -70,7 +70,7 @@ TEST(DataFiles, OneThatBecomesShorterIsNamed) {
   }
 }
 
-TEST(DataFiles, OneThatIsWrittenToIsNamed) {
+TEST(DataFiles, NameAFileThatIsModified) {
   const TemporaryFolder folder;
   const std::string path = write_old(folder, "a", "0123456789"),
                     longer = write_old(folder, "b", "0123456789");
@@ -84,7 +84,7 @@ TEST(DataFiles, OneThatIsWrittenToIsNamed) {
 }
 
 /// What is open cannot change by that.
-TEST(DataFiles, AnOpenFileMayBeRemovedOrReplaced) {
+TEST(DataFiles, KeepAnOpenFileThatIsRemovedOrReplaced) {
   const TemporaryFolder folder;
   const DataFiles files({write_old(folder, "a", "abc"), write_old(folder, "b", "def")});
   fs::remove(folder / "a");
@@ -93,7 +93,7 @@ TEST(DataFiles, AnOpenFileMayBeRemovedOrReplaced) {
   EXPECT_EQ(read(files, 0) + read(files, 1), "abcdef");
 }
 
-TEST(DataFiles, OneThatIsOpenedAgainMustBeTheSame) {
+TEST(DataFiles, RefuseAnotherFileWhenReopening) {
   const TemporaryFolder folder;
   const std::string gone = write_old(folder, "a", "abc"), other = write_old(folder, "b", "def");
   const DataFiles files({gone, other, write_old(folder, "c", "ghi")}, 1);
@@ -117,7 +117,7 @@ int free_descriptor() {
   return file;
 }
 
-TEST(DataFiles, ManyFilesNeedFewDescriptors) {
+TEST(DataFiles, UseFewDescriptorsForManyFiles) {
   const TemporaryFolder folder;
   for (int i = 0; i < 300; ++i) folder.write("data/" + std::to_string(1000 + i), std::to_string(i));
   const int in_use = free_descriptor();
@@ -129,7 +129,7 @@ TEST(DataFiles, ManyFilesNeedFewDescriptors) {
   for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(read(files, i), std::to_string(i));
 }
 
-TEST(DataFiles, AFifoIsRefusedAtOnce) {
+TEST(DataFiles, RefuseAFifoAtOnce) {
   const TemporaryFolder folder;
   const std::string path = folder / "fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

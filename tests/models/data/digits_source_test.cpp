@@ -30,7 +30,7 @@ std::string line_of(int pixel, int digit) {
   return line + std::to_string(digit);
 }
 
-TEST(DigitsSource, ALineIsASample) {
+TEST(DigitsSource, ReadsALineAsASample) {
   const TemporaryFolder folder;
   const auto source =
       open_digits({folder.write("a", line_of(16, 9) + "\n" + line_of(0, 0) + "\r\n"),
@@ -47,7 +47,7 @@ TEST(DigitsSource, ALineIsASample) {
   }
 }
 
-TEST(DigitsSource, TheLastSamplesAreForEvaluation) {
+TEST(DigitsSource, ReservesTheLastSamplesForEvaluation) {
   const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 10; ++i) text += line_of(i, i) + "\n";
@@ -58,7 +58,7 @@ TEST(DigitsSource, TheLastSamplesAreForEvaluation) {
   EXPECT_EQ(row_of(*split.eval, 0), Row(65, 7));
 }
 
-TEST(DigitsSource, AnotherLineIsNamed) {
+TEST(DigitsSource, NamesAnInvalidLine) {
   const TemporaryFolder folder;
   const std::string good = line_of(1, 1);
   for (const std::string& bad :
@@ -75,7 +75,7 @@ TEST(DigitsSource, AnotherLineIsNamed) {
 }
 
 /// Lines begin and end anywhere in the blocks that a file is read in.
-TEST(DigitsSource, AFileMayBeLong) {
+TEST(DigitsSource, ReadsALongFile) {
   const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 3000; ++i) text += line_of(i % 17, i % 10) + "\n";

@@ -21,7 +21,7 @@ Order order_of(std::uint64_t epoch, std::uint64_t num_samples, std::uint64_t see
   return order;
 }
 
-TEST(SampleAt, EveryEpochReadsEverySampleOnce) {
+TEST(SampleAt, ReadsEverySampleOnceAnEpoch) {
   for (const std::uint64_t n : {1u, 2u, 3u, 4u, 5u, 15u, 16u, 17u, 63u, 64u, 65u, 1000u}) {
     Order all(n);
     std::iota(all.begin(), all.end(), 0);
@@ -33,7 +33,7 @@ TEST(SampleAt, EveryEpochReadsEverySampleOnce) {
   }
 }
 
-TEST(SampleAt, TheOrderNeverChanges) {
+TEST(SampleAt, KeepsItsOrder) {
   // Worked out apart from this implementation.
   EXPECT_EQ(order_of(0, 10, 1), (Order{4, 1, 5, 7, 8, 2, 6, 0, 9, 3}));
   EXPECT_EQ(order_of(1, 10, 1), (Order{6, 2, 3, 5, 8, 0, 4, 9, 1, 7}));
@@ -42,7 +42,7 @@ TEST(SampleAt, TheOrderNeverChanges) {
   EXPECT_EQ(sample_at(kMany * 3 + 1, kMany, 7), 331566446925u);
 }
 
-TEST(SampleAt, EpochAndSeedChangeTheOrder) {
+TEST(SampleAt, DependsOnEpochAndSeed) {
   const auto base = order_of(0, 200, 5);
   EXPECT_EQ(order_of(0, 200, 5), base);
   const std::vector<Order> others{order_of(1, 200, 5), order_of(0, 200, 6),
@@ -55,7 +55,7 @@ TEST(SampleAt, EpochAndSeedChangeTheOrder) {
   }
 }
 
-TEST(SampleAt, EverySampleIsAsLikelyToComeFirst) {
+TEST(SampleAt, DrawsTheFirstSampleUniformly) {
   constexpr std::uint64_t kSamples = 10, kSeeds = 20'000;
   std::vector<double> firsts(kSamples), seconds(kSamples);
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -69,7 +69,7 @@ TEST(SampleAt, EverySampleIsAsLikelyToComeFirst) {
   }
 }
 
-TEST(SampleAt, HoldsForTheLargestSources) {
+TEST(SampleAt, CoversTheLargestSources) {
   const std::uint64_t n = (std::uint64_t{1} << 63) + 5;
   std::set<std::uint64_t> seen;
   for (std::uint64_t i = 0; i < 1000; ++i) {

@@ -22,12 +22,12 @@ void check(const std::vector<Value>& row, DType dtype, SampleName name = {}) {
   check_sample(kModel, dtype, std::as_bytes(std::span(row)), name);
 }
 
-TEST(SampleCheck, TakesEveryIndexBelowTheLimit) {
+TEST(SampleCheck, AcceptsEveryIndexBelowTheLimit) {
   check<std::int64_t>({-7, 0, 9, 1000}, DType::i64);
   check<float>({-7.5f, 0, 9, 1e9f}, DType::f32);
 }
 
-TEST(SampleCheck, RefusesWhatChoosesNothing) {
+TEST(SampleCheck, RefusesIndicesOutOfRange) {
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{10}, std::int64_t{1} << 40}) {
     EXPECT_THROW(check<std::int64_t>({0, bad, 0, 0}, DType::i64), ConfigError) << bad;
     EXPECT_THROW(check<std::int64_t>({0, 0, bad, 0}, DType::i64), ConfigError) << bad;
@@ -38,7 +38,7 @@ TEST(SampleCheck, RefusesWhatChoosesNothing) {
   }
 }
 
-TEST(SampleCheck, SaysWhichSampleAndWhatToDo) {
+TEST(SampleCheck, NamesTheSampleAndTheRemedy) {
   const auto refusal = thrown<ConfigError>([] {
     check<std::int64_t>({0, 0, 12, 0}, DType::i64, {true, 17});
   });

@@ -18,7 +18,7 @@ std::vector<Value> row_of(const DataSource& source, std::uint64_t sample) {
   return row;
 }
 
-TEST(TensorSource, TargetsLieBehindInputs) {
+TEST(TensorSource, PlacesTargetsAfterInputs) {
   const auto inputs = at::arange(12, at::kFloat).view({3, 2, 2});
   const auto data = tensor_data(inputs, at::arange(3) + 7, 0.4);
   ASSERT_EQ(data->train->num_samples(), 2u);
@@ -28,7 +28,7 @@ TEST(TensorSource, TargetsLieBehindInputs) {
   EXPECT_EQ(row_of<float>(*data->eval, 0), (std::vector<float>{8, 9, 10, 11, 9}));
 }
 
-TEST(TensorSource, Int64InputsStayInt64) {
+TEST(TensorSource, KeepsInt64Inputs) {
   const auto ids = at::arange(4).view({2, 2}) + (std::int64_t{1} << 40);
   const auto data = tensor_data(ids.t(), at::arange(2), 0);
   EXPECT_EQ(data->train->dtype(), DType::i64);
@@ -45,7 +45,7 @@ TEST(TensorSource, TakesACopy) {
   EXPECT_EQ(row_of<float>(*data->train, 0), (std::vector<float>{1, 1}));
 }
 
-TEST(TensorSource, OtherTensorsAreRefused) {
+TEST(TensorSource, RefusesOtherTensors) {
   const auto problem = [](const at::Tensor& inputs, const at::Tensor& targets) {
     const auto error = thrown<ConfigError>([&] { tensor_data(inputs, targets, 0); });
     EXPECT_EQ(error.field, "data");

@@ -50,7 +50,7 @@ ConfigError error_of(const std::vector<std::string>& paths, double eval_fraction
   return thrown<ConfigError>([&] { open_bytes(paths, sequence_length, eval_fraction); });
 }
 
-TEST(TokenFiles, AreReadOneBehindTheOther) {
+TEST(TokenFiles, AreConcatenated) {
   const TemporaryFolder folder;
   const TokenFiles files(
       {folder.write("b", "first"), folder.write("a", "2"), folder.write("c", "third")});
@@ -62,13 +62,13 @@ TEST(TokenFiles, AreReadOneBehindTheOther) {
   }
 }
 
-TEST(TokenFiles, BytesAreTokensFrom0To255) {
+TEST(TokenFiles, ReadBytesAsTokensFrom0To255) {
   const TemporaryFolder folder;
   const auto tokens = read(TokenFiles({folder.write("all", text_of(256))}), 0, 256);
   for (std::int64_t i = 0; i < 256; ++i) EXPECT_EQ(tokens[static_cast<std::size_t>(i)], i);
 }
 
-TEST(TokenFiles, AFolderStandsForAllFilesBelowItInByteOrder) {
+TEST(TokenFiles, ExpandAFolderInByteOrder) {
   const TemporaryFolder folder;
   folder.write("data/b", "4");
   folder.write("data/a/z/deep", "2");
@@ -83,7 +83,7 @@ TEST(TokenFiles, AFolderStandsForAllFilesBelowItInByteOrder) {
   }
 }
 
-TEST(TokenFiles, OnlyRegularFilesOfAFolderCount) {
+TEST(TokenFiles, IgnoreOtherFilesOfAFolder) {
   const TemporaryFolder folder;
   folder.write("data/text", "yes");
   std::filesystem::create_symlink("/dev/zero", folder / "data/endless");
@@ -93,7 +93,7 @@ TEST(TokenFiles, OnlyRegularFilesOfAFolderCount) {
   EXPECT_EQ(read(files, 0, files.size()), tokens_of("yesyes"));
 }
 
-TEST(TokenFiles, StayReadableAfterTheNamesAreGone) {
+TEST(TokenFiles, StayReadableAfterTheirRemoval) {
   const TemporaryFolder folder;
   const TokenFiles files({folder.write("a", "abc"), folder.write("b", "def")});
   std::filesystem::remove(folder / "a");
@@ -101,7 +101,7 @@ TEST(TokenFiles, StayReadableAfterTheNamesAreGone) {
   EXPECT_EQ(read(files, 0, 6), tokens_of("abcdef"));
 }
 
-TEST(TokenFiles, WhatCannotBeReadIsNamed) {
+TEST(TokenFiles, NameAnUnreadableFile) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", "text"), empty = folder.write("empty", "");
   folder.write("empties/a/none", "");
@@ -121,7 +121,7 @@ TEST(TokenFiles, WhatCannotBeReadIsNamed) {
             "names no file; give a file or a folder");
 }
 
-TEST(TokenSource, NeighbouringSamplesShareOneToken) {
+TEST(TokenSource, OverlapsNeighbouringSamplesByOneToken) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", "abcdefghijkl");  // 12 bytes: the last 3 start no sample
   const auto split = open_bytes({path}, 4, 0);
@@ -133,7 +133,7 @@ TEST(TokenSource, NeighbouringSamplesShareOneToken) {
 }
 
 /// Over the ends of files and of blocks that are read at once, of either part.
-TEST(TokenSource, RowsAreReadAsOneByOne) {
+TEST(TokenSource, ReadsRowsAsSingleSamples) {
   const TemporaryFolder folder;
   const auto split =
       open_bytes({folder.write("a", text_of(70'001)), folder.write("b", text_of(999))}, 7, 0.3);
@@ -148,13 +148,13 @@ TEST(TokenSource, RowsAreReadAsOneByOne) {
   }
 }
 
-TEST(TokenSource, ASampleNeedsItsLastTarget) {
+TEST(TokenSource, EndsWithACompleteSample) {
   const TemporaryFolder folder;
   EXPECT_EQ(open_bytes({folder.write("a", text_of(12))}, 4, 0).train->num_samples(), 2u);
   EXPECT_EQ(open_bytes({folder.write("b", text_of(13))}, 4, 0).train->num_samples(), 3u);
 }
 
-TEST(TokenSource, TheLastSamplesAreForEvaluation) {
+TEST(TokenSource, ReservesTheLastSamplesForEvaluation) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));  // 10 samples
   const auto whole = open_bytes({path}, 4, 0);
@@ -170,13 +170,13 @@ TEST(TokenSource, TheLastSamplesAreForEvaluation) {
   }
 }
 
-TEST(TokenSource, PartsOutliveTheSplit) {
+TEST(TokenSource, KeepsPartsAfterTheSplit) {
   const TemporaryFolder folder;
   auto eval = open_bytes({folder.write("text", text_of(41))}, 4, 0.5).eval;
   EXPECT_EQ(read(*eval, 0), (Tokens{20, 21, 22, 23, 24}));
 }
 
-TEST(TokenSource, TooLittleTextNamesTheSizes) {
+TEST(TokenSource, NamesTheSizesOfTooLittleText) {
   const TemporaryFolder folder;
   const auto error = error_of({folder.write("text", "abcd")});
   EXPECT_EQ(error.field, "data.path");
@@ -185,7 +185,7 @@ TEST(TokenSource, TooLittleTextNamesTheSizes) {
             "text or shorter sequences");
 }
 
-TEST(TokenSource, AnImpossibleEvaluationPartIsRejected) {
+TEST(TokenSource, RefusesAnImpossibleEvaluationShare) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));
   for (const double fraction : {-0.1, 1.0, 7.0, std::numeric_limits<double>::quiet_NaN()}) {
@@ -220,7 +220,7 @@ Tokens all_samples(const DataSource& source) {
   return all;
 }
 
-TEST(TokenSource, TokensAreLittleEndian) {
+TEST(TokenSource, ReadsLittleEndianTokens) {
   const TemporaryFolder folder;
   const Tokens tokens{0, 1, 255, 256, 0xFFFF, 0x1234, 7};
   const Tokens windows{0, 1, 255, 255, 256, 0xFFFF, 0xFFFF, 0x1234, 7};
@@ -234,7 +234,7 @@ TEST(TokenSource, TokensAreLittleEndian) {
   EXPECT_EQ(all_samples(*open_tokens(fours, TokenType::uint32, 1 << 16, 2, 0).train), windows);
 }
 
-TEST(TokenSource, TheLargestTokenIsNotNegative) {
+TEST(TokenSource, ReadsTheLargestTokenAsPositive) {
   const TemporaryFolder folder;
   const Tokens tokens{0xFFFFFFFF, 0x80000000};
   const auto path = folder.write("a", encoded(tokens, 4));
@@ -242,7 +242,7 @@ TEST(TokenSource, TheLargestTokenIsNotNegative) {
             tokens);
 }
 
-TEST(TokenSource, WhatIsNoTokenOfTheVocabularyIsNamed) {
+TEST(TokenSource, NamesATokenOutsideTheVocabulary) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", encoded({1, 2, 3}, 2));
   const auto bad = folder.write("bad", encoded({4, 99, 100, 101}, 2));
@@ -256,7 +256,7 @@ TEST(TokenSource, WhatIsNoTokenOfTheVocabularyIsNamed) {
                                "it, or check data.dtype");
 }
 
-TEST(TokenSource, AFileDividesIntoTokens) {
+TEST(TokenSource, RefusesAPartialToken) {
   const TemporaryFolder folder;
   const auto good = folder.write("good", "12345678"), odd = folder.write("odd", "123456");
   EXPECT_NO_THROW(open_tokens({odd}, TokenType::uint16, 1 << 16, 2, 0));
@@ -273,7 +273,7 @@ TEST(TokenSource, AFileDividesIntoTokens) {
       "text or shorter sequences");
 }
 
-TEST(TokenSource, ASequenceHasALength) {
+TEST(TokenSource, RefusesAnEmptySequence) {
   const TemporaryFolder folder;
   const auto path = folder.write("text", text_of(41));
   EXPECT_THROW(open_bytes({path}, 0, 0), Error);

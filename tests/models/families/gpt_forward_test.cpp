@@ -168,7 +168,7 @@ double relative_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
-TEST(GptForward, EqualsThePlainFormulation) {
+TEST(GptForward, EqualsAPlainImplementation) {
   const TestGpt gpt(0.2);
   for (const bool training : {false, true}) {
     const auto chain = gpt.chain(training), plain = gpt.plain(training);
@@ -178,7 +178,7 @@ TEST(GptForward, EqualsThePlainFormulation) {
   EXPECT_GT(relative_difference(gpt.chain(true), gpt.plain(false)), 1e-3) << "dropout shows";
 }
 
-TEST(GptForward, EveryGradientEqualsThatOfThePlainFormulation) {
+TEST(GptForward, HasTheGradientsOfAPlainImplementation) {
   const TestGpt gpt(0.2);
   const auto chain = torch::autograd::grad({gpt.chain(true)}, gpt.params);
   const auto plain = torch::autograd::grad({gpt.plain(true)}, gpt.params);
@@ -188,7 +188,7 @@ TEST(GptForward, EveryGradientEqualsThatOfThePlainFormulation) {
   }
 }
 
-TEST(GptForward, EveryParameterChangesTheLoss) {
+TEST(GptForward, DependsOnEveryParameter) {
   const TestGpt gpt(0);
   const auto base = gpt.chain(true);
   for (std::size_t p = 0; p < gpt.params.size(); ++p) {
@@ -199,12 +199,12 @@ TEST(GptForward, EveryParameterChangesTheLoss) {
   }
 }
 
-TEST(GptForward, WeightIsTheNumberOfTargets) {
+TEST(GptForward, WeighsByTheNumberOfTargets) {
   const TestGpt gpt(0.2);
   EXPECT_EQ(run_chain(*gpt.model, gpt.params, gpt.tokens, true).weight, 27);
 }
 
-TEST(GptForward, GradModeDoesNotChangeABit) {
+TEST(GptForward, HasTheSameBitsInGradMode) {
   const TestGpt gpt(0.2);
   for (const bool training : {false, true}) {
     const auto with = gpt.chain(training);
@@ -216,14 +216,14 @@ TEST(GptForward, GradModeDoesNotChangeABit) {
   }
 }
 
-TEST(GptForward, LayersWithoutDropoutDoNotDependOnTheContext) {
+TEST(GptForward, IgnoresTheContextWithoutDropout) {
   const TestGpt none(0), some(0.2);
   EXPECT_TRUE(at::equal(none.chain(true), none.chain(false)));
   EXPECT_TRUE(at::equal(none.chain(true), some.chain(false)));
   EXPECT_FALSE(at::equal(some.chain(true), some.chain(false)));
 }
 
-TEST(GptForward, ATokenBeyondTheVocabularyIsAnError) {
+TEST(GptForward, RefusesATokenOutsideTheVocabulary) {
   TestGpt gpt(0);
   gpt.tokens.index_put_({1, 2}, gpt.config.vocab_size);
   EXPECT_THROW(gpt.chain(false), c10::Error);

@@ -49,7 +49,7 @@ std::int64_t expected_parameters(const GptConfig& c) {
          c.num_hidden_layers * (attention + mlp) + 2 * d;
 }
 
-TEST(Gpt, SpecIsValidAndMatchesTheLayers) {
+TEST(Gpt, HasAValidSpecThatMatchesItsLayers) {
   for (const std::int64_t num_layers : {1, 2, 7}) {
     const auto model = make_gpt(config_of(num_layers), 4);
     EXPECT_NO_THROW(model->spec.validate());
@@ -60,7 +60,7 @@ TEST(Gpt, SpecIsValidAndMatchesTheLayers) {
   }
 }
 
-TEST(Gpt, NumberOfParametersFollowsTheFormula) {
+TEST(Gpt, CountsParametersByTheFormula) {
   auto config = config_of();
   EXPECT_EQ(spec_of(config).num_parameters(), expected_parameters(config));
   EXPECT_EQ(spec_of(config).num_parameters(), 3220);
@@ -77,7 +77,7 @@ TEST(Gpt, NumberOfParametersFollowsTheFormula) {
   EXPECT_EQ(spec_of(small, 1).num_parameters(), 124'439'808);
 }
 
-TEST(Gpt, ParametersAreNamedInCanonicalOrder) {
+TEST(Gpt, NamesParametersInCanonicalOrder) {
   Names names;
   for (const auto& p : spec_of(config_of(2)).params) names.push_back(p.name);
   Names expected{"wte.weight", "wpe.weight"};
@@ -92,13 +92,13 @@ TEST(Gpt, ParametersAreNamedInCanonicalOrder) {
   EXPECT_EQ(names, expected);
 }
 
-TEST(Gpt, LayersAreNamedFrontToBack) {
+TEST(Gpt, NamesLayersFrontToBack) {
   Names names;
   for (const auto& layer : spec_of(config_of(2)).layers) names.push_back(layer.name);
   EXPECT_EQ(names, (Names{"embed", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "head"}));
 }
 
-TEST(Gpt, EmbeddingIsTiedAndNothingElse) {
+TEST(Gpt, TiesOnlyTheEmbedding) {
   const auto spec = spec_of(config_of());
   EXPECT_EQ(spec.layers.front().params.front(), 0);
   EXPECT_EQ(spec.layers.back().params.back(), 0);
@@ -106,7 +106,7 @@ TEST(Gpt, EmbeddingIsTiedAndNothingElse) {
   for (int p = 1; p < static_cast<int>(spec.params.size()); ++p) EXPECT_EQ(spec.num_uses(p), 1);
 }
 
-TEST(Gpt, EdgesHaveTheShapesOfAVirtualNode) {
+TEST(Gpt, GivesEdgesTheShapesOfAVirtualNode) {
   const auto spec = spec_of(config_of(), 4);
   ASSERT_EQ(spec.edges.size(), 6u);
   EXPECT_EQ(spec.edges[0].name, "tokens");
@@ -122,14 +122,14 @@ TEST(Gpt, EdgesHaveTheShapesOfAVirtualNode) {
   }
 }
 
-TEST(Gpt, DecayAppliesToMatricesOnly) {
+TEST(Gpt, DecaysOnlyMatrices) {
   for (const auto& p : spec_of(config_of()).params) {
     EXPECT_EQ(p.decay, p.tensor.dims.size() == 2) << p.name;
     EXPECT_TRUE(p.trainable);
   }
 }
 
-TEST(Gpt, FreezesWhatMatchesAPattern) {
+TEST(Gpt, FreezesParametersThatMatchAPattern) {
   auto config = config_of(12);
   config.freeze = {"wte.*", "h.1.*", "h.?.mlp.fc.bias", "ln_f.weight"};
   for (const auto& p : spec_of(config).params) {
@@ -154,7 +154,7 @@ TEST(Gpt, RefusesToFreezeNothingOrAll) {
   EXPECT_EQ(problem({"*"}), "leaves no parameter to train");
 }
 
-TEST(Gpt, StartsAsGpt2) {
+TEST(Gpt, InitializesAsGpt2) {
   auto config = config_of(8);
   config.initializer_range = 0.04;
   for (const auto& p : spec_of(config).params) {
@@ -168,7 +168,7 @@ TEST(Gpt, StartsAsGpt2) {
   }
 }
 
-TEST(Gpt, LayersOfOneKindCostTheSame) {
+TEST(Gpt, GivesLayersOfOneKindTheSameCost) {
   const auto kinds = [](const GptConfig& config) {
     Names all;
     for (const auto& layer : spec_of(config).layers) all.push_back(layer.kind);
@@ -214,7 +214,7 @@ std::vector<BadConfig> bad_configs() {
   return all;
 }
 
-TEST(GptConfig, EveryWrongFieldIsNamed) {
+TEST(GptConfig, NamesEveryInvalidField) {
   const auto valid = config_of();
   EXPECT_NO_THROW(valid.validate());
   for (const auto& [field, change] : bad_configs()) {
@@ -225,7 +225,7 @@ TEST(GptConfig, EveryWrongFieldIsNamed) {
   }
 }
 
-TEST(GptConfig, MessagesHaveTheValueAndTheRemedy) {
+TEST(GptConfig, ReportsTheValueAndTheRemedy) {
   auto config = config_of();
   config.num_attention_heads = 5;
   EXPECT_STREQ(thrown<ConfigError>([&] { config.validate(); }).what(),
@@ -237,7 +237,7 @@ TEST(GptConfig, MessagesHaveTheValueAndTheRemedy) {
                "model.vocab_size: is 0, must be an integer from 1 to 16777216");
 }
 
-TEST(GptConfig, ATensorIsNeverLargerThanOneRandomDraw) {
+TEST(GptConfig, LimitsATensorToOneRandomDraw) {
   GptConfig config = config_of();
   config.num_attention_heads = 1;
   const auto field = [&] { return thrown<ConfigError>([&] { config.validate(); }).field; };
@@ -258,7 +258,7 @@ TEST(GptConfig, ATensorIsNeverLargerThanOneRandomDraw) {
   EXPECT_EQ(field(), "model.max_position_embeddings");
 }
 
-TEST(Gpt, AVirtualNodeHasAtLeastOneSampleAndNotTooMany) {
+TEST(Gpt, LimitsTheSamplesOfAVirtualNode) {
   auto config = config_of();
   config.hidden_size = 1 << 10;
   config.num_attention_heads = 1;

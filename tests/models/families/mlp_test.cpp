@@ -32,7 +32,7 @@ MlpConfig config_of(Activation act = Activation::relu, double dropout = 0) {
   return config;
 }
 
-TEST(Mlp, ParametersAreNamedFrontToBackAndStartAsHeSays) {
+TEST(Mlp, NamesParametersFrontToBackAndInitializesAsHe) {
   const ModelSpec spec = make_mlp(config_of(), 5)->spec;
   Names names, layers;
   for (const ParamSpec& param : spec.params) {
@@ -54,7 +54,7 @@ TEST(Mlp, ParametersAreNamedFrontToBackAndStartAsHeSays) {
   EXPECT_EQ(spec.indices, (std::vector<IndexRange>{{6, 7, 4}}));
 }
 
-TEST(Mlp, LayersOfOneKindCostTheSame) {
+TEST(Mlp, GivesLayersOfOneKindTheSameCost) {
   const auto kinds = [](const MlpConfig& config) {
     Names all;
     const ModelSpec spec = make_mlp(config, 5)->spec;
@@ -68,7 +68,7 @@ TEST(Mlp, LayersOfOneKindCostTheSame) {
   EXPECT_NE(kinds(config_of(Activation::relu, 0.5))[1], base[1]);
 }
 
-TEST(Mlp, FreezesWhatMatchesAPattern) {
+TEST(Mlp, FreezesParametersThatMatchAPattern) {
   MlpConfig config = config_of();
   config.freeze = {"h.1.*"};
   const ModelSpec spec = make_mlp(config, 5)->spec;
@@ -124,7 +124,7 @@ at::Tensor plain_loss(const MlpConfig& config, const Tensors& w, const at::Tenso
   return (at::logsumexp(logits, 1) - logits.gather(1, labels).squeeze(1)).sum();
 }
 
-TEST(Mlp, ChainOfLayersIsTheModel) {
+TEST(Mlp, EqualsTheChainOfItsLayers) {
   double last = 0;
   for (const Activation act : {Activation::relu, Activation::gelu, Activation::tanh}) {
     for (const double dropout : {0.0, 0.4}) {
@@ -142,7 +142,7 @@ TEST(Mlp, ChainOfLayersIsTheModel) {
   }
 }
 
-TEST(MlpConfig, EveryWrongFieldIsNamed) {
+TEST(MlpConfig, NamesEveryInvalidField) {
   using Change = std::function<void(MlpConfig&)>;
   const std::vector<std::pair<std::string, Change>> bad{
       {"input_size", [](MlpConfig& c) { c.input_size = 0; }},

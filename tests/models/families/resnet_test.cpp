@@ -112,7 +112,7 @@ PlainResnet plain_with(const ResnetConfig& config, const ModelSpec& spec, const 
   return plain;
 }
 
-TEST(Resnet, ValuesAreNamedAndStartAsTheySay) {
+TEST(Resnet, NamesAndInitializesItsValues) {
   const ModelSpec spec = make_resnet(ResnetConfig{}, 4)->spec;
   Names names, layers;
   for (const ParamSpec& param : spec.params) {
@@ -141,7 +141,7 @@ TEST(Resnet, ValuesAreNamedAndStartAsTheySay) {
   EXPECT_EQ(spec.consumers(1), (std::vector<int>{1, 2})) << "a residual edge";
 }
 
-TEST(Resnet, StatisticsAreNoParameters) {
+TEST(Resnet, DoesNotCountStatisticsAsParameters) {
   const ResnetConfig config = config_of();
   const ModelSpec spec = make_resnet(config, kSamples)->spec;
   std::int64_t expected = 0;
@@ -149,7 +149,7 @@ TEST(Resnet, StatisticsAreNoParameters) {
   EXPECT_EQ(spec.num_parameters(), expected);
 }
 
-TEST(Resnet, TrainsAsThePlainOne) {
+TEST(Resnet, TrainsLikeAPlainImplementation) {
   const ResnetConfig config = config_of();
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
@@ -169,7 +169,7 @@ TEST(Resnet, TrainsAsThePlainOne) {
   }
 }
 
-TEST(Resnet, ObservesWhatThePlainOneFolds) {
+TEST(Resnet, ObservesTheStatisticsOfAPlainImplementation) {
   const ResnetConfig config = config_of();
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
@@ -200,7 +200,7 @@ TEST(Resnet, EvaluatesWithTheRunningStatistics) {
   EXPECT_FALSE(at::allclose(ours.last.output, plain->loss(rows_of(config)), 1e-2));
 }
 
-TEST(Resnet, TheStatisticsBeforeHaveNoPartInTraining) {
+TEST(Resnet, IgnoresEarlierStatisticsInTraining) {
   const ResnetConfig config = config_of();
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
@@ -219,7 +219,7 @@ TEST(Resnet, TheStatisticsBeforeHaveNoPartInTraining) {
                    .last.output.equal(pass(*model, others, rows_of(config), false).last.output));
 }
 
-TEST(Resnet, DropoutIsKeyedAndAppliesInEveryBlock) {
+TEST(Resnet, AppliesKeyedDropoutInEveryBlock) {
   const ResnetConfig config = config_of(0.4);
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
@@ -244,7 +244,7 @@ void expect_error(const ConfigError& error, const std::string& field, const std:
   EXPECT_NE(error.problem.find(problem), std::string::npos) << error.what();
 }
 
-TEST(Resnet, SizesAreChecked) {
+TEST(Resnet, ChecksSizes) {
   expect_error(error_of([](auto& c) { c.hidden_sizes = {}; }), "model.hidden_sizes", "is empty");
   expect_error(error_of([](auto& c) { c.hidden_sizes = {8, 0}; }), "model.hidden_sizes", "is 0");
   expect_error(error_of([](auto& c) {
@@ -269,7 +269,7 @@ TEST(Resnet, SizesAreChecked) {
                "matches no parameter");
 }
 
-TEST(Resnet, AVirtualNodeNeedsAVariance) {
+TEST(Resnet, RefusesAVirtualNodeWithoutVariance) {
   const auto single_pixel = [](ResnetConfig& config) { config.image_size = 2; };
   expect_error(error_of(single_pixel, 1), "train.batch_size", "has no variance");
   ResnetConfig config = config_of();

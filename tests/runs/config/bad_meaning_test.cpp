@@ -25,7 +25,7 @@ struct BadResnet {
   std::string from, to, message;
 };
 
-TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
+TEST_F(BadInput, ReportsResnetErrorsByFieldAndLine) {
   std::string lines, digit;
   for (int pixel = 0; pixel < 64; ++pixel) digit += "7,";
   for (int line = 0; line < 20; ++line) lines += digit + "3\n";
@@ -67,7 +67,7 @@ TEST_F(BadInput, OfAResidualNetworkIsSaidByFieldAndLine) {
 }
 
 /// What is wrong on every line, though each value by itself is of its kind and in its range.
-TEST_F(BadInput, OfMeaningIsSaidInOneGo) {
+TEST_F(BadInput, ReportsContradictionsTogether) {
   folder_.write("config.yaml", R"(output_dir: text.txt/below
 devices: [{memory: 1MiB}, {kind: cuda, index: 1023, memory: 1MiB}]
 offload_path: nowhere
@@ -106,7 +106,7 @@ train:
   EXPECT_FALSE(std::getline(said, line)) << line;
 }
 
-TEST_F(BadInput, OfFrozenLayersIsSaidBesideOthers) {
+TEST_F(BadInput, ReportsFrozenLayersBesideOtherErrors) {
   folder_.write("config.yaml", R"(devices: [{memory: 1MiB}]
 data: {path: text.txt}
 model:

@@ -74,7 +74,7 @@ void expect_multiples(const std::vector<double>& values, double q) {
   for (double v : values) EXPECT_NEAR(v / q, std::round(v / q), 1e-9);
 }
 
-TEST(RandomSweep, UniformFillsItsRange) {
+TEST(RandomSweep, FillsTheRangeOfUniform) {
   for (const char* entry : {"{min: -1.0, max: 3}", "{distribution: uniform, min: -1, max: 3}"}) {
     const auto values = numbers(entry);
     expect_within(values, -1, 3);
@@ -82,7 +82,7 @@ TEST(RandomSweep, UniformFillsItsRange) {
   }
 }
 
-TEST(RandomSweep, IntUniformTakesBothEndsAsOftenAsTheRest) {
+TEST(RandomSweep, DrawsBothEndsOfIntUniformAsOften) {
   std::map<std::string, int> taken;
   for (const auto& text : draws("{min: -2, max: 2}")) ++taken[text];
   ASSERT_EQ(taken.size(), 5u);
@@ -90,7 +90,7 @@ TEST(RandomSweep, IntUniformTakesBothEndsAsOftenAsTheRest) {
   EXPECT_EQ(draws("{min: 1000000, max: 1000000}", 1), Texts{"1000000"}) << "not 1e+06";
 }
 
-TEST(RandomSweep, LogUniformValuesAreUniformInTheLogarithm) {
+TEST(RandomSweep, DrawsLogUniformUniformlyInTheLogarithm) {
   for (const char* name : {"log_uniform_values", "inv_log_uniform_values"}) {
     const auto values = numbers(std::string("{distribution: ") + name + ", min: 1e-5, max: 1e-1}");
     expect_within(values, 1e-5, 1e-1);
@@ -100,14 +100,14 @@ TEST(RandomSweep, LogUniformValuesAreUniformInTheLogarithm) {
             numbers("{distribution: inv_log_uniform_values, min: 1e-5, max: 1e-1}"));
 }
 
-TEST(RandomSweep, NormalHasMeanAndDeviation) {
+TEST(RandomSweep, DrawsNormalWithMeanAndDeviation) {
   expect_moments(moments(numbers("{distribution: normal}"), same), 0, 1);
   expect_moments(moments(numbers("{distribution: normal, mu: -4, sigma: 0.5}"), same), -4, 0.5);
   expect_moments(moments(numbers("{distribution: log_normal, mu: -4, sigma: 0.5}"), log_of), -4,
                  0.5);
 }
 
-TEST(RandomSweep, QuantizedOnesAreMultiplesOfQWithinTheBounds) {
+TEST(RandomSweep, DrawsMultiplesOfQWithinTheBounds) {
   const auto uniform = numbers("{distribution: q_uniform, min: 8, max: 64, q: 8}");
   expect_multiples(uniform, 8);
   expect_within(uniform, 8, 64);
@@ -123,14 +123,14 @@ TEST(RandomSweep, QuantizedOnesAreMultiplesOfQWithinTheBounds) {
   expect_multiples(numbers("{distribution: q_log_normal}"), 1);
 }
 
-TEST(RandomSweep, NumbersAreShort) {
+TEST(RandomSweep, WritesShortNumbers) {
   for (const auto& text : draws("{distribution: q_uniform, min: 0.0, max: 1, q: 0.1}"))
     EXPECT_LE(text.size(), 3u) << text;
   for (const auto& text : draws("{distribution: log_uniform_values, min: 1e-5, max: 1e-1}"))
     EXPECT_LE(text.size(), 14u) << text;
 }
 
-TEST(RandomSweep, CategoricalTakesValuesByTheirProbabilities) {
+TEST(RandomSweep, DrawsCategoricalByProbabilities) {
   const auto counts = [](const std::string& entry) {
     std::map<std::string, int> taken;
     for (const auto& text : draws(entry)) ++taken[text];
@@ -144,7 +144,7 @@ TEST(RandomSweep, CategoricalTakesValuesByTheirProbabilities) {
   EXPECT_EQ(weighed.size(), 2u);
 }
 
-TEST(RandomSweep, DrawsDependOnSeedTrialAndKeyOnly) {
+TEST(RandomSweep, DependsOnSeedTrialAndKeyOnly) {
   const std::string entry = "{min: 0, max: 1000000}";
   const auto first = draws(entry, 100);
   EXPECT_EQ(draws(entry, 100), first);
@@ -158,7 +158,7 @@ TEST(RandomSweep, DrawsDependOnSeedTrialAndKeyOnly) {
   EXPECT_EQ(draws("{distribution: normal}", 2), (Texts{"-0.99856472", "1.1639185"}));
 }
 
-TEST(RandomSweep, KeysAndTrialsAreIndependent) {
+TEST(RandomSweep, DrawsKeysAndTrialsIndependently) {
   const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
     double sum = 0;
     for (std::size_t i = 0; i < b.size(); ++i) sum += (a[i] - 0.5) * (b[i] - 0.5) * 12;
@@ -172,7 +172,7 @@ TEST(RandomSweep, KeysAndTrialsAreIndependent) {
   EXPECT_NEAR(correlation(x, x), 1, 0.08);
 }
 
-TEST(RandomSweep, RunCapIsTheNumberOfTrials) {
+TEST(RandomSweep, MakesRunCapTrials) {
   const Texts entries{"train.learning_rate: {distribution: log_uniform_values, min: 1e-4, max: 1}",
                       "seed: {min: 1, max: 1000000}", "train.max_steps: {value: 3}"};
   const auto few = random_sweep(entries, 3), many = random_sweep(entries, 20);
@@ -189,7 +189,7 @@ TEST(RandomSweep, RunCapIsTheNumberOfTrials) {
   EXPECT_EQ(trial.config.train.max_steps, 3);
 }
 
-TEST(RandomSweep, TheSeedOfTheRunIsThatOfTheDraws) {
+TEST(RandomSweep, UsesTheSeedOfTheRun) {
   const Texts entries{"train.data_parallel: {min: 1, max: 60000}"};
   const auto with = [&](const std::string& seed, const Texts& settings = {}) {
     Texts all{"method: random", "run_cap: 5"};
@@ -201,7 +201,7 @@ TEST(RandomSweep, TheSeedOfTheRunIsThatOfTheDraws) {
   EXPECT_EQ(with("1", {"seed: 2"}), with("2"));
 }
 
-TEST(RandomSweep, AnotherParameterChangesNoDraw) {
+TEST(RandomSweep, KeepsDrawsWhenAParameterIsAdded) {
   const std::string lanes = "train.data_parallel: {min: 1, max: 60000}";
   const auto one = random_sweep({lanes}, 5).trials;
   const auto two = random_sweep({"seed: {min: 1, max: 60000}", lanes}, 5).trials;
@@ -209,7 +209,7 @@ TEST(RandomSweep, AnotherParameterChangesNoDraw) {
     EXPECT_EQ(two[t].config.train.data_parallel, one[t].config.train.data_parallel);
 }
 
-TEST(RandomSweep, EqualDrawsAreTrialsOfTheirOwn) {
+TEST(RandomSweep, KeepsEqualDrawsAsSeparateTrials) {
   EXPECT_EQ(names(random_sweep({"seed: {values: [1]}"}, 3).trials),
             (Texts{"seed=1", "seed=1-2", "seed=1-3"}));
 }

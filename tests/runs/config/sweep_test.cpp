@@ -17,7 +17,7 @@ using testing::names;
 using testing::sweep;
 using testing::Texts;
 
-TEST(Sweep, AGridRunsTheLastKeyFastest) {
+TEST(Sweep, VariesTheLastKeyOfAGridFastest) {
   const auto [trials, problems] = sweep({"train.learning_rate: {values: [3e-4, 1e-3]}",
                                          "model.hidden_size: {values: [64, 128, 256]}"});
   EXPECT_EQ(problems, Texts{});
@@ -32,7 +32,7 @@ TEST(Sweep, AGridRunsTheLastKeyFastest) {
             (Parameters{{"train.learning_rate", "1e-3"}, {"model.hidden_size", "128"}}));
 }
 
-TEST(Sweep, WithoutOneThereIsOneTrialWithTheNameOfTheRun) {
+TEST(Sweep, MakesOneTrialWithoutASweep) {
   Findings findings;
   const auto trials = expand_trials(parse_yaml(kShortestConfig + "name: a/b\n"), findings);
   EXPECT_TRUE(findings.empty());
@@ -40,7 +40,7 @@ TEST(Sweep, WithoutOneThereIsOneTrialWithTheNameOfTheRun) {
   EXPECT_TRUE(trials[0].parameters.empty());
 }
 
-TEST(Sweep, SweptValuesReplaceThoseOfTheDocument) {
+TEST(Sweep, ReplacesValuesOfTheFile) {
   const auto [trials, problems] = sweep(
       {"seed: {values: [5, 6]}"}, "seed: 1\n" + kShortestConfig + "train: {data_parallel: 1}\n");
   EXPECT_EQ(problems, Texts{});
@@ -48,7 +48,7 @@ TEST(Sweep, SweptValuesReplaceThoseOfTheDocument) {
   EXPECT_EQ(trials[1].config.train.seed, 6u);
 }
 
-TEST(Sweep, AMissingKeyMayBeSwept) {
+TEST(Sweep, SweepsAMissingKey) {
   const auto [trials, problems] =
       sweep({"data.path: {values: [a.txt, [b.txt, c.txt]]}"}, "devices: [{memory: 1GiB}]\n");
   EXPECT_EQ(problems, Texts{});
@@ -57,20 +57,20 @@ TEST(Sweep, AMissingKeyMayBeSwept) {
   EXPECT_EQ(trials[1].parameters[0].second, "[b.txt, c.txt]");
 }
 
-TEST(Sweep, NamesOfTrialsDiffer) {
+TEST(Sweep, GivesTrialsDistinctNames) {
   const auto [trials, problems] = sweep({"data.path: {values: [a/b, a:b, a b]}"});
   EXPECT_EQ(problems, Texts{});
   EXPECT_EQ(names(trials), (Texts{"path=a_b", "path=a_b-2", "path=a_b-3"}));
 }
 
-TEST(Sweep, KeysThatEndTheSameAreNamedWhole) {
+TEST(Sweep, UsesWholeKeysIfTheirEndsAreEqual) {
   const auto [trials, problems] =
       sweep({"train.size: {values: [1]}", "model.size: {values: [2]}", "seed: {values: [3]}"});
   EXPECT_EQ(problems.size(), 2u) << "there are no such keys";
   EXPECT_EQ(names(trials), Texts{"train.size=1,model.size=2,seed=3"});
 }
 
-TEST(Sweep, AValueStandsOnce) {
+TEST(Sweep, RejectsRepeatedValues) {
   const auto [trials, problems] =
       sweep({"seed: {values: [1, 2,", "  1, 3, 2]}", "train.data_parallel: {values: [1]}"});
   EXPECT_EQ(problems,
@@ -79,7 +79,7 @@ TEST(Sweep, AValueStandsOnce) {
   EXPECT_EQ(trials.size(), 1u);
 }
 
-TEST(Sweep, WhatAllTrialsShareCannotBeSwept) {
+TEST(Sweep, RejectsKeysThatAllTrialsShare) {
   for (const std::string key :
        {"name", "output_dir", "devices", "devices[0].memory", "host_memory", "offload_path",
         "scheduling.policy", "scheduling.sharing", "scheduling.double_buffer", "scheduling",
@@ -92,14 +92,14 @@ TEST(Sweep, WhatAllTrialsShareCannotBeSwept) {
   EXPECT_EQ(sweep({"scheduling.order: {values: [vn_major, shard_major]}"}).problems, Texts{});
 }
 
-TEST(Sweep, AKeyInsideASweptSectionCannotBeSwept) {
+TEST(Sweep, RejectsAKeyInsideASweptSection) {
   const auto [trials, problems] = sweep({"model.hidden_size: {values: [64, 128]}",
                                          "model: {values: [{dropout: 0}, {dropout: 0.5}]}"});
   EXPECT_EQ(problems, Texts{"line 6: sweep.parameters.model.hidden_size: is part of model, which "
                             "is swept too; sweep one of them"});
 }
 
-TEST(Sweep, ASectionMayBeSwept) {
+TEST(Sweep, SweepsASection) {
   const auto [trials, problems] =
       sweep({"model: {values: [{hidden_size: 64}, {hidden_size: 96, num_hidden_layers: 2}]}"});
   EXPECT_EQ(problems, Texts{});
@@ -107,7 +107,7 @@ TEST(Sweep, ASectionMayBeSwept) {
   EXPECT_EQ(trials.at(1).config.gpt.num_hidden_layers, 2);
 }
 
-TEST(Sweep, LanesRulesAndPrioritiesMayBeSwept) {
+TEST(Sweep, SweepsLanesRulesAndPriorities) {
   const auto [trials, problems] =
       sweep({"train.priority: {values: [1, 5]}", "train.data_parallel: {values: [1, auto]}",
              "train.autoscale: {values: [[], {rule: throughput, threshold: 0.2}]}"});
@@ -119,7 +119,7 @@ TEST(Sweep, LanesRulesAndPrioritiesMayBeSwept) {
   EXPECT_TRUE(trials[6].config.train.autoscale.empty());
 }
 
-TEST(Sweep, UnknownKeysAndBadValuesAreAllNamedOnce) {
+TEST(Sweep, NamesEachUnknownKeyAndBadValueOnce) {
   const auto [trials, problems] =
       sweep({"train.learnig_rate: {values: [1, 2]}", "train.data_parallel: {values: [1, x, y]}",
              "seed: {values: [~]}"});
@@ -131,12 +131,12 @@ TEST(Sweep, UnknownKeysAndBadValuesAreAllNamedOnce) {
              "line 8: seed: has no value, must be an integer from 0 to 18446744073709551615"}));
 }
 
-TEST(Sweep, AnOldKeyNamesTheNewOne) {
+TEST(Sweep, NamesTheNewKeyForAnOldOne) {
   EXPECT_EQ(sweep({"train.lanes: {values: [1, 2]}"}).problems,
             Texts{"line 6: train.lanes: is called train.data_parallel now"});
 }
 
-TEST(Sweep, AKeyThatNamesNoPlaceIsAnError) {
+TEST(Sweep, RejectsAKeyThatIsNoPath) {
   for (const std::string key : {"data.path[0]", "train.", ".seed", "seed.x"}) {
     const auto [trials, problems] =
         sweep({"'" + key + "': {values: [1, 2]}"}, kShortestConfig + "seed: 3\n");
@@ -145,7 +145,7 @@ TEST(Sweep, AKeyThatNamesNoPlaceIsAnError) {
   }
 }
 
-TEST(Sweep, TooManyTrialsAreAnError) {
+TEST(Sweep, RejectsTooManyTrials) {
   std::string values = "0";
   for (int i = 1; i < 101; ++i) values += ", " + std::to_string(i);
   const Texts entries{"seed: {values: [" + values + "]}",
@@ -160,7 +160,7 @@ TEST(Sweep, TooManyTrialsAreAnError) {
   EXPECT_EQ(capped.trials.back().name, "seed=1,eval_steps=1");
 }
 
-TEST(Sweep, AGridStopsAtRunCap) {
+TEST(Sweep, StopsAGridAtRunCap) {
   const Texts entries{"train.data_parallel: {values: [1, 2]}", "seed: {values: [1, 2]}"};
   const auto cap = [&](const std::string& n) {
     return names(sweep(entries, kShortestConfig, {"run_cap: " + n}).trials);
@@ -171,7 +171,7 @@ TEST(Sweep, AGridStopsAtRunCap) {
   EXPECT_EQ(cap("0").size(), 4u) << "no cap";
 }
 
-TEST(Sweep, AGridListsWholeNumbersAndMultiples) {
+TEST(Sweep, ListsIntegersAndMultiplesInAGrid) {
   EXPECT_EQ(names(sweep({"seed: {min: 3, max: 5}"}).trials), (Texts{"seed=3", "seed=4", "seed=5"}));
   const auto multiples = [](const std::string& range) {
     return names(sweep({"train.weight_decay: {distribution: q_uniform, " + range + "}"}).trials);
@@ -182,7 +182,7 @@ TEST(Sweep, AGridListsWholeNumbersAndMultiples) {
             (Texts{"weight_decay=1", "weight_decay=2", "weight_decay=3"}));
 }
 
-TEST(Sweep, AConstantIsSetAndNotNamed) {
+TEST(Sweep, SetsAConstantWithoutNamingIt) {
   const auto [trials, problems] =
       sweep({"train.max_steps: {value: 7}", "seed: {values: [1, 2]}"},
             "data: {path: x}\ndevices: [{memory: 1GiB}]\ntrain: {max_steps: 3}\n");
@@ -195,7 +195,7 @@ TEST(Sweep, AConstantIsSetAndNotNamed) {
   EXPECT_EQ(only[0].config.train.seed, 4u);
 }
 
-TEST(Sweep, ABadSweepLeavesTheOtherFindings) {
+TEST(Sweep, KeepsOtherErrorsBesideABadSweep) {
   const auto [trials, problems] =
       sweep({"devices: {values: [1]}", "seed: {values: []}"}, kShortestConfig + "sede: 1\n");
   EXPECT_EQ(
@@ -205,7 +205,7 @@ TEST(Sweep, ABadSweepLeavesTheOtherFindings) {
              "line 8: sweep.parameters.seed.values: must be a list of at least one value"}));
 }
 
-TEST(Sweep, ABadParameterLeavesTheFindingsOfTheOthers) {
+TEST(Sweep, ReportsErrorsOfAllParameters) {
   const auto [trials, problems] =
       sweep({"seed: {values: []}", "train.data_parallel: {values: [1, x]}",
              "train.learning_rate: {min: 0.1, max: 0.2}", "train.batch_size: {values: [many]}"});

@@ -41,7 +41,7 @@ TEST(LiesIn, EndsAtADotOrABracket) {
   EXPECT_FALSE(lies_in("train", "train.priority"));
 }
 
-TEST(FindAt, NamesKeysAndItems) {
+TEST(FindAt, FindsKeysAndItems) {
   const auto tree = sample();
   EXPECT_EQ(text_at(tree, "train.priority"), "2");
   EXPECT_EQ(text_at(tree, "devices[1].memory"), "2GiB");
@@ -49,7 +49,7 @@ TEST(FindAt, NamesKeysAndItems) {
   EXPECT_EQ(find_at(tree, ""), &tree);
 }
 
-TEST(FindAt, IsNullWhereNothingStands) {
+TEST(FindAt, ReturnsNullForAMissingPath) {
   const auto tree = sample();
   for (const char* path :
        {"seed", "train.seed", "train.priority.x", "devices[2]", "devices[-1]", "devices[x]",
@@ -65,7 +65,7 @@ TEST(Override, ReplacesAValue) {
   EXPECT_EQ(text_at(after("devices[1].memory=12MiB"), "devices[0].memory"), "1GiB");
 }
 
-TEST(Override, MakesTheSectionsOnTheWay) {
+TEST(Override, CreatesMissingSections) {
   EXPECT_EQ(text_at(after("model.hidden_size=64"), "model.hidden_size"), "64");
   EXPECT_EQ(text_at(after("a.b.c=1"), "a.b.c"), "1");
   YamlNode empty;
@@ -73,20 +73,20 @@ TEST(Override, MakesTheSectionsOnTheWay) {
   EXPECT_EQ(text_at(empty, "train.seed"), "3");
 }
 
-TEST(Override, ReachesAKeyThatHasDots) {
+TEST(Override, ReplacesAKeyWithDots) {
   const auto tree = after("sweep.parameters.train.priority.values=[3]");
   EXPECT_EQ(text_at(tree, "sweep.parameters.train.priority.values[0]"), "3");
   EXPECT_EQ(find_at(tree, "sweep.parameters")->children.size(), 1u);
 }
 
-TEST(Override, PlainTextStaysAsItIs) {
+TEST(Override, KeepsPlainText) {
   EXPECT_EQ(text_at(after("name=a: b # c"), "name"), "a: b # c");
   EXPECT_EQ(text_at(after("name=a=b"), "name"), "a=b");
   EXPECT_EQ(text_at(after("name=null"), "name"), "null");
   EXPECT_EQ(find_at(after("name="), "name")->kind, Kind::scalar);
 }
 
-TEST(Override, BracketsAndQuotesBeginYaml) {
+TEST(Override, ReadsYamlAfterBracketsAndQuotes) {
   const auto tree = after("data.path=[a.txt, 'b, c.txt']");
   EXPECT_EQ(find_at(tree, "data.path")->kind, Kind::list);
   EXPECT_EQ(text_at(tree, "data.path[1]"), "b, c.txt");
@@ -100,7 +100,7 @@ TEST(Override, HasNoLine) {
   EXPECT_EQ(find_at(tree, "devices[0].memory")->line, 0);
 }
 
-TEST(Override, APlaceThatIsNotThereIsNamed) {
+TEST(Override, NamesAMissingPath) {
   for (const std::string path : {"devices[2].memory", "train.priority.x", "train[0]", "train.",
                                  "devices[0]memory", ".train.priority"}) {
     const auto error = thrown<ConfigError>([&] { after(path + "=1"); });
@@ -109,7 +109,7 @@ TEST(Override, APlaceThatIsNotThereIsNamed) {
   }
 }
 
-TEST(Override, IsAKeyAndAValue) {
+TEST(Override, NeedsAKeyAndAValue) {
   for (const std::string text : {"train.priority", "=4", ""}) {
     const auto error = thrown<ConfigError>([&] { after(text); });
     EXPECT_STREQ(error.what(),
@@ -117,13 +117,13 @@ TEST(Override, IsAKeyAndAValue) {
   }
 }
 
-TEST(Override, BadYamlNamesTheKey) {
+TEST(Override, NamesTheKeyOfBadYaml) {
   const auto error = thrown<ConfigError>([] { after("data.path=[a, b"); });
   EXPECT_EQ(error.field, "data.path");
   EXPECT_NE(error.problem.find("not valid YAML"), std::string::npos);
 }
 
-TEST(RemoveAt, TakesAKeyAway) {
+TEST(RemoveAt, RemovesAKey) {
   auto tree = sample();
   remove_at(tree, "train.priority");
   EXPECT_EQ(find_at(tree, "train.priority"), nullptr);

@@ -28,7 +28,7 @@ void expect_same(const YamlNode& a, const YamlNode& b) {
   for (std::size_t i = 0; i < a.children.size(); ++i) expect_same(a.children[i], b.children[i]);
 }
 
-TEST(Yaml, ValuesKnowTheirKindTextAndLine) {
+TEST(Yaml, KeepsKindTextAndLineOfValues) {
   const auto tree = parse_yaml(
       "# comment\n"
       "name: my run  # trailing\n"
@@ -55,12 +55,12 @@ TEST(Yaml, ValuesKnowTheirKindTextAndLine) {
   EXPECT_EQ(list.find("name"), nullptr);
 }
 
-TEST(Yaml, AnEmptyDocumentHasNoValue) {
+TEST(Yaml, ReadsAnEmptyDocumentAsNoValue) {
   EXPECT_EQ(parse_yaml("").kind, Kind::null);
   EXPECT_EQ(parse_yaml("# only a comment\n").kind, Kind::null);
 }
 
-TEST(Yaml, WhatIsNoYamlIsNamedWithItsLine) {
+TEST(Yaml, NamesTheLineOfASyntaxError) {
   const auto unclosed = error_of("a: 1\nb: [1, 2\n");
   EXPECT_EQ(unclosed.line, 3);
   EXPECT_TRUE(unclosed.problem.starts_with("not valid YAML: ")) << unclosed.problem;
@@ -69,30 +69,30 @@ TEST(Yaml, WhatIsNoYamlIsNamedWithItsLine) {
   EXPECT_EQ(error_of("a: *nowhere\n").line, 1);
 }
 
-TEST(Yaml, AKeyStandsOnce) {
+TEST(Yaml, RejectsDuplicateKeys) {
   const auto error = error_of("train:\n  priority: 1\n  seed: 2\n  priority: 3\n");
   EXPECT_EQ(error.field, "train.priority");
   EXPECT_EQ(error.line, 4);
   EXPECT_STREQ(error.what(), "line 4: train.priority: is written a second time");
 }
 
-TEST(Yaml, AKeyIsPlainText) {
+TEST(Yaml, RejectsKeysThatAreNotText) {
   EXPECT_EQ(error_of("a: 1\n[b, c]: 2\n").problem, "a key must be plain text");
   EXPECT_EQ(error_of("a: 1\n[b, c]: 2\n").line, 2);
 }
 
-TEST(Yaml, ThereIsOneDocument) {
+TEST(Yaml, RejectsSeveralDocuments) {
   EXPECT_EQ(error_of("a: 1\n---\nb: 2\n").problem, "the file has more than one YAML document");
   EXPECT_EQ(error_of("\n, a").line, 2);
   EXPECT_EQ(error_of(",").problem, "not valid YAML: a document cannot begin with this");
 }
 
-TEST(Yaml, AliasesStandForTheirValue) {
+TEST(Yaml, ResolvesAliases) {
   const auto tree = parse_yaml("a: &x {k: 1}\nb: *x\n");
   EXPECT_EQ(tree.find("b")->find("k")->text, "1");
 }
 
-TEST(Yaml, AliasesWithoutEndAreRejected) {
+TEST(Yaml, RejectsEndlessAliases) {
   EXPECT_EQ(error_of("a: &x [*x]\n").problem, "an alias refers to the value that contains it");
   std::string bomb = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 25; ++i) {
@@ -103,7 +103,7 @@ TEST(Yaml, AliasesWithoutEndAreRejected) {
   EXPECT_THROW(parse_yaml(std::string(100'000, '[')), ConfigError);
 }
 
-TEST(Yaml, IsNotNestedWithoutEnd) {
+TEST(Yaml, LimitsNesting) {
   const auto nested = [](int levels) {
     return "a: " + std::string(static_cast<std::size_t>(levels), '[') +
            std::string(static_cast<std::size_t>(levels), ']');
@@ -118,7 +118,7 @@ std::string repeated(const std::string& text, int times) {
   return all;
 }
 
-TEST(Yaml, HasALimitOfValues) {
+TEST(Yaml, LimitsTheNumberOfValues) {
   EXPECT_EQ(parse_yaml(repeated("- 1\n", 99'999)).children.size(), 99'999u);
   EXPECT_EQ(error_of(repeated("- 1\n", 100'000)).line, 100'000);
   std::string keys;
@@ -129,7 +129,7 @@ TEST(Yaml, HasALimitOfValues) {
 }
 
 /// Before a tree is built, or even the tokens of it.
-TEST(Yaml, IsRefusedFastWhereItIsLarge) {
+TEST(Yaml, RefusesALargeFileFast) {
   constexpr int kMany = 4'000'000;
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string start : {"[", "a: [", "- [", "{"}) {
@@ -142,7 +142,7 @@ TEST(Yaml, IsRefusedFastWhereItIsLarge) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
-TEST(Yaml, TextHasNoNul) {
+TEST(Yaml, RejectsANulInText) {
   const auto quoted = error_of("a:\n  b: [x, \"y\\0z\"]\n");
   EXPECT_EQ(quoted.field, "a.b[1]");
   EXPECT_EQ(quoted.line, 2);
@@ -151,7 +151,7 @@ TEST(Yaml, TextHasNoNul) {
   EXPECT_THROW(parse_yaml("\"a\\0\": x\n"), ConfigError);
 }
 
-TEST(Yaml, WrittenTextReadsBackTheSame) {
+TEST(Yaml, RoundTrips) {
   const auto tree = parse_yaml(
       "plain: text\n"
       "empty: ''\n"
@@ -173,7 +173,7 @@ TEST(Yaml, WrittenTextReadsBackTheSame) {
   expect_same(parse_yaml(to_yaml(tree)), tree);
 }
 
-TEST(Yaml, IsWrittenAKeyALineAndAListOnOne) {
+TEST(Yaml, WritesAKeyPerLineAndAListOnOneLine) {
   EXPECT_EQ(to_yaml(parse_yaml("a: {b: 1, c: [x, {k: v}]}\nd: 'null'\n")),
             "a:\n  b: 1\n  c: [x, {k: v}]\nd: \"null\"\n");
 }
@@ -183,7 +183,7 @@ TEST(YamlFile, IsReadWhole) {
   EXPECT_EQ(read_yaml_file(folder.write("c.yaml", "a: 1\r\nb: 2\r\n")).find("b")->text, "2");
 }
 
-TEST(YamlFile, WhatCannotBeReadIsAnIoError) {
+TEST(YamlFile, ReportsAnUnreadableFileAsIoError) {
   const TemporaryFolder folder;
   const auto missing = thrown<IoError>([&] { read_yaml_file(folder / "c.yaml"); });
   EXPECT_EQ(missing.code, ENOENT);

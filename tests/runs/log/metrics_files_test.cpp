@@ -142,7 +142,7 @@ std::string undisturbed(std::int64_t steps) {
 }
 
 /// An evaluation belongs to the step whose weights it saw.
-TEST(MetricsFiles, HaveALineAStep) {
+TEST(MetricsFiles, HaveOneLineAStep) {
   const TemporaryFolder folder;
   EventLog log(folder / kEventFile);
   log.add(made_up_run_event(2));
@@ -155,7 +155,7 @@ TEST(MetricsFiles, HaveALineAStep) {
   EXPECT_EQ(metrics_of(folder, 1), kHeader);
 }
 
-TEST(MetricsFiles, AreWrittenWhileTheRunGoesOn) {
+TEST(MetricsFiles, AreWrittenDuringTheRun) {
   const TemporaryFolder folder;
   Program program(folder);
   program.begin(0);
@@ -169,7 +169,7 @@ TEST(MetricsFiles, AreWrittenWhileTheRunGoesOn) {
   EXPECT_EQ(metrics_of(folder), undisturbed(20));
 }
 
-TEST(MetricsFiles, AreMadeAnewFromTheLog) {
+TEST(MetricsFiles, AreRebuiltFromTheLog) {
   const TemporaryFolder folder;
   Program program(folder);
   program.begin(0);
@@ -195,7 +195,7 @@ TEST(MetricsFiles, AreMadeAnewFromTheLog) {
 
 /// Killed again and again, resumed from a checkpoint before, or from the beginning; some
 /// checkpoints know the last steps only.
-TEST(MetricsFiles, EndAsThoseOfARunThatNobodyKills) {
+TEST(MetricsFiles, EqualAnUninterruptedRunAfterKills) {
   constexpr std::int64_t kSteps = 60;
   const auto expected = without_times(undisturbed(kSteps));
   ASSERT_EQ(expected.size(), kSteps + 1u);
@@ -222,7 +222,7 @@ TEST(MetricsFiles, EndAsThoseOfARunThatNobodyKills) {
   }
 }
 
-TEST(MetricsFiles, StepsWhoseLinesWereLostComeFromTheCheckpoint) {
+TEST(MetricsFiles, RestoreLostStepsFromTheCheckpoint) {
   const TemporaryFolder folder;
   Program program(folder);
   program.begin(0);

@@ -14,7 +14,7 @@ namespace {
 
 using As = PassingStream::As;
 
-TEST(Utf8, KnowsCharactersOfEveryLength) {
+TEST(Utf8, ReadsCharactersOfEveryLength) {
   const struct {
     std::string text;
     char32_t code;
@@ -28,7 +28,7 @@ TEST(Utf8, KnowsCharactersOfEveryLength) {
   }
 }
 
-TEST(Utf8, RejectsWhatIsNotValid) {
+TEST(Utf8, RejectsInvalidBytes) {
   for (const std::string text : {"\x80", "\xFF", "\xC3", "\xC3x", "\xC0\xAF", "\xE0\x80\xAF",
                                  "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80"}) {
     EXPECT_FALSE(first_char(text).is_valid) << text;
@@ -36,7 +36,7 @@ TEST(Utf8, RejectsWhatIsNotValid) {
   }
 }
 
-TEST(TerminalText, EscapesControlCharactersAndKeepsTheRest) {
+TEST(TerminalText, EscapesOnlyControlCharacters) {
   EXPECT_EQ(fit_for_terminal("plain, \xC3\xA9 \xE4\xB8\xAD\ntwo lines\n"),
             "plain, \xC3\xA9 \xE4\xB8\xAD\ntwo lines\n");
   EXPECT_EQ(fit_for_terminal("\x1b[31m\a\r\t\x7F"), "\\x1b[31m\\x07\\x0d\\x09\\x7f");
@@ -46,7 +46,7 @@ TEST(TerminalText, EscapesControlCharactersAndKeepsTheRest) {
   EXPECT_EQ(fit_for_terminal("\xFF\xC3"), "\\xff\\xc3");
 }
 
-TEST(TerminalText, KnowsHowWideItIs) {
+TEST(TerminalText, MeasuresItsWidth) {
   EXPECT_EQ(columns_of("abc"), 3u);
   EXPECT_EQ(columns_of("\xC3\xA9"), 1u);
   EXPECT_EQ(columns_of("e\xCC\x81"), 1u);
@@ -59,7 +59,7 @@ TEST(TerminalText, KnowsHowWideItIs) {
   EXPECT_EQ(padded_left("\xC3\xA9", 3), "  \xC3\xA9");
 }
 
-TEST(TerminalText, ColumnsOfATableLineUp) {
+TEST(TerminalText, AlignsColumnsOfATable) {
   Table table({"trial", "loss"});
   table.add({"\xE4\xB8\xAD\xE6\x96\x87", "1"});
   std::ostringstream out;
@@ -67,7 +67,7 @@ TEST(TerminalText, ColumnsOfATableLineUp) {
   EXPECT_EQ(out.str(), "  trial  loss\n  \xE4\xB8\xAD\xE6\x96\x87      1\n");
 }
 
-TEST(PassingStream, PassesOnAtAFlushAndAtItsEnd) {
+TEST(PassingStream, ForwardsAtAFlushAndAtItsEnd) {
   std::ostringstream sink;
   {
     PassingStream stream(sink, As::fit_for_terminal);
@@ -82,7 +82,7 @@ TEST(PassingStream, PassesOnAtAFlushAndAtItsEnd) {
   EXPECT_TRUE(sink.str().ends_with("\x1b"));
 }
 
-TEST(PassingStream, TakesBackWhatItHasNotPassedOn) {
+TEST(PassingStream, DropsTextThatItHasNotForwarded) {
   std::ostringstream sink;
   PassingStream stream(sink, As::it_is);
   stream << "half a docu";
@@ -93,7 +93,7 @@ TEST(PassingStream, TakesBackWhatItHasNotPassedOn) {
   EXPECT_EQ(sink.str(), "whole");
 }
 
-TEST(PassingStream, FailsWithTheOther) {
+TEST(PassingStream, FailsIfItsTargetFails) {
   std::ostringstream sink;
   sink.setstate(std::ios::badbit);
   PassingStream stream(sink, As::it_is);

@@ -50,7 +50,7 @@ TEST(PriorityAllocator, AdmitsByPriorityThenByArrival) {
   EXPECT_EQ(Jobs().add(5, 4).add(5, 4).add(5, 4).share("priority", 8), (Lanes{4, 4, 0}));
 }
 
-TEST(PriorityAllocator, NobodyPassesTheOneThatWaits) {
+TEST(PriorityAllocator, KeepsTheQueueOrder) {
   EXPECT_EQ(Jobs().add(1, 4, 4).add(5, 8).add(5, 1).share("priority", 8), (Lanes{4, 0, 0}));
 }
 
@@ -58,7 +58,7 @@ TEST(PriorityAllocator, NeverResizes) {
   EXPECT_EQ(Jobs().add(1, 8, 2).add(9, 4).share("priority", 8), (Lanes{2, 4}));
 }
 
-TEST(PriorityAllocator, AsksForNoMoreThanThereIs) {
+TEST(PriorityAllocator, LimitsDemandToTheDevices) {
   EXPECT_EQ(Jobs().add(1, 8).share("priority", 3), (Lanes{3}));
 }
 
@@ -69,17 +69,17 @@ TEST(Wfs, SharesByPriorityInPowersOfTwo) {
   EXPECT_EQ(Jobs().add(1, 8).add(1, 8).add(1, 8).share("wfs", 8), (Lanes{4, 2, 2}));
 }
 
-TEST(Wfs, NobodyGetsMoreThanItAsksForAndOthersGetTheRest) {
+TEST(Wfs, CapsSharesByDemandAndRedistributesTheRest) {
   EXPECT_EQ(Jobs().add(9, 1).add(1, 8).share("wfs", 8), (Lanes{1, 4}))
       << "7 of 8, as a power of two";
   EXPECT_EQ(Jobs().add(9, 2).add(1, 8).add(1, 4).share("wfs", 12), (Lanes{2, 4, 4}));
 }
 
-TEST(Wfs, EverybodyThatRunsHasOne) {
+TEST(Wfs, GivesEachRunningJobADevice) {
   EXPECT_EQ(Jobs().add(100, 8).add(1, 8).add(1, 8).add(1, 8).share("wfs", 4), (Lanes{1, 1, 1, 1}));
 }
 
-TEST(Wfs, AJobWaitsWhereThereIsNoRoom) {
+TEST(Wfs, QueuesAJobWithoutAFreeDevice) {
   EXPECT_EQ(Jobs().add(1, 1, 1).add(1, 1, 1).add(1, 1).share("wfs", 2), (Lanes{1, 1, 0}));
 }
 
@@ -89,51 +89,51 @@ TEST(Wfs, NeverShrinksAHigherPriority) {
   EXPECT_EQ(Jobs().add(5, 8, 8).add(9, 8).share("wfs", 8), (Lanes{4, 4})) << "and a lower one";
 }
 
-TEST(Wfs, NorKeepsAHigherPriorityFromGrowing) {
+TEST(Wfs, LetsHigherPrioritiesGrow) {
   EXPECT_EQ(Jobs().add(5, 4, 1).share("wfs", 4), (Lanes{4}));
   EXPECT_EQ(Jobs().add(5, 4, 1).add(1, 4).share("wfs", 4), (Lanes{4, 0}));
   EXPECT_EQ(Jobs().add(5, 4, 1).add(1, 4).share("wfs", 5), (Lanes{4, 1}));
 }
 
-TEST(Wfs, NobodyPassesTheHeadOfTheQueue) {
+TEST(Wfs, KeepsTheQueueOrder) {
   // The second would shrink the first; the third alone would not, but it is behind the second.
   EXPECT_EQ(Jobs().add(9, 4, 4).add(8, 4).add(1, 1).share("wfs", 5), (Lanes{4, 0, 0}));
   EXPECT_EQ(Jobs().add(9, 4, 4).add(1, 1).share("wfs", 5), (Lanes{4, 1}));
 }
 
-TEST(Wfs, DecidesNothingWhileAResizeIsPending) {
+TEST(Wfs, WaitsForAPendingResize) {
   Jobs jobs = Jobs().add(1, 8, 2).add(1, 8);
   EXPECT_EQ(jobs.share("wfs", 8), (Lanes{4, 4}));
   EXPECT_EQ(jobs.resizing(0).share("wfs", 8), (Lanes{2, 0}));
 }
 
-TEST(Wfs, GivesUpJobsWhereDevicesAreLost) {
+TEST(Wfs, SuspendsJobsWhenDevicesAreLost) {
   EXPECT_EQ(Jobs().add(1, 2, 2).add(5, 2, 2).add(3, 2, 2).share("wfs", 2), (Lanes{0, 1, 1}));
 }
 
-TEST(Fill, NobodyWaits) {
+TEST(Fill, StartsEveryJobAtOnce) {
   EXPECT_EQ(Jobs().add(1, 8).add(9, 8).add(1, 1).share("fill", 2), (Lanes{1, 1, 1}));
 }
 
-TEST(Fill, NoDeviceIdlesWhileAJobGainsByIt) {
+TEST(Fill, LeavesNoUsefulDeviceIdle) {
   EXPECT_EQ(Jobs().add(1, 8).share("fill", 7), (Lanes{7})) << "any number of lanes";
   EXPECT_EQ(Jobs().add(1, 2).add(1, 8).share("fill", 7), (Lanes{2, 5}));
   EXPECT_EQ(Jobs().add(1, 2).add(1, 3).share("fill", 8), (Lanes{2, 3})) << "they ask for no more";
 }
 
-TEST(Fill, ADeviceGoesWhereItBringsMost) {
+TEST(Fill, GivesADeviceToTheLargestGain) {
   const SpeedCurve well(0.9), badly(0.1);
   EXPECT_EQ(Jobs().add(1, 8, 0, badly).add(1, 8, 0, well).share("fill", 5), (Lanes{1, 4}));
   EXPECT_EQ(Jobs().add(9, 8, 0, badly).add(1, 8, 0, well).share("fill", 5), (Lanes{3, 2}))
       << "times priority";
 }
 
-TEST(Fill, TheLongestRemainingTimeGainsMost) {
+TEST(Fill, FavoursTheLongestRemainingTime) {
   EXPECT_EQ(Jobs().add(1, 8).add(1, 8).remaining({100, 1000}).share("fill", 4), (Lanes{1, 3}));
   EXPECT_EQ(Jobs().add(1, 8).add(1, 8).remaining({1000, 100}).share("fill", 4), (Lanes{3, 1}));
 }
 
-TEST(Fill, MovesNoLaneForLittle) {
+TEST(Fill, IgnoresSmallGains) {
   EXPECT_EQ(Jobs().add(1, 8, 2).add(1, 8, 1).remaining({100, 110}).share("fill", 3), (Lanes{2, 1}));
   EXPECT_EQ(Jobs().add(1, 8, 2).add(1, 8, 1).remaining({100, 150}).share("fill", 3), (Lanes{1, 2}));
   EXPECT_EQ(Jobs().add(1, 8, 1).add(1, 8, 1).remaining({100, 110}).share("fill", 3), (Lanes{1, 2}))
@@ -142,7 +142,7 @@ TEST(Fill, MovesNoLaneForLittle) {
       << "and where a job would wait";
 }
 
-TEST(Fill, MeasuredSpeedsCount) {
+TEST(Fill, UsesMeasuredSpeeds) {
   SpeedCurve flat;  // believed to scale, measured not to
   flat.observe(1, 100);
   flat.observe(2, 99);
@@ -155,7 +155,7 @@ TEST(Fill, MeasuredSpeedsCount) {
       << "large examples are worth as much as small ones";
 }
 
-TEST(Fill, LooksPastAStepThatBringsNothing) {
+TEST(Fill, LooksPastASizeWithoutGain) {
   SpeedCurve stairs;  // eight groups: 5, 6 and 7 lanes are as fast as 4
   for (const auto& [lanes, speed] :
        {std::pair{1, 8}, {2, 16}, {3, 20}, {4, 32}, {5, 32}, {6, 32}, {7, 32}, {8, 64}}) {
@@ -202,7 +202,7 @@ TEST(Allocator, KeepsItsContractOnRandomJobs) {
   }
 }
 
-TEST(Allocator, HasAName) {
+TEST(Allocator, IsFoundByName) {
   for (std::string_view name : kAllocatorNames) EXPECT_EQ(make_allocator(name)->name(), name);
   EXPECT_EQ(make_allocator("drf"), nullptr);
 }

@@ -80,7 +80,7 @@ ScaledJob with(const char* rule, const HeuristicParams& params, double host_s, i
   return ScaledJob({make_heuristic(rule, params)}, kGroups, host_s, lanes);
 }
 
-TEST(AutoscalerInShell, GrowsToAllDevicesWhereThatPays) {
+TEST(AutoscalerInShell, GrowsToAllUsefulDevices) {
   const ScaledJob job = with("throughput", {}, /*host_s=*/1e-6);
   EXPECT_EQ(job.lanes(), 12);
   EXPECT_EQ(job.path(), (std::vector<int>{2, 3, 4, 6, 12}));
@@ -89,7 +89,7 @@ TEST(AutoscalerInShell, GrowsToAllDevicesWhereThatPays) {
   EXPECT_LT(job.seconds(), kSteps * kGroups * 2e-3 / 4);
 }
 
-TEST(AutoscalerInShell, WalksBackWhereTheRestIsNotShared) {
+TEST(AutoscalerInShell, ShrinksWhenUnsharedWorkDominates) {
   // On k lanes a step takes 20 + 24 / k ms: from 4 to 6 lanes s = 4 / 2 * (26 / 24 - 1) = 0.17,
   // from 6 to 12 s = 6 / 6 * (24 / 22 - 1) = 0.09.
   const ScaledJob job = with("throughput", {}, /*host_s=*/0.02);
@@ -98,7 +98,7 @@ TEST(AutoscalerInShell, WalksBackWhereTheRestIsNotShared) {
   EXPECT_EQ(with("throughput", {}, 0.02, 12).lanes(), 6) << "from above as well";
 }
 
-TEST(AutoscalerInShell, PaysNoMoreThanTheTimeIsWorth) {
+TEST(AutoscalerInShell, LimitsTheCostToTheValueOfTime) {
   const HeuristicParams cheap{{"value", 100}, {"price_per_device_hour", 0.01}};
   const HeuristicParams dear{{"value", 100}, {"price_per_device_hour", 3}};
   EXPECT_EQ(with("linear", cheap, 0.02).lanes(), 12);

@@ -45,7 +45,7 @@ std::vector<int> up_to(int most) {
   return sizes;
 }
 
-TEST(UsefulLanes, AreThoseWhereTheLargestLaneShrinks) {
+TEST(UsefulLanes, ShrinkTheLargestLane) {
   EXPECT_EQ(useful_lanes(8, 8), (std::vector<int>{1, 2, 3, 4, 8}));
   EXPECT_EQ(useful_lanes(8, 5), (std::vector<int>{1, 2, 3, 4}));
   EXPECT_EQ(useful_lanes(3, 9), (std::vector<int>{1, 2, 3}));
@@ -66,7 +66,7 @@ TEST(Autoscaler, FindsTheSameSizeFromAnyStart) {
   EXPECT_GT(last_worth_it(0.7, 16), last_worth_it(0.95, 16));
 }
 
-TEST(Autoscaler, TriesEachSizeOnceAndWalksBack) {
+TEST(Autoscaler, TriesEachSizeOnceAndReturns) {
   const Speed peak_at_3 = [](int k) { return k <= 3 ? k : 3.0 / (k - 2); };
   const auto path = lanes_of_run(with("throughput", up_to(8), 1), 1, 60, peak_at_3);
   std::vector<int> sizes{path.front()};
@@ -76,7 +76,7 @@ TEST(Autoscaler, TriesEachSizeOnceAndWalksBack) {
   EXPECT_EQ(sizes, (std::vector<int>{1, 2, 3, 4, 3}));
 }
 
-TEST(Autoscaler, TheSlowStepAfterAChangeDoesNotCount) {
+TEST(Autoscaler, IgnoresTheFirstStepAfterAChange) {
   Autoscaler scaler = with("throughput", up_to(4), 1);
   for (int i = 0; i < kStepsToMeasure; ++i) scaler.observe_step(1, 100, 1);
   scaler.observe_step(2, 100, 60);
@@ -101,7 +101,7 @@ TEST(Autoscaler, SettlesUnderNoise) {
   }
 }
 
-TEST(Autoscaler, FollowsAJobThatChanges) {
+TEST(Autoscaler, FollowsAChangedJob) {
   Autoscaler scaler = with("throughput", up_to(4), 1);
   int lanes = 1;
   const auto run = [&](int steps, const Speed& speed) {
@@ -116,7 +116,7 @@ TEST(Autoscaler, FollowsAJobThatChanges) {
       << "others have come to its device";
 }
 
-TEST(Autoscaler, KeepsPointsOfSizesThatComeBack) {
+TEST(Autoscaler, KeepsMeasurementsOfUnavailableSizes) {
   Autoscaler scaler = with("throughput", up_to(4), 1);
   int lanes = 1;
   const auto step = [&] {
@@ -133,7 +133,7 @@ TEST(Autoscaler, KeepsPointsOfSizesThatComeBack) {
   EXPECT_EQ(lanes, 3) << "at once: 4 is known to be no better";
 }
 
-TEST(Autoscaler, TheMostModestRuleDecides) {
+TEST(Autoscaler, TakesTheFewestLanesOfAllRules) {
   Autoscaler scaler(
       {make_heuristic("throughput"), make_heuristic("throughput", {{"threshold", 0.9}}),
        make_heuristic("straggler")},
@@ -148,7 +148,7 @@ TEST(Autoscaler, TheMostModestRuleDecides) {
       << "no rule about lanes: as it is";
 }
 
-TEST(Autoscaler, AStragglerShowsByItsAverage) {
+TEST(Autoscaler, DetectsAStragglerByItsAverage) {
   Autoscaler scaler = with("straggler", up_to(3), 3);
   const auto step = [&](double third) {
     for (int d = 0; d < 3; ++d) scaler.observe_device(DeviceId(d), d == 2 ? third : 100);

@@ -36,7 +36,7 @@ TEST(Throughput, StaysUntilTheSizeIsMeasured) {
   EXPECT_EQ(next(state), 3);
 }
 
-TEST(Throughput, GrowsOnlyWhileALaneBringsMoreThanTheThreshold) {
+TEST(Throughput, GrowsWhileGainsExceedTheThreshold) {
   // s = (R - 100) / (100 / 2): 0.12 and 0.08.
   EXPECT_EQ(next(observed(3, {{2, 100}, {3, 106}})), 4);
   EXPECT_EQ(next(observed(3, {{2, 100}, {3, 104}})), 1) << "walks back and looks below 2";
@@ -45,34 +45,34 @@ TEST(Throughput, GrowsOnlyWhileALaneBringsMoreThanTheThreshold) {
   EXPECT_EQ(next(observed(5, {{1, 10}, {3, 30}, {5, 31}})), 4) << "tries what lies between";
 }
 
-TEST(Throughput, StepsOfSeveralLanesCountByTheLane) {
+TEST(Throughput, DividesGainsByTheLanesOfAChange) {
   // (R - 100) / 4 / (100 / 4) is 0.5 and 0.08.
   EXPECT_EQ(next(observed(8, {{3, 80}, {4, 100}, {8, 150}}, {3, 4, 8})), 8);
   EXPECT_EQ(next(observed(8, {{3, 80}, {4, 100}, {8, 108}}, {3, 4, 8})), 4);
 }
 
-TEST(Throughput, StaysWhereTheNextSizeIsKnownToBeNotWorthIt) {
+TEST(Throughput, StaysBeforeASizeMeasuredAsUseless) {
   EXPECT_EQ(next(observed(2, {{1, 60}, {2, 100}, {3, 104}})), 2);
 }
 
-TEST(Throughput, UsesEveryPointWhereverTheJobStands) {
+TEST(Throughput, UsesAllMeasuredPoints) {
   const Points points{{1, 60}, {2, 110}, {3, 150}, {4, 152}};
   for (int lanes = 1; lanes <= 4; ++lanes) EXPECT_EQ(next(observed(lanes, points)), 3) << lanes;
 }
 
-TEST(Throughput, SearchesDownwardsFromABadStart) {
+TEST(Throughput, ShrinksFromABadStart) {
   EXPECT_EQ(next(observed(5, {{5, 100}})), 4);
   EXPECT_EQ(next(observed(4, {{5, 100}, {4, 101}})), 3);
   EXPECT_EQ(next(observed(3, {{5, 100}, {4, 101}, {3, 60}})), 4) << "and back up";
   EXPECT_EQ(next(observed(1, {{5, 100}, {4, 101}, {3, 102}, {2, 103}, {1, 104}})), 1);
 }
 
-TEST(Throughput, ADipEndsTheClimb) {
+TEST(Throughput, StopsAtADip) {
   EXPECT_EQ(next(observed(3, {{1, 50}, {2, 90}, {3, 70}, {4, 180}})), 2)
       << "what lies behind the dip is not believed to be worth the way";
 }
 
-TEST(Throughput, KeepsToSizesThatAreAllowedNow) {
+TEST(Throughput, ChoosesOnlyAllowedSizes) {
   EXPECT_EQ(next(observed(5, {{5, 100}}, {1, 2, 3})), 3);
   EXPECT_EQ(next(observed(1, {{1, 100}}, {2, 3})), 2);
   EXPECT_EQ(next(observed(3, {{3, 100}}, {3})), 3);
@@ -85,7 +85,7 @@ Observed scales_perfectly(int lanes) {
   return state;
 }
 
-TEST(Linear, GrowsWhereTimeIsWorthMoreThanDevices) {
+TEST(Linear, GrowsWhileTimeIsWorthMoreThanDevices) {
   EXPECT_EQ(next(scales_perfectly(1), "linear", {{"price_per_device_hour", 100}}), 4)
       << "the same device hours on any number of lanes cost nothing more";
   Observed state = observed(2, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
@@ -102,7 +102,7 @@ TEST(Linear, GrowsWhereTimeIsWorthMoreThanDevices) {
   EXPECT_EQ(at_price(1.1), 1);
 }
 
-TEST(Linear, UtilityIsNeverBelowNothing) {
+TEST(Linear, BoundsUtilityByZero) {
   Observed state = observed(1, {{1, 1}, {2, 1.5}}, {1, 2});
   state.examples_left = 3600;
   const HeuristicParams params{{"value", 2}, {"price_per_device_hour", 0.5}};
@@ -111,7 +111,7 @@ TEST(Linear, UtilityIsNeverBelowNothing) {
   EXPECT_EQ(next(state, "linear", params), 1) << "too late to be worth anything";
 }
 
-TEST(Stepped, GrowsOnlyAcrossADeadline) {
+TEST(Stepped, GrowsOnlyToMeetADeadline) {
   Observed state = observed(1, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
   state.examples_left = 3600;
   const auto with_deadline = [&](double hours) {
@@ -124,7 +124,7 @@ TEST(Stepped, GrowsOnlyAcrossADeadline) {
   EXPECT_EQ(with_deadline(0.1), 1) << "none is";
 }
 
-TEST(Stepped, EachStepCounts) {
+TEST(Stepped, CountsEveryDeadline) {
   Observed state = observed(1, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
   state.examples_left = 3600;
   state.elapsed_s = 0.1 * 3600;  // ends after 1.1, 0.77, 0.6 hours
@@ -157,7 +157,7 @@ struct Wrong {
   std::string message;
 };
 
-TEST(Heuristic, WrongNamesAndParametersAreRefused) {
+TEST(Heuristic, RefusesWrongNamesAndParameters) {
   for (const Wrong& wrong : std::vector<Wrong>{
            {"througput", {}, "autoscale: 'througput' is no heuristic; did you mean 'throughput'?"},
            {"x",
@@ -184,7 +184,7 @@ TEST(Heuristic, WrongNamesAndParametersAreRefused) {
   }
 }
 
-TEST(Heuristic, HasAName) {
+TEST(Heuristic, IsFoundByName) {
   EXPECT_EQ(heuristic_names().size(), 4u);
   for (const std::string& name : heuristic_names()) EXPECT_EQ(make_heuristic(name)->name(), name);
 }

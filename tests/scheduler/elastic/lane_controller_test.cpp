@@ -66,7 +66,7 @@ LaneDemand scaled(const char* rule, int lanes, const HeuristicParams& params = {
   return job;
 }
 
-TEST(LaneController, WithoutSharesAndRulesNothingChanges) {
+TEST(LaneController, ChangesNothingWithoutSharesAndRules) {
   Told told("none");
   EXPECT_FALSE(told.controller.shares());
   LaneDemand fixed = demand(kJob);
@@ -78,7 +78,7 @@ TEST(LaneController, WithoutSharesAndRulesNothingChanges) {
   EXPECT_EQ(told.decide(), Told::Changes{});
 }
 
-TEST(LaneController, JobsThatComeTogetherAreDecidedOnTogether) {
+TEST(LaneController, DecidesOnceForSimultaneousJobs) {
   Told told("wfs", 3);
   EXPECT_TRUE(told.controller.shares());
   told.controller.arrive(demand(kJob, 1), 0);
@@ -92,7 +92,7 @@ TEST(LaneController, JobsThatComeTogetherAreDecidedOnTogether) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 1, 2}}));
 }
 
-TEST(LaneController, AJobThatDoesNotFitIntoItsShareWaits) {
+TEST(LaneController, QueuesAJobLargerThanItsShare) {
   Told told("priority");
   told.controller.arrive(demand(kJob), 0);
   told.controller.arrive(demand(kOther, 9), 0);
@@ -101,7 +101,7 @@ TEST(LaneController, AJobThatDoesNotFitIntoItsShareWaits) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 4}}));
 }
 
-TEST(LaneController, DevicesThatLeaveMakeJobsWait) {
+TEST(LaneController, PausesJobsWhenDevicesLeave) {
   Told told("wfs", 2);
   told.controller.arrive(demand(kJob), 0);
   told.controller.arrive(demand(kOther, 5), 0);
@@ -115,7 +115,7 @@ TEST(LaneController, DevicesThatLeaveMakeJobsWait) {
 }
 
 /// A rule goes up while that pays, and back.
-TEST(LaneController, ARuleDecidesAfterCommits) {
+TEST(LaneController, AppliesRulesAfterCommits) {
   Told told("none");
   told.controller.arrive(scaled("throughput", 1), 0);
   told.commit(kJob, 5);  // begins with its admission: is not measured
@@ -134,7 +134,7 @@ TEST(LaneController, ARuleDecidesAfterCommits) {
 }
 
 /// Steps have the numbers that they have in the job, however late it comes.
-TEST(LaneController, ARuleDecidesForAJobThatGoesOn) {
+TEST(LaneController, AppliesRulesToAResumedJob) {
   const auto lanes_after = [](std::int64_t max_steps) {
     Told told("none");
     LaneDemand job = scaled("throughput", 1);
@@ -148,7 +148,7 @@ TEST(LaneController, ARuleDecidesForAJobThatGoesOn) {
   EXPECT_EQ(lanes_after(900 + kStepsToMeasure + 1), Told::Changes{}) << "it has ended";
 }
 
-TEST(LaneController, AStepThatIsRedoneIsNotMeasured) {
+TEST(LaneController, IgnoresTimesOfRepeatedSteps) {
   Told told("none");
   told.controller.arrive(scaled("throughput", 1), 0);
   told.commit(kJob, 1, kStepsToMeasure);
@@ -159,7 +159,7 @@ TEST(LaneController, AStepThatIsRedoneIsNotMeasured) {
   EXPECT_EQ(told.decide(), (Told::Changes{{0, 1, 2}}));
 }
 
-TEST(LaneController, ARuleSaysWhatIsAskedOfShares) {
+TEST(LaneController, LimitsTheDemandByRules) {
   Told told("fill");
   LaneDemand job = demand(kJob);
   job.rules = {make_heuristic("throughput")};
@@ -171,7 +171,7 @@ TEST(LaneController, ARuleSaysWhatIsAskedOfShares) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 3, 1}})) << "the fourth brought nothing";
 }
 
-TEST(LaneController, FillLearnsFromSteps) {
+TEST(LaneController, UpdatesFillFromSteps) {
   Told told("fill");
   told.controller.arrive(demand(kJob), 0);
   told.controller.arrive(demand(kOther), 0);
@@ -183,7 +183,7 @@ TEST(LaneController, FillLearnsFromSteps) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 3}, {1, 2, 1}})) << "its steps are long";
 }
 
-TEST(LaneController, AStragglerIsAvoidedUntilItLeaves) {
+TEST(LaneController, AvoidsAStragglerUntilItLeaves) {
   Told told("none");
   LaneDemand job = scaled("straggler", 4);
   told.controller.arrive(job, 0);
@@ -204,7 +204,7 @@ TEST(LaneController, AStragglerIsAvoidedUntilItLeaves) {
   EXPECT_EQ(told.decide(), Told::Changes{});
 }
 
-TEST(LaneController, WhatWasAskedForIsTheLastWord) {
+TEST(LaneController, FixesRequestedLanes) {
   Told told("wfs");
   told.controller.arrive(demand(kJob), 0);
   told.controller.arrive(demand(kOther), 0);
@@ -224,7 +224,7 @@ TEST(LaneController, WhatWasAskedForIsTheLastWord) {
   EXPECT_EQ(alone.decide(), Told::Changes{}) << "its rule is off";
 }
 
-TEST(LaneController, RulesKeepToTheDevicesThatCanRunAJob) {
+TEST(LaneController, LimitsRulesToSuitableDevices) {
   Told told("none");
   told.controller.arrive(scaled("throughput", 4), 0);
   told.controller.limit(kJob, 2);

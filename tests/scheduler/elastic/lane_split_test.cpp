@@ -34,19 +34,19 @@ double slowest(const SplitProblem& problem, const Groups& groups) {
   return end;
 }
 
-TEST(LaneSplit, EqualDevicesTakeEqualShares) {
+TEST(LaneSplit, GivesEqualDevicesEqualShares) {
   EXPECT_EQ(split_lanes(problem_of(8, {even(1), even(1)}))->groups, (Groups{4, 4}));
   EXPECT_EQ(split_lanes(problem_of(8, {even(1), even(1), even(1)}))->groups, (Groups{3, 3, 2}));
 }
 
-TEST(LaneSplit, ASlowDeviceTakesLess) {
+TEST(LaneSplit, GivesASlowDeviceLess) {
   const auto split = split_lanes(problem_of(12, {even(1), even(2)}));
   EXPECT_EQ(split->groups, (Groups{8, 4}));
   EXPECT_EQ(split->step_s, 8);
   EXPECT_EQ(split_lanes(problem_of(15, {even(4), even(1)}))->groups, (Groups{3, 12}));
 }
 
-TEST(LaneSplit, ADeviceThatWouldSlowTheStepIsDeclined) {
+TEST(LaneSplit, DeclinesADeviceThatSlowsTheStep) {
   const auto problem = problem_of(12, {even(1), even(16)});
   EXPECT_EQ(split_lanes(problem)->groups, (Groups{12, 0}));
   EXPECT_EQ(split_lanes(problem)->num_lanes(), 1);
@@ -55,7 +55,7 @@ TEST(LaneSplit, ADeviceThatWouldSlowTheStepIsDeclined) {
   EXPECT_EQ(with->step_s, 16);
 }
 
-TEST(LaneSplit, WhatALaneCostsBesidesItsGroupsCounts) {
+TEST(LaneSplit, CountsFixedLaneCosts) {
   EXPECT_EQ(split_lanes(problem_of(4, {even(1), even(1, 2)}))->groups, (Groups{3, 1}));
   EXPECT_EQ(split_lanes(problem_of(4, {even(1), even(1, 3)}))->groups, (Groups{4, 0}));
   auto problem = problem_of(4, {even(1), even(1)});
@@ -66,7 +66,7 @@ TEST(LaneSplit, WhatALaneCostsBesidesItsGroupsCounts) {
   EXPECT_EQ(split_lanes(problem)->step_s, 3.5);
 }
 
-TEST(LaneSplit, CopiesThatTakeLongerThanComputeCount) {
+TEST(LaneSplit, CountsCopiesLongerThanCompute) {
   auto problem = problem_of(8, {even(1), even(1)});
   problem.candidates[1].least_s = 6;
   EXPECT_EQ(split_lanes(problem)->step_s, 6);
@@ -74,7 +74,7 @@ TEST(LaneSplit, CopiesThatTakeLongerThanComputeCount) {
   EXPECT_EQ(split_lanes(problem)->groups, (Groups{8, 0}));
 }
 
-TEST(LaneSplit, MemoryIsRespected) {
+TEST(LaneSplit, RespectsMemory) {
   auto problem = problem_of(8, {even(1), even(4), even(4)});
   problem.candidates[0].max_groups = 3;
   EXPECT_EQ(split_lanes(problem)->groups, (Groups{3, 3, 2}));
@@ -85,7 +85,7 @@ TEST(LaneSplit, MemoryIsRespected) {
   EXPECT_FALSE(split_lanes(problem).has_value());
 }
 
-TEST(LaneSplit, NoMoreLanesThanAllowed) {
+TEST(LaneSplit, RespectsTheMaximumOfLanes) {
   auto problem = problem_of(8, {even(3), even(1), even(2), even(1)});
   problem.max_lanes = 2;
   EXPECT_EQ(split_lanes(problem)->groups, (Groups{0, 4, 0, 4}));
@@ -95,7 +95,7 @@ TEST(LaneSplit, NoMoreLanesThanAllowed) {
 }
 
 /// A device that is slow at few virtual nodes and fast at many.
-TEST(LaneSplit, TimesFollowTheMeasuredPoints) {
+TEST(LaneSplit, InterpolatesMeasuredTimes) {
   const LaneCandidate steep{.points = {{1, 4}, {2, 5}, {4, 6}}, .max_groups = 8};
   EXPECT_EQ(steep.lane_s(1), 4);
   EXPECT_EQ(steep.lane_s(2), 5);
@@ -155,7 +155,7 @@ SplitProblem random_problem(std::uint64_t seed) {
   return problem;
 }
 
-TEST(LaneSplit, IsTheBestOfAll) {
+TEST(LaneSplit, AgreesWithAnExhaustiveSearch) {
   int split_up = 0, declined = 0, impossible = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

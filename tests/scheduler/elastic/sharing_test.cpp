@@ -30,7 +30,7 @@ std::vector<std::vector<int>> decided(Sharing& sharing) {
 
 using Changes = std::vector<std::vector<int>>;
 
-TEST(Sharing, SaysOnlyWhatChanges) {
+TEST(Sharing, ReportsOnlyChanges) {
   Sharing sharing(make_allocator("wfs"), 8);
   sharing.arrive(contender(0, 1, 8));
   EXPECT_EQ(decided(sharing), (Changes{{0, 0, 8}}));
@@ -40,7 +40,7 @@ TEST(Sharing, SaysOnlyWhatChanges) {
   EXPECT_EQ(sharing.lanes_given(), 8);
 }
 
-TEST(Sharing, AResizeIsPendingUntilItIsDone) {
+TEST(Sharing, TracksAResizeUntilItsCommit) {
   Sharing sharing(make_allocator("wfs"), 8);
   sharing.arrive(contender(0, 1, 8));
   sharing.decide();
@@ -53,7 +53,7 @@ TEST(Sharing, AResizeIsPendingUntilItIsDone) {
   EXPECT_EQ(decided(sharing), (Changes{{1, 4, 2}, {2, 0, 2}}));
 }
 
-TEST(Sharing, EndsAndDevicesMakeRoom) {
+TEST(Sharing, ReusesFreedAndNewDevices) {
   Sharing sharing(make_allocator("fill"), 4);
   for (int j = 0; j < 3; ++j) sharing.arrive(contender(j, 1, 8));
   sharing.decide();
@@ -66,7 +66,7 @@ TEST(Sharing, EndsAndDevicesMakeRoom) {
   EXPECT_EQ(sharing.lanes_given(), 7);
 }
 
-TEST(Sharing, StepsTellSpeedsAndWhatIsLeft) {
+TEST(Sharing, LearnsSpeedAndRemainingWorkFromSteps) {
   Sharing sharing(make_allocator("fill"), 5);
   for (int j = 0; j < 2; ++j) sharing.arrive(contender(j, 1, 8));
   EXPECT_EQ(decided(sharing), (Changes{{0, 0, 3}, {1, 0, 2}})) << "alike as far as is known";
@@ -164,7 +164,7 @@ class RandomRun {
   std::set<JobId> served_;
 };
 
-TEST(Sharing, NobodyStarvesWhateverHappens) {
+TEST(Sharing, StarvesNoJob) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     for (const std::string_view name : kAllocatorNames) {
       SCOPED_TRACE(::testing::Message() << name << ", seed " << seed);

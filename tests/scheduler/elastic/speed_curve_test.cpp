@@ -7,14 +7,14 @@
 namespace spillway {
 namespace {
 
-TEST(SpeedCurve, WithoutMeasurementsItIsAPowerOfLanes) {
+TEST(SpeedCurve, IsAPowerOfLanesWithoutMeasurements) {
   EXPECT_DOUBLE_EQ(SpeedCurve().speed(5), 5);
   EXPECT_DOUBLE_EQ(SpeedCurve(0.5).speed(4), 2);
   EXPECT_FALSE(SpeedCurve().measured(1));
   EXPECT_EQ(SpeedCurve().num_observed(1), 0);
 }
 
-TEST(SpeedCurve, OneMeasurementSetsTheScaleAndTheExponentTheRest) {
+TEST(SpeedCurve, IsScaledByOneMeasurement) {
   SpeedCurve curve(0.5);
   curve.observe(4, 100);
   EXPECT_DOUBLE_EQ(curve.speed(4), 100);
@@ -22,7 +22,7 @@ TEST(SpeedCurve, OneMeasurementSetsTheScaleAndTheExponentTheRest) {
   EXPECT_NEAR(curve.speed(8), 100 * std::sqrt(2.0), 1e-9);
 }
 
-TEST(SpeedCurve, MeasurementsCountMoreThanTheExponent) {
+TEST(SpeedCurve, PrefersMeasurementsToTheExponent) {
   SpeedCurve curve(0);
   curve.observe(1, 10);
   curve.observe(4, 40);
@@ -34,14 +34,14 @@ TEST(SpeedCurve, MeasurementsCountMoreThanTheExponent) {
   EXPECT_DOUBLE_EQ(*curve.measured(4), 40) << "all points are kept";
 }
 
-TEST(SpeedCurve, BelowTheSmallestMeasuredItScalesNoBetterThanLanes) {
+TEST(SpeedCurve, ScalesAtMostLinearlyBelowMeasurements) {
   SpeedCurve curve;
   curve.observe(2, 10);
   curve.observe(4, 80);
   EXPECT_NEAR(curve.speed(1), 5, 1e-9);
 }
 
-TEST(SpeedCurve, NoiseDoesNotMoveWhatIsMeasured) {
+TEST(SpeedCurve, IgnoresNoise) {
   SpeedCurve curve;
   for (int i = 0; i < kStepsToMeasure / 2; ++i) {
     curve.observe(2, 90);
@@ -53,7 +53,7 @@ TEST(SpeedCurve, NoiseDoesNotMoveWhatIsMeasured) {
   EXPECT_NEAR(*curve.measured(2), 100, 1e-9);
 }
 
-TEST(SpeedCurve, WhatAJobHasBecomeCounts) {
+TEST(SpeedCurve, FollowsAChangedJob) {
   SpeedCurve curve;
   for (int i = 0; i < 50; ++i) curve.observe(2, 100);
   curve.observe(2, 60);

@@ -42,25 +42,25 @@ int caught(const std::function<void(Action&)>& tamper) {
   return num_caught;
 }
 
-TEST(ActionChecker, HasNothingAgainstTheEngine) {
+TEST(ActionChecker, AcceptsTheEngine) {
   EXPECT_EQ(caught([](Action&) {}), 0);
 }
 
-TEST(ActionChecker, SeesOpsThatDoNotWait) {
+TEST(ActionChecker, DetectsOpsThatDoNotWait) {
   EXPECT_GE(caught([](Action& action) {
               if (auto* op = std::get_if<StartOp>(&action)) op->after.clear();
             }),
             18);
 }
 
-TEST(ActionChecker, SeesRangesThatOverlap) {
+TEST(ActionChecker, DetectsOverlappingRanges) {
   EXPECT_GE(caught([](Action& action) {
               if (auto* copy = std::get_if<StartCopy>(&action)) copy->device_offset = 0;
             }),
             18);
 }
 
-TEST(ActionChecker, SeesBytesOfAnotherBuffer) {
+TEST(ActionChecker, DetectsBytesOfAnotherBuffer) {
   EXPECT_EQ(caught([](Action& action) {
               auto* op = std::get_if<StartOp>(&action);
               if (op && op->offsets.size() > 1) std::swap(op->offsets.front(), op->offsets.back());
@@ -68,7 +68,7 @@ TEST(ActionChecker, SeesBytesOfAnotherBuffer) {
             20);
 }
 
-TEST(ActionChecker, SeesOpsOfAnotherStep) {
+TEST(ActionChecker, DetectsOpsOfAnotherStep) {
   EXPECT_GE(caught([](Action& action) {
               auto* op = std::get_if<StartOp>(&action);
               if (op && op->step > 0) --op->step;
@@ -76,7 +76,7 @@ TEST(ActionChecker, SeesOpsOfAnotherStep) {
             18);  // the others have one step only
 }
 
-TEST(ActionChecker, SeesOpsThatRunTwice) {
+TEST(ActionChecker, DetectsRepeatedOps) {
   EXPECT_GE(caught([last = StartOp{}](Action& action) mutable {
               auto* op = std::get_if<StartOp>(&action);
               if (op == nullptr) return;
@@ -114,14 +114,14 @@ void expect_caught(const Caught& caught) {
   EXPECT_GE(10 * caught.seeds, 9 * caught.of) << caught.seeds << " of " << caught.of;
 }
 
-TEST(ActionChecker, HasNothingAgainstDevicesAndPlansThatChange) {
+TEST(ActionChecker, AcceptsChangingDevicesAndPlans) {
   const Caught caught =
       caught_elastic([](Action&, const Engine&, bool& tampered) { return tampered = true; });
   EXPECT_EQ(caught.of, 100);
   EXPECT_EQ(caught.seeds, 0);
 }
 
-TEST(ActionChecker, SeesOpsOfADroppedAttempt) {
+TEST(ActionChecker, DetectsOpsOfADroppedAttempt) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
     auto* op = std::get_if<StartOp>(&action);
     if (op && op->attempt > 0) --op->attempt, tampered = true;
@@ -130,7 +130,7 @@ TEST(ActionChecker, SeesOpsOfADroppedAttempt) {
 }
 
 /// All but those whose attempt had begun nothing yet.
-TEST(ActionChecker, SeesAStepThatIsRunTwiceWithoutALoss) {
+TEST(ActionChecker, DetectsAStepRepeatedWithoutALoss) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
     if (!std::holds_alternative<StepRedone>(action)) return true;
     tampered = true;
@@ -138,7 +138,7 @@ TEST(ActionChecker, SeesAStepThatIsRunTwiceWithoutALoss) {
   }));
 }
 
-TEST(ActionChecker, SeesWhatOnlyALostDeviceHad) {
+TEST(ActionChecker, DetectsReadsOfLostData) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
     const auto* op = std::get_if<StartOp>(&action);  // the engine does not hear of this loss
     if (!op || op->step == 0 || tampered) return true;
@@ -147,7 +147,7 @@ TEST(ActionChecker, SeesWhatOnlyALostDeviceHad) {
   }));
 }
 
-TEST(ActionChecker, SeesActionsOnADeviceThatHasLeft) {
+TEST(ActionChecker, DetectsActionsOnARemovedDevice) {
   expect_caught(caught_elastic([](Action& action, const Engine& engine, bool& tampered) {
     auto* op = std::get_if<StartOp>(&action);
     for (std::size_t d = 0; op && d < engine.num_devices(); ++d) {
@@ -159,7 +159,7 @@ TEST(ActionChecker, SeesActionsOnADeviceThatHasLeft) {
   }));
 }
 
-TEST(ActionChecker, SeesAStepThatLacksAnOp) {
+TEST(ActionChecker, DetectsAMissingOp) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
     const bool hidden = !tampered && std::holds_alternative<StartOp>(action);
     tampered |= hidden;
@@ -167,7 +167,7 @@ TEST(ActionChecker, SeesAStepThatLacksAnOp) {
   }));
 }
 
-TEST(ActionChecker, SeesPlansWithOtherHomes) {
+TEST(ActionChecker, DetectsPlansWithOtherHomes) {
   const Caught caught = caught_elastic([](Action& action, const Engine&, bool& tampered) {
     auto* changed = std::get_if<PlanChanged>(&action);
     if (!changed) return true;

@@ -18,7 +18,7 @@ using testing::chain;
 
 constexpr CopyDirection kDown = CopyDirection::to_device, kUp = CopyDirection::to_host;
 
-TEST(CopyOverlap, ItIsThePartOfCopiesInsideOps) {
+TEST(CopyOverlap, IsThePartOfCopiesDuringOps) {
   CopyOverlap overlap;
   overlap.copy_started(kDown);
   overlap.copy_started(kUp);
@@ -100,7 +100,7 @@ class ByHand {
   std::map<ActionId, Action> open_;
 };
 
-TEST(CopyOverlap, CopiesInsideComputeAreHiddenWhateverElseDevicesWaitFor) {
+TEST(CopyOverlap, CountsCopiesDuringComputeAsHidden) {
   const ModelSpec model = chain(6);
   const JobShape shape{.virtual_nodes = 4, .groups = 4, .lane_groups = {4}, .max_steps = 3};
   const Bytes budget = 2 * testing::least_budget(model, shape);
@@ -119,7 +119,7 @@ double shared_s(const Interval& a, const Interval& b) {
   return std::max(0.0, std::min(a.end_s, b.end_s) - std::max(a.begin_s, b.begin_s));
 }
 
-TEST(CopyOverlap, TheEngineCountsWhatALookAtAllIntervalsFinds) {
+TEST(CopyOverlap, EqualsABruteForceCount) {
   double hidden_s = 0, copy_s = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);

@@ -15,7 +15,7 @@ std::vector<std::size_t> members(const DeviceSet& set) {
   return found;
 }
 
-TEST(DeviceSet, IsWalkedInOrder) {
+TEST(DeviceSet, IteratesInOrder) {
   DeviceSet set(200);
   EXPECT_TRUE(set.empty());
   for (const int device : {199, 0, 64, 63, 130}) set.set(DeviceId(device), true);
@@ -27,7 +27,7 @@ TEST(DeviceSet, IsWalkedInOrder) {
   EXPECT_FALSE(set.contains(DeviceId(64)));
 }
 
-TEST(DeviceSet, MayChangeWhileItIsWalked) {
+TEST(DeviceSet, AllowsChangesDuringIteration) {
   DeviceSet set(70);
   set.set(DeviceId(1), true);
   std::vector<std::size_t> seen;

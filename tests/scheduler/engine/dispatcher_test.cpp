@@ -78,14 +78,14 @@ class Dispatching {
   static int unit_of(const std::optional<UnitRef>& ref) { return ref ? ref->unit : -1; }
 };
 
-TEST(Dispatcher, ThePolicyDecidesWhichJobIsClaimed) {
+TEST(Dispatcher, ClaimsTheJobOfThePolicy) {
   Dispatching test(2);
   const JobId first = test.add_job(1), second = test.add_job(1);
   EXPECT_EQ(test.dispatcher.claim(test.tables, kFirst), (UnitRef{first, 0}));
   EXPECT_EQ(test.dispatcher.claim(test.tables, kSecond), (UnitRef{second, 0}));
 }
 
-TEST(Dispatcher, WithDoubleBufferingTheDeviceOfAUnitMayClaimItsSuccessor) {
+TEST(Dispatcher, ClaimsTheNextUnitAheadWithDoubleBuffer) {
   for (const bool double_buffer : {true, false}) {
     Dispatching test(2, double_buffer);
     const JobId job = test.add_job(1);
@@ -101,7 +101,7 @@ TEST(Dispatcher, WithDoubleBufferingTheDeviceOfAUnitMayClaimItsSuccessor) {
   }
 }
 
-TEST(Dispatcher, LanesOfAJobBindToADeviceEach) {
+TEST(Dispatcher, BindsEachLaneToADevice) {
   Dispatching test(2);
   const JobId job = test.add_job(2);
   EXPECT_EQ(test.claim(kFirst), 0);
@@ -113,14 +113,14 @@ TEST(Dispatcher, LanesOfAJobBindToADeviceEach) {
   EXPECT_EQ(test.claim(kSecond), 3);
 }
 
-TEST(Dispatcher, ALaneGoesToTheDeviceThatItIsMadeFor) {
+TEST(Dispatcher, GivesAPlacedLaneToItsDevice) {
   Dispatching test(2);
   test.add_job(1, {.lane_devices = {kSecond}});
   EXPECT_EQ(test.claim(kFirst), -1);
   EXPECT_EQ(test.claim(kSecond), 0);
 }
 
-TEST(Dispatcher, ADeviceThatIsTooSmallOrAvoidedOrLeavesTakesNothing) {
+TEST(Dispatcher, GivesNothingToUnsuitableDevices) {
   Dispatching test(2);
   test.add_job(1, {.needed_budget = 101});
   test.add_job(1, {.avoided = {kFirst}});
@@ -132,7 +132,7 @@ TEST(Dispatcher, ADeviceThatIsTooSmallOrAvoidedOrLeavesTakesNothing) {
   EXPECT_EQ(test.dispatcher.claim(test.tables, kSecond), (UnitRef{JobId(1), 0}));
 }
 
-TEST(Dispatcher, AVainClaimIsNotRepeatedBeforeAUnitMayBeReady) {
+TEST(Dispatcher, DoesNotRepeatAFailedClaim) {
   Dispatching test(1);
   const JobId job = test.add_job(1);
   const auto enter = [&](JobPhase phase) {
@@ -147,7 +147,7 @@ TEST(Dispatcher, AVainClaimIsNotRepeatedBeforeAUnitMayBeReady) {
   EXPECT_EQ(test.claim(kFirst), 0);
 }
 
-TEST(Dispatcher, AnIdleDeviceStealsAUnitWhosePredecessorHasEnded) {
+TEST(Dispatcher, LetsAnIdleDeviceStealAReadyUnit) {
   Dispatching test(2);
   const JobId job = test.add_job(1);
   EXPECT_EQ(test.claim(kFirst), 0);
@@ -162,7 +162,7 @@ TEST(Dispatcher, AnIdleDeviceStealsAUnitWhosePredecessorHasEnded) {
   EXPECT_EQ(test.steal(kSecond), -1);
 }
 
-TEST(Dispatcher, AUnitOfOneOfSeveralLanesIsNotStolen) {
+TEST(Dispatcher, StealsNoUnitOfSeveralLanes) {
   Dispatching test(2);
   const JobId job = test.add_job(2);
   EXPECT_EQ(test.claim(kFirst), 0);
@@ -170,7 +170,7 @@ TEST(Dispatcher, AUnitOfOneOfSeveralLanesIsNotStolen) {
   EXPECT_EQ(test.steal(kSecond), -1);
 }
 
-TEST(Dispatcher, IdleDevicesAreVisitedFirstAndOthersOnlyWhenTouched) {
+TEST(Dispatcher, VisitsIdleThenTouchedDevices) {
   Dispatching test(3);
   EXPECT_TRUE(test.driven().empty());
   test.tables.of(kFirst).running.push_back(ActionId(1));
@@ -182,7 +182,7 @@ TEST(Dispatcher, IdleDevicesAreVisitedFirstAndOthersOnlyWhenTouched) {
   EXPECT_EQ(test.driven(), (std::vector{DeviceId(2)}));
 }
 
-TEST(Dispatcher, ADeviceThatJoinsIsOfferedWhatIsReady) {
+TEST(Dispatcher, OffersReadyUnitsToANewDevice) {
   Dispatching test(1);
   test.add_job(1, {.avoided = {kFirst}});
   test.tables.devices.push_back({.budget = 100});

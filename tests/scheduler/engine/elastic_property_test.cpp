@@ -18,7 +18,7 @@ using testing::ElasticWorkload;
 using testing::from_environment;
 using testing::RandomElasticWorkload;
 
-TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
+TEST(ElasticProperty, KeepsInvariantsAndStarvesNoJob) {
   const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
   const std::uint64_t last =
       only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(10'000, 500));
@@ -46,7 +46,7 @@ TEST(ElasticProperty, RunsHoldEveryInvariantAndNoJobStarves) {
   EXPECT_GT(all.done_early, tenth / 2);
 }
 
-TEST(ElasticProperty, TheSameSeedGivesTheSameLog) {
+TEST(ElasticProperty, RepeatsTheLogForTheSameSeed) {
   std::set<std::string> logs;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);

@@ -21,7 +21,7 @@ using testing::shape_of;
 using testing::spilled;
 using testing::WatchedRun;
 
-TEST(EngineDevices, ADeviceThatJoinsTakesWork) {
+TEST(EngineDevices, GivesWorkToANewDevice) {
   WatchedRun run(devices({kAmple}));
   for (int j = 0; j < 4; ++j) run.submit(plan_of({4}));
   run.run_into_step(JobId(0), 0);
@@ -31,7 +31,7 @@ TEST(EngineDevices, ADeviceThatJoinsTakesWork) {
   EXPECT_GT(run.engine().device(kSecond).counters.ops, 10u);
 }
 
-TEST(EngineDevices, LanesEndTheirProgramOnADeviceThatIsRemoved) {
+TEST(EngineDevices, FinishesLanesOnARemovedDevice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(spilled({2, 2}));
   run.run_into_step(job, 1);
@@ -47,7 +47,7 @@ TEST(EngineDevices, LanesEndTheirProgramOnADeviceThatIsRemoved) {
 }
 
 /// Between two units of a lane, too: here the second one waits for its weights' update.
-TEST(EngineDevices, ADeviceDoesNotLeaveBeforeItsLanes) {
+TEST(EngineDevices, RemovesADeviceAfterItsLanes) {
   const ModelSpec model = chain(4);
   const JobShape shape = shape_of({1, 1});
   Profile slow = testing::profile_of(model);
@@ -69,7 +69,7 @@ TEST(EngineDevices, ADeviceDoesNotLeaveBeforeItsLanes) {
 }
 
 /// Its boundaries go home, its next units elsewhere.
-TEST(EngineDevices, ASingleLaneLeavesARemovedDeviceWithItsUnit) {
+TEST(EngineDevices, MovesASingleLaneAfterItsUnit) {
   const auto plan = spilled({4});
   WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e8});
   const JobId job = run.submit(plan);
@@ -89,7 +89,7 @@ TEST(EngineDevices, ASingleLaneLeavesARemovedDeviceWithItsUnit) {
   EXPECT_EQ(run.all<DeviceLeft>().size(), 1u);
 }
 
-TEST(EngineDevices, AnIdleDeviceLeavesAtOnce) {
+TEST(EngineDevices, RemovesAnIdleDeviceAtOnce) {
   WatchedRun run(devices({kAmple, kAmple}));
   run.shell.remove_device(kSecond);
   ASSERT_EQ(run.all<DeviceLeft>().size(), 1u);
@@ -101,7 +101,7 @@ TEST(EngineDevices, AnIdleDeviceLeavesAtOnce) {
   expect_done(run);
 }
 
-TEST(EngineDevices, ADeviceCanBeLostWhileItLeaves) {
+TEST(EngineDevices, SurvivesLossOfALeavingDevice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(spilled({2, 2}));
   run.run_into_step(job, 1);
@@ -114,7 +114,7 @@ TEST(EngineDevices, ADeviceCanBeLostWhileItLeaves) {
   EXPECT_EQ(run.checker.attempts(job), 1);
 }
 
-TEST(EngineDevices, TheLastDeviceMayLeave) {
+TEST(EngineDevices, RemovesTheLastDevice) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(spilled({4}));
   run.run_into_step(job, 1);

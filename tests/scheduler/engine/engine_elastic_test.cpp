@@ -27,7 +27,7 @@ using testing::shape_of;
 using testing::spilled;
 using testing::WatchedRun;
 
-TEST(EngineElastic, AResizeTakesPlaceAtTheNextCommitPoint) {
+TEST(EngineElastic, ResizesAtTheNextCommitPoint) {
   WatchedRun run(devices({kAmple, kAmple}));
   const auto one = plan_of({4}), two = plan_of({2, 2});
   const JobId job = run.submit(one, std::max(one->layout.home_bytes, two->layout.home_bytes));
@@ -42,7 +42,7 @@ TEST(EngineElastic, AResizeTakesPlaceAtTheNextCommitPoint) {
   EXPECT_EQ(run.checker.attempts(job), 0) << "nothing is dropped";
 }
 
-TEST(EngineElastic, TheLatestResizeCounts) {
+TEST(EngineElastic, AppliesTheLatestResize) {
   WatchedRun run(devices({kAmple, kAmple, kAmple}));
   const auto one = plan_of({4}), two = plan_of({2, 2}), three = plan_of({2, 1, 1});
   const JobId job = run.submit(one, 2 * three->layout.home_bytes);
@@ -58,7 +58,7 @@ TEST(EngineElastic, TheLatestResizeCounts) {
   EXPECT_EQ(run.all<PlanChanged>().size(), 1u);
 }
 
-TEST(EngineElastic, AJobThatWaitsBeginsWithTheOtherPlan) {
+TEST(EngineElastic, StartsAWaitingJobWithItsNewPlan) {
   const auto one = plan_of({4}), two = plan_of({2, 2});
   const Bytes home = std::max(one->layout.home_bytes, two->layout.home_bytes);
   EngineConfig config = devices({kAmple, kAmple});
@@ -73,7 +73,7 @@ TEST(EngineElastic, AJobThatWaitsBeginsWithTheOtherPlan) {
   EXPECT_TRUE(std::ranges::any_of(ops, [](const StartOp& op) { return op.device == kSecond; }));
 }
 
-TEST(EngineElastic, TheLargestHomeIsReserved) {
+TEST(EngineElastic, ReservesTheLargestHome) {
   const auto one = plan_of({4}), four = plan_of({1, 1, 1, 1});
   ASSERT_LT(one->layout.home_bytes, four->layout.home_bytes);
   WatchedRun run(devices({kAmple}));
@@ -85,7 +85,7 @@ TEST(EngineElastic, TheLargestHomeIsReserved) {
 }
 
 /// Whatever was done when, the step is whole in the end, and nothing but it is done again.
-TEST(EngineElastic, ALossAtAnyMomentEndsWithTheSameSteps) {
+TEST(EngineElastic, RepeatsOnlyTheOpenStepAfterAnyLoss) {
   JobShape shape = shape_of({2, 1, 1});
   shape.eval_virtual_nodes = 3;
   shape.eval_steps = 2;
@@ -118,7 +118,7 @@ TEST(EngineElastic, ALossAtAnyMomentEndsWithTheSameSteps) {
 
 /// Three jobs of one lane each go to whichever of two devices is free. There is room for all they
 /// have, so no boundary has to go home.
-TEST(EngineElastic, BoundariesGoFromDeviceToDevice) {
+TEST(EngineElastic, MovesBoundariesBetweenDevices) {
   WatchedRun run(devices({kAmple, kAmple}));
   for (int j = 0; j < 3; ++j) run.submit(spilled({4}));
   run.run();
@@ -147,7 +147,7 @@ TEST(EngineElastic, BoundariesGoFromDeviceToDevice) {
 }
 
 /// It may have read what came from the device that was lost. Done once more, it counts.
-TEST(EngineElastic, AnOpThatFailsWhileItsStepIsToBeRedoneDoesNotEndTheJob) {
+TEST(EngineElastic, IgnoresOpFailuresOfARepeatedStep) {
   for (const bool fails_again : {false, true}) {
     WatchedRun run(devices({kAmple, kAmple}), {.cancel_s = 1e-6});
     const JobId job = run.submit(plan_of({4, 4}));
@@ -175,7 +175,7 @@ TEST(EngineElastic, AnOpThatFailsWhileItsStepIsToBeRedoneDoesNotEndTheJob) {
   }
 }
 
-TEST(EngineElastic, AJobWithoutWorkOnALostDeviceDoesNotNotice) {
+TEST(EngineElastic, LeavesUnaffectedJobsAlone) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId one = run.submit(plan_of({4})), other = run.submit(plan_of({4}));
   run.run_until([&] {
@@ -189,7 +189,7 @@ TEST(EngineElastic, AJobWithoutWorkOnALostDeviceDoesNotNotice) {
 }
 
 /// The short lane has sent its sums home when its device is lost.
-TEST(EngineElastic, WorkThatIsAtHomeIsNotDoneAgain) {
+TEST(EngineElastic, DoesNotRepeatWorkSavedToTheHost) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(plan_of({7, 1}));
   const auto& table = run.job(job);
@@ -209,7 +209,7 @@ TEST(EngineElastic, WorkThatIsAtHomeIsNotDoneAgain) {
 }
 
 /// Chosen for later, its weights on their way: another device takes it.
-TEST(EngineElastic, AUnitThatHasNotBegunIsGivenBack) {
+TEST(EngineElastic, ReturnsAClaimedUnit) {
   WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e7});
   for (int j = 0; j < 3; ++j) run.submit(plan_of({4}));
   const auto& device = run.engine().device(kFirst);
@@ -229,7 +229,7 @@ TEST(EngineElastic, AUnitThatHasNotBegunIsGivenBack) {
   EXPECT_EQ(run.checker.attempts(waits), 0);
 }
 
-TEST(EngineElastic, WithoutADeviceJobsWaitForOne) {
+TEST(EngineElastic, WaitsForADevice) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({2, 2}));
   run.run_into_step(job, 2);
@@ -243,7 +243,7 @@ TEST(EngineElastic, WithoutADeviceJobsWaitForOne) {
   EXPECT_EQ(devices_used(run, 2), (std::set{kFirst, kSecond}));
 }
 
-TEST(EngineElastic, ADeviceThatIsTooSmallDoesNotHelp) {
+TEST(EngineElastic, IgnoresADeviceThatIsTooSmall) {
   const auto plan = plan_of({4});
   WatchedRun run(devices({plan->needed_budget}));
   const JobId job = run.submit(plan);
@@ -258,7 +258,7 @@ TEST(EngineElastic, ADeviceThatIsTooSmallDoesNotHelp) {
 }
 
 /// A commit point that cannot come is not waited for.
-TEST(EngineElastic, AResizeHelpsAJobThatFitsNoDevice) {
+TEST(EngineElastic, RescuesAJobByResizing) {
   const auto large = plan_of({4}), small = spilled({4});
   ASSERT_LT(small->needed_budget, large->needed_budget);
   WatchedRun run(devices({kAmple, small->needed_budget}));
@@ -273,7 +273,7 @@ TEST(EngineElastic, AResizeHelpsAJobThatFitsNoDevice) {
   EXPECT_EQ(run.job(job).plan, small);
 }
 
-TEST(EngineElastic, LanesShareOnlyWhereDevicesAreTooFew) {
+TEST(EngineElastic, SharesADeviceOnlyIfDevicesAreTooFew) {
   WatchedRun run(devices({kAmple, kAmple, kAmple}));
   const JobId job = run.submit(plan_of({1, 1, 1}));
   run.run_into_step(job, 1);
@@ -288,7 +288,7 @@ TEST(EngineElastic, LanesShareOnlyWhereDevicesAreTooFew) {
   EXPECT_EQ(devices_used(run, 3), (std::set{DeviceId(1), DeviceId(2), DeviceId(3)}));
 }
 
-TEST(EngineElastic, ADeviceThatAPlanAvoidsTakesNoLaneOfIt) {
+TEST(EngineElastic, GivesNoLaneToAnAvoidedDevice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const auto all = plan_of({2, 2});
   JobPlan others = *all;
@@ -302,7 +302,7 @@ TEST(EngineElastic, ADeviceThatAPlanAvoidsTakesNoLaneOfIt) {
   EXPECT_EQ(devices_used(run, 2), std::set{kFirst});
 }
 
-TEST(EngineElastic, ACommitSaysWhatEachDeviceDidOfTheStep) {
+TEST(EngineElastic, ReportsTheWorkOfEachDeviceAtACommit) {
   VirtualCosts costs;
   costs.slowdown = {1, 3};
   WatchedRun run(devices({kAmple, kAmple}), costs);
@@ -320,7 +320,7 @@ TEST(EngineElastic, ACommitSaysWhatEachDeviceDidOfTheStep) {
   }
 }
 
-TEST(EngineElastic, APausedJobEndsItsStepAndLeavesTheDevices) {
+TEST(EngineElastic, FinishesTheStepBeforeAPause) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({4}));
   run.run_into_step(job, 1);
@@ -338,7 +338,7 @@ TEST(EngineElastic, APausedJobEndsItsStepAndLeavesTheDevices) {
   expect_done(run);
 }
 
-TEST(EngineElastic, APausedJobCanBeStoppedOrResumedBeforeItsCommit) {
+TEST(EngineElastic, StopsOrResumesAJobThatIsPausing) {
   WatchedRun run(devices({kAmple}));
   const JobId stopped = run.submit(plan_of({4})), resumed = run.submit(plan_of({4}));
   run.shell.pause(stopped);
@@ -354,7 +354,7 @@ TEST(EngineElastic, APausedJobCanBeStoppedOrResumedBeforeItsCommit) {
   EXPECT_EQ(run.engine().host_used(), 0u);
 }
 
-TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
+TEST(EngineElastic, HoldsAJobAtItsStepOffTheDevices) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({4}));
   run.shell.hold(job, {2});
@@ -371,7 +371,7 @@ TEST(EngineElastic, AHeldJobWaitsAtItsStepAndHasNothingOnADevice) {
   expect_done(run);
 }
 
-TEST(EngineElastic, AHeldJobMayBePausedToo) {
+TEST(EngineElastic, PausesAHeldJob) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({4}));
   run.shell.hold(job, {1});
@@ -424,7 +424,7 @@ class Reporter {
 };
 
 /// A report that was under way when the device was lost, even of a failure, counts as lost.
-TEST(EngineElastic, WhatALostDeviceStillReportsIsNotBelieved) {
+TEST(EngineElastic, IgnoresReportsOfALostDevice) {
   const auto plan = plan_of({2, 2});
   Reporter reporter(devices({kAmple, kAmple}));
   reporter.engine.submit(JobId(0), plan, plan->layout.home_bytes, {}, reporter.actions);
@@ -444,7 +444,7 @@ TEST(EngineElastic, WhatALostDeviceStillReportsIsNotBelieved) {
   EXPECT_EQ(reporter.engine.job(JobId(0)).attempt, 1);
 }
 
-TEST(EngineElastic, ATraceHasNoSpansOfWhatWasLost) {
+TEST(EngineElastic, OmitsLostWorkFromTraces) {
   TraceRecorder trace(10'000);
   const auto plan = plan_of({2, 2});
   VirtualShell shell(devices({kAmple, kAmple}), {});

@@ -94,7 +94,7 @@ std::uint64_t num_workloads() {
 }
 
 /// Jobs that fail or are stopped leave the others whole.
-TEST(EngineProperty, RandomWorkloadsHoldEveryInvariantAndEnd) {
+TEST(EngineProperty, KeepsInvariantsAndFinishesRandomWorkloads) {
   std::map<JobEnd, std::uint64_t> ends;
   for (std::uint64_t seed = 1; seed <= num_workloads(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -107,7 +107,7 @@ TEST(EngineProperty, RandomWorkloadsHoldEveryInvariantAndEnd) {
   EXPECT_GT(ends[JobEnd::done], num_workloads());
 }
 
-TEST(EngineProperty, LanesThatAreMadeForADeviceRunThere) {
+TEST(EngineProperty, RunsPlacedLanesOnTheirDevices) {
   int made_for_devices = 0;
   for (std::uint64_t seed = 1; seed <= num_workloads() / 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -119,7 +119,7 @@ TEST(EngineProperty, LanesThatAreMadeForADeviceRunThere) {
   EXPECT_GT(made_for_devices, num_workloads() < 100 ? 0 : 20);
 }
 
-TEST(EngineProperty, TheSameWorkloadGivesTheSameRun) {
+TEST(EngineProperty, RepeatsTheRunForTheSameWorkload) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::string first, second;
     run(make_workload(seed), &first);
@@ -130,7 +130,7 @@ TEST(EngineProperty, TheSameWorkloadGivesTheSameRun) {
 
 /// Few bytes: whatever the virtual nodes and the budget, a shard's weights go to a device at most
 /// twice a step (forward and backward), and once more for an evaluation.
-TEST(EngineProperty, WeightsOfOneLaneAreLoadedAtMostTwiceAStep) {
+TEST(EngineProperty, LoadsWeightsOfOneLaneAtMostTwiceAStep) {
   for (std::uint64_t seed = 1; seed <= num_workloads() / 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Workload workload = make_workload(seed);

@@ -18,7 +18,7 @@ std::set<ActionId> ids(const EngineStatus& status) {
   return ids;
 }
 
-TEST(EngineStatus, HasWhatIsUnderWayAtEveryEventOfRandomRuns) {
+TEST(EngineStatus, MatchesTheEngineAtEveryEvent) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(seed);
     const Workload workload = make_workload(seed);
@@ -52,7 +52,7 @@ EngineStatus await(WatchedRun& run, const Found& found) {
   return status;
 }
 
-TEST(EngineStatus, SaysWhatRunsWhere) {
+TEST(EngineStatus, ListsRunningWorkByDevice) {
   WatchedRun run(devices({kAmple, kAmple}));
   run.submit(plan_of({2, 2}));
   const EngineStatus status = await(run, [](const EngineStatus& m) {
@@ -70,7 +70,7 @@ TEST(EngineStatus, SaysWhatRunsWhere) {
   EXPECT_EQ(status.jobs[0].lanes, (std::vector{kFirst, kSecond}));
 }
 
-TEST(EngineStatus, SaysWhatAJobWaitsFor) {
+TEST(EngineStatus, NamesWhatAJobWaitsFor) {
   EngineConfig config = devices({kAmple});
   config.host_budget = plan_of({1})->layout.home_bytes;
   WatchedRun run(config);
@@ -85,7 +85,7 @@ TEST(EngineStatus, SaysWhatAJobWaitsFor) {
   EXPECT_EQ(second, std::set<std::string>{"host memory for its home"});
 }
 
-TEST(EngineStatus, ADeviceOrAShareIsWaitedFor) {
+TEST(EngineStatus, NamesTheMissingDeviceOrShare) {
   WatchedRun run(devices({kAmple}));
   const JobId job = run.submit(plan_of({1}));
   const auto waits_for = [&](const std::string& what) {

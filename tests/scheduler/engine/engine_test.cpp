@@ -55,7 +55,7 @@ JobShape shape_of(int virtual_nodes, std::vector<int> lane_groups = {1}) {
   return shape;
 }
 
-TEST(Engine, ALinkSlowsTheCopiesOfItsDeviceOnly) {
+TEST(Engine, SlowsOnlyCopiesOfALimitedLink) {
   const ModelSpec model = chain(6);
   const JobShape shape = shape_of(4, {1, 1});
   const Bytes budget = 2 * least_budget(model, shape);
@@ -90,7 +90,7 @@ TEST(Engine, PrefetchesOnlyWithDoubleBuffer) {
   EXPECT_LT(with.counters.devices[0].stall_s, without.counters.devices[0].stall_s);
 }
 
-TEST(Engine, PrefetchedWeightsComeOneBlockAtATime) {
+TEST(Engine, PrefetchesOneBlockAtATime) {
   const ModelSpec model = chain(12);
   const JobShape shape = shape_of(4);
   const Bytes budget = 4 * least_budget(model, shape);
@@ -119,7 +119,7 @@ TEST(Engine, PrefetchedWeightsComeOneBlockAtATime) {
   EXPECT_GT(loads, 100u);
 }
 
-TEST(Engine, WeightsMoveAtMostTwiceAStepWhateverTheVirtualNodes) {
+TEST(Engine, MovesWeightsAtMostTwiceAStep) {
   const ModelSpec model = chain(6);
   for (const Bytes percent : {100u, 130u, 200u}) {
     const Bytes budget = least_budget(model, shape_of(1)) * percent / 100 / kPage * kPage;
@@ -139,7 +139,7 @@ TEST(Engine, WeightsMoveAtMostTwiceAStepWhateverTheVirtualNodes) {
   }
 }
 
-TEST(Engine, WeightsStayForTheNextUnitThatUsesThem) {
+TEST(Engine, KeepsWeightsForTheNextUnit) {
   const ModelSpec model = chain(4);
   JobShape shape = shape_of(4);
   shape.eval_virtual_nodes = 2;
@@ -152,7 +152,7 @@ TEST(Engine, WeightsStayForTheNextUnitThatUsesThem) {
   }
 }
 
-TEST(Engine, JobsThatFitShareDevicesFromTheStart) {
+TEST(Engine, SharesDevicesAmongJobsThatFit) {
   const ModelSpec model = chain(4);
   const auto plan = plan_job(model, shape_of(4), kAmple);
   const double alone = run({plan}, {kAmple}).seconds;
@@ -163,7 +163,7 @@ TEST(Engine, JobsThatFitShareDevicesFromTheStart) {
   EXPECT_LT(four.seconds, 2.2 * alone);
 }
 
-TEST(Engine, SpilledJobsShareDevices) {
+TEST(Engine, SharesDevicesAmongSpilledJobs) {
   const ModelSpec model = chain(6);
   const Bytes budget = 2 * least_budget(model, shape_of(4));
   const auto plan = plan_job(model, shape_of(4), budget);
@@ -171,7 +171,7 @@ TEST(Engine, SpilledJobsShareDevices) {
   EXPECT_LT(run({plan, plan, plan, plan}, {budget, budget}).seconds, 2.2 * alone);
 }
 
-TEST(Engine, LanesShortenAStep) {
+TEST(Engine, ShortensAStepByLanes) {
   const ModelSpec model = chain(4);
   const auto one = plan_job(model, shape_of(8, {8}), kAmple);
   const auto two = plan_job(model, shape_of(8, {4, 4}), kAmple);
@@ -190,7 +190,7 @@ std::vector<std::uint64_t> ops_of(const JobPlan& plan, std::vector<DeviceId> lan
   return ops;
 }
 
-TEST(Engine, LanesMadeForDevicesRunThere) {
+TEST(Engine, RunsPlacedLanesOnTheirDevices) {
   using Ops = std::vector<std::uint64_t>;
   const auto two = plan_job(chain(4), shape_of(8, {5, 3}), kAmple);
   EXPECT_EQ(ops_of(*two, {DeviceId(2), DeviceId(0)}), (Ops{30, 0, 50}));
@@ -201,7 +201,7 @@ TEST(Engine, LanesMadeForDevicesRunThere) {
   EXPECT_GT(ops_of(*one, {}, 3)[0], 0u) << "the control";
 }
 
-TEST(Engine, WeightsThatLeaveWhileOtherLanesUseThemElsewhereAreNotEvicted) {
+TEST(Engine, CountsNoEvictionOfWeightsThatALaneHasFinished) {
   const ModelSpec model = chain(4);
   const auto evictions = [&](Bytes budget) {
     JobPlan bound = *plan_job(model, shape_of(8, {3, 5}), budget);
@@ -215,7 +215,7 @@ TEST(Engine, WeightsThatLeaveWhileOtherLanesUseThemElsewhereAreNotEvicted) {
 }
 
 /// Whatever fails, whenever: an op, a copy, a host op.
-TEST(Engine, AFailingJobEndsAlone) {
+TEST(Engine, FailsOneJobAlone) {
   const ModelSpec model = chain(4);
   const Bytes budget = 2 * least_budget(model, shape_of(4));
   JobShape shape = shape_of(4);
@@ -232,7 +232,7 @@ TEST(Engine, AFailingJobEndsAlone) {
   }
 }
 
-TEST(Engine, AStoppedJobEndsAndTheOthersGoOn) {
+TEST(Engine, StopsOneJobAlone) {
   const auto plan = plan_job(chain(4), shape_of(4), kAmple);
   const Outcome result = run({plan, plan}, {kAmple}, true, [](VirtualShell& shell) {
     for (int i = 0; i < 30; ++i) shell.advance();
@@ -241,7 +241,7 @@ TEST(Engine, AStoppedJobEndsAndTheOthersGoOn) {
   EXPECT_EQ(result.ends, (std::vector<JobEnd>{JobEnd::stopped, JobEnd::done}));
 }
 
-TEST(Engine, StopEndsAllJobs) {
+TEST(Engine, StopsAllJobs) {
   const auto plan = plan_job(chain(4), shape_of(4), kAmple);
   const Outcome result = run({plan, plan, plan}, {kAmple}, true, [](VirtualShell& shell) {
     for (int i = 0; i < 30; ++i) shell.advance();
@@ -254,7 +254,7 @@ TEST(Engine, StopEndsAllJobs) {
   EXPECT_EQ(result.ends, (std::vector<JobEnd>(3, JobEnd::stopped)));
 }
 
-TEST(Engine, JobsWaitForHostMemory) {
+TEST(Engine, QueuesJobsForHostMemory) {
   const auto plan = plan_job(chain(4), shape_of(4), kAmple);
   VirtualShell shell({.device_budgets = {kAmple},
                       .host_budget = plan->layout.home_bytes + 1,
@@ -270,7 +270,7 @@ TEST(Engine, JobsWaitForHostMemory) {
 
 /// Of two spilled jobs on one device, the other one only fills what the preferred one leaves: the
 /// time of its updates. Under round_robin they go step by step.
-TEST(Engine, PoliciesDecideWhichJobIsServedFirst) {
+TEST(Engine, ServesJobsInTheOrderOfThePolicy) {
   const ModelSpec model = chain(6);
   JobShape longer = shape_of(4), shorter = shape_of(4);
   longer.max_steps = 20;
@@ -303,7 +303,7 @@ class Indifferent final : public Policy {
 };
 
 /// The batch of job 0 comes late. Job 1 goes on where its boundaries lie, then the lower job runs.
-TEST(Engine, TiesGoToTheUnitWithResidentBytesThenToTheLowerJob) {
+TEST(Engine, BreaksTiesByResidentBytesThenJob) {
   const ModelSpec model = chain(6);
   const JobShape shape = shape_of(4);
   const auto plan = plan_job(model, shape, 2 * least_budget(model, shape));
@@ -348,7 +348,7 @@ class Spy final : public Policy {
   std::vector<Candidate>& seen_;
 };
 
-TEST(Engine, PoliciesSeeTheStepAndTheLastService) {
+TEST(Engine, PassesStepAndLastServiceToPolicies) {
   const ModelSpec model = chain(6);
   const Bytes budget = 2 * least_budget(model, shape_of(4));
   const auto plan = plan_job(model, shape_of(4), budget);
@@ -396,7 +396,7 @@ double priorities_a_unit(int num_jobs, int num_devices) {
 }
 
 /// Whatever waits to be chosen is ranked once, not at every choice.
-TEST(Engine, MoreJobsAndDevicesDoNotMakeAChoiceLonger) {
+TEST(Engine, ChoosesInTimeIndependentOfJobsAndDevices) {
   EXPECT_LT(priorities_a_unit(2, 1), 2.5);
   EXPECT_LT(priorities_a_unit(200, 1), 2.5);
   EXPECT_LT(priorities_a_unit(20, 100), 2.5);
@@ -404,7 +404,7 @@ TEST(Engine, MoreJobsAndDevicesDoNotMakeAChoiceLonger) {
 }
 
 /// What-if plans: a copy goes its own way.
-TEST(Engine, CopiesAreIndependent) {
+TEST(Engine, CopiesIndependently) {
   const auto plan = plan_job(chain(4), shape_of(4), kAmple);
   VirtualShell shell(
       {.device_budgets = {kAmple}, .host_budget = 1_GiB, .policy = make_policy("lrtf")}, {});

@@ -16,22 +16,22 @@ std::size_t picked(const char* name, const std::vector<Candidate>& candidates) {
   return static_cast<std::size_t>(best - candidates.begin());
 }
 
-TEST(Policy, LrtfTakesTheLongestRemainingTime) {
+TEST(Policy, PicksTheLongestRemainingTimeForLrtf) {
   EXPECT_EQ(picked("lrtf", {{JobId(0), 0, 0, 1.0}, {JobId(1), 0, 0, 3.0}, {JobId(2), 0, 0, 2.0}}),
             1u);
 }
 
-TEST(Policy, FifoTakesTheFirstSubmitted) {
+TEST(Policy, PicksTheFirstSubmittedForFifo) {
   EXPECT_EQ(picked("fifo", {{JobId(2), 0, 0, 9.0}, {JobId(1), 0, 0, 1.0}, {JobId(3), 0, 0, 2.0}}),
             1u);
 }
 
-TEST(Policy, SrtfTakesTheShortestRemainingTime) {
+TEST(Policy, PicksTheShortestRemainingTimeForSrtf) {
   EXPECT_EQ(picked("srtf", {{JobId(0), 0, 0, 2.0}, {JobId(1), 0, 0, 1.0}, {JobId(2), 0, 0, 3.0}}),
             1u);
 }
 
-TEST(Policy, RoundRobinTakesTheJobServedLongestAgo) {
+TEST(Policy, PicksTheLeastRecentlyServedForRoundRobin) {
   const auto served = [](int job, std::uint64_t when) {
     return Candidate{.job = JobId(job), .last_served = when};
   };
@@ -40,7 +40,7 @@ TEST(Policy, RoundRobinTakesTheJobServedLongestAgo) {
 }
 
 /// Among equals each is taken about equally often, whatever job, lane, unit and step.
-TEST(Policy, RandomRanksByJobLaneUnitAndStep) {
+TEST(Policy, RanksByJobLaneUnitAndStepForRandom) {
   constexpr int kDraws = 3000;
   for (int what = 0; what < 4; ++what) {
     std::vector<int> taken(3);
@@ -61,7 +61,7 @@ TEST(Policy, RandomRanksByJobLaneUnitAndStep) {
   }
 }
 
-TEST(Policy, HasAName) {
+TEST(Policy, IsFoundByName) {
   for (std::string_view name : kPolicyNames) EXPECT_EQ(make_policy(name)->name(), name);
   EXPECT_EQ(make_policy("lifo"), nullptr);
   EXPECT_EQ(make_policy(""), nullptr);

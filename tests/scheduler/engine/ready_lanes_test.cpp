@@ -16,14 +16,14 @@ int first_job(const ReadyLanes& lanes, DeviceId device, int refused = -1) {
   return first ? static_cast<int>(first->job.value) : -1;
 }
 
-TEST(ReadyLanes, TheLargestPriorityComesFirstThenTheLowerJobThenTheLowerLane) {
+TEST(ReadyLanes, OrdersByPriorityThenJobThenLane) {
   EXPECT_TRUE(lane_of(2, 5) < lane_of(1, 4));
   EXPECT_TRUE(lane_of(1, 5, 1) < lane_of(2, 5, 0));
   EXPECT_TRUE(lane_of(1, 5, 0) < lane_of(1, 5, 1));
   EXPECT_FALSE(lane_of(1, 5) < lane_of(1, 5));
 }
 
-TEST(ReadyLanes, ADeviceSeesWhatAnyMayTakeAndItsOwn) {
+TEST(ReadyLanes, OffersSharedAndPlacedLanes) {
   ReadyLanes lanes(2);
   lanes.add(lane_of(0, 1), kAny);
   lanes.add(lane_of(1, 2), kSecond);
@@ -38,7 +38,7 @@ TEST(ReadyLanes, ADeviceSeesWhatAnyMayTakeAndItsOwn) {
   EXPECT_EQ(first_job(lanes, kSecond), -1);
 }
 
-TEST(ReadyLanes, WhatADeviceMayNotTakeIsPassedOver) {
+TEST(ReadyLanes, SkipsForbiddenLanes) {
   ReadyLanes lanes(2);
   for (int job = 0; job < 3; ++job) lanes.add(lane_of(job, 3 - job), kAny);
   lanes.add(lane_of(3, 1.5), kSecond);
@@ -48,7 +48,7 @@ TEST(ReadyLanes, WhatADeviceMayNotTakeIsPassedOver) {
   EXPECT_EQ(first_job(lanes, kSecond, 0), 3) << "its own is asked for nothing";
 }
 
-TEST(ReadyLanes, ADeviceThatJoinsSeesWhatAnyMayTakeAndItsOwn) {
+TEST(ReadyLanes, OffersLanesToANewDevice) {
   ReadyLanes lanes(1);
   lanes.add(lane_of(1, 1), kAny);
   lanes.add_device();

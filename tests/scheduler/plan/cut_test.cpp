@@ -23,7 +23,7 @@ ModelSpec skipping() {
 
 std::vector<LayerRange> single_layers() { return {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}; }
 
-TEST(Cut, ABoundaryGoesPastTheShardsThatDoNotReadIt) {
+TEST(Cut, PassesABoundaryOverOtherShards) {
   const ModelSpec model = skipping();
   const Cut cut(model, single_layers());
   EXPECT_EQ(cut.readers(1), (std::vector{1, 3, 5}));
@@ -34,7 +34,7 @@ TEST(Cut, ABoundaryGoesPastTheShardsThatDoNotReadIt) {
   EXPECT_EQ(cut.next_reader(1, 5), -1);
 }
 
-TEST(Cut, WhatStaysInsideAShardIsNoBoundary) {
+TEST(Cut, MakesNoBoundaryInsideAShard) {
   const ModelSpec model = skipping();
   const Cut cut(model, {{0, 4}, {4, 6}});
   EXPECT_EQ(cut.readers(1), (std::vector{1}));
@@ -42,7 +42,7 @@ TEST(Cut, WhatStaysInsideAShardIsNoBoundary) {
   EXPECT_TRUE(cut.readers(2).empty());
 }
 
-TEST(Cut, EdgesAliveTogetherHaveDifferentSlots) {
+TEST(Cut, GivesLiveEdgesDifferentSlots) {
   const ModelSpec model = skipping();
   const Cut cut(model, single_layers());
   for (int e = 2; e <= 5; ++e) EXPECT_NE(cut.slot(e), cut.slot(1)) << e;
@@ -51,7 +51,7 @@ TEST(Cut, EdgesAliveTogetherHaveDifferentSlots) {
   EXPECT_GE(cut.slot_bytes(cut.slot(1)), model.edges[1].tensor.bytes());
 }
 
-TEST(Cut, AUnitNeedsRoomForTheEdgesThatItReadsOnly) {
+TEST(Cut, ReservesMemoryForReadEdgesOnly) {
   const ModelSpec model = skipping(), plain = chain(6);
   const auto need = [](const ModelSpec& m, LayerRange layers) {
     return unit_need(m, profile_of(m), JobShape{}, layers).op_area;
@@ -63,7 +63,7 @@ TEST(Cut, AUnitNeedsRoomForTheEdgesThatItReadsOnly) {
   EXPECT_EQ(need(model, {5, 6}), need(plain, {5, 6}) + 2 * edge);
 }
 
-TEST(Cut, GradientsAreSummedFromTheLastReaderToTheFirst) {
+TEST(Cut, SumsGradientsFromTheLastReader) {
   const ModelSpec model = skipping();
   const JobPlan plan = lower(model, profile_of(model), JobShape{}, single_layers(), false);
   const auto& program = *plan.programs[StepKind{.train = true}.index()];
@@ -82,7 +82,7 @@ TEST(Cut, GradientsAreSummedFromTheLastReaderToTheFirst) {
   EXPECT_NE(made[1], made[2]);
 }
 
-TEST(Cut, AModelHasOneBatchEdge) {
+TEST(Cut, RefusesASecondBatchEdge) {
   ModelSpec model = chain(2);
   EXPECT_EQ(batch_edge(model), 0);
   model.edges.push_back({"more", {DType::i64, {{"sample", 2}}}, -1, false});

@@ -92,7 +92,7 @@ std::vector<Gradient> gradients(int n) {
 }
 
 /// The second half is the control: the same floats from the left are another sum.
-TEST(FoldPlan, LanesGiveTheBitsOfTheFold) {
+TEST(FoldPlan, GivesTheBitsOfTheFoldOverLanes) {
   for (const int groups : {1, 2, 3, 5, 8, 12, 16, 31, 48, 64}) {
     for (const int per_group : {1, 2, 3, 7}) {
       const auto values = gradients(groups * per_group);
@@ -109,7 +109,7 @@ TEST(FoldPlan, LanesGiveTheBitsOfTheFold) {
   }
 }
 
-TEST(FoldPlan, EverySplitIntoLanesGivesTheSameSum) {
+TEST(FoldPlan, GivesTheSameSumForEverySplit) {
   for (int groups = 1; groups <= 12; ++groups) {
     for (int per_group : {1, 2}) {
       const auto values = leaves(groups * per_group);
@@ -123,7 +123,7 @@ TEST(FoldPlan, EverySplitIntoLanesGivesTheSameSum) {
 }
 
 /// The control: what a lane would do that summed its virtual nodes from the left.
-TEST(FoldPlan, LanesThatSumFromTheLeftGiveAnother) {
+TEST(FoldPlan, DiffersFromLeftFoldsPerLane) {
   const auto values = leaves(8);
   const std::vector<Trace> low(values.begin(), values.begin() + 5),
       high(values.begin() + 5, values.end());

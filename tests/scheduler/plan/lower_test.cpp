@@ -28,7 +28,7 @@ std::map<OpKind, int> count(const Program& program) {
   return counts;
 }
 
-TEST(Lower, ShardMajorIsForwardToTheLastShardAndBack) {
+TEST(Lower, OrdersShardMajorForwardThenBackward) {
   const ModelSpec model = chain(4);
   const JobShape shape{.virtual_nodes = 3, .groups = 3, .lane_groups = {3}};
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 1}, {1, 3}, {3, 4}}, false);
@@ -42,7 +42,7 @@ TEST(Lower, ShardMajorIsForwardToTheLastShardAndBack) {
   EXPECT_EQ(order, (std::vector<LayerRange>{{0, 1}, {1, 3}, {3, 4}, {1, 3}, {0, 1}}));
 }
 
-TEST(Lower, VnMajorIsOneUnitThatRecomputesNothing) {
+TEST(Lower, MakesOneUnitWithoutRecomputeForVnMajor) {
   const ModelSpec model = chain(4);
   const JobShape shape{.virtual_nodes = 4, .groups = 2, .lane_groups = {2}};
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 4}}, true);
@@ -50,7 +50,7 @@ TEST(Lower, VnMajorIsOneUnitThatRecomputesNothing) {
   EXPECT_EQ(training(plan).units.size(), 1u);
 }
 
-TEST(Lower, LanesTakeWholeGroups) {
+TEST(Lower, GivesLanesWholeGroups) {
   const ModelSpec model = chain(2);
   const JobShape shape{.virtual_nodes = 12, .groups = 6, .lane_groups = {1, 2, 3}};
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, false);
@@ -59,7 +59,7 @@ TEST(Lower, LanesTakeWholeGroups) {
   EXPECT_EQ(vns_by_lane, (std::map<int, int>{{0, 2}, {1, 4}, {2, 6}}));
 }
 
-TEST(Lower, LanesShareTheEvaluationLikeTheGroups) {
+TEST(Lower, DividesEvaluationLikeTheGroups) {
   const ModelSpec model = chain(2);
   const JobShape shape{
       .virtual_nodes = 8, .groups = 8, .lane_groups = {6, 2}, .eval_virtual_nodes = 12};
@@ -71,13 +71,13 @@ TEST(Lower, LanesShareTheEvaluationLikeTheGroups) {
   EXPECT_EQ(evaluated, (std::vector<int>{9, 3}));
 }
 
-TEST(Lower, SplitsAreAsEqualAsCanBe) {
+TEST(Lower, SplitsAsEvenlyAsPossible) {
   EXPECT_EQ(split_groups(8, 3), (std::vector<int>{3, 3, 2}));
   EXPECT_EQ(split_groups(4, 4), (std::vector<int>{1, 1, 1, 1}));
   EXPECT_EQ(split_groups(7, 1), (std::vector<int>{7}));
 }
 
-TEST(Lower, EvaluationComesAfterTheUpdateWhereItIsDue) {
+TEST(Lower, EvaluatesAfterTheUpdate) {
   const ModelSpec model = chain(2);
   const JobShape shape{.eval_virtual_nodes = 2, .max_steps = 5, .eval_steps = 2};
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 2}}, true);
@@ -91,7 +91,7 @@ TEST(Lower, EvaluationComesAfterTheUpdateWhereItIsDue) {
   EXPECT_EQ(evaluated, (std::vector<std::int64_t>{2, 4, 5}));
 }
 
-TEST(Lower, BatchesAreReadBeforeAnythingElseOnTheHost) {
+TEST(Lower, ReadsBatchesFirstOnTheHost) {
   const ModelSpec model = chain(3);
   const JobShape shape{.eval_virtual_nodes = 2, .max_steps = 5, .eval_steps = 2};
   const JobPlan plan = lower(model, profile_of(model), shape, {{0, 3}}, true);
@@ -109,7 +109,7 @@ TEST(Lower, BatchesAreReadBeforeAnythingElseOnTheHost) {
 
 /// Every virtual node passes every layer once forward (the last shard's is part of its backward)
 /// and once backward; what an op reads was written before, and is freed once.
-TEST(Lower, RandomProgramsAreComplete) {
+TEST(Lower, CompletesRandomPrograms) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     const auto workload = testing::make_workload(seed);
@@ -146,7 +146,7 @@ TEST(Lower, RandomProgramsAreComplete) {
 }
 
 /// The reductions of a tied parameter's uses add to the same sum.
-TEST(Lower, ReductionsThatShareAParameterAreOrdered) {
+TEST(Lower, OrdersReductionsOfASharedParameter) {
   ModelSpec model = chain(4);
   model.layers.back().params.push_back(0);
   model.validate();
@@ -164,7 +164,7 @@ TEST(Lower, ReductionsThatShareAParameterAreOrdered) {
 }
 
 /// Masters, in a plane of their own, that devices take copies of.
-TEST(Layout, WhatLayersComputeWithInBf16HasACopyAtHome) {
+TEST(Layout, ReservesBf16CopiesOfWeights) {
   ModelSpec model = chain(3);
   model.params[1].tensor.dtype = DType::bf16;
   for (EdgeSpec& edge : model.edges) {
@@ -188,7 +188,7 @@ TEST(Layout, WhatLayersComputeWithInBf16HasACopyAtHome) {
 }
 
 /// Alignment makes a block of a few elements as large in either type.
-TEST(Layout, ASmallBlockInBf16HasACopyToo) {
+TEST(Layout, ReservesBf16CopiesOfSmallBlocks) {
   ModelSpec model = chain(2, /*elements=*/8);
   model.params[0].tensor.dtype = DType::bf16;
   const Layout layout = plan_job(model, {.lane_groups = {1}}, 64_MiB)->layout;
@@ -197,7 +197,7 @@ TEST(Layout, ASmallBlockInBf16HasACopyToo) {
   EXPECT_GE(layout.buffers[at(place.weights_buffer)].home, layout.moments_home);
 }
 
-TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
+TEST(Layout, SharesHomesOnlyBetweenBoundaryAndGradient) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);
     for (const auto& job : testing::make_workload(seed).jobs) {
@@ -228,7 +228,7 @@ TEST(Layout, HomesDoNotOverlapButForABoundaryAndItsGradient) {
   }
 }
 
-TEST(Layout, AnswersWhereSumsAndMomentsLie) {
+TEST(Layout, LocatesSumsAndMoments) {
   ModelSpec model = chain(4);
   model.layers.back().params.push_back(0);  // tied
   const JobShape shape{.virtual_nodes = 4, .groups = 4, .lane_groups = {1, 3}, .moments = 2};
@@ -252,7 +252,7 @@ TEST(Layout, AnswersWhereSumsAndMomentsLie) {
   }
 }
 
-TEST(Lower, PlansOfOneContractKeepTheirStateInTheSameHomes) {
+TEST(Lower, KeepsHomesOfStateAcrossPlans) {
   const ModelSpec model = chain(6);
   const JobShape shape{.virtual_nodes = 4, .groups = 4, .lane_groups = {4}};
   const JobShape uneven{.virtual_nodes = 4, .groups = 4, .lane_groups = {1, 3}};

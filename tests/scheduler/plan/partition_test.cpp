@@ -140,7 +140,7 @@ class EveryCut {
   std::vector<Bytes> limits_;
 };
 
-TEST(Partition, WholeModelsRunVnMajor) {
+TEST(Partition, RunsAWholeModelVnMajor) {
   const ModelSpec model = chain(5);
   const Partition cut =
       partition(model, profile_of(model), {}, kAmple, OrderChoice::automatic, true);
@@ -148,7 +148,7 @@ TEST(Partition, WholeModelsRunVnMajor) {
   EXPECT_EQ(cut.shards, (std::vector<LayerRange>{{0, 5}}));
 }
 
-TEST(Partition, OneByteLessThanWholeIsCut) {
+TEST(Partition, CutsIfOneByteIsMissing) {
   const ModelSpec model = chain(5);
   const Profile profile = profile_of(model);
   const auto whole = partition(model, profile, {}, kAmple, OrderChoice::vn_major, true);
@@ -163,7 +163,7 @@ TEST(Partition, OneByteLessThanWholeIsCut) {
           .fits);
 }
 
-TEST(Partition, IsTheBestOfAllCuts) {
+TEST(Partition, AgreesWithAnExhaustiveSearch) {
   int spilled = 0, reserved = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
@@ -189,7 +189,7 @@ TEST(Partition, IsTheBestOfAllCuts) {
 }
 
 /// Two thousand layers: what grew with their square, or faster, took minutes.
-TEST(Partition, DeepModelsAreCutInNoTime) {
+TEST(Partition, CutsDeepModelsFast) {
   const ModelSpec model = chain(2048);
   const Profile profile = profile_of(model);
   const JobShape shape{.virtual_nodes = 4};
@@ -206,7 +206,7 @@ TEST(Partition, DeepModelsAreCutInNoTime) {
   EXPECT_LT(cpu_s, 10);
 }
 
-TEST(Partition, TheSmallestBudgetIsTheSmallest) {
+TEST(Partition, ReportsTheSmallestBudget) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     const RandomJob job(seed);
@@ -221,7 +221,7 @@ TEST(Partition, TheSmallestBudgetIsTheSmallest) {
   }
 }
 
-TEST(Partition, EveryUnitFitsAndMoreBudgetNeverCutsMore) {
+TEST(Partition, FitsEveryUnitAndCutsLessWithMoreBudget) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     const RandomJob job(seed);
@@ -240,7 +240,7 @@ TEST(Partition, EveryUnitFitsAndMoreBudgetNeverCutsMore) {
   }
 }
 
-TEST(Partition, BothPartsOfTheMemoryHaveRoomWhereActivationsLieApart) {
+TEST(Partition, FitsBothPartsWithADedicatedPool) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     RandomJob job(seed);
@@ -261,7 +261,7 @@ TEST(Partition, BothPartsOfTheMemoryHaveRoomWhereActivationsLieApart) {
   }
 }
 
-TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
+TEST(Partition, LeavesRoomForASecondShardWithDoubleBuffer) {
   const ModelSpec model = chain(12);
   const Profile profile = profile_of(model);
   const Bytes budget =
@@ -277,7 +277,7 @@ TEST(Partition, DoubleBufferLeavesRoomForAnotherShard) {
   }
 }
 
-TEST(Partition, FromTheLoadAheadBudgetOnTheNextWeightsHaveRoom) {
+TEST(Partition, LeavesRoomForTheNextWeightsFromTheLoadAheadBudget) {
   int differ = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);

@@ -87,7 +87,7 @@ void expect_alike(const RunTotals& shortened, const RunTotals& whole, double tol
   expect_sums_near(&DeviceCounters::ops);
 }
 
-TEST(ShortenedRun, AStepTakesAsLongInASweepOfAnySize) {
+TEST(ShortenedRun, PredictsStepsForSweepsOfAnySize) {
   // From some jobs on the devices are busy all the time.
   const double of_many = ms_a_step(Sweep(40, Memory::ample, 50).simulate(kWhole));
   for (const std::size_t num_jobs : {1u, 4u, 2000u, 8000u}) {
@@ -103,14 +103,14 @@ TEST(ShortenedRun, AStepTakesAsLongInASweepOfAnySize) {
   }
 }
 
-TEST(ShortenedRun, OneJobTakesWhatItTakesAsAWhole) {
+TEST(ShortenedRun, PredictsTheDurationOfOneJob) {
   const Sweep sweep(1, Memory::small, 4000);
   const RunTotals shortened = sweep.simulate(2000);
   EXPECT_LT(shortened.simulated_share, 0.1);
   expect_alike(shortened, sweep.simulate(kWhole), 0.01);
 }
 
-TEST(ShortenedRun, EvaluationsOnTheWayCount) {
+TEST(ShortenedRun, CountsEvaluations) {
   for (const std::int64_t every : {3, 40, 400}) {
     SCOPED_TRACE(every);
     const Sweep sweep(6, Memory::small, 800, every);
@@ -120,14 +120,14 @@ TEST(ShortenedRun, EvaluationsOnTheWayCount) {
   }
 }
 
-TEST(ShortenedRun, AShortRunIsSimulatedAsItIs) {
+TEST(ShortenedRun, SimulatesAShortRunWhole) {
   const Sweep sweep(3, Memory::small, 5, 2);
   const RunTotals whole = sweep.simulate(kWhole), same = sweep.simulate(1e6);
   EXPECT_EQ(same.simulated_share, 1);
   EXPECT_EQ(same.wall_s, whole.wall_s);
 }
 
-TEST(ShortenedRun, LengthsKeepRungsWhole) {
+TEST(ShortenedRun, ShortensToWholeRungs) {
   std::vector<RunLength> lengths;
   const std::vector<std::shared_ptr<const JobPlan>> jobs(
       30, plan_job(chain(2), {.max_steps = 90}, 1_MiB));

@@ -85,7 +85,7 @@ std::size_t most_at_once(const std::vector<Span>& spans) {
   return static_cast<std::size_t>(most);
 }
 
-TEST(VirtualShell, QueuesAreOrderedAndActionsWaitForWhatTheyNeed) {
+TEST(VirtualShell, RunsQueuesInOrderAfterDependencies) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     const Workload workload = make_workload(seed);
@@ -113,7 +113,7 @@ TEST(VirtualShell, QueuesAreOrderedAndActionsWaitForWhatTheyNeed) {
   }
 }
 
-TEST(VirtualShell, ActionsTakeWhatTheyCost) {
+TEST(VirtualShell, ChargesTheCostOfActions) {
   const Workload workload = make_workload(7);
   const Record record(workload);
   std::map<std::pair<DeviceId, CopyDirection>, double> queue_free_s;
@@ -136,7 +136,7 @@ TEST(VirtualShell, ActionsTakeWhatTheyCost) {
   }
 }
 
-TEST(VirtualShell, AnIdleQueueBeginsWhenItHasBeenHandedWork) {
+TEST(VirtualShell, DelaysAnIdleQueueByTheDispatchLatency) {
   Workload workload = make_workload(7);
   workload.costs.handover_s = 1e-3;
   const Record record(workload);
@@ -174,7 +174,7 @@ std::vector<double> stretches(const Workload& workload) {
   return found;
 }
 
-TEST(VirtualShell, OpsTakeLongerWhileOtherDevicesCompute) {
+TEST(VirtualShell, SlowsOpsWhileOtherDevicesCompute) {
   Workload workload = spilling();
   workload.config.device_budgets.push_back(workload.config.device_budgets.front());
   workload.costs.crowding = {.threads = 2, .factor = 1.5};
@@ -186,7 +186,7 @@ TEST(VirtualShell, OpsTakeLongerWhileOtherDevicesCompute) {
   EXPECT_NEAR(stretches(workload).front(), 1, 1e-6) << "the first finds the other device idle";
 }
 
-TEST(VirtualShell, OpsTakeLongerWhileCopiesTakeACore) {
+TEST(VirtualShell, SlowsOpsWhileCopiesUseACore) {
   Workload workload = spilling();
   workload.costs.crowding = {.threads = 2, .factor = 1.5};
   EXPECT_NEAR(stretches(workload).back(), 1.5, 1e-9);
@@ -194,7 +194,7 @@ TEST(VirtualShell, OpsTakeLongerWhileCopiesTakeACore) {
   EXPECT_NEAR(stretches(workload).back(), 1, 1e-9) << "the control: nothing is known of cores";
 }
 
-TEST(VirtualShell, AJobThatWasBegunBeforeGoesOnWithoutUpdates) {
+TEST(VirtualShell, ContinuesAStartedJobWithoutUpdates) {
   const ModelSpec model = chain(4);
   JobShape shape{.virtual_nodes = 4,
                  .eval_virtual_nodes = 1,
@@ -218,7 +218,7 @@ TEST(VirtualShell, AJobThatWasBegunBeforeGoesOnWithoutUpdates) {
   EXPECT_EQ(updates.size(), 3 * model.params.size());
 }
 
-TEST(Crowding, GrowsToWhatWasMeasuredThenCoresAreShared) {
+TEST(Crowding, GrowsToTheMeasuredValueThenSharesCores) {
   const Crowding crowding{.threads = 3, .factor = 2};
   EXPECT_DOUBLE_EQ(crowding.at(1), 1);
   EXPECT_DOUBLE_EQ(crowding.at(2), 1.5);
@@ -235,7 +235,7 @@ bool any_overlap(const std::vector<Span>& some, const std::vector<Span>& others)
   });
 }
 
-TEST(VirtualShell, EachDirectionOverlapsOpsAndTheOther) {
+TEST(VirtualShell, OverlapsCopiesWithOpsAndEachOther) {
   const Workload workload = spilling();
   const Record record(workload);
   const auto ops = record.all<StartOp>([](const auto&) { return true; });
@@ -248,7 +248,7 @@ TEST(VirtualShell, EachDirectionOverlapsOpsAndTheOther) {
   EXPECT_TRUE(any_overlap(up, down));
 }
 
-TEST(VirtualShell, OneActionFailsWithItsReason) {
+TEST(VirtualShell, FailsOneActionWithItsReason) {
   const Workload workload = spilling();
   VirtualShell shell(workload.config, workload.costs);
   std::vector<std::string> errors;
@@ -267,7 +267,7 @@ TEST(VirtualShell, OneActionFailsWithItsReason) {
   EXPECT_EQ(shell.engine().job(JobId(1)).end, JobEnd::done);
 }
 
-TEST(VirtualShell, ASlowDeviceTakesLongerForOpsAlone) {
+TEST(VirtualShell, SlowsOnlyOpsOfASlowDevice) {
   const ModelSpec model = chain(4);
   const JobShape shape{
       .virtual_nodes = 8, .groups = 8, .lane_groups = {4, 4}, .max_steps = 3, .moments = 2};
@@ -293,7 +293,7 @@ TEST(VirtualShell, ASlowDeviceTakesLongerForOpsAlone) {
               1e-9);
 }
 
-TEST(VirtualShell, CallsComeAtTheirTimeBeforeCompletionsOfTheSameMoment) {
+TEST(VirtualShell, RunsCallsBeforeSimultaneousCompletions) {
   const Workload workload = spilling();
   VirtualShell shell(workload.config, workload.costs);
   std::vector<std::string> order;
@@ -324,7 +324,7 @@ struct Interrupted {
   std::vector<Done> ends;
 };
 
-TEST(VirtualShell, WhatIsInFlightOnALostDeviceEndsAsLost) {
+TEST(VirtualShell, LosesWorkInFlightOnALostDevice) {
   Workload workload = spilling();
   workload.costs.cancel_s = 1e-4;
   Interrupted run(workload);
@@ -345,7 +345,7 @@ TEST(VirtualShell, WhatIsInFlightOnALostDeviceEndsAsLost) {
   EXPECT_EQ(run.shell.engine().job(JobId(0)).end, JobEnd::done);
 }
 
-TEST(VirtualShell, NothingEndsOnADeviceThatHangsUntilItIsLost) {
+TEST(VirtualShell, CompletesNothingOnAHangingDevice) {
   Interrupted run(spilling());
   const double hangs_s = run.shell.now_s();
   run.shell.hang_device(DeviceId(0), 0.5);
@@ -360,7 +360,7 @@ TEST(VirtualShell, NothingEndsOnADeviceThatHangsUntilItIsLost) {
   EXPECT_EQ(run.shell.engine().device(DeviceId(0)).state, DeviceState::gone);
 }
 
-TEST(VirtualShell, ALinkCanSlowDown) {
+TEST(VirtualShell, SlowsALink) {
   const auto seconds = [](double bytes_per_s) {
     const Workload workload = spilling();
     VirtualShell shell(workload.config, workload.costs);

@@ -65,7 +65,7 @@ class CheckpointDamage : public ::testing::Test {
   Disk sound_;
 };
 
-TEST_F(CheckpointDamage, WithoutAnyTheNewestIsOpened) {
+TEST_F(CheckpointDamage, OpensTheNewestIfIntact) {
   CrashFs files(sound_);
   CheckpointStore store(files, kCheckpoints);
   const auto newest = store.open_newest();
@@ -73,13 +73,13 @@ TEST_F(CheckpointDamage, WithoutAnyTheNewestIsOpened) {
   EXPECT_TRUE(newest.findings.empty());
 }
 
-TEST_F(CheckpointDamage, EveryByteOfTheManifest) {
+TEST_F(CheckpointDamage, DetectsEveryDamagedManifestByte) {
   for (std::size_t at = 0; at < bytes_of(sound_, kManifest).size(); ++at)
     for (const int pattern : {0x01, 0x10, 0x80, 0xFF})
       expect_flip_is_detected(kManifest, at, pattern);
 }
 
-TEST_F(CheckpointDamage, EveryByteOfTheHeadersOfTensors) {
+TEST_F(CheckpointDamage, DetectsEveryDamagedTensorHeaderByte) {
   for (const auto& file : {kWeights, kMoments}) {
     const auto& bytes = bytes_of(sound_, file);
     const auto end = 8 + static_cast<std::size_t>(static_cast<unsigned char>(bytes[0]));
@@ -88,7 +88,7 @@ TEST_F(CheckpointDamage, EveryByteOfTheHeadersOfTensors) {
   }
 }
 
-TEST_F(CheckpointDamage, TenThousandRandomBitsOfData) {
+TEST_F(CheckpointDamage, DetectsTenThousandRandomBitFlips) {
   std::mt19937 random(1);
   for (int run = 0; run < 10'000; ++run) {
     const auto& file = run % 3 == 0 ? kMoments : kWeights;
@@ -97,7 +97,7 @@ TEST_F(CheckpointDamage, TenThousandRandomBitsOfData) {
   }
 }
 
-TEST_F(CheckpointDamage, EveryLengthThatIsNotTheRightOne) {
+TEST_F(CheckpointDamage, DetectsEveryWrongLength) {
   for (const auto& file : {kManifest, kWeights, std::string("state.json")}) {
     const std::size_t length = bytes_of(sound_, file).size();
     for (std::size_t wrong = 0; wrong <= length + 1; ++wrong)
@@ -108,12 +108,12 @@ TEST_F(CheckpointDamage, EveryLengthThatIsNotTheRightOne) {
   expect_detected("empty", [&](Disk& disk) { bytes_of(disk, "empty") = "x"; });
 }
 
-TEST_F(CheckpointDamage, EveryFileThatIsMissing) {
+TEST_F(CheckpointDamage, DetectsEveryMissingFile) {
   for (const auto& [file, node] : newest_of(sound_))
     expect_detected(file, [&](Disk& disk) { newest_of(disk).erase(file); });
 }
 
-TEST_F(CheckpointDamage, FilesAndBlocksInPlaceOfOthers) {
+TEST_F(CheckpointDamage, DetectsSwappedFilesAndBlocks) {
   expect_detected("", [&](Disk& disk) {
     std::swap(newest_of(disk).at(kWeights), newest_of(disk).at(kMoments));
   });
@@ -130,7 +130,7 @@ TEST_F(CheckpointDamage, FilesAndBlocksInPlaceOfOthers) {
   });
 }
 
-TEST_F(CheckpointDamage, AFolderInPlaceOfAFile) {
+TEST_F(CheckpointDamage, DetectsAFolderInPlaceOfAFile) {
   expect_detected(kWeights, [&](Disk& disk) {
     disk.nodes[1000].is_folder = true;
     newest_of(disk)[kWeights] = 1000;

@@ -90,7 +90,7 @@ TEST_P(CheckpointFault, LosesNothingThatWasRecorded) {
   EXPECT_GT(fault.at, 100);
 }
 
-TEST_P(CheckpointFault, TheSameStoreGoesOnOnceItIsOver) {
+TEST_P(CheckpointFault, LetsTheSameStoreContinue) {
   Fault fault = GetParam().fault;
   for (int failed = 1; failed > 0; fault.at += 3) {
     SCOPED_TRACE(fault.at);
@@ -116,7 +116,7 @@ TEST_P(CheckpointFault, TheSameStoreGoesOnOnceItIsOver) {
   }
 }
 
-TEST(CheckpointFaults, ShortAndInterruptedCallsAreNoErrors) {
+TEST(CheckpointFaults, IgnoreShortAndInterruptedCalls) {
   CrashFs disk;
   FailingFs counting(disk);
   CheckpointStore(counting, kCheckpoints, kOptions).write(made_up_content(1));

@@ -19,7 +19,7 @@ namespace {
 using Numbers = std::vector<std::uint64_t>;
 using Names = std::vector<std::string>;
 
-TEST(CheckpointStore, NothingWasWrittenIsNoError) {
+TEST(CheckpointStore, OpensAnEmptyFolder) {
   CrashFs disk;
   CheckpointStore store(disk, kCheckpoints);
   EXPECT_EQ(disk.list("/"), Names{"checkpoints"});
@@ -28,7 +28,7 @@ TEST(CheckpointStore, NothingWasWrittenIsNoError) {
   EXPECT_TRUE(store.verify().empty());
 }
 
-TEST(CheckpointStore, WhatWasWrittenIsReadBack) {
+TEST(CheckpointStore, RoundTrips) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -46,7 +46,7 @@ TEST(CheckpointStore, WhatWasWrittenIsReadBack) {
       (Names{"MANIFEST", "empty", "moments.safetensors", "state.json", "weights.safetensors"}));
 }
 
-TEST(CheckpointStore, TensorsAreReadAsSafetensors) {
+TEST(CheckpointStore, ReadsTensorsAsSafetensors) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -62,7 +62,7 @@ TEST(CheckpointStore, TensorsAreReadAsSafetensors) {
   EXPECT_EQ(part, read.substr(333, 700));
 }
 
-TEST(CheckpointStore, AsManyAsSaidAreKept) {
+TEST(CheckpointStore, KeepsTheConfiguredNumber) {
   for (const int keep : {1, 2, 3}) {
     CrashFs disk;
     CheckpointRun run(disk);
@@ -88,7 +88,7 @@ void damage(CrashFs& disk, const Numbers& numbers) {
   }
 }
 
-TEST(CheckpointStore, ADamagedGenerationIsNoneOfThoseKept) {
+TEST(CheckpointStore, CountsOnlyIntactGenerationsAsKept) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -103,7 +103,7 @@ TEST(CheckpointStore, ADamagedGenerationIsNoneOfThoseKept) {
   EXPECT_EQ(store.generations(), (Numbers{3, 4}));
 }
 
-TEST(CheckpointStore, DamageIsSaidAndTheGenerationBeforeIsTaken) {
+TEST(CheckpointStore, ReportsDamageAndOpensThePreviousGeneration) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open(kCheckpoints, 3);
@@ -118,7 +118,7 @@ TEST(CheckpointStore, DamageIsSaidAndTheGenerationBeforeIsTaken) {
   EXPECT_EQ(store.verify().size(), 2u);
 }
 
-TEST(CheckpointStore, WhereAllAreDamagedTheErrorNamesEach) {
+TEST(CheckpointStore, NamesEachGenerationIfAllAreDamaged) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -132,7 +132,7 @@ TEST(CheckpointStore, WhereAllAreDamagedTheErrorNamesEach) {
   EXPECT_NE(text.find("generation 1: "), std::string::npos);
 }
 
-TEST(CheckpointStore, DamageAfterTheOpeningIsDetectedWhenItIsRead) {
+TEST(CheckpointStore, DetectsDamageAfterOpening) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -147,7 +147,7 @@ TEST(CheckpointStore, DamageAfterTheOpeningIsDetectedWhenItIsRead) {
   EXPECT_THROW(file.read(into, file.size - 9), CorruptData) << "behind the end";
 }
 
-TEST(CheckpointStore, AGenerationOfANewerFormatStopsTheOpening) {
+TEST(CheckpointStore, RefusesANewerFormat) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -160,7 +160,7 @@ TEST(CheckpointStore, AGenerationOfANewerFormatStopsTheOpening) {
   EXPECT_EQ(thrown<NewerFormat>([&] { store.open_newest(); }).version, 2u);
 }
 
-TEST(CheckpointStore, WhatMayNotBeReadIsAnErrorAndNoDamage) {
+TEST(CheckpointStore, ReportsUnreadableFilesAsErrorsNotDamage) {
   CrashFs disk;
   FailingFs files(disk);
   CheckpointStore store(files, kCheckpoints);
@@ -174,7 +174,7 @@ TEST(CheckpointStore, WhatMayNotBeReadIsAnErrorAndNoDamage) {
   EXPECT_EQ(newest.findings.size(), 1u);
 }
 
-TEST(CheckpointStore, LeftoversGoAndWhatIsNotOursStays) {
+TEST(CheckpointStore, RemovesOnlyItsOwnLeftovers) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -190,7 +190,7 @@ TEST(CheckpointStore, LeftoversGoAndWhatIsNotOursStays) {
   EXPECT_EQ(again.generations(), Numbers{1});
 }
 
-TEST(CheckpointStore, AFailedWriteLeavesNothingAndTheNextHasANewNumber) {
+TEST(CheckpointStore, RemovesAFailedWriteAndSkipsItsNumber) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -203,7 +203,7 @@ TEST(CheckpointStore, AFailedWriteLeavesNothingAndTheNextHasANewNumber) {
   EXPECT_EQ(store.generations(), (Numbers{1, 3}));
 }
 
-TEST(CheckpointStore, NamesThatAManifestCannotHoldAreRefusedBeforeAnythingIsWritten) {
+TEST(CheckpointStore, RefusesInvalidNamesBeforeWriting) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -217,7 +217,7 @@ TEST(CheckpointStore, NamesThatAManifestCannotHoldAreRefusedBeforeAnythingIsWrit
   EXPECT_EQ(disk.num_changes(), changes + 4) << "a sync of the folder each";
 }
 
-TEST(CheckpointStore, SpaceIsAskedForBeforeAnythingIsWritten) {
+TEST(CheckpointStore, ChecksSpaceBeforeWriting) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -234,7 +234,7 @@ TEST(CheckpointStore, SpaceIsAskedForBeforeAnythingIsWritten) {
   for (std::uint64_t step = 1; step <= 4; ++step) run.write(store, step);
 }
 
-TEST(CheckpointStore, TheSpaceOfAllFilesIsTakenBeforeTheFirstByte) {
+TEST(CheckpointStore, PreallocatesAllFilesBeforeWriting) {
   CrashFs disk;
   CheckpointRun run(disk);
   auto store = run.open();
@@ -256,7 +256,7 @@ TEST(CheckpointStore, TheSpaceOfAllFilesIsTakenBeforeTheFirstByte) {
   EXPECT_EQ(sizes, final_sizes);
 }
 
-TEST(CheckpointStore, TheDiskIsNotWaitedForBeforeTheLastBlockWasAskedFor) {
+TEST(CheckpointStore, SyncsAfterTheLastBlock) {
   CrashFs disk;
   auto store = CheckpointRun(disk).open();
   auto content = made_up_content(1);
@@ -273,7 +273,7 @@ TEST(CheckpointStore, TheDiskIsNotWaitedForBeforeTheLastBlockWasAskedFor) {
   EXPECT_TRUE(is_right(*store.open_newest().generation));
 }
 
-TEST(CheckpointStore, FillIsAskedForEachBlockOnceInOrder) {
+TEST(CheckpointStore, RequestsEachBlockOnceInOrder) {
   CrashFs disk;
   CheckpointStore store(disk, kCheckpoints, {.block_bytes = 100});
   std::vector<std::pair<Bytes, std::size_t>> asked;
@@ -285,7 +285,7 @@ TEST(CheckpointStore, FillIsAskedForEachBlockOnceInOrder) {
   EXPECT_EQ(asked, (std::vector<std::pair<Bytes, std::size_t>>{{0, 100}, {100, 100}, {200, 50}}));
 }
 
-TEST(CheckpointStore, AnOlderOneThatCannotBeRemovedIsAFindingOfASuccessfulWrite) {
+TEST(CheckpointStore, ReportsAnOldGenerationThatItCannotRemove) {
   CrashFs disk;
   FailingFs files(disk);
   CheckpointStore store(files, kCheckpoints);
@@ -301,7 +301,7 @@ TEST(CheckpointStore, AnOlderOneThatCannotBeRemovedIsAFindingOfASuccessfulWrite)
   EXPECT_EQ(store.open_newest().generation->manifest().step, 4u);
 }
 
-TEST(CheckpointStore, LivesInTheSystemsFilesAsWell) {
+TEST(CheckpointStore, WorksOnThePosixFileSystem) {
   const TemporaryFolder folder;
   const FileSystem::Path path = folder / "checkpoints";
   const auto content = [](std::uint64_t step) { return made_up_content(step); };

@@ -104,7 +104,7 @@ class CommitKill(unittest.TestCase):
             as_whole = self.whole.items() <= job.content().items()
             return problem or ("" if as_whole else "ends with other bytes")
 
-    def test_at_every_call_nothing_is_lost(self):
+    def test_a_kill_at_any_call_loses_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             whole = Job(folder)
             whole.write()
@@ -120,7 +120,7 @@ class CommitKill(unittest.TestCase):
         self.assertEqual(found, [])
         print(f"killed at {len(places)} calls: {dict(calls)}")
 
-    def test_what_a_commit_must_not_do_is_found(self):
+    def test_invalid_commits_are_detected(self):
         for bug, call, words in (("written_in_place", "pwrite64", "MANIFEST"),
                                  ("recorded_early", "fallocate", "the journal and the folder"),
                                  ("removed_early", "fallocate", "is lost")):

@@ -174,22 +174,22 @@ TEST_F(ControllerCrash, LosesNoAcknowledgedJobAndRunsNoneTwice) {
   EXPECT_GT(all.done, 2 * runs);
 }
 
-TEST_F(ControllerCrash, AForgottenJobIsSeen) {
+TEST_F(ControllerCrash, DetectsAForgottenJob) {
   EXPECT_GT(num_caught(Mistake::forgets_a_job, "was acknowledged and is lost"), 12);
 }
-TEST_F(ControllerCrash, ASkippedStepIsSeen) {
+TEST_F(ControllerCrash, DetectsASkippedStep) {
   EXPECT_GT(num_caught(Mistake::skips_a_step, "has a gap in its steps"), 10);
 }
-TEST_F(ControllerCrash, AJobThatRunsAgainIsSeen) {
+TEST_F(ControllerCrash, DetectsAJobThatRunsAgain) {
   EXPECT_GT(num_caught(Mistake::restarts_what_is_done, "runs after it was done"), 12);
 }
-TEST_F(ControllerCrash, StepsThatAreDoneAgainAreSeen) {
+TEST_F(ControllerCrash, DetectsRepeatedSteps) {
   EXPECT_GT(num_caught(Mistake::begins_from_the_start, "has a gap in its steps"), 10);
 }
-TEST_F(ControllerCrash, ASubmissionThatCountsTwiceIsSeen) {
+TEST_F(ControllerCrash, DetectsADoubleSubmission) {
   EXPECT_GT(num_caught(Mistake::begins_a_job_twice, "is there twice"), 10);
 }
-TEST_F(ControllerCrash, AnEarlyAcknowledgementIsSeen) {
+TEST_F(ControllerCrash, DetectsAnEarlyAcknowledgement) {
   EXPECT_GT(num_caught(Mistake::acknowledges_too_early, "was acknowledged and is lost"), 4);
 }
 

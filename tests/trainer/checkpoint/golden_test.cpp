@@ -40,7 +40,7 @@ GenerationContent golden_content() {
 }
 constexpr CheckpointOptions kOptions{.block_bytes = 128};
 
-TEST(Golden, CheckpointsOfVersion1AreRead) {
+TEST(Golden, ReadsCheckpointsOfVersion1) {
   const TemporaryFolder folder;
   fs::copy(kGolden / "checkpoints_1", folder / "checkpoints", fs::copy_options::recursive);
   CheckpointStore store(posix_file_system(), folder / "checkpoints");
@@ -59,7 +59,7 @@ TEST(Golden, CheckpointsOfVersion1AreRead) {
   EXPECT_EQ(read, counted_bytes(80));
 }
 
-TEST(Golden, CheckpointsAreWrittenAsVersion1Is) {
+TEST(Golden, WritesCheckpointsOfVersion1) {
   const TemporaryFolder folder;
   CheckpointStore store(posix_file_system(), folder / "checkpoints", kOptions);
   store.write(golden_content());
@@ -72,7 +72,7 @@ TEST(Golden, CheckpointsAreWrittenAsVersion1Is) {
 }
 
 /// Written by the Python package, version 0.8: other types, another order, metadata of its own.
-TEST(Golden, SafetensorsOfPythonAreRead) {
+TEST(Golden, ReadsSafetensorsOfPython) {
   const Safetensors file(file_source(posix_file_system(), kGolden / "python.safetensors"));
   EXPECT_EQ(file.metadata(), (TensorMetadata{{"made_by", "safetensors 0.8"}}));
   ASSERT_EQ(file.tensors().size(), 5u);

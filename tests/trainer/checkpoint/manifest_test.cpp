@@ -63,13 +63,13 @@ TEST(Manifest, HasExactlyTheseLines) {
                 "file 0 state.json\n");
 }
 
-TEST(Manifest, IsReadAsItWasWritten) {
+TEST(Manifest, RoundTrips) {
   EXPECT_EQ(parse_manifest(to_text(small_manifest()), ""), small_manifest());
   const Manifest empty;
   EXPECT_EQ(parse_manifest(to_text(empty), ""), empty);
 }
 
-TEST(Manifest, TextsMayHoldAnyByte) {
+TEST(Manifest, AcceptsAnyByteInTexts) {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
   auto manifest = small_manifest();
@@ -79,13 +79,13 @@ TEST(Manifest, TextsMayHoldAnyByte) {
   EXPECT_EQ(parse_manifest(to_text(manifest), ""), manifest);
 }
 
-TEST(Manifest, ItsLengthDependsOnNoHash) {
+TEST(Manifest, HasALengthIndependentOfHashes) {
   auto other = small_manifest();
   for (auto& hash : other.files[0].blocks) hash = std::string(32, '0');
   EXPECT_EQ(to_text(other).size(), to_text(small_manifest()).size());
 }
 
-TEST(Manifest, EveryFlippedByteIsDetected) {
+TEST(Manifest, DetectsEveryFlippedByte) {
   const auto text = to_text(small_manifest());
   for (std::size_t at = 0; at < text.size(); ++at) {
     for (const int pattern : {0x01, 0x02, 0x20, 0x80, 0xFF}) {
@@ -96,7 +96,7 @@ TEST(Manifest, EveryFlippedByteIsDetected) {
   }
 }
 
-TEST(Manifest, EveryLostOrAddedByteIsDetected) {
+TEST(Manifest, DetectsEveryLostOrAddedByte) {
   const auto text = to_text(small_manifest());
   for (std::size_t length = 0; length < text.size(); ++length)
     EXPECT_THROW(parse_manifest(text.substr(0, length), ""), CorruptData) << length;
@@ -105,7 +105,7 @@ TEST(Manifest, EveryLostOrAddedByteIsDetected) {
 }
 
 /// Sound hash, but nothing that to_text() makes.
-TEST(Manifest, WhatIsSaidInAnotherWayIsRefused) {
+TEST(Manifest, RefusesNonCanonicalText) {
   EXPECT_NE(problem_of(replaced("step 120", "step 0120")).find("in another way"),
             std::string::npos);
   for (const auto& text : {replaced("step 120", "step -1"),
@@ -140,7 +140,7 @@ TEST(Manifest, WhatIsSaidInAnotherWayIsRefused) {
   }
 }
 
-TEST(Manifest, ASoundOneOfAnotherVersionIsNewer) {
+TEST(Manifest, ReportsAnIntactUnknownVersionAsNewer) {
   const auto text = hashed("spillway-checkpoint 2\nwhatever comes then\n");
   const auto error = thrown<NewerFormat>([&] { parse_manifest(text, "/g/MANIFEST"); });
   EXPECT_EQ(error.version, 2u);
@@ -152,7 +152,7 @@ TEST(Manifest, ASoundOneOfAnotherVersionIsNewer) {
   EXPECT_THROW(parse_manifest(damaged, ""), CorruptData);
 }
 
-TEST(Manifest, WhatCouldNotBeReadIsNotWritten) {
+TEST(Manifest, WritesOnlyReadableText) {
   const auto rejects = [](const std::function<void(Manifest&)>& change) {
     auto manifest = small_manifest();
     change(manifest);
@@ -165,7 +165,7 @@ TEST(Manifest, WhatCouldNotBeReadIsNotWritten) {
   rejects([](Manifest& m) { m.block_bytes = 0; });
 }
 
-TEST(Manifest, NoTextMakesItCrash) {
+TEST(Manifest, SurvivesAnyText) {
   std::mt19937 random(1);
   for (int run = 0; run < 20'000; ++run) {
     auto text = body();

@@ -14,7 +14,7 @@ bool waits(const std::future<void>& call) {
   return call.wait_for(20ms) != std::future_status::ready;
 }
 
-TEST(StateGate, WithoutASnapshotUpdatesDoNotWait) {
+TEST(StateGate, LetsUpdatesPassWithoutASnapshot) {
   StateGate gate(2, 0);
   for (int step = 0; step < 3; ++step) {
     gate.begin_update(0);
@@ -24,7 +24,7 @@ TEST(StateGate, WithoutASnapshotUpdatesDoNotWait) {
   EXPECT_EQ(gate.version(1), 0);
 }
 
-TEST(StateGate, AnUpdateWaitsForTheSnapshotToReadItsParameterAlone) {
+TEST(StateGate, BlocksAnUpdateUntilItsParameterIsRead) {
   StateGate gate(2, 5);
   gate.begin_snapshot(5);
   EXPECT_TRUE(gate.wait_for(0));
@@ -38,7 +38,7 @@ TEST(StateGate, AnUpdateWaitsForTheSnapshotToReadItsParameterAlone) {
   EXPECT_EQ(gate.version(0), 6);
 }
 
-TEST(StateGate, ASnapshotWaitsForTheUpdatesOfItsStep) {
+TEST(StateGate, BlocksASnapshotUntilItsStepIsUpdated) {
   StateGate gate(1, 5);
   gate.begin_snapshot(6);
   auto read = std::async(std::launch::async, [&] { EXPECT_TRUE(gate.wait_for(0)); });
@@ -51,7 +51,7 @@ TEST(StateGate, ASnapshotWaitsForTheUpdatesOfItsStep) {
   gate.end_snapshot();
 }
 
-TEST(StateGate, SaysWhenASnapshotNeedNotWait) {
+TEST(StateGate, ReportsThatASnapshotNeedNotWait) {
   const auto update = [](StateGate& gate, std::size_t param) {
     gate.begin_update(param);
     gate.end_update(param);
@@ -76,7 +76,7 @@ TEST(StateGate, SaysWhenASnapshotNeedNotWait) {
   EXPECT_EQ(calls, 3) << "none comes any more";
 }
 
-TEST(StateGate, NobodyWaitsForATrialThatHasEnded) {
+TEST(StateGate, ReleasesWaitersAtTheEnd) {
   StateGate gate(2, 0);
   gate.begin_snapshot(1);
   auto read = std::async(std::launch::async, [&] { EXPECT_FALSE(gate.wait_for(0)); });

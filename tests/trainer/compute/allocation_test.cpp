@@ -173,7 +173,7 @@ Counted count(const SessionConfig& config, const TrialConfig& trial) {
   return {session.result(), ::peak, ::mapped_peak - mapped_before};
 }
 
-TEST(Allocation, OfDeviceThreadsIsWhatTheMetersSay) {
+TEST(Allocation, OfDeviceThreadsEqualsTheMeters) {
   for (const TrialConfig& trial :
        {counted_trial(), counted_trial(bf16_gpt()), counted_trial(conv_trial()),
         counted_trial(resnet_trial(small_resnet(), /*vn_size=*/32))}) {
@@ -188,7 +188,7 @@ TEST(Allocation, OfDeviceThreadsIsWhatTheMetersSay) {
   }
 }
 
-TEST(Allocation, OfArenasIsTheBudgetsAndTheHomes) {
+TEST(Allocation, CountsArenasAsBudgetsAndHomes) {
   const TrialConfig trial = counted_trial();
   const Bytes budget = smallest_budget(trial);
   const Counted counted = count(session_of(2, budget), trial);
@@ -200,7 +200,7 @@ TEST(Allocation, OfArenasIsTheBudgetsAndTheHomes) {
 }
 
 /// The control: memory that passes the meters by is seen.
-TEST(Allocation, ControlMemoryPastTheMetersIsSeen) {
+TEST(Allocation, DetectsUnmeteredMemory) {
   const TrialConfig trial = counted_trial(wide_gpt(), [](LayerContext&) {
     thread_local const std::vector<char> hidden(1 << 20);
     ASSERT_EQ(hidden[0], 0);

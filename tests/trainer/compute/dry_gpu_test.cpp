@@ -68,7 +68,7 @@ class DryGpu : public ::testing::Test {
   }
 };
 
-TEST_F(DryGpu, AGptWaitsNowhere) {
+TEST_F(DryGpu, NeverSynchronizesForAGpt) {
   for (const FloatType dtype : {FloatType::fp32, FloatType::bf16}) {
     SCOPED_TRACE(to_string(dtype));
     TrialConfig trial = with_lanes(tiny_trial(), {5, 3});
@@ -82,7 +82,7 @@ TEST_F(DryGpu, AGptWaitsNowhere) {
 }
 
 /// Convolutions by LibTorch's own kernels: cuDNN wants a GPU.
-TEST_F(DryGpu, ConvolutionsNormsAndModulesOfAUsersOwnWaitNowhere) {
+TEST_F(DryGpu, NeverSynchronizesForOtherModels) {
   at::globalContext().setUserEnabledCuDNN(false);
   expect_good_run(resnet_trial(), 4_MiB);
   for (const SmallNet& net : small_nets()) {
@@ -92,7 +92,7 @@ TEST_F(DryGpu, ConvolutionsNormsAndModulesOfAUsersOwnWaitNowhere) {
 }
 
 /// Flash attention takes more for its backward than such small layers would let one think.
-TEST_F(DryGpu, ALayerThatIsTooLargeAloneIsNamed) {
+TEST_F(DryGpu, NamesALayerThatIsTooLarge) {
   TrialConfig trial = tiny_trial();
   trial.train.dtype = FloatType::bf16;
   Session session(two_gpus(2_MiB));
@@ -110,7 +110,7 @@ torch::nn::Sequential pooling_net() {
   return Sequential(Linear(8, 8), AdaptiveAvgPool2d(2), Flatten(), Linear(4, 10));
 }
 
-TEST_F(DryGpu, AnOperationWhoseBitsVaryIsNamed) {
+TEST_F(DryGpu, NamesANondeterministicOperation) {
   Session session(two_gpus(2_MiB));
   const TrialConfig trial = net_trial({"pooling", &pooling_net, {.input_shape = {1, 8, 8}}});
   const auto refusal = thrown<Error>([&] { session.submit(trial); });
@@ -122,7 +122,7 @@ TEST_F(DryGpu, AnOperationWhoseBitsVaryIsNamed) {
 
 // Controls: what is counted.
 
-TEST_F(DryGpu, ReadingANumberWaits) {
+TEST_F(DryGpu, SynchronizesToReadANumber) {
   on_gpu([](const at::TensorOptions& here) {
     const at::Tensor number = at::ones({}, here);
     const int waits = fake_cuda().waits;
@@ -131,7 +131,7 @@ TEST_F(DryGpu, ReadingANumberWaits) {
   });
 }
 
-TEST_F(DryGpu, OperandsSayWhereTheyBegin) {
+TEST_F(DryGpu, PassesTheOffsetsOfOperands) {
   on_gpu([](const at::TensorOptions& here) {
     const at::Tensor room = at::ones({16 * 16 + 64}, here), bias = at::ones({16}, here);
     const auto product = [&](std::int64_t begin) {

@@ -25,14 +25,14 @@ std::vector<float> after(const ParamSpec& spec, std::vector<float> value,
   return value;
 }
 
-TEST(RunningStatistic, MovesByTheMeanOverVirtualNodes) {
+TEST(RunningStatistic, IsUpdatedWithTheMeanOverVirtualNodes) {
   const std::vector<float> sum{8, -4};
   EXPECT_EQ(after(average(0.25), {4, 4}, sum, 4, 9), (std::vector<float>{3.5f, 2.75f}));
   EXPECT_EQ(after(average(1), {4, 4}, sum, 4, 9), (std::vector<float>{2, -1}));
   EXPECT_EQ(after(average(0), {4, 4}, sum, 4, 9), (std::vector<float>{4, 4}));
 }
 
-TEST(RunningStatistic, WithoutAMomentumIsTheMeanOverSteps) {
+TEST(RunningStatistic, IsTheMeanOverStepsWithoutMomentum) {
   std::vector<float> value{100, 100};
   value = after(average(std::nullopt), value, {2, 6}, 2, 1);
   EXPECT_EQ(value, (std::vector<float>{1, 3})) << "of the first step alone";
@@ -40,7 +40,7 @@ TEST(RunningStatistic, WithoutAMomentumIsTheMeanOverSteps) {
   EXPECT_EQ(value, (std::vector<float>{2, 2}));
 }
 
-TEST(RunningStatistic, ACountIsTheNumberOfSteps) {
+TEST(RunningStatistic, CountsSteps) {
   const ParamSpec spec{
       .name = "n", .tensor = {DType::i64, {}}, .trainable = false, .statistic = {Kind::count}};
   std::int64_t count = 3;

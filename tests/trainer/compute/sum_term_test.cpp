@@ -63,7 +63,7 @@ std::vector<std::byte> summed_by(const std::vector<GroupRange>& lanes, int group
 const std::vector<std::vector<GroupRange>> kLanes{
     {{0, 7}}, {{0, 4}, {4, 7}}, {{0, 1}, {1, 6}, {6, 7}}, {{0, 3}, {3, 4}, {4, 5}, {5, 7}}};
 
-TEST(FinishedSums, DoNotDependOnTheLanesThatMadeThem) {
+TEST(FinishedSums, DoNotDependOnLanes) {
   for (const DType gradient : {DType::f32, DType::bf16}) {
     const ParamSpec param = parameter(1000, gradient);
     const auto alone = summed_by(kLanes[0], 7, param, merge_sum);
@@ -72,7 +72,7 @@ TEST(FinishedSums, DoNotDependOnTheLanesThatMadeThem) {
 }
 
 /// The control: what a lane adds up itself, it does not round.
-TEST(FinishedSums, RoundedOnlyWhereTheyTravelTheyWouldDepend) {
+TEST(FinishedSums, DependOnLanesIfOnlyTravellingSumsAreRounded) {
   const Merge unrounded = [](kernels::Stream stream, float* into, const float* from,
                              const ParamSpec& param) {
     merge_sum(stream, into, from, parameter(at(param.tensor.elements()), DType::f32));
@@ -82,7 +82,7 @@ TEST(FinishedSums, RoundedOnlyWhereTheyTravelTheyWouldDepend) {
 }
 
 /// In place, from the front, over what has been read.
-TEST(FinishedSums, ArePackedAsIfIntoMemoryOfTheirOwn) {
+TEST(FinishedSums, ArePackedInPlaceWithTheSameBits) {
   for (const std::size_t n : {1u, 31u, 32u, 33u, 1000u, 100'003u}) {
     for (const DType gradient : {DType::f32, DType::bf16}) {
       for (const Bytes gap : {kAlignment, 3 * kAlignment, Bytes{1} << 20}) {
@@ -100,7 +100,7 @@ TEST(FinishedSums, ArePackedAsIfIntoMemoryOfTheirOwn) {
   }
 }
 
-TEST(FinishedSums, ObservationsOfRunningStatisticsAreNotRounded) {
+TEST(FinishedSums, KeepObservationsUnrounded) {
   ModelSpec model;
   model.params = {parameter(100, DType::bf16), parameter(10, DType::bf16)};
   model.params[1].trainable = false;

@@ -9,7 +9,7 @@ namespace spillway {
 namespace {
 
 /// Its library and what is looked for in it are there all the same.
-TEST(TorchGpu, IsRefusedWithAReasonWhereThereIsNoGpu) {
+TEST(TorchGpu, FailsWithAReasonWithoutGpu) {
   if (!list_gpus().gpus.empty()) GTEST_SKIP() << "there is a GPU";
   try {
     load_torch_gpu();

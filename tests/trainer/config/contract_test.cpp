@@ -9,12 +9,12 @@ namespace {
 
 const Contract kContract{{"data.hash", "abc"}, {"lanes", "2"}, {"seed", "7"}};
 
-TEST(Contract, EqualOnesDoNotDiffer) {
+TEST(Contract, EqualsItself) {
   EXPECT_TRUE(differences(kContract, kContract).empty());
   EXPECT_TRUE(differences({}, {}).empty());
 }
 
-TEST(Contract, EveryFieldThatDiffersIsNamedWithBothValues) {
+TEST(Contract, NamesEveryChangedFieldWithBothValues) {
   const Contract now{{"lanes", "2"}, {"seed", "8"}, {"steps", ""}};
   const auto found = differences(kContract, now);
   ASSERT_EQ(found.size(), 3u);
@@ -36,7 +36,7 @@ class Variable {
   const char* name_;
 };
 
-TEST(Contract, AFingerprintIsComparedWhereBothHaveIt) {
+TEST(Contract, ComparesFingerprintsThatBothHave) {
   const Contract old{{"lanes", "2"}, {"numerics", "1"}};
   const Contract other{{"lanes", "2"}, {"numerics", "1"}, {"numerics.products", "abc"}};
   const Contract now{{"lanes", "2"}, {"numerics", "1"}, {"numerics.products", "def"}};
@@ -48,7 +48,7 @@ TEST(Contract, AFingerprintIsComparedWhereBothHaveIt) {
   EXPECT_EQ(differences(old, {{"lanes", "2"}, {"numerics", "2"}}).size(), 1u) << "no fingerprint";
 }
 
-TEST(Contract, OtherKernelsAreExplainedByWhatMayHaveChosenThem) {
+TEST(Contract, ExplainsOtherKernels) {
   const std::vector<ContractDifference> kernels{{"numerics.products", "abc", "def"}};
   EXPECT_NE(explain(kernels).find("no variable known to do so is set here"), std::string::npos);
   const Variable first("MKL_CBWR", "COMPATIBLE"), second("ONEDNN_MAX_CPU_ISA", "AVX2");

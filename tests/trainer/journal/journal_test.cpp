@@ -64,7 +64,7 @@ struct JournalFile : TemporaryFolder {
   std::vector<JournalTrial> trials() const { return Journal(path).trials(); }
 };
 
-TEST(Journal, KeepsWhatItIsTold) {
+TEST(Journal, StoresChanges) {
   const JournalFile file;
   const std::string config("model: {family: gpt}\n\0\xff tail", 29);
   {
@@ -85,7 +85,7 @@ TEST(Journal, KeepsWhatItIsTold) {
   EXPECT_EQ(file.trials(), (std::vector{a, JournalTrial{.client_id = "b"}}));
 }
 
-TEST(Journal, ASubmissionCountsOnce) {
+TEST(Journal, StoresASubmissionOnce) {
   const JournalFile file;
   Journal journal(file.path);
   journal.submit("a", "one");
@@ -102,7 +102,7 @@ TEST(Journal, ASubmissionCountsOnce) {
   EXPECT_EQ(journal.trials()[0].config, "one");
 }
 
-TEST(Journal, WhatWasNotSubmittedIsRefused) {
+TEST(Journal, RefusesUnknownTrials) {
   const JournalFile file;
   Journal journal(file.path);
   EXPECT_THROW(journal.set_state("a", "done"), ConfigError);
@@ -112,7 +112,7 @@ TEST(Journal, WhatWasNotSubmittedIsRefused) {
 }
 
 /// One that goes on from an older checkpoint, or from none, falls behind what it had committed.
-TEST(Journal, KeepsWhatWasCommittedLast) {
+TEST(Journal, KeepsTheLastCommit) {
   const JournalFile file;
   Journal journal(file.path);
   journal.submit("a", "");
@@ -125,7 +125,7 @@ TEST(Journal, KeepsWhatWasCommittedLast) {
   EXPECT_EQ(journal.trials()[0].committed, (CommittedGeneration{1, 8}));
 }
 
-TEST(Journal, EveryChangeIsSyncedBeforeItReturns) {
+TEST(Journal, SyncsEveryChange) {
   const JournalFile file;
   Journal journal(file.path);
   const auto syncs_of = [](const auto& change) {
@@ -170,13 +170,11 @@ void fail_each(int& count, int& failing, int code) {
   EXPECT_GT(failures, 1);
 }
 
-TEST(Journal, AFullDiskIsSaidAndTheJournalGoesOnOnceThereIsRoom) {
-  fail_each(num_writes, failing_write, ENOSPC);
-}
+TEST(Journal, RecoversFromAFullDisk) { fail_each(num_writes, failing_write, ENOSPC); }
 
-TEST(Journal, AFailingSyncIsSaid) { fail_each(num_syncs, failing_sync, EIO); }
+TEST(Journal, ReportsAFailedSync) { fail_each(num_syncs, failing_sync, EIO); }
 
-TEST(Journal, ANewerOneIsRefused) {
+TEST(Journal, RefusesANewerFormat) {
   const JournalFile file;
   { Journal journal(file.path); }
   SqlFile(file.path).run("PRAGMA user_version = 2");
@@ -185,7 +183,7 @@ TEST(Journal, ANewerOneIsRefused) {
   EXPECT_EQ(error.path, file.path);
 }
 
-TEST(Journal, WhatIsNoJournalIsRefusedAndLetAlone) {
+TEST(Journal, RefusesOtherFilesAndKeepsThem) {
   const JournalFile file;
   const std::string text = "name: a text, and no database, that is longer than its header\n";
   file.write("journal.sqlite", text + text);
@@ -200,7 +198,7 @@ TEST(Journal, WhatIsNoJournalIsRefusedAndLetAlone) {
   EXPECT_EQ(SqlFile(file.path).number("SELECT count(*) FROM sqlite_schema"), 1);
 }
 
-TEST(Journal, AMissingFolderIsSaid) {
+TEST(Journal, ReportsAMissingFolder) {
   const JournalFile file;
   EXPECT_EQ(thrown<IoError>([&] { Journal(file / "gone/journal.sqlite"); }).code, ENOENT);
 }
@@ -250,9 +248,9 @@ void damage(const std::map<std::string, std::string>& sound, const std::string& 
   EXPECT_GE(errors, least_errors);
 }
 
-TEST(Journal, NoDamageGoesUnnoticed) { damage(small_journal(false), "journal.sqlite", 500); }
+TEST(Journal, DetectsAllDamage) { damage(small_journal(false), "journal.sqlite", 500); }
 
-TEST(Journal, ADamagedLogLosesNothing) {
+TEST(Journal, LosesNothingByADamagedLog) {
   const auto sound = small_journal(true);
   ASSERT_FALSE(sound.at("journal.sqlite-wal").empty());
   damage(sound, "journal.sqlite-wal", 0);
@@ -327,7 +325,7 @@ std::size_t check_after_kill(const std::string& path, std::size_t before,
   return trials.size();
 }
 
-TEST(Journal, NothingAcknowledgedIsLostOrThereTwiceHoweverOftenItIsKilled) {
+TEST(Journal, KeepsAcknowledgedSubmissionsOnceOverKills) {
   constexpr int kKills = 300;
   const JournalFile file;
   std::mt19937 random(7);
@@ -339,7 +337,7 @@ TEST(Journal, NothingAcknowledgedIsLostOrThereTwiceHoweverOftenItIsKilled) {
   EXPECT_GT(num_trials, 100U);
 }
 
-TEST(Journal, OfTwoProcessesOneSubmitsATrial) {
+TEST(Journal, AcceptsASubmissionFromOneOfTwoProcesses) {
   constexpr std::uint32_t kTrials = 40;
   const JournalFile file;
   std::array<int, 2> ends{};
@@ -367,7 +365,7 @@ TEST(Journal, OfTwoProcessesOneSubmitsATrial) {
   EXPECT_EQ(file.trials().size(), kTrials);
 }
 
-TEST(RunJournal, WhatCouldNotBeWrittenIsWrittenLater) {
+TEST(RunJournal, RetriesFailedWrites) {
   const TemporaryFolder folder;
   boost::asio::thread_pool writer(1);
   RunJournal journal(RunLock(folder.path()), writer);

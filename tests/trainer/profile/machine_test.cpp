@@ -12,13 +12,13 @@ std::string name_in(const std::string& cpuinfo) {
   return processor_name(in);
 }
 
-TEST(ProcessorName, IsThatOfTheModel) {
+TEST(ProcessorName, IsTheModelName) {
   EXPECT_EQ(name_in("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9B14\n\n"
                     "processor\t: 1\nmodel name\t: another\n"),
             "AMD EPYC 9B14");
 }
 
-TEST(ProcessorName, OnArmIsTheNumbersOfTheFirstCore) {
+TEST(ProcessorName, IsMadeOfTheNumbersOfTheFirstArmCore) {
   EXPECT_EQ(name_in("processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n"
                     "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\n"
                     "CPU part\t: 0xd0c\nCPU revision\t: 1\n\nprocessor\t: 1\nCPU part\t: 0xd40\n"),
@@ -26,7 +26,7 @@ TEST(ProcessorName, OnArmIsTheNumbersOfTheFirstCore) {
             "CPU revision 1");
 }
 
-TEST(ProcessorName, IsUnknownWhereNothingSaysIt) {
+TEST(ProcessorName, IsUnknownWithoutInformation) {
   EXPECT_EQ(name_in(""), "unknown");
   EXPECT_EQ(name_in("processor\t: 0\nmodel name\t:\nno colon\n: no key\n"), "unknown");
 }

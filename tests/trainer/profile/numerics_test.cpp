@@ -53,7 +53,7 @@ TEST(NumericsOfAProcess, DoNotDependOnTheCallersThread) {
   EXPECT_EQ(measured.groups, expected.groups);
 }
 
-TEST(NumericsOfAProcess, OtherKernelsShowInTheirGroups) {
+TEST(NumericsOfAProcess, DetectOtherKernels) {
   const auto with = hashes_of(measure_numerics());
   const WithoutOneDnn other_kernels;
   const auto without = hashes_of(measure_numerics());
@@ -64,14 +64,14 @@ TEST(NumericsOfAProcess, OtherKernelsShowInTheirGroups) {
   }
 }
 
-TEST(NumericsOfAProcess, OwnKernelsGiveTheSameBitsOnEveryProcessor) {
+TEST(NumericsOfAProcess, HaveTheSameBitsForOwnKernelsOnEveryProcessor) {
   for (const kernels::Isa isa : kernels::isa_levels()) {
     const kernels::IsaLimit limit(isa);
     EXPECT_EQ(hashes_of(measure_numerics()).at("own_kernels"), "55dcd61bc2108e469b7b5da0dc273af2");
   }
 }
 
-TEST(NumericsOfAProcess, ArePartOfEveryContract) {
+TEST(NumericsOfAProcess, BelongToEveryContract) {
   const TrialConfig trial = tiny_trial();
   const auto model = trial.model(2);
   const auto contract_on = [&](const std::string& device) {

@@ -35,7 +35,7 @@ int total_redone(const RealRun& run) {
   return total;
 }
 
-TEST(ShellDevices, AFailingDeviceIsLostAndTheStepIsRedone) {
+TEST(ShellDevices, RepeatsTheStepOfAFailedDevice) {
   int losses = 0, redone = 0;
   for_seeds(40, [&](std::uint64_t seed) {
     RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::fail, seed % 13)}});
@@ -52,7 +52,7 @@ TEST(ShellDevices, AFailingDeviceIsLostAndTheStepIsRedone) {
   EXPECT_GE(redone, 10);
 }
 
-TEST(ShellDevices, AHangingDeviceIsLostWhenItsTimeIsUp) {
+TEST(ShellDevices, GivesUpAHangingDevice) {
   for_seeds(3, [&](std::uint64_t seed) {
     RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::hang, seed)}},
                 {.least_s = 2, .factor = 0});
@@ -64,7 +64,7 @@ TEST(ShellDevices, AHangingDeviceIsLostWhenItsTimeIsUp) {
 }
 
 /// It was slow, not dead: its op ends when all is over, and nobody hears of it.
-TEST(ShellDevices, AnOpThatEndsTooLateChangesNothing) {
+TEST(ShellDevices, IgnoresALateOp) {
   std::promise<void> over;
   std::shared_future<void> until = over.get_future().share();
   std::atomic<bool> first = true;
@@ -83,7 +83,7 @@ TEST(ShellDevices, AnOpThatEndsTooLateChangesNothing) {
   }
 }
 
-TEST(ShellDevices, WithoutADeviceTheRunWaitsForOne) {
+TEST(ShellDevices, WaitsForADevice) {
   for_seeds(10, [&](std::uint64_t seed) {
     Workload workload = make_workload(seed);
     std::vector<CpuSwitches> faults;
@@ -119,14 +119,14 @@ Bytes taken_at_start(Bytes touched) {
   return resident_bytes() - before;
 }
 
-TEST(ShellDevices, RangesCanBeTouchedBeforeTheirFirstUse) {
+TEST(ShellDevices, TouchesRangesBeforeTheirFirstUse) {
   taken_at_start(0);  // the first one's threads take memory of their own
   EXPECT_LT(taken_at_start(0), 16_MiB) << "the control";
   EXPECT_GE(taken_at_start(32_MiB), 32_MiB);
 }
 
 /// Its memory stays until nothing writes there any more.
-TEST(ShellDevices, OneMayLeaveWhileItIsTouched) {
+TEST(ShellDevices, RemovesADeviceWhileItIsTouched) {
   constexpr Bytes kLarge = 256_MiB;
   for_seeds(3, [&](std::uint64_t seed) {
     Workload workload = make_workload(seed);
@@ -141,7 +141,7 @@ TEST(ShellDevices, OneMayLeaveWhileItIsTouched) {
   });
 }
 
-TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
+TEST(ShellDevices, LosesADeviceThatCannotBeWarmed) {
   RealRun run(make_workload(1));
   Device& added = run.new_device();
   run.runner.too_cold = &added;
@@ -158,7 +158,7 @@ TEST(ShellDevices, OneThatCannotBeWarmedIsLost) {
   EXPECT_EQ(run.heard.left[0].why, "too cold");
 }
 
-TEST(ShellDevices, ComeAndGoAtCommits) {
+TEST(ShellDevices, JoinAndLeaveAtCommits) {
   std::size_t joined = 0, left = 0;
   for_seeds(30, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
@@ -188,7 +188,7 @@ TEST(ShellDevices, ComeAndGoAtCommits) {
 }
 
 /// It can join again with the half that it has: the shell gave all of it back.
-TEST(ShellDevices, AShrunkDeviceLeavesAndMayJoinAgain) {
+TEST(ShellDevices, RemovesAShrunkDeviceThatMayRejoin) {
   std::size_t joined = 0;
   for_seeds(20, [&](std::uint64_t seed) {
     RealRun run(shared_workload(seed), {{.fault = fault(DeviceFault::Kind::shrink, 2)}});
@@ -243,7 +243,7 @@ struct Resizable {
   Workload workload;
 };
 
-TEST(ShellDevices, AJobIsResizedAtCommits) {
+TEST(ShellDevices, ResizesAJobAtCommits) {
   for_seeds(15, [&](std::uint64_t seed) {
     const Resizable job(seed);
     RealRun run(job.workload);
@@ -260,7 +260,7 @@ TEST(ShellDevices, AJobIsResizedAtCommits) {
   });
 }
 
-TEST(ShellDevices, AJobIsResizedWhileDevicesAreLost) {
+TEST(ShellDevices, ResizesAJobWhileDevicesAreLost) {
   for_seeds(15, [&](std::uint64_t seed) {
     const Resizable job(seed);
     RealRun run(job.workload, {{.fault = fault(DeviceFault::Kind::fail, 3 + seed)},

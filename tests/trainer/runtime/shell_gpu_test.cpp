@@ -72,7 +72,7 @@ class ShellOnGpus : public ::testing::Test {
   std::vector<std::string> wrong_;  // the errors of ops that found wrong bytes
 };
 
-TEST_F(ShellOnGpus, EveryByteArrivesInRandomWorkloads) {
+TEST_F(ShellOnGpus, MovesEveryByteOfRandomWorkloads) {
   for_seeds(30, [&](std::uint64_t seed) {
     RealRun run(make_gpu, make_workload(seed));
     compute_on_streams(run);
@@ -83,7 +83,7 @@ TEST_F(ShellOnGpus, EveryByteArrivesInRandomWorkloads) {
   });
 }
 
-TEST_F(ShellOnGpus, AGpuThatFailsInAnOpIsLostAndNothingThatEndedThereCounts) {
+TEST_F(ShellOnGpus, DiscardsWorkOfAGpuThatFailsInAnOp) {
   int lost = 0;
   for_seeds(20, [&](std::uint64_t seed) {
     std::atomic<std::uint64_t> ops = 0;
@@ -95,7 +95,7 @@ TEST_F(ShellOnGpus, AGpuThatFailsInAnOpIsLostAndNothingThatEndedThereCounts) {
   EXPECT_GE(lost, 15);
 }
 
-TEST_F(ShellOnGpus, AGpuThatFailsInACopyIsLostAndNothingThatEndedThereCounts) {
+TEST_F(ShellOnGpus, DiscardsWorkOfAGpuThatFailsInACopy) {
   int lost = 0;
   for_seeds(60, [&](std::uint64_t seed) {
     fake_cuda().copies_left = static_cast<int>(1 + seed * 7 % 60);

@@ -19,7 +19,7 @@
 namespace spillway::testing {
 namespace {
 
-TEST(Shell, EveryByteArrivesInRandomWorkloads) {
+TEST(Shell, MovesEveryByteOfRandomWorkloads) {
   std::uint64_t moves = 0;
   for_seeds(60, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
@@ -34,7 +34,7 @@ TEST(Shell, EveryByteArrivesInRandomWorkloads) {
   EXPECT_GT(moves, 60u) << "from device to device";
 }
 
-TEST(Shell, TellsAnyThreadWhatIsUnderWay) {
+TEST(Shell, ReportsTheStateToAnyThread) {
   std::vector<std::future<Shell::Status>> asked;
   std::future<Shell::Status> too_late;
   {
@@ -59,7 +59,7 @@ TEST(Shell, TellsAnyThreadWhatIsUnderWay) {
   }
 }
 
-TEST(Shell, HomesMayLieInFiles) {
+TEST(Shell, KeepsHomesInFiles) {
   const TemporaryFolder folder;
   FileStore store(folder.path());
   for_seeds(10, [&](std::uint64_t seed) {
@@ -70,7 +70,7 @@ TEST(Shell, HomesMayLieInFiles) {
   });
 }
 
-TEST(Shell, AJobWhoseHomeHasNoRoomFailsAlone) {
+TEST(Shell, FailsOnlyTheJobWithoutRoomForItsHome) {
   const auto device = make_cpu_device("cpu", 1_MiB);
   MemoryStore memory(*device);
   for_seeds(10, [&](std::uint64_t seed) {
@@ -90,7 +90,7 @@ TEST(Shell, AJobWhoseHomeHasNoRoomFailsAlone) {
   });
 }
 
-TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
+TEST(Shell, DetectsWrongBytes) {  // negative control of the test above
   RealRun run(make_workload(1));
   CheckingRunner& runner = run.runner;
   const auto plan = run.workload.jobs[0];
@@ -110,7 +110,7 @@ TEST(Shell, TheRunnerNoticesWrongBytes) {  // negative control of the test above
   EXPECT_THROW(runner.run_host_op(call), std::runtime_error);
 }
 
-TEST(Shell, AFailingJobFailsAloneWithItsReason) {
+TEST(Shell, FailsOneJobAloneWithItsReason) {
   for_seeds(20, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
     run.runner.fail_at(JobId(0), 1 + seed % RealRun::planned_ops(*run.workload.jobs[0]));
@@ -120,7 +120,7 @@ TEST(Shell, AFailingJobFailsAloneWithItsReason) {
   });
 }
 
-TEST(Shell, StopEndsEveryJobAfterItsRunningOps) {
+TEST(Shell, StopsJobsAfterTheirRunningOps) {
   for_seeds(10, [&](std::uint64_t seed) {
     RealRun run(make_workload(seed));
     run.submit_all();
@@ -149,7 +149,7 @@ bool comes(std::future<void>& event) {
   return event.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
 }
 
-TEST(Shell, AJobThatIsReleasedForLongHoldsUpNobody) {
+TEST(Shell, DoesNotWaitForASlowRelease) {
   RealRun run(two_jobs());
   std::promise<void> releasing, other_ended;
   auto released = releasing.get_future(), ended = other_ended.get_future();
@@ -193,7 +193,7 @@ class SlowStore final : public Store {
   std::atomic<bool> came_ = false;
 };
 
-TEST(Shell, AHomeThatTakesLongHoldsUpNobody) {
+TEST(Shell, DoesNotWaitForASlowHome) {
   std::promise<void> one_ended;
   auto ended = one_ended.get_future();
   const auto device = make_cpu_device("cpu", 1_MiB);
@@ -209,7 +209,7 @@ TEST(Shell, AHomeThatTakesLongHoldsUpNobody) {
   run.expect_all_done();
 }
 
-TEST(Shell, AJobWhoseReleaseFailsHasFailed) {
+TEST(Shell, FailsAJobWhoseReleaseFails) {
   RealRun run(two_jobs());
   run.runner.released = [](JobId job, JobEnd) {
     if (job == JobId(0)) throw std::runtime_error("no last checkpoint");
@@ -221,7 +221,7 @@ TEST(Shell, AJobWhoseReleaseFailsHasFailed) {
 
 /// Where the shell's thread throws, somebody may still read a home, as the writer of a checkpoint
 /// does: release() waits for that, so it comes before the home goes.
-TEST(Shell, HomesAreReleasedBeforeTheyGoWhereRunThrows) {
+TEST(Shell, ReleasesHomesIfRunThrows) {
   for_seeds(10, [&](std::uint64_t seed) {
     std::mutex mutex;
     std::map<JobId, const std::byte*> homes;
@@ -248,7 +248,7 @@ TEST(Shell, HomesAreReleasedBeforeTheyGoWhereRunThrows) {
   });
 }
 
-TEST(Shell, WhatIsNoExceptionOfTheLibraryFailsItsJobAlone) {
+TEST(Shell, FailsOneJobAloneOnAForeignException) {
   RealRun run(two_jobs());
   run.runner.before_op = [](const OpCall& call) {
     if (call.job == JobId(0)) throw 7;

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 
-TEST(Watchdog, CallsOnceWhenNoSignComes) {
+TEST(Watchdog, FiresOnceWithoutASign) {
   boost::asio::io_context io;
   int barks = 0;
   Watchdog dog(io, [&] { ++barks; });
@@ -22,7 +22,7 @@ TEST(Watchdog, CallsOnceWhenNoSignComes) {
   EXPECT_EQ(barks, 1);
 }
 
-TEST(Watchdog, ASignMovesTheDeadlineBothWays) {
+TEST(Watchdog, MovesTheDeadlineBothWays) {
   boost::asio::io_context io;
   bool barked = false;
   Watchdog dog(io, [&] { barked = true; });
@@ -41,7 +41,7 @@ TEST(Watchdog, RestsWhileNothingIsExpected) {
 }
 
 /// As after SIGSTOP and SIGCONT: what it waits for has had no more time than it.
-TEST(Watchdog, TimeThatTheWholeProcessWasStoppedDoesNotCount) {
+TEST(Watchdog, IgnoresTimeInWhichTheProcessWasStopped) {
   boost::asio::io_context io;
   int barks = 0;
   Watchdog dog(io, [&] { ++barks; });
@@ -54,7 +54,7 @@ TEST(Watchdog, TimeThatTheWholeProcessWasStoppedDoesNotCount) {
 }
 
 /// Both timers have ended before either is heard of.
-TEST(Watchdog, OneThatHasGoneIsSilent) {
+TEST(Watchdog, StaysSilentAfterDestruction) {
   boost::asio::io_context io;
   std::unique_ptr<Watchdog> first, second;
   int barks = 0;

@@ -73,7 +73,7 @@ class SeenTypes {
   std::set<at::ScalarType> params_, inputs_;
 };
 
-TEST(Bf16, LayersComputeWithItAndStatisticsStayAsTheyAre) {
+TEST(Bf16, ComputesLayersButKeepsStatistics) {
   SeenTypes gpt, resnet;
   train(session_of(1, kAmple), {gpt.of(in_bf16(tiny_trial())), resnet.of(in_bf16(resnet_trial()))});
   EXPECT_EQ(gpt.params(), (std::set{at::kBFloat16}));
@@ -100,7 +100,7 @@ TEST(Bf16, LearnsAsWellAsFp32) {
 bool is_narrow(float x) { return to_float(to_bfloat16(x)) == x; }
 
 /// Steps too small for bf16 are not lost: its weights would have stayed where they began.
-TEST(Bf16, WeightsAtHomeAreFp32) {
+TEST(Bf16, KeepsHostWeightsInFp32) {
   const TemporaryFolder folder;
   TrialConfig trial = in_bf16(tiny_trial());
   trial.weights_file = folder / "weights.safetensors";
@@ -173,7 +173,7 @@ TEST(GradientsInBf16, LearnAsWellAsFp32) {
   }
 }
 
-TEST(Bf16, SmallestBudgetsAreTheSmallest) {
+TEST(Bf16, ReportsTheSmallestBudget) {
   for (const TrialConfig& fp32 : {tiny_trial(), resnet_trial()}) {
     const TrialConfig trial = with_gradients_in_bf16(in_bf16(fp32));
     const Bytes least = smallest_budget(trial);
@@ -186,7 +186,7 @@ TEST(Bf16, SmallestBudgetsAreTheSmallest) {
 }
 
 /// Copies are made again from what a checkpoint holds.
-TEST(Bf16, GoesOnFromACheckpointWithTheSameBits) {
+TEST(Bf16, ResumesWithTheSameBits) {
   const TemporaryFolder folder;
   const TrialConfig trial = with_gradients_in_bf16(in_bf16(tiny_trial()));
   TrialConfig cut = trial;
@@ -210,7 +210,7 @@ TEST(Bf16, GoesOnFromACheckpointWithTheSameBits) {
 }
 
 /// A user's layer that computes with fp32 whatever it is given: its output would be read as bf16.
-TEST(Bf16, ALayerOfAnotherTypeIsNamed) {
+TEST(Bf16, NamesALayerOfAnotherType) {
   class Widening final : public Layer {
    public:
     explicit Widening(std::unique_ptr<Layer> layer) : layer_(std::move(layer)) {}
@@ -236,7 +236,7 @@ TEST(Bf16, ALayerOfAnotherTypeIsNamed) {
       << said;
 }
 
-TEST(Bf16, WhatCannotIsRefused) {
+TEST(Bf16, RefusesModelsWithOtherTypes) {
   Session session(session_of(1, kAmple));
   const TrialConfig modules = in_bf16(net_trial(small_nets()[0]));
   const std::string said = thrown<ConfigError>([&] { session.submit(modules); }).what();

@@ -21,7 +21,7 @@ SessionConfig with_pool(int devices, Bytes memory, double share) {
   return config;
 }
 
-TEST(DedicatedActivations, TheSmallestBudgetIsTightAndChangesNoBit) {
+TEST(DedicatedActivations, WorkAtTheSmallestBudgetWithTheSameBits) {
   const RunResult anywhere = train(session_of(1, kAmple), tiny_trial());
   for (const double share : {0.1, 0.3, 0.8}) {
     SCOPED_TRACE(share);
@@ -37,7 +37,7 @@ TEST(DedicatedActivations, TheSmallestBudgetIsTightAndChangesNoBit) {
 }
 
 /// The proposal in a refusal works.
-TEST(DedicatedActivations, ARefusalProposesAShareThatWorks) {
+TEST(DedicatedActivations, ProposeAShareThatWorks) {
   const auto smallest = [](double share) {
     Session session(with_pool(1, kAmple, share));
     return session.plan(session.submit(tiny_trial())).smallest_budget_bytes;
@@ -54,13 +54,13 @@ TEST(DedicatedActivations, ARefusalProposesAShareThatWorks) {
   EXPECT_TRUE(problem.ends_with("it needs " + format_bytes(smallest(share)))) << problem;
 }
 
-TEST(DedicatedActivations, WithoutAPoolARefusalProposesNoShare) {
+TEST(DedicatedActivations, ProposeNoShareWithoutAPool) {
   Session session(session_of(1, smallest_budget(tiny_trial()) - kPage));
   const std::string problem = thrown<DoesNotFit>([&] { session.submit(tiny_trial()); }).what();
   EXPECT_EQ(problem.find("activation_share"), std::string::npos) << problem;
 }
 
-TEST(DedicatedActivations, AnInvalidShareIsRefused) {
+TEST(DedicatedActivations, RefuseAnInvalidShare) {
   for (const double share : {-0.1, 0.95, 2.0}) {
     const std::string problem =
         thrown<ConfigError>([&] { Session session(with_pool(1, kAmple, share)); }).what();
@@ -68,7 +68,7 @@ TEST(DedicatedActivations, AnInvalidShareIsRefused) {
   }
 }
 
-TEST(DedicatedActivations, OnlyBlocksOfTheGpuAreCharged) {
+TEST(DedicatedActivations, ChargeOnlyGpuBlocks) {
   ActivationPool pool("gpu", std::make_unique<MappedMemory>(64_KiB, Tier::device, "gpu"));
   EXPECT_EQ(place_on_gpu(100), nullptr) << "of nobody";
   void* block = nullptr;

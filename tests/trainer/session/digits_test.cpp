@@ -30,7 +30,7 @@ TrialConfig trial_of(const MlpConfig& model, std::shared_ptr<const DataSplit> da
   return trial;
 }
 
-TEST(Mlp, SpilledOverLanesIsResidentBitByBit) {
+TEST(Mlp, HasTheBitsOfAResidentRunWhenSpilledOverLanes) {
   const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
   TrialConfig trial = trial_of(small_mlp(), data);
   const RunResult resident = train(session_of(1, kAmple), trial);

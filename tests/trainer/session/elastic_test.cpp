@@ -33,7 +33,7 @@ const TrialResult& alone() {
   return result.trials[0];
 }
 
-TEST(Elastic, TwoLostDevicesAndCompanyChangeNoBit) {
+TEST(Elastic, KeepsTheBitsDespiteLostDevicesAndOtherTrials) {
   const SessionConfig config =
       with_faults(session_of(3, smallest_budget(elastic_trial())),
                   {{0, {DeviceFault::Kind::fail, 25}}, {2, {DeviceFault::Kind::fail, 70}}});
@@ -50,7 +50,7 @@ TEST(Elastic, TwoLostDevicesAndCompanyChangeNoBit) {
   expect_same_bits(run.result.trials[1], other_alone.trials[0]);
 }
 
-TEST(Elastic, AShrunkDeviceGoesOnWithWhatItHas) {
+TEST(Elastic, ContinuesOnAShrunkDevice) {
   const SessionConfig config =
       with_faults(session_of(2, kAmple), {{1, {DeviceFault::Kind::shrink, 20}}});
   WatchedSession run(config);
@@ -65,7 +65,7 @@ TEST(Elastic, AShrunkDeviceGoesOnWithWhatItHas) {
 }
 
 /// The trial is cut again, where the devices that are left are smaller.
-TEST(Elastic, SmallerDevicesTakeOver) {
+TEST(Elastic, ContinuesOnSmallerDevices) {
   const Bytes least = smallest_budget(elastic_trial());
   WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(elastic_trial(1));
@@ -79,7 +79,7 @@ TEST(Elastic, SmallerDevicesTakeOver) {
   EXPECT_GT(run.result.devices[1].ops, 0u);
 }
 
-TEST(Elastic, WithoutADeviceARunPausesAndSaysSo) {
+TEST(Elastic, ReportsAPauseWithoutDevices) {
   WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(elastic_trial(1));
   bool waited = false;
@@ -96,7 +96,7 @@ TEST(Elastic, WithoutADeviceARunPausesAndSaysSo) {
   EXPECT_EQ(run.result.trials[0].reason, "");
 }
 
-TEST(Elastic, WithoutADeviceARunCanBeStopped) {
+TEST(Elastic, StopsWithoutDevices) {
   WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(elastic_trial(1));
   run.run([&](const SessionEvent& event) {
@@ -130,7 +130,7 @@ TrialConfig drawing_anew() {
                      });
 }
 
-TEST(ElasticControl, ARedoneStepThatDrawsAnewHasOtherBits) {
+TEST(ElasticControl, DiffersIfARepeatedStepDrawsAnew) {
   const RunResult whole = train(session_of(4, kAmple), drawing_anew());
   expect_same_bits(whole.trials[0], alone());
   WatchedSession run(with_faults(session_of(4, kAmple), {{2, {DeviceFault::Kind::fail, 10}}}));
@@ -140,7 +140,7 @@ TEST(ElasticControl, ARedoneStepThatDrawsAnewHasOtherBits) {
   expect_other_bits(run.result.trials[0], alone());
 }
 
-TEST(Elastic, LanesTakeWholeGroupsAlsoOfTheDefault) {
+TEST(Elastic, GivesLanesWholeGroupsByDefault) {
   Session session(session_of(9, kAmple));
   TrialConfig trial = tiny_trial();
   trial.train.reduction_groups = 0;
@@ -155,7 +155,7 @@ TEST(Elastic, LanesTakeWholeGroupsAlsoOfTheDefault) {
 }
 
 /// Homes are reserved for what resizes need, and for no more where none may come.
-TEST(Elastic, HostMemoryIsReservedForTheLanesThatMayCome) {
+TEST(Elastic, ReservesHostMemoryForMoreLanes) {
   const auto home_bytes = [](int max_lanes) {
     TrialConfig trial = elastic_trial(1);
     trial.train.max_data_parallel = max_lanes;
@@ -169,7 +169,7 @@ TEST(Elastic, HostMemoryIsReservedForTheLanesThatMayCome) {
   EXPECT_GT(home_bytes(4), home_bytes(2));
 }
 
-TEST(Elastic, WhatCannotBeIsSaid) {
+TEST(Elastic, ReportsImpossibleRequests) {
   Session session(session_of(2, kAmple));
   const JobId trial = session.submit(elastic_trial(1));
   const auto said = [](const auto& call) { return std::string(thrown<ConfigError>(call).what()); };

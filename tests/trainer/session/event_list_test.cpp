@@ -17,7 +17,7 @@ std::vector<std::uint64_t> numbers(const std::vector<SessionEvent>& events) {
   return all;
 }
 
-TEST(EventList, NumbersEventsAndGivesThoseAfterANumber) {
+TEST(EventList, ReturnsEventsAfterANumber) {
   EventList events(10);
   EXPECT_TRUE(events.poll(0, 0).empty());
   for (std::int64_t step = 1; step <= 3; ++step) events.add(at_step(step));
@@ -32,7 +32,7 @@ TEST(EventList, KeepsTheLastEvents) {
   EXPECT_EQ(numbers(events.poll(0, 0)), (std::vector<std::uint64_t>{4, 5}));
 }
 
-TEST(EventList, APollWaitsForAnEvent) {
+TEST(EventList, WaitsForAnEvent) {
   EventList events(2);
   auto polled = std::async(std::launch::async, [&] { return events.poll(0, 60); });
   events.add(at_step(1));

@@ -167,7 +167,7 @@ void expect_path(const RunResult& result, const Placement& placement) {
   expect_within_budgets(result);
 }
 
-TEST_P(Matrix, EveryPlacementHasTheBitsOfOneDevice) {
+TEST_P(Matrix, HasTheBitsOfOneDeviceForEveryPlacement) {
   for (const Placement& placement : placements()) {
     SCOPED_TRACE(text(placement));
     WatchedSession run(session_for(placement));
@@ -187,7 +187,7 @@ std::vector<Placement> half_of_placements(std::size_t from) {
 }
 
 /// Another seed, and the other family: they take turns with the trial on its devices.
-TEST_P(Matrix, OtherJobsChangeNoBit) {
+TEST_P(Matrix, KeepsItsBitsAmongOtherJobs) {
   const auto known = families();
   const Family& other = known[0].name == GetParam().name ? known[1] : known[0];
   TrialConfig reseeded = trial();
@@ -232,7 +232,7 @@ bool runs_with_a_loss(const Placement& placement, const SessionConfig& config,
   return !run.all(Kind::redone).empty();
 }
 
-TEST_P(Matrix, DevicesThatFailAtSeededMomentsChangeNoBit) {
+TEST_P(Matrix, KeepsItsBitsIfDevicesFail) {
   std::mt19937 random(11);
   std::size_t redone = 0;
   const std::vector<Placement> tried = half_of_placements(1);
@@ -252,7 +252,7 @@ TEST_P(Matrix, DevicesThatFailAtSeededMomentsChangeNoBit) {
   EXPECT_GE(redone, tried.size() / 2);
 }
 
-TEST_P(Matrix, ADeviceThatHangsChangesNoBit) {
+TEST_P(Matrix, KeepsItsBitsIfADeviceHangs) {
   for (const bool spilled : {false, true}) {
     const Placement placement{{3, 3, 3, 3}, spilled};
     SessionConfig config = session_for(placement);
@@ -262,7 +262,7 @@ TEST_P(Matrix, ADeviceThatHangsChangesNoBit) {
 }
 
 /// Devices 4 -> 2 -> 1 -> 3, each change within an epoch.
-TEST_P(Matrix, APathOverDevicesChangesNoBit) {
+TEST_P(Matrix, KeepsItsBitsOnAPathOverDevices) {
   for (const bool spilled : {false, true}) {
     const SessionConfig config = session_for({{1, 5, 2, 4}, spilled});
     TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
@@ -289,7 +289,7 @@ TEST_P(Matrix, APathOverDevicesChangesNoBit) {
 }
 
 /// The same numbers of lanes on devices that stay, then as many as there are.
-TEST_P(Matrix, ResizesChangeNoBit) {
+TEST_P(Matrix, KeepsItsBitsOverResizes) {
   const std::map<std::int64_t, int> path{{2, 2}, {4, 1}, {6, 3}, {8, 8}};
   for (const bool spilled : {false, true}) {
     TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
@@ -323,7 +323,7 @@ class MatrixControl : public Matrix {
   }
 };
 
-TEST_P(MatrixControl, RandomNumbersPerDeviceDiffer) {
+TEST_P(MatrixControl, DiffersWithRandomNumbersPerDevice) {
   const Outcome alone = computed_by(1, seeded_by_device(trial()));
   EXPECT_EQ(difference(computed_by(1, seeded_by_device(trial())), alone), "");
   for (const int lanes : {2, 4}) {
@@ -331,7 +331,7 @@ TEST_P(MatrixControl, RandomNumbersPerDeviceDiffer) {
   }
 }
 
-TEST_P(MatrixControl, SumsFromTheLeftOnEachDeviceDiffer) {
+TEST_P(MatrixControl, DiffersWithLeftFoldsPerDevice) {
   std::set<std::string> hashes{oracle().trial.weights_xxh3};
   for (const int lanes : {1, 2, 4}) {
     const Outcome by_lane = computed_by(lanes, summed_by_lane(trial(), lanes));
@@ -346,7 +346,7 @@ TEST_P(MatrixControl, SumsFromTheLeftOnEachDeviceDiffer) {
 }
 
 /// One step: threads that wait for each other burn what cores there are.
-TEST_P(MatrixControl, MoreThreadsAnOpDiffer) {
+TEST_P(MatrixControl, DiffersWithMoreThreadsPerOp) {
   TrialConfig brief = trial();
   if (brief.train.dtype == FloatType::bf16) {
     GTEST_SKIP() << "oneDNN multiplies bf16 by as many threads as it finds useful";
@@ -366,7 +366,7 @@ INSTANTIATE_TEST_SUITE_P(, MatrixControl, ::testing::ValuesIn(families()),
                          [](const auto& test) { return test.param.name; });
 
 /// The weights stay as they are, so only what is observed shows.
-TEST(StatisticsControl, KeptPerDeviceTheyDiffer) {
+TEST(StatisticsControl, DiffersWithStatisticsPerDevice) {
   const TrialConfig trial = still_trial(2);
   const auto kept_by_device = [&](std::vector<int> lane_groups) {
     const auto devices = static_cast<int>(lane_groups.size());

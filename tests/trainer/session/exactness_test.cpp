@@ -35,7 +35,7 @@ void expect_spilled(const RunResult& result) {
   expect_within_budgets(result);
 }
 
-TEST(Exactness, ResidentRunHoldsTheWholeModel) {
+TEST(Exactness, HoldsTheWholeModelInAResidentRun) {
   const RunResult& result = resident();
   EXPECT_EQ(result.trials[0].num_shards, 1);
   EXPECT_EQ(result.trials[0].order, "vn_major");
@@ -45,11 +45,11 @@ TEST(Exactness, ResidentRunHoldsTheWholeModel) {
   EXPECT_LT(result.trials[0].losses.back(), 0.95 * result.trials[0].losses.front());
 }
 
-TEST(Exactness, TwoRuns) {
+TEST(Exactness, RepeatsItsBits) {
   expect_same_bits(train(session_of(1, kAmple), tiny_trial()).trials[0], resident().trials[0]);
 }
 
-TEST(Exactness, TightestBudget) {
+TEST(Exactness, KeepsItsBitsAtTheTightestBudget) {
   const Bytes budget = smallest_budget(tiny_trial());
   const RunResult tight = train(session_of(1, budget), tiny_trial());
   expect_spilled(tight);
@@ -57,7 +57,7 @@ TEST(Exactness, TightestBudget) {
   expect_same_bits(tight.trials[0], resident().trials[0]);
 }
 
-TEST(Exactness, BudgetInBetween) {
+TEST(Exactness, KeepsItsBitsAtAMiddleBudget) {
   const Bytes smallest = smallest_budget(tiny_trial());
   const RunResult between = train(session_of(1, smallest * 3 / 2), tiny_trial());
   const RunResult tight = train(session_of(1, smallest), tiny_trial());
@@ -67,7 +67,7 @@ TEST(Exactness, BudgetInBetween) {
   expect_same_bits(between.trials[0], resident().trials[0]);
 }
 
-TEST(Exactness, ShardMajorIsVnMajor) {
+TEST(Exactness, HasTheSameBitsInBothOrders) {
   TrialConfig trial = tiny_trial();
   trial.train.order = OrderChoice::shard_major;
   const RunResult one_shard = train(session_of(1, kAmple), trial);
@@ -76,7 +76,7 @@ TEST(Exactness, ShardMajorIsVnMajor) {
   expect_same_bits(one_shard.trials[0], resident().trials[0]);
 }
 
-TEST(Exactness, DoubleBufferOff) {
+TEST(Exactness, KeepsItsBitsWithoutDoubleBuffer) {
   SessionConfig config = session_of(1, smallest_budget(tiny_trial()) * 3 / 2);
   const RunResult on = train(config, tiny_trial());
   config.double_buffer = false;
@@ -89,7 +89,7 @@ TEST(Exactness, DoubleBufferOff) {
   expect_same_bits(off.trials[0], resident().trials[0]);
 }
 
-TEST(Exactness, AmongFiveOtherJobs) {
+TEST(Exactness, KeepsItsBitsAmongFiveOtherJobs) {
   const Bytes budget = smallest_budget(tiny_trial());
   std::vector<TrialConfig> trials;
   for (int other = 0; other < 6; ++other) {
@@ -118,7 +118,7 @@ TEST(Exactness, FloatsOfTheCaller) {
   expect_same_bits(result, expected);
 }
 
-TEST(Exactness, ControlsHaveOtherBits) {
+TEST(Exactness, DiffersForControls) {
   TrialConfig other_seed = tiny_trial(), other_fold = tiny_trial(), other_nodes = tiny_trial();
   other_seed.train.seed = 8;
   other_fold.train.reduction_groups = 1;  // from the left

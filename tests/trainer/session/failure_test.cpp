@@ -43,7 +43,7 @@ void expect_alone(const std::function<TrialConfig(const TrialConfig&)>& change,
   expect_within_budgets(result);
 }
 
-TEST(Failure, OfALayer) {
+TEST(Failure, IsolatesALayerThatThrows) {
   expect_alone(
       [](const TrialConfig& trial) {
         return with_before(trial, [](LayerContext& context) {
@@ -55,7 +55,7 @@ TEST(Failure, OfALayer) {
 }
 
 /// Measured under other circumstances, which the cache cannot tell from these.
-TEST(Failure, OfALayerThatNeedsMoreThanWasMeasured) {
+TEST(Failure, IsolatesALayerThatNeedsMoreThanMeasured) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
   config.pilot_cache = folder / "pilot.json";
@@ -79,7 +79,7 @@ TEST(Failure, OfALayerThatNeedsMoreThanWasMeasured) {
 }
 
 /// In a sentence, without the stack that its errors carry.
-TEST(Failure, OfLibTorch) {
+TEST(Failure, ReportsLibTorchErrors) {
   const RunResult result =
       train(session_of(1, kAmple), with_before(tiny_trial(), [](LayerContext& context) {
               TORCH_CHECK(context.random.step < 5, "mine");
@@ -116,10 +116,10 @@ TrialConfig with_a_stranger(TrialConfig trial) {
 }
 
 /// Before any device sees it: a GPU would be lost.
-TEST(Failure, OfASampleThatItsModelCannotTake) { expect_alone(with_a_stranger, kStranger); }
+TEST(Failure, NamesASampleThatTheModelRefuses) { expect_alone(with_a_stranger, kStranger); }
 
 /// Of trials that read other files nobody notices: not by a signal, not in their bits.
-TEST(Failure, OfDataThatChangesDuringTheRun) {
+TEST(Failure, IsolatesChangedData) {
   const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 20'000; ++i) text += static_cast<char>(i * i % 61);
@@ -153,7 +153,7 @@ TEST(Failure, OfDataThatChangesDuringTheRun) {
   expect_same_bits(removed.trials[0], whole.trials[0]);
 }
 
-TEST(Failure, DataThatIsReadAheadIsRefused) {
+TEST(Failure, RefusesDataThatIsReadAhead) {
   const TemporaryFolder folder;
   TrialConfig trial = with_a_stranger(tiny_trial());
   trial.checkpoint.folder = folder.path() / "checkpoints";
@@ -163,7 +163,7 @@ TEST(Failure, DataThatIsReadAheadIsRefused) {
 }
 
 /// In either part, and before anything is read.
-TEST(Failure, DataOfAnotherShapeIsRefused) {
+TEST(Failure, RefusesDataOfAnotherShape) {
   const TemporaryFolder folder;
   Session session(session_of(1, kAmple));
   for (const bool evaluation : {false, true}) {
@@ -177,7 +177,7 @@ TEST(Failure, DataOfAnotherShapeIsRefused) {
   }
 }
 
-TEST(Failure, ATrialHasAModelAndData) {
+TEST(Failure, RefusesATrialWithoutModelOrData) {
   Session session(session_of(1, kAmple));
   TrialConfig trial = tiny_trial();
   trial.data = std::make_shared<DataSplit>();
@@ -188,7 +188,7 @@ TEST(Failure, ATrialHasAModelAndData) {
   EXPECT_EQ(thrown<ConfigError>([&] { session.submit(trial); }).field, "model");
 }
 
-TEST(Failure, OfALossThatIsNotFinite) {
+TEST(Failure, ReportsANonFiniteLoss) {
   expect_alone(
       [](TrialConfig trial) {
         trial.train.learning_rate = 9e5;
@@ -204,7 +204,7 @@ std::string reason_of_failure(const TrialConfig& trial) {
   return result.trials[0].reason;
 }
 
-TEST(Failure, OfALossThatIsNotFiniteNamesWhatIsLikely) {
+TEST(Failure, NamesLikelyCausesOfANonFiniteLoss) {
   TrialConfig fast = tiny_trial();
   fast.train.learning_rate = 9e5;
   fast.train.max_grad_norm = 0;
@@ -223,7 +223,7 @@ TEST(Failure, OfALossThatIsNotFiniteNamesWhatIsLikely) {
 }
 
 /// More activations than the pilot saw: the budget of the device is kept all the same.
-TEST(Failure, OfAnOpThatTakesMoreMemoryThanPlanned) {
+TEST(Failure, ReportsAnOpThatExceedsItsPlannedMemory) {
   expect_alone(
       [](const TrialConfig& trial) {
         return with_before(trial, [](LayerContext& context) {
@@ -233,7 +233,7 @@ TEST(Failure, OfAnOpThatTakesMoreMemoryThanPlanned) {
       "device memory");
 }
 
-TEST(Failure, StoppedTrialsSaySo) {
+TEST(Failure, ReportsStoppedTrials) {
   Session session(session_of(1, kAmple));
   TrialConfig trial = tiny_trial();
   trial.train.max_steps = 1'000'000;

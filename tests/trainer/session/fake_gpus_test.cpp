@@ -67,7 +67,7 @@ class FakeGpus : public ::testing::Test {
   }
 };
 
-TEST_F(FakeGpus, TwoThatSpillHaveTheBitsOfOne) {
+TEST_F(FakeGpus, KeepTheBitsOfOneWhenTwoSpill) {
   const RunResult result = train(gpus(2, 2 * smallest()), spilled({5, 3}));
   EXPECT_GT(result.trials[0].num_shards, 1);
   expect_same_bits(result.trials[0], alone());
@@ -75,7 +75,7 @@ TEST_F(FakeGpus, TwoThatSpillHaveTheBitsOfOne) {
 }
 
 /// Their ops take no core from each other, so two trials take as long as one.
-TEST_F(FakeGpus, InASimulationTheyComputeAtTheSameTime) {
+TEST_F(FakeGpus, ComputeConcurrentlyInASimulation) {
   Session session(gpus(2, kAmple));
   session.submit(tiny_trial("one"));
   const double one_s = session.simulate().wall_s;
@@ -87,7 +87,7 @@ TEST_F(FakeGpus, InASimulationTheyComputeAtTheSameTime) {
 }
 
 /// In an op, as LibTorch tells it, and what the other would have copied from there is lost too.
-TEST_F(FakeGpus, OneThatFailsLeavesItsWorkToTheOther) {
+TEST_F(FakeGpus, TakeOverTheWorkOfAFailedGpu) {
   const TrialConfig trial = with_before(spilled({4, 4}), [](LayerContext& context) {
     if (context.gpu != 1 || !context.training || context.random.step != 7) return;
     fake_cuda().broken[1] = cudaErrorIllegalAddress;
@@ -107,7 +107,7 @@ TEST_F(FakeGpus, OneThatFailsLeavesItsWorkToTheOther) {
 
 // Controls: what a GPU would refuse is seen.
 
-TEST_F(FakeGpus, TensorsOfTheCpuAreNotMixedIn) {
+TEST_F(FakeGpus, RefuseCpuTensors) {
   on_gpu([](const at::TensorOptions& here) {
     const at::Tensor there = at::ones({2}, here);
     EXPECT_NO_THROW(at::add(there, at::ones({2}, here)));
@@ -117,12 +117,12 @@ TEST_F(FakeGpus, TensorsOfTheCpuAreNotMixedIn) {
   });
 }
 
-TEST_F(FakeGpus, NoOpReadsANumber) {
+TEST_F(FakeGpus, ReadNoNumbersInOps) {
   on_gpu(
       [](const at::TensorOptions& here) { EXPECT_THROW(at::ones({}, here).item(), c10::Error); });
 }
 
-TEST_F(FakeGpus, AThreadHasOneGpu) {
+TEST_F(FakeGpus, BindAThreadToOneGpu) {
   on_gpu([](const at::TensorOptions& here) {
     EXPECT_THROW(at::ones({2}, here.device(torch_device(1))), c10::Error);
   });

@@ -44,7 +44,7 @@ std::map<std::string, std::vector<float>> weights_of(const std::string& file,
   return weights;
 }
 
-TEST(Frozen, WeightsKeepTheirInitialBitsAndOthersTrain) {
+TEST(Frozen, KeepsFrozenWeightsAndTrainsTheOthers) {
   const TemporaryFolder folder;
   TrialConfig trial = frozen_trial();
   trial.weights_file = folder / "w.safetensors";
@@ -61,7 +61,7 @@ TEST(Frozen, WeightsKeepTheirInitialBitsAndOthersTrain) {
   }
 }
 
-TEST(Frozen, SpilledIsResidentBitByBit) {
+TEST(Frozen, HasTheBitsOfAResidentRunWhenSpilled) {
   const RunResult resident = train(session_of(1, kAmple), frozen_trial());
   const RunResult spilled = train(session_of(1, smallest_budget(frozen_trial())), frozen_trial());
   TrialConfig lanes = frozen_trial();
@@ -77,7 +77,7 @@ TEST(Frozen, SpilledIsResidentBitByBit) {
   expect_other_bits(train(session_of(1, kAmple), tiny_trial()).trials[0], resident.trials[0]);
 }
 
-TEST(Frozen, NeitherGradientsNorMomentsAreKept) {
+TEST(Frozen, KeepsNeitherGradientsNorMoments) {
   Session session(session_of(1, kAmple));
   const JobId whole = session.submit(tiny_trial()), part = session.submit(frozen_trial());
   Bytes frozen = 0, uses = 0;
@@ -96,7 +96,7 @@ TEST(Frozen, NeitherGradientsNorMomentsAreKept) {
   EXPECT_LE(session.plan(part).smallest_budget_bytes, session.plan(whole).smallest_budget_bytes);
 }
 
-TEST(Frozen, GradientsOfTheFrozenNeverLeaveTheDevice) {
+TEST(Frozen, CopiesNoFrozenGradientsToTheHost) {
   const Bytes budget = smallest_budget(tiny_trial());
   const auto back = [&](const TrialConfig& trial) {
     TrialConfig spilled = trial;
@@ -116,7 +116,7 @@ double first_gradient_norm(TrialConfig trial) {
   return norm;
 }
 
-TEST(Frozen, TheNormCoversTrainedParametersOnly) {
+TEST(Frozen, ComputesTheNormOfTrainedParametersOnly) {
   const Patterns first{"wte.*", "h.0.*", "h.2.*"}, others{"wpe.*", "h.1.*", "ln_f.*"};
   const double all = first_gradient_norm(tiny_trial());
   const double part = first_gradient_norm(frozen_trial(first));

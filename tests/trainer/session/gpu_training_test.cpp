@@ -3,7 +3,7 @@
 namespace spillway::testing {
 
 /// LibTorch looks for GPUs once. The first test of the program.
-TEST(AfterTheCpu, AGpuTrains) {
+TEST(AfterTheCpu, TrainsOnAGpu) {
   train(session_of(1, kAmple), tiny_trial());
   SessionConfig config = session_of(1, kAmple);
   config.activation_share = 0.5;

@@ -15,7 +15,7 @@ const RunResult& resident() {
   return result;
 }
 
-TEST(Graph, SameBitsForEveryBudgetAndLanes) {
+TEST(Graph, HasTheSameBitsForEveryBudgetAndLanes) {
   ASSERT_EQ(resident().trials[0].num_shards, 1);
   const Bytes smallest = smallest_budget(skip_trial());
   std::set<int> shards;
@@ -35,7 +35,7 @@ TEST(Graph, SameBitsForEveryBudgetAndLanes) {
 }
 
 /// The controls: other bits where the gradients of an edge are added in another order, or lost.
-TEST(Graph, ControlAnotherOrderOfReadersHasOtherBits) {
+TEST(Graph, DiffersForAnotherOrderOfReaders) {
   TrialConfig other = skip_trial();
   other.model = [](std::int64_t vn_size) {
     auto model = make_skip_model(vn_size);
@@ -91,7 +91,7 @@ std::vector<double> plain_losses(const TrialConfig& trial) {
   return losses;
 }
 
-TEST(Graph, SameLossesAsOneAutogradGraph) {
+TEST(Graph, HasTheLossesOfOneAutogradGraph) {
   TrialConfig trial = skip_trial();
   trial.train.optimizer = OptimizerKind::sgd;
   trial.train.momentum = trial.train.weight_decay = trial.train.max_grad_norm = 0;

@@ -74,7 +74,7 @@ int looks_while_polling(const Session& session, std::uint64_t sequence) {
   return least;
 }
 
-TEST(Idle, AThreadThatSpinsOrWakesUpOftenIsSeen) {
+TEST(Idle, DetectsSpinningAndFrequentWakeUps) {
   const auto until_end = [](const auto& step) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1200);
     while (std::chrono::steady_clock::now() < end) step();
@@ -86,12 +86,12 @@ TEST(Idle, AThreadThatSpinsOrWakesUpOftenIsSeen) {
             kLooks / 2);
 }
 
-TEST(Idle, ASessionWithoutTrialsSleeps) {
+TEST(Idle, SleepsWithoutTrials) {
   const Session session(session_of(2, 1_MiB));
   EXPECT_LT(looks_while_polling(session, 0), kLooks / 4);
 }
 
-TEST(Idle, ASessionWhoseTrialsHaveEndedSleeps) {
+TEST(Idle, SleepsAfterAllTrials) {
   Session session(session_of(2, kAmple));
   session.submit(tiny_trial());
   session.run();
@@ -117,7 +117,7 @@ std::uint64_t await_quiet(const Session& session) {
   }
 }
 
-TEST(Idle, ARunWithoutADeviceSleeps) {
+TEST(Idle, SleepsWithoutDevices) {
   Session session(session_of(1, kAmple));
   TrialConfig trial = tiny_trial();
   trial.train.max_steps = 1'000'000;
@@ -131,7 +131,7 @@ TEST(Idle, ARunWithoutADeviceSleeps) {
   running.get();
 }
 
-TEST(Idle, ARunWhoseDeviceHangsSleeps) {
+TEST(Idle, SleepsWhileADeviceHangs) {
   SessionConfig config = session_of(1, kAmple);
   config.devices[0].imitate.fault = {DeviceFault::Kind::hang, 0};
   config.device_timeout_s = 5;

@@ -64,20 +64,22 @@ inline int KindTraining::expect_same_bits_everywhere(const TrialConfig& trial) {
   return most_shards;
 }
 
-TEST_P(KindTraining, AGptKeepsItsBits) {
+TEST_P(KindTraining, KeepsTheBitsOfAGpt) {
   EXPECT_GT(expect_same_bits_everywhere(tiny_trial()), 1) << "it spilled";
 }
 
-TEST_P(KindTraining, AResidualNetworkKeepsItsBits) { expect_same_bits_everywhere(resnet_trial()); }
+TEST_P(KindTraining, KeepsTheBitsOfAResidualNetwork) {
+  expect_same_bits_everywhere(resnet_trial());
+}
 
-TEST_P(KindTraining, Bf16KeepsItsBits) {
+TEST_P(KindTraining, KeepsTheBitsOfBf16) {
   TrialConfig trial = tiny_trial();
   trial.train.dtype = trial.train.gradient_dtype = FloatType::bf16;
   EXPECT_GT(expect_same_bits_everywhere(trial), 1) << "it spilled";
 }
 
 /// With running statistics and dropout, and an embedding.
-TEST_P(KindTraining, ModulesOfAUsersOwnKeepTheirBits) {
+TEST_P(KindTraining, KeepsTheBitsOfUserModules) {
   for (const int net : {1, 2}) {
     TrialConfig trial = net_trial(small_nets()[at(net)]);
     SCOPED_TRACE(trial.name);
@@ -86,7 +88,7 @@ TEST_P(KindTraining, ModulesOfAUsersOwnKeepTheirBits) {
   }
 }
 
-TEST_P(KindTraining, TrialsShareItWithoutChangingEachOther) {
+TEST_P(KindTraining, KeepsTheBitsOfTrialsThatShareIt) {
   TrialConfig second = tiny_trial("b");
   second.train.seed = 7;
   const RunResult alone = train(devices_of(1, kAmple), second);
@@ -95,7 +97,7 @@ TEST_P(KindTraining, TrialsShareItWithoutChangingEachOther) {
 }
 
 /// Kinds round differently, in the last digits.
-TEST_P(KindTraining, ComputesWhatTheProcessorComputes) {
+TEST_P(KindTraining, AgreesWithTheCpu) {
   const RunResult here = train(devices_of(1, kAmple), tiny_trial());
   const RunResult on_cpu = train(session_of(1, kAmple), tiny_trial());
   ASSERT_EQ(here.trials[0].state, TrialState::done) << here.trials[0].reason;
@@ -104,7 +106,7 @@ TEST_P(KindTraining, ComputesWhatTheProcessorComputes) {
 }
 
 /// Its memory is empty again, and a smaller trial trains there.
-TEST_P(KindTraining, ATrialThatDoesNotFitLeavesRoomForOthers) {
+TEST_P(KindTraining, TrainsOthersBesideATrialThatDoesNotFit) {
   Session session(devices_of(1, smallest(tiny_trial())));
   EXPECT_THROW(session.submit(resnet_trial(small_resnet(), 64)), Error);
   TrialConfig trial = tiny_trial();

@@ -69,7 +69,7 @@ TEST(TwoLanes, RunOnAnyTwoOfThreeDevices) {
   for (const TrialResult& each : result.trials) expect_same_bits(each, alone.trials[0]);
 }
 
-TEST(OneLane, WandersOverDevices) {
+TEST(OneLane, MovesBetweenDevices) {
   const TrialConfig trial = tiny_trial();
   const RunResult alone = train(session_of(1, kAmple), trial);
   for (int num_devices : {2, 3}) {

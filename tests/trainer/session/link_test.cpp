@@ -24,7 +24,7 @@ TEST(Link, SlowsCopiesAsSimulatedAndChangesNoBit) {
   expect_same_bits(linked.trials[0], direct.trials[0]);
 }
 
-TEST(Link, MustBeOfUse) {
+TEST(Link, RefusesATooSlowLink) {
   SessionConfig config = session_of(2, kAmple);
   config.devices[1].imitate.link_bytes_per_s = 1;
   try {

@@ -48,7 +48,7 @@ TrialResult result_of(const Session& session, JobId trial) {
   return session.result().trials.at(trial.index());
 }
 
-TEST(LiveSession, TrainsWhatIsSubmittedWhileItTrains) {
+TEST(LiveSession, TrainsTrialsSubmittedDuringARun) {
   Session session(session_of(1, kAmple));
   session.start();
   const JobId first = session.submit(trial_of_seed(1));
@@ -64,7 +64,7 @@ TEST(LiveSession, TrainsWhatIsSubmittedWhileItTrains) {
   expect_within_budgets(session.result());
 }
 
-TEST(LiveSession, AnyThreadMaySubmit) {
+TEST(LiveSession, AcceptsTrialsFromAnyThread) {
   Session session(session_of(2, kAmple));
   session.start();
   std::vector<JobId> trials(4);
@@ -80,7 +80,7 @@ TEST(LiveSession, AnyThreadMaySubmit) {
   }
 }
 
-TEST(LiveSession, ATrialWaitsWhereItIsToldAndGoesOnWithTheSameBits) {
+TEST(LiveSession, PausesAtAStepAndKeepsTheBits) {
   Session session(session_of(1, kAmple));
   const JobId trial = session.submit(trial_until(3));
   session.run();
@@ -102,7 +102,7 @@ TEST(LiveSession, ATrialWaitsWhereItIsToldAndGoesOnWithTheSameBits) {
   EXPECT_EQ(result.eval_losses.size(), 3u) << "once at each step";
 }
 
-TEST(LiveSession, ATrialMayBeExtendedBeforeItWaits) {
+TEST(LiveSession, ExtendsATrialBeforeItPauses) {
   Session session(session_of(1, kAmple));
   const JobId trial = session.submit(trial_until(3));
   session.extend(trial, kSteps);
@@ -110,7 +110,7 @@ TEST(LiveSession, ATrialMayBeExtendedBeforeItWaits) {
   expect_same_bits(result_of(session, trial), alone(1));
 }
 
-TEST(LiveSession, APausedTrialLeavesTheDevicesToOthers) {
+TEST(LiveSession, GivesDevicesOfAPausedTrialToOthers) {
   Session session(session_of(1, kAmple));
   const JobId first = session.submit(trial_of_seed(1)), second = session.submit(trial_of_seed(2));
   session.pause(first);
@@ -124,7 +124,7 @@ TEST(LiveSession, APausedTrialLeavesTheDevicesToOthers) {
   expect_same_bits(result_of(session, first), alone(1));
 }
 
-TEST(LiveSession, OneTrialIsStoppedAndTheOthersGoOn) {
+TEST(LiveSession, StopsOneTrialAlone) {
   const TemporaryFolder folder;
   TrialConfig kept = trial_until(5);
   kept.checkpoint.folder = folder.path() / "1";
@@ -145,7 +145,7 @@ TEST(LiveSession, OneTrialIsStoppedAndTheOthersGoOn) {
   expect_whole_when_resumed(kept);
 }
 
-TEST(LiveSession, FinishStopsWhatWaitsAndKeepsItsState) {
+TEST(LiveSession, FinishStopsWaitingTrialsAndKeepsTheirState) {
   const TemporaryFolder folder;
   TrialConfig kept = trial_until(5);
   kept.checkpoint.folder = folder.path() / "1";
@@ -161,7 +161,7 @@ TEST(LiveSession, FinishStopsWhatWaitsAndKeepsItsState) {
 }
 
 /// As if the process were killed there: nothing is saved at the end.
-TEST(LiveSession, ATrialThatWaitsIsSaved) {
+TEST(LiveSession, SavesAWaitingTrial) {
   const TemporaryFolder folder;
   TrialConfig kept = trial_until(5);
   kept.checkpoint.folder = folder.path() / "1";
@@ -182,7 +182,7 @@ TEST(LiveSession, ATrialThatWaitsIsSaved) {
   expect_whole_when_resumed(copy);
 }
 
-TEST(LiveSession, CallsNameWhatIsWrong) {
+TEST(LiveSession, RefusesInvalidCalls) {
   Session session(session_of(1, kAmple));
   EXPECT_EQ(std::string(thrown<ConfigError>([&] { session.submit(trial_until(21)); }).what()),
             "until: is 21, must be an integer from 1 to train.max_steps, 20");
@@ -198,7 +198,7 @@ TEST(LiveSession, CallsNameWhatIsWrong) {
 }
 
 /// Without host memory for a second home, one trial waits for the other, which waits for the user.
-TEST(LiveSession, RunReturnsWhereNoTrialCanGoOn) {
+TEST(LiveSession, ReturnsFromRunIfNoTrialCanContinue) {
   SessionConfig config = session_of(1, kAmple);
   {
     Session planned(config);
@@ -218,7 +218,7 @@ TEST(LiveSession, RunReturnsWhereNoTrialCanGoOn) {
 }
 
 /// Trials come into host memory in the order of submission, also those that are paused.
-TEST(LiveSession, RunReturnsWhereAPausedTrialIsNextForHostMemory) {
+TEST(LiveSession, ReturnsFromRunIfAPausedTrialIsNextForHostMemory) {
   GptConfig deeper = tiny_gpt();
   deeper.num_hidden_layers *= 4;
   SessionConfig config = session_of(1, kAmple);
@@ -331,7 +331,7 @@ class RandomCalls {
   std::vector<JobId> trials_;
 };
 
-TEST(LiveSession, BitsDoNotDependOnCallsAtRandomInstants) {
+TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
   const std::uint64_t last = only ? only : campaign_size(20);
   const TemporaryFolder folder;

@@ -17,7 +17,7 @@
 namespace spillway::testing {
 namespace {
 
-TEST(Memory, TheReportedSmallestBudgetIsTheSmallest) {
+TEST(Memory, ReportsTheSmallestBudget) {
   for (const bool double_buffer : {true, false}) {
     const Bytes smallest = smallest_budget(tiny_trial(), double_buffer);
     SessionConfig config = session_of(1, smallest);
@@ -46,7 +46,7 @@ TEST(Memory, CheckpointsThatHaveNoDiskAreToldHowToTakeLess) {
 }
 
 /// More shards have more boundaries at home.
-TEST(Memory, TheSmallestBudgetWorksUnderTheHostMemory) {
+TEST(Memory, TrainsAtTheSmallestBudgetWithinHostMemory) {
   const Bytes least = smallest_budget(tiny_trial());
   const auto home_on = [](Bytes budget) {
     Session session(session_of(1, budget));
@@ -70,7 +70,7 @@ TEST(Memory, TheSmallestBudgetWorksUnderTheHostMemory) {
   EXPECT_EQ(refused.needed, said);
 }
 
-TEST(Memory, ADeviceThatIsTooSmallForALaneIsNamed) {
+TEST(Memory, NamesADeviceTooSmallForALane) {
   SessionConfig config = session_of(2, kAmple);
   config.devices[1].memory = 16_KiB;
   Session session(config);
@@ -86,7 +86,7 @@ TEST(Memory, ADeviceThatIsTooSmallForALaneIsNamed) {
                 format_bytes(needed) + "; raise the memory of devices, or use data_parallel: 1");
 }
 
-TEST(Memory, HomesThatExceedTheHostDoNotFit) {
+TEST(Memory, RefusesHomesLargerThanTheHost) {
   SessionConfig config = session_of(1, kAmple);
   Session ample(config);
   config.host_memory = ample.plan(ample.submit(tiny_trial())).home_bytes;
@@ -97,7 +97,7 @@ TEST(Memory, HomesThatExceedTheHostDoNotFit) {
 }
 
 /// Two trials, room for one home: the second waits.
-TEST(Memory, TrialsWaitForHostMemory) {
+TEST(Memory, QueuesTrialsForHostMemory) {
   SessionConfig config = session_of(2, kAmple);
   Session ample(config);
   config.host_memory = ample.plan(ample.submit(tiny_trial())).home_bytes;
@@ -113,7 +113,7 @@ bool is_mapped(const std::string& folder) {
   return all.find(folder) != std::string::npos;
 }
 
-TEST(Memory, HomesInAFileHaveTheSameBits) {
+TEST(Memory, KeepsTheBitsWithHomesInAFile) {
   const TemporaryFolder folder;
   std::atomic<bool> seen = false;
   const TrialConfig trial = with_before(tiny_trial(), [&](LayerContext& context) {
@@ -133,7 +133,7 @@ TEST(Memory, HomesInAFileHaveTheSameBits) {
   expect_other_bits(train(config, other_seed).trials[0], in_memory.trials[0]);
 }
 
-TEST(Memory, TheHostBudgetBoundsHomesInFilesToo) {
+TEST(Memory, LimitsHomesInFilesByTheHostBudget) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(2, kAmple);
   Session ample(config);
@@ -144,7 +144,7 @@ TEST(Memory, TheHostBudgetBoundsHomesInFilesToo) {
   EXPECT_EQ(result.host_peak_bytes, config.host_memory);
 }
 
-TEST(Memory, AFolderThatCannotHoldHomesIsABadConfiguration) {
+TEST(Memory, RefusesAFolderThatCannotHoldHomes) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
   config.offload_path = folder / "missing";
@@ -156,7 +156,7 @@ TEST(Memory, AFolderThatCannotHoldHomesIsABadConfiguration) {
 }
 
 /// The system would not let a file of this process grow so far.
-TEST(Memory, TheRoomForHomesIsAskedForAndNotTaken) {
+TEST(Memory, ChecksDiskSpaceWithoutReservingIt) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
   config.offload_path = folder.path();
@@ -181,7 +181,7 @@ TrialConfig trial_of(int virtual_nodes) {
   return trial;
 }
 
-TEST(Memory, WeightsGoToADeviceAtMostTwiceAStep) {
+TEST(Memory, MovesWeightsAtMostTwiceAStep) {
   for (const Bytes percent : {100u, 120u, 150u, 200u}) {
     std::vector<Bytes> moved;
     for (const int virtual_nodes : {1, 16}) {
@@ -205,7 +205,7 @@ TEST(Memory, WeightsGoToADeviceAtMostTwiceAStep) {
 }
 
 /// When copies end decides what has gone by when: where room is short any timing is possible.
-TEST(Memory, ThePredictedPeakIsTheBudgetWhereRoomIsShort) {
+TEST(Memory, PredictsThePeak) {
   const auto predicted = [](Bytes budget) {
     Session session(session_of(1, budget));
     session.submit(tiny_trial());
@@ -216,7 +216,7 @@ TEST(Memory, ThePredictedPeakIsTheBudgetWhereRoomIsShort) {
   EXPECT_EQ(predicted(kAmple), train(session_of(1, kAmple), tiny_trial()).devices[0].peak_bytes);
 }
 
-TEST(Memory, AResidentModelIsLoadedOnceAStep) {
+TEST(Memory, LoadsAResidentModelOnceAStep) {
   const RunResult result = train(session_of(1, kAmple), trial_of(16));
   const auto weights = static_cast<Bytes>(result.trials[0].parameters) * sizeof(float);
   EXPECT_GE(result.h2d_weight_bytes, 20 * weights);

@@ -243,12 +243,12 @@ void expect_caught(const std::function<bool(const Contract&)>& shows, const Brok
   }
 }
 
-TEST(RandomConfigurationControl, RandomNumbersPerDeviceAreCaught) {
+TEST(RandomConfigurationControl, DetectsRandomNumbersPerDevice) {
   const auto drops_out = [](const Contract& job) { return job.drops_out; };
   expect_caught(drops_out, {seeded_by_device, seeded_by_device});
 }
 
-TEST(RandomConfigurationControl, SumsFromTheLeftOnEachDeviceAreCaught) {
+TEST(RandomConfigurationControl, DetectsLeftFoldsPerDevice) {
   // Two virtual nodes a lane are summed alike; fp32 sums of bf16 gradients are often exact.
   const auto has_another_tree = [](const Contract& job) {
     const TrainConfig& train = job.trial.train;

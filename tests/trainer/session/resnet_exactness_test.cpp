@@ -14,7 +14,7 @@ const RunResult& resident() {
   return result;
 }
 
-TEST(ResnetExactness, ResidentRunHoldsTheWholeModel) {
+TEST(ResnetExactness, HoldsTheWholeModelInAResidentRun) {
   EXPECT_EQ(resident().trials[0].num_shards, 1);
   EXPECT_EQ(resident().trials[0].order, "vn_major");
   EXPECT_EQ(total(resident(), &DeviceResult::evictions), 0u);
@@ -23,7 +23,7 @@ TEST(ResnetExactness, ResidentRunHoldsTheWholeModel) {
   expect_same_bits(train(session_of(1, kAmple), resnet_trial()).trials[0], resident().trials[0]);
 }
 
-TEST(ResnetExactness, EveryBudget) {
+TEST(ResnetExactness, KeepsItsBitsAtEveryBudget) {
   const Bytes smallest = smallest_budget(resnet_trial());
   int shards = 1000;
   for (const Bytes percent : {100u, 125u, 160u}) {
@@ -37,7 +37,7 @@ TEST(ResnetExactness, EveryBudget) {
   }
 }
 
-TEST(ResnetExactness, ShardMajorIsVnMajor) {
+TEST(ResnetExactness, HasTheSameBitsInBothOrders) {
   TrialConfig trial = resnet_trial();
   trial.train.order = OrderChoice::shard_major;
   const RunResult one_shard = train(session_of(1, kAmple), trial);
@@ -47,7 +47,7 @@ TEST(ResnetExactness, ShardMajorIsVnMajor) {
 
 /// Batches of 16 and more go to other kernels, and pictures of one pixel or one channel look the
 /// same in several memory formats.
-TEST(ResnetExactness, EveryShapeOfPictures) {
+TEST(ResnetExactness, KeepsItsBitsForEveryPictureShape) {
   ResnetConfig one_pixel = small_resnet();
   one_pixel.hidden_sizes = {4, 1, 3, 5};
   one_pixel.depths = {1, 1, 1, 1};
@@ -65,7 +65,7 @@ TEST(ResnetExactness, EveryShapeOfPictures) {
   }
 }
 
-TEST(ResnetControl, StatisticsFoldedInAnotherOrderDiffer) {
+TEST(ResnetControl, DiffersForAnotherOrderOfStatistics) {
   TrialConfig trial = still_trial(1), other = trial;
   other.train.reduction_groups = 1;  // from the left
   const Trained a = train_to_file(session_of(1, kAmple), trial);
@@ -81,7 +81,7 @@ TEST(ResnetControl, StatisticsFoldedInAnotherOrderDiffer) {
   EXPECT_TRUE(differs);
 }
 
-TEST(ResnetControl, DropoutAndAugmentationArePartOfTheResult) {
+TEST(ResnetControl, DiffersWithoutDropoutOrAugmentation) {
   TrialConfig no_shift = resnet_trial();
   no_shift.data = made_up_digits(/*augment=*/false);
   TrialConfig other_nodes = resnet_trial();

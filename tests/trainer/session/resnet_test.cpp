@@ -42,7 +42,7 @@ PlainResnet initial_resnet(const ResnetConfig& config, const TrialConfig& trial)
 }
 
 /// One virtual node a step: exactly what torch::nn::BatchNorm2d does.
-TEST(Resnet, RunningStatisticsAreThoseOfPlainTraining) {
+TEST(Resnet, HasTheRunningStatisticsOfPlainTraining) {
   for (const bool spilled : {false, true}) {
     TrialConfig trial = still_trial(/*steps=*/5);
     trial.train.virtual_nodes = trial.train.reduction_groups = 1;
@@ -63,7 +63,7 @@ TEST(Resnet, RunningStatisticsAreThoseOfPlainTraining) {
 }
 
 /// The mean over virtual nodes, one update a step.
-TEST(Resnet, RunningStatisticsAreTheMeanOverVirtualNodes) {
+TEST(Resnet, AveragesRunningStatisticsOverVirtualNodes) {
   const TrialConfig trial = still_trial(/*steps=*/3);
   const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
   PlainResnet plain = initial_resnet(small_resnet(), trial);
@@ -124,7 +124,7 @@ TEST(Resnet, HasTheLossesOfPlainTraining) {
   EXPECT_GT(largest_difference(plain_training(config, trial), plain), 1e-3);
 }
 
-TEST(Resnet, EvaluationUsesTheRunningStatisticsOfTheLastCommit) {
+TEST(Resnet, EvaluatesWithTheStatisticsOfTheLastCommit) {
   TrialConfig trial = resnet_trial();
   const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
   PlainResnet plain(small_resnet());
@@ -139,7 +139,7 @@ TEST(Resnet, EvaluationUsesTheRunningStatisticsOfTheLastCommit) {
   EXPECT_GT(std::abs(in_training - expected), 1e-3);
 }
 
-TEST(Resnet, FrozenLayersGoOnObserving) {
+TEST(Resnet, UpdatesStatisticsOfFrozenLayers) {
   ResnetConfig config = small_resnet();
   config.freeze = {"conv1.*", "bn1.*"};
   const TrialConfig trial = resnet_trial(config);
@@ -154,7 +154,7 @@ TEST(Resnet, FrozenLayersGoOnObserving) {
 }
 
 /// The sum beside the gradients and the value beside the weights; neither moments nor more.
-TEST(Resnet, StatisticsArePlannedBytes) {
+TEST(Resnet, CountsStatisticsInThePlan) {
   const TrialConfig trial = resnet_trial();
   Session session(session_of(1, kAmple));
   const TrialPlan& plan = session.plan(session.submit(trial));

@@ -82,7 +82,7 @@ class Resume : public ::testing::TestWithParam<Case> {
 };
 
 /// Stops at random steps, each time on other devices and budgets.
-TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
+TEST_P(Resume, GivesTheSameBitsAfterAnyStops) {
   const TrialResult whole = told(session_of(1, kAmple), trial()).result;
   const Bytes least = smallest_budget(trial());
   std::mt19937 random(5);
@@ -116,7 +116,7 @@ TEST_P(Resume, AfterAnyNumberOfStopsEndsAsIfThereHadBeenNone) {
 }
 
 /// A trial that remembers its last three steps trains as one that remembers all.
-TEST(Resume, AShortHistoryIsTheEndOfTheWholeOne) {
+TEST(Resume, KeepsTheEndOfALongHistory) {
   constexpr std::size_t kKept = 3;
   const TemporaryFolder folder;
   const TrialConfig trial = checkpointed(gpt(), folder / "gpt", 4);
@@ -146,7 +146,7 @@ TEST(Resume, AShortHistoryIsTheEndOfTheWholeOne) {
 }
 
 /// What comes before its first step is none of its time.
-TEST(ResumeSpeed, IsThatOfTheTrialAlone) {
+TEST(ResumeSpeed, CountsOnlyTheTrialsOwnTime) {
   const TemporaryFolder folder;
   const TrialConfig trial = checkpointed(gpt(), folder / "gpt");
   const std::int64_t from = told(session_of(1, kAmple), trial, 5).result.steps;
@@ -164,7 +164,7 @@ TEST(ResumeSpeed, IsThatOfTheTrialAlone) {
 }
 
 /// Where the weights cannot be handed out the last checkpoint has them.
-TEST(ResumeWeights, AreInACheckpointBeforeTheyAreHandedOut) {
+TEST(ResumeWeights, AreSavedBeforeTheyAreHandedOut) {
   const TemporaryFolder folder;
   TrialConfig trial = checkpointed(gpt(), folder / "gpt");
   trial.weights_file = folder / "no such folder/w.safetensors";
@@ -177,7 +177,7 @@ TEST(ResumeWeights, AreInACheckpointBeforeTheyAreHandedOut) {
 }
 
 /// The folder as it was while the trial trained on is as good.
-TEST_P(Resume, FromASnapshotTakenWhileTrainingGoesOn) {
+TEST_P(Resume, ContinuesFromASnapshotTakenDuringTraining) {
   const TemporaryFolder folder;
   const fs::path checkpoints = folder / "gpt";
   TrialConfig config = checkpointed(trial(), checkpoints, 4);
@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(Trials, Resume,
                                            Case{"resnet", resnet}),
                          [](const auto& each) { return each.param.name; });
 
-TEST(ResumeControl, WithoutItsMomentsATrialEndsWithOtherBits) {
+TEST(ResumeControl, DiffersWithoutMoments) {
   const TemporaryFolder folder;
   const fs::path checkpoints = folder / "gpt";
   const TrialResult whole = told(session_of(1, kAmple), gpt()).result;
@@ -227,7 +227,7 @@ TEST(ResumeControl, WithoutItsMomentsATrialEndsWithOtherBits) {
   expect_other_bits(whole, told(session_of(1, kAmple), checkpointed(gpt(), checkpoints)).result);
 }
 
-TEST(ResumeDamage, TheGenerationBeforeIsUsedAndTheDamageSaid) {
+TEST(ResumeDamage, ReportsDamageAndUsesThePreviousGeneration) {
   const TemporaryFolder folder;
   const fs::path checkpoints = folder / "gpt";
   const TrialResult whole = told(session_of(1, kAmple), gpt()).result;
@@ -241,7 +241,7 @@ TEST(ResumeDamage, TheGenerationBeforeIsUsedAndTheDamageSaid) {
   expect_same_bits(whole, rest.result);
 }
 
-TEST(ResumeContract, AnotherOneIsRefusedWithTheFieldsThatDiffer) {
+TEST(ResumeContract, RefusesAnotherContractAndNamesTheFields) {
   const TemporaryFolder folder;
   const fs::path checkpoints = folder / "gpt";
   told(session_of(1, kAmple), checkpointed(gpt(), checkpoints), 3);
@@ -258,7 +258,7 @@ TEST(ResumeContract, AnotherOneIsRefusedWithTheFieldsThatDiffer) {
   EXPECT_EQ(message.find("train.seed"), std::string::npos) << message;
 }
 
-TEST(ResumeContract, LanesBudgetsAndWhatElseChangesNoBitAreNotCompared) {
+TEST(ResumeContract, IgnoresSettingsThatChangeNoBit) {
   const TemporaryFolder folder;
   const fs::path checkpoints = folder / "gpt";
   told(session_of(1, kAmple), checkpointed(gpt(), checkpoints), 3);
@@ -269,7 +269,7 @@ TEST(ResumeContract, LanesBudgetsAndWhatElseChangesNoBitAreNotCompared) {
   EXPECT_NO_THROW(session.submit(other));
 }
 
-TEST(ResumeEnd, ATrialThatHadEndedOnlySaysAgainWhatItIs) {
+TEST(ResumeEnd, ReportsAnEndedTrialAgain) {
   const TemporaryFolder folder;
   const Told whole = told(session_of(1, kAmple), checkpointed(gpt(), folder / "gpt"));
   const Told again = told(session_of(1, kAmple), checkpointed(gpt(), folder / "gpt"));

@@ -18,7 +18,7 @@ std::size_t events_of(const Session& session, JobId trial) {
       std::ranges::count(session.poll(0, 0), trial, &SessionEvent::trial));
 }
 
-TEST(Rounds, ASecondRunTrainsWhatWasSubmittedSince) {
+TEST(Rounds, TrainTrialsSubmittedSince) {
   const TemporaryFolder folder;
   TrialConfig kept = trial_of_seed(1);
   kept.checkpoint.folder = folder.path() / "1";
@@ -39,7 +39,7 @@ TEST(Rounds, ASecondRunTrainsWhatWasSubmittedSince) {
   expect_same_bits(train(session_of(1, kAmple), kept).trials[0], alone(1));
 }
 
-TEST(Rounds, ATrialThatComesDuringARunTakesPartInIt) {
+TEST(Rounds, IncludeTrialsSubmittedDuringARun) {
   WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(trial_of_seed(1));
   run.run([&](const SessionEvent& event) {
@@ -51,7 +51,7 @@ TEST(Rounds, ATrialThatComesDuringARunTakesPartInIt) {
   expect_same_bits(run.result.trials[1], alone(2));
 }
 
-TEST(Rounds, StopEndsOneRun) {
+TEST(Rounds, StopOnlyTheCurrentRun) {
   WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(trial_of_seed(1));
   run.run([&](const SessionEvent& event) {
@@ -65,7 +65,7 @@ TEST(Rounds, StopEndsOneRun) {
   expect_same_bits(result.trials[1], alone(2));
 }
 
-TEST(Rounds, DevicesThatHaveLeftStayAway) {
+TEST(Rounds, KeepRemovedDevicesAway) {
   WatchedSession run(session_of(2, kAmple));
   run.submit_in_lockstep(with_lanes(trial_of_seed(1), {4, 4}));
   run.run([&](const SessionEvent& event) {
@@ -82,7 +82,7 @@ TEST(Rounds, DevicesThatHaveLeftStayAway) {
   EXPECT_EQ(left, 1u);
 }
 
-TEST(Rounds, ARunThatCouldNotBeginMayBeTriedAgain) {
+TEST(Rounds, RetryARunThatCouldNotStart) {
   const TemporaryFolder folder;
   TrialConfig kept = trial_of_seed(1);
   kept.checkpoint.folder = folder.path() / "file" / "1";

@@ -31,7 +31,7 @@ std::vector<SessionEvent> steps_of(const Session& session) {
   return events;
 }
 
-TEST(TrialState, IsFoundByItsName) {
+TEST(TrialState, IsFoundByName) {
   for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
                            TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
     EXPECT_EQ(trial_state(to_string(state)), state);
@@ -53,7 +53,7 @@ void run_until(Session& session, std::int64_t steps) {
   session.run();
 }
 
-TEST(SessionJournal, AKnownIdIsTheTrialThatItWas) {
+TEST(SessionJournal, ReturnsTheTrialOfAKnownId) {
   Session session(session_of(1, kAmple));
   const JobId a = session.submit(trial_of("a"));
   const JobId b = session.submit(trial_of("b", 2));
@@ -66,7 +66,7 @@ TEST(SessionJournal, AKnownIdIsTheTrialThatItWas) {
   EXPECT_NE(session.submit(trial_of("")), session.submit(trial_of("")));
 }
 
-TEST(SessionJournal, AnEndedTrialIsNotRunAgain) {
+TEST(SessionJournal, DoesNotRepeatAnEndedTrial) {
   const TemporaryFolder folder;
   TrialResult first;
   {
@@ -100,7 +100,7 @@ TEST(SessionJournal, AnEndedTrialIsNotRunAgain) {
   EXPECT_EQ(journal[1].weights_xxh3, result.trials[fresh.index()].weights_xxh3);
 }
 
-TEST(SessionJournal, OneThatHasNotEndedGoesOnFromItsCheckpoint) {
+TEST(SessionJournal, ContinuesAnUnfinishedTrialFromItsCheckpoint) {
   const TemporaryFolder folder;
   TrialConfig trial = trial_of("a");
   trial.checkpoint.folder = folder / "a";
@@ -120,7 +120,7 @@ TEST(SessionJournal, OneThatHasNotEndedGoesOnFromItsCheckpoint) {
   EXPECT_GE(steps_of(session).at(0).step, 10);
 }
 
-TEST(SessionJournal, ATrialThatIsRefusedIsNotEntered) {
+TEST(SessionJournal, StoresNoRefusedTrial) {
   const TemporaryFolder folder;
   Session session(session_of(1, kPage));
   session.keep_journal(folder.path());
@@ -130,7 +130,7 @@ TEST(SessionJournal, ATrialThatIsRefusedIsNotEntered) {
   EXPECT_TRUE(session.result().trials.empty());
 }
 
-TEST(SessionJournal, WithoutAnIdNothingIsTaken) {
+TEST(SessionJournal, RefusesATrialWithoutId) {
   const TemporaryFolder folder;
   Session session(session_of(1, kAmple));
   session.keep_journal(folder.path());
@@ -140,7 +140,7 @@ TEST(SessionJournal, WithoutAnIdNothingIsTaken) {
   EXPECT_TRUE(session.result().trials.empty());
 }
 
-TEST(SessionJournal, AFolderIsOneSessions) {
+TEST(SessionJournal, LocksTheFolder) {
   const TemporaryFolder folder;
   Session session(session_of(1, kAmple));
   session.keep_journal(folder.path());

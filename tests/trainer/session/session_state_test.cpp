@@ -20,7 +20,7 @@ const TraceSpan* running_op(const SessionState& state, JobId trial) {
   return found == state.under_way.end() ? nullptr : &*found;
 }
 
-TEST(SessionEvents, OnlyTheLastAreKept) {
+TEST(SessionEvents, KeepOnlyTheLast) {
   const auto events_of = [](std::size_t max_events) {
     SessionConfig config = session_of(1, kAmple);
     config.max_events = max_events;
@@ -42,7 +42,7 @@ TEST(SessionEvents, OnlyTheLastAreKept) {
   }
 }
 
-TEST(SessionEvents, AtLeastOneIsKept) {
+TEST(SessionEvents, KeepAtLeastOne) {
   SessionConfig config = session_of(1, kAmple);
   config.max_events = 0;
   config.max_history = 0;
@@ -52,7 +52,7 @@ TEST(SessionEvents, AtLeastOneIsKept) {
   EXPECT_EQ(errors.all[1].field, "max_history");
 }
 
-TEST(SessionState, SaysWhatRunsAndWhatWaits) {
+TEST(SessionState, ListsRunningAndWaitingWork) {
   constexpr std::int64_t kStep = 3;
   Lockstep lockstep;
   lockstep.allow(kStep - 1);
@@ -93,7 +93,7 @@ TEST(SessionState, SaysWhatRunsAndWhatWaits) {
   running.get();
 }
 
-TEST(SessionState, HasNothingUnderWayBeforeARunAndBehindIt) {
+TEST(SessionState, IsEmptyBeforeAndAfterARun) {
   Session session(session_of(2, kAmple));
   session.submit(tiny_trial());
   const SessionState before = session.state();
@@ -109,7 +109,7 @@ TEST(SessionState, HasNothingUnderWayBeforeARunAndBehindIt) {
   EXPECT_GT(after.time_s, 0);
 }
 
-TEST(SessionState, ARunThatCannotBeginIsNone) {
+TEST(SessionState, IgnoresARunThatCannotStart) {
   const TemporaryFolder folder;
   TrialConfig trial = tiny_trial();
   trial.checkpoint.folder = folder.write("file", "no folder") + "/checkpoints";
@@ -119,7 +119,7 @@ TEST(SessionState, ARunThatCannotBeginIsNone) {
   EXPECT_TRUE(session.state().under_way.empty());
 }
 
-TEST(SessionState, AskingAllTheTimeChangesNoBit) {
+TEST(SessionState, CanBePolledWithoutChangingABit) {
   const SessionConfig config = session_of(2, smallest_budget(tiny_trial()) * 5 / 4);
   const std::vector<TrialConfig> trials(3, tiny_trial());
   Session session(config);

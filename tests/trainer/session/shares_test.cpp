@@ -92,7 +92,7 @@ void expect_bits_of_one_device(const SharedRun& run, const std::vector<TrialConf
   }
 }
 
-TEST(Shares, WfsGivesByPriority) {
+TEST(Shares, GivesByPriorityUnderWfs) {
   const std::vector trials{endless(trial_of(1, 2)), trial_of(2, kAutoDataParallel, 20, 5)};
   const SharedRun run(shared(SharingKind::wfs, 3), trials, has_lanes(0, 2));
   EXPECT_EQ(run.lanes_of(0), (std::vector{1, 2})) << "the other one ends first";
@@ -103,7 +103,7 @@ TEST(Shares, WfsGivesByPriority) {
   expect_bits_of_one_device(run, trials);
 }
 
-TEST(Shares, FillLetsNobodyWaitAndFillsUp) {
+TEST(Shares, LetsNoTrialWaitUnderFill) {
   const std::vector trials{trial_of(1, 2), trial_of(2, 2), endless(trial_of(3, 2))};
   const SharedRun run(shared(SharingKind::fill, 2), trials, has_lanes(2, 2));
   for (std::size_t t = 0; t < 3; ++t) EXPECT_EQ(run.lanes_of(t).front(), 1);
@@ -111,7 +111,7 @@ TEST(Shares, FillLetsNobodyWaitAndFillsUp) {
   expect_bits_of_one_device(run, trials);
 }
 
-TEST(Shares, WhoGetsNothingWaitsAndSaysSo) {
+TEST(Shares, ReportsWaitingTrials) {
   const std::vector trials{trial_of(1, 2, 20), trial_of(2, 2, 20, 9)};
   const SharedRun run(shared(SharingKind::priority, 2), trials);
   const auto states = run.of(0, Kind::state);
@@ -124,7 +124,7 @@ TEST(Shares, WhoGetsNothingWaitsAndSaysSo) {
   expect_bits_of_one_device(run, trials);
 }
 
-TEST(Shares, TrialsShareOnceTheirHomesAreThere) {
+TEST(Shares, StartsSharingOnceHomesAreReserved) {
   SessionConfig config = shared(SharingKind::wfs, 2);
   Session plan(config);
   config.host_memory = plan.plan(plan.submit(trial_of(1, 2))).home_bytes;
@@ -136,7 +136,7 @@ TEST(Shares, TrialsShareOnceTheirHomesAreThere) {
 }
 
 /// A device fails: what its trial shared then, others go on with.
-TEST(Shares, ALostDeviceMakesTheLeastImportantWait) {
+TEST(Shares, PausesTheLowestPriorityAfterALoss) {
   SessionConfig config = shared(SharingKind::wfs, 2);
   config.devices[1].imitate.fault = {DeviceFault::Kind::fail, 100};
   const std::vector trials{trial_of(1, 2, 40, 1), trial_of(2, 2, 40, 2)};
@@ -153,7 +153,7 @@ TEST(Shares, ALostDeviceMakesTheLeastImportantWait) {
 /// Its utility is nothing, whatever the lanes, so that it tries fewer and fewer.
 const AutoscaleRule kWalksDown{.rule = "linear", .params = {{"value", 0}}};
 
-TEST(Autoscaled, ARuleTakesLanesBack) {
+TEST(Autoscaled, RuleTakesLanesBack) {
   TrialConfig trial = trial_of(1, kAutoDataParallel, 60);
   trial.train.autoscale = {kWalksDown};
   const SharedRun run(session_of(3, kAmple), {trial});
@@ -174,7 +174,7 @@ TEST(Autoscaled, AutoBeginsWithAllDevicesAndTriesFewer) {
   expect_bits_of_one_device(run, {trial});
 }
 
-TEST(Autoscaled, AutoHasAtMostItsGroupsAndItsMost) {
+TEST(Autoscaled, AutoRespectsGroupsAndMaximum) {
   TrialConfig trial = trial_of(1, kAutoDataParallel);
   const auto lanes = [&] {
     Session session(session_of(4, kAmple));
@@ -188,7 +188,7 @@ TEST(Autoscaled, AutoHasAtMostItsGroupsAndItsMost) {
   EXPECT_EQ(lanes(), 2);
 }
 
-TEST(Autoscaled, AStragglerIsLeftOut) {
+TEST(Autoscaled, AvoidsAStraggler) {
   SessionConfig config = session_of(2, kAmple);
   config.devices[1].imitate.slowdown = 20;
   TrialConfig trial = trial_of(1, 2);
@@ -202,7 +202,7 @@ TEST(Autoscaled, AStragglerIsLeftOut) {
   expect_bits_of_one_device(run, {trial});
 }
 
-TEST(Autoscaled, AResizeIsTheLastWord) {
+TEST(Autoscaled, ResizeOverridesRules) {
   TrialConfig trial = trial_of(1, kAutoDataParallel, 60);
   trial.train.autoscale = {kWalksDown};
   Session session(session_of(3, kAmple));
@@ -217,7 +217,7 @@ TEST(Autoscaled, AResizeIsTheLastWord) {
   EXPECT_EQ(session.result().devices[2].ops, 0u);
 }
 
-TEST(Shares, ASimulationDoesTheSame) {
+TEST(Shares, SimulatesTheSame) {
   const std::vector trials{trial_of(1, 2), trial_of(2, 2, 20, 5)};
   const auto simulated = [&](SharingKind sharing) {
     Session session(shared(sharing, 2));
@@ -231,7 +231,7 @@ TEST(Shares, ASimulationDoesTheSame) {
   EXPECT_EQ(total(wfs, &DeviceResult::ops), total(one_by_one, &DeviceResult::ops));
 }
 
-TEST(Shares, WithoutADeviceATrialFailsWhereNoneCanCome) {
+TEST(Shares, FailsATrialWithoutAnyDevice) {
   SessionConfig config = session_of(1, kAmple);
   config.devices[0].imitate.fault = {DeviceFault::Kind::fail, 30};
   config.wait_for_devices = false;
@@ -242,7 +242,7 @@ TEST(Shares, WithoutADeviceATrialFailsWhereNoneCanCome) {
   }
 }
 
-TEST(Shares, WhatCannotBeIsSaid) {
+TEST(Shares, ReportsImpossibleRequests) {
   const auto said = [](const auto& call) { return std::string(thrown<ConfigError>(call).what()); };
   Session session(session_of(1, kAmple));
   const auto said_of = [&](const auto& change) {

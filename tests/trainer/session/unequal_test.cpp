@@ -61,7 +61,7 @@ std::uint64_t vns_of(const TrialPlan& plan, std::size_t lane) {
   return static_cast<std::uint64_t>(plan.lane_groups.at(lane));
 }
 
-TEST(Unequal, TheSlowDeviceTakesLessAndNoBitChanges) {
+TEST(Unequal, GivesTheSlowDeviceLessWithTheSameBits) {
   for (const bool spilled : {false, true}) {
     const PlannedSession planned(
         slowed({1, 4}, spilled ? smallest_budget(trial_with_lanes(1)) * 5 / 4 : kAmple),
@@ -87,7 +87,7 @@ TEST(Unequal, TheSlowDeviceTakesLessAndNoBitChanges) {
   }
 }
 
-TEST(Unequal, ADeviceThatIsTooSlowIsDeclinedAndNamed) {
+TEST(Unequal, DeclinesAndNamesATooSlowDevice) {
   const PlannedSession planned(slowed({60, 1}), trial_with_lanes(2), has_one_lane);
   const TrialPlan& plan = planned.plan;
   planned.session->run();
@@ -101,14 +101,14 @@ TEST(Unequal, ADeviceThatIsTooSlowIsDeclinedAndNamed) {
   expect_same_bits(result.trials[0], alone().trials[0]);
 }
 
-TEST(Unequal, ADeviceWithASlowLinkIsDeclined) {
+TEST(Unequal, DeclinesADeviceWithASlowLink) {
   SessionConfig config = session_of(2, kAmple);
   config.devices[1].imitate.link_bytes_per_s = 1_MiB;
   const TrialPlan plan = PlannedSession(config, trial_with_lanes(2), has_one_lane).plan;
   EXPECT_EQ(plan.lane_devices, std::vector<std::string>{"cpu:0"});
 }
 
-TEST(Unequal, ADeviceWithoutTheMemoryIsDeclined) {
+TEST(Unequal, DeclinesADeviceWithTooLittleMemory) {
   SessionConfig config = slowed({1, 2, 4});
   config.devices[0].memory = smallest_budget(trial_with_lanes(1)) / 2;
   const TrialPlan plan = PlannedSession(config, trial_with_lanes(2), has_two_lanes).plan;
@@ -138,7 +138,7 @@ TrialConfig three_lanes_of_six_groups() {
   return trial;
 }
 
-TEST(Unequal, TheFastestLanesForWhichThereIsRoomAreChosen) {
+TEST(Unequal, ChoosesTheFastestLanesThatFit) {
   const auto groups = [](std::vector<double> slowdowns, const std::vector<std::size_t>& devices) {
     const TrialConfig trial = three_lanes_of_six_groups();
     Session session(tight(trial, std::move(slowdowns), devices, /*estimate=*/true));
@@ -151,7 +151,7 @@ TEST(Unequal, TheFastestLanesForWhichThereIsRoomAreChosen) {
   EXPECT_EQ(groups({4, 4, 1}, {0, 1, 2}), (Groups{2, 2, 2})) << "no other fit";
 }
 
-TEST(Unequal, WhatEvenLanesHaveRoomForRuns) {
+TEST(Unequal, RunsIfEvenLanesFit) {
   const TrialConfig trial = three_lanes_of_six_groups();
   Session session(tight(trial, {3, 3, 1}, {0, 1, 2}, /*estimate=*/false));
   session.submit(trial);
@@ -163,7 +163,7 @@ TEST(Unequal, WhatEvenLanesHaveRoomForRuns) {
   expect_same_bits(result.trials[0], train(session_of(1, kAmple), one).trials[0]);
 }
 
-TEST(Unequal, EqualDevicesAndGivenLanesAreLeftAsTheyAre) {
+TEST(Unequal, KeepsEqualDevicesAndGivenLanes) {
   Session equal(slowed({2, 2}));
   const TrialPlan even = equal.plan(equal.submit(trial_with_lanes(2)));
   EXPECT_EQ(even.lane_groups, (std::vector<int>{6, 6}));
@@ -176,7 +176,7 @@ TEST(Unequal, EqualDevicesAndGivenLanesAreLeftAsTheyAre) {
 
 /// A lane of the device that goes is taken over, and from the next step on the trial is planned for
 /// those that are left.
-TEST(Unequal, DevicesMayGo) {
+TEST(Unequal, ContinuesAfterDevicesLeave) {
   const PlannedSession planned(slowed({1, 3, 3}), trial_with_lanes(2), has_two_lanes);
   planned.session->remove_device(0);
   planned.session->run();
@@ -185,7 +185,7 @@ TEST(Unequal, DevicesMayGo) {
   expect_same_bits(result.trials[0], alone().trials[0]);
 }
 
-TEST(Unequal, TheSimulationKnowsWhichDeviceIsSlow) {
+TEST(Unequal, SimulatesTheSlowDevice) {
   const auto simulated_s = [](double slowdown) {
     Session session(slowed({1, slowdown}));
     TrialConfig trial = trial_with_lanes(2);
@@ -196,7 +196,7 @@ TEST(Unequal, TheSimulationKnowsWhichDeviceIsSlow) {
   EXPECT_TRUE(holds_once_in_ten([&] { return simulated_s(4) > 2 * simulated_s(1); }));
 }
 
-TEST(Unequal, EstimatesTakeTheSlowdownAsItIsSaid) {
+TEST(Unequal, EstimatesWithTheConfiguredSlowdown) {
   SessionConfig config = slowed({1, 2});
   config.estimate = true;
   Session session(config);

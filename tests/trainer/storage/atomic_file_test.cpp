@@ -12,7 +12,7 @@ namespace {
 
 using testing::CrashFs;
 
-TEST(AtomicFile, ACrashLeavesTheOldFileOrTheNew) {
+TEST(AtomicFile, KeepsTheOldFileOrTheNewAfterACrash) {
   const std::string old_text(1500, 'o'), new_text(2500, 'n');
   CrashFs disk;
   const auto replace = [&](const std::string& text) {

@@ -54,7 +54,7 @@ class Holder {
   pid_t child_ = -1;
 };
 
-TEST(RunLock, TheSecondIsToldWhoHoldsTheFolder) {
+TEST(RunLock, NamesTheHolder) {
   const TemporaryFolder folder;
   const Holder holder(folder.path());
   for (int again = 0; again < 2; ++again) {
@@ -65,7 +65,7 @@ TEST(RunLock, TheSecondIsToldWhoHoldsTheFolder) {
   }
 }
 
-TEST(RunLock, EndsWithItsProcessHoweverThatEnds) {
+TEST(RunLock, EndsWithItsProcess) {
   const TemporaryFolder folder;
   Holder holder(folder.path());
   holder.kill();
@@ -80,7 +80,7 @@ TEST(RunLock, EndsWithItsObject) {
 }
 
 /// Also by a process that asks again and again: who is about to take the lock does not notice.
-TEST(RunLock, AskingWhoHoldsItTakesNothing) {
+TEST(RunLock, CanBeQueriedWithoutTakingIt) {
   const TemporaryFolder folder;
   EXPECT_EQ(holder_of(folder.path()), std::nullopt);
   {
@@ -116,14 +116,14 @@ TEST(RunLock, NeverWritesThroughALink) {
   EXPECT_EQ(folder.read("thesis.tex"), "years of work");
 }
 
-TEST(RunLock, APipeInItsPlaceIsAnErrorAndNoWait) {
+TEST(RunLock, RefusesAPipeWithoutWaiting) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "lock").c_str(), 0666), 0);
   EXPECT_THROW(RunLock(folder.path()), IoError);
   EXPECT_EQ(holder_of(folder.path()), std::nullopt);
 }
 
-TEST(RunLock, AFolderThatIsNotThereIsSaid) {
+TEST(RunLock, ReportsAMissingFolder) {
   const TemporaryFolder folder;
   const auto error = thrown<IoError>([&] { RunLock(folder / "gone"); });
   EXPECT_EQ(error.code, ENOENT);

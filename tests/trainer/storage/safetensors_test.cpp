@@ -58,7 +58,7 @@ std::string tensor(const std::string& name, const std::string& shape, int begin,
          R"(,"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(end) + "]}";
 }
 
-TEST(SafetensorsReader, ReadsWhatTheWriterWrote) {
+TEST(SafetensorsReader, RoundTrips) {
   CrashFs files;
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
   const std::vector<std::int64_t> counts{7};
@@ -80,7 +80,7 @@ TEST(SafetensorsReader, ReadsWhatTheWriterWrote) {
   EXPECT_THROW(reader.at("other"), CorruptData);
 }
 
-TEST(SafetensorsReader, EntriesMayStandInAnyOrderAndSpacesAnywhere) {
+TEST(SafetensorsReader, AcceptsAnyOrderAndSpaces) {
   Source source{with_header("{ " + tensor("b", "[1]", 4, 8) + " ,\n" +
                                 tensor("e", "[0]", 4, 4, "U8") + "," + tensor("a", "[1]", 0, 4) +
                                 "}   ",
@@ -93,7 +93,7 @@ TEST(SafetensorsReader, EntriesMayStandInAnyOrderAndSpacesAnywhere) {
   EXPECT_TRUE(reader.metadata().empty());
 }
 
-TEST(SafetensorsReader, EveryTypeHasItsSize) {
+TEST(SafetensorsReader, KnowsTheSizeOfEveryType) {
   const std::vector<std::pair<std::string, int>> types{
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
       {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
@@ -107,7 +107,7 @@ TEST(SafetensorsReader, EveryTypeHasItsSize) {
     expect_refused("{" + tensor("t", "[]", 0, 4, name) + "}", "1234", "unknown type");
 }
 
-TEST(SafetensorsReader, TensorsCoverTheFileWithoutHolesOrOverlap) {
+TEST(SafetensorsReader, RefusesHolesAndOverlaps) {
   expect_refused("{" + tensor("a", "[1]", 4, 8) + "}", "12345678", "begins at byte 4, but");
   expect_refused("{" + tensor("a", "[1]", 0, 4) + "," + tensor("b", "[1]", 8, 12) + "}",
                  "123456789012",
@@ -123,7 +123,7 @@ TEST(SafetensorsReader, TensorsCoverTheFileWithoutHolesOrOverlap) {
   expect_refused("{}", "1", "holds 1 bytes of data");
 }
 
-TEST(SafetensorsReader, BytesFitTypeAndShape) {
+TEST(SafetensorsReader, RefusesBytesThatDoNotFitTypeAndShape) {
   for (const auto& json :
        {tensor("a", "[2]", 0, 4), tensor("a", "[0]", 0, 4), tensor("a", "[1,1,2]", 0, 4),
         tensor("a", "[1]", 0, 4, "F64"), tensor("a", "[4611686018427387905]", 0, 4),
@@ -135,7 +135,7 @@ TEST(SafetensorsReader, BytesFitTypeAndShape) {
                  "1234", "do not match");
 }
 
-TEST(SafetensorsReader, ARankIsLimited) {
+TEST(SafetensorsReader, LimitsTheRank) {
   const auto ones = [](int rank) {
     std::string shape = "1";
     for (int i = 1; i < rank; ++i) shape += ",1";
@@ -146,7 +146,7 @@ TEST(SafetensorsReader, ARankIsLimited) {
   expect_refused("{" + tensor("a", ones(65), 0, 4) + "}", "1234", "too many numbers in shape");
 }
 
-TEST(SafetensorsReader, NamesDiffer) {
+TEST(SafetensorsReader, RefusesDuplicateNames) {
   expect_refused("{" + tensor("a", "[1]", 0, 4) + "," + tensor("a", "[1]", 4, 8) + "}", "12345678",
                  "has 'a' twice");
   expect_refused(R"({"__metadata__":{"k":"1","k":"2"}})", "", "has 'k' twice");
@@ -157,7 +157,7 @@ TEST(SafetensorsReader, NamesDiffer) {
                  "1234", "has 'a' twice");
 }
 
-TEST(SafetensorsReader, AHeaderIsOfTheFormatAndNothingElse) {
+TEST(SafetensorsReader, RefusesOtherHeaders) {
   for (const char* json :
        {"",
         "null",
@@ -197,7 +197,7 @@ TEST(SafetensorsReader, AHeaderIsOfTheFormatAndNothingElse) {
   expect_refused(R"({"a":{)" + std::string(100'000, '['), "", "is not JSON");
 }
 
-TEST(SafetensorsReader, AFileThatIsTooShortIsRefusedBeforeAnythingIsAllocated) {
+TEST(SafetensorsReader, RefusesAShortFileBeforeAllocating) {
   for (const auto& [file, why] : std::vector<std::pair<std::string, std::string>>{
            {"", "shorter than 8 bytes"},
            {"1234567", "shorter than 8 bytes"},
@@ -207,7 +207,7 @@ TEST(SafetensorsReader, AFileThatIsTooShortIsRefusedBeforeAnythingIsAllocated) {
     EXPECT_NE(problem_of(file).find(why), std::string::npos) << problem_of(file);
 }
 
-TEST(SafetensorsReader, AHeaderAboveTheLimitIsRefusedUnread) {
+TEST(SafetensorsReader, RefusesATooLargeHeaderUnread) {
   Source source;
   auto view = source.view();
   view.size = Bytes{1} << 40;
@@ -220,27 +220,27 @@ TEST(SafetensorsReader, AHeaderAboveTheLimitIsRefusedUnread) {
   EXPECT_NE(std::string(error.what()).find("limit is 100000000"), std::string::npos);
 }
 
-TEST(SafetensorsReader, FilesOfPyTorchAreNotOpenedAndTheErrorNamesTheWayOut) {
+TEST(SafetensorsReader, RefusesPyTorchFilesWithARemedy) {
   for (const auto& file : {std::string("PK\x03\x04rest of an archive"),
                            std::string("\x80\x02}q\0rest", 9), std::string("\x80\x05")})
     EXPECT_NE(problem_of(file).find("safetensors.torch.save_file"), std::string::npos);
 }
 
 /// Their first byte is that of a pickle: 0x80.
-TEST(SafetensorsReader, HeadersOf128And640BytesAreNoPickles) {
+TEST(SafetensorsReader, AcceptsHeadersThatStartLikePickles) {
   for (const std::size_t length : {128u, 640u}) {
     Source source{with_header("{}" + std::string(length - 2, ' '), "")};
     EXPECT_TRUE(Safetensors(source.view()).tensors().empty());
   }
 }
 
-TEST(SafetensorsReader, EveryTruncationIsRefused) {
+TEST(SafetensorsReader, RefusesEveryTruncation) {
   const auto whole = with_header("{" + tensor("a", "[2]", 0, 8) + "}", "12345678");
   for (std::size_t length = 0; length < whole.size(); ++length)
     EXPECT_FALSE(problem_of(whole.substr(0, length)).empty()) << length;
 }
 
-TEST(SafetensorsReader, NoFileMakesItCrashOrReadBehindItsEnd) {
+TEST(SafetensorsReader, SurvivesAnyFileWithinItsBounds) {
   const auto whole = with_header(R"({"__metadata__":{"k":"v"},)" + tensor("a", "[2]", 0, 8) + "," +
                                      tensor("b", "[1,3]", 8, 20) + "}",
                                  std::string(20, 'd'));

@@ -67,7 +67,7 @@ std::string written(const Arrays& arrays) {
   return folder.read("w.safetensors");
 }
 
-TEST(Safetensors, FileHasExactlyTheseBytes) {
+TEST(Safetensors, WritesExactlyTheseBytes) {
   const std::string header = R"({"__metadata__":{"format":"pt"},)"
                              R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
                              R"("scalar":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})"
@@ -77,7 +77,7 @@ TEST(Safetensors, FileHasExactlyTheseBytes) {
             bytes("\x98\0\0\0\0\0\0\0") + header + kWeightBytes + kScalarBytes);
 }
 
-TEST(Safetensors, AFilesHashIsThatOfWhatWasWritten) {
+TEST(Safetensors, HashesTheWrittenBytes) {
   const TemporaryFolder folder;
   const Arrays mixed{
       {"w", {2, 1}, kWeight}, {"count", {}, kCount, DType::i64}, {"scalar", {}, kScalar}};
@@ -91,7 +91,7 @@ TEST(Safetensors, AFilesHashIsThatOfWhatWasWritten) {
   EXPECT_NE(xxh3_of_weights_file(folder.path() / "w.safetensors"), weights_xxh3(mixed));
 }
 
-TEST(Safetensors, BytesOfWholeNumbersComeFirstSoThatTheyAreAligned) {
+TEST(Safetensors, WritesIntegersFirstForAlignment) {
   const std::string header = R"({"__metadata__":{"format":"pt"},)"
                              R"("s":{"dtype":"F32","shape":[],"data_offsets":[8,12]},)"
                              R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})";
@@ -101,7 +101,7 @@ TEST(Safetensors, BytesOfWholeNumbersComeFirstSoThatTheyAreAligned) {
   EXPECT_TRUE(rest.ends_with(bytes("\x4D\0\0\0\0\0\0\0") + kScalarBytes));
 }
 
-TEST(Safetensors, DataIsAlignedForEveryLengthOfTheHeader) {
+TEST(Safetensors, AlignsDataForEveryHeaderLength) {
   for (std::size_t length = 1; length <= 16; ++length) {
     const auto rest = header_and_data(written({{std::string(length, 'n'), {2}, kWeight}}));
     EXPECT_EQ(rest.size() % 8, 0u) << length;
@@ -109,18 +109,18 @@ TEST(Safetensors, DataIsAlignedForEveryLengthOfTheHeader) {
   }
 }
 
-TEST(Safetensors, NamesAreEscaped) {
+TEST(Safetensors, EscapesNames) {
   const auto file = written({{"a\"b\\c\n\x01\xC3\xA9", {0}, {}}});
   EXPECT_NE(file.find(R"("a\"b\\c\n\u0001)"
                       "\xC3\xA9\":{"),
             std::string::npos);
 }
 
-TEST(Safetensors, AFileMayHoldNoArray) {
+TEST(Safetensors, WritesAFileWithoutArrays) {
   EXPECT_EQ(written({}), bytes("\x20\0\0\0\0\0\0\0") + R"({"__metadata__":{"format":"pt"}})");
 }
 
-TEST(Safetensors, TheNewFileReplacesTheOld) {
+TEST(Safetensors, ReplacesTheOldFile) {
   const TemporaryFolder folder;
   const auto path = folder.write("w", std::string(10'000, 'x'));
   folder.write("w.tmp", "left by a crash");
@@ -129,7 +129,7 @@ TEST(Safetensors, TheNewFileReplacesTheOld) {
   EXPECT_FALSE(std::filesystem::exists(folder / "w.tmp"));
 }
 
-TEST(Safetensors, AFailedCallLeavesTheOldFileAndNothingBeside) {
+TEST(Safetensors, KeepsOnlyTheOldFileAfterAFailure) {
   for (int at = 0, failed = 1; failed > 0; ++at) {
     CrashFs disk;
     write_safetensors("/w", two_arrays(), disk);
@@ -147,7 +147,7 @@ TEST(Safetensors, AFailedCallLeavesTheOldFileAndNothingBeside) {
   }
 }
 
-TEST(Safetensors, AFailedRenameLeavesNothingBehind) {
+TEST(Safetensors, RemovesItsFileAfterAFailedRename) {
   const TemporaryFolder folder;
   folder.write("w/inside", "kept");
   const auto error = thrown<IoError>([&] { write_safetensors(folder / "w", two_arrays()); });
@@ -157,14 +157,14 @@ TEST(Safetensors, AFailedRenameLeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(folder / "w.tmp"));
 }
 
-TEST(Safetensors, AMissingFolderIsAnError) {
+TEST(Safetensors, ReportsAMissingFolder) {
   const TemporaryFolder folder;
   const auto error = thrown<IoError>([&] { write_safetensors(folder / "no/w", two_arrays()); });
   EXPECT_EQ(error.code, ENOENT);
   EXPECT_EQ(error.path, folder / "no/w.tmp");
 }
 
-TEST(WeightsXxh3, IsTheHashOfTheDocumentedBytes) {
+TEST(WeightsXxh3, HashesTheDocumentedBytes) {
   const std::string hashed = bytes("w\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0") +
                              kWeightBytes + bytes("scalar\0\0\0\0\0\0\0\0\0") + kScalarBytes;
   const XXH128_hash_t hash = XXH3_128bits(hashed.data(), hashed.size());
@@ -177,7 +177,7 @@ TEST(WeightsXxh3, IsTheHashOfTheDocumentedBytes) {
   EXPECT_EQ(weights_xxh3({}), "99aa06d3014798d86001c324468d497f") << "of no bytes";
 }
 
-TEST(WeightsXxh3, EverythingThatMakesWeightsDifferentChangesIt) {
+TEST(WeightsXxh3, DependsOnEverythingThatDistinguishesWeights) {
   const std::vector<float> other_value{1.0f, -2.5000002f}, swapped{-2.5f, 1.0f};
   const std::vector<float> zeros{0.0f, 0.0f}, negative_zero{0.0f, -0.0f};
   const auto of = [](const Arrays& arrays) { return weights_xxh3(arrays); };

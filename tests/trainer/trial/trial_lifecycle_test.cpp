@@ -68,13 +68,13 @@ TEST(TrialLifecycle, EntersOnlyTheLegalPhases) {
   }
 }
 
-TEST(TrialLifecycle, ARefusalNamesBothPhases) {
+TEST(TrialLifecycle, NamesBothPhasesInARefusal) {
   TrialLifecycle trial = trial_in(stopped_early);
   const auto error = thrown<std::logic_error>([&] { trial.enter(running); });
   EXPECT_STREQ(error.what(), "a trial cannot go from stopped early to running");
 }
 
-TEST(TrialLifecycle, EndedPhasesAreFinalAndLiveOnesAreNot) {
+TEST(TrialLifecycle, KnowsFinalPhases) {
   for (const TrialPhase phase : kPhases) {
     const TrialLifecycle trial = trial_in(phase);
     const bool is_final =
@@ -84,7 +84,7 @@ TEST(TrialLifecycle, EndedPhasesAreFinalAndLiveOnesAreNot) {
   }
 }
 
-TEST(TrialLifecycle, UsersSeeTheStateThatEnded) {
+TEST(TrialLifecycle, ShowsUsersTheFinalState) {
   for (const TrialPhase phase : kPhases) {
     const auto shown = shown_state(phase);
     if (trial_in(phase).ended()) {
@@ -98,7 +98,7 @@ TEST(TrialLifecycle, UsersSeeTheStateThatEnded) {
   }
 }
 
-TEST(TrialLifecycle, RecallsOnlyAFinalStateAndOnlyAtTheBeginning) {
+TEST(TrialLifecycle, RecallsOnlyAFinalStateAtTheBeginning) {
   for (const TrialState state : {TrialState::done, TrialState::failed, TrialState::stopped_early}) {
     TrialLifecycle trial;
     trial.recall(state);
