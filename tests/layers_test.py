@@ -77,7 +77,7 @@ PUBLIC = {
     "models/base": "model model_builder",
     "models/data": "augment data_source tensor_source",
     "models/families": "builtin gpt_config mlp_config resnet_config",
-    "models/modules": "sequential",
+    "models/modules": "graph loss sequential",
     "trainer/config": "contract events results session_config session_state train_config "
                       "trial_config trial_plan",
     "trainer/session": "session",
