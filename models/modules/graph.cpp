@@ -14,10 +14,8 @@
 namespace spillway {
 namespace {
 
-[[noreturn]] void reject(const std::string& problem) { throw ConfigError("model", 0, problem); }
-
 [[noreturn]] void reject_layer(const std::string& name, const std::string& problem) {
-  reject(fmt::format("layer '{}' {}", name, problem));
+  reject_model(fmt::format("layer '{}' {}", name, problem));
 }
 
 /// Runs a function, whose errors are told with its name.
@@ -38,7 +36,8 @@ at::Tensor run_loss(const std::string& name, const LossFunction& function,
   if (!loss.sum.defined() || loss.sum.dim() != 0 || loss.sum.scalar_type() != at::kFloat) {
     reject_layer(name, "must give the sum of the losses as a float32 tensor without dimensions");
   }
-  if (!loss.sum.requires_grad()) reject("has nothing to train: its loss depends on no parameter");
+  if (!loss.sum.requires_grad())
+    reject_model("has nothing to train: its loss depends on no parameter");
   if (!std::isfinite(loss.weight) || loss.weight < 0) {
     reject_layer(name, fmt::format("gives the weight {}, must be at least 0", loss.weight));
   }
@@ -47,6 +46,8 @@ at::Tensor run_loss(const std::string& name, const LossFunction& function,
 
 }  // namespace
 
+void reject_model(const std::string& problem) { throw ConfigError("model", 0, problem); }
+
 Graph::Node Graph::Impl::add_value(Value value) {
   values.push_back(std::move(value));
   return {static_cast<int>(values.size()) - 1};
@@ -54,9 +55,9 @@ Graph::Node Graph::Impl::add_value(Value value) {
 
 Graph::Node Graph::Impl::add_input(std::vector<std::int64_t> shape, DType dtype,
                                    std::int64_t limit) {
-  if (dtype != DType::f32 && dtype != DType::i64) reject("must have f32 or i64 inputs");
+  if (dtype != DType::f32 && dtype != DType::i64) reject_model("must have f32 or i64 inputs");
   if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 1; })) {
-    reject("must have inputs of positive sizes");
+    reject_model("must have inputs of positive sizes");
   }
   std::int64_t begin = 0;
   for (const Value& value : values) begin += value.part ? value.part->elements() : 0;
@@ -71,7 +72,7 @@ bool Graph::Impl::has_loss() const { return !pieces.empty() && pieces.back().val
 
 std::vector<at::Tensor> Graph::Impl::probes(const std::string& name,
                                             const std::vector<Node>& inputs) {
-  if (name.empty()) reject("has a layer without a name; name each");
+  if (name.empty()) reject_model("has a layer without a name; name each");
   if (has_loss()) reject_layer(name, "comes after the loss; add the loss last");
   if (std::ranges::find(pieces, name, &Piece::name) != pieces.end()) {
     reject_layer(name, "has the name of another one; give each a name of its own");
@@ -111,7 +112,7 @@ Graph::Node Graph::input(std::vector<std::int64_t> shape, DType dtype) {
 }
 
 Graph::Node Graph::indices(std::vector<std::int64_t> shape, std::int64_t limit) {
-  if (limit < 1) reject(fmt::format("has indices below {}, must be at least 1", limit));
+  if (limit < 1) reject_model(fmt::format("has indices below {}, must be at least 1", limit));
   return impl_->add_input(std::move(shape), DType::i64, limit);
 }
 

@@ -39,6 +39,9 @@ struct Graph::Impl {
   bool has_loss() const;
 };
 
+/// Throws ConfigError (`model`).
+[[noreturn]] void reject_model(const std::string& problem);
+
 /// For what builds models from graphs.
 struct GraphAccess {
   using Impl = Graph::Impl;

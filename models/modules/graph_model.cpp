@@ -20,8 +20,6 @@ namespace {
 using Make = std::function<void(Graph&)>;
 using Piece = GraphAccess::Impl::Piece;
 
-[[noreturn]] void reject(const std::string& problem) { throw ConfigError("model", 0, problem); }
-
 /// Inside a SeededGenerator.
 std::unique_ptr<Graph> build(const Make& make) {
   const c10::AutoGradMode grad(true);
@@ -104,11 +102,11 @@ class Parameters {
 
   void require_tied(const std::string& layer, const NamedState& state, const Known& known) const {
     if (state.statistic.kind != StatisticSpec::Kind::none) {
-      reject(
+      reject_model(
           fmt::format("layer '{}' shares the batch norm of another layer; give it its own", layer));
     }
     if (!state.value.is_same(known.value)) {
-      reject(
+      reject_model(
           fmt::format("layer '{}' has the parameter '{}', which is a view of another one; tie "
                       "parameters by using the same tensor",
                       layer, state.name));
@@ -131,7 +129,7 @@ class GraphLowering {
         builder_(identity.family) {}
 
   std::unique_ptr<Model> lower() && {
-    if (!impl_.has_loss()) reject("has no loss; add one");
+    if (!impl_.has_loss()) reject_model("has no loss; add one");
     add_batch();
     for (const Piece& piece : impl_.pieces) {  // before the first layer takes a module's tensors
       const auto* module = std::get_if<CheckedModule>(&piece.work);
@@ -154,7 +152,7 @@ class GraphLowering {
       if (value.part->dtype == DType::f32) dtype = DType::f32;
       if (value.limit > 0) builder_.spec().indices.push_back({begin, elements, value.limit});
     }
-    if (elements == 0) reject("has no inputs");
+    if (elements == 0) reject_model("has no inputs");
     builder_.add_batch("rows", {dtype, {{"sample", vn_size_}, {"value", elements}}});
   }
 
@@ -167,8 +165,8 @@ class GraphLowering {
     }
     const auto& value = impl_.values[static_cast<std::size_t>(piece.value)];
     if (value.num_readers == 0) {
-      reject(fmt::format("layer '{}' is read by no other layer; use its output, or remove it",
-                         piece.name));
+      reject_model(fmt::format("layer '{}' is read by no other layer; use its output, or remove it",
+                               piece.name));
     }
     detail::check_vn_size(vn_size_, value.probe.numel() / CheckedModule::kProbe);
     auto made = make_layer(p, layer, std::move(arguments));

@@ -8,26 +8,23 @@
 #include <utility>
 
 #include "models/modules/graph_impl.h"
-#include "spillway/error.h"
 
 namespace spillway {
 namespace {
 
 using torch::nn::Sequential;
-using Make = std::function<Sequential()>;
-
-[[noreturn]] void reject(const std::string& problem) { throw ConfigError("model", 0, problem); }
+using MakeSequential = std::function<Sequential()>;
 
 bool has_own_loss(const SequentialConfig& config) { return config.loss_function != nullptr; }
 
 void check(const SequentialConfig& config) {
   if (has_own_loss(config)) return;
   if (config.loss != "cross_entropy" && config.loss != "mse") {
-    reject(fmt::format("has the loss '{}'; write cross_entropy or mse, or give a loss_function",
-                       config.loss));
+    reject_model(fmt::format(
+        "has the loss '{}'; write cross_entropy or mse, or give a loss_function", config.loss));
   }
   if (config.loss == "mse" && config.input_dtype == DType::i64) {
-    reject("with the loss mse must have f32 inputs");
+    reject_model("with the loss mse must have f32 inputs");
   }
 }
 
@@ -55,15 +52,16 @@ void add_loss(Graph& graph, const SequentialConfig& config, Graph::Node output) 
   if (config.loss == "mse") {
     return graph.loss("loss", &squared_error, {output, graph.input(std::move(shape))});
   }
-  if (shape.empty()) reject("must end in [B, ..., C] logits for cross_entropy");
+  if (shape.empty()) reject_model("must end in [B, ..., C] logits for cross_entropy");
   const std::int64_t num_classes = shape.back();
   shape.pop_back();
   graph.loss("loss", &cross_entropy, {output, graph.indices(std::move(shape), num_classes)});
 }
 
-void fill(Graph& graph, const Make& make, const SequentialConfig& config) {
+void fill(Graph& graph, const MakeSequential& make, const SequentialConfig& config) {
   Sequential model = make();
-  if (model.is_empty() || model->is_empty()) reject("is a Sequential without children; add some");
+  if (model.is_empty() || model->is_empty())
+    reject_model("is a Sequential without children; add some");
   auto module = model->begin();
   Graph::Node last = add_input(graph, config, *module->ptr());
   for (const auto& child : model->named_children())
