@@ -16,14 +16,14 @@ using Verdict = SuccessiveHalving::Verdict;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Trials 0, 1, ... of so many steps that begin at 0.
+/// Trials 0, 1, ... of `max_steps` steps that start at step 0.
 SuccessiveHalving with_trials(SuccessiveHalving rule, std::size_t num,
                               std::int64_t max_steps = 100) {
   for (std::size_t t = 0; t < num; ++t) rule.enter(JobId(t), 0, max_steps);
   return rule;
 }
 
-/// At the rungs that a trial with these losses has come to.
+/// Reports a trial with these losses at the rungs that it has reached.
 RungLosses rung_losses(const std::vector<double>& losses, const Rungs& rungs) {
   RungMeans means;
   for (const double loss : losses) means.add(loss, rungs);
@@ -95,7 +95,7 @@ TEST(SuccessiveHalving, ContinuesAtLeastOne) {
 
 TEST(SuccessiveHalving, IgnoresTrialsThatEndBelowARung) {
   SuccessiveHalving rule(2, 2);
-  rule.enter(JobId(0), 0, 2);  // ends where the rung is
+  rule.enter(JobId(0), 0, 2);  // ends at the rung
   rule.enter(JobId(1), 0, 3);
   rule.enter(JobId(2), 0, 9);
   EXPECT_EQ(rule.hold_step(JobId(0)), kNoStep);
@@ -111,7 +111,7 @@ TEST(SuccessiveHalving, IgnoresTrialsThatLeft) {
   rule.reach(JobId(2), 2, 2);
   rule.leave(JobId(0));  // while it waits
   EXPECT_TRUE(rule.decide().empty());
-  rule.leave(JobId(3));  // before it came
+  rule.leave(JobId(3));  // before it arrived
   const auto verdicts = rule.decide();
   EXPECT_EQ(jobs_of(verdicts, true), std::vector<std::size_t>{2});
   EXPECT_EQ(jobs_of(verdicts, false), std::vector<std::size_t>{1});
@@ -122,7 +122,7 @@ TEST(SuccessiveHalving, KeepsEarlierRanksOfTrialsThatLeave) {
   auto rule = with_trials({2, 2}, 4);
   EXPECT_EQ(jobs_of(all_reach(rule, {1, 2, 3, 4}), true), (std::vector<std::size_t>{0, 1}));
   rule.leave(JobId(0));
-  // As a later session hears it: the last two are behind again.
+  // As a later session reports it: the last two are behind again.
   SuccessiveHalving later(2, 2);
   later.enter_ended({{2, 1}});
   for (std::size_t t = 1; t < 4; ++t) later.enter(JobId(t), 0, 100);
@@ -133,7 +133,7 @@ TEST(SuccessiveHalving, KeepsEarlierRanksOfTrialsThatLeave) {
 TEST(SuccessiveHalving, CountsTrialsPastARungAsContinued) {
   SuccessiveHalving rule(2, 2);
   rule.enter(JobId(0), 5, 100);
-  rule.reach(JobId(0), 2, 9);  // another trial failed since, and is here again
+  rule.reach(JobId(0), 2, 9);  // another trial has failed since and reports again
   rule.enter(JobId(1), 2, 100);
   rule.enter(JobId(2), 0, 100);
   rule.reach(JobId(1), 2, 1);
@@ -144,11 +144,11 @@ TEST(SuccessiveHalving, CountsTrialsPastARungAsContinued) {
   EXPECT_EQ(rule.hold_step(JobId(0)), 8);
 }
 
-/// A sweep whose losses are made up, run in an order of its own.
+/// A sweep with made-up losses, run in an order of its own.
 struct Sweep {
   struct Trial {
     std::int64_t max_steps = 0, fails_at = kNoStep;
-    std::vector<double> losses;  // of every step
+    std::vector<double> losses;  // by step
   };
   std::int64_t min_iter = 1;
   int eta = 2;
@@ -169,10 +169,10 @@ struct Sweep {
   }
 };
 
-/// Where each trial ends: at its last step, where it fails, or at a rung.
+/// The step at which each trial ends: its last one, a failure, or a rung.
 using Ends = std::vector<std::int64_t>;
 
-/// Steps trials in random order; now and then all are killed and go on from a step before.
+/// Steps trials in random order. Sometimes all are killed and continue from an earlier step.
 class SweepRun {
  public:
   SweepRun(const Sweep& sweep, std::uint64_t seed, bool is_killed)
@@ -203,7 +203,7 @@ class SweepRun {
     return rung_losses({all.begin(), all.begin() + trials_[t].step}, {sweep_.min_iter, sweep_.eta});
   }
 
-  /// As a session begins: with the results of those that ended, and the histories of the others.
+  /// Starts a session: reports the results of ended trials and the histories of the others.
   void begin() {
     rule_ = SuccessiveHalving(sweep_.min_iter, sweep_.eta);
     for (std::size_t t = 0; t < trials_.size(); ++t) {
@@ -280,8 +280,9 @@ TEST(SuccessiveHalving, DecidesIndependentlyOfOrderAndKills) {
   EXPECT_GT(num_stopped, 300);
 }
 
-/// The control: a trial goes on at once where it is among the best floor(n / eta) that have come by
-/// now, at least one (Li et al., A system for massively parallel hyperparameter tuning, 2020).
+/// Negative control: a trial continues at once if it is among the best floor(n / eta) that have
+/// arrived so far, at least one (Li et al., A system for massively parallel hyperparameter tuning,
+/// 2020).
 std::vector<std::size_t> go_on_asynchronously(const std::vector<double>& losses,
                                               const std::vector<std::size_t>& arrivals, int eta) {
   std::vector<double> come;
