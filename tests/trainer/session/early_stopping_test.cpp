@@ -12,8 +12,7 @@
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
 
-/// Which trials of a sweep go on follows from their losses: not from devices, order or
-/// interruptions.
+/// Losses alone decide which trials of a sweep continue: not devices, order or interruptions.
 namespace spillway::testing {
 namespace {
 
@@ -21,7 +20,7 @@ using Kind = SessionEvent::Kind;
 
 constexpr EarlyTerminate kEarly{.min_iter = 3, .eta = 2};  // rungs 3, 6, 12
 
-/// Of which 5, 2 and 1 come to the rungs.
+/// 5, 2 and 1 of them reach the rungs.
 std::vector<TrialConfig> sweep() {
   std::vector<TrialConfig> trials;
   for (const double learning_rate : {1e-5, 3e-3, 1e-4, 1e-2, 1e-3}) {
@@ -38,7 +37,7 @@ SessionConfig with_rungs(SessionConfig config, EarlyTerminate early = kEarly) {
   return config;
 }
 
-/// What must be the same, bit by bit.
+/// The results that must be equal, bit by bit.
 using Outcome = std::tuple<std::string, TrialState, std::int64_t, std::string, std::vector<double>,
                            std::vector<std::pair<std::int64_t, double>>, std::string>;
 
@@ -111,14 +110,14 @@ TEST(EarlyStopping, DecidesTheSameOnAnyDevicesInAnyOrder) {
   }
 }
 
-/// The control: other losses are other decisions.
+/// Negative control: other losses lead to other decisions.
 TEST(EarlyStopping, DecidesByLosses) {
   auto other = sweep();
   std::swap(other[0].train.learning_rate, other[1].train.learning_rate);
   EXPECT_NE(steps_of(train(with_rungs(session_of(1, kAmple)), other)), steps_of(on_one_device()));
 }
 
-/// One lane after the other; a device that fails; rules that decide on lanes.
+/// One lane after the other; a device that fails; rules that change lanes.
 TEST(EarlyStopping, DecidesTheSameWhileLanesAndDevicesChange) {
   auto trials = sweep();
   for (TrialConfig& trial : trials) trial.train.data_parallel = kAutoDataParallel;
@@ -141,10 +140,10 @@ TEST(EarlyStopping, ReportsWaitingTrials) {
                                 ", where early stopping compares them");
     ++waits;
   }
-  EXPECT_EQ(waits, 4 + 1);  // the last to come does not wait
+  EXPECT_EQ(waits, 4 + 1);  // the last one to arrive does not wait
 }
 
-/// A checkpoint of one that waits, at a rung or for its share, would hold up everybody's: its
+/// A checkpoint of a trial that waits, at a rung or for its share, would block all others: its
 /// updates are still to come.
 class Checkpoints : public ::testing::TestWithParam<SharingKind> {};
 
@@ -223,7 +222,7 @@ TEST(EarlyStopping, RefusesInvalidSettings) {
   }
 }
 
-/// Sessions of one sweep, each stopped after so many commits of all trials.
+/// Sessions of one sweep, each stopped after `commits` commits of all trials.
 class Sessions {
  public:
   explicit Sessions(std::int64_t every_steps) : trials_(sweep()) {
@@ -232,7 +231,7 @@ class Sessions {
     }
   }
 
-  /// 0: to its end.
+  /// 0: runs to the end.
   RunResult run(const SessionConfig& config, int stop_after) {
     Session session(config);
     session.keep_journal(folder_.path());
@@ -253,7 +252,7 @@ class Sessions {
     return session.result();
   }
 
-  /// Those that have not ended are submitted alone, and begin again.
+  /// Unfinished trials are submitted alone, and start again.
   void forget_ended(const RunResult& result) {
     for (TrialConfig& trial : trials_) trial.checkpoint = {};
     for (const TrialResult& trial : result.trials) {
@@ -267,7 +266,7 @@ class Sessions {
   std::vector<TrialConfig> trials_;
 };
 
-/// Steps and states, which a journal keeps of trials that ended in sessions before.
+/// Steps and states that a journal keeps of trials that ended in earlier sessions.
 std::vector<std::tuple<std::string, TrialState, std::int64_t, std::string>> ends(
     const RunResult& result) {
   std::vector<std::tuple<std::string, TrialState, std::int64_t, std::string>> all;
@@ -293,7 +292,7 @@ TEST(EarlyStopping, DecidesTheSameAfterInterruptions) {
   }
 }
 
-/// Of the steps between rungs only the last two are kept: means are the same, bit by bit.
+/// Only the last two steps between rungs are kept: the means are the same, bit by bit.
 TEST(EarlyStopping, DecidesTheSameWithShortHistories) {
   Sessions sessions(1);
   SessionConfig config = with_rungs(session_of(1, kAmple));
@@ -314,7 +313,7 @@ TEST(EarlyStopping, DecidesTheSameWithShortHistories) {
   }
 }
 
-/// A client need not submit those that have ended: the journal has what they said at rungs.
+/// A client need not submit ended trials: the journal has their losses at rungs.
 TEST(EarlyStopping, ComparesWithTrialsOfEarlierSessions) {
   Sessions sessions(0);
   const RunResult first = sessions.run(with_rungs(session_of(1, kAmple)), 20);
