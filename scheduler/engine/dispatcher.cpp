@@ -5,7 +5,7 @@
 namespace spillway {
 namespace {
 
-/// The device that the plan chose for the lane; not valid: any device may take it.
+/// The device that the plan chose for the lane; the invalid id: any device may take it.
 DeviceId made_for(const EngineTables& tables, const JobTable& job, int lane) {
   const DeviceId id = job.plan->device_of(lane);
   return id.valid() && tables.can_run(job, id) ? id : DeviceId();

@@ -99,7 +99,7 @@ bool KeptWork::has(const HostOpSpec& op) const {
   }
 }
 
-/// Counts the attempt, and switches to the waiting plan, which has other homes for the batches.
+/// Starts a new attempt; switches to the pending plan, whose batches have other homes.
 void Engine::begin_attempt(JobId id) {
   JobTable& job = table(id);
   const bool redoes = std::exchange(job.redoes, false);

@@ -28,7 +28,7 @@ class FakeGpus : public ::testing::Test {
     EXPECT_EQ(fake_cuda().spinning, 0);
   }
 
-  /// A device on each of the first `count` GPUs.
+  /// A device on each of the first `number` GPUs.
   static SessionConfig gpus(int number, Bytes memory) {
     SessionConfig config = session_of(number, memory);
     config.activation_share = 0.5;
