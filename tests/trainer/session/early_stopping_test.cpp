@@ -222,7 +222,7 @@ TEST(EarlyStopping, RefusesInvalidSettings) {
   }
 }
 
-/// Sessions of one sweep, each stopped after `every_steps` commits of all trials.
+/// Sessions of one sweep, each stopped after `stop_after` commits of all trials.
 class Sessions {
  public:
   explicit Sessions(std::int64_t every_steps) : trials_(sweep()) {
