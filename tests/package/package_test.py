@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 CMAKE, BUILD, SOURCE = sys.argv[1:4]
-# The package stands alone: what it was built with is not told again.
+# The package is self-contained: the build's dependencies are not named again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "SPILLWAY_TORCH_DIR"}
 
 

@@ -14,8 +14,8 @@
 #include "trainer/journal/journal.h"
 
 /// A job that writes checkpoints and records them in a journal; commit_kill_test.py kills it.
-/// commit_run write FOLDER [BUG]   runs to kSteps; prints each step once it is committed
-/// commit_run check FOLDER STEP    restarts after STEP was printed; reports losses, exits with 1
+///   commit_run write FOLDER [BUG]   runs to kSteps; prints each step once it is committed
+///   commit_run check FOLDER STEP    restarts after STEP was printed; reports losses, exits with 1
 /// A BUG makes it break a rule of commits: written_in_place, recorded_early, removed_early.
 namespace spillway::testing {
 namespace {

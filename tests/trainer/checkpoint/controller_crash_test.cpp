@@ -13,8 +13,8 @@
 /// real journal and its real checkpoints remain, on a disk that loses unsynced data. No
 /// acknowledged job is lost or run twice.
 ///
-/// SPILLWAY_PROPERTY_SEED=7 controller_crash_test      one run
-/// SPILLWAY_PROPERTY_RUNS=50000 controller_crash_test  seeds 1 to 50000
+///   SPILLWAY_PROPERTY_SEED=7 controller_crash_test      one run
+///   SPILLWAY_PROPERTY_RUNS=50000 controller_crash_test  seeds 1 to 50000
 namespace spillway::testing {
 namespace {
 

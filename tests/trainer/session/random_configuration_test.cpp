@@ -16,8 +16,8 @@
 /// Hundreds of small random runs: any models, budgets, lanes, devices, other jobs and events. Every
 /// job has the bits of its contract on one device that holds it whole, in one lane.
 ///
-/// SPILLWAY_SEED=71 random_configuration_test      one run
-/// SPILLWAY_CASES=5000 random_configuration_test   seeds 1 to 5000
+///   SPILLWAY_SEED=71 random_configuration_test      one run
+///   SPILLWAY_CASES=5000 random_configuration_test   seeds 1 to 5000
 /// Seeds are printed at the start of their run, so the last one names a run that hangs.
 namespace spillway::testing {
 namespace {
