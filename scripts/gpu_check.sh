@@ -2,11 +2,11 @@
 # Checks Spillway on this machine's GPU: gpu_check.sh [BUILD_DIR [REPORT]]
 # Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies and
 # GPTs. Prints Markdown tables, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
-# Fails if anything did. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
+# Fails if any check fails. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
 # Python, and without one nothing is trained; what the system lacks of Boost 1.81, GoogleTest,
 # nlohmann_json, SQLite and xxHash (and of CLI11, TBB and yaml-cpp, to train) is looked for in
-# SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it: Debian's packages, say, that
-# another machine got by apt-get download, unpacked there by dpkg -x.
+# SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it: for example Debian
+# packages downloaded on another machine by apt-get download, unpacked there by dpkg -x.
 # shellcheck disable=SC2317  # functions are reached through check()
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

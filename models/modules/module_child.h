@@ -57,7 +57,7 @@ class ModuleChild {
   torch::nn::AnyModule module_;
 };
 
-/// Throws ConfigError (`model`) where there are none.
+/// Throws ConfigError (`model`) if there are none.
 std::vector<ModuleChild> children_of(torch::nn::Sequential model);
 
 }  // namespace spillway

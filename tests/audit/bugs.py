@@ -25,8 +25,8 @@ OPEN = "core/os/open_file.cpp"
 TENSORS = "trainer/storage/safetensors.cpp"
 TENSORS_JSON = "trainer/storage/safetensors_json.cpp"
 
-CRASH = "Scenarios/CheckpointCrash.LeavesWhatWasRecorded/"
-FAULT = "Every/CheckpointFault.LosesNothingThatWasRecorded/"
+CRASH = "Scenarios/CheckpointCrash.KeepsRecordedCheckpoints/"
+FAULT = "Every/CheckpointFault.KeepsRecordedCheckpoints/"
 
 BUGS = [
     # The order of a commit.

@@ -165,7 +165,7 @@ TEST(Slowdown, MultipliesCpuTime) {
   EXPECT_EQ(device->slowdown(), 4);
 }
 
-TEST(Slowdown, IsSlept) {
+TEST(Slowdown, SleepsInsteadOfComputing) {
   const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 10});
   rusage before{}, after{};
   device->compute().enqueue([&] { before = thread_usage(); });

@@ -268,7 +268,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         version = json.loads(self.run_program("doctor", "--json").stdout)["spillway_version"]
         self.assertEqual(self.run_program("--version").stdout, f"spillway {version}\n")
 
-    def test_what_does_not_fit_is_3(self):
+    def test_too_small_budget_is_3(self):
         result = self.run_program("train", "config.yaml", "devices=[{memory: 8KiB}]")
         self.assertEqual(result.returncode, 3)
         self.assertIn("does not fit", result.stderr)

@@ -201,7 +201,7 @@ class CheckpointCrash : public ::testing::TestWithParam<Scenario> {
   int num_states_ = 0;
 };
 
-TEST_P(CheckpointCrash, LeavesWhatWasRecorded) {
+TEST_P(CheckpointCrash, KeepsRecordedCheckpoints) {
   CrashFs disk(GetParam().disk());
   first_step_ = newest_step(disk.now());
   CheckpointRun run(disk);

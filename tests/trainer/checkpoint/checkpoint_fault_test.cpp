@@ -70,7 +70,7 @@ class CheckpointFault : public ::testing::TestWithParam<FaultCase> {
   }
 };
 
-TEST_P(CheckpointFault, LosesNothingThatWasRecorded) {
+TEST_P(CheckpointFault, KeepsRecordedCheckpoints) {
   Fault fault = GetParam().fault;
   for (int failed = 1; failed > 0; ++fault.at) {
     SCOPED_TRACE(fault.at);

@@ -173,7 +173,7 @@ Counted count(const SessionConfig& config, const TrialConfig& trial) {
   return {session.result(), ::peak, ::mapped_peak - mapped_before};
 }
 
-TEST(Allocation, OfDeviceThreadsEqualsTheMeters) {
+TEST(Allocation, CountsDeviceThreadsAsTheMeters) {
   for (const TrialConfig& trial :
        {counted_trial(), counted_trial(bf16_gpt()), counted_trial(conv_trial()),
         counted_trial(resnet_trial(small_resnet(), /*vn_size=*/32))}) {

@@ -52,7 +52,7 @@ TEST(Mlp, HasTheBitsOfAResidentRunWhenSpilledOverLanes) {
 }
 
 /// MKL computes five rows in another order if it uses several threads.
-TEST(Mlp, FiveSamplesAreMultipliedByOneThread) {
+TEST(Mlp, MultipliesFiveSamplesWithOneThread) {
   const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
   TrialConfig trial =
       trial_of({.num_hidden_layers = 4, .hidden_size = 32, .hidden_act = Activation::relu}, data);

@@ -107,7 +107,7 @@ TEST(Exactness, KeepsItsBitsAmongFiveOtherJobs) {
 }
 
 /// A process may round otherwise, and flush denormal numbers to zero: -ffast-math does.
-TEST(Exactness, FloatsOfTheCaller) {
+TEST(Exactness, IgnoresFloatModesOfTheCaller) {
   const TrialResult& expected = resident().trials[0];
   at::globalContext().setFlushDenormal(true);
   std::fesetround(FE_UPWARD);
