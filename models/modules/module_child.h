@@ -50,14 +50,14 @@ class ModuleChild {
   /// Every batch norm ran once in the forward since `before`.
   void check_statistics(const std::vector<std::int64_t>& before) const;
   std::vector<std::int64_t> forwards_of_norms() const;
-  /// Of `x` and the parameters: they change with the values.
+  /// Version counters of `x` and the parameters, which change with the values.
   std::vector<std::int64_t> versions(const at::Tensor& x) const;
 
   std::string name_;
   torch::nn::AnyModule module_;
 };
 
-/// Throws ConfigError (`model`) if there are none.
+/// Throws ConfigError (`model`) if there are no children.
 std::vector<ModuleChild> children_of(torch::nn::Sequential model);
 
 }  // namespace spillway

@@ -78,7 +78,7 @@ class WeightedFair final : public Allocator {
   }
 
  private:
-  /// Whether a running job of higher priority would have fewer lanes than before.
+  /// True if a running job of higher priority would lose lanes.
   static bool shrinks_above(std::span<const Contender> jobs, const Lanes& before,
                             const Lanes& after, int priority) {
     for (std::size_t j = 0; j < jobs.size(); ++j) {

@@ -66,7 +66,7 @@ class LaneController {
 
   /// Makes is_due() true without an event.
   void reconsider() { due_ = true; }
-  /// Whether an event since the last decide() may have changed its answer.
+  /// True if an event since the last decide() may have changed its answer.
   bool is_due() const { return due_; }
   /// The changes since the last call. They count as carried out, except that jobs that had lanes
   /// count as resizing until resized(). Empty while there are no devices.

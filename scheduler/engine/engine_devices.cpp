@@ -94,7 +94,7 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
   return first.job == second.job && first.unit == second.unit;
 }
 
-/// Whether the op's inputs are here or can be loaded. If not, starts the write backs they need.
+/// True if the op's inputs are here or can be loaded. If not, starts the necessary write backs.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
   if (tables_.memory.fetch_homes(*this, id, job, op.inputs)) return true;
   table(id).waits_for_space = true;

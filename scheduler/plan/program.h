@@ -32,7 +32,7 @@ struct GroupRange {
 };
 
 enum class OpKind : std::uint8_t {
-  forward,   ///< no graph; writes the boundary behind the range
+  forward,   ///< no graph; writes the boundary after the range
   backward,  ///< recomputes the range with graphs, then its backward; sums gradients
   evaluate,  ///< forward without dropout; the range with the loss yields a partial
 };
@@ -53,8 +53,8 @@ struct OpSpec {
   int vn = 0;
   LayerRange layers;
   std::vector<int> inputs;   ///< boundaries, gradients, batch parts
-  std::vector<int> outputs;  ///< created here
-  std::vector<int> frees;    ///< inputs that nothing reads afterwards
+  std::vector<int> outputs;  ///< created by the op
+  std::vector<int> frees;    ///< inputs that no later op reads
   FoldStep fold;             ///< backward only
   int num_numbers = 0;       ///< scalar results: a loss, squared norms
   Bytes workspace = 0;       ///< activations at their peak
@@ -77,7 +77,7 @@ struct UnitSpec {
   double cost_s = 0;
 };
 
-/// What an op does with a buffer on its device.
+/// The access of an op to a buffer on its device.
 enum class BufferUse : std::uint8_t { weights, sum, input, output };
 
 /// Calls `take(buffer, use)` for each buffer of an op of `unit`, in the one order in which
