@@ -2,9 +2,10 @@
 # Runs the fuzz targets, two at a time: fuzz.sh [SECONDS [TARGET...]]. 60 s each by default.
 # Prints executions and coverage of each target, and fails on a finding: its input then lies in
 # build-asan/findings/; fix it and keep the input in tests/fuzz/corpus/TARGET/.
-# RUNS=N: a campaign. One target at a time, in rounds of SECONDS, until each has been executed N times.
+# RUNS=N: a campaign. One target at a time, in rounds of SECONDS, until each has N executions.
 # Executions of earlier calls count until the program changes; RUNS=0 only prints the table.
-# INPUT_SECONDS (20): an input that takes longer is a finding. Use more if fuzzers may be stopped meanwhile.
+# INPUT_SECONDS (20): an input that takes longer is a finding.
+# Use more if fuzzers may be stopped meanwhile.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/setup.sh

@@ -43,7 +43,7 @@ def given(name):
         shutil.copytree(made, scene.folder, dirs_exist_ok=True, symlinks=True)
         config = scene.path("r/config.yaml")
         text = config.read_text().replace(str(made), str(scene.folder))
-        config.write_text(re.sub("link: [^,}]+", "link: 0", text))  # it was slow to end after the kill
+        config.write_text(re.sub("link: [^,}]+", "link: 0", text))  # slow to end
         scene.contract = BEGINNINGS[name].config
     return step
 

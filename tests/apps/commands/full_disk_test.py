@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/ru
 import small_run  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
-INSIDE = sys.argv[3:]  # the folder that may become a disk; passed where it is visible to this process only
+INSIDE = sys.argv[3:]  # the folder for a disk that only this process sees
 OPTIONS = "size=64m,nr_inodes=256"
 NOT_WRITTEN = re.compile(r"NOT WRITTEN after step \d+, older ones stay: (.*)")
 
