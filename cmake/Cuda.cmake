@@ -1,5 +1,5 @@
-# The device body for NVIDIA GPUs, where the toolkit is. Sets SPILLWAY_HAS_CUDA, and if that is true
-# enables the language and makes the target spillway::cudart.
+# The device body for NVIDIA GPUs, if the toolkit is installed. Sets SPILLWAY_HAS_CUDA; if that is
+# true, enables the language and makes the target spillway::cudart.
 set(SPILLWAY_CUDA AUTO CACHE STRING
     "Device body for NVIDIA GPUs: AUTO (where nvcc 13 or newer is found), ON or OFF")
 set_property(CACHE SPILLWAY_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -20,7 +20,7 @@ if(SPILLWAY_NVCC)
     set(_nvcc_version "${CMAKE_MATCH_1}")
   endif()
 endif()
-# LibTorch 2.11 has the libraries of CUDA 13, and a process has room for one libcudart.
+# LibTorch 2.11 has the libraries of CUDA 13, and a process can load only one libcudart.
 if(_nvcc_version VERSION_LESS 13)
   set(_problem "nvcc 13 or newer is needed for GPUs, found: ${SPILLWAY_NVCC} ${_nvcc_version}")
   if(SPILLWAY_CUDA STREQUAL "ON")
@@ -31,22 +31,22 @@ if(_nvcc_version VERSION_LESS 13)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Code for 8.0 also runs on 8.6 and 8.9, and so on; newer GPUs translate what 12.0 has as PTX.
+  # Code for 8.0 also runs on 8.6 and 8.9, and so on; newer GPUs compile the PTX of 12.0.
   set(CMAKE_CUDA_ARCHITECTURES "80-real;90-real;100-real;120" CACHE STRING "GPUs to compile for")
 endif()
 set(CMAKE_CUDA_COMPILER "${SPILLWAY_NVCC}" CACHE FILEPATH "")
-set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # which one it is, Cudart.cmake says
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # Cudart.cmake chooses it
 enable_language(CUDA)
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 endif()
-# As for C++: with asserts. The sanitizer of CUDA names lines.
+# With asserts, as for C++. CUDA's sanitizer reports lines.
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -lineinfo")
 set(SPILLWAY_HAS_CUDA TRUE)
 
-# libtorch_cpu loads the libcudart beside it: that one is linked, and the toolkit's without LibTorch.
+# libtorch_cpu loads the libcudart beside it, so link that one; without LibTorch, the toolkit's.
 if(SPILLWAY_TORCH)
   set(_beside_torch "$ENV{SPILLWAY_TORCH_DIR}" "${SPILLWAY_TORCH_DIR}")
   list(TRANSFORM _beside_torch APPEND "/../nvidia/cu13/lib")

@@ -1,4 +1,4 @@
-# How every target of this project is compiled, and one command to declare a layer or a test.
+# How every target of this project is compiled, and commands to declare layers and tests.
 
 add_library(spillway_options INTERFACE)
 set(_warnings
@@ -6,12 +6,12 @@ set(_warnings
   # Designated initializers leave members to their defaults on purpose; g++ 12 sees uninitialized
   # members in copies of std::variant that are not there.
   -Wno-missing-field-initializers -Wno-maybe-uninitialized
-  # Each of the two compilers has warnings that the other does not know. g++ reports what is
-  # deprecated; clang also does inside the stable_sort of libstdc++ 12.
+  # Each of the two compilers has warnings that the other lacks. g++ reports deprecated uses; clang
+  # also reports one inside the stable_sort of libstdc++ 12.
   "$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option;-Wno-deprecated-declarations;-Wthread-safety>")
 target_compile_options(spillway_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>"
-  # What nvcc makes of a file for the host compiler is not pedantic.
+  # The host code that nvcc generates is not pedantic.
   "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
 target_include_directories(spillway_options INTERFACE
   "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/include")
@@ -29,7 +29,7 @@ if(SPILLWAY_MOLD)
 endif()
 find_program(SPILLWAY_CCACHE ccache)
 if(SPILLWAY_CCACHE)
-  # Paths below the tree count as relative ones, so that all checkouts share what was compiled.
+  # Paths below the tree count as relative ones, so that all checkouts share compiled files.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
     CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
@@ -37,8 +37,8 @@ if(SPILLWAY_CCACHE)
 endif()
 
 # spillway_room(name SOURCES... DEPENDS...): the folder `name` of a layer as a static library,
-# spillway::LAYER_NAME. SOURCES are files in it, DEPENDS what must be linked with it; which rooms it
-# may include, tests/layers_test.py says.
+# spillway::LAYER_NAME. SOURCES are its files, DEPENDS the libraries to link with it;
+# tests/layers_test.py lists the rooms it may include.
 function(spillway_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   get_filename_component(layer "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
@@ -70,7 +70,7 @@ endfunction()
 set(SPILLWAY_TEST_TIMEOUT 1200 CACHE STRING
     "Seconds after which a test has failed: many times what it takes, also under sanitizers")
 # For each product, MKL packs matrices into 4 MiB and more on Intel's processors, into kilobytes on
-# others. Models of tests are smaller than that, so they ask for kernels that take less.
+# others. Test models are smaller, so tests select kernels with smaller buffers.
 set(_test_environment)
 if(EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo _intel REGEX "GenuineIntel" LIMIT_COUNT 1)
@@ -79,7 +79,7 @@ if(EXISTS /proc/cpuinfo)
   endif()
 endif()
 
-# spillway_test_properties(name [LABELS ...] [OWN_KERNELS]): what every ctest entry has.
+# spillway_test_properties(name [LABELS ...] [OWN_KERNELS]): the properties of every ctest entry.
 # OWN_KERNELS: the test runs with the kernels that MKL chooses, or chooses them itself.
 function(spillway_test_properties name)
   cmake_parse_arguments(ARG "OWN_KERNELS" "" "SOURCES;DEPENDS;ARGS;LABELS" ${ARGN})
@@ -100,8 +100,8 @@ function(spillway_test name)
   spillway_test_properties(${name} ${ARGN})
 endfunction()
 
-# spillway_python_test(name SCRIPT ARGS... [LABELS ...] [OWN_KERNELS]): a script that exit code 77
-# skips.
+# spillway_python_test(name SCRIPT ARGS... [LABELS ...] [OWN_KERNELS]): a script; exit code 77
+# counts as skipped.
 function(spillway_python_test name script)
   cmake_parse_arguments(ARG "OWN_KERNELS" "" "ARGS;LABELS" ${ARGN})
   add_test(NAME ${name}
@@ -111,8 +111,8 @@ function(spillway_python_test name script)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
-# spillway_gpu_test(name SOURCES... DEPENDS...): likewise, labelled gpu; skipped where there is no
-# GPU. One of them has it at a time.
+# spillway_gpu_test(name SOURCES... DEPENDS...): the same, labelled gpu; skipped without a GPU. Only
+# one of them runs at a time.
 function(spillway_gpu_test name)
   spillway_test(${name} ${ARGN} LABELS gpu)
   target_sources(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/support/gpu/gpu_main.cpp")

@@ -16,11 +16,11 @@ endif()
 add_library(spillway::torch INTERFACE IMPORTED)
 target_include_directories(spillway::torch SYSTEM INTERFACE
   "${SPILLWAY_TORCH_DIR}/include" "${SPILLWAY_TORCH_DIR}/include/torch/csrc/api/include")
-# Its folder also has the headers of another {fmt}, without the library.
+# The wheel ships headers of another {fmt} version, without the library.
 target_compile_definitions(spillway::torch INTERFACE FMT_HEADER_ONLY)
 target_link_libraries(spillway::torch INTERFACE
   "${SPILLWAY_TORCH_DIR}/lib/libtorch_cpu.so" "${SPILLWAY_TORCH_DIR}/lib/libc10.so")
-# Its streams of GPUs. The rest of its GPU part is loaded when a GPU is asked for.
+# Headers for CUDA streams. The rest of the GPU part is loaded when a GPU is used.
 set(SPILLWAY_TORCH_HAS_CUDA FALSE)
 if(EXISTS "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so")
   set(SPILLWAY_TORCH_HAS_CUDA TRUE)

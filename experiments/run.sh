@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Runs experiments and writes their result files: run.sh NAME...
 # NAME is a folder beside this script with a program of its own, such as `engine`, or a script NAME.sh
-# or NAME.py, such as `eager`. Programs are built with optimization, without LibTorch where they can;
-# what is printed goes, below a head that says where and how, into results/NAME_MACHINE_YYYYMM.md. A
-# "## Reading" that is there already stays: check it.
+# or NAME.py, such as `eager`. Programs are built with optimization, without LibTorch if possible.
+# Output goes to results/NAME_MACHINE_YYYYMM.md below a header with machine and method. An existing
+# "## Reading" is kept; check it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cpu_model() { sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1; }
 
-# "AMD EPYC 7B13 64-Core Processor" is amd-epyc-7b13.
+# "AMD EPYC 7B13 64-Core Processor" becomes amd-epyc-7b13.
 machine() {
   cpu_model | sed -E 's/\((R|TM)\)//g; s/ (CPU|Processor|[0-9]+-Core)//g; s/ *@.*//' |
     tr '[:upper:]' '[:lower:]' | tr -cs '[:alnum:]\n' '-' | sed 's/-$//'
@@ -35,7 +35,8 @@ reading_of() {
   if [[ -f "$1" ]]; then sed -n '/^## Reading/,$p' "$1"; fi
 }
 
-# prepare_python NAME: the whole program for a script; its Python gets LibTorch's own package.
+# prepare_python NAME: builds the whole program for a script; its Python gets LibTorch's own
+# package.
 prepare_python() {
   bash scripts/build.sh build -- spillway kernels_bench >/dev/null
   # shellcheck source=scripts/setup.sh
@@ -44,7 +45,7 @@ prepare_python() {
     build/bin "$(bash scripts/data.sh)" "$(bash scripts/data.sh digits)")
 }
 
-# prepare NAME: leaves in `experiment` the command that prints the tables.
+# prepare NAME: sets `experiment` to the command that prints the tables.
 prepare() {
   local build_dir="${SPILLWAY_EXPERIMENTS_BUILD:-build-experiments}" target="${1}_experiment"
   if [[ -f "experiments/$1/$1.py" ]]; then

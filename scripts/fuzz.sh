@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets, two at a time: fuzz.sh [SECONDS [TARGET...]]. 60 s for each unless told.
+# Runs the fuzz targets, two at a time: fuzz.sh [SECONDS [TARGET...]]. 60 s each by default.
 # Prints executions and coverage of each target, and fails on a finding: its input then lies in
 # build-asan/findings/; fix it and keep the input in tests/fuzz/corpus/TARGET/.
-# RUNS=N: a campaign. One target at a time, in goes of SECONDS, until each has been executed N times.
-# What earlier calls executed counts while the program is the same; RUNS=0 only prints the table.
-# INPUT_SECONDS (20): an input that takes longer is a finding. More where fuzzers may be stopped.
+# RUNS=N: a campaign. One target at a time, in rounds of SECONDS, until each has N executions.
+# Executions of earlier calls count until the program changes; RUNS=0 only prints the table.
+# INPUT_SECONDS (20): an input that takes longer is a finding.
+# Use more if fuzzers may be stopped meanwhile.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/setup.sh
@@ -21,11 +22,11 @@ fixed_layout() {
   if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
 }
 
-# Of an input. Long configurations take long, and few are longer than this.
+# Maximum input length. Long configurations are slow, and few are longer than this.
 most_bytes() { if [[ "$1" == config ]]; then echo 1024; else echo 4096; fi; }
 
-# fuzz TARGET [FLAG...]: one go. What it finds on its way is kept in build-asan/corpus/ for the next.
-# Where memory was allocated is told in two frames: deeper ones take a third of the time.
+# fuzz TARGET [FLAG...]: one round. New inputs are kept in build-asan/corpus/ for the next round.
+# Two stack frames per allocation: deeper stacks cost a third of the time.
 fuzz() {
   local target="$1"
   mkdir -p "$build/findings" "$build/corpus/$target"
@@ -39,7 +40,7 @@ fuzz() {
     "$build/corpus/$target" "tests/fuzz/corpus/$target" 2>&1
 }
 
-# The log of a target: of its last go, or of all goes of a campaign with the same program.
+# The log of a target: of its last round, or of all rounds of a campaign with the same program.
 log_of() {
   if [[ -z "$runs" ]]; then
     echo "$build/$1.log"
@@ -57,7 +58,7 @@ say_finding() {
   tail -60 "$(log_of "$1")"
 }
 
-# two_at_a_time: one go of every target.
+# two_at_a_time: one round of every target.
 two_at_a_time() {
   local i each target status=0 pids
   for ((i = 0; i < ${#targets[@]}; i += 2)); do
@@ -75,8 +76,8 @@ two_at_a_time() {
   return "$status"
 }
 
-# campaign: as many goes as it takes. Of configurations only every eighth go takes long ones: a short
-# one is read ten times as fast, and reaches 19 of 20 edges.
+# campaign: as many rounds as necessary. For configurations only every eighth round uses long
+# inputs: a short one is read ten times as fast, and reaches 19 of 20 edges.
 campaign() {
   local target log go short status=0
   mkdir -p "$build/campaign"
@@ -95,7 +96,7 @@ campaign() {
   return "$status"
 }
 
-# A row of a table: executions, how many edges of the code were taken, findings.
+# A row of a table: executions, covered edges of the code, findings.
 report() {
   local log
   log="$(log_of "$1")"

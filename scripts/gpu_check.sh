@@ -2,11 +2,11 @@
 # Checks Spillway on this machine's GPU: gpu_check.sh [BUILD_DIR [REPORT]]
 # Builds for that GPU, runs the tests labelled gpu, CUDA's memory and race checks, and measures copies and
 # GPTs. Prints Markdown tables, which REPORT (BUILD_DIR/gpu_check.md) holds too; logs lie in BUILD_DIR.
-# Fails if anything did. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
+# Fails if any check fails. No network: LibTorch is that of SPILLWAY_TORCH_DIR, or of this machine's
 # Python, and without one nothing is trained; what the system lacks of Boost 1.81, GoogleTest,
 # nlohmann_json, SQLite and xxHash (and of CLI11, TBB and yaml-cpp, to train) is looked for in
-# SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it: Debian's packages, say, that
-# another machine got by apt-get download, unpacked there by dpkg -x.
+# SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it: for example Debian
+# packages downloaded on another machine by apt-get download, unpacked there by dpkg -x.
 # shellcheck disable=SC2317  # functions are reached through check()
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +19,7 @@ mkdir -p "$build"
 
 row() { printf '| %s | %s |\n' "$1" "$2" | tee -a "$report"; }
 
-# check NAME LOG COMMAND...: a row that says how it went. What it prints goes to the log.
+# check NAME LOG COMMAND...: adds a result row. The output goes to the log.
 check() {
   local name="$1" log="$build/$2" begin=$SECONDS
   shift 2
@@ -59,7 +59,7 @@ build_all() {
   cmake --build "$build" --parallel --target "${targets[@]}"
 }
 
-# sanitized TOOL TEST: a check by compute-sanitizer, where the toolkit has it.
+# sanitized TOOL TEST: a check by compute-sanitizer, if the toolkit has it.
 sanitized() {
   if ! command -v compute-sanitizer >/dev/null; then
     row "$1 of $2" "not run: there is no compute-sanitizer in the PATH"
@@ -74,7 +74,7 @@ gpu() {
     head -n 1 || true
 }
 
-# The rows of the table that the experiment prints, as rows of this one.
+# Adds the rows of the experiment's table to this one.
 copies() {
   awk -F ' *[|] *' '/GPU|both/ && NF == 6 && $3 ~ /^[0-9]/ {
     printf "| copies of 256 MiB %s | %s GB/s, raw %s, ratio %s |\n", $2, $4, $3, $5

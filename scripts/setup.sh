@@ -87,12 +87,12 @@ install_packages() {
     IFS='|' read -ra names <<<"$wanted"
     chosen+=("$(first_available "${names[@]}")")
   done
-  # --no-remove: never take away something the user has, such as another Boost.
+  # --no-remove: never remove a package of the user, such as another Boost.
   retry apt_get install -y --no-install-recommends --no-remove "${chosen[@]}" ||
     die "apt-get could not install: ${chosen[*]}"
 }
 
-# Prints "2.11.0" for a folder that holds LibTorch, nothing for one that does not.
+# Prints "2.11.0" for a folder with LibTorch, nothing for any other.
 version_of_torch() {
   local header="$1/include/torch/headeronly/version.h"
   if [[ -f "$header" && -f "$1/lib/libtorch_cpu.so" && -f "$1/lib/libc10.so" ]]; then
@@ -100,12 +100,12 @@ version_of_torch() {
   fi
 }
 
-# A throw-away environment, because the system's pip may be externally managed.
+# A temporary environment, because the system's pip may be externally managed.
 make_venv() {
   /usr/bin/python3 -m venv "$1" || die "python3 -m venv failed; is python3-venv installed?"
 }
 
-# Fills `$1` by way of `$1.part`, so that `$1` is whole whenever it exists. pip's temporary files
+# Fills `$1` through `$1.part`, so that `$1` is complete whenever it exists. pip's temporary files
 # lie there too: they are as large as LibTorch, and /tmp may be small.
 install_torch_into() {
   local target="$1" part="$1.part"

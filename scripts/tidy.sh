@@ -14,7 +14,7 @@ if ! command -v "$tidy" >/dev/null; then
   exit 0
 fi
 
-# FILE, tab, COMMAND of everything that is no test or experiment.
+# FILE, tab, COMMAND of every file except tests and experiments.
 units() {
   python3 - "$build/compile_commands.json" "$@" <<'END'
 import json, re, sys

@@ -6,23 +6,23 @@
 #include <stop_token>
 #include <utility>
 
-/// What a mutex protects, checked by clang's -Wthread-safety; other compilers ignore it. The macros
-/// are those of clang's documentation, "Thread Safety Analysis".
+/// Annotations of mutexes, checked by clang's -Wthread-safety; other compilers ignore them. The
+/// macros are those of clang's documentation, "Thread Safety Analysis".
 #ifdef __clang__
 #define SPILLWAY_THREAD_ANNOTATION(x) __attribute__((x))
 #else
 #define SPILLWAY_THREAD_ANNOTATION(x)
 #endif
 
-/// Of a member: it is read and written only while this mutex is locked.
+/// For members: read and written only while this mutex is locked.
 #define SPILLWAY_GUARDED_BY(mutex) SPILLWAY_THREAD_ANNOTATION(guarded_by(mutex))
-/// Of a function or lambda: the caller has locked this mutex.
+/// For functions and lambdas: the caller has locked this mutex.
 #define SPILLWAY_REQUIRES(...) SPILLWAY_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
-/// Of a function: it locks this mutex, so the caller must not have.
+/// For functions: they lock this mutex, so the caller must not hold it.
 #define SPILLWAY_EXCLUDES(...) SPILLWAY_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define SPILLWAY_ACQUIRE(...) SPILLWAY_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define SPILLWAY_RELEASE(...) SPILLWAY_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
-/// Of a function that the analysis cannot follow; a comment there says why it is right.
+/// For functions that the analysis cannot check; explain in a comment there why they are correct.
 #define SPILLWAY_NO_THREAD_SAFETY_ANALYSIS SPILLWAY_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace spillway {

@@ -16,7 +16,7 @@ std::vector<float> values(std::size_t n) {
   return x;
 }
 
-/// Limits the dispatch to the case's level while it runs; skips what this CPU lacks.
+/// Limits the dispatch to the case's level while it runs; skips levels that this CPU lacks.
 bool enter_level(benchmark::State& state, Isa isa) {
   if (limit_isa(isa) == isa) return true;
   state.SkipWithError("this CPU lacks the instruction set");

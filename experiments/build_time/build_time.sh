@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints how long builds take, as a Markdown table. Works on a copy of the tree in a folder of its own.
-# INCREMENTAL_ONLY=1: what comes before the first change is built as fast as can be, and not measured.
-# REPETITIONS (3): how often each file is changed.
+# Prints how long builds take, as a Markdown table. Works on a copy of the tree in a folder of its
+# own. INCREMENTAL_ONLY=1: the build before the first change is as fast as possible, and not
+# measured. REPETITIONS (3): how often each file is changed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/setup.sh
@@ -17,7 +17,7 @@ readonly changed=(
 folder="$(mktemp -d "$PWD/build-time-XXXXXX")"
 trap 'rm -rf "$folder"' EXIT
 
-# timed COMMAND...: its seconds.
+# timed COMMAND...: prints the seconds that it takes.
 timed() {
   local begin end
   begin="$(date +%s.%N)"
@@ -32,7 +32,7 @@ configure() {
 
 build() { ninja -C "$folder/build" -j "$num_jobs" "$@"; }
 
-# Lines of seconds as "median (least-most)".
+# Formats lines of seconds as "median (least-most)".
 spread() {
   sort -n | awk '{ s[NR] = $1 } END { printf "%s (%s-%s)\n", s[int((NR + 1) / 2)], s[1], s[NR] }'
 }
@@ -45,7 +45,7 @@ after_changing() {
   done | spread
 }
 
-# row WHAT PROGRAM ALL: of the table. Its parts are measured before, so that a failure counts.
+# row WHAT PROGRAM ALL: prints a table row. Its parts are measured before, so that a failure counts.
 row() { echo "| $1 | $2 | $3 |"; }
 
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$folder"

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What checkpoints cost, and how long a resumed run takes to go on; prints Markdown tables.
-Usage: checkpoint.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs"""
+"""The cost of checkpoints, and the time until a resumed run continues; prints Markdown tables.
+
+Usage: checkpoint.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
+"""
 
 import argparse
 import os
@@ -49,7 +51,9 @@ def unit_seconds(run):
 
 
 class Steps:
-    """Step s, from 1: its commit, and how long the device computed nothing since the one before."""
+    """Step s, from 1: its commit, and how long the device has computed nothing since the previous
+    one.
+    """
 
     def __init__(self, run):
         self.commit_s = {event["step"]: event["time_s"] for event in spillway_run.steps_of(run)}
@@ -64,10 +68,10 @@ class Steps:
 
 
 def checkpoints_of(run, steps):
-    """Of those that were written while training went on."""
+    """Checkpoints that were written during training."""
     last = max(steps.commit_s)
     saved = [event for event in run.events if event["event"] == "saved" and event["step"] < last]
-    written = {}  # the steps in which each was
+    written = {}  # the steps during which each was written
     for event in saved:
         written[event["step"]] = [
             step for step in range(event["step"] + 1, last + 1)
@@ -82,7 +86,7 @@ def checkpoints_of(run, steps):
 
 
 def plain_write_seconds(num_bytes):
-    """In the folder of temporary files, where the runs are too."""
+    """In the folder of temporary files, like the runs."""
     data = os.urandom(num_bytes)
     with tempfile.TemporaryFile() as file:
         begin = time.monotonic()
@@ -93,7 +97,7 @@ def plain_write_seconds(num_bytes):
 
 
 def measure_pair(program, setting, memory, text, environment, results):
-    """A run without and one with checkpoints; what they say goes into `results`."""
+    """Runs once without and once with checkpoints; adds the outcomes to `results`."""
     without, saving = (
         spillway_run.train(program, config_of(setting, memory, text, every), environment)
         for every in (0, setting["every"]))

@@ -1,4 +1,4 @@
-"""A sweep that is stopped, and how long it takes to go on."""
+"""A sweep that is stopped, and the time until it continues."""
 
 import json
 import os
@@ -20,13 +20,13 @@ def config_of(trials, brief):
 
 
 class Lines:
-    """Those that are added to a log, from now on."""
+    """The events that are added to a log from now on."""
 
     def __init__(self, log):
         self.log, self.offset = log, log.stat().st_size if log.exists() else 0
 
     def more(self):
-        """As objects; a line without its end comes later."""
+        """The events as objects; an incomplete line comes later."""
         if not self.log.exists():
             return []
         with open(self.log, "rb") as file:
@@ -37,8 +37,9 @@ class Lines:
 
 
 def follow(command, log, environment, is_enough):
-    """Runs it until `is_enough` of the events so far, then interrupts it. Events have `after_s`,
-    since the start of the process, when their line was there."""
+    """Runs it until `is_enough` holds for the events so far, then interrupts it. Events have
+    `after_s`, the time from the start of the process until their line appeared.
+    """
     lines, events, begin = Lines(log), [], time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                env={**os.environ, **environment})
@@ -66,7 +67,7 @@ def last_resumed_s(events, trials):
 
 
 def checkpoint_bytes(output):
-    """Of the newest generation of each trial: what a resume reads."""
+    """The bytes of the newest generation of each trial, which a resume reads."""
     total = 0
     for folder in output.glob("trials/*/checkpoints"):
         newest = max(path for path in folder.iterdir() if path.name.isdigit())

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Spillway and eager PyTorch train the same GPT by turns on one core; prints Markdown tables.
-Usage: eager.py BIN TEXT [--brief], BIN: folder of the programs; PYTHONPATH must lead to the PyTorch to compare with."""
+"""Spillway and eager PyTorch train the same GPT in turns on one core; prints Markdown tables.
+
+Usage: eager.py BIN TEXT [--brief], BIN: folder of the programs; PYTHONPATH must contain the PyTorch
+to compare with.
+"""
 
 import argparse
 import json
@@ -48,7 +51,9 @@ def run_torch(shape, text, core):
 
 
 def rates(steps, shape):
-    """Tokens a second of the median step, and tokens a second of CPU time, past the first steps."""
+    """Tokens per second of the median step, and tokens per second of CPU time, after the first
+    steps.
+    """
     steady = steps[len(steps) // 4:]
     tokens = shape["batch"] * shape["positions"]
     median_s = statistics.median(b["time_s"] - a["time_s"] for a, b in zip(steady, steady[1:]))
@@ -70,7 +75,9 @@ def compare(name, shape, arguments, core):
 
 
 def dropout_ns(bench, core):
-    """By elements: nanoseconds each in the kernel, on the best instruction set that there is."""
+    """By number of elements: nanoseconds per element in the kernel, on the best available
+    instruction set.
+    """
     command = ["taskset", "-c", str(core), bench, "--benchmark_filter=BM_Dropout",
                "--benchmark_format=json", "--benchmark_min_time=0.2"]
     cases = json.loads(subprocess.run(command, capture_output=True, text=True,

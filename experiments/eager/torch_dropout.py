@@ -1,5 +1,8 @@
-"""Prints the nanoseconds an element of PyTorch's dropout, forward, on one thread: for each of the
-numbers of elements given, a JSON list. Usage: torch_dropout.py ELEMENTS..."""
+"""Prints the nanoseconds per element of PyTorch's dropout, forward, on one thread: a JSON list with
+an entry for each given number of elements.
+
+Usage: torch_dropout.py ELEMENTS...
+"""
 
 import json
 import statistics

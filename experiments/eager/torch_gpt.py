@@ -59,7 +59,7 @@ def optimizer_of(model):
 
 
 def batches(text, shape):
-    """Batches of samples as Spillway cuts them: [batch, positions + 1], next to each other."""
+    """Batches of samples as Spillway cuts them: [batch, positions + 1], in consecutive order."""
     with open(text, "rb") as file:
         data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
     sample = shape["positions"] + 1

@@ -9,7 +9,7 @@
 #include "experiments/support/shared_run.h"
 #include "experiments/support/spread.h"
 
-/// A published cluster run again, by the engine in the virtual shell, under several allocators.
+/// Replays a published cluster run with the engine in the virtual shell, under several allocators.
 namespace spillway::experiments {
 namespace {
 
@@ -20,8 +20,9 @@ constexpr double kShrinkS = 1.2;  // published: 0.08 to 1.2
 struct Variant {
   const char* name;
   std::string_view allocator, policy;
-  bool knows_scaling;     ///< no: speed on one lane is known, the rest is learned while it trains
-  bool growth_starts_up;  ///< devices that join a job go through its start-up first
+  bool knows_scaling;     ///< false: the speed on one lane is known, the rest is learned during
+                          ///< training
+  bool growth_starts_up;  ///< devices that join a job first go through its start-up
 };
 constexpr Variant kVariants[]{{"priority", "priority", "lrtf", false, true},
                               {"wfs", "wfs", "lrtf", false, true},
@@ -30,7 +31,7 @@ constexpr Variant kVariants[]{{"priority", "priority", "lrtf", false, true},
                               {"fill, srtf, scaling known", "fill", "srtf", true, true},
                               {"fill, srtf, lanes join at once", "fill", "srtf", false, false}};
 
-/// A step that takes so long on so many lanes, whichever has most groups.
+/// A step that takes `step_s(lanes)` seconds, whichever lane has most groups.
 std::shared_ptr<const JobPlan> plan_of(double step_s, int lanes, std::int64_t steps) {
   const JobShape shape{.virtual_nodes = kVirtualNodes,
                        .groups = kVirtualNodes,
@@ -39,7 +40,7 @@ std::shared_ptr<const JobPlan> plan_of(double step_s, int lanes, std::int64_t st
   return chain_job({{0, step_s / shape.lane_groups.front()}}, shape, /*elements=*/1024);
 }
 
-/// Likewise, where the first step takes as long as the job's start-up.
+/// The same, but the first step takes as long as the job's start-up.
 std::shared_ptr<const JobPlan> plan_of(double step_s, double start_up_s, int lanes,
                                        std::int64_t steps) {
   const std::size_t first = StepKind{.update = false, .evaluate = false, .train = true}.index();

@@ -9,14 +9,14 @@
 #include "experiments/support/spread.h"
 #include "scheduler/simulation/virtual_shell.h"
 
-/// Events a second of the engine under a virtual clock, and bytes a job.
+/// Events per second of the engine under a virtual clock, and bytes per job.
 namespace spillway::experiments {
 namespace {
 
 /// Jobs of 8 shards and 4 virtual nodes that spill.
 struct Case {
   int num_jobs, num_devices;
-  int memory = 2;  ///< of a device, in largest units
+  int memory = 2;  ///< of a device, in units of the largest unit
   std::int64_t shard_elements = kShardElements;
   bool equal = false;  ///< all jobs take the same time
 };
@@ -92,7 +92,7 @@ void print_speed(int num_runs, double num_events, int most_jobs) {
   }
 }
 
-/// What `make` leaves behind.
+/// The bytes that remain allocated after `make`.
 template <typename Make>
 double bytes_of(const Make& make) {
   const std::size_t before = live_bytes();
@@ -100,8 +100,8 @@ double bytes_of(const Make& make) {
   return static_cast<double>(live_bytes() - before);
 }
 
-/// Of `num_jobs` equal jobs on 10 devices: bytes of engine and shell after some events. The plan is
-/// one for all.
+/// For `num_jobs` equal jobs on 10 devices: bytes of engine and shell after some events. All jobs
+/// share one plan.
 double bytes_a_job(int num_jobs, Bytes host_budget, int events_a_job) {
   Jobs jobs = make_jobs({1, 10}, 2);
   jobs.config.host_budget = host_budget;

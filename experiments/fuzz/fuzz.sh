@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints what the fuzz targets executed, as a Markdown table; runs them until each has enough.
-# RUNS (10000000): executions of each; 0 runs none. TARGETS: those alone. INPUT_SECONDS: see scripts/fuzz.sh.
+# Prints the executions of the fuzz targets as a Markdown table; runs each until it has enough.
+# RUNS (10000000): executions per target; 0 runs none. TARGETS: only these.
+# INPUT_SECONDS: see scripts/fuzz.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

@@ -25,7 +25,7 @@ void require(cudaError_t code) {
   if (code != cudaSuccess) throw Error(cudaGetErrorString(code));
 }
 
-/// What CUDA does where nothing is between.
+/// CUDA alone, without a queue.
 class RawCopies {
  public:
   RawCopies() {

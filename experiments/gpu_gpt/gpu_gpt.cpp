@@ -17,7 +17,7 @@
 #include "spillway/model.h"
 #include "trainer/profile/machine.h"
 
-/// A GPT on a GPU that holds a part of it: step, bytes, what binds.
+/// A GPT on a GPU that holds a part of it: step time, bytes, and the limiting resource.
 namespace spillway::experiments {
 namespace {
 
@@ -44,7 +44,7 @@ GptConfig gpt(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
           .dropout = 0};
 }
 
-/// What a step would take of each resource alone.
+/// The time that a step would take for each resource alone.
 struct Bounds {
   double link_s = 0, product_s = 0, update_s = 0;
   double most() const { return std::max({link_s, product_s, update_s}); }
@@ -72,7 +72,7 @@ class Experiment {
     if (setting_.models_in_turn > 1) print_models_in_turn();
   }
 
-  /// To stand below the table.
+  /// Text for below the table.
   const std::string& sentences() const { return sentences_; }
 
  private:
@@ -107,7 +107,7 @@ class Experiment {
     return train(session(budget), trials);
   }
 
-  /// 0, and why, where it does not fit.
+  /// 0, with the reason, if it does not fit.
   double or_none(const std::function<double()>& seconds) {
     const auto leave_out = [&](const std::exception& error) {
       sentences_ += "- " + setting_.name + ": " + error.what() + "\n";
@@ -137,7 +137,7 @@ class Experiment {
             .update_s = 4 * weights_ / machine_.update_bytes_per_s};
   }
 
-  /// Layers of each shard, which a plan has by its names.
+  /// Layers of each shard, from the span names of a plan.
   static std::vector<LayerRange> ranges_of(const TrialPlan& plan, const ModelSpec& model) {
     std::vector<LayerRange> ranges;
     for (const std::string& shard : plan.shards) {
@@ -150,7 +150,7 @@ class Experiment {
     return ranges;
   }
 
-  /// A step of the same work with all state on the device. Throws Error where it learns otherwise.
+  /// A step of the same work with all state on the device. Throws Error if the losses differ.
   double resident_step_s(const Trained& trained, int virtual_nodes, double clip) {
     const auto model = make_gpt(setting_.model, setting_.vn_samples);
     Resident resident(trial(OrderChoice::shard_major, virtual_nodes, clip),
@@ -209,7 +209,7 @@ class Experiment {
   std::string sentences_;
 };
 
-/// `only`: the setting of that name; empty: all.
+/// `only`: the setting of this name; empty: all.
 int run(bool brief, std::string_view only) {
   const Machine machine = inspect_machine();
   std::vector<Setting> settings{{.name = "1.3B",

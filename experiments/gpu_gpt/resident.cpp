@@ -127,7 +127,7 @@ void Resident::add_gradient(int layer, int param, const std::byte* term) {
            model_->spec.params[at(number)].tensor, std::exchange(state.is_fresh, false));
 }
 
-/// A backward where `loss` is given, which the loss's layer writes; its weight.
+/// A backward if `loss` is given, to which the loss layer writes; returns the loss's weight.
 double Resident::run_shard(int shard, const RangeRunner& runner, double* loss) {
   const Boundaries& boundaries = cut_.boundaries(shard);
   auto inputs = some_of(edges_, boundaries.in);
@@ -136,12 +136,13 @@ double Resident::run_shard(int shard, const RangeRunner& runner, double* loss) {
   const auto take = [this](int layer, int param, const std::byte* term) {
     add_gradient(layer, param, term);
   };
-  // A GPT is a chain: what crosses a cut is read once behind it.
+  // A GPT is a chain: a boundary has one reader.
   return runner.backward(inputs, some_of(edge_gradients_, boundaries.out),
                          some_of(edge_gradients_, boundaries.in), take, loss);
 }
 
-/// Forward to the last shard, then back. The weight of the loss, which is written in time.
+/// Forward to the last shard, then backward. Returns the weight of the loss, which is written in
+/// stream order.
 double Resident::take_through(int vn, double* loss) {
   load(vn);
   const LayerContext context{.random = {trial_.train.seed, static_cast<std::uint32_t>(step_),
@@ -165,7 +166,7 @@ double Resident::take_through(int vn, double* loss) {
   return weight;
 }
 
-/// Clips by the norm of all gradients and applies them, without asking the device for a number.
+/// Clips by the norm of all gradients and applies them, without reading a number from the device.
 void Resident::update(double weight) {
   std::vector<at::Tensor> weights, masters, gradients, means, squares, steps;
   for (Param& param : params_) {

@@ -14,21 +14,22 @@
 
 namespace spillway::experiments {
 
-/// The same trial with all of its state on the device, as a trainer that does not spill has it:
-/// weights as layers compute with them; masters, gradients and moments in fp32; clipping and AdamW
-/// by LibTorch. Each virtual node goes forward through all shards, then back, every shard but the
-/// last recomputed, by the code that a session's ops run. Nothing is copied but the batch.
+/// Cost of a trial without copies or scheduling: all state stays on the device, as in a trainer
+/// that does not spill. Weights have the type of their layers; masters, gradients and moments are
+/// fp32; LibTorch does clipping and AdamW. Each virtual node goes forward through all shards, then
+/// back, and every shard but the last is recomputed, by the code that a session's ops run. Only the
+/// batch is copied.
 class Resident {
  public:
-  /// On GPU 0, or where `kind` is cpu on a thread. `activations`: of an op, in bytes. One reduction
-  /// group. Throws where there is no room.
+  /// On GPU 0, or on a thread if `kind` is cpu. `activations`: of an op, in bytes. One reduction
+  /// group. Throws if memory is too small.
   Resident(TrialConfig trial, const std::vector<LayerRange>& shards, DeviceKind kind,
            Bytes activations);
   ~Resident();
   Resident(const Resident&) = delete;
   Resident& operator=(const Resident&) = delete;
 
-  /// Trains max_steps steps, 3 at least. Returns the seconds of one, the first two aside.
+  /// Trains max_steps steps, at least 3. Returns the seconds per step without the first two.
   double run();
   /// The mean loss of the last step.
   double loss() const { return loss_; }

@@ -7,8 +7,8 @@
 #include "experiments/support/spread.h"
 #include "scheduler/simulation/virtual_shell.h"
 
-/// Hydra's ablation in the virtual shell and on real devices: what sharing devices and double
-/// buffering are worth.
+/// Hydra's ablation in the virtual shell and on real devices: the value of sharing devices and of
+/// double buffering.
 namespace spillway::experiments {
 namespace {
 
@@ -19,11 +19,12 @@ struct Outcome {
   Bytes h2d_bytes = 0;
 };
 
-/// What is computed, copied and held.
+/// Compute, copies and memory of a setting.
 struct Setting {
   ShardTime time;
   double copy_s;  ///< of a shard's weights
-  double memory;  ///< of a device, in largest units: weights, gradient sums and boundaries
+  double
+      memory;  ///< of a device, in units of the largest unit: weights, gradient sums and boundaries
   int steps;
 };
 

@@ -38,7 +38,8 @@ SessionConfig session_of(const Setting& setting, const PilotCache& cache) {
   return config;
 }
 
-/// The rate at which a mean shard of the full system loads as long as a mean unit computes.
+/// The rate at which a mean shard of the full system loads in the time in which a mean unit
+/// computes.
 Bytes link_rate(const TrialPlan& plan) {
   const double units = 2.0 * plan.num_shards - 1;
   return static_cast<Bytes>(static_cast<double>(plan.shard_weights_bytes) / plan.num_shards /

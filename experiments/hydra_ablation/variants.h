@@ -1,13 +1,13 @@
 #pragma once
 
-/// What a run may use beyond spilling.
+/// The features that a run uses besides spilling.
 namespace spillway::experiments {
 
 struct Variant {
   const char* name;
-  bool shares;  ///< no: one model after another
+  bool shares;  ///< false: one model after another
   bool double_buffer;
-  double published;  ///< time over that of the full system
+  double published;  ///< time relative to the full system
 };
 inline constexpr Variant kVariants[]{{"spilling alone", false, false, 13.05},
                                      {"+ sharing (SHARP)", true, false, 2.3},

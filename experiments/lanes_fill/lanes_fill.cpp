@@ -10,7 +10,7 @@ namespace spillway::experiments {
 namespace {
 
 constexpr int kJobs = 4, kShards = 10, kVirtualNodes = 8, kMostDevices = 8;
-// Hydra, 4 models, speed-up over model parallelism on as many devices; 0: not published.
+// Hydra, 4 models, speed-up over model parallelism on the same number of devices; 0: not published.
 constexpr double kPublished[kMostDevices + 1]{0, 0, 1.85, 0, 3.7, 0, 3.65, 0, 3.65};
 
 struct Setting {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Times of what must not take long, as a Markdown table.
-Usage: limits.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs"""
+"""Response times, as a Markdown table.
+
+Usage: limits.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
+"""
 
 import argparse
 import json
@@ -20,7 +22,7 @@ DEEP = {"devices": [{"memory": "1MiB"}],
 
 
 def timed(command, exit_codes, interrupt_after=None):
-    """Seconds of a command, or, where it is interrupted, from then on."""
+    """Seconds of a command, or from its interruption to its end."""
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
     begin = time.monotonic()

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Memory of runs of more and more steps, as a Markdown table.
-Usage: long_run.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs"""
+"""Memory of longer and longer runs, as a Markdown table.
+
+Usage: long_run.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
+"""
 
 import argparse
 import json
@@ -30,7 +32,7 @@ def config_of(text, steps):
 
 
 def peak_mib(command):
-    """The most that was resident of the process."""
+    """The peak resident memory of the process."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status != 0:

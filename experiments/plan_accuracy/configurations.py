@@ -1,5 +1,6 @@
-"""The runs whose plan is compared: name, and what differs from DEFAULTS. `text` and `digits` stand
-for the paths of data."""
+"""The runs whose plans are checked: name, and differences from DEFAULTS. `text` and `digits` stand
+for the paths of data.
+"""
 
 DEFAULTS = {
     "host_memory": "4GiB",

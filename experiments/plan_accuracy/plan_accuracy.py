@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Planned beside actual for twelve varied runs of `spillway train`; prints Markdown tables.
-Usage: plan_accuracy.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs"""
+"""Planned and actual values of twelve varied runs of `spillway train`; prints Markdown tables.
+
+Usage: plan_accuracy.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
+"""
 
 import argparse
 import json
@@ -17,7 +19,7 @@ from configurations import CONFIGURATIONS, DEFAULTS  # noqa: E402
 
 
 def config_of(changes, data):
-    """DEFAULTS with `changes`; a model or data of another kind replaces all of its section."""
+    """DEFAULTS with `changes`; a model or data of another kind replaces its whole section."""
     config = {key: {**value} if isinstance(value, dict) else value
               for key, value in DEFAULTS.items()}
     for key, value in changes.items():
@@ -29,7 +31,7 @@ def config_of(changes, data):
 
 
 def smallest_budget(program, config):
-    """What the program says is needed, in bytes."""
+    """The needed bytes that the program reports."""
     devices = [{"kind": "cpu", "memory": "1GiB"}]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump({**config, "devices": devices}, file)
@@ -40,7 +42,7 @@ def smallest_budget(program, config):
 
 
 def step_seconds(run, process):
-    """From the first commit to the last, by step; `process` is what the trace calls it."""
+    """Seconds from the first commit to the last, per step; `process` is its name in the trace."""
     number = {"real": 1, "planned": 2}[process]
     ends = sorted(span["ts"] + span["dur"] for span in run.trace
                   if span["ph"] == "X" and span["pid"] == number and span["name"] == "commit")
@@ -48,7 +50,7 @@ def step_seconds(run, process):
 
 
 def measure(program, config):
-    """A run with costs that its own pilot has measured."""
+    """A run with costs that its own pilot measures."""
     with tempfile.TemporaryDirectory() as cache:
         run = spillway_run.train(program, config, {"XDG_CACHE_HOME": cache})
     planned_s, actual_s = step_seconds(run, "planned"), step_seconds(run, "real")
@@ -62,7 +64,7 @@ def measure(program, config):
 
 
 def deviation(runs, key):
-    """How far plans are from what came: "equal", or the largest difference."""
+    """Relative error of a plan: "equal", or the largest difference."""
     largest = max((run[key]["planned"] / run[key]["actual"] - 1 for run in runs), key=abs)
     return "equal" if largest == 0 else f"{100 * largest:+.2f} %"
 

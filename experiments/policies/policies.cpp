@@ -6,7 +6,7 @@
 #include "experiments/support/spread.h"
 #include "scheduler/simulation/virtual_shell.h"
 
-/// Makespan over the lower bound for every policy, on the instances of Hydra's simulation.
+/// Makespan relative to the lower bound for every policy, on the instances of Hydra's simulation.
 namespace spillway::experiments {
 namespace {
 
@@ -39,7 +39,7 @@ Jobs make_jobs(const Instance& instance, unsigned seed, int scale) {
   return jobs;
 }
 
-/// No schedule is shorter: a model is a chain, and devices compute one unit at a time.
+/// A lower bound: a model is a chain, and devices compute one unit at a time.
 double lower_bound_s(const Jobs& jobs, int num_devices) {
   double longest = 0, total = 0;
   for (const auto& job : jobs) {
@@ -50,8 +50,8 @@ double lower_bound_s(const Jobs& jobs, int num_devices) {
 }
 
 struct Setting {
-  bool double_buffer;  ///< choose a unit ahead and load its weights
-  double copy_s;       ///< of a shard's weights; 0: what is not compute takes no time
+  bool double_buffer;  ///< claim a unit ahead and load its weights
+  double copy_s;       ///< of a shard's weights; 0: everything except compute takes no time
 };
 
 double makespan_s(const Jobs& jobs, int num_devices, std::string_view policy,
@@ -59,7 +59,7 @@ double makespan_s(const Jobs& jobs, int num_devices, std::string_view policy,
   EngineConfig config{.host_budget = 1_GiB * 1024,
                       .policy = make_policy(policy),
                       .double_buffer = setting.double_buffer};
-  // Room for the unit that runs, the next one, and sums on their way home.
+  // Room for the running unit, the next one, and sums on their way home.
   config.device_budgets.assign(at(num_devices), 3 * jobs[0]->needed_budget);
   const double rate =
       setting.copy_s > 0 ? static_cast<double>(kShardBytes) / setting.copy_s : 1e300;

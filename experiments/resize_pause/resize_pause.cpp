@@ -9,7 +9,7 @@
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
 
-/// How long a job pauses where its devices change between two steps, on real CPU devices.
+/// How long a job pauses when its devices change between two steps, on real CPU devices.
 namespace spillway::experiments {
 namespace {
 
@@ -18,7 +18,7 @@ struct Setting {
   int steps, repetitions;
 };
 
-/// What is done to the job while it runs.
+/// The change of a running job.
 struct Change {
   std::string name;
   int lanes_before, lanes_after;
@@ -57,7 +57,7 @@ class Run {
     return {.devices = std::vector<DeviceConfig>(at(devices), {.memory = 512_MiB})};
   }
 
-  /// A device takes part once it is warm: then it has joined.
+  /// A device takes part once it is warm and has joined.
   void make_change() {
     if (change_.device_comes) {
       session_.add_device({.memory = 512_MiB});
@@ -91,7 +91,7 @@ class Run {
   Pause measured() const {
     std::vector<double> before, after;
     double around_s = 0;
-    constexpr std::size_t kAround = 3;  // the step that ends with the change, and two behind it
+    constexpr std::size_t kAround = 3;  // the step that ends with the change, and the next two
     for (std::size_t i = 2; i < commits_s_.size(); ++i) {
       const double step_s = commits_s_[i] - commits_s_[i - 1];
       if (i + 1 < first_on_new_lanes_) {

@@ -173,7 +173,7 @@ void ResidentTrainer::merge_sums(int shard, int vn) {
   }
 }
 
-/// Finishes tied gradients, takes the norms.
+/// Finishes tied gradients and computes the norms.
 void ResidentTrainer::reduce() {
   const ModelSpec& spec = model_->spec;
   const int root = fold_.roots.front().second;

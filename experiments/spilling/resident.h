@@ -13,11 +13,10 @@
 
 namespace spillway::experiments {
 
-/// What a trial would cost if nothing had to be moved or scheduled: all of its state lies in
-/// memory, and loops on the calling thread take virtual nodes through the shards. Forward keeps
-/// what crosses a cut, backward recomputes a shard at a time; gradients are folded, clipped and
-/// applied as a Session does it, so all losses have its bits. One lane; every layer but the first
-/// reads what the one before it made.
+/// Cost of a trial without copies or scheduling: all state stays in memory, and loops on the
+/// calling thread take virtual nodes through the shards. Forward keeps the boundaries, backward
+/// recomputes a shard at a time; gradients are folded, clipped and applied as in a Session, so all
+/// losses have its bits. One lane; every layer but the first reads the output of the previous one.
 class ResidentTrainer {
  public:
   enum class Order { vn_by_vn, shard_by_shard };

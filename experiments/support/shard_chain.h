@@ -18,9 +18,9 @@ struct ShardTime {
   double forward_s = 1, backward_s = 1;
 };
 
-/// A job whose layers are a shard each, of `elements` weights. A step has 2 * shards - 1 units a
-/// lane, because the last shard goes forward and backward in one. Boundaries are 256 bytes; host
-/// operations take no time.
+/// A job whose layers are one shard each, of `elements` weights. A step has 2 * shards - 1 units
+/// per lane, because the last shard goes forward and backward in one. Boundaries are 256 bytes;
+/// host operations take no time.
 inline std::shared_ptr<const JobPlan> chain_job(const std::vector<ShardTime>& shards,
                                                 const JobShape& shape,
                                                 std::int64_t elements = kShardElements) {

@@ -88,15 +88,15 @@ class Simulation {
     ++num_ended_;
   }
 
-  /// Devices that join start up first, beside the job.
+  /// Devices that join go through their start-up first, while the job continues.
   double delay_s(const ResizeJob& resize) {
     const JobTable& now = shell_.shell().engine().job(resize.job);
-    if (now.paused) return 0;  // it starts
+    if (now.paused) return 0;  // its start
     const bool grows = resize.lanes > static_cast<int>(now.plan->lanes.size());
     return grows ? job(resize.job).growth_s : job(resize.job).shrink_s;
   }
 
-  /// Lanes that were given until now.
+  /// Lanes given so far.
   void note_given() {
     int lanes = 0;
     for (const auto& [id, given] : given_) lanes += given;

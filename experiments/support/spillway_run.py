@@ -1,4 +1,4 @@
-"""Runs `spillway train` in a folder that goes away and returns what it wrote."""
+"""Runs `spillway train` in a temporary folder and returns its outputs."""
 
 import json
 import os
@@ -10,13 +10,14 @@ import types
 
 
 class Failed(Exception):
-    """The program ended with an exit code that is not 0."""
+    """The program exited with a code other than 0."""
 
 
 def train(program, config, environment=None, core=None):
-    """What a run of `config`, a dict as in the YAML file, wrote: plan (planned beside actual),
-    events, trace, and how large its largest checkpoint is. Events have `cpu_s`, what the process
-    had used when they were seen. `core`: the only one that it may use."""
+    """The outputs of a run of `config`, a dict like the YAML file: plan (planned and actual
+    values), events, trace, and the size of its largest checkpoint. Events have `cpu_s`, the CPU
+    time of the process when their line appeared. `core`: the only core that it may use.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
@@ -43,13 +44,13 @@ def read(output, seen):
 
 
 def generation_bytes(output):
-    """0 without checkpoints."""
+    """The size in bytes; 0 without checkpoints."""
     return max((sum(file.stat().st_size for file in folder.iterdir())
                 for folder in output.glob("trials/*/checkpoints/*")), default=0)
 
 
 def watch(process, log):
-    """Until the process ends: its CPU time when each line of the log was first there."""
+    """Waits until the process ends; returns its CPU time when each line of the log appeared."""
     seen, size = [], 0
     while process.poll() is None:
         time.sleep(0.005)
@@ -61,7 +62,7 @@ def watch(process, log):
 
 
 def cpu_seconds(pid):
-    """User and system time, of all threads."""
+    """User and system time of all threads."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -49,7 +49,7 @@ inline void print_row(const std::vector<std::string>& cells) {
   std::printf("|\n");
 }
 
-/// Prints the head of a table: the first column is text, the others are numbers.
+/// Prints the header of a table: the first column is text, the others are numbers.
 inline void print_head(const std::vector<std::string>& cells) {
   print_row(cells);
   std::vector<std::string> rule(cells.size(), "---:");

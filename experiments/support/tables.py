@@ -1,4 +1,4 @@
-"""Medians with their spread, and Markdown tables, as support/spread.h has them."""
+"""Medians with their spread, and Markdown tables, like support/spread.h."""
 
 import statistics
 

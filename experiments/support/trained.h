@@ -9,10 +9,10 @@
 #include "spillway/session.h"
 #include "tests/support/models/tiny_gpt.h"
 
-/// Whole runs of a session on real devices, and what experiments read from them.
+/// Whole runs of a session on real devices, and the values that experiments read from them.
 namespace spillway::experiments {
 
-/// A GPT on made-up text, without dropout, evaluation or anything else beside training.
+/// A GPT on made-up text: training only, without dropout and evaluation.
 inline TrialConfig gpt_trial(const GptConfig& model) {
   TrialConfig trial = testing::tiny_trial("gpt", model);
   trial.data = std::make_shared<DataSplit>(DataSplit{trial.data->train, nullptr});
@@ -20,7 +20,7 @@ inline TrialConfig gpt_trial(const GptConfig& model) {
   return trial;
 }
 
-/// Costs that every session of this process reads, so that all plan alike.
+/// Costs shared by all sessions of this process, so that all plan alike.
 class PilotCache {
  public:
   explicit PilotCache(const std::string& name)
@@ -42,15 +42,15 @@ class PilotCache {
 struct Trained {
   RunResult result, simulated;
   TrialPlan plan;     ///< of the first trial
-  double step_s = 0;  ///< of the first trial, as step_seconds() says
+  double step_s = 0;  ///< of the first trial; see step_seconds()
 };
 
-/// From the second commit to the last: the first update touches memory that nobody had before.
+/// From the second commit to the last: the first update touches fresh memory.
 inline double step_seconds(const std::vector<double>& commits_s) {
   return (commits_s.back() - commits_s.at(1)) / static_cast<double>(commits_s.size() - 2);
 }
 
-/// Trains all trials to their ends. Throws Error where one fails.
+/// Trains all trials to their ends. Throws Error if one fails.
 inline Trained train(const SessionConfig& config, const std::vector<TrialConfig>& trials) {
   Session session(config);
   for (const TrialConfig& trial : trials) session.submit(trial);

@@ -8,10 +8,10 @@
 #include "spillway/trial_config.h"
 #include "trainer/compute/range_runner.h"
 
-/// What a plain loop over virtual nodes needs to do a session's work.
+/// Helpers for a plain training loop over virtual nodes.
 namespace spillway::experiments {
 
-/// Writes the samples of one virtual node of a step, row by row, as a session takes them.
+/// Writes the samples of one virtual node of a step, row by row, in a session's order.
 inline void read_samples(const TrialConfig& trial, std::int64_t step, int vn, std::byte* rows) {
   const DataSource& source = *trial.data->train;
   const std::size_t row_bytes =

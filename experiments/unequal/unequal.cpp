@@ -8,7 +8,7 @@
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
 
-/// Two CPU devices, one slowed: how a step is split, what that is predicted to take, what it takes.
+/// Two CPU devices, one slowed: the split of a step, its predicted time, and its actual time.
 namespace spillway::experiments {
 namespace {
 
@@ -18,7 +18,7 @@ struct Setting {
   std::vector<double> slowdowns;
 };
 
-/// Seconds a step: the median between the commits of a run, from the second on.
+/// Seconds per step: the median between the commits of a run, from the second on.
 double step_of(const RunResult& result) {
   std::vector<double> commits_s, steps_s;
   for (const TraceSpan& span : result.trace) {
@@ -30,8 +30,7 @@ double step_of(const RunResult& result) {
   return spread_of(steps_s).median;
 }
 
-/// What a step takes on so many lanes of these devices, with costs measured before the run, and
-/// again behind it.
+/// The predicted time of a step on these devices, with costs measured before the run and after it.
 struct Run {
   Trained trained;
   double predicted_behind_s = 0;
@@ -48,7 +47,7 @@ class Experiment {
     trial_.train.max_steps = setting.steps;
   }
 
-  /// On devices slowed by so much.
+  /// On devices with these slowdowns.
   static SessionConfig config_of(const PilotCache& costs, const std::vector<double>& slowdowns) {
     SessionConfig config{.pilot_cache = costs.path(), .max_trace_spans = 1'000'000};
     for (const double slowdown : slowdowns) {
@@ -65,7 +64,7 @@ class Experiment {
     return step_of(session.simulate());
   }
 
-  /// A lane on each, of so many groups; none: as planned.
+  /// One lane on each device, with these numbers of groups; none: as planned.
   Run run(const PilotCache& costs, const std::vector<double>& slowdowns,
           std::vector<int> lane_groups = {}) {
     trial_.train.data_parallel = static_cast<int>(slowdowns.size());
@@ -98,8 +97,8 @@ class Experiment {
     std::vector<double> predicted, measured, errors, halves, alone, gains, gain_errors;
   };
 
-  /// The first device alone and the split, between two measurements of costs: the machine is not
-  /// equally fast all day.
+  /// The first device alone and the split, between two measurements of costs: the machine's speed
+  /// varies.
   void add_run(Row& row, double slowdown) {
     Run alone, split;
     {
@@ -120,7 +119,7 @@ class Experiment {
     const double gain = alone.measured_s() / split.measured_s();
     row.gains.push_back(gain);
     row.gain_errors.push_back(100 * (alone.predicted_s() / split.predicted_s() / gain - 1));
-    // Where the device takes no part it would take long.
+    // If the device does not take part, it would take long.
     if (plan.lanes == 1 || row.halves.size() == at(setting_.halves)) return;
     const int half = setting_.virtual_nodes / 2;
     row.halves.push_back(1e3 * run(behind, {1, slowdown}, {half, half}).measured_s());

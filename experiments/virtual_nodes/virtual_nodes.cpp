@@ -7,7 +7,7 @@
 #include "experiments/support/spread.h"
 #include "experiments/support/trained.h"
 
-/// What virtual nodes cost: bytes of a device by their number, and time against one plain batch.
+/// The cost of virtual nodes: device bytes by their number, and time compared with one plain batch.
 namespace spillway::experiments {
 namespace {
 
@@ -46,7 +46,7 @@ void print_memory(const GptConfig& model, int most) {
   std::printf("\n");
 }
 
-/// Tokens a second of `virtual_nodes` against one, for the same batch, run after run in turns.
+/// Tokens per second of `virtual_nodes` relative to one, for the same batch, in alternating runs.
 void print_speed(const GptConfig& model, const std::vector<int>& numbers, int samples, int steps,
                  int repetitions) {
   print_head({"virtual nodes", "samples each", "ms a step", "speed / one plain batch"});

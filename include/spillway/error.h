@@ -29,9 +29,9 @@ class OutOfMemory : public Error {
  public:
   /// `who` names the requester in the message.
   OutOfMemory(Tier tier, Bytes requested, Bytes available, const std::string& who);
-  Tier tier;        ///< that is full
-  Bytes requested;  ///< by the caller
-  Bytes available;  ///< in the tier
+  Tier tier;        ///< the full tier
+  Bytes requested;  ///< bytes asked for
+  Bytes available;  ///< bytes left
 };
 
 /// A file operation failed.
@@ -51,7 +51,7 @@ class CorruptData : public Error {
   std::string path;  ///< of the file
 };
 
-/// A file is sound, but newer than this program.
+/// A file is intact, but newer than this program.
 class NewerFormat : public Error {
  public:
   /// `known` is the newest version that this program reads.

@@ -10,7 +10,7 @@ namespace spillway {
 /// An integer that cannot be confused with another kind of id.
 template <typename Tag>
 struct Id {
-  std::uint32_t value = 0xFFFFFFFFu;  ///< the number; this one is not valid
+  std::uint32_t value = 0xFFFFFFFFu;  ///< the number; the default is the invalid id
 
   constexpr Id() = default;
   /// From a number.

@@ -24,7 +24,7 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint64_t key) {
   return counter;
 }
 
-/// Key of random numbers: it says what they are for, never where or when a job draws them.
+/// Key of random numbers: it identifies the use of the numbers, not the device or time of the draw.
 /// Element e of a draw uses word e % 4 of counter {e / 4, vn, stream, step}.
 struct RandomKey {
   std::uint64_t seed = 0;    ///< of the job

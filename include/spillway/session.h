@@ -24,8 +24,7 @@ class RunLock;  // trainer/storage/run_lock.h
 
 /// Trials on shared devices. Any thread may call any function at any time. Trials and devices are
 /// numbered from 0, and a device that has left keeps its number. No bit of a trial depends on when
-/// others come, wait or end, on devices that come, go and fail, or on resizes.
-///
+/// other trials are submitted, wait or end, on devices that join, leave and fail, or on resizes.
 /// run() trains the submitted trials and returns; start() keeps a run open, which trains whatever
 /// is submitted until finish() or the destructor ends it.
 class Session {
@@ -65,19 +64,20 @@ class Session {
   /// train at once. run() and simulate() do the same.
   void check() const;
 
-  /// Trains all submitted trials, and those that come meanwhile, until no trial can go on without
-  /// another call: each has ended, is paused, or waits for one that is. A trial that fails does not
-  /// affect the others. Ends the run if all trials have ended, unless start() opened it. Throws
-  /// Error if costs are estimates, and IoError at the end if the journal could not be written. If
-  /// it throws, the trials that had not ended are stopped.
+  /// Trains all submitted trials, and those submitted meanwhile, until every trial has ended, is
+  /// paused, or waits for a paused one. A trial that fails does not affect the others. Ends the run
+  /// if all trials have ended, unless start() opened it. Throws Error if costs are estimates, and
+  /// IoError at the end if the journal could not be written. If it throws, the trials that had not
+  /// ended are stopped.
   void run();
   /// Begins to train and returns. From now on each trial trains as soon as it is submitted. No
   /// effect during a run that start() began. Throws Error if costs are estimates.
   void start();
-  /// Waits until no trial can go on without another call. Throws what ended the run.
+  /// Waits until every trial has ended, is paused, or waits for a paused one. Throws what ended the
+  /// run.
   void wait();
-  /// Waits until this trial has ended or is paused, or cannot go on without another call. Returns
-  /// its state. Throws what ended the run.
+  /// Waits until this trial has ended, is paused, or waits for a paused one. Returns its state.
+  /// Throws what ended the run.
   TrialState wait(JobId trial);
   /// Waits like wait(), then stops the trials that have not ended, and ends the run. Throws like
   /// run().
@@ -95,17 +95,16 @@ class Session {
   /// The trial rests after its open step: its state is saved if it has checkpoints, and it keeps
   /// its host memory.
   void pause(JobId trial);
-  /// A paused trial goes on.
+  /// Continues a paused trial.
   void resume(JobId trial);
   /// Moves the step where the trial waits, see TrialConfig::until; `train.max_steps`: it trains to
-  /// its end. Where it waits it has evaluated its weights. Throws ConfigError (`until`).
+  /// its end. A waiting trial has evaluated its weights. Throws ConfigError (`until`).
   void extend(JobId trial, std::int64_t until);
 
-  /// Gives a trial `lanes` lanes from its next commit on, fewer while fewer devices can run it. No
-  /// effect on a trial that has ended. Throws ConfigError (`train.data_parallel`) if there are too
-  /// few devices now, or if host memory is not reserved for so many lanes. This is final: the
-  /// trial's rules no longer count, and it takes no part in sharing. The others share the devices
-  /// that are left, at least one.
+  /// Sets the number of lanes from the trial's next commit on (fewer if fewer devices can run it).
+  /// Overrides rules and sharing for this trial; the others share the remaining devices, at least
+  /// one. No effect on a trial that has ended. Throws ConfigError (`train.data_parallel`) if there
+  /// are too few devices now, or if host memory is not reserved for that many lanes.
   void resize(JobId trial, int lanes);
   /// Adds a device and returns its number. It takes part once its memory is warm. Throws
   /// ConfigError (`devices[N].memory`, ...) or OutOfMemory.

@@ -33,7 +33,7 @@ class DigitsSource final : public DataSource {
   std::vector<std::uint8_t> values_;
 };
 
-/// Appends the values of a line; false where it is no digit.
+/// Appends the values of a line; false if the line is not a sample.
 bool parse_digit(std::string_view line, std::vector<std::uint8_t>& values) {
   const char *at = line.data(), *const end = at + line.size();
   for (std::size_t i = 0; i < kRow; ++i) {
@@ -71,7 +71,7 @@ void read_digits(const DataFiles& files, std::size_t file, std::vector<std::uint
       add_line({text.data() + begin, end - begin}, files.path(file), ++number, values);
     }
     text.erase(0, begin);
-    if (text.size() > kBlockBytes) break;  // no line of a digit is that long
+    if (text.size() > kBlockBytes) break;  // longer than any valid line
   }
   if (!text.empty()) add_line(text, files.path(file), ++number, values);
 }

@@ -30,7 +30,7 @@ class TokenFiles {
 
   DataFiles files_;
   std::size_t bytes_per_token_;
-  std::vector<std::uint64_t> ends_;  // of each file, behind its last token
+  std::vector<std::uint64_t> ends_;  // of each file, past its last token
 };
 
 }  // namespace spillway

@@ -9,7 +9,7 @@
 /// not.
 namespace spillway {
 
-// Far above any real model, and far below where products of two overflow.
+// Larger than any real model; products of two such sizes do not overflow.
 inline constexpr IntRange kSize{1, 1 << 24};
 inline constexpr IntRange kNumLayers{1, 1024};
 inline constexpr NumberRange kBelowOne{.min = 0, .max = 1, .below_max = true};

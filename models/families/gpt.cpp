@@ -12,7 +12,7 @@
 namespace spillway {
 namespace {
 
-/// Puts a GPT together, front to back.
+/// Builds a GPT, front to back.
 class GptBuilder {
  public:
   GptBuilder(const GptConfig& config, std::int64_t vn_size)
@@ -60,12 +60,12 @@ class GptBuilder {
                                   {DType::f32, {sample_, position_, channel_}});
   }
 
-  /// Costs depend on more than shapes: whether dropout runs is part of a layer's kind.
+  /// Costs depend on more than shapes: dropout is part of a layer's kind.
   std::string kind(const std::string& name) const {
     return config_.dropout > 0 ? "gpt." + name + "+dropout" : "gpt." + name;
   }
   double rows() const { return static_cast<double>(sample_.size * position_.size); }
-  /// Four products with matrices of [C, C], and two of positions with those before them.
+  /// Four products with matrices of [C, C], and two of positions with earlier positions.
   double attention_flops() const {
     const auto c = static_cast<double>(channel_.size), p = static_cast<double>(position_.size);
     return rows() * (8 * c * c + 2 * p * c);

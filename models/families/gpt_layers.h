@@ -15,8 +15,8 @@ namespace spillway {
 /// tokens -> [B, P, C]. Parameters: wte [V, C], wpe [P, C].
 std::unique_ptr<Layer> make_gpt_embed(const GptConfig& config);
 
-/// [B, P, C] -> [B, P, C], residual included. Parameters, weight then bias: norm [C], [C];
-/// query, key and value one below the other [3C, C], [3C]; projection [C, C], [C].
+/// [B, P, C] -> [B, P, C], residual included. Parameters, weight then bias: norm [C], [C]; query,
+/// key and value stacked [3C, C], [3C]; projection [C, C], [C].
 std::unique_ptr<Layer> make_gpt_attention(const GptConfig& config);
 
 /// [B, P, C] -> [B, P, C], residual included. Parameters, weight then bias: norm [C], [C];

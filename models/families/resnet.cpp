@@ -15,13 +15,13 @@
 namespace spillway {
 namespace {
 
-/// An edge of pictures.
+/// An edge with pictures.
 struct Pictures {
   int edge = -1;
   std::int64_t channels = 0, size = 0;
 };
 
-/// Puts a residual network together, front to back.
+/// Builds a residual network, front to back.
 class ResnetBuilder {
  public:
   ResnetBuilder(const ResnetConfig& config, std::int64_t vn_size)

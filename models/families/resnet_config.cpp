@@ -47,7 +47,7 @@ std::int64_t ResnetConfig::size_in_stage(std::size_t stage) const {
 }
 
 std::int64_t ResnetConfig::num_layers() const {
-  // Stem and head, two for each block, and the shortcut of each stage whose shape is another.
+  // Stem and head, two for each block, and the shortcut of each stage that changes the shape.
   std::int64_t layers = 2 + 2 * std::accumulate(depths.begin(), depths.end(), std::int64_t{0});
   return layers + static_cast<std::int64_t>(depths.size()) - 1;
 }

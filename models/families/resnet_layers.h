@@ -11,21 +11,21 @@
 /// channel by channel and row by row, and its label.
 namespace spillway {
 
-/// Which of its convolutions a layer is.
+/// The place of a layer's convolution in its block.
 struct ConvNorm {
   bool is_first = false;    ///< reads `rows`
   std::int64_t kernel = 3;  ///< height and width; padded so that stride 1 keeps the size
   std::int64_t stride = 1;
-  bool has_residual = false;  ///< a second input, added ahead of the ReLU
+  bool has_residual = false;  ///< a second input, added before the ReLU
   bool has_relu = true;
-  double dropout = 0;  ///< behind all
+  double dropout = 0;  ///< at the end
 };
 
-/// [B, C, S, S] (and what is added) -> [B, C', S', S']. Parameters: weight [C', C, K, K], then as
-/// add_batch_norm() adds them.
+/// [B, C, S, S] (and the second input) -> [B, C', S', S']. Parameters: weight [C', C, K, K], then
+/// those of add_batch_norm().
 std::unique_ptr<Layer> make_conv_norm(const ConvNorm& options, const ResnetConfig& config);
 
-/// [B, C, S, S], rows -> sum of the cross entropies of linear(mean over the picture); weight: B.
+/// [B, C, S, S], rows -> sum of the cross entropies of linear(average pooling); weight: B.
 /// Parameters: [L, C], [L].
 std::unique_ptr<Layer> make_resnet_head();
 

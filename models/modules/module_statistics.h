@@ -22,7 +22,7 @@ class ModuleStatistics {
     std::string name;  ///< "bn.running_mean"
     StatisticSpec spec;
     std::vector<std::int64_t> shape;
-    at::Tensor buffer;  ///< the module's own: set_data() is seen by the module
+    at::Tensor buffer;  ///< the module's own: the module sees set_data()
   };
 
   explicit ModuleStatistics(torch::nn::Module& module);
@@ -30,10 +30,10 @@ class ModuleStatistics {
   void all() && = delete;
   bool contains(const std::string& buffer) const;
 
-  /// After this, a forward in training that follows start_observing() leaves only its own
-  /// observation in the buffers.
+  /// Makes the next training forward after start_observing() leave only its own observation in the
+  /// buffers.
   static void forget_the_past(torch::nn::Module& module);
-  /// Gives the buffers memory of their own on `device`, all zeros.
+  /// Gives the buffers new memory on `device`, all zeros.
   void start_observing(at::Device device);
   /// The observations since then, one for each averaged statistic. The tensors do not change later.
   std::vector<at::Tensor> observations() const;

@@ -7,7 +7,7 @@
 namespace spillway {
 namespace {
 
-/// What it guards is LibTorch's, one in the process.
+/// Guards LibTorch's generator, one per process.
 Mutex& turns() {
   static Mutex mutex;
   return mutex;

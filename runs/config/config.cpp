@@ -12,8 +12,8 @@
 namespace spillway {
 namespace {
 
-/// The key whose value in the document is written again where `swept` is swept: the section, where
-/// the swept key decides which keys there are, or where a list of one may be written as its item.
+/// The key to restore in config.yaml if `swept` is swept: the whole section if the swept key
+/// decides its keys, or if the list may be written as its only item.
 std::string base_key(const std::string& swept) {
   if (swept == "model.family") return "model";
   if (swept == "data.format") return "data";
@@ -24,13 +24,13 @@ std::string base_key(const std::string& swept) {
 void find_bases(const YamlNode& tree, SweepConfig& sweep) {
   for (SweepParameter& parameter : sweep.parameters) {
     const std::string key = base_key(parameter.key);
-    if (key.empty()) continue;  // names no place
+    if (key.empty()) continue;  // not a path
     const YamlNode* node = find_at(tree, key);
     parameter.base = {key, node != nullptr ? std::optional(*node) : std::nullopt};
   }
 }
 
-/// Bytes are tokens 0 to 255.
+/// Bytes as tokens 0 to 255.
 void check_vocabulary(const RunConfig& config, const YamlNode& tree, Findings& findings) {
   constexpr std::int64_t kBytes = 256;
   const char* key = "model.vocab_size";
@@ -69,7 +69,7 @@ RunConfig read_config(const YamlNode& tree, Findings& findings) {
 std::vector<std::string> config_keys() {
   Findings ignored;
   YamlSchema schema(ignored);
-  // Which keys there are depends on the family of the model and on the format of the data.
+  // The keys depend on the model family and on the data format.
   for (const char* kind : {"{model: {family: gpt}, data: {format: tokens}}",
                            "{model: {family: mlp}, data: {format: digits}}",
                            "{model: {family: resnet}, data: {format: digits}}"}) {

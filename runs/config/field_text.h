@@ -9,11 +9,11 @@
 #include "core/base/field.h"
 #include "spillway/choices.h"
 
-/// Values of fields as text, by type and range: see core/base/field.h.
+/// Values of fields as text, by type and range; see core/base/field.h.
 namespace spillway {
 
-/// Reads a value of a field. Returns false, and leaves `value` alone, where `text` has another type
-/// or is out of range.
+/// Reads a value of a field. Returns false, without changing `value`, if `text` has another type or
+/// is out of range.
 bool parse(const std::string& text, std::int64_t& value, const IntRange& range);
 bool parse(const std::string& text, int& value, const IntRange& range);
 bool parse(const std::string& text, std::uint64_t& value, AnyValue);
@@ -39,7 +39,7 @@ std::string to_text(Bytes value, const SizeRange& range);
 std::string to_text(Bytes value, const RateRange& range);
 std::string to_text(Named auto value, AnyValue) { return to_string(value); }
 
-/// What parse() takes: "an integer from 1 to 10", "cpu or cuda".
+/// The values that parse() accepts: "an integer from 1 to 10", "cpu or cuda".
 template <typename Value, typename Range>
 std::string describe(const Value& /*type*/, const Range& range) {
   return describe(range);
@@ -53,7 +53,7 @@ std::string describe(Named auto type, AnyValue) {
   return describe_choice({names.begin(), names.end()});
 }
 
-/// Whether `text` is an integer, of any size.
+/// True if `text` is an integer of any size.
 bool is_integer(const std::string& text);
 
 }  // namespace spillway

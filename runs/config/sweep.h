@@ -12,14 +12,14 @@ namespace spillway {
 struct Trial {
   std::string name;  ///< "learning_rate=3e-3,hidden_size=128"; also a safe file name
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
-  YamlNode tree;                                                ///< with the swept values put in
+  YamlNode tree;                                                ///< with the swept values
   RunConfig config;
 };
 
-/// method: grid: every combination of the swept values, the last key running fastest, up to
+/// method: grid: every combination of the swept values, the last key varying fastest, up to
 /// run_cap; method: random: run_cap draws, a function of sweep.seed, the trial's number and the
-/// key; without a sweep, one trial with the name of the run. Constants are not named. What is wrong
-/// goes into `findings`; there is always a trial.
+/// key; without a sweep, one trial with the name of the run. Names do not include constants.
+/// Problems go into `findings`; there is always at least one trial.
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings);
 
 }  // namespace spillway

@@ -24,7 +24,7 @@ double rounded(double value, int digits) {
   return value;
 }
 
-/// Number `n` of the multiples of q: 3 * 0.1 is 0.3.
+/// Multiple number `n` of q: 3 * 0.1 is 0.3.
 double multiple(const SweepParameter& parameter, double n) {
   constexpr int kExactDigits = 15;
   return rounded(n * parameter.q, kExactDigits);
@@ -82,7 +82,7 @@ std::size_t random_index(const SweepParameter& parameter, double u) {
   return last;
 }
 
-/// Before it is quantized.
+/// Before quantization.
 double random_number(const SweepParameter& parameter, const Draw& draw) {
   const auto& [min, max] = std::pair(parameter.min, parameter.max);
   const auto mixed = [](double a, double b, double u) { return a * (1 - u) + b * u; };

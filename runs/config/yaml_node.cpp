@@ -23,13 +23,13 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-// Far above any real configuration.
+// Larger than any real configuration.
 constexpr std::size_t kMaxBytes = 8 << 20;
 constexpr std::ptrdiff_t kMaxNodes = 100'000;
 constexpr std::size_t kMaxDepth = 32;
 
-/// Before anything is parsed: yaml-cpp may read a whole list before it gives the first item, and
-/// keeps a hundred bytes for each.
+/// Checked before parsing: yaml-cpp may read a whole list before it emits the first item, and keeps
+/// a hundred bytes per item.
 void check_size(const std::string& text) {
   if (text.size() > kMaxBytes)
     throw ConfigError(
@@ -42,10 +42,10 @@ void check_size(const std::string& text) {
                                   kMaxNodes));
 }
 
-/// Makes a tree of what yaml-cpp reads, and stops it at the limits.
+/// Builds a tree from yaml-cpp's events, and stops at the limits.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  /// Once all is read: a list that is never closed may look like a key before.
+  /// Call after all events: a list that is never closed may have looked like a key.
   YamlNode take_root() {
     if (bad_key_) throw ConfigError(*bad_key_);
     return std::move(root_);
@@ -87,7 +87,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  /// A list or a map whose end has not come.
+  /// An open list or map.
   struct Open {
     YamlNode node;
     YAML::anchor_t anchor;
@@ -98,7 +98,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   static int line_of(const YAML::Mark& mark) { return mark.line + 1; }
 
-  /// Of the value that comes next.
+  /// The line of the next value.
   std::string path() const {
     std::string path;
     for (const Open& open : open_) {
@@ -119,7 +119,7 @@ class TreeBuilder final : public YAML::EventHandler {
     return !open_.empty() && open_.back().node.kind == Kind::map && !open_.back().has_key;
   }
 
-  /// Counts `node`, which stands `depth` levels deep, and all that is in it.
+  /// Counts `node`, at nesting depth `depth`, and its contents.
   void count(const YAML::Mark& mark, const YamlNode& node, std::size_t depth) {
     if (depth > kMaxDepth) fail(mark, fmt::format("is nested deeper than {} levels", kMaxDepth));
     if (++num_nodes_ > kMaxNodes)
@@ -167,7 +167,7 @@ class TreeBuilder final : public YAML::EventHandler {
       throw ConfigError(path(), map.key.line, "is written a second time");
   }
 
-  /// Values of a map are on the line of their key.
+  /// Values of a map have the line of their key.
   static void put(Open& parent, YamlNode node) {
     if (parent.node.kind == Kind::map) {
       node.key = std::move(parent.key.text);
@@ -181,7 +181,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::optional<ConfigError> bad_key_;  // the first
   YamlNode root_;
   std::vector<Open> open_;
-  std::map<YAML::anchor_t, YamlNode> anchors_;  // of values that are complete
+  std::map<YAML::anchor_t, YamlNode> anchors_;  // of complete values
   std::ptrdiff_t num_nodes_ = 0;
 };
 
@@ -222,7 +222,7 @@ const YamlNode* YamlNode::find(std::string_view name) const {
 YamlNode parse_yaml(const std::string& text) {
   check_size(text);
   try {
-    // Not YAML::LoadAll: before a comma it finds documents without end.
+    // Not YAML::LoadAll: it finds endless documents before a comma.
     std::istringstream in(text);
     YAML::Parser parser(in);
     TreeBuilder builder;
@@ -240,7 +240,7 @@ YamlNode read_yaml_file(const std::filesystem::path& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw IoError("cannot read", path, errno != 0 ? errno : EIO);
-  std::string text(kMaxBytes + 1, '\0');  // one more than parse_yaml() takes
+  std::string text(kMaxBytes + 1, '\0');  // one more than parse_yaml() accepts
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return parse_yaml(text);

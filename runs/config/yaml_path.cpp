@@ -11,12 +11,12 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-/// Whether `rest` is what a part of a path may leave behind it.
+/// True if a path component may end before `rest`.
 bool ends_part(std::string_view rest) {
   return rest.empty() || rest.front() == '.' || rest.front() == '[';
 }
 
-/// Takes "[3]" off the front of a path.
+/// Removes "[3]" from the front of a path.
 std::optional<std::size_t> take_index(std::string_view& path) {
   std::size_t index = 0;
   const auto close = path.find(']');
@@ -28,8 +28,8 @@ std::optional<std::size_t> take_index(std::string_view& path) {
   return index;
 }
 
-/// Takes the first key off the front of a path: the longest that the map has, or else up to the
-/// next dot or bracket. What is left begins with a dot or a bracket, or is empty.
+/// Removes the first key from the front of a path: the longest that the map has, or else up to the
+/// next dot or bracket. The rest begins with a dot or a bracket, or is empty.
 std::string_view take_key(const YamlNode& map, std::string_view& path) {
   std::string_view key = path.substr(0, path.find_first_of(".["));
   for (const auto& child : map.children) {
@@ -40,8 +40,8 @@ std::string_view take_key(const YamlNode& map, std::string_view& path) {
   return taken;
 }
 
-/// Steps from `node` to the child that `path` names first, and takes that off the path. With
-/// `make`, a missing key is added.
+/// Steps from `node` to the child that `path` names first, and removes that part of the path. With
+/// `make`, adds a missing key.
 YamlNode* step_into(YamlNode& node, std::string_view& path, bool make) {
   if (path.starts_with('[')) {
     const auto index = take_index(path);
@@ -78,7 +78,7 @@ bool lies_in(std::string_view path, std::string_view section) {
 }
 
 const YamlNode* find_at(const YamlNode& tree, std::string_view path) {
-  // Without `make` nothing is changed.
+  // Without `make` nothing changes.
   auto* node = path.starts_with('.') ? nullptr : const_cast<YamlNode*>(&tree);
   while (node != nullptr && !path.empty()) node = step_into(*node, path, false);
   return node;

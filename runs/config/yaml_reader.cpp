@@ -28,7 +28,7 @@ std::string text_of(const YamlNode& node) {
   return "";
 }
 
-/// Keys that had another name in earlier versions.
+/// Renamed keys.
 constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{{
     {"home_path", "offload_path"},
     {"train.lanes", "train.data_parallel"},
@@ -38,7 +38,7 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kRenamed{{
     {"devices[].fault", "devices[].imitate.fault"},
 }};
 
-/// The present name of such a key.
+/// The new name of such a key.
 std::optional<std::string> new_name(const std::string& path) {
   const auto open = path.find('['), close = path.find(']');
   const std::string index = close == path.npos ? "" : path.substr(open + 1, close - open - 1);
@@ -56,7 +56,7 @@ std::optional<std::string> new_name(const std::string& path) {
 
 void YamlSchema::report_unknown() {
   for (const auto& [path, line] : unknown_) {
-    if (findings_->has_unknown_key(path)) continue;  // of an earlier trial
+    if (findings_->has_unknown_key(path)) continue;  // already reported for an earlier trial
     if (findings_->num_unknown_keys() == kMaxUnknownKeys) {
       findings_->add("", line, "there are more unknown keys from here on");
       break;

@@ -15,7 +15,7 @@ inline YamlNode scalar(std::string text) {
   return {.kind = YamlNode::Kind::scalar, .text = std::move(text)};
 }
 
-/// The visitor that makes a map of fields, in their order.
+/// A visitor that makes a map of fields, in their order.
 class YamlWriter {
  public:
   template <typename Value, typename Range>

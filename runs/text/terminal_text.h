@@ -19,7 +19,7 @@ std::size_t columns_of(std::string_view text);
 /// The longest prefix of fit_for_terminal(text) that fits into `columns`.
 std::string cut_to_columns(std::string_view text, std::size_t columns);
 
-/// Buffers its text and passes it on to another stream when it is flushed or destroyed.
+/// Buffers its text and forwards it to another stream when it is flushed or destroyed.
 class PassingStream : public std::ostream {
  public:
   enum class As : std::uint8_t { it_is, fit_for_terminal };
@@ -32,7 +32,7 @@ class PassingStream : public std::ostream {
   PassingStream(const PassingStream&) = delete;
   PassingStream& operator=(const PassingStream&) = delete;
 
-  /// Drops the buffered text. Returns whether nothing was ever passed on.
+  /// Drops the buffered text. Returns true if nothing was ever forwarded.
   bool take_back() { return buffer_.take_back(); }
 
  private:

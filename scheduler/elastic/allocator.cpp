@@ -78,7 +78,7 @@ class WeightedFair final : public Allocator {
   }
 
  private:
-  /// Whether a running job of higher priority would have fewer lanes than before.
+  /// True if a running job of higher priority would lose lanes.
   static bool shrinks_above(std::span<const Contender> jobs, const Lanes& before,
                             const Lanes& after, int priority) {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
@@ -92,7 +92,7 @@ class WeightedFair final : public Allocator {
     return std::clamp(level * job.priority, 1.0, static_cast<double>(job.most_lanes));
   }
 
-  /// Devices per unit of priority such that all are used or every job has what it asks for.
+  /// Devices per unit of priority such that all are used or every job has what it asked for.
   static double water_level(std::span<const Contender> jobs, const Places& chosen,
                             int num_devices) {
     double low = 0, high = num_devices;

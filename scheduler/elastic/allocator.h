@@ -17,8 +17,8 @@ struct Contender {
   JobId job;
   int priority = 1;        ///< from 1; a larger one is more important
   double arrival_s = 0;    ///< breaks ties of priority: the earlier job comes first
-  int most_lanes = 1;      ///< that it asks for and can use
-  int lanes = 0;           ///< that it has; 0: it waits
+  int most_lanes = 1;      ///< number that it asks for and can use
+  int lanes = 0;           ///< number that it has; 0: it waits
   bool resizing = false;   ///< a resize to `lanes` is pending
   double remaining_s = 1;  ///< on one lane
   SpeedCurve speed{};

@@ -19,7 +19,7 @@ class Climb : public Heuristic {
   Advice decide(const Observed& observed) const final { return {next_size(observed), {}, name()}; }
 
  protected:
-  /// Whether the next measured size is worth its lanes.
+  /// True if the next measured size is worth its lanes.
   virtual bool worth_it(const Observed& observed, int from, int to) const = 0;
 
  private:

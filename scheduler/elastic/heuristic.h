@@ -17,20 +17,20 @@ namespace spillway {
 struct Observed {
   SpeedCurve speed{};
   std::vector<int> sizes;  ///< numbers of lanes that it may have, ascending; not empty
-  int lanes = 1;           ///< that it has
+  int lanes = 1;           ///< current number
   double elapsed_s = 0;    ///< since it was submitted
   double examples_left = 0;
   struct Device {
     DeviceId id;
     double examples_per_s = 0;  ///< EWMA, see Autoscaler::observe_device
   };
-  std::vector<Device> devices;  ///< that work for it
+  std::vector<Device> devices;  ///< devices that work for it
 };
 
 struct Advice {
   std::optional<int> lanes;     ///< for the next step; nothing: no opinion
   std::vector<DeviceId> avoid;  ///< devices that slow the job down
-  std::string_view rule = {};   ///< that chose the number of lanes; empty: none did
+  std::string_view rule = {};   ///< rule that chose the number of lanes; empty: none
 };
 
 /// Decides how many lanes a job gets for its next step; pure.

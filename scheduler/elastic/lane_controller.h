@@ -16,14 +16,14 @@ namespace spillway {
 /// A job that needs lanes.
 struct LaneDemand {
   JobId job;
-  int lanes = 1;                ///< that it has; if lanes are shared it starts with none
-  int most_lanes = 1;           ///< that it may have
+  int lanes = 1;                ///< current number; if lanes are shared it starts with none
+  int most_lanes = 1;           ///< upper limit
   int groups = 1;               ///< of reduction: see useful_lanes()
-  int priority = 1;             ///< where lanes are shared
+  int priority = 1;             ///< if lanes are shared
   std::int64_t first_step = 0;  ///< committed before
   std::int64_t max_steps = 1;   ///< committed at its end
   double lane_step_s = 1;       ///< compute of a step on one lane, as planned
-  SpeedCurve speed{};           ///< steps/s as known before, where lanes are shared
+  SpeedCurve speed{};           ///< steps/s as known before, if lanes are shared
   bool fixed = false;           ///< keeps `lanes`, whatever shares and rules say
   std::vector<std::shared_ptr<const Heuristic>> rules{};  ///< of its autoscaler; empty: it has none
 };
@@ -31,21 +31,22 @@ struct LaneDemand {
 /// The new lanes of a job.
 struct LaneChange {
   JobId job;
-  int before = 0, lanes = 0;      ///< before 0: it starts, or goes on; lanes 0: it waits
+  int before = 0, lanes = 0;      ///< before 0: it starts or continues; lanes 0: it waits
   std::vector<DeviceId> avoid{};  ///< devices that take no lane of it
   std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
 };
 
 /// Decides how many lanes each job has: by an allocator that distributes devices, by the job's own
 /// rules, or by both, in which case rules set how many lanes it asks for. Pure: a session and a
-/// simulation report the same events, with their own clock, and carry out what decide() returns.
+/// simulation report the same events, with their own clock, and apply the decisions of decide().
 class LaneController {
  public:
   /// `allocator` null: nothing is shared, and jobs have lanes from the start.
   LaneController(std::shared_ptr<const Allocator> allocator, int num_devices);
   bool shares() const { return sharing_.has_value(); }
 
-  /// The job has its home, and takes part until end(). Calls for any other job have no effect.
+  /// The home of the job is reserved; it takes part until end(). Calls for any other job have no
+  /// effect.
   void arrive(const LaneDemand& demand, double now_s);
   void committed(const StepCommitted& step, double now_s);
   /// The open step begins again: its duration is not measured.
@@ -65,7 +66,7 @@ class LaneController {
 
   /// Makes is_due() true without an event.
   void reconsider() { due_ = true; }
-  /// Whether an event since the last decide() may have changed its answer.
+  /// True if an event since the last decide() may have changed its answer.
   bool is_due() const { return due_; }
   /// The changes since the last call. They count as carried out, except that jobs that had lanes
   /// count as resizing until resized(). Empty while there are no devices.
@@ -77,11 +78,11 @@ class LaneController {
     std::optional<Autoscaler> scaler;
     double arrived_s = 0, committed_s = 0;
     int asks = 1;             ///< lanes of its share, at most
-    int given = 0;            ///< as the last decision says
-    int wanted = 0;           ///< as the next one will
+    int given = 0;            ///< in the last decision
+    int wanted = 0;           ///< in the next decision
     int runs_on = 0;          ///< lanes of the open step
-    int last_step_on = 0;     ///< of the step before
-    bool resizing = false;    ///< a decision is not carried out yet
+    int last_step_on = 0;     ///< of the previous step
+    bool resizing = false;    ///< a decision is not applied yet
     bool whole_step = false;  ///< the open step is measured from start to end
     std::vector<DeviceId> avoids{}, wants_to_avoid{};
     std::string reason{};
@@ -96,7 +97,7 @@ class LaneController {
 
   std::optional<Sharing> sharing_;
   int num_devices_;
-  std::map<JobId, Job> jobs_;  // that have come and not ended
+  std::map<JobId, Job> jobs_;  // that have arrived and not ended
   bool due_ = false;
 };
 

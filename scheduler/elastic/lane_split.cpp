@@ -29,7 +29,7 @@ class Splitter {
   }
 
  private:
-  /// By number of groups, from 1: when a lane of so many ends.
+  /// Entry g - 1: the time at which a lane of g groups ends.
   std::vector<double> slots_of(const LaneCandidate& candidate) const {
     std::vector<double> slots;
     for (int g = 1; g <= std::min(candidate.max_groups, problem_.groups); ++g) {
@@ -44,8 +44,7 @@ class Splitter {
     return static_cast<int>(std::ranges::upper_bound(slots, time) - slots.begin());
   }
 
-  /// The candidates with most slots until then, at most `lanes`; nothing if they are too few for
-  /// all groups.
+  /// The `lanes` candidates that finish most groups by `time`; nothing if they cannot finish all.
   std::optional<std::vector<int>> enough_by(double time, int lanes) const {
     if (required_ != kNone && slots_until(required_, time) == 0) return std::nullopt;
     std::vector<int> order(slots_.size());
@@ -69,7 +68,7 @@ class Splitter {
     return spread(chosen);
   }
 
-  /// Each group takes the least slot that is left.
+  /// Gives each group the earliest free slot.
   LaneSplit spread(const std::vector<int>& chosen) const {
     LaneSplit split{.groups = std::vector<int>(slots_.size())};
     const auto take = [&](int candidate) {
@@ -97,7 +96,7 @@ class Splitter {
   }
 
   const SplitProblem& problem_;
-  const int required_;  // kNone: any may stay out
+  const int required_;  // kNone: no candidate is required
   std::vector<std::vector<double>> slots_;
   std::vector<double> times_;  // of all slots, ascending
 };

@@ -18,9 +18,9 @@ struct LaneCandidate {
   double least_s = 0;  ///< lower bound on the rest: copies that overlap with compute
   int max_groups = 0;  ///< that its memory allows; 0: it cannot take part
 
-  /// Seconds of a lane of so many virtual nodes.
+  /// Seconds of a lane of `virtual_nodes` virtual nodes.
   double lane_s(int virtual_nodes) const;
-  /// Its compute alone.
+  /// The compute part of it.
   double compute_s(int virtual_nodes) const;
 };
 
@@ -42,11 +42,10 @@ struct LaneSplit {
 
 /// The split with the shortest step; ties go to fewer lanes, then to more groups on the first
 /// candidates. Nothing if memory allows no split.
-///
-/// Exact. A lane that has g groups ends at its g-th *slot*, the time of g groups there, and slots
-/// of a device do not fall. So with at most m lanes, a step of T is possible if and only if the m
-/// devices with most slots up to T have `groups` of them in all, and the least such T is a slot. On
-/// these devices each group takes the least slot that is left, of which none is later than T.
+/// Exact. Call the time at which a device finishes its g-th group a *slot*; the slots of a device
+/// never decrease. With at most m lanes, a step of length T exists if and only if the m devices
+/// with the most slots up to T have `groups` slots in total. So the best T is a slot. On these
+/// devices each group gets the earliest free slot, and none is later than T.
 std::optional<LaneSplit> split_lanes(const SplitProblem& problem);
 
 /// The best split in which this candidate has a lane: it shows the cost of using the candidate.

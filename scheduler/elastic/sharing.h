@@ -11,7 +11,7 @@
 namespace spillway {
 
 /// Tracks the lanes of all jobs that have arrived and not ended, and asks an allocator for changes.
-/// Pure: its owner reports arrivals, ends, commits and devices, and carries out the changes.
+/// Pure: its owner reports arrivals, ends, commits and devices, and applies the changes.
 class Sharing {
  public:
   struct Change {

@@ -42,11 +42,13 @@ double SpeedCurve::speed(int lanes) const {
   const auto high = points_.lower_bound(lanes);
   if (high != points_.end() && high->first == lanes) return high->second.examples_per_s;
   const bool inside = high != points_.end() && high != points_.begin();
-  auto from = high == points_.begin() ? high : std::prev(high);  // nearest below, else the lowest
+  auto from =
+      high == points_.begin() ? high : std::prev(high);  // nearest smaller size, else the smallest
   double exponent = exponent_;
   if (inside) {
     exponent = exponent_between(from, high);
-  } else if (points_.size() > 1) {  // beyond an end it neither falls nor scales better than lanes
+  } else if (points_.size() >
+             1) {  // beyond the measured sizes it neither falls nor scales better than lanes
     const auto low = from == points_.begin() ? from : std::prev(from);
     exponent = std::clamp(exponent_between(low, std::next(low)), 0.0, 1.0);
   }

@@ -16,7 +16,7 @@ class SpeedCurve {
 
   /// Records one step; `examples_per_s` is above 0.
   void observe(int lanes, double examples_per_s);
-  /// Steps observed on so many lanes.
+  /// Number of steps observed on `lanes` lanes.
   int num_observed(int lanes) const;
   /// The mean of the first kStepsToMeasure observations, so that later noise does not move it. If a
   /// moving average (weight 0.1) deviates by more than 10 %, the job has changed, and that average

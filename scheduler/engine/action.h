@@ -14,16 +14,16 @@
 /// The engine's commands to a shell, and the shell's completions. Plain values.
 namespace spillway {
 
-/// Where a job comes to rest (JobRested): once it has committed `step` steps or more.
+/// The point at which a job rests (JobRested): once it has committed `step` steps or more.
 struct Hold {
-  std::int64_t step = kNoStep;  ///< kNoStep: nowhere
-  bool evaluate = false;        ///< it evaluates its weights there, if it ever does
+  std::int64_t step = kNoStep;  ///< kNoStep: never
+  bool evaluate = false;        ///< it evaluates its weights there, if it evaluates at all
 };
 
-/// How a job begins.
+/// How a job starts.
 struct JobStart {
-  bool paused = false;     ///< it begins nothing before it is resumed
-  bool suspended = false;  ///< it rests where it begins
+  bool paused = false;     ///< it starts nothing before it is resumed
+  bool suspended = false;  ///< it rests at its first step
   Hold hold;
 };
 
@@ -72,8 +72,8 @@ struct StepCommitted {
   std::vector<DeviceWork> work = {};  ///< of the devices that took part
 };
 
-/// The job has come to the step where it is held: its updates are complete, it is evaluated if
-/// that was asked for, and it begins nothing until it is held elsewhere.
+/// The job has reached the step where it is held: its updates are complete, it is evaluated if
+/// requested, and it starts nothing until it is held elsewhere.
 struct JobRested {
   JobId job;
   std::int64_t step = 0;

@@ -8,12 +8,12 @@
 
 namespace spillway {
 
-/// A set of devices, walked in order; it may change while it is walked.
+/// A set of devices, iterated in order; it may change during the iteration.
 class DeviceSet {
  public:
   explicit DeviceSet(std::size_t num_devices) : words_((num_devices + 63) / 64) {}
 
-  /// From now on there are so many devices. No fewer than before.
+  /// Grows the set to `num_devices` devices.
   void grow(std::size_t num_devices) { words_.resize((num_devices + 63) / 64); }
   bool contains(DeviceId id) const { return (words_[id.index() / 64] >> id.index() % 64 & 1) != 0; }
   void set(DeviceId id, bool is_member) {
@@ -21,7 +21,7 @@ class DeviceSet {
     std::uint64_t& word = words_[id.index() / 64];
     word = is_member ? word | bit : word & ~bit;
   }
-  /// The first member from position `from` on; not valid where there is none.
+  /// The first member from position `from` on; the invalid id if there is none.
   DeviceId next(std::size_t from) const {
     std::uint64_t skip = from % 64;
     for (std::size_t w = from / 64; w < words_.size(); ++w, skip = 0) {

@@ -5,7 +5,7 @@
 namespace spillway {
 namespace {
 
-/// The device that the plan chose for the lane; not valid: any device may take it.
+/// The device that the plan chose for the lane; the invalid id: any device may take it.
 DeviceId made_for(const EngineTables& tables, const JobTable& job, int lane) {
   const DeviceId id = job.plan->device_of(lane);
   return id.valid() && tables.can_run(job, id) ? id : DeviceId();
@@ -32,7 +32,7 @@ std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job
   return runs_on;
 }
 
-/// Whether the device may take a lane that is open to all. Each lane of a job gets its own device
+/// True if the device may take a lane that is open to all. Each lane of a job gets its own device
 /// if there are enough.
 bool may_take(const EngineTables& tables, DeviceId id, const ReadyLane& lane) {
   const JobTable& job = tables.of(lane.job);
@@ -61,7 +61,7 @@ Bytes resident_bytes(const EngineTables& tables, DeviceId id, const ReadyLane& r
   return bytes;
 }
 
-/// Whether another device may take this device's next unit: nothing of it has been loaded, its lane
+/// True if another device may take this device's next unit: nothing of it has been loaded, its lane
 /// is not bound to a device, and its predecessor has ended.
 bool may_be_stolen(const EngineTables& tables, DeviceId id) {
   const DeviceTable& owner = tables.of(id);

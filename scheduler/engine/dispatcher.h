@@ -76,7 +76,7 @@ void Dispatcher::visit_touched(const EngineTables& tables, const DeviceSet& idle
 
 template <typename Drive, typename Prefetch>
 void Dispatcher::visit(const EngineTables& tables, const Drive& drive, const Prefetch& prefetch) {
-  const DeviceSet idle = idle_;  // as it is before anything starts
+  const DeviceSet idle = idle_;  // before anything starts
   const auto to_claim = [&] { return ready_.any_for_all(); };
   const auto to_claim_or_steal = [&] { return to_claim() || !robbable_.empty(); };
   visit_touched(tables, idle, to_drive_, wants_current_, to_claim_or_steal, [&](DeviceId id) {

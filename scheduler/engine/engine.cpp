@@ -74,7 +74,7 @@ void Engine::handle(const InFlight& action, const Done& done) {
     return;  // the tables of its device were cleared
   }
   assert(!done.lost);
-  // An op that is redone may have read what was lost.
+  // A repeated op may have read lost data.
   const bool counts = !job.redoes || action.kind != InFlight::Kind::op;
   if (!done.error.empty() && counts) end_job(action.job, JobEnd::failed, done.error);
   switch (action.kind) {
@@ -125,7 +125,8 @@ void Engine::admit_waiting() {
   }
 }
 
-/// The next program of a settled job; nothing if it has to rest and has done all for that.
+/// The next program of a settled job; nothing if the job has to rest and nothing is left to do
+/// before.
 std::optional<StepKind> Engine::next_program(const JobTable& job) const {
   const JobPlan& plan = job.next_plan ? *job.next_plan : *job.plan;
   if (job.finishes) return plan.finish_kind(job.step);
@@ -139,7 +140,7 @@ std::optional<StepKind> Engine::next_program(const JobTable& job) const {
   return rest;
 }
 
-/// Begins the next program of a settled job, or redoes the open one.
+/// Starts the next program of a settled job, or repeats the open one.
 void Engine::begin_program(JobId id, StepKind kind) {
   JobTable& job = table(id);
   begin_attempt(id);

@@ -115,7 +115,7 @@ class Engine : private ResidencyOwner {
   void release(JobId id);
   void report_end(JobId id);
 
-  // engine_elastic.cpp: plans and devices that come and go
+  // engine_elastic.cpp: changes of plans and devices
   void begin_attempt(JobId id);
   void withdraw(JobId id);
   void redo(JobId id);
@@ -127,7 +127,7 @@ class Engine : private ResidencyOwner {
   bool has_bound_lanes(DeviceId id) const;
   void leave_if_empty(DeviceId id);
 
-  // engine_devices.cpp: what runs where
+  // engine_devices.cpp: work of devices
   void drive(DeviceId id);
   bool reserve_unit(DeviceId id);
   bool same_unit(ActionId a, ActionId b) const;
@@ -139,7 +139,7 @@ class Engine : private ResidencyOwner {
   void unit_done(JobId id, int unit, double now_s);
   void account_op(const InFlight& op, const Done& done);
 
-  // engine_memory.cpp: what the residency manager is asked for, and asks
+  // engine_memory.cpp: requests to and from the residency manager
   void ask_for(Request& request, DeviceId id, JobId job, const std::vector<int>& buffers) const;
   void complete(Request& request, DeviceId id) const;
   Room make_room(DeviceId id, const Request& request);

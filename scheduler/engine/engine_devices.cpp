@@ -53,7 +53,7 @@ bool Engine::reserve_unit(DeviceId id) {
   const UnitRef ref = *device.current;
   if (state(ref).reserved) return true;
   if (!tables_.config.double_buffer && !device.running.empty()) return false;
-  // Two units at once at most: the one that ends takes its weights away first.
+  // At most two units hold ranges; the ending one frees its weights first.
   if (device.running.size() > 1 && !same_unit(device.running.front(), device.running.back())) {
     return false;
   }
@@ -67,7 +67,7 @@ bool Engine::reserve_unit(DeviceId id) {
   };
   Request asked = request();
   Room room = make_room(id, asked);
-  if (room == Room::never) {  // copies kept lie badly: start from an empty device
+  if (room == Room::never) {  // kept copies fragment the memory: empty the device first
     evict_all(id);
     asked = request();
     room = make_room(id, asked);
@@ -94,7 +94,7 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
   return first.job == second.job && first.unit == second.unit;
 }
 
-/// Whether the op's inputs are here or can be loaded. If not, starts the write backs they need.
+/// True if the op's inputs are here or can be loaded. If not, starts the necessary write backs.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
   if (tables_.memory.fetch_homes(*this, id, job, op.inputs)) return true;
   table(id).waits_for_space = true;
@@ -116,7 +116,7 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
     return room;
   }
   if (room == Room::wait || !device.running.empty()) return Room::wait;
-  // Prefetched copies or the op's own inputs may block the space. Dirty ones go home first.
+  // Space may be taken by prefetched copies or by inputs. Dirty ones are written back first.
   evict_all(id);
   return Room::wait;
 }

@@ -99,7 +99,7 @@ bool KeptWork::has(const HostOpSpec& op) const {
   }
 }
 
-/// Counts the attempt, and switches to the waiting plan, which has other homes for the batches.
+/// Starts a new attempt; switches to the pending plan, whose batches have other homes.
 void Engine::begin_attempt(JobId id) {
   JobTable& job = table(id);
   const bool redoes = std::exchange(job.redoes, false);
@@ -161,7 +161,7 @@ void Engine::reconsider() {
   }
 }
 
-/// Whether the job needs the device to finish its open program.
+/// True if the job needs the device to finish its open program.
 bool Engine::needs(JobId id, DeviceId device) const {
   const JobTable& job = table(id);
   for (std::size_t u = 0; u < job.units.size(); ++u) {
@@ -202,7 +202,7 @@ void Engine::forget_copies(DeviceId id) {
   device.overlap = {};
 }
 
-/// Whether lanes still have to finish their program on the device.
+/// True if lanes still have to finish their program on the device.
 bool Engine::has_bound_lanes(DeviceId id) const {
   return std::ranges::any_of(tables_.jobs, [&](const JobTable& job) {
     if (job.phase != JobPhase::running || job.lanes.size() == 1) return false;

@@ -80,7 +80,7 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
   }
 }
 
-/// Whether a lane will still read the copy on this device. Lanes on other devices have their own
+/// True if a lane will still read the copy on this device. Lanes on other devices have their own
 /// copies.
 bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
   const JobTable& job = table(ref.job);

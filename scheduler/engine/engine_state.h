@@ -21,7 +21,7 @@ struct DeviceCounters {
   std::uint64_t ops = 0;
   std::uint64_t loads = 0;       ///< copies to the device
   std::uint64_t prefetches = 0;  ///< loads started while an op was running there
-  std::uint64_t evictions = 0;   ///< copies taken away before their last use there
+  std::uint64_t evictions = 0;   ///< copies evicted before their last use there
   std::uint64_t moves = 0;       ///< loads from another device
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
   double busy_s = 0, copy_s = 0;
@@ -34,7 +34,7 @@ struct DeviceCounters {
 
 struct EngineConfig {
   std::vector<Bytes> device_budgets;
-  MemorySplit split;  ///< of devices: planned ranges get their part
+  MemorySplit split;  ///< of device memory: planned ranges, activations
   Bytes host_budget = 0;
   std::shared_ptr<const Policy> policy;
   bool double_buffer = true;  ///< false: a load starts only when nothing computes on the device
@@ -49,12 +49,12 @@ struct UnitState {
   double ready_s = 0;  ///< when the last thing it waited for, transfers aside, ended
 };
 
-/// Where a lane stands in the job's program.
+/// The progress of a lane in the job's program.
 struct LaneState {
   std::size_t cursor = 0;          ///< first unit not claimed
-  DeviceId device;                 ///< that claimed its latest unit
-  std::optional<ReadyLane> ready;  ///< as it is ranked, where its next unit may be claimed
-  DeviceId only;                   ///< by this device; not valid: by any
+  DeviceId device;                 ///< device that claimed its latest unit
+  std::optional<ReadyLane> ready;  ///< its rank, if its next unit may be claimed
+  DeviceId only;                   ///< by this device; the invalid id: by any
 };
 
 /// settling: between two programs or attempts. Nothing starts; once no action is in flight, the
@@ -72,9 +72,9 @@ enum class JobPhase : std::uint8_t {
 
 /// Work since a job's last commit that stays done, whichever program does the rest.
 struct KeptWork {
-  bool updates = false;                    ///< those that follow the commit
+  bool updates = false;                    ///< updates that follow the commit
   bool loads = false, eval_loads = false;  ///< the batches are at home
-  bool evaluation = false;                 ///< of the weights as they are then
+  bool evaluation = false;                 ///< evaluation of the weights at the commit
 
   bool has(const HostOpSpec& op) const;
   bool has(const UnitSpec& unit) const { return evaluation && unit.kind == OpKind::evaluate; }
@@ -82,30 +82,31 @@ struct KeptWork {
 
 struct JobTable {
   std::shared_ptr<const JobPlan> plan;
-  std::shared_ptr<const JobPlan> next_plan;  ///< takes its place when it has settled; may be null
-  Bytes home_bytes = 0;                      ///< reserved for it: enough for any of its plans
+  std::shared_ptr<const JobPlan>
+      next_plan;         ///< replaces plan once the job has settled; may be null
+  Bytes home_bytes = 0;  ///< reserved for it: enough for any of its plans
   JobPhase phase = JobPhase::waiting;
   std::int64_t step = 0;   ///< steps committed
   int attempt = 0;         ///< how often an open step was dropped
-  bool paused = false;     ///< begins nothing after what is open
+  bool paused = false;     ///< starts nothing after the open program
   bool suspended = false;  ///< rests at its next commit
   Hold hold;
-  bool finishes = false;  ///< what begins next is its last program
+  bool finishes = false;  ///< the next program finishes the job
   bool resting = false;   ///< held or suspended, and nothing is left to do here
-  bool redoes = false;    ///< what begins next is the open step again
+  bool redoes = false;    ///< the next program repeats the open step
   KeptWork kept;
   StepKind kind;
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
   std::vector<int> host_waits;  ///< by host op: dependencies not done
   std::vector<LaneState> lanes;
-  int lanes_a_device = 0;  ///< as many as one device may have: 1 while there are devices enough
+  int lanes_a_device = 0;          ///< limit of lanes per device: 1 if there are enough devices
   std::vector<int> last_units;     ///< by buffer: the last unit that started an op on it; -1: none
-  std::vector<DeviceWork> work;    ///< done of the open program
-  std::vector<DeviceId> watchers;  ///< devices that cannot go on before an action of it ends
+  std::vector<DeviceWork> work;    ///< work of the open program that is done
+  std::vector<DeviceId> watchers;  ///< devices that are blocked until an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished
   double unclaimed_s = 0;          ///< compute of the program's unclaimed units
-  std::uint64_t last_served = 0;   ///< which claim, of all, was its latest; 0: none yet
+  std::uint64_t last_served = 0;   ///< number of its latest claim, over all jobs; 0: none yet
   int in_flight = 0;               ///< actions
   JobEnd end = JobEnd::done;
   std::string reason;
@@ -113,7 +114,7 @@ struct JobTable {
   bool is_done(int unit) const {
     return units[at(unit)].ops_done == program->units[at(unit)].num_ops;
   }
-  /// Compute that it has left, in seconds.
+  /// The remaining compute in seconds.
   double remaining_s() const {
     const auto steps = plan->max_steps - step - (program && program->commits ? 1 : 0);
     return static_cast<double>(std::max<std::int64_t>(steps, 0)) * plan->step_s + unclaimed_s;
@@ -131,18 +132,18 @@ enum class DeviceState : std::uint8_t { usable, leaving, gone };
 
 struct DeviceTable {
   DeviceState state = DeviceState::usable;
-  Bytes budget = 0;                                     ///< with the activations
-  std::optional<UnitRef> current, next;                 ///< next is claimed and being loaded
-  RangeAllocator::End side = RangeAllocator::End::low;  ///< where current places its ranges
+  Bytes budget = 0;                      ///< activations included
+  std::optional<UnitRef> current, next;  ///< next is claimed and its weights are loading
+  RangeAllocator::End side = RangeAllocator::End::low;  ///< where the ranges of current are placed
   ShortList<ActionId> running;                          ///< ops started and not done, in order
-  std::uint64_t tried = 0;  ///< readiness version at the last vain choice
+  std::uint64_t tried = 0;  ///< `readiness_` at the last claim that found nothing
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
   CopyOverlap overlap;
   DeviceCounters counters;
 };
 
-/// All that an engine knows about its jobs and devices.
+/// Everything that an engine knows about its jobs and devices.
 struct EngineTables {
   explicit EngineTables(EngineConfig engine_config);
 
@@ -170,7 +171,8 @@ struct InFlight {
   int unit = 0, op = 0;  ///< op: position in the program's ops or host ops
   int buffer = 0;        ///< copy
   CopyDirection direction = CopyDirection::to_device;
-  DeviceId peer;  ///< copy: moves from there, where it is draining meanwhile; not valid: home's
+  DeviceId
+      peer;  ///< copy: moves from there, where it is draining meanwhile; the invalid id: home's
   Bytes workspace = 0;
   Bytes used_high = 0;  ///< op: largest planned use of its device since it was started
   ShortList<ActionId> after;

@@ -42,7 +42,7 @@ TraceSpan span_of(const JobTable& job, const InFlight& action) {
           .bytes = copies ? job.plan->layout.buffers[at(action.buffer)].home_bytes : 0};
 }
 
-/// Of a job of which `runs` is under way.
+/// For a job whose actions `runs` are in flight.
 std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& runs) {
   using Track = TraceSpan::Track;
   const auto any = [&](Track track) { return std::ranges::count(runs, track) > 0; };

@@ -13,7 +13,7 @@ namespace spillway {
 struct EngineStatus {
   struct Job {
     std::int64_t step = 0;        ///< steps committed
-    std::vector<DeviceId> lanes;  ///< by lane: its latest device in this step; not valid: none
+    std::vector<DeviceId> lanes;  ///< by lane: its latest device in this step; the invalid id: none
     std::string waits_for;        ///< empty: it computes, or has ended
   };
   std::vector<Bytes> used;  ///< by device: planned ranges and activations

@@ -17,7 +17,7 @@ struct Candidate {
   int unit = 0;
   double remaining_s = 0;  ///< compute left in the whole job
   std::int64_t step = 0;
-  std::uint64_t last_served = 0;  ///< which claim, of all, was the job's latest; 0: none yet
+  std::uint64_t last_served = 0;  ///< number of the job's latest claim, over all jobs; 0: none yet
 };
 
 /// Ranks ready units; pure. Ties go to the unit with more resident weights and inputs on the

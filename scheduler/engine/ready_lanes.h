@@ -27,7 +27,7 @@ class ReadyLanes {
 
   void add_device() { own_.emplace_back(); }
   std::size_t num_devices() const { return own_.size(); }
-  /// `only`: the device that may take it; not valid: any.
+  /// `only`: the device that may take it; the invalid id: any.
   void add(const ReadyLane& lane, DeviceId only) { ranking(only).insert(lane); }
   void remove(const ReadyLane& lane, DeviceId only) { ranking(only).erase(lane); }
 

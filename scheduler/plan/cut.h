@@ -19,8 +19,8 @@ std::vector<Readers> readers_of(const ModelSpec& model);
 
 /// The activations that a range of layers exchanges with the rest of its model, ascending.
 struct Boundaries {
-  std::vector<int> in;   ///< edges made before the range and read in it
-  std::vector<int> out;  ///< edges made in the range and read after it
+  std::vector<int> in;   ///< edges made before the range that it reads
+  std::vector<int> out;  ///< edges made in the range that later layers read
 };
 Boundaries boundaries_of(const ModelSpec& model, const std::vector<Readers>& readers,
                          LayerRange layers);

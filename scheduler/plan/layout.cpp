@@ -22,9 +22,9 @@ FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
     int first = g;
     for (int size = 1; size < groups; size *= 2) {
       const bool is_left = first % (2 * size) == 0;
-      if (is_left && first + size < groups) break;  // its right sibling is still to come
-      if (is_left) continue;                        // there is no right sibling: skip the level
-      if (first - size < lane.begin) break;         // its left sibling is another lane's
+      if (is_left && first + size < groups) break;  // right sibling not yet summed
+      if (is_left) continue;                        // no right sibling: skip this level
+      if (first - size < lane.begin) break;         // left sibling belongs to another lane
       const int into = slot_of.at(first - size), from = slot_of.at(first);
       plan.steps.back().merges.push_back({into, from});
       free_slots.push_back(from);
@@ -146,7 +146,7 @@ void LayoutBuilder::place_weights() {
 
 void LayoutBuilder::place_sums() {
   const Bytes plane_begin = layout_.home_bytes;
-  // A single lane on devices with their own memory, from which host memory is slow.
+  // True for a single lane on devices whose access to host memory is slow (GPUs).
   const bool has_whole_sums = shape_.split.dedicated_activations() && lanes_.size() == 1;
   for (const LayerSpec& layer : model_.layers) {
     Layout::LayerPlace place;

@@ -19,7 +19,7 @@ struct FoldPlan {
 };
 FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group);
 
-/// By parameter: how many layers have it.
+/// By parameter: the number of layers that use it.
 std::vector<int> uses_of(const ModelSpec& model);
 
 /// Assigns homes and numbers buffers while lower() asks for them.
@@ -30,7 +30,7 @@ class LayoutBuilder {
 
   /// Buffers of the sums of `lane`, slot-major, over the layers of `range` with gradients.
   std::vector<int> sums(int lane, LayerRange range);
-  /// Those of them that hold finished subtrees when the unit ends.
+  /// The buffers among them that hold finished subtrees when the unit ends.
   std::vector<int> drains(int lane, LayerRange range);
   /// The boundary `edge` of virtual node `vn`.
   int boundary(int edge, int vn);

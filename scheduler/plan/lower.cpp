@@ -164,7 +164,7 @@ class ProgramBuilder {
 
   void add_evaluation() {
     std::vector<int> units;
-    const auto first_vn = [&](std::int64_t group) {  // shared out like the groups
+    const auto first_vn = [&](std::int64_t group) {  // divided like the groups
       return static_cast<int>(shape_.eval_virtual_nodes * group / shape_.groups);
     };
     for (int lane = 0; lane < static_cast<int>(plan_.lanes.size()); ++lane) {

@@ -20,7 +20,7 @@ struct JobShape {
   MemorySplit split;            ///< of the devices
 };
 
-/// Groups of each lane, as equal as can be: sizes differ by at most one, larger ones first.
+/// Groups of each lane, as even as possible: sizes differ by at most one, larger ones first.
 std::vector<int> split_groups(int groups, int lanes);
 /// Lanes take consecutive groups.
 std::vector<GroupRange> lane_ranges(const JobShape& shape);

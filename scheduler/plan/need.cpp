@@ -72,11 +72,11 @@ bool RangeNeed::has_gradient_of(int edge) const {
   return has_gradient(table_.model.edges[at(edge)]);
 }
 
-/// `out_` are the edges that wait for this layer or for later ones.
+/// `out_`: edges read by this or later layers.
 void RangeNeed::grow_workspaces() {
   const LayerProfile& costs = table_.profile.layers[at(end_)];
   forward_peak_ = std::max(forward_peak_, sum_of(out_, table_.edge_bytes) + costs.forward_peak);
-  Bytes gradients = 0;  // that stand, or are added up, besides those in the layer's own profile
+  Bytes gradients = 0;  // live edges and gradients not counted in the layer's profile
   const auto goes_on = [&](int e) {
     return has_gradient_of(e) && table_.readers[at(e)].last > end_;
   };

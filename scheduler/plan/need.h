@@ -51,7 +51,7 @@ class RangeNeed {
   bool reads_batch() const { return batch_bytes_ > 0; }
   UnitNeed forward() const;   ///< of evaluation too
   UnitNeed backward() const;  ///< recomputation included
-  /// The larger of them.
+  /// The larger of the two.
   UnitNeed largest() const;
 
  private:
@@ -61,14 +61,14 @@ class RangeNeed {
 
   const NeedTable& table_;
   int begin_, end_;
-  std::vector<int> in_, out_;  // edges: made before and read here; made here and read behind
+  std::vector<int> in_, out_;  // edges: inputs; live outputs
   std::vector<int> tied_;      // parameters
   Bytes weights_ = 0, sums_ = 0, batch_bytes_ = 0;
   Bytes forward_peak_ = 0, backward_peak_ = 0, retained_ = 0;
-  Bytes standing_in_ = 0;  // gradients of inputs that have more readers behind their first one here
+  Bytes standing_in_ = 0;  // gradients of inputs with readers after the first one here
 };
 
-/// Of one range.
+/// The need of one range.
 RangeNeed range_need(const NeedTable& table, LayerRange layers);
 UnitNeed unit_need(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                    LayerRange layers);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes kNever = std::numeric_limits<Bytes>::max();
 
-/// A range of layers as the search sees it.
+/// A range of layers in the search.
 struct Need {
   Bytes planned = 0, activations = 0;
   Bytes weights = 0;  ///< of planned
@@ -29,14 +29,14 @@ Need need_of(const RangeNeed& range, const MemorySplit& split) {
           std::max(forward.workspace, backward.workspace), range.weights()};
 }
 
-/// Memory for a range, with `beside` bytes more of planned ranges.
+/// Memory that a range needs next to `beside` other planned bytes.
 Bytes memory_for(const Need& need, const MemorySplit& split, Bytes beside = 0) {
   return split.needed(need.planned + beside, need.activations);
 }
 
-/// The most weights of any shard of so many layers. Cuts are tried with these as limits.
+/// The largest weights of a shard, by its number of layers. These are tried as limits of a cut.
 Bytes weight_limit(const NeedTable& table, std::size_t length) {
-  std::map<int, int> uses;  // of tied parameters, in the window
+  std::map<int, int> uses;  // uses of tied parameters in the window
   Bytes weights = 0, most = 0;
   const auto add = [&](std::size_t layer) {
     weights += table.own_weights[layer];
@@ -58,12 +58,12 @@ Bytes weight_limit(const NeedTable& table, std::size_t length) {
   return most;
 }
 
-/// The needs of all ranges of layers that a cut may use. A longer range may need less than a
-/// shorter one, because a boundary inside it is no input or output any more; but its weights, sums
-/// and activations only grow, so from each layer on the ranges end where these alone are too much.
+/// The needs of all ranges of layers that a cut may use. A longer range may need less: an inner
+/// boundary is neither input nor output. But weights, sums and activations only grow, so for each
+/// first layer the search ends where they alone exceed the budget.
 class Ranges {
  public:
-  /// Ranges that need at most `memory`, or that the best of all cuts may have.
+  /// Ranges that need at most `memory`, or that the best of all cuts may contain.
   Ranges(const NeedTable& table, Bytes memory)
       : num_layers_(static_cast<int>(table.model.layers.size())), split_(table.split) {
     const Bytes most = std::max(memory, most_alone(table));
@@ -80,7 +80,7 @@ class Ranges {
 
   int num_layers() const { return num_layers_; }
   const MemorySplit& split() const { return split_; }
-  /// Behind the longest range that begins there.
+  /// The end of the longest range that begins there.
   int last_end(int begin) const {
     return begin + static_cast<int>(first_[at(begin + 1)] - first_[at(begin)]);
   }
@@ -89,9 +89,9 @@ class Ranges {
   }
 
  private:
-  /// The largest need of a layer alone. No cut that has a range with a larger need is better than
-  /// to cut everywhere. With a dedicated activation pool, that depends on what lies beside: at most
-  /// as much as the cut everywhere needs.
+  /// The largest need of a single layer: a range that needs more is never part of the best cut.
+  /// With a dedicated activation pool, the need depends on the ranges beside it: at most the need
+  /// of cutting everywhere.
   static Bytes most_alone(const NeedTable& table) {
     std::vector<Need> alone;
     for (int l = 0; l < static_cast<int>(table.model.layers.size()); ++l) {
@@ -117,7 +117,8 @@ class Ranges {
 /// The smallest largest `memory(need)` over all cuts into shards of at most `most_weights`.
 template <typename Memory>
 Bytes smallest(const Ranges& ranges, Bytes most_weights, const Memory& memory) {
-  std::vector<Bytes> least(at(ranges.num_layers() + 1), kNever);  // by end: of the layers before it
+  std::vector<Bytes> least(at(ranges.num_layers() + 1),
+                           kNever);  // by end: for the layers before it
   least.front() = 0;
   for (int begin = 0; begin < ranges.num_layers(); ++begin) {
     for (int end = begin + 1; end <= ranges.last_end(begin); ++end) {
@@ -135,7 +136,7 @@ Bytes smallest_need(const Ranges& ranges, Bytes most_weights, Bytes beside = 0) 
 }
 
 /// The fewest shards of at most `most_weights` whose needs leave `reserve` of the budget; early
-/// shards as long as can be.
+/// shards are as long as possible.
 std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, Bytes reserve,
                                            Bytes most_weights) {
   const int num_layers = ranges.num_layers();
@@ -160,8 +161,7 @@ std::optional<std::vector<LayerRange>> cut(const Ranges& ranges, Bytes budget, B
   return shards;
 }
 
-/// Fewer shards of at most `limit` with as much beside them cannot be: they have all weights and
-/// sums.
+/// A lower bound on the number of shards: all weights and sums must fit.
 std::size_t fewest_possible(const NeedTable& table, Bytes budget, Bytes limit) {
   Bytes weights = 0, sums = 0;
   for (std::size_t l = 0; l < table.own_weights.size(); ++l) {
@@ -175,8 +175,8 @@ std::size_t fewest_possible(const NeedTable& table, Bytes budget, Bytes limit) {
                    shards(weights + sums, planned - limit)});
 }
 
-/// The fewest shards such that next to any of them another one's weights have room; of several
-/// limits that give as few, the smallest. Limits that promise most are tried first.
+/// The fewest shards that leave room for the next shard's weights; ties go to the smallest limit.
+/// The most promising limits are tried first.
 std::optional<std::vector<LayerRange>> cut_with_prefetch(const NeedTable& table,
                                                          const Ranges& ranges, Bytes budget) {
   using Try = std::pair<std::size_t, Bytes>;  // shards, limit
@@ -202,7 +202,7 @@ std::optional<std::vector<LayerRange>> cut_with_prefetch(const NeedTable& table,
   return best;
 }
 
-/// The least budget under which cut_with_prefetch() finds a cut.
+/// The smallest budget for which cut_with_prefetch() finds a cut.
 Bytes load_ahead_budget(const NeedTable& table, const Ranges& ranges) {
   const auto planned = [](const Need& need) { return need.planned; };
   const Bytes least_planned = smallest(ranges, kNever, planned);

@@ -13,8 +13,8 @@
 #include "spillway/spec.h"
 #include "spillway/units.h"
 
-/// A step of a job as values: buffers, compute ops gathered in units, host ops. Made by lower(),
-/// run by the Engine. Nothing here changes once made.
+/// A step of a job as values: buffers, compute ops grouped into units, host ops. Made by lower(),
+/// run by the Engine. Immutable.
 namespace spillway {
 
 /// A step that no job reaches.
@@ -32,12 +32,12 @@ struct GroupRange {
 };
 
 enum class OpKind : std::uint8_t {
-  forward,   ///< no graph; writes the boundary behind the range
+  forward,   ///< no graph; writes the boundary after the range
   backward,  ///< recomputes the range with graphs, then its backward; sums gradients
   evaluate,  ///< forward without dropout; the range with the loss yields a partial
 };
 
-/// What to add up after a backward op, in terms of the unit's sum slots.
+/// The additions after a backward op, in terms of the unit's sum slots.
 struct FoldStep {
   int slot = 0;        ///< this virtual node's gradient goes here
   bool fresh = false;  ///< first of its group: copied, not added
@@ -53,8 +53,8 @@ struct OpSpec {
   int vn = 0;
   LayerRange layers;
   std::vector<int> inputs;   ///< boundaries, gradients, batch parts
-  std::vector<int> outputs;  ///< created here
-  std::vector<int> frees;    ///< inputs that nothing reads afterwards
+  std::vector<int> outputs;  ///< created by the op
+  std::vector<int> frees;    ///< inputs that no later op reads
   FoldStep fold;             ///< backward only
   int num_numbers = 0;       ///< scalar results: a loss, squared norms
   Bytes workspace = 0;       ///< activations at their peak
@@ -70,14 +70,14 @@ struct UnitSpec {
   int first_op = 0, num_ops = 0;
   std::vector<int> weights;    ///< buffers
   std::vector<int> sums;       ///< buffers, slot-major: slot * (layers with gradients) + layer
-  std::vector<int> drains;     ///< those sums that go home when the unit ends
+  std::vector<int> drains;     ///< sums that go home when the unit ends
   std::vector<int> host_deps;  ///< host ops that must be done before the unit starts
   Bytes workspace = 0;         ///< largest of its ops; 0 with a dedicated activation pool
-  std::vector<Bytes> op_area;  ///< pieces that any one op needs besides weights and sums
+  std::vector<Bytes> op_area;  ///< memory that any one op needs besides weights and sums
   double cost_s = 0;
 };
 
-/// What an op does with a buffer on its device.
+/// The access of an op to a buffer on its device.
 enum class BufferUse : std::uint8_t { weights, sum, input, output };
 
 /// Calls `take(buffer, use)` for each buffer of an op of `unit`, in the one order in which
@@ -120,14 +120,14 @@ struct Program {
   std::vector<std::vector<int>> units_after_host;
   double compute_s = 0;
   bool commits = false;   ///< a training step
-  bool finishes = false;  ///< the last program of its job. Neither: the job rests after it
+  bool finishes = false;  ///< the last program of its job. With neither: the job rests after it
 };
 
-/// The parts of a program. One that neither trains nor finishes leaves the job at rest: its state
+/// The parts of a program. One that neither trains nor finishes brings the job to rest: its state
 /// at home is that after its last commit.
 struct StepKind {
-  bool update = false;    ///< updates of the step before
-  bool evaluate = false;  ///< evaluation of the weights as they are then
+  bool update = false;    ///< updates of the previous step
+  bool evaluate = false;  ///< evaluation of the weights at that time
   bool train = false;     ///< a training step
   bool finish = false;    ///< hands the weights out; the job is done
   bool operator==(const StepKind&) const = default;
@@ -139,7 +139,7 @@ struct StepKind {
 
 /// The offsets of the sums of a layer's parameters. They accumulate in f32; at the end of a unit
 /// they are packed in place, from the front, as ParamSpec::finished_sum(). If packing rounds, the
-/// sums start at kAlignment, so that packing never overwrites what it has yet to read.
+/// sums start at kAlignment, so that packing never overwrites unread sums.
 struct SumPlaces {
   std::vector<Bytes> offsets, packed_offsets;  ///< by parameter of the layer; without one: kNoHome
   Bytes bytes = 0, packed_bytes = 0;           ///< 0: nothing to train or observe
@@ -153,7 +153,7 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
 /// host memory; only the layout computes them.
 struct Layout {
   struct ParamPlace {
-    int weights_buffer = 0;  ///< the block that holds it as its layer computes with it
+    int weights_buffer = 0;  ///< the block that holds it in the type of its layer
     Bytes offset_in_block = 0;
     Bytes home = 0;           ///< of its master; outside the block if the block is a copy
     Bytes moment_offset = 0;  ///< in each plane of moments; frozen parameters have none
@@ -164,7 +164,7 @@ struct Layout {
     std::vector<Bytes> weight_offsets;
     SumPlaces sum;
     /// Positions among the layer's parameters: the last op on its sums takes their squared norms.
-    /// The others' are the host's.
+    /// The host takes the others.
     std::vector<std::size_t> device_norms;
     Bytes sum_home = 0;  ///< in plane g; partial i > 0 lies i * sum_plane further
   };
@@ -184,11 +184,11 @@ struct Layout {
   std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node
   Bytes home_bytes = 0;
 
-  /// A parameter's moment `i` of its optimizer. Not of a frozen one.
+  /// Moment `i` of a parameter. Not for a frozen one.
   Bytes moment(int param, int i) const {
     return moments_home + static_cast<Bytes>(i) * moments_plane + params[at(param)].moment_offset;
   }
-  /// A parameter in its block, as devices read it: its master, or the copy of that.
+  /// A parameter in its block, as devices read it: its master, or the copy in another type.
   Bytes in_block(int param) const {
     const ParamPlace& place = params[at(param)];
     return buffers[at(place.weights_buffer)].home + place.offset_in_block;
@@ -208,7 +208,7 @@ struct JobPlan {
   std::vector<LayerRange> shards;
   bool vn_major = false;
   std::vector<GroupRange> lanes;
-  /// Devices that lanes are made for, by lane, each another one; empty: any device takes any.
+  /// The devices chosen for lanes, by lane, all different; empty: any device takes any lane.
   std::vector<DeviceId> lane_devices;
   std::vector<DeviceId> avoided;  ///< devices that take no lane of it
   Layout layout;
@@ -218,7 +218,7 @@ struct JobPlan {
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
   double step_s = 0;        ///< compute of one training step
 
-  /// The device of a lane; not valid: any.
+  /// The device of a lane; the invalid id: any.
   DeviceId device_of(int lane) const {
     return lane_devices.empty() ? DeviceId() : lane_devices[at(lane)];
   }

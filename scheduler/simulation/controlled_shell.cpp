@@ -67,7 +67,7 @@ void ControlledShell::count_devices() {
   controller_.set_num_devices(usable);
 }
 
-/// Once the engine's call that is under way has ended.
+/// Runs after the engine's current call has returned.
 void ControlledShell::carry_out_later() {
   if (commands_.empty() && !controller_.is_due()) return;
   if (std::exchange(calling_, true)) return;
@@ -100,7 +100,7 @@ void ControlledShell::bring_plan(const ResizeJob& resize) {
     plans_[resize.job] = plan;
     shell_.resize(resize.job, std::move(plan));
   } else {
-    controller_.on_resized(resize.job);  // it goes on as it is
+    controller_.on_resized(resize.job);  // it keeps its plan
     carry_out_later();
   }
 }

@@ -10,8 +10,7 @@
 
 namespace spillway {
 
-/// A virtual shell whose jobs have the lanes that a controller gives them: the simulation of a
-/// session.
+/// A virtual shell in which a controller decides the lanes of jobs: the simulation of a session.
 class ControlledShell {
  public:
   /// Makes a job's plan for up to `lanes` lanes on devices other than `avoid`. Null: there is none,
@@ -27,7 +26,7 @@ class ControlledShell {
   void submit(const LaneDemand& demand, std::shared_ptr<const JobPlan> plan, Bytes home_bytes);
   void add_device(Bytes budget);
   void run();
-  /// Asks the controller again, where no event makes it decide.
+  /// Asks the controller again, without an event.
   void reconsider() { controller_.reconsider(); }
   VirtualShell& shell() { return shell_; }
 
@@ -64,8 +63,8 @@ class ControlledShell {
   VirtualShell shell_;
   RunController controller_;
   MakePlan make_plan_;
-  RunCommands commands_;  ///< to be carried out
-  bool calling_ = false;  ///< a call that does so is under way
+  RunCommands commands_;  ///< not applied yet
+  bool calling_ = false;  ///< a call that applies it is scheduled
   std::map<JobId, LaneDemand> demands_;
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;  // the latest of each
   std::map<JobId, int> num_resizes_;                       // decided

@@ -17,14 +17,14 @@ const Program& with_evaluation(const JobPlan& plan) {
   return *plan.programs[StepKind{.update = true, .evaluate = true, .train = true}.index()];
 }
 
-/// Evaluations of a job that has committed `steps` steps and begins no other.
+/// Evaluations of a job that has committed `steps` steps and starts no other.
 std::int64_t evaluations(const JobPlan& plan, std::int64_t steps) {
   if (!plan.evaluates) return 0;
   const std::int64_t between = plan.eval_steps > 0 && steps > 0 ? (steps - 1) / plan.eval_steps : 0;
   return between + (steps == plan.max_steps ? 1 : 0);
 }
 
-/// What a run consists of beside its fixed part, in seconds of compute.
+/// The cost of a run except its fixed part, in seconds of compute.
 struct Work {
   double steps_s = 0, evaluations_s = 0;
 };
@@ -59,7 +59,7 @@ Jobs shortened(const Jobs& jobs, const RunLength& length) {
   return shorter;
 }
 
-/// A run that was simulated, and how much of it.
+/// A simulated run and its share of the whole.
 struct Sample {
   RunTotals totals;
   Work work;
@@ -72,18 +72,18 @@ Sample sample(const Jobs& jobs, const RunLength& length,
   return made;
 }
 
-/// Where jobs end that have come to `steps` in a run of this length.
+/// The last step of a job that reaches `steps` in a run of this length.
 std::int64_t whole_steps(const JobPlan& job, const RunLength& length, std::int64_t steps) {
   if (steps == length.steps(job.max_steps)) return job.max_steps;
   return std::llround(static_cast<double>(steps) / (length.share * length.times));
 }
 
-/// How often what is between two samples is in the rest of the whole run.
+/// How many times the difference of two samples fits into the rest of the whole run.
 double times(double whole, double from, double to) {
   return to > from ? (whole - from) / (to - from) : 0;
 }
 
-/// The whole of something, from what three runs took of it.
+/// Extrapolates a total of the whole run from three runs.
 class Extrapolation {
  public:
   Extrapolation(double steps, double evaluations) : steps_(steps), evaluations_(evaluations) {}
@@ -104,7 +104,7 @@ class Extrapolation {
   }
 
  private:
-  const double steps_, evaluations_;  // differences between runs that the whole has
+  const double steps_, evaluations_;  // number of differences in the whole run
 };
 
 DeviceCounters whole_of(const Extrapolation& whole, const DeviceCounters& one,
@@ -156,7 +156,7 @@ RunTotals simulate_shortened(const Jobs& jobs, std::int64_t first_rung, double m
   if (!std::ranges::all_of(jobs, is_new)) return simulate({});
   const bool evaluates = std::ranges::any_of(
       jobs, [](const auto& job) { return job->evaluates && job->eval_steps > 0; });
-  // Of three lengths together: once, twice, and twice with evaluations.
+  // The three runs together: once, twice, and twice with evaluations.
   double share = most_ops / num_ops(jobs) / (evaluates ? 5 : 3);
   if (first_rung > 0) {
     const auto rung = std::max(1.0, std::floor(share * static_cast<double>(first_rung)));

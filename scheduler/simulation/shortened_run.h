@@ -10,10 +10,10 @@
 
 namespace spillway {
 
-/// How much of a run is simulated.
+/// The part of a run that is simulated.
 struct RunLength {
   double share = 1;               ///< of the steps of each job, at least one
-  int times = 1;                  ///< as many of them
+  int times = 1;                  ///< the same number of them
   bool evaluates_midway = false;  ///< each job evaluates after half of its steps, too
 
   std::int64_t steps(std::int64_t of) const;

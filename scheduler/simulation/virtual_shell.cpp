@@ -114,7 +114,7 @@ void VirtualShell::carry_out(std::vector<Action>& actions) {
   }
 }
 
-/// Of the plan that the job has now: what is started belongs to it.
+/// Under the job's present plan, to which started actions belong.
 const Program& VirtualShell::program(JobId job, std::size_t step_kind) const {
   return *engine_.job(job).plan->programs[step_kind];
 }
@@ -145,11 +145,11 @@ void VirtualShell::perform(const StartOp& op) {
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
 
-/// With the one that computes there, when an op starts. A slow device leaves its core to the others
-/// most of the time, and so does a copy over a slow link.
+/// Includes the device that computes, when an op starts. A slowed device sleeps most of the time
+/// and leaves its core free, as does a copy over a slow link.
 double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
   double busy = 1;
-  if (costs_.crowding.threads == 0) return busy;  // nobody asks
+  if (costs_.crowding.threads == 0) return busy;  // not needed
   for (std::size_t d = 0; d < queues_.size(); ++d) {
     const DeviceId device(d);
     if (engine_.device(device).state == DeviceState::gone) continue;
@@ -177,7 +177,7 @@ void VirtualShell::perform(const StartCopy& copy) {
   double& free_s =
       copy.direction == CopyDirection::to_device ? queues.to_device_s : queues.to_host_s;
   const double start_s = std::max(now_s_ + costs_.handover_s, free_s);
-  // Paid once for copies that follow each other.
+  // Paid once for consecutive copies.
   const double latency_s = free_s < now_s_ ? costs_.copy_latency_s : 0;
   const double duration_s = latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
   free_s = start_s + duration_s;

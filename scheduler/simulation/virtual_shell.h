@@ -16,7 +16,7 @@ namespace spillway {
 /// Contention: threads of one machine slow each other down, because they share execution units,
 /// caches and cores.
 struct Crowding {
-  int threads = 0;    ///< that `factor` was measured with, at most one a core; 0: no crowding
+  int threads = 0;    ///< of the measurement of `factor`, at most one per core; 0: no crowding
   double factor = 1;  ///< slowdown of an op while `threads` threads are busy
   /// The slowdown while `busy` threads, including the op's own, are busy: linear from 1 to
   /// `factor`, then proportional to `busy`.
@@ -57,7 +57,7 @@ class VirtualShell {
   void remove_device(DeviceId device);
   /// Actions in flight there end with Done::lost after VirtualCosts::cancel_s.
   void lose_device(DeviceId device);
-  /// Nothing ends on the device any more. It is lost `deadline_s` later.
+  /// Nothing completes on the device any more. It is lost `deadline_s` later.
   void hang_device(DeviceId device, double deadline_s);
   /// Limits the rate of later copies of the device; 0: no limit.
   void set_link(DeviceId device, double bytes_per_s);
@@ -83,7 +83,7 @@ class VirtualShell {
  private:
   struct Flight {
     Done done;
-    DeviceId device;  ///< not valid: on the host
+    DeviceId device;  ///< the invalid id: on the host
   };
   /// Completions by time, then by start order.
   using Ends = std::set<std::pair<double, ActionId>>;

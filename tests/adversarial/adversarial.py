@@ -37,14 +37,14 @@ def listed():
 
 
 def drawn(number):
-    """The attempt that a seed stands for."""
+    """The attempt for a seed."""
     chance = random.Random(number)
     group = chance.choice(sorted(RANDOM))
     return group, RANDOM[group](chance, number)
 
 
 def spread(found, count, seed):
-    """So many of all, in proportion to the groups, at equal distances."""
+    """A selection of `number` attempts, in proportion to the groups, at equal distances."""
     total = sum(map(len, found.values()))
     chosen, taken = [], 0
     for number, (group, each) in enumerate(found.items()):
@@ -71,7 +71,7 @@ def choose(size, seed):
 
 
 def try_one(campaign, group, attempt, number, keep):
-    """The line to print, and what came: '', 'skipped' or 'surprise'."""
+    """The line to print, and the outcome: '', 'skipped' or 'surprise'."""
     folder = campaign.root / f"attempt{number}"
     folder.mkdir()
     scene = Scene(campaign, folder)
@@ -82,7 +82,7 @@ def try_one(campaign, group, attempt, number, keep):
             step(scene)
     except Skip as reason:
         came, text = "skipped", str(reason)
-    except Exception as error:  # whatever it is, the others are tried
+    except Exception as error:  # after any error, the others are still tried
         came = "surprise"
         text = str(error) if isinstance(error, Surprise) else f"{type(error).__name__}: {error}"
     finally:
@@ -106,7 +106,7 @@ def again(options, name):
 
 
 def report(options, results, seconds):
-    """The summary; the surprises stand last."""
+    """The summary; the surprises are last."""
     surprises = [each for each in results if each[2] == "surprise"]
     skipped = collections.Counter(each[3] for each in results if each[2] == "skipped")
     print("\n| group | attempts | skipped | surprises |\n| --- | ---: | ---: | ---: |")
@@ -157,7 +157,7 @@ def main():
 def interrupted(root):
     end_all()
     shutil.rmtree(root, ignore_errors=True)
-    os._exit(130)  # threads wait for processes that are no more
+    os._exit(130)  # threads wait for processes that have ended
 
 
 def select(options):
@@ -170,7 +170,7 @@ def select(options):
 
 
 def try_all(campaign, chosen, options):
-    """Two at a time: most of an attempt is waiting for one process."""
+    """Two at a time: an attempt mostly waits for one process."""
     results = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         waiting = [pool.submit(try_one, campaign, group, attempt, number, options.keep)

@@ -1,5 +1,6 @@
-"""What all attempts of a campaign share: the program, the text, undisturbed runs to compare with,
-and runs in a known state to begin from."""
+"""Shared by all attempts of a campaign: the program, the text, undisturbed runs for comparison, and
+runs in known states as starting points.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ BASE = {
     "train": {"batch_size": 8, "virtual_nodes": 4, "max_steps": 10, "learning_rate": 1e-3,
               "eval_steps": 5, "eval_batches": 2},
 }
-# Steps then take a while on any machine, and change no bit.
+# Steps take a while on any machine, without changing a bit.
 SLOW_DEVICE = "devices='[{memory: 64MiB, imitate: {link: 10MiB/s}}]'"
 LONG = {"train.max_steps": 120, "train.eval_steps": 40, "checkpoint.every_steps": 4}
 THREE_RATES = {"sweep": {"parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3]}}}}
@@ -35,8 +36,9 @@ THREE_RATES = {"sweep": {"parameters": {"train.learning_rate": {"values": [1e-3,
 
 @dataclasses.dataclass(frozen=True)
 class Beginning:
-    """A run that attempts begin from: its configuration, and how many checkpoints each trial has
-    when a signal ends it; None: it comes to its end."""
+    """A run that attempts start from: its configuration, and the number of checkpoints per trial at
+    which a signal ends it; None: it runs to its end.
+    """
     config: dict
     generations: int | None = None
     signal: int = signal.SIGKILL
@@ -67,7 +69,7 @@ def config_with(changes):
 
 
 def generations(run_folder):
-    """By trial, how many whole checkpoints it has."""
+    """By trial, its number of complete checkpoints."""
     found = {}
     for trial in run_folder.glob("trials/*"):
         names = (path.name for path in trial.glob("checkpoints/*"))
@@ -86,14 +88,15 @@ class Campaign:
         self._made, self._locks, self._lock = {}, {}, threading.Lock()
 
     def environment(self):
-        """Of the caller's only PATH and the kernels that tests run with: other variables could
-        change kernels or places. All attempts share one cache of measured costs."""
+        """Only PATH and the test kernels of the caller's environment: other variables could change
+        kernels or places. All attempts share one cache of measured costs.
+        """
         kernels = {name: os.environ[name] for name in KERNELS if name in os.environ}
         return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.home),
                 "XDG_CACHE_HOME": str(self.home / ".cache"), "LC_ALL": "C.UTF-8", **kernels}
 
     def furnish(self, folder, changes):
-        """Leaves the configuration and its data in the folder."""
+        """Writes the configuration and its data into the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "text.txt").write_bytes(self.text)
         if self.digits:
@@ -101,7 +104,7 @@ class Campaign:
         (folder / "base.yaml").write_text(json.dumps(config_with(changes), indent=1) + "\n")
 
     def once(self, key, make):
-        """What `make` returns; it is called once for each key, whoever asks first."""
+        """The result of `make`, which is called once per key."""
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
@@ -121,7 +124,7 @@ class Campaign:
         return self.once(key, make)
 
     def beginning(self, name):
-        """The folder that a run in that state lies in, as `r`."""
+        """The folder that holds a run in that state, as `r`."""
         begin = BEGINNINGS[name]
 
         def make():

@@ -1,4 +1,6 @@
-"""What of a run must not depend on where and how often interrupted it was trained."""
+"""The results of a run that must not depend on where it was trained and how often it was
+interrupted.
+"""
 
 import csv
 import hashlib
@@ -19,7 +21,7 @@ def weights_of(folder):
 
 
 def outcome(folder):
-    """Weights, every row of metrics, how each trial ended."""
+    """Weights, every row of metrics, the end of each trial."""
     return {
         "weights": weights_of(folder),
         "metrics": {file.parent.name: rows_of(file, OF_TIME)
@@ -31,7 +33,7 @@ def outcome(folder):
 
 
 def difference(found, wanted):
-    """A sentence, or nothing where they are equal."""
+    """A sentence, or nothing if they are equal."""
     if found["weights"] != wanted["weights"]:
         return f"the weights are {found['weights']}, not {wanted['weights']}"
     for trial, rows in wanted["metrics"].items():

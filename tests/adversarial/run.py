@@ -16,15 +16,15 @@ import typing
 from campaign import generations
 from scene import Skip, Surprise
 
-# Words of the program's insides, which say nothing to whoever reads a message.
+# Internal words that must not appear in messages.
 UNHELPFUL = re.compile(r"terminate called|what\(\)|std::|basic_|yaml-cpp|json\.exception|"
                        r"filesystem error|core dumped|Assertion|INTERNAL ASSERT|c10::")
-LIVE = set()  # the process groups that run
+LIVE = set()  # the running process groups
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def end_all():
-    """Where the campaign itself is ended."""
+    """When the campaign itself is ended."""
     for group in list(LIVE):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
@@ -41,19 +41,19 @@ def patterns(value):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """`spillway COMMAND` from its start to its end."""
-    command: str                 # words as a shell takes them; HERE stands for the folder
-    code: typing.Any = 0         # the exit code, or those that are right; -9: killed by signal 9
-    err: typing.Any = ()         # patterns, each to be found on standard error
-    out: typing.Any = ()         # likewise on standard output
-    never: typing.Any = ()       # patterns that stand on neither
-    doc: typing.Any = None       # called with the JSON document, returns what is wrong with it
+    """`spillway COMMAND` from start to end."""
+    command: str                 # words of a shell command; HERE is the folder
+    code: typing.Any = 0         # the exit code, or the valid ones; -9: killed by signal 9
+    err: typing.Any = ()         # patterns, each of which must match standard error
+    out: typing.Any = ()         # the same for standard output
+    never: typing.Any = ()       # patterns that must match neither
+    doc: typing.Any = None       # called with the JSON document, returns its problems
     env: dict = dataclasses.field(default_factory=dict)  # None unsets
     shell: str = "exec {}"       # how a shell runs it: limits, redirections
     during: typing.Sequence = () # pairs of a moment to wait for and what is done then
     within_s: float = 60
-    may_end: bool = False        # before the moment to disturb it comes
-    is_loose: bool = False       # the streams are cut or joined: what holds of them always does not
+    may_end: bool = False        # limit for the moment of the disturbance
+    is_loose: bool = False       # the streams are cut or joined: their general rules do not apply
 
     def __call__(self, scene):
         process = Process(scene, self)
@@ -69,7 +69,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Begins a run that goes on beside the next steps."""
+    """Starts a run that continues beside the next steps."""
     name: str
     run: Run
 
@@ -79,7 +79,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Waits for what was started, in the given order, and compares it."""
+    """Waits for started runs, in the given order, and checks them."""
     names: typing.Sequence
 
     def __call__(self, scene):
@@ -91,7 +91,7 @@ class Finish:
 
 @dataclasses.dataclass(frozen=True)
 class Until:
-    """Waits for a moment of what was started."""
+    """Waits for a moment of a started run."""
     name: str
     moment: typing.Any
 
@@ -109,7 +109,7 @@ class Send:
 
 
 class Process:
-    """The program under way, its streams in files beside the folder."""
+    """The running program, with its streams in files beside the folder."""
 
     def __init__(self, scene, run):
         self.scene = scene
@@ -132,7 +132,7 @@ class Process:
         self.verb = words[0] if words else ""
 
     def wait_for(self, moment, run_may_end=False):
-        """Whether it came, before the process ended."""
+        """True if it happened before the process ended."""
         begin = time.monotonic()
         while not moment(self.scene, self, time.monotonic() - begin):
             if self.popen.poll() is not None:
@@ -158,7 +158,7 @@ class Process:
             raise Surprise(f"'{self.line}' did not end within {within_s:.0f} s") from None
 
     def end(self):
-        """Whatever is left of it: a shell may have started several."""
+        """The rest of the process group: a shell may have started several."""
         if self.popen.poll() is None:
             os.killpg(self.popen.pid, signal.SIGKILL)
             self.popen.wait()
@@ -189,7 +189,7 @@ class Process:
             raise Surprise(f"{problem}: {told}")
 
     def broken_rule(self, code, out, err):
-        """What holds whatever is tried; a sentence where it does not."""
+        """The rules that hold for every attempt; returns a sentence if one is broken."""
         if UNHELPFUL.search(out + err):
             return f"the message speaks of the program's insides ({UNHELPFUL.search(out + err)[0]})"
         if CONTROL.search(out.replace("\r\n", "\n") + err):
@@ -213,10 +213,10 @@ class Process:
         return ""
 
 
-# Moments: whether something has come, of a process that began to be waited for a while ago.
+# Moments: true if something has happened in a process, for which the caller waits.
 
 def checkpoints(count, folder="r"):
-    """Each trial has so many."""
+    """Each trial has this number."""
     def has_come(scene, _process, _waited_s):
         found = generations(scene.path(folder))
         return bool(found) and min(found.values()) >= count
@@ -238,7 +238,7 @@ def says(pattern):
 
 
 def takes(number):
-    """It handles the signal by itself, as all of them once it has begun."""
+    """It handles the signal itself, as every run does once it has started."""
     def has_come(_scene, process, _waited_s):
         with open(f"/proc/{process.popen.pid}/status", encoding="utf-8") as file:
             masks = [line.split()[1] for line in file if line.startswith(("SigCgt", "SigIgn"))]

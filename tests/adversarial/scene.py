@@ -1,4 +1,4 @@
-"""An attempt, and the folder in which it is made."""
+"""An attempt, and its folder."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ import typing
 
 
 class Surprise(Exception):
-    """Something came otherwise than expected."""
+    """An unexpected outcome."""
 
 
 class Skip(Exception):
-    """The attempt needs what this machine does not allow."""
+    """The attempt needs something that this machine does not allow."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """What is tried, in words, and how: each step is called with the scene, and raises a Surprise
-    where what it finds is not what it expects."""
+    """An attempt: its description and its steps. Each step is called with the scene, and raises a
+    Surprise if it finds something unexpected.
+    """
     name: str
     steps: typing.Sequence
-    is_slow: bool = False  # only where all attempts are made
+    is_slow: bool = False  # only if all attempts are made
 
 
 class Scene:
-    """The folder of one attempt, and what its steps leave for those after them."""
+    """The folder of one attempt, and what its steps pass to later ones."""
 
     def __init__(self, campaign, folder):
         self.campaign, self.folder = campaign, pathlib.Path(folder)
-        self.contract = {}    # the configuration that decides the bits
-        self.remembered = {}  # by path, what lay there
-        self.processes = {}   # by name, those that run
-        self.commands = []    # all that were run, as a shell would take them
+        self.contract = {}    # the configuration that determines the bits
+        self.remembered = {}  # by path, its earlier content
+        self.processes = {}   # by name, running ones
+        self.commands = []    # all commands so far, as for a shell
 
     def path(self, name):
         return self.folder / name
 
     def one(self, pattern):
-        """The only file that the pattern stands for, or the last of several."""
+        """The only file that matches the pattern, or the last of several."""
         found = sorted(self.folder.glob(pattern))
         if not found:
             raise Surprise(f"there is no {pattern}")

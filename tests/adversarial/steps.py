@@ -1,4 +1,4 @@
-"""What an attempt does to files, and what it expects of them afterwards."""
+"""The steps of attempts: changes of files, and expectations afterwards."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from outcome import difference, outcome, weights_of
 from scene import Skip, Surprise
 
 NUMBER = re.compile(r"-?[\d.e+-]+|-?inf|-?nan")
-# Change when they are opened, and say nothing of the result.
+# These change when they are opened, and say nothing about the result.
 OF_OPENING = re.compile(r"journal\.sqlite(-wal|-shm)?$|(^|/)lock$")
 
 
 def furnish(contract=None, variant=None):
-    """Configuration and data. `contract` decides the bits, `variant` must not."""
+    """Configuration and data. `contract` determines the bits, `variant` must not."""
     def step(scene):
         scene.contract = contract or {}
         if "digits" in json.dumps(scene.contract) and not scene.campaign.digits:
@@ -37,21 +37,21 @@ def text_of(name, content):
 
 
 def given(name):
-    """A copy of a run that the campaign made, as `r`, beside its configuration and data."""
+    """A copy of a run of the campaign, as `r`, beside its configuration and data."""
     def step(scene):
         made = scene.campaign.beginning(name)
         shutil.copytree(made, scene.folder, dirs_exist_ok=True, symlinks=True)
         config = scene.path("r/config.yaml")
         text = config.read_text().replace(str(made), str(scene.folder))
-        config.write_text(re.sub("link: [^,}]+", "link: 0", text))  # it was slow to be killed
+        config.write_text(re.sub("link: [^,}]+", "link: 0", text))  # slow to end
         scene.contract = BEGINNINGS[name].config
     return step
 
 
-# Damages. A pattern stands for the last of the files that it matches.
+# Damages. A pattern selects the last file that it matches.
 
 def flip(pattern, at=0.5, bit=0x10):
-    """One bit, at a part of the file's length."""
+    """Flips one bit, at a fraction of the file's length."""
     def step(scene):
         path = scene.one(pattern)
         data = bytearray(path.read_bytes())
@@ -70,7 +70,7 @@ def flip_all(pattern):
 
 
 def edit(pattern, old, new, count=1):
-    """The last line that matches `old`, a regular expression, gets `new`."""
+    """Replaces the last line that matches `old`, a regular expression, by `new`."""
     def step(scene):
         path = scene.one(pattern)
         lines = path.read_bytes().decode().splitlines(keepends=True)
@@ -143,7 +143,7 @@ def append(pattern, data):
 
 
 def overwrite_in_place(name, data):
-    """As `dd conv=notrunc` does: the same file, other bytes."""
+    """Like `dd conv=notrunc`: the same file, other bytes."""
     def step(scene):
         with open(scene.path(name), "r+b") as file:
             file.write(data)
@@ -151,7 +151,7 @@ def overwrite_in_place(name, data):
 
 
 def renamed_over(name, data):
-    """Another file takes the name; whoever has opened the first still reads it."""
+    """Another file takes the name; a process that has opened the first still reads it."""
     def step(scene):
         path = scene.path(name)
         path.with_suffix(".new").write_bytes(data)
@@ -173,7 +173,7 @@ def both(*steps):
 # Expectations.
 
 def same_bits(folder="r", only_weights=False):
-    """As an undisturbed run of the same contract."""
+    """The same as an undisturbed run of the same contract."""
     def step(scene):
         wanted = scene.campaign.reference(scene.contract)
         if only_weights:
@@ -187,7 +187,7 @@ def same_bits(folder="r", only_weights=False):
 
 
 def other_bits(than=None):
-    """A control: this configuration must not give the bits of that one."""
+    """Negative control: this configuration must not give the bits of that one."""
     def step(scene):
         wanted = scene.campaign.reference(than or {})["weights"]
         if set(weights_of(scene.path("r")).values()) & set(wanted.values()):
@@ -196,7 +196,7 @@ def other_bits(than=None):
 
 
 def equal_trials(first, second):
-    """Two trials of different runs or of one, by their folders, have the same weights file."""
+    """Two trials, given by their folders, have the same weights file."""
     def step(scene):
         if scene.one(first).read_bytes() != scene.one(second).read_bytes():
             raise Surprise(f"{first} and {second} differ")
@@ -228,7 +228,7 @@ def has_text(name, pattern):
 
 
 def tree_of(path):
-    """By name below the path, the kind and the bytes; the target of a link."""
+    """By name below the path, the kind and the bytes; for a link its target."""
     if path.is_symlink():
         return {"": os.readlink(path)}
     if not path.is_dir():
@@ -265,7 +265,7 @@ def is_unchanged(*names):
 
 
 def cells_are_harmless(name):
-    """No cell begins as a formula does, unless it is a number."""
+    """No cell starts like a formula, unless it is a number."""
     def step(scene):
         with open(scene.path(name), newline="", encoding="utf-8") as file:
             for row in csv.reader(file):
@@ -281,7 +281,7 @@ def is_json(name):
     return step
 
 
-# What documents have to say; each returns what is wrong.
+# Checks of documents; each returns the problems.
 
 def every(*checks):
     return lambda document: next(filter(None, (check(document) for check in checks)), "")

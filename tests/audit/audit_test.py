@@ -46,7 +46,7 @@ def build(source, folder, compiler, compile_args, link_args, bug):
 
 
 def problem_of(program, test):
-    """Empty where a test of that name ran and failed."""
+    """Empty if a test of that name ran and failed."""
     try:
         done = subprocess.run([program, f"--gtest_filter={test}", "--gtest_brief=1"],
                               capture_output=True, text=True, check=False, timeout=TIMEOUT_S)

@@ -25,11 +25,11 @@ OPEN = "core/os/open_file.cpp"
 TENSORS = "trainer/storage/safetensors.cpp"
 TENSORS_JSON = "trainer/storage/safetensors_json.cpp"
 
-CRASH = "Scenarios/CheckpointCrash.LeavesWhatWasRecorded/"
-FAULT = "Every/CheckpointFault.LosesNothingThatWasRecorded/"
+CRASH = "Scenarios/CheckpointCrash.KeepsRecordedCheckpoints/"
+FAULT = "Every/CheckpointFault.KeepsRecordedCheckpoints/"
 
 BUGS = [
-    # The ritual of a commit.
+    # The order of a commit.
     Bug("files are not synced", WRITER, "  file.sync();\n", "", CRASH + "FirstCommit"),
     Bug("the manifest is not synced", WRITER, "  finish(manifest_file);",
         "  manifest_file.close();", CRASH + "FirstCommit"),
@@ -78,7 +78,7 @@ BUGS = [
         "CheckpointStore.RemovesAFailedWriteAndSkipsItsNumber"),
     Bug("what a failure leaves stays", STORE, "    abandon(number, is_renamed);\n",
         "    (void)is_renamed;\n", "CheckpointStore.RemovesAFailedWrite*"),
-    # Taking away.
+    # Removal.
     Bug("a generation is removed under its own name", STORE,
         "  files_.rename(path_of(number), temporary_of(number));\n  files_.sync_folder(folder_);\n",
         "  files_.rename(path_of(number), temporary_of(number));\n", CRASH + "Rotation"),
@@ -146,7 +146,7 @@ BUGS = [
     Bug("contracts without fingerprints are refused", CONTRACT,
         " || cannot_be_compared(difference)", "",
         "Contract.ComparesFingerprintsThatBothHave"),
-    # Files of others.
+    # Foreign files.
     Bug("the product of a shape overflows", TENSORS,
         "if (__builtin_mul_overflow(bytes, static_cast<Bytes>(dim), &bytes)) return std::nullopt;",
         "bytes *= static_cast<Bytes>(dim);",

@@ -2,10 +2,10 @@
 
 #include "tests/conformance/device_conformance.h"
 
-/// What every Device promises of Device::abandon().
+/// Contract tests of Device::abandon().
 namespace spillway {
 
-/// What computes then goes on: nothing waits for it.
+/// Running compute continues: nothing waits for it.
 TEST_P(DeviceConformance, SkipsUnstartedWorkOfAnAbandonedDevice) {
   const auto memory = device_->allocate(kPage);
   const auto home = device_->allocate_host(kPage);
@@ -55,7 +55,7 @@ TEST_P(DeviceConformance, StartsNoOpOnAnAbandonedDevice) {
   EXPECT_THROW(device_->begin_op(), DeviceLost);
 }
 
-/// Copies are under way all the time: what they write is as it was when abandon() returned.
+/// While copies are in flight, memory no longer changes once abandon() has returned.
 TEST_P(DeviceConformance, MovesNoByteAfterAbandon) {
   constexpr Bytes kBytes = 512_KiB;
   for (int round = 0; round < 10; ++round) {

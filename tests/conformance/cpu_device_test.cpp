@@ -79,7 +79,7 @@ TEST(CpuDevice, NamesTheDeviceInErrors) {
 class Link : public ::testing::Test {
  protected:
   using Clock = std::chrono::steady_clock;
-  /// Copies `size` bytes `times` times over each queue; seconds until all are there.
+  /// Copies `size` bytes `times` times over each queue; returns the seconds until all have arrived.
   double copy_s(Bytes size, int times, std::vector<Queue*> queues) {
     const auto begin = Clock::now();
     for (int i = 0; i < times; ++i) {
@@ -140,7 +140,7 @@ TEST_F(Link, SleepsDuringACopy) {
 }
 
 TEST(AbandonedLink, WakesFromItsSleep) {
-  const auto device = make_cpu_device("cpu:0", kPage, {.link_bytes_per_s = 1});  // an hour a page
+  const auto device = make_cpu_device("cpu:0", kPage, {.link_bytes_per_s = 1});  // an hour per page
   std::vector<std::byte> from(kPage), to(kPage);
   device->host_to_device().copy_async(to.data(), from.data(), kPage);
   device->abandon();
@@ -165,7 +165,7 @@ TEST(Slowdown, MultipliesCpuTime) {
   EXPECT_EQ(device->slowdown(), 4);
 }
 
-TEST(Slowdown, IsSlept) {
+TEST(Slowdown, SleepsInsteadOfComputing) {
   const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 10});
   rusage before{}, after{};
   device->compute().enqueue([&] { before = thread_usage(); });

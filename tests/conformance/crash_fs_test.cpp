@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Crash, FileSystemConformance,
 
 std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-/// Bytes of a file after a crash that lost all that was not synced, or "none".
+/// Bytes of a file after a crash that lost all unsynced data, or "none".
 std::string left(const CrashFs& files, const Path& path, std::mt19937* random = nullptr) {
   CrashFs after(files.after_crash(files.num_changes(), random));
   try {

@@ -17,9 +17,9 @@
 #include "core/device/device.h"
 #include "spillway/error.h"
 
-/// What every Device promises. A body instantiates it in a file of its own:
+/// Contract tests of Device; each implementation instantiates them in its own file:
 ///   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceCase{...}), ...);
-/// The suite never touches device memory but by copies.
+/// The suite accesses device memory only by copies.
 namespace spillway {
 
 struct DeviceCase {
@@ -151,7 +151,7 @@ TEST_P(DeviceConformance, WaitsForEventsOfOtherQueues) {
       in_order = first.load();
       second = true;
     });
-    finish(d2h_);  // the third queue is not held up
+    finish(d2h_);  // the third queue is not blocked
     EXPECT_FALSE(second);
     gate.open();
     finish(compute_);
@@ -228,8 +228,8 @@ TEST_P(DeviceConformance, CopiesExactlyTheGivenBytes) {
   }
 }
 
-/// A slot that is loaded, copied within the device and brought home again and again: the queues
-/// are ordered by events only, as double buffering does it.
+/// A slot that is repeatedly loaded, copied within the device and copied back: only events order
+/// the queues, as in double buffering.
 TEST_P(DeviceConformance, OrdersAPipelineOfCopiesByEvents) {
   constexpr std::size_t kBytes = 16_KiB, kRounds = 50;
   const auto memory = device_->allocate(2 * kBytes);
@@ -422,7 +422,7 @@ TEST_P(DeviceConformance, StartsOpsOnAHealthyDevice) {
   EXPECT_GE(device_->slowdown(), 1);
 }
 
-/// What the calling thread used so far.
+/// CPU time of the calling thread so far.
 inline rusage thread_usage() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
@@ -434,14 +434,14 @@ inline double cpu_s(const rusage& u) {
          static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/// Lets time pass for the others without sleeping.
+/// Lets other threads run without sleeping.
 inline void burn_cpu(double seconds) {
   const double begin = cpu_s(thread_usage());
   while (cpu_s(thread_usage()) - begin < seconds) {
   }
 }
 
-/// Polling a millisecond at a time would show as some fifty switches, spinning as CPU time.
+/// Polling every millisecond would show as some fifty switches, spinning as CPU time.
 inline void expect_idle(const rusage& before, const rusage& after) {
   EXPECT_LT(cpu_s(after) - cpu_s(before), 0.01);
   EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 10);

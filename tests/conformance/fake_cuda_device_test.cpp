@@ -2,7 +2,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/gpu/fake_cudart.h"
 
-/// The device body for GPUs over a runtime that needs none.
+/// The device body for GPUs over a runtime that needs no GPU.
 namespace spillway {
 namespace {
 
@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(FakeCuda, DeviceConformance,
                          ::testing::Values(DeviceCase{"cuda", make_fake}),
                          [](const auto& test) { return test.param.name; });
 
-/// Each test has a machine that works, and leaves nothing behind on it.
+/// Each test has a working machine, and leaves nothing behind on it.
 class FakeGpu : public ::testing::Test {
  protected:
   ~FakeGpu() override {
@@ -28,7 +28,7 @@ class FakeGpu : public ::testing::Test {
     EXPECT_EQ(machine_.on_no_stream, 0);
     EXPECT_EQ(machine_.spinning, 0);
   }
-  /// What making a device of 1 MiB on that GPU is refused with.
+  /// The refusal of a device of 1 MiB on that GPU.
   static ConfigError refusal(int gpu) {
     return thrown<ConfigError>([&] { make_cuda_device("cuda:0", gpu, 1_MiB); });
   }
@@ -51,7 +51,7 @@ TEST_F(FakeGpu, DescribesItself) {
   EXPECT_NE(device->compute().stream(), device->host_to_device().stream());
 }
 
-/// The control: a test in which the host did it would not pass.
+/// Negative control: a host access must end the test.
 TEST_F(FakeGpu, NeverTouchesDeviceMemoryFromTheHost) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(*make_fake(1_MiB)->allocate(kPage)->data() = std::byte{1}, "");
@@ -176,7 +176,7 @@ TEST_F(FakeGpu, ZeroesHostMemoryToItsEnd) {
                           [](std::byte b) { return b == std::byte{0}; }));
 }
 
-/// No host round trip between dependent work: the thread gives the stream what follows.
+/// Dependent work needs no host round trip: the thread enqueues it on the stream ahead.
 TEST_F(FakeGpu, FeedsItsStreamAhead) {
   const auto device = make_fake(1_MiB);
   const auto memory = device->allocate(kPage);
@@ -212,8 +212,8 @@ TEST_F(FakeGpu, NotifiesAtTheStreamsPosition) {
   heard.get();
 }
 
-/// Copies that wait have not begun: what hangs in another stream holds up nobody who gives the
-/// device up.
+/// Waiting copies have not started: work that hangs in another stream does not block the thread
+/// that abandons the device.
 TEST_F(FakeGpu, AbandonsWithoutDependenciesOfCopies) {
   for (int round = 0; round < 20; ++round) {
     const auto device = make_fake(1_MiB);
@@ -257,7 +257,7 @@ TEST_F(FakeGpu, AbandonsAfterCopiesInTheStream) {
   EXPECT_EQ(home->data()[64], std::byte{1});
 }
 
-/// A GPU says late, of anything, that something failed: nothing that ended meanwhile counts.
+/// A GPU reports failures late, so nothing that ended meanwhile counts.
 TEST_F(FakeGpu, ReportsAFailureBeforeCompletions) {
   const auto device = make_fake(1_MiB);
   const auto memory = device->allocate(kPage);

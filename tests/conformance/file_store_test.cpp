@@ -67,7 +67,7 @@ TEST(FileStore, NamesAnUnusableFolder) {
   EXPECT_EQ(missing.code, ENOENT);
   EXPECT_EQ(missing.path, folder / "missing");
   EXPECT_EQ(thrown<IoError>([&] { FileStore store(folder / "file"); }).code, ENOTDIR);
-  if (::geteuid() == 0) return;  // who may write everywhere
+  if (::geteuid() == 0) return;  // root can write anywhere
   std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_read);
   const auto closed = thrown<IoError>([&] { FileStore store(folder.path()); });
   std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
@@ -85,7 +85,7 @@ TEST(FileStore, TakesNoBudgetForARemovedFolder) {
   EXPECT_EQ(arena.peak(), 0u);
 }
 
-/// Lets no file of this process grow beyond `bytes`.
+/// Limits the size of this process's files.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(Bytes bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -15,14 +15,14 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 
-/// What every FileSystem promises while nothing crashes. A body instantiates it in a file of its
-/// own:
+/// Contract tests of FileSystem without crashes; each implementation instantiates them in its own
+/// file:
 ///   INSTANTIATE_TEST_SUITE_P(Posix, FileSystemConformance, testing::Values(FileSystemCase{...}));
 namespace spillway {
 
 struct FileSystemCase {
   std::string name;
-  /// A file system and an empty folder of it; `scratch` is one of the operating system.
+  /// A file system and an empty folder in it; `scratch` is one of the operating system.
   std::function<std::shared_ptr<FileSystem>()> make;
   std::function<FileSystem::Path(FileSystem&, const std::filesystem::path& scratch)> folder;
   friend void PrintTo(const FileSystemCase& test, std::ostream* out) { *out << test.name; }

@@ -5,7 +5,7 @@
 namespace spillway {
 namespace {
 
-/// Not owned: it is there as long as the program.
+/// Not owned: it lives as long as the program.
 std::shared_ptr<FileSystem> make() { return {std::shared_ptr<void>(), &posix_file_system()}; }
 
 INSTANTIATE_TEST_SUITE_P(Posix, FileSystemConformance,
@@ -24,7 +24,7 @@ TEST(PosixFileSystem, NamesAnOpenFileInErrors) {
   EXPECT_EQ(error.path, folder / "a");
 }
 
-/// Each would be waited for, or read without end.
+/// Opening each of them would block, or reading would never end.
 TEST(PosixFileSystem, RefusesASpecialFileAtOnce) {
   const testing::TemporaryFolder folder;
   const std::string fifo = folder / "fifo";

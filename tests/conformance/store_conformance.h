@@ -19,8 +19,8 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 
-/// What every Store promises, and the arena that keeps its budget. A body instantiates it in a file
-/// of its own:
+/// Contract tests of Store, and of the arena that keeps its budget; each implementation
+/// instantiates them in its own file:
 ///   INSTANTIATE_TEST_SUITE_P(File, StoreConformance, testing::Values(StoreCase{...}), ...);
 namespace spillway {
 
@@ -36,7 +36,7 @@ class StoreConformance : public ::testing::TestWithParam<StoreCase> {
   static bool is_zero(const std::byte* data, Bytes bytes) {
     return std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; });
   }
-  /// Bytes that no shift or swap of themselves equals.
+  /// Bytes that differ from every shift or swap of themselves.
   static void fill(std::byte* data, Bytes bytes, unsigned seed) {
     for (Bytes i = 0; i < bytes; ++i) {
       data[i] = static_cast<std::byte>((seed = seed * 1664525u + 1013904223u) >> 24);
@@ -105,7 +105,7 @@ TEST_P(StoreConformance, IsReachedByCopyQueuesInBothDirections) {
   EXPECT_TRUE(is_zero(back->data() + 3 + 60_KiB, 4_KiB - 3));
 }
 
-/// Of sizes that no machine has: one that a file could have, one that overflows.
+/// Sizes larger than any machine: one possible for a file, one that overflows.
 TEST_P(StoreConformance, RefusesTooLargeRequestsWithNumbers) {
   for (const Bytes bytes : {Bytes{1} << 60, ~Bytes{0}}) {
     const auto error = testing::thrown<OutOfMemory>([&] { store_->allocate(bytes); });
@@ -148,7 +148,7 @@ TEST_P(StoreConformance, ReturnsAMovedRegionOnce) {
   fill(a.data(), 1000, 2);
   std::byte* const data = a.data();
   HostArena::Region b = std::move(a);
-  EXPECT_FALSE(a);  // NOLINT: what is left is empty
+  EXPECT_FALSE(a);  // NOLINT: the moved-from region is empty
   EXPECT_EQ(b.data(), data);
   auto c = arena_.reserve(500);
   c = std::move(b);

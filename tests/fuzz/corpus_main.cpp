@@ -11,7 +11,7 @@
 namespace {
 
 void run(const std::filesystem::path& path) {
-  std::cout << path.string() << std::endl;  // flushed: the next may be the last words
+  std::cout << path.string() << std::endl;  // flushed: the next input may crash
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

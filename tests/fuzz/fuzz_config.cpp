@@ -11,7 +11,7 @@ namespace {
 
 using namespace spillway;
 
-/// Thousands of trials would tell no more than a few.
+/// Thousands of trials would reveal no more than a few.
 bool is_small(const SweepConfig& sweep) {
   constexpr std::size_t kMost = 2;
   if (sweep.method == SweepMethod::random) return sweep.run_cap <= static_cast<std::int64_t>(kMost);
@@ -29,7 +29,7 @@ std::string own_values(RunConfig config) {
   return to_yaml(config);
 }
 
-/// A configuration without findings is written so that it makes the same trials.
+/// A configuration without findings round-trips: it makes the same trials.
 void write_again(const std::vector<Trial>& trials) {
   const std::string text = to_yaml(trials.front().config);
   Findings findings;

@@ -12,7 +12,7 @@ namespace {
 
 using testing::require;
 
-/// What is left out once is not there any more when a run has gone on with the log.
+/// A skipped line is gone once a run has continued the log.
 void read_and_repair(const testing::TemporaryFolder& folder, const std::string& log) {
   const std::string file = folder.write(kEventFile, log);
   try {
@@ -28,7 +28,8 @@ void read_and_repair(const testing::TemporaryFolder& folder, const std::string& 
   }
 }
 
-/// The same events, each with its right hash: few inputs have one, and what lies behind reads on.
+/// The same events, each with its right hash: few inputs have one, and it lets the reader get
+/// further.
 std::string hashed(const std::string& log) {
   std::string lines;
   for (std::size_t begin = 0, end = 0; (end = log.find('\n', begin)) != std::string::npos;
@@ -39,7 +40,7 @@ std::string hashed(const std::string& log) {
     bare.erase("xxh3");
     try {
       if (!bare.empty()) lines += event_line(bare);
-    } catch (const Json::exception&) {  // text that is no UTF-8 is not written
+    } catch (const Json::exception&) {  // text that is not UTF-8 is not written
     }
   }
   return lines;

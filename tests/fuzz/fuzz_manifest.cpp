@@ -23,7 +23,7 @@ void parse(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text = testing::to_string(data, size);
   parse(text);
-  // Few inputs have the right hash; with it they reach what lies behind.
+  // Few inputs have the right hash; with it the reader gets further.
   const auto end = text.rfind("xxh3 ");
   const std::string body = text.substr(0, end);
   parse(body + "xxh3 " + xxh3(std::as_bytes(std::span(body))) + "\n");

@@ -33,7 +33,7 @@ void read_all(const Safetensors& file, Bytes file_bytes) {
   require(total <= file_bytes, "all tensors are no larger than their file");
 }
 
-/// Written by our own writer, the same tensors are read.
+/// Written by Spillway's writer, the file reads back as the same tensors.
 void write_again(const Safetensors& file, Bytes data_bytes) {
   auto tensors = file.tensors();
   place(tensors);

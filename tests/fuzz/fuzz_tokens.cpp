@@ -31,7 +31,7 @@ void read_all(const DataSource& source) {
 
 }  // namespace
 
-/// The first byte says how the others are to be read.
+/// The first byte selects how the others are read.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const testing::InputFile file(data + 1, size - 1);

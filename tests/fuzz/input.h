@@ -6,9 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-/// What libFuzzer calls, and corpus_main.cpp: one of the fuzz targets beside this file. Whatever
-/// the bytes are, it ends well: errors of the kinds that the reader promises are caught, others are
-/// not.
+/// A fuzz target, one of the files beside this one, called by libFuzzer and corpus_main.cpp. The
+/// target must survive any bytes; only documented errors are caught.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace spillway::testing {
@@ -17,7 +16,7 @@ inline std::string to_string(const std::uint8_t* data, std::size_t size) {
   return size == 0 ? std::string() : std::string(reinterpret_cast<const char*>(data), size);
 }
 
-/// Ends the program where a promise is broken, which makes the input a finding.
+/// Aborts if a property fails, so the input becomes a finding.
 inline void require(bool holds, const char* promise) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", promise);

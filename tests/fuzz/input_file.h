@@ -10,7 +10,7 @@
 
 namespace spillway::testing {
 
-/// Bytes as a regular file that no disk holds.
+/// Bytes as a regular file in memory.
 class InputFile {
  public:
   InputFile(const std::uint8_t* data, std::size_t size)

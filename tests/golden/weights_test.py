@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The trained weights of the examples, and what the example of the API prints, are those of
-weights.json: a change that is not meant to change bits changes none.
+"""The trained weights of the examples, and the output of the API example, equal weights.json: a
+change that should not change bits changes none.
 
 Usage: weights_test.py SPILLWAY CUSTOM_MODEL [--write]; --write writes the entry of this processor.
 
@@ -58,7 +58,7 @@ def write_data(folder):
 
 
 def fingerprint(folder):
-    """What the contract of a checkpoint says of the kernels that its trial was trained with."""
+    """The fingerprint of the kernels in a checkpoint's contract."""
     manifest = next(folder.glob("*/trials/*/checkpoints/*/MANIFEST")).read_text(encoding="utf-8")
     return sorted(line for line in manifest.splitlines() if "numerics." in line)
 

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 CMAKE, BUILD, SOURCE = sys.argv[1:4]
-# The package stands alone: what it was built with is not told again.
+# The package is self-contained: the build's dependencies are not named again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "SPILLWAY_TORCH_DIR"}
 
 
@@ -34,7 +34,7 @@ class Package(unittest.TestCase):
                    f"-DCMAKE_PREFIX_PATH={self.prefix}",
                    f"-DSOURCE={Path(SOURCE, 'examples/custom_model.cpp')}", *arguments)
 
-    def test_a_project_that_finds_it_builds_and_runs(self):
+    def test_a_project_that_uses_it_builds_and_runs(self):
         for command in (lambda: self.configure("user"),
                         lambda: run(CMAKE, "--build", self.folder / "user"),
                         lambda: run(self.folder / "user" / "user")):
@@ -47,7 +47,7 @@ class Package(unittest.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn("SPILLWAY_TORCH_DIR='/nowhere' holds no LibTorch", log)
 
-    def test_it_does_not_lead_back_to_the_sources(self):
+    def test_it_does_not_refer_to_the_sources(self):
         files = list(self.prefix.rglob("*.cmake"))
         self.assertGreaterEqual(len(files), 4)
         for path in files:

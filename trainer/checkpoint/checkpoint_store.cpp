@@ -125,7 +125,7 @@ void CheckpointStore::remove_temporary(std::uint64_t number) {
   files_.remove_folder(folder);
 }
 
-/// A generation under its own name is whole, so it loses the name first.
+/// A generation under its own name must be complete, so it loses the name first.
 void CheckpointStore::remove(std::uint64_t number) {
   files_.rename(path_of(number), temporary_of(number));
   files_.sync_folder(folder_);
@@ -200,7 +200,7 @@ void CheckpointStore::abandon(std::uint64_t number, bool is_renamed) {
     else
       remove_temporary(number);
   } catch (const IoError&) {
-    // The next write or the next opening removes what is left; until then nobody reads it.
+    // The next write or the next opening removes the rest; until then nobody reads it.
   }
 }
 

@@ -18,7 +18,7 @@ std::vector<std::uint64_t> generations_in(FileSystem& files, const FileSystem::P
 /// The folder of one generation.
 FileSystem::Path generation_path(const FileSystem::Path& folder, std::uint64_t number);
 
-/// What is wrong with a generation.
+/// A problem of a generation.
 struct Finding {
   std::uint64_t generation = 0;
   std::string problem;
@@ -30,12 +30,12 @@ struct CheckpointOptions {
 };
 
 /// The generations of one job's checkpoints, in a folder of their own. After a crash of the program
-/// or the machine a generation is whole or absent. An older one is removed only when `keep` newer
-/// ones have been read back whole. For one thread of one process at a time: the caller holds the
-/// lock of the folder. Throws IoError.
+/// or the machine a generation is complete or absent. An older one is removed only when `keep`
+/// newer ones have been read back completely. For one thread of one process at a time: the caller
+/// holds the lock of the folder. Throws IoError.
 class CheckpointStore {
  public:
-  /// Makes the folder if it is missing, and removes what a crash left unfinished.
+  /// Creates the folder if it is missing, and removes unfinished files of a crash.
   CheckpointStore(FileSystem& files, FileSystem::Path folder, CheckpointOptions options = {});
 
   /// As generations_in().
@@ -45,8 +45,8 @@ class CheckpointStore {
     std::optional<Generation> generation;  ///< none if none was ever written
     std::vector<Finding> findings;         ///< newer ones that are damaged: report them
   };
-  /// The newest generation that is sound; reads every byte of it. Throws CorruptData with all
-  /// findings if there are generations and none is sound; NewerFormat.
+  /// The newest intact generation; reads every byte of it. Throws CorruptData with all findings if
+  /// there are generations and none is intact; NewerFormat.
   Newest open_newest();
   /// Reads every byte of all generations.
   std::vector<Finding> verify() const;
@@ -75,7 +75,7 @@ class CheckpointStore {
   FileSystem& files_;
   const FileSystem::Path folder_;
   const CheckpointOptions options_;
-  std::uint64_t last_ = 0;           ///< number that was used last, for a failed write too
+  std::uint64_t last_ = 0;           ///< last number used, including failed writes
   std::set<std::uint64_t> durable_;  ///< their names are known to be on stable storage
   std::set<std::uint64_t> sound_;    ///< this object has read every byte of them
 };

@@ -10,7 +10,7 @@
 namespace spillway {
 
 /// A generation of checkpoints in a folder. Reading checks each block against the manifest. Throws
-/// IoError; CorruptData, which names the file and what is wrong.
+/// IoError; CorruptData, which names the file and the problem.
 class Generation {
  public:
   /// Reads the manifest. Also throws NewerFormat.

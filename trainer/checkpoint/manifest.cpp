@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kFirstLine = "spillway-checkpoint ", kLastLine = "xxh3 ";
 constexpr std::size_t kHexDigits = 32;
 
-/// Lines and words are told apart by bytes that the escaped text does not have.
+/// Separate lines and words; escaped text does not contain these bytes.
 bool is_escaped(char c, bool is_word) {
   return static_cast<unsigned char>(c) < 0x20 || c == '%' || c == 0x7F || (is_word && c == ' ');
 }
@@ -84,13 +84,13 @@ void check(const Manifest& manifest) {
   for (const auto& file : manifest.files) check_file(file, manifest.block_bytes, names);
 }
 
-/// Takes lines off the front of a text.
+/// Reads lines from the front of a text.
 class Lines {
  public:
   explicit Lines(std::string_view rest) : rest_(rest) {}
   bool at_end() const { return rest_.empty(); }
   bool next_is(std::string_view key) const { return rest_.starts_with(key); }
-  /// What follows `key` in the next line, which must begin with it.
+  /// The rest of the next line after `key`, which must start the line.
   std::string_view take(std::string_view key) {
     const auto end = rest_.find('\n');
     if (!next_is(key) || end == std::string_view::npos)

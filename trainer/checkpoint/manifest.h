@@ -19,7 +19,7 @@ struct ManifestFile {
 };
 
 /// The contents of one generation of checkpoints. The text ends with a hash of itself, so that a
-/// part of it is never taken for the whole; docs/formats.md describes every byte.
+/// truncated text is never accepted; docs/formats.md describes every byte.
 struct Manifest {
   static constexpr std::uint64_t kVersion = 1;
   static constexpr Bytes kMaxBlockBytes = 64_MiB, kMaxBytes = 256_MiB;
@@ -37,8 +37,8 @@ struct Manifest {
 /// The number of blocks of a file.
 std::uint64_t num_blocks(Bytes bytes, Bytes block_bytes);
 
-/// The text that is written. Its length does not depend on the hashes. Throws Error unless file
-/// names are plain and distinct, and each file has the number of blocks that its length requires.
+/// The text of the file. Its length does not depend on the hashes. Throws Error unless file names
+/// are plain and distinct, and each file has the number of blocks that its length requires.
 std::string to_text(const Manifest& manifest);
 
 /// Parses exactly what to_text() makes. Throws NewerFormat for a valid manifest of a newer version,

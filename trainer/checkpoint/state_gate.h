@@ -9,37 +9,37 @@
 
 namespace spillway {
 
-/// Lets a snapshot read the state of a trial after one step, while the trial goes on, without a
+/// Lets a snapshot read the state of a trial after one step, while the trial continues, without a
 /// second copy: it reads a parameter and its moments after that step's update of them, and the next
-/// update of them waits until they were read. One snapshot at a time. Thread-safe.
+/// update of them waits until they are read. One snapshot at a time. Thread-safe.
 class StateGate {
  public:
-  /// All parameters are as after `first_step` steps.
+  /// All parameters are in the state after `first_step` steps.
   StateGate(std::size_t num_params, std::int64_t first_step);
 
   // The trial:
 
-  /// Call it before an update of the parameter. Waits until a snapshot has read it.
+  /// Call before an update of the parameter. Waits until a snapshot has read it.
   void begin_update(std::size_t param);
-  /// The update of the parameter is done.
+  /// Call after the update of the parameter.
   void end_update(std::size_t param);
   std::int64_t version(std::size_t param) const;
 
   // The snapshot:
 
-  /// Begins a snapshot of the state after `step` steps: no parameter goes beyond it before
-  /// release(). Call it before the next step commits. Calls `ready` once, on this thread or one of
-  /// the trial, when every parameter has reached the step, or cancel() was called: reading then
-  /// waits for nothing.
+  /// Starts a snapshot of the state after `step` steps: no parameter is updated beyond it before
+  /// release(). Call before the next step commits. Calls `ready` once, on this thread or one of the
+  /// trial, when every parameter has reached the step, or cancel() was called: reading then waits
+  /// for nothing.
   void begin_snapshot(std::int64_t step, std::function<void()> ready = {});
   /// Waits until the parameter has reached the snapshot's step. False if it never will because
   /// cancel() was called.
   bool wait_for(std::size_t param);
-  /// The parameter has been read.
+  /// Call after reading the parameter.
   void release(std::size_t param);
-  /// The snapshot needs nothing more.
+  /// Ends the snapshot.
   void end_snapshot();
-  /// The trial has ended. Wakes everybody who waits.
+  /// The trial has ended. Wakes all waiting threads.
   void cancel();
 
  private:

@@ -173,8 +173,8 @@ void keep_freed_blocks() {
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-/// The first products of a process allocate more through MKL's hooks than later ones; here they are
-/// charged to nobody.
+/// The first products of a process allocate more through MKL's hooks than later ones; here no meter
+/// is charged for them.
 void multiply_once() {
   initialize_torch_thread();
   for (const std::int64_t size : {16, 256}) {

@@ -71,7 +71,7 @@ void check_type(const LayerSpec& layer, DType dtype, const at::Tensor& output) {
                           c10::toString(output.scalar_type()), c10::toString(scalar_type(dtype))));
 }
 
-/// Our own errors pass unchanged; the layer's name is added to all others.
+/// Spillway's own errors pass unchanged; the layer's name is added to all others.
 template <typename Work>
 auto run_for(const LayerSpec& layer, const Work& work) {
   try {
@@ -128,7 +128,7 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
   run.result = run_for(
       spec, [&] { return model_.layers[at(layer)]->forward(run.inputs, run.params, context); });
-  run.result.output = run.result.output.contiguous();  // as after a cut
+  run.result.output = run.result.output.contiguous();  // as at a cut
   if (const int made = output_of(layer); made >= 0) {
     check_type(spec, model_.spec.edges[at(made)].tensor.dtype, run.result.output);
   }

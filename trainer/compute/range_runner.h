@@ -32,7 +32,7 @@ class RangeRunner {
   /// Called in backward() after each layer's forward; a pilot reads the memory in use there.
   std::function<void(int layer)> after_forward;
 
-  /// Forward without a graph. `inputs`: the edges that the range reads and does not make, batch
+  /// Forward without a graph. `inputs`: the edges that the range reads but does not make, batch
   /// included. `outputs`: memory for its edges that later layers read. If the range ends with the
   /// loss layer, returns the weight of the loss and writes its sum to `loss`, which is host memory,
   /// in the order of the stream.
@@ -69,7 +69,7 @@ class RangeRunner {
   Parameters parameters_;
 };
 
-/// Lets LibTorch set up what it keeps per computing thread, and lets the system's allocator obtain
+/// Lets LibTorch create its state per computing thread, and lets the system's allocator obtain
 /// `activations` bytes for the thread ahead of time.
 void warm_up_thread(Bytes activations);
 

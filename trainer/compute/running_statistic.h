@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-/// Updates a running statistic after the commit of a step. An average moves by the mean of the
+/// Updates a running statistic after the commit of a step. An average moves towards the mean of the
 /// observations of all `virtual_nodes`, whose sum is `sum`; a count becomes `steps`, the number of
 /// committed steps. Computes in double and rounds each element once.
 void update_statistic(std::byte* value, const ParamSpec& spec, const float* sum, int virtual_nodes,

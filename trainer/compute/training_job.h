@@ -25,10 +25,10 @@ class TrainingJob {
   TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
               std::shared_ptr<const JobPlan> plan);
 
-  /// Starts the trial from this checkpoint; call before admit(). Its plans begin with the step of
+  /// Starts the trial from this checkpoint; call before admit(). Its plans start with the step of
   /// the generation.
   void start_from(Generation generation) { start_ = std::move(generation); }
-  /// Writes the initial weights, or those of the checkpoint; moments are zero already.
+  /// Writes the initial weights, or those of the checkpoint; moments are already zero.
   void admit(std::byte* home);
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
@@ -36,7 +36,7 @@ class TrainingJob {
   /// else may run. Afterwards the state is that of the commit.
   void complete_updates(std::int64_t step);
 
-  /// What observers see.
+  /// The values that observers see.
   struct Progress {
     std::vector<double> losses, gradient_norms;  ///< one per committed step
     std::vector<std::pair<std::int64_t, double>> eval_losses;

@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-/// A device of a session, with what the plan of one trial needs to know.
+/// A device of a session, with the properties that the plan of one trial needs.
 struct PlanDevice {
   DeviceId id;
   std::string name;  ///< "cpu:1"
@@ -24,13 +24,13 @@ struct PlanDevice {
 /// The profile's times, multiplied by `slowdown`: an estimate, not a measurement.
 std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 
-/// Whether a lane takes equally long on all of them.
+/// True if a lane takes equally long on all of them.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
-/// How many times longer compute takes on one device than on another, by layers measured on both.
+/// The ratio of compute times on two devices, from layers measured on both.
 double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other);
 
-/// Which devices take part in a trial, and with how many reduction groups each.
+/// The devices that take part in a trial, with the number of reduction groups of each.
 struct LaneChoice {
   std::vector<int> lane_groups;
   std::vector<DeviceId> lane_devices;  ///< by lane, ascending

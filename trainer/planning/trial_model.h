@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-/// Makes the model of a trial once, for virtual nodes of its size; null if no model is given.
+/// Makes the model of a trial once, for virtual nodes of its size; null if the trial has no model.
 /// Throws all errors of the configuration, like TrialConfig::validate().
 std::unique_ptr<Model> make_valid_model(const TrialConfig& trial);
 

@@ -10,8 +10,8 @@ struct CopyRates {
   double duplex = 0;  ///< both ways at once, summed
 };
 
-/// Measures copies as a run makes them: one queue per direction, in blocks of 64 MiB or half of the
-/// device's planned ranges. Nothing else may use the device in the meantime.
+/// Measures copies as in a run: one queue per direction, in blocks of 64 MiB or half of the
+/// device's planned ranges. Nothing else may use the device meanwhile.
 CopyRates measure_copies(Device& device);
 
 }  // namespace spillway

@@ -15,7 +15,7 @@ namespace spillway {
 namespace {
 
 constexpr int kSteps = 60;
-/// Long enough that threads that wait for an op sleep, as in training.
+/// Long enough that waiting threads sleep, as in training.
 constexpr std::chrono::microseconds kOp(500);
 
 /// Ops that only take time. After each, its sum is copied to the host, then a host op follows.
@@ -36,7 +36,7 @@ class LatencyProbe final : public OpRunner {
     const auto ended = op_ended_.exchange({});
     if (ended == Clock::time_point()) return;  // not the first host op after the op
     const std::chrono::duration<double> passed = Clock::now() - ended;
-    seconds.push_back(passed.count() / 2);  // two dispatches: the copy and this
+    seconds.push_back(passed.count() / 2);  // two dispatches: the copy and this host op
   }
 
  private:
@@ -54,7 +54,7 @@ class NullObserver final : public ShellObserver {
   void on_device_left(DeviceId, bool, const std::string&) override {}
 };
 
-/// One layer with one weight, and one op a step.
+/// One layer with one weight, and one op per step.
 std::shared_ptr<const JobPlan> smallest_job() {
   ModelSpec model;
   model.family = "smallest";

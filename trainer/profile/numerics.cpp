@@ -29,19 +29,19 @@ using Shape = std::vector<std::int64_t>;
 using Tensors = std::vector<at::Tensor>;
 using Operation = std::function<at::Tensor(const Tensors&)>;
 
-/// What a probe reads: standard normal numbers. `halves` says of each dimension what its second
-/// half is: the first again (+), its negative (-), or numbers of its own (none). Where products of
-/// two tensors are summed over a dimension that is + in one and - in the other, nothing but
-/// rounding errors is left, so that another order of additions shows in bf16, too.
+/// The input of a probe: standard normal numbers. `halves` defines the second half of each
+/// dimension: a copy of the first (+), its negative (-), or independent numbers (none). Summing
+/// products over a dimension that is + in one tensor and - in the other leaves only rounding
+/// errors, so another order of additions shows in bf16, too.
 struct Input {
   Shape shape;
   std::string halves = "";
 };
 
-/// Makes the inputs of a group's probes and takes their results.
+/// Makes the inputs of a group's probes and collects their results.
 class Probes {
  public:
-  /// Others in each call.
+  /// Different in each call.
   at::Tensor make(const Input& input, at::ScalarType type = at::kFloat) {
     const at::Tensor x = at::empty(input.shape, at::kFloat);
     kernels::fill_normal(x.mutable_data_ptr<float>(), static_cast<std::size_t>(x.numel()), 1,
@@ -64,7 +64,7 @@ class Probes {
     hash_.add(results.data(), results.size() * sizeof(double));
   }
 
-  /// Takes an operation's result and all gradients, where that of the result is `gradient`.
+  /// Hashes the result of an operation and all gradients, given the result's `gradient`.
   void run(at::ScalarType type, const std::vector<Input>& inputs, const Operation& operation,
            const std::string& gradient = "") {
     meter_.begin_op(std::numeric_limits<Bytes>::max());
@@ -92,7 +92,7 @@ class Probes {
   std::uint32_t draws_ = 0;
 };
 
-/// One row, odd sizes, a long sum: each has kernels of its own.
+/// One row, odd sizes, a long sum: each uses different kernels.
 void run_products(Probes& probes, at::ScalarType type) {
   for (const auto& [rows, inner, columns] :
        std::vector<std::array<std::int64_t, 3>>{{1, 64, 10}, {33, 65, 17}, {64, 256, 64}}) {
@@ -165,7 +165,7 @@ void run_norms(Probes& probes) {
   for (const auto& [shapes, operation] : all) probes.run(at::kFloat, shapes, operation);
 }
 
-constexpr std::int64_t kOdd = 1003;  // elements: vectors and what is left over
+constexpr std::int64_t kOdd = 1003;  // elements: whole vectors and a remainder
 
 void run_element_wise(Probes& probes) {
   const std::vector<Operation> all{
@@ -185,7 +185,7 @@ void run_element_wise(Probes& probes) {
   }
 }
 
-/// What initial weights are drawn from.
+/// The source of initial weights.
 void run_generators(Probes& probes) {
   const at::Generator generator = at::detail::createCPUGenerator(/*seed_val=*/19);
   for (const std::int64_t size : {kOdd, std::int64_t{7}}) {
@@ -213,7 +213,7 @@ void run_own_kernels(Probes& probes) {
   probes.take(std::vector{kernels::squared_norm(floats(x), n), kernels::squared_norm(half, n)});
 }
 
-/// The C library's: learning rates, bias corrections.
+/// Functions of the C library: learning rates, bias corrections.
 void run_scalar_functions(Probes& probes) {
   std::vector<double> results;
   for (int i = 1; i < 200; ++i) {
@@ -231,8 +231,7 @@ struct Kind {
   std::function<void(Probes&)> run;
 };
 
-/// A probe that is added or changed makes a new name: contracts are compared by names that both
-/// have.
+/// Rename a group when a probe is added or changed: contracts compare groups that both have.
 std::vector<Kind> kinds() {
   return {
       {"products_fp32", false, [](Probes& probes) { run_products(probes, at::kFloat); }},

@@ -8,31 +8,31 @@
 namespace spillway {
 
 /// The bits that this process computes, as hashes over the results of small probe operations.
-/// LibTorch, MKL and oneDNN choose kernels by the processor, by environment variables and by flags
+/// LibTorch, MKL and oneDNN select kernels by the processor, by environment variables and by flags
 /// of the process; a choice that changes bits changes a hash, whatever its reason.
 struct Numerics {
   /// Probes of one kind.
   struct Group {
     std::string name;          ///< a field of contracts: "products_fp32"
-    bool on_host = false;      ///< the host does these for trials on GPUs, too
+    bool on_host = false;      ///< computed on the host for trials on GPUs, too
     std::string xxh3;          ///< of all results
-    Bytes activation_bytes{};  ///< peaks, summed: kernels of equal bits may need other memory
+    Bytes activation_bytes{};  ///< peaks, summed: kernels of equal bits may need different memory
     bool operator==(const Group&) const = default;
   };
   std::vector<Group> groups;
-  double seconds = 0;  ///< that all probes took, side by side
+  double seconds = 0;  ///< of all probes, run in parallel
 
-  /// Over all groups.
+  /// A hash over all groups.
   std::string xxh3() const;
   Bytes activation_bytes() const;
 };
 
 /// Runs each group's probes on a new thread, as training runs operations: on one thread, with the
-/// default rounding. Half of the time is the first product in bf16, which sets oneDNN up; the other
-/// groups run meanwhile.
+/// default rounding. The first product in bf16 takes half of the time, because it initializes
+/// oneDNN; the other groups run meanwhile.
 Numerics measure_numerics();
 
-/// Measured at the first call; flags of LibTorch that change later are not seen.
+/// Measured at the first call; later changes of LibTorch's flags have no effect.
 const Numerics& numerics();
 
 }  // namespace spillway

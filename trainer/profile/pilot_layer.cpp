@@ -102,7 +102,7 @@ void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& 
                      RangeRunner::EdgeMemory& of_gradients) {
   values[number] = new_memory(edge.tensor);
   if (!has_gradient(edge)) return;
-  // No op uses an output together with its gradient, and a device may have no room for both.
+  // No op uses an output together with its gradient, and a device may not have room for both.
   const bool shares = device_ != nullptr && &values == &outputs_;
   of_gradients[number] = shares ? values[number] : new_memory(edge.tensor);
 }

@@ -51,7 +51,7 @@ class PilotLayer {
 
   Device* const device_;
   const LayerRange layers_;                      // the first of those alike
-  std::unique_ptr<DeviceMemory> device_memory_;  // all there is for planned ranges
+  std::unique_ptr<DeviceMemory> device_memory_;  // the memory for planned ranges
   Bytes device_used_ = 0;
   std::deque<std::vector<float>> storage_;
   struct Weights {

@@ -7,14 +7,14 @@
 
 namespace spillway {
 
-/// The least tokens per step with which the matrix products of a spilled model take as long as its
-/// copies or updates and so can hide them. Both sides are proportional to the number of weights,
-/// which cancels out. 0: the rates are unknown.
+/// The smallest number of tokens per step for which the matrix products of a spilled model take as
+/// long as its copies or updates, and so can hide them. Both sides are proportional to the number
+/// of weights, which cancels out. 0: the rates are unknown.
 struct Roofline {
   double copy_tokens = 0;    ///< weights to the device twice, gradient sums to the host
   double update_tokens = 0;  ///< AdamW on the host
   double tokens() const;
-  /// The smallest number of virtual nodes of `tokens_each` that hides both.
+  /// The smallest number of virtual nodes of `tokens_each` tokens that hides both.
   std::int64_t virtual_nodes(std::int64_t tokens_each) const;
 };
 

@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-/// Host memory to which ops of a device write numbers. Grows to the most that are in use at once.
+/// Host memory to which ops of a device write numbers. Grows to the largest amount in use at once.
 class Numbers {
  public:
   explicit Numbers(Device& device) : device_(device) {}
@@ -51,7 +51,7 @@ struct DevicePart {
   }
 
   Device* device;
-  Bytes budget;                        ///< when it joined
+  Bytes budget;                        ///< at the time when it joined
   std::unique_ptr<DeviceArena> arena;  ///< freed once nothing can access it any more
   Copier copier;
   Numbers numbers;

@@ -157,7 +157,7 @@ std::future<Shell::Status> Shell::status() {
   return promise->get_future();
 }
 
-/// An op may report its end before the copy of its inputs has reported its own.
+/// An op may report its end before the copy of its inputs does.
 bool Shell::may_report(const Done& done) const {
   return std::ranges::none_of(flights_.at(done.id).after,
                               [&](ActionId id) { return flights_.contains(id); });
@@ -345,7 +345,7 @@ void Shell::perform(const PlanChanged& changed) {
   observer_.on_resized(changed.job, *changed.plan);
 }
 
-/// A last checkpoint may wait for those of others, and a home takes its time to go.
+/// A last checkpoint may wait for other checkpoints, and freeing a home takes time.
 void Shell::perform(const ReleaseJob& release) {
   launch(release.id, {});
   const auto found = homes_.find(release.job);

@@ -39,8 +39,8 @@ class ShellObserver {
   virtual void on_device_left(DeviceId device, bool lost, const std::string& why) = 0;
 };
 
-/// How long a device that has work may complete nothing: the larger of `least_s` and `factor` times
-/// the planned duration of the work.
+/// How long a device with work may complete nothing: the larger of `least_s` and `factor` times the
+/// planned duration of the work.
 struct Patience {
   double least_s = 60, factor = 20;
 };
@@ -63,7 +63,8 @@ class Shell {
   /// be resized to; 0: for this one.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes = 0,
               const JobStart& start = {});
-  /// Returns when every job has ended; waits while no job can go on. Throws what the engine throws.
+  /// Returns when every job has ended; waits while no job can continue. Throws what the engine
+  /// throws.
   void run();
   /// Like run(), but waits for further jobs until close().
   void serve();
@@ -81,7 +82,7 @@ class Shell {
   /// The job begins no step after the open one until resume().
   void pause(JobId job);
   void resume(JobId job);
-  /// These do what the engine's functions do.
+  /// Like the engine's functions.
   void hold(JobId job, Hold hold);
   void suspend(JobId job, bool suspended);
   void finish(JobId job);
@@ -101,8 +102,8 @@ class Shell {
 
   /// The counters at this moment.
   EngineSnapshot snapshot() const;
-  /// The state once run() gets to answer, with the run's clock and the times at which work under
-  /// way was queued. If run() has ended, the shell's destructor breaks the promise.
+  /// The state once run() can answer, with the run's clock and the times at which work in flight
+  /// was queued. If run() has ended, the shell's destructor breaks the promise.
   struct Status {
     EngineStatus engine;
     double now_s = 0;
@@ -117,8 +118,8 @@ class Shell {
     std::shared_ptr<std::atomic<bool>> failed;
     std::vector<ActionId> after = {};
     DeviceId device = {};
-    DeviceId peer = {};    ///< that it copies from
-    double planned_s = 0;  ///< on its device
+    DeviceId peer = {};    ///< source of a copy
+    double planned_s = 0;  ///< duration on its device
     double launched_s = 0;
   };
   struct Joining {
@@ -153,7 +154,7 @@ class Shell {
   void guard(Work& work);
   void command(std::function<void(Actions&)> change);
 
-  // shell_devices.cpp: devices work, come, go and fail
+  // shell_devices.cpp: devices that work, join, leave and fail
   void launch(ActionId id, Flight flight);
   static void note_failure(Device& device, Done& done);
   void require_good(DeviceId id, Device& device);
@@ -176,10 +177,10 @@ class Shell {
   }
 
   Engine engine_;
-  // Shared with threads that are still inside post() when the shell goes.
+  // Shared with threads that are still inside post() when the shell is destroyed.
   const std::shared_ptr<boost::asio::io_context> io_ = std::make_shared<boost::asio::io_context>();
   std::vector<std::unique_ptr<DevicePart>> devices_;
-  std::deque<Joining> joining_;  ///< in order of their numbers to be
+  std::deque<Joining> joining_;  ///< in order of their future numbers
   HostArena& host_;
   HostPool& pool_;
   OpRunner& runner_;
@@ -193,7 +194,7 @@ class Shell {
   std::map<ActionId, Flight> flights_;
   std::vector<Done> held_;    ///< ended, but something they waited for is not yet reported
   std::exception_ptr error_;  ///< ended run(); from then on completions are only counted
-  bool is_open_ = false;      ///< further jobs may come
+  bool is_open_ = false;      ///< more jobs may be submitted
   std::uint64_t launched_ = 0, landed_ = 0;
   mutable Mutex snapshot_mutex_;
   EngineSnapshot snapshot_ SPILLWAY_GUARDED_BY(snapshot_mutex_);
@@ -206,7 +207,7 @@ void Shell::on_thread(Work work) {
   boost::asio::post(*io, [this, work = std::move(work)]() mutable { guard(work); });
 }
 
-/// Like on_thread(), at the end of something that was launched.
+/// Like on_thread(), at the end of launched work.
 template <typename Work>
 void Shell::landing(Work work) {
   const auto io = io_;

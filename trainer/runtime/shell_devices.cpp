@@ -100,7 +100,7 @@ void Shell::reported(const Flight& flight) {
   watch(on);
 }
 
-/// Every action that begins or ends on the device is a sign of life.
+/// Every start or end of an action on the device is a sign of life.
 void Shell::watch(DevicePart& on) {
   if (on.expected == 0) {
     on.planned_s = 0;

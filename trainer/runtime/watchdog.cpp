@@ -15,10 +15,9 @@ void Watchdog::expect(Clock::duration allowance) {
   if (!sleeps_ || timer_.expiry() > *deadline_) sleep();
 }
 
-/// A sign of life moves the deadline, not the timer: that one is set again when it ends too early.
-/// It ends every now and then: a process that was stopped (SIGSTOP, a frozen container) wakes late,
-/// and what it waits for was stopped as long. The end of a timer may be under way already when the
-/// watchdog goes.
+/// A sign of life moves the deadline, not the timer, which is set again if it expires too early.
+/// The timer fires periodically, so time in which the whole process was stopped (SIGSTOP, a frozen
+/// container) does not count. A handler may still be queued when the watchdog is destroyed.
 void Watchdog::sleep() {
   sleeps_ = true;
   timer_.expires_at(std::min(*deadline_, Clock::now() + kNap));

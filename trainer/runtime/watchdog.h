@@ -9,16 +9,16 @@
 
 namespace spillway {
 
-/// Calls a function once, on the thread that runs `io`, when a sign of life does not come in time.
-/// Only for that thread. There is a timer only while something is expected.
+/// Calls a function once, on the thread that runs `io`, when a sign of life is late. Only for that
+/// thread. There is a timer only while a sign is expected.
 class Watchdog {
  public:
   Watchdog(boost::asio::io_context& io, std::function<void()> bark)
       : timer_(io), bark_(std::move(bark)) {}
 
-  /// From now on, a sign is to come within `allowance`; this is one too.
+  /// Expects a sign within `allowance` from now on; the call itself is one too.
   void expect(Clock::duration allowance);
-  /// Nothing is expected.
+  /// Expects no sign.
   void rest() { deadline_.reset(); }
 
  private:
@@ -27,7 +27,7 @@ class Watchdog {
   boost::asio::steady_timer timer_;
   const std::function<void()> bark_;
   std::optional<Clock::time_point> deadline_;
-  bool sleeps_ = false;  ///< until a deadline, which has perhaps moved since
+  bool sleeps_ = false;  ///< until a deadline, which may have moved since
   const std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -59,7 +59,7 @@ std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& conf
 
 }  // namespace
 
-/// Kinds round differently: where a virtual node runs would change its bits.
+/// Kinds round differently: the placement of a virtual node would change its bits.
 void DeviceList::require_kind(std::size_t number, const Device& device) const {
   if (entries_.empty() || exact_kind() == device.exact_kind()) return;
   throw ConfigError(fmt::format("devices[{}].kind", number), 0,

@@ -38,7 +38,7 @@ class DeviceList {
   Entry& operator[](std::size_t number) { return entries_[number]; }
   const Entry& operator[](std::size_t number) const { return entries_[number]; }
   bool any_joining() const;
-  /// Call it after a run: joining devices become present, leaving ones are gone.
+  /// Call after a run: joining devices become present, leaving ones are gone.
   void settle();
   /// Null if no device is present.
   std::shared_ptr<Device> first_present() const;

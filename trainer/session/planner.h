@@ -30,10 +30,10 @@ class Planner {
 
   /// Throws DoesNotFit. `avoided`: devices that take no lane.
   PlannedTrial plan(const SessionTrial& trial, int lanes, const Devices& avoided = {}) const;
-  /// Like plan(), for lanes that the user asks for. Throws ConfigError (`train.data_parallel`) if
+  /// Like plan(), for lanes that the user requests. Throws ConfigError (`train.data_parallel`) if
   /// the trial cannot have them.
   PlannedTrial plan_resize(const SessionTrial& trial, int lanes) const;
-  /// A plan for as many of these lanes as possible. Null: not even one.
+  /// A plan for as many of these lanes as possible. Null if not even one is possible.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
                                            const Devices& avoided) const;
   /// The plan of a trial after the devices have changed.
@@ -46,7 +46,7 @@ class Planner {
 
   /// Devices that can run the trial, at least 1 and at most TrialLanes::max.
   int lanes_possible(const SessionTrial& trial) const;
-  /// Host memory that is enough for every plan that is possible now, with up to TrialLanes::max.
+  /// Host memory for every plan that is possible now, with up to TrialLanes::max.
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
   PlanDevice device(const SessionTrial& trial, std::size_t number) const;
 

@@ -25,7 +25,7 @@ MemorySplit split_of(const SessionConfig& config) {
   return {share > 0 || !has_gpu ? share : kOfGpus};
 }
 
-/// All that is wrong with the configuration is thrown at once.
+/// Throws all errors of the configuration together.
 DeviceList open_devices(const SessionConfig& config) {
   ConfigCheck check;
   std::optional<DeviceList> devices;
@@ -38,7 +38,7 @@ DeviceList open_devices(const SessionConfig& config) {
   return std::move(*devices);
 }
 
-/// With the lists.
+/// Including the lists.
 TrialResult whole_result(const SessionTrial& trial) {
   const auto list = [](const auto& values) { return std::vector(values.begin(), values.end()); };
   TrialResult result = trial.result;

@@ -21,7 +21,7 @@ std::int64_t Session::Impl::require_until(const TrainConfig& train, std::int64_t
                                 train.max_steps));
 }
 
-/// Without commands the trial is in no run; the call then takes effect in the next one.
+/// Without commands the trial is in no run; the call then takes effect in the next run.
 void Session::Impl::carry_out_for(JobId id, const RunCommands& commands) {
   if (!commands.empty()) carry_out(commands);
   update_phase(id);

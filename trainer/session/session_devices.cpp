@@ -33,7 +33,7 @@ void Session::Impl::change_plan(JobId id, std::shared_ptr<const JobPlan> plan) {
   if (trial(id).in_run) shell->resize(id, std::move(plan));
 }
 
-/// Plans the trial anew, because the devices have changed.
+/// Plans the trial again, because the devices have changed.
 void Session::Impl::refit(JobId id) {
   SessionTrial& refitted = trial(id);
   if (refitted.ended()) return;
@@ -56,7 +56,7 @@ void Session::Impl::refit_all() {
   note_devices();
 }
 
-/// Bytes to touch so that devices that a trial uses only later are ready by then.
+/// Bytes to touch, so that devices that a trial uses only later are ready in time.
 Bytes Session::Impl::touched_at_start() const {
   Bytes touched = 0;
   for (const auto& trial : trials) {

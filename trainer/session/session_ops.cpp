@@ -26,7 +26,8 @@ void without_stack(const Work& work) {
   }
 }
 
-/// An op had no room for its activations, though its plan reserved what the pilot measured.
+/// An op had too little memory for its activations, though its plan reserved what the pilot
+/// measured.
 Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
                                const LayerRange& layers, const std::filesystem::path& cache) {
   const std::string &first = model.layers[at(layers.begin)].name,
@@ -68,7 +69,7 @@ void Session::Impl::run_host_op(const HostCall& call) {
   without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });
 }
 
-/// Nothing of the trial runs but the caller.
+/// Nothing of the trial runs except the caller.
 void Session::Impl::save_last(JobId id) {
   TrialCheckpoints* const checkpoints = trial_of_run(id).checkpoints.get();
   if (!checkpoints) return;

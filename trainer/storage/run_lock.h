@@ -23,8 +23,8 @@ class RunLock {
   int file_ = -1;
 };
 
-/// The process that holds the folder ("process 4711"), if any. It takes no lock, so it never blocks
-/// a process that is about to take it.
+/// The process that holds the folder ("process 4711"), if any. The query takes no lock, so it never
+/// blocks a process that is about to take it.
 std::optional<std::string> holder_of(const std::filesystem::path& folder);
 
 }  // namespace spillway

@@ -21,8 +21,8 @@ namespace spillway {
 Bytes most_checkpoint_bytes(const TrialConfig& trial, const ModelSpec& model,
                             const StatePlaces& places);
 
-/// The checkpoints of one trial: decides when the next is due, and makes it while the trial goes
-/// on. The one thread of `writer` writes the files. For one thread at a time.
+/// The checkpoints of one trial: decides when the next is due, and writes it while the trial
+/// continues. The one thread of `writer` writes the files. For one thread at a time.
 class TrialCheckpoints {
  public:
   /// The outcome of one checkpoint.
@@ -31,7 +31,7 @@ class TrialCheckpoints {
     std::uint64_t generation = 0;
     Bytes bytes = 0;
     double seconds = 0;
-    std::string problem;            ///< empty: it is durable; else older ones are unchanged
+    std::string problem;            ///< empty: it is durable; otherwise older ones are unchanged
     std::vector<Finding> findings;  ///< about older ones
   };
   /// Both are called on the writer's thread: `Record` once a generation is durable, before older
@@ -52,22 +52,22 @@ class TrialCheckpoints {
   /// ConfigError
   /// (`checkpoint`) if it belongs to another contract; NewerFormat.
   Newest open_newest();
-  /// Makes the folder if it is missing. Call it before attach(). Throws IoError.
+  /// Creates the folder if it is missing. Call before attach(). Throws IoError.
   void open();
 
-  /// Names the state that save() reads: in a home, through a gate. They outlive this object.
+  /// Sets the state that save() reads: in a home, through a gate. They outlive this object.
   void attach(const StatePlaces& places, const std::byte* home, StateGate& gate);
   /// True while a checkpoint is being written.
   bool is_saving() const;
   /// True if a checkpoint is due after `step` steps, and none is being written.
   bool is_due(std::int64_t step) const;
-  /// Begins a checkpoint of the state after the steps of `history`. Call it before another commits.
+  /// Starts a checkpoint of the state after the steps of `history`. Call before another commit.
   void save(TrialHistory history);
-  /// The same, unless this state is saved or being saved already.
+  /// The same, unless this state is already saved or being saved.
   void save_unless_saved(TrialHistory history);
   /// Waits for the checkpoint that is being written.
   void wait();
-  /// Waits, then writes the state unless it is saved already. Nothing may change it meanwhile.
+  /// Waits, then writes the state unless it is already saved. Nothing may change it meanwhile.
   void save_last(TrialHistory history);
 
  private:
@@ -89,7 +89,7 @@ class TrialCheckpoints {
   std::future<void> saving_;
   Clock::time_point last_begun_ = Clock::now();
   std::int64_t begun_step_ = -1;  ///< of the latest save()
-  std::int64_t last_saved_ = -1;  ///< step; of the writer's thread while it saves
+  std::int64_t last_saved_ = -1;  ///< step; used by the writer's thread while it saves
 };
 
 }  // namespace spillway

@@ -23,15 +23,15 @@ constexpr std::uint32_t set(std::initializer_list<TrialPhase> phases) {
   return bits;
 }
 
-/// A job that is admitted to the run and goes on.
+/// A job that is admitted to the run and continues.
 constexpr std::uint32_t kAdmitted =
     set({undecided, running, paused, at_rung, at_until, suspended, stranded});
 /// Any job may be stopped, or fail.
 constexpr std::uint32_t kStops = set({failed, stopped});
 constexpr std::uint32_t kLive = kAdmitted | kStops | set({stopping_early, releasing});
 
-/// In the order of the phases. A trial that is not admitted can wait for others, the user or a
-/// device too, so from there it may be merely submitted again.
+/// In the order of the phases. An unadmitted trial may wait for others, the user or a device too;
+/// from there it returns to `submitted`.
 constexpr std::array<Row, 14> kRows{{
     {"submitted", TrialState::waiting, kLive | set({submitted})},
     {"undecided", {}, kLive},

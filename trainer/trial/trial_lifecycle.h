@@ -16,7 +16,7 @@ enum class TrialPhase : std::uint8_t {
   at_rung,         ///< waits for other trials to reach its rung
   at_until,        ///< waits until it is extended
   suspended,       ///< waits until the user resumes it
-  stranded,        ///< no device that is present can run it
+  stranded,        ///< no present device can run it
   stopping_early,  ///< other trials were better at the rung; its job is ending
   releasing,       ///< its job is ending; no new checkpoint may begin
   done,
@@ -27,7 +27,7 @@ enum class TrialPhase : std::uint8_t {
 const char* to_string(TrialPhase phase);
 /// True if a trial in phase `from` may enter `to`.
 bool is_legal(TrialPhase from, TrialPhase to);
-/// The state that users see in this phase; nothing: they still see the one before.
+/// The state that users see in this phase; nothing: the previous one.
 std::optional<TrialState> shown_state(TrialPhase phase);
 
 /// The phases of one trial: a state machine that refuses illegal transitions.

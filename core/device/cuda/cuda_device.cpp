@@ -42,7 +42,7 @@ class CudaDevice final : public Device {
   Queue& device_to_host() override { return device_to_host_; }
 
   std::unique_ptr<DeviceMemory> allocate(Bytes bytes) override { return arena_->allocate(bytes); }
-  /// Where the GPU is lost, what has its home on the host goes on without it.
+  /// If the GPU is lost, state in host memory is unaffected.
   std::unique_ptr<DeviceMemory> allocate_host(Bytes bytes) override {
     try {
       return std::make_unique<PinnedMemory>(gpu_, bytes, name());
@@ -78,8 +78,9 @@ class CudaDevice final : public Device {
   const std::unique_ptr<ActivationMeter> activations_;
   std::stop_source abandoned_;
   CudaHealth health_;
-  FaultSwitch gate_;                                     // of the compute queue's thread
-  CudaQueue compute_, host_to_device_, device_to_host_;  // last: what drains may use the others
+  FaultSwitch gate_;  // of the compute queue's thread
+  CudaQueue compute_, host_to_device_,
+      device_to_host_;  // declared last: pending work may use the members above
 };
 
 }  // namespace

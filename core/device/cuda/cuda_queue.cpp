@@ -20,7 +20,7 @@ CudaQueue::CudaQueue(const std::string& name, int gpu, Waits waits, CudaHealth& 
   }
 }
 
-/// Ends the feeder, then the listener, then waits for work that nobody waits for.
+/// Ends the feeder, then the listener, then waits for the remaining work.
 CudaQueue::~CudaQueue() {
   feeder_.reset();
   listener_.reset();

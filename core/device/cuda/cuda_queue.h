@@ -20,8 +20,8 @@ namespace spillway {
 /// its captures may do, and it is never called on a failed GPU, so a loss would go unnoticed.
 class CudaQueue final : public Queue {
  public:
-  /// Who waits for an event: the stream, or the feeder. If the feeder waits, the stream can finish
-  /// its work, and abandoning it takes no longer.
+  /// The side that waits for an event: the stream, or the feeder. If the feeder waits, the stream
+  /// can finish its work, and abandoning it takes no longer.
   enum class Waits : bool { stream, feeder };
 
   /// `name` names the threads. `health` outlives the queue. Throws CudaError if no stream can be

@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kThreads = 256;  // of a block
 constexpr unsigned kElementsPerThread = 4;
 
-/// Blocks of kThreads for so many threads; at least one, which then has nothing to do.
+/// Number of blocks for `threads` threads, at least 1 (an empty launch is an error).
 unsigned blocks_for(std::size_t threads) {
   const std::size_t blocks = (threads + kThreads - 1) / kThreads;
   assert(blocks <= 0x7FFFFFFFu);
@@ -24,7 +24,7 @@ unsigned blocks_for(std::size_t threads) {
 
 cudaStream_t cuda(Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-/// As kernel<<<blocks, kThreads, 0, stream>>>(arguments...), in the C++ of every compiler.
+/// Like kernel<<<blocks, kThreads, 0, stream>>>(arguments...), but standard C++.
 template <typename... P>
 void launch(Stream stream, unsigned blocks, void (*kernel)(P...),
             std::type_identity_t<P>... arguments) {
@@ -33,11 +33,11 @@ void launch(Stream stream, unsigned blocks, void (*kernel)(P...),
           "cudaLaunchKernel");
 }
 
-// What a thread computes.
+// One thread's share.
 
 constexpr std::size_t kNormLanes = 8;
 
-/// Dropout of the four elements that one counter has words for.
+/// Dropout of the four elements that share one counter.
 template <typename T>
 constexpr void drop_block(T* out, const T* in, std::size_t n, std::size_t block,
                           const detail::Dropout& how) {
@@ -49,7 +49,7 @@ constexpr void drop_block(T* out, const T* in, std::size_t n, std::size_t block,
   }
 }
 
-// What becomes of one element of a range, by that of another.
+// Operations on one element of a range and the corresponding one of another.
 struct Convert {
   template <typename Out, typename In>
   constexpr void operator()(Out& out, In in) const {
@@ -79,7 +79,7 @@ constexpr double norm_lane(const T* chunk, std::size_t n, std::size_t lane) {
   return sum;
 }
 
-/// Elements of chunk number `chunk` of x[0, n); none behind the last.
+/// Elements of chunk number `chunk` of x[0, n); none past the last.
 constexpr std::size_t elements_of_chunk(std::size_t n, std::size_t chunk) {
   const std::size_t begin = chunk * kNormChunk;
   if (begin >= n) return 0;
@@ -101,7 +101,7 @@ __global__ void change_all(Out* out, const In* in, std::size_t n) {
   }
 }
 
-/// Eight threads a chunk, one a lane: together they read whole sectors of memory.
+/// Eight threads per chunk, one per lane: together they read whole sectors of memory.
 template <typename T>
 __global__ void norm_of_chunks(double* chunks, const T* x, std::size_t n) {
   const std::size_t thread = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -115,7 +115,7 @@ __global__ void norm_of_chunks(double* chunks, const T* x, std::size_t n) {
   if (lane == 0 && elements > 0) chunks[chunk] = sum;
 }
 
-/// One block: all of its threads fetch, the first adds from the left.
+/// One block: all of its threads load, the first adds from the left.
 __global__ void fold_chunks(double* sum, const double* chunks, std::size_t num_chunks) {
   __shared__ double fetched[kThreads];
   double total = 0;

@@ -1,4 +1,4 @@
-"""The attempts, a file a group. Each has `attempts()`, the rows; some draw more by a seed."""
+"""The attempts, one file per group. Each has `attempts()`, the rows; some draw more by a seed."""
 
 from groups import (budgets, exactness, files, output, resume, security, starts, surroundings,
                     values)
@@ -6,6 +6,6 @@ from groups import (budgets, exactness, files, output, resume, security, starts,
 GROUPS = {"exactness": exactness, "budgets": budgets, "values": values, "files": files,
           "resume": resume, "starts": starts, "security": security, "output": output,
           "surroundings": surroundings}
-# By group, a function of a source of chance and the seed's number.
+# By group, a function of a random generator and the seed's number.
 RANDOM = {"exactness": exactness.random_attempt, "resume": resume.random_attempt,
           "files": files.random_attempt, "values": values.random_attempt}

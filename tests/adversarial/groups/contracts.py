@@ -1,4 +1,4 @@
-"""Configurations that decide the bits, and variants of surroundings that must not."""
+"""Configurations that determine the bits, and variants of the surroundings that must not."""
 
 from scene import Surprise
 
@@ -37,12 +37,12 @@ def fault(kind, after_ops):
 
 
 def fewest_lanes(contract):
-    """The number of groups, which data_parallel cannot exceed."""
+    """The number of groups, which is the maximum of data_parallel."""
     nodes = contract.get("train.virtual_nodes", 4)
     return contract.get("train.reduction_groups", min(nodes, 8))
 
 
-# By name, what it changes; a function where it depends on the contract.
+# By name, the change; a function if it depends on the contract.
 VARIANTS = {
     "on two devices with a lane each": lambda contract: {
         "devices": [cpu(), cpu()], "train.data_parallel": min(2, fewest_lanes(contract))},
@@ -78,7 +78,7 @@ VARIANTS = {
         "host_memory": "4MiB", "scheduling.policy": "fifo"},
 }
 
-# What the log must show, or the variant was none.
+# What the log must show; otherwise the variant had no effect.
 EVIDENCE = {
     "where the device that computes fails": '"event":"lost"',
     "where the device that computes hangs": '"event":"lost"',
@@ -93,7 +93,7 @@ def variant_of(name, contract):
 
 
 def random_contract(chance):
-    """Any family, with what decides bits drawn."""
+    """Any family, with random settings that determine the bits."""
     nodes = chance.choice([1, 2, 4, 8])
     groups = chance.choice([g for g in (1, 2, 4, 8) if nodes % g == 0])
     contract = dict(chance.choice([{}, {}, MLP, RESNET]))

@@ -1,4 +1,4 @@
-"""Does anything but the contract change a bit? And does the contract, where it must?"""
+"""Does anything except the contract change a bit? And does the contract, when it must?"""
 
 from groups.contracts import (CONTRACTS, EVIDENCE, MLP, RESNET, SGD, VARIANTS, random_contract,
                               variant_of)
@@ -9,7 +9,7 @@ from steps import (both, equal_trials, every, furnish, has_text, other_bits, pea
 
 TRAIN = Run("train base.yaml --json", doc=every(trials_are("done"), peaks_within_budgets))
 
-# What is changed, of which contract, and that the bits must then be others.
+# The change of a contract that must change the bits.
 CONTROLS = [
     ("seed", {}, {"seed": 2}),
     ("train.learning_rate", {}, {"train.learning_rate": 1.0000001e-3}),
@@ -39,7 +39,7 @@ CONTROLS = [
     ("data.eval_fraction", {}, {"data.eval_fraction": 0.3}),
 ]
 
-# Weights alone are compared: evaluations and names may differ.
+# Compares only weights: evaluations and names may differ.
 NO_BIT = [
     ("train.eval_steps", {"train.eval_steps": 1}),
     ("train.eval_batches", {"train.eval_batches": 1}),
@@ -111,7 +111,7 @@ def attempts():
 
 
 def random_attempt(chance, number):
-    """A contract that nobody chose, under two variants at once."""
+    """A random contract, under two variants at once."""
     contract = random_contract(chance)
     first, second = chance.sample(sorted(VARIANTS), 2)
     variant = {**variant_of(first, contract), **variant_of(second, contract)}

@@ -1,4 +1,4 @@
-"""Files that are damaged, gone, or something else; disks and data that change meanwhile."""
+"""Damaged, missing or replaced files; disks and data that change meanwhile."""
 
 from campaign import LONG, SLOW_DEVICE
 from run import Run, checkpoints
@@ -20,11 +20,11 @@ DAMAGES = {
     "is a dangling symlink": lambda file: link_at(file, "/nowhere/at/all"),
 }
 OF_A_CHECKPOINT = ["MANIFEST", "weights.safetensors", "moments.safetensors", "history.json"]
-# What a run writes for others; only made anew, never read.
+# Files that a run writes for others; it rewrites them but never reads them.
 DERIVED = ["results.csv", "plan.json", "trace.json", "trials/base/metrics.csv"]
 
-# Of the log of events: what is done to it, the exit codes of verify and of results. What was cut
-# off at its end may have been lost by a crash.
+# For the event log: the damage, and the exit codes of verify and of results. Lines cut off at its
+# end may have been lost by a crash.
 LOG_DAMAGES = [
     ("a bit flipped in the middle", flip("r/events.jsonl", 0.5), 1, 1),
     ("a bit flipped in its first line", flip("r/events.jsonl", 0.01), 1, (1, 2)),
@@ -48,7 +48,7 @@ JOURNAL_DAMAGES = {
     "a FIFO in its place": fifo_at("r/journal.sqlite"),
     "text in its place": text_of("r/journal.sqlite", "no database " * 100),
 }
-# Data that change while they are trained on: what comes.
+# Data that change during training, and the expected outcome.
 DATA_CHANGES = [
     ("overwritten in place", overwrite_in_place("text.txt", b"other bytes" * 900), 1, "text.txt"),
     ("truncated to nothing", cut("text.txt", 0), 1, "text.txt"),
@@ -81,14 +81,16 @@ ODD_PLACES = [
     ("a folder with a folder .spillway", both(
         made_folder("out/.spillway"), text_of("out/thesis.tex", "mine")), "out"),
 ]
-# Files of others within a run, which no start may remove.
+# Foreign files within a run, which no start may remove.
 FOREIGN = ["notes.txt", "trials/notes.txt", "trials/base/analysis/plot.png",
            "trials/base/checkpoints/mine.txt", "trials/other/thesis.tex", "trials/base/notes",
            "trials/base/checkpoints/000000000099.mine/data"]
 
 
 def of_checkpoints():
-    """verify lists it; resume says it, takes the generation before, and ends with the same bits."""
+    """verify lists it; resume reports it, uses the previous generation, and ends with the same
+    bits.
+    """
     for file in OF_A_CHECKPOINT:
         for words, damage in DAMAGES.items():
             yield Attempt(f"verify tells that a checkpoint's {file} {words}",
@@ -146,7 +148,7 @@ def two_checkpoints(document):
 
 
 def unchanged_or_right(scene):
-    """Nothing was trained, or all was, with the bits of an undisturbed run."""
+    """Trained nothing, or everything with the bits of an undisturbed run."""
     if list(scene.folder.glob(WEIGHTS)):
         same_bits()(scene)
     else:
@@ -154,7 +156,7 @@ def unchanged_or_right(scene):
 
 
 def of_missing_checkpoints():
-    # A kill may come before the journal knows the newest.
+    # A kill may come before the journal records the newest checkpoint.
     for kind in (ENDED, INTERRUPTED):
         yield Attempt(f"verify misses the newest checkpoint of {kind}",
                       [given(kind), remove_last("r/trials/base/checkpoints/0*"),
@@ -209,7 +211,7 @@ def of_data():
 
 
 def verdict():
-    """After a change that may be noticed: either it was, or the bits are right."""
+    """After a change that may be detected: either it was, or the bits are right."""
     def step(scene):
         if tree_of(scene.path("r")).get("trials/base/weights.safetensors"):
             same_bits(only_weights=True)(scene)
@@ -244,7 +246,7 @@ def of_places():
         for words, damage in DAMAGES.items():
             told = name.endswith("metrics.csv") and words == "is a folder"
             if told or words not in ("is a folder", "is a FIFO", "is gone"):
-                continue  # that it is told by name is among the attempts on output
+                continue  # the attempts on output cover its report by name
             yield Attempt(f"resume trains to the end where {name} {words}",
                           [given(KILLED), text_of(f"r/{name}", "old"), damage(f"r/{name}"),
                            Run("resume r", code=(0, 1), within_s=60), lies_there(WEIGHTS)])
@@ -257,7 +259,7 @@ def attempts():
 
 
 def random_attempt(chance, number):
-    """One random bit of one random file of a run that was killed: the same bits or a refusal."""
+    """Flips one random bit of one random file of a killed run: the same bits or a refusal."""
     at, bit = chance.random(), 1 << chance.randrange(8)
     pick = chance.random()
 

@@ -1,4 +1,4 @@
-"""What is printed: documents on every exit code, streams that end, live runs, help."""
+"""Output: documents on every exit code, closed streams, live runs, help."""
 
 import json
 
@@ -11,7 +11,7 @@ from steps import (both, cut, error_of_kind, every, folder_at, furnish, given, i
 ENDED, KILLED = "a run that has ended", "a run that was killed"
 DIVERGES = ("train.learning_rate=9e5 train.max_grad_norm=0 train.max_steps=20 "
             "train.optimizer=sgd")
-# The command, its exit code, and what its document must say.
+# The command, its exit code, and the checks of its document.
 DOCUMENTS = [
     ("train that is done", "train base.yaml --json", 0, trials_are("done")),
     ("train with --overwrite", "train base.yaml --json --overwrite", 0, trials_are("done")),
@@ -41,7 +41,7 @@ DOCUMENTS = [
     ("plan of data that are not there", "plan base.yaml --json data.path=nowhere", 2,
      error_of_kind("data.path")),
 ]
-# How a shell takes the streams away, the exit codes that are right, what is trained nevertheless.
+# How a shell closes the streams, the valid exit codes, and what is trained nevertheless.
 STREAMS = [
     ("standard output closed", "exec {} >&-", (0, 1), True),
     ("standard error closed", "exec {} 2>&-", (0, 1), True),
@@ -137,14 +137,14 @@ def of_streams():
 
 
 def lock_is_a_number(scene):
-    """No stream may land in a file of the run."""
+    """No stream may end up in a file of the run."""
     text = scene.path("r/lock").read_text() if scene.path("r/lock").exists() else ""
     if text.strip() and not text.strip().isdigit():
         raise Surprise(f"the lock has {text[:80]!r}")
 
 
 def polled(words, count=8):
-    """Reads a live run again and again."""
+    """Reads a live run repeatedly."""
     def step(scene):
         for _ in range(count):
             Run(words, code=0)(scene)

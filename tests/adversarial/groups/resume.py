@@ -1,4 +1,4 @@
-"""Runs that are killed again and again, and resumed elsewhere or with something changed."""
+"""Runs that are killed repeatedly, and resumed elsewhere or with a change."""
 
 from campaign import LONG, SLOW_DEVICE
 from run import Run, checkpoints, exists, seconds, says
@@ -8,7 +8,7 @@ from steps import (furnish, given, is_absent, is_unchanged, lies_there, made_fol
 
 KILLED, ENDED = "a run that was killed", "a run that has ended"
 SIGNALS = {"SIGKILL": 9, "SIGINT": 2, "SIGTERM": 15, "SIGHUP": 1, "SIGABRT": 6, "SIGSEGV": 11}
-ENDS_WITH = {2: 130, 15: 130, 1: 130}  # a checkpoint, then this; the others kill
+ENDS_WITH = {2: 130, 15: 130, 1: 130}  # after a checkpoint; the others kill
 DEVICES = {
     "a small device": "devices='[{memory: 640KiB}]'",
     "two devices": "devices='[{memory: 64MiB}, {memory: 1MiB}]' train.data_parallel=2",
@@ -18,7 +18,7 @@ DEVICES = {
                            "{memory: 64MiB}]'",
     "another order": "scheduling.order=shard_major scheduling.double_buffer=false",
 }
-# What a resume may be given, and the field of a refusal; none where the bits stay the same.
+# An override of a resume, and the field of its refusal; none if the bits stay the same.
 OVERRIDES = [
     ("train.learning_rate=0.5", "train.learning_rate"), ("seed=2", "seed"),
     ("train.virtual_nodes=2", "train.virtual_nodes"), ("train.batch_size=16", "train.batch_size"),
@@ -46,7 +46,7 @@ def ended_by(number):
 
 
 def chain(numbers, devices, contract):
-    """A start that each signal ends in turn; each resume goes to other devices."""
+    """A start that each signal ends in turn; each resume uses other devices."""
     steps = [furnish(contract),
              Run(f"train base.yaml {SLOW_DEVICE}", code=ended_by(numbers[0]),
                  during=[(checkpoints(1), numbers[0])])]
@@ -97,7 +97,7 @@ def of_chains():
 
 
 def of_leftovers():
-    """What a start leaves that was killed early counts as the program's own."""
+    """Leftovers of a start that was killed early count as the program's own."""
     marker = "This folder belongs to a run of spillway train, which may replace it.\n"
     for name, steps in (("only .spillway", [text_of("r/.spillway", marker)]),
                         ("only .spillway.tmp", [text_of("r/.spillway.tmp", "")]),

@@ -1,4 +1,5 @@
-"""Text of others: names, paths and values that would leave their place or be taken for more."""
+"""Foreign text: names, paths and values that try to leave their place or to act as more than text.
+"""
 
 import json
 
@@ -11,7 +12,7 @@ from steps import (cells_are_harmless, furnish, given, has_text, is_absent, is_u
 CONTROLS = {"ESC": "\x1b[2J", "BEL": "\x07", "CR": "\rspillway: all is well", "BS": "\b\b\b",
             "DEL": "\x7f", "a C1 control": "\x9b31m", "a title": "\x1b]0;mine\x07",
             "a right-to-left override": "\u202egnirts"}
-# Where text of the user stands in a message: a command line, with X for the text.
+# Messages that quote text of the user: a command line, with X for the text.
 QUOTED = {
     "a value": ["train", "base.yaml", "train.data_parallel=X"],
     "a key": ["train", "base.yaml", "X=1"],
@@ -50,12 +51,12 @@ def quoted_somewhere(place, name, control):
 
 
 def one_configuration(changes):
-    """As JSON, without what a shell would make of it."""
+    """As JSON, safe from a shell's expansion."""
     return text_of("base.yaml", json.dumps(config_with(changes)))
 
 
 def nothing_outside(scene):
-    """Only what belongs to the attempt lies beside it."""
+    """Only files of the attempt lie beside it."""
     for name in ("escape", "../escape", "../../escape"):
         if scene.path(name).exists():
             raise Surprise(f"{name} was made")
@@ -105,7 +106,7 @@ def of_links():
                           [given(kind), text_of("target", "mine"), remember("target"),
                            link_at(f"r/{name}", "../target"), Run(words, code=(0, 1, 2)),
                            is_unchanged("target")])
-    # The folders may lie on another disk; what others have there stays.
+    # The folders may lie on another disk; foreign files there stay.
     for name, target in (("trials", "../victim"), ("trials/base", "../../victim")):
         yield Attempt(f"--overwrite through a symlink in place of {name} removes nothing of others",
                       [given("a run that has ended"), text_of("victim/a", "mine"),

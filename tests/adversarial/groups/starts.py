@@ -1,4 +1,4 @@
-"""Does exactly one of several starts on one folder win, and is nothing of it ever lost?"""
+"""Does exactly one of several starts on one folder win, without any losses?"""
 
 import itertools
 
@@ -8,7 +8,7 @@ from scene import Attempt, Surprise
 from steps import (furnish, given, is_unchanged, lies_there, remember, same_bits, tree_of)
 
 MODES = {"never": "", "auto": "resume=auto", "overwrite": "--overwrite"}
-# The second plans so many layers, and so finishes planning later than the first, or sooner.
+# The numbers of layers for which the second start finishes planning later or sooner than the first.
 DEEPER = "seed=2 model.num_hidden_layers={layers} train.max_steps=1"
 
 
@@ -17,7 +17,7 @@ def train(*words, **expected):
 
 
 def second_start(mode, other, moment):
-    """The first is under way when the second comes."""
+    """The first is running when the second starts."""
     return [furnish(LONG), Start("first", train(SLOW_DEVICE, MODES[mode])),
             Until("first", moment), train(other, MODES[mode], code=2,
                                           err=r"in use by process \d+"),
@@ -27,7 +27,8 @@ def second_start(mode, other, moment):
 
 
 def several_at_once(count, mode, gap_s, others):
-    """Whoever wins: exactly one exit code 0, all others 2, and the folder is the winner's."""
+    """Whoever wins: exactly one exit code is 0, all others are 2, and the folder is the winner's.
+    """
     names = [f"number {n}" for n in range(count)]
 
     def all_started(scene):

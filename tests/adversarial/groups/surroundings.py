@@ -1,4 +1,4 @@
-"""Environment, limits, caches and disks that are not as usual."""
+"""Unusual environments, limits, caches and disks."""
 
 import re
 
@@ -9,8 +9,8 @@ from steps import (both, cut, fifo_at, flip, folder_at, furnish, given, is_absen
                    lies_there, link_at, made_folder, remember, same_bits, text_of)
 
 KILLED = "a run that was killed"
-# Variables that choose kernels. A run that began without one either has the same bits with it, or
-# is refused by what differs.
+# Variables that select kernels. A run that started without one either has the same bits with it, or
+# is refused with the difference.
 KERNELS = [("MKL_CBWR", "COMPATIBLE"), ("MKL_CBWR", "AVX2"), ("MKL_CBWR", "AUTO"),
            ("MKL_CBWR", "SSE4_2"), ("MKL_ENABLE_INSTRUCTIONS", "AVX2"),
            ("MKL_ENABLE_INSTRUCTIONS", "SSE4_2"), ("ONEDNN_MAX_CPU_ISA", "AVX2"),
@@ -73,7 +73,7 @@ IN_OWN_MOUNTS = ("unshare --map-root-user --mount true 2>/dev/null || "
                  "{{ echo 'no disk can be mounted here' >&2; exit 77; }}; "
                  "exec unshare --map-root-user --mount "
                  "bash -c '{mount} && exec \"$0\" \"$@\"' {{}}")
-# The options of a disk that the run's folder lies on, and the exit codes that are right.
+# The options of the disk with the run's folder, and the valid exit codes.
 DISKS = [
     ("of 64 KiB", "mount -t tmpfs -o size=64k none disk", (1, 2, 3)),
     ("of 1 MiB", "mount -t tmpfs -o size=1m none disk", (0, 1, 2, 3)),
@@ -89,7 +89,7 @@ def in_own_mounts(mount):
 
 
 def same_or_refused(words):
-    """Resumed with a variable: the right bits, or a refusal that says that numbers differ."""
+    """Resumes with a variable: the right bits, or a refusal that reports different numbers."""
     def step(scene):
         Run("resume r", env=words, code=(0, 2))(scene)
         if list(scene.folder.glob("r/trials/base/weights.safetensors")):

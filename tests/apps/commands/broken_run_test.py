@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Runs that are started twice, stopped in every way, or whose files are damaged: no work is lost, and what is
-wrong is told. Usage: broken_run_test.py SPILLWAY TEXT"""
+"""Double starts, interruptions and damaged files lose no work and are reported.
+
+Usage: broken_run_test.py SPILLWAY TEXT
+"""
 
 import json
 import os
@@ -87,7 +89,7 @@ class BrokenRun(unittest.TestCase):
                 time.sleep(chance.uniform(0, 0.6))
             ends = [(*start.communicate(timeout=100), start.returncode) for start in starts]
             winners = [out for out, _, code in ends if code == 0]
-            # Who comes once the first has ended may go on with its run, or replace it.
+            # Starts that come after the end of the first may continue its run or replace it.
             self.assertGreaterEqual(len(winners), 1, (more, ends))
             self.assertLessEqual(len(winners), 3 if more else 1, (more, ends))
             for out, err, code in ends:
@@ -114,7 +116,7 @@ class BrokenRun(unittest.TestCase):
         for path in before:
             self.assertTrue(path.exists() or path.name.isdigit() or path.suffix == ".tmp", path)
 
-    # Where outputs lie.
+    # Locations of outputs.
 
     def test_a_run_does_not_train_on_its_own_files(self):
         (self.folder / "corpus").mkdir()
@@ -141,7 +143,7 @@ class BrokenRun(unittest.TestCase):
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
         self.assertEqual(self.bits(resumed.stdout), self.whole_bits)
 
-    # Ends of every kind.
+    # All kinds of ends.
 
     def test_a_closed_terminal_saves_the_run(self):
         running = self.start("train", "config.yaml", LONG, "output_dir=run",
@@ -242,7 +244,7 @@ class BrokenRun(unittest.TestCase):
     # Damage.
 
     def assert_restored(self, expected):
-        """What is damaged is found, told, and gone after a resume, which ends with the same bits."""
+        """Damage is found, reported, and repaired by a resume, which ends with the same bits."""
         found = self.spillway("verify", "run")
         self.assertEqual(found.returncode, 1, found.stdout)
         resumed = self.spillway("resume", "run", "--json")

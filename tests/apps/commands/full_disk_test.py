@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""A run on a real disk that is full: it goes on without a checkpoint or stops, says so, and
-ends with the same bits once there is space.
-Usage: full_disk_test.py SPILLWAY TEXT"""
+"""A run on a real, full disk: it continues without a checkpoint or stops, reports it, and ends with
+the same bits once there is space.
+
+Usage: full_disk_test.py SPILLWAY TEXT
+"""
 
 import contextlib
 import os
@@ -17,13 +19,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/ru
 import small_run  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
-INSIDE = sys.argv[3:]  # the folder that may become a disk; given where others do not see it
+INSIDE = sys.argv[3:]  # the folder for a disk that only this process sees
 OPTIONS = "size=64m,nr_inodes=256"
 NOT_WRITTEN = re.compile(r"NOT WRITTEN after step \d+, older ones stay: (.*)")
 
 
 def in_own_mounts(*command):
-    """A process whose mounts nobody else sees; as root without users of its own, too."""
+    """A process with private mounts; also for root without user namespaces."""
     for who in (["--map-root-user"], []):
         if subprocess.run(["unshare", *who, "--mount", "mount", "-t", "tmpfs", "-o", OPTIONS,
                            "none", "/tmp"], capture_output=True, check=False).returncode == 0:
@@ -32,14 +34,14 @@ def in_own_mounts(*command):
 
 
 class Disk:
-    """A disk with so many bytes and files that something else fills."""
+    """A disk of limited bytes and files, which something else fills."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         subprocess.run(["mount", "-t", "tmpfs", "-o", OPTIONS, "none", folder], check=True)
 
     def fill_with_files(self):
-        """Returns them."""
+        """Frees the bytes and files."""
         files = []
         for number in range(os.statvfs(self.folder).f_ffree):
             files.append(self.folder / f"other{number}")
@@ -47,7 +49,7 @@ class Disk:
         return files
 
     def fill_with_bytes(self, left):
-        """Returns the file that has them; it grows each time. Others may write meanwhile."""
+        """Returns the file that takes them; it grows each time. Others may write meanwhile."""
         filler = self.folder / "filler"
         with open(filler, "ab") as file:
             while (free := self.free_bytes() - left) > 0:
@@ -83,7 +85,7 @@ class FullDisk(unittest.TestCase):
         return process
 
     def next_reason(self, process, known):
-        """Why a checkpoint is not written, other than what is known already."""
+        """Reasons why a checkpoint is not written, other than known ones."""
         for line in process.stdout:
             said = NOT_WRITTEN.search(line)
             reason = re.sub("/[0-9]{12}", "/NUMBER", said[1]) if said else ""
@@ -101,7 +103,7 @@ class FullDisk(unittest.TestCase):
         others, reasons = self.disk.fill_with_files(), []
         reasons.append(self.next_reason(process, reasons))
         before = self.sound()
-        # One name more is free each time: it comes one file further.
+        # Each time one more name is free: the run gets one file further.
         for _ in range(4):
             others.pop().unlink()
             reasons.append(self.next_reason(process, reasons))
@@ -132,7 +134,7 @@ class FullDisk(unittest.TestCase):
             said += line
         self.assertEqual(process.wait(), 1, said)
         self.assertRegex(said, "No space left on device|disk is full")
-        # Room for one more checkpoint is enough: those that lie there have theirs.
+        # Space for one more checkpoint is enough: existing ones keep theirs.
         newest = self.run_.checkpoints / self.run_.generations()[-1]
         one = sum(file.stat().st_size for file in newest.iterdir())
         filler.unlink()

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The program on GPUs. Usage: gpu_program_test.py SPILLWAY TEXT; skipped where it finds none."""
+"""The program on GPUs.
+
+Usage: gpu_program_test.py SPILLWAY TEXT; skipped without GPUs.
+"""
 
 import os
 import pathlib
@@ -19,7 +22,7 @@ LAST = len(re.findall("^GPU [0-9]", DOCTOR, re.MULTILINE)) - 1
 
 
 def gpus(*indices, memory="16MiB"):
-    """The override that names these, one device each."""
+    """The override that names these GPUs, one device each."""
     devices = ", ".join(f"{{kind: cuda, index: {index}, memory: {memory}}}" for index in indices)
     return f"devices=[{devices}]"
 

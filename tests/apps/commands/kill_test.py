@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A sweep that is killed again and again, by SIGKILL at random instants, and resumed on other devices,
-ends as one that nobody disturbs: weights and metrics, no trial lost or doubled. So does one with early
-stopping, every other time: the same trials are stopped, for the same reasons.
-Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]"""
+"""A sweep that is killed repeatedly, by SIGKILL at random times, and resumed on other devices, ends
+like an undisturbed one: the same weights and metrics, no trial lost or doubled. Every other time it
+uses early stopping, which must stop the same trials for the same reasons.
+
+Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]
+"""
 
 import csv
 import json
@@ -31,7 +33,8 @@ OF_TIME = ("tokens_per_s", "time_s")
 
 
 def outcome(folder):
-    """What must not depend on kills: weights, every row of metrics, which trials there are."""
+    """The results that must not depend on kills: weights, every row of metrics, the set of trials.
+    """
     found = {}
     for trial in sorted((folder / "trials").iterdir()):
         with open(trial / "metrics.csv", newline="") as file:
@@ -46,7 +49,9 @@ def outcome(folder):
 
 
 class Instants:
-    """Of kills: later where the program takes longer to begin, so that most runs get somewhere."""
+    """The times of kills: later if the program takes longer to start, so that most runs make
+    progress.
+    """
     def __init__(self, chance):
         self.chance, self.latest_s = chance, 1.5
 
@@ -78,7 +83,7 @@ class Run:
         return [self.program, "train", self.config, f"output_dir={self.folder}", again]
 
     def attempt(self, seconds):
-        """True when it has come to its end, False when it was killed after so many seconds."""
+        """True if it ran to its end, False if it was killed after `seconds` seconds."""
         process = subprocess.Popen(self.command(), stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
         try:

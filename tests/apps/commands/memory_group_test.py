@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""A run in a group with little memory that another process uses up: the system kills the run, and
-resumed it ends with the same bits.
-Usage: memory_group_test.py SPILLWAY TEXT"""
+"""A run in a group with little memory, which another process uses up: the system kills the run, and
+after a resume it ends with the same bits.
+
+Usage: memory_group_test.py SPILLWAY TEXT
+"""
 
 import os
 import pathlib
@@ -17,7 +19,7 @@ import small_run  # noqa: E402
 LIMIT = 1 << 30
 STEP = 16 << 20
 TAKERS = 20
-# Takes memory step by step, slowly enough that who is killed for it has gone before the next.
+# Takes memory step by step, slowly enough that a killed process is gone before the next step.
 TAKE = """
 import sys, time
 step, most = map(int, sys.argv[1:])
@@ -29,14 +31,14 @@ while len(taken) * step < most:
 
 
 def taker(in_group):
-    """A process in the group that takes memory until somebody is killed for it."""
+    """A process in the group that takes memory until a process is killed for it."""
     return subprocess.Popen([*in_group, sys.executable, "-c", TAKE, str(STEP), str(2 * LIMIT)])
 
 
 def crowd_out(run, in_group):
-    """Starts a run, and has memory taken beside it until the system kills it."""
+    """Starts a run, and takes memory beside it until the system kills it."""
     process = small_run.start([*in_group, *run.train_command(small_run.SLOW)])
-    # Of all in the group it is the first to go, yet the system may choose a taker before it.
+    # Of all processes in the group it is killed first, but the system may choose a taker before it.
     pathlib.Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     small_run.wait_for(process, lambda: len(run.generations()) >= 2)
     for _ in range(TAKERS):

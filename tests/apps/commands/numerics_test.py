@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Environment variables that choose other kernels: a run does not go on under them, and costs
-measured without them do not count.
-Usage: numerics_test.py SPILLWAY TEXT"""
+"""Environment variables that select other kernels: a run does not resume under them, and costs
+measured without them are not used.
+
+Usage: numerics_test.py SPILLWAY TEXT
+"""
 
 import json
 import os
@@ -22,9 +24,9 @@ GPT = []
 MLP = ["model={family: mlp, num_hidden_layers: 2, hidden_size: 48}", "train.virtual_nodes=8"]
 RESNET = ["model={family: resnet, hidden_sizes: [8, 16], depths: [1, 1]}"]
 BF16 = ["train.dtype=bf16"]
-# Each chooses other kernels on processors that have more than it allows.
+# Each selects other kernels on processors that have more than it allows.
 CASES = [("MKL_CBWR", "COMPATIBLE", GPT),
-         ("MKL_CBWR", "AUTO", MLP),  # in products of one row alone
+         ("MKL_CBWR", "AUTO", MLP),  # only in products of one row
          ("ONEDNN_MAX_CPU_ISA", "AVX2", GPT + BF16),
          ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE", RESNET + BF16),
          ("DNNL_MAX_CPU_ISA", "SSE41", RESNET),
@@ -59,7 +61,7 @@ class Numerics(unittest.TestCase):
                               env={**os.environ, **variables})
 
     def trained(self, name, model, **variables):
-        """A whole run; costs are measured at the first of all."""
+        """A whole run; the first one measures costs."""
         run = self.run_of(name, model)
         done = self.call(run.train_command(*model, "train.max_steps=20"), **variables)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -130,12 +130,12 @@ class Program(unittest.TestCase):
         resumed = subprocess.run(
             [os.path.abspath(PROGRAM), "resume", os.path.join(self.folder, "runs/run"), "--json"],
             cwd="/", timeout=100, capture_output=True, text=True, check=False)
-        self.assertEqual(resumed.returncode, 0, resumed.stderr)  # from wherever it is called
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)  # from any working directory
         self.assertEqual(json.loads(resumed.stdout)["trials"][0]["weights_xxh3"],
                          json.loads(whole.stdout)["trials"][0]["weights_xxh3"])
 
     def run_on_terminal(self, kind, *arguments):
-        """What the program writes to a terminal of a kind, as one text."""
+        """The program's output to a terminal of a kind, as one text."""
         terminal, other_end = pty.openpty()
         process = subprocess.Popen([os.path.abspath(PROGRAM), *arguments], cwd=self.folder,
                                    stdin=other_end, stdout=other_end, stderr=other_end,
@@ -165,7 +165,7 @@ class Program(unittest.TestCase):
             self.assertIn("running", text)
 
     def complete(self, *words):
-        """What bash offers for the last word."""
+        """The words that bash offers for the last word."""
         script = self.run_program("completion", "bash").stdout
         self.write("completion.bash", script)
         quoted = " ".join(f"'{word}'" for word in words)
@@ -204,7 +204,7 @@ class Program(unittest.TestCase):
         subprocess.run(["zsh", "-n", "/dev/stdin"], input=script, text=True, timeout=60, check=True)
 
     def test_waiting_uses_no_cpu(self):
-        # The copies of a slow link are waited for; there is next to nothing to compute.
+        # Copies over a slow link dominate; there is next to nothing to compute.
         self.write("slow.yaml", """
 devices: [{memory: 1MiB, imitate: {link: 1MiB/s}}]
 model: {num_hidden_layers: 2, hidden_size: 96, num_attention_heads: 1, max_position_embeddings: 1}
@@ -268,13 +268,13 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         version = json.loads(self.run_program("doctor", "--json").stdout)["spillway_version"]
         self.assertEqual(self.run_program("--version").stdout, f"spillway {version}\n")
 
-    def test_what_does_not_fit_is_3(self):
+    def test_too_small_budget_is_3(self):
         result = self.run_program("train", "config.yaml", "devices=[{memory: 8KiB}]")
         self.assertEqual(result.returncode, 3)
         self.assertIn("does not fit", result.stderr)
 
     def run_on_small_disk(self, size, *arguments):
-        """Runs the program where the folder homes is a disk of its own."""
+        """Runs the program with the folder `homes` on a disk of its own."""
         script = (f"mount -t tmpfs -o size={size} none homes && "
                   + " ".join(f"'{word}'" for word in (os.path.abspath(PROGRAM), *arguments)))
         return subprocess.run(["unshare", "--map-root-user", "--mount", "sh", "-c", script],
@@ -292,7 +292,8 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
                                                 "--overwrite").stdout)
         self.assertEqual(json.loads(ample.stdout)["trials"][0]["weights_xxh3"],
                          in_memory["trials"][0]["weights_xxh3"])
-        # No room for one home; then for one, but not for as many as host_memory allows at once.
+        # First without memory for one home, then with memory for one, but not for all that
+        # host_memory allows at once.
         sweep = "sweep={parameters: {seed: {values: [1, 2, 3, 4]}}}"
         for size, more in ((64, "name=one"), (768, sweep)):
             full = self.run_on_small_disk(f"{size}k", *arguments, "output_dir=new", more)

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""A trial that failed because its only device did: resume leaves it, --retry-failed goes on with it.
-Usage: retry_failed_test.py SPILLWAY TEXT"""
+"""A trial that failed because its only device failed: resume leaves it alone, --retry-failed
+continues it.
+
+Usage: retry_failed_test.py SPILLWAY TEXT
+"""
 
 import os
 import pathlib

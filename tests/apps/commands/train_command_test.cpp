@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A sweep of four small trials on two devices that hold none of them.
+/// A sweep of four small trials that spill on both devices.
 class TrainCommand : public ::testing::Test {
  protected:
   TrainCommand() { options_.config_file = write_small_sweep(folder_); }
@@ -70,7 +70,7 @@ TEST_F(TrainCommand, WritesTheFilesThatItNames) {
 TEST_F(TrainCommand, TracesTheRealAndThePlannedRun) {
   ASSERT_EQ(run(), kDone);
   const Json trace = Json::parse(folder_.read("out/trace.json"));
-  std::map<int, std::map<std::string, int>> spans;  // by process: what ran how often
+  std::map<int, std::map<std::string, int>> spans;  // by process: kinds of events and their counts
   for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     EXPECT_GE(event["dur"].get<double>(), 0);
@@ -114,7 +114,7 @@ TEST_F(TrainCommand, ReportsEarlyStoppingInAllFiles) {
   EXPECT_NE(shown.str().find(" stopped early: at step 2 it was number 4 of 4 with a mean loss of "),
             std::string::npos)
       << shown.str();
-  // What has ended is not begun again.
+  // Ended trials do not start again.
   EXPECT_EQ(resume({.folder = folder_ / "out"}, shown, log_, requests_), kDone);
   EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
 }
@@ -400,7 +400,7 @@ TEST_F(TrainCommand, ResumesAutomatically) {
   EXPECT_EQ(run(), kDone);
   EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
   EXPECT_EQ(folder_.read("out/results.csv"), results);
-  // What has ended is not taken for what is asked for now.
+  // A finished run does not count for another configuration.
   const std::string log = folder_.read("out/events.jsonl");
   options_.overrides.emplace_back("train.max_steps=6");
   const auto other = thrown<ConfigErrors>([&] { run(); });
@@ -410,7 +410,7 @@ TEST_F(TrainCommand, ResumesAutomatically) {
             std::string::npos)
       << other.what();
   EXPECT_EQ(folder_.read("out/events.jsonl"), log);
-  // Broken off before its first line, a run begins anew.
+  // A run killed before its first log line starts again.
   folder_.write("out/events.jsonl", R"({"event": "run", )");
   EXPECT_EQ(run(), kDone) << log_.str();
   EXPECT_EQ(folder_.read("out/events.jsonl").find("restart"), std::string::npos);

@@ -47,7 +47,7 @@ TEST(Failure, HasAMessageForEachFinding) {
             "{\"field\":null,\"line\":null,\"problem\":\"is wrong\"}]");
 }
 
-/// With --json standard output is a document of what went wrong, and standard error says the same.
+/// With --json standard output is a document of the error, and standard error has the same text.
 TEST_F(BadInput, IsReportedAsOneJsonDocument) {
   folder_.write("config.yaml",
                 "devices: [{memory: 1MiB}]\ndata: {path: text.txt}\ntrain: {data_parallel: x}\n");

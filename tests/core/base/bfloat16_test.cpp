@@ -28,7 +28,7 @@ std::vector<BFloat16> narrowed(const std::vector<float>& x) {
   return out;
 }
 
-/// Halves around which values are rounded: every sign and exponent, every fraction.
+/// Values around the midpoints of rounding: every sign and exponent, every fraction.
 constexpr std::uint32_t kHalves = 1u << 16;
 
 TEST(BFloat16, WidensExactlyAndNarrowsBack) {

@@ -65,7 +65,7 @@ TEST(Nearest, PrefersTheFirstOfEquals) {
       << "the right section wins over the wrong one";
 }
 
-/// As the contract says it, without a short way.
+/// Reference implementation without shortcuts.
 std::string nearest_of_all(const std::string& key, const std::vector<std::string>& known) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(key.size() / 2, 1) + 1;

@@ -20,11 +20,11 @@ def fused(flags):
 
 
 class Contraction(unittest.TestCase):
-    def test_is_off(self):
+    def test_contraction_is_off(self):
         self.assertIn("--fmad=false", FLAGS)
         self.assertEqual(fused(FLAGS), [])
 
-    def test_would_be_seen(self):
+    def test_contraction_would_be_detected(self):
         self.assertNotEqual(fused([flag for flag in FLAGS if flag != "--fmad=false"]), [])
 
 

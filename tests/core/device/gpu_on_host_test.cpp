@@ -7,13 +7,13 @@
 
 #include "core/device/device.h"
 
-/// Kernels as C++ show what kernels do wrong.
+/// Kernels compiled as C++ reveal errors of kernels.
 namespace spillway::testing {
 namespace {
 
 constexpr unsigned kThreads = 64;
 
-/// Every thread takes what the next one had.
+/// Every thread takes the value of the next one.
 template <bool kWaits>
 __global__ void rotate(int* x) {
   __shared__ int all[kThreads];
@@ -22,7 +22,7 @@ __global__ void rotate(int* x) {
   x[blockIdx.x * kThreads + threadIdx.x] = all[(threadIdx.x + 1) % kThreads];
 }
 
-/// Of the numbers from 0 on, by two blocks.
+/// Sums the numbers from 0 on, in two blocks.
 std::vector<int> rotated(void (*kernel)(int*)) {
   const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
   std::vector<int> x(2 * kThreads);

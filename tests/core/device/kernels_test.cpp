@@ -46,7 +46,7 @@ TEST(Add, AddsElementwiseOnEveryLevel) {
   }
 }
 
-/// The contract of squared_norm, written as it reads.
+/// The contract of squared_norm, written literally.
 double lane_norm(const std::vector<float>& x) {
   double total = 0;
   for (std::size_t begin = 0; begin < x.size(); begin += kNormChunk) {
@@ -119,7 +119,7 @@ void step(Optimized& s, const AdamW& h, std::size_t begin, std::size_t end) {
         h);
 }
 
-/// The contract of adamw, one rounding a line.
+/// The contract of adamw, one rounding per line.
 void reference_step(Optimized& s, const AdamW& h) {
   const float decay = 1 - h.learning_rate * h.weight_decay;
   const float rate = h.learning_rate / h.bias_correction1;
@@ -204,7 +204,7 @@ TEST(AdamW, FindsTheMinimumOfAParabola) {
   EXPECT_NEAR(p, 1.5f, 1e-3f);
 }
 
-/// The contract of sgd, one rounding a line.
+/// The contract of sgd, one rounding per line.
 void reference_sgd(Optimized& s, const Sgd& h) {
   for (std::size_t i = 0; i < s.p.size(); ++i) {
     const float scaled = s.g[i] * h.gradient_scale, decay = h.weight_decay * s.p[i];

@@ -11,7 +11,8 @@
 #include "core/device/kernels.h"
 #include "tests/core/device/isa_levels.h"
 
-/// Kernels where a queue computes give the bits of the CPU's. A kind of device instantiates it.
+/// Kernels give the same bits on a queue's device as on the CPU. Each kind of device instantiates
+/// the suite.
 namespace spillway::kernels {
 
 using MakeDevice = std::unique_ptr<Device> (*)(Bytes budget);
@@ -52,7 +53,7 @@ class QueueKernels : public testing::TestWithParam<MakeDevice> {
     const std::unique_ptr<DeviceMemory> memory_;
   };
 
-  /// Sizes around those of vectors and blocks, and one of many chunks.
+  /// Sizes around vectors and blocks, and one of many chunks.
   static std::vector<std::size_t> sizes() {
     auto all = awkward_sizes();
     all.push_back(300 * kNormChunk + 77);
@@ -117,7 +118,7 @@ TEST_P(QueueKernels, GivesTheBitsOfTheCpuForBf16) {
   }
 }
 
-/// As a lane sums its virtual nodes: left folds in groups, then the tree.
+/// The sums of a lane over its virtual nodes: left folds in groups, then the tree.
 TEST_P(QueueKernels, SumsGradientsAsOnTheCpu) {
   constexpr int kGroups = 3;
   constexpr std::size_t kPerGroup = 2;

@@ -13,7 +13,7 @@ namespace {
 
 using End = RangeAllocator::End;
 
-/// The same promises, one flag for each unit of kAlignment bytes.
+/// A naive allocator with the same contract: one flag per unit of kAlignment bytes.
 class NaiveAllocator {
  public:
   explicit NaiveAllocator(Bytes capacity) : taken_(capacity / kAlignment, false) {}

@@ -15,7 +15,7 @@ LayerContext context_of(std::uint32_t vn = 3, bool training = true) {
   return {.training = training, .random = {.seed = 11, .step = 5, .vn = vn, .stream = 32}};
 }
 
-/// What dropout multiplies each element by.
+/// The factor that dropout applies to each element.
 at::Tensor mask_of(at::IntArrayRef shape, double p, const LayerContext& context,
                    std::uint32_t draw = 0) {
   return dropout(at::ones(shape), p, context, draw);

@@ -21,7 +21,7 @@ Row shifted(const PhiloxBlock& words) {
   return row;
 }
 
-/// The word that stands for -1, 0 or 1.
+/// The random word that gives -1, 0 or 1.
 constexpr std::uint32_t word(int shift) {
   return 0x2AAAAAAAu + 0x55555555u * static_cast<std::uint32_t>(shift + 1);
 }

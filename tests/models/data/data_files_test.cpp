@@ -33,7 +33,7 @@ std::string problem_of(const DataFiles& files, std::size_t file) {
   return thrown<Error>([&] { read(files, file); }).what();
 }
 
-/// A file that was written an hour ago: clocks of file systems are coarse.
+/// A file that was written an hour ago: file systems have coarse clocks.
 std::string write_old(const TemporaryFolder& folder, const std::string& name,
                       const std::string& text) {
   const std::string path = folder.write(name, text);
@@ -83,7 +83,7 @@ TEST(DataFiles, NameAFileThatIsModified) {
   EXPECT_NE(problem_of(files, 1).find("it had 10 bytes, now it has 14 bytes"), std::string::npos);
 }
 
-/// What is open cannot change by that.
+/// An open file cannot change by that.
 TEST(DataFiles, KeepAnOpenFileThatIsRemovedOrReplaced) {
   const TemporaryFolder folder;
   const DataFiles files({write_old(folder, "a", "abc"), write_old(folder, "b", "def")});
@@ -110,7 +110,7 @@ TEST(DataFiles, RefuseAnotherFileWhenReopening) {
   EXPECT_EQ(read(files, 2), "ghi");
 }
 
-/// The lowest descriptor that is free, and so the number of those in use where there is no gap.
+/// The lowest free descriptor, and so the number of open ones if there is no gap.
 int free_descriptor() {
   const int file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::close(file);
@@ -124,7 +124,7 @@ TEST(DataFiles, UseFewDescriptorsForManyFiles) {
   const testing::ResourceLimit limit(RLIMIT_NOFILE, static_cast<rlim_t>(in_use) + 40);
   const DataFiles files({folder / "data"});
   for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(read(files, i), std::to_string(i));
-  // Others may need theirs: then it does with one.
+  // Others may need descriptors: then it works with one.
   const testing::ResourceLimit fewer(RLIMIT_NOFILE, static_cast<rlim_t>(free_descriptor()));
   for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(read(files, i), std::to_string(i));
 }

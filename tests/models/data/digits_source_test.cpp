@@ -74,7 +74,7 @@ TEST(DigitsSource, NamesAnInvalidLine) {
   }
 }
 
-/// Lines begin and end anywhere in the blocks that a file is read in.
+/// Lines begin and end anywhere in the blocks in which a file is read.
 TEST(DigitsSource, ReadsALongFile) {
   const TemporaryFolder folder;
   std::string text;

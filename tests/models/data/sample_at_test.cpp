@@ -34,7 +34,7 @@ TEST(SampleAt, ReadsEverySampleOnceAnEpoch) {
 }
 
 TEST(SampleAt, KeepsItsOrder) {
-  // Worked out apart from this implementation.
+  // Computed independently of this implementation.
   EXPECT_EQ(order_of(0, 10, 1), (Order{4, 1, 5, 7, 8, 2, 6, 0, 9, 3}));
   EXPECT_EQ(order_of(1, 10, 1), (Order{6, 2, 3, 5, 8, 0, 4, 9, 1, 7}));
   constexpr std::uint64_t kMany = std::uint64_t{1} << 40;

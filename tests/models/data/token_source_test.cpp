@@ -132,7 +132,7 @@ TEST(TokenSource, OverlapsNeighbouringSamplesByOneToken) {
   EXPECT_EQ(read(*split.train, 1), tokens_of("efghi"));
 }
 
-/// Over the ends of files and of blocks that are read at once, of either part.
+/// Across the ends of files and of blocks that are read at once, in both parts.
 TEST(TokenSource, ReadsRowsAsSingleSamples) {
   const TemporaryFolder folder;
   const auto split =

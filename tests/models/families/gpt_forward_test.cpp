@@ -30,7 +30,7 @@ GptConfig config_of(double dropout) {
   config.intermediate_size = 56;
   config.max_position_embeddings = 9;
   config.dropout = dropout;
-  config.initializer_range = 0.3;  // large enough that every part shows in the loss
+  config.initializer_range = 0.3;  // large enough that every part affects the loss
   return config;
 }
 
@@ -59,7 +59,7 @@ LayerContext context_of(bool training, std::uint32_t layer) {
   return {.training = training, .random = {.seed = 2, .step = 4, .vn = 1, .stream = layer * 16}};
 }
 
-/// The layers of a model one after the other, wired as its spec says.
+/// The layers of a model in order, connected as in its spec.
 LayerResult run_chain(const Model& model, const Tensors& params, const at::Tensor& tokens,
                       bool training) {
   std::vector<at::Tensor> edges(model.spec.edges.size());
@@ -80,7 +80,7 @@ LayerResult run_chain(const Model& model, const Tensors& params, const at::Tenso
   return result;
 }
 
-/// The same model from first principles.
+/// An independent implementation of the same model.
 class PlainGpt {
  public:
   PlainGpt(const GptConfig& config, const ModelSpec& spec, const Tensors& params, bool training)
@@ -134,7 +134,7 @@ class PlainGpt {
     const at::Tensor inner = std::sqrt(2 / M_PI) * (z + 0.044715 * z.pow(3));
     return linear(h + "mlp.proj", 0.5 * z * (1 + inner.tanh()));
   }
-  /// Dropout is the last thing of each layer but the head.
+  /// Dropout is the last operation of each layer except the head.
   at::Tensor drop(const at::Tensor& x) {
     return dropout(x, config_.dropout, context_of(training_, next_layer_++));
   }

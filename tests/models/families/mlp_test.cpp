@@ -109,7 +109,7 @@ LayerResult chained(const MlpConfig& config, const Tensors& params, const at::Te
   return result;
 }
 
-/// The model of models/families/mlp.h, written down once more.
+/// An independent implementation of the model of models/families/mlp.h.
 at::Tensor plain_loss(const MlpConfig& config, const Tensors& w, const at::Tensor& rows) {
   at::Tensor x = rows.narrow(1, 0, config.input_size).to(at::kFloat) / 16;
   for (std::size_t l = 0; l < 3; ++l) {

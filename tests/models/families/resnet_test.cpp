@@ -23,7 +23,7 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr std::int64_t kSamples = 6;
 
-/// Two stages of two blocks, and colours.
+/// Two stages of two blocks, and colour pictures.
 ResnetConfig config_of(double dropout = 0) {
   ResnetConfig config;
   config.num_channels = 2;
@@ -37,7 +37,7 @@ ResnetConfig config_of(double dropout = 0) {
   return config;
 }
 
-/// No parameter is all zeros or ones; variances are above 0.
+/// No parameter is all zeros or ones; variances are positive.
 Tensors random_parameters(const ModelSpec& spec) {
   Tensors params;
   for (std::uint32_t p = 0; p < spec.params.size(); ++p) {
@@ -63,7 +63,7 @@ at::Tensor rows_of(const ResnetConfig& config) {
   return at::cat({pixels.view({kSamples, numbers}), labels.unsqueeze(1)}, 1);
 }
 
-/// All layers, wired as the spec says.
+/// All layers, connected as in the spec.
 struct Pass {
   LayerResult last;
   std::map<std::string, at::Tensor> observed;  ///< by the statistic's name
@@ -98,7 +98,7 @@ Pass pass(const Model& model, const Tensors& params, const at::Tensor& rows, boo
   return made;
 }
 
-/// With the same values by name; every value of either is one of the other.
+/// With the same values by name; every value of one belongs to the other.
 PlainResnet plain_with(const ResnetConfig& config, const ModelSpec& spec, const Tensors& params) {
   PlainResnet plain(config);
   const torch::NoGradGuard no_grad;
@@ -232,7 +232,7 @@ TEST(Resnet, AppliesKeyedDropoutInEveryBlock) {
               layer.name.starts_with("layer") && layer.name.ends_with("conv1"));
 }
 
-/// What make_resnet() says of a configuration.
+/// The error of make_resnet() for a configuration.
 ConfigError error_of(const std::function<void(ResnetConfig&)>& change, std::int64_t vn_size = 4) {
   ResnetConfig config = config_of();
   change(config);

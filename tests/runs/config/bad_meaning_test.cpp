@@ -20,7 +20,7 @@ model:
 train: {batch_size: 4, virtual_nodes: 4, max_steps: 1}
 )";
 
-/// What replaces which part of the configuration, and what is said of it.
+/// A replacement in the configuration, and the expected message.
 struct BadResnet {
   std::string from, to, message;
 };
@@ -66,7 +66,7 @@ TEST_F(BadInput, ReportsResnetErrorsByFieldAndLine) {
   EXPECT_EQ(run({"train", "config.yaml"}), kDone) << log_.str();
 }
 
-/// What is wrong on every line, though each value by itself is of its kind and in its range.
+/// Values that are valid alone but contradict each other.
 TEST_F(BadInput, ReportsContradictionsTogether) {
   folder_.write("config.yaml", R"(output_dir: text.txt/below
 devices: [{memory: 1MiB}, {kind: cuda, index: 1023, memory: 1MiB}]

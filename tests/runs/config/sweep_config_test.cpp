@@ -19,7 +19,7 @@ using testing::Texts;
 
 const std::string kField = "line 6: sweep.parameters.train.learning_rate";
 
-/// What is wrong with one swept key, without the place that it has in common.
+/// The problems of one swept key, without the prefix that all share.
 Texts problems(const std::string& entry, bool in_grid = false) {
   const Texts entries{"train.learning_rate: " + entry};
   Texts all = (in_grid ? testing::sweep(entries) : random_sweep(entries, 2)).problems;

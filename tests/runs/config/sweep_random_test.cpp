@@ -19,7 +19,7 @@ using testing::Texts;
 
 constexpr int kDraws = 4000;
 
-/// What trials 0, 1, ... draw, through the parsed section as a user writes it.
+/// The draws of trials 0, 1, ..., through the parsed section as a user writes it.
 Texts draws(const std::string& entry, int count = kDraws, std::uint64_t seed = 0,
             const std::string& key = "x") {
   Findings findings;

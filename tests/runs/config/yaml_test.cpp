@@ -128,7 +128,7 @@ TEST(Yaml, LimitsTheNumberOfValues) {
             "the configuration has more than 100000 values, the limit");
 }
 
-/// Before a tree is built, or even the tokens of it.
+/// Before a tree, or even its tokens, are built.
 TEST(Yaml, RefusesALargeFileFast) {
   constexpr int kMany = 4'000'000;
   const auto begin = std::chrono::steady_clock::now();

@@ -36,7 +36,7 @@ TEST(OutputFolder, AcceptsANewOrEmptyFolder) {
   EXPECT_FALSE(fs::exists(root / "new")) << "looking changes nothing";
 }
 
-/// A log as far as it matters here.
+/// A minimal log for these tests.
 void write_log(const OutputFolder& folder, int num_trials) {
   EventLog log(folder.file(kEventFile));
   log.add(testing::made_up_run_event(num_trials));
@@ -82,7 +82,7 @@ TEST(OutputFolder, IgnoresLeftoversOfAKilledStart) {
   }
 }
 
-/// Nor a folder, a link, or a text of somebody else's.
+/// Neither a folder, nor a link, nor a foreign text counts.
 TEST(OutputFolder, ChecksTheContentOfTheMarker) {
   const TemporaryFolder root;
   root.write("text/.spillway", "my notes on dams");
@@ -212,7 +212,7 @@ TEST(OutputFolder, NamesADanglingLink) {
   }
 }
 
-/// Its permissions let root write, and yet nobody can.
+/// Its permissions let root write, but writing fails.
 TEST(OutputFolder, ReportsAPlaceThatTakesNoFiles) {
   const auto problem = OutputFolder("/proc/spillway/run").problem(false);
   EXPECT_TRUE(has(problem, "'/proc/spillway/run' cannot be written: /proc: ")) << problem;

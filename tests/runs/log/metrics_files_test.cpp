@@ -33,7 +33,7 @@ double norm_of(std::int64_t step) { return 1 / static_cast<double>(step); }
 bool is_evaluated(std::int64_t step) { return step % 3 == 0; }
 double eval_of(std::int64_t step) { return loss_of(step) + 0.25; }
 
-/// A program that trains trial 0 and writes its log, until it is killed.
+/// A program that trains trial 0 and writes its log until it is killed.
 class Program {
  public:
   explicit Program(const TemporaryFolder& folder) : folder_(folder), log_(folder / kEventFile) {
@@ -41,7 +41,7 @@ class Program {
     log_.flush();
   }
 
-  /// It goes on after the step; what it still knows of those before begins behind `dropped`.
+  /// Continues after the step; its history starts after `dropped`.
   void begin(std::int64_t step, std::int64_t dropped = 0) {
     metrics_.emplace(folder_.path());
     step_ = step;
@@ -81,7 +81,7 @@ class Program {
 
   void flush() { metrics_->flush(); }
 
-  /// As a crash of the machine leaves the log: without its last lines.
+  /// The log after a crash of the machine: without its last lines.
   void lose(std::size_t num_lines) {
     std::string text = folder_.read(kEventFile);
     for (; num_lines > 0; --num_lines) text.erase(text.rfind('\n', text.size() - 2) + 1);
@@ -95,7 +95,7 @@ class Program {
     event.step = step_;
     return event;
   }
-  /// Where one is due, also of the step that a program goes on after.
+  /// If one is due; also at the step after which a program continues.
   void evaluate() {
     if (!is_evaluated(step_)) return;
     SessionEvent eval = next(Kind::eval);
@@ -116,7 +116,7 @@ class Program {
   std::int64_t step_ = 0;
 };
 
-/// Without what only the program that took a step knew.
+/// Without fields that a checkpoint does not store.
 std::vector<std::string> without_times(const std::string& csv) {
   std::vector<std::string> lines;
   std::istringstream text(csv);
@@ -131,7 +131,7 @@ std::vector<std::string> without_times(const std::string& csv) {
   return lines;
 }
 
-/// Of a program that nobody kills.
+/// Rows of an uninterrupted program.
 std::string undisturbed(std::int64_t steps) {
   const TemporaryFolder folder;
   Program program(folder);
@@ -141,7 +141,7 @@ std::string undisturbed(std::int64_t steps) {
   return metrics_of(folder);
 }
 
-/// An evaluation belongs to the step whose weights it saw.
+/// An evaluation belongs to the step whose weights it used.
 TEST(MetricsFiles, HaveOneLineAStep) {
   const TemporaryFolder folder;
   EventLog log(folder / kEventFile);
@@ -193,8 +193,8 @@ TEST(MetricsFiles, AreRebuiltFromTheLog) {
   expect_same();
 }
 
-/// Killed again and again, resumed from a checkpoint before, or from the beginning; some
-/// checkpoints know the last steps only.
+/// Killed again and again, and resumed from an earlier checkpoint or from the beginning; some
+/// checkpoints keep only the last steps.
 TEST(MetricsFiles, EqualAnUninterruptedRunAfterKills) {
   constexpr std::int64_t kSteps = 60;
   const auto expected = without_times(undisturbed(kSteps));

@@ -15,7 +15,7 @@ namespace {
 
 using Lanes = std::vector<int>;
 
-/// Jobs come in the order in which they are made.
+/// Jobs arrive in the order of add().
 class Jobs {
  public:
   Jobs& add(int priority, int most_lanes, int lanes = 0, SpeedCurve speed = SpeedCurve()) {
@@ -96,7 +96,7 @@ TEST(Wfs, LetsHigherPrioritiesGrow) {
 }
 
 TEST(Wfs, KeepsTheQueueOrder) {
-  // The second would shrink the first; the third alone would not, but it is behind the second.
+  // The second job would shrink the first. The third would not, but it is behind the second.
   EXPECT_EQ(Jobs().add(9, 4, 4).add(8, 4).add(1, 1).share("wfs", 5), (Lanes{4, 0, 0}));
   EXPECT_EQ(Jobs().add(9, 4, 4).add(1, 1).share("wfs", 5), (Lanes{4, 1}));
 }
@@ -143,7 +143,7 @@ TEST(Fill, IgnoresSmallGains) {
 }
 
 TEST(Fill, UsesMeasuredSpeeds) {
-  SpeedCurve flat;  // believed to scale, measured not to
+  SpeedCurve flat;  // expected to scale, measured not to
   flat.observe(1, 100);
   flat.observe(2, 99);
   EXPECT_EQ(Jobs().add(1, 8, 0, flat).add(1, 2).share("fill", 4), (Lanes{1, 2}))
@@ -167,7 +167,7 @@ TEST(Fill, LooksPastASizeWithoutGain) {
             (Lanes{4, 3}));
 }
 
-/// What holds for every rule, whatever the jobs.
+/// The contract of every allocator, for any jobs.
 TEST(Allocator, KeepsItsContractOnRandomJobs) {
   std::mt19937 random(1);
   const auto from = [&](int low, int high) {

@@ -47,7 +47,7 @@ class ScaledJob {
             .policy = make_policy("lrtf")};
   }
 
-  /// Every virtual node takes 2 ms; what no lane makes faster, `host_s`.
+  /// Every virtual node takes 2 ms; `host_s` does not depend on the number of lanes.
   std::shared_ptr<const JobPlan> plan(int lanes) const {
     const ModelSpec model = chain(1);
     Profile profile = testing::profile_of(model);

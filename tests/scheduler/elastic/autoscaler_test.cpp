@@ -18,8 +18,8 @@ Autoscaler with(const char* rule, std::vector<int> sizes, int lanes,
   return Autoscaler({make_heuristic(rule, params)}, std::move(sizes), lanes);
 }
 
-/// Numbers of lanes that a job had, step by step, where speeds are as given. The first step after
-/// a change is slow, as in life.
+/// The numbers of lanes that a job had, step by step, given its speeds. The first step after a
+/// change is slow, as in practice.
 std::vector<int> lanes_of_run(Autoscaler scaler, int lanes, int steps, const Speed& speed) {
   std::vector<int> path{lanes};
   for (int step = 0; step < steps; ++step) {
@@ -31,7 +31,8 @@ std::vector<int> lanes_of_run(Autoscaler scaler, int lanes, int steps, const Spe
   return path;
 }
 
-/// Where s_k falls to the threshold of 0.1: Amdahl's law, R = 1 / (serial + (1 - serial) / k).
+/// The size at which s_k falls to the threshold of 0.1: Amdahl's law, R = 1 / (serial + (1 -
+/// serial) / k).
 int last_worth_it(double serial, int most) {
   const auto speed = [&](int k) { return 1 / (serial + (1 - serial) / k); };
   int lanes = 1;

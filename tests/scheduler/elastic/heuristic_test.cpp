@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-/// What was measured: (lanes, examples per second).
+/// Measurements: (lanes, examples per second).
 using Points = std::vector<std::pair<int, double>>;
 
 Observed observed(int lanes, const Points& points, std::vector<int> sizes = {1, 2, 3, 4, 5}) {
@@ -78,7 +78,7 @@ TEST(Throughput, ChoosesOnlyAllowedSizes) {
   EXPECT_EQ(next(observed(3, {{3, 100}}, {3})), 3);
 }
 
-/// Twice as fast on twice as many lanes; an hour on one.
+/// Twice as fast on twice as many lanes; one hour on one lane.
 Observed scales_perfectly(int lanes) {
   Observed state = observed(lanes, {{1, 1}, {2, 2}, {4, 4}}, {1, 2, 4});
   state.examples_left = 3600;
@@ -90,7 +90,7 @@ TEST(Linear, GrowsWhileTimeIsWorthMoreThanDevices) {
       << "the same device hours on any number of lanes cost nothing more";
   Observed state = observed(2, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
   state.examples_left = 3600;
-  // Hours: 1, 2/3, 1/2; device hours: 1, 4/3, 2. From 1 to 2 a third of an hour is won for a
+  // Hours: 1, 2/3, 1/2; device hours: 1, 4/3, 2. From 1 to 2 lanes saves a third of an hour for a
   // third of a device hour; from 2 to 4 a sixth for two thirds.
   const auto at_price = [&](double price) {
     return next(state, "linear", {{"value", 10}, {"price_per_device_hour", price}});

@@ -29,13 +29,13 @@ class Told {
     }
     return all;
   }
-  /// Decides, and carries out at once.
+  /// Decides, and applies the decision at once.
   Changes settle() {
     const Changes all = decide();
     for (const LaneChange& change : changes) controller.resized(change.job);
     return all;
   }
-  /// Commits of a job, each so many seconds after the one before.
+  /// Commits steps of a job, each `step_s` after the previous one.
   void commit(JobId job, double step_s, int times = 1, const std::vector<DeviceWork>& work = {}) {
     for (; times > 0; --times) {
       now_s += step_s;
@@ -58,7 +58,7 @@ LaneDemand demand(JobId job, int priority = 1, int most_lanes = 4) {
           .max_steps = 1000};
 }
 
-/// Where nothing is shared.
+/// Without sharing.
 LaneDemand scaled(const char* rule, int lanes, const HeuristicParams& params = {}) {
   LaneDemand job = demand(kJob);
   job.lanes = lanes;
@@ -114,11 +114,11 @@ TEST(LaneController, PausesJobsWhenDevicesLeave) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 1}, {1, 1, 2}}));
 }
 
-/// A rule goes up while that pays, and back.
+/// A rule adds lanes while that helps, then goes back.
 TEST(LaneController, AppliesRulesAfterCommits) {
   Told told("none");
   told.controller.arrive(scaled("throughput", 1), 0);
-  told.commit(kJob, 5);  // begins with its admission: is not measured
+  told.commit(kJob, 5);  // first step includes admission: ignored
   told.commit(kJob, 1, kStepsToMeasure - 1);
   EXPECT_EQ(told.decide(), Told::Changes{});
   told.commit(kJob, 1);
@@ -127,13 +127,13 @@ TEST(LaneController, AppliesRulesAfterCommits) {
   told.commit(kJob, 1);  // still on one lane
   EXPECT_EQ(told.decide(), Told::Changes{}) << "it is on its way";
   told.controller.resized(kJob);
-  told.commit(kJob, 7);  // pays for the change: is not measured
+  told.commit(kJob, 7);  // includes the change: ignored
   told.commit(kJob, 0.99, kStepsToMeasure);
   EXPECT_EQ(told.decide(), (Told::Changes{{0, 2, 1}}));
   EXPECT_EQ(told.changes[0].reason, "throughput: goes on with 1 lane");
 }
 
-/// Steps have the numbers that they have in the job, however late it comes.
+/// Step numbers are the job's own, even if it joins late.
 TEST(LaneController, AppliesRulesToAResumedJob) {
   const auto lanes_after = [](std::int64_t max_steps) {
     Told told("none");
@@ -179,7 +179,7 @@ TEST(LaneController, UpdatesFillFromSteps) {
   EXPECT_EQ(told.decide(), Told::Changes{});
   told.commit(kJob, 10, kStepsToMeasure);
   EXPECT_FALSE(told.controller.is_due());
-  told.commit(kJob, 10);  // on two lanes, as ten before
+  told.commit(kJob, 10);  // on two lanes, like ten before
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 3}, {1, 2, 1}})) << "its steps are long";
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Groups = std::vector<int>;
 
-/// Takes `seconds` for a virtual node and has room for anything.
+/// Takes `seconds` per virtual node and has ample memory.
 LaneCandidate even(double seconds, double fixed_s = 0) {
   return {.points = {{1, seconds}}, .fixed_s = fixed_s, .max_groups = 1 << 16};
 }
@@ -94,7 +94,7 @@ TEST(LaneSplit, RespectsTheMaximumOfLanes) {
   EXPECT_EQ(with->step_s, 6);
 }
 
-/// A device that is slow at few virtual nodes and fast at many.
+/// A device that is slow for few virtual nodes and fast for many.
 TEST(LaneSplit, InterpolatesMeasuredTimes) {
   const LaneCandidate steep{.points = {{1, 4}, {2, 5}, {4, 6}}, .max_groups = 8};
   EXPECT_EQ(steep.lane_s(1), 4);
@@ -105,7 +105,7 @@ TEST(LaneSplit, InterpolatesMeasuredTimes) {
   EXPECT_EQ(split_lanes(problem_of(2, {even(1.25), steep}))->groups, (Groups{2, 0}));
 }
 
-/// Calls `visit` with every way to hand out all groups.
+/// Calls `visit` with every distribution of the groups.
 template <typename Visit>
 void for_each_split(const SplitProblem& problem, Groups& groups, int left, const Visit& visit) {
   if (groups.size() == problem.candidates.size()) {
@@ -120,7 +120,7 @@ void for_each_split(const SplitProblem& problem, Groups& groups, int left, const
   }
 }
 
-/// The shortest step over all splits; with a lane at `required` unless that is below 0.
+/// The shortest step over all splits, with a lane at `required` unless that is negative.
 double shortest(const SplitProblem& problem, int required) {
   double best = std::numeric_limits<double>::infinity();
   Groups groups;

@@ -79,7 +79,7 @@ TEST(Sharing, LearnsSpeedAndRemainingWorkFromSteps) {
   EXPECT_EQ(decided(sharing), (Changes{{0, 2, 4}, {1, 3, 1}})) << "but gains nothing by it";
 }
 
-/// Random arrivals, ends, commits, devices; keeps its own record of who has what.
+/// Random arrivals, ends, commits and devices. Keeps its own record of the lanes.
 class RandomRun {
  public:
   RandomRun(std::string_view allocator, unsigned seed)
@@ -92,7 +92,7 @@ class RandomRun {
       happen();
       apply();
     }
-    while (!sharing_.jobs().empty()) {  // nobody comes any more
+    while (!sharing_.jobs().empty()) {  // no more arrivals
       finish_resizes();
       apply();
       end_one();

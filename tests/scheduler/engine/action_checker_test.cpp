@@ -8,7 +8,7 @@
 #include "tests/support/random/random_workload.h"
 #include "tests/support/run/elastic_run.h"
 
-/// The watcher of the property tests must see what it watches for: engines that were tampered with.
+/// The checker must detect tampered engines.
 namespace spillway {
 namespace {
 
@@ -19,7 +19,7 @@ using testing::make_workload;
 using testing::RandomElasticWorkload;
 using testing::Workload;
 
-/// Number of seeds whose checker has a problem where every action goes through `tamper` first.
+/// The number of seeds whose checker reports a problem if every action passes through `tamper`.
 int caught(const std::function<void(Action&)>& tamper) {
   int num_caught = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -73,7 +73,7 @@ TEST(ActionChecker, DetectsOpsOfAnotherStep) {
               auto* op = std::get_if<StartOp>(&action);
               if (op && op->step > 0) --op->step;
             }),
-            18);  // the others have one step only
+            18);  // the others have only one step
 }
 
 TEST(ActionChecker, DetectsRepeatedOps) {
@@ -84,11 +84,11 @@ TEST(ActionChecker, DetectsRepeatedOps) {
                 op->op = last.op;
               last = *op;
             }),
-            15);  // the others have one virtual node a lane only
+            15);  // the others have only one virtual node per lane
 }
 
-/// The same for runs whose devices and plans change: number of seeds with a problem, of those in
-/// which `tamper` had something to do.
+/// The same for runs whose devices and plans change: the number of seeds with a problem among those
+/// in which `tamper` changed something.
 struct Caught {
   int seeds = 0, of = 0;
 };
@@ -108,7 +108,7 @@ Caught caught_elastic(const Tamper& tamper) {
   return caught;
 }
 
-/// At least nine of ten, and there were some.
+/// At least nine of ten, and not zero.
 void expect_caught(const Caught& caught) {
   EXPECT_GT(caught.of, 5);
   EXPECT_GE(10 * caught.seeds, 9 * caught.of) << caught.seeds << " of " << caught.of;
@@ -129,7 +129,7 @@ TEST(ActionChecker, DetectsOpsOfADroppedAttempt) {
   }));
 }
 
-/// All but those whose attempt had begun nothing yet.
+/// All seeds except those whose attempt had not started anything.
 TEST(ActionChecker, DetectsAStepRepeatedWithoutALoss) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
     if (!std::holds_alternative<StepRedone>(action)) return true;
@@ -140,7 +140,7 @@ TEST(ActionChecker, DetectsAStepRepeatedWithoutALoss) {
 
 TEST(ActionChecker, DetectsReadsOfLostData) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
-    const auto* op = std::get_if<StartOp>(&action);  // the engine does not hear of this loss
+    const auto* op = std::get_if<StartOp>(&action);  // the engine is not told of this loss
     if (!op || op->step == 0 || tampered) return true;
     action = DeviceLeft{op->device, true};
     return tampered = true;

@@ -31,7 +31,7 @@ TEST(CopyOverlap, IsThePartOfCopiesDuringOps) {
   EXPECT_EQ(overlap.op_done(9, 12), 1) << "reported after the copy";
 }
 
-/// A run by hand: every action ends when the test says.
+/// A manual run: every action ends when the test decides.
 class ByHand {
  public:
   explicit ByHand(const std::shared_ptr<const JobPlan>& plan, Bytes budget)
@@ -42,8 +42,8 @@ class ByHand {
     note(actions);
   }
 
-  /// Copies end first, and at once, but for those that were started after an op that runs: they
-  /// take the middle of it. An op takes ten seconds, the host a hundred, in which nothing else
+  /// Copies end first and at once, except those that started after a running op: they take the
+  /// middle of it. An op takes ten seconds. A host op takes a hundred, during which nothing else
   /// happens.
   void run() {
     while (!open_.empty()) {
@@ -71,7 +71,7 @@ class ByHand {
   }
 
   const DeviceCounters& counters() const { return engine_.device(DeviceId(0)).counters; }
-  int inside = 0;  ///< copies that lie inside an op
+  int inside = 0;  ///< copies during an op
 
  private:
   template <typename Kind>

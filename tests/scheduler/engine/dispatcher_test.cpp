@@ -12,8 +12,8 @@ namespace {
 
 constexpr DeviceId kFirst(0), kSecond(1);
 
-/// A dispatcher over tables that are made by hand: jobs whose lanes have two units each, of one op
-/// and without buffers.
+/// A dispatcher over handmade tables: jobs whose lanes have two units each, of one op and without
+/// buffers.
 class Dispatching {
  public:
   explicit Dispatching(std::size_t num_devices, bool double_buffer = true)
@@ -50,20 +50,20 @@ class Dispatching {
   int claim(DeviceId id) { return unit_of(dispatcher.claim(tables, id)); }
   int steal(DeviceId id) { return unit_of(dispatcher.steal(tables, id)); }
 
-  /// The device loads the unit that it has claimed.
+  /// The device loads its claimed unit.
   void prefetch(DeviceId id, UnitRef unit) {
     tables.of(id).next = unit;
     dispatcher.note_state(tables, id);
   }
 
-  /// The unit has ended, and its lane's next one is ranked.
+  /// Ends the unit, and ranks the next one of its lane.
   void finish(JobId job, int unit) {
     tables.state({job, unit}).ops_done = 1;
     dispatcher.rank(tables, job);
     dispatcher.note_ready();
   }
 
-  /// The devices that a visit hands over to run something, in order.
+  /// The devices to which a visit gives work, in order.
   std::vector<DeviceId> driven() {
     std::vector<DeviceId> ids;
     dispatcher.visit(

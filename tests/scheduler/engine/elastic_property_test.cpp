@@ -6,9 +6,9 @@
 #include "tests/support/random/from_environment.h"
 #include "tests/support/run/elastic_run.h"
 
-/// Devices join, leave, are lost or hang; links slow down; jobs come, are stopped, fail, pause, are
-/// held, suspended or finished early, and change their plan, at any moment.
-/// `SPILLWAY_PROPERTY_SEED=7 elastic_property_test` replays one run.
+/// At any moment, devices join, leave, are lost or hang; links slow down; jobs arrive, stop, fail,
+/// pause, are held, suspended or finished early, and change their plan. `SPILLWAY_PROPERTY_SEED=7
+/// elastic_property_test` replays one run.
 namespace spillway {
 namespace {
 

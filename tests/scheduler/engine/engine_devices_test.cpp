@@ -5,7 +5,7 @@
 
 #include "tests/support/random/elastic_jobs.h"
 
-/// Devices that join and that are removed.
+/// Devices that join and devices that are removed.
 namespace spillway {
 namespace {
 
@@ -46,7 +46,7 @@ TEST(EngineDevices, FinishesLanesOnARemovedDevice) {
   EXPECT_TRUE(run.all<StepRedone>().empty());
 }
 
-/// Between two units of a lane, too: here the second one waits for its weights' update.
+/// Also between two units of a lane: here the second one waits for the update of its weights.
 TEST(EngineDevices, RemovesADeviceAfterItsLanes) {
   const ModelSpec model = chain(4);
   const JobShape shape = shape_of({1, 1});
@@ -68,7 +68,7 @@ TEST(EngineDevices, RemovesADeviceAfterItsLanes) {
   EXPECT_EQ(devices_used(run, 2).size(), 1u);
 }
 
-/// Its boundaries go home, its next units elsewhere.
+/// Its boundaries move to the host, its next units to other devices.
 TEST(EngineDevices, MovesASingleLaneAfterItsUnit) {
   const auto plan = spilled({4});
   WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e8});

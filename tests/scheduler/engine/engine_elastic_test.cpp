@@ -7,7 +7,7 @@
 #include "scheduler/engine/trace_recorder.h"
 #include "tests/support/random/elastic_jobs.h"
 
-/// Devices that are lost, plans that change, jobs that pause.
+/// Lost devices, changed plans, paused jobs.
 namespace spillway {
 namespace {
 
@@ -52,7 +52,7 @@ TEST(EngineElastic, AppliesTheLatestResize) {
   run.run_into_step(job, 1);
   EXPECT_EQ(run.job(job).plan, two);
   run.shell.resize(job, one);
-  run.shell.resize(job, two);  // as it is
+  run.shell.resize(job, two);  // unchanged
   run.run();
   expect_done(run);
   EXPECT_EQ(run.all<PlanChanged>().size(), 1u);
@@ -84,7 +84,7 @@ TEST(EngineElastic, ReservesTheLargestHome) {
   expect_done(run);
 }
 
-/// Whatever was done when, the step is whole in the end, and nothing but it is done again.
+/// Whenever a device is lost, exactly the open step is repeated.
 TEST(EngineElastic, RepeatsOnlyTheOpenStepAfterAnyLoss) {
   JobShape shape = shape_of({2, 1, 1});
   shape.eval_virtual_nodes = 3;
@@ -116,8 +116,8 @@ TEST(EngineElastic, RepeatsOnlyTheOpenStepAfterAnyLoss) {
   EXPECT_GT(lost, 200);
 }
 
-/// Three jobs of one lane each go to whichever of two devices is free. There is room for all they
-/// have, so no boundary has to go home.
+/// Three jobs of one lane each go to whichever of two devices is free. All their data fits, so no
+/// boundary has to go to the host.
 TEST(EngineElastic, MovesBoundariesBetweenDevices) {
   WatchedRun run(devices({kAmple, kAmple}));
   for (int j = 0; j < 3; ++j) run.submit(spilled({4}));
@@ -146,7 +146,7 @@ TEST(EngineElastic, MovesBoundariesBetweenDevices) {
   EXPECT_EQ(d2h, to_home + moved);
 }
 
-/// It may have read what came from the device that was lost. Done once more, it counts.
+/// The op may have read data of the lost device. Its repetition counts.
 TEST(EngineElastic, IgnoresOpFailuresOfARepeatedStep) {
   for (const bool fails_again : {false, true}) {
     WatchedRun run(devices({kAmple, kAmple}), {.cancel_s = 1e-6});
@@ -188,7 +188,7 @@ TEST(EngineElastic, LeavesUnaffectedJobsAlone) {
   EXPECT_EQ(run.checker.attempts(one) + run.checker.attempts(other), 1);
 }
 
-/// The short lane has sent its sums home when its device is lost.
+/// The short lane has sent its sums to the host before its device is lost.
 TEST(EngineElastic, DoesNotRepeatWorkSavedToTheHost) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(plan_of({7, 1}));
@@ -208,7 +208,7 @@ TEST(EngineElastic, DoesNotRepeatWorkSavedToTheHost) {
   EXPECT_TRUE(run.all<StepRedone>().empty());
 }
 
-/// Chosen for later, its weights on their way: another device takes it.
+/// Another device takes a claimed unit whose weights are loading.
 TEST(EngineElastic, ReturnsAClaimedUnit) {
   WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e7});
   for (int j = 0; j < 3; ++j) run.submit(plan_of({4}));
@@ -257,7 +257,7 @@ TEST(EngineElastic, IgnoresADeviceThatIsTooSmall) {
   expect_done(run);
 }
 
-/// A commit point that cannot come is not waited for.
+/// A resize does not wait for an impossible commit.
 TEST(EngineElastic, RescuesAJobByResizing) {
   const auto large = plan_of({4}), small = spilled({4});
   ASSERT_LT(small->needed_budget, large->needed_budget);
@@ -362,7 +362,7 @@ TEST(EngineElastic, HoldsAJobAtItsStepOffTheDevices) {
   EXPECT_EQ(run.job(job).step, 2);
   EXPECT_EQ(run.engine().copies(kFirst).used(), 0u);
   run.shell.pause(job);
-  run.shell.resume(job);  // another's word, which does not let it go on
+  run.shell.resume(job);  // another limit, which does not release it
   run.run();
   EXPECT_EQ(run.job(job).step, 2);
   run.shell.resize(job, spilled({4}));
@@ -390,12 +390,13 @@ TEST(EngineElastic, PausesAHeldJob) {
   EXPECT_EQ(run.engine().host_used(), 0u);
 }
 
-/// Reports everything at once, in order, as a shell without a clock.
+/// Reports everything at once and in order, like a shell without a clock.
 class Reporter {
  public:
   explicit Reporter(EngineConfig config) : engine(std::move(config)) {}
 
-  /// Until nothing is in flight or `until()`; `change(done)` is applied to every report.
+  /// Runs until nothing is in flight or `until()` holds. Passes every report through
+  /// `change(done)`.
   void run(const std::function<bool()>& until, const std::function<void(Done&)>& change) {
     while (!to_report.empty() && !until()) {
       Done done{.id = *to_report.begin()};
@@ -423,7 +424,7 @@ class Reporter {
   std::size_t seen_ = 0;
 };
 
-/// A report that was under way when the device was lost, even of a failure, counts as lost.
+/// Reports in flight from a lost device count as lost, even failures.
 TEST(EngineElastic, IgnoresReportsOfALostDevice) {
   const auto plan = plan_of({2, 2});
   Reporter reporter(devices({kAmple, kAmple}));

@@ -26,7 +26,7 @@ std::set<JobId> with_accidents(const Workload& workload) {
   return jobs;
 }
 
-/// What the jobs and devices of a run that has ended must be like.
+/// Checks the jobs and devices of a finished run.
 void check_end(const Workload& workload, const Engine& engine, const ActionChecker& checker) {
   EXPECT_EQ(checker.problems(), std::vector<std::string>{});
   EXPECT_TRUE(engine.all_ended());
@@ -58,7 +58,7 @@ struct Outcome {
   std::vector<JobEnd> ends;
 };
 
-/// Runs to the end; every event checks the engine's tables and what is in flight.
+/// Runs to the end. Every event checks the engine's tables and the work in flight.
 Outcome run(const Workload& workload, std::string* log = nullptr) {
   VirtualShell shell(workload.config, workload.costs);
   Outcome outcome;
@@ -93,7 +93,7 @@ std::uint64_t num_workloads() {
   return from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000, 400));
 }
 
-/// Jobs that fail or are stopped leave the others whole.
+/// Jobs that fail or stop do not affect the others.
 TEST(EngineProperty, KeepsInvariantsAndFinishesRandomWorkloads) {
   std::map<JobEnd, std::uint64_t> ends;
   for (std::uint64_t seed = 1; seed <= num_workloads(); ++seed) {
@@ -128,8 +128,8 @@ TEST(EngineProperty, RepeatsTheRunForTheSameWorkload) {
   }
 }
 
-/// Few bytes: whatever the virtual nodes and the budget, a shard's weights go to a device at most
-/// twice a step (forward and backward), and once more for an evaluation.
+/// For any virtual nodes and budget, a shard's weights are copied to a device at most twice a step
+/// (forward and backward), and once more for an evaluation.
 TEST(EngineProperty, LoadsWeightsOfOneLaneAtMostTwiceAStep) {
   for (std::uint64_t seed = 1; seed <= num_workloads() / 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

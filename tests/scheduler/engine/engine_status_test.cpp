@@ -11,7 +11,7 @@
 namespace spillway::testing {
 namespace {
 
-/// What a shell has started and not ended.
+/// The actions that a shell has started but not finished.
 std::set<ActionId> ids(const EngineStatus& status) {
   std::set<ActionId> ids;
   for (const auto& [id, span] : status.under_way) ids.insert(id);
@@ -44,7 +44,7 @@ TEST(EngineStatus, MatchesTheEngineAtEveryEvent) {
   }
 }
 
-/// The first status for which `found(status)`.
+/// The first status that satisfies `found(status)`.
 template <typename Found>
 EngineStatus await(WatchedRun& run, const Found& found) {
   EngineStatus status;

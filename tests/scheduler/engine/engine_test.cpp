@@ -128,7 +128,7 @@ TEST(Engine, MovesWeightsAtMostTwiceAStep) {
       const auto plan = plan_job(model, shape_of(vns), budget);
       ASSERT_GT(plan->shards.size(), 1u);
       const DeviceCounters device = run({plan}, {budget}).counters.devices[0];
-      // All but the last shard pass twice: 10 steps.
+      // All but the last shard are loaded twice: 10 steps.
       const Bytes once = testing::weights_bytes(model, {0, 6}),
                   last = testing::weights_bytes(model, plan->shards.back());
       EXPECT_EQ(device.h2d_weight_bytes, 10 * (2 * once - last));
@@ -146,7 +146,7 @@ TEST(Engine, KeepsWeightsForTheNextUnit) {
   shape.eval_steps = 1;
   const auto plan = plan_job(model, shape, kAmple);
   for (const bool double_buffer : {false, true}) {
-    // 10 steps, and the evaluation after the last.
+    // 10 steps, and the evaluation after the last one.
     EXPECT_EQ(run({plan}, {kAmple}, double_buffer).counters.devices[0].h2d_weight_bytes,
               11 * testing::weights_bytes(model, {0, 4}));
   }
@@ -214,7 +214,7 @@ TEST(Engine, CountsNoEvictionOfWeightsThatALaneHasFinished) {
   EXPECT_GT(evictions(least_budget(model, shape_of(8, {3, 5}))), 0u) << "the control";
 }
 
-/// Whatever fails, whenever: an op, a copy, a host op.
+/// Any op, copy or host op may fail, at any time.
 TEST(Engine, FailsOneJobAlone) {
   const ModelSpec model = chain(4);
   const Bytes budget = 2 * least_budget(model, shape_of(4));
@@ -268,14 +268,14 @@ TEST(Engine, QueuesJobsForHostMemory) {
   EXPECT_EQ(shell.engine().host_peak(), plan->layout.home_bytes);
 }
 
-/// Of two spilled jobs on one device, the other one only fills what the preferred one leaves: the
-/// time of its updates. Under round_robin they go step by step.
+/// With two spilled jobs on one device, the other job only fills the gaps of the preferred one: the
+/// time of its updates. Under round_robin they alternate step by step.
 TEST(Engine, ServesJobsInTheOrderOfThePolicy) {
   const ModelSpec model = chain(6);
   JobShape longer = shape_of(4), shorter = shape_of(4);
   longer.max_steps = 20;
   const Bytes budget = 2 * least_budget(model, longer);
-  /// Steps of the shorter job and of the longer one, when either has done 5.
+  /// Steps of the shorter and of the longer job when either has completed 5.
   const auto steps_under = [&](const char* policy) {
     VirtualShell shell(
         {.device_budgets = {budget}, .host_budget = 1_GiB, .policy = make_policy(policy)}, {});
@@ -295,14 +295,15 @@ TEST(Engine, ServesJobsInTheOrderOfThePolicy) {
   EXPECT_GE(steps_under("round_robin").second, 4);
 }
 
-/// Ranks all the same.
+/// Gives every job the same rank.
 class Indifferent final : public Policy {
  public:
   std::string_view name() const override { return "indifferent"; }
   double priority(const Candidate&) const override { return 0; }
 };
 
-/// The batch of job 0 comes late. Job 1 goes on where its boundaries lie, then the lower job runs.
+/// The batch of job 0 arrives late. Job 1 continues on the device of its boundaries, then the lower
+/// job runs.
 TEST(Engine, BreaksTiesByResidentBytesThenJob) {
   const ModelSpec model = chain(6);
   const JobShape shape = shape_of(4);
@@ -332,7 +333,7 @@ TEST(Engine, BreaksTiesByResidentBytesThenJob) {
   }
 }
 
-/// Another policy that notes whom it was asked about.
+/// Another policy, which records the jobs that it is asked about.
 class Spy final : public Policy {
  public:
   Spy(const char* policy, std::vector<Candidate>& seen)
@@ -371,13 +372,13 @@ TEST(Engine, PassesStepAndLastServiceToPolicies) {
   }
   for (int j = 0; j < 3; ++j) {
     EXPECT_EQ(steps[JobId(j)].size(), 10u);
-    // Every unit is a service, and policies are asked wherever two jobs could be served.
+    // Every unit is a service, and a policy is asked whenever two jobs could be served.
     const auto units = static_cast<int>(plan->programs[plan->step_kind(1).index()]->units.size());
     EXPECT_GT(std::ranges::count(served | std::views::values, JobId(j)), 9 * units);
   }
 }
 
-/// Priorities asked for in a run of `num_jobs` one-step jobs, for each of their units.
+/// The number of priorities computed in a run of `num_jobs` one-step jobs, divided by their units.
 double priorities_a_unit(int num_jobs, int num_devices) {
   const ModelSpec model = chain(6);
   JobShape shape = shape_of(2);
@@ -395,7 +396,7 @@ double priorities_a_unit(int num_jobs, int num_devices) {
   return static_cast<double>(seen.size()) / static_cast<double>(num_units) / num_jobs;
 }
 
-/// Whatever waits to be chosen is ranked once, not at every choice.
+/// Each waiting unit is ranked once, not at every choice.
 TEST(Engine, ChoosesInTimeIndependentOfJobsAndDevices) {
   EXPECT_LT(priorities_a_unit(2, 1), 2.5);
   EXPECT_LT(priorities_a_unit(200, 1), 2.5);
@@ -403,7 +404,7 @@ TEST(Engine, ChoosesInTimeIndependentOfJobsAndDevices) {
   EXPECT_LT(priorities_a_unit(200, 100), 2.5);
 }
 
-/// What-if plans: a copy goes its own way.
+/// What-if plans: a copy of the engine runs independently.
 TEST(Engine, CopiesIndependently) {
   const auto plan = plan_job(chain(4), shape_of(4), kAmple);
   VirtualShell shell(

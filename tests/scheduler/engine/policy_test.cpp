@@ -39,7 +39,7 @@ TEST(Policy, PicksTheLeastRecentlyServedForRoundRobin) {
   EXPECT_EQ(picked("round_robin", {served(0, 9), served(1, 4), served(2, 0)}), 2u) << "never yet";
 }
 
-/// Among equals each is taken about equally often, whatever job, lane, unit and step.
+/// Equal candidates are picked about equally often, for any job, lane, unit and step.
 TEST(Policy, RanksByJobLaneUnitAndStepForRandom) {
   constexpr int kDraws = 3000;
   for (int what = 0; what < 4; ++what) {

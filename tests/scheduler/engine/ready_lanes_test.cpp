@@ -9,7 +9,7 @@ constexpr DeviceId kFirst(0), kSecond(1), kAny;
 
 ReadyLane lane_of(int job, double priority, int lane = 0) { return {priority, JobId(job), lane}; }
 
-/// The job that comes first, or -1.
+/// The job that is first in order, or -1.
 int first_job(const ReadyLanes& lanes, DeviceId device, int refused = -1) {
   const auto first =
       lanes.first(device, [&](const ReadyLane& lane) { return lane.job != JobId(refused); });

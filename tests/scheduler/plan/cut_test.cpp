@@ -11,7 +11,7 @@
 namespace spillway::testing {
 namespace {
 
-/// Edges e1..e5 of a chain, and e1 is read by the fourth and the last layer too.
+/// Edges e1..e5 of a chain; the fourth and the last layer also read e1.
 ModelSpec skipping() {
   ModelSpec model = chain(6);
   model.layers[3].inputs.push_back(1);
@@ -58,7 +58,7 @@ TEST(Cut, ReservesMemoryForReadEdgesOnly) {
   };
   const Bytes edge = round_up(model.edges[1].tensor.bytes(), kAlignment);
   EXPECT_EQ(need(model, {2, 3}), need(plain, {2, 3}));
-  // The edge, its gradient from behind, and with this shard's share.
+  // The edge, its gradient from later layers, and its gradient with this shard's share.
   EXPECT_EQ(need(model, {3, 4}), need(plain, {3, 4}) + 3 * edge);
   EXPECT_EQ(need(model, {5, 6}), need(plain, {5, 6}) + 2 * edge);
 }

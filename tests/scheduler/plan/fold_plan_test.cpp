@@ -31,7 +31,7 @@ std::vector<GroupRange> lanes_of(int groups, unsigned mask) {
   return lanes;
 }
 
-/// What the ops of a lane do with their sums.
+/// Applies the sum instructions of a lane's ops.
 template <typename T>
 std::map<int, T> run_lane(GroupRange lane, int groups, const std::vector<T>& values) {
   const int per_group = static_cast<int>(values.size()) / groups;
@@ -50,7 +50,7 @@ std::map<int, T> run_lane(GroupRange lane, int groups, const std::vector<T>& val
   return roots;
 }
 
-/// Lanes, then the host. Nothing where the sums were not finished.
+/// Sums over lanes, then on the host. Nothing if the sums are not finished.
 template <typename T>
 std::optional<T> run_all(const std::vector<GroupRange>& lanes, int groups,
                          const std::vector<T>& values) {
@@ -69,7 +69,7 @@ std::optional<T> run_all(const std::vector<GroupRange>& lanes, int groups,
   return sums.size() == 1 ? std::optional(sums.at(0)) : std::nullopt;
 }
 
-/// A gradient: floats that are added element by element and compared bit by bit.
+/// A gradient: floats that are added elementwise and compared bit by bit.
 struct Gradient {
   std::array<float, 64> elements{};
   friend Gradient operator+(Gradient a, const Gradient& b) {
@@ -91,7 +91,7 @@ std::vector<Gradient> gradients(int n) {
   return all;
 }
 
-/// The second half is the control: the same floats from the left are another sum.
+/// The second half is a negative control: a left fold of the same floats is another sum.
 TEST(FoldPlan, GivesTheBitsOfTheFoldOverLanes) {
   for (const int groups : {1, 2, 3, 5, 8, 12, 16, 31, 48, 64}) {
     for (const int per_group : {1, 2, 3, 7}) {
@@ -122,7 +122,7 @@ TEST(FoldPlan, GivesTheSameSumForEverySplit) {
   }
 }
 
-/// The control: what a lane would do that summed its virtual nodes from the left.
+/// Negative control: a lane that sums its virtual nodes from the left.
 TEST(FoldPlan, DiffersFromLeftFoldsPerLane) {
   const auto values = leaves(8);
   const std::vector<Trace> low(values.begin(), values.begin() + 5),

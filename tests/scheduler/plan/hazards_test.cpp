@@ -7,12 +7,12 @@
 #include "spillway/ids.h"
 #include "tests/support/random/random_workload.h"
 
-/// Updates before the units that read their weights, loads before those that read the batch,
-/// backward units before the reduction of their layers, everything before the commit.
+/// Updates run before the units that read their weights, loads before the units that read the
+/// batch, backward units before the reduction of their layers, everything before the commit.
 namespace spillway {
 namespace {
 
-/// What a unit or host op waits for, as the engine knows it: earlier units of its lane, host ops.
+/// The order that the engine enforces for a unit or host op: earlier units of its lane, host ops.
 class Order {
  public:
   explicit Order(const Program& program) : program_(program) {}
@@ -44,7 +44,7 @@ class Order {
   const Program& program_;
 };
 
-/// Whether host op `h` makes what unit `u` reads: a weights block or a batch part.
+/// True if host op `h` writes what unit `u` reads: a weights block or part of a batch.
 bool feeds(const JobPlan& job, const Program& program, int h, int u) {
   const HostOpSpec& op = program.host_ops[at(h)];
   const UnitSpec& unit = program.units[at(u)];
@@ -55,7 +55,7 @@ bool feeds(const JobPlan& job, const Program& program, int h, int u) {
   return std::ranges::find_first_of(inputs, batch) != inputs.end();
 }
 
-/// Whether host op `h` adds up sums that unit `u` makes.
+/// True if host op `h` adds up sums of unit `u`.
 bool reduces(const Program& program, int h, int u) {
   const HostOpSpec& op = program.host_ops[at(h)];
   const UnitSpec& unit = program.units[at(u)];
@@ -63,8 +63,8 @@ bool reduces(const Program& program, int h, int u) {
          unit.layers.begin <= op.index && op.index < unit.layers.end;
 }
 
-/// The last host op (a commit, or what finishes the job) comes after everything; where the job
-/// rests, nothing follows but the next program.
+/// The last host op (a commit, or the one that finishes the job) follows everything. If the job
+/// rests, only the next program follows.
 void expect_ordered(const JobPlan& job, const Program& program) {
   const Order order(program);
   const auto last = static_cast<int>(program.host_ops.size()) - 1;
@@ -98,7 +98,7 @@ TEST(Hazards, AreOrderedInEveryProgram) {
   }
 }
 
-/// The control: what the order is read from.
+/// Negative control: without the dependencies.
 TEST(Hazards, AreNotOrderedWithoutDependencies) {
   const auto workload = testing::make_workload(1);
   const JobPlan& job = *workload.jobs[0];

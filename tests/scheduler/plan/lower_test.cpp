@@ -107,8 +107,8 @@ TEST(Lower, ReadsBatchesFirstOnTheHost) {
   }
 }
 
-/// Every virtual node passes every layer once forward (the last shard's is part of its backward)
-/// and once backward; what an op reads was written before, and is freed once.
+/// Every virtual node passes every layer once forward (in the last shard as part of its backward)
+/// and once backward. Every input of an op was written before, and is freed once.
 TEST(Lower, CompletesRandomPrograms) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -163,7 +163,7 @@ TEST(Lower, OrdersReductionsOfASharedParameter) {
   EXPECT_TRUE(program.host_ops[at(last)].host_deps.empty());
 }
 
-/// Masters, in a plane of their own, that devices take copies of.
+/// Masters in a plane of their own, which devices read through copies.
 TEST(Layout, ReservesBf16CopiesOfWeights) {
   ModelSpec model = chain(3);
   model.params[1].tensor.dtype = DType::bf16;
@@ -187,7 +187,7 @@ TEST(Layout, ReservesBf16CopiesOfWeights) {
   }
 }
 
-/// Alignment makes a block of a few elements as large in either type.
+/// Alignment makes a block of a few elements equally large in both types.
 TEST(Layout, ReservesBf16CopiesOfSmallBlocks) {
   ModelSpec model = chain(2, /*elements=*/8);
   model.params[0].tensor.dtype = DType::bf16;

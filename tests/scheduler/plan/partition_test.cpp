@@ -27,7 +27,7 @@ void expect_cover(const std::vector<LayerRange>& shards, int num_layers) {
   EXPECT_EQ(end, num_layers);
 }
 
-/// A random model and what a step of it is.
+/// A random model and the shape of its step.
 struct RandomJob {
   explicit RandomJob(std::uint64_t seed) {
     testing::RandomWorkload random(seed);
@@ -44,7 +44,7 @@ struct RandomJob {
   JobShape shape;
 };
 
-/// Every way to cut so many layers.
+/// Every way to cut `num_layers` layers.
 std::vector<std::vector<LayerRange>> all_cuts(int num_layers) {
   std::vector<std::vector<LayerRange>> cuts;
   for (int after = 0; after < 1 << (num_layers - 1); ++after) {
@@ -58,7 +58,7 @@ std::vector<std::vector<LayerRange>> all_cuts(int num_layers) {
   return cuts;
 }
 
-/// The definition of Partition, by trying every cut.
+/// The definition of Partition: tries every cut.
 class EveryCut {
  public:
   explicit EveryCut(const RandomJob& job)
@@ -118,7 +118,7 @@ class EveryCut {
     }
     return most;
   }
-  /// Early shards as long as can be.
+  /// Early shards are as long as possible.
   std::vector<LayerRange> fewest(Bytes budget, Bytes reserve, Bytes limit) const {
     std::vector<LayerRange> best;
     const auto ends = [](const std::vector<LayerRange>& cut) {
@@ -188,7 +188,7 @@ TEST(Partition, AgreesWithAnExhaustiveSearch) {
   EXPECT_GT(reserved, 300);
 }
 
-/// Two thousand layers: what grew with their square, or faster, took minutes.
+/// Two thousand layers: an algorithm of quadratic or higher cost took minutes.
 TEST(Partition, CutsDeepModelsFast) {
   const ModelSpec model = chain(2048);
   const Profile profile = profile_of(model);

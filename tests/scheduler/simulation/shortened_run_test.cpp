@@ -18,7 +18,7 @@ constexpr double kWhole = std::numeric_limits<double>::infinity();
 
 enum class Memory { ample, small };
 
-/// Equal jobs on two devices; of small ones they spill.
+/// Equal jobs on two devices; on small devices they spill.
 class Sweep {
  public:
   Sweep(std::size_t num_jobs, Memory memory, std::int64_t max_steps, std::int64_t eval_steps = 0) {
@@ -88,7 +88,7 @@ void expect_alike(const RunTotals& shortened, const RunTotals& whole, double tol
 }
 
 TEST(ShortenedRun, PredictsStepsForSweepsOfAnySize) {
-  // From some jobs on the devices are busy all the time.
+  // From a certain number of jobs on, the devices are always busy.
   const double of_many = ms_a_step(Sweep(40, Memory::ample, 50).simulate(kWhole));
   for (const std::size_t num_jobs : {1u, 4u, 2000u, 8000u}) {
     SCOPED_TRACE(num_jobs);

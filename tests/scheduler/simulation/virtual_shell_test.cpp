@@ -66,7 +66,7 @@ struct Record {
   double last_s = 0;
 };
 
-/// In order of their starts by the engine.
+/// In the order in which the engine starts them.
 void expect_one_at_a_time(const std::vector<Span>& spans) {
   for (std::size_t i = 1; i < spans.size(); ++i) {
     EXPECT_GE(spans[i].started_s, spans[i - 1].finished_s);
@@ -74,7 +74,7 @@ void expect_one_at_a_time(const std::vector<Span>& spans) {
 }
 
 std::size_t most_at_once(const std::vector<Span>& spans) {
-  std::vector<std::pair<double, int>> changes;  // an end comes before a start of the same time
+  std::vector<std::pair<double, int>> changes;  // an end precedes a start at the same time
   for (const Span& span : spans) {
     if (span.finished_s <= span.started_s) continue;
     changes.insert(changes.end(), {{span.started_s, 1}, {span.finished_s, -1}});
@@ -151,7 +151,7 @@ TEST(VirtualShell, DelaysAnIdleQueueByTheDispatchLatency) {
   for (const auto& [kind, seconds] : least_s) EXPECT_NEAR(seconds, 1e-3, 1e-9);
 }
 
-/// A job that spills on the only device.
+/// A job that spills on its only device.
 Workload spilling() {
   const ModelSpec model = chain(6);
   const JobShape shape{.virtual_nodes = 4, .max_steps = 2};
@@ -161,7 +161,7 @@ Workload spilling() {
           {plan_job(model, shape, budget)}};
 }
 
-/// Of each op's time in its cost, ascending.
+/// The ratio of each op's time to its cost, ascending.
 std::vector<double> stretches(const Workload& workload) {
   const Record record(workload);
   std::vector<double> found;
@@ -262,7 +262,7 @@ TEST(VirtualShell, FailsOneActionWithItsReason) {
   EXPECT_EQ(errors, std::vector<std::string>{"broken"});
   EXPECT_EQ(shell.engine().job(JobId(0)).reason, "broken");
   EXPECT_FALSE(shell.advance());
-  shell.submit(JobId(1), workload.jobs[0]);  // goes on after a failure
+  shell.submit(JobId(1), workload.jobs[0]);  // continues after a failure
   shell.run();
   EXPECT_EQ(shell.engine().job(JobId(1)).end, JobEnd::done);
 }
@@ -313,7 +313,7 @@ TEST(VirtualShell, RunsCallsBeforeSimultaneousCompletions) {
   EXPECT_EQ(shell.now_s(), 1e3);
 }
 
-/// Runs until an op is in flight on the only device; gives the ends from then on.
+/// Runs until an op is in flight on the only device; returns the completions from then on.
 struct Interrupted {
   explicit Interrupted(const Workload& workload) : shell(workload.config, workload.costs) {
     shell.submit(JobId(0), workload.jobs[0]);

@@ -15,13 +15,13 @@
 
 namespace spillway::testing {
 
-/// Watches the actions of an engine and the order of their ends, and knows nothing of its tables.
-/// Checks, beside what StepHistory does: operations in flight at the same time without an order
+/// Watches the actions of an engine and the order of their ends, without reading its tables.
+/// Checks, in addition to StepHistory: operations in flight at the same time without an order
 /// between them never touch the same bytes unless both only read; a transfer or op never reads
-/// bytes that hold something else than it expects, unless its job has failed. Nothing starts on a
-/// device that has left. What only a lost device had, what was under way from there, and what a
-/// dropped attempt made is never read. Nothing of a job is in flight when its step is redone or its
-/// plan changes, and another plan finds weights, moments and gradient sums in the same homes.
+/// bytes with unexpected contents, unless its job has failed. Nothing starts on a device that has
+/// left. Data that existed only on a lost device, was in flight from it, or belongs to a dropped
+/// attempt is never read. Nothing of a job is in flight when its step is repeated or its plan
+/// changes, and another plan finds weights, moments and gradient sums in the same homes.
 class ActionChecker {
  public:
   void submit(JobId job, std::shared_ptr<const JobPlan> plan) {
@@ -50,7 +50,7 @@ class ActionChecker {
     flights_.erase(found);
   }
 
-  /// What was wrong so far.
+  /// The problems so far.
   std::vector<std::string> problems() const {
     auto all = problems_;
     all.insert(all.end(), history_.problems().begin(), history_.problems().end());
@@ -63,7 +63,7 @@ class ActionChecker {
   int attempts(JobId job) const { return history_.attempt(job); }
   std::int64_t max_steps(JobId job) const { return history_.plan(job).max_steps; }
   std::size_t ops_seen() const { return ops_seen_; }
-  /// Ops of lanes on another device than they are made for.
+  /// Ops of lanes that ran on another device than the one planned for them.
   std::size_t strays() const { return strays_; }
 
  private:
@@ -76,7 +76,7 @@ class ActionChecker {
     JobId job;
     int buffer;  // or sum_of(layer): its sum over all lanes
     std::int64_t step;
-    int attempt = 0;  // 0: what outlives attempts
+    int attempt = 0;  // 0: outlives attempts
     bool operator==(const Content&) const = default;
   };
   using Place = std::pair<int, Bytes>;
@@ -86,8 +86,8 @@ class ActionChecker {
     DeviceId device;  // not valid: on the host
     int queue;        // ops of a device and copies of one direction are ordered among themselves
     Action action;
-    DeviceId peer = {};    // that a copy comes from
-    bool is_void = false;  // it needs bytes of a device that was lost meanwhile
+    DeviceId peer = {};    // source of a copy
+    bool is_void = false;  // it needs bytes of a device that has been lost
     std::set<ActionId> before = {};
     std::vector<Access> accesses = {};
     std::vector<std::pair<Place, Content>> makes = {}, expects = {};
@@ -167,7 +167,7 @@ class ActionChecker {
     flight.write({home(flight.job), spec.home}, spec.home_bytes, content_of(flight.job, b));
   }
 
-  /// Adds what lanes have sent home of a layer into the first of it.
+  /// Adds the sums of a layer that lanes have sent home into the first one.
   void reduce(Flight& flight, int layer) const {
     const Layout& layout = plan(flight.job).layout;
     const Layout::LayerPlace& place = layout.layers[index(layer)];
@@ -183,7 +183,7 @@ class ActionChecker {
                  {flight.job, sum_of(layer), history_.step(flight.job)});
   }
 
-  /// Reads the sums of the step before, of every layer that uses the block.
+  /// Reads the sums of the previous step, of every layer that uses the block.
   void update(Flight& flight, int block) const {
     const auto& layers = plan(flight.job).layout.layers;
     for (int l = 0; l < static_cast<int>(layers.size()); ++l) {
@@ -220,7 +220,7 @@ class ActionChecker {
 
   void observe(const StepRedone& redone) {
     require_quiet(redone.job);
-    failed_in_op_.erase(redone.job);  // it may have read what was lost
+    failed_in_op_.erase(redone.job);  // it may have read lost data
     history_.observe(redone);
   }
 
@@ -253,8 +253,8 @@ class ActionChecker {
     });
   }
 
-  /// What is under way from there, and what of its job waits for that: the job redoes its step, and
-  /// nothing that these make is there.
+  /// Drops work in flight from the device, and work of the job that waits for it: the job repeats
+  /// its step, and results of this work do not count.
   void void_what_comes_from(DeviceId device) {
     for (auto& [id, flight] : flights_) {
       flight.is_void |= flight.peer == device;
@@ -330,7 +330,7 @@ class ActionChecker {
     flights_.emplace(flight.id, std::move(flight));
   }
 
-  /// Contents count from the end of what makes them; queues end in order.
+  /// Contents count from the end of the action that writes them; queues end in order.
   void apply(const Flight& flight) {
     for (const auto& [place, content] : flight.expects) {
       const auto found = contents_.find(place);

@@ -7,13 +7,13 @@
 
 namespace spillway::testing {
 
-/// The shortest configuration with nothing wrong: three lines.
+/// The shortest valid configuration: three lines.
 inline const std::string kShortestConfig =
     "devices:\n"
     "  - memory: 1GiB\n"
     "data: {path: text.txt}\n";
 
-/// What is wrong, one message each, in order of lines.
+/// The problems, one message each, in order of lines.
 inline std::vector<std::string> messages(const Findings& findings) {
   std::vector<std::string> all;
   try {

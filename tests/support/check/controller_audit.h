@@ -9,10 +9,10 @@
 
 namespace spillway::testing {
 
-/// Watches a controller over all its lives, and knows nothing of how it restarts: what it has
-/// acknowledged, what it has had saved, what its engines start. Checks: a job goes on where its
-/// newest checkpoint is, step after step; it is with an engine once at a time; nothing of it runs
-/// once its end is acknowledged, which happens once. In each life an ActionChecker watches.
+/// Audits a controller across restarts, from outside: acknowledgements, saved states, started
+/// actions. Checks: a job continues from its newest checkpoint, step after step; it is in at most
+/// one engine at a time; nothing of it runs after its end is acknowledged, which happens once. An
+/// ActionChecker watches each life.
 class ControllerAudit {
  public:
   void acknowledge(const std::string& job) { jobs_[job].acknowledged = true; }
@@ -27,7 +27,7 @@ class ControllerAudit {
     checker_ = {};
     running_.clear();
   }
-  /// An engine gets the job as `id`; its newest checkpoint on the disk has `step`.
+  /// An engine receives the job as `id`; its newest checkpoint on disk has `step`.
   void begin(JobId id, const std::string& job, const std::shared_ptr<const JobPlan>& plan,
              std::int64_t step) {
     for (const auto& [other, name] : running_) require(name != job, job, "is there twice");
@@ -38,9 +38,9 @@ class ControllerAudit {
     record.committed = step;
     record.max_steps = plan->max_steps;
   }
-  /// It is durable.
+  /// The submission is durable.
   void save(const std::string& job, std::int64_t step) { jobs_[job].saved = step; }
-  /// So is its end.
+  /// The end is durable.
   void finish(const std::string& job) {
     require(!jobs_[job].done, job, "is done twice");
     jobs_[job].done = true;
@@ -52,7 +52,7 @@ class ControllerAudit {
   }
   void on_completion(const Done& done) { checker_.on_completion(done); }
 
-  /// After the last life. Problems of all of them.
+  /// Call after the last life. Problems of all lives.
   std::vector<std::string> problems() {
     end_life();
     for (const auto& [job, record] : jobs_) {

@@ -22,8 +22,8 @@ inline Expanded expand(const std::string& text) {
   return {std::move(trials), messages(findings)};
 }
 
-/// Each line is one entry of sweep.parameters; the first stands on line 6. `settings` are lines
-/// behind them.
+/// Each line is one entry of sweep.parameters; the first is on line 6. `settings` are the lines
+/// after them.
 inline Expanded sweep(const Texts& entries, const std::string& document = kShortestConfig,
                       const Texts& settings = {}) {
   std::string text = document + "sweep:\n  parameters:\n";
@@ -43,7 +43,7 @@ inline Texts names(const std::vector<Trial>& trials) {
   return all;
 }
 
-/// A trial's configuration with the values that it drew, which to_yaml() leaves out.
+/// A trial's configuration with its drawn values, which to_yaml() omits.
 inline std::string own_values(RunConfig config) {
   for (SweepParameter& parameter : config.sweep.parameters) parameter.base.reset();
   return to_yaml(config);

@@ -1,10 +1,9 @@
 #pragma once
 
-/// Tests of what follows from measured times.
+/// For tests of properties that follow from measured times.
 namespace spillway::testing {
 
-/// Whether what is measured anew at each call holds once in ten: other work on the machine disturbs
-/// some measurements, a defect all of them.
+/// True if `measure` succeeds once in ten tries: load disturbs some measurements, a defect all.
 template <typename F>
 bool holds_once_in_ten(F measure) {
   for (int i = 0; i < 10; ++i) {

@@ -11,8 +11,8 @@
 namespace spillway::testing {
 
 /// Everything that a trial computes and shows: weights and running statistics by their hash,
-/// losses, evaluations, gradient norms. Moments are not shown; each weight of a later step is a
-/// function of them, so they are compared where a trial goes on for some steps.
+/// losses, evaluations, gradient norms. Moments are not shown; each weight of a later step depends
+/// on them, so a trial that runs some more steps compares them too.
 struct Outcome {
   TrialResult trial;
   std::vector<double> norms;  ///< of the gradient, one a committed step
@@ -28,7 +28,7 @@ inline Outcome outcome_of(const Session& session, JobId id) {
   return outcome;
 }
 
-/// " losses from number 3: 2.25 of 6, 2.5 of 6;", or nothing where they are equal.
+/// " losses from number 3: 2.25 of 6, 2.5 of 6;", or nothing if they are equal.
 template <typename Value>
 std::string difference(const std::string& of, const std::vector<Value>& a,
                        const std::vector<Value>& b) {
@@ -42,7 +42,7 @@ std::string difference(const std::string& of, const std::vector<Value>& a,
          shown(a, first) + ", " + shown(b, other) + ";";
 }
 
-/// What is not equal bit by bit, in words; empty: nothing.
+/// Describes what is not bit-identical; empty: nothing.
 inline std::string difference(const Outcome& a, const Outcome& b) {
   for (const Outcome* each : {&a, &b}) {
     const TrialResult& trial = each->trial;

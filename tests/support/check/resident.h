@@ -8,7 +8,7 @@
 
 namespace spillway::testing {
 
-/// Memory of this process that lies in RAM.
+/// The resident memory of this process.
 inline Bytes resident_bytes() {
   Bytes total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;

@@ -13,9 +13,9 @@
 
 namespace spillway::testing {
 
-/// What has been started and has ended of every job's open step. Checks: every op once in an
-/// attempt and in the order of its unit; updates, loads and an evaluation once over all attempts; a
-/// committed step has every op of its last attempt.
+/// Records the started and ended work of every job's open step. Checks: every op runs once in an
+/// attempt and in the order of its unit; updates, loads and an evaluation run once over all
+/// attempts; a committed step has every op of its last attempt.
 class StepHistory {
  public:
   void submit(JobId job, std::shared_ptr<const JobPlan> plan) {
@@ -117,8 +117,8 @@ class StepHistory {
 
   static void end_program(Job& job) { job.program = nullptr; }
 
-  /// The program may be the one that is open already. What is done for good counts as done,
-  /// whatever the plan; the evaluation, once it has ended.
+  /// The program may already be open. Work completed for good counts, whatever the plan; so does
+  /// the evaluation once it has ended.
   void begin_program(Job& job, std::size_t step_kind) {
     if (job.program && job.step_kind == step_kind) return;
     if (job.program) check_complete(job);  // it has rested

@@ -7,7 +7,7 @@
 
 namespace spillway::testing {
 
-/// A "sum" that shows how it was associated: + is neither associative nor commutative.
+/// A "sum" that shows its association: + is neither associative nor commutative.
 struct Trace {
   std::string text;
   friend Trace operator+(const Trace& a, const Trace& b) {

@@ -4,7 +4,7 @@
 
 namespace spillway::testing {
 
-/// The `Expected` that `call` throws; anything else ends the test as a failure.
+/// Returns the `Expected` that `call` throws; anything else ends the test as a failure.
 template <typename Expected, typename Call>
 Expected thrown(const Call& call) {
   try {

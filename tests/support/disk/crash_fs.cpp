@@ -42,7 +42,7 @@ void make(Disk& disk, const Change& change) {
   }
 }
 
-/// Some sectors reach the disk; one may be garbage that lay there before.
+/// Some sectors reach the disk; one may keep garbage.
 void make_sectors(std::string& bytes, const Write& write, Random& random) {
   grow(bytes, write.offset + write.bytes.size());
   for (Bytes begin = 0; begin < write.bytes.size();) {
@@ -70,7 +70,7 @@ void make_torn(Disk& disk, const Write& write, Random& random) {
   }
 }
 
-/// What was not synced: kept, lost or, if bytes, torn.
+/// Unsynced changes: kept, lost or, for bytes, torn.
 void make_some(Disk& disk, const Change& change, Random& random) {
   const auto* write = std::get_if<Write>(&change);
   const auto fate = below(random, write != nullptr ? 3 : 2);

@@ -13,7 +13,7 @@
 
 namespace spillway::testing {
 
-/// What lies on a disk: files and folders by number, and the names that folders give to them.
+/// The contents of a disk: files and folders by number, and their names in folders.
 struct Disk {
   struct Node {
     bool is_folder = false;
@@ -34,38 +34,38 @@ struct Grow {
   int node;
   Bytes size;
 };
-/// Names of one folder, changed together; no node: the name goes.
+/// Names of one folder, changed together; without a node the name is removed.
 struct Names {
   int node;
   std::vector<std::pair<std::string, std::optional<int>>> changes;
 };
-/// What was changed in the node before is on the disk.
+/// Earlier changes of the node are on the disk.
 struct Sync {
   int node;
 };
-/// A sync that failed: what was not on the disk then will not be, whatever later syncs say.
+/// After a failed sync, unsynced data is lost even if later syncs succeed.
 struct FailedSync {
   int node;
 };
 using Change = std::variant<Write, Grow, Names, Sync, FailedSync>;
 
-/// A file system in memory that knows what was synced, and can say what a crash of the machine
-/// leaves. It promises no more than POSIX does: bytes of a file are durable after its sync, names
-/// after that of their folder, and what was not synced is kept, lost, torn (at sectors or at any
-/// byte) or overtaken by what came later.
+/// A file system in memory that tracks what is synced, and can show what a crash of the machine
+/// leaves. It promises no more than POSIX: bytes of a file are durable after its sync, names after
+/// that of their folder, and unsynced changes are kept, lost, torn (at sectors or at any byte) or
+/// reordered.
 class CrashFs final : public FileSystem {
  public:
   explicit CrashFs(Disk disk = {}, Bytes capacity = 1_GiB);
 
-  /// Changes so far. A crash can come before and after each.
+  /// The number of changes so far. A crash can come before and after each.
   std::size_t num_changes() const { return log_.size(); }
-  /// What the disk holds after a crash at `change`, where everything else that was not synced
-  /// fared as `random` has it; without `random` all of it was lost.
+  /// The disk after a crash at `change`. `random` decides about all unsynced changes; without it
+  /// all are lost.
   Disk after_crash(std::size_t change, std::mt19937* random) const;
-  /// What programs see: the disk if nothing crashes.
+  /// The disk as programs see it, without a crash.
   const Disk& now() const { return now_; }
   void set_capacity(Bytes capacity) { capacity_ = capacity; }
-  /// A sync of a file or of a folder fails, and its changes are lost.
+  /// Makes a sync of a file or folder fail; its changes are lost.
   void fail_sync(Handle file) { change(FailedSync{node_of(file)}); }
   void fail_sync(const Path& folder) { change(FailedSync{find(folder)}); }
 

@@ -10,8 +10,8 @@
 
 namespace spillway::testing {
 
-/// What goes wrong, at which call of a file system, counted from 0: an error at any call; one at a
-/// sync, where only these count; a read or write that is short.
+/// The failure, and the call of a file system at which it happens, counted from 0: an error at any
+/// call; one at a sync, counting only syncs; a short read or write.
 struct Fault {
   enum class Kind { error, sync, short_count } kind = Kind::error;
   int code = EIO;  ///< of an error
@@ -19,7 +19,8 @@ struct Fault {
   bool for_ever = false;
 };
 
-/// A file system some of whose calls fail. A sync that fails loses what it should have saved.
+/// A file system in which some calls fail. A failed sync loses the changes that it should have
+/// saved.
 class FailingFs final : public FileSystem {
  public:
   explicit FailingFs(CrashFs& files, std::optional<Fault> fault = {})
@@ -28,7 +29,7 @@ class FailingFs final : public FileSystem {
   int calls() const { return calls_; }
   int num_failed() const { return num_failed_; }
   void heal() { fault_.reset(); }
-  /// From now on; calls are still counted from the first.
+  /// Applies from now on; calls are still counted from the first.
   void fail_with(Fault fault) { fault_ = fault; }
 
   Handle open(const Path& file) override {

@@ -8,7 +8,7 @@
 
 namespace spillway::testing {
 
-/// A store that has no room once, at its allocation number `failing`, from 0.
+/// A store that refuses one allocation for lack of room: number `failing`, from 0.
 class FailingStore final : public Store {
  public:
   FailingStore(Store& store, int failing) : store_(store), failing_(failing) {}

@@ -4,7 +4,7 @@
 
 namespace spillway::testing {
 
-/// Lowers a soft limit of this process as long as it lives: RLIMIT_FSIZE, RLIMIT_NOFILE...
+/// Lowers a soft limit of this process during its lifetime: RLIMIT_FSIZE, RLIMIT_NOFILE...
 class ResourceLimit {
  public:
   ResourceLimit(__rlimit_resource_t resource, rlim_t value) : resource_(resource) {

@@ -12,7 +12,7 @@
 
 namespace spillway::testing {
 
-/// A new empty folder, removed with all that is in it.
+/// A new empty folder, removed with its contents at the end.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(
@@ -32,7 +32,7 @@ class TemporaryFolder {
   const std::filesystem::path& path() const { return path_; }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 
-  /// Writes `name`, which may have folders in it, and returns its whole path.
+  /// Writes `name`, which may contain folders, and returns its full path.
   std::string write(const std::string& name, const std::string& bytes) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << bytes;

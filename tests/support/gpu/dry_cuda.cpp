@@ -33,7 +33,7 @@ int multiplied() {
   return 0;
 }
 
-/// A handle that nobody looks into.
+/// An opaque handle.
 int made(void** handle) {
   *handle = &dry_cuda();
   return 0;
@@ -43,7 +43,7 @@ int made(void** handle) {
 
 extern "C" {
 
-// The runtime, beside what fake_cudart.cpp has.
+// The runtime calls that fake_cudart.cpp lacks.
 
 cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 
@@ -116,7 +116,7 @@ int cublasGemmEx(...) { return multiplied(); }
 int cublasSgemmStridedBatched(...) { return multiplied(); }
 int cublasGemmStridedBatchedEx(...) { return multiplied(); }
 
-// cuBLASLt: what a product is, how it is chosen, and the product.
+// cuBLASLt: descriptions of a product, the choice of an algorithm, and the product.
 
 int cublasLtMatmulDescCreate(void** handle, ...) { return made(handle); }
 int cublasLtMatmulDescDestroy(void*) { return 0; }

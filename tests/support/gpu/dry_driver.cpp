@@ -1,4 +1,4 @@
-// A driver of CUDA for LibTorch to find, which knows that every GPU is in use.
+// A CUDA driver for LibTorch, which reports that every GPU is in use.
 
 namespace {
 

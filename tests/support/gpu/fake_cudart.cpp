@@ -46,10 +46,10 @@ struct CUevent_st {
 
 namespace {
 
-/// Addresses that nobody can use stand for the bytes of GPU memory, which lie elsewhere.
+/// GPU addresses cannot be accessed; their bytes lie elsewhere.
 class GpuMemory {
  public:
-  /// As far from a page as CUDA may be.
+  /// The smallest alignment that CUDA guarantees.
   static constexpr Bytes kOffset = 256;
 
   void* take(Bytes bytes) {
@@ -60,7 +60,7 @@ class GpuMemory {
     return address;
   }
 
-  /// How many bytes it was.
+  /// The size in bytes.
   Bytes give_back(void* address) {
     const std::lock_guard lock(mutex_);
     const auto piece = pieces_.find(static_cast<std::byte*>(address));
@@ -101,7 +101,7 @@ GpuMemory& gpu_memory() {
   return all;
 }
 
-/// Of the host, that GPUs reach.
+/// Host memory that GPUs can access.
 class LockedMemory {
  public:
   void add(const void* begin, Bytes bytes) {
@@ -130,16 +130,16 @@ LockedMemory& locked_memory() {
   return all;
 }
 
-/// How the thread's GPU is; the first where it has set none, as in CUDA.
+/// The state of the thread's GPU; the first one if it has set none, as in CUDA.
 cudaError_t state() { return fake_cuda().broken.at(current_gpu > 0 ? 1 : 0); }
 
-/// Calls that a GPU takes part in begin with it.
+/// Every call that uses a GPU starts with it.
 cudaError_t on_gpu() {
   if (current_gpu < 0) ++fake_cuda().on_no_gpu;
   return state();
 }
 
-/// The default stream does it at once.
+/// The default stream runs it at once.
 cudaError_t give(cudaStream_t stream, const std::function<void()>& work) {
   if (const cudaError_t code = on_gpu()) return code;
   if (stream) {
@@ -230,7 +230,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return cudaSuccess;
 }
 
-/// Beside what tests set, that of an H200.
+/// An H200's values, except those that tests set.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   *properties = {};
   properties->name[0] = static_cast<char>('A' + (fake_cuda().alike ? 0 : gpu));
@@ -301,7 +301,7 @@ cudaError_t cudaFreeHost(void* data) {
 cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned flags) {
   if (const cudaError_t code = on_gpu()) return code;
   if (flags != cudaHostRegisterPortable || bytes == 0) return cudaErrorInvalidValue;
-  // It must be there: what is not could not be locked.
+  // The memory must exist; otherwise it could not be locked.
   for (std::size_t i = 0; i < bytes; i += spillway::kPage) static_cast<volatile char*>(data)[i];
   if (fake_cuda().lockable != cudaSuccess) return fake_cuda().lockable;
   ++fake_cuda().locked;

@@ -1,7 +1,7 @@
-// LibTorch's part for GPUs (trainer/compute/torch_gpu.h) where fake_cudart.h is the runtime: a
-// program that is linked with this computes on tensors that LibTorch takes to be on GPUs. What
-// computes is its CPU part, once all that their stream was given is done. As on a GPU, what mixes
-// tensors of both is refused; and so is what would wait for a GPU in an op.
+// LibTorch's part for GPUs (trainer/compute/torch_gpu.h) on the runtime of fake_cudart.h. Programs
+// linked with it compute on tensors that LibTorch takes to be on GPUs. Its CPU code computes them
+// once all earlier work of their stream is done. As on a GPU, operations that mix both kinds of
+// tensors are refused; so are operations that would wait for a GPU in an op.
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -34,7 +34,7 @@ std::atomic<bool> is_loaded = false;
 namespace at {
 namespace {
 
-/// LibTorch looks for it by this name, once: what is loaded later is never found.
+/// LibTorch looks it up by this name, once; libraries loaded later are never found.
 struct CUDAHooks final : CUDAHooksInterface {
   explicit CUDAHooks(CUDAHooksArgs) {
     TORCH_CHECK(is_loaded, "LibTorch was asked for GPUs before its part for them was loaded");
@@ -108,7 +108,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            dtype.value_or(at::kFloat));
 }
 
-/// The same memory, as the CPU sees it.
+/// The same memory as a CPU tensor.
 at::Tensor on_cpu(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   return at::for_blob(testing::seen_by_kernel(tensor.data_ptr()), tensor.sizes())
@@ -121,7 +121,7 @@ void finish_stream() {
   TORCH_CHECK(cudaStreamSynchronize(bound.stream) == cudaSuccess, "CUDA error");
 }
 
-/// While it lives, it is the stand-in that takes tensors to the CPU and back.
+/// During its lifetime, the stand-in converts tensors to the CPU and back.
 class OnCpu {
  public:
   OnCpu() { is_alive = true; }
@@ -140,7 +140,7 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool) {
   return to;
 }
 
-/// How results computed there come back.
+/// Converts results back to GPU tensors.
 at::Tensor copy_and_resize(const at::Tensor& from, const at::Tensor& to) {
   to.resize_(from.sizes());
   return to.copy_(from);
@@ -150,8 +150,8 @@ at::Scalar wait_for_number(const at::Tensor&) {
   TORCH_CHECK(false, "an op waits for a GPU, to read a number from it");
 }
 
-/// A number is taken from the host, as there; nothing else. Where memory begins is seen by what
-/// chooses kernels of matrix products.
+/// Only single numbers may come from the host, as on a GPU. The storage offset is visible to the
+/// code that chooses kernels of matrix products.
 void require_on_gpu(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   if (!tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0)) return;
   const std::string& name = op.schema().name();
@@ -187,7 +187,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("view", &at::native::view);
 }
 
-/// A thread has one GPU and one stream, on which nothing is under way when an event is recorded.
+/// A thread has one GPU and one stream, which is idle when an event is recorded.
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
   c10::Device getDevice() const override { return {type(), bound.gpu}; }
   c10::Device exchangeDevice(c10::Device device) const override {

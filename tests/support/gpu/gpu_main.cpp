@@ -6,8 +6,8 @@
 #include "core/device/device.h"
 #include "spillway/error.h"
 
-/// Of a program whose tests need a GPU. Without one it says why and is skipped, or fails where
-/// SPILLWAY_REQUIRE_GPU is set.
+/// main() of programs whose tests need a GPU. Without one it prints the reason and skips, or fails
+/// if SPILLWAY_REQUIRE_GPU is set.
 int main(int argc, char** argv) {
   constexpr int kSkipped = 77;
   ::testing::InitGoogleTest(&argc, argv);

@@ -14,9 +14,9 @@
 
 #include "tests/support/gpu/fake_cudart.h"
 
-/// What kernels are written in, so that a C++ compiler compiles them too: include it before them.
-/// They then run where fake_cudart.h runs streams. It shows what a kernel computes, which of its
-/// barriers it needs, and to sanitizers what it touches; nothing about a GPU's compiler.
+/// Compiles kernels with a C++ compiler: include it before them. They run on the streams of
+/// fake_cudart.h. Tests see what a kernel computes, which of its barriers it needs, and, with
+/// sanitizers, which memory it accesses; nothing about a GPU's compiler.
 
 inline thread_local uint3 blockIdx, threadIdx;
 
@@ -26,7 +26,7 @@ inline thread_local uint3 blockIdx, threadIdx;
 namespace spillway::testing {
 
 /// A block's threads, as fibers that take turns: each runs until it waits for all of them. The
-/// order of turns changes with each wait, so that a barrier that lacks is missed.
+/// order of turns changes with each wait, so a missing barrier shows.
 class HostBlock {
  public:
   HostBlock(unsigned threads, const std::function<void()>& kernel)
@@ -76,7 +76,7 @@ class HostBlock {
     double shown = 0;
   };
 
-  /// Takes threads until one waits, when another fiber takes the next.
+  /// Runs threads until one waits; then another fiber continues.
   static void begin() {
     HostBlock& block = *current();
     while (block.next_ < block.threads_) {
@@ -94,11 +94,11 @@ class HostBlock {
 
   const unsigned threads_;
   const std::function<void()>& kernel_;
-  std::vector<std::unique_ptr<Fiber>> fibers_;  // where they wait, one for each thread
+  std::vector<std::unique_ptr<Fiber>> fibers_;  // where each thread waits
   Fiber* running_ = nullptr;
   ucontext_t scheduler_;
   unsigned next_ = 0;    // thread
-  unsigned ran_on_ = 0;  // threads that came to the barrier
+  unsigned ran_on_ = 0;  // threads at the barrier
 };
 
 }  // namespace spillway::testing
@@ -112,7 +112,7 @@ inline double __shfl_xor_sync(unsigned, double value, int apart) {
 
 namespace spillway::testing {
 
-/// An argument of a kernel, as the kernel gets it.
+/// An argument of a kernel as the kernel receives it.
 template <typename T>
 T argument(void* given) {
   T value = *static_cast<T*>(given);

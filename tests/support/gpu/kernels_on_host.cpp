@@ -1,4 +1,4 @@
-// A program that is linked with this has the GPU's kernels as C++, and launches those.
+// Compiles the GPU kernels as C++ and launches them.
 #include "tests/support/gpu/gpu_on_host.h"
-// After what it is written in.
+// Include after gpu_on_host.h.
 #include "core/device/cuda/kernels.cu"

@@ -10,7 +10,7 @@ namespace spillway::testing {
 inline constexpr const char* kNoDigits =
     "`bash scripts/data.sh digits` fetches what this test reads";
 
-/// The handwritten digits where scripts/data.sh puts them, or where SPILLWAY_DIGITS says.
+/// The file of handwritten digits: from scripts/data.sh, or named by SPILLWAY_DIGITS.
 inline std::optional<std::string> digits_file() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);

@@ -6,7 +6,7 @@
 
 namespace spillway::testing {
 
-/// Rows of 64 made-up pixels and a label that follows from them.
+/// Rows of 64 made-up pixels and a label computed from them.
 class MadeUpDigits final : public DataSource {
  public:
   std::uint64_t num_samples() const override { return 300; }

@@ -9,8 +9,8 @@
 #include "spillway/model.h"
 #include "spillway/resnet_config.h"
 
-/// The residual network of models/families/resnet.h, written with nothing but LibTorch's own
-/// modules and named as torchvision names them; without dropout.
+/// The residual network of models/families/resnet.h in plain LibTorch modules, with the names of
+/// torchvision and without dropout.
 namespace spillway::testing {
 
 inline torch::nn::Conv2d plain_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
@@ -70,13 +70,13 @@ struct PlainResnetImpl : torch::nn::Module {
     for (auto& stage : stages) x = stage->forward(x);
     return fc(x.mean({2, 3}));
   }
-  /// Sum of the cross entropies; the labels are the last of a row.
+  /// Sum of the cross entropies; the labels are the last column of `rows`.
   torch::Tensor loss(const torch::Tensor& rows) {
     return torch::cross_entropy_loss(logits(rows), rows.select(1, rows.size(1) - 1), {},
                                      at::Reduction::Sum);
   }
 
-  /// A parameter or a buffer; undefined: there is none of that name.
+  /// A parameter or a buffer; undefined if there is none of that name.
   torch::Tensor value(const std::string& name) {
     for (const auto& all : {named_parameters(), named_buffers()}) {
       if (const auto* found = all.find(name)) return *found;

@@ -11,7 +11,7 @@
 #include "spillway/model.h"
 #include "tests/support/models/tiny_gpt.h"
 
-/// A small graph that is no chain: edges over several layers, with one, two and three readers.
+/// A small graph that is not a chain: edges that skip layers, with one, two and three readers.
 namespace spillway::testing {
 
 using Tensors = std::vector<at::Tensor>;

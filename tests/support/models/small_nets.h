@@ -10,7 +10,7 @@
 #include "spillway/tensor_source.h"
 #include "spillway/trial_config.h"
 
-/// Models that a user might make, and trials of them on made-up data.
+/// Models that a user might write, and trials of them on made-up data.
 namespace spillway::testing {
 
 /// x + relu(linear(x)).
@@ -32,7 +32,8 @@ inline torch::nn::Sequential conv_net() {
                     first, second, third, last);
 }
 
-/// As conv_net(), with batch norms, and no bias ahead of one: its gradient would be noise.
+/// Like conv_net(), with batch norms and without biases before them: their gradients would be
+/// noise.
 inline torch::nn::Sequential norm_net() {
   using namespace torch::nn;
   Conv2d conv(Conv2dOptions(1, 8, 3).padding(1).bias(false));
@@ -76,7 +77,7 @@ inline std::vector<SmallNet> small_nets() {
 
 inline void PrintTo(const SmallNet& net, std::ostream* out) { *out << net.name; }
 
-/// A function of the number of the sample.
+/// A function of the sample's number.
 inline torch::Tensor made_up(std::int64_t samples, const SequentialConfig& config) {
   std::vector<std::int64_t> shape{samples};
   shape.insert(shape.end(), config.input_shape.begin(), config.input_shape.end());

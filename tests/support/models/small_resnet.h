@@ -11,7 +11,7 @@
 #include "tests/support/models/safetensors.h"
 #include "tests/support/run/training_run.h"
 
-/// Small residual networks as whole runs.
+/// Small residual networks for whole runs.
 namespace spillway::testing {
 
 inline ResnetConfig small_resnet(double dropout = 0.1) {
@@ -22,7 +22,7 @@ inline ResnetConfig small_resnet(double dropout = 0.1) {
   return config;
 }
 
-/// Made-up digits, shifted where `augment`.
+/// Made-up digits, shifted if `augment`.
 inline std::shared_ptr<const DataSplit> made_up_digits(bool augment = true) {
   DataSplit digits = split(std::make_shared<MadeUpDigits>(), 0.3);
   if (augment) digits.augment = shift_pictures(8, 8);
@@ -47,7 +47,7 @@ inline TrialConfig resnet_trial(const ResnetConfig& model = small_resnet(),
   return trial;
 }
 
-/// The weights stay what they are at first: statistics alone follow what is observed.
+/// The weights keep their initial values, so the statistics depend only on the observations.
 inline TrialConfig still_trial(int steps) {
   TrialConfig trial = resnet_trial(small_resnet(/*dropout=*/0));
   trial.data = made_up_digits(/*augment=*/false);

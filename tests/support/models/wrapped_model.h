@@ -9,7 +9,7 @@
 
 namespace spillway::testing {
 
-/// A layer with something done before its forward; the context may be changed there.
+/// A layer that calls a function before its forward; the function may change the context.
 class WrappedLayer final : public Layer {
  public:
   using Before = std::function<void(LayerContext& context)>;
@@ -27,7 +27,7 @@ class WrappedLayer final : public Layer {
   Before before_;
 };
 
-/// The trial with `before` before the forward of each of its layers, on any thread.
+/// The trial with `before` called before the forward of each layer, on any thread.
 inline TrialConfig with_before(TrialConfig trial, const WrappedLayer::Before& before) {
   trial.model = [make = trial.model, before](std::int64_t vn_size) {
     auto model = make(vn_size);

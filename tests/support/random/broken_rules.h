@@ -13,11 +13,11 @@
 
 #include "tests/support/models/wrapped_model.h"
 
-/// Trials that break one rule of docs/exactness.md each, as other trainers do, and go through the
-/// same sessions otherwise: controls that must have other bits.
+/// Negative controls: trials that each break one rule of docs/exactness.md, as other trainers do.
+/// They run in the same sessions and must have other bits.
 namespace spillway::testing {
 
-/// Numbers the threads that ask, in order of their first question; the one that makes this is 0.
+/// Numbers threads in the order of their first query; the constructing thread is 0.
 class ThreadNumbers {
  public:
   ThreadNumbers() { mine(); }
@@ -31,15 +31,15 @@ class ThreadNumbers {
   std::map<std::thread::id, std::uint64_t> numbers_;
 };
 
-/// What a trainer does that seeds each device: draws depend on who computes. On one device it is
-/// one seed.
+/// A trainer with a seed for each device: draws depend on the device. On one device there is one
+/// seed.
 inline TrialConfig seeded_by_device(const TrialConfig& trial) {
   return with_before(trial, [threads = std::make_shared<ThreadNumbers>()](LayerContext& context) {
     context.random.seed += threads->mine();
   });
 }
 
-/// Observes for the first device alone, with the weight of `num_devices`.
+/// Observes only on the first device, with the weight of `num_devices`.
 class FirstDeviceObserves final : public Layer {
  public:
   FirstDeviceObserves(std::unique_ptr<Layer> layer, std::shared_ptr<ThreadNumbers> threads,
@@ -59,8 +59,8 @@ class FirstDeviceObserves final : public Layer {
   int num_devices_;
 };
 
-/// What a trainer does whose devices keep running statistics of their own: those of the first are
-/// the result. Equal shares of devices that all take part.
+/// A trainer whose devices keep separate running statistics: the result is that of the first. All
+/// devices take part with equal shares.
 inline TrialConfig statistics_by_device(TrialConfig trial, int num_devices) {
   trial.model = [make = trial.model, num_devices,
                  threads = std::make_shared<ThreadNumbers>()](std::int64_t vn_size) {
@@ -73,15 +73,16 @@ inline TrialConfig statistics_by_device(TrialConfig trial, int num_devices) {
   return trial;
 }
 
-/// What a trainer does that sums from the left on each device, then over devices: one group a lane.
-/// Over two lanes that is the left fold over lanes.
+/// A trainer that folds from the left on each device, then over devices: one group per lane. Over
+/// two lanes that is the left fold over lanes.
 inline TrialConfig summed_by_lane(TrialConfig trial, int lanes) {
   trial.train.lane_groups.clear();
   trial.train.data_parallel = trial.train.reduction_groups = lanes;
   return trial;
 }
 
-/// While it lives, LibTorch computes an op with so many threads. Sessions begin and end inside.
+/// During its lifetime, LibTorch computes an op with `threads` threads. Sessions start and end
+/// within it.
 class LibTorchThreads {
  public:
   explicit LibTorchThreads(int threads) { at::set_num_threads(threads); }

@@ -12,7 +12,7 @@
 /// seed.
 namespace spillway::testing {
 
-/// What a client wants trained, and the ways to carry it out, all of one contract.
+/// A job that a client submits, and its possible plans, all of one contract.
 struct ClientJob {
   struct Cut {
     std::vector<int> lane_groups;
@@ -20,14 +20,14 @@ struct ClientJob {
   };
   std::string id, config;
   int submitted_after = 0;  ///< events, over all lives
-  bool asks_twice = false;  ///< submits it again, although it was acknowledged
+  bool asks_twice = false;  ///< submits it again although it was acknowledged
   std::int64_t save_every = 1;
   ModelSpec model;
   Profile profile;
   JobShape shape;
   std::vector<Cut> cuts;
 
-  /// A plan that goes on after `first_step` steps.
+  /// A plan that continues after `first_step` steps.
   std::shared_ptr<const JobPlan> plan(std::size_t cut, std::int64_t first_step) const {
     const Cut& chosen = cuts[cut % cuts.size()];
     JobShape here = shape;
@@ -38,7 +38,7 @@ struct ClientJob {
   }
 };
 
-/// From a start of the controller to its crash, on devices of its own.
+/// From a controller's start to its crash, on devices of its own.
 struct Life {
   EngineConfig config;
   int num_events = std::numeric_limits<int>::max();  ///< the last one has no crash

@@ -11,7 +11,7 @@
 #include "tests/support/models/small_model.h"
 #include "tests/support/run/watched_run.h"
 
-/// Small jobs for tests in which devices come and go, plans change, jobs pause.
+/// Small jobs for tests in which devices join and leave, plans change and jobs pause.
 namespace spillway::testing {
 
 inline constexpr Bytes kAmple = 64_MiB;

@@ -11,7 +11,7 @@
 /// Random workloads whose devices and plans change while they run; a pure function of the seed.
 namespace spillway::testing {
 
-/// What happens to a run after so many events. `device` is taken modulo those there are.
+/// A change after `after_events` events. `device` is taken modulo the number of devices.
 struct Change {
   enum class Kind {
     join,
@@ -28,7 +28,7 @@ struct Change {
     suspend,
     let_go,
     finish,
-    submit  ///< the next job that is not submitted yet
+    submit  ///< submits the next job
   };
   Kind kind = Kind::join;
   int after_events = 0;
@@ -44,8 +44,9 @@ struct Change {
 struct ElasticWorkload {
   EngineConfig config;
   VirtualCosts costs;
-  std::vector<std::vector<std::shared_ptr<const JobPlan>>> plans;  ///< by job, the first at first
-  std::size_t first_jobs = 0;  ///< submitted before anything happens
+  std::vector<std::vector<std::shared_ptr<const JobPlan>>>
+      plans;                   ///< by job, the first one initially
+  std::size_t first_jobs = 0;  ///< submitted at the start
   std::vector<Change> changes;
   Bytes ample = 0;  ///< a device of this budget runs any plan
 
@@ -117,7 +118,7 @@ class RandomElasticWorkload {
     return sizes;
   }
 
-  /// Mostly enough for every plan, sometimes for few or none.
+  /// Usually enough for every plan, sometimes for few or none.
   Bytes budget() {
     return random_.chance(75) ? most_ * static_cast<Bytes>(random_.between(4, 10)) / 4
                               : most_ * static_cast<Bytes>(random_.between(1, 4)) / 4;

@@ -15,7 +15,7 @@
 
 namespace spillway::testing {
 
-/// What happens to the first job, or to the devices, when that job has committed `step`.
+/// A change of the first job, or of the devices, after that job has committed `step`.
 struct RandomChange {
   enum class Kind : std::uint8_t { resize, add, remove } kind = Kind::resize;
   std::int64_t step = 0;
@@ -23,7 +23,7 @@ struct RandomChange {
   int percent = 0;  ///< of an added device's budget
 };
 
-/// A run: jobs by their contracts, and everything that may change no bit of them.
+/// A run: jobs by their contracts, and everything that must not change their bits.
 struct RandomConfiguration {
   std::uint64_t seed = 0;
   std::vector<Contract> jobs;        ///< with lanes and order
@@ -104,7 +104,8 @@ class RandomCircumstances {
 
   int num_devices() const { return static_cast<int>(made_.session.devices.size()); }
 
-  /// Two dozen contracts for a hundred seeds, so that costs are measured and oracles computed once.
+  /// Two dozen contracts for a hundred seeds, so that costs are measured and reference results
+  /// computed once each.
   void draw_job() {
     Contract job =
         *RandomContract(made_.seed / 100 * 24 + static_cast<std::uint64_t>(draw_.between(0, 23)));
@@ -120,7 +121,7 @@ class RandomCircumstances {
     made_.jobs.push_back(std::move(job));
   }
 
-  /// A group for each, the others by lot.
+  /// One group each, the rest at random.
   std::vector<int> draw_shares(int groups, int lanes) {
     std::vector<int> shares(static_cast<std::size_t>(lanes), 1);
     for (int left = groups - lanes; left > 0; --left) {

@@ -13,7 +13,7 @@
 
 namespace spillway::testing {
 
-/// Draws, all from one seed.
+/// Random draws, all from one seed.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -28,14 +28,14 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-/// What decides the bits of a trial (docs/exactness.md), and how it reads.
+/// The settings that determine the bits of a trial (docs/exactness.md), and their text.
 struct Contract {
   std::string text;
   TrialConfig trial;
   bool drops_out = false;
 };
 
-/// Any model family with any small sizes, and any way to train it.
+/// Any model family of any small size, with any training settings.
 class RandomContract {
  public:
   explicit RandomContract(std::uint64_t seed) : draw_(seed) {

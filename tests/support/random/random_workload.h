@@ -100,7 +100,8 @@ class RandomWorkload {
   }
 
  private:
-  /// What a layer reads: all that nobody reads yet, or all but the last of it; and older edges.
+  /// The inputs of a layer: all edges without a reader so far, or all but the last; and older
+  /// edges.
   std::vector<int> activations(const ModelSpec& model, std::vector<int>& unread, int skips,
                                bool last) {
     std::vector<int> left;
@@ -123,7 +124,7 @@ class RandomWorkload {
     ParamSpec spec{name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(80)};
     const bool tied = name == "tied";  // statistics are of one layer
     if (!spec.trainable && !tied && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
-    // By size, not by lot: so other draws stay as they were.
+    // By size, not at random, so that other draws do not change.
     const bool is_narrow = spec.tensor.elements() % 3 == 0;
     if (is_narrow && !spec.is_statistic()) spec.tensor.dtype = DType::bf16;
     if (spec.tensor.elements() % 2 == 0) spec.gradient = DType::bf16;
@@ -133,7 +134,7 @@ class RandomWorkload {
   std::mt19937_64 random_;
 };
 
-/// A job is stopped, or what it starts next fails.
+/// Stops a job, or fails its next action.
 struct Accident {
   int after_events = 0;
   JobId job;
@@ -147,8 +148,8 @@ struct Workload {
   std::vector<Accident> accidents;
 };
 
-/// Jobs and devices whose budgets go from the very least to ample; sometimes every device differs,
-/// sometimes jobs have accidents.
+/// Jobs and devices with budgets from the smallest to ample. Sometimes every device differs,
+/// sometimes jobs stop or fail.
 inline Workload make_workload(std::uint64_t seed) {
   RandomWorkload random(seed);
   Workload workload;

@@ -13,8 +13,8 @@
 namespace spillway::testing {
 
 /// A runner without arithmetic: every buffer holds a pattern of (job, buffer, step, times written),
-/// every op checks all bytes that it reads and writes all bytes that it owes. A byte that moved
-/// wrongly, early or late makes the op fail.
+/// and every op checks all bytes that it reads and writes all bytes of its outputs. A byte that
+/// moved wrongly, early or late makes the op fail.
 class CheckingRunner final : public OpRunner {
  public:
   void add(JobId job, std::shared_ptr<const JobPlan> plan) { plans_[job] = std::move(plan); }
@@ -24,12 +24,12 @@ class CheckingRunner final : public OpRunner {
   }
   // Set before the run.
   std::function<void(const OpCall&)> before_op;  ///< called on the device's thread
-  /// What an op does; unless set, it touches its bytes.
+  /// The body of an op; by default it checks and writes its bytes.
   std::function<void(const OpCall&)> compute;
-  std::atomic<const Device*> too_cold = nullptr;  ///< warming this one fails
+  std::atomic<const Device*> too_cold = nullptr;  ///< warming this device fails
 
   std::uint64_t ops() const { return ops_; }
-  /// Of them, those that ended on a device that still counted.
+  /// Of these, the ones that ended on a device that was not lost.
   std::uint64_t kept() const { return kept_; }
   std::uint64_t warmed() const { return warmed_; }
 
@@ -50,7 +50,7 @@ class CheckingRunner final : public OpRunner {
     return [this] { ++kept_; };
   }
 
-  /// Throws where bytes are wrong.
+  /// Throws if bytes are wrong.
   static void touch(const OpCall& call) {
     const UnitSpec& unit = call.unit_spec();
     for (int b : unit.weights) check(*call.plan, call.memory(b), call.job, b, call.step, 0);
@@ -112,7 +112,7 @@ class CheckingRunner final : public OpRunner {
     return plan.layout.buffers[index(buffer)];
   }
 
-  /// Every sum buffer of the layer that has a home has arrived there.
+  /// Every sum buffer of the layer with a home has arrived there.
   static void check_sums(const HostCall& call, int layer) {
     const Layout& layout = call.plan->layout;
     const Bytes begin = layout.layers[index(layer)].sum_home;

@@ -15,7 +15,7 @@ namespace spillway::testing {
 
 inline const FileSystem::Path kCheckpoints = "/checkpoints";
 
-/// Bytes that no shift or swap of themselves equals, other ones for each seed.
+/// Bytes that differ from every shift or swap of themselves, and between seeds.
 inline std::string made_up_bytes(std::size_t size, std::uint64_t seed) {
   auto state = static_cast<std::uint32_t>(seed);
   std::string bytes(size, '\0');
@@ -52,7 +52,7 @@ inline std::string bytes_of(const GenerationFile& file) {
   return bytes;
 }
 
-/// Whether a generation is the state at the step that it names, byte for byte.
+/// True if a generation equals the state at the step that it names, byte for byte.
 inline bool is_right(const Generation& generation, const std::string& job = "checkpoints") {
   const auto& manifest = generation.manifest();
   const auto content = made_up_content(manifest.step, job);
@@ -64,9 +64,9 @@ inline bool is_right(const Generation& generation, const std::string& job = "che
   return right;
 }
 
-/// What a job was told, so that a crash can be held against it.
+/// An acknowledgement to a job, for comparison after a crash.
 struct Recorded {
-  std::size_t change;  ///< of the disk, before which it was told
+  std::size_t change;  ///< change of the disk before which it was given
   std::uint64_t step;
 };
 
@@ -75,7 +75,7 @@ class CheckpointRun {
  public:
   static constexpr Bytes kBlock = 600;
 
-  /// Through `files`, which change `disk`.
+  /// Writes through `files`, which change `disk`.
   CheckpointRun(CrashFs& disk, FileSystem& files) : disk_(disk), files_(files) {}
   explicit CheckpointRun(CrashFs& disk) : CheckpointRun(disk, disk) {}
 

@@ -14,7 +14,7 @@
 namespace spillway::testing {
 
 /// One run of an elastic workload. Every event checks the engine's tables; a checker watches the
-/// actions, as `tamper` leaves them.
+/// actions after `tamper`.
 class ElasticRun {
  public:
   explicit ElasticRun(const ElasticWorkload& workload)
@@ -44,7 +44,8 @@ class ElasticRun {
     }
   }
 
-  /// Every job that nobody stopped or made fail is done, every budget was held, nothing is left.
+  /// Checks that every job without a stop or failure is done, every budget was kept, and nothing is
+  /// left.
   void expect_good_end() const {
     EXPECT_EQ(checker.problems(), std::vector<std::string>{});
     for (std::size_t j = 0; j < workload_.plans.size(); ++j) {
@@ -64,7 +65,7 @@ class ElasticRun {
     EXPECT_LE(engine().host_peak(), workload_.config.host_budget);
   }
 
-  /// What has happened.
+  /// What has happened so far.
   struct Counts {
     int redone = 0, lost = 0, replanned = 0, removed = 0, stopped = 0, failed = 0, done = 0;
     int moved = 0;  ///< copies from device to device
@@ -80,7 +81,7 @@ class ElasticRun {
   Counts counts;
   std::string log;  ///< every action with its time
   ActionChecker checker;
-  std::function<bool(Action&)> tamper;  ///< false: the checker does not see it
+  std::function<bool(Action&)> tamper;  ///< false: hidden from the checker
 
   const Engine& engine() const { return shell_.engine(); }
 
@@ -157,8 +158,8 @@ class ElasticRun {
     }
   }
 
-  /// Nothing is in flight. All jobs come, and nothing holds them; then a device joins that any plan
-  /// fits: before, no job may have waited that could have run. False where all have ended.
+  /// Called when nothing is in flight. Checks that no runnable job waits, submits and releases all
+  /// jobs, and adds a large device. Returns false if all jobs have ended.
   bool go_on() {
     const bool all_came = num_submitted_ == workload_.plans.size();
     while (num_submitted_ < workload_.plans.size()) submit();

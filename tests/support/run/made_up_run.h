@@ -6,7 +6,7 @@
 #include "runs/log/event_json.h"
 #include "spillway/events.h"
 
-/// Events as a run could have made them, without running one.
+/// Events that a run could emit, without a run.
 namespace spillway::testing {
 
 inline RunResult made_up_totals() {
@@ -22,7 +22,7 @@ inline RunResult made_up_totals() {
           .wall_s = 9.5};
 }
 
-/// Of trials named "trial 0", "trial 1", ..., each of ten steps that take a second.
+/// For trials named "trial 0", "trial 1", ..., each of ten steps that take a second.
 inline Json made_up_run_event(int num_trials) {
   auto planned = made_up_totals();
   planned.wall_s = 8;

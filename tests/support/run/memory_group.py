@@ -1,4 +1,4 @@
-"""A control group whose processes have so much memory together and are killed beyond it."""
+"""A control group that limits the memory of its processes together and kills them beyond it."""
 
 import contextlib
 import os
@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 
-# What takes twice the memory is killed: then a group is one.
+# A process that takes twice the memory must be killed; otherwise the group is not effective.
 TAKE = "import sys; bytearray(b'x') * int(sys.argv[1])"
 
 
 def mount_points():
-    """Of control groups with memory: folder of this process in it, and the folder of all."""
+    """Control groups with memory: the folder of this process, and the root folder."""
     mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
     own = pathlib.Path("/proc/self/cgroup").read_text().splitlines()
     for mount in mounts:
@@ -27,7 +27,7 @@ def mount_points():
 
 
 def folders():
-    """Where a group may be made: below that of this process, else nearer to the root."""
+    """The folder for a new group: below that of this process, or nearer to the root."""
     for root, own in mount_points():
         folder = own
         while folder != root.parent:
@@ -37,7 +37,7 @@ def folders():
 
 
 def limit(group, limit_bytes):
-    """Throws OSError where the group cannot limit memory. Swap is none of it."""
+    """Throws OSError if the group cannot limit memory. Swap is disabled."""
     old = (group / "memory.limit_in_bytes").exists()
     (group / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(limit_bytes))
     swap = group / ("memory.memsw.limit_in_bytes" if old else "memory.swap.max")
@@ -67,7 +67,7 @@ def kills(prefix, limit_bytes):
 
 @contextlib.contextmanager
 def prefix_of(limit_bytes):
-    """The words before a command that runs in such a group; none where this machine has none."""
+    """The command prefix that runs a command in such a group; empty if this machine has none."""
     for folder in folders():
         group = folder / f"spillway-test-{os.getpid()}"
         try:

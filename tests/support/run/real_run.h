@@ -17,7 +17,7 @@
 
 namespace spillway::testing {
 
-/// Writes down what a shell's observer hears, and passes some of it on.
+/// Records the events of a shell's observer, and forwards some of them.
 struct Heard final : ShellObserver {
   struct Left {
     DeviceId device;
@@ -29,7 +29,7 @@ struct Heard final : ShellObserver {
   std::map<JobId, std::string> reasons;
   std::map<JobId, int> redone;
   std::map<JobId, std::vector<std::int64_t>> rested;
-  std::map<JobId, std::vector<std::size_t>> lanes;  ///< of each plan that followed
+  std::map<JobId, std::vector<std::size_t>> lanes;  ///< of each later plan
   std::vector<DeviceId> joined;
   std::vector<Left> left;
   std::function<void(JobId, std::int64_t step)> committed;
@@ -58,7 +58,7 @@ struct Heard final : ShellObserver {
   }
 };
 
-/// Calls `test(seed)` with seeds from 1 on, until one fails.
+/// Calls `test(seed)` with seeds from 1 until one fails.
 template <typename Test>
 void for_seeds(std::uint64_t last, const Test& test) {
   for (std::uint64_t seed = 1; seed <= last && !::testing::Test::HasFailure(); ++seed) {
@@ -73,7 +73,7 @@ class RealRun {
   using MakeDevice = std::function<std::unique_ptr<Device>(std::size_t number, Bytes budget)>;
   static constexpr Bytes kTouched = 64_KiB;
 
-  /// `switches` by device; those without have none. Homes lie in `store`, or in memory.
+  /// `switches` by device; devices without an entry have none. Homes lie in `store`, or in memory.
   explicit RealRun(Workload w, std::vector<CpuSwitches> switches = {}, Patience patience = {},
                    Store* store = nullptr)
       : RealRun(make_cpus(std::move(switches), w.config.split), std::move(w), patience, store) {}
@@ -95,7 +95,7 @@ class RealRun {
     for (std::size_t j = 0; j < workload.jobs.size(); ++j) shell.submit(JobId(j), workload.jobs[j]);
   }
 
-  /// Nothing of the jobs is left afterwards.
+  /// Checks that nothing of the jobs is left.
   void run_all() {
     submit_all();
     shell.run();
@@ -127,7 +127,7 @@ class RealRun {
     return ops;
   }
 
-  /// One more, with the budget of the first.
+  /// Adds a device with the budget of the first.
   Device& new_device() {
     spare.push_back(make_cpu_device("spare", workload.config.device_budgets.front(),
                                     {.split = workload.config.split}));

@@ -18,7 +18,7 @@ inline TrialConfig trial_of_seed(std::uint64_t seed) {
   return trial;
 }
 
-/// The result of the same trial in a session of its own.
+/// The result of the same trial in its own session.
 inline const TrialResult& alone(std::uint64_t seed) {
   static std::map<std::uint64_t, TrialResult> results;
   const auto [place, is_new] = results.try_emplace(seed);

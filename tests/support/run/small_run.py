@@ -15,12 +15,12 @@ CONFIG = {
     "checkpoint": {"every_steps": 2},
 }
 FAST = "devices=[{memory: 16MiB}]"
-# Steps then take their time on any machine: a test can be sure to come before the last of them.
+# Fixes the duration of steps on any machine, so that a test can act before the last one.
 SLOW = "devices=[{memory: 16MiB, imitate: {link: 20MiB/s}}]"
 
 
 class SmallRun:
-    """A run in `folder`, from a file beside it."""
+    """A run in `folder`, from a configuration beside it."""
 
     def __init__(self, program, text, folder):
         self.program, self.folder = program, pathlib.Path(folder)
@@ -42,7 +42,7 @@ class SmallRun:
         return [event for event in map(json.loads, log) if event["event"] == kind]
 
     def generations(self):
-        """Their names, ascending."""
+        """The names, ascending."""
         if not self.checkpoints.exists():
             return []
         return sorted(path.name for path in self.checkpoints.iterdir()
@@ -50,12 +50,12 @@ class SmallRun:
 
 
 def start(command):
-    """A process whose lines can be read while it runs."""
+    """A process whose output lines can be read while it runs."""
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def finish(command):
-    """The text of a command that has to succeed."""
+    """The output of a command, which must succeed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     if done.returncode != 0:
         raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -63,7 +63,7 @@ def finish(command):
 
 
 def wait_for(process, condition):
-    """Until the condition holds; the process has to live until then."""
+    """Waits for the condition; fails if the process ends before it holds."""
     while not condition():
         if process.poll() is not None:
             raise AssertionError("ended too early: " + process.stdout.read())

@@ -6,7 +6,7 @@
 
 namespace spillway::testing {
 
-/// Writes a sweep of four small trials on two devices that hold none of them, and its data; the
+/// Writes a sweep of four small trials, which spill on both of its devices, and its data; the
 /// outputs go to "out". Returns the path of the configuration.
 inline std::string write_small_sweep(const TemporaryFolder& folder) {
   std::string text;

@@ -11,7 +11,7 @@
 
 namespace spillway::testing {
 
-/// A host pool that sanitizers see through.
+/// A host pool that sanitizers can follow.
 class ThreadPool final : public HostPool {
  public:
   explicit ThreadPool(int num_threads) {

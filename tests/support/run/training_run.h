@@ -12,7 +12,7 @@
 #include "spillway/session.h"
 #include "tests/support/models/tiny_gpt.h"
 
-/// Whole runs of a session, and how their bits are compared.
+/// Whole runs of a session, and comparisons of their bits.
 namespace spillway::testing {
 
 /// Devices of equal budgets.
@@ -22,7 +22,7 @@ inline SessionConfig session_of(int num_devices, Bytes budget) {
   return config;
 }
 
-/// One that holds a tiny GPT whole, activations included.
+/// Holds a tiny GPT whole, activations included.
 inline constexpr Bytes kAmple = 64_MiB;
 
 inline RunResult train(const SessionConfig& config, const std::vector<TrialConfig>& trials) {
@@ -36,14 +36,14 @@ inline RunResult train(const SessionConfig& config, const TrialConfig& trial) {
   return train(config, std::vector{trial});
 }
 
-/// Lanes of so many reduction groups each.
+/// Lanes with these numbers of reduction groups.
 inline TrialConfig with_lanes(TrialConfig trial, std::vector<int> lane_groups) {
   trial.train.data_parallel = static_cast<int>(lane_groups.size());
   trial.train.lane_groups = std::move(lane_groups);
   return trial;
 }
 
-/// The smallest device budget that would do for a trial.
+/// The smallest device budget that fits a trial.
 inline Bytes smallest_budget(TrialConfig trial, bool double_buffer = true) {
   trial.train.order = OrderChoice::shard_major;
   trial.train.data_parallel = 1;
@@ -54,7 +54,7 @@ inline Bytes smallest_budget(TrialConfig trial, bool double_buffer = true) {
   return session.plan(session.submit(trial)).smallest_budget_bytes;
 }
 
-/// Weights, every loss and every evaluation, bit by bit.
+/// Compares weights, every loss and every evaluation, bit by bit.
 inline void expect_same_bits(const TrialResult& a, const TrialResult& b) {
   ASSERT_EQ(a.state, TrialState::done) << a.reason;
   ASSERT_EQ(b.state, TrialState::done) << b.reason;
@@ -64,7 +64,7 @@ inline void expect_same_bits(const TrialResult& a, const TrialResult& b) {
   EXPECT_EQ(a.eval_losses, b.eval_losses);
 }
 
-/// The control: a comparison that these two pass would prove nothing.
+/// Negative control: the comparison must be able to fail.
 inline void expect_other_bits(const TrialResult& a, const TrialResult& b) {
   ASSERT_EQ(a.state, TrialState::done) << a.reason;
   ASSERT_EQ(b.state, TrialState::done) << b.reason;
@@ -80,7 +80,7 @@ inline std::uint64_t total(const RunResult& result, std::uint64_t DeviceResult::
   return sum;
 }
 
-/// Between losses of the same steps, relative to those of `b`.
+/// The difference of losses of the same steps, relative to those of `b`.
 inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

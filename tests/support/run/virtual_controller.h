@@ -16,23 +16,23 @@
 
 namespace spillway::testing {
 
-/// What a controller may do wrong: controls, which an audit must see.
+/// Faults of a controller: negative controls, which an audit must detect.
 enum class Mistake {
   none,
   forgets_a_job,          ///< at a restart
-  skips_a_step,           ///< goes on one step behind the checkpoint
+  skips_a_step,           ///< continues one step behind the checkpoint
   restarts_what_is_done,  ///< at a restart
   begins_from_the_start,  ///< whatever is saved
   begins_a_job_twice,     ///< that is submitted twice
   acknowledges_too_early  ///< before the journal has it
 };
 
-/// One life of a controller, with a virtual clock: the real engine, journal and checkpoints, put
-/// together as the program does it. A job's state is the list of its steps so far. What is due to
-/// be written is written some time later, in the order of events, while training goes on.
+/// One life of a controller under a virtual clock: the real engine, journal and checkpoints,
+/// combined as in the program. A job's state is the list of its steps so far. Checkpoints are
+/// written later, in the order of events, while training continues.
 class VirtualController {
  public:
-  /// Reads what the life before has left, and goes on with every job that has not ended.
+  /// Reads the files of the previous life, and continues every unfinished job.
   VirtualController(const CrashWorkload& workload, const Life& life, const std::string& journal,
                     Disk disk, Mistake mistake, unsigned seed, ControllerAudit& audit)
       : workload_(workload),
@@ -53,7 +53,7 @@ class VirtualController {
   VirtualController(const VirtualController&) = delete;
   VirtualController& operator=(const VirtualController&) = delete;
 
-  /// The client may count on the job once this returns.
+  /// The job is acknowledged once this returns.
   void submit(const ClientJob& job) {
     const bool is_new = journal_.submit(job.id, job.config).is_new;
     if (is_new || mistake_ == Mistake::begins_a_job_twice) begin(job);
@@ -65,13 +65,13 @@ class VirtualController {
     if (++num_events_ % 16 == 0) shell_.engine().check_integrity();
     if (shell_.advance()) return true;
     if (shell_.engine().all_ended()) return false;
-    shell_.add_device(workload_.ample);  // whoever waits found no device
+    shell_.add_device(workload_.ample);  // waiting jobs found no device
     return true;
   }
   void lose_device() { shell_.lose_device(DeviceId(0)); }
 
-  /// What the disk holds after a crash at this moment, which may be in the middle of a checkpoint,
-  /// or of `submission`, that nobody is told of any more.
+  /// The disk after a crash now, possibly in the middle of a checkpoint or of `submission`, which
+  /// is not acknowledged.
   Disk crash(const ClientJob* submission) {
     if (submission != nullptr && mistake_ == Mistake::acknowledges_too_early) {
       audit_.acknowledge(submission->id);
@@ -87,8 +87,8 @@ class VirtualController {
   }
 
   const Engine& engine() const { return shell_.engine(); }
-  int resumed = 0;      ///< jobs that went on from a checkpoint
-  int ended_again = 0;  ///< of these, from their last
+  int resumed = 0;      ///< jobs that continued from a checkpoint
+  int ended_again = 0;  ///< of these, from their last one
 
  private:
   using Steps = std::string;  ///< "0 1 2 "
@@ -101,7 +101,7 @@ class VirtualController {
       Steps steps;
       std::int64_t step = 0;
     };
-    std::optional<State> due;  ///< a checkpoint that is to be written
+    std::optional<State> due;  ///< a checkpoint to write
   };
 
   void go_on() {
@@ -145,7 +145,7 @@ class VirtualController {
     training.due = {training.steps, training.step};
     later([this, &training] { save(training); });
   }
-  /// What is under way is written first, then the last state, then the journal is told.
+  /// Pending checkpoints are written first, then the last state, then the journal.
   void note(const JobEnded& ended) {
     Training& training = training_[ended.job.index()];
     save(training);

@@ -10,7 +10,7 @@
 
 namespace spillway::testing {
 
-/// A virtual run whose actions are checked and kept.
+/// A virtual run whose actions are checked and recorded.
 class WatchedRun {
  public:
   explicit WatchedRun(EngineConfig config, VirtualCosts costs = {})
@@ -34,7 +34,7 @@ class WatchedRun {
     return job;
   }
 
-  /// False when nothing is in flight any more.
+  /// False when nothing is in flight.
   bool advance() {
     shell.engine().check_integrity();
     return shell.advance();
@@ -43,14 +43,14 @@ class WatchedRun {
     while (advance()) {
     }
   }
-  /// Goes on until `found()`, which has to come.
+  /// Runs until `found()`; fails if it never holds.
   template <typename Found>
   void run_until(const Found& found) {
     while (!found()) {
       if (!advance()) throw std::logic_error("a run ended too early");
     }
   }
-  /// Until the job has an op of this step in flight.
+  /// Runs until the job has an op of this step in flight.
   void run_into_step(JobId job, std::int64_t step) {
     run_until([&] {
       const auto* op = actions.empty() ? nullptr : std::get_if<StartOp>(&actions.back());
@@ -58,7 +58,7 @@ class WatchedRun {
     });
   }
 
-  /// Actions of a kind that `keep(action)`, in order.
+  /// Actions of one kind that satisfy `keep(action)`, in order.
   template <typename Kind, typename Keep>
   std::vector<Kind> all(const Keep& keep) const {
     std::vector<Kind> found;
@@ -79,7 +79,7 @@ class WatchedRun {
   VirtualShell shell;
   ActionChecker checker;
   std::vector<Action> actions;
-  int lost = 0;  ///< actions that ended so
+  int lost = 0;  ///< actions that ended this way
 
  private:
   std::size_t num_jobs_ = 0;

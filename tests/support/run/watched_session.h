@@ -14,7 +14,7 @@
 #include "spillway/session.h"
 #include "tests/support/models/wrapped_model.h"
 
-/// Sessions that change while they run.
+/// Sessions that change during a run.
 namespace spillway::testing {
 
 inline SessionConfig with_faults(SessionConfig config,
@@ -23,7 +23,7 @@ inline SessionConfig with_faults(SessionConfig config,
   return config;
 }
 
-/// Lets the layers of a step compute once that is allowed.
+/// Lets the layers of a step compute once the test permits it.
 class Lockstep {
  public:
   void allow(std::int64_t step) {
@@ -49,7 +49,7 @@ class WatchedSession {
  public:
   explicit WatchedSession(const SessionConfig& config) : session(config) {}
 
-  /// One trial, whose steps begin once what came before has been reacted to.
+  /// One trial, whose steps start only after the reactions to earlier events.
   JobId submit_in_lockstep(const TrialConfig& trial) {
     return in_lockstep_ =
                session.submit(with_before(trial, [lockstep = lockstep_](LayerContext& context) {
@@ -71,7 +71,7 @@ class WatchedSession {
     result = session.result();
   }
 
-  /// Of the lanes that `trial` had, one after the other.
+  /// The lane counts of `trial`, in order.
   std::vector<int> lanes_of(JobId trial) const {
     std::vector<int> lanes;
     for (const auto& event : all(SessionEvent::Kind::resized)) {
@@ -80,7 +80,7 @@ class WatchedSession {
     return lanes;
   }
   std::vector<SessionEvent> all(SessionEvent::Kind kind) const { return all(events, kind); }
-  /// Blocks until the run has had so many, reacted to or not.
+  /// Blocks until the run has emitted `number` events, handled or not.
   void await(SessionEvent::Kind kind, std::size_t number) const {
     for (;;) {
       const auto until_now = session.poll(0, 0);

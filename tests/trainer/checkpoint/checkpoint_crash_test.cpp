@@ -12,8 +12,8 @@
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
-/// Every scenario is crashed at every change of the disk, many times over: what was not synced is
-/// lost, and then kept, torn and reordered at random. What is left must hold what was recorded.
+/// Crashes every scenario at every disk change, with unsynced data lost, kept, torn or reordered.
+/// The remaining files must contain every recorded checkpoint.
 namespace spillway::testing {
 namespace {
 
@@ -36,7 +36,7 @@ void ignore_errors(const std::function<void()>& call) {
   }
 }
 
-/// The disk that a crash of `act` leaves at `part` of its changes.
+/// The disk after a crash of `act` at `part` of its changes.
 Disk left_by(const std::function<void(CheckpointRun& run)>& act, double part, unsigned seed) {
   CrashFs disk;
   CheckpointRun run(disk);
@@ -51,7 +51,7 @@ void write_steps(CheckpointRun& run, std::uint64_t first, std::uint64_t last, in
   for (auto step = first; step <= last; ++step) run.write(store, step);
 }
 
-/// Sync number `at` of a store that writes steps 2, 3, 4 after another wrote 1.
+/// Sync number `at` of a store that writes steps 2, 3, 4 after another store wrote 1.
 std::function<void(CheckpointRun&)> failing_sync(int at) {
   return [=](CheckpointRun& run) {
     write_steps(run, 1, 1);
@@ -106,7 +106,7 @@ void damaged_in_between(CheckpointRun& run) {
   run.write(again, 4);
 }
 
-/// Recovers what a crash left, with whatever it holds, then goes on.
+/// Recovers from a crash, whatever it left, and continues.
 void recover(CheckpointRun& run) {
   auto store = run.open();
   const auto newest = store.open_newest();
@@ -153,7 +153,7 @@ std::vector<Scenario> scenarios() {
 
 class CheckpointCrash : public ::testing::TestWithParam<Scenario> {
  protected:
-  /// What was recorded by then, in order.
+  /// The recorded checkpoints up to then, in order.
   static std::vector<std::uint64_t> steps_before(std::size_t change,
                                                  const std::vector<Recorded>& recorded) {
     std::vector<std::uint64_t> steps;
@@ -162,8 +162,8 @@ class CheckpointCrash : public ::testing::TestWithParam<Scenario> {
     return steps;
   }
 
-  /// A disk after a crash holds the newest generation that was recorded, or a newer one, whole; as
-  /// many as were to be kept; and nothing damaged. Writing goes on.
+  /// A disk after a crash holds the newest recorded generation, or a newer one, complete; as many
+  /// as the store keeps; and no damaged one. Writing continues.
   void check(Disk left, std::size_t change, const CheckpointRun& run) {
     CrashFs disk(std::move(left));
     for (const auto& [folder, recorded] : run.recorded()) {
@@ -197,11 +197,11 @@ class CheckpointCrash : public ::testing::TestWithParam<Scenario> {
     return newest.generation ? newest.generation->manifest().step : 0;
   }
 
-  std::uint64_t first_step_ = 0;  ///< that the disk held before
+  std::uint64_t first_step_ = 0;  ///< already on the disk
   int num_states_ = 0;
 };
 
-TEST_P(CheckpointCrash, LeavesWhatWasRecorded) {
+TEST_P(CheckpointCrash, KeepsRecordedCheckpoints) {
   CrashFs disk(GetParam().disk());
   first_step_ = newest_step(disk.now());
   CheckpointRun run(disk);

@@ -9,8 +9,8 @@
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
-/// The newest of two generations is damaged in every way: this is always detected and said, and the
-/// one before is taken.
+/// Damages the newest of two generations in every way. The store must always detect and report
+/// this, and open the previous generation.
 namespace spillway::testing {
 namespace {
 
@@ -39,7 +39,7 @@ class CheckpointDamage : public ::testing::Test {
     return disk.nodes.at(newest_of(disk).at(file)).bytes;
   }
 
-  /// After `damage` the first generation is what is opened, and the finding names `file`.
+  /// After `damage` the store opens the first generation, and its finding names `file`.
   void expect_detected(const std::string& file, const std::function<void(Disk&)>& damage) {
     Disk disk = sound_;
     damage(disk);

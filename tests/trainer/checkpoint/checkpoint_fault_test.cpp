@@ -10,7 +10,7 @@
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
-/// Every call of a run fails, once and for ever, in every way.
+/// Every call of a run fails, once or forever, in every way.
 namespace spillway::testing {
 namespace {
 
@@ -25,11 +25,11 @@ constexpr CheckpointOptions kOptions{.block_bytes = CheckpointRun::kBlock};
 class CheckpointFault : public ::testing::TestWithParam<FaultCase> {
  protected:
   struct Told {
-    std::uint64_t recorded = 0;  ///< step of the newest, 0: none
+    std::uint64_t recorded = 0;  ///< step of the newest; 0: none
     int num_recorded = 0, num_errors = 0;
   };
 
-  /// Opens, writes four steps and reads, going on after each error.
+  /// Opens, writes four steps and reads; continues after each error.
   static Told run(FileSystem& files) {
     Told told;
     const auto go_on = [&](const auto& call) {
@@ -70,7 +70,7 @@ class CheckpointFault : public ::testing::TestWithParam<FaultCase> {
   }
 };
 
-TEST_P(CheckpointFault, LosesNothingThatWasRecorded) {
+TEST_P(CheckpointFault, KeepsRecordedCheckpoints) {
   Fault fault = GetParam().fault;
   for (int failed = 1; failed > 0; ++fault.at) {
     SCOPED_TRACE(fault.at);
@@ -78,7 +78,7 @@ TEST_P(CheckpointFault, LosesNothingThatWasRecorded) {
     FailingFs files(disk, fault);
     const Told told = run(files);
     failed = files.num_failed();
-    // After a crash that loses, and after one that mixes, what was not synced; then without one.
+    // After a crash that loses unsynced changes, after one that mixes them, and without a crash.
     std::mt19937 random(static_cast<unsigned>(fault.at));
     for (std::mt19937* const how : {static_cast<std::mt19937*>(nullptr), &random}) {
       CrashFs crashed(disk.after_crash(disk.num_changes(), how));

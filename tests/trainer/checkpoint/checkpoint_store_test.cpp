@@ -76,7 +76,7 @@ TEST(CheckpointStore, KeepsTheConfiguredNumber) {
   }
 }
 
-/// A flipped byte in each named generation.
+/// Flips a byte in each named generation.
 void damage(CrashFs& disk, const Numbers& numbers) {
   for (const auto number : numbers) {
     const auto file = disk.open(generation_path(kCheckpoints, number) / "weights.safetensors");
@@ -230,7 +230,7 @@ TEST(CheckpointStore, ChecksSpaceBeforeWriting) {
   EXPECT_EQ(error.requested, one);
   EXPECT_EQ(error.available, one - 1);
   EXPECT_TRUE(disk.list(kCheckpoints).empty());
-  disk.set_capacity(3 * one);  // two to keep and the one that is written
+  disk.set_capacity(3 * one);  // the two that it keeps and the one that it writes
   for (std::uint64_t step = 1; step <= 4; ++step) run.write(store, step);
 }
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""A job that commits checkpoints is killed before every single call of the system that changes the
-disk, and restarted: nothing that was committed is lost, nothing is damaged, the journal agrees.
-Usage: commit_kill_test.py COMMIT_RUN"""
+"""Kills a job that commits checkpoints before every system call that changes the disk, and restarts
+it: no committed step is lost, nothing is damaged, and the journal agrees.
+
+Usage: commit_kill_test.py COMMIT_RUN
+"""
 
 import collections
 import concurrent.futures
@@ -15,7 +17,7 @@ import tempfile
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-# `?`: where the system has no such call, there is none to kill at.
+# `?`: skipped on systems without the call.
 CALLS = ("open openat creat write pwrite64 pwritev writev ftruncate truncate fallocate fsync "
          "fdatasync sync_file_range msync rename renameat renameat2 unlink unlinkat link linkat "
          "symlinkat mkdir mkdirat rmdir copy_file_range sendfile").split()
@@ -28,7 +30,7 @@ def strace(*arguments, log="/dev/null"):
 
 
 def why_not():
-    """Why calls cannot be intercepted here; nothing where they can."""
+    """Why calls cannot be intercepted on this machine; empty if they can."""
     if shutil.which("strace") is None:
         return "strace is not installed"
     tried = strace("-e", "inject=?exit_group:signal=KILL:when=1", "true")
@@ -42,7 +44,7 @@ class Job:
         self.folder, self.bug, self.printed = pathlib.Path(folder), bug, 0
 
     def write(self, *tracer):
-        """Whether it came to its end; it is killed where `tracer` says so."""
+        """True if the job finished; `tracer` may kill it."""
         done = subprocess.run([*tracer, PROGRAM, "write", self.folder, *self.bug], timeout=60,
                               capture_output=True, text=True, check=False)
         self.printed = max([self.printed, *map(int, done.stdout.split())]) if (
@@ -50,12 +52,12 @@ class Job:
         return done.returncode == 0
 
     def write_until(self, call, number):
-        """Killed before the call of this number."""
+        """Kills the job before the call of this number."""
         return self.write("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
                           f"inject={call}:signal=KILL:when={number}")
 
     def problem(self):
-        """What is wrong after a restart; nothing where all is well."""
+        """The problems after a restart; empty if there are none."""
         check = subprocess.run([PROGRAM, "check", self.folder, str(self.printed)], timeout=60,
                                capture_output=True, text=True, check=False)
         return check.stdout + check.stderr if check.returncode != 0 else ""
@@ -67,7 +69,7 @@ class Job:
 
 
 def calls_of(bug=()):
-    """How often a job that nobody disturbs makes each call."""
+    """How often an undisturbed job makes each call."""
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("r") as log:
         done = strace("-e", f"trace={SELECTED}", PROGRAM, "write", folder, *bug, log=log.name)
         if done.returncode != 0:
@@ -76,7 +78,7 @@ def calls_of(bug=()):
 
 
 def places_of(calls):
-    """Every call, by its name and number."""
+    """Every call, by name and number."""
     return [(call, i + 1) for call, count in sorted(calls.items()) for i in range(count)]
 
 
@@ -90,7 +92,9 @@ def problem_after_kill(place, bug):
 
 class CommitKill(unittest.TestCase):
     def problem_of(self, place):
-        """Killed, restarted, killed there again if it comes so far, and gone on with to the end."""
+        """Kills the job, restarts it, kills it at the same call again if it gets that far, and then
+        lets it finish.
+        """
         with tempfile.TemporaryDirectory() as folder:
             job = Job(folder)
             if job.write_until(*place):
@@ -100,7 +104,7 @@ class CommitKill(unittest.TestCase):
                 problem = job.problem()
             job.write()
             problem = problem or job.problem()
-            # A kill while the oldest is removed may leave it until the next commit.
+            # A kill during the removal of the oldest may leave it until the next commit.
             as_whole = self.whole.items() <= job.content().items()
             return problem or ("" if as_whole else "ends with other bytes")
 

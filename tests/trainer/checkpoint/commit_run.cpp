@@ -13,10 +13,10 @@
 #include "trainer/checkpoint/generation_writer.h"
 #include "trainer/journal/journal.h"
 
-/// A job that writes checkpoints and tells a journal of them, for commit_kill_test.py to kill.
-///   commit_run write FOLDER [BUG]   goes on until kSteps; prints each step once it is committed
-///   commit_run check FOLDER STEP    restarts after STEP was printed; says what was lost, with 1
-/// A BUG makes it do what a commit must not: written_in_place, recorded_early, removed_early.
+/// A job that writes checkpoints and records them in a journal; commit_kill_test.py kills it.
+///   commit_run write FOLDER [BUG]   runs to kSteps; prints each step once it is committed
+///   commit_run check FOLDER STEP    restarts after STEP was printed; reports losses, exits with 1
+/// A BUG makes it break a rule of commits: written_in_place, recorded_early, removed_early.
 namespace spillway::testing {
 namespace {
 
@@ -44,7 +44,7 @@ class CommitRun {
     }
   }
 
-  /// What does not hold of the folder; nothing is wrong with an empty text.
+  /// The problems of the folder; empty: none.
   std::string problem(std::uint64_t printed) {
     CheckpointStore store(files_, checkpoints_, kOptions);
     const auto newest = store.open_newest();
@@ -59,7 +59,7 @@ class CommitRun {
     const auto known = journal_.trials().at(0).committed.value_or(CommittedGeneration{});
     if (known.step != known.generation) return "the journal has another step";
     if (known.step < printed) return "the journal lacks what was printed";
-    // Between the rename and its record a generation is there and not yet known.
+    // Between the rename and its record, a generation exists but is not recorded yet.
     if (known.step != last && known.step + 1 != last) return "the journal and the folder differ";
     return "";
   }

@@ -9,16 +9,16 @@
 #include "tests/support/random/from_environment.h"
 #include "tests/support/run/virtual_controller.h"
 
-/// A controller crashes at any event, several times, and starts again on other devices. What is
-/// left each time is its journal and its checkpoints, both the real ones, on a disk that loses what
-/// was not synced. No job that was acknowledged is lost or run twice.
+/// A controller crashes at any event, several times, and restarts on other devices. Each time its
+/// real journal and its real checkpoints remain, on a disk that loses unsynced data. No
+/// acknowledged job is lost or run twice.
 ///
-///   SPILLWAY_PROPERTY_SEED=7 controller_crash_test      one run, alone
+///   SPILLWAY_PROPERTY_SEED=7 controller_crash_test      one run
 ///   SPILLWAY_PROPERTY_RUNS=50000 controller_crash_test  seeds 1 to 50000
 namespace spillway::testing {
 namespace {
 
-/// What has happened.
+/// What has happened so far.
 struct Counts {
   int crashes = 0, unacknowledged = 0, resumed = 0, ended_again = 0, done = 0;
   void operator+=(const Counts& other) {
@@ -27,7 +27,7 @@ struct Counts {
   }
 };
 
-/// All lives of a controller, and its client, who submits until it has an answer.
+/// All lives of a controller, and its client, which submits until it gets an answer.
 class CrashRun {
  public:
   CrashRun(std::uint64_t seed, const std::string& journal, Mistake mistake)
@@ -48,8 +48,7 @@ class CrashRun {
     }
   }
 
-  /// What is wrong: with what was seen, with what the journal says in the end, and with what the
-  /// last checkpoints hold.
+  /// The problems: of the audit, of the final journal, and of the last checkpoints.
   std::vector<std::string> problems() {
     auto problems = audit_.problems();
     const auto trials = Journal(journal_).trials();
@@ -91,7 +90,7 @@ class CrashRun {
         workload_.jobs, [&](const ClientJob& job) { return audit_.is_acknowledged(job.id); });
   }
 
-  /// Sometimes the crash comes before the client has an answer.
+  /// Sometimes the crash comes before the client gets an answer.
   const ClientJob* interrupted_submission() {
     if (random_() % 2 == 0) return nullptr;
     for (const ClientJob& job : workload_.jobs) {
@@ -123,19 +122,19 @@ class CrashRun {
   int events_ = 0;
 };
 
-/// In memory where the system has such a folder: that the journal syncs is another test's matter.
+/// In memory if the system has such a folder: another test checks that the journal syncs.
 class ControllerCrash : public ::testing::Test {
  protected:
   std::string journal(std::uint64_t seed) const { return folder_ / (std::to_string(seed) + ".db"); }
 
-  /// Seeds with a problem that ends like this, of 30.
+  /// The number of seeds, of 30, with a problem that ends like this.
   int num_caught(Mistake mistake, const std::string& problem) const {
     int caught = 0;
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
       CrashRun run(seed, journal(seed), mistake);
       try {
         run.run();
-      } catch (const Error&) {  // the journal sees some mistakes itself
+      } catch (const Error&) {  // the journal itself detects some faults
       }
       caught += std::ranges::any_of(run.audit().problems(), [&](const std::string& found) {
         return found.ends_with(problem);

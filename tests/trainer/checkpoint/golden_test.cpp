@@ -8,7 +8,7 @@
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 
-/// Files of every version that was ever written stay readable, and are still written as they were.
+/// Files of every released version stay readable, and are still written the same way.
 namespace spillway::testing {
 namespace {
 
@@ -22,7 +22,7 @@ std::vector<std::byte> counted_bytes(Bytes size) {
   return bytes;
 }
 
-/// What the golden generation holds. Never changed: a new version gets a folder of its own.
+/// The content of the golden generation. It never changes: a new version gets its own folder.
 GenerationContent golden_content() {
   const std::vector<TensorEntry> tensors{{.name = "wte.weight", .dtype = "F32", .shape = {5, 4}},
                                          {.name = "steps", .dtype = "I64", .shape = {}},
@@ -71,7 +71,7 @@ TEST(Golden, WritesCheckpointsOfVersion1) {
   }
 }
 
-/// Written by the Python package, version 0.8: other types, another order, metadata of its own.
+/// Written by the Python package, version 0.8: other types, another order, metadata.
 TEST(Golden, ReadsSafetensorsOfPython) {
   const Safetensors file(file_source(posix_file_system(), kGolden / "python.safetensors"));
   EXPECT_EQ(file.metadata(), (TensorMetadata{{"made_by", "safetensors 0.8"}}));

@@ -24,7 +24,7 @@ Manifest small_manifest() {
           .files = {{"weights.safetensors", 2500, {kHash, kOther, kHash}}, {"state.json", 0, {}}}};
 }
 
-/// The text with another body, and the hash that it should have then.
+/// The text with another body, and the hash that matches it.
 std::string hashed(const std::string& body) {
   return body + "xxh3 " + xxh3(std::as_bytes(std::span(body))) + "\n";
 }
@@ -104,7 +104,7 @@ TEST(Manifest, DetectsEveryLostOrAddedByte) {
   EXPECT_THROW(parse_manifest(text + text, ""), CorruptData);
 }
 
-/// Sound hash, but nothing that to_text() makes.
+/// The hash matches, but to_text() never produces such a text.
 TEST(Manifest, RefusesNonCanonicalText) {
   EXPECT_NE(problem_of(replaced("step 120", "step 0120")).find("in another way"),
             std::string::npos);

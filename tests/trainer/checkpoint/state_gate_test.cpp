@@ -43,7 +43,7 @@ TEST(StateGate, BlocksASnapshotUntilItsStepIsUpdated) {
   gate.begin_snapshot(6);
   auto read = std::async(std::launch::async, [&] { EXPECT_TRUE(gate.wait_for(0)); });
   EXPECT_TRUE(waits(read));
-  gate.begin_update(0);  // to 6: the snapshot does not hold it up
+  gate.begin_update(0);  // to 6: the snapshot does not block it
   gate.end_update(0);
   read.wait();
   const auto next = std::async(std::launch::async, [&] { gate.begin_update(0); });

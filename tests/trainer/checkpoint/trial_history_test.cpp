@@ -40,7 +40,7 @@ std::vector<Value> last(const std::vector<Value>& all, std::size_t num) {
   return {all.end() - static_cast<std::ptrdiff_t>(std::min(num, all.size())), all.end()};
 }
 
-/// Interrupted after every `every` steps.
+/// Interrupted every `every` steps.
 TrialHistory interrupted(std::size_t limit, std::int64_t every, std::int64_t end) {
   TrialHistory history(limit, kRungs);
   while (history.num_steps() < end) {
@@ -78,7 +78,7 @@ TEST(TrialHistory, KeepsTheLastStepsAcrossInterruptions) {
   }
 }
 
-/// The control: from the steps that are kept alone the means would be others.
+/// Negative control: means over kept steps only would differ.
 TEST(TrialHistory, DiffersFromMeansOverKeptSteps) {
   TrialHistory whole(1000, kRungs), some(5, kRungs);
   train(whole, 10);

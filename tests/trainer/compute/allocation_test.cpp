@@ -15,12 +15,12 @@
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
 
-/// Counts what device threads take from the C library and what anyone maps, beside Spillway's own
-/// accounting: this program's malloc and mmap are the ones below.
+/// Counts the memory that device threads take from the C library, and all mappings, independently
+/// of Spillway's own accounting: this program's malloc and mmap are the ones below.
 
 namespace {
 
-/// Blocks that are not counted: the records of LibTorch's graphs.
+/// Uncounted blocks: records of LibTorch's graphs.
 constexpr std::size_t kSmall = 2048;
 
 thread_local bool is_device_thread = false;
@@ -32,7 +32,7 @@ void raise(std::atomic<std::size_t>& peak_of, std::size_t value) {
   }
 }
 
-/// Addresses of counted blocks: whoever frees one, on any thread.
+/// Addresses of counted blocks; any thread may free them.
 class Blocks {
  public:
   void add(void* block) {
@@ -124,7 +124,7 @@ int munmap(void* pages, std::size_t bytes) {
 namespace spillway::testing {
 namespace {
 
-/// Activations that outweigh the records of graphs.
+/// Activations much larger than graph records.
 TrialConfig wide_gpt() {
   GptConfig model = tiny_gpt();
   model.max_position_embeddings = 64;
@@ -132,7 +132,7 @@ TrialConfig wide_gpt() {
   return tiny_trial("gpt", model);
 }
 
-/// What oneDNN keeps of the kernels that it compiles for a net, whatever its sizes.
+/// Memory that oneDNN keeps for the compiled kernels of a net, whatever its sizes.
 constexpr std::size_t kCompiled = 128 << 10;
 
 TrialConfig bf16_gpt() {
@@ -141,9 +141,9 @@ TrialConfig bf16_gpt() {
   return trial;
 }
 
-/// By oneDNN, which takes buffers of its own.
+/// Computed by oneDNN, which allocates its own buffers.
 TrialConfig conv_trial() {
-  torch::rand({64, 64}).matmul(torch::rand({64, 64}));  // MKL is in use before any session
+  torch::rand({64, 64}).matmul(torch::rand({64, 64}));  // uses MKL before any session
   TrialConfig trial = net_trial(small_nets()[0]);
   trial.train.batch_size = 128;
   return trial;
@@ -173,7 +173,7 @@ Counted count(const SessionConfig& config, const TrialConfig& trial) {
   return {session.result(), ::peak, ::mapped_peak - mapped_before};
 }
 
-TEST(Allocation, OfDeviceThreadsEqualsTheMeters) {
+TEST(Allocation, CountsDeviceThreadsAsTheMeters) {
   for (const TrialConfig& trial :
        {counted_trial(), counted_trial(bf16_gpt()), counted_trial(conv_trial()),
         counted_trial(resnet_trial(small_resnet(), /*vn_size=*/32))}) {
@@ -194,12 +194,12 @@ TEST(Allocation, CountsArenasAsBudgetsAndHomes) {
   const Counted counted = count(session_of(2, budget), trial);
   Bytes expected = 2 * round_up(budget, kPage) + round_up(counted.result.host_peak_bytes, kPage);
   for (const DeviceResult& device : counted.result.devices) {
-    if (device.ops > 0) expected += kPage;  // for what its ops say, losses
+    if (device.ops > 0) expected += kPage;  // for op results and losses
   }
   EXPECT_EQ(counted.mapped, expected);
 }
 
-/// The control: memory that passes the meters by is seen.
+/// Negative control: detects unmetered memory.
 TEST(Allocation, DetectsUnmeteredMemory) {
   const TrialConfig trial = counted_trial(wide_gpt(), [](LayerContext&) {
     thread_local const std::vector<char> hidden(1 << 20);

@@ -19,11 +19,11 @@
 #include "trainer/compute/run_on.h"
 #include "trainer/compute/torch_gpu.h"
 
-/// What LibTorch's own part for GPUs does in a session.
+/// What LibTorch's GPU code does in a session.
 namespace spillway::testing {
 namespace {
 
-/// Operands of products that began at less than what everything begins at.
+/// Operands of products that are less aligned than every tensor.
 int misaligned() {
   const auto& alignments = dry_cuda().alignments;
   return std::accumulate(alignments.begin(), alignments.begin() + kAlignment, 0);
@@ -39,7 +39,7 @@ SessionConfig two_gpus(Bytes memory) {
   return config;
 }
 
-/// On a thread of a GPU of its own, as of ops.
+/// Runs on a GPU thread of its own, like an op.
 void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
   initialize_torch();
   const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
@@ -52,7 +52,7 @@ void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
 
 class DryGpu : public ::testing::Test {
  protected:
-  /// Nothing in it waits, nothing is for the default stream, and operands begin where they should.
+  /// No call synchronizes, none uses the default stream, and operands are aligned.
   static void expect_good_run(const TrialConfig& trial, Bytes memory) {
     Session session(two_gpus(memory));
     session.submit(trial);
@@ -81,7 +81,7 @@ TEST_F(DryGpu, NeverSynchronizesForAGpt) {
   }
 }
 
-/// Convolutions by LibTorch's own kernels: cuDNN wants a GPU.
+/// Convolutions by LibTorch's own kernels: cuDNN needs a GPU.
 TEST_F(DryGpu, NeverSynchronizesForOtherModels) {
   at::globalContext().setUserEnabledCuDNN(false);
   expect_good_run(resnet_trial(), 4_MiB);
@@ -91,7 +91,7 @@ TEST_F(DryGpu, NeverSynchronizesForOtherModels) {
   }
 }
 
-/// Flash attention takes more for its backward than such small layers would let one think.
+/// The backward of flash attention takes more memory than such small layers suggest.
 TEST_F(DryGpu, NamesALayerThatIsTooLarge) {
   TrialConfig trial = tiny_trial();
   trial.train.dtype = FloatType::bf16;
@@ -104,7 +104,7 @@ TEST_F(DryGpu, NamesALayerThatIsTooLarge) {
       << refusal.what();
 }
 
-/// Two linear layers, with a pooling between them whose gradients are added in any order on a GPU.
+/// Two linear layers with pooling between them, whose gradients a GPU adds in varying order.
 torch::nn::Sequential pooling_net() {
   using namespace torch::nn;
   return Sequential(Linear(8, 8), AdaptiveAvgPool2d(2), Flatten(), Linear(4, 10));
@@ -120,7 +120,7 @@ TEST_F(DryGpu, NamesANondeterministicOperation) {
                "operation");
 }
 
-// Controls: what is counted.
+// Negative controls of the counters.
 
 TEST_F(DryGpu, SynchronizesToReadANumber) {
   on_gpu([](const at::TensorOptions& here) {

@@ -29,7 +29,7 @@ std::vector<float> gradient_of(int vn, std::size_t n) {
 
 using Merge = void (*)(kernels::Stream, float*, const float*, const ParamSpec&);
 
-/// The step's sum: each lane folds its groups and packs what is finished, the host does the rest.
+/// The step's sum: each lane folds its groups and packs finished sums, the host does the rest.
 std::vector<std::byte> summed_by(const std::vector<GroupRange>& lanes, int groups,
                                  const ParamSpec& param, Merge merge) {
   const auto n = static_cast<std::size_t>(param.tensor.elements());
@@ -71,7 +71,7 @@ TEST(FinishedSums, DoNotDependOnLanes) {
   }
 }
 
-/// The control: what a lane adds up itself, it does not round.
+/// Negative control: a lane does not round what it adds up itself.
 TEST(FinishedSums, DependOnLanesIfOnlyTravellingSumsAreRounded) {
   const Merge unrounded = [](kernels::Stream stream, float* into, const float* from,
                              const ParamSpec& param) {
@@ -81,7 +81,7 @@ TEST(FinishedSums, DependOnLanesIfOnlyTravellingSumsAreRounded) {
   EXPECT_NE(summed_by(kLanes[0], 7, param, unrounded), summed_by(kLanes[2], 7, param, unrounded));
 }
 
-/// In place, from the front, over what has been read.
+/// Packs in place, from the front, over memory that is already read.
 TEST(FinishedSums, ArePackedInPlaceWithTheSameBits) {
   for (const std::size_t n : {1u, 31u, 32u, 33u, 1000u, 100'003u}) {
     for (const DType gradient : {DType::f32, DType::bf16}) {

@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-/// Its library and what is looked for in it are there all the same.
+/// Its library exists nevertheless, with the symbols that are looked up in it.
 TEST(TorchGpu, FailsWithAReasonWithoutGpu) {
   if (!list_gpus().gpus.empty()) GTEST_SKIP() << "there is a GPU";
   try {

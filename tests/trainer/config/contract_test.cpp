@@ -26,7 +26,7 @@ TEST(Contract, NamesEveryChangedFieldWithBothValues) {
   EXPECT_EQ(to_string(found[2]), "steps: was not there, is ");
 }
 
-/// "NAME=value" in the environment, while it lives.
+/// Sets "NAME=value" in the environment during its lifetime.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }

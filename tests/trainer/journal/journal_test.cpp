@@ -23,7 +23,7 @@
 
 namespace {
 
-/// What the system does in place of the call that these stand for.
+/// A system call that these functions replace.
 int num_syncs = 0, num_writes = 0;
 int failing_sync = 0, failing_write = 0;  // counted from 1; 0: none
 
@@ -43,7 +43,7 @@ void count_writes() {
 
 }  // namespace
 
-/// Stands before the system's own; SQLite calls it.
+/// Replaces the system's function; SQLite calls it.
 extern "C" int fdatasync(int file) {
   if (++num_syncs == failing_sync) {
     errno = EIO;
@@ -111,7 +111,7 @@ TEST(Journal, RefusesUnknownTrials) {
   EXPECT_TRUE(journal.trials().empty());
 }
 
-/// One that goes on from an older checkpoint, or from none, falls behind what it had committed.
+/// A trial that continues from an older checkpoint, or from none, falls behind its last commit.
 TEST(Journal, KeepsTheLastCommit) {
   const JournalFile file;
   Journal journal(file.path);
@@ -140,7 +140,7 @@ TEST(Journal, SyncsEveryChange) {
   EXPECT_EQ(syncs_of([&] { journal.trials(); }), 0);
 }
 
-/// Every call of one kind fails once, for every such call of a few changes.
+/// One call of one kind fails, for every such call of a few changes.
 void fail_each(int& count, int& failing, int code) {
   count_writes();
   const JournalFile file;
@@ -221,7 +221,7 @@ std::map<std::string, std::string> small_journal(bool with_log) {
   return bytes;
 }
 
-/// Flips a bit of many bytes of one of the files. What is read is right or an error.
+/// Flips one bit in many bytes of one of the files. Reading gives the right content or an error.
 void damage(const std::map<std::string, std::string>& sound, const std::string& name,
             int least_errors) {
   const auto trials_of = [](const auto& files) {
@@ -256,7 +256,7 @@ TEST(Journal, LosesNothingByADamagedLog) {
   damage(sound, "journal.sqlite-wal", 0);
 }
 
-/// What a child tells its parent that the journal has acknowledged.
+/// The acknowledgement of the journal that a child passes to its parent.
 struct Acknowledged {
   std::uint32_t trial;
   std::uint32_t generation;  // 0: the submission
@@ -281,7 +281,7 @@ std::string config_of(std::uint32_t trial) { return "{seed: " + std::to_string(t
   }
 }
 
-/// Kills a child that writes after `num_acknowledged` and a bit. Returns what was acknowledged.
+/// Kills a child a moment after `num_acknowledged` acknowledgements. Returns the acknowledged ones.
 std::vector<Acknowledged> write_and_kill(const std::string& path, unsigned num_acknowledged,
                                          unsigned a_bit) {
   std::array<int, 2> ends{};
@@ -303,7 +303,7 @@ std::vector<Acknowledged> write_and_kill(const std::string& path, unsigned num_a
   return all;
 }
 
-/// Returns how many trials there are.
+/// Returns the number of trials.
 std::size_t check_after_kill(const std::string& path, std::size_t before,
                              const std::vector<Acknowledged>& acknowledged) {
   Journal journal(path);

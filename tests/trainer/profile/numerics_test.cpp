@@ -17,7 +17,7 @@
 namespace spillway::testing {
 namespace {
 
-/// With other convolutions, and other products in bf16.
+/// With other convolutions, and with other products in bf16.
 class WithoutOneDnn {
  public:
   WithoutOneDnn() { at::globalContext().setUserEnabledMkldnn(false); }

@@ -15,7 +15,7 @@ const MachineDevice kDevice{.kind = "cuda:0",
 
 TEST(Roofline, OverlapsBothDirectionsForFp32) {
   const Roofline line = roofline(kDevice, DType::f32, 4e9);
-  EXPECT_DOUBLE_EQ(line.copy_tokens, 12 / 75e9 / 1e-12);  // one way alone: 8 / 50e9, the same
+  EXPECT_DOUBLE_EQ(line.copy_tokens, 12 / 75e9 / 1e-12);  // one direction alone: 8 / 50e9, the same
   EXPECT_DOUBLE_EQ(line.update_tokens, 4 / 4e9 / 1e-12);
   EXPECT_EQ(line.tokens(), line.update_tokens);
 }

@@ -7,7 +7,7 @@
 #include "tests/support/check/resident.h"
 #include "tests/support/run/real_run.h"
 
-/// Devices fail, hang, shrink, come and go under a real shell: every byte is checked all the same.
+/// Devices fail, hang, shrink, join and leave under a real shell. Every byte is checked.
 namespace spillway::testing {
 namespace {
 
@@ -63,7 +63,7 @@ TEST(ShellDevices, GivesUpAHangingDevice) {
   });
 }
 
-/// It was slow, not dead: its op ends when all is over, and nobody hears of it.
+/// The op of a slow device ends after the run and has no effect.
 TEST(ShellDevices, IgnoresALateOp) {
   std::promise<void> over;
   std::shared_future<void> until = over.get_future().share();
@@ -104,7 +104,7 @@ TEST(ShellDevices, WaitsForADevice) {
   });
 }
 
-/// Without jobs, what the shell adds to the memory in use.
+/// The memory that a shell without jobs adds to the memory in use.
 Bytes taken_at_start(Bytes touched) {
   const auto device = make_cpu_device("cpu:0", 64_MiB);
   MemoryStore store(*device);
@@ -125,7 +125,7 @@ TEST(ShellDevices, TouchesRangesBeforeTheirFirstUse) {
   EXPECT_GE(taken_at_start(32_MiB), 32_MiB);
 }
 
-/// Its memory stays until nothing writes there any more.
+/// Its memory stays until nothing writes there.
 TEST(ShellDevices, RemovesADeviceWhileItIsTouched) {
   constexpr Bytes kLarge = 256_MiB;
   for_seeds(3, [&](std::uint64_t seed) {
@@ -148,7 +148,7 @@ TEST(ShellDevices, LosesADeviceThatCannotBeWarmed) {
   std::promise<void> lost;
   const std::shared_future<void> until = lost.get_future().share();
   run.heard.when_left = [&](const auto&) { lost.set_value(); };
-  // Else all may be over before the device is warmed.
+  // Otherwise the run may end before the device is warmed.
   run.runner.before_op = [&](const OpCall&) { until.wait_for(std::chrono::seconds(10)); };
   run.shell.add_device(added, 4_KiB);
   run_to_the_end(run);
@@ -187,7 +187,7 @@ TEST(ShellDevices, JoinAndLeaveAtCommits) {
   EXPECT_GT(left, 5u);
 }
 
-/// It can join again with the half that it has: the shell gave all of it back.
+/// The shell has returned all memory, so the device can join again with half.
 TEST(ShellDevices, RemovesAShrunkDeviceThatMayRejoin) {
   std::size_t joined = 0;
   for_seeds(20, [&](std::uint64_t seed) {
@@ -205,7 +205,7 @@ TEST(ShellDevices, RemovesAShrunkDeviceThatMayRejoin) {
   EXPECT_GT(joined, 5u);
 }
 
-/// One job, and its plans for several numbers of lanes.
+/// One job, with plans for several numbers of lanes.
 struct Resizable {
   explicit Resizable(std::uint64_t seed) {
     RandomWorkload random(seed);

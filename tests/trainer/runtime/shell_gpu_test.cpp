@@ -4,11 +4,11 @@
 #include "tests/support/gpu/fake_cudart.h"
 #include "tests/support/run/real_run.h"
 
-/// The shell on devices whose threads run ahead of what they compute, as GPUs', without one.
+/// The shell on devices whose threads run ahead of their computation, like GPUs, without a GPU.
 namespace spillway::testing {
 namespace {
 
-/// Ops compute on streams, a while after their devices' threads have given them away.
+/// Ops compute on streams, some time after their device threads have enqueued them.
 class ShellOnGpus : public ::testing::Test {
  protected:
   ~ShellOnGpus() override {
@@ -41,7 +41,7 @@ class ShellOnGpus : public ::testing::Test {
     for (auto& [number, memory] : call.buffers) memory = testing::seen_by_kernel(memory);
     return call;
   }
-  /// How many times GPU 0 was lost, where all devices but the first are on GPU 1.
+  /// The number of times that GPU 0 was lost, if all devices but the first are on GPU 1.
   int lose_gpu(std::uint64_t seed, std::function<void(const OpCall&)> before_op) {
     auto workload = make_workload(seed);
     auto& budgets = workload.config.device_budgets;
@@ -64,7 +64,7 @@ class ShellOnGpus : public ::testing::Test {
       fake_cuda().broken[0] = cudaSuccess;
       lost = run.heard.left.size();
     }
-    fake_cuda().locked = 0;  // what a GPU that failed had locked, nobody can tell it to unlock
+    fake_cuda().locked = 0;  // memory that a failed GPU had locked cannot be unlocked
     return static_cast<int>(lost);
   }
 

@@ -77,7 +77,7 @@ TEST(Shell, FailsOnlyTheJobWithoutRoomForItsHome) {
     FailingStore store(memory, 0);
     RealRun run(make_workload(seed), {}, {}, &store);
     run.run_all();
-    int failed = 0;  // whose home is asked for first is chance
+    int failed = 0;  // the order of requests for homes is random
     for (const auto& [job, end] : run.heard.ends) {
       if (end == JobEnd::done) continue;
       ++failed;
@@ -176,7 +176,7 @@ TEST(Shell, DoesNotWaitForASlowRelease) {
   EXPECT_EQ(run.host.in_use(), 0u);
 }
 
-/// A store whose first memory comes once others have theirs.
+/// A store whose first allocation completes only after other allocations.
 class SlowStore final : public Store {
  public:
   SlowStore(Store& store, std::future<void>& opened) : store_(store), opened_(opened) {}
@@ -219,8 +219,8 @@ TEST(Shell, FailsAJobWhoseReleaseFails) {
   run.expect_done(JobId(1));
 }
 
-/// Where the shell's thread throws, somebody may still read a home, as the writer of a checkpoint
-/// does: release() waits for that, so it comes before the home goes.
+/// If the shell's thread throws, another thread may still read a home, for example the writer of a
+/// checkpoint. release() waits for it, so it must run before the home is freed.
 TEST(Shell, ReleasesHomesIfRunThrows) {
   for_seeds(10, [&](std::uint64_t seed) {
     std::mutex mutex;
@@ -235,7 +235,7 @@ TEST(Shell, ReleasesHomesIfRunThrows) {
       run.runner.released = [&](JobId job, JobEnd) {
         const std::lock_guard lock(mutex);
         const volatile std::byte* const home = homes.at(job);
-        (void)*home;  // ends the program where the home has gone
+        (void)*home;  // ends the program if the home is freed
         homes.erase(job);
         ++released;
       };

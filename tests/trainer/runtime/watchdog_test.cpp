@@ -40,20 +40,20 @@ TEST(Watchdog, RestsWhileNothingIsExpected) {
   io.run();
 }
 
-/// As after SIGSTOP and SIGCONT: what it waits for has had no more time than it.
+/// As after SIGSTOP and SIGCONT: the watched work was stopped for the same time.
 TEST(Watchdog, IgnoresTimeInWhichTheProcessWasStopped) {
   boost::asio::io_context io;
   int barks = 0;
   Watchdog dog(io, [&] { ++barks; });
   dog.expect(milliseconds(1500));
-  std::this_thread::sleep_for(milliseconds(3000));  // nobody runs the timers
+  std::this_thread::sleep_for(milliseconds(3000));  // nothing runs the timers
   io.poll();
   EXPECT_EQ(barks, 0);
   io.run();
   EXPECT_EQ(barks, 1) << "it goes on counting";
 }
 
-/// Both timers have ended before either is heard of.
+/// Both timers have expired before either handler runs.
 TEST(Watchdog, StaysSilentAfterDestruction) {
   boost::asio::io_context io;
   std::unique_ptr<Watchdog> first, second;

@@ -20,9 +20,9 @@
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 
-/// `train.dtype: bf16`: what layers compute with, what stays fp32, what it costs; and the same of
-/// `gradient_dtype`. That bits depend on nothing else is in exactness_matrix_test and
-/// random_configuration_test.
+/// `train.dtype: bf16`: what layers compute with, what stays fp32, and its cost; the same for
+/// `gradient_dtype`. exactness_matrix_test and random_configuration_test check that bits depend on
+/// nothing else.
 namespace spillway::testing {
 namespace {
 
@@ -36,7 +36,7 @@ TrialConfig with_gradients_in_bf16(TrialConfig trial) {
   return trial;
 }
 
-/// The types that layers saw of their parameters and inputs.
+/// The types of parameters and inputs that layers saw.
 class SeenTypes {
  public:
   TrialConfig of(TrialConfig trial) {
@@ -82,7 +82,7 @@ TEST(Bf16, ComputesLayersButKeepsStatistics) {
   EXPECT_EQ(resnet.inputs(), (std::set{at::kBFloat16, at::kLong}));
 }
 
-/// Against the same trial in fp32, which the other tests hold against plain LibTorch.
+/// Compares with the same trial in fp32, which other tests compare with plain LibTorch.
 TEST(Bf16, LearnsAsWellAsFp32) {
   TrialConfig gpt = tiny_trial(), resnet = resnet_trial();
   gpt.train.max_steps = 60;
@@ -99,7 +99,7 @@ TEST(Bf16, LearnsAsWellAsFp32) {
 
 bool is_narrow(float x) { return to_float(to_bfloat16(x)) == x; }
 
-/// Steps too small for bf16 are not lost: its weights would have stayed where they began.
+/// Steps too small for bf16 are not lost: bf16 weights would keep their initial values.
 TEST(Bf16, KeepsHostWeightsInFp32) {
   const TemporaryFolder folder;
   TrialConfig trial = in_bf16(tiny_trial());
@@ -146,7 +146,7 @@ TEST(GradientsInBf16, TravelInHalfTheBytes) {
   EXPECT_LT(home(half), home(trial));
 }
 
-/// Of layers in either type, with tied weights, and of a user's own modules; spilled, in lanes.
+/// With layers in both types, tied weights, and user modules; spilled, in lanes.
 TEST(GradientsInBf16, AreTheSameForAllLanes) {
   TrialConfig modules = net_trial(small_nets()[0]);
   modules.train.virtual_nodes = modules.train.reduction_groups = 8;
@@ -185,7 +185,7 @@ TEST(Bf16, ReportsTheSmallestBudget) {
   }
 }
 
-/// Copies are made again from what a checkpoint holds.
+/// The bf16 copies are rebuilt from a checkpoint.
 TEST(Bf16, ResumesWithTheSameBits) {
   const TemporaryFolder folder;
   const TrialConfig trial = with_gradients_in_bf16(in_bf16(tiny_trial()));
@@ -209,7 +209,7 @@ TEST(Bf16, ResumesWithTheSameBits) {
   EXPECT_NE(said.find("train.gradient_dtype"), std::string::npos) << said;
 }
 
-/// A user's layer that computes with fp32 whatever it is given: its output would be read as bf16.
+/// A user layer that always computes in fp32: its output would be read as bf16.
 TEST(Bf16, NamesALayerOfAnotherType) {
   class Widening final : public Layer {
    public:

@@ -6,8 +6,8 @@
 #include "trainer/compute/initialize.h"
 #include "trainer/storage/weights_file.h"
 
-/// Trains a GPT spilled and leaves in a folder what another program needs to do the same:
-/// initial.safetensors, batches.bin (the tokens of all steps, int64), losses.txt (one a line).
+/// Trains a GPT spilled and writes the files that another program needs to repeat it:
+/// initial.safetensors, batches.bin (the tokens of all steps, int64), losses.txt (one per line).
 /// Usage: comparison_run FOLDER
 
 namespace spillway::testing {

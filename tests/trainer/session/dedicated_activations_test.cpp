@@ -11,7 +11,7 @@
 #include "tests/trainer/session/kind_training.h"
 #include "trainer/compute/counting_allocator.h"
 
-/// Activations in a pool of the device's memory, as on GPUs.
+/// Activations in a dedicated pool of the device's memory, as on GPUs.
 namespace spillway::testing {
 namespace {
 
@@ -36,7 +36,7 @@ TEST(DedicatedActivations, WorkAtTheSmallestBudgetWithTheSameBits) {
   }
 }
 
-/// The proposal in a refusal works.
+/// The proposed share works.
 TEST(DedicatedActivations, ProposeAShareThatWorks) {
   const auto smallest = [](double share) {
     Session session(with_pool(1, kAmple, share));

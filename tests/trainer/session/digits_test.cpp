@@ -5,7 +5,7 @@
 #include "tests/support/models/made_up_digits.h"
 #include "tests/support/run/training_run.h"
 
-/// Perceptrons as whole runs.
+/// Whole runs of perceptrons.
 namespace spillway::testing {
 namespace {
 
@@ -14,7 +14,7 @@ MlpConfig small_mlp() {
   config.hidden_size = 128;
   config.num_hidden_layers = 3;
   config.dropout = 0.2;
-  config.hidden_act = Activation::gelu;  // by oneDNN, which takes buffers of its own
+  config.hidden_act = Activation::gelu;  // by oneDNN, which allocates its own buffers
   return config;
 }
 
@@ -45,14 +45,14 @@ TEST(Mlp, HasTheBitsOfAResidentRunWhenSpilledOverLanes) {
   for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
   expect_same_bits(lanes.trials[0], resident.trials[0]);
 
-  MlpConfig other = small_mlp();  // the control
+  MlpConfig other = small_mlp();  // negative control
   other.dropout = 0.19;
   expect_other_bits(train(session_of(1, kAmple), trial_of(other, data)).trials[0],
                     resident.trials[0]);
 }
 
-/// MKL computes five rows in another order where it takes several threads for them.
-TEST(Mlp, FiveSamplesAreMultipliedByOneThread) {
+/// MKL computes five rows in another order if it uses several threads.
+TEST(Mlp, MultipliesFiveSamplesWithOneThread) {
   const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
   TrialConfig trial =
       trial_of({.num_hidden_layers = 4, .hidden_size = 32, .hidden_act = Activation::relu}, data);
@@ -80,7 +80,7 @@ TEST(Digits, AreLearned) {
   ASSERT_EQ(result.trials[0].state, TrialState::done) << result.trials[0].reason;
   EXPECT_GT(result.trials[0].num_shards, 1);
   EXPECT_NEAR(*result.trials[0].first_loss, 2.3, 0.5) << "ten equal chances: ln 10";
-  // As of a classifier that is right nine times out of ten.
+  // The loss of a classifier that is right nine times out of ten.
   EXPECT_LT(*result.trials[0].eval_loss, 0.4);
 }
 

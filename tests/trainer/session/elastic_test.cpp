@@ -13,14 +13,14 @@
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 
-/// The result of a trial does not depend on devices that come, go and fail while it trains, nor on
-/// resizes.
+/// The result of a trial does not depend on devices that join, leave or fail during training, nor
+/// on resizes.
 namespace spillway::testing {
 namespace {
 
 using Kind = SessionEvent::Kind;
 
-/// A tiny GPT with dropout, for four lanes at most, clipped, evaluated in between.
+/// A tiny GPT with dropout, for at most four lanes, clipped, with intermediate evaluations.
 TrialConfig elastic_trial(int lanes = 4) {
   TrialConfig trial = tiny_trial();
   trial.train.data_parallel = lanes;
@@ -64,7 +64,7 @@ TEST(Elastic, ContinuesOnAShrunkDevice) {
   EXPECT_EQ(run.result.devices[2].budget_bytes, kAmple / 2);
 }
 
-/// The trial is cut again, where the devices that are left are smaller.
+/// The trial is cut again if the remaining devices are smaller.
 TEST(Elastic, ContinuesOnSmallerDevices) {
   const Bytes least = smallest_budget(elastic_trial());
   WatchedSession run(session_of(1, kAmple));
@@ -106,7 +106,7 @@ TEST(Elastic, StopsWithoutDevices) {
   EXPECT_EQ(run.result.trials[0].state, TrialState::stopped);
 }
 
-/// Counts how often a layer was asked for a virtual node of a step before.
+/// Counts how often a layer gets a virtual node of an earlier step.
 class Attempts {
  public:
   std::uint64_t next(const RandomKey& key) {
@@ -119,8 +119,8 @@ class Attempts {
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint64_t> attempts_;
 };
 
-/// What a trainer does that draws anew when it computes something again: every attempt shows.
-/// Resident, so that nothing is computed twice but for that; the pilot asks for step 0.
+/// A trainer that draws anew when it repeats a computation: every attempt shows. Resident, so that
+/// nothing else is computed twice; the pilot asks for step 0.
 TrialConfig drawing_anew() {
   return with_before(elastic_trial(),
                      [attempts = std::make_shared<Attempts>()](LayerContext& context) {
@@ -154,7 +154,7 @@ TEST(Elastic, GivesLanesWholeGroupsByDefault) {
                "train.max_data_parallel: is 3, below train.data_parallel 4");
 }
 
-/// Homes are reserved for what resizes need, and for no more where none may come.
+/// Homes are reserved for possible resizes, and for no more if none are possible.
 TEST(Elastic, ReservesHostMemoryForMoreLanes) {
   const auto home_bytes = [](int max_lanes) {
     TrialConfig trial = elastic_trial(1);

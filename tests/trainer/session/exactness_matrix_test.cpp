@@ -15,8 +15,8 @@
 #include "tests/support/random/broken_rules.h"
 #include "tests/support/run/watched_session.h"
 
-/// One table: what is trained x who computes which share of it x whether it fits there x what
-/// happens meanwhile. The oracle of every cell is the same trial on one device that holds all of
+/// One table: what is trained x who computes which share x whether it fits there x what happens
+/// during training. The reference of every cell is the same trial on one device that holds all of
 /// it, in one lane. Each cell asserts by counters that it took its path, and controls that break
 /// one rule have other bits.
 namespace spillway::testing {
@@ -26,8 +26,8 @@ using Kind = SessionEvent::Kind;
 
 constexpr std::int64_t kSteps = 10, kVirtualNodes = 12, kEvaluations = 2;
 
-/// Twelve virtual nodes of two samples, each a group: any lanes up to twelve. An epoch ends within
-/// the fifth step or the ninth, so every change below falls into one.
+/// Twelve virtual nodes of two samples, each a group: any number of lanes up to twelve. An epoch
+/// ends within the fifth or the ninth step, so every change below happens within one.
 TrialConfig in_matrix(TrialConfig trial) {
   trial.train.batch_size = 2 * kVirtualNodes;
   trial.train.virtual_nodes = trial.train.reduction_groups = kVirtualNodes;
@@ -67,7 +67,7 @@ SessionConfig devices_of(int num_devices, Bytes budget) {
   return config;
 }
 
-/// Where a trial is computed: groups of each lane, a device each.
+/// Where a trial is computed: the groups of each lane, one device each.
 struct Placement {
   std::vector<int> lane_groups;
   bool spilled;
@@ -128,7 +128,7 @@ class Matrix : public ::testing::TestWithParam<Family> {
     if (least == 0) least = least_for(with_lanes(trial(), std::move(lane_groups)));
     return least;
   }
-  /// The least under which these lanes run, and those that stay where devices go.
+  /// The smallest budget for these lanes, and for those that remain when devices leave.
   static Bytes tightest(const std::vector<int>& lane_groups) {
     Bytes least = least_for(lane_groups);
     for (std::size_t lanes = 1; lanes <= lane_groups.size(); ++lanes) {
@@ -143,13 +143,13 @@ class Matrix : public ::testing::TestWithParam<Family> {
   }
 };
 
-/// Of training and evaluation, where nothing is computed twice.
+/// Virtual nodes of training and evaluation, if nothing is computed twice.
 std::uint64_t ops_of(int num_shards) {
   return static_cast<std::uint64_t>(kSteps * kVirtualNodes * (2 * num_shards - 1) +
                                     kEvaluations * kVirtualNodes * num_shards);
 }
 
-/// At least so many fall to the device with the smallest share, in each step.
+/// Lower bound per step for the device with the smallest share.
 std::uint64_t least_ops_a_step(const std::vector<int>& lane_groups, int num_shards) {
   return static_cast<std::uint64_t>(std::ranges::min(lane_groups) * (2 * num_shards - 1));
 }
@@ -178,7 +178,7 @@ TEST_P(Matrix, HasTheBitsOfOneDeviceForEveryPlacement) {
   }
 }
 
-/// Every other placement, from this one: each share of lanes once, spilled or resident.
+/// Every other placement after this one: each share of lanes once, spilled or resident.
 std::vector<Placement> half_of_placements(std::size_t from) {
   std::vector<Placement> half;
   const std::vector<Placement> all = placements();
@@ -186,7 +186,7 @@ std::vector<Placement> half_of_placements(std::size_t from) {
   return half;
 }
 
-/// Another seed, and the other family: they take turns with the trial on its devices.
+/// Trials of another seed and of the other family take turns with the trial on its devices.
 TEST_P(Matrix, KeepsItsBitsAmongOtherJobs) {
   const auto known = families();
   const Family& other = known[0].name == GetParam().name ? known[1] : known[0];
@@ -213,8 +213,8 @@ TEST_P(Matrix, KeepsItsBitsAmongOtherJobs) {
   }
 }
 
-/// One device of the placement has a fault; where it is the only one, another is added. True: the
-/// open step began again.
+/// One device of the placement has a fault; if it is the only one, another is added. Returns true
+/// if the open step was repeated.
 bool runs_with_a_loss(const Placement& placement, const SessionConfig& config,
                       const TrialConfig& trial, const Outcome& oracle) {
   const DeviceConfig sound{.memory = config.devices[0].memory};
@@ -237,7 +237,7 @@ TEST_P(Matrix, KeepsItsBitsIfDevicesFail) {
   std::size_t redone = 0;
   const std::vector<Placement> tried = half_of_placements(1);
   for (const Placement& placement : tried) {
-    // Within the first half, so that the trial is planned for what is left.
+    // In the first half, so that the remaining devices get a new plan.
     const auto smallest_share = static_cast<std::uint64_t>(kSteps / 2) *
                                 least_ops_a_step(placement.lane_groups, placement.spilled ? 2 : 1);
     const auto after_ops = std::uniform_int_distribution<std::uint64_t>(0, smallest_share)(random);
@@ -288,7 +288,7 @@ TEST_P(Matrix, KeepsItsBitsOnAPathOverDevices) {
   }
 }
 
-/// The same numbers of lanes on devices that stay, then as many as there are.
+/// The same numbers of lanes on devices that stay, then one lane per device.
 TEST_P(Matrix, KeepsItsBitsOverResizes) {
   const std::map<std::int64_t, int> path{{2, 2}, {4, 1}, {6, 3}, {8, 8}};
   for (const bool spilled : {false, true}) {
@@ -308,7 +308,7 @@ TEST_P(Matrix, KeepsItsBitsOverResizes) {
   }
 }
 
-// Controls: one rule is broken, and the same comparison sees it.
+// Negative controls: each breaks one rule, and the same comparison detects it.
 
 class MatrixControl : public Matrix {
  protected:
@@ -345,7 +345,7 @@ TEST_P(MatrixControl, DiffersWithLeftFoldsPerDevice) {
   EXPECT_GE(hashes.size(), least) << "its bits follow the number of devices";
 }
 
-/// One step: threads that wait for each other burn what cores there are.
+/// One step: threads that wait for each other use up the cores.
 TEST_P(MatrixControl, DiffersWithMoreThreadsPerOp) {
   TrialConfig brief = trial();
   if (brief.train.dtype == FloatType::bf16) {
@@ -365,7 +365,7 @@ INSTANTIATE_TEST_SUITE_P(, Matrix, ::testing::ValuesIn(families()),
 INSTANTIATE_TEST_SUITE_P(, MatrixControl, ::testing::ValuesIn(families()),
                          [](const auto& test) { return test.param.name; });
 
-/// The weights stay as they are, so only what is observed shows.
+/// The weights do not change, so only the observations matter.
 TEST(StatisticsControl, DiffersWithStatisticsPerDevice) {
   const TrialConfig trial = still_trial(2);
   const auto kept_by_device = [&](std::vector<int> lane_groups) {

@@ -5,16 +5,16 @@
 
 #include "tests/support/run/training_run.h"
 
-/// The result of a trial does not depend on budgets, order, double buffering or company. Each test
-/// asserts by counters that the run it compares took the path that it names.
+/// The result of a trial does not depend on budgets, order, double buffering or other trials. Each
+/// test asserts by counters that its run took the path that it names.
 namespace spillway::testing {
 namespace {
 
 constexpr std::uint64_t kSteps = 20, kVirtualNodes = 8, kEvaluations = 2, kEvalVns = 16;
-/// Of one lane: each step and evaluation takes every virtual node through the one shard.
+/// With one lane, each step and evaluation takes every virtual node through the one shard.
 constexpr std::uint64_t kResidentOps = kSteps * kVirtualNodes + kEvaluations * kEvalVns;
 
-/// All of the model on one device, virtual node by virtual node.
+/// The whole model on one device, virtual node by virtual node.
 const RunResult& resident() {
   static const RunResult result = train(session_of(1, kAmple), tiny_trial());
   return result;
@@ -107,7 +107,7 @@ TEST(Exactness, KeepsItsBitsAmongFiveOtherJobs) {
 }
 
 /// A process may round otherwise, and flush denormal numbers to zero: -ffast-math does.
-TEST(Exactness, FloatsOfTheCaller) {
+TEST(Exactness, IgnoresFloatModesOfTheCaller) {
   const TrialResult& expected = resident().trials[0];
   at::globalContext().setFlushDenormal(true);
   std::fesetround(FE_UPWARD);
@@ -127,7 +127,7 @@ TEST(Exactness, DiffersForControls) {
     const RunResult result = train(session_of(1, kAmple), control);
     expect_other_bits(result.trials[0], resident().trials[0]);
   }
-  // Another order of the same sums is no other model.
+  // Another order of the same sums has the same contract.
   const RunResult refolded = train(session_of(1, kAmple), other_fold);
   EXPECT_NEAR(refolded.trials[0].losses.back(), resident().trials[0].losses.back(), 1e-3);
 }

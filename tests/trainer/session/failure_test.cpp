@@ -18,13 +18,13 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/profile/profile_cache.h"
 
-/// A trial that fails does so alone, with its reason.
+/// A trial that fails does not affect others, and reports its reason.
 namespace spillway::testing {
 namespace {
 
 constexpr std::size_t kVictim = 2;
 
-/// Five trials on two devices that hold none of them; the one in the middle is changed.
+/// Five trials that spill on both devices; the one in the middle is modified.
 void expect_alone(const std::function<TrialConfig(const TrialConfig&)>& change,
                   const std::string& reason) {
   std::vector<TrialConfig> trials(5, tiny_trial());
@@ -54,7 +54,7 @@ TEST(Failure, IsolatesALayerThatThrows) {
       "layer embed: the layer is broken");
 }
 
-/// Measured under other circumstances, which the cache cannot tell from these.
+/// Measured under other circumstances that the cache does not distinguish.
 TEST(Failure, IsolatesALayerThatNeedsMoreThanMeasured) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
@@ -78,7 +78,7 @@ TEST(Failure, IsolatesALayerThatNeedsMoreThanMeasured) {
   }
 }
 
-/// In a sentence, without the stack that its errors carry.
+/// One sentence, without LibTorch's stack trace.
 TEST(Failure, ReportsLibTorchErrors) {
   const RunResult result =
       train(session_of(1, kAmple), with_before(tiny_trial(), [](LayerContext& context) {
@@ -88,7 +88,7 @@ TEST(Failure, ReportsLibTorchErrors) {
   EXPECT_EQ(result.trials[0].reason, "layer embed: mine");
 }
 
-/// The same as before, with a token in a sample that the model does not know.
+/// The same trial, with a token outside the vocabulary in one sample.
 class WithAStranger final : public DataSource {
  public:
   static constexpr std::uint64_t kSample = 123;
@@ -118,7 +118,7 @@ TrialConfig with_a_stranger(TrialConfig trial) {
 /// Before any device sees it: a GPU would be lost.
 TEST(Failure, NamesASampleThatTheModelRefuses) { expect_alone(with_a_stranger, kStranger); }
 
-/// Of trials that read other files nobody notices: not by a signal, not in their bits.
+/// Trials that read other files are unaffected: no signal, same bits.
 TEST(Failure, IsolatesChangedData) {
   const TemporaryFolder folder;
   std::string text;
@@ -145,7 +145,7 @@ TEST(Failure, IsolatesChangedData) {
                  std::fstream(path, std::ios::in | std::ios::out) << "other";
                }),
                name + "written to during the run; put it back");
-  // The control: it trains on what it opened, wherever that is.
+  // Negative control: it trains on the file that it opened, wherever that is now.
   const RunResult whole = train(session_of(1, kAmple), from_file(tiny_trial(), "whole"));
   const RunResult removed = train(session_of(1, kAmple), changed_by([](const std::string& path) {
                                     std::filesystem::remove(path);
@@ -162,7 +162,7 @@ TEST(Failure, RefusesDataThatIsReadAhead) {
   EXPECT_EQ(refusal.problem.find(kStranger), 0u) << refusal.problem;
 }
 
-/// In either part, and before anything is read.
+/// In both parts, and before anything is read.
 TEST(Failure, RefusesDataOfAnotherShape) {
   const TemporaryFolder folder;
   Session session(session_of(1, kAmple));
@@ -222,7 +222,7 @@ TEST(Failure, NamesLikelyCausesOfANonFiniteLoss) {
   EXPECT_EQ(of_start.find("learning_rate"), std::string::npos) << of_start;
 }
 
-/// More activations than the pilot saw: the budget of the device is kept all the same.
+/// More activations than the pilot measured: the device's budget is kept all the same.
 TEST(Failure, ReportsAnOpThatExceedsItsPlannedMemory) {
   expect_alone(
       [](const TrialConfig& trial) {

@@ -13,7 +13,7 @@
 #include "trainer/compute/run_on.h"
 #include "trainer/compute/torch_gpu.h"
 
-/// Training on two GPUs, which are not there.
+/// Training on two simulated GPUs.
 namespace spillway::testing {
 namespace {
 
@@ -28,7 +28,7 @@ class FakeGpus : public ::testing::Test {
     EXPECT_EQ(fake_cuda().spinning, 0);
   }
 
-  /// A device on each of the first GPUs.
+  /// A device on each of the first `number` GPUs.
   static SessionConfig gpus(int number, Bytes memory) {
     SessionConfig config = session_of(number, memory);
     config.activation_share = 0.5;
@@ -39,7 +39,7 @@ class FakeGpus : public ::testing::Test {
     return config;
   }
 
-  /// On a thread of the first.
+  /// Runs on a thread of the first GPU.
   static void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
     initialize_torch();
     const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
@@ -74,7 +74,7 @@ TEST_F(FakeGpus, KeepTheBitsOfOneWhenTwoSpill) {
   expect_within_budgets(result);
 }
 
-/// Their ops take no core from each other, so two trials take as long as one.
+/// GPU ops take no core from each other, so two trials take as long as one.
 TEST_F(FakeGpus, ComputeConcurrentlyInASimulation) {
   Session session(gpus(2, kAmple));
   session.submit(tiny_trial("one"));
@@ -86,7 +86,7 @@ TEST_F(FakeGpus, ComputeConcurrentlyInASimulation) {
   EXPECT_LT(both.wall_s, 1.5 * one_s);
 }
 
-/// In an op, as LibTorch tells it, and what the other would have copied from there is lost too.
+/// LibTorch reports the failure in an op; data that the other GPU would have copied is lost too.
 TEST_F(FakeGpus, TakeOverTheWorkOfAFailedGpu) {
   const TrialConfig trial = with_before(spilled({4, 4}), [](LayerContext& context) {
     if (context.gpu != 1 || !context.training || context.random.step != 7) return;
@@ -105,7 +105,7 @@ TEST_F(FakeGpus, TakeOverTheWorkOfAFailedGpu) {
   fake_cuda().broken[1] = cudaSuccess;
 }
 
-// Controls: what a GPU would refuse is seen.
+// Negative controls: the fake refuses what a GPU would refuse.
 
 TEST_F(FakeGpus, RefuseCpuTensors) {
   on_gpu([](const at::TensorOptions& here) {

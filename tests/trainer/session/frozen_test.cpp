@@ -10,13 +10,13 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/compute/initialize.h"
 
-/// Parameters that are not trained.
+/// Frozen parameters.
 namespace spillway::testing {
 namespace {
 
 using Patterns = std::vector<std::string>;
 
-/// A tied parameter, a whole block, and parts of layers that are trained otherwise.
+/// A tied parameter, a whole block, and parts of layers whose other parameters are trained.
 const Patterns kFrozen{"wte.*", "h.0.*", "h.1.attn.qkv.weight", "h.2.mlp.*.bias"};
 
 TrialConfig frozen_trial(const Patterns& patterns = kFrozen) {

@@ -2,7 +2,7 @@
 
 namespace spillway::testing {
 
-/// LibTorch looks for GPUs once. The first test of the program.
+/// LibTorch looks for GPUs only once, so this must be the first test of the program.
 TEST(AfterTheCpu, TrainsOnAGpu) {
   train(session_of(1, kAmple), tiny_trial());
   SessionConfig config = session_of(1, kAmple);

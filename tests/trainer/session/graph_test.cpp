@@ -6,7 +6,7 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/compute/initialize.h"
 
-/// Models that are no chains.
+/// Models that are not chains.
 namespace spillway::testing {
 namespace {
 
@@ -34,7 +34,7 @@ TEST(Graph, HasTheSameBitsForEveryBudgetAndLanes) {
   expect_same_bits(two.trials[0], resident().trials[0]);
 }
 
-/// The controls: other bits where the gradients of an edge are added in another order, or lost.
+/// Negative controls: bits differ if the gradients of an edge are added in another order, or lost.
 TEST(Graph, DiffersForAnotherOrderOfReaders) {
   TrialConfig other = skip_trial();
   other.model = [](std::int64_t vn_size) {
@@ -52,7 +52,7 @@ TEST(Graph, DiffersForAnotherOrderOfReaders) {
   expect_other_bits(train(session_of(1, kAmple), other).trials[0], resident().trials[0]);
 }
 
-/// Whole batches through one autograd graph, plain gradient descent.
+/// Whole batches in one autograd graph, with plain gradient descent.
 std::vector<double> plain_losses(const TrialConfig& trial) {
   constexpr std::int64_t kBatch = 16, kTokens = 17;
   const auto model = make_skip_model(kBatch);

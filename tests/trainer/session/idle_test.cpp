@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kLooks = 20;
 
-/// What the system says of a thread.
+/// What the system reports about a thread.
 struct ThreadStatus {
-  char state = 'S';  // R: it computes, or would if it had a core
+  char state = 'S';  // R: it computes, or is ready to
   std::int64_t sleeps = 0;
 };
 
@@ -36,8 +36,9 @@ ThreadStatus status_of(const std::filesystem::path& task) {
   return status;
 }
 
-/// Calls `wait` for a second. Meanwhile it looks at all threads 20 times; the most looks in which
-/// one of them was at work or had woken up since the last look. A busy machine changes no count.
+/// Calls `wait` for a second and looks at all threads 20 times meanwhile. Returns the most looks in
+/// which one thread was running or had woken up since the previous look. Load does not change these
+/// counts.
 int looks_at_work(const std::function<void()>& wait) {
   std::atomic<bool> stops = false;
   auto looking = std::async(std::launch::async, [&] {
@@ -64,7 +65,7 @@ int looks_at_work(const std::function<void()>& wait) {
   return looking.get();
 }
 
-/// The least of ten times: TBB's threads look for work for a while before they sleep.
+/// The minimum of ten tries: TBB's threads look for work for a while before they sleep.
 int looks_while_polling(const Session& session, std::uint64_t sequence) {
   int least = kLooks;
   for (int i = 0; i < 10 && least >= kLooks / 4; ++i) {
@@ -98,7 +99,7 @@ TEST(Idle, SleepsAfterAllTrials) {
   EXPECT_LT(looks_while_polling(session, session.poll(0, 0).back().sequence), kLooks / 4);
 }
 
-/// Blocks until the run has had such an event; its number.
+/// Blocks until the run has emitted such an event; returns its number.
 std::uint64_t await(const Session& session, SessionEvent::Kind kind) {
   for (std::uint64_t seen = 0;;) {
     for (const auto& event : session.poll(seen, 10)) {
@@ -108,7 +109,7 @@ std::uint64_t await(const Session& session, SessionEvent::Kind kind) {
   }
 }
 
-/// Blocks until nothing has happened for a while; the number of the last event.
+/// Blocks until nothing has happened for a while; returns the number of the last event.
 std::uint64_t await_quiet(const Session& session) {
   for (std::uint64_t seen = 0;;) {
     const auto events = session.poll(seen, 0.5);

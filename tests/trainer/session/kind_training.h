@@ -12,8 +12,8 @@
 #include "tests/support/models/small_resnet.h"
 #include "tests/support/run/training_run.h"
 
-/// Whole runs on devices of one kind with activations in a part of their own, which several devices
-/// of one GPU have: the same bits for every budget, number of devices and division into lanes. A
+/// Whole runs on devices of one kind with a dedicated activation pool, where several devices may
+/// share a GPU: the same bits for every budget, number of devices and division into lanes. Each
 /// kind of device instantiates it.
 namespace spillway::testing {
 
@@ -33,7 +33,7 @@ class KindTraining : public ::testing::TestWithParam<DeviceKind> {
     return session.plan(session.submit(spilled)).smallest_budget_bytes;
   }
 
-  /// Returns the largest number of shards that were tried.
+  /// Returns the largest number of shards tried.
   static int expect_same_bits_everywhere(const TrialConfig& trial);
 };
 
@@ -96,7 +96,7 @@ TEST_P(KindTraining, KeepsTheBitsOfTrialsThatShareIt) {
   expect_same_bits(both.trials[1], alone.trials[0]);
 }
 
-/// Kinds round differently, in the last digits.
+/// Device kinds round differently, in the last digits.
 TEST_P(KindTraining, AgreesWithTheCpu) {
   const RunResult here = train(devices_of(1, kAmple), tiny_trial());
   const RunResult on_cpu = train(session_of(1, kAmple), tiny_trial());

@@ -4,8 +4,8 @@
 
 #include "tests/support/run/training_run.h"
 
-/// The result of a trial does not depend on how many devices compute a step, nor on the shares
-/// that they take of it.
+/// The result of a trial does not depend on the number of devices that compute a step, nor on their
+/// shares.
 namespace spillway::testing {
 namespace {
 
@@ -26,8 +26,8 @@ struct Case {
 
 class Lanes : public ::testing::TestWithParam<Case> {};
 
-/// Resident and at the tightest budget. A lane is bound to a device for a step, so every device
-/// has work of it.
+/// Resident and at the smallest budget. A lane is bound to a device for a step, so every device has
+/// work of it.
 TEST_P(Lanes, HaveTheBitsOfOneDevice) {
   const auto& [virtual_nodes, groups, lane_groups] = GetParam();
   const TrialConfig trial = trial_of(virtual_nodes, groups);
@@ -38,7 +38,7 @@ TEST_P(Lanes, HaveTheBitsOfOneDevice) {
     EXPECT_EQ(lanes.trials[0].lanes, num_devices);
     const auto shards = static_cast<std::uint64_t>(lanes.trials[0].num_shards);
     EXPECT_EQ(shards > 1, budget < kAmple);
-    // 20 steps, one evaluation of as many virtual nodes.
+    // 20 steps, one evaluation of the same number of virtual nodes.
     const auto vns = static_cast<std::uint64_t>(virtual_nodes);
     EXPECT_EQ(total(lanes, &DeviceResult::ops), 20 * vns * (2 * shards - 1) + vns * shards);
     const auto least = static_cast<std::uint64_t>(
@@ -73,7 +73,7 @@ TEST(OneLane, MovesBetweenDevices) {
   const TrialConfig trial = tiny_trial();
   const RunResult alone = train(session_of(1, kAmple), trial);
   for (int num_devices : {2, 3}) {
-    // Other jobs push it from device to device.
+    // Other jobs move it between devices.
     std::vector<TrialConfig> trials(3, trial);
     const RunResult result = train(session_of(num_devices, smallest_budget(trial)), trials);
     for (const DeviceResult& device : result.devices) EXPECT_GT(device.ops, 0u);

@@ -15,8 +15,8 @@
 #include "tests/support/random/from_environment.h"
 #include "tests/support/run/seeded_trial.h"
 
-/// A session that trains while trials come, wait, go on and are stopped.
-/// `SPILLWAY_LIVE_SEED=7 live_session_test` replays one random run.
+/// Trials are submitted, paused, resumed and stopped during a run. `SPILLWAY_LIVE_SEED=7
+/// live_session_test` replays one random run.
 namespace spillway::testing {
 namespace {
 
@@ -28,7 +28,7 @@ TrialConfig trial_until(std::int64_t until, std::uint64_t seed = 1) {
   return trial;
 }
 
-/// Of a trial that was evaluated more often, where it waited.
+/// For a trial with additional evaluations where it paused.
 void expect_same_training(const TrialResult& a, const TrialResult& b) {
   ASSERT_EQ(a.state, TrialState::done) << a.reason;
   EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
@@ -37,7 +37,7 @@ void expect_same_training(const TrialResult& a, const TrialResult& b) {
   EXPECT_EQ(a.eval_loss, b.eval_loss);
 }
 
-/// From its newest checkpoint the trial of seed 1 ends as if it had never stopped.
+/// From its newest checkpoint, the trial of seed 1 ends as if it had never stopped.
 void expect_whole_when_resumed(TrialConfig kept) {
   kept.until = 0;
   kept.checkpoint.resume = true;
@@ -160,7 +160,7 @@ TEST(LiveSession, FinishStopsWaitingTrialsAndKeepsTheirState) {
   expect_whole_when_resumed(kept);
 }
 
-/// As if the process were killed there: nothing is saved at the end.
+/// Simulates a kill: nothing is saved at the end.
 TEST(LiveSession, SavesAWaitingTrial) {
   const TemporaryFolder folder;
   TrialConfig kept = trial_until(5);
@@ -217,7 +217,7 @@ TEST(LiveSession, ReturnsFromRunIfNoTrialCanContinue) {
   expect_same_bits(result_of(session, second), alone(2));
 }
 
-/// Trials come into host memory in the order of submission, also those that are paused.
+/// Trials get host memory in order of submission, paused ones included.
 TEST(LiveSession, ReturnsFromRunIfAPausedTrialIsNextForHostMemory) {
   GptConfig deeper = tiny_gpt();
   deeper.num_hidden_layers *= 4;
@@ -258,7 +258,7 @@ class RandomCalls {
     }
   }
 
-  /// Calls those that still wait.
+  /// Resumes the trials that still wait.
   void expect_good_end() {
     for (const JobId trial : trials_) {
       session_.resume(trial);

@@ -13,7 +13,7 @@
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
 
-/// Budgets that are known before the run, and bytes that are counted in it.
+/// Budgets that are known before the run, and bytes that the run counts.
 namespace spillway::testing {
 namespace {
 
@@ -96,7 +96,7 @@ TEST(Memory, RefusesHomesLargerThanTheHost) {
   EXPECT_THROW(session.submit(tiny_trial()), DoesNotFit);
 }
 
-/// Two trials, room for one home: the second waits.
+/// Two trials, memory for one home: the second one waits.
 TEST(Memory, QueuesTrialsForHostMemory) {
   SessionConfig config = session_of(2, kAmple);
   Session ample(config);
@@ -106,7 +106,7 @@ TEST(Memory, QueuesTrialsForHostMemory) {
   expect_within_budgets(result);
 }
 
-/// Whether this process has a file of the folder mapped.
+/// True if this process maps a file of the folder.
 bool is_mapped(const std::string& folder) {
   std::ifstream maps("/proc/self/maps");
   const std::string all{std::istreambuf_iterator<char>(maps), {}};
@@ -155,7 +155,7 @@ TEST(Memory, RefusesAFolderThatCannotHoldHomes) {
   EXPECT_EQ(thrown<ConfigError>([&] { session.submit(tiny_trial()); }).field, "offload_path");
 }
 
-/// The system would not let a file of this process grow so far.
+/// The system would refuse a file of this size to this process.
 TEST(Memory, ChecksDiskSpaceWithoutReservingIt) {
   const TemporaryFolder folder;
   SessionConfig config = session_of(1, kAmple);
@@ -204,7 +204,8 @@ TEST(Memory, MovesWeightsAtMostTwiceAStep) {
   }
 }
 
-/// When copies end decides what has gone by when: where room is short any timing is possible.
+/// The completion times of copies decide which buffers are freed by then: with little memory, any
+/// timing is possible.
 TEST(Memory, PredictsThePeak) {
   const auto predicted = [](Bytes budget) {
     Session session(session_of(1, budget));

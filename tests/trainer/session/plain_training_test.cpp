@@ -11,14 +11,14 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/compute/initialize.h"
 
-/// Against training written with nothing but LibTorch, whole batches at a time.
+/// Compares with plain LibTorch training on whole batches.
 
 namespace spillway::testing {
 namespace {
 
 constexpr std::int64_t kBatch = 16, kPositions = 16;
 
-/// The same batches: the sample order is part of what a trial is.
+/// The same batches: the sample order is part of a trial.
 torch::Tensor batch_of(const TrialConfig& trial, std::int64_t step) {
   auto tokens = torch::empty({kBatch, kPositions + 1}, torch::kInt64);
   for (std::int64_t i = 0; i < kBatch; ++i) {
@@ -31,7 +31,8 @@ torch::Tensor batch_of(const TrialConfig& trial, std::int64_t step) {
   return tokens;
 }
 
-/// The GPT of models/families/gpt.h, written down once more; `w` holds its parameters in order.
+/// An independent implementation of the GPT of models/families/gpt.h; `w` holds its parameters in
+/// order.
 torch::Tensor plain_loss(const std::vector<torch::Tensor>& w, const torch::Tensor& tokens) {
   const auto norm = [&](const torch::Tensor& x, std::size_t i) {
     return torch::layer_norm(x, {x.size(-1)}, w[i], w[i + 1], 1e-5);
@@ -119,7 +120,7 @@ TEST_P(PlainTraining, GivesTheSameLosses) {
   ASSERT_EQ(plain.size(), 20u);
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-5);
 
-  TrialConfig other = trial;  // the control: a slightly different optimizer shows
+  TrialConfig other = trial;  // negative control: a slightly different optimizer shows
   other.train.learning_rate *= 1.01;
   EXPECT_GT(largest_difference(plain_training(other), plain), 1e-5);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Losses of a spilled run against the same GPT in eager PyTorch.
+"""Compares the losses of a spilled run with the same GPT in eager PyTorch.
 
-Usage: pytorch_comparison.py TORCH_DIR COMPARISON_RUN. Needs a Python that the PyTorch of TORCH_DIR
-is made for; where there is none, says so and exits with 77.
+Usage: pytorch_comparison.py TORCH_DIR COMPARISON_RUN. Needs a Python version that the PyTorch of
+TORCH_DIR supports; without one, prints so and exits with 77.
 """
 
 import json
@@ -19,13 +19,13 @@ from pathlib import Path
 SKIPPED = 77
 TOLERANCE = 1e-4
 
-# As tests/trainer/session/comparison_run.cpp has it.
+# The same values as in tests/trainer/session/comparison_run.cpp.
 STEPS, BATCH, POSITIONS, CHANNELS, HEADS, LAYERS = 10, 16, 16, 32, 2, 3
 LEARNING_RATE, WEIGHT_DECAY, MAX_GRAD_NORM, WARMUP = 3e-3, 0.1, 0.5, 2
 
 
 def find_python(torch_dir):
-    """The first Python of the version that the extension module in `torch_dir` is made for."""
+    """The first Python of the version for which the extension module in `torch_dir` is built."""
     tags = [re.search(r"cpython-3(\d+)", path.name) for path in torch_dir.glob("_C.cpython-*.so")]
     for tag in filter(None, tags):
         version = f"3.{tag[1]}"
@@ -39,7 +39,7 @@ def find_python(torch_dir):
 
 
 def read_safetensors(path):
-    """Name -> tensor, of a file whose tensors are all float32."""
+    """Name -> tensor, for a file of float32 tensors."""
     import torch
     data = path.read_bytes()
     header_bytes, = struct.unpack("<Q", data[:8])

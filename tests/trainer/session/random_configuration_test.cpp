@@ -13,19 +13,18 @@
 #include "tests/support/random/random_configuration.h"
 #include "tests/support/run/watched_session.h"
 
-/// Hundreds of small runs drawn by seed: any models, budgets, lanes, devices, company and events.
-/// Every job has the bits of its contract on one device that holds it whole, in one lane.
+/// Hundreds of small random runs: any models, budgets, lanes, devices, other jobs and events. Every
+/// job has the bits of its contract on one device that holds it whole, in one lane.
 ///
-///   SPILLWAY_SEED=71 random_configuration_test      one run, alone
+///   SPILLWAY_SEED=71 random_configuration_test      one run
 ///   SPILLWAY_CASES=5000 random_configuration_test   seeds 1 to 5000
-///
-/// Seeds are printed as they begin, so the last one names a run that does not end.
+/// Seeds are printed at the start of their run, so the last one names a run that hangs.
 namespace spillway::testing {
 namespace {
 
 using Kind = SessionEvent::Kind;
 
-/// A rule that a control breaks in a run, and what its oracle computes.
+/// A rule that a control breaks in a run, and the bits that the reference computes.
 struct BrokenRule {
   std::function<TrialConfig(const TrialConfig&)> in_run, in_oracle;
 };
@@ -47,7 +46,7 @@ Outcome computed_alone(const TrialConfig& trial) {
   return outcome_of(run.session, id);
 }
 
-/// Of the contract alone: one lane, and any order.
+/// Depends on the contract only: one lane, and any order.
 TrialConfig unplaced(TrialConfig trial) {
   trial.train.data_parallel = 1;
   trial.train.max_data_parallel = 0;
@@ -65,7 +64,7 @@ const Outcome& oracle(const Contract& contract) {
   return known[contract.text];
 }
 
-/// Paths that were taken, over all runs.
+/// Paths taken, over all runs.
 struct Taken {
   int spilled = 0, lanes = 0, resized = 0, redone = 0, lost = 0, hung = 0, shrank = 0, joined = 0,
       left = 0, company = 0, files = 0, dedicated_activations = 0, refused = 0, rescued = 0;
@@ -78,7 +77,7 @@ class RandomRun {
                      const std::optional<BrokenRule>& broken = {})
       : configuration_(configuration), broken_(broken) {}
 
-  /// What differs from the oracles; empty: nothing.
+  /// Differences from the references; empty: none.
   std::string differences(Taken& taken) {
     choose_budgets();
     WatchedSession run(configuration_.session);
@@ -100,7 +99,7 @@ class RandomRun {
     return computed_alone(broken_->in_oracle(unplaced(job.trial)));
   }
 
-  /// The first in lockstep, so that changes come at their steps.
+  /// The first job runs in lockstep, so that changes happen at their steps.
   void submit_all(WatchedSession& run) const {
     for (std::size_t j = 0; j < configuration_.jobs.size(); ++j) {
       const TrialConfig& trial = configuration_.jobs[j].trial;
@@ -155,7 +154,7 @@ class RandomRun {
     }
   }
 
-  /// What cannot be is refused, and that changes no bit either.
+  /// The session refuses impossible changes, and that changes no bit either.
   void make(Session& session, const RandomChange& change, Taken& taken) const {
     try {
       if (change.kind == RandomChange::Kind::resize) session.resize(JobId(0), change.number);
@@ -224,7 +223,7 @@ TEST(RandomConfiguration, HasTheBitsOfOneDevice) {
   if (last - first >= 299) expect_every_path(taken, static_cast<int>(last - first + 1));
 }
 
-/// In the first runs whose job can show that the rule is broken.
+/// In the first runs in which the job can show that the rule is broken.
 void expect_caught(const std::function<bool(const Contract&)>& shows, const BrokenRule& rule) {
   constexpr int kRuns = 8;
   int runs = 0;
@@ -249,7 +248,7 @@ TEST(RandomConfigurationControl, DetectsRandomNumbersPerDevice) {
 }
 
 TEST(RandomConfigurationControl, DetectsLeftFoldsPerDevice) {
-  // Two virtual nodes a lane are summed alike; fp32 sums of bf16 gradients are often exact.
+  // Both orders agree for two virtual nodes per lane; fp32 sums of bf16 gradients are often exact.
   const auto has_another_tree = [](const Contract& job) {
     const TrainConfig& train = job.trial.train;
     return train.dtype == FloatType::fp32 && train.data_parallel < train.reduction_groups &&

@@ -5,7 +5,7 @@
 #include "tests/support/models/small_resnet.h"
 
 /// Weights, running statistics and losses of a residual network with dropout and augmentation do
-/// not depend on where it is computed. The hash of the weights is over the statistics too.
+/// not depend on where it is computed. The hash of the weights covers the statistics too.
 namespace spillway::testing {
 namespace {
 
@@ -45,8 +45,8 @@ TEST(ResnetExactness, HasTheSameBitsInBothOrders) {
   expect_same_bits(one_shard.trials[0], resident().trials[0]);
 }
 
-/// Batches of 16 and more go to other kernels, and pictures of one pixel or one channel look the
-/// same in several memory formats.
+/// Batches of 16 and more use other kernels, and pictures of one pixel or one channel look the same
+/// in several memory formats.
 TEST(ResnetExactness, KeepsItsBitsForEveryPictureShape) {
   ResnetConfig one_pixel = small_resnet();
   one_pixel.hidden_sizes = {4, 1, 3, 5};

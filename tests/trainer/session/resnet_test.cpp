@@ -6,7 +6,7 @@
 #include "tests/support/models/small_resnet.h"
 #include "trainer/compute/initialize.h"
 
-/// Residual networks as whole runs, against LibTorch's own modules.
+/// Whole runs of residual networks, compared with LibTorch's own modules.
 namespace spillway::testing {
 namespace {
 
@@ -41,7 +41,7 @@ PlainResnet initial_resnet(const ResnetConfig& config, const TrialConfig& trial)
   return plain;
 }
 
-/// One virtual node a step: exactly what torch::nn::BatchNorm2d does.
+/// One virtual node per step: exactly what torch::nn::BatchNorm2d does.
 TEST(Resnet, HasTheRunningStatisticsOfPlainTraining) {
   for (const bool spilled : {false, true}) {
     TrialConfig trial = still_trial(/*steps=*/5);
@@ -62,7 +62,7 @@ TEST(Resnet, HasTheRunningStatisticsOfPlainTraining) {
   }
 }
 
-/// The mean over virtual nodes, one update a step.
+/// The mean over virtual nodes, one update per step.
 TEST(Resnet, AveragesRunningStatisticsOverVirtualNodes) {
   const TrialConfig trial = still_trial(/*steps=*/3);
   const Trained ours = train_to_file(session_of(1, smallest_budget(trial)), trial);
@@ -85,7 +85,7 @@ TEST(Resnet, AveragesRunningStatisticsOverVirtualNodes) {
   }
 }
 
-/// With nothing but LibTorch, micro-batch by micro-batch.
+/// Plain LibTorch, micro-batch by micro-batch.
 std::vector<double> plain_training(const ResnetConfig& config, const TrialConfig& trial) {
   PlainResnet plain = initial_resnet(config, trial);
   const TrainConfig& train = trial.train;
@@ -120,7 +120,7 @@ TEST(Resnet, HasTheLossesOfPlainTraining) {
   const auto plain = plain_training(config, trial);
   ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-3);
-  trial.train.learning_rate *= 1.02;  // the control: a slightly different optimizer shows
+  trial.train.learning_rate *= 1.02;  // negative control: a slightly different optimizer shows
   EXPECT_GT(largest_difference(plain_training(config, trial), plain), 1e-3);
 }
 

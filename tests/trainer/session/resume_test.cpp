@@ -28,7 +28,7 @@ TrialConfig checkpointed(TrialConfig trial, const fs::path& folder, std::int64_t
   return trial;
 }
 
-/// A session of one trial, with what it told.
+/// A session of one trial, and its messages.
 struct Told {
   TrialResult result;
   std::vector<SessionEvent> events;
@@ -42,7 +42,7 @@ struct Told {
   }
 };
 
-/// Stopped once it has committed `stop_at` steps, unless that is 0.
+/// Stops once it has committed `stop_at` steps, unless that is 0.
 Told told(const SessionConfig& config, const TrialConfig& trial, std::int64_t stop_at = 0) {
   Session session(config);
   session.submit(trial);
@@ -115,7 +115,7 @@ TEST_P(Resume, GivesTheSameBitsAfterAnyStops) {
   }
 }
 
-/// A trial that remembers its last three steps trains as one that remembers all.
+/// A trial that keeps its last three steps trains like one that keeps all.
 TEST(Resume, KeepsTheEndOfALongHistory) {
   constexpr std::size_t kKept = 3;
   const TemporaryFolder folder;
@@ -145,7 +145,7 @@ TEST(Resume, KeepsTheEndOfALongHistory) {
   EXPECT_EQ(told(session_of(1, kAmple), trial).result.dropped_steps, 17);
 }
 
-/// What comes before its first step is none of its time.
+/// The time before its first step does not count as the trial's own.
 TEST(ResumeSpeed, CountsOnlyTheTrialsOwnTime) {
   const TemporaryFolder folder;
   const TrialConfig trial = checkpointed(gpt(), folder / "gpt");
@@ -163,7 +163,7 @@ TEST(ResumeSpeed, CountsOnlyTheTrialsOwnTime) {
   EXPECT_GE(result.tokens_per_s, tokens / run_s.count());
 }
 
-/// Where the weights cannot be handed out the last checkpoint has them.
+/// If the weights cannot be handed out, the last checkpoint has them.
 TEST(ResumeWeights, AreSavedBeforeTheyAreHandedOut) {
   const TemporaryFolder folder;
   TrialConfig trial = checkpointed(gpt(), folder / "gpt");
@@ -176,7 +176,7 @@ TEST(ResumeWeights, AreSavedBeforeTheyAreHandedOut) {
   expect_same_bits(told(session_of(1, kAmple), gpt()).result, again.result);
 }
 
-/// The folder as it was while the trial trained on is as good.
+/// A copy of the folder during training works too.
 TEST_P(Resume, ContinuesFromASnapshotTakenDuringTraining) {
   const TemporaryFolder folder;
   const fs::path checkpoints = folder / "gpt";

@@ -9,7 +9,7 @@
 #include "tests/support/run/seeded_trial.h"
 #include "tests/support/run/watched_session.h"
 
-/// run() several times in one session.
+/// Several calls of run() in one session.
 namespace spillway::testing {
 namespace {
 
@@ -34,7 +34,7 @@ TEST(Rounds, TrainTrialsSubmittedSince) {
   expect_same_bits(result.trials.at(second.index()), alone(2));
   EXPECT_EQ(result.trials[0].losses.size(), 20u);
   EXPECT_EQ(events_of(session, first), events) << "an ended trial is left alone";
-  // What it left behind is whole: a trial that goes on from it has its history.
+  // Its files are complete: a trial that continues from them has its history.
   kept.checkpoint.resume = true;
   expect_same_bits(train(session_of(1, kAmple), kept).trials[0], alone(1));
 }

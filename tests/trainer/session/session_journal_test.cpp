@@ -13,7 +13,7 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/journal/journal.h"
 
-/// What a client submits twice is one trial, in a session and in those after it.
+/// A trial that a client submits twice is one trial, within a session and in later ones.
 namespace spillway::testing {
 namespace {
 
@@ -40,7 +40,7 @@ TEST(TrialState, IsFoundByName) {
   EXPECT_EQ(trial_state(""), std::nullopt);
 }
 
-/// Ends the trial of number 0 after so many steps.
+/// Ends the trial of number 0 after `steps` steps.
 void run_until(Session& session, std::int64_t steps) {
   std::jthread stopper([&] {
     for (std::uint64_t seen = 0;;) {
@@ -62,7 +62,7 @@ TEST(SessionJournal, ReturnsTheTrialOfAKnownId) {
   EXPECT_EQ(session.result().trials.size(), 2u);
   const auto text = thrown<ConfigError>([&] { session.submit(trial_of("a", 2)); }).what();
   EXPECT_NE(std::string(text).find("train.seed: was 1, is 2"), std::string::npos) << text;
-  // Without ids, equal trials are two.
+  // Without ids, equal trials are separate.
   EXPECT_NE(session.submit(trial_of("")), session.submit(trial_of("")));
 }
 

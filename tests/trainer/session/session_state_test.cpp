@@ -9,7 +9,7 @@
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 
-/// What a session says of itself while it runs, before and behind.
+/// What a session reports about itself before, during and after a run.
 namespace spillway::testing {
 namespace {
 

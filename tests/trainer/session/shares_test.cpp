@@ -10,13 +10,13 @@
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 
-/// Lanes that are shared, or decided on by rules, change no bit of any trial.
+/// Sharing and rules change the lanes of trials, but no bit.
 namespace spillway::testing {
 namespace {
 
 using Kind = SessionEvent::Kind;
 
-/// A run and all that happened. It is stopped after the event that is its `last`.
+/// A run and its events. It is stopped after the event that is its `last`.
 struct SharedRun {
   SharedRun(const SessionConfig& config, const std::vector<TrialConfig>& trials,
             const std::function<bool(const SessionEvent&)>& last = {})
@@ -60,7 +60,7 @@ TrialConfig trial_of(std::uint64_t seed, int lanes, std::int64_t steps = 20, int
   return trial;
 }
 
-/// So long that it outlives any other, however slow that is: its run has to be stopped.
+/// Long enough to outlive any other trial, so its run has to be stopped.
 TrialConfig endless(TrialConfig trial) {
   trial.train.max_steps = 1'000'000;
   trial.train.lr_scheduler_type = LrSchedulerType::constant;
@@ -68,14 +68,14 @@ TrialConfig endless(TrialConfig trial) {
   return trial;
 }
 
-/// Says when a trial has so many lanes.
+/// True when a trial has this number of lanes.
 auto has_lanes(std::size_t trial, int lanes) {
   return [=](const SessionEvent& event) {
     return event.kind == Kind::resized && event.trial == JobId(trial) && event.lanes == lanes;
   };
 }
 
-/// On one device, without company. Of a trial that was stopped, those of its losses.
+/// On one device, alone. For a stopped trial, the losses up to its stop.
 void expect_bits_of_one_device(const SharedRun& run, const std::vector<TrialConfig>& trials) {
   for (std::size_t t = 0; t < trials.size(); ++t) {
     TrialConfig alone = trials[t];
@@ -135,7 +135,7 @@ TEST(Shares, StartsSharingOnceHomesAreReserved) {
   expect_bits_of_one_device(run, trials);
 }
 
-/// A device fails: what its trial shared then, others go on with.
+/// A device fails; other trials take over the share of its trial.
 TEST(Shares, PausesTheLowestPriorityAfterALoss) {
   SessionConfig config = shared(SharingKind::wfs, 2);
   config.devices[1].imitate.fault = {DeviceFault::Kind::fail, 100};
@@ -150,7 +150,7 @@ TEST(Shares, PausesTheLowestPriorityAfterALoss) {
   expect_bits_of_one_device(run, trials);
 }
 
-/// Its utility is nothing, whatever the lanes, so that it tries fewer and fewer.
+/// Its utility is zero for any lanes, so it tries fewer and fewer.
 const AutoscaleRule kWalksDown{.rule = "linear", .params = {{"value", 0}}};
 
 TEST(Autoscaled, RuleTakesLanesBack) {

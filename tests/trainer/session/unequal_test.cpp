@@ -12,7 +12,7 @@
 #include "tests/support/run/training_run.h"
 #include "trainer/profile/pilot.h"
 
-/// Devices that are not equally fast: who takes part in a trial, with how much of it.
+/// Devices of different speeds: which ones take part in a trial, with which share.
 namespace spillway::testing {
 namespace {
 
@@ -37,7 +37,7 @@ const RunResult& alone() {
   return result;
 }
 
-/// A session with this trial, in which it has lanes as is expected of undisturbed measurements.
+/// A session with this trial, retried until it has the lanes that undisturbed measurements give.
 struct PlannedSession {
   PlannedSession(const SessionConfig& config, const TrialConfig& trial,
                  const std::function<bool(const TrialPlan&)>& is_expected) {
@@ -76,7 +76,7 @@ TEST(Unequal, GivesTheSlowDeviceLessWithTheSameBits) {
     EXPECT_EQ(plan.lane_devices, (std::vector<std::string>{"cpu:0", "cpu:1"}));
     EXPECT_EQ(std::accumulate(plan.lane_groups.begin(), plan.lane_groups.end(), 0), 12);
     EXPECT_EQ(plan.declined, std::vector<std::string>{});
-    // Of 20 steps and two evaluations, each takes its share.
+    // Each device takes its share of 20 steps and two evaluations.
     const auto passes = static_cast<std::uint64_t>(2 * plan.num_shards - 1);
     for (std::size_t d = 0; d < 2; ++d) {
       EXPECT_GE(result.devices[d].ops, 20 * passes * vns_of(plan, d));
@@ -117,8 +117,8 @@ TEST(Unequal, DeclinesADeviceWithTooLittleMemory) {
   EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 has ")) << plan.declined[0];
 }
 
-/// Three lanes of six groups on unequal devices, of which those named have no byte more than even
-/// lanes need: a longer lane has more sums at once.
+/// Three lanes on unequal devices; the named ones have exactly the memory of even lanes, and a
+/// longer lane needs more sums.
 SessionConfig tight(const TrialConfig& trial, std::vector<double> slowdowns,
                     const std::vector<std::size_t>& tight_devices, bool estimate) {
   SessionConfig config = slowed(std::vector<double>(slowdowns.size(), 1));
@@ -174,8 +174,8 @@ TEST(Unequal, KeepsEqualDevicesAndGivenLanes) {
   EXPECT_EQ(unequal.plan(unequal.submit(given)).lane_groups, given.train.lane_groups);
 }
 
-/// A lane of the device that goes is taken over, and from the next step on the trial is planned for
-/// those that are left.
+/// Another device takes over the lane of the leaving device, and from the next step on the trial
+/// has a plan for the remaining devices.
 TEST(Unequal, ContinuesAfterDevicesLeave) {
   const PlannedSession planned(slowed({1, 3, 3}), trial_with_lanes(2), has_two_lanes);
   planned.session->remove_device(0);

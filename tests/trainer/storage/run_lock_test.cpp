@@ -79,7 +79,8 @@ TEST(RunLock, EndsWithItsObject) {
   EXPECT_NO_THROW(RunLock(folder.path()));
 }
 
-/// Also by a process that asks again and again: who is about to take the lock does not notice.
+/// Also while another process queries it again and again: queries do not disturb whoever takes the
+/// lock.
 TEST(RunLock, CanBeQueriedWithoutTakingIt) {
   const TemporaryFolder folder;
   EXPECT_EQ(holder_of(folder.path()), std::nullopt);

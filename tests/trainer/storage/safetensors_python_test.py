@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The Python package `safetensors` reads what Spillway writes, a checkpoint's weights among it.
+"""The Python package `safetensors` reads the files that Spillway writes, including a checkpoint's
+weights.
 
-Usage: safetensors_python_test.py FOLDER, of golden files: trainer/golden_test holds that these are
-what is written. Without the package and NumPy, in this Python or in the one that
-SPILLWAY_SAFETENSORS_PYTHON names, it says so and exits with 77.
+Usage: safetensors_python_test.py FOLDER, of golden files: trainer/golden_test checks that Spillway
+writes them. Without the package and NumPy, in this Python or in the one that
+SPILLWAY_SAFETENSORS_PYTHON names, it prints so and exits with 77.
 """
 import os
 import sys

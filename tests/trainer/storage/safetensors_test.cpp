@@ -18,7 +18,7 @@ namespace {
 using testing::CrashFs;
 using testing::thrown;
 
-/// Also counts what is read, and how much at once.
+/// Also counts the bytes read, in total and at once.
 struct Source {
   std::string bytes;
   Bytes most_at_once = 0;
@@ -226,7 +226,7 @@ TEST(SafetensorsReader, RefusesPyTorchFilesWithARemedy) {
     EXPECT_NE(problem_of(file).find("safetensors.torch.save_file"), std::string::npos);
 }
 
-/// Their first byte is that of a pickle: 0x80.
+/// The first byte of their length, 0x80, is that of a pickle.
 TEST(SafetensorsReader, AcceptsHeadersThatStartLikePickles) {
   for (const std::size_t length : {128u, 640u}) {
     Source source{with_header("{}" + std::string(length - 2, ' '), "")};

@@ -51,7 +51,7 @@ std::string bytes(const char (&text)[N]) {
 const std::string kWeightBytes = bytes("\x00\x00\x80\x3F\x00\x00\x20\xC0");
 const std::string kScalarBytes = bytes("\x00\x00\x00\x3F");
 
-/// The whole file, checked for its length and alignment, without the 8 bytes of length.
+/// The header, checked for length and alignment, without the 8 bytes of length.
 std::string header_and_data(const std::string& file) {
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);

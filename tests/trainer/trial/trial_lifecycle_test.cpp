@@ -18,7 +18,7 @@ using enum TrialPhase;
 constexpr std::array kPhases{submitted,      undecided, running, paused, at_rung, stranded,
                              stopping_early, releasing, done,    failed, stopped, stopped_early};
 
-/// A row for each phase, a column for each that may follow it, both in the order of kPhases.
+/// A row for each phase, a column for each phase that may follow, both in the order of kPhases.
 constexpr std::array<std::string_view, kPhases.size()> kLegal{
     "xxxxxxxx.xx.",  // submitted
     ".xxxxxxx.xx.",  // undecided
@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, kPhases.size()> kLegal{
 
 bool in_table(std::size_t from, std::size_t to) { return kLegal[from][to] == 'x'; }
 
-/// A trial that went to `phase` on a shortest path of legal transitions.
+/// A trial that has reached `phase` on a shortest path of legal transitions.
 TrialLifecycle trial_in(TrialPhase phase) {
   std::deque<TrialLifecycle> reached(1);
   for (std::size_t i = 0; i < reached.size(); ++i) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace pluggable = torch::cuda::CUDAPluggableAllocator;
 
-/// What nobody is charged for is LibTorch's own: workspaces that it keeps.
+/// Allocations without a meter are LibTorch's own workspaces.
 void* allocate(std::size_t bytes, int, cudaStream_t) {
   if (void* block = place_on_gpu(bytes)) return block;
   void* memory = nullptr;
@@ -33,12 +33,12 @@ void* allocate(std::size_t bytes, int, cudaStream_t) {
   throw OutOfMemory(Tier::device, bytes, 0, "LibTorch's workspaces on a GPU");
 }
 
-/// In order of the stream: whoever gets the memory next computes behind who had it.
+/// In stream order, so the next owner computes after the previous one.
 void release(void* block, std::size_t, int, cudaStream_t) {
   if (!remove_from_gpu(block)) cudaFree(block);
 }
 
-/// A function of a library that is loaded at run time, of the type that its header declares.
+/// A function of a library that is loaded at run time, with the type that its header declares.
 template <typename Function>
 Function* find(void* library, const char* symbol) {
   void* const found = dlsym(library, symbol);
@@ -61,11 +61,11 @@ void* load_library() {
 }
 
 struct Library {
-  /// How LibTorch is told to take GPU memory from others.
+  /// The interface by which LibTorch uses another GPU allocator.
   decltype(pluggable::createCustomAllocator)* create = nullptr;
   decltype(pluggable::changeCurrentAllocator)* change = nullptr;
-  /// What cuBLASLt works in, kept for each thread's handle and stream
-  /// (ATen/cuda/CUDAContextLight.h, which needs headers of libraries that nothing else here uses).
+  /// The workspace of cuBLASLt, kept per thread, handle and stream (ATen/cuda/CUDAContextLight.h,
+  /// which needs headers of libraries that nothing else here uses).
   void* (*product_workspace)() = nullptr;
 };
 
@@ -86,7 +86,7 @@ Library& library() {
   return functions;
 }
 
-/// The same bits in every run, and those of fp32 arithmetic.
+/// The same bits in every run, computed with fp32 arithmetic.
 void choose_kernels() {
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -111,7 +111,7 @@ void offer_torch_gpu() {
 void load_torch_gpu() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // cuBLAS promises equal bits with workspaces of this kind only.
+    // cuBLAS guarantees equal bits only with workspaces of this kind.
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
     library() = find_functions(load_library());
     if (!at::globalContext().hasCUDA()) {
@@ -128,7 +128,7 @@ static void bind(c10::DeviceIndex gpu, cudaStream_t stream) {
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(stream, gpu));
   const at::Tensor x = at::ones({32, 32}, at::TensorOptions(torch_device(gpu)));
   at::mm(x, x);
-  library().product_workspace();  // in an op it would be taken from the op's activations, and kept
+  library().product_workspace();  // inside an op it would be charged as activations, and kept
 }
 
 void bind_torch_thread(int gpu, void* stream) {

@@ -7,7 +7,7 @@ namespace spillway {
 void offer_torch_gpu() {}
 
 void load_torch_gpu() {
-  // Without CUDA no device is made that would ask for this.
+  // Never called: without CUDA there are no GPU devices.
   throw ConfigError(
       "kind", 0,
       "is cuda, but this Spillway was built with a LibTorch that has no part for GPUs; "
