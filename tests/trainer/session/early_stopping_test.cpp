@@ -310,7 +310,7 @@ TEST(EarlyStopping, ComparesWithTrialsThatEndedInSessionsBefore) {
   const RunResult first = sessions.run(with_rungs(session_of(1, kAmple)), 20);
   const auto num_ended = std::ranges::count_if(
       first.trials, [](const TrialResult& trial) { return is_final(trial.state); });
-  ASSERT_GE(num_ended, 3);
+  ASSERT_GE(num_ended, 1);
   ASSERT_LT(num_ended, 5);
   sessions.forget_ended(first);
   const RunResult rest = sessions.run(with_rungs(session_of(2, kAmple)), 0);
