@@ -278,8 +278,9 @@ std::string EarlyStopping::explain(const Verdict& verdict) const {
         "other trials",
         verdict.rung, metric, verdict.best, verdict.median, verdict.of);
   }
-  return fmt::format("at step {} it was number {} of {} with {} {} of {:f}; the best {} went on",
-                     verdict.rung, verdict.rank, verdict.of, evaluates() ? "an" : "a", metric,
+  return fmt::format("at step {} it was number {} of {}{} with {} {} of {:f}; the best {} went on",
+                     verdict.rung, verdict.rank, verdict.of,
+                     rule_.brackets > 1 ? " of its bracket" : "", evaluates() ? "an" : "a", metric,
                      verdict.loss, verdict.going_on);
 }
 

@@ -106,7 +106,7 @@ TEST(TrialHistory, KeepsItsFormatIfNothingIsDropped) {
 /// Written by a program that compared means alone.
 TEST(TrialHistory, OfAnEarlierProgramHasNoEvaluationsAtRungs) {
   TrialHistory whole(5, kRungs);
-  train(whole, 14);
+  train(whole, 20);
   Json json = Json::parse(whole.to_text());
   json["rungs"].erase("evals");
   const auto read = TrialHistory::parse(json.dump(), "history.json", 5, kRungs);
