@@ -138,14 +138,22 @@ void declare_results(CLI::App& app, Command& chosen) {
                     return results(of, output.out, output.log);
                   });
   add_folder(command, options->folder);
+  command.add_option("--top", options->top, "Show only the N best trials")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
   add_json(command, options->json, "Print the JSON document of train instead of tables");
   command.footer(
-      R"(It reads only events.jsonl, so it works during a run and after a crash. It then says
+      R"(Trials are sorted by sweep.metric, the best first; those without a value come last. The best
+trial and its folder follow. The JSON document has the swept values and the metric of each trial,
+and the best trial. Without --top it lists all trials in the order of the sweep.
+
+It reads only events.jsonl, so it works during a run and after a crash. It then says
 that the run has not ended; values that are not known yet are null in the document.
 
 Examples:
   spillway results runs/sweep
-  spillway results runs/sweep --json | jq .state
+  spillway results runs/sweep --top 5
+  spillway results runs/sweep --json | jq -r .best.folder
 
 Exit codes: 0 done, 1 damaged lines of the log were skipped, 2 not a run.)");
 }

@@ -13,6 +13,7 @@
 #include "apps/terminal/terminal.h"
 #include "runs/log/event_json.h"
 #include "runs/log/metrics_files.h"
+#include "runs/text/table.h"
 #include "spillway/error.h"
 
 namespace spillway {
@@ -47,12 +48,13 @@ void watch(const std::future<void>& running, Session& session, const std::vector
     metrics.flush();
     if (const unsigned asked = console.requests.state; asked != states_shown) {
       progress.finish();
-      console.log << format_state(session.state()) << std::flush;
+      console.log << format_state(session.state(), table_width(console.log)) << std::flush;
       states_shown = asked;
     }
     progress.show(log.run());
     if (console.requests.stop && !stopped) {
       session.stop();
+      progress.stop(log.run());
       stopped = true;
     }
   }
@@ -116,8 +118,9 @@ void write_outputs(const OutputFolder& folder, const RunLog& run) {
 
 void print(const RunLog& run, const OutputFolder& folder, const Console& console) {
   if (console.json) {
-    console.out << json_report(run, RunState::ended);
+    console.out << json_report(run, folder.path(), RunState::ended);
   } else {
+    fit_tables(console.out, console.progress_file);  // its width may have changed during the run
     print_report(console.out, run, folder.path());
   }
   console.out.flush();
@@ -146,8 +149,7 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
   write_trace(folder, trials, result, planned, console.log);
   const ExitCode code = exit_code(events.run(), console.requests.stop);
   if (code == kInterrupted)
-    console.log << "Interrupted. Continue with: spillway resume '" << folder.path().string()
-                << "'\n";
+    console.log << "Interrupted. Continue with: " << resume_command(folder.path()) << "\n";
   return code;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runs/log/trial_names.h"
 #include "spillway/units.h"
 #include "trainer/storage/run_lock.h"
 
@@ -47,7 +48,7 @@ class OutputFolder {
   void write(const std::string& name, const std::string& text) const;
 
  private:
-  std::filesystem::path trial(const std::string& name) const { return path_ / "trials" / name; }
+  std::filesystem::path trial(const std::string& name) const { return trial_folder(path_, name); }
   void remove_earlier_run(std::vector<std::string> trials) const;
 
   std::filesystem::path path_;

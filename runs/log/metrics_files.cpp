@@ -8,6 +8,7 @@
 #include "runs/log/event_line.h"
 #include "runs/log/event_log.h"
 #include "runs/log/lines.h"
+#include "runs/log/trial_names.h"
 #include "spillway/error.h"
 #include "spillway/results.h"
 
@@ -61,7 +62,7 @@ void MetricsFiles::take(const Json& event) {
   if (kind == "run") {
     files_.clear();
     for (const Json& trial : event.at("trials")) {
-      files_.emplace_back(folder_ / "trials" / trial.at("name").get<std::string>() / "metrics.csv");
+      files_.emplace_back(trial_folder(folder_, trial.at("name")) / "metrics.csv");
     }
   }
   const std::size_t trial = event.value("trial", files_.size());
