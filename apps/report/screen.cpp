@@ -34,7 +34,8 @@ std::string rest_text(const TrialLog& trial, std::optional<double> steps_per_s) 
 /// The last swept values are left out first.
 Table table_of(const RunLog& run, const RecentSpeed& speed,
                const std::vector<std::size_t>& trials) {
-  const auto titles = parameter_titles(run);
+  const auto keys = swept_keys(run);
+  const auto titles = parameter_titles(keys);
   std::vector<Table::Column> columns{{"trial"}};
   for (int k = 0; k < static_cast<int>(titles.size()); ++k)
     columns.push_back({titles[at(k)], 4 + k});
@@ -45,7 +46,7 @@ Table table_of(const RunLog& run, const RecentSpeed& speed,
   for (const std::size_t trial : trials) {
     const TrialLog& log = run.trials[trial];
     std::vector<std::string> row{short_name(run, trial)};
-    for (auto& value : short_parameters(log)) row.push_back(std::move(value));
+    for (auto& value : short_parameters(log, keys)) row.push_back(std::move(value));
     row.push_back(fmt::format("{}/{}", log.result.steps, log.max_steps));
     row.push_back(loss_text(log.result.final_loss));
     row.push_back(speed_text(run, speed, trial));

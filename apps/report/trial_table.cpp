@@ -13,8 +13,8 @@ namespace spillway {
 namespace {
 
 /// In a narrow terminal the metric stays longest, then the swept values.
-std::vector<Table::Column> columns_of(const RunLog& run) {
-  const auto titles = parameter_titles(run);
+std::vector<Table::Column> columns_of(const RunLog& run, const std::vector<std::string>& keys) {
+  const auto titles = parameter_titles(keys);
   const int num_swept = static_cast<int>(titles.size());
   const auto after_swept = [&](int place) { return 1 + num_swept + place; };
   const bool by_eval = run.metric.name == MetricKind::eval_loss;
@@ -34,10 +34,11 @@ std::vector<Table::Column> columns_of(const RunLog& run) {
   return columns;
 }
 
-std::vector<std::string> row_of(const RunLog& run, std::size_t trial) {
+std::vector<std::string> row_of(const RunLog& run, std::size_t trial,
+                                const std::vector<std::string>& keys) {
   const TrialResult& t = run.trials[trial].result;
   std::vector<std::string> row{short_name(run, trial)};
-  for (auto& value : short_parameters(run.trials[trial])) row.push_back(std::move(value));
+  for (auto& value : short_parameters(run.trials[trial], keys)) row.push_back(std::move(value));
   for (auto& cell :
        {std::string(to_string(t.state)), std::to_string(t.steps), loss_text(t.first_loss),
         loss_text(t.final_loss), loss_text(t.eval_loss),
@@ -55,8 +56,9 @@ std::string loss_text(const std::optional<double>& loss) {
 }
 
 Table trial_table(const RunLog& run, const std::vector<std::size_t>& trials) {
-  Table table(columns_of(run));
-  for (const std::size_t trial : trials) table.add(row_of(run, trial));
+  const auto keys = swept_keys(run);
+  Table table(columns_of(run, keys));
+  for (const std::size_t trial : trials) table.add(row_of(run, trial, keys));
   return table;
 }
 

@@ -31,22 +31,38 @@ std::filesystem::path trial_folder(const std::filesystem::path& folder, const st
   return folder / "trials" / name;
 }
 
-std::vector<std::string> parameter_titles(const RunLog& run) {
+std::vector<std::string> swept_keys(const RunLog& run) {
+  std::vector<std::string> keys;
+  for (const TrialLog& trial : run.trials) {
+    for (const auto& [key, value] : trial.parameters) {
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+std::vector<std::string> parameter_titles(const std::vector<std::string>& keys) {
   std::vector<std::string> titles;
-  if (run.trials.empty()) return titles;
-  const auto& parameters = run.trials.front().parameters;
-  for (const auto& [key, value] : parameters) {
-    const std::string title = last_part(key);
-    const auto alike = std::ranges::count_if(
-        parameters, [&](const auto& other) { return last_part(other.first) == title; });
-    titles.push_back(alike > 1 ? key : title);
+  for (const std::string& key : keys) {
+    const auto alike = std::ranges::count(keys, last_part(key), last_part);
+    titles.push_back(alike > 1 ? key : last_part(key));
   }
   return titles;
 }
 
-std::vector<std::string> short_parameters(const TrialLog& trial) {
+const std::string* parameter_of(const TrialLog& trial, const std::string& key) {
+  const auto found =
+      std::ranges::find(trial.parameters, key, &std::pair<std::string, std::string>::first);
+  return found == trial.parameters.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> short_parameters(const TrialLog& trial,
+                                          const std::vector<std::string>& keys) {
   std::vector<std::string> values;
-  for (const auto& [key, value] : trial.parameters) values.push_back(format_rounded(value));
+  for (const std::string& key : keys) {
+    const std::string* value = parameter_of(trial, key);
+    values.push_back(value == nullptr ? "-" : format_rounded(*value));
+  }
   return values;
 }
 

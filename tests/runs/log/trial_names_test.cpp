@@ -36,10 +36,13 @@ TEST(TrialNames, TitlesAreTheLastPartOfAKeyUnlessTwoAreAlike) {
   run.trials[0].parameters = {{"train.learning_rate", "0.0037255056"},
                               {"model.dropout", "0.1"},
                               {"data.dropout", "digits"}};
-  EXPECT_EQ(parameter_titles(run),
-            (std::vector<std::string>{"learning_rate", "model.dropout", "data.dropout"}));
-  EXPECT_EQ(short_parameters(run.trials[0]),
-            (std::vector<std::string>{"0.003726", "0.1", "digits"}));
+  run.trials[1].parameters = {{"seed", "7"}};
+  const auto keys = swept_keys(run);
+  EXPECT_EQ(parameter_titles(keys),
+            (std::vector<std::string>{"learning_rate", "model.dropout", "data.dropout", "seed"}));
+  EXPECT_EQ(short_parameters(run.trials[0], keys),
+            (std::vector<std::string>{"0.003726", "0.1", "digits", "-"}));
+  EXPECT_EQ(short_parameters(run.trials[1], keys), (std::vector<std::string>{"-", "-", "-", "7"}));
 }
 
 }  // namespace
