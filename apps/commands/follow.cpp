@@ -78,6 +78,13 @@ std::unique_ptr<Progress> make_progress(int file, std::ostream& out) {
   return terminal_size(file) ? make_screen_progress(out, file) : make_line_progress(out);
 }
 
+/// The Unix time at which the clock of the run was 0, if it reports to TensorBoard.
+std::optional<double> tensorboard_begin(const Trial& trial, const RunLog& run) {
+  if (std::ranges::count(trial.config.report_to, Reporter::tensorboard) == 0) return std::nullopt;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count() - run.time_s;
+}
+
 /// Writes the trace, which no other command needs: a failure does not fail the run.
 void write_trace(const OutputFolder& folder, const std::vector<Trial>& trials,
                  const RunResult& result, const std::optional<RunResult>& planned,
@@ -138,7 +145,7 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
                 EventLog& events, const Console& console) {
   training_begins();
-  MetricsFiles metrics(folder.path());
+  MetricsFiles metrics(folder.path(), tensorboard_begin(trials.front(), events.run()));
   run(session, trials, place, events, metrics,
       *make_progress(console.progress_file, console.json ? console.log : console.out), console);
   const auto result = session.result();

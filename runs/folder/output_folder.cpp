@@ -15,6 +15,7 @@
 #include "core/os/file_system.h"
 #include "runs/log/event_log.h"
 #include "runs/log/lines.h"
+#include "runs/log/tensorboard_file.h"
 #include "spillway/error.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 #include "trainer/journal/run_journal.h"
@@ -192,6 +193,7 @@ void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
   for (const std::string& name : trials) {
     delete_all(weights_file(name));
     delete_all(trial(name) / "metrics.csv");
+    remove_tensorboard_files(trial(name));
     remove_generations(checkpoints(name));
     remove_if_empty(checkpoints(name));
     remove_if_empty(trial(name));
