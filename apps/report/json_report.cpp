@@ -10,12 +10,6 @@
 namespace spillway {
 namespace {
 
-/// A swept value, which the log has as text.
-Json value_of(const std::string& text) {
-  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return value.is_discarded() ? Json(text) : value;
-}
-
 Json to_json(const RunLog& run, std::size_t number) {
   const TrialLog& log = run.trials[number];
   const TrialResult& trial = log.result;

@@ -10,6 +10,9 @@
 
 namespace spillway {
 
+/// Where `spillway report` writes by default.
+inline constexpr const char* kReportFile = "report.html";
+
 /// The folder to which a run writes: events.jsonl, results.csv, trials/NAME/ and more. The file
 /// `.spillway` marks it as a run's; a folder without that file is never changed. Changing anything
 /// in the folder requires its lock.
