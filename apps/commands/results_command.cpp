@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <ostream>
 
@@ -12,11 +13,20 @@
 namespace spillway {
 namespace {
 
-void print_state(std::ostream& out, const RunLog& run, RunState state) {
-  if (state == RunState::ended) return;
-  out << fmt::format("\nThis run {}; above is its state after {:.1f} s\n",
-                     state == RunState::running ? "is still running" : "was interrupted or killed",
-                     run.time_s);
+/// Why the run is not whole, and how to continue it.
+void print_state(std::ostream& out, const RunLog& run, RunState state,
+                 const std::filesystem::path& folder) {
+  const bool was_stopped = std::ranges::any_of(
+      run.trials, [](const TrialLog& trial) { return trial.result.state == TrialState::stopped; });
+  if (state == RunState::running) {
+    out << fmt::format("\nThis run is still running; above is its state after {:.1f} s\n",
+                       run.time_s);
+  } else if (state == RunState::unfinished || was_stopped) {
+    out << fmt::format(
+        "\nThis run was interrupted or killed; above is its state after {:.1f} s\n"
+        "Continue with: {}\n",
+        run.time_s, resume_command(folder));
+  }
 }
 
 }  // namespace
@@ -28,10 +38,10 @@ ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream&
   const auto [run, damage] = read_run(folder);
   const auto state = run.actual ? RunState::ended : live ? RunState::running : RunState::unfinished;
   if (options.json) {
-    out << json_report(run, state);
+    out << json_report(run, folder, state, options.top);
   } else {
-    print_report(out, run, folder);
-    print_state(out, run, state);
+    print_report(out, run, folder, options.top);
+    print_state(out, run, state, folder);
   }
   for (const std::string& problem : damage)
     log << fmt::format("spillway: {}: {}\n", (folder / kEventFile).string(), problem);

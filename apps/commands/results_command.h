@@ -1,15 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <iosfwd>
 #include <string>
 
+#include "apps/report/report.h"
 #include "apps/terminal/exit_code.h"
 
 namespace spillway {
 
 struct ResultsOptions {
   std::string folder;
-  bool json = false;  ///< one JSON document instead of tables
+  std::size_t top = kAllTrials;  ///< how many trials to show, the best first
+  bool json = false;             ///< one JSON document instead of tables
 };
 
 /// `spillway results`: prints the report of a finished or unfinished run. Lists damaged lines of

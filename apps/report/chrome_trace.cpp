@@ -78,12 +78,29 @@ class Process {
   std::vector<double> worker_free_s_;
 };
 
+void add_memory(Json& events, int pid, const std::vector<MemorySample>& memory) {
+  const auto add = [&](double time_s, const std::string& place, Bytes bytes) {
+    events.push_back({{"name", place + " memory"},
+                      {"ph", "C"},
+                      {"pid", pid},
+                      {"ts", 1e6 * time_s},
+                      {"args", {{"used bytes", bytes}}}});
+  };
+  for (const MemorySample& sample : memory) {
+    for (std::size_t d = 0; d < sample.device_bytes.size(); ++d)
+      add(sample.time_s, "device " + std::to_string(d), sample.device_bytes[d]);
+    add(sample.time_s, "host", sample.host_bytes);
+  }
+}
+
 }  // namespace
 
 std::string chrome_trace(const std::vector<Trial>& trials, const std::vector<TraceSpan>& real,
-                         const std::vector<TraceSpan>& planned) {
+                         const std::vector<TraceSpan>& planned,
+                         const std::vector<MemorySample>& memory) {
   Json events = Json::array();
   Process(events, 1, "real").add(trials, real);
+  add_memory(events, 1, memory);
   Process(events, 2, "planned").add(trials, planned);
   return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }

@@ -3,15 +3,18 @@
 #include <string>
 #include <vector>
 
+#include "apps/report/memory_samples.h"
 #include "runs/config/sweep.h"
 #include "spillway/trace.h"
 
 namespace spillway {
 
 /// A real and a simulated run side by side, for Perfetto and chrome://tracing: one process per run,
-/// with one thread per device queue and several for the host's pool.
+/// with one thread per device queue and several for the host's pool. `memory` becomes counters of
+/// the real one.
 /// Source: Google, "Trace Event Format".
 std::string chrome_trace(const std::vector<Trial>& trials, const std::vector<TraceSpan>& real,
-                         const std::vector<TraceSpan>& planned);
+                         const std::vector<TraceSpan>& planned,
+                         const std::vector<MemorySample>& memory = {});
 
 }  // namespace spillway

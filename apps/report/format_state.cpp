@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "runs/text/table.h"
-
 namespace spillway {
 namespace {
 
@@ -61,9 +59,10 @@ Table work_of(const SessionState& state) {
 
 }  // namespace
 
-std::string format_state(const SessionState& state) {
+std::string format_state(const SessionState& state, std::size_t width) {
   const auto is_over = [](const auto& trial) { return has_ended(trial.state); };
   std::ostringstream text;
+  set_table_width(text, width);
   text << fmt::format("State after {:.1f} s:\n", state.time_s);
   devices_of(state).print(text);
   trials_of(state).print(text);

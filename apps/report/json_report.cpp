@@ -1,16 +1,26 @@
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "apps/report/ranking.h"
 #include "apps/report/report.h"
 #include "runs/log/run_json.h"
+#include "runs/log/trial_names.h"
 
 namespace spillway {
 namespace {
 
-Json to_json(const TrialLog& log) {
+Json to_json(const RunLog& run, std::size_t number) {
+  const TrialLog& log = run.trials[number];
   const TrialResult& trial = log.result;
+  Json sweep = Json::object();
+  for (const auto& [key, value] : log.parameters) sweep[key] = value_of(value);
   Json json{
       {"name", trial.name},
+      {"short_name", short_name(run, number)},
       {"state", to_string(trial.state)},
+      {"sweep", std::move(sweep)},
+      {"metric", or_null(metric_of(run, number))},
       {"parameters", trial.parameters},
       {"num_shards", trial.num_shards},
       {"virtual_nodes", trial.virtual_nodes},
@@ -25,6 +35,26 @@ Json to_json(const TrialLog& log) {
       {"weights_xxh3", trial.weights_xxh3.empty() ? Json(nullptr) : Json(trial.weights_xxh3)}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;
   return json;
+}
+
+Json best_json(const RunLog& run, const std::filesystem::path& folder) {
+  const auto best = best_trial(run);
+  if (!best) return nullptr;
+  const std::string& name = run.trials[*best].result.name;
+  return {{"name", name},
+          {"folder", trial_folder(folder, name).string()},
+          {"value", or_null(metric_of(run, *best))}};
+}
+
+/// Numbers of the trials to list.
+std::vector<std::size_t> listed_trials(const RunLog& run, std::size_t top) {
+  auto trials = ranked_trials(run);
+  if (top < trials.size()) {
+    trials.resize(top);
+  } else {
+    std::ranges::sort(trials);
+  }
+  return trials;
 }
 
 /// The totals; all null if they are unknown.
@@ -50,10 +80,15 @@ const char* to_string(RunState state) {
   return "?";
 }
 
-std::string json_report(const RunLog& run, RunState state) {
+std::string json_report(const RunLog& run, const std::filesystem::path& folder, RunState state,
+                        std::size_t top) {
   Json trials = Json::array();
-  for (const auto& trial : run.trials) trials.push_back(to_json(trial));
-  Json json{{"state", to_string(state)}, {"trials", std::move(trials)}};
+  for (const std::size_t trial : listed_trials(run, top)) trials.push_back(to_json(run, trial));
+  Json json{
+      {"state", to_string(state)},
+      {"metric", {{"name", to_string(run.metric.name)}, {"goal", to_string(run.metric.goal)}}},
+      {"best", best_json(run, folder)},
+      {"trials", std::move(trials)}};
   json.update(totals_or_null(run.actual));
   return to_text(json);
 }

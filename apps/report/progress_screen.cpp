@@ -5,6 +5,8 @@
 #include <string>
 
 #include "apps/report/progress.h"
+#include "apps/report/progress_text.h"
+#include "apps/report/recent_speed.h"
 #include "apps/report/screen.h"
 #include "apps/terminal/terminal.h"
 #include "runs/text/terminal_text.h"
@@ -17,22 +19,29 @@ class ScreenProgress final : public Progress {
   ScreenProgress(std::ostream& out, int file) : out_(out), file_(file) {}
 
   void take(const RunLog& run, const SessionEvent& event) override {
+    speed_.take(event);
     if (event.device >= 0) {
       keep(device_line(run, event));
       return;
     }
-    if (const auto line = checkpoint_line(run, event); !line.empty()) keep(line);
+    if (const auto line = checkpoint_line(run, event, stopping_); !line.empty()) keep(line);
     if (event.kind != SessionEvent::Kind::state || event.state == TrialState::running) return;
-    keep(progress_line(run, event.trial.index()));
+    keep(progress_line(run, speed_, event.trial.index()));
   }
 
   void show(const RunLog& run) override {
     std::string text = erase() + ended_;
     ended_.clear();
-    const auto lines = screen_lines(run, terminal_size(file_).value_or(TerminalSize{}));
+    const auto lines =
+        screen_lines(run, speed_, terminal_size(file_).value_or(TerminalSize{}), stopping_);
     for (const auto& line : lines) text += line + "\n";
     num_lines_ = lines.size();
     write(text);
+  }
+
+  void stop(const RunLog& run) override {
+    stopping_ = true;
+    show(run);
   }
 
   void finish() override {
@@ -58,6 +67,8 @@ class ScreenProgress final : public Progress {
 
   std::ostream& out_;
   int file_;
+  RecentSpeed speed_;
+  bool stopping_ = false;
   std::string ended_;  // lines that are not printed yet
   std::size_t num_lines_ = 0;
 };

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 
+#include "apps/report/ranking.h"
+#include "apps/report/trial_table.h"
+#include "runs/log/trial_names.h"
 #include "runs/text/format.h"
 #include "runs/text/table.h"
 #include "spillway/units.h"
@@ -13,30 +15,16 @@
 namespace spillway {
 namespace {
 
-std::string loss_text(const std::optional<double>& loss) {
-  return loss ? fmt::format("{:.4f}", *loss) : "-";
-}
-
-std::optional<double> metric_of(const MetricConfig& metric, const TrialResult& trial) {
-  return metric.name == MetricKind::final_loss ? trial.final_loss : trial.eval_loss;
-}
-
-void print_trials(std::ostream& out, const std::vector<TrialLog>& trials) {
-  Table table({"trial", "state", "steps", "first loss", "final loss", "eval loss", "parameters",
-               "state bytes", "shards", "order", "tokens/s"});
-  for (const auto& trial : trials) {
-    const auto& t = trial.result;
-    table.add({t.name, to_string(t.state), std::to_string(t.steps), loss_text(t.first_loss),
-               loss_text(t.final_loss), loss_text(t.eval_loss),
-               format_count(static_cast<double>(t.parameters)),
-               format_bytes(t.training_state_bytes), std::to_string(t.num_shards), t.order,
-               format_count(t.tokens_per_s)});
-  }
-  table.print(out);
-  for (const auto& trial : trials) {
-    const auto& t = trial.result;
+void print_trials(std::ostream& out, const RunLog& run, std::size_t top) {
+  auto shown = ranked_trials(run);
+  shown.resize(std::min(shown.size(), top));
+  trial_table(run, shown).print(out);
+  if (shown.size() < run.trials.size())
+    out << fmt::format("  and {} more\n", run.trials.size() - shown.size());
+  for (const std::size_t trial : shown) {
+    const auto& t = run.trials[trial].result;
     if (!t.reason.empty())
-      out << fmt::format("  {} {}: {}\n", t.name, to_string(t.state), t.reason);
+      out << fmt::format("  {} {}: {}\n", short_name(run, trial), to_string(t.state), t.reason);
   }
 }
 
@@ -54,12 +42,12 @@ void print_memory(std::ostream& out, const RunResult& result) {
   table.print(out);
 }
 
-void print_best(std::ostream& out, const RunLog& run) {
+void print_best(std::ostream& out, const RunLog& run, const std::filesystem::path& folder) {
   const auto best = best_trial(run);
   if (!best) return;
-  const auto& trial = run.trials[*best].result;
-  out << fmt::format("\nBest trial: {} ({} {})\n", trial.name, to_string(run.metric.name),
-                     loss_text(metric_of(run.metric, trial)));
+  out << fmt::format("\nBest trial: {} ({} {}), in {}\n", short_name(run, *best),
+                     to_string(run.metric.name), loss_text(metric_of(run, *best)),
+                     trial_folder(folder, run.trials[*best].result.name).string());
 }
 
 void print_copies(std::ostream& out, const RunResult& result) {
@@ -108,33 +96,35 @@ void print_totals(std::ostream& out, const RunResult& actual,
   print_plan(out, *planned, actual);
 }
 
-}  // namespace
-
-std::optional<std::size_t> best_trial(const RunLog& run) {
-  const double sign = run.metric.goal == MetricGoal::maximize ? -1 : 1;
-  std::optional<std::size_t> best;
-  double best_value = 0;
-  for (std::size_t t = 0; t < run.trials.size(); ++t) {
-    const auto& trial = run.trials[t].result;
-    const auto value = metric_of(run.metric, trial);
-    if (trial.state != TrialState::done || !value || !std::isfinite(*value)) continue;
-    if (best && sign * *value >= best_value) continue;
-    best = t;
-    best_value = sign * *value;
-  }
-  return best;
+void print_outputs(std::ostream& out, const RunLog& run, const std::filesystem::path& folder) {
+  const auto any = [&](const auto& has) { return std::ranges::any_of(run.trials, has); };
+  std::string of_trials = "metrics.csv";
+  if (any([](const TrialLog& trial) { return !trial.result.weights_xxh3.empty(); }))
+    of_trials += ", weights.safetensors";
+  if (any([](const TrialLog& trial) { return trial.saved.has_value(); }))
+    of_trials += ", checkpoints";
+  out << fmt::format(
+      "\nOutputs: {}\n"
+      "  results.csv, plan.json, config.yaml, trace.json, events.jsonl\n"
+      "  of each trial, in trials/NAME: {}\n",
+      folder.string(), of_trials);
 }
 
-void print_report(std::ostream& out, const RunLog& run, const std::filesystem::path& folder) {
+}  // namespace
+
+std::string resume_command(const std::filesystem::path& folder) {
+  return fmt::format("spillway resume '{}'", folder.string());
+}
+
+void print_report(std::ostream& out, const RunLog& run, const std::filesystem::path& folder,
+                  std::size_t top) {
   out << "\n";
-  print_trials(out, run.trials);
-  print_best(out, run);
-  if (!run.actual) return;
-  print_totals(out, *run.actual, run.planned);
-  out << fmt::format(
-      "\nOutputs: {} (results.csv, trials/*/metrics.csv, trials/*/weights.safetensors, plan.json,\n"
-      "config.yaml, trace.json, events.jsonl)\n",
-      folder.string());
+  print_trials(out, run, top);
+  print_best(out, run, folder);
+  if (run.actual) {
+    print_totals(out, *run.actual, run.planned);
+    print_outputs(out, run, folder);
+  }
 }
 
 }  // namespace spillway

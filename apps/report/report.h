@@ -1,28 +1,35 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <iosfwd>
-#include <optional>
+#include <limits>
 #include <string>
 
 #include "runs/log/run_log.h"
 
-/// Reports of a finished or unfinished run, for people and for programs.
+/// Reports of a finished or unfinished run, for people and for programs. `folder` is the run's.
 namespace spillway {
 
-/// The finished trial with the best value of the run's metric; ties go to the first.
-std::optional<std::size_t> best_trial(const RunLog& run);
-
-/// Prints tables of trials and devices, the best trial, planned and actual totals, and the outputs
-/// in `folder`. Leaves out what an unfinished run does not know yet.
-void print_report(std::ostream& out, const RunLog& run, const std::filesystem::path& folder);
+inline constexpr std::size_t kAllTrials = std::numeric_limits<std::size_t>::max();
 
 /// Unfinished: the run was interrupted or killed.
 enum class RunState { ended, running, unfinished };
 const char* to_string(RunState state);
 
-/// One JSON document; unknown values are null.
-std::string json_report(const RunLog& run, RunState state);
+/// Prints the table of trials by the run's metric, of the `top` best ones; the best trial, the
+/// table of devices, planned and actual totals, and the outputs. Leaves out what an unfinished run
+/// does not know yet.
+void print_report(std::ostream& out, const RunLog& run, const std::filesystem::path& folder,
+                  std::size_t top = kAllTrials);
+
+/// "spillway resume 'runs/sweep'".
+std::string resume_command(const std::filesystem::path& folder);
+
+/// One JSON document; unknown values are null. It lists all trials in order of the log or, if there
+/// are more, the `top` best ones in order of the metric.
+std::string json_report(const RunLog& run, const std::filesystem::path& folder, RunState state,
+                        std::size_t top = kAllTrials);
 
 /// The totals of json_report(), each value as {"planned": , "actual": }; null if unknown.
 std::string plan_json(const RunLog& run);

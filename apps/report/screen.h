@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/report/recent_speed.h"
 #include "apps/terminal/terminal.h"
 #include "runs/log/run_log.h"
 
@@ -12,9 +13,11 @@ namespace spillway {
 /// steps of failed or stopped trials do not count.
 double share_done(const RunLog& run);
 
-/// The lines that show a run in a terminal: one per running trial as far as they fit, "and N more",
-/// then the overall progress and the time left. Lines fit the terminal's width, and one row stays
-/// free for the cursor.
-std::vector<std::string> screen_lines(const RunLog& run, TerminalSize size);
+/// The lines that show a run in a terminal: a table of the running trials with their swept values
+/// as far as they fit, "and N more", then the overall progress and the time left or, if it is
+/// `stopping`, what it still writes. Lines fit the terminal's width, and one row stays free for the
+/// cursor.
+std::vector<std::string> screen_lines(const RunLog& run, const RecentSpeed& speed,
+                                      TerminalSize size, bool stopping = false);
 
 }  // namespace spillway

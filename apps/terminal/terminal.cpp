@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runs/text/table.h"
+
 namespace spillway {
 
 std::optional<TerminalSize> terminal_size(int file) {
@@ -19,6 +21,11 @@ std::optional<TerminalSize> terminal_size(int file) {
   if (::ioctl(file, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 && window.ws_row > 0)
     size = {.columns = window.ws_col, .rows = window.ws_row};
   return size;
+}
+
+void fit_tables(std::ostream& out, int file) {
+  if (const auto size = terminal_size(file))
+    set_table_width(out, static_cast<std::size_t>(size->columns));
 }
 
 void write_to_terminal(int file, std::string_view text) {

@@ -26,6 +26,11 @@ enum class DataFormat : std::uint8_t { bytes, tokens, digits };
 template <>
 inline constexpr std::array kNames<DataFormat>{"bytes", "tokens", "digits"};
 
+/// Who else gets the metrics of a run.
+enum class Reporter : std::uint8_t { tensorboard };
+template <>
+inline constexpr std::array kNames<Reporter>{"tensorboard"};
+
 enum class ResumeMode : std::uint8_t { never, automatic };
 template <>
 inline constexpr std::array kNames<ResumeMode>{"never", "auto"};
@@ -44,6 +49,7 @@ struct RunConfig {
   std::string name = "run";
   std::string output_dir;  ///< "runs/NAME" unless given
   ResumeMode resume = ResumeMode::never;
+  std::vector<Reporter> report_to;
   std::filesystem::path data_root;  ///< of data.paths; empty: the current folder
   /// devices, host_memory, offload_path, scheduling but for its order, sweep.early_terminate
   SessionConfig session;
@@ -60,6 +66,10 @@ struct RunConfig {
   std::int64_t num_layers() const {
     if (family == ModelFamily::resnet) return resnet.num_layers();
     return family == ModelFamily::mlp ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
+  }
+  /// What a step predicts: tokens, or one class per sample.
+  std::int64_t tokens_per_step() const {
+    return train.batch_size * (family == ModelFamily::gpt ? gpt.max_position_embeddings : 1);
   }
 };
 

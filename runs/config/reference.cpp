@@ -18,6 +18,10 @@ std::string kind_of(Named auto value, AnyValue) {
   for (const char* name : kNames<decltype(value)>) names.push_back(coded(name));
   return fmt::format("{}", fmt::join(names, ", "));
 }
+template <Named Item>
+std::string kind_of(const std::vector<Item>&, AnyValue) {
+  return "list of " + kind_of(Item{}, kAny);
+}
 std::string kind_of(bool, AnyValue) { return "`true`, `false`"; }
 std::string kind_of(const std::string&, AnyValue) { return "text"; }
 std::string kind_of(const std::filesystem::path&, AnyValue) { return "folder"; }

@@ -17,6 +17,9 @@ void visit_top(Config& run, Visitor& v) {
           "must not lie inside a folder of `data.path`.");
   v.field("resume", run.resume, kAny,
           "`auto`: `train` resumes the run in `output_dir` if there is one.");
+  v.field("report_to", run.report_to, kAny,
+          "`tensorboard`: each trial also has an event file for TensorBoard, with its metrics and "
+          "swept values, beside its `metrics.csv`.");
   v.field("seed", run.train.seed, kAny,
           "Seed of initial weights, dropout, augmentation and the order of samples.",
           InContract::yes);

@@ -98,6 +98,18 @@ class YamlReader {
     }
     if (is_right) values = std::move(items);
   }
+  /// A list of choices, which may be empty; one choice stands for a list of one.
+  template <Named Item>
+  void read(const std::string& key, const YamlNode& node, std::vector<Item>& values, AnyValue) {
+    const bool is_list = node.kind == YamlNode::Kind::list;
+    std::vector<Item> items(is_list ? node.children.size() : 1);
+    bool is_right = true;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      is_right &= is_list ? read(fmt::format("{}[{}]", key, i), node.children[i], items[i], kAny)
+                          : read(key, node, items[i], kAny);
+    }
+    if (is_right) values = std::move(items);
+  }
   void read(const std::string& key, const YamlNode& node, std::vector<std::string>& values,
             const TextList& range);
   /// An empty text stands for no path.

@@ -15,6 +15,7 @@
 #include "core/os/file_system.h"
 #include "runs/log/event_log.h"
 #include "runs/log/lines.h"
+#include "runs/log/tensorboard_file.h"
 #include "spillway/error.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 #include "trainer/journal/run_journal.h"
@@ -194,11 +195,12 @@ void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
   const auto of_log = trials_of_log(path_);
   trials.insert(trials.end(), of_log.begin(), of_log.end());
   for (const char* output : {kEventFile, kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm",
-                             "results.csv", "plan.json", "config.yaml", "trace.json"})
+                             "results.csv", "plan.json", "config.yaml", "trace.json", kReportFile})
     delete_all(path_ / output);
   for (const std::string& name : trials) {
     delete_all(weights_file(name));
     delete_all(trial(name) / "metrics.csv");
+    remove_tensorboard_files(trial(name));
     remove_generations(checkpoints(name));
     remove_if_empty(checkpoints(name));
     remove_if_empty(trial(name));

@@ -4,10 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "runs/log/trial_names.h"
 #include "spillway/units.h"
 #include "trainer/storage/run_lock.h"
 
 namespace spillway {
+
+/// Where `spillway report` writes by default.
+inline constexpr const char* kReportFile = "report.html";
 
 /// The folder to which a run writes: events.jsonl, results.csv, trials/NAME/ and more. The file
 /// `.spillway` marks it as a run's; a folder without that file is never changed. Changing anything
@@ -47,7 +51,7 @@ class OutputFolder {
   void write(const std::string& name, const std::string& text) const;
 
  private:
-  std::filesystem::path trial(const std::string& name) const { return path_ / "trials" / name; }
+  std::filesystem::path trial(const std::string& name) const { return trial_folder(path_, name); }
   void remove_earlier_run(std::vector<std::string> trials) const;
 
   std::filesystem::path path_;

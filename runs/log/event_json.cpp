@@ -20,6 +20,7 @@ Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& 
           {"lanes", result.lanes},
           {"order", result.order},
           {"checkpoint_bytes", plan.checkpoint_bytes},
+          {"tokens_per_step", trial.config.tokens_per_step()},
           {"compute_s_per_step", plan.compute_s_per_step}};
 }
 

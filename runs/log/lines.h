@@ -16,4 +16,8 @@ inline bool read_line(std::istream& in, std::string& line) {
 /// Writes all of `text` to a descriptor; `path` is for messages. Throws IoError.
 void write_all(int file, std::string_view text, const std::filesystem::path& path);
 
+/// Appends `text` to a file, which is opened with these flags too. Follows no symbolic link. Throws
+/// IoError.
+void append_to(const std::filesystem::path& path, std::string_view text, int flags);
+
 }  // namespace spillway

@@ -62,28 +62,25 @@ void restore(StepMetrics& row, const StepMetrics& saved) {
   row.eval_loss = saved.eval_loss;
 }
 
-void append(const fs::path& path, std::string_view text, int flags) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
-  if (file < 0) throw IoError("cannot open", path, errno);
-  try {
-    write_all(file, text, path);
-  } catch (...) {
-    ::close(file);
-    throw;
-  }
-  ::close(file);
-}
-
 /// Replaces whatever has that name.
 void create(const fs::path& path, std::string_view text) {
   make_folders(path.parent_path());
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw IoError("cannot remove", path, errno);
-  append(path, text, O_CREAT | O_EXCL);
+  append_to(path, text, O_CREAT | O_EXCL);
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(fs::path path) : path_(std::move(path)), pending_(header()) {}
+std::vector<StepMetrics> read_metrics(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<StepMetrics> rows;
+  std::string line;
+  for (read_line(in, line); read_line(in, line);) rows.push_back(row_of(line));
+  return rows;
+}
+
+MetricsFile::MetricsFile(fs::path path, std::optional<TensorboardFile> board)
+    : path_(std::move(path)), board_(std::move(board)), pending_(header()) {}
 
 void MetricsFile::add(const StepMetrics& row) {
   if (row.step <= (open_ ? open_->step : last_)) rewrite(row.step - 1, {});
@@ -106,15 +103,23 @@ void MetricsFile::resume(std::int64_t last, const std::map<std::int64_t, StepMet
 void MetricsFile::complete() {
   if (!open_) return;
   pending_ += line_of(*open_);
+  if (board_) board_->add(*open_);
   last_ = open_->step;
   open_.reset();
 }
 
+void MetricsFile::end(TrialState state) {
+  complete();
+  if (board_) board_->end(state);
+}
+
 void MetricsFile::flush() {
-  if (pending_.empty()) return;
-  is_made_ ? append(path_, pending_, 0) : create(path_, pending_);
-  is_made_ = true;
-  pending_.clear();
+  if (!pending_.empty()) {
+    is_made_ ? append_to(path_, pending_, 0) : create(path_, pending_);
+    is_made_ = true;
+    pending_.clear();
+  }
+  if (board_) board_->flush();
 }
 
 /// Drops the lines after step `last` and adds or restores those in `saved`. Leaves the last open.
@@ -124,6 +129,7 @@ void MetricsFile::rewrite(std::int64_t last, const std::map<std::int64_t, StepMe
   std::ifstream in(path_, std::ios::binary);  // stays readable when create() unlinks it
   is_made_ = false;
   pending_ = header();
+  if (board_) board_->restart();
   last_ = 0;
   auto next = saved.begin();
   const auto keep = [&](const StepMetrics& row) {

@@ -5,21 +5,23 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "runs/log/step_metrics.h"
+#include "runs/log/tensorboard_file.h"
 
 namespace spillway {
 
-/// The metrics of a committed step. An evaluation belongs to the step whose weights it used.
-struct StepMetrics {
-  std::int64_t step = 0;
-  std::optional<double> loss, learning_rate, gradient_norm, tokens_per_s, time_s, eval_loss;
-};
+/// The complete lines of a metrics.csv; none if the file cannot be read.
+std::vector<StepMetrics> read_metrics(const std::filesystem::path& path);
 
 /// Writes the metrics.csv of one trial: one line per step, in order. It keeps the last line in
-/// memory, because an evaluation may still be added to it.
+/// memory, because an evaluation may still be added to it. If a TensorBoard file is given, it gets
+/// the same rows.
 class MetricsFile {
  public:
   /// The first flush creates the file or replaces an existing one.
-  explicit MetricsFile(std::filesystem::path path);
+  explicit MetricsFile(std::filesystem::path path, std::optional<TensorboardFile> board = {});
 
   /// Adds the row of a step. If the trial has restarted from an earlier step, the row replaces the
   /// existing one of its step and all later rows. Throws IoError.
@@ -31,6 +33,8 @@ class MetricsFile {
   void resume(std::int64_t last, const std::map<std::int64_t, StepMetrics>& saved);
   /// Completes the last line: nothing will be added to it.
   void complete();
+  /// The trial has ended: completes the last line.
+  void end(TrialState state);
   /// Writes all complete lines. Throws IoError.
   void flush();
 
@@ -38,6 +42,7 @@ class MetricsFile {
   void rewrite(std::int64_t last, const std::map<std::int64_t, StepMetrics>& saved);
 
   std::filesystem::path path_;
+  std::optional<TensorboardFile> board_;
   bool is_made_ = false;
   std::string pending_;
   std::optional<StepMetrics> open_;  ///< the last line

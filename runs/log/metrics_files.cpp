@@ -8,6 +8,7 @@
 #include "runs/log/event_line.h"
 #include "runs/log/event_log.h"
 #include "runs/log/lines.h"
+#include "runs/log/trial_names.h"
 #include "spillway/error.h"
 #include "spillway/results.h"
 
@@ -42,7 +43,8 @@ std::map<std::int64_t, StepMetrics> saved_steps(const Json& event) {
 
 }  // namespace
 
-MetricsFiles::MetricsFiles(std::filesystem::path folder) : folder_(std::move(folder)) {
+MetricsFiles::MetricsFiles(std::filesystem::path folder, std::optional<double> tensorboard_s)
+    : folder_(std::move(folder)), tensorboard_s_(tensorboard_s) {
   std::ifstream log(folder_ / kEventFile, std::ios::binary);
   for (std::string line; read_line(log, line);) {
     try {
@@ -60,12 +62,23 @@ void MetricsFiles::take(const Json& event) {
   const std::string kind = event.at("event");
   if (kind == "run") {
     files_.clear();
-    for (const Json& trial : event.at("trials")) {
-      files_.emplace_back(folder_ / "trials" / trial.at("name").get<std::string>() / "metrics.csv");
-    }
+    for (const Json& trial : event.at("trials")) files_.push_back(file_of(trial));
   }
   const std::size_t trial = event.value("trial", files_.size());
   if (trial < files_.size()) take_of_trial(kind, event, files_[trial]);
+}
+
+MetricsFile MetricsFiles::file_of(const Json& trial) const {
+  const std::string name = trial.at("name");
+  const auto folder = trial_folder(folder_, name);
+  std::optional<TensorboardFile> board;
+  if (tensorboard_s_) {
+    TensorboardTrial shown{.name = name, .begin_s = *tensorboard_s_};
+    for (const auto& [key, value] : trial.at("sweep").items())
+      shown.parameters.emplace_back(key, value);
+    board.emplace(folder, std::move(shown));
+  }
+  return MetricsFile(folder / "metrics.csv", std::move(board));
 }
 
 void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, MetricsFile& file) {
@@ -77,7 +90,7 @@ void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, Met
     file.resume(event.at("step"), saved_steps(event));
   } else if (kind == "state") {
     const auto state = trial_state(event.at("state").get<std::string>());
-    if (state && has_ended(*state)) file.complete();
+    if (state && has_ended(*state)) file.end(*state);
   }
 }
 

@@ -71,6 +71,11 @@ Json run_json(Json trials, const RunResult& result) {
   return json;
 }
 
+Json value_of(const std::string& text) {
+  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_number() || value.is_boolean() ? value : Json(text);
+}
+
 // Text that is not UTF-8 (a reason may quote a path) must not make the whole document fail.
 std::string to_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -24,6 +24,9 @@ RunResult totals_of(const Json& json);
 /// The part that all commands' documents share: `trials`, then the totals.
 Json run_json(Json trials, const RunResult& result);
 
+/// A swept value, which the log has as text: a number or truth value, or else the text.
+Json value_of(const std::string& text);
+
 /// Formats a document, indented.
 std::string to_text(const Json& json);
 /// Formats one line of a file.

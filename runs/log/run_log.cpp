@@ -26,6 +26,7 @@ TrialState state_of(const std::string& text) {
 
 TrialLog trial_of(const Json& json) {
   TrialLog trial{.max_steps = json.at("max_steps"),
+                 .tokens_per_step = json.value("tokens_per_step", std::int64_t{0}),
                  .compute_s_per_step = json.at("compute_s_per_step"),
                  .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
                  .result = {.name = json.at("name"),

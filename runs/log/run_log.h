@@ -20,6 +20,7 @@ struct SavedCheckpoint {
 struct TrialLog {
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
   std::int64_t max_steps = 0;
+  std::int64_t tokens_per_step = 0;      ///< 0: unknown, in logs of earlier versions
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
   TrialResult result;                    ///< so far, without the lists of losses

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <system_error>
 
 #include "runs/text/terminal_text.h"
 
@@ -35,6 +36,18 @@ std::string format_count(double value) {
   }
   const int decimals = unit == 0 || std::abs(value) >= 99.95 ? 0 : std::abs(value) >= 9.995 ? 1 : 2;
   return format_fixed(value, decimals) + kUnits[unit];
+}
+
+std::string format_rounded(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end) return text;
+  std::array<char, 32> rounded{};
+  const auto written = std::to_chars(rounded.data(), rounded.data() + rounded.size(), value,
+                                     std::chars_format::general, 4);
+  const auto size = static_cast<std::size_t>(written.ptr - rounded.data());
+  return size < text.size() ? std::string(rounded.data(), size) : text;
 }
 
 std::string format_duration(double seconds) {

@@ -12,6 +12,8 @@ std::string format_fixed(double value, int decimals);
 std::string format_percent(double share);
 /// Three significant digits and a thousands unit: "950", "12.3k", "1.20M".
 std::string format_count(double value);
+/// A number with four significant digits, if that is shorter: "0.003726"; other text as it is.
+std::string format_rounded(const std::string& text);
 /// "8 s", "2:05 min", "3:20 h", "4.1 days".
 std::string format_duration(double seconds);
 /// Pads `text` with spaces to a width in terminal columns, on the right or on the left.

@@ -58,6 +58,7 @@ std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& 
 
 EngineStatus status_of(const Engine& engine) {
   EngineStatus status;
+  status.host_used = engine.host_used();
   for (std::size_t d = 0; d < engine.num_devices(); ++d) {
     status.used.push_back(engine.bytes_in_use(DeviceId(d)));
   }

@@ -17,6 +17,7 @@ struct EngineStatus {
     std::string waits_for;        ///< empty: it computes, or has ended
   };
   std::vector<Bytes> used;  ///< by device: planned ranges and activations
+  Bytes host_used = 0;      ///< homes of admitted jobs
   std::vector<Job> jobs;
   /// Actions in flight, without times, which the engine does not know.
   std::map<ActionId, TraceSpan> under_way;

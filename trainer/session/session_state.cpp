@@ -61,7 +61,7 @@ std::optional<Shell::Status> Session::Impl::status() {
 
 SessionState Session::Impl::state(const Shell::Status& status) const {
   const EngineStatus& engine = status.engine;
-  SessionState state{.time_s = status.now_s};
+  SessionState state{.time_s = status.now_s, .host_used_bytes = engine.host_used};
   for (std::size_t d = 0; d < devices.size(); ++d) {
     state.devices.push_back(
         device_state(devices[d], d < engine.used.size() ? engine.used[d] : Bytes{0}));

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
@@ -156,6 +157,24 @@ class Program(unittest.TestCase):
         self.assertIn("trials ended, ", text)
         self.assertIn("\x1b[J", text)
         self.assertIn("Outputs: runs/run", text.split("\x1b[J")[-1])
+
+    def test_progress_and_tables_fit_the_terminal(self):
+        sweep = ("sweep={method: random, run_cap: 3, parameters: {"
+                 "train.learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform_values}, "
+                 "model.dropout: {min: 0, max: 0.3}, train.weight_decay: {min: 0, max: 0.1}}}")
+        text = self.run_on_terminal("xterm", "train", "config.yaml", "train.max_steps=200", sweep)
+        lines = re.sub("\x1b\\[[0-9]*[A-Z]", "\n", text).replace("\r", "").split("\n")
+        titles = [line for line in lines if line.startswith("  trial ")]
+        self.assertIn("tokens/s", titles[0])
+        self.assertIn("eval loss", titles[-1])
+        rows = [line for line in lines if re.match("  (trial|t[012]|memory|cpu:0|host) ", line)]
+        self.assertGreater(len(rows), 8)
+        for line in rows:
+            self.assertLessEqual(len(line), 80, line)
+        piped = self.run_program("results", "runs/run").stdout
+        self.assertIn("  learning_rate=", piped)  # the long name, in the last column
+        top = self.run_program("results", "runs/run", "--top", "1").stdout
+        self.assertIn("  and 2 more\n", top)
 
     def test_no_escapes_on_simple_terminals(self):
         on_dumb = self.run_on_terminal("dumb", "train", "config.yaml")
@@ -364,8 +383,11 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
             self.addCleanup(process.kill)
             self.assertIn("running", process.stderr.readline())
             process.send_signal(number)
-            out, _ = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 130)
+            self.assertIn("stopping: ", err)
+            self.assertRegex(err, r"checkpoint written after step \d+\n")
+            self.assertIn("Continue with: spillway resume 'runs/run'\n", err)
             self.assertEqual(json.loads(out)["trials"][0]["state"], "stopped")
             self.assertTrue(os.path.exists(os.path.join(self.folder, "runs/run/results.csv")))
 

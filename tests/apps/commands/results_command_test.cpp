@@ -71,8 +71,10 @@ TEST_F(ResultsCommand, OfARunWithoutAnEndItSaysWhatIsKnown) {
     EXPECT_EQ(Json::parse(results(true, ""))["state"], "running");
   }
   const auto text = results(false, "");
+  EXPECT_NE(text.find("Continue with: spillway resume '" + folder_ / "" + "'\n"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("was interrupted or killed"), std::string::npos) << text;
-  EXPECT_NE(text.find("trial 1 failed: out of luck"), std::string::npos) << text;
+  EXPECT_NE(text.find("t1 failed: out of luck"), std::string::npos) << text;
   const Json json = Json::parse(results(true, ""));
   EXPECT_EQ(json["state"], "unfinished");
   EXPECT_EQ(json["trials"][0]["final_loss"], 3.5);

@@ -134,9 +134,9 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   const Json json = Json::parse(out_.str());
   EXPECT_NE(log_.str().find("running"), std::string::npos);
   EXPECT_EQ(keys_of(json), (std::vector<std::string>{
-                               "copy_hidden_share", "copy_s", "copy_wait_s", "d2h_bytes", "devices",
-                               "h2d_bytes", "h2d_weight_bytes", "host_budget_bytes",
-                               "host_peak_bytes", "state", "trials", "wall_s"}));
+                               "best", "copy_hidden_share", "copy_s", "copy_wait_s", "d2h_bytes",
+                               "devices", "h2d_bytes", "h2d_weight_bytes", "host_budget_bytes",
+                               "host_peak_bytes", "metric", "state", "trials", "wall_s"}));
   ASSERT_EQ(json["devices"].size(), 2u);
   for (const Json& device : json["devices"]) {
     EXPECT_EQ(keys_of(device),
@@ -147,12 +147,14 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   }
   ASSERT_EQ(json["trials"].size(), 4u);
   for (const Json& trial : json["trials"]) {
-    EXPECT_EQ(keys_of(trial), (std::vector<std::string>{
-                                  "checkpoint_bytes", "eval_loss", "final_loss", "first_loss",
-                                  "lanes", "name", "num_shards", "order", "parameters", "state",
-                                  "steps", "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
+    EXPECT_EQ(keys_of(trial),
+              (std::vector<std::string>{"checkpoint_bytes", "eval_loss", "final_loss", "first_loss",
+                                        "lanes", "metric", "name", "num_shards", "order",
+                                        "parameters", "short_name", "state", "steps", "sweep",
+                                        "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
     EXPECT_EQ(trial["state"], "done");
     EXPECT_EQ(trial["steps"], 5);
+    EXPECT_EQ(trial["metric"], trial["eval_loss"]);
     EXPECT_GT(trial["num_shards"], 1);
     EXPECT_EQ(trial["weights_xxh3"].get<std::string>().size(), 32u);
   }

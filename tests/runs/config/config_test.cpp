@@ -79,6 +79,17 @@ TEST(Config, AutoscaleIsARuleOrAList) {
             (Messages{"throughput", "straggler"}));
 }
 
+TEST(Config, ReportsGoToAListOfChoices) {
+  const std::vector<Reporter> board{Reporter::tensorboard};
+  EXPECT_EQ(read_with("").report_to, std::vector<Reporter>{});
+  EXPECT_EQ(read_with("report_to: []\n").report_to, std::vector<Reporter>{});
+  EXPECT_EQ(read_with("report_to: tensorboard\n").report_to, board);
+  EXPECT_EQ(read_with("report_to: [tensorboard]\n").report_to, board);
+  EXPECT_EQ(problems_with("report_to: [wandb]\n"),
+            (Messages{"line 4: report_to[0]: is 'wandb', must be tensorboard"}));
+  EXPECT_TRUE(read(to_yaml(read_with(""))).report_to.empty());
+}
+
 TEST(Config, SizesHaveUnits) {
   const auto config = read(
       "devices: [{memory: 12MiB}, {memory: 1.5 GB}, {memory: 4096}, {kind: cpu, memory: 64k}]\n"

@@ -21,6 +21,7 @@ constexpr const char* kEveryKey = R"(
 name: "my: run"
 output_dir: /tmp/out
 resume: auto
+report_to: [tensorboard]
 seed: 18446744073709551615
 devices:
   - {memory: 12MiB, imitate: {link: 3MiB/s, slowdown: 2.5, fault: {kind: hang, after_ops: 7}}}
@@ -147,9 +148,10 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   using Text = std::string;
   const RunConfig config = read_again(kGpt);
   const SessionConfig& session = config.session;
-  EXPECT_EQ(values(config.name, config.output_dir, config.resume, config.data_root),
-            values(Text("my: run"), Text("/tmp/out"), ResumeMode::automatic,
-                   std::filesystem::path("/tmp/data")));
+  EXPECT_EQ(
+      values(config.name, config.output_dir, config.resume, config.report_to, config.data_root),
+      values(Text("my: run"), Text("/tmp/out"), ResumeMode::automatic,
+             std::vector<Reporter>{Reporter::tensorboard}, std::filesystem::path("/tmp/data")));
   const auto& devices = session.devices;
   EXPECT_EQ(values(devices[0].imitate, devices[1].imitate, devices[1].memory, devices[2].index),
             values(DeviceImitation{3_MiB, 2.5, {FaultKind::hang, 7}}, DeviceImitation{},

@@ -51,7 +51,7 @@ TEST(EventLog, WhatIsReadIsWhatWasWritten) {
   log.flush();
   const auto [read, damage] = read_run(folder.path());
   EXPECT_TRUE(damage.empty());
-  EXPECT_EQ(json_report(read, RunState::ended), json_report(log.run(), RunState::ended));
+  EXPECT_EQ(json_report(read, "", RunState::ended), json_report(log.run(), "", RunState::ended));
   EXPECT_EQ(results_csv(read), results_csv(log.run()));
   EXPECT_EQ(plan_json(read), plan_json(log.run()));
 }
@@ -144,7 +144,7 @@ TEST(EventLog, NoDamagedByteIsBelieved) {
   const auto lines = made_up_lines();
   const std::string text = text_of(lines);
   const std::size_t header = event_line(lines[0]).size();
-  const auto whole = json_report(read(folder, text).run, RunState::ended);
+  const auto whole = json_report(read(folder, text).run, "", RunState::ended);
   for (std::size_t i = header; i < text.size(); ++i) {
     std::string damaged = text;
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 7)));
@@ -153,7 +153,7 @@ TEST(EventLog, NoDamagedByteIsBelieved) {
     ASSERT_TRUE(is_end || !found.damage.empty()) << i;
     ASSERT_EQ(found.run.trials.size(), 2u) << i;
   }
-  EXPECT_EQ(json_report(read(folder, text).run, RunState::ended), whole);
+  EXPECT_EQ(json_report(read(folder, text).run, "", RunState::ended), whole);
 }
 
 TEST(EventLog, DamagedLinesAreLeftOutAndNamed) {

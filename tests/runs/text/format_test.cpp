@@ -50,6 +50,17 @@ TEST(FormatCount, HasThreeDigitsAndAUnit) {
   EXPECT_EQ(format_count(-12'345), "-12.3k");
 }
 
+TEST(FormatRounded, HasFourDigitsIfThatIsShorter) {
+  EXPECT_EQ(format_rounded("0.0037255056"), "0.003726");
+  EXPECT_EQ(format_rounded("0.190256"), "0.1903");
+  EXPECT_EQ(format_rounded("1e-3"), "1e-3");
+  EXPECT_EQ(format_rounded("256"), "256");
+  EXPECT_EQ(format_rounded("12345678"), "1.235e+07");
+  EXPECT_EQ(format_rounded("[128, 64]"), "[128, 64]");
+  EXPECT_EQ(format_rounded("3 layers"), "3 layers");
+  EXPECT_EQ(format_rounded(""), "");
+}
+
 TEST(SafeName, KeepsWhatANameOfAFileMayHold) {
   EXPECT_EQ(safe_name("learning_rate=3e-3,hidden_size=128"), "learning_rate=3e-3,hidden_size=128");
   EXPECT_EQ(safe_name("a/b c:d\n"), "a_b_c_d_");

@@ -39,6 +39,7 @@ TEST(EngineStatus, MatchesTheEngineAtEveryEvent) {
       for (std::size_t d = 0; d < status.used.size(); ++d) {
         ASSERT_LE(status.used[d], workload.config.device_budgets[d]);
       }
+      ASSERT_EQ(status.host_used, shell.engine().host_used());
     } while (shell.advance());
     EXPECT_TRUE(started.empty());
   }

@@ -82,6 +82,7 @@ TEST(SessionState, ListsRunningAndWaitingWork) {
   EXPECT_EQ(state.devices[0].budget_bytes, kAmple);
   EXPECT_GT(state.devices[0].used_bytes, 0u);
   EXPECT_LE(state.devices[0].used_bytes, kAmple);
+  EXPECT_GT(state.host_used_bytes, 0u);
   const SessionState::Trial& held_up = state.trials[0];
   EXPECT_EQ(held_up.name, "first");
   EXPECT_EQ(held_up.state, TrialState::running);
@@ -105,6 +106,7 @@ TEST(SessionState, IsEmptyBeforeAndAfterARun) {
   EXPECT_EQ(after.trials[0].state, TrialState::done);
   EXPECT_EQ(after.trials[0].step, 20);
   EXPECT_EQ(after.devices[1].used_bytes, 0u);
+  EXPECT_EQ(after.host_used_bytes, 0u);
   EXPECT_TRUE(after.under_way.empty());
   EXPECT_GT(after.time_s, 0);
 }

@@ -1,0 +1,36 @@
+#include "apps/report/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace spillway {
+
+std::optional<double> metric_of(const RunLog& run, std::size_t trial) {
+  const TrialResult& result = run.trials[trial].result;
+  const auto value =
+      run.metric.name == MetricKind::final_loss ? result.final_loss : result.eval_loss;
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::vector<std::size_t> ranked_trials(const RunLog& run) {
+  std::vector<std::size_t> trials(run.trials.size());
+  std::iota(trials.begin(), trials.end(), 0);
+  const double sign = run.metric.goal == MetricGoal::maximize ? -1 : 1;
+  std::ranges::stable_sort(trials, {}, [&](std::size_t trial) {
+    const auto value = metric_of(run, trial);
+    return value ? sign * *value : std::numeric_limits<double>::infinity();
+  });
+  return trials;
+}
+
+std::optional<std::size_t> best_trial(const RunLog& run) {
+  for (const std::size_t trial : ranked_trials(run)) {
+    const bool has_weights = !run.trials[trial].result.weights_xxh3.empty();
+    if (has_weights && metric_of(run, trial)) return trial;
+  }
+  return std::nullopt;
+}
+
+}  // namespace spillway

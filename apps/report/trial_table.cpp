@@ -1,0 +1,65 @@
+#include "apps/report/trial_table.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runs/log/trial_names.h"
+#include "runs/text/format.h"
+#include "spillway/ids.h"
+#include "spillway/units.h"
+
+namespace spillway {
+namespace {
+
+/// In a narrow terminal the metric stays longest, then the swept values.
+std::vector<Table::Column> columns_of(const RunLog& run, const std::vector<std::string>& keys) {
+  const auto titles = parameter_titles(keys);
+  const int num_swept = static_cast<int>(titles.size());
+  const auto after_swept = [&](int place) { return 1 + num_swept + place; };
+  const bool by_eval = run.metric.name == MetricKind::eval_loss;
+  std::vector<Table::Column> columns{{"trial"}};
+  for (int k = 0; k < num_swept; ++k) columns.push_back({titles[at(k)], 2 + k});
+  columns.push_back({"state", 1});
+  columns.push_back({"steps", after_swept(1)});
+  columns.push_back({"first loss", after_swept(3)});
+  columns.push_back({"final loss", by_eval ? after_swept(2) : 0});
+  columns.push_back({"eval loss", by_eval ? 0 : after_swept(2)});
+  columns.push_back({"parameters", after_swept(5)});
+  columns.push_back({"state bytes", after_swept(6)});
+  columns.push_back({"shards", after_swept(7)});
+  columns.push_back({"order", after_swept(8)});
+  columns.push_back({"tokens/s", after_swept(4)});
+  if (run.trials.size() > 1) columns.push_back({"name", after_swept(9)});
+  return columns;
+}
+
+std::vector<std::string> row_of(const RunLog& run, std::size_t trial,
+                                const std::vector<std::string>& keys) {
+  const TrialResult& t = run.trials[trial].result;
+  std::vector<std::string> row{short_name(run, trial)};
+  for (auto& value : short_parameters(run.trials[trial], keys)) row.push_back(std::move(value));
+  for (auto& cell :
+       {std::string(to_string(t.state)), std::to_string(t.steps), loss_text(t.first_loss),
+        loss_text(t.final_loss), loss_text(t.eval_loss),
+        format_count(static_cast<double>(t.parameters)), format_bytes(t.training_state_bytes),
+        std::to_string(t.num_shards), t.order, format_count(t.tokens_per_s)})
+    row.push_back(cell);
+  if (run.trials.size() > 1) row.push_back(t.name);
+  return row;
+}
+
+}  // namespace
+
+std::string loss_text(const std::optional<double>& loss) {
+  return loss ? fmt::format("{:.4f}", *loss) : "-";
+}
+
+Table trial_table(const RunLog& run, const std::vector<std::size_t>& trials) {
+  const auto keys = swept_keys(run);
+  Table table(columns_of(run, keys));
+  for (const std::size_t trial : trials) table.add(row_of(run, trial, keys));
+  return table;
+}
+
+}  // namespace spillway
