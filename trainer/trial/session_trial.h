@@ -35,7 +35,7 @@ struct SessionTrial {
   std::shared_ptr<const Model> model;
   Contract contract;  ///< empty until somebody asks: it takes reading all samples
   Profile profile;
-  MeasuredAt measured_at;  ///< of the profile, unless it is estimated
+  MeasuredAt measured_at;                                ///< of the profile, unless it is estimated
   std::map<std::string, std::vector<LayerTimes>> times;  ///< by kind of device, where measured
   PlannedTrial planned;                                  ///< as submitted
   std::unique_ptr<TrainingJob> job;
