@@ -4,7 +4,7 @@
 #include <ostream>
 #include <string>
 
-#include "apps/commands/plan_report.h"
+#include "apps/plan/plan_report.h"
 
 namespace spillway {
 

@@ -2,8 +2,8 @@
 
 #include <iosfwd>
 
-#include "apps/commands/largest_model.h"
-#include "apps/commands/planned_run.h"
+#include "apps/plan/largest_model.h"
+#include "apps/plan/planned_run.h"
 #include "apps/terminal/exit_code.h"
 
 namespace spillway {

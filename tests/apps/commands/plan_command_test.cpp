@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/commands/plan_report.h"
 #include "apps/commands/train_command.h"
+#include "apps/plan/plan_report.h"
 #include "apps/terminal/failure.h"
 #include "runs/config/config.h"
 #include "runs/config/findings.h"

@@ -1,4 +1,4 @@
-#include "apps/commands/plan_report.h"
+#include "apps/plan/plan_report.h"
 
 #include <fmt/ranges.h>
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/planned_run.h"
+#include "apps/plan/planned_run.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "apps/commands/largest_model.h"
+#include "apps/plan/largest_model.h"
 
 #include <gtest/gtest.h>
 

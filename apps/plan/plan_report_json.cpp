@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "apps/commands/plan_report.h"
+#include "apps/plan/plan_report.h"
 #include "runs/log/run_json.h"
 
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "apps/commands/remedies.h"
+#include "apps/plan/remedies.h"
 
 #include <fmt/ranges.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "apps/commands/planned_times.h"
+#include "apps/plan/planned_times.h"
 #include "core/os/file_system.h"
 #include "trainer/config/batch_split.h"
 

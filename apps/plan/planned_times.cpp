@@ -1,4 +1,4 @@
-#include "apps/commands/planned_times.h"
+#include "apps/plan/planned_times.h"
 
 #include <algorithm>
 #include <map>

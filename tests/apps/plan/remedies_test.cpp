@@ -1,4 +1,4 @@
-#include "apps/commands/remedies.h"
+#include "apps/plan/remedies.h"
 
 #include <gtest/gtest.h>
 

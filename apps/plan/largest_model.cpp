@@ -1,10 +1,10 @@
-#include "apps/commands/largest_model.h"
+#include "apps/plan/largest_model.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "apps/commands/planned_times.h"
+#include "apps/plan/planned_times.h"
 #include "core/base/config_check.h"
 #include "runs/folder/prepare.h"
 

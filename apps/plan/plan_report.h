@@ -3,10 +3,10 @@
 #include <iosfwd>
 #include <string>
 
-#include "apps/commands/largest_model.h"
-#include "apps/commands/planned_run.h"
-#include "apps/commands/planned_times.h"
-#include "apps/commands/remedies.h"
+#include "apps/plan/largest_model.h"
+#include "apps/plan/planned_run.h"
+#include "apps/plan/planned_times.h"
+#include "apps/plan/remedies.h"
 
 /// A plan as text and as JSON.
 namespace spillway {

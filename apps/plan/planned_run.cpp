@@ -1,4 +1,4 @@
-#include "apps/commands/planned_run.h"
+#include "apps/plan/planned_run.h"
 
 #include <algorithm>
 #include <utility>
