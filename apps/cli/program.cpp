@@ -38,6 +38,7 @@ constexpr const char* kFooter =
   spillway train sweep.yaml                    train, with progress and tables
   spillway train sweep.yaml train.data_parallel=2 devices='[{memory: 1GiB}, {memory: 1GiB}]'
   spillway results runs/sweep                  show the tables again, also during the run
+  spillway report runs/sweep                   write a page with curves and the sweep
   spillway resume runs/sweep                   continue an interrupted or killed run
   spillway doctor                              show this machine's devices, memory, rates
 
