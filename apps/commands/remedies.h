@@ -23,8 +23,9 @@ struct Advice {
 };
 
 /// Plans the run again with changes, alone and in pairs: more memory of devices and host, fewer
-/// reduction groups, bf16, smaller virtual nodes, files instead of memory. At most a dozen plans,
-/// of which some measure layers, and none begins after a minute. `run` does not fit.
+/// reduction groups, bf16, smaller virtual nodes, files instead of memory. At most a dozen plans.
+/// Some measure layers, but none of what by estimates cannot fit or takes long, and none begins
+/// after a minute. `run` does not fit.
 Advice find_remedies(const PlanInput& input, const PlannedRun& run);
 
 }  // namespace spillway
