@@ -23,6 +23,8 @@ constexpr int kMostPlans = 12;
 constexpr std::chrono::seconds kLongest{60};
 /// Seconds that a virtual node may take: a pilot passes through some of its layers several times.
 constexpr double kLongestPass = 10;
+/// A layer in so much memory is measured in seconds.
+constexpr Bytes kSmallLayer = 2_GiB;
 /// A pair is not tried if its parts alone leave more than this times the limit.
 constexpr double kHopeless = 1.5;
 
@@ -230,7 +232,10 @@ class RemedySearch {
     if (!estimated.fits() && lack.needed > (is_exact ? 1 : 2) * lack.limit)
       return Outcome{.lack = lack};
     const PlannedRow& row = estimated.rows.front();
-    if (row.plan.compute_s_per_step <= kLongestPass * row.train.virtual_nodes) return std::nullopt;
+    const Bytes largest = std::max(kSmallLayer, 2 * lack_.limit);  // the plan was ready to measure
+    if (row.plan.compute_s_per_step <= kLongestPass * row.train.virtual_nodes &&
+        row.plan.smallest_budget_bytes <= largest)
+      return std::nullopt;
     advice_.is_complete = false;
     return Outcome{.valid = false};
   }

@@ -19,7 +19,7 @@ struct Remedy {
 struct Advice {
   std::vector<Remedy> remedies;      ///< each was planned and fits; the fastest first
   std::vector<std::string> useless;  ///< overrides with which it does not fit either
-  bool is_complete = true;           ///< false: there was no time to try all
+  bool is_complete = true;           ///< false: not all were tried, since that takes long
 };
 
 /// Plans the run again with changes, alone and in pairs: more memory of devices and host, fewer
