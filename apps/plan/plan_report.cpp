@@ -249,7 +249,8 @@ void print_advice(std::ostream& out, const Advice& advice) {
   }
   if (!advice.useless.empty())
     out << fmt::format("\nIt does not fit with: {}\n", fmt::join(advice.useless, "; "));
-  if (!advice.is_complete) out << "There was no time to try all changes; others may help too\n";
+  if (!advice.is_complete)
+    out << "Not all changes were tried, since that takes long; others may help too\n";
 }
 
 /// What the trials that fit would do.

@@ -21,6 +21,10 @@ using Clock = std::chrono::steady_clock;
 /// A plan of a thousand trials takes long.
 constexpr int kMostPlans = 12;
 constexpr std::chrono::seconds kLongest{60};
+/// Seconds that a virtual node may take: a pilot passes through some of its layers several times.
+constexpr double kLongestPass = 10;
+/// A layer in so much memory is measured in seconds.
+constexpr Bytes kSmallLayer = 2_GiB;
 /// A pair is not tried if its parts alone leave more than this times the limit.
 constexpr double kHopeless = 1.5;
 
@@ -206,6 +210,7 @@ class RemedySearch {
     PlanInput input = input_;
     input.overrides.insert(input.overrides.end(), overrides.begin(), overrides.end());
     try {
+      if (auto rejected = reject_by_estimate(input)) return *std::move(rejected);
       if (run_.rows.size() > 1) {  // the trial that needs most decides soonest
         const PlannedRun one = plan_run(input, worst_);
         if (one.largest_misfit()) return {.lack = lack_of(one)};
@@ -214,6 +219,25 @@ class RemedySearch {
     } catch (const Error&) {
       return {.valid = false};
     }
+  }
+
+  /// Nothing is measured for what cannot fit, or would take long: costs are right within a factor
+  /// of two.
+  std::optional<Outcome> reject_by_estimate(PlanInput input) {
+    if (input.estimate) return std::nullopt;
+    input.estimate = true;
+    const PlannedRun estimated = plan_run(input, worst_);
+    const Lack lack = lack_of(estimated);
+    const bool is_exact = lack.tier != Tier::device;
+    if (!estimated.fits() && lack.needed > (is_exact ? 1 : 2) * lack.limit)
+      return Outcome{.lack = lack};
+    const PlannedRow& row = estimated.rows.front();
+    const Bytes largest = std::max(kSmallLayer, 2 * lack_.limit);  // the plan was ready to measure
+    if (row.plan.compute_s_per_step <= kLongestPass * row.train.virtual_nodes &&
+        row.plan.smallest_budget_bytes <= largest)
+      return std::nullopt;
+    advice_.is_complete = false;
+    return Outcome{.valid = false};
   }
 
   Outcome outcome_of(PlannedRun run, const Overrides& overrides) const {

@@ -19,12 +19,13 @@ struct Remedy {
 struct Advice {
   std::vector<Remedy> remedies;      ///< each was planned and fits; the fastest first
   std::vector<std::string> useless;  ///< overrides with which it does not fit either
-  bool is_complete = true;           ///< false: there was no time to try all
+  bool is_complete = true;           ///< false: not all were tried, since that takes long
 };
 
 /// Plans the run again with changes, alone and in pairs: more memory of devices and host, fewer
-/// reduction groups, bf16, smaller virtual nodes, files instead of memory. At most a dozen plans,
-/// of which some measure layers, and none begins after a minute. `run` does not fit.
+/// reduction groups, bf16, smaller virtual nodes, files instead of memory. At most a dozen plans.
+/// Some measure layers, but none of what by estimates cannot fit or takes long, and none begins
+/// after a minute. `run` does not fit.
 Advice find_remedies(const PlanInput& input, const PlannedRun& run);
 
 }  // namespace spillway
