@@ -91,15 +91,14 @@ void EarlyStopping::leave(JobId job) {
   Trial& trial = find(job);
   trial.ended = true;
   if (trial.state == State::out) return;
-  trial.losses.erase(trial.losses.lower_bound(std::max(trial.step, trial.next)),
-                     trial.losses.end());
+  trial.losses.erase(trial.losses.lower_bound(trial.step), trial.losses.end());
 }
 
 std::int64_t EarlyStopping::hold_step(JobId job) const {
   const Trial& trial = find(job);
   if (trial.ended || trial.state == State::out) return kNoStep;
   if (trial.state == State::entered) return trial.step;
-  const std::int64_t rung = brackets_[trial.bracket].from(std::max(trial.step, trial.next));
+  const std::int64_t rung = brackets_[trial.bracket].from(trial.step);
   return rung < trial.max_steps ? rung : kNoStep;
 }
 

@@ -428,6 +428,22 @@ TEST(EarlyStopping, AshaTraceByHand) {
   EXPECT_EQ(decisions(rule), (Decisions{{3, 2, false}}));
 }
 
+/// A trial that is submitted during the sweep begins at the time of the last round.
+TEST(EarlyStopping, ALateTrialOfAshaDoesNotHoldUpTheOthers) {
+  EarlyStopping rule({.kind = Kind::asha, .rungs = {2, 2}});
+  rule.enter(JobId(0), 0, 100);
+  for (const std::int64_t rung : {2, 4, 8}) rule.reach(JobId(0), rung, 1);
+  EXPECT_EQ(decisions(rule), (Decisions{{0, 2, true}, {0, 4, true}, {0, 8, true}}));
+  rule.enter(JobId(1), 0, 100);  // it comes to rung 2 at time 10, and to rung 8 at time 16
+  rule.reach(JobId(0), 16, 1);
+  EXPECT_EQ(decisions(rule), Decisions{}) << "time 10 is before time 16";
+  rule.reach(JobId(1), 2, 0);
+  rule.reach(JobId(1), 4, 0);
+  EXPECT_EQ(decisions(rule), (Decisions{{1, 2, true}, {1, 4, true}})) << "at times 10 and 12";
+  rule.reach(JobId(1), 8, 0);
+  EXPECT_EQ(decisions(rule), (Decisions{{1, 8, true}, {0, 16, true}})) << "both at time 16";
+}
+
 /// Rungs 1 and 2. At rung 1 trials lose 1, 2, ... 8: number k + 1 is worse than the median of the
 /// others if k > 3. At rung 2 there are four, with means 10.5, 2, 2, 3.95 and bests 1, 2, 1, 3.9.
 TEST(EarlyStopping, MedianTraceByHand) {
