@@ -21,7 +21,8 @@ void ControlledShell::submit(const LaneDemand& demand, std::shared_ptr<const Job
                              Bytes home_bytes) {
   demands_[demand.job] = demand;
   plans_[demand.job] = plan;
-  shell_.submit(demand.job, std::move(plan), home_bytes, controller_.start(demand.job));
+  const JobStart start = plan ? controller_.start(demand.job) : JobStart();  // null: it has ended
+  shell_.submit(demand.job, std::move(plan), home_bytes, start);
 }
 
 void ControlledShell::run() {

@@ -22,7 +22,8 @@ class ControlledShell {
   ControlledShell(EngineConfig config, VirtualCosts costs, RunController controller,
                   MakePlan make_plan);
 
-  /// `home_bytes`: enough for any plan that may follow. Jobs in order of their numbers, from 0.
+  /// `plan`: null if the job has ended before. `home_bytes`: enough for any plan that may follow.
+  /// Jobs in order of their numbers, from 0.
   void submit(const LaneDemand& demand, std::shared_ptr<const JobPlan> plan, Bytes home_bytes);
   void add_device(Bytes budget);
   void run();
