@@ -188,12 +188,15 @@ void print_run(std::ostream& out, const RunResult& result, const std::vector<Pla
 }
 
 /// Prints how many trials end after how many steps.
-void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows) {
+void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows,
+                      EarlyTerminateKind rule) {
   std::map<std::int64_t, int> ends;
   for (const auto& row : rows) {
     if (!row.misfit) ++ends[row.steps];
   }
-  out << "Early stopping: the simulation assumes that the first trials are the best;";
+  const bool stops = rule != EarlyTerminateKind::median;
+  out << fmt::format("Early stopping: the simulation assumes that {};",
+                     stops ? "the first trials are the best" : "no trial is stopped");
   const char* before = " ";
   for (const auto& [steps, num] : ends) {
     out << fmt::format("{}{} {} after {} steps", before, num, num == 1 ? "ends" : "end", steps);
@@ -282,7 +285,8 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     print_cuts(out, rows);
     out << "\n";
     print_run(out, result, rows);
-    if (session_config.early_terminate) print_early_ends(out, rows);
+    if (const auto& early = session_config.early_terminate)
+      print_early_ends(out, rows, early->type);
     print_disk(out, disk, trials.front().config.output_dir);
     if (result.simulated_share < 1)
       out << fmt::format("Totals are extrapolated: one in {} steps was simulated\n",

@@ -61,6 +61,28 @@ enum class SharingKind : std::uint8_t { none, priority, wfs, fill };
 template <>
 inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill"};  ///< names
 
+/// Which trials of a sweep end early, see scheduler/elastic/early_stopping.h.
+enum class EarlyTerminateKind : std::uint8_t {
+  hyperband,  ///< successive halving, in one bracket or several
+  asha,       ///< successive halving that does not wait for trials which begin later
+  median      ///< a trial that is worse than the median of the others
+};
+template <>
+inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband", "asha", "median"};  ///< names
+
+/// By what trials are compared.
+enum class MetricKind : std::uint8_t {
+  eval_loss,  ///< loss on the evaluation data
+  final_loss  ///< training loss
+};
+template <>
+inline constexpr std::array kNames<MetricKind>{"eval_loss", "final_loss"};  ///< names
+
+/// Which value of a metric is the best.
+enum class MetricGoal : std::uint8_t { minimize, maximize };
+template <>
+inline constexpr std::array kNames<MetricGoal>{"minimize", "maximize"};  ///< names
+
 /// Order of the units of a step.
 enum class OrderChoice : std::uint8_t {
   automatic,    ///< by the budget

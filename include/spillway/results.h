@@ -52,7 +52,7 @@ struct TrialResult {
   std::vector<double> losses;          ///< one per committed step
   std::vector<double> gradient_norms;  ///< one per committed step
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
-  /// With early stopping: (rung, mean loss since the previous rung) of each decided rung.
+  /// With early stopping: (rung, value of EarlyTerminate::metric) of each decided rung.
   std::vector<std::pair<std::int64_t, double>> rung_losses;
 };
 

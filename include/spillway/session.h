@@ -56,12 +56,13 @@ class Session {
   /// (also `client_id` if it belongs to another contract, `until`, and `data` if the samples do not
   /// fit the model); DoesNotFit with the smallest budget that would fit, or if the disk of
   /// `offload_path` cannot hold all homes that may lie there at once, or during a run with early
-  /// stopping if host memory cannot hold all homes.
+  /// stopping like check(). Throws ConfigError (`sweep.metric.name`) if early stopping compares
+  /// evaluations and there is no data for them.
   JobId submit(TrialConfig trial);
   /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
-  /// Throws DoesNotFit if host memory cannot hold the homes of all trials, which early stopping
-  /// needs. run() and simulate() do the same.
+  /// Throws DoesNotFit if host memory cannot hold the homes of all trials that early stopping lets
+  /// train at once. run() and simulate() do the same.
   void check() const;
 
   /// Trains all submitted trials, and those that come meanwhile, until no trial can go on without

@@ -12,11 +12,18 @@
 
 namespace spillway {
 
-/// Early stopping by successive halving, in steps; see scheduler/elastic/successive_halving.h. The
-/// decisions follow from losses alone, whatever trains where and when.
+/// Early stopping, in steps; see scheduler/elastic/early_stopping.h. The decisions follow from
+/// losses and the order of submission alone, whatever trains where and when.
 struct EarlyTerminate {
   std::int64_t min_iter = 1;  ///< the first rung, at least 1
   int eta = 3;  ///< at least 2: 1 / eta of the trials continue, for eta times as many steps
+  EarlyTerminateKind type = EarlyTerminateKind::hyperband;  ///< the rule
+  int brackets = 1;  ///< of hyperband, at least 1; the first rung of the next is eta times as far
+  int max_concurrent_trials = 8;  ///< of asha and median, at least 1: the others wait to begin
+  std::int64_t interval = 0;      ///< of median: steps from rung to rung; 0: min_iter
+  /// eval_loss: of an evaluation at the rung. final_loss: mean training loss since the rung before.
+  MetricKind metric = MetricKind::eval_loss;
+  MetricGoal goal = MetricGoal::minimize;  ///< losses that are not finite are always the worst
   bool operator==(const EarlyTerminate&) const = default;
 };
 
@@ -51,7 +58,7 @@ struct SessionConfig {
   /// What a trial does when no device is left for it: wait until one is added, or fail.
   bool wait_for_devices = true;
   /// Compares all trials of the session and of its journal. Waiting trials keep their training
-  /// state, so host_memory must hold that of all trials at once.
+  /// state, so host_memory must hold that of all trials that train at once.
   std::optional<EarlyTerminate> early_terminate;
 };
 

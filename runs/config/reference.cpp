@@ -124,7 +124,7 @@ std::string reference_tables() {
   add("scheduling", [&](auto& v) { visit_scheduling(run, v); });
   add("checkpoint", [&](auto& v) { visit_checkpoint(run.checkpoint, v); });
   add("sweep", [&](auto& v) { visit_sweep(run.sweep, v); });
-  add("early_terminate", [&](auto& v) { visit_hyperband(early, v); });
+  add("early_terminate", [&](auto& v) { visit_early_terminate(early, v); });
   return text;
 }
 

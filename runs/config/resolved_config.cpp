@@ -83,7 +83,7 @@ std::string to_yaml(const RunConfig& config) {
   out.section("sweep", [&](YamlWriter& sweep) {
     visit_sweep(config.sweep, sweep);
     if (const auto& early = config.session.early_terminate) {
-      sweep.section("early_terminate", [&](YamlWriter& v) { visit_hyperband(*early, v); });
+      sweep.section("early_terminate", [&](YamlWriter& v) { visit_early_terminate(*early, v); });
     }
     sweep.section("parameters", [&](YamlWriter& parameters) {
       for (const auto& parameter : config.sweep.parameters) {

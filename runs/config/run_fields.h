@@ -107,16 +107,11 @@ void visit_sweep(Config& sweep, Visitor& v) {
           "Seed of the draws, by default that of the run; the same file always gives the same "
           "trials.");
   v.section("metric", [&](auto& metric) {
-    metric.field("name", sweep.metric.name, kAny, "What ranks the trials.");
+    metric.field("name", sweep.metric.name, kAny,
+                 "What ranks the trials, at their end and where early stopping compares them: loss "
+                 "on the evaluation data, or training loss.");
     metric.field("goal", sweep.metric.goal, kAny, "Which value is the best.");
   });
-}
-
-template <typename Config, typename Visitor>
-void visit_hyperband(Config& early, Visitor& v) {
-  EarlyTerminateKind type = EarlyTerminateKind::hyperband;
-  v.field("type", type, kAny, "Successive halving; required.");
-  visit_early_terminate(early, v);
 }
 
 /// All sections but the sweep.

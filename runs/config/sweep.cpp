@@ -9,6 +9,7 @@
 #include "runs/config/sweep_values.h"
 #include "runs/config/yaml_path.h"
 #include "runs/text/safe_name.h"
+#include "scheduler/elastic/rungs.h"
 
 namespace spillway {
 namespace {
@@ -131,20 +132,64 @@ void make_names_safe(std::vector<Trial>& trials) {
   }
 }
 
-/// Early stopping that compares no trials is a mistake.
-void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
-  const auto& early = trials.front().config.session.early_terminate;
-  if (!early || findings.concern("sweep.early_terminate") || findings.concern("train")) return;
-  std::int64_t most = 0;
-  for (const Trial& trial : trials) most = std::max(most, trial.config.train.max_steps);
-  if (early->min_iter < most) return;
-  const std::string field = "sweep.early_terminate.min_iter";
-  const YamlNode* node = find_at(tree, field);
-  findings.add(field, node != nullptr ? node->line : 0,
-               fmt::format("is {}, but no trial takes more than {} steps, so none would be "
-                           "compared; write a smaller number",
-                           early->min_iter, most));
-}
+/// What early stopping needs of all trials: steps enough, and the metric at rungs. Counts brackets.
+class EarlyStoppingCheck {
+ public:
+  EarlyStoppingCheck(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings)
+      : trials_(trials), tree_(tree), findings_(findings) {
+    for (const Trial& trial : trials)
+      most_steps_ = std::max(most_steps_, trial.config.train.max_steps);
+  }
+
+  void run() {
+    const auto& early = trials_.front().config.session.early_terminate;
+    if (!early || findings_.concern("sweep.early_terminate") || findings_.concern("train")) return;
+    if (early->min_iter >= most_steps_) {
+      return complain("sweep.early_terminate.min_iter",
+                      fmt::format("is {}, but no trial takes more than {} steps, so none would be "
+                                  "compared; write a smaller number",
+                                  early->min_iter, most_steps_));
+    }
+    check_brackets(*early);
+    if (early->metric == MetricKind::eval_loss) check_evaluation(early->min_iter);
+  }
+
+ private:
+  void complain(const std::string& field, const std::string& problem) {
+    const YamlNode* node = find_at(tree_, field);
+    findings_.add(field, node != nullptr ? node->line : 0, problem);
+  }
+
+  /// The trials of the last possible bracket are never compared.
+  void check_brackets(const EarlyTerminate& early) {
+    const Rungs rungs{early.min_iter, early.eta};
+    int most = 1;
+    for (std::int64_t rung = rungs.min_iter; rung < most_steps_; rung = rungs.after(rung)) ++most;
+    if (early.brackets > most) {
+      return complain("sweep.early_terminate.brackets",
+                      fmt::format("is {}, but no trial takes more than {} steps, so trials of {} "
+                                  "brackets would never be compared; write at most {}, or all",
+                                  early.brackets, most_steps_, early.brackets - most + 1, most));
+    }
+    if (early.brackets > 0) return;
+    for (Trial& trial : trials_) trial.config.session.early_terminate->brackets = most;
+  }
+
+  void check_evaluation(std::int64_t first_rung) {
+    const auto is_blind = [&](const Trial& trial) {
+      return trial.config.data.eval_fraction == 0 && trial.config.train.max_steps > first_rung;
+    };
+    if (findings_.concern("data") || std::ranges::none_of(trials_, is_blind)) return;
+    complain("sweep.metric.name",
+             "is eval_loss, by which early stopping compares trials, but data.eval_fraction is 0; "
+             "raise it, or write final_loss to compare training losses");
+  }
+
+  std::vector<Trial>& trials_;
+  const YamlNode& tree_;
+  Findings& findings_;
+  std::int64_t most_steps_ = 0;
+};
 
 }  // namespace
 
@@ -170,7 +215,7 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
       trials.push_back(make_trial(tree, base, sweep, i, findings));
   }
   make_names_safe(trials);
-  check_rungs(trials, tree, findings);
+  EarlyStoppingCheck(trials, tree, findings).run();
   return trials;
 }
 

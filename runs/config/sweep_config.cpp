@@ -191,24 +191,18 @@ void read_parameters(const YamlNode& parameters, YamlSchema& schema, SweepConfig
     config.parameters.push_back(ParameterReader(entry, schema).read());
 }
 
-/// One bracket, from `min_iter` on: W&B's other keys are not known.
-void read_early_terminate(YamlReader& sweep, const SweepConfig& config, Findings& findings,
+void read_early_terminate(YamlReader& sweep, const SweepConfig& config,
                           std::optional<EarlyTerminate>& early_terminate) {
   const auto* node = sweep.raw("early_terminate");
   const bool is_given = node != nullptr && node->kind != YamlNode::Kind::null;
-  EarlyTerminate early;
+  EarlyTerminate early{.metric = config.metric.name, .goal = config.metric.goal};
   sweep.section("early_terminate", [&](YamlReader& reader) {
-    visit_hyperband(early, reader);
+    visit_early_terminate(early, reader);
     if (!is_given) return;
-    reader.require_key("type", "write type: hyperband");
+    reader.require_key("type", "write one, such as type: hyperband");
     reader.require_key("min_iter", "write after how many steps trials are compared first");
   });
-  if (!is_given) return;
-  if (config.metric.goal == MetricGoal::maximize)
-    findings.add("sweep.early_terminate", node->line,
-                 "keeps the trials with the least loss and cannot be used with sweep.metric.goal: "
-                 "maximize; remove one of them");
-  early_terminate = early;
+  if (is_given) early_terminate = early;
 }
 
 }  // namespace
@@ -217,7 +211,7 @@ void read_sweep(YamlReader& sweep, YamlSchema& schema, SweepConfig& config,
                 std::optional<EarlyTerminate>& early_terminate) {
   Findings& findings = schema.findings();
   visit_sweep(config, sweep);
-  read_early_terminate(sweep, config, findings, early_terminate);
+  read_early_terminate(sweep, config, early_terminate);
   const auto* parameters = sweep.raw("parameters");
   if (parameters != nullptr) read_parameters(*parameters, schema, config);
   if (config.method == SweepMethod::random) {

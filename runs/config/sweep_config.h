@@ -17,21 +17,9 @@ namespace spillway {
 
 inline constexpr std::size_t kMaxTrials = 10'000;
 
-enum class MetricKind : std::uint8_t { eval_loss, final_loss };
-template <>
-inline constexpr std::array kNames<MetricKind>{"eval_loss", "final_loss"};
-
-enum class MetricGoal : std::uint8_t { minimize, maximize };
-template <>
-inline constexpr std::array kNames<MetricGoal>{"minimize", "maximize"};
-
 enum class SweepMethod : std::uint8_t { grid, random };
 template <>
 inline constexpr std::array kNames<SweepMethod>{"grid", "random"};
-
-enum class EarlyTerminateKind : std::uint8_t { hyperband };
-template <>
-inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband"};
 
 /// Which trial is the best.
 struct MetricConfig {

@@ -10,13 +10,13 @@ JobId job_of(const RunCommand& command) {
 
 void RunController::enter(const JobEntry& entry) {
   limits_[entry.job] = {.until = entry.until, .suspended = entry.suspended};
-  if (!halving_) return;
-  halving_->enter(entry.job, entry.first_step, entry.max_steps);
-  for (const auto& [rung, loss] : entry.rung_losses) halving_->reach(entry.job, rung, loss);
+  if (!early_stopping_) return;
+  early_stopping_->enter(entry.job, entry.first_step, entry.max_steps);
+  for (const auto& [rung, loss] : entry.rung_losses) early_stopping_->reach(entry.job, rung, loss);
 }
 
-void RunController::enter_ended(const RungLosses& losses) {
-  if (halving_) halving_->enter_ended(losses);
+void RunController::enter_ended(const RungLosses& losses, std::int64_t max_steps) {
+  if (early_stopping_) early_stopping_->enter_ended(losses, max_steps);
 }
 
 RunController::Limit RunController::limit_of(JobId job) const {
@@ -25,14 +25,15 @@ RunController::Limit RunController::limit_of(JobId job) const {
 }
 
 bool RunController::is_rung(JobId job, std::int64_t step) const {
-  return halving_ && halving_->hold_step(job) == step;
+  return early_stopping_ && early_stopping_->compares(job, step);
 }
 
-/// It evaluates where the user will look at its loss.
+/// It evaluates where the user will look at its loss, or others are compared with it.
 Hold RunController::hold(JobId job) const {
-  const std::int64_t rung = halving_ ? halving_->hold_step(job) : kNoStep;
+  const std::int64_t rung = early_stopping_ ? early_stopping_->hold_step(job) : kNoStep;
   const std::int64_t until = limit_of(job).until;
-  return {.step = std::min(rung, until), .evaluate = until <= rung};
+  const bool is_compared = is_rung(job, rung) && early_stopping_->evaluates();
+  return {.step = std::min(rung, until), .evaluate = until <= rung || is_compared};
 }
 
 JobStart RunController::start(JobId job) const {
@@ -70,7 +71,7 @@ void RunController::on_committed(const StepCommitted& step, double now_s) {
 void RunController::on_rested(const JobRested& rested, double loss, double now_s,
                               RunCommands& out) {
   const bool was_parked = jobs_.at(rested.job).parked;
-  if (is_rung(rested.job, rested.step)) halving_->reach(rested.job, rested.step, loss);
+  if (is_rung(rested.job, rested.step)) early_stopping_->reach(rested.job, rested.step, loss);
   if (!was_parked) park(jobs_.at(rested.job), out);
   go_on(rested.job, now_s);  // the user may have been quicker
   decide_rungs(now_s, out);
@@ -96,8 +97,9 @@ void RunController::go_on(JobId id, double now_s) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end() || !found->second.parked) return;
   Job& job = found->second;
-  const bool may_go_on = job.demand.first_step < hold(id).step && !limit_of(id).suspended;
-  if (!may_go_on || waits_at_rung(id)) return;
+  const std::int64_t step = job.demand.first_step;
+  const bool may_go_on = step < hold(id).step || is_rung(id, step);  // there it evaluates first
+  if (!may_go_on || limit_of(id).suspended || waits_at_rung(id)) return;
   job.parked = false;
   if (lanes_.shares()) return arrive(job, now_s);
   lanes_.redone(id);  // it has waited: no whole step
@@ -128,7 +130,7 @@ void RunController::on_ended(JobId job, double now_s, RunCommands& out) {
   lanes_.end(job);
   jobs_.erase(job);
   limits_.erase(job);
-  if (halving_) halving_->leave(job);
+  if (early_stopping_) early_stopping_->leave(job);
   if (limits_.empty()) stopping_ = false;
   decide_rungs(now_s, out);
 }
@@ -149,10 +151,10 @@ void RunController::fix(JobId id, int lanes) {
 }
 
 void RunController::decide_rungs(double now_s, RunCommands& out) {
-  if (!halving_ || stopping_) return;
-  for (const SuccessiveHalving::Verdict& verdict : halving_->decide()) {
+  if (!early_stopping_ || stopping_) return;
+  for (const EarlyStopping::Verdict& verdict : early_stopping_->decide()) {
     if (verdict.goes_on) {
-      out.push_back(PassRung{verdict.job, verdict});
+      if (verdict.rung > 0) out.push_back(PassRung{verdict.job, verdict});
       move_hold(verdict.job, now_s, out);
     } else {
       out.push_back(StopAtRung{verdict.job, verdict});

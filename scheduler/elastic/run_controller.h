@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "scheduler/elastic/early_stopping.h"
 #include "scheduler/elastic/lane_controller.h"
-#include "scheduler/elastic/successive_halving.h"
 
 namespace spillway {
 
@@ -47,13 +47,13 @@ struct SuspendJob {
 /// The job continues from its rung. A HoldJob follows.
 struct PassRung {
   JobId job;
-  SuccessiveHalving::Verdict verdict;
+  EarlyStopping::Verdict verdict;
 };
 
 /// Others were better at the rung: the job finishes with the weights that it has there.
 struct StopAtRung {
   JobId job;
-  SuccessiveHalving::Verdict verdict;
+  EarlyStopping::Verdict verdict;
 };
 
 using RunCommand =
@@ -66,7 +66,7 @@ enum class JobWait : std::uint8_t {
   nothing,
   decision,  ///< decide() has not yet given it lanes or refused them
   devices,   ///< others have them
-  rung,      ///< other jobs still have to reach it
+  rung,      ///< other jobs still have to reach theirs, or to end so that it may begin
   until,     ///< it has reached the step where the user told it to wait
   user       ///< the user has suspended it
 };
@@ -86,14 +86,13 @@ struct JobEntry {
 /// out, and call decide(), only after the engine's current call has returned.
 class RunController {
  public:
-  /// `halving`: early stopping.
-  explicit RunController(LaneController lanes, std::optional<SuccessiveHalving> halving = {})
-      : lanes_(std::move(lanes)), halving_(std::move(halving)) {}
+  explicit RunController(LaneController lanes, std::optional<EarlyStopping> stopping = {})
+      : lanes_(std::move(lanes)), early_stopping_(std::move(stopping)) {}
 
   /// Adds a job, or the losses of one that ended earlier and still counts at rungs. Call these in
   /// the order of submission.
   void enter(const JobEntry& entry);
-  void enter_ended(const RungLosses& losses);
+  void enter_ended(const RungLosses& losses, std::int64_t max_steps);
   /// How an entered job is submitted to the engine.
   JobStart start(JobId job) const;
   /// All jobs that the run begins with are submitted.
@@ -103,6 +102,10 @@ class RunController {
   void on_committed(const StepCommitted& step, double now_s);
   /// Whether the job is compared with others at this step.
   bool is_rung(JobId job, std::int64_t step) const;
+  /// Why it has to stop.
+  std::string explain(const StopAtRung& stop) const {
+    return early_stopping_->explain(stop.verdict);
+  }
   /// `loss`: by which it is compared; only read at a rung.
   void on_rested(const JobRested& rested, double loss, double now_s, RunCommands& out);
   /// The open step begins again: its duration is not measured.
@@ -148,7 +151,7 @@ class RunController {
     bool parked = false;              ///< it takes no part in shares, and its steps no time
   };
 
-  bool waits_at_rung(JobId job) const { return halving_ && halving_->waits(job); }
+  bool waits_at_rung(JobId job) const { return early_stopping_ && early_stopping_->waits(job); }
   Limit limit_of(JobId job) const;
   Hold hold(JobId job) const;
   void arrive(Job& job, double now_s);
@@ -158,7 +161,7 @@ class RunController {
   void decide_rungs(double now_s, RunCommands& out);
 
   LaneController lanes_;
-  std::optional<SuccessiveHalving> halving_;
+  std::optional<EarlyStopping> early_stopping_;
   std::map<JobId, Limit> limits_;  // of entered jobs that have not ended
   std::map<JobId, Job> jobs_;
   bool stopping_ = false;

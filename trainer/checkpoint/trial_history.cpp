@@ -10,12 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<std::pair<std::int64_t, double>> pairs_of(const Json& list) {
-  std::vector<std::pair<std::int64_t, double>> pairs;
-  for (const Json& pair : list) pairs.emplace_back(pair.at(0), number_of(pair.at(1)));
-  return pairs;
-}
-
 template <typename Value>
 void add_last(std::deque<Value>& values, const Value& value, std::size_t limit) {
   values.push_back(value);
@@ -37,11 +31,12 @@ void TrialHistory::add_step(double loss, double gradient_norm) {
   if (!first_loss_) first_loss_ = loss;
   add_last(losses_, loss, limit_);
   add_last(gradient_norms_, gradient_norm, limit_);
-  if (rungs_) at_rungs_.add(loss, *rungs_);
+  if (rungs_) rung_means_.add(loss, *rungs_);
 }
 
 void TrialHistory::add_eval(std::int64_t step, double loss) {
   add_last(eval_losses_, {step, loss}, limit_);
+  if (rungs_ && step > 0 && rungs_->from(step) == step) rung_evals_.emplace_back(step, loss);
 }
 
 std::int64_t TrialHistory::num_dropped() const { return num_steps_ - std::ssize(losses_); }
@@ -53,18 +48,24 @@ std::optional<double> TrialHistory::last_eval_loss() const {
 }
 
 std::string TrialHistory::to_text() const {
-  Json evals = Json::array();
-  for (const auto& eval : eval_losses_) {
-    if (eval.first < num_steps_) evals.push_back(eval);
-  }
+  const auto earlier = [&](const auto& evals) {
+    Json list = Json::array();
+    for (const auto& eval : evals) {
+      if (eval.first < num_steps_) list.push_back(eval);
+    }
+    return list;
+  };
   Json json{{"step", num_steps_},
             {"losses", losses_},
             {"gradient_norms", gradient_norms_},
-            {"eval_losses", std::move(evals)}};
+            {"eval_losses", earlier(eval_losses_)}};
   if (num_dropped() > 0) {
     json["dropped"] = num_dropped();
     json["first_loss"] = *first_loss_;
-    if (rungs_) json["rungs"] = {{"means", at_rungs_.means}, {"sum", at_rungs_.sum}};
+    if (rungs_) {
+      json["rungs"] = {
+          {"means", rung_means_.means}, {"sum", rung_means_.sum}, {"evals", earlier(rung_evals_)}};
+    }
   }
   return json.dump();
 }
@@ -83,13 +84,14 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
     history.num_steps_ = dropped;
     if (dropped > 0) history.first_loss_ = json.at("first_loss").get<double>();
     for (std::size_t i = 0; i < losses.size(); ++i) history.add_step(losses[i], norms[i]);
+    for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) history.add_eval(step, loss);
     if (dropped > 0 && rungs) {
       const Json& stored = json.at("rungs");
-      history.at_rungs_ = {.step = num_steps,
-                           .sum = number_of(stored.at("sum")),
-                           .means = pairs_of(stored.at("means"))};
+      history.rung_means_ = {.step = num_steps,
+                             .sum = number_of(stored.at("sum")),
+                             .means = pairs_of(stored.at("means"))};
+      if (stored.contains("evals")) history.rung_evals_ = pairs_of(stored.at("evals"));
     }
-    for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) history.add_eval(step, loss);
   } catch (const Json::exception& error) {
     throw CorruptData(file, error.what());
   }

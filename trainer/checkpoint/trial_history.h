@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/elastic/successive_halving.h"
+#include "scheduler/elastic/rungs.h"
+#include "spillway/choices.h"
 #include "spillway/session_config.h"
 
 namespace spillway {
 
 /// Losses, gradient norms and evaluations of a trial. Memory is bounded: it keeps the last `limit`
-/// of each, the first loss, and the means at rungs.
+/// of each, the first loss, and what early stopping compares at rungs.
 class TrialHistory {
  public:
   /// `rungs`: of early stopping.
@@ -41,8 +42,10 @@ class TrialHistory {
   const std::deque<double>& losses() const { return losses_; }
   const std::deque<double>& gradient_norms() const { return gradient_norms_; }
   const std::deque<std::pair<std::int64_t, double>>& eval_losses() const { return eval_losses_; }
-  /// The mean losses at the rungs up to the last step.
-  const RungLosses& rung_losses() const { return at_rungs_.means; }
+  /// The values of `metric` at the rungs up to the last step.
+  const RungLosses& rung_losses(MetricKind metric) const {
+    return metric == MetricKind::eval_loss ? rung_evals_ : rung_means_.means;
+  }
 
  private:
   std::size_t limit_;
@@ -51,7 +54,8 @@ class TrialHistory {
   std::optional<double> first_loss_;
   std::deque<double> losses_, gradient_norms_;
   std::deque<std::pair<std::int64_t, double>> eval_losses_;
-  RungMeans at_rungs_;
+  RungMeans rung_means_;
+  RungLosses rung_evals_;
 };
 
 }  // namespace spillway

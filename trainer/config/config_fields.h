@@ -10,6 +10,7 @@ namespace spillway {
 
 inline constexpr IntRange kSteps{1, 1'000'000'000'000};
 inline constexpr IntRange kStepsOrNone{0, kSteps.max};
+inline constexpr IntRange kBrackets{1, 40, "all", 0};
 inline constexpr NumberRange kActivationShare{.min = 0, .max = kMostActivations};
 
 template <typename Config, typename Visitor>
@@ -112,10 +113,30 @@ void visit_train(Config& train, Visitor& v) {
 
 template <typename Config, typename Visitor>
 void visit_early_terminate(Config& early, Visitor& v) {
+  v.field("type", early.type, kAny,
+          "`hyperband`: successive halving; `asha`: the same for trials that begin one after the "
+          "other; `median`: stops a trial that is worse than the median. Required.");
   v.field("min_iter", early.min_iter, kSteps,
           "Number of steps after which trials are compared first; required.");
-  v.field("eta", early.eta, IntRange{2, 1000},
-          "One of `eta` trials continues, for `eta` times as many steps.");
+  if (v.applies(early.type != EarlyTerminateKind::median)) {
+    v.field("eta", early.eta, IntRange{2, 1000},
+            "One of `eta` trials continues, for `eta` times as many steps.");
+  }
+  if (v.applies(early.type == EarlyTerminateKind::hyperband)) {
+    v.field("brackets", early.brackets, kBrackets,
+            "Of `hyperband`: trials are dealt to so many brackets. The first is compared from "
+            "`min_iter` steps on, each next one only from `eta` times as many. `all`: up to one "
+            "that is never compared.");
+  }
+  if (v.applies(early.type == EarlyTerminateKind::median)) {
+    v.field("interval", early.interval, kStepsOrNone,
+            "Of `median`: number of steps between comparisons; 0: `min_iter`.");
+  }
+  if (v.applies(early.type != EarlyTerminateKind::hyperband)) {
+    v.field("max_concurrent_trials", early.max_concurrent_trials, IntRange{1, 10'000},
+            "Of `asha` and `median`: number of trials that train at once; the others begin as "
+            "these end. `host_memory` must hold the state of so many.");
+  }
 }
 
 template <typename Config, typename Visitor>

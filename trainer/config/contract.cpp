@@ -38,6 +38,10 @@ std::string remedy_of(const std::vector<ContractDifference>& differences) {
     return "the files of data.path, or how they are read, changed since; put them back as they "
            "were";
   }
+  if (differences.size() == 1 && differences[0].field == "sweep.early_terminate") {
+    return "go on with what it was; without 'by eval_loss' it compares training losses, as with "
+           "sweep.metric.name=final_loss";
+  }
   return "go on with what it was";
 }
 

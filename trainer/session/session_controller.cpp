@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/base/config_check.h"
@@ -35,14 +37,21 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
 /// With all known trials, in the order in which they were first submitted. `length`: the length of
 /// a simulated run, which has shorter rungs too.
 RunController Session::Impl::make_controller(const RunLength& length) const {
-  std::optional<SuccessiveHalving> halving;
-  if (const auto& early = config.early_terminate)
-    halving.emplace(length.steps(early->min_iter), early->eta);
+  std::optional<EarlyStopping> stopping;
+  if (const auto& early = config.early_terminate) {
+    stopping.emplace(StoppingRule{.kind = early->type,
+                                  .rungs = *rungs(length),
+                                  .brackets = early->brackets,
+                                  .most_at_once = early->max_concurrent_trials,
+                                  .metric = early->metric,
+                                  .goal = early->goal});
+  }
   RunController made(LaneController(allocator, static_cast<int>(devices.budgets().size())),
-                     std::move(halving));
+                     std::move(stopping));
   const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
     const SessionTrial& entered = *trials[t];
-    if (entered.ended()) return made.enter_ended(entered.result.rung_losses);
+    const std::int64_t max_steps = length.steps(entered.config.train.max_steps);
+    if (entered.ended()) return made.enter_ended(entered.result.rung_losses, max_steps);
     made.enter(entry(JobId(t), length));
   };
   std::vector<bool> is_entered(trials.size());
@@ -50,7 +59,7 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
     const auto found = std::ranges::find(trials, known.name,
                                          [](const auto& trial) { return trial->config.client_id; });
     if (found == trials.end()) {
-      made.enter_ended(known.rung_losses);
+      made.enter_ended(known.rung_losses, known.state == TrialState::done ? known.steps : kNoStep);
       continue;
     }
     const auto t = static_cast<std::size_t>(found - trials.begin());
@@ -125,20 +134,37 @@ void require_valid(const EarlyTerminate& early) {
   ConfigCheck check("sweep.early_terminate.");
   FieldCheck fields(check);
   visit_early_terminate(early, fields);
+  check.require(early.brackets != 0, "brackets", "is 0, must be at least 1");
   check.finish();
 }
 
-std::optional<Rungs> Session::Impl::rungs() const {
-  if (!config.early_terminate) return std::nullopt;
-  return Rungs{config.early_terminate->min_iter, config.early_terminate->eta};
+std::optional<Rungs> Session::Impl::rungs(const RunLength& length) const {
+  const auto& early = config.early_terminate;
+  if (!early) return std::nullopt;
+  Rungs rungs{length.steps(early->min_iter), early->eta};
+  if (early->type == EarlyTerminateKind::median) {
+    rungs.interval = length.steps(early->interval > 0 ? early->interval : early->min_iter);
+  }
+  return rungs;
 }
 
-/// The losses at the rungs that a trial has reached.
-static RungLosses rung_losses(const SessionTrial& trial) {
-  RungLosses losses = trial.history.rung_losses();
+/// At the rungs that a trial has reached.
+RungLosses Session::Impl::rung_losses(const SessionTrial& trial) const {
+  if (!config.early_terminate) return {};
+  RungLosses losses = trial.history.rung_losses(config.early_terminate->metric);
   std::erase_if(losses,
                 [&](const auto& rung) { return rung.first >= trial.config.train.max_steps; });
   return losses;
+}
+
+/// Throws ConfigError if the trial comes to a rung where nothing can be compared.
+void Session::Impl::require_comparable(const SessionTrial& trial) const {
+  const auto& early = config.early_terminate;
+  if (!early || early->metric != MetricKind::eval_loss || trial.config.data->eval) return;
+  if (trial.config.train.max_steps <= early->min_iter) return;
+  throw ConfigError("sweep.metric.name", 0,
+                    "is eval_loss, by which early stopping compares trials, but there are no "
+                    "samples for evaluation; reserve some, or use final_loss");
 }
 
 JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
@@ -152,12 +178,12 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
           .rung_losses = rung_losses(entered)};
 }
 
-/// In the result of a trial that has not ended.
+/// In the result of a trial that has not ended: those where it has gone on.
 void Session::Impl::note_rungs(JobId id) {
-  if (!config.early_terminate) return;
   SessionTrial& noted = trial(id);
   noted.result.rung_losses = rung_losses(noted);
-  if (controller->waits(id) == JobWait::rung) noted.result.rung_losses.pop_back();
+  std::erase_if(noted.result.rung_losses,
+                [&](const auto& rung) { return rung.first >= noted.first_step; });
 }
 
 /// Posts a decision on the rungs that trials have reached before this run.
@@ -182,29 +208,34 @@ void Session::Impl::carry_out(const PassRung& pass) {
 
 void Session::Impl::carry_out(const StopAtRung& stop) {
   SessionTrial& stopping = trial(stop.job);
-  const SuccessiveHalving::Verdict& verdict = stop.verdict;
-  stopping.result.rung_losses.emplace_back(verdict.rung, verdict.loss);
+  stopping.result.rung_losses.emplace_back(stop.verdict.rung, stop.verdict.loss);
   if (stopping.lifecycle.is_live()) stopping.lifecycle.enter(TrialPhase::stopping_early);
-  stopping.early_stop_reason =
-      fmt::format("at step {} it was number {} of {} with a mean loss of {:f}; the best {} went on",
-                  verdict.rung, verdict.rank, verdict.of, verdict.loss, verdict.going_on);
+  stopping.early_stop_reason = controller->explain(stop);
   shell->finish(stop.job);
 }
 
 /// `more`: the home of a trial that comes.
 void Session::Impl::require_room_at_rungs(Bytes more) const {
-  if (!config.early_terminate) return;
-  Bytes homes = more;
-  int num = more > 0 ? 1 : 0;
+  const auto& early = config.early_terminate;
+  if (!early) return;
+  std::vector<Bytes> homes;
+  if (more > 0) homes.push_back(more);
   for (const auto& trial : trials) {
-    if (trial->ended()) continue;
-    homes += trial->planned.summary.home_bytes;
-    ++num;
+    if (!trial->ended()) homes.push_back(trial->planned.summary.home_bytes);
   }
-  if (homes <= config.host_memory) return;
-  throw DoesNotFit(
-      fmt::format("the home of all {} trials, which early stopping lets wait for each other,", num),
-      Tier::host, homes, config.host_memory);
+  const auto all = homes.size();
+  if (early->type != EarlyTerminateKind::hyperband) {
+    std::ranges::sort(homes, std::greater());
+    homes.resize(std::min(all, static_cast<std::size_t>(early->max_concurrent_trials)));
+  }
+  const Bytes needed = std::accumulate(homes.begin(), homes.end(), Bytes{0});
+  if (needed <= config.host_memory) return;
+  const bool is_all = homes.size() == all;
+  const char* remedy = is_all ? "" : "or lower sweep.early_terminate.max_concurrent_trials";
+  throw DoesNotFit(fmt::format("the home of {} {} trials, which early stopping lets wait for each "
+                               "other,",
+                               is_all ? "all" : "the largest", homes.size()),
+                   Tier::host, needed, config.host_memory, remedy);
 }
 
 void Session::check() const {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "trainer/compute/optimizer.h"
@@ -23,12 +23,17 @@ TrialPhase phase_of(JobEnd end) {
 }
 
 /// Empty if the trial waits for nothing that users could change.
-std::string wait_reason(const SessionTrial& trial, std::string_view sharing) {
+std::string wait_reason(const SessionTrial& trial, const SessionConfig& config,
+                        const std::optional<Rungs>& rungs) {
   switch (trial.lifecycle.phase()) {
     case TrialPhase::stranded:
       return fmt::format("no device is left that can run it; add one of at least {}",
                          format_bytes(trial.planned.summary.smallest_budget_bytes));
     case TrialPhase::at_rung:
+      if (rungs->from(trial.result.steps) != trial.result.steps) {
+        return fmt::format("{} trials train at once; it begins when one of them ends",
+                           config.early_terminate->max_concurrent_trials);
+      }
       return fmt::format(
           "other trials have still to come to step {}, where early stopping compares them",
           trial.result.steps);
@@ -38,7 +43,8 @@ std::string wait_reason(const SessionTrial& trial, std::string_view sharing) {
     case TrialPhase::suspended:
       return "it was paused; resume it";
     case TrialPhase::paused:
-      return fmt::format("others have the devices; scheduling.sharing is {}", sharing);
+      return fmt::format("others have the devices; scheduling.sharing is {}",
+                         to_string(config.sharing));
     default:
       return "";
   }
@@ -69,7 +75,7 @@ void Session::Impl::on_rested(const JobRested& rested) {
   const JobId id = rested.job;
   refresh(id, rested.step);
   const bool is_rung = controller->is_rung(id, rested.step);
-  const double loss = is_rung ? trial(id).history.rung_losses().back().second : 0;
+  const double loss = is_rung ? rung_losses(trial(id)).back().second : 0;
   RunCommands commands;
   controller->on_rested(rested, loss, now_s(), commands);
   save_at_rest(id);
@@ -167,7 +173,7 @@ void Session::Impl::show_phase(JobId id) {
   TrialResult& result = shown.result;
   const TrialPhase phase = shown.lifecycle.phase();
   const std::optional<TrialState> state = shown_state(phase);
-  const std::string waits_for = wait_reason(shown, to_string(config.sharing));
+  const std::string waits_for = wait_reason(shown, config, rungs());
   if (!state || (state == result.state && waits_for == result.reason)) return;
   if (phase == TrialPhase::running && result.steps == shown.first_step) shown.started_s = now_s();
   set_state(id, *state, waits_for);

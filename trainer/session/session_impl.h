@@ -81,7 +81,9 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_controller.cpp: how many lanes a trial has, and which trials go on at a rung
   void choose_lanes(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   LaneDemand demand(JobId id) const SPILLWAY_REQUIRES(mutex);
-  std::optional<Rungs> rungs() const;
+  std::optional<Rungs> rungs(const RunLength& length = {}) const;
+  RungLosses rung_losses(const SessionTrial& trial) const;
+  void require_comparable(const SessionTrial& trial) const;
   RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
   void require_room_at_rungs(Bytes more = 0) const SPILLWAY_REQUIRES(mutex);
   JobEntry entry(JobId id, const RunLength& length) const SPILLWAY_REQUIRES(mutex);

@@ -64,7 +64,7 @@ void Session::Impl::join_run(JobId id) {
   if (!shell || is_closing) return;
   SessionTrial& comes = trial(id);
   if (comes.ended()) {
-    controller->enter_ended(comes.result.rung_losses);
+    controller->enter_ended(comes.result.rung_losses, comes.config.train.max_steps);
   } else {
     if (comes.checkpoints) comes.checkpoints->open();
     controller->enter(entry(id, {}));

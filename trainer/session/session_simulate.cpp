@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "scheduler/simulation/controlled_shell.h"
@@ -101,11 +102,11 @@ RunResult Session::simulate(double most_ops) const {
   const auto simulate = [&](const RunLength& length) SPILLWAY_REQUIRES(impl.mutex) {
     return impl.simulate(costs, length, spans);
   };
-  const auto& early = impl.config.early_terminate;
-  const RunTotals totals =
-      impl.store.has_journal()
-          ? simulate({})
-          : simulate_shortened(jobs, early ? early->min_iter : 0, most_ops, simulate);
+  const auto rungs = impl.rungs();  // lengths keep both of its numbers whole
+  const std::int64_t step_of_rungs = rungs ? std::gcd(rungs->min_iter, rungs->interval) : 0;
+  const RunTotals totals = impl.store.has_journal()
+                               ? simulate({})
+                               : simulate_shortened(jobs, step_of_rungs, most_ops, simulate);
   RunResult result = impl.summarise(totals.counters, totals.wall_s);
   for (std::size_t t = 0; t < jobs.size(); ++t) {
     if (jobs[t]) result.trials[t].steps = totals.steps[t];

@@ -106,6 +106,7 @@ JobId Session::submit(TrialConfig config) {
   const MutexLock submitting(impl.submitting);
   auto trial = make_entry(std::move(config));
   if (trial->config.until != 0) Impl::require_until(trial->config.train, trial->config.until);
+  impl.require_comparable(*trial);
   const Model& model = *trial->model;
   if (const std::string& client_id = trial->config.client_id; !client_id.empty()) {
     if (const auto known = impl.find_trial(client_id)) {

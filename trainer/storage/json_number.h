@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -8,6 +11,14 @@ namespace spillway {
 template <typename Json>
 double number_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.template get<double>();
+}
+
+/// A list of pairs of a step and such a number.
+template <typename Json>
+std::vector<std::pair<std::int64_t, double>> pairs_of(const Json& list) {
+  std::vector<std::pair<std::int64_t, double>> pairs;
+  for (const Json& pair : list) pairs.emplace_back(pair.at(0), number_of(pair.at(1)));
+  return pairs;
 }
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #include "trainer/trial/trial_contract.h"
 
 #include <ATen/Version.h>
+#include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
@@ -131,6 +132,20 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   }
   contract.insert(trial.contract.begin(), trial.contract.end());
   return contract;
+}
+
+std::string contract_text(const EarlyTerminate& early) {
+  const bool is_median = early.type == EarlyTerminateKind::median;
+  const bool is_hyperband = early.type == EarlyTerminateKind::hyperband;
+  std::string text = is_hyperband ? "" : fmt::format("{}, ", to_string(early.type));
+  text += fmt::format("min_iter {}", early.min_iter);
+  text +=
+      is_median ? fmt::format(", interval {}", early.interval) : fmt::format(", eta {}", early.eta);
+  if (early.brackets > 1 && is_hyperband) text += fmt::format(", brackets {}", early.brackets);
+  if (!is_hyperband) text += fmt::format(", max_concurrent_trials {}", early.max_concurrent_trials);
+  if (early.metric == MetricKind::eval_loss) text += ", by eval_loss";
+  if (early.goal == MetricGoal::maximize) text += ", maximized";
+  return text;
 }
 
 }  // namespace spillway

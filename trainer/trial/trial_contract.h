@@ -4,6 +4,7 @@
 
 #include "spillway/contract.h"
 #include "spillway/data_source.h"
+#include "spillway/session_config.h"
 #include "spillway/spec.h"
 #include "spillway/trial_config.h"
 
@@ -17,6 +18,10 @@ inline constexpr int kNumericsVersion = 1;
 /// its data; `device`: Device::exact_kind() of its devices.
 Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std::string& data_xxh3,
                      const std::string& device);
+
+/// The field `sweep.early_terminate`. Rules that compare training losses are written as before
+/// there was a choice of metrics.
+std::string contract_text(const EarlyTerminate& early);
 
 /// The hash of all samples, in order, and of their split. Reads everything once. Throws what
 /// check_sample() throws (models/data/sample_check.h).

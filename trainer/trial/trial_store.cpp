@@ -10,6 +10,7 @@
 
 #include "core/os/file_system.h"
 #include "spillway/error.h"
+#include "trainer/storage/json_number.h"
 #include "trainer/trial/trial_contract.h"
 
 namespace spillway {
@@ -64,7 +65,7 @@ TrialResult result_of(const JournalTrial& trial) {
   result.tokens_per_s = json.at("tokens_per_s");
   result.weights_xxh3 = json.at("weights_xxh3");
   result.training_state_bytes = json.at("training_state_bytes");
-  result.rung_losses = json.value("rung_losses", result.rung_losses);
+  if (json.contains("rung_losses")) result.rung_losses = pairs_of(json.at("rung_losses"));
   return result;
 }
 
@@ -111,8 +112,7 @@ const Contract& TrialStore::contract(SessionTrial& trial) {
   if (!trial.contract.empty()) return trial.contract;
   trial.contract = contract_of(trial.config, trial.model->spec, xxh3_of_data(trial), device_kind_);
   if (const auto& early = config_.early_terminate) {
-    trial.contract["sweep.early_terminate"] =
-        fmt::format("min_iter {}, eta {}", early->min_iter, early->eta);
+    trial.contract["sweep.early_terminate"] = contract_text(*early);
   }
   return trial.contract;
 }

@@ -82,7 +82,11 @@ BAD = {
                          "{train.learning_rate: {min: 0, max: 18446744073709551615}}",
                          "{train: {values: [{}]}, train.data_parallel: {values: [1]}}",
                          ("{model.dropout: {values: [0.1, 2]}}", "model.dropout")],
-    "sweep.early_terminate": ["{type: median}", "{type: hyperband, min_iter: 0}",
+    "sweep.early_terminate": ["{type: median}", "{type: pbt, min_iter: 5}",
+                              "{type: median, min_iter: 5, eta: 2}",
+                              "{type: asha, min_iter: 5, max_concurrent_trials: 0}",
+                              "{type: hyperband, min_iter: 5, brackets: 9}",
+                              "{type: hyperband, min_iter: 0}",
                               "{type: hyperband, min_iter: 5, eta: 1}",
                               "{type: hyperband, min_iter: 500}", "true"],
 }

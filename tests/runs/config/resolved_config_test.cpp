@@ -120,7 +120,25 @@ TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
   const std::string goal = "goal: maximize}\n";
   text.replace(text.find(goal), goal.size(),
                "goal: minimize}\n  early_terminate: {type: hyperband, min_iter: 20, eta: 4}\n");
-  EXPECT_EQ(read_again(text).session.early_terminate, (EarlyTerminate{20, 4}));
+  const MetricKind metric = MetricKind::final_loss;
+  EXPECT_EQ(read_again(text).session.early_terminate,
+            (EarlyTerminate{.min_iter = 20, .eta = 4, .metric = metric}));
+  for (const auto& [rule, expected] :
+       {std::pair{"hyperband, min_iter: 20, brackets: 2",
+                  EarlyTerminate{.min_iter = 20, .brackets = 2, .metric = metric}},
+        {"asha, min_iter: 20, max_concurrent_trials: 4", EarlyTerminate{.min_iter = 20,
+                                                         .type = EarlyTerminateKind::asha,
+                                                         .max_concurrent_trials = 4,
+                                                         .metric = metric}},
+        {"median, min_iter: 20, interval: 7", EarlyTerminate{.min_iter = 20,
+                                              .type = EarlyTerminateKind::median,
+                                              .interval = 7,
+                                              .metric = metric}}}) {
+    std::string other = text;
+    const std::string first = "hyperband, min_iter: 20, eta: 4";
+    other.replace(other.find(first), first.size(), rule);
+    EXPECT_EQ(read_again(other).session.early_terminate, expected) << rule;
+  }
   EXPECT_EQ(to_yaml(read(kGpt)).find("early_terminate"), std::string::npos);
 }
 

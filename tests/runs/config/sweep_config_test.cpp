@@ -132,35 +132,88 @@ TEST(SweepConfig, RandomNeedsTheNumberOfTrials) {
             Texts{"line 7: sweep.run_cap: is '10001', must be an integer from 0 to 10000"});
 }
 
-TEST(SweepConfig, EarlyStoppingHasOneBracket) {
-  const auto with = [](const std::string& entry, const std::string& goal = "minimize") {
-    return testing::sweep({"seed: {min: 1, max: 2}"}, kShortestConfig,
-                          {"early_terminate: " + entry, "metric: {goal: " + goal + "}"});
+/// A sweep of two trials with 50 steps; `settings` follow in the section `sweep`.
+auto with_early_stopping(const std::string& entry, Texts settings = {}) {
+  settings.insert(settings.begin(), "early_terminate: " + entry);
+  return testing::sweep({"seed: {min: 1, max: 2}"}, kShortestConfig, settings);
+}
+
+std::optional<EarlyTerminate> early_stopping(const std::string& entry, const Texts& settings = {}) {
+  return with_early_stopping(entry, settings).trials.at(0).config.session.early_terminate;
+}
+
+TEST(SweepConfig, EarlyStoppingHasARuleAndTheMetricOfTheSweep) {
+  EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 20}"), (EarlyTerminate{20, 3}));
+  EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 5, eta: 4}"), (EarlyTerminate{5, 4}));
+  EXPECT_EQ(early_stopping("null"), std::nullopt);
+  EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 5, brackets: 2}"),
+            (EarlyTerminate{.min_iter = 5, .brackets = 2}));
+  EXPECT_EQ(
+      early_stopping("{type: asha, min_iter: 5, eta: 2, max_concurrent_trials: 3}"),
+      (EarlyTerminate{
+          .min_iter = 5, .eta = 2, .type = EarlyTerminateKind::asha, .max_concurrent_trials = 3}));
+  EXPECT_EQ(early_stopping("{type: median, min_iter: 5, interval: 10}"),
+            (EarlyTerminate{.min_iter = 5, .type = EarlyTerminateKind::median, .interval = 10}));
+  EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 20}",
+                           {"metric: {name: final_loss, goal: maximize}"}),
+            (EarlyTerminate{
+                .min_iter = 20, .metric = MetricKind::final_loss, .goal = MetricGoal::maximize}));
+}
+
+/// Rungs 5 and 15 and 45 of 50 steps: a fourth bracket is never compared.
+TEST(SweepConfig, AllBracketsAreCounted) {
+  const auto brackets = [](const std::string& more) {
+    return early_stopping("{type: hyperband, min_iter: 5" + more + "}")->brackets;
   };
-  const auto early = [&](const std::string& entry) {
-    return with(entry).trials.at(0).config.session.early_terminate;
-  };
-  EXPECT_EQ(early("{type: hyperband, min_iter: 20}"), (EarlyTerminate{20, 3}));
-  EXPECT_EQ(early("{type: hyperband, min_iter: 5, eta: 4}"), (EarlyTerminate{5, 4}));
-  EXPECT_EQ(early("null"), std::nullopt);
-  EXPECT_EQ(with("{type: hyperband, min_iter: 50}").problems,
+  EXPECT_EQ(brackets(""), 1);
+  EXPECT_EQ(brackets(", brackets: all"), 4);
+  EXPECT_EQ(brackets(", brackets: all, eta: 10"), 2) << "the last rung is the last step";
+  EXPECT_EQ(with_early_stopping("{type: hyperband, min_iter: 5, brackets: 6}").problems,
+            Texts{"line 7: sweep.early_terminate.brackets: is 6, but no trial takes more than 50 "
+                  "steps, so trials of 3 brackets would never be compared; write at most 4, or "
+                  "all"});
+}
+
+TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
+  EXPECT_EQ(with_early_stopping("{type: hyperband, min_iter: 50}").problems,
             Texts{"line 7: sweep.early_terminate.min_iter: is 50, but no trial takes more than 50 "
                   "steps, so none would be compared; write a smaller number"});
+  const auto blind = [](const Texts& settings) {
+    const auto swept =
+        testing::sweep({"data.eval_fraction: {values: [0.1, 0]}"}, kShortestConfig, settings);
+    return swept.problems;
+  };
+  const std::string rule = "early_terminate: {type: hyperband, min_iter: 5}";
+  EXPECT_EQ(blind({"metric: {name: eval_loss}", rule}),
+            Texts{"line 7: sweep.metric.name: is eval_loss, by which early stopping compares "
+                  "trials, but data.eval_fraction is 0; raise it, or write final_loss to compare "
+                  "training losses"});
+  EXPECT_EQ(blind({rule}).size(), 1u) << "eval_loss is the default";
+  EXPECT_EQ(blind({"metric: {name: final_loss}", rule}), Texts{});
+  EXPECT_EQ(blind({}), Texts{});
+}
+
+TEST(SweepConfig, KeysOfEarlyStoppingDependOnItsRule) {
+  const auto problems = [](const std::string& entry) {
+    return with_early_stopping(entry).problems;
+  };
   const std::string place = "line 7: sweep.early_terminate";
-  EXPECT_EQ(with("{}").problems,
-            (Texts{"line 7: sweep.early_terminate.type: is missing; write type: hyperband",
-                   "line 7: sweep.early_terminate.min_iter: is missing; write after how many steps "
-                   "trials are compared first"}));
-  EXPECT_EQ(with("{type: median, min_iter: 0, eta: 1}").problems,
-            (Texts{place + ".type: is 'median', must be hyperband",
+  EXPECT_EQ(problems("{}"),
+            (Texts{place + ".type: is missing; write one, such as type: hyperband",
+                   place + ".min_iter: is missing; write after how many steps trials are compared "
+                           "first"}));
+  EXPECT_EQ(problems("{type: pbt, min_iter: 0, eta: 1}"),
+            (Texts{place + ".type: is 'pbt', must be hyperband, asha or median",
                    place + ".min_iter: is '0', must be an integer from 1 to 1000000000000",
                    place + ".eta: is '1', must be an integer from 2 to 1000"}));
   EXPECT_EQ(
-      with("{type: hyperband, min_iter: 2, s: 2, strict: true}").problems,
+      problems("{type: hyperband, min_iter: 2, s: 2, strict: true}"),
       (Texts{place + ".s: unknown key; remove it", place + ".strict: unknown key; remove it"}));
-  EXPECT_EQ(with("{type: hyperband, min_iter: 2}", "maximize").problems,
-            Texts{place + ": keeps the trials with the least loss and cannot be used with "
-                          "sweep.metric.goal: maximize; remove one of them"});
+  EXPECT_EQ(problems("{type: median, min_iter: 2, eta: 3}"),
+            Texts{place + ".eta: unknown key; remove it"});
+  EXPECT_EQ(problems("{type: asha, min_iter: 2, brackets: 3, max_concurrent_trials: 0}"),
+            (Texts{place + ".max_concurrent_trials: is '0', must be an integer from 1 to 10000",
+                   place + ".brackets: unknown key; remove it"}));
 }
 
 TEST(SweepConfig, EverythingWrongIsSaidInOneGo) {

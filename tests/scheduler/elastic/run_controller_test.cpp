@@ -36,8 +36,8 @@ LaneDemand demand(JobId job) {
 }
 
 /// Jobs with rungs at steps 5, 10, 20, ...
-SuccessiveHalving rungs_for(std::size_t num_jobs) {
-  SuccessiveHalving rule(5, 2);
+EarlyStopping rungs_for(std::size_t num_jobs) {
+  EarlyStopping rule({.rungs = {5, 2}});
   for (std::size_t j = 0; j < num_jobs; ++j) rule.enter(JobId(j), 0, kSteps);
   return rule;
 }
@@ -45,9 +45,8 @@ SuccessiveHalving rungs_for(std::size_t num_jobs) {
 /// A controller and a clock. Commands count as carried out.
 class ControlledJobs {
  public:
-  ControlledJobs(const char* allocator, int num_devices,
-                 std::optional<SuccessiveHalving> halving = {})
-      : controller({make_allocator(allocator), num_devices}, std::move(halving)) {}
+  ControlledJobs(const char* allocator, int num_devices, std::optional<EarlyStopping> stopping = {})
+      : controller({make_allocator(allocator), num_devices}, std::move(stopping)) {}
 
   void admit(JobId job) { controller.on_admitted(demand(job), now_s); }
   void admit(std::size_t num_jobs) {
@@ -158,7 +157,7 @@ TEST(RunController, AJobThatWaitsAtARungLeavesItsShareToOthers) {
 
 /// What a session before has decided holds in this one, too.
 TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
-  SuccessiveHalving rule(5, 2);
+  EarlyStopping rule({.rungs = {5, 2}});
   rule.enter(JobId(0), 5, kSteps);
   rule.enter(JobId(1), 5, kSteps);
   rule.reach(JobId(0), 5, 2);
@@ -173,9 +172,68 @@ TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
 }
 
+TEST(RunController, AJobEvaluatesAtARungWhereEvaluationsAreCompared) {
+  for (const MetricKind metric : {MetricKind::eval_loss, MetricKind::final_loss}) {
+    EarlyStopping rule({.rungs = {5, 2}, .metric = metric});
+    ControlledJobs run("none", 1, rule);
+    run.controller.enter({.job = JobId(0), .max_steps = kSteps});
+    run.controller.enter({.job = JobId(1), .max_steps = kSteps, .until = 5});
+    const bool evaluates = metric == MetricKind::eval_loss;
+    EXPECT_EQ(run.controller.start(JobId(0)).hold.evaluate, evaluates);
+    EXPECT_TRUE(run.controller.start(JobId(1)).hold.evaluate) << "the user looks at it";
+  }
+}
+
+/// Jobs of which one trains at once.
+EarlyStopping one_at_once() {
+  return EarlyStopping(
+      {.kind = EarlyTerminateKind::asha, .rungs = {.min_iter = 5, .eta = 2}, .most_at_once = 1});
+}
+
+TEST(RunController, AJobWaitsToBeginWithoutItsShare) {
+  ControlledJobs run("wfs", 2, one_at_once());
+  for (const JobId job : {JobId(0), JobId(1)}) {
+    run.controller.enter({.job = job, .max_steps = kSteps});
+  }
+  const JobStart second = run.controller.start(JobId(1));
+  EXPECT_EQ(second.hold.step, 0);
+  EXPECT_FALSE(second.hold.evaluate) << "it is compared with nobody there";
+  run.admit(2);
+  EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::rung);
+  EXPECT_EQ(run.decide(), (Texts{"resize 0 to 2", "resume 0"}));
+  run.controller.on_rested({JobId(1), 0}, 0, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{});
+  EXPECT_EQ(run.end(JobId(0)), Texts{"hold 1 at 5"});
+  EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::decision);
+  EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
+}
+
+/// Its evaluation there was lost with the session before.
+TEST(RunController, AJobThatBeginsAtItsRungEvaluatesThere) {
+  for (const char* allocator : {"none", "wfs"}) {
+    ControlledJobs run(allocator, 1, one_at_once());
+    run.controller.enter({.job = JobId(0), .max_steps = 5});
+    run.controller.enter({.job = JobId(1), .first_step = 5, .max_steps = kSteps});
+    run.admit(JobId(0));
+    LaneDemand second = demand(JobId(1));
+    second.first_step = 5;
+    run.controller.on_admitted(second, run.now_s);
+    run.decide();
+    run.controller.on_rested({JobId(1), 5}, 0, run.now_s, run.commands);
+    EXPECT_EQ(run.end(JobId(0)), Texts{"hold 1 at 5"});
+    run.decide();
+    EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::nothing) << "it has the device";
+    EXPECT_TRUE(run.controller.start(JobId(1)).hold.evaluate);
+    run.controller.on_rested({JobId(1), 5}, 1, run.now_s, run.commands);
+    Texts texts = run.take();
+    EXPECT_EQ((Texts{texts.end() - 2, texts.end()}), (Texts{"pass 1", "hold 1 at 10"}))
+        << allocator;
+  }
+}
+
 /// Else it would be among the jobs that share devices twice.
 TEST(RunController, AJobThatPassesARungBeforeItsAdmissionArrivesOnce) {
-  SuccessiveHalving rule(5, 2);
+  EarlyStopping rule({.rungs = {5, 2}});
   for (int j = 0; j < 4; ++j) {
     rule.enter(JobId(j), 5, kSteps);
     rule.reach(JobId(j), 5, j);
@@ -205,7 +263,7 @@ TEST(RunController, ALimitAndLanesThatAreAskedForHoldAfterARung) {
 }
 
 TEST(RunController, NoRungIsDecidedWhileTheUserStopsAllJobs) {
-  ControlledJobs run("none", 1, SuccessiveHalving(5, 2));
+  ControlledJobs run("none", 1, rungs_for(0));
   const auto enter = [&](JobId job) {
     run.controller.enter({.job = job, .max_steps = kSteps});
     run.admit(job);

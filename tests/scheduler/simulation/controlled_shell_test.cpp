@@ -38,7 +38,7 @@ std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& a
 class ControlledRun {
  public:
   ControlledRun(const char* allocator, int num_devices, VirtualCosts costs = {}, int homes = 100,
-                std::optional<SuccessiveHalving> rule = {})
+                std::optional<EarlyStopping> rule = {})
       : shell_({.device_budgets = std::vector<Bytes>(at(num_devices), 1_GiB),
                 .host_budget = static_cast<Bytes>(homes) * plan_of(kGroups)->layout.home_bytes,
                 .policy = make_policy("lrtf")},
@@ -153,7 +153,7 @@ TEST(ControlledShell, FillLetsNobodyWait) {
 TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
   for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
     for (const int num_devices : {1, 2, 4}) {
-      SuccessiveHalving rule(5, 2);
+      EarlyStopping rule({.rungs = {5, 2}});
       for (int j = 0; j < 5; ++j) rule.enter(JobId(j), 0, kSteps);
       ControlledRun run(allocator, num_devices, {}, 100, rule);
       const int lanes = allocator == std::string("none") ? 1 : 2;
@@ -161,6 +161,21 @@ TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
       run.finish();
       EXPECT_EQ(run.steps(), (std::vector<std::int64_t>{kSteps, 10, 5, 5, 5})) << allocator;
       EXPECT_EQ(run.engine().host_used(), 0u);
+    }
+  }
+}
+
+/// Trials that have still to begin need no host memory.
+TEST(ControlledShell, JobsThatBeginOneAfterTheOtherNeedFewHomes) {
+  for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
+    for (const auto kind : {EarlyTerminateKind::asha, EarlyTerminateKind::median}) {
+      EarlyStopping rule({.kind = kind, .rungs = {5, 2}, .most_at_once = 2});
+      for (int j = 0; j < 5; ++j) rule.enter(JobId(j), 0, kSteps);
+      ControlledRun run(allocator, 2, {}, /*homes=*/2, rule);
+      for (int j = 0; j < 5; ++j) run.submit(asks(1, 5 - j));
+      run.finish();
+      const std::int64_t end = kind == EarlyTerminateKind::asha ? 5 : kSteps;
+      EXPECT_EQ(run.steps(), (std::vector<std::int64_t>{kSteps, end, end, end, end})) << allocator;
     }
   }
 }

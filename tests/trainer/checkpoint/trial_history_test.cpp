@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr Rungs kRungs{.min_iter = 3, .eta = 2};  // 3, 6, 12, 24
+constexpr MetricKind kMeans = MetricKind::final_loss, kEvals = MetricKind::eval_loss;
 
 double loss_of(std::int64_t step) { return std::sqrt(static_cast<double>(100 - step)) / 3; }
 
@@ -55,7 +56,9 @@ TEST(TrialHistory, KeepsTheLastStepsWhateverInterruptsIt) {
   TrialHistory whole(1000, kRungs);
   train(whole, 30);
   ASSERT_EQ(whole.num_dropped(), 0);
-  ASSERT_EQ(whole.rung_losses().size(), 4u);
+  ASSERT_EQ(whole.rung_losses(kMeans).size(), 4u);
+  ASSERT_EQ(whole.rung_losses(kEvals),
+            (RungLosses{{6, 2 * loss_of(6)}, {12, 2 * loss_of(12)}, {24, 2 * loss_of(24)}}));
   for (const std::size_t limit : {1u, 2u, 5u, 29u, 30u}) {
     for (const std::int64_t every : {1, 4, 7, 30}) {
       const TrialHistory some = interrupted(limit, every, 30);
@@ -64,7 +67,9 @@ TEST(TrialHistory, KeepsTheLastStepsWhateverInterruptsIt) {
       EXPECT_EQ(list(some.losses()), last(list(whole.losses()), limit));
       EXPECT_EQ(list(some.gradient_norms()), last(list(whole.gradient_norms()), limit));
       EXPECT_EQ(list(some.eval_losses()), last(list(whole.eval_losses()), limit));
-      EXPECT_EQ(some.rung_losses(), whole.rung_losses()) << "the same bits, limit " << limit;
+      EXPECT_EQ(some.rung_losses(kMeans), whole.rung_losses(kMeans))
+          << "the same bits, limit " << limit;
+      EXPECT_EQ(some.rung_losses(kEvals), whole.rung_losses(kEvals));
       EXPECT_EQ(some.first_loss(), whole.first_loss());
       EXPECT_EQ(some.last_loss(), whole.last_loss());
       EXPECT_EQ(some.last_eval_loss(), whole.last_eval_loss());
@@ -84,8 +89,8 @@ TEST(TrialHistory, RungsNeedStepsThatAreNotKept) {
   train(whole, 12);
   train(some, 12);
   train(wrong, 12);
-  EXPECT_EQ(some.rung_losses().back(), whole.rung_losses().back());
-  EXPECT_NE(wrong.rung_losses().back(), whole.rung_losses().back());
+  EXPECT_EQ(some.rung_losses(kMeans).back(), whole.rung_losses(kMeans).back());
+  EXPECT_NE(wrong.rung_losses(kMeans).back(), whole.rung_losses(kMeans).back());
 }
 
 TEST(TrialHistory, IsWrittenAsBeforeWhereNothingIsDropped) {
@@ -98,12 +103,34 @@ TEST(TrialHistory, IsWrittenAsBeforeWhereNothingIsDropped) {
             R"({"eval_losses":[[1,4.25]],"gradient_norms":[2.0,1.5],"losses":[4.5,3.5],"step":2})");
 }
 
+/// Written by a program that compared means alone.
+TEST(TrialHistory, OfAnEarlierProgramHasNoEvaluationsAtRungs) {
+  TrialHistory whole(5, kRungs);
+  train(whole, 20);
+  Json json = Json::parse(whole.to_text());
+  json["rungs"].erase("evals");
+  const auto read = TrialHistory::parse(json.dump(), "history.json", 5, kRungs);
+  EXPECT_EQ(read.rung_losses(kMeans), whole.rung_losses(kMeans));
+  EXPECT_EQ(read.rung_losses(kEvals), (RungLosses{{12, 2 * loss_of(12)}})) << "the others are gone";
+}
+
+TEST(TrialHistory, AnEvaluationThatIsNotFiniteStaysSo) {
+  TrialHistory whole(2, kRungs);
+  train(whole, 2);
+  whole.add_step(1, 1);
+  whole.add_eval(3, std::numeric_limits<double>::infinity());
+  train(whole, 9);
+  const auto read = TrialHistory::parse(whole.to_text(), "history.json", 2, kRungs);
+  ASSERT_EQ(read.rung_losses(kEvals).size(), 2u);
+  EXPECT_FALSE(std::isfinite(read.rung_losses(kEvals)[0].second));
+}
+
 TEST(TrialHistory, IsShortenedWhereLessIsKept) {
   TrialHistory whole(1000, kRungs);
   train(whole, 30);
   const auto some = TrialHistory::parse(whole.to_text(), "history.json", 4, kRungs);
   EXPECT_EQ(list(some.losses()), last(list(whole.losses()), 4));
-  EXPECT_EQ(some.rung_losses(), whole.rung_losses());
+  EXPECT_EQ(some.rung_losses(kMeans), whole.rung_losses(kMeans));
 }
 
 TEST(TrialHistory, WhatIsNoHistoryIsRefused) {

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "spillway/error.h"
@@ -9,6 +11,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/training_run.h"
+#include "trainer/journal/journal.h"
 
 /// What a client submits twice is one trial, in a session and in those after it.
 namespace spillway::testing {
@@ -143,6 +146,27 @@ TEST(SessionJournal, AFolderIsOneSessions) {
   session.keep_journal(folder.path());
   Session other(session_of(1, kAmple));
   EXPECT_THROW(other.keep_journal(folder.path()), Error);
+}
+
+/// JSON has no such number.
+TEST(SessionJournal, AnEvaluationAtARungThatIsNotFiniteStaysSo) {
+  const TemporaryFolder folder;
+  {
+    Journal journal(folder.path() / "journal.sqlite");
+    journal.submit("a", "{}");
+    journal.set_result("a", R"({"parameters":1,"num_shards":1,"virtual_nodes":1,"lanes":1,
+        "order":"vn_major","steps":6,"first_loss":1,"final_loss":1,"eval_loss":null,
+        "tokens_per_s":1,"weights_xxh3":"","training_state_bytes":1,
+        "rung_losses":[[3,2.5],[6,null]]})");
+    journal.set_state("a", "stopped early");
+  }
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  const auto rungs = session.journal().at(0).rung_losses;
+  ASSERT_EQ(rungs.size(), 2u);
+  EXPECT_EQ(rungs[0], std::pair(std::int64_t{3}, 2.5));
+  EXPECT_EQ(rungs[1].first, 6);
+  EXPECT_FALSE(std::isfinite(rungs[1].second));
 }
 
 }  // namespace
