@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "spillway/contract.h"
 #include "spillway/data_source.h"
@@ -17,6 +18,10 @@ inline constexpr int kNumericsVersion = 1;
 /// its data; `device`: Device::exact_kind() of its devices.
 Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std::string& data_xxh3,
                      const std::string& device);
+
+/// Like differences(), but `now` may extend the trial of `then`: more steps, and
+/// TrainConfig::extended_from begins with those that it had.
+std::vector<ContractDifference> changes_since(const Contract& then, const Contract& now);
 
 /// The hash of all samples, in order, and of their split. Reads everything once. Throws what
 /// check_sample() throws (models/data/sample_check.h).
