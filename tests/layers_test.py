@@ -58,8 +58,8 @@ ROOMS = {
                    "runs/text",
     "runs/log": "core/base core/os trainer/config trainer/storage trainer/compute trainer/session "
                 "runs/text runs/config",
-    "runs/folder": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
-                   "trainer/journal trainer/session runs/config runs/log",
+    "runs/folder": "core/base core/os models/data trainer/config trainer/storage "
+                   "trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
     "apps/terminal": "core/base runs/log",
     "apps/report": "core/base trainer/config runs/text runs/config runs/log apps/terminal",
     "apps/commands": "core/base trainer/storage trainer/checkpoint trainer/journal trainer/profile "

@@ -94,6 +94,10 @@ intact checkpoint, or from the beginning if it has none. The results are bit-ide
 an uninterrupted run. You may override devices, budgets and all other settings that do not change
 results; data and paths come from config.yaml in the folder. Signals work as in train.
 
+More draws (sweep.run_cap) or more values of a grid (sweep.parameters) add trials; more steps
+(train.max_steps, train.num_train_epochs) train all trials on that early stopping has not ended.
+config.yaml in the folder is changed accordingly.
+
 Failed trials are skipped. Use --retry-failed once you have fixed the cause, such as a full disk
 or a lost device.
 
@@ -101,6 +105,8 @@ Examples:
   spillway resume runs/sweep
   spillway resume runs/sweep devices='[{memory: 4GiB}]'
   spillway resume runs/sweep --retry-failed
+  spillway resume runs/sweep sweep.run_cap=40
+  spillway resume runs/sweep train.max_steps=240 train.lr_scheduler_extend=stretch
 
 Exit codes: as for train; also 2 if an override changes the contract of a checkpoint.)");
 }

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "apps/commands/train_command.h"
+#include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/sound_outputs.h"
 #include "runs/log/event_json.h"
@@ -80,14 +82,18 @@ class OpenTrials {
     for (const TrialResult& trial : session.journal()) in_journal_[trial.name] = trial.state;
   }
 
-  bool operator()(std::size_t t) {
+  /// `max_steps`: of the trial from now on.
+  bool operator()(std::size_t t, std::int64_t max_steps) {
+    if (t >= before_.run.trials.size()) return true;
     const TrialResult& trial = before_.run.trials[t].result;
     const auto known = in_journal_.find(trial.name);
     // After a crash of the machine the log may be incomplete; the journal is not.
     const bool has_ended = is_final(trial.state) && known != in_journal_.end() &&
                            trial.state == known->second &&
                            !(retry_failed_ && trial.state == TrialState::failed);
-    return !has_ended || (trial.state == TrialState::done && is_to_be_restored(trial));
+    if (!has_ended) return true;
+    if (trial.state != TrialState::done) return false;
+    return trial.steps < max_steps || is_to_be_restored(trial);
   }
 
  private:
@@ -110,20 +116,11 @@ class OpenTrials {
   std::map<std::string, TrialState> in_journal_;
 };
 
-/// The trials of the configuration that must be trained: all of them if the log has lost the list.
-Place open_trials(const std::vector<Trial>& all, const LoggedRun& before, OpenTrials is_open) {
-  const auto is_same = [](const Trial& trial, const TrialLog& log) {
-    return trial.name == log.result.name;
-  };
-  const bool is_known = !before.run.trials.empty();
-  if (is_known && !std::ranges::equal(all, before.run.trials, is_same)) {
-    throw ConfigError("sweep", 0,
-                      "gives other trials than the run has; do not override it, or train in "
-                      "another folder");
-  }
-  Place place{.sequence = before.run.sequence, .time_s = before.run.time_s};
+/// The trials of the configuration that must be trained.
+Place open_trials(const std::vector<Trial>& all, const RunLog& before, OpenTrials is_open) {
+  Place place{.sequence = before.sequence, .time_s = before.time_s};
   for (std::size_t t = 0; t < all.size(); ++t) {
-    if (!is_known || is_open(t)) place.trials.push_back(t);
+    if (is_open(t, all[t].config.train.max_steps)) place.trials.push_back(t);
   }
   return place;
 }
@@ -157,12 +154,20 @@ void report_damage(const LoggedRun& before, const OutputFolder& folder, std::ost
   }
 }
 
-/// Reports durable checkpoints that are missing or damaged now.
-void report_lost_checkpoints(const KnownCheckpoints& known, const std::vector<Trial>& trials,
+/// Reports durable checkpoints that are missing or damaged now, and trials that were done without
+/// one. `place`: of the trials in the log.
+void report_lost_checkpoints(const RunLog& before, const Place& place,
+                             const KnownCheckpoints& known, const std::vector<Trial>& trials,
                              const Session& session, std::ostream& log) {
   const auto now = session.result().trials;
   for (std::size_t t = 0; t < trials.size(); ++t) {
+    const std::size_t number = place.trials[t];
     const auto found = known.newest.find(trials[t].name);
+    if (found == known.newest.end() && number < before.trials.size() && now[t].steps == 0 &&
+        before.trials[number].result.state == TrialState::done) {
+      log << fmt::format("spillway: trial {}: it has no checkpoint and trains from the beginning\n",
+                         trials[t].name);
+    }
     if (found == known.newest.end() || now[t].steps >= found->second.step) continue;
     log << fmt::format(
         "spillway: trial {}: its checkpoint after step {} (generation {}) is missing or damaged; "
@@ -178,6 +183,29 @@ std::unique_ptr<EventLog> open_log(const OutputFolder& folder, LoggedRun before)
   if (!before.run.trials.empty()) return std::make_unique<EventLog>(file, std::move(before));
   if (!before.damage.empty()) fs::rename(file, file.string() + ".damaged");
   return std::make_unique<EventLog>(file);
+}
+
+/// Logs that the run gets new trials, and which trials are started. The new ones
+/// are the last.
+std::unique_ptr<EventLog> continue_log(const OutputFolder& folder, LoggedRun before,
+                                       const std::vector<Trial>& trials, const Place& place,
+                                       const Session& session,
+                                       const std::optional<RunResult>& planned) {
+  const std::size_t num_known = before.run.trials.size();
+  const auto is_known = [&](std::size_t number) { return number < num_known; };
+  const auto first_new = static_cast<std::size_t>(std::ranges::count_if(place.trials, is_known));
+  std::vector<std::string> names;
+  for (std::size_t t = first_new; t < trials.size(); ++t) names.push_back(trials[t].name);
+  folder.add_trials(names);
+  auto events = open_log(folder, std::move(before));
+  if (num_known == 0) {
+    events->add(run_event(trials, session, planned));
+  } else {
+    if (!names.empty()) events->add(added_event(trials, first_new, session));
+    events->add(restart_event(trials, place.trials, session, planned));
+  }
+  events->sync();
+  return events;
 }
 
 template <typename T>
@@ -199,23 +227,30 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
 
 }  // namespace
 
-ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
+ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
                     bool retry_failed, const fs::path& pilot_cache, const Console& console) {
+  const RunConfig given = all.front().config;
+  const RunConfig stored = stored_config(folder).value_or(given);
+  std::optional<RunLock> lock;
+  LoggedRun before;
+  use(folder, [&] {
+    lock.emplace(folder.lock());
+    before = read_log(folder.path());
+  });
+  if (findings.empty()) {
+    all = match_trials(std::move(all), before.run);
+    extend_trials(all, before.run, stored, findings);
+  }
   auto all_configs = run_configs(all, folder, findings);
   const auto made = make_session(run_session(all.front(), pilot_cache), all.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
-  LoggedRun before;
-  KnownCheckpoints known;
-  use(folder, [&] {
-    RunLock lock = folder.lock();
-    before = read_log(folder.path());
-    known = known_checkpoints(before.run, folder);
-    open_journal(session, std::move(lock), folder, known.journal_problem, console);
-  });
+  const KnownCheckpoints known = known_checkpoints(before.run, folder);
+  use(folder,
+      [&] { open_journal(session, std::move(*lock), folder, known.journal_problem, console); });
   report_damage(before, folder, console.log);
   const Place place =
-      open_trials(all, before, {before, folder, session, retry_failed, console.log});
+      open_trials(all, before.run, {before, folder, session, retry_failed, console.log});
   require_unchanged(session, all_configs, folder);
   if (place.trials.empty()) return report_ended(before.run, folder, console);
 
@@ -223,13 +258,10 @@ ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const Outp
   auto configs = chosen(std::move(all_configs), place.trials);
   for (TrialConfig& config : configs) config.checkpoint.resume = true;
   submit_run(session, std::move(configs), trials, console.log);
-  report_lost_checkpoints(known, trials, session, console.log);
+  report_lost_checkpoints(before.run, place, known, trials, session, console.log);
   const auto planned = simulate(session, trials);
-  const bool is_new = before.run.trials.empty();
-  const auto events = open_log(folder, std::move(before));
-  events->add(is_new ? run_event(trials, session, planned)
-                     : restart_event(place.trials, session, planned));
-  events->sync();
+  store_growth(folder, stored, given);
+  const auto events = continue_log(folder, std::move(before), trials, place, session, planned);
   return follow(session, trials, place, planned, folder, *events, console);
 }
 
@@ -239,10 +271,10 @@ ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& l
   require_begun(folder);
   folder.require_free();
   Findings findings;
-  const auto trials =
+  auto trials =
       read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
-  return resume_run(trials, std::move(findings), folder, options.retry_failed, options.pilot_cache,
-                    {out, log, options.json, options.progress_file, requests});
+  return resume_run(std::move(trials), std::move(findings), folder, options.retry_failed,
+                    options.pilot_cache, {out, log, options.json, options.progress_file, requests});
 }
 
 }  // namespace spillway

@@ -11,9 +11,9 @@
 namespace spillway {
 
 /// Resumes the run in the folder. Trials that have ended keep their results, unless `retry_failed`
-/// resumes the failed ones. Rebuilds and reports damaged or missing files. Throws what train()
-/// throws, and InUse.
-ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
+/// resumes the failed ones, or they have more steps than before. `all` may contain more trials than
+/// the run. Rebuilds and reports damaged or missing files. Throws what train() throws, and InUse.
+ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
                     bool retry_failed, const std::filesystem::path& pilot_cache,
                     const Console& console);
 

@@ -98,26 +98,37 @@ std::string short_key(const SweepConfig& sweep, const std::string& key) {
   return same > 1 ? key : last(key);
 }
 
+/// A trial with a value put in, which its name has if `is_named`.
+void put_value(Trial& trial, const std::string& key, const std::string& shown_key,
+               const YamlNode& value, bool is_named) {
+  remove_alternative(trial.tree, key);
+  set_at(trial.tree, key, value);
+  if (!is_named) return;
+  trial.parameters.emplace_back(key, value_text(value));
+  trial.name += (trial.name.empty() ? "" : ",") + shown_key + "=" + trial.parameters.back().second;
+}
+
+void finish_trial(Trial& trial, const RunConfig& base, Findings& findings) {
+  if (trial.name.empty()) trial.name = base.name;
+  trial.config = read_config(trial.tree, findings);
+  trial.config.sweep = base.sweep;  // its seed is of the run, not of the trial
+}
+
 Trial make_trial(const YamlNode& tree, const RunConfig& base, const SweepConfig& sweep,
                  std::size_t number, Findings& findings) {
   Trial trial{.tree = tree};
   const auto values = values_of_trial(sweep, number);
   for (std::size_t p = 0; p < values.size(); ++p) {
     const auto& parameter = sweep.parameters[p];
+    const bool is_named = parameter.distribution.shape != Distribution::Shape::constant;
     try {
-      set_at(trial.tree, parameter.key, values[p]);
+      put_value(trial, parameter.key, short_key(sweep, parameter.key), values[p], is_named);
     } catch (const ConfigError& e) {
       findings.add("sweep.parameters." + parameter.key, parameter.line,
                    "is not a key of the configuration");
     }
-    if (parameter.distribution.shape == Distribution::Shape::constant) continue;
-    trial.parameters.emplace_back(parameter.key, value_text(values[p]));
-    trial.name += (trial.name.empty() ? "" : ",") + short_key(sweep, parameter.key) + "=" +
-                  trial.parameters.back().second;
   }
-  if (trial.name.empty()) trial.name = base.name;
-  trial.config = read_config(trial.tree, findings);
-  trial.config.sweep = base.sweep;  // its seed is of the run, not of the trial
+  finish_trial(trial, base, findings);
   return trial;
 }
 
@@ -131,7 +142,8 @@ void make_names_safe(std::vector<Trial>& trials) {
   }
 }
 
-/// Early stopping that compares no trials is a mistake.
+}  // namespace
+
 void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
   const auto& early = trials.front().config.session.early_terminate;
   if (!early || findings.concern("sweep.early_terminate") || findings.concern("train")) return;
@@ -145,8 +157,6 @@ void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Finding
                            "compared; write a smaller number",
                            early->min_iter, most));
 }
-
-}  // namespace
 
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   // Without the swept values a required key may be missing, so these findings are not final.
@@ -170,7 +180,8 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
       trials.push_back(make_trial(tree, base, sweep, i, findings));
   }
   make_names_safe(trials);
-  check_rungs(trials, tree, findings);
+  const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
+  if (std::ranges::none_of(trials, has_epochs)) check_rungs(trials, tree, findings);
   return trials;
 }
 

@@ -16,10 +16,14 @@ struct Trial {
   RunConfig config;
 };
 
+/// Adds a finding if early stopping would compare no trials.
+void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Findings& findings);
+
 /// method: grid: every combination of the swept values, the last key running fastest, up to
 /// run_cap; method: random: run_cap draws, a function of sweep.seed, the trial's number and the
-/// key; without a sweep, one trial with the name of the run. Constants are not named. What is wrong
-/// goes into `findings`; there is always a trial.
+/// key; without a sweep, one trial with the name of the run.
+/// Constants are not named. What is wrong goes into `findings`; there is always a trial. If trials
+/// have epochs, the caller finds their steps and calls check_rungs().
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings);
 
 }  // namespace spillway

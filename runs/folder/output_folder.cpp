@@ -202,6 +202,10 @@ void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
 void OutputFolder::create(const std::vector<std::string>& trials) const {
   write(kMarker, kMarkerText);
   remove_earlier_run(trials);
+  add_trials(trials);
+}
+
+void OutputFolder::add_trials(const std::vector<std::string>& trials) const {
   for (const auto& name : trials) make_folders(trial(name));
 }
 

@@ -58,8 +58,8 @@ MetricsFiles::MetricsFiles(std::filesystem::path folder) : folder_(std::move(fol
 
 void MetricsFiles::take(const Json& event) {
   const std::string kind = event.at("event");
-  if (kind == "run") {
-    files_.clear();
+  if (kind == "run") files_.clear();
+  if (kind == "run" || kind == "added") {
     for (const Json& trial : event.at("trials")) {
       files_.emplace_back(folder_ / "trials" / trial.at("name").get<std::string>() / "metrics.csv");
     }

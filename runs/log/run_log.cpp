@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "runs/log/event_json.h"
@@ -26,6 +28,7 @@ TrialState state_of(const std::string& text) {
 
 TrialLog trial_of(const Json& json) {
   TrialLog trial{.max_steps = json.at("max_steps"),
+                 .extended_from = json.value("extended_from", std::vector<std::int64_t>{}),
                  .compute_s_per_step = json.at("compute_s_per_step"),
                  .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
                  .result = {.name = json.at("name"),
@@ -40,6 +43,13 @@ TrialLog trial_of(const Json& json) {
   return trial;
 }
 
+std::vector<TrialLog> trials_of(const Json& event) {
+  std::vector<TrialLog> trials;
+  for (const auto& trial : event.at("trials")) trials.push_back(trial_of(trial));
+  require(!trials.empty(), "names no trials");
+  return trials;
+}
+
 void begin(RunLog& run, const Json& event) {
   const auto format = event.at("format").get<int>();
   require(format >= 1 && format <= kEventFormat, fmt::format("has the unknown format {}", format));
@@ -50,11 +60,22 @@ void begin(RunLog& run, const Json& event) {
   require(name && goal, "has an unknown metric");
   run.metric = {*name, *goal};
   if (!event.at("planned").is_null()) run.planned = totals_of(event.at("planned"));
-  std::vector<TrialLog> trials;
-  for (const auto& trial : event.at("trials")) trials.push_back(trial_of(trial));
-  require(!trials.empty(), "names no trials");
-  run.trials = std::move(trials);
+  run.trials = trials_of(event);
   run.format = format;
+}
+
+/// The run gets more trials.
+void add_trials(RunLog& run, const Json& event) {
+  std::vector<TrialLog> added = trials_of(event);
+  for (const TrialLog& trial : added) {
+    const auto has_its_name = [&](const TrialLog& known) {
+      return known.result.name == trial.result.name;
+    };
+    require(std::ranges::none_of(run.trials, has_its_name),
+            fmt::format("adds the trial '{}' again", trial.result.name));
+  }
+  std::ranges::move(added, std::back_inserter(run.trials));
+  run.actual.reset();
 }
 
 void apply_state(TrialLog& trial, const Json& event) {
@@ -109,6 +130,8 @@ void restart(RunLog& run, const Json& event) {
     const auto index = json.at("trial").get<std::size_t>();
     require(index < trials.size(), "names a trial that does not exist");
     TrialLog& trial = trials[index];
+    trial.max_steps = json.value("max_steps", trial.max_steps);
+    trial.extended_from = json.value("extended_from", trial.extended_from);
     trial.result.num_shards = json.at("num_shards");
     trial.result.lanes = json.at("lanes");
     trial.result.order = json.at("order");
@@ -165,6 +188,7 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
   }
   require(!run.trials.empty(), "comes before the event that starts the run");
   if (kind == "restart") return restart(run, event);
+  if (kind == "added") return add_trials(run, event);
   if (kind == kRepairedEvent) return apply_repaired(run, event);
   require(!run.actual, "comes after the end of the run");
   if (kind == "end") {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@ struct SavedCheckpoint {
 struct TrialLog {
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
   std::int64_t max_steps = 0;
+  std::vector<std::int64_t> extended_from;  ///< TrainConfig::extended_from
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
   TrialResult result;                    ///< so far, without the lists of losses
