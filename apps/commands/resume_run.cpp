@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "apps/commands/train_command.h"
+#include "apps/commands/trial_commands.h"
 #include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/sound_outputs.h"
@@ -24,29 +25,6 @@ namespace spillway {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Throws ConfigError if the folder has no run to resume.
-void require_begun(const OutputFolder& folder) {
-  require_folder(folder.path());
-  const std::string name = "'" + folder.path().string() + "' ";
-  std::error_code error;
-  const auto fail = [](const std::string& problem) { throw ConfigError("", 0, problem); };
-  switch (folder.content()) {
-    case OutputFolder::Content::run:
-      break;
-    case OutputFolder::Content::leftovers:
-      fail(name + "holds a run that was killed before it started; start it with 'spillway train'");
-      break;
-    case OutputFolder::Content::nothing:
-    case OutputFolder::Content::others:
-      fail(name +
-           "holds no run; start one with 'spillway train', or name the folder of a run, "
-           "such as runs/NAME");
-  }
-  if (!fs::is_regular_file(folder.file("config.yaml"), error))
-    fail(folder.file("config.yaml").string() +
-         " is missing or not a file, and only it says what the run trains; restore it");
-}
 
 /// Turns I/O errors of `work` into errors of the configuration: nothing has been trained yet.
 template <typename Work>
@@ -76,16 +54,24 @@ void open_journal(Session& session, RunLock lock, const OutputFolder& folder,
 /// Decides which trials to resume, and reports why trials that have ended are resumed too.
 class OpenTrials {
  public:
-  OpenTrials(const LoggedRun& before, const OutputFolder& folder, const Session& session,
+  OpenTrials(const RunLog& run, bool is_damaged, const OutputFolder& folder, const Session& session,
              bool retry_failed, std::ostream& log)
-      : before_(before), folder_(folder), retry_failed_(retry_failed), log_(log) {
+      : run_(run),
+        is_damaged_(is_damaged),
+        folder_(folder),
+        retry_failed_(retry_failed),
+        log_(log) {
     for (const TrialResult& trial : session.journal()) in_journal_[trial.name] = trial.state;
   }
 
   /// `max_steps`: of the trial from now on.
   bool operator()(std::size_t t, std::int64_t max_steps) {
-    if (t >= before_.run.trials.size()) return true;
-    const TrialResult& trial = before_.run.trials[t].result;
+    if (t >= run_.trials.size()) return true;
+    const TrialResult& trial = run_.trials[t].result;
+    const TrialCall call = run_.trials[t].call;
+    const bool rests = call == TrialCall::stop || call == TrialCall::pause;
+    if (rests && trial.state != TrialState::done) return false;
+    if (run_.trials[t].extended_alone && trial.state == TrialState::stopped_early) return true;
     const auto known = in_journal_.find(trial.name);
     // After a crash of the machine the log may be incomplete; the journal is not.
     const bool has_ended = is_final(trial.state) && known != in_journal_.end() &&
@@ -106,10 +92,11 @@ class OpenTrials {
                           has_checkpoint ? "restoring them from its last checkpoint"
                                          : "it has no checkpoint to restore them from");
     }
-    return has_checkpoint && (!problem.empty() || !before_.damage.empty());
+    return has_checkpoint && (!problem.empty() || is_damaged_);
   }
 
-  const LoggedRun& before_;
+  const RunLog& run_;
+  const bool is_damaged_;
   const OutputFolder& folder_;
   const bool retry_failed_;
   std::ostream& log_;
@@ -185,9 +172,10 @@ std::unique_ptr<EventLog> open_log(const OutputFolder& folder, LoggedRun before)
   return std::make_unique<EventLog>(file);
 }
 
-/// Logs that the run gets new trials, and which trials are started. The new ones
+/// Logs the user's call, that the run gets new trials, and which trials are started. The new ones
 /// are the last.
 std::unique_ptr<EventLog> continue_log(const OutputFolder& folder, LoggedRun before,
+                                       const std::optional<Json>& call,
                                        const std::vector<Trial>& trials, const Place& place,
                                        const Session& session,
                                        const std::optional<RunResult>& planned) {
@@ -201,6 +189,7 @@ std::unique_ptr<EventLog> continue_log(const OutputFolder& folder, LoggedRun bef
   if (num_known == 0) {
     events->add(run_event(trials, session, planned));
   } else {
+    if (call) events->add(*call);
     if (!names.empty()) events->add(added_event(trials, first_new, session));
     events->add(restart_event(trials, place.trials, session, planned));
   }
@@ -217,8 +206,10 @@ std::vector<T> chosen(std::vector<T> all, const std::vector<std::size_t>& number
 
 ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Console& console) {
   const ExitCode code = exit_code(run, false);
-  console.log << "all trials of this run have ended"
-              << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
+  if (!report_paused(run, folder, console.log)) {
+    console.log << "all trials of this run have ended"
+                << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
+  }
   write_outputs(folder, run);                  // the run may have been killed before it wrote them
   const MetricsFiles repaired{folder.path()};  // rewrites them from the log
   print(run, folder, console);
@@ -227,8 +218,30 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
 
 }  // namespace
 
+void require_begun(const OutputFolder& folder) {
+  require_folder(folder.path());
+  const std::string name = "'" + folder.path().string() + "' ";
+  std::error_code error;
+  const auto fail = [](const std::string& problem) { throw ConfigError("", 0, problem); };
+  switch (folder.content()) {
+    case OutputFolder::Content::run:
+      break;
+    case OutputFolder::Content::leftovers:
+      fail(name + "holds a run that was killed before it started; start it with 'spillway train'");
+      break;
+    case OutputFolder::Content::nothing:
+    case OutputFolder::Content::others:
+      fail(name +
+           "holds no run; start one with 'spillway train', or name the folder of a run, "
+           "such as runs/NAME");
+  }
+  if (!fs::is_regular_file(folder.file("config.yaml"), error))
+    fail(folder.file("config.yaml").string() +
+         " is missing or not a file, and only it says what the run trains; restore it");
+}
+
 ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
-                    bool retry_failed, const fs::path& pilot_cache, const Console& console) {
+                    const ResumeWish& wish, const fs::path& pilot_cache, const Console& console) {
   const RunConfig given = all.front().config;
   const RunConfig stored = stored_config(folder).value_or(given);
   std::optional<RunLock> lock;
@@ -237,9 +250,12 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
     lock.emplace(folder.lock());
     before = read_log(folder.path());
   });
+  RunLog run = before.run;
+  std::optional<Json> call;
+  if (wish.call) run.apply(call.emplace(event_of(*wish.call, run)));
   if (findings.empty()) {
-    all = match_trials(std::move(all), before.run);
-    extend_trials(all, before.run, stored, findings);
+    all = match_trials(std::move(all), run);
+    extend_trials(all, run, stored, findings);
   }
   auto all_configs = run_configs(all, folder, findings);
   const auto made = make_session(run_session(all.front(), pilot_cache), all.front(), findings);
@@ -249,32 +265,48 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
   use(folder,
       [&] { open_journal(session, std::move(*lock), folder, known.journal_problem, console); });
   report_damage(before, folder, console.log);
-  const Place place =
-      open_trials(all, before.run, {before, folder, session, retry_failed, console.log});
+  const Place place = open_trials(
+      all, run, {run, !before.damage.empty(), folder, session, wish.retry_failed, console.log});
   require_unchanged(session, all_configs, folder);
   if (place.trials.empty()) return report_ended(before.run, folder, console);
 
   const auto trials = chosen(all, place.trials);
   auto configs = chosen(std::move(all_configs), place.trials);
-  for (TrialConfig& config : configs) config.checkpoint.resume = true;
+  for (std::size_t t = 0; t < configs.size(); ++t) {
+    const std::size_t number = place.trials[t];
+    configs[t].checkpoint.resume = true;
+    configs[t].exempt_from_early_stopping =
+        number < run.trials.size() && run.trials[number].extended_alone;
+  }
   submit_run(session, std::move(configs), trials, console.log);
   report_lost_checkpoints(before.run, place, known, trials, session, console.log);
   const auto planned = simulate(session, trials);
   store_growth(folder, stored, given);
-  const auto events = continue_log(folder, std::move(before), trials, place, session, planned);
+  const auto events =
+      continue_log(folder, std::move(before), call, trials, place, session, planned);
   return follow(session, trials, place, planned, folder, *events, console);
+}
+
+ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
+                const Console& console) {
+  folder.require_free();
+  Findings findings;
+  auto trials =
+      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
+  return resume_run(std::move(trials), std::move(findings), folder, wish, options.pilot_cache,
+                    console);
 }
 
 ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
                 const Requests& requests) {
   const OutputFolder folder(options.folder);
   require_begun(folder);
-  folder.require_free();
-  Findings findings;
-  auto trials =
-      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
-  return resume_run(std::move(trials), std::move(findings), folder, options.retry_failed,
-                    options.pilot_cache, {out, log, options.json, options.progress_file, requests});
+  ResumeWish wish{.retry_failed = options.retry_failed};
+  if (!options.trial.empty()) {
+    wish.call = CallForTrial{TrialCall::none, options.trial, {}};
+    if (ask(folder, request_of(*wish.call), out)) return kDone;
+  }
+  return resume(folder, options, wish, {out, log, options.json, options.progress_file, requests});
 }
 
 }  // namespace spillway

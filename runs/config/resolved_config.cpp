@@ -91,6 +91,9 @@ std::string to_yaml(const RunConfig& config) {
         parameters.put(parameter.key, parameter_node(parameter));
       }
     });
+    if (!config.sweep.trials.empty()) {
+      sweep.put("trials", {.kind = YamlNode::Kind::list, .children = config.sweep.trials});
+    }
   });
   YamlNode root = out.take();
   if (config.num_train_epochs > 0) remove_at(root, "train.max_steps");

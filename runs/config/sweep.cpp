@@ -132,6 +132,27 @@ Trial make_trial(const YamlNode& tree, const RunConfig& base, const SweepConfig&
   return trial;
 }
 
+/// A trial of sweep.trials. Keys that it does not have keep the values beside the sweep.
+Trial make_listed_trial(const YamlNode& tree, const RunConfig& base, std::size_t number,
+                        Findings& findings) {
+  Trial trial{.tree = tree};
+  SweepConfig keys;
+  const YamlNode& values = base.sweep.trials[number];
+  for (const YamlNode& value : values.children) keys.parameters.push_back({.key = value.key});
+  for (const YamlNode& value : values.children) {
+    const std::string field = fmt::format("sweep.trials[{}].{}", number, value.key);
+    if (is_shared(value.key))
+      findings.add(field, value.line, "cannot differ: all trials of a run share it");
+    try {
+      put_value(trial, value.key, short_key(keys, value.key), value, true);
+    } catch (const ConfigError& e) {
+      findings.add(field, value.line, "is not a key of the configuration");
+    }
+  }
+  finish_trial(trial, base, findings);
+  return trial;
+}
+
 void make_names_safe(std::vector<Trial>& trials) {
   std::set<std::string> taken;
   for (auto& trial : trials) {
@@ -179,6 +200,8 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
     for (std::size_t i = 0; i < num_trials; ++i)
       trials.push_back(make_trial(tree, base, sweep, i, findings));
   }
+  for (std::size_t i = 0; i < base.sweep.trials.size(); ++i)
+    trials.push_back(make_listed_trial(tree, base, i, findings));
   make_names_safe(trials);
   const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
   if (std::ranges::none_of(trials, has_epochs)) check_rungs(trials, tree, findings);

@@ -21,7 +21,7 @@ void check_rungs(const std::vector<Trial>& trials, const YamlNode& tree, Finding
 
 /// method: grid: every combination of the swept values, the last key running fastest, up to
 /// run_cap; method: random: run_cap draws, a function of sweep.seed, the trial's number and the
-/// key; without a sweep, one trial with the name of the run.
+/// key; without parameters, one trial with the name of the run. Then those of `sweep.trials`.
 /// Constants are not named. What is wrong goes into `findings`; there is always a trial. If trials
 /// have epochs, the caller finds their steps and calls check_rungs().
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings);

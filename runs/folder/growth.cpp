@@ -105,6 +105,41 @@ std::optional<RunConfig> stored_config(const OutputFolder& folder) {
   return read_trials(file, {}, ignored).front().config;
 }
 
+std::vector<Trial> trials_with(const OutputFolder& folder, const std::vector<std::string>& values,
+                               Findings& findings) {
+  YamlNode trial{.kind = YamlNode::Kind::map};
+  for (const std::string& text : values) {
+    YamlNode value;
+    apply_override(value, "value=" + text.substr(text.find('=') + 1));  // its kinds of values
+    value = *value.find("value");
+    value.key = text.substr(0, text.find('='));
+    if (value.key.empty() || value.key.size() == text.size())
+      throw ConfigError("", 0, fmt::format("'{}' is not a value; write it as key=value", text));
+    trial.children.push_back(std::move(value));
+  }
+  YamlNode tree = read_yaml_file(folder.file("config.yaml"));
+  YamlNode list{.kind = YamlNode::Kind::list};
+  if (const YamlNode* before = find_at(tree, "sweep.trials")) list = *before;
+  list.children.push_back(std::move(trial));
+  set_at(tree, "sweep.trials", std::move(list));
+  return trials_of(tree, findings);
+}
+
+std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::string> overrides,
+                                      const OutputFolder& folder, Findings& findings) {
+  Findings of_file;
+  const std::vector<YamlNode> given =
+      read_trials(file, overrides, of_file).front().config.sweep.trials;
+  YamlNode list{.kind = YamlNode::Kind::list, .children = given};
+  const auto stored = stored_config(folder);
+  for (const YamlNode& trial : stored ? stored->sweep.trials : std::vector<YamlNode>{}) {
+    const auto is_same = [&](const YamlNode& other) { return to_yaml(other) == to_yaml(trial); };
+    if (std::ranges::none_of(given, is_same)) list.children.push_back(trial);
+  }
+  if (!list.children.empty()) overrides.push_back("sweep.trials=" + to_yaml(list));
+  return read_trials(file, overrides, findings);
+}
+
 void extend_trials(std::vector<Trial>& trials, const RunLog& run, const RunConfig& stored,
                    Findings& findings) {
   const bool are_alike = has_same_steps(stored);
@@ -115,6 +150,7 @@ void extend_trials(std::vector<Trial>& trials, const RunLog& run, const RunConfi
       continue;
     }
     const TrialLog& known = run.trials[t];
+    if (known.extended_alone) train.max_steps = std::max(train.max_steps, known.max_steps);
     train.extended_from = extended(known.extended_from, known.max_steps, train.max_steps);
     if (train.max_steps >= known.max_steps) continue;
     findings.add("train.max_steps", 0,
@@ -127,6 +163,7 @@ void store_growth(const OutputFolder& folder, const RunConfig& stored, const Run
   RunConfig grown = stored;
   grown.sweep.run_cap = given.sweep.run_cap;
   grown.sweep.parameters = given.sweep.parameters;
+  grown.sweep.trials = given.sweep.trials;
   for (SweepParameter& parameter : grown.sweep.parameters) {
     const auto known =
         std::ranges::find(stored.sweep.parameters, parameter.key, &SweepParameter::key);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runs/config/findings.h"
@@ -23,6 +24,16 @@ std::optional<RunConfig> stored_config(const OutputFolder& folder);
 /// Adds a finding (`train.max_steps`) if a trial would become shorter.
 void extend_trials(std::vector<Trial>& trials, const RunLog& run, const RunConfig& stored,
                    Findings& findings);
+
+/// The trials of the configuration in the folder, and one more with these values ("a.b=c"), as an
+/// entry of `sweep.trials`. Throws and finds what read_trials() does.
+std::vector<Trial> trials_with(const OutputFolder& folder, const std::vector<std::string>& values,
+                               Findings& findings);
+
+/// Like read_trials(), for a file that resumes the run in the folder: with the entries of
+/// `sweep.trials` that the run has got and the file lacks.
+std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::string> overrides,
+                                      const OutputFolder& folder, Findings& findings);
 
 /// If `given` has more trials or steps than `stored`, writes the configuration in the folder again
 /// with them, atomically, so that a later resume trains the same trials. Throws IoError.

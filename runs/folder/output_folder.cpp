@@ -187,7 +187,7 @@ void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
   const auto of_log = trials_of_log(path_);
   trials.insert(trials.end(), of_log.begin(), of_log.end());
   for (const char* output : {kEventFile, kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm",
-                             "results.csv", "plan.json", "config.yaml", "trace.json"})
+                             "results.csv", "plan.json", "config.yaml", "trace.json", "requests"})
     delete_all(path_ / output);
   for (const std::string& name : trials) {
     delete_all(weights_file(name));

@@ -134,6 +134,12 @@ Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size
           {"trials", std::move(list)}};
 }
 
+Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps) {
+  Json json{{"event", kCalledEvent}, {"trial", trial}, {"call", to_string(call)}};
+  if (call == TrialCall::extend) json["max_steps"] = max_steps;
+  return json;
+}
+
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train) {
   Json json = to_json(event), steps = Json::array(), evals = Json::array();
   for (std::int64_t step = result.dropped_steps + 1; step <= event.step; ++step) {

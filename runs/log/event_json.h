@@ -5,6 +5,7 @@
 
 #include "runs/config/sweep.h"
 #include "runs/log/run_json.h"
+#include "runs/log/run_log.h"
 #include "spillway/session.h"
 
 /// The lines of a run's event log. The first is a run_event; the last, once the run has ended, is
@@ -16,6 +17,7 @@ inline constexpr int kEventFormat = 3;
 /// The first format whose lines have a hash.
 inline constexpr int kHashedFormat = 2;
 inline constexpr const char* kRepairedEvent = "repaired";
+inline constexpr const char* kCalledEvent = "called";
 
 /// {"event": "run"}: the trials, ordered by id, and the simulated totals.
 Json run_event(const std::vector<Trial>& trials, const Session& session,
@@ -28,6 +30,8 @@ Json added_event(const std::vector<Trial>& trials, std::size_t first, const Sess
 /// log these are.
 Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size_t>& numbers,
                    const Session& session, const std::optional<RunResult>& planned);
+/// {"event": "called"}: the user has called this for a trial. `max_steps`: of TrialCall::extend.
+Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps = 0);
 /// {"event": "resumed"}: `event`, and the trial's earlier steps as far as `result` has them.
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train);
 /// {"event": "end"}: devices, bytes and times.

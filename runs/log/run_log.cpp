@@ -79,7 +79,9 @@ void add_trials(RunLog& run, const Json& event) {
 }
 
 void apply_state(TrialLog& trial, const Json& event) {
-  trial.result.state = state_of(event.at("state"));
+  const TrialState state = state_of(event.at("state"));
+  const bool is_paused = state == TrialState::stopped && trial.call == TrialCall::pause;
+  trial.result.state = is_paused ? TrialState::paused : state;  // the run has ended meanwhile
   trial.result.tokens_per_s = number_at(event, "tokens_per_s");
   trial.result.reason = event.value("reason", "");
   trial.result.weights_xxh3 = event.value("weights_xxh3", "");
@@ -147,6 +149,28 @@ void restart(RunLog& run, const Json& event) {
   run.trials = std::move(trials);
 }
 
+/// Durable before the user has an answer; the trial's own events follow when it has happened.
+void apply_called(RunLog& run, const Json& event) {
+  const auto index = event.at("trial").get<std::size_t>();
+  require(index < run.trials.size(), "names a trial that does not exist");
+  const auto call = value_named<TrialCall>(event.at("call").get<std::string>());
+  require(call.has_value(), "has an unknown call");
+  TrialLog trial = run.trials[index];
+  trial.call = *call;
+  if (call == TrialCall::extend) {
+    const std::int64_t max_steps = event.at("max_steps");
+    require(max_steps >= trial.max_steps, "makes a trial shorter");
+    if (max_steps > trial.max_steps) trial.extended_from.push_back(trial.max_steps);
+    trial.max_steps = max_steps;
+    trial.extended_alone = true;
+  }
+  if (!has_ended(trial.result.state)) {
+    if (call == TrialCall::stop) trial.result.state = TrialState::stopped;
+    if (call == TrialCall::pause) trial.result.state = TrialState::paused;
+  }
+  run.trials[index] = std::move(trial);
+}
+
 void apply_saved(TrialLog& trial, const Json& event) {
   trial.saved = {.generation = event.value("generation", std::uint64_t{0}),
                  .step = event.at("step")};
@@ -189,6 +213,7 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
   require(!run.trials.empty(), "comes before the event that starts the run");
   if (kind == "restart") return restart(run, event);
   if (kind == "added") return add_trials(run, event);
+  if (kind == kCalledEvent) return apply_called(run, event);
   if (kind == kRepairedEvent) return apply_repaired(run, event);
   require(!run.actual, "comes after the end of the run");
   if (kind == "end") {

@@ -140,6 +140,7 @@ JobId Session::submit(TrialConfig config) {
     planned_for = impl.devices.budgets();
   }
   // Without the lock, for which the thread that writes the journal may be waiting.
+  if (trial->config.exempt_from_early_stopping) impl.store.recall_rungs(*trial);
   impl.store.submit(*trial);
   const MutexLock lock(impl.mutex);
   impl.add(std::move(trial));

@@ -148,10 +148,18 @@ void TrialStore::recall(SessionTrial& trial) {
   const TrialState state = state_of(*known);
   const bool is_longer =
       state == TrialState::done && result_of(*known).steps < trial.config.train.max_steps;
-  if (!is_final(state) || is_longer) return;
+  const bool is_exempt =
+      state == TrialState::stopped_early && trial.config.exempt_from_early_stopping;
+  if (!is_final(state) || is_longer || is_exempt) return;
   trial.lifecycle.recall(state);
   trial.result = result_of(*known);
   trial.result.name = trial.config.name;
+}
+
+void TrialStore::recall_rungs(SessionTrial& trial) const {
+  RunJournal* const file = journal();
+  const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
+  if (known) trial.result.rung_losses = result_of(*known).rung_losses;
 }
 
 void TrialStore::submit(SessionTrial& trial) {

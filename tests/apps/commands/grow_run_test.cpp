@@ -8,6 +8,7 @@
 
 #include "apps/commands/results_command.h"
 #include "apps/commands/train_command.h"
+#include "apps/commands/trial_commands.h"
 #include "apps/commands/verify_command.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
@@ -163,6 +164,23 @@ TEST_F(GrowRun, ATrainCommandThatMayResumeGrowsTheRunToo) {
   ASSERT_EQ(code_, kDone);
   EXPECT_EQ(names_of(grown).size(), 3u);
   EXPECT_EQ(names_of(resumed("out")), names_of(grown));
+}
+
+TEST_F(GrowRun, AnAddedTrialStaysWhateverResumesTheRun) {
+  const Texts two{"sweep.parameters={seed: {values: [1, 2]}}"};
+  trained("out", two);
+  ResumeOptions options{.folder = folder_ / "out", .json = true};
+  options.overrides = {"seed=7", "train.learning_rate=0.01"};
+  const Json grown = document([&] { return add(options, out_, log_, requests_); });
+  ASSERT_EQ(code_, kDone) << log_.str();
+  const Texts expected{"seed=1", "seed=2", "seed=7,learning_rate=0.01"};
+  EXPECT_EQ(names_of(grown), expected);
+  EXPECT_EQ(hashes(grown),
+            hashes(trained("whole", two + Texts{"sweep.trials=[{seed: 7, train.learning_rate: "
+                                                "0.01}]"})));
+  expect_sound("out");
+  EXPECT_EQ(names_of(resumed("out")), expected);
+  EXPECT_EQ(names_of(trained("out", two + Texts{"resume=auto"})), expected);
 }
 
 /// Ended trials count at the rungs, so the same trials survive as if all had been there.
