@@ -56,7 +56,7 @@ struct TrainConfig {
   double max_grad_norm = 1.0;                      ///< 0: no clipping
   /// Learning rate after the warm-up.
   LrSchedulerType lr_scheduler_type = LrSchedulerType::cosine;
-  double warmup_ratio = 0;        ///< part of the steps with linear warm-up
+  double warmup_ratio = 0;  ///< part of the steps with linear warm-up
   /// Lengths that the trial had before it was extended, ascending and below max_steps. Steps before
   /// the first one have the schedule of that length.
   std::vector<std::int64_t> extended_from;
