@@ -42,7 +42,7 @@ bool RequestServer::serve() {
       reply = {{"text", answer(request.content)}};
     } catch (const IoError&) {
       throw;  // the call may be half done; the next owner reads what is durable
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // also from a request of the wrong form
       reply = {{"error", error.what()}};
     }
     inbox_.reply(request, reply);
