@@ -186,7 +186,7 @@ void declare_extend(CLI::App& app, Command& chosen) {
   add_folder(command, options->folder);
   add_trial(command, options->trial);
   command.add_option("steps", options->steps, "Its new length; default: the length that it has")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::PositiveNumber.description(""))
       ->type_name("STEPS");
   add_overrides(command, options->overrides);
   add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
