@@ -1,17 +1,10 @@
 #!/usr/bin/env python3
-<<<<<<< HEAD
 """A sweep that is killed repeatedly, by SIGKILL at random times, and resumed on other devices, ends
-like an undisturbed one: the same weights and metrics, no trial lost or doubled. Every other time it
-uses early stopping, which must stop the same trials for the same reasons.
+like an undisturbed one: the same weights and metrics, no trial lost or doubled. Two times of three
+it uses early stopping, which must stop the same trials for the same reasons.
 
 Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]
 """
-=======
-"""A sweep that is killed again and again, by SIGKILL at random instants, and resumed on other devices,
-ends as one that nobody disturbs: weights and metrics, no trial lost or doubled. So do sweeps with early
-stopping, two times of three: the same trials are stopped, for the same reasons.
-Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]"""
->>>>>>> search
 
 import csv
 import json
