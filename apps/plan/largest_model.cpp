@@ -22,7 +22,7 @@ std::vector<std::string> model_of(const RunConfig& config, int scale) {
     const auto& sizes = config.resnet.hidden_sizes;
     std::vector<std::int64_t> scaled;  // in the proportions of the file
     for (const std::int64_t size : sizes)
-      scaled.push_back(std::max<std::int64_t>(1, kChannels * scale * size / sizes.front()));
+      scaled.push_back(std::max<std::int64_t>(1, size * kChannels * scale / sizes.front()));
     return {fmt::format("model.hidden_sizes=[{}]", fmt::join(scaled, ", "))};
   }
   return {fmt::format("model.num_hidden_layers={}", scale),

@@ -55,7 +55,9 @@ class Message {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  void key(int field, int type) { varint(static_cast<std::uint64_t>(field * 8 + type)); }
+  void key(int field, int type) {
+    varint(static_cast<std::uint64_t>(field) * 8 + static_cast<std::uint64_t>(type));
+  }
   Message& varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
     bytes_ += static_cast<char>(value);

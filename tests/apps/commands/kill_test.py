@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A sweep that is killed repeatedly, by SIGKILL at random times, and resumed on other devices, ends
-like an undisturbed one: the same weights and metrics, no trial lost or doubled. Every other time it
-uses early stopping, which must stop the same trials for the same reasons.
+like an undisturbed one: the same weights and metrics, no trial lost or doubled. Two times of three
+it uses early stopping, which must stop the same trials for the same reasons.
 
 Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]
 """
@@ -28,6 +28,9 @@ CONFIG = {
 EARLY = {**CONFIG, "sweep": {
     "parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3, 4e-3, 5e-3]}},
     "early_terminate": {"type": "hyperband", "min_iter": 20, "eta": 2}}}
+ASHA = {**CONFIG, "sweep": {**EARLY["sweep"], "early_terminate": {
+    "type": "asha", "min_iter": 20, "eta": 2, "max_concurrent_trials": 2}}}
+CONFIGS = (CONFIG, EARLY, ASHA)
 DEVICES = ["[{memory: 16MiB}]", "[{memory: 1MiB}]", "[{memory: 16MiB}, {memory: 1MiB}]"]
 OF_TIME = ("tokens_per_s", "time_s")
 
@@ -106,23 +109,26 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
         configs, wholes = [], []
-        for number, values in enumerate((CONFIG, EARLY)):
+        for number, values in enumerate(CONFIGS):
             configs.append(root / f"config{number}.yaml")
             configs[-1].write_text(json.dumps({**values, "data": {"path": text}}))
             Run(program, configs[-1], root / f"whole{number}", chance).attempt(None)
             wholes.append(outcome(root / f"whole{number}"))
         if sum(state == "stopped early" for _, state, _, _ in wholes[1]["trials"]) != 4:
             sys.exit(f"not all but one of five were stopped early: {wholes[1]['trials']}")
+        if all(state == "done" for _, state, _, _ in wholes[2]["trials"]):
+            sys.exit(f"asha stopped nobody: {wholes[2]['trials']}")
         kills = runs = resumes = 0
         instants = Instants(chance)
         while kills < kills_wanted:
-            run = Run(program, configs[runs % 2], root / f"run{runs}", chance)
+            which = (seed + runs) % len(CONFIGS)
+            run = Run(program, configs[which], root / f"run{runs}", chance)
             while not run.attempt(instants.draw()):
                 instants.killed(run)
                 kills += 1
                 if kills >= kills_wanted and run.attempt(None):
                     break
-            if outcome(run.folder) != wholes[runs % 2]:
+            if outcome(run.folder) != wholes[which]:
                 sys.exit(f"run {runs} of seed {seed} ended otherwise than the undisturbed one")
             runs, resumes = runs + 1, resumes + run.resumes
         print(f"{kills} kills, {resumes} resumes, {runs} runs: all ended as the undisturbed one")
