@@ -11,7 +11,7 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kGap = 2;           // before each column
-constexpr std::size_t kShortTitle = 5;    // titles are not cut below
+constexpr std::size_t kShortTitle = 8;    // titles are not cut below
 constexpr std::size_t kNarrowFirst = 24;  // nor is the first column, before others are left out
 
 int width_slot() {
@@ -33,11 +33,11 @@ std::size_t total_width(const std::vector<Fitted>& columns) {
                          [](std::size_t sum, const Fitted& c) { return sum + kGap + c.width(); });
 }
 
-/// Cuts the titles that stick out most, a character at a time.
+/// Cuts the titles that stick out most, a character at a time; not those of columns that stay.
 void cut_titles(std::vector<Fitted>& columns, std::size_t width) {
   const auto excess = [](const Fitted& c) {
     const std::size_t least = std::max(c.cells, kShortTitle);
-    return c.title > least ? c.title - least : 0;
+    return c.rank > 0 && c.title > least ? c.title - least : 0;
   };
   while (total_width(columns) > width) {
     const auto longest = std::ranges::max_element(columns, {}, excess);
