@@ -11,7 +11,7 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kGap = 2;           // before each column
-constexpr std::size_t kShortTitle = 8;    // titles are not cut below
+constexpr std::size_t kShortTitle = 5;    // titles are not cut below
 constexpr std::size_t kNarrowFirst = 24;  // nor is the first column, before others are left out
 
 int width_slot() {
