@@ -327,14 +327,13 @@ TEST(RunController, ACallThatCrossesTheRestOfAJobCounts) {
   }
 }
 
-/// A job that resumes at a rung rests until it may begin. The engine reports that after it was told
-/// to go on and evaluate: the job has no loss yet.
+/// A job that resumes at a rung rests before it evaluates there: it has no loss yet.
 TEST(RunController, IsNotComparedBeforeItIsEvaluated) {
   EarlyStopping rule({.kind = EarlyTerminateKind::asha, .rungs = {5, 2}, .most_at_once = 1});
   rule.enter(JobId(0), 5, kSteps);
   ControlledJobs run("none", 2, rule);
   run.admit(JobId(0));
-  EXPECT_EQ(run.begin(), Texts{"hold 0 at 5"});
+  EXPECT_EQ(run.begin(), Texts{});
   run.controller.on_rested({JobId(0), 5}, std::nullopt, run.now_s, run.commands);
   EXPECT_EQ(run.take(), Texts{});
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing) << "it evaluates";
