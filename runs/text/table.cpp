@@ -33,11 +33,11 @@ std::size_t total_width(const std::vector<Fitted>& columns) {
                          [](std::size_t sum, const Fitted& c) { return sum + kGap + c.width(); });
 }
 
-/// Cuts the titles that stick out most, a character at a time.
+/// Cuts the titles that stick out most, a character at a time; not those of columns that stay.
 void cut_titles(std::vector<Fitted>& columns, std::size_t width) {
   const auto excess = [](const Fitted& c) {
     const std::size_t least = std::max(c.cells, kShortTitle);
-    return c.title > least ? c.title - least : 0;
+    return c.rank > 0 && c.title > least ? c.title - least : 0;
   };
   while (total_width(columns) > width) {
     const auto longest = std::ranges::max_element(columns, {}, excess);

@@ -17,8 +17,9 @@ void set_table_width(std::ostream& out, std::size_t columns);
 std::size_t table_width(std::ostream& out);
 
 /// Text in columns: the first aligned left, the others right, each as wide as its widest cell.
-/// A table that is too wide is narrowed in this order: titles are cut to the width of their cells,
-/// the first column is cut, columns are left out, lines are cut. A cut text ends with "~".
+/// A table that is too wide is narrowed in this order: titles of columns that may be left out are
+/// cut to the width of their cells, the first column is cut, columns are left out, lines are cut. A
+/// cut text ends with "~".
 class Table {
  public:
   struct Column {

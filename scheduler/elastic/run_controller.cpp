@@ -68,10 +68,11 @@ void RunController::on_committed(const StepCommitted& step, double now_s) {
   lanes_.committed(step, now_s);
 }
 
-void RunController::on_rested(const JobRested& rested, double loss, double now_s,
+void RunController::on_rested(const JobRested& rested, std::optional<double> loss, double now_s,
                               RunCommands& out) {
   const bool was_parked = jobs_.at(rested.job).parked;
-  if (is_rung(rested.job, rested.step)) early_stopping_->reach(rested.job, rested.step, loss);
+  if (loss && is_rung(rested.job, rested.step))
+    early_stopping_->reach(rested.job, rested.step, *loss);
   if (!was_parked) park(jobs_.at(rested.job), out);
   go_on(rested.job, now_s);  // the user may have been quicker
   decide_rungs(now_s, out);

@@ -106,8 +106,9 @@ class RunController {
   std::string explain(const StopAtRung& stop) const {
     return early_stopping_->explain(stop.verdict);
   }
-  /// `loss`: by which it is compared; only read at a rung.
-  void on_rested(const JobRested& rested, double loss, double now_s, RunCommands& out);
+  /// `loss`: by which it is compared at a rung; none: it has not evaluated there yet.
+  void on_rested(const JobRested& rested, std::optional<double> loss, double now_s,
+                 RunCommands& out);
   /// The open step begins again: its duration is not measured.
   void on_redone(JobId job) { lanes_.redone(job); }
   /// The job runs on the plan of its last ResizeJob, or there was none.

@@ -75,8 +75,9 @@ void Session::Impl::on_rested(const JobRested& rested) {
   const MutexLock lock(mutex);
   const JobId id = rested.job;
   refresh(id, rested.step);
-  const bool is_rung = controller->is_rung(id, rested.step);
-  const double loss = is_rung ? rung_losses(trial(id)).back().second : 0;
+  const RungLosses losses = rung_losses(trial(id));
+  const bool has_loss = !losses.empty() && losses.back().first == rested.step;
+  const auto loss = has_loss ? std::optional(losses.back().second) : std::nullopt;
   RunCommands commands;
   controller->on_rested(rested, loss, now_s(), commands);
   save_at_rest(id);

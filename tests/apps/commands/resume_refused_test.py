@@ -102,9 +102,9 @@ class ResumeRefused(unittest.TestCase):
         self.assertEqual(self.run_.weights(), self.weights)
 
     def test_another_contract_by_its_fields(self):
-        said = self.refused("train.learning_rate=0.5", "train.virtual_nodes=2")
+        said = self.refused("train.learning_rate=0.5", "train.virtual_nodes=8")
         self.assertEqual(self.code, 2)
-        for line in ("train.learning_rate: was 0.001, is 0.5", "train.virtual_nodes: was 4, is 2",
+        for line in ("train.learning_rate: was 0.001, is 0.5", "train.virtual_nodes: was 4, is 8",
                      "go on with what it was, or choose another output_dir"):
             self.assertIn(line, said)
         self.assertNotIn("data: ", said)

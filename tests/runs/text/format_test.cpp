@@ -55,7 +55,8 @@ TEST(FormatRounded, HasFourDigitsIfThatIsShorter) {
   EXPECT_EQ(format_rounded("0.190256"), "0.1903");
   EXPECT_EQ(format_rounded("1e-3"), "1e-3");
   EXPECT_EQ(format_rounded("256"), "256");
-  EXPECT_EQ(format_rounded("12345678"), "1.235e+07");
+  EXPECT_EQ(format_rounded("12345678"), "12345678");
+  EXPECT_EQ(format_rounded("123456789012"), "1.235e+11");
   EXPECT_EQ(format_rounded("[128, 64]"), "[128, 64]");
   EXPECT_EQ(format_rounded("3 layers"), "3 layers");
   EXPECT_EQ(format_rounded(""), "");

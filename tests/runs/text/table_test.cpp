@@ -48,7 +48,7 @@ TEST(Table, NoLineIsEverWider) {
 TEST(Table, LongNamesAreCutBeforeColumnsAreLeftOut) {
   Table table(Lines{"trial", "fits", "budget"});
   table.add({"learning_rate=0.0037255056,hidden_size=256", "yes", "1.00 GiB"});
-  EXPECT_EQ(table.lines(42)[1], "  learning_rate=0.0037255~  yes  1.00 GiB");
+  EXPECT_EQ(table.lines(42)[1], "  learning_rate=0.0037255~   yes  1.00 GiB");
   EXPECT_EQ(table.lines(32)[1], "  learning_rate=0.0037255~   yes");
 }
 

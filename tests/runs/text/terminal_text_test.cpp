@@ -4,6 +4,7 @@
 
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "runs/text/format.h"
 #include "runs/text/table.h"
@@ -60,7 +61,7 @@ TEST(TerminalText, MeasuresItsWidth) {
 }
 
 TEST(TerminalText, AlignsColumnsOfATable) {
-  Table table({"trial", "loss"});
+  Table table(std::vector<std::string>{"trial", "loss"});
   table.add({"\xE4\xB8\xAD\xE6\x96\x87", "1"});
   std::ostringstream out;
   table.print(out);

@@ -327,6 +327,20 @@ TEST(RunController, ACallThatCrossesTheRestOfAJobCounts) {
   }
 }
 
+/// A job that resumes at a rung rests before it evaluates there: it has no loss yet.
+TEST(RunController, IsNotComparedBeforeItIsEvaluated) {
+  EarlyStopping rule({.kind = EarlyTerminateKind::asha, .rungs = {5, 2}, .most_at_once = 1});
+  rule.enter(JobId(0), 5, kSteps);
+  ControlledJobs run("none", 2, rule);
+  run.admit(JobId(0));
+  EXPECT_EQ(run.begin(), Texts{});
+  run.controller.on_rested({JobId(0), 5}, std::nullopt, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing) << "it evaluates";
+  run.controller.on_rested({JobId(0), 5}, 0.5, run.now_s, run.commands);
+  EXPECT_EQ(run.take(), (Texts{"pass 0", "hold 0 at 10"}));
+}
+
 TEST(RunController, ASuspendedJobWaitsForTheUserAlone) {
   ControlledJobs run("wfs", 2, rungs_for(2));
   run.admit(2);
