@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <set>
 #include <sstream>
 #include <typeinfo>
 
@@ -111,17 +110,10 @@ void CheckedModule::reject(const std::string& problem) const {
 }
 
 void CheckedModule::check_parameters() const {
-  std::set<const void*> seen;
   for (const auto& [name, value] : parameters()) {
     if (value.scalar_type() != at::kFloat || !value.is_cpu() || value.layout() != at::kStrided) {
       reject(fmt::format(
           "has the parameter '{}', which is no float32 tensor of the CPU; make it one", name));
-    }
-    if (!seen.insert(value.storage().unsafeGetStorageImpl()).second) {
-      reject(
-          fmt::format("has the parameter '{}', which is a view of another one; tie parameters by "
-                      "using the same tensor",
-                      name));
     }
   }
 }

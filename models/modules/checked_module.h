@@ -3,7 +3,7 @@
 #include <torch/nn/modules/container/any.h>
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>

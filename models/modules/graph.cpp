@@ -70,8 +70,8 @@ Graph::Node Graph::Impl::add_input(std::vector<std::int64_t> shape, DType dtype,
 
 bool Graph::Impl::has_loss() const { return !pieces.empty() && pieces.back().value < 0; }
 
-std::vector<at::Tensor> Graph::Impl::probes(const std::string& name,
-                                            const std::vector<Node>& inputs) {
+std::vector<at::Tensor> Graph::Impl::read(const std::string& name,
+                                          const std::vector<Node>& inputs) {
   if (name.empty()) reject_model("has a layer without a name; name each");
   if (has_loss()) reject_layer(name, "comes after the loss; add the loss last");
   if (std::ranges::find(pieces, name, &Piece::name) != pieces.end()) {
@@ -92,7 +92,7 @@ std::vector<at::Tensor> Graph::Impl::probes(const std::string& name,
 
 Graph::Node Graph::Impl::add_piece(
     Piece piece, const std::function<at::Tensor(std::span<const at::Tensor>)>& run) {
-  const std::vector<at::Tensor> inputs = probes(piece.name, piece.inputs);
+  const std::vector<at::Tensor> inputs = read(piece.name, piece.inputs);
   const at::Tensor output = run(inputs);
   Node made;
   if (output.defined()) {

@@ -35,7 +35,8 @@ struct Graph::Impl {
   Node add_input(std::vector<std::int64_t> shape, DType dtype, std::int64_t limit);
   /// Checks the call and runs `run` on the probes of the inputs.
   Node add_piece(Piece piece, const std::function<at::Tensor(std::span<const at::Tensor>)>& run);
-  std::vector<at::Tensor> probes(const std::string& name, const std::vector<Node>& inputs);
+  /// Checks the name and the inputs of a layer and counts it among their readers. Returns probes.
+  std::vector<at::Tensor> read(const std::string& name, const std::vector<Node>& inputs);
   bool has_loss() const;
 };
 

@@ -8,7 +8,7 @@ namespace spillway {
 
 /// While it lives, LibTorch's dropout and feature dropout on this thread draw by the key of a
 /// layer (models/base/dropout.h), numbered in the order of the calls; outside training they do
-/// nothing. All other random numbers come from LibTorch's generators as ever.
+/// nothing. All other random numbers still come from LibTorch's generators.
 class KeyedDropout {
  public:
   /// `context` must outlive it.

@@ -171,7 +171,7 @@ TEST(Graph, DropoutInsideAModuleIsKeyed) {
 }
 
 /// The control of the test above.
-TEST(Graph, DropoutOutsideOfLayersIsAsEver) {
+TEST(Graph, LeavesDropoutOutsideOfLayersToLibTorch) {
   torch::manual_seed(3);
   const auto first = torch::dropout(torch::ones({100}), 0.5, true);
   EXPECT_FALSE(torch::dropout(torch::ones({100}), 0.5, true).equal(first));
@@ -261,6 +261,26 @@ TEST(Graph, LayersWithTiedParametersDoNotDisturbEachOther) {
   LayerResult second = model->layers[2]->forward(x, twos, {});  // its lease is another one
   EXPECT_TRUE(torch::autograd::grad({first.output.sum()}, {x[0]})[0].eq(4).all().item<bool>());
   EXPECT_TRUE(torch::autograd::grad({second.output.sum()}, {x[0]})[0].eq(8).all().item<bool>());
+}
+
+/// A weight and a view of it.
+struct ViewedImpl : torch::nn::Module {
+  ViewedImpl() {
+    weight = register_parameter("weight", torch::ones({4, 4}));
+    rows = register_parameter("rows", weight.detach().view({16}));
+  }
+  torch::Tensor forward(torch::Tensor x) { return torch::linear(x, weight) * rows.sum(); }
+  torch::Tensor weight, rows;
+};
+TORCH_MODULE(Viewed);
+
+TEST(Graph, RefusesAViewOfAParameter) {
+  EXPECT_EQ(problem_of([](Graph& graph) {
+              const auto viewed = graph.add("viewed", Viewed(), {graph.input({4})});
+              graph.loss("loss", &squared_error, {viewed, graph.input({4})});
+            }),
+            "layer 'viewed' has the parameter 'rows', which is a view of another one; tie "
+            "parameters by using the same tensor");
 }
 
 /// hidden -> `add` -> loss.
