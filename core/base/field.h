@@ -26,6 +26,7 @@ enum class InContract : std::uint8_t {
   unless_default,  ///< where it has another value than its default
   of_sgd,          ///< of trials with that optimizer
   of_adamw,        ///< of trials with that optimizer
+  of_decay,        ///< of trials with the schedule `warmup_stable_decay`
   by_content       ///< as the content of the files that it selects
 };
 

@@ -103,11 +103,16 @@ template <>
 inline constexpr std::array kNames<OptimizerKind>{"adamw", "sgd"};  ///< names
 
 /// Learning rate by step, after the warm-up.
-enum class LrSchedulerType : std::uint8_t { cosine, linear, constant };
+enum class LrSchedulerType : std::uint8_t { cosine, linear, constant, warmup_stable_decay };
 template <>
-inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant"};  ///< names
+inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant",
+                                                    "warmup_stable_decay"};  ///< names
+/// Whether it takes all steps to fall to 0, so that an extended trial needs LrExtension.
+constexpr bool spans_all_steps(LrSchedulerType type) {
+  return type == LrSchedulerType::cosine || type == LrSchedulerType::linear;
+}
 
-/// Learning rate of the steps that extend a trial whose schedule has an end.
+/// Learning rate of the steps that extend a trial whose schedule spans all steps.
 enum class LrExtension : std::uint8_t {
   none,     ///< such a trial is not extended
   restart,  ///< a new schedule over the additional steps

@@ -39,6 +39,8 @@ const char* text_of(InContract in_contract) {
       return "of `sgd`";
     case InContract::of_adamw:
       return "of `adamw`";
+    case InContract::of_decay:
+      return "of `warmup_stable_decay`";
     case InContract::yes:
     case InContract::unless_default:
     case InContract::by_content:

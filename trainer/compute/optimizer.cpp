@@ -29,6 +29,14 @@ void run(const kernels::Sgd& sgd, const UpdatedParam& at, const T* gradient, std
   kernels::sgd(at.weights, at.moments[0], gradient, n, sgd);
 }
 
+/// After the warm-up, of a schedule that does not span all steps.
+double plateau_rate(const TrainConfig& config, std::int64_t step, std::int64_t length) {
+  if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
+  const double decay = std::ceil(config.decay_ratio * static_cast<double>(length));
+  const auto left = static_cast<double>(length - step);
+  return left < decay ? config.learning_rate * left / decay : config.learning_rate;
+}
+
 /// After `step` of the `length` steps of a schedule.
 double rate_of_schedule(const TrainConfig& config, std::int64_t step, std::int64_t length) {
   const auto warmup =
@@ -36,7 +44,7 @@ double rate_of_schedule(const TrainConfig& config, std::int64_t step, std::int64
   if (step < warmup) {
     return config.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
   }
-  if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
+  if (!spans_all_steps(config.lr_scheduler_type)) return plateau_rate(config, step, length);
   const auto span = static_cast<double>(std::max<std::int64_t>(1, length - warmup));
   const double progress = static_cast<double>(step - warmup) / span;
   if (config.lr_scheduler_type == LrSchedulerType::linear) {
@@ -53,7 +61,7 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   const std::int64_t length = end == ends.end() ? config.max_steps : *end;
   if (end == ends.begin()) return rate_of_schedule(config, step, length);
   const std::int64_t begin = *std::prev(end);
-  if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
+  if (!spans_all_steps(config.lr_scheduler_type)) return plateau_rate(config, step, length);
   if (config.lr_scheduler_extend == LrExtension::restart) {
     return rate_of_schedule(config, step - begin, length - begin);
   }

@@ -12,9 +12,11 @@ namespace spillway {
 
 /// Learning rate of the update that commits step `step` (from 0).
 /// Linear warm-up from 0 over ceil(warmup_ratio * max_steps) steps, then "cosine": half a cosine to
-/// 0; "linear": a line to 0; "constant": no change. From the first of `extended_from` on see
+/// 0; "linear": a line to 0; "constant": no change; "warmup_stable_decay": no change, then a line
+/// to 0 over the last ceil(decay_ratio * max_steps) steps. From the first of `extended_from` on see
 /// LrExtension.
-/// Source: Hugging Face, get_{cosine,linear,constant}_schedule_with_warmup.
+/// Sources: Hugging Face, get_{cosine,linear,constant,wsd}_schedule_with_warmup; a new plateau
+/// after a decay: Wen et al. 2024, arXiv:2410.05192.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
 inline constexpr std::size_t kMaxMoments = 2;

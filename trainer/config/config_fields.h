@@ -105,9 +105,14 @@ void visit_optimizer(Config& train, Visitor& v) {
   v.field("max_grad_norm", train.max_grad_norm,
           NumberRange{.min = 0, .max = 1e30, .below_max = true},
           "Clips gradients by their exact norm over all trained parameters; 0: no clipping.", yes);
-  v.field("lr_scheduler_type", train.lr_scheduler_type, kAny,
-          "Learning rate after the warm-up; `cosine` and `linear` end at 0.", yes);
+  v.field(
+      "lr_scheduler_type", train.lr_scheduler_type, kAny,
+      "Learning rate after the warm-up. `cosine` and `linear` fall to 0; `warmup_stable_decay` is "
+      "constant and falls to 0 over the last steps.",
+      yes);
   v.field("warmup_ratio", train.warmup_ratio, kPart, "Part of the steps with linear warm-up.", yes);
+  v.field("decay_ratio", train.decay_ratio, NumberRange{.min = 0, .max = 1},
+          "Part of the steps in which `warmup_stable_decay` falls linearly.", of_decay);
   visit_extension(train, v);
 }
 

@@ -60,9 +60,8 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
   check.require(ascends, "extended_from",
                 fmt::format("is [{}], must ascend and be below train.max_steps {}",
                             fmt::join(train.extended_from, ", "), train.max_steps));
-  const bool ends_at_zero = train.lr_scheduler_type != LrSchedulerType::constant;
   check.require(
-      !ends_at_zero || train.lr_scheduler_extend != LrExtension::none, "lr_scheduler_extend",
+      !spans_all_steps(train.lr_scheduler_type) || train.lr_scheduler_extend != LrExtension::none, "lr_scheduler_extend",
       fmt::format("is none, but train.lr_scheduler_type {} has no learning rate after its "
                   "end at step {}; write restart or stretch",
                   to_string(train.lr_scheduler_type), train.extended_from.front()));

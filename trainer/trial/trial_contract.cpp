@@ -65,11 +65,13 @@ class TrainFields {
   void field(const std::string& key, const Value& value, const Range& /*range*/,
              const char* /*sentence*/, InContract in_contract = InContract::no) {
     const bool is_sgd = train_.optimizer == OptimizerKind::sgd;
+    const bool decays = train_.lr_scheduler_type == LrSchedulerType::warmup_stable_decay;
     if constexpr (requires(const Value& any) { text(any); }) {
       if (in_contract == InContract::yes ||
           (in_contract == InContract::unless_default && value != Value{}) ||
           (in_contract == InContract::of_sgd && is_sgd) ||
-          (in_contract == InContract::of_adamw && !is_sgd)) {
+          (in_contract == InContract::of_adamw && !is_sgd) ||
+          (in_contract == InContract::of_decay && decays)) {
         contract_["train." + key] = text(value);
       }
     }
@@ -154,8 +156,8 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
       {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
   TrainFields fields(train, contract);
   visit_train(train, fields);
-  const bool is_constant = train.lr_scheduler_type == LrSchedulerType::constant;
-  if (train.extended_from.empty() || is_constant) contract.erase(kExtendMode);
+  const bool is_extended = !train.extended_from.empty();
+  if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;
     contract[std::string(kFingerprint) + group.name] = group.xxh3;

@@ -36,6 +36,10 @@ TEST(Schedule, GivesHuggingFacesValues) {
   expect_rates(config_of(LrSchedulerType::cosine, 0.2),
                {0, 1, 2, 1.9238795325112867, 1.7071067811865475, 1.3826834323650898, 1,
                 0.6173165676349103, 0.2928932188134525, 0.0761204674887133});
+  TrainConfig wsd = config_of(LrSchedulerType::warmup_stable_decay, 0.2);
+  wsd.decay_ratio =
+      0.4;  // get_wsd_schedule(optimizer, 2, 4, num_training_steps=10, decay_type="linear")
+  expect_rates(wsd, {0, 1, 2, 2, 2, 2, 2, 1.5, 1, 0.5});
 }
 
 TEST(Schedule, MayDoWithoutWarmUp) {
@@ -70,6 +74,16 @@ TEST(Schedule, OfAnExtendedTrialFirstEndsAsBefore) {
       }
     }
   }
+}
+
+/// Of 10 steps that became 20: without a second warm-up, which would take 10 steps.
+TEST(Schedule, HasANewPlateauAfterADecay) {
+  TrainConfig config = config_of(LrSchedulerType::warmup_stable_decay, 0.5);
+  config.decay_ratio = 0.2;
+  config.extended_from = {10};
+  config.max_steps = 20;
+  config.validate();  // no LrExtension is needed
+  expect_rates(config, {0, 0.4, 0.8, 1.2, 1.6, 2, 2, 2, 2, 1, 2, 2, 2, 2, 2, 2, 2, 1.5, 1, 0.5});
 }
 
 TEST(Schedule, WithAnEndIsExtendedOnlyIfTheUserSaysHow) {
