@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -23,13 +24,17 @@ using testing::chain;
 constexpr int kGroups = 8;
 constexpr std::int64_t kSteps = 60;
 
-std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& avoid = {}) {
+/// Each virtual node takes 3 ms; `load_s` is the part of a step that lanes do not share.
+std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& avoid = {},
+                                       double load_s = 0) {
   const ModelSpec model = chain(1);
+  Profile profile = testing::profile_of(model);
+  profile.load_s = load_s;
   const JobShape shape{.virtual_nodes = kGroups,
                        .groups = kGroups,
                        .lane_groups = split_groups(kGroups, lanes),
                        .max_steps = kSteps};
-  JobPlan plan = lower(model, testing::profile_of(model), shape, {{0, 1}}, /*vn_major=*/false);
+  JobPlan plan = lower(model, profile, shape, {{0, 1}}, /*vn_major=*/false);
   plan.avoided = avoid;
   return std::make_shared<JobPlan>(std::move(plan));
 }
@@ -44,8 +49,8 @@ class ControlledRun {
                 .policy = make_policy("lrtf")},
                std::move(costs),
                RunController({make_allocator(allocator), num_devices}, std::move(rule)),
-               [](JobId, int lanes, const std::vector<DeviceId>& avoid) {
-                 return plan_of(lanes, avoid);
+               [this](JobId, int lanes, const std::vector<DeviceId>& avoid) {
+                 return plan_of(lanes, avoid, load_s);
                }) {
     shell_.on_action = [this](const Action& action) {
       checker_.on_action(action);
@@ -67,7 +72,7 @@ class ControlledRun {
     demand.job = JobId(num_jobs_++);
     demand.groups = kGroups;
     demand.max_steps = kSteps;
-    const auto plan = plan_of(demand.lanes);
+    const auto plan = plan_of(demand.lanes, {}, load_s);
     checker_.submit(demand.job, plan);
     shell_.submit(demand, plan, plan_of(kGroups)->layout.home_bytes);
   }
@@ -105,6 +110,7 @@ class ControlledRun {
   std::map<std::uint32_t, double> last_op_s;
   std::vector<std::string> reasons;
   int paused = 0;
+  double load_s = 0;  ///< of the jobs submitted from now on
 
  private:
   ControlledShell shell_;
@@ -218,6 +224,17 @@ TEST(ControlledShell, ARuleWalks) {
   ControlledRun one("none", 4);
   one.submit({.lanes = 1, .most_lanes = 1, .fixed = true});
   EXPECT_LT(walked_s, one.play());
+}
+
+TEST(ControlledShell, ShrinksWhereLanesSaveLittle) {
+  for (const int first : {1, 8}) {
+    ControlledRun run("none", 8);
+    run.load_s = 0.02;
+    run.submit({.lanes = first, .most_lanes = 8, .rules = {make_heuristic("throughput")}});
+    run.play();
+    EXPECT_EQ(run.path.at(0).back(), 4) << "from " << first;
+    EXPECT_TRUE(first == 8 || std::ranges::count(run.path.at(0), 8) == 1) << "it tried";
+  }
 }
 
 /// It computes until it was seen to be slow.
