@@ -90,4 +90,4 @@ def attempts():
                                 "r/trials/base/weights.safetensors")])
     yield Attempt("The configuration that a run wrote gives the same bits again",
                   [furnish(), TRAIN, Run("train r/config.yaml output_dir=again"),
-                   same_bits("again")])
+                   same_bits("again")], is_basic=True)

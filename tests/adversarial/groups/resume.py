@@ -141,7 +141,7 @@ def of_names():
     yield Attempt("resume works from another folder, by a whole path and by a link",
                   [given(KILLED), lambda scene: scene.path("link").symlink_to("r"),
                    Run("resume link"), same_bits(),
-                   Run("resume HERE/r", shell="cd /; exec {}"), same_bits()])
+                   Run("resume HERE/r", shell="cd /; exec {}"), same_bits()], is_basic=True)
 
 
 def attempts():

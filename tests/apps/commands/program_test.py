@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The program as a process: exit codes, streams, signals. Usage: program_test.py PROGRAM"""
 
-import glob
 import json
 import os
 import pty
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin/spillway"
@@ -47,41 +45,11 @@ class Program(unittest.TestCase):
         self.assertEqual(report["trials"][0]["state"], "done")
         self.assertIn("done", result.stderr)
 
-    def test_failures_are_json_documents(self):
-        for kind, code, arguments in (("usage", 2, ["train"]), ("usage", 2, ["trian"]),
-                                      ("configuration", 2, ["train", "config.yaml", "seed=x"]),
-                                      ("configuration", 2, ["results", "nowhere"]),
-                                      ("does_not_fit", 3, ["train", "config.yaml",
-                                                           "devices=[{memory: 8KiB}]"])):
-            with self.subTest(arguments):
-                result = self.run_program(*arguments, "--json")
-                self.assertEqual(result.returncode, code)
-                error = json.loads(result.stdout)["error"]
-                self.assertEqual((error["kind"], error["exit_code"]), (kind, code))
-                self.assertIn("spillway: ", result.stderr)
-
     def test_a_failed_trial_is_1(self):
         result = self.run_program("train", "config.yaml", "train.learning_rate=9e5",
                                   "train.max_grad_norm=0", "train.max_steps=20")
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("not finite", result.stdout)
-
-    def test_a_run_killed_at_its_first_checkpoint_can_be_resumed(self):
-        small = ("train.max_steps=200", "checkpoint.every_steps=1")
-        whole = self.run_program("train", "config.yaml", "--json", "output_dir=whole", *small)
-        process = subprocess.Popen([os.path.abspath(PROGRAM), "train", "config.yaml", *small],
-                                   cwd=self.folder, stdout=subprocess.DEVNULL)
-        checkpoints = os.path.join(self.folder, "runs/run/trials/run/checkpoints/*[0-9]")
-        while not glob.glob(checkpoints) and process.poll() is None:
-            pass
-        process.kill()
-        process.wait()
-        resumed = subprocess.run(
-            [os.path.abspath(PROGRAM), "resume", os.path.join(self.folder, "runs/run"), "--json"],
-            cwd="/", timeout=100, capture_output=True, text=True, check=False)
-        self.assertEqual(resumed.returncode, 0, resumed.stderr)  # from any working directory
-        self.assertEqual(json.loads(resumed.stdout)["trials"][0]["weights_xxh3"],
-                         json.loads(whole.stdout)["trials"][0]["weights_xxh3"])
 
     def run_on_terminal(self, kind, *arguments):
         """The program's output to a terminal of a kind, as one text."""
@@ -184,38 +152,6 @@ class Program(unittest.TestCase):
     def test_version_equals_that_of_doctor(self):
         version = json.loads(self.run_program("doctor", "--json").stdout)["spillway_version"]
         self.assertEqual(self.run_program("--version").stdout, f"spillway {version}\n")
-
-    def run_on_small_disk(self, size, *arguments):
-        """Runs the program with the folder `homes` on a disk of its own."""
-        script = (f"mount -t tmpfs -o size={size} none homes && "
-                  + " ".join(f"'{word}'" for word in (os.path.abspath(PROGRAM), *arguments)))
-        return subprocess.run(["unshare", "--map-root-user", "--mount", "sh", "-c", script],
-                              cwd=self.folder, timeout=100, capture_output=True, text=True,
-                              check=False)
-
-    def test_a_full_disk_is_reported_before_training(self):
-        os.mkdir(os.path.join(self.folder, "homes"))
-        arguments = ("train", "config.yaml", "offload_path=homes", "--json")
-        ample = self.run_on_small_disk("8m", *arguments)
-        if "unshare" in ample.stderr or "mount" in ample.stderr:
-            self.skipTest("no disk can be mounted: " + ample.stderr)
-        self.assertEqual(ample.returncode, 0, ample.stderr)
-        in_memory = json.loads(self.run_program("train", "config.yaml", "--json",
-                                                "--overwrite").stdout)
-        self.assertEqual(json.loads(ample.stdout)["trials"][0]["weights_xxh3"],
-                         in_memory["trials"][0]["weights_xxh3"])
-        # First without memory for one home, then with memory for one, but not for all that
-        # host_memory allows at once.
-        sweep = "sweep={parameters: {seed: {values: [1, 2, 3, 4]}}}"
-        for size, more in ((64, "name=one"), (768, sweep)):
-            full = self.run_on_small_disk(f"{size}k", *arguments, "output_dir=new", more)
-            self.assertEqual(full.returncode, 3, full.stdout)
-            self.assertIn("a file for homes in 'homes' does not fit: it needs ", full.stderr)
-            self.assertIn(f" ({size << 10} bytes); free some there", full.stderr)
-            self.assertFalse(os.path.exists(os.path.join(self.folder, "new")))
-        waiting = self.run_on_small_disk("768k", *arguments, "--overwrite", sweep,
-                                         "host_memory=512KiB")
-        self.assertEqual(waiting.returncode, 0, waiting.stderr)
 
     @staticmethod
     def takes_state_signal(process):
