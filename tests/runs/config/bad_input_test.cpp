@@ -123,7 +123,7 @@ TEST_F(BadInput, IsReportedByFieldAndLineAndNothingIsWritten) {
   }
 }
 
-TEST_F(BadInput, StepsHaveABoundedNumberOfOps) {
+TEST_F(BadInput, LimitsTheOpsOfAStep) {
   const auto text = config_with({5, "  num_hidden_layers: 1000", ""});
   folder_.write("config.yaml", replaced(replaced(text, "batch_size: 4", "batch_size: 65536"),
                                         "virtual_nodes: 2", "virtual_nodes: 65536"));
@@ -137,7 +137,7 @@ struct BadPlace {
   std::string place, message;
 };
 
-TEST_F(BadInput, OutputsNeedAPlace) {
+TEST_F(BadInput, RefusesPlacesThatCannotHoldOutputs) {
   folder_.write("config.yaml", config_with({}));
   folder_.write("mine/thesis.tex", "years of work");
   ASSERT_EQ(run({"train", "config.yaml", "output_dir=earlier"}), kDone) << log_.str();
@@ -160,7 +160,7 @@ TEST_F(BadInput, OutputsNeedAPlace) {
   EXPECT_EQ(folder_.read("text.txt"), std::string(2000, 'x'));
 }
 
-TEST_F(BadInput, ArgumentsAreChecked) {
+TEST_F(BadInput, RefusesWrongArguments) {
   folder_.write("config.yaml", config_with({}));
   const std::vector<std::pair<std::vector<const char*>, std::string>> all{
       {{}, "subcommand is required"},
