@@ -122,7 +122,7 @@ LaneDemand asks(int lanes, int priority = 1) {
   return {.lanes = lanes, .most_lanes = lanes, .priority = priority};
 }
 
-TEST(ControlledShell, WfsSharesByPriorityAndGivesBack) {
+TEST(ControlledShell, SharesByPriorityUnderWfsAndGivesBack) {
   ControlledRun run("wfs", 3);
   run.submit(asks(2, 1));
   run.submit(asks(2, 3));
@@ -131,7 +131,7 @@ TEST(ControlledShell, WfsSharesByPriorityAndGivesBack) {
   EXPECT_EQ(run.path.at(0), (std::vector{1, 2})) << "when the other one has ended";
 }
 
-TEST(ControlledShell, ADelayedResizeIsCarriedOutWhileTheJobRuns) {
+TEST(ControlledShell, CarriesOutADelayedResizeWhileTheJobRuns) {
   for (const bool in_time : {true, false}) {
     ControlledRun run("wfs", 3);
     run.delay_resizes(in_time ? 1e-3 : 1e3);
@@ -142,7 +142,7 @@ TEST(ControlledShell, ADelayedResizeIsCarriedOutWhileTheJobRuns) {
   }
 }
 
-TEST(ControlledShell, FillLetsNobodyWait) {
+TEST(ControlledShell, LetsNobodyWaitUnderFill) {
   ControlledRun run("fill", 2);
   for (int j = 0; j < 3; ++j) run.submit(asks(2));
   run.play();
@@ -156,7 +156,7 @@ TEST(ControlledShell, FillLetsNobodyWait) {
 }
 
 /// Those that wait at a rung leave their share to those that they wait for.
-TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
+TEST(ControlledShell, EndsTheSameJobsEarlyHoweverDevicesAreShared) {
   for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
     for (const int num_devices : {1, 2, 4}) {
       EarlyStopping rule({.rungs = {5, 2}});
@@ -172,7 +172,7 @@ TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
 }
 
 /// Trials that have still to begin need no host memory.
-TEST(ControlledShell, JobsThatBeginOneAfterTheOtherNeedFewHomes) {
+TEST(ControlledShell, NeedsFewHomesForJobsThatBeginOneAfterTheOther) {
   for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
     for (const auto kind : {EarlyTerminateKind::asha, EarlyTerminateKind::median}) {
       EarlyStopping rule({.kind = kind, .rungs = {5, 2}, .most_at_once = 2});
@@ -186,7 +186,7 @@ TEST(ControlledShell, JobsThatBeginOneAfterTheOtherNeedFewHomes) {
   }
 }
 
-TEST(ControlledShell, PriorityMakesOthersWait) {
+TEST(ControlledShell, MakesOthersWaitUnderPriority) {
   ControlledRun run("priority", 2);
   run.submit(asks(2, 1));
   run.submit(asks(2, 2));
@@ -195,7 +195,7 @@ TEST(ControlledShell, PriorityMakesOthersWait) {
   EXPECT_EQ(run.reasons, (std::vector<std::string>{"priority", "priority"}));
 }
 
-TEST(ControlledShell, JobsPauseWhereDevicesAreLostAndGoOn) {
+TEST(ControlledShell, PausesJobsWhileDevicesAreLost) {
   ControlledRun run("wfs", 2);
   run.submit(asks(2, 1));
   run.submit(asks(2, 2));
@@ -205,7 +205,7 @@ TEST(ControlledShell, JobsPauseWhereDevicesAreLostAndGoOn) {
   EXPECT_EQ(run.path.at(0), (std::vector{1, 1}));
 }
 
-TEST(ControlledShell, AllDevicesLostAtOnceIsNoDecision) {
+TEST(ControlledShell, DecidesNothingWithoutDevices) {
   ControlledRun run("wfs", 1);
   run.submit(asks(1));
   run.shell().call_at(0.02, [](VirtualShell& shell) { shell.lose_device(DeviceId(0)); });
@@ -214,7 +214,7 @@ TEST(ControlledShell, AllDevicesLostAtOnceIsNoDecision) {
   EXPECT_EQ(run.paused, 0);
 }
 
-TEST(ControlledShell, ARuleWalks) {
+TEST(ControlledShell, AddsLanesByARule) {
   ControlledRun run("none", 4);
   LaneDemand job{.lanes = 1, .most_lanes = 4, .rules = {make_heuristic("throughput")}};
   run.submit(job);
@@ -238,7 +238,7 @@ TEST(ControlledShell, ShrinksWhereLanesSaveLittle) {
 }
 
 /// It computes until it was seen to be slow.
-TEST(ControlledShell, AStragglerTakesNoLane) {
+TEST(ControlledShell, GivesAStragglerNoLane) {
   ControlledRun run("none", 3, {.slowdown = {1, 1, 4}});
   run.submit({.lanes = 3, .most_lanes = 3, .rules = {make_heuristic("straggler")}});
   const double seconds = run.play();
@@ -249,7 +249,7 @@ TEST(ControlledShell, AStragglerTakesNoLane) {
 }
 
 /// As where the devices that are left have no room for more lanes.
-TEST(ControlledShell, AJobGoesOnAsItIsWhereNoPlanHasTheLanesDecided) {
+TEST(ControlledShell, KeepsTheLanesOfAJobWithoutAPlanForTheDecision) {
   int refused = 0;
   ControlledShell run(
       {.device_budgets = {1_GiB, 1_GiB}, .host_budget = 1_GiB, .policy = make_policy("lrtf")}, {},
@@ -303,7 +303,7 @@ void play_at_random(unsigned seed) {
   run.play();
 }
 
-TEST(ControlledShell, EveryJobEndsWhateverHappens) {
+TEST(ControlledShell, EndsEveryJobWhateverHappens) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);
     play_at_random(seed);
