@@ -23,7 +23,7 @@ from groups import GROUPS, RANDOM  # noqa: E402
 from run import end_all  # noqa: E402
 from scene import Scene, Skip, Surprise  # noqa: E402
 
-USUAL = 90 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))  # attempts: about three minutes
+USUAL = 120 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))  # attempts: about three minutes
 
 
 def listed():
@@ -44,13 +44,16 @@ def drawn(number):
 
 
 def spread(found, count, seed):
-    """A selection of `number` attempts, in proportion to the groups, at equal distances."""
+    """The basic attempts and others, `count` in all: in proportion to the groups, at equal
+    distances."""
     total = sum(map(len, found.values()))
-    chosen, taken = [], 0
+    chosen = [(group, attempt) for group, each in found.items() for attempt in each
+              if attempt.is_basic]
+    count, taken = max(0, count - len(chosen)), 0
     for number, (group, each) in enumerate(found.items()):
         share = count - taken if number + 1 == len(found) else round(count * len(each) / total)
         taken += share
-        quick = [attempt for attempt in each if not attempt.is_slow]
+        quick = [attempt for attempt in each if not (attempt.is_slow or attempt.is_basic)]
         share = min(share, len(quick))
         if share > 0:
             step = len(quick) / share
@@ -143,6 +146,7 @@ def main():
         raise SystemExit("no attempt has such a name")
     root = pathlib.Path(tempfile.mkdtemp(prefix="adversarial-"))
     begin = time.monotonic()
+    signal.signal(signal.SIGHUP, lambda *_: None)  # nohup's choice must not reach the program
     signal.signal(signal.SIGTERM, lambda *_: interrupted(root))
     signal.signal(signal.SIGINT, lambda *_: interrupted(root))
     try:

@@ -22,7 +22,8 @@ class Attempt:
     """
     name: str
     steps: typing.Sequence
-    is_slow: bool = False  # only if all attempts are made
+    is_slow: bool = False   # only if all attempts are made
+    is_basic: bool = False  # in every selection: no other test holds this promise
 
 
 class Scene:

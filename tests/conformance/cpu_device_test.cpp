@@ -98,19 +98,11 @@ class Link : public ::testing::Test {
 };
 
 TEST_F(Link, LimitsALargeCopy) {
-  const double seconds = copy_s(20_MiB, 1, {&h2d_});
-  EXPECT_GE(seconds, 0.2);
-  EXPECT_LT(seconds, 0.3);
+  EXPECT_GE(copy_s(20_MiB, 1, {&h2d_}), 0.2);
   EXPECT_EQ(to_, from_);
 }
 
-TEST_F(Link, LimitsManySmallCopies) {
-  const double seconds = copy_s(16_KiB, 1280, {&d2h_});  // 156 us each, a sleep may take 60 more
-  EXPECT_GE(seconds, 0.2);
-  EXPECT_LT(seconds, 0.25);
-}
-
-TEST_F(Link, LimitsDirectionsSeparately) { EXPECT_LT(copy_s(1_MiB, 20, {&h2d_, &d2h_}), 0.3); }
+TEST_F(Link, LimitsManySmallCopies) { EXPECT_GE(copy_s(16_KiB, 1280, {&d2h_}), 0.2); }
 
 TEST_F(Link, EarnsNoCreditWhileIdle) {
   copy_s(1_MiB, 1, {&h2d_});
@@ -130,49 +122,54 @@ TEST_F(Link, LimitsACopyAfterAnEvent) {
   EXPECT_GE(std::chrono::duration<double>(Clock::now() - begin).count(), 0.1);
 }
 
-TEST_F(Link, SleepsDuringACopy) {
-  rusage before{}, after{};
-  h2d_.enqueue([&] { before = thread_usage(); });
-  h2d_.copy_async(to_.data(), from_.data(), 20_MiB);
-  h2d_.enqueue([&] { after = thread_usage(); });
-  finish(h2d_);
-  EXPECT_LT(cpu_s(after) - cpu_s(before), 0.1);
+/// A link over which a page takes an hour; a test abandons the device.
+class SlowLink : public ::testing::Test {
+ protected:
+  ~SlowLink() override {
+    device_->abandon();
+    finish(h2d_);
+  }
+  const std::unique_ptr<Device> device_ = make_cpu_device("cpu:0", kPage, {.link_bytes_per_s = 1});
+  Queue& h2d_ = device_->host_to_device();
+  const std::vector<std::byte> from_ = pattern(kPage, 1);
+  std::vector<std::byte> to_ = std::vector<std::byte>(kPage);
+};
+
+TEST_F(SlowLink, SleepsDuringACopyUntilItIsAbandoned) {
+  const pid_t thread = thread_of(h2d_);
+  h2d_.copy_async(to_.data(), from_.data(), kPage);
+  const Event copied = h2d_.record();
+  testing::expect_asleep(thread);
+  EXPECT_FALSE(copied.done());
 }
 
-TEST(AbandonedLink, WakesFromItsSleep) {
-  const auto device = make_cpu_device("cpu:0", kPage, {.link_bytes_per_s = 1});  // an hour per page
-  std::vector<std::byte> from(kPage), to(kPage);
-  device->host_to_device().copy_async(to.data(), from.data(), kPage);
-  device->abandon();
-  finish(device->host_to_device());
+TEST_F(SlowLink, LimitsDirectionsSeparately) {
+  h2d_.copy_async(to_.data(), from_.data(), kPage);
+  const Event copied = h2d_.record();
+  device_->device_to_host().copy_async(to_.data(), from_.data(), 1);
+  finish(device_->device_to_host());
+  EXPECT_FALSE(copied.done());
 }
 
 TEST(Slowdown, MultipliesCpuTime) {
   using Clock = std::chrono::steady_clock;
   const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 4});
-  double cpu = 0;
   const auto begin = Clock::now();
-  for (int i = 0; i < 20; ++i) {
-    device->compute().enqueue([&] {
-      const double before = cpu_s(thread_usage());
-      burn_cpu(0.002);
-      cpu += cpu_s(thread_usage()) - before;
-    });
-  }
+  for (int i = 0; i < 20; ++i) device->compute().enqueue([] { burn_cpu(0.002); });
   finish(device->compute());
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  EXPECT_GE(seconds, 3.9 * cpu);
+  EXPECT_GE(seconds, 3.9 * 20 * 0.002);
   EXPECT_EQ(device->slowdown(), 4);
 }
 
 TEST(Slowdown, SleepsInsteadOfComputing) {
-  const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 10});
-  rusage before{}, after{};
-  device->compute().enqueue([&] { before = thread_usage(); });
+  const auto device = make_cpu_device("cpu:0", kPage, {.slowdown = 1000});
+  const pid_t thread = thread_of(device->compute());
   device->compute().enqueue([] { burn_cpu(0.01); });
-  device->compute().enqueue([&] { after = thread_usage(); });
-  finish(device->compute());
-  EXPECT_LT(cpu_s(after) - cpu_s(before), 0.03);
+  const Event computed = device->compute().record();
+  testing::expect_asleep(thread);
+  EXPECT_FALSE(computed.done());
+  device->abandon();
 }
 
 std::unique_ptr<Device> make_faulty(DeviceFault::Kind kind, std::uint64_t after_ops) {

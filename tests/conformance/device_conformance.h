@@ -1,10 +1,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <functional>
 #include <future>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "core/device/device.h"
 #include "spillway/error.h"
+#include "tests/support/check/thread_status.h"
 
 /// Contract tests of Device; each implementation instantiates them in its own file:
 ///   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceCase{...}), ...);
@@ -28,7 +30,7 @@ struct DeviceCase {
   friend void PrintTo(const DeviceCase& test, std::ostream* out) { *out << test.name; }
 };
 
-class DeviceConformance : public testing::TestWithParam<DeviceCase> {
+class DeviceConformance : public ::testing::TestWithParam<DeviceCase> {
  protected:
   std::unique_ptr<Device> make(Bytes budget = 1_MiB) const { return GetParam().make(budget); }
   std::unique_ptr<Device> device_ = make();
@@ -422,54 +424,39 @@ TEST_P(DeviceConformance, StartsOpsOnAHealthyDevice) {
   EXPECT_GE(device_->slowdown(), 1);
 }
 
-/// CPU time of the calling thread so far.
-inline rusage thread_usage() {
-  rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage;
-}
-
-inline double cpu_s(const rusage& u) {
-  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-         static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
-/// Lets other threads run without sleeping.
+/// Lets the calling thread compute for a while, without sleeping.
 inline void burn_cpu(double seconds) {
-  const double begin = cpu_s(thread_usage());
-  while (cpu_s(thread_usage()) - begin < seconds) {
+  const auto cpu_s = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  for (const double begin = cpu_s(); cpu_s() - begin < seconds;) {
   }
 }
 
-/// Polling every millisecond would show as some fifty switches, spinning as CPU time.
-inline void expect_idle(const rusage& before, const rusage& after) {
-  EXPECT_LT(cpu_s(after) - cpu_s(before), 0.01);
-  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 10);
+/// The thread that does the queue's work.
+inline pid_t thread_of(Queue& queue) {
+  std::promise<pid_t> thread;
+  queue.enqueue([&] { thread.set_value(gettid()); });
+  return thread.get_future().get();
 }
 
-TEST_P(DeviceConformance, UsesNoCpuForAnIdleQueue) {
-  for (Queue* queue : {&compute_, &h2d_, &d2h_}) {
-    rusage before{}, after{};
-    queue->enqueue([&] { before = thread_usage(); });
-    finish(*queue);
-    burn_cpu(0.05);
-    queue->enqueue([&] { after = thread_usage(); });
-    finish(*queue);
-    expect_idle(before, after);
-  }
+TEST_P(DeviceConformance, SleepsWhileAQueueIsIdle) {
+  for (Queue* queue : {&compute_, &h2d_, &d2h_}) testing::expect_asleep(thread_of(*queue));
 }
 
-TEST_P(DeviceConformance, UsesNoCpuForAWaitingQueue) {
+TEST_P(DeviceConformance, SleepsWhileAQueueWaits) {
+  const pid_t thread = thread_of(compute_);
   Gate gate;
-  rusage before{}, after{};
   h2d_.enqueue(gate.work());
-  compute_.enqueue([&] { before = thread_usage(); });
-  compute_.wait(h2d_.record());
-  compute_.enqueue([&] { after = thread_usage(); });
-  burn_cpu(0.05);
+  const Event opened = h2d_.record();
+  compute_.wait(opened);
+  const Event waited = compute_.record();
+  testing::expect_asleep(thread);
+  EXPECT_FALSE(waited.done());
   gate.open();
-  finish(compute_);
-  expect_idle(before, after);
+  waited.wait();
 }
 
 }  // namespace spillway

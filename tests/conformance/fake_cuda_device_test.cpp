@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include "tests/conformance/abandon_conformance.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/gpu/fake_cudart.h"

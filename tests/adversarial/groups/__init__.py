@@ -7,5 +7,5 @@ GROUPS = {"exactness": exactness, "budgets": budgets, "values": values, "files":
           "resume": resume, "starts": starts, "security": security, "output": output,
           "surroundings": surroundings}
 # By group, a function of a random generator and the seed's number.
-RANDOM = {"exactness": exactness.random_attempt, "resume": resume.random_attempt,
-          "files": files.random_attempt, "values": values.random_attempt}
+RANDOM = {"resume": resume.random_attempt, "files": files.random_attempt,
+          "values": values.random_attempt}

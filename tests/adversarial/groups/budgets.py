@@ -4,9 +4,9 @@ import json
 import subprocess
 
 from groups.contracts import CONTRACTS, smallest_budget
-from run import Run, seconds
+from run import Run, seconds, takes
 from scene import Attempt, Surprise
-from steps import furnish, is_absent, peaks_within_budgets, same_bits, text_of
+from steps import (error_of_kind, furnish, is_absent, peaks_within_budgets, same_bits, text_of)
 
 ROWS = ["a GPT", "a GPT in bf16", "a GPT with bf16 gradients", "a GPT with a frozen embedding",
         "a GPT of eight virtual nodes in two groups", "a GPT of one virtual node",
@@ -121,6 +121,12 @@ def attempts():
         slow = "thousand" in name or "hundred" in name
         yield Attempt(name, [furnish(), run], is_slow=slow)
     for number, word in ((2, "Ctrl-C"), (15, "SIGTERM")):
+        yield Attempt(f"{word} while a thousand layers are planned ends the command, and says it",
+                      [furnish(), Run("train base.yaml model.num_hidden_layers=1000 --json",
+                                      code=130, within_s=5, err="interrupted before training",
+                                      doc=error_of_kind(code=130), during=[
+                                          (takes(number), 0), (seconds(0.3), number)]),
+                       is_absent("r")], is_basic=number == 2)
         yield Attempt(f"{word} while thousands of trials are planned ends the command within a second",
                       [furnish(), text_of("note", "before"), stopped_while_planning(number),
                        is_absent("r")])

@@ -1,11 +1,11 @@
-"""Does anything except the contract change a bit? And does the contract, when it must?"""
+"""Does each setting reach the training: do those of the contract change the bits, and no others?
+Tests of sessions combine contracts, devices, faults and changes."""
 
-from groups.contracts import (CONTRACTS, EVIDENCE, MLP, RESNET, SGD, VARIANTS, random_contract,
-                              variant_of)
+from groups.contracts import MLP, RESNET, SGD
 from run import Run, exists
 from scene import Attempt
-from steps import (both, equal_trials, every, furnish, has_text, other_bits, peaks_within_budgets,
-                   same_bits, trials_are)
+from steps import (equal_trials, every, furnish, other_bits, peaks_within_budgets, same_bits,
+                   trials_are)
 
 TRAIN = Run("train base.yaml --json", doc=every(trials_are("done"), peaks_within_budgets))
 
@@ -39,6 +39,7 @@ CONTROLS = [
     ("data.eval_fraction", {}, {"data.eval_fraction": 0.3}),
 ]
 
+TWO = [{"memory": "64MiB"}, {"memory": "2MiB", "imitate": {"slowdown": 3}}]
 # Compares only weights: evaluations and names may differ.
 NO_BIT = [
     ("train.eval_steps", {"train.eval_steps": 1}),
@@ -51,36 +52,22 @@ NO_BIT = [
     ("host_memory", {"host_memory": "900KiB"}),
     ("data_root", {"data_root": ".."}),
     ("train.autoscale", {"train.autoscale": [{"rule": "straggler"}, {"rule": "linear"}]}),
+    ("train.data_parallel", {"devices": TWO, "train.data_parallel": 2}),
+    ("scheduling.sharing", {"devices": TWO, "scheduling.sharing": "wfs",
+                            "train.data_parallel": "auto"}),
+    ("scheduling.order", {"scheduling.order": "shard_major", "scheduling.double_buffer": False}),
+    ("activation_share", {"activation_share": 0.5}),
+    ("offload_path", {"offload_path": "."}),
 ]
 
 EARLY = {
     "train.max_steps": 36, "train.eval_steps": 12,
     "sweep": {"parameters": {"train.learning_rate": {"values": [1e-3, 2e-3, 3e-3, 4e-3, 5e-3]}},
               "early_terminate": {"type": "hyperband", "min_iter": 6, "eta": 2}}}
-EARLY_VARIANTS = ["on two devices with a lane each", "where the device that computes fails",
-                  "with homes in files", "where every device is filled",
-                  "virtual node by virtual node, without loading ahead"]
-
 COMPANY = {"sweep": {"parameters": {"seed": {"values": [5, 1, 7]}}}}
 
 
-def evidence(variant):
-    return [has_text("r/events.jsonl", EVIDENCE[variant])] if variant in EVIDENCE else []
-
-
-def pairs():
-    """Each variant with three contracts, each contract with several variants."""
-    contracts = list(CONTRACTS)
-    for turn in range(3):
-        for number, variant in enumerate(VARIANTS):
-            yield contracts[(number + turn * 5) % len(contracts)], variant
-
-
 def attempts():
-    for contract, variant in pairs():
-        yield Attempt(f"{contract} {variant} has the same bits",
-                      [furnish(CONTRACTS[contract], variant_of(variant, CONTRACTS[contract])),
-                       TRAIN, same_bits(), *evidence(variant)])
     for key, contract, change in CONTROLS:
         yield Attempt(f"Another {key} gives other bits",
                       [furnish({**contract, **change}), TRAIN, other_bits(contract)])
@@ -89,10 +76,6 @@ def attempts():
         yield Attempt(f"{key} changes no bit",
                       [furnish({}, {} if words else change), Run(f"train base.yaml {words}"),
                        same_bits(only_weights=True)])
-    for variant in EARLY_VARIANTS:
-        yield Attempt(f"A sweep with early stopping {variant} stops the same trials",
-                      [furnish(EARLY, variant_of(variant, {})), Run("train base.yaml"),
-                       same_bits()])
     yield Attempt("A sweep with early stopping that is interrupted stops the same trials",
                   [furnish(EARLY, {"devices": [{"memory": "64MiB", "imitate": {"link": "20MB/s"}}],
                                    "checkpoint.every_steps": 1}),
@@ -107,17 +90,4 @@ def attempts():
                                 "r/trials/base/weights.safetensors")])
     yield Attempt("The configuration that a run wrote gives the same bits again",
                   [furnish(), TRAIN, Run("train r/config.yaml output_dir=again"),
-                   same_bits("again")])
-
-
-def random_attempt(chance, number):
-    """A random contract, under two variants at once."""
-    contract = random_contract(chance)
-    first, second = chance.sample(sorted(VARIANTS), 2)
-    variant = {**variant_of(first, contract), **variant_of(second, contract)}
-    if "train.data_parallel" in variant and len(variant.get("devices", [{}])) < 2:
-        variant["train.data_parallel"] = 1
-    if variant.get("train.max_data_parallel", 0) and variant.get("train.data_parallel") == "auto":
-        del variant["train.max_data_parallel"]
-    return Attempt(f"seed {number}: a random contract {first} and {second} has the same bits",
-                   [furnish(contract, variant), both(TRAIN), same_bits()])
+                   same_bits("again")], is_basic=True)

@@ -3,8 +3,8 @@
 from campaign import LONG, SLOW_DEVICE
 from run import Run, checkpoints, exists, seconds, says
 from scene import Attempt
-from steps import (furnish, given, is_absent, is_unchanged, lies_there, made_folder, remember,
-                   remove, same_bits, text_of)
+from steps import (append, cut, flip, furnish, given, is_absent, is_unchanged, lies_there,
+                   made_folder, remember, remove, same_bits, text_of)
 
 KILLED, ENDED = "a run that was killed", "a run that has ended"
 SIGNALS = {"SIGKILL": 9, "SIGINT": 2, "SIGTERM": 15, "SIGHUP": 1, "SIGABRT": 6, "SIGSEGV": 11}
@@ -18,6 +18,7 @@ DEVICES = {
                            "{memory: 64MiB}]'",
     "another order": "scheduling.order=shard_major scheduling.double_buffer=false",
 }
+FAILS = "devices='[{memory: 64MiB, imitate: {fault: {kind: fail, after_ops: 100}}}]'"
 # An override of a resume, and the field of its refusal; none if the bits stay the same.
 OVERRIDES = [
     ("train.learning_rate=0.5", "train.learning_rate"), ("seed=2", "seed"),
@@ -61,7 +62,8 @@ def of_chains():
         for place in ("two devices", "a small device"):
             yield Attempt(f"A run that {name} ends goes on with {place} and has the same bits",
                           chain([number], [], LONG)[:2]
-                          + [Run(f"resume r {DEVICES[place]}"), same_bits(), Run("verify r")])
+                          + [Run(f"resume r {DEVICES[place]}"), same_bits(), Run("verify r")],
+                          is_basic=name == "SIGHUP")
     for place, words in DEVICES.items():
         yield Attempt(f"A run that was killed goes on with {place} and has the same bits",
                       [given(KILLED), Run(f"resume r {words}"), same_bits()])
@@ -75,6 +77,16 @@ def of_chains():
                                       "scheduling.device_timeout=1",
                                       during=[(checkpoints(1), 19), (seconds(2.2), 18)]),
                    same_bits()])
+    yield Attempt("A run under nohup goes on after its terminal",
+                  [furnish(LONG), Run(f"train base.yaml {SLOW_DEVICE}", shell="exec nohup {}",
+                                      during=[(checkpoints(1), 1)]), same_bits()], is_basic=True)
+    yield Attempt("A trial whose only device failed goes on with --retry-failed and the same bits",
+                  [furnish(LONG), Run(f"train base.yaml {FAILS}", code=1),
+                   Run("resume r", code=1,
+                       err="all trials of this run have ended; --retry-failed resumes"),
+                   Run(f"resume r --retry-failed {DEVICES['two devices']}",
+                       out=r"resumed after step [1-9]"), same_bits(),
+                   Run("resume r --retry-failed")], is_basic=True)
     yield Attempt("Two Ctrl-C end a run at once, and it goes on with the same bits",
                   [furnish(LONG), Run(f"train base.yaml {SLOW_DEVICE}", code=(130, -2),
                                       during=[(checkpoints(1), 2), (seconds(0.02), 2)]),
@@ -114,7 +126,8 @@ def of_leftovers():
         said = "holds no run" if name == "nothing" else "spillway train"
         yield Attempt(f"Where a start left {name}, resume says what to do",
                       [furnish(), *steps, Run("resume r", code=2, err=said),
-                       Run("train base.yaml resume=auto"), same_bits()])
+                       Run("train base.yaml resume=auto"), same_bits()],
+                      is_basic=name == "only .spillway.tmp")
 
 
 def of_names():
@@ -124,11 +137,11 @@ def of_names():
         yield Attempt(f"resume takes the folder's name {name} as it is",
                       [given(KILLED), lambda scene, name=name: scene.path("r").rename(
                           scene.path(name)),
-                       Run(f"resume {folder}"), same_bits(name)])
+                       Run(f"resume {folder}"), same_bits(name)], is_basic=name == "[y]")
     yield Attempt("resume works from another folder, by a whole path and by a link",
                   [given(KILLED), lambda scene: scene.path("link").symlink_to("r"),
                    Run("resume link"), same_bits(),
-                   Run("resume HERE/r", shell="cd /; exec {}"), same_bits()])
+                   Run("resume HERE/r", shell="cd /; exec {}"), same_bits()], is_basic=True)
 
 
 def attempts():
@@ -143,7 +156,8 @@ def attempts():
             yield Attempt(f"resume with {words} is refused and changes nothing",
                           [given(KILLED), remember("r"),
                            Run(f"resume r {words} --json", code=2, err=field),
-                           is_unchanged("r"), Run("resume r"), same_bits()])
+                           is_unchanged("r"), Run("resume r"), same_bits()],
+                          is_basic=field in ("train.learning_rate", "model.hidden_size"))
     yield Attempt("resume of a run that has ended changes nothing and exits with 0",
                   [given(ENDED), remember("r/trials"), Run("resume r --json"),
                    is_unchanged("r/trials"), same_bits()])
@@ -155,18 +169,32 @@ def attempts():
                    Run("resume r", code=2, err="text.txt"),
                    lambda scene: scene.path("text.txt").write_bytes(scene.campaign.text),
                    Run("resume r"), same_bits()])
-    yield Attempt("A run whose data changed is refused, and goes on once they are back",
-                  [given(KILLED), text_of("text.txt", "other " * 6000),
-                   Run("resume r --json", code=2, err="data"),
-                   lambda scene: scene.path("text.txt").write_bytes(scene.campaign.text),
-                   Run("resume r"), same_bits()])
+    for name, change in (("have one other bit", flip("text.txt")),
+                         ("are longer", append("text.txt", b"more" * 100)),
+                         ("are shorter", cut("text.txt", 0.9))):
+        yield Attempt(f"A run whose data {name} is refused, and goes on once they are back",
+                      [given(KILLED), change, remember("r"),
+                       Run("resume r --json", code=2, err=[
+                           "has another contract:\n +data: was [0-9a-f]{32}, is [0-9a-f]{32}",
+                           "the files of data.path, or how they are read, changed since; put them "
+                           "back as they were, or choose another output_dir"]), is_unchanged("r"),
+                       lambda scene: scene.path("text.txt").write_bytes(scene.campaign.text),
+                       Run("resume r"), same_bits()], is_basic=name == "have one other bit")
+    yield Attempt("A run with the checkpoints of another one is refused with the difference",
+                  [given(KILLED), Run("train base.yaml output_dir=other model.hidden_size=16 "
+                                      "train.max_steps=8"),
+                   remove("r/trials/base/checkpoints"),
+                   lambda scene: scene.path("other/trials/base/checkpoints").rename(
+                       scene.path("r/trials/base/checkpoints")), remember("r"),
+                   Run("resume r", code=2, err="model.hidden_size: was 16, is 32"),
+                   is_unchanged("r")], is_basic=True)
     for name in ("events.jsonl", "the whole folder"):
         gone = "r" if name == "the whole folder" else "r/events.jsonl"
         yield Attempt(f"A run that loses {name} while it trains says so",
                       [furnish({**LONG, "train.max_steps": 60}),
                        Run(f"train base.yaml {SLOW_DEVICE}", code=(0, 1),
                            err="events.jsonl|gone|removed|No such file",
-                           during=[(checkpoints(1), remove(gone))])])
+                           during=[(checkpoints(1), remove(gone))])], is_basic=gone != "r")
     yield Attempt("A killed sweep goes on with the same bits, also if it is killed again",
                   [given("a sweep that was killed"),
                    Run("resume r", code=(-9, 0), during=[(says("resumed after step"), 9)],

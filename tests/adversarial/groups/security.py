@@ -31,11 +31,6 @@ NAMES = ["../../escape", "/etc/escape", "..", ".", "a/b/c", "~", "$HOME", "a\nb"
          "`id`", "%n%s", "CON", ".spillway", "lock", "a\\b", "'", '"', "null", "🙂"]
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "=HYPERLINK(\"http://x\")", "\t=1", "\r=1",
             "-2-3+cmd|' /C calc'!A0"]
-WITH_NUL = {
-    "output_dir": '"runs/nul\\0x"', "data.path": '"text.txt\\0x"', "name": '"a\\0b"',
-    "offload_path": '".\\0x"', "data_root": '".\\0x"', "model.family": '"gpt\\0"',
-    "scheduling.policy": '"fifo\\0"',
-}
 
 
 def shell_word(text):
@@ -128,11 +123,6 @@ def attempts():
     yield from of_names()
     yield from of_cells()
     yield from of_links()
-    for key, value in WITH_NUL.items():
-        words = f"train base.yaml {shell_word(key + '=' + value)}"
-        yield Attempt(f"A NUL in {key} is refused by its field and makes nothing",
-                      [furnish(), Run(words + " --json", code=2, err=key),
-                       is_absent("r", "runs")])
     for name, control in list(CONTROLS.items())[:3]:
         yield Attempt(f"{name} in a trial's data path reaches no terminal as it is",
                       [furnish(), text_of("odd" + control.replace("/", ""), "abc " * 999),

@@ -78,7 +78,7 @@ def attempts():
                                (3, 0.2, "never"), (3, 0.5, "auto"), (2, 0.4, "overwrite"),
                                (4, 0.05, "never"), (5, 0, "never")]:
         yield Attempt(f"Of {count} starts with {mode}, {gap_s} s apart, one wins",
-                      several_at_once(count, mode, gap_s, [""]))
+                      several_at_once(count, mode, gap_s, [""]), is_basic=gap_s >= 0.2)
     yield Attempt("Of two resumes at once one wins, and the bits are the same",
                   [given("a run that was killed"), Start("a", Run("resume r", code=(0, 2))),
                    Start("b", Run("resume r", code=(0, 2))), Finish(["a", "b"]), same_bits()])
@@ -88,7 +88,7 @@ def attempts():
                    Run("resume r --json", code=2, err=r"in use by process \d+"),
                    Run("train base.yaml resume=auto", code=2, err=r"in use by process \d+"),
                    Run("train base.yaml --overwrite", code=2, err=r"in use by process \d+"),
-                   Finish("a"), same_bits()])
+                   Finish("a"), same_bits()], is_basic=True)
     yield Attempt("A folder that is used by a process that was stopped stays its own",
                   [furnish(LONG), Start("a", train(SLOW_DEVICE)), Until("a", checkpoints(1)),
                    Send("a", 19), train("--overwrite", code=2, err=r"in use by process \d+"),

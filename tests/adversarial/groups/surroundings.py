@@ -1,12 +1,11 @@
-"""Unusual environments, limits, caches and disks."""
+"""Unusual environments, limits and disks."""
 
 import re
 
 from campaign import LONG, SLOW_DEVICE
 from run import Run, checkpoints
 from scene import Attempt, Surprise
-from steps import (both, cut, fifo_at, flip, folder_at, furnish, given, is_absent, is_unchanged,
-                   lies_there, link_at, made_folder, remember, same_bits, text_of)
+from steps import (both, furnish, given, is_absent, is_unchanged, made_folder, remember, same_bits)
 
 KILLED = "a run that was killed"
 # Variables that select kernels. A run that started without one either has the same bits with it, or
@@ -38,19 +37,6 @@ ODD_ENVIRONMENTS = [
     ("a terminal of one column", {"COLUMNS": "1", "LINES": "1"}),
     ("a terminal of no kind", {"TERM": ""}), ("a time zone that is none", {"TZ": "Nowhere/Land"}),
     ("a variable of a megabyte", {"LARGE": "x" * 100_000}),
-]
-CACHES = [
-    ("a folder", folder_at("cache/spillway/pilot.json")),
-    ("a FIFO", fifo_at("cache/spillway/pilot.json")),
-    ("empty", text_of("cache/spillway/pilot.json", "")),
-    ("no JSON", text_of("cache/spillway/pilot.json", "{\"a\": ")),
-    ("JSON of something else", text_of("cache/spillway/pilot.json", "[1, 2, {\"a\": null}]")),
-    ("a number", text_of("cache/spillway/pilot.json", "7")),
-    ("random bytes", text_of("cache/spillway/pilot.json", bytes(range(256)) * 40)),
-    ("a dangling symlink", link_at("cache/spillway/pilot.json", "/nowhere/at/all")),
-    ("a symlink to itself", link_at("cache/spillway/pilot.json", "pilot.json")),
-    ("/dev/zero", link_at("cache/spillway/pilot.json", "/dev/zero")),
-    ("below a file", text_of("cache/spillway", "mine")),
 ]
 LIMITS = [
     ("twelve descriptors", "ulimit -n 12; exec {}", (0, 1, 2)),
@@ -111,19 +97,6 @@ def of_kernels():
                       [furnish({**LONG, **contract, "train.max_steps": 40}),
                        Run(f"train base.yaml {SLOW_DEVICE}", code=-9,
                            during=[(checkpoints(1), 9)]), same_or_refused({name: value})])
-    for name, value in KERNELS[:9]:
-        yield Attempt(f"Costs that were measured with {name}={value} do no harm without it",
-                      [furnish(), Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache",
-                                                             name: value}),
-                       Run("train base.yaml devices='[{memory: 507904}]'",
-                           env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
-    for contract, name, value in (("a GPT in bf16", "MKL_CBWR", "COMPATIBLE"),
-                                  ("a residual network", "DNNL_MAX_CPU_ISA", "SSE41"),
-                                  ("a perceptron", "MKL_CBWR", "SSE4_2")):
-        yield Attempt(f"Costs that were measured without {name}={value} do no harm to {contract}",
-                      [furnish(CONTRACTS[contract]),
-                       Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}),
-                       Run("train base.yaml", env={"XDG_CACHE_HOME": "HERE/cache", name: value})])
     yield Attempt("A run with LD_PRELOAD of nothing has the same bits",
                   [furnish(), Run("train base.yaml", env={"LD_PRELOAD": ""}), same_bits()])
 
@@ -138,24 +111,6 @@ def attempts():
     for name, environment in ODD_ENVIRONMENTS:
         yield Attempt(f"{name} does no harm",
                       [furnish(), Run("train base.yaml", env=environment), same_bits()])
-    for name, make in CACHES:
-        yield Attempt(f"A cache of costs that is {name} does no harm",
-                      [furnish(), make, Run("train base.yaml", within_s=40,
-                                            env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
-        if name in ("a folder", "a FIFO"):
-            yield Attempt(f"A cache of costs that is {name} does no harm to a plan and the doctor",
-                          [furnish(), make,
-                           Run("plan base.yaml", within_s=40,
-                               env={"XDG_CACHE_HOME": "HERE/cache"}),
-                           Run("doctor", within_s=40, env={"XDG_CACHE_HOME": "HERE/cache"})])
-    yield Attempt("A cache of costs with one flipped bit does no harm",
-                  [furnish(), Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}),
-                   flip("cache/spillway/pilot.json"),
-                   Run("train base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
-    yield Attempt("A cache of costs that is cut does no harm",
-                  [furnish(), Run("plan base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}),
-                   cut("cache/spillway/pilot.json"),
-                   Run("train base.yaml", env={"XDG_CACHE_HOME": "HERE/cache"}), same_bits()])
     yield from of_limits()
     yield from of_disks()
 
@@ -190,6 +145,19 @@ def of_disks():
                       [furnish(), made_folder("disk"),
                        Run("train base.yaml offload_path=disk", shell=in_own_mounts(mount),
                            code=(0, 2, 3)), is_absent("disk/r")])
+    homes = "train base.yaml offload_path=disk"
+    refused = ["a file for homes in 'disk' does not fit: it needs ", "free some there"]
+    yield Attempt("A home that has no room on its disk is refused before training",
+                  [furnish(), made_folder("disk"),
+                   Run(homes, code=3, err=refused, shell=in_own_mounts(DISKS[0][1])),
+                   is_absent("r")], is_basic=True)
+    yield Attempt("Homes take turns on a disk that holds what host_memory allows",
+                  [furnish({"sweep": {"parameters": {"seed": {"values": [1, 2, 3, 4]}}}}),
+                   made_folder("disk"),
+                   Run(homes, code=3, err=refused, shell=in_own_mounts(DISKS[1][1])),
+                   is_absent("r"),
+                   Run(f"{homes} host_memory=700KiB", shell=in_own_mounts(DISKS[1][1])),
+                   same_bits()], is_basic=True)
     yield Attempt("A run on a disk that became read-only is refused with 2 and stays",
                   [given(KILLED), remember("r"),
                    Run("resume r", code=2,

@@ -6,7 +6,6 @@ it uses early stopping, which must stop the same trials for the same reasons.
 Usage: kill_test.py SPILLWAY TEXT [KILLS] [SEED]
 """
 
-import csv
 import json
 import os
 import pathlib
@@ -14,6 +13,9 @@ import random
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "adversarial"))
+from outcome import outcome  # noqa: E402
 
 CONFIG = {
     "name": "killed",
@@ -32,25 +34,6 @@ ASHA = {**CONFIG, "sweep": {**EARLY["sweep"], "early_terminate": {
     "type": "asha", "min_iter": 20, "eta": 2, "max_concurrent_trials": 2}}}
 CONFIGS = (CONFIG, EARLY, ASHA)
 DEVICES = ["[{memory: 16MiB}]", "[{memory: 1MiB}]", "[{memory: 16MiB}, {memory: 1MiB}]"]
-OF_TIME = ("tokens_per_s", "time_s")
-
-
-def outcome(folder):
-    """The results that must not depend on kills: weights, every row of metrics, the set of trials.
-    """
-    found = {}
-    for trial in sorted((folder / "trials").iterdir()):
-        with open(trial / "metrics.csv", newline="") as file:
-            rows = [{k: v for k, v in row.items() if k not in OF_TIME}
-                    for row in csv.DictReader(file)]
-        weights = trial / "weights.safetensors"
-        found[trial.name] = (weights.read_bytes() if weights.exists() else None, rows)
-    with open(folder / "results.csv", newline="") as file:
-        found["trials"] = [tuple(row[k] for k in ("trial", "state", "steps", "reason"))
-                           for row in csv.DictReader(file)]
-    return found
-
-
 class Instants:
     """The times of kills: later if the program takes longer to start, so that most runs make
     progress.
@@ -114,9 +97,9 @@ def main():
             configs[-1].write_text(json.dumps({**values, "data": {"path": text}}))
             Run(program, configs[-1], root / f"whole{number}", chance).attempt(None)
             wholes.append(outcome(root / f"whole{number}"))
-        if sum(state == "stopped early" for _, state, _, _ in wholes[1]["trials"]) != 4:
+        if sum(trial[1] == "stopped early" for trial in wholes[1]["trials"]) != 4:
             sys.exit(f"not all but one of five were stopped early: {wholes[1]['trials']}")
-        if all(state == "done" for _, state, _, _ in wholes[2]["trials"]):
+        if all(trial[1] == "done" for trial in wholes[2]["trials"]):
             sys.exit(f"asha stopped nobody: {wholes[2]['trials']}")
         kills = runs = resumes = 0
         instants = Instants(chance)

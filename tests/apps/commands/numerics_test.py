@@ -115,7 +115,6 @@ class Numerics(unittest.TestCase):
         self.assertEqual(plain["xxh3"], threads["xxh3"])
         self.assertEqual(plain["groups"], threads["groups"])
         self.assertEqual(plain["variables"], [])
-        self.assertLess(plain["seconds"], 1)
         limited = numerics(MKL_CBWR="COMPATIBLE")
         self.assertEqual(limited["variables"], ["MKL_CBWR=COMPATIBLE"])
         self.assertEqual(limited["groups"]["own_kernels"], plain["groups"]["own_kernels"])

@@ -76,7 +76,7 @@ TEST_F(Largest, TakesNoLongerThanAsked) {
   EXPECT_LT(faster["trials"][0]["parameters"], any["trials"][0]["parameters"]);
 }
 
-TEST_F(Largest, OfAnMlpGrowsInWidth) {
+TEST_F(Largest, GrowsInWidthForAnMlp) {
   std::string digits;
   for (int i = 0; i < 400; ++i) {
     for (int pixel = 0; pixel < 64; ++pixel) digits += std::to_string(i * pixel % 17) + ",";
@@ -92,7 +92,7 @@ TEST_F(Largest, OfAnMlpGrowsInWidth) {
 }
 
 /// What is wrong with the file is no matter of size.
-TEST_F(Largest, ErrorsAreThoseOfPlan) {
+TEST_F(Largest, ReportsTheErrorsOfPlan) {
   options_.overrides.push_back("data.path=missing.txt");
   EXPECT_THROW(find_largest_model(options_, kAnySpeed), ConfigErrors);
 }

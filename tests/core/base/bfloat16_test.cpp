@@ -16,12 +16,6 @@ namespace {
 
 const RandomKey kKey{.seed = 0x123456789ABCDEF0u, .step = 7, .vn = 3, .stream = 0x25};
 
-std::vector<float> random_values(std::size_t n, std::uint32_t stream) {
-  std::vector<float> x(n);
-  fill_normal(x.data(), n, 1, RandomKey{.seed = 99, .stream = stream});
-  return x;
-}
-
 std::vector<BFloat16> narrowed(const std::vector<float>& x) {
   std::vector<BFloat16> out(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) out[i] = to_bfloat16(x[i]);

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -32,12 +31,6 @@ std::vector<float> dropped(const std::vector<float>& x, float p, const RandomKey
   std::vector<float> out(x.size(), -1.0f);
   dropout(out.data(), x.data(), x.size(), p, key);
   return out;
-}
-
-std::vector<std::uint32_t> bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> all;
-  for (const float value : x) all.push_back(std::bit_cast<std::uint32_t>(value));
-  return all;
 }
 
 TEST(Dropout, GivesTheDocumentedBitsOnEveryLevel) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include "core/device/kernels.h"
@@ -31,6 +33,18 @@ inline std::vector<std::size_t> awkward_sizes() {
   for (std::size_t n = 0; n <= 130; ++n) sizes.push_back(n);
   for (const std::size_t n : {4095u, 4096u, 4097u, 8191u, 8200u, 12345u}) sizes.push_back(n);
   return sizes;
+}
+
+inline std::vector<float> random_values(std::size_t n, std::uint32_t stream, double stddev = 1) {
+  std::vector<float> x(n);
+  fill_normal(x.data(), n, stddev, RandomKey{.seed = 99, .stream = stream});
+  return x;
+}
+
+inline std::vector<std::uint32_t> bits(const std::vector<float>& x) {
+  std::vector<std::uint32_t> all;
+  for (const float value : x) all.push_back(std::bit_cast<std::uint32_t>(value));
+  return all;
 }
 
 }  // namespace spillway::kernels

@@ -12,18 +12,6 @@
 namespace spillway::kernels {
 namespace {
 
-std::vector<float> random_values(std::size_t n, std::uint32_t stream, double stddev = 1) {
-  std::vector<float> x(n);
-  fill_normal(x.data(), n, stddev, RandomKey{.seed = 99, .stream = stream});
-  return x;
-}
-
-std::vector<std::uint32_t> bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> all;
-  for (const float value : x) all.push_back(std::bit_cast<std::uint32_t>(value));
-  return all;
-}
-
 TEST(Isa, NeverExceedsTheCpu) {
   const Isa best = active_isa();
   EXPECT_EQ(limit_isa(Isa::baseline), Isa::baseline);
@@ -143,54 +131,6 @@ void expect_same_bits(const Optimized& a, const Optimized& b) {
   EXPECT_EQ(bits(a.v), bits(b.v));
 }
 
-TEST(AdamW, RoundsAsDocumentedOnEveryLevel) {
-  for (const Isa isa : isa_levels()) {
-    const IsaLimit limit(isa);
-    for (const std::size_t n : awkward_sizes()) {
-      auto one = start(n), other = start(n);
-      for (int t = 0; t < 3; ++t) {
-        step(one, hyper(), 0, n);
-        reference_step(other, hyper());
-      }
-      expect_same_bits(one, other);
-    }
-  }
-}
-
-TEST(AdamW, GivesTheSameBitsForASplitRange) {
-  constexpr std::size_t kN = 301;
-  for (const Isa isa : isa_levels()) {
-    const IsaLimit limit(isa);
-    auto whole = start(kN);
-    step(whole, hyper(), 0, kN);
-    for (std::size_t cut = 0; cut <= kN; cut += 7) {
-      auto cut_in_two = start(kN);
-      step(cut_in_two, hyper(), 0, cut);
-      step(cut_in_two, hyper(), cut, kN);
-      expect_same_bits(cut_in_two, whole);
-    }
-  }
-}
-
-TEST(AdamW, DependsOnEveryHyperParameter) {
-  auto base = start(100);
-  step(base, hyper(), 0, 100);
-  std::vector<AdamW> others(8, hyper());
-  others[0].learning_rate *= 1.01f;
-  others[1].beta1 = 0.8f;
-  others[2].beta2 = 0.99f;
-  others[3].epsilon = 1e-3f;
-  others[4].weight_decay = 0;
-  others[5].bias_correction1 = 1;
-  others[6].bias_correction2_sqrt = 1;
-  others[7].gradient_scale = 1;
-  for (const AdamW& other : others) {
-    auto state = start(100);
-    step(state, other, 0, 100);
-    EXPECT_NE(state.p, base.p);
-  }
-}
-
 TEST(AdamW, FindsTheMinimumOfAParabola) {
   float p = 5, m = 0, v = 0;
   for (int t = 1; t <= 2000; ++t) {
@@ -205,7 +145,7 @@ TEST(AdamW, FindsTheMinimumOfAParabola) {
 }
 
 /// The contract of sgd, one rounding per line.
-void reference_sgd(Optimized& s, const Sgd& h) {
+void reference_step(Optimized& s, const Sgd& h) {
   for (std::size_t i = 0; i < s.p.size(); ++i) {
     const float scaled = s.g[i] * h.gradient_scale, decay = h.weight_decay * s.p[i];
     const float gradient = scaled + decay, kept = h.momentum * s.m[i];
@@ -218,52 +158,79 @@ void reference_sgd(Optimized& s, const Sgd& h) {
 constexpr Sgd kSgd{
     .learning_rate = 3e-2f, .momentum = 0.9f, .weight_decay = 0.1f, .gradient_scale = 0.37f};
 
-void sgd_step(Optimized& s, std::size_t begin, std::size_t end, const Sgd& h = kSgd) {
+void step(Optimized& s, const Sgd& h, std::size_t begin, std::size_t end) {
   sgd(s.p.data() + begin, s.m.data() + begin, s.g.data() + begin, end - begin, h);
 }
 
-TEST(Sgd, RoundsAsDocumentedOnEveryLevel) {
+template <typename Hyper>
+void expect_documented_rounding(const Hyper& h) {
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     for (const std::size_t n : awkward_sizes()) {
       auto one = start(n), other = start(n);
       for (int t = 0; t < 3; ++t) {
-        sgd_step(one, 0, n);
-        reference_sgd(other, kSgd);
+        step(one, h, 0, n);
+        reference_step(other, h);
       }
       expect_same_bits(one, other);
     }
   }
 }
 
-TEST(Sgd, GivesTheSameBitsForASplitRange) {
+template <typename Hyper>
+void expect_same_bits_for_a_split_range(const Hyper& h) {
   constexpr std::size_t kN = 301;
   for (const Isa isa : isa_levels()) {
     const IsaLimit limit(isa);
     auto whole = start(kN);
-    sgd_step(whole, 0, kN);
+    step(whole, h, 0, kN);
     for (std::size_t cut = 0; cut <= kN; cut += 7) {
       auto cut_in_two = start(kN);
-      sgd_step(cut_in_two, 0, cut);
-      sgd_step(cut_in_two, cut, kN);
+      step(cut_in_two, h, 0, cut);
+      step(cut_in_two, h, cut, kN);
       expect_same_bits(cut_in_two, whole);
     }
   }
 }
 
-TEST(Sgd, DependsOnEveryHyperParameter) {
+/// Each of `others` differs from `h` in one parameter.
+template <typename Hyper>
+void expect_other_weights(const Hyper& h, const std::vector<Hyper>& others) {
   auto base = start(100);
-  sgd_step(base, 0, 100);
+  step(base, h, 0, 100);
+  for (const Hyper& other : others) {
+    auto state = start(100);
+    step(state, other, 0, 100);
+    EXPECT_NE(state.p, base.p);
+  }
+}
+
+TEST(AdamW, RoundsAsDocumentedOnEveryLevel) { expect_documented_rounding(hyper()); }
+TEST(Sgd, RoundsAsDocumentedOnEveryLevel) { expect_documented_rounding(kSgd); }
+
+TEST(AdamW, GivesTheSameBitsForASplitRange) { expect_same_bits_for_a_split_range(hyper()); }
+TEST(Sgd, GivesTheSameBitsForASplitRange) { expect_same_bits_for_a_split_range(kSgd); }
+
+TEST(AdamW, DependsOnEveryHyperParameter) {
+  std::vector<AdamW> others(8, hyper());
+  others[0].learning_rate *= 1.01f;
+  others[1].beta1 = 0.8f;
+  others[2].beta2 = 0.99f;
+  others[3].epsilon = 1e-3f;
+  others[4].weight_decay = 0;
+  others[5].bias_correction1 = 1;
+  others[6].bias_correction2_sqrt = 1;
+  others[7].gradient_scale = 1;
+  expect_other_weights(hyper(), others);
+}
+
+TEST(Sgd, DependsOnEveryHyperParameter) {
   std::vector<Sgd> others(4, kSgd);
   others[0].learning_rate *= 1.01f;
   others[1].momentum = 0.8f;
   others[2].weight_decay = 0;
   others[3].gradient_scale = 1;
-  for (const Sgd& other : others) {
-    auto state = start(100);
-    sgd_step(state, 0, 100, other);
-    EXPECT_NE(state.p, base.p);
-  }
+  expect_other_weights(kSgd, others);
 }
 
 }  // namespace

@@ -21,11 +21,6 @@ class QueueKernels : public testing::TestWithParam<MakeDevice> {
  protected:
   static constexpr RandomKey kKey{.seed = 0x0FEDCBA987654321u, .step = 11, .vn = 5, .stream = 0x31};
 
-  static std::vector<float> random_values(std::size_t n, std::uint32_t stream) {
-    std::vector<float> x(n);
-    fill_normal(x.data(), n, 3, {.seed = 99, .stream = stream});
-    return x;
-  }
   /// A range on the device, 64 bytes into a page, with these values.
   template <typename T>
   class Array {
@@ -69,12 +64,6 @@ class QueueKernels : public testing::TestWithParam<MakeDevice> {
   const std::unique_ptr<Device> device_ = GetParam()(64_MiB);
 };
 
-inline std::vector<std::uint32_t> bits_of(const std::vector<float>& x) {
-  std::vector<std::uint32_t> all;
-  for (const float value : x) all.push_back(std::bit_cast<std::uint32_t>(value));
-  return all;
-}
-
 TEST_P(QueueKernels, DropsAsOnTheCpu) {
   for (const std::size_t n : sizes()) {
     for (const float p : {0.0f, 0.1f, 0.5f}) {
@@ -83,7 +72,7 @@ TEST_P(QueueKernels, DropsAsOnTheCpu) {
       dropout(expected.data(), in.data(), n, p, kKey);
       const Array<float> on_device(*device_, in);
       run([&](Stream stream) { dropout(stream, on_device.data(), on_device.data(), n, p, kKey); });
-      ASSERT_EQ(bits_of(on_device.values()), bits_of(expected)) << n << ", " << p;
+      ASSERT_EQ(bits(on_device.values()), bits(expected)) << n << ", " << p;
     }
   }
 }
@@ -110,9 +99,9 @@ TEST_P(QueueKernels, GivesTheBitsOfTheCpuForBf16) {
       widen(stream, widened.data(), terms.data(), n);
       dropout(stream, terms.data(), terms.data(), n, 0.3f, kKey);
     });
-    ASSERT_EQ(bits_of(sums.values()), bits_of(sum)) << n;
-    ASSERT_EQ(bits_of(floats.values()), bits_of(rounded)) << n;
-    ASSERT_EQ(bits_of(widened.values()), bits_of(wide)) << n;
+    ASSERT_EQ(bits(sums.values()), bits(sum)) << n;
+    ASSERT_EQ(bits(floats.values()), bits(rounded)) << n;
+    ASSERT_EQ(bits(widened.values()), bits(wide)) << n;
     ASSERT_EQ(narrowed.values(), narrow_sum) << n;
     ASSERT_EQ(terms.values(), dropped) << n;
   }
@@ -144,7 +133,7 @@ TEST_P(QueueKernels, SumsGradientsAsOnTheCpu) {
       add_both(static_cast<std::size_t>(into), sums[static_cast<std::size_t>(from)],
                *on_device[static_cast<std::size_t>(from)]);
     }
-    ASSERT_EQ(bits_of(on_device[0]->values()), bits_of(sums[0])) << n;
+    ASSERT_EQ(bits(on_device[0]->values()), bits(sums[0])) << n;
   }
 }
 
@@ -153,12 +142,12 @@ TEST_P(QueueKernels, CopiesAndClears) {
     const auto x = random_values(n, 3);
     const Array<float> from(*device_, x), to(*device_, random_values(n, 4));
     run([&](Stream stream) { copy(stream, to.data(), from.data(), n * sizeof(float)); });
-    ASSERT_EQ(bits_of(to.values()), bits_of(x)) << n;
+    ASSERT_EQ(bits(to.values()), bits(x)) << n;
     if (n == 0) continue;
     run([&](Stream stream) { clear(stream, to.data(), (n - 1) * sizeof(float)); });
     std::vector<float> cleared(n);
     cleared.back() = x.back();
-    ASSERT_EQ(bits_of(to.values()), bits_of(cleared)) << n;
+    ASSERT_EQ(bits(to.values()), bits(cleared)) << n;
   }
 }
 

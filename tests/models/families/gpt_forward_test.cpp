@@ -4,19 +4,21 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/device/kernels.h"
 #include "models/base/dropout.h"
 #include "models/families/gpt.h"
+#include "tests/support/models/run_layers.h"
 
 namespace spillway {
 namespace {
 
+using testing::context_of;
+using testing::random_parameters;
+using testing::run_layers;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr std::int64_t kSamples = 3;
@@ -34,50 +36,10 @@ GptConfig config_of(double dropout) {
   return config;
 }
 
-/// No parameter is all zeros or ones, so that each of them has an effect.
-Tensors random_parameters(const ModelSpec& spec) {
-  Tensors params;
-  for (std::uint32_t p = 0; p < spec.params.size(); ++p) {
-    const InitSpec& init = spec.params[p].init;
-    const at::Tensor value = at::empty(spec.params[p].tensor.shape());
-    const double stddev = init.kind == InitSpec::Kind::normal ? init.stddev : 0.2;
-    kernels::fill_normal(value.mutable_data_ptr<float>(), static_cast<std::size_t>(value.numel()),
-                         stddev, {.seed = 5, .vn = p});
-    if (init.kind == InitSpec::Kind::ones) value.add_(1);
-    params.push_back(value.requires_grad_());
-  }
-  return params;
-}
-
 at::Tensor tokens_of(const GptConfig& config) {
   const std::int64_t count = kSamples * (config.max_position_embeddings + 1);
   const at::Tensor ids = at::arange(count).mul(17).add(3).remainder(config.vocab_size);
   return ids.view({kSamples, -1});
-}
-
-LayerContext context_of(bool training, std::uint32_t layer) {
-  return {.training = training, .random = {.seed = 2, .step = 4, .vn = 1, .stream = layer * 16}};
-}
-
-/// The layers of a model in order, connected as in its spec.
-LayerResult run_chain(const Model& model, const Tensors& params, const at::Tensor& tokens,
-                      bool training) {
-  std::vector<at::Tensor> edges(model.spec.edges.size());
-  edges[0] = tokens;
-  LayerResult result;
-  for (std::uint32_t l = 0; l < model.layers.size(); ++l) {
-    const LayerSpec& layer = model.spec.layers[l];
-    Tensors in, weights;
-    for (const int e : layer.inputs) in.push_back(edges[static_cast<std::size_t>(e)]);
-    for (const int p : layer.params) weights.push_back(params[static_cast<std::size_t>(p)]);
-    result = model.layers[l]->forward(in, weights, context_of(training, l));
-    for (const int e : layer.outputs) {
-      const auto& spec = model.spec.edges[static_cast<std::size_t>(e)];
-      EXPECT_EQ(result.output.sizes(), at::IntArrayRef(spec.tensor.shape())) << layer.name;
-      edges[static_cast<std::size_t>(e)] = result.output;
-    }
-  }
-  return result;
 }
 
 /// An independent implementation of the same model.
@@ -136,7 +98,7 @@ class PlainGpt {
   }
   /// Dropout is the last operation of each layer except the head.
   at::Tensor drop(const at::Tensor& x) {
-    return dropout(x, config_.dropout, context_of(training_, next_layer_++));
+    return dropout(x, config_.dropout, context_of(next_layer_++, training_));
   }
 
   GptConfig config_;
@@ -152,7 +114,7 @@ struct TestGpt {
         params(random_parameters(model->spec)),
         tokens(tokens_of(config)) {}
   at::Tensor chain(bool training) const {
-    return run_chain(*model, params, tokens, training).output;
+    return run_layers(*model, params, tokens, training).last.output;
   }
   at::Tensor plain(bool training) const {
     return PlainGpt(config, model->spec, params, training).loss(tokens);
@@ -194,14 +156,14 @@ TEST(GptForward, DependsOnEveryParameter) {
   for (std::size_t p = 0; p < gpt.params.size(); ++p) {
     auto changed = gpt.params;
     changed[p] = changed[p].detach() * 1.5 + 0.1;
-    const auto loss = run_chain(*gpt.model, changed, gpt.tokens, true).output;
+    const auto loss = run_layers(*gpt.model, changed, gpt.tokens).last.output;
     EXPECT_GT(relative_difference(loss, base), 1e-5) << gpt.model->spec.params[p].name;
   }
 }
 
 TEST(GptForward, WeighsByTheNumberOfTargets) {
   const TestGpt gpt(0.2);
-  EXPECT_EQ(run_chain(*gpt.model, gpt.params, gpt.tokens, true).weight, 27);
+  EXPECT_EQ(run_layers(*gpt.model, gpt.params, gpt.tokens).last.weight, 27);
 }
 
 TEST(GptForward, HasTheSameBitsInGradMode) {

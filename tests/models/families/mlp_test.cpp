@@ -13,10 +13,13 @@
 #include "models/base/dropout.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
+#include "tests/support/models/run_layers.h"
 
 namespace spillway {
 namespace {
 
+using testing::context_of;
+using testing::run_layers;
 using testing::thrown;
 using Names = std::vector<std::string>;
 using Tensors = std::vector<at::Tensor>;
@@ -92,23 +95,6 @@ Tensors parameters_of(const ModelSpec& spec) {
   return params;
 }
 
-LayerContext context_of(std::uint32_t layer) {
-  return {.random = {.seed = 2, .step = 4, .vn = 1, .stream = layer * 16}};
-}
-
-LayerResult chained(const MlpConfig& config, const Tensors& params, const at::Tensor& rows) {
-  const auto model = make_mlp(config, 5);
-  LayerResult result{.output = rows};
-  for (std::size_t l = 0; l < model->layers.size(); ++l) {
-    const bool is_head = model->spec.layers[l].inputs.size() == 2;
-    const Tensors inputs = is_head ? Tensors{result.output, rows} : Tensors{result.output};
-    Tensors mine;
-    for (int p : model->spec.layers[l].params) mine.push_back(params[static_cast<std::size_t>(p)]);
-    result = model->layers[l]->forward(inputs, mine, context_of(static_cast<std::uint32_t>(l)));
-  }
-  return result;
-}
-
 /// An independent implementation of the model of models/families/mlp.h.
 at::Tensor plain_loss(const MlpConfig& config, const Tensors& w, const at::Tensor& rows) {
   at::Tensor x = rows.narrow(1, 0, config.input_size).to(at::kFloat) / 16;
@@ -131,7 +117,7 @@ TEST(Mlp, EqualsTheChainOfItsLayers) {
       const MlpConfig config = config_of(act, dropout);
       const Tensors params = parameters_of(make_mlp(config, 5)->spec);
       const at::Tensor rows = rows_of(config);
-      const LayerResult result = chained(config, params, rows);
+      const LayerResult result = run_layers(*make_mlp(config, 5), params, rows).last;
       const double plain = plain_loss(config, params, rows).item<double>();
       EXPECT_EQ(result.weight, 5);
       EXPECT_NEAR(result.output.item<double>(), plain, 1e-5 * std::abs(plain))

@@ -4,19 +4,21 @@
 
 #include <cmath>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "core/device/kernels.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/models/plain_resnet.h"
+#include "tests/support/models/run_layers.h"
 
 namespace spillway {
 namespace {
 
+using testing::LayersResult;
 using testing::PlainResnet;
+using testing::random_parameters;
+using testing::run_layers;
 using testing::thrown;
 using Names = std::vector<std::string>;
 using Tensors = std::vector<at::Tensor>;
@@ -37,65 +39,11 @@ ResnetConfig config_of(double dropout = 0) {
   return config;
 }
 
-/// No parameter is all zeros or ones; variances are positive.
-Tensors random_parameters(const ModelSpec& spec) {
-  Tensors params;
-  for (std::uint32_t p = 0; p < spec.params.size(); ++p) {
-    const ParamSpec& param = spec.params[p];
-    if (param.tensor.dtype == DType::i64) {
-      params.push_back(torch::full({}, 7, torch::kInt64));
-      continue;
-    }
-    const at::Tensor value = at::empty(param.tensor.shape());
-    const double stddev = param.init.kind == InitSpec::Kind::normal ? param.init.stddev : 0.2;
-    kernels::fill_normal(value.mutable_data_ptr<float>(), static_cast<std::size_t>(value.numel()),
-                         stddev, {.seed = 5, .vn = p});
-    if (param.init.kind == InitSpec::Kind::ones) value.add_(1).abs_();
-    params.push_back(value.requires_grad_(param.trainable));
-  }
-  return params;
-}
-
 at::Tensor rows_of(const ResnetConfig& config) {
   const std::int64_t numbers = config.num_channels * config.image_size * config.image_size;
   const at::Tensor pixels = at::arange(kSamples * numbers).square().add(3).remainder(17);
   const at::Tensor labels = at::arange(kSamples).remainder(config.num_labels);
   return at::cat({pixels.view({kSamples, numbers}), labels.unsqueeze(1)}, 1);
-}
-
-/// All layers, connected as in the spec.
-struct Pass {
-  LayerResult last;
-  std::map<std::string, at::Tensor> observed;  ///< by the statistic's name
-};
-
-Pass pass(const Model& model, const Tensors& params, const at::Tensor& rows, bool training) {
-  Tensors edges(model.spec.edges.size());
-  edges[0] = rows;
-  Pass made;
-  for (std::uint32_t l = 0; l < model.layers.size(); ++l) {
-    const LayerSpec& layer = model.spec.layers[l];
-    Tensors in, values;
-    Names averages;
-    for (const int e : layer.inputs) in.push_back(edges[static_cast<std::size_t>(e)]);
-    for (const int p : layer.params) {
-      const ParamSpec& param = model.spec.params[static_cast<std::size_t>(p)];
-      values.push_back(params[static_cast<std::size_t>(p)]);
-      if (param.is_observed()) averages.push_back(param.name);
-    }
-    const LayerContext context{.training = training,
-                               .random = {.seed = 2, .step = 4, .vn = 1, .stream = l * 16}};
-    made.last = model.layers[l]->forward(in, values, context);
-    EXPECT_EQ(made.last.observations.size(), training ? averages.size() : 0) << layer.name;
-    for (std::size_t i = 0; i < made.last.observations.size(); ++i)
-      made.observed[averages[i]] = made.last.observations[i];
-    for (const int e : layer.outputs) {
-      const auto& spec = model.spec.edges[static_cast<std::size_t>(e)];
-      EXPECT_EQ(made.last.output.sizes(), at::IntArrayRef(spec.tensor.shape())) << layer.name;
-      edges[static_cast<std::size_t>(e)] = made.last.output;
-    }
-  }
-  return made;
 }
 
 /// With the same values by name; every value of one belongs to the other.
@@ -154,7 +102,7 @@ TEST(Resnet, TrainsLikeAPlainImplementation) {
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
   PlainResnet plain = plain_with(config, model->spec, params);
-  const Pass ours = pass(*model, params, rows_of(config), true);
+  const LayersResult ours = run_layers(*model, params, rows_of(config), true);
   const at::Tensor loss = plain->loss(rows_of(config));
   EXPECT_EQ(ours.last.weight, kSamples);
   EXPECT_TRUE(at::allclose(ours.last.output, loss, 1e-5));
@@ -174,7 +122,7 @@ TEST(Resnet, ObservesTheStatisticsOfAPlainImplementation) {
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
   PlainResnet plain = plain_with(config, model->spec, params);
-  const Pass ours = pass(*model, params, rows_of(config), true);
+  const LayersResult ours = run_layers(*model, params, rows_of(config), true);
   plain->loss(rows_of(config));
   EXPECT_EQ(ours.observed.size(), 2u * 10);
   for (std::size_t p = 0; p < params.size(); ++p) {
@@ -194,7 +142,7 @@ TEST(Resnet, EvaluatesWithTheRunningStatistics) {
   const Tensors params = random_parameters(model->spec);
   PlainResnet plain = plain_with(config, model->spec, params);
   plain->eval();
-  const Pass ours = pass(*model, params, rows_of(config), false);
+  const LayersResult ours = run_layers(*model, params, rows_of(config), false);
   EXPECT_TRUE(at::allclose(ours.last.output, plain->loss(rows_of(config)), 1e-5));
   plain->train();
   EXPECT_FALSE(at::allclose(ours.last.output, plain->loss(rows_of(config)), 1e-2));
@@ -209,24 +157,27 @@ TEST(Resnet, IgnoresEarlierStatisticsInTraining) {
     before.push_back(params[p].detach().clone());
     if (model->spec.params[p].is_observed()) others[p] = params[p] + 3;
   }
-  const Pass a = pass(*model, params, rows_of(config), true);
-  const Pass b = pass(*model, others, rows_of(config), true);
+  const LayersResult a = run_layers(*model, params, rows_of(config), true);
+  const LayersResult b = run_layers(*model, others, rows_of(config), true);
   EXPECT_TRUE(a.last.output.equal(b.last.output));
   for (const auto& [name, value] : a.observed) EXPECT_TRUE(value.equal(b.observed.at(name)));
   for (std::size_t p = 0; p < params.size(); ++p)
     EXPECT_TRUE(params[p].equal(before[p])) << "written: " << model->spec.params[p].name;
-  EXPECT_FALSE(pass(*model, params, rows_of(config), false)
-                   .last.output.equal(pass(*model, others, rows_of(config), false).last.output));
+  EXPECT_FALSE(
+      run_layers(*model, params, rows_of(config), false)
+          .last.output.equal(run_layers(*model, others, rows_of(config), false).last.output));
 }
 
 TEST(Resnet, AppliesKeyedDropoutInEveryBlock) {
   const ResnetConfig config = config_of(0.4);
   const auto model = make_resnet(config, kSamples);
   const Tensors params = random_parameters(model->spec);
-  const Pass once = pass(*model, params, rows_of(config), true);
-  EXPECT_TRUE(once.last.output.equal(pass(*model, params, rows_of(config), true).last.output));
+  const LayersResult once = run_layers(*model, params, rows_of(config), true);
+  EXPECT_TRUE(
+      once.last.output.equal(run_layers(*model, params, rows_of(config), true).last.output));
   const auto without = make_resnet(config_of(), kSamples);
-  EXPECT_FALSE(once.last.output.equal(pass(*without, params, rows_of(config), true).last.output));
+  EXPECT_FALSE(
+      once.last.output.equal(run_layers(*without, params, rows_of(config), true).last.output));
   for (const LayerSpec& layer : model->spec.layers)
     EXPECT_EQ(layer.kind.ends_with("+dropout"),
               layer.name.starts_with("layer") && layer.name.ends_with("conv1"));

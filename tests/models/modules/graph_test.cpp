@@ -9,6 +9,7 @@
 #include "spillway/error.h"
 #include "spillway/model.h"
 #include "tests/support/check/thrown.h"
+#include "tests/support/models/run_layers.h"
 
 namespace spillway {
 namespace {
@@ -119,19 +120,7 @@ TEST(Graph, ComputesWhatTheModulesCompute) {
   const auto ids = torch::tensor({1, 2, 0, 0, 0, 3, 4, 5, 6, 0, 8, 0, 0, 0, 0}).view({kSamples, 5});
   const auto numbers = torch::sin(torch::arange(4 * kSamples).to(torch::kFloat)).view({-1, 4});
   const auto rows = torch::cat({ids.to(torch::kFloat), numbers, torch::ones({kSamples, 1})}, 1);
-  Tensors edges(model->spec.edges.size());
-  edges[0] = rows;
-  LayerResult loss;
-  for (std::size_t l = 0; l < model->layers.size(); ++l) {
-    const LayerSpec& layer = model->spec.layers[l];
-    Tensors inputs, params;
-    for (const int e : layer.inputs) inputs.push_back(edges[static_cast<std::size_t>(e)]);
-    for (const int p : layer.params) params.push_back(values[static_cast<std::size_t>(p)]);
-    loss = model->layers[l]->forward(inputs, params, {});
-    if (!layer.outputs.empty()) {
-      edges[static_cast<std::size_t>(layer.outputs[0])] = loss.output.detach();
-    }
-  }
+  const LayerResult loss = testing::run_layers(*model, values, rows).last;
   const auto mean = (words(ids) * ids.ne(0).unsqueeze(2)).sum(1);
   const auto expected = torch::cross_entropy_loss(
       head(mean * 2 + numbers), torch::ones({kSamples}, torch::kInt64), {}, at::Reduction::Sum);
@@ -139,7 +128,7 @@ TEST(Graph, ComputesWhatTheModulesCompute) {
   EXPECT_EQ(loss.weight, kSamples);
 }
 
-TEST(Graph, DropoutInsideAModuleIsKeyed) {
+TEST(Graph, KeysDropoutInsideAModule) {
   const auto model = model_of([](Graph& graph) {
     const auto x = graph.input({6, 10});
     const auto dropped = graph.add("drop", Dropping(), {x});
@@ -179,7 +168,7 @@ TEST(Graph, LeavesDropoutOutsideOfLayersToLibTorch) {
   EXPECT_TRUE(torch::dropout(torch::ones({100}), 0.5, true).equal(first));
 }
 
-TEST(Graph, DropoutMayBeCalledSixteenTimes) {
+TEST(Graph, AllowsSixteenCallsOfDropout) {
   const auto times = [](int calls) {
     return [calls](Graph& graph) {
       const auto hidden = graph.add("hidden", Linear(4, 4), {graph.input({4})});
@@ -198,7 +187,7 @@ TEST(Graph, DropoutMayBeCalledSixteenTimes) {
   EXPECT_THROW(model_of(times(17)), Error);
 }
 
-TEST(Graph, BuffersAreConstantState) {
+TEST(Graph, KeepsBuffersConstant) {
   const auto model = model_of([](Graph& graph) {
     const auto hidden = graph.add("hidden", Linear(4, 4), {graph.input({4})});
     const auto picked = graph.add("table", Table(), {hidden});
@@ -238,7 +227,7 @@ void tied_ends(Graph& graph) {
   graph.loss("loss", &cross_entropy, {logits, graph.indices({}, 9)});
 }
 
-TEST(Graph, TiedParametersAreOne) {
+TEST(Graph, HasTiedParametersOnce) {
   const auto model = model_of(tied_ends);
   const ModelSpec& spec = model->spec;
   Names names;
@@ -252,7 +241,7 @@ TEST(Graph, TiedParametersAreOne) {
 }
 
 /// Layers with tied parameters have modules of their own: graphs of both are alive at once.
-TEST(Graph, LayersWithTiedParametersDoNotDisturbEachOther) {
+TEST(Graph, SeparatesLayersWithTiedParameters) {
   const auto model = model_of(tied_ends);
   const Tensors x{torch::ones({kSamples, 4}).requires_grad_()};
   const Tensors ones{torch::ones({4, 4}), torch::zeros({4})},

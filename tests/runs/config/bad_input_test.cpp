@@ -37,51 +37,39 @@ constexpr const char* kCases =
     R"(15 |  learning_rat: 1 | line 15: train.learning_rat: unknown key; did you mean train.learning_rate?
 15 |  dropout: 0.5 | line 15: train.dropout: unknown key; did you mean model.dropout?
 13 |  batch_size: four | line 13: train.batch_size: is 'four', must be an integer from 1 to 16777216
-13 |  batch_size: [4] | line 13: train.batch_size: is a list, must be an integer from 1 to
 10 |data: text.txt\nsweep: | line 10: data: is 'text.txt', must be a mapping of keys to values
-15 |  max_steps: 0 | line 15: train.max_steps: is '0', must be an integer from 1 to
-13 |  batch_size: 99999999999999999999 | line 13: train.batch_size: is '99999999999999999999', must be
 11 |  path: nowhere.txt | line 11: data.path: 'nowhere.txt' cannot be read: No such file or directory
 11 |  path: empty.txt | line 11: data.path: 'empty.txt' is empty; name files that have bytes
 11 |  path: hollow | line 11: data.path: 'hollow' is a folder without a file that has bytes
+11 |  path: text.txt\n  format: digits | line 12: data.format: is digits, which model.family gpt does not read; write
 11 |  path: short.txt | line 11: data.path: holds 5 bytes, less than one sample of sequence length 16
 14 |  virtual_nodes: 3 | line 14: train.virtual_nodes: is 3, which does not divide train.batch_size 4
 7 |  num_attention_heads: 3 | line 7: model.num_attention_heads: is 3, which does not divide
 6 |  dropout: 0.999999999 | line 6: model.dropout: is 0.999999999, which is 1 in single precision
-15 |  warmup_ratio: 1 | line 15: train.warmup_ratio: is '1', must be a number of at least 0 and below 1
 2 |devices: [] | line 2: devices: is an empty list, must be a list of at least one mapping
 3 |host_memory: 1GiB\nactivation_share: 1 | line 4: activation_share: is '1', must be a number of
 2 |devices: [{memory: lots}] | line 2: devices[0].memory: is 'lots', must be a size from 4.00 KiB to
-2 |devices: [{memory: 99999999999GiB}] | line 2: devices[0].memory: is '99999999999GiB', must be
 2 |devices: [{memory: 1MiB, imitate: {link: 1kB/s}}] | line 2: devices[0].imitate.link: is '1kB/s', must
-2 |devices: [{memory: 1MiB, imitate: {slowdown: 0.5}}] | line 2: devices[0].imitate.slowdown: is '0.5',
 2 |devices: [{memory: 1MiB}, {kind: cuda, memory: 1MiB}] | line 2: devices[1].kind: is cuda, but
 2 |devices: [{index: 1, memory: 1MiB}] | devices[0].index: can only be used with kind: cuda, and
 2 |devices: [{kind: cuda, memory: 1MiB, imitate: {slowdown: 2}}] | devices[0].imitate: can only be used
-2 |devices: [{memory: 1MiB, imitate: {fault: {kind: explode}}}] | devices[0].imitate.fault.kind: is 'exp
 2 |devices: [{memory: 8KiB}] |! of device memory, the budget is 8.00 KiB
 3 |host_memory: 4KiB |! of host memory, the budget is 4.00 KiB
 3 |offload_path: nowhere | line 3: offload_path: 'nowhere' cannot hold homes: No such file or directory
 3 |offload_path: text.txt | line 3: offload_path: 'text.txt' cannot hold homes: Not a directory; name
 3 |offload_path: /proc | line 3: offload_path: '/proc' cannot hold homes:
-3 |offload_path: [a, b] | line 3: offload_path: is a list, must be a folder
-15 |  data_parallel: all | train.data_parallel: is 'all', must be an integer from 1 to 65536, or auto
 14 |  data_parallel: 2\n  max_data_parallel: 1 | line 15: train.max_data_parallel: is 1, below train.data
 14 |  virtual_nodes: 2\n  max_data_parallel: 3 | line 15: train.max_data_parallel: is 3, above train.redu
-15 |  priority: 101 | line 15: train.priority: is '101', must be an integer from 1 to 100
-15 |scheduling: {sharing: fair} | scheduling.sharing: is 'fair', must be none, priority, wfs or fill
 15 |  autoscale: {rule: troughput} | train.autoscale: 'troughput' is no heuristic; did you mean 'through
 15 |  autoscale: [{threshold: 0.2}] | train.autoscale[0].rule: is missing; write one of throughput,
 15 |  autoscale: throughput | line 15: train.autoscale: is 'throughput', must be a mapping of keys to
 15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is unknown to 'th
 15 |  autoscale: [{rule: linear},\n    {rule: straggler, share: 2}] | line 16: train.autoscale[1].share: is
-15 |  autoscale: {rule: linear, loss: much} | line 15: train.autoscale.loss: is 'much', must be a number
 15 |  data_parallel: 2 | line 15: train.data_parallel: is 2, but there is 1 device; write a smaller
 15 |  lanes: 2 | line 15: train.lanes: is called train.data_parallel now
 6 |  hidden_size: 16777216 | line 6: model.hidden_size: is too large: a tensor of
 8 |  vocab_size: 16777216 |! even without the activations of layer
 13 |  batch_size: 16777216 |! raise the memory of a device to that
-5 |  num_hidden_layers: 65536 | line 5: model.num_hidden_layers: is '65536', must be an integer from 1
 9 |  max_position_embeddings: 16\n  freeze: [nothing.*] | line 10: model.freeze: 'nothing.*' matches no
 2 |devices: [ | not valid YAML
 14 |  batch_size: 4 | line 14: train.batch_size: is written a second time
@@ -135,17 +123,7 @@ TEST_F(BadInput, IsReportedByFieldAndLineAndNothingIsWritten) {
   }
 }
 
-TEST_F(BadInput, AllProblemsAreReportedTogether) {
-  folder_.write("config.yaml",
-                config_with({15, "  learning_rat: 1\n  data_parallel: x\n  momentum: 2", ""}));
-  EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
-  expect_said(
-      {"line 15: train.learning_rat: unknown key; did you mean train.learning_rate?\n"
-       "spillway: line 16: train.data_parallel: is 'x', must be an integer",
-       "\nspillway: line 17: train.momentum: is '2', must be a number"});
-}
-
-TEST_F(BadInput, StepsHaveABoundedNumberOfOps) {
+TEST_F(BadInput, LimitsTheOpsOfAStep) {
   const auto text = config_with({5, "  num_hidden_layers: 1000", ""});
   folder_.write("config.yaml", replaced(replaced(text, "batch_size: 4", "batch_size: 65536"),
                                         "virtual_nodes: 2", "virtual_nodes: 65536"));
@@ -159,7 +137,7 @@ struct BadPlace {
   std::string place, message;
 };
 
-TEST_F(BadInput, OutputsNeedAPlace) {
+TEST_F(BadInput, RefusesPlacesThatCannotHoldOutputs) {
   folder_.write("config.yaml", config_with({}));
   folder_.write("mine/thesis.tex", "years of work");
   ASSERT_EQ(run({"train", "config.yaml", "output_dir=earlier"}), kDone) << log_.str();
@@ -182,7 +160,7 @@ TEST_F(BadInput, OutputsNeedAPlace) {
   EXPECT_EQ(folder_.read("text.txt"), std::string(2000, 'x'));
 }
 
-TEST_F(BadInput, ArgumentsAreChecked) {
+TEST_F(BadInput, RefusesWrongArguments) {
   folder_.write("config.yaml", config_with({}));
   const std::vector<std::pair<std::vector<const char*>, std::string>> all{
       {{}, "subcommand is required"},

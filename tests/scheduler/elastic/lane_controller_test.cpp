@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -18,7 +23,7 @@ class Told {
  public:
   using Changes = std::vector<std::tuple<std::uint32_t, int, int>>;
 
-  explicit Told(const char* allocator, int num_devices = 4)
+  explicit Told(std::string_view allocator, int num_devices = 4)
       : controller(make_allocator(allocator), num_devices) {}
 
   Changes decide() {
@@ -90,6 +95,18 @@ TEST(LaneController, DecidesOnceForSimultaneousJobs) {
   told.controller.end(kOther);
   EXPECT_TRUE(told.controller.is_due());
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 1, 2}}));
+}
+
+TEST(LaneController, DecidesAfterPendingResizes) {
+  Told told("wfs", 8);
+  told.controller.arrive(demand(kJob, 1, 8), 0);
+  EXPECT_EQ(told.decide(), (Told::Changes{{0, 0, 8}})) << "a start is no resize";
+  told.controller.arrive(demand(kOther, 1, 8), 0);
+  EXPECT_EQ(told.decide(), (Told::Changes{{0, 8, 4}, {1, 0, 4}}));
+  told.controller.arrive(demand(JobId(2), 1, 8), 0);
+  EXPECT_EQ(told.decide(), Told::Changes{}) << "while job 0 shrinks";
+  told.controller.resized(kJob);
+  EXPECT_EQ(told.decide(), (Told::Changes{{1, 4, 2}, {2, 0, 2}}));
 }
 
 TEST(LaneController, QueuesAJobLargerThanItsShare) {
@@ -233,6 +250,90 @@ TEST(LaneController, LimitsRulesToSuitableDevices) {
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 2, 1}})) << "and not four";
   told.controller.limit(kJob, 4);
   EXPECT_EQ(told.decide(), Told::Changes{}) << "it goes up by itself where that pays";
+}
+
+/// Random arrivals, ends, commits, resizes and devices. Keeps its own record of the lanes.
+class RandomRun {
+ public:
+  RandomRun(std::string_view allocator, unsigned seed)
+      : random_(seed), num_devices_(from(1, 9)), told_(allocator, num_devices_) {}
+
+  void play() {
+    for (int event = 0; event < 60; ++event) {
+      happen();
+      apply();
+    }
+    while (!lanes_.empty()) {  // no more arrivals
+      finish_resizes();
+      apply();
+      end_one();
+      apply();
+    }
+    EXPECT_EQ(served_.size(), num_jobs_) << "one starved";
+  }
+
+ private:
+  int from(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  void happen() {
+    const int what = from(0, 9);
+    if (what <= 3) {
+      const JobId id(num_jobs_++);
+      lanes_[id] = 0;
+      LaneDemand job = demand(id, from(1, 10), from(1, 10));
+      job.groups = 10;
+      told_.controller.arrive(job, told_.now_s++);
+    } else if (what <= 5) {
+      end_one();
+    } else if (what == 6) {
+      told_.controller.set_num_devices(num_devices_ = from(num_devices_, 12));
+    } else if (what <= 8) {
+      finish_resizes();
+    } else {
+      for (const auto& [job, lanes] : lanes_) {
+        if (lanes > 0) told_.commit(job, from(1, 50));
+      }
+    }
+  }
+  void end_one() {
+    const auto running =
+        std::ranges::find_if(lanes_, [](const auto& job) { return job.second > 0; });
+    if (running == lanes_.end()) return;
+    told_.controller.end(running->first);
+    lanes_.erase(running);
+  }
+  void finish_resizes() {
+    for (const auto& [job, lanes] : lanes_) told_.controller.resized(job);
+  }
+  void apply() {
+    for (const auto& change : told_.controller.decide()) {
+      EXPECT_EQ(change.before, lanes_.at(change.job));
+      EXPECT_GT(change.lanes, 0) << "who has started goes on";
+      lanes_[change.job] = change.lanes;
+      served_.insert(change.job);
+    }
+    int sum = 0;
+    for (const auto& [job, lanes] : lanes_) sum += lanes;
+    EXPECT_LE(sum, std::max(num_devices_, static_cast<int>(lanes_.size())));
+    EXPECT_TRUE(sum > 0 || lanes_.empty()) << "all wait, devices idle";
+  }
+
+  std::mt19937 random_;
+  int num_devices_;
+  Told told_;
+  std::size_t num_jobs_ = 0;
+  std::map<JobId, int> lanes_;  ///< of jobs that have not ended
+  std::set<JobId> served_;
+};
+
+TEST(LaneController, StarvesNoJob) {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    for (const std::string_view name : kAllocatorNames) {
+      SCOPED_TRACE(::testing::Message() << name << ", seed " << seed);
+      RandomRun(name, seed).play();
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
 }
 
 }  // namespace

@@ -66,34 +66,6 @@ TEST(LaneSplit, CountsFixedLaneCosts) {
   EXPECT_EQ(split_lanes(problem)->step_s, 3.5);
 }
 
-TEST(LaneSplit, CountsCopiesLongerThanCompute) {
-  auto problem = problem_of(8, {even(1), even(1)});
-  problem.candidates[1].least_s = 6;
-  EXPECT_EQ(split_lanes(problem)->step_s, 6);
-  problem.candidates[1].least_s = 9;
-  EXPECT_EQ(split_lanes(problem)->groups, (Groups{8, 0}));
-}
-
-TEST(LaneSplit, RespectsMemory) {
-  auto problem = problem_of(8, {even(1), even(4), even(4)});
-  problem.candidates[0].max_groups = 3;
-  EXPECT_EQ(split_lanes(problem)->groups, (Groups{3, 3, 2}));
-  problem.candidates[1].max_groups = 0;
-  EXPECT_EQ(split_lanes(problem)->groups, (Groups{3, 0, 5}));
-  EXPECT_FALSE(split_lanes_with(problem, 1).has_value());
-  problem.candidates[2].max_groups = 4;
-  EXPECT_FALSE(split_lanes(problem).has_value());
-}
-
-TEST(LaneSplit, RespectsTheMaximumOfLanes) {
-  auto problem = problem_of(8, {even(3), even(1), even(2), even(1)});
-  problem.max_lanes = 2;
-  EXPECT_EQ(split_lanes(problem)->groups, (Groups{0, 4, 0, 4}));
-  const auto with = split_lanes_with(problem, 0);
-  EXPECT_EQ(with->groups, (Groups{2, 6, 0, 0}));
-  EXPECT_EQ(with->step_s, 6);
-}
-
 /// A device that is slow for few virtual nodes and fast for many.
 TEST(LaneSplit, InterpolatesMeasuredTimes) {
   const LaneCandidate steep{.points = {{1, 4}, {2, 5}, {4, 6}}, .max_groups = 8};

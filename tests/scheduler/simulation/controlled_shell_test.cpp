@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -23,13 +24,17 @@ using testing::chain;
 constexpr int kGroups = 8;
 constexpr std::int64_t kSteps = 60;
 
-std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& avoid = {}) {
+/// Each virtual node takes 3 ms; `load_s` is the part of a step that lanes do not share.
+std::shared_ptr<const JobPlan> plan_of(int lanes, const std::vector<DeviceId>& avoid = {},
+                                       double load_s = 0) {
   const ModelSpec model = chain(1);
+  Profile profile = testing::profile_of(model);
+  profile.load_s = load_s;
   const JobShape shape{.virtual_nodes = kGroups,
                        .groups = kGroups,
                        .lane_groups = split_groups(kGroups, lanes),
                        .max_steps = kSteps};
-  JobPlan plan = lower(model, testing::profile_of(model), shape, {{0, 1}}, /*vn_major=*/false);
+  JobPlan plan = lower(model, profile, shape, {{0, 1}}, /*vn_major=*/false);
   plan.avoided = avoid;
   return std::make_shared<JobPlan>(std::move(plan));
 }
@@ -44,8 +49,8 @@ class ControlledRun {
                 .policy = make_policy("lrtf")},
                std::move(costs),
                RunController({make_allocator(allocator), num_devices}, std::move(rule)),
-               [](JobId, int lanes, const std::vector<DeviceId>& avoid) {
-                 return plan_of(lanes, avoid);
+               [this](JobId, int lanes, const std::vector<DeviceId>& avoid) {
+                 return plan_of(lanes, avoid, load_s);
                }) {
     shell_.on_action = [this](const Action& action) {
       checker_.on_action(action);
@@ -67,7 +72,7 @@ class ControlledRun {
     demand.job = JobId(num_jobs_++);
     demand.groups = kGroups;
     demand.max_steps = kSteps;
-    const auto plan = plan_of(demand.lanes);
+    const auto plan = plan_of(demand.lanes, {}, load_s);
     checker_.submit(demand.job, plan);
     shell_.submit(demand, plan, plan_of(kGroups)->layout.home_bytes);
   }
@@ -105,6 +110,7 @@ class ControlledRun {
   std::map<std::uint32_t, double> last_op_s;
   std::vector<std::string> reasons;
   int paused = 0;
+  double load_s = 0;  ///< of the jobs submitted from now on
 
  private:
   ControlledShell shell_;
@@ -116,7 +122,7 @@ LaneDemand asks(int lanes, int priority = 1) {
   return {.lanes = lanes, .most_lanes = lanes, .priority = priority};
 }
 
-TEST(ControlledShell, WfsSharesByPriorityAndGivesBack) {
+TEST(ControlledShell, SharesByPriorityUnderWfsAndGivesBack) {
   ControlledRun run("wfs", 3);
   run.submit(asks(2, 1));
   run.submit(asks(2, 3));
@@ -125,7 +131,7 @@ TEST(ControlledShell, WfsSharesByPriorityAndGivesBack) {
   EXPECT_EQ(run.path.at(0), (std::vector{1, 2})) << "when the other one has ended";
 }
 
-TEST(ControlledShell, ADelayedResizeIsCarriedOutWhileTheJobRuns) {
+TEST(ControlledShell, CarriesOutADelayedResizeWhileTheJobRuns) {
   for (const bool in_time : {true, false}) {
     ControlledRun run("wfs", 3);
     run.delay_resizes(in_time ? 1e-3 : 1e3);
@@ -136,7 +142,7 @@ TEST(ControlledShell, ADelayedResizeIsCarriedOutWhileTheJobRuns) {
   }
 }
 
-TEST(ControlledShell, FillLetsNobodyWait) {
+TEST(ControlledShell, LetsNobodyWaitUnderFill) {
   ControlledRun run("fill", 2);
   for (int j = 0; j < 3; ++j) run.submit(asks(2));
   run.play();
@@ -150,7 +156,7 @@ TEST(ControlledShell, FillLetsNobodyWait) {
 }
 
 /// Those that wait at a rung leave their share to those that they wait for.
-TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
+TEST(ControlledShell, EndsTheSameJobsEarlyHoweverDevicesAreShared) {
   for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
     for (const int num_devices : {1, 2, 4}) {
       EarlyStopping rule({.rungs = {5, 2}});
@@ -166,7 +172,7 @@ TEST(ControlledShell, EarlyStoppingEndsTheSameJobsHoweverDevicesAreShared) {
 }
 
 /// Trials that have still to begin need no host memory.
-TEST(ControlledShell, JobsThatBeginOneAfterTheOtherNeedFewHomes) {
+TEST(ControlledShell, NeedsFewHomesForJobsThatBeginOneAfterTheOther) {
   for (const char* allocator : {"none", "priority", "wfs", "fill"}) {
     for (const auto kind : {EarlyTerminateKind::asha, EarlyTerminateKind::median}) {
       EarlyStopping rule({.kind = kind, .rungs = {5, 2}, .most_at_once = 2});
@@ -180,7 +186,7 @@ TEST(ControlledShell, JobsThatBeginOneAfterTheOtherNeedFewHomes) {
   }
 }
 
-TEST(ControlledShell, PriorityMakesOthersWait) {
+TEST(ControlledShell, MakesOthersWaitUnderPriority) {
   ControlledRun run("priority", 2);
   run.submit(asks(2, 1));
   run.submit(asks(2, 2));
@@ -189,7 +195,7 @@ TEST(ControlledShell, PriorityMakesOthersWait) {
   EXPECT_EQ(run.reasons, (std::vector<std::string>{"priority", "priority"}));
 }
 
-TEST(ControlledShell, JobsPauseWhereDevicesAreLostAndGoOn) {
+TEST(ControlledShell, PausesJobsWhileDevicesAreLost) {
   ControlledRun run("wfs", 2);
   run.submit(asks(2, 1));
   run.submit(asks(2, 2));
@@ -199,7 +205,7 @@ TEST(ControlledShell, JobsPauseWhereDevicesAreLostAndGoOn) {
   EXPECT_EQ(run.path.at(0), (std::vector{1, 1}));
 }
 
-TEST(ControlledShell, AllDevicesLostAtOnceIsNoDecision) {
+TEST(ControlledShell, DecidesNothingWithoutDevices) {
   ControlledRun run("wfs", 1);
   run.submit(asks(1));
   run.shell().call_at(0.02, [](VirtualShell& shell) { shell.lose_device(DeviceId(0)); });
@@ -208,7 +214,7 @@ TEST(ControlledShell, AllDevicesLostAtOnceIsNoDecision) {
   EXPECT_EQ(run.paused, 0);
 }
 
-TEST(ControlledShell, ARuleWalks) {
+TEST(ControlledShell, AddsLanesByARule) {
   ControlledRun run("none", 4);
   LaneDemand job{.lanes = 1, .most_lanes = 4, .rules = {make_heuristic("throughput")}};
   run.submit(job);
@@ -220,8 +226,19 @@ TEST(ControlledShell, ARuleWalks) {
   EXPECT_LT(walked_s, one.play());
 }
 
+TEST(ControlledShell, ShrinksWhereLanesSaveLittle) {
+  for (const int first : {1, 8}) {
+    ControlledRun run("none", 8);
+    run.load_s = 0.02;
+    run.submit({.lanes = first, .most_lanes = 8, .rules = {make_heuristic("throughput")}});
+    run.play();
+    EXPECT_EQ(run.path.at(0).back(), 4) << "from " << first;
+    EXPECT_TRUE(first == 8 || std::ranges::count(run.path.at(0), 8) == 1) << "it tried";
+  }
+}
+
 /// It computes until it was seen to be slow.
-TEST(ControlledShell, AStragglerTakesNoLane) {
+TEST(ControlledShell, GivesAStragglerNoLane) {
   ControlledRun run("none", 3, {.slowdown = {1, 1, 4}});
   run.submit({.lanes = 3, .most_lanes = 3, .rules = {make_heuristic("straggler")}});
   const double seconds = run.play();
@@ -232,7 +249,7 @@ TEST(ControlledShell, AStragglerTakesNoLane) {
 }
 
 /// As where the devices that are left have no room for more lanes.
-TEST(ControlledShell, AJobGoesOnAsItIsWhereNoPlanHasTheLanesDecided) {
+TEST(ControlledShell, KeepsTheLanesOfAJobWithoutAPlanForTheDecision) {
   int refused = 0;
   ControlledShell run(
       {.device_budgets = {1_GiB, 1_GiB}, .host_budget = 1_GiB, .policy = make_policy("lrtf")}, {},
@@ -286,7 +303,7 @@ void play_at_random(unsigned seed) {
   run.play();
 }
 
-TEST(ControlledShell, EveryJobEndsWhateverHappens) {
+TEST(ControlledShell, EndsEveryJobWhateverHappens) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);
     play_at_random(seed);

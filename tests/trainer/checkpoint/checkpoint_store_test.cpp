@@ -2,13 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <stdexcept>
 
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/failing_fs.h"
-#include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/generation_writer.h"
 #include "trainer/storage/xxh3.h"
@@ -299,27 +297,6 @@ TEST(CheckpointStore, ReportsAnOldGenerationThatItCannotRemove) {
   ASSERT_EQ(committed.findings.size(), 1u);
   EXPECT_EQ(committed.findings[0].generation, 2u);
   EXPECT_EQ(store.open_newest().generation->manifest().step, 4u);
-}
-
-TEST(CheckpointStore, WorksOnThePosixFileSystem) {
-  const TemporaryFolder folder;
-  const FileSystem::Path path = folder / "checkpoints";
-  const auto content = [](std::uint64_t step) { return made_up_content(step); };
-  {
-    CheckpointStore store(posix_file_system(), path, {.block_bytes = CheckpointRun::kBlock});
-    for (std::uint64_t step = 1; step <= 3; ++step) store.write(content(step));
-  }
-  folder.write("checkpoints/000000000009.tmp/weights.safetensors", "left by a crash");
-  auto bytes = folder.read("checkpoints/000000000003/moments.safetensors");
-  bytes[1000] ^= 1;
-  folder.write("checkpoints/000000000003/moments.safetensors", bytes);
-  CheckpointStore store(posix_file_system(), path);
-  EXPECT_FALSE(std::filesystem::exists(path / "000000000009.tmp"));
-  const auto newest = store.open_newest();
-  ASSERT_EQ(newest.findings.size(), 1u);
-  EXPECT_EQ(newest.generation->number(), 2u);
-  EXPECT_TRUE(is_right(*newest.generation));
-  EXPECT_EQ(store.write(content(4)).generation, 4u);
 }
 
 }  // namespace

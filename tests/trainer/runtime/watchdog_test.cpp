@@ -45,8 +45,8 @@ TEST(Watchdog, IgnoresTimeInWhichTheProcessWasStopped) {
   boost::asio::io_context io;
   int barks = 0;
   Watchdog dog(io, [&] { ++barks; });
-  dog.expect(milliseconds(1500));
-  std::this_thread::sleep_for(milliseconds(3000));  // nothing runs the timers
+  dog.expect(milliseconds(1250));
+  std::this_thread::sleep_for(milliseconds(2050));  // nothing runs the timers
   io.poll();
   EXPECT_EQ(barks, 0);
   io.run();

@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 
 /// Which trials of a sweep go on follows from their losses: not from devices, order or
 /// interruptions.
@@ -98,29 +98,6 @@ TEST(EarlyStopping, HalvesAtEveryRungAndTheBestEndsAsIfAlone) {
       << last->reason;
 }
 
-TEST(EarlyStopping, IsTheSameOnAnyDevicesInAnyOrder) {
-  const auto expected = outcomes(on_one_device());
-  const Bytes least = smallest_budget(sweep()[0]);
-  const auto expect_same = [&](const SessionConfig& config, const std::string& what) {
-    const RunResult result = train(with_rungs(config), sweep());
-    EXPECT_EQ(outcomes(result), expected) << what;
-    return result;
-  };
-  expect_same(session_of(2, kAmple), "two devices");
-  const RunResult spilled = expect_same(session_of(1, least), "spilled");
-  EXPECT_GT(spilled.trials[0].num_shards, 1);
-  for (const PolicyKind policy : {PolicyKind::srtf, PolicyKind::fifo, PolicyKind::random}) {
-    SessionConfig config = session_of(2, least);
-    config.policy = policy;
-    expect_same(config, to_string(policy));
-  }
-  for (const SharingKind sharing : {SharingKind::priority, SharingKind::wfs, SharingKind::fill}) {
-    SessionConfig config = session_of(2, kAmple);
-    config.sharing = sharing;
-    expect_same(config, to_string(sharing));
-  }
-}
-
 /// The control: other losses are other decisions.
 TEST(EarlyStopping, FollowsFromLosses) {
   auto other = sweep();
@@ -171,7 +148,7 @@ TEST_P(Checkpoints, DoNotWaitForTrialsThatWait) {
 INSTANTIATE_TEST_SUITE_P(EarlyStopping, Checkpoints,
                          ::testing::Values(SharingKind::none, SharingKind::priority));
 
-TEST(EarlyStopping, OneThatFailsIsNotWaitedFor) {
+TEST(EarlyStopping, DoesNotWaitForATrialThatFails) {
   auto trials = sweep();
   trials[0] = with_before(trials[0], [](LayerContext& context) {
     if (context.training && context.random.step == 1) throw Error("broken");
@@ -248,23 +225,16 @@ class Sessions {
 
   /// 0: to its end.
   RunResult run(const SessionConfig& config, int stop_after) {
-    Session session(config);
-    session.keep_journal(folder_.path());
-    for (const TrialConfig& trial : trials_) session.submit(trial);
-    std::jthread stopper([&](const std::stop_token& token) {
-      int commits = 0;
-      for (std::uint64_t seen = 0; stop_after > 0 && !token.stop_requested();) {
-        for (const SessionEvent& event : session.poll(seen, 0.05)) {
-          seen = event.sequence;
-          commits += event.kind == Kind::step ? 1 : 0;
-          if (commits >= stop_after) return session.stop();
-        }
-      }
+    WatchedSession run(config);
+    run.session.keep_journal(folder_.path());
+    for (const TrialConfig& trial : trials_) run.session.submit(trial);
+    run.session.simulate();
+    int commits = 0;
+    run.run([&](const SessionEvent& event) {
+      commits += event.kind == Kind::step ? 1 : 0;
+      if (stop_after > 0 && commits >= stop_after) run.session.stop();
     });
-    session.simulate();
-    session.run();
-    stopper.request_stop();
-    return session.result();
+    return run.result;
   }
 
   /// Those that have not ended are submitted alone, and begin again.
@@ -291,17 +261,20 @@ std::vector<std::tuple<std::string, TrialState, std::int64_t, std::string>> ends
   return all;
 }
 
-/// The contract of such a run is as programs wrote it that compared training losses alone.
-TEST(EarlyStopping, ARunThatComparedTrainingLossesSaysHowToGoOn) {
+/// A run that compared training losses has the contract of programs that compared nothing else.
+TEST(EarlyStopping, RefusesAnotherComparison) {
   Sessions sessions(0);
   sessions.run(with_rungs(session_of(1, kAmple)), 4);
-  const auto error = thrown<ConfigError>(
-      [&] { sessions.run(with_rungs(session_of(1, kAmple), kByEvaluation), 0); });
-  const std::string text = error.what();
-  EXPECT_NE(text.find("was min_iter 3, eta 2, is min_iter 3, eta 2, by eval_loss"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("sweep.metric.name=final_loss"), std::string::npos) << text;
+  const auto expect_refused = [&](const EarlyTerminate& other, const std::string& part) {
+    const auto error =
+        thrown<ConfigError>([&] { sessions.run(with_rungs(session_of(1, kAmple), other), 0); });
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  };
+  expect_refused(kByEvaluation, "was min_iter 3, eta 2, is min_iter 3, eta 2, by eval_loss");
+  expect_refused(kByEvaluation, "sweep.metric.name=final_loss");
+  EarlyTerminate other = kEarly;
+  other.eta = 3;
+  expect_refused(other, "sweep.early_terminate: was min_iter 3, eta 2, is min_iter 3, eta 3");
 }
 
 /// A client need not submit those that have ended: the journal has what they said at rungs.
@@ -321,19 +294,6 @@ TEST(EarlyStopping, ComparesWithTrialsThatEndedInSessionsBefore) {
   }
 }
 
-TEST(EarlyStopping, OtherRungsAreAnotherContract) {
-  Sessions sessions(0);
-  sessions.run(with_rungs(session_of(1, kAmple)), 4);
-  EarlyTerminate other = kEarly;
-  other.eta = 3;
-  const auto error =
-      thrown<ConfigError>([&] { sessions.run(with_rungs(session_of(1, kAmple), other), 0); });
-  EXPECT_NE(std::string(error.what())
-                .find("sweep.early_terminate: was min_iter 3, eta 2, is min_iter 3, eta 3"),
-            std::string::npos)
-      << error.what();
-}
-
 /// All rules and metrics.
 class Rules : public ::testing::TestWithParam<EarlyTerminate> {};
 
@@ -348,9 +308,12 @@ TEST_P(Rules, AreTheSameOnAnyDevicesInAnyOrder) {
           << trial.name << " at " << rung.first;
     }
   }
-  const Bytes least = smallest_budget(sweep()[0]);
-  EXPECT_EQ(outcomes(train(with_rungs(session_of(1, least), GetParam()), sweep())), expected);
-  for (const SharingKind sharing : {SharingKind::none, SharingKind::priority, SharingKind::wfs}) {
+  const RunResult spilled =
+      train(with_rungs(session_of(1, smallest_budget(sweep()[0])), GetParam()), sweep());
+  EXPECT_GT(spilled.trials[0].num_shards, 1);
+  EXPECT_EQ(outcomes(spilled), expected);
+  for (const SharingKind sharing :
+       {SharingKind::none, SharingKind::priority, SharingKind::wfs, SharingKind::fill}) {
     SessionConfig config = with_rungs(session_of(2, kAmple), GetParam());
     config.policy = PolicyKind::random;
     config.sharing = sharing;
@@ -424,7 +387,7 @@ TEST(EarlyStopping, FollowsTheGoal) {
   EXPECT_GT(least_passed, most_stopped);
 }
 
-TEST(EarlyStopping, TrialsThatTrainOneAfterTheOtherNeedLittleHostMemory) {
+TEST(EarlyStopping, NeedsLittleHostMemoryForOneTrialAfterTheOther) {
   SessionConfig config = with_rungs(session_of(1, kAmple), kAsha);
   const auto expected = outcomes(train(config, sweep()));
   Bytes home = 0;
@@ -455,7 +418,7 @@ TEST(EarlyStopping, SaysWhoWaitsToBegin) {
   EXPECT_EQ(waits, 3);
 }
 
-TEST(EarlyStopping, ByEvaluationNeedsSamplesForIt) {
+TEST(EarlyStopping, NeedsSamplesToCompareEvaluations) {
   Session session(with_rungs(session_of(1, kAmple), kByEvaluation));
   TrialConfig blind = sweep()[0];
   auto data = std::make_shared<DataSplit>(*blind.data);

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <future>
 #include <map>
@@ -13,28 +12,13 @@
 #include <thread>
 
 #include "spillway/session.h"
+#include "tests/support/check/thread_status.h"
 #include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
 namespace {
 
 constexpr int kLooks = 20;
-
-/// What the system reports about a thread.
-struct ThreadStatus {
-  char state = 'S';  // R: it computes, or is ready to
-  std::int64_t sleeps = 0;
-};
-
-ThreadStatus status_of(const std::filesystem::path& task) {
-  ThreadStatus status;
-  std::ifstream file(task / "status");
-  for (std::string word; file >> word;) {
-    if (word == "State:") file >> status.state;
-    if (word == "voluntary_ctxt_switches:") file >> status.sleeps;
-  }
-  return status;
-}
 
 /// Calls `wait` for a second and looks at all threads 20 times meanwhile. Returns the most looks in
 /// which one thread was running or had woken up since the previous look. Load does not change these

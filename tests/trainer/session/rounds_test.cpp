@@ -39,18 +39,6 @@ TEST(Rounds, TrainTrialsSubmittedSince) {
   expect_same_bits(train(session_of(1, kAmple), kept).trials[0], alone(1));
 }
 
-TEST(Rounds, IncludeTrialsSubmittedDuringARun) {
-  WatchedSession run(session_of(1, kAmple));
-  run.submit_in_lockstep(trial_of_seed(1));
-  run.run([&](const SessionEvent& event) {
-    if (event.kind != SessionEvent::Kind::step || event.step != 2) return;
-    if (event.trial == JobId(0)) run.session.submit(trial_of_seed(2));
-  });
-  ASSERT_EQ(run.result.trials.size(), 2u);
-  expect_same_bits(run.result.trials[0], alone(1));
-  expect_same_bits(run.result.trials[1], alone(2));
-}
-
 TEST(Rounds, StopOnlyTheCurrentRun) {
   WatchedSession run(session_of(1, kAmple));
   run.submit_in_lockstep(trial_of_seed(1));

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
 #include "trainer/journal/journal.h"
 
 /// A trial that a client submits twice is one trial, within a session and in later ones.
@@ -38,19 +38,6 @@ TEST(TrialState, IsFoundByName) {
   }
   EXPECT_EQ(trial_state("?"), std::nullopt);
   EXPECT_EQ(trial_state(""), std::nullopt);
-}
-
-/// Ends the trial of number 0 after `steps` steps.
-void run_until(Session& session, std::int64_t steps) {
-  std::jthread stopper([&] {
-    for (std::uint64_t seen = 0;;) {
-      for (const SessionEvent& event : session.poll(seen, 0.05)) {
-        seen = event.sequence;
-        if (event.step >= steps) return session.stop();
-      }
-    }
-  });
-  session.run();
 }
 
 TEST(SessionJournal, ReturnsTheTrialOfAKnownId) {
@@ -106,11 +93,13 @@ TEST(SessionJournal, ContinuesAnUnfinishedTrialFromItsCheckpoint) {
   trial.checkpoint.folder = folder / "a";
   const TrialResult whole = train(session_of(1, kAmple), trial_of("a")).trials[0];
   {
-    Session session(session_of(1, kAmple));
-    session.keep_journal(folder.path());
-    session.submit(trial);
-    run_until(session, 10);
-    ASSERT_EQ(session.result().trials[0].state, TrialState::stopped);
+    WatchedSession run(session_of(1, kAmple));
+    run.session.keep_journal(folder.path());
+    run.session.submit(trial);
+    run.run([&](const SessionEvent& event) {
+      if (event.step >= 10) run.session.stop();
+    });
+    ASSERT_EQ(run.result.trials[0].state, TrialState::stopped);
   }
   Session session(session_of(2, kAmple));
   session.keep_journal(folder.path());
@@ -149,7 +138,7 @@ TEST(SessionJournal, LocksTheFolder) {
 }
 
 /// JSON has no such number.
-TEST(SessionJournal, AnEvaluationAtARungThatIsNotFiniteStaysSo) {
+TEST(SessionJournal, KeepsAnEvaluationAtARungThatIsNotFinite) {
   const TemporaryFolder folder;
   {
     Journal journal(folder.path() / "journal.sqlite");

@@ -252,14 +252,6 @@ TEST(Shares, ReportsImpossibleRequests) {
   };
   EXPECT_EQ(said_of([](TrainConfig& train) { train.priority = 0; }),
             "train.priority: is 0, must be an integer from 1 to 100");
-  EXPECT_EQ(said_of([](TrainConfig& train) {
-              train.autoscale = {{"through", {}}};
-            }),
-            "train.autoscale: 'through' is no heuristic; did you mean 'throughput'?");
-  EXPECT_EQ(said_of([](TrainConfig& train) {
-              train.autoscale = {kWalksDown, {"throughput", {{"treshold", 1}}}};
-            }),
-            "train.autoscale[1].treshold: is unknown to 'throughput'; did you mean 'threshold'?");
   EXPECT_EQ(said_of([](TrainConfig& train) { train.data_parallel = 2; }),
             "train.data_parallel: is 2, but 1 device can run the trial; a device runs one lane of "
             "a trial");

@@ -7,7 +7,9 @@
 #include <numeric>
 
 #include "models/families/gpt.h"
+#include "spillway/error.h"
 #include "tests/support/check/measured.h"
+#include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/training_run.h"
 #include "trainer/profile/pilot.h"
@@ -202,6 +204,28 @@ TEST(Unequal, EstimatesWithTheConfiguredSlowdown) {
   Session session(config);
   const TrialPlan plan = session.plan(session.submit(trial_with_lanes(2)));
   EXPECT_EQ(plan.lane_groups, (std::vector<int>{8, 4}));
+}
+
+TEST(Link, SlowsCopiesAndChangesNoBit) {
+  SessionConfig config = session_of(1, smallest_budget(tiny_trial()));
+  const RunResult direct = train(config, tiny_trial());
+  config.devices[0].imitate.link_bytes_per_s = 100_MiB;
+  Session session(config);
+  session.submit(tiny_trial());
+  const RunResult simulated = session.simulate();
+  session.run();
+  const RunResult linked = session.result();
+  for (const RunResult& result : {simulated, linked}) {
+    const auto bytes = static_cast<double>(result.h2d_bytes + result.d2h_bytes);
+    EXPECT_GT(result.copy_s, 0.9 * bytes / static_cast<double>(100_MiB));
+  }
+  expect_same_bits(linked.trials[0], direct.trials[0]);
+}
+
+TEST(Link, RefusesToBeTooSlow) {
+  SessionConfig config = session_of(2, kAmple);
+  config.devices[1].imitate.link_bytes_per_s = 1;
+  EXPECT_EQ(thrown<ConfigError>([&] { Session session(config); }).field, "devices[1].imitate.link");
 }
 
 TEST(Pilot, TimesALayerOnEachKindOfDeviceOnce) {

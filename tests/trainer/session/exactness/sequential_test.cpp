@@ -4,7 +4,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/small_nets.h"
-#include "tests/support/models/training_rows.h"
+#include "tests/support/run/plain_training.h"
 #include "tests/support/run/training_run.h"
 #include "trainer/profile/pilot.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 class Net : public ::testing::TestWithParam<SmallNet> {};
 
-TEST_P(Net, SpilledOverLanesIsResidentBitByBit) {
+TEST_P(Net, KeepsTheBitsOfAResidentRunWhenSpilledOverLanes) {
   TrialConfig trial = net_trial(GetParam());
   const RunResult resident = train(session_of(1, kAmple), trial);
   ASSERT_EQ(resident.trials[0].state, TrialState::done) << resident.trials[0].reason;
@@ -39,60 +39,37 @@ TEST_P(Net, SpilledOverLanesIsResidentBitByBit) {
   expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident.trials[0]);
 }
 
-/// With nothing but LibTorch, micro-batch by micro-batch.
-std::vector<double> plain_training(const SmallNet& net, const TrialConfig& trial) {
+/// With nothing but LibTorch.
+std::vector<double> plain_losses(const SmallNet& net, const TrialConfig& trial) {
   torch::manual_seed(trial.train.seed);
   auto model = net.make();
-  std::vector<torch::Tensor> decayed, others;
-  for (const auto& param : model->parameters())
-    (param.dim() >= 2 ? decayed : others).push_back(param);
-  const auto options_of = [&](double decay) {
-    return std::make_unique<torch::optim::AdamWOptions>(
-        torch::optim::AdamWOptions(trial.train.learning_rate).weight_decay(decay).eps(1e-8));
-  };
-  torch::optim::AdamW optimizer(std::vector<torch::optim::OptimizerParamGroup>{
-      {decayed, options_of(trial.train.weight_decay)}, {others, options_of(0)}});
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < trial.train.max_steps; ++step) {
-    optimizer.zero_grad();
-    double sum = 0;
-    for (std::int64_t vn = 0; vn < trial.train.virtual_nodes; ++vn) {
-      const std::int64_t size = trial.train.batch_size / trial.train.virtual_nodes;
-      const auto rows = rows_of(trial, step, vn * size, size);
-      std::vector<std::int64_t> shape{rows.size(0)};
-      shape.insert(shape.end(), net.config.input_shape.begin(), net.config.input_shape.end());
-      const std::int64_t targets = net.config.loss == "mse" ? 3 : 1;
-      const auto output = model->forward(rows.narrow(1, 0, rows.size(1) - targets).reshape(shape));
-      const auto target = rows.narrow(1, rows.size(1) - targets, targets);
-      const auto loss = net.config.loss == "mse" ? torch::mse_loss(output, target)
-                                                 : torch::cross_entropy_loss(
-                                                       output, target.squeeze(1).to(torch::kInt64));
-      (loss / trial.train.virtual_nodes).backward();
-      sum += loss.item<double>() / trial.train.virtual_nodes;
-    }
-    torch::nn::utils::clip_grad_norm_(model->parameters(), trial.train.max_grad_norm);
-    optimizer.step();
-    losses.push_back(sum);
-  }
-  return losses;
+  return plain_training(trial, model->parameters(), [&](const torch::Tensor& rows) {
+    std::vector<std::int64_t> shape{rows.size(0)};
+    shape.insert(shape.end(), net.config.input_shape.begin(), net.config.input_shape.end());
+    const std::int64_t targets = net.config.loss == "mse" ? 3 : 1, inputs = rows.size(1) - targets;
+    const auto output = model->forward(rows.narrow(1, 0, inputs).reshape(shape));
+    const auto target = rows.narrow(1, inputs, targets);
+    if (targets > 1) return torch::mse_loss(output, target);
+    return torch::cross_entropy_loss(output, target.squeeze(1).to(torch::kInt64));
+  });
 }
 
 TEST_P(Net, HasTheLossesOfPlainTraining) {
   TrialConfig trial = net_trial(GetParam());
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
-  const auto plain = plain_training(GetParam(), trial);
+  const auto plain = plain_losses(GetParam(), trial);
   ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   EXPECT_LT(plain.back(), 0.95 * plain.front());
 
   trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows
-  EXPECT_GT(largest_difference(plain_training(GetParam(), trial), plain), 1e-4);
+  EXPECT_GT(largest_difference(plain_losses(GetParam(), trial), plain), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sequential, Net, ::testing::ValuesIn(small_nets()),
                          [](const auto& test) { return test.param.name; });
 
-TEST(Sequential, ARunLeavesTheGlobalGeneratorAlone) {
+TEST(Sequential, LeavesTheGlobalGeneratorAlone) {
   TrialConfig trial = net_trial(small_nets()[0]);
   trial.train.max_steps = 2;
   torch::manual_seed(11);
@@ -104,7 +81,7 @@ TEST(Sequential, ARunLeavesTheGlobalGeneratorAlone) {
   EXPECT_EQ(train(session_of(1, kAmple), trial).trials[0].weights_xxh3, first.weights_xxh3);
 }
 
-TEST(Sequential, FrozenChildrenKeepTheirWeights) {
+TEST(Sequential, KeepsTheWeightsOfFrozenChildren) {
   SmallNet net = small_nets()[0];
   net.make = [] {
     auto model = conv_net();
@@ -119,26 +96,7 @@ TEST(Sequential, FrozenChildrenKeepTheirWeights) {
     EXPECT_EQ(param.trainable, param.tensor.dims.size() != 4) << param.name;
   const auto resident = train(session_of(1, kAmple), trial).trials[0];
   expect_same_bits(train(session_of(1, smallest_budget(trial)), trial).trials[0], resident);
-  EXPECT_LT(largest_difference(resident.losses, plain_training(net, trial)), 1e-4);
-}
-
-TEST(Sequential, DropoutChildrenGiveTheSameBitsAnywhere) {
-  SmallNet net = small_nets()[0];
-  net.make = [] {
-    using namespace torch::nn;
-    Linear wide(64, 128), last(128, 10);
-    Residual first(128), second(128);
-    return Sequential(Flatten(), Dropout(0.1), wide, Dropout(0.2), first, second, last);
-  };
-  TrialConfig trial = net_trial(net);
-  const auto resident = train(session_of(1, kAmple), trial).trials[0];
-  const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
-  EXPECT_GT(spilled.num_shards, 2);
-  expect_same_bits(spilled, resident);
-  trial.train.data_parallel = 2;
-  expect_same_bits(train(session_of(2, kAmple), trial).trials[0], resident);
-  trial.train.seed = 4;  // the control
-  expect_other_bits(train(session_of(2, kAmple), trial).trials[0], resident);
+  EXPECT_LT(largest_difference(resident.losses, plain_losses(net, trial)), 1e-4);
 }
 
 SmallNet counted(int& calls) {
@@ -152,7 +110,7 @@ SmallNet counted(int& calls) {
   return net;
 }
 
-TEST(Sequential, AModelIsMadeOnceToSubmitItAndOnceToStart) {
+TEST(Sequential, MakesAModelOnceToSubmitItAndOnceToStart) {
   int calls = 0;
   TrialConfig trial = net_trial(counted(calls));
   trial.train.max_steps = 2;
@@ -165,7 +123,7 @@ TEST(Sequential, AModelIsMadeOnceToSubmitItAndOnceToStart) {
 }
 
 /// In a later process a client makes its models in another order.
-TEST(Sequential, ATrialIsTheSameWhicheverModelsWereMadeBefore) {
+TEST(Sequential, DescribesATrialAlikeWhicheverModelsWereMadeBefore) {
   const TemporaryFolder folder;
   const auto trial_of = [](std::size_t net) {
     TrialConfig trial = net_trial(small_nets()[net]);
@@ -187,7 +145,7 @@ TEST(Sequential, ATrialIsTheSameWhicheverModelsWereMadeBefore) {
   EXPECT_FALSE(session.changes(other).empty()) << "the control";
 }
 
-TEST(Sequential, AnotherModuleOfTheSameShapesHasCostsOfItsOwn) {
+TEST(Sequential, MeasuresAnotherModuleOfTheSameShapes) {
   const TemporaryFolder folder;
   const auto model_of = [](const auto& activation) {
     const auto make = [=] {
@@ -203,7 +161,7 @@ TEST(Sequential, AnotherModuleOfTheSameShapesHasCostsOfItsOwn) {
   EXPECT_FALSE(pilot.knows(tanh->spec, nullptr));
 }
 
-TEST(Sequential, DataOfAnotherKindIsRefused) {
+TEST(Sequential, RefusesDataOfAnotherKind) {
   TrialConfig trial = net_trial(small_nets()[0]);
   trial.data = net_trial(small_nets()[2]).data;
   Session session(session_of(1, kAmple));
@@ -211,7 +169,7 @@ TEST(Sequential, DataOfAnotherKindIsRefused) {
                "data: samples have 7 int64 values, model sequential expects 65 float32 values");
 }
 
-TEST(Sequential, ABatchNormOfOneValueSaysWhatToDo) {
+TEST(Sequential, RefusesABatchNormOfOneValueWithARemedy) {
   TrialConfig trial = net_trial({"norm", &norm_net, {.input_shape = {1, 8, 8}}});
   trial.train.batch_size = trial.train.virtual_nodes;
   Session session(session_of(1, kAmple));

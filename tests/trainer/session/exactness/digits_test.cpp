@@ -30,27 +30,6 @@ TrialConfig trial_of(const MlpConfig& model, std::shared_ptr<const DataSplit> da
   return trial;
 }
 
-TEST(Mlp, HasTheBitsOfAResidentRunWhenSpilledOverLanes) {
-  const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));
-  TrialConfig trial = trial_of(small_mlp(), data);
-  const RunResult resident = train(session_of(1, kAmple), trial);
-  EXPECT_EQ(resident.trials[0].num_shards, 1);
-  const Bytes budget = smallest_budget(trial);
-  EXPECT_LT(budget, resident.trials[0].training_state_bytes);
-  const RunResult spilled = train(session_of(1, budget), trial);
-  EXPECT_GT(spilled.trials[0].num_shards, 1);
-  expect_same_bits(spilled.trials[0], resident.trials[0]);
-  trial.train.data_parallel = 2;
-  const RunResult lanes = train(session_of(2, budget), trial);
-  for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
-  expect_same_bits(lanes.trials[0], resident.trials[0]);
-
-  MlpConfig other = small_mlp();  // negative control
-  other.dropout = 0.19;
-  expect_other_bits(train(session_of(1, kAmple), trial_of(other, data)).trials[0],
-                    resident.trials[0]);
-}
-
 /// MKL computes five rows in another order if it uses several threads.
 TEST(Mlp, MultipliesFiveSamplesWithOneThread) {
   const auto data = std::make_shared<const DataSplit>(split(std::make_shared<MadeUpDigits>(), 0.3));

@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/models/skip_model.h"
+#include "tests/support/run/plain_training.h"
 #include "tests/support/run/training_run.h"
 #include "trainer/compute/initialize.h"
 
@@ -52,27 +58,17 @@ TEST(Graph, DiffersForAnotherOrderOfReaders) {
   expect_other_bits(train(session_of(1, kAmple), other).trials[0], resident().trials[0]);
 }
 
-/// Whole batches in one autograd graph, with plain gradient descent.
+/// Each virtual node in one autograd graph.
 std::vector<double> plain_losses(const TrialConfig& trial) {
-  constexpr std::int64_t kBatch = 16, kTokens = 17;
-  const auto model = make_skip_model(kBatch);
+  const auto model = make_skip_model(2);
   Tensors weights;
   for (const ParamSpec& spec : model->spec.params) {
     weights.push_back(at::empty(spec.tensor.shape()));
     initialize(weights.back().data_ptr<float>(), spec, trial.train.seed, weights.size() - 1);
     weights.back().requires_grad_();
   }
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < trial.train.max_steps; ++step) {
-    const DataSource& data = *trial.data->train;
-    const auto tokens = at::empty({kBatch, kTokens}, at::kLong);
-    for (std::int64_t i = 0; i < kBatch; ++i) {
-      const auto position = static_cast<std::uint64_t>(step * kBatch + i);
-      const std::span row(tokens[i].data_ptr<std::int64_t>(), std::size_t{kTokens});
-      data.read(sample_at(position, data.num_samples(), trial.train.seed),
-                std::as_writable_bytes(row));
-    }
-    std::map<std::string, at::Tensor> values{{"tokens", tokens}};
+  return plain_training(trial, weights, [&](const torch::Tensor& rows) {
+    std::map<std::string, at::Tensor> values{{"tokens", rows}};
     auto next = weights.begin();
     for (const SkipPiece& piece : skip_pieces()) {
       Tensors reads;
@@ -80,15 +76,8 @@ std::vector<double> plain_losses(const TrialConfig& trial) {
       values[piece.name] = piece.forward(reads, {next, next + piece.num_weights});
       next += piece.num_weights;
     }
-    const at::Tensor loss = values.at("loss") / kBatch;
-    losses.push_back(loss.item<double>());
-    const auto gradients = torch::autograd::grad({loss}, weights);
-    const torch::NoGradGuard no_grad;
-    for (std::size_t w = 0; w < weights.size(); ++w) {
-      weights[w] -= trial.train.learning_rate * gradients[w];
-    }
-  }
-  return losses;
+    return values.at("loss") / rows.size(0);
+  });
 }
 
 TEST(Graph, HasTheLossesOfOneAutogradGraph) {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/models/padded_graph.h"
-#include "tests/support/models/training_rows.h"
+#include "tests/support/run/plain_training.h"
 #include "tests/support/run/training_run.h"
 
 /// Graphs of a user's modules as whole runs.
@@ -13,7 +13,7 @@ const TrialResult& resident() {
   return result;
 }
 
-TEST(ModuleGraph, SpilledOverLanesIsResidentBitByBit) {
+TEST(ModuleGraph, KeepsTheBitsOfAResidentRunWhenSpilledOverLanes) {
   ASSERT_EQ(resident().num_shards, 1);
   const Bytes budget = smallest_budget(padded_trial());
   const RunResult spilled = train(session_of(1, budget), padded_trial());
@@ -28,50 +28,43 @@ TEST(ModuleGraph, SpilledOverLanesIsResidentBitByBit) {
 }
 
 /// The control: masks drawn for other virtual nodes.
-TEST(ModuleGraph, ControlOtherVirtualNodesDrawOtherMasks) {
+TEST(ModuleGraph, DrawsOtherMasksForOtherVirtualNodes) {
   TrialConfig other = padded_trial();
   other.train.virtual_nodes = 8;
   expect_other_bits(train(session_of(1, kAmple), other).trials[0], resident());
 }
 
-/// With nothing but LibTorch; without dropout, whose masks are Spillway's own.
-std::vector<double> plain_training(const TrialConfig& trial) {
+/// With nothing but LibTorch; without dropout, whose masks are Spillway's own. The weights of a
+/// batch's samples do not divide into virtual nodes.
+std::vector<double> plain_losses(TrialConfig trial) {
   torch::manual_seed(trial.train.seed);
   PaddedModules modules(0);
   std::vector<torch::Tensor> params{modules.words->weight};
   for (const auto& mixer : {modules.first, modules.second}) {
     for (const auto& param : mixer->parameters()) params.push_back(param);
   }
-  torch::optim::AdamW optimizer(
-      params, torch::optim::AdamWOptions(trial.train.learning_rate).weight_decay(0).eps(1e-8));
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < trial.train.max_steps; ++step) {
-    const auto rows = rows_of(trial, step, 0, trial.train.batch_size);
+  trial.train.virtual_nodes = 1;
+  return plain_training(trial, params, [&](const torch::Tensor& rows) {
     const auto ids = rows.narrow(1, 0, kPaddedLength).to(torch::kInt64);
     const auto lengths = rows.select(1, kPaddedLength);
     const auto mask = padding_mask(lengths);
-    auto x = modules.second(modules.first(modules.words(ids), mask), mask);
+    const auto x = modules.second(modules.first(modules.words(ids), mask), mask);
     const auto next = rows.select(1, kPaddedLength + 1).to(torch::kInt64);
     const LossSum loss = length_weighted_loss(
         std::vector<at::Tensor>{modules.head(masked_mean(x, mask)), next, lengths});
-    optimizer.zero_grad();
-    const auto mean = loss.sum / loss.weight;
-    mean.backward();
-    optimizer.step();
-    losses.push_back(mean.item<double>());
-  }
-  return losses;
+    return loss.sum / loss.weight;
+  });
 }
 
 TEST(ModuleGraph, HasTheLossesOfPlainTraining) {
   TrialConfig trial = padded_trial(0);
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
-  const auto plain = plain_training(trial);
+  const auto plain = plain_losses(trial);
   ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   EXPECT_LT(plain.back(), 0.95 * plain.front());
   trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows
-  EXPECT_GT(largest_difference(plain_training(trial), plain), 1e-4);
+  EXPECT_GT(largest_difference(plain_losses(trial), plain), 1e-4);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tests/trainer/session/kind_training.h"
+#include "tests/trainer/session/exactness/kind_training.h"
 
 namespace spillway::testing {
 

@@ -4,25 +4,12 @@
 
 #include "tests/support/models/digits.h"
 #include "tests/support/models/small_resnet.h"
+#include "tests/support/run/plain_training.h"
 #include "trainer/compute/initialize.h"
 
 /// Whole runs of residual networks, compared with LibTorch's own modules.
 namespace spillway::testing {
 namespace {
-
-/// Samples [first, first + count) of the job's order, or of evaluation.
-torch::Tensor rows_of(const TrialConfig& trial, std::uint64_t first, std::int64_t count,
-                      bool evaluation = false) {
-  const DataSource& data = evaluation ? *trial.data->eval : *trial.data->train;
-  auto rows = torch::empty({count, data.sample_elements()}, torch::kInt64);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto position = first + static_cast<std::uint64_t>(i);
-    auto row = rows[i];
-    data.read(evaluation ? position : sample_at(position, data.num_samples(), trial.train.seed),
-              {static_cast<std::byte*>(row.mutable_data_ptr()), row.nbytes()});
-  }
-  return rows;
-}
 
 void set_values(PlainResnet& plain, const Tensors& values) {
   const torch::NoGradGuard no_grad;
@@ -50,9 +37,8 @@ TEST(Resnet, HasTheRunningStatisticsOfPlainTraining) {
         train_to_file(session_of(1, spilled ? smallest_budget(trial) : kAmple), trial);
     EXPECT_EQ(ours.run.trials[0].num_shards > 1, spilled);
     PlainResnet plain = initial_resnet(small_resnet(), trial);
-    const auto batch = static_cast<std::uint64_t>(trial.train.batch_size);
-    for (std::uint64_t step = 0; step < 5; ++step)
-      plain->loss(rows_of(trial, step * batch, trial.train.batch_size));
+    for (std::int64_t step = 0; step < 5; ++step)
+      plain->loss(rows_of(trial, step * trial.train.batch_size, trial.train.batch_size));
     EXPECT_EQ(ours.values.size(), plain->parameters().size() + plain->buffers().size());
     for (const auto& [name, value] : ours.values) {
       EXPECT_EQ(value.scalar_type(), plain->value(name).scalar_type()) << name;
@@ -70,10 +56,10 @@ TEST(Resnet, AveragesRunningStatisticsOverVirtualNodes) {
   Tensors expected;
   for (const auto& buffer : plain->named_buffers())
     expected[buffer.key()] = buffer->to(torch::kDouble);
-  for (std::uint64_t step = 0; step < 3; ++step) {
+  for (std::int64_t step = 0; step < 3; ++step) {
     const Tensors before = expected;
     for (auto& [name, value] : expected) value = torch::zeros_like(value);
-    for (std::uint64_t vn = 0; vn < 8; ++vn) {
+    for (std::int64_t vn = 0; vn < 8; ++vn) {
       set_values(plain, before);
       plain->loss(rows_of(trial, step * 32 + vn * 4, 4));
       for (auto& [name, value] : expected) value = value + plain->value(name) / 8.0;
@@ -85,27 +71,11 @@ TEST(Resnet, AveragesRunningStatisticsOverVirtualNodes) {
   }
 }
 
-/// Plain LibTorch, micro-batch by micro-batch.
-std::vector<double> plain_training(const ResnetConfig& config, const TrialConfig& trial) {
+std::vector<double> plain_losses(const ResnetConfig& config, const TrialConfig& trial) {
   PlainResnet plain = initial_resnet(config, trial);
-  const TrainConfig& train = trial.train;
-  const std::int64_t vn_size = train.batch_size / train.virtual_nodes;
-  torch::optim::SGD sgd(plain->parameters(),
-                        torch::optim::SGDOptions(train.learning_rate).momentum(train.momentum));
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < train.max_steps; ++step) {
-    sgd.zero_grad();
-    double sum = 0;
-    for (std::int64_t vn = 0; vn < train.virtual_nodes; ++vn) {
-      const auto first = static_cast<std::uint64_t>(step * train.batch_size + vn * vn_size);
-      const auto loss = plain->loss(rows_of(trial, first, vn_size)) / train.batch_size;
-      loss.backward();
-      sum += loss.item<double>();
-    }
-    sgd.step();
-    losses.push_back(sum);
-  }
-  return losses;
+  return plain_training(trial, plain->parameters(), [&](const torch::Tensor& rows) {
+    return plain->loss(rows) / rows.size(0);
+  });
 }
 
 TEST(Resnet, HasTheLossesOfPlainTraining) {
@@ -117,11 +87,11 @@ TEST(Resnet, HasTheLossesOfPlainTraining) {
   trial.train.weight_decay = trial.train.max_grad_norm = 0;
   trial.train.lr_scheduler_type = LrSchedulerType::constant;
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
-  const auto plain = plain_training(config, trial);
+  const auto plain = plain_losses(config, trial);
   ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-3);
   trial.train.learning_rate *= 1.02;  // negative control: a slightly different optimizer shows
-  EXPECT_GT(largest_difference(plain_training(config, trial), plain), 1e-3);
+  EXPECT_GT(largest_difference(plain_losses(config, trial), plain), 1e-3);
 }
 
 TEST(Resnet, EvaluatesWithTheStatisticsOfTheLastCommit) {
@@ -151,6 +121,47 @@ TEST(Resnet, UpdatesStatisticsOfFrozenLayers) {
     EXPECT_TRUE(resident.values.at(name).equal(initial->value(name))) << name;
   for (const char* name : {"bn1.running_mean", "bn1.running_var", "layer1.0.conv1.weight"})
     EXPECT_FALSE(torch::allclose(resident.values.at(name), initial->value(name), 1e-2)) << name;
+}
+
+/// Batches of 16 and more use other kernels, and pictures of one pixel or one channel look the same
+/// in several memory formats.
+TEST(Resnet, KeepsItsBitsForEveryPictureShape) {
+  ResnetConfig one_pixel = small_resnet();
+  one_pixel.hidden_sizes = {4, 1, 3, 5};
+  one_pixel.depths = {1, 1, 1, 1};
+  ResnetConfig one_channel = small_resnet();
+  one_channel.hidden_sizes = {1, 2};
+  for (const auto& [model, vn_size] :
+       {std::pair{one_pixel, 2}, {one_pixel, 16}, {one_channel, 3}, {small_resnet(), 16}}) {
+    const TrialConfig trial = resnet_trial(model, vn_size);
+    const RunResult whole = train(session_of(1, kAmple), trial);
+    const RunResult spilled = train(session_of(1, smallest_budget(trial)), trial);
+    EXPECT_EQ(whole.trials[0].num_shards, 1);
+    EXPECT_GT(spilled.trials[0].num_shards, 2);
+    expect_within_budgets(spilled);
+    expect_same_bits(spilled.trials[0], whole.trials[0]);
+  }
+}
+
+TEST(ResnetControl, DiffersForAnotherOrderOfStatistics) {
+  TrialConfig trial = still_trial(1), other = trial;
+  other.train.reduction_groups = 1;  // from the left
+  const Trained a = train_to_file(session_of(1, kAmple), trial);
+  const Trained b = train_to_file(session_of(1, kAmple), other);
+  EXPECT_NE(a.run.trials[0].weights_xxh3, b.run.trials[0].weights_xxh3);
+  for (const auto& [name, value] : a.values) {
+    EXPECT_TRUE(torch::allclose(value, b.values.at(name), 1e-5, 1e-6)) << name;
+    EXPECT_TRUE(value.equal(b.values.at(name)) || is_statistic(name)) << name;
+  }
+}
+
+TEST(ResnetControl, DiffersWithoutDropoutOrAugmentation) {
+  const RunResult resident = train(session_of(1, kAmple), resnet_trial());
+  TrialConfig no_shift = resnet_trial();
+  no_shift.data = made_up_digits(/*augment=*/false);
+  for (const TrialConfig& control : {resnet_trial(small_resnet(/*dropout=*/0)), no_shift}) {
+    expect_other_bits(train(session_of(1, kAmple), control).trials[0], resident.trials[0]);
+  }
 }
 
 /// The sum beside the gradients and the value beside the weights; neither moments nor more.

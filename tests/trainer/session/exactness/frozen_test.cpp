@@ -61,22 +61,6 @@ TEST(Frozen, KeepsFrozenWeightsAndTrainsTheOthers) {
   }
 }
 
-TEST(Frozen, HasTheBitsOfAResidentRunWhenSpilled) {
-  const RunResult resident = train(session_of(1, kAmple), frozen_trial());
-  const RunResult spilled = train(session_of(1, smallest_budget(frozen_trial())), frozen_trial());
-  TrialConfig lanes = frozen_trial();
-  lanes.train.data_parallel = 2;
-  const RunResult shared = train(session_of(2, smallest_budget(lanes) * 3 / 2), lanes);
-  EXPECT_EQ(resident.trials[0].num_shards, 1);
-  EXPECT_GT(spilled.trials[0].num_shards, 1);
-  EXPECT_GT(shared.devices[1].ops, 0u);
-  for (const RunResult& result : {spilled, shared}) {
-    expect_same_bits(result.trials[0], resident.trials[0]);
-    expect_within_budgets(result);
-  }
-  expect_other_bits(train(session_of(1, kAmple), tiny_trial()).trials[0], resident.trials[0]);
-}
-
 TEST(Frozen, KeepsNeitherGradientsNorMoments) {
   Session session(session_of(1, kAmple));
   const JobId whole = session.submit(tiny_trial()), part = session.submit(frozen_trial());

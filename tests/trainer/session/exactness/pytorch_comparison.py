@@ -19,7 +19,7 @@ from pathlib import Path
 SKIPPED = 77
 TOLERANCE = 1e-4
 
-# The same values as in tests/trainer/session/comparison_run.cpp.
+# The same values as in tests/trainer/session/exactness/comparison_run.cpp.
 STEPS, BATCH, POSITIONS, CHANNELS, HEADS, LAYERS = 10, 16, 16, 32, 2, 3
 LEARNING_RATE, WEIGHT_DECAY, MAX_GRAD_NORM, WARMUP = 3e-3, 0.1, 0.5, 2
 
