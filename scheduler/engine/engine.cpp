@@ -348,7 +348,7 @@ void Engine::check_visits() const {
 }
 
 EngineSnapshot snapshot_of(const Engine& engine) {
-  EngineSnapshot snapshot{.host_peak = engine.host_peak()};
+  EngineSnapshot snapshot{.host_peak = engine.host_peak(), .first_waiting = engine.first_waiting()};
   for (std::size_t d = 0; d < engine.num_devices(); ++d) {
     snapshot.devices.push_back(engine.device(DeviceId(d)).counters);
   }

@@ -85,6 +85,8 @@ class Engine : private ResidencyOwner {
   Bytes bytes_in_use(DeviceId id) const { return copies(id).used() + reserved_workspace(id); }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
+  /// It waits for host memory, and every later job waits for it; the invalid id: no job waits.
+  JobId first_waiting() const { return waiting_.empty() ? JobId() : waiting_.front(); }
 
   /// Throws std::logic_error if a table breaks an invariant: budgets, leases, versions.
   void check_integrity() const;
@@ -178,10 +180,11 @@ class Engine : private ResidencyOwner {
   std::vector<Action>* out_ = nullptr;  // during a call only
 };
 
-/// The engine's counters, for results.
+/// The engine's counters, for results, and its queue.
 struct EngineSnapshot {
   std::vector<DeviceCounters> devices;
   Bytes host_peak = 0;
+  JobId first_waiting;  ///< see Engine
 };
 EngineSnapshot snapshot_of(const Engine& engine);
 

@@ -174,7 +174,7 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
           .first_step = entered.first_step,
           .max_steps = length.steps(entered.config.train.max_steps),
           .until = until == kNoStep ? until : length.steps(until),
-          .suspended = entered.suspended,
+          .suspended = entered.request == TrialRequest::pause,
           .rung_losses = rung_losses(entered)};
 }
 

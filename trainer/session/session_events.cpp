@@ -139,7 +139,7 @@ void Session::Impl::end(JobId id, TrialPhase phase, const std::string& reason) {
 TrialPhase Session::Impl::live_phase(JobId id) const {
   const TrialPhase phase = trial(id).lifecycle.phase();
   if (!controller) {
-    if (trial(id).suspended) return TrialPhase::suspended;
+    if (trial(id).request == TrialRequest::pause) return TrialPhase::suspended;
     const bool stays = phase != TrialPhase::stranded && phase != TrialPhase::suspended;
     return stays ? phase : TrialPhase::submitted;
   }
