@@ -68,18 +68,6 @@ Json totals_or_null(const std::optional<RunResult>& totals) {
 
 }  // namespace
 
-const char* to_string(RunState state) {
-  switch (state) {
-    case RunState::ended:
-      return "ended";
-    case RunState::running:
-      return "running";
-    case RunState::unfinished:
-      return "unfinished";
-  }
-  return "?";
-}
-
 std::string json_report(const RunLog& run, const std::filesystem::path& folder, RunState state,
                         std::size_t top) {
   Json trials = Json::array();

@@ -129,8 +129,8 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
     YamlReader reader(*schema_, &item, path);
     AutoscaleRule& rule = rules.emplace_back();
     if (item.kind != Kind::scalar) {
-      reader.require_key(
-          "rule", fmt::format("write one of {}", fmt::join(heuristic_names(), ", ")).c_str());
+      reader.require_key("rule",
+                         fmt::format("write one of {}", fmt::join(kNames<RuleKind>, ", ")).c_str());
     }
     reader.field("rule", rule.rule, kAny);
     for (const YamlNode& child : item.children) {

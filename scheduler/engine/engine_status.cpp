@@ -21,9 +21,9 @@ std::string name_of(const JobTable& job, const InFlight& action) {
     case Kind::op:
       return span_name(job.program->ops[at(action.op)]);
     case Kind::copy:
-      return span_name(job.plan->layout.buffers[at(action.buffer)].kind);
+      return to_string(job.plan->layout.buffers[at(action.buffer)].kind);
     case Kind::host_op:
-      return span_name(job.program->host_ops[at(action.op)].kind);
+      return to_string(job.program->host_ops[at(action.op)].kind);
     case Kind::admission:
       return "initial state";
     case Kind::release:

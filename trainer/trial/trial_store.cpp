@@ -44,7 +44,7 @@ std::string to_text(const TrialResult& result) {
 }
 
 TrialState state_of(const JournalTrial& trial) {
-  if (const auto state = trial_state(trial.state)) return *state;
+  if (const auto state = value_named<TrialState>(trial.state)) return *state;
   throw Error(fmt::format("the journal has trial '{}' in state '{}', which does not exist",
                           trial.client_id, trial.state));
 }

@@ -70,7 +70,7 @@ constexpr const char* kCases =
 14 |  virtual_nodes: 2\n  max_data_parallel: 3 | line 15: train.max_data_parallel: is 3, above train.redu
 15 |  priority: 101 | line 15: train.priority: is '101', must be an integer from 1 to 100
 15 |scheduling: {sharing: fair} | scheduling.sharing: is 'fair', must be none, priority, wfs or fill
-15 |  autoscale: {rule: troughput} | train.autoscale: 'troughput' is no heuristic; did you mean 'through
+15 |  autoscale: {rule: troughput} | train.autoscale: 'troughput' is no rule; did you mean 'through
 15 |  autoscale: [{threshold: 0.2}] | train.autoscale[0].rule: is missing; write one of throughput,
 15 |  autoscale: throughput | line 15: train.autoscale: is 'throughput', must be a mapping of keys to
 15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is unknown to 'th

@@ -255,7 +255,7 @@ TEST(Shares, ReportsImpossibleRequests) {
   EXPECT_EQ(said_of([](TrainConfig& train) {
               train.autoscale = {{"through", {}}};
             }),
-            "train.autoscale: 'through' is no heuristic; did you mean 'throughput'?");
+            "train.autoscale: 'through' is no rule; did you mean 'throughput'?");
   EXPECT_EQ(said_of([](TrainConfig& train) {
               train.autoscale = {kWalksDown, {"throughput", {{"treshold", 1}}}};
             }),
