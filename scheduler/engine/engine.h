@@ -76,7 +76,7 @@ class Engine : private ResidencyOwner {
   const JobTable& job(JobId id) const { return tables_.jobs.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return table(id); }
   /// The copies on a device.
-  const Residency& copies(DeviceId id) const { return tables_.memory.on(id); }
+  const Residency& copies(DeviceId id) const { return memory_.on(id); }
   /// Includes devices that have left, which keep their numbers.
   std::size_t num_devices() const { return tables_.devices.size(); }
   /// The actions in flight, in no particular order.
@@ -170,7 +170,9 @@ class Engine : private ResidencyOwner {
   const DeviceTable& table(DeviceId id) const { return tables_.of(id); }
   ActionId start(InFlight action);
 
+  EngineConfig config_;
   EngineTables tables_;
+  ResidencyManager memory_;
   Dispatcher dispatcher_;
   std::deque<JobId> waiting_;
   boost::unordered_flat_map<ActionId, InFlight> in_flight_;

@@ -115,7 +115,7 @@ TEST(HostRates, AShortCallIsTimedManyTimes) {
 
 TEST(HostRates, MoreThreadsThanCoresCrowdThem) {
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  EXPECT_GT(measure_crowding(16 * cores, matrix_product), 1.5);
+  EXPECT_GT(measure_contention(16 * cores, matrix_product), 1.5);
 }
 
 TEST(HostRates, ASlowLinkDelaysACopy) {
