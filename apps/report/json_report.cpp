@@ -24,7 +24,7 @@ Json to_json(const RunLog& run, std::size_t number) {
       {"parameters", trial.parameters},
       {"num_shards", trial.num_shards},
       {"virtual_nodes", trial.virtual_nodes},
-      {"lanes", trial.lanes},
+      {"data_parallel", trial.lanes},
       {"order", trial.order},
       {"steps", trial.steps},
       {"checkpoint_bytes", log.checkpoint_bytes},

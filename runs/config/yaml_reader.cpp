@@ -63,7 +63,7 @@ void YamlSchema::report_unknown() {
     }
     std::string problem = "unknown key; remove it";
     if (const auto now = new_name(path)) {
-      problem = fmt::format("is called {} now", *now);
+      problem = fmt::format("was renamed to {}", *now);
     } else if (const auto near = nearest(path, known_); !near.empty()) {
       problem = fmt::format("unknown key; did you mean {}?", near);
     }
@@ -109,7 +109,7 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
     values.clear();
     for (const auto& item : node.children) values.push_back(item.text);
   } else {
-    complain(key, node, "one text, or a list of texts");
+    complain(key, node, "a string or a list of strings");
   }
 }
 

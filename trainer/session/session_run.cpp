@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -10,7 +12,8 @@ namespace spillway {
 
 /// Begins a run with all trials that have not ended, unless there is one.
 void Session::Impl::begin_run() {
-  if (config.estimate) throw Error("a session with estimated costs plans only");
+  if (config.estimate)
+    throw Error("a session with estimated costs can only plan; set estimate = false to train");
   const MutexLock lock(mutex);
   idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return run_phase != RunPhase::closing; });
   if (has_run()) return;
@@ -81,7 +84,7 @@ void Session::Impl::serve(Shell& serving) {
     serving.serve();
   } catch (...) {
     error = std::current_exception();
-    failure = "run() ended with an error: " + current_reason();
+    failure = fmt::format("the run failed: {}", current_reason());
   }
   try {
     end_run(failure);

@@ -20,8 +20,8 @@ namespace spillway {
 namespace {
 
 void describe(const TensorSpec& tensor, std::string& text) {
-  text += " " + std::to_string(static_cast<int>(tensor.dtype));
-  for (const Dim& dim : tensor.dims) text += "," + std::to_string(dim.size);
+  text += fmt::format(" {}", static_cast<int>(tensor.dtype));
+  for (const Dim& dim : tensor.dims) text += fmt::format(",{}", dim.size);
 }
 
 /// Layers, parameters, edges.
@@ -42,7 +42,7 @@ std::string description(const ModelSpec& model) {
     text += "layer " + layer.name + " " + layer.kind;
     for (const auto* numbers : {&layer.params, &layer.inputs, &layer.outputs}) {
       text += " :";
-      for (int number : *numbers) text += " " + std::to_string(number);
+      for (int number : *numbers) text += fmt::format(" {}", number);
     }
     text += '\n';
   }
@@ -76,8 +76,9 @@ class TrainFields {
 
  private:
   static std::string text(double value) { return exact(value); }
-  static std::string text(std::int64_t value) { return std::to_string(value); }
-  static std::string text(int value) { return std::to_string(value); }
+  static std::string text(std::int64_t value) { return fmt::to_string(value); }
+  static std::string text(std::uint64_t value) { return fmt::to_string(value); }
+  static std::string text(int value) { return fmt::to_string(value); }
   static std::string text(Named auto value) { return to_string(value); }
 
   const TrainConfig& train_;
@@ -119,12 +120,12 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   Contract contract{
       {"model", xxh3(std::as_bytes(std::span(shapes)))},
       {"data", data_xxh3},
-      {"train.seed", std::to_string(train.seed)},
-      {"numerics", std::to_string(kNumericsVersion)},
+      {"numerics", fmt::to_string(kNumericsVersion)},
       {"threads_per_op", "1"},
       {"libtorch", TORCH_VERSION},
       {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
   TrainFields fields(train, contract);
+  visit_seed(train, fields);
   visit_train(train, fields);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;

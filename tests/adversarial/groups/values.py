@@ -148,7 +148,7 @@ NO_CONFIGURATION = [
 ]
 OVERRIDES = [
     ("A word without '='", "train.data_parallel", "train.data_parallel"),
-    ("An old key", "train.lanes=1", "train.lanes: is called train.data_parallel now"),
+    ("An old key", "train.lanes=1", "train.lanes: was renamed to train.data_parallel"),
     ("A key with a slip", "train.data_paralel=1", "did you mean train.data_parallel"),
     ("An empty key", "=1", "override|key"),
     ("A key of dots", "...=1", r"\.\.\.|key|override"),

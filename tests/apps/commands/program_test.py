@@ -317,7 +317,7 @@ train: {batch_size: 1, virtual_nodes: 1, max_steps: 2}
         for size, more in ((64, "name=one"), (768, sweep)):
             full = self.run_on_small_disk(f"{size}k", *arguments, "output_dir=new", more)
             self.assertEqual(full.returncode, 3, full.stdout)
-            self.assertIn("a file for homes in 'homes' does not fit: it needs ", full.stderr)
+            self.assertIn("offloaded training state in 'homes' does not fit: it needs ", full.stderr)
             self.assertIn(f" ({size << 10} bytes); free some there", full.stderr)
             self.assertFalse(os.path.exists(os.path.join(self.folder, "new")))
         waiting = self.run_on_small_disk("768k", *arguments, "--overwrite", sweep,

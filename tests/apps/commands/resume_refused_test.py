@@ -94,8 +94,8 @@ class ResumeRefused(unittest.TestCase):
             said = self.refused()
             self.assertEqual(self.code, 2)
             self.assertRegex(said, "has another contract:\n +data: was [0-9a-f]{32}, is [0-9a-f]")
-            self.assertIn("the files of data.path, or how they are read, changed since; put them "
-                          "back as they were, or choose another output_dir", said)
+            self.assertIn("the files of data.path, or the way they are read, have changed; "
+                          "restore them, or choose another output_dir", said)
         self.data.write_bytes(original)
         said = small_run.finish(self.run_.resume_command(small_run.FAST))
         self.assertIn("resumed after step", said)
@@ -105,7 +105,7 @@ class ResumeRefused(unittest.TestCase):
         said = self.refused("train.learning_rate=0.5", "train.virtual_nodes=8")
         self.assertEqual(self.code, 2)
         for line in ("train.learning_rate: was 0.001, is 0.5", "train.virtual_nodes: was 4, is 8",
-                     "go on with what it was, or choose another output_dir"):
+                     "use the original values, or choose another output_dir"):
             self.assertIn(line, said)
         self.assertNotIn("data: ", said)
 
