@@ -120,6 +120,6 @@ provide fetch_plays "$plays" "$plays" "Shakespeare's plays (5 MB)"
 if [[ -s "$plays" ]]; then
   printf '%s\n' "$plays"
 else
-  say "the plays cannot be had here: training on LibTorch's C++ headers instead"
+  say "cannot download the plays; training on LibTorch's C++ headers instead"
   printf '%s\n' "$SPILLWAY_TORCH_DIR/include"
 fi

@@ -88,7 +88,7 @@ std::string zsh_case(const CLI::App& command) {
     text += " " + word(fmt::format("{}[{}]", name, description));
   int place = 0;
   for (const auto& argument : arguments_of(command)) {
-    const auto which = argument.repeats ? "*" : std::to_string(++place);
+    const auto which = argument.repeats ? "*" : fmt::to_string(++place);
     text += " " + word(fmt::format("{}:{}:{}", which, argument.name, zsh_action(argument)));
   }
   return text + " ;;\n";

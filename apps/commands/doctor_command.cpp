@@ -110,7 +110,7 @@ void print(std::ostream& out, const Machine& machine) {
       machine.spillway_version, machine.torch_version, machine.compiler, machine.processor,
       machine.cores, machine.kernels, machine.numerics.xxh3(), machine.numerics.seconds * 1e3);
   for (const std::string& variable : machine.kernel_variables)
-    out << fmt::format("  {} is set, which may select other kernels\n", variable);
+    out << fmt::format("  {} is set; it may select other kernels\n", variable);
   out << fmt::format("Memory: {}, {} free\n", format_bytes(machine.memory_bytes),
                      format_bytes(machine.available_bytes));
   print_gpus(out, machine.gpus);

@@ -1,5 +1,7 @@
 #include "apps/commands/verify_command.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -111,12 +113,12 @@ Checked check(const OutputFolder& folder) {
 }
 
 void print(std::ostream& out, const Checked& all, const fs::path& log) {
-  const auto state = [](const auto& one) { return one.problem.empty() ? "sound" : "DAMAGED"; };
+  const auto state = [](const auto& one) { return one.problem.empty() ? "intact" : "DAMAGED"; };
   if (!all.generations.empty() || !all.weights.empty()) {
     Table table({"trial", "file", "step", "size", "state"});
     for (const auto& one : all.generations) {
-      table.add({one.trial, "checkpoint " + std::to_string(one.generation),
-                 one.step < 0 ? "" : std::to_string(one.step), format_bytes(one.bytes),
+      table.add({one.trial, fmt::format("checkpoint {}", one.generation),
+                 one.step < 0 ? "" : fmt::to_string(one.step), format_bytes(one.bytes),
                  state(one)});
     }
     for (const auto& one : all.weights) table.add({one.trial, "final weights", "", "", state(one)});
@@ -139,7 +141,7 @@ Json json_of(const Checked& all) {
   Json checkpoints = Json::array(), weights = Json::array();
   for (const CheckedGeneration& one : all.generations) {
     checkpoints.push_back({{"trial", one.trial},
-                           {"generation", one.generation},
+                           {"checkpoint", one.generation},
                            {"step", one.step < 0 ? Json(nullptr) : Json(one.step)},
                            {"bytes", one.bytes},
                            {"problem", or_null(one.problem)}});

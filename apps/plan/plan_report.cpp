@@ -37,7 +37,7 @@ void print_trials(std::ostream& out, const PlannedRun& run) {
       cells.resize(9);
     } else {
       cells.insert(cells.end(), {format_count(static_cast<double>(row.parameters)),
-                                 std::to_string(row.plan.num_shards), row.plan.order,
+                                 fmt::to_string(row.plan.num_shards), row.plan.order,
                                  seconds_text(row.plan.compute_s_per_step)});
     }
     table.add(std::move(cells));
@@ -56,7 +56,7 @@ Bytes home_boundaries_bytes(const TrialPlan& plan) {
 std::string lanes_text(const TrialPlan& plan) {
   std::string text;
   for (std::size_t lane = 0; lane < plan.lane_devices.size(); ++lane) {
-    text += fmt::format("{}{}{} on {}", lane == 0 ? "\n    lanes: " : ", ", plan.lane_groups[lane],
+    text += fmt::format("{}{}{} on {}", lane == 0 ? "\n    split: " : ", ", plan.lane_groups[lane],
                         lane == 0 ? " reduction groups" : "", plan.lane_devices[lane]);
   }
   for (const auto& sentence : plan.declined) text += "\n    " + sentence;

@@ -23,9 +23,9 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
                {"num_shards", row.plan.num_shards},
                {"shards", row.plan.shards},
                {"virtual_nodes", row.train.virtual_nodes},
-               {"lanes", row.plan.lanes},
-               {"lane_groups", row.plan.lane_groups},
-               {"lane_devices", row.plan.lane_devices},
+               {"data_parallel", row.plan.lanes},
+               {"groups", row.plan.lane_groups},
+               {"devices", row.plan.lane_devices},
                {"declined", row.plan.declined},
                {"order", row.plan.order},
                {"loads_ahead", row.plan.loads_ahead},
@@ -33,10 +33,10 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
                {"steps", row.train.max_steps},
                {"simulated_steps", row.steps},
                {"training_state_bytes", row.plan.training_state_bytes},
-               {"home_bytes", row.plan.home_bytes},
-               {"home_weights_bytes", row.plan.home_weights_bytes},
-               {"home_moments_bytes", row.plan.home_moments_bytes},
-               {"home_sums_bytes", row.plan.home_sums_bytes},
+               {"offload_bytes", row.plan.home_bytes},
+               {"offload_weights_bytes", row.plan.home_weights_bytes},
+               {"offload_moments_bytes", row.plan.home_moments_bytes},
+               {"offload_sums_bytes", row.plan.home_sums_bytes},
                {"unit_weights_bytes", row.plan.unit_weights_bytes},
                {"unit_sums_bytes", row.plan.unit_sums_bytes},
                {"unit_activations_bytes", row.plan.unit_activations_bytes},
@@ -50,7 +50,7 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
 
 Json to_json(const MemoryNeed& need, const HostMemory& machine) {
   return {{"needed_bytes", need.total()},
-          {"home_bytes", need.homes},
+          {"offload_bytes", need.homes},
           {"device_bytes", need.devices},
           {"total_bytes", machine.total},
           {"available_bytes", machine.available}};
@@ -58,7 +58,7 @@ Json to_json(const MemoryNeed& need, const HostMemory& machine) {
 
 Json to_json(const DiskUse& disk) {
   return {{"folder", disk.folder.string()},
-          {"home_bytes", disk.homes},
+          {"offload_bytes", disk.homes},
           {"checkpoint_bytes", disk.checkpoints},
           {"weights_bytes", disk.weights},
           {"free_bytes", disk.free}};

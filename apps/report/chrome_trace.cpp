@@ -1,5 +1,7 @@
 #include "apps/report/chrome_trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -40,10 +42,10 @@ class Process {
   }
 
   void name_queues(int num_devices) {
-    constexpr std::array<const char*, kQueues> kNames{" compute", " to device", " to host"};
+    constexpr std::array<const char*, kQueues> kQueueNames{"compute", "to device", "to host"};
     for (int queue = 0; queue < num_devices * kQueues; ++queue) {
       name_it("thread_name", queue,
-              "device " + std::to_string(queue / kQueues) + kNames[at(queue % kQueues)]);
+              fmt::format("device {} {}", queue / kQueues, kQueueNames[at(queue % kQueues)]));
     }
   }
 
@@ -80,7 +82,7 @@ class Process {
 
 void add_memory(Json& events, int pid, const std::vector<MemorySample>& memory) {
   const auto add = [&](double time_s, const std::string& place, Bytes bytes) {
-    events.push_back({{"name", place + " memory"},
+    events.push_back({{"name", fmt::format("{} memory", place)},
                       {"ph", "C"},
                       {"pid", pid},
                       {"ts", 1e6 * time_s},
@@ -88,7 +90,7 @@ void add_memory(Json& events, int pid, const std::vector<MemorySample>& memory) 
   };
   for (const MemorySample& sample : memory) {
     for (std::size_t d = 0; d < sample.device_bytes.size(); ++d)
-      add(sample.time_s, "device " + std::to_string(d), sample.device_bytes[d]);
+      add(sample.time_s, fmt::format("device {}", d), sample.device_bytes[d]);
     add(sample.time_s, "host", sample.host_bytes);
   }
 }

@@ -21,7 +21,7 @@ std::string text_of(const TraceSpan& span) {
 std::string text_of(const std::vector<int>& lanes) {
   std::string text;
   for (const int device : lanes) {
-    text += (text.empty() ? "" : ", ") + (device < 0 ? "-" : std::to_string(device));
+    text += (text.empty() ? "" : ", ") + (device < 0 ? "-" : fmt::to_string(device));
   }
   return text.empty() ? "-" : text;
 }
@@ -30,14 +30,14 @@ Table devices_of(const SessionState& state) {
   Table table({"device", "kind", "state", "in use", "budget"});
   for (std::size_t d = 0; d < state.devices.size(); ++d) {
     const SessionState::Device& device = state.devices[d];
-    table.add({std::to_string(d), device.kind, device.state, format_bytes(device.used_bytes),
+    table.add({fmt::to_string(d), device.kind, device.state, format_bytes(device.used_bytes),
                format_bytes(device.budget_bytes)});
   }
   return table;
 }
 
 Table trials_of(const SessionState& state) {
-  Table table({"trial", "state", "step", "lanes on", "waits for"});
+  Table table({"trial", "state", "step", "devices", "waits for"});
   for (const SessionState::Trial& trial : state.trials) {
     if (has_ended(trial.state)) continue;
     table.add({trial.name, to_string(trial.state),
@@ -51,7 +51,7 @@ Table work_of(const SessionState& state) {
   Table table({"in flight", "where", "trial", "after step", "bytes", "for"});
   for (const TraceSpan& span : state.under_way) {
     table.add({text_of(span), place_of(span), state.trials[span.job.index()].name,
-               std::to_string(span.step), span.bytes > 0 ? format_bytes(span.bytes) : "-",
+               fmt::to_string(span.step), span.bytes > 0 ? format_bytes(span.bytes) : "-",
                fmt::format("{:.3f} s", std::max(0.0, state.time_s - span.started_s))});
   }
   return table;

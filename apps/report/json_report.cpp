@@ -24,7 +24,7 @@ Json to_json(const RunLog& run, std::size_t number) {
       {"parameters", trial.parameters},
       {"num_shards", trial.num_shards},
       {"virtual_nodes", trial.virtual_nodes},
-      {"lanes", trial.lanes},
+      {"data_parallel", trial.lanes},
       {"order", trial.order},
       {"steps", trial.steps},
       {"checkpoint_bytes", log.checkpoint_bytes},
@@ -67,18 +67,6 @@ Json totals_or_null(const std::optional<RunResult>& totals) {
 }
 
 }  // namespace
-
-const char* to_string(RunState state) {
-  switch (state) {
-    case RunState::ended:
-      return "ended";
-    case RunState::running:
-      return "running";
-    case RunState::unfinished:
-      return "unfinished";
-  }
-  return "?";
-}
 
 std::string json_report(const RunLog& run, const std::filesystem::path& folder, RunState state,
                         std::size_t top) {

@@ -34,8 +34,8 @@ void print_memory(std::ostream& out, const RunResult& result) {
     const auto& device = result.devices[d];
     table.add({fmt::format("{}:{}", device.kind, d), format_bytes(device.budget_bytes),
                format_bytes(device.peak_bytes), format_percent(device.busy_share),
-               std::to_string(device.ops), std::to_string(device.loads),
-               std::to_string(device.prefetches)});
+               fmt::to_string(device.ops), fmt::to_string(device.loads),
+               fmt::to_string(device.prefetches)});
   }
   table.add({"host", format_bytes(result.host_budget_bytes), format_bytes(result.host_peak_bytes),
              "", "", "", ""});

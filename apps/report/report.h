@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <iosfwd>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "runs/log/run_log.h"
+#include "spillway/choices.h"
 
 /// Reports of a finished or unfinished run, for people and for programs. `folder` is the run's.
 namespace spillway {
@@ -15,7 +17,8 @@ inline constexpr std::size_t kAllTrials = std::numeric_limits<std::size_t>::max(
 
 /// Unfinished: the run was interrupted or killed.
 enum class RunState { ended, running, unfinished };
-const char* to_string(RunState state);
+template <>
+inline constexpr std::array kNames<RunState>{"ended", "running", "unfinished"};
 
 /// Prints the table of trials by the run's metric, of the `top` best ones; the best trial, the
 /// table of devices, planned and actual totals, and the outputs. Leaves out what an unfinished run

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "apps/report/report.h"
 #include "runs/text/csv.h"
 
@@ -8,18 +10,18 @@ std::string results_csv(const RunLog& run) {
   for (const auto& [key, value] : run.trials.front().parameters) header.push_back(key);
   for (const char* column :
        {"state", "steps", "first_loss", "final_loss", "eval_loss", "tokens_per_s", "parameters",
-        "num_shards", "virtual_nodes", "lanes", "order", "weights_xxh3", "reason"})
+        "num_shards", "virtual_nodes", "data_parallel", "order", "weights_xxh3", "reason"})
     header.emplace_back(column);
   std::string text = csv_line(header);
   for (const auto& trial : run.trials) {
     const auto& t = trial.result;
     std::vector<std::string> row{t.name};
     for (const auto& [key, value] : trial.parameters) row.push_back(value);
-    for (const auto& cell : {std::string(to_string(t.state)), std::to_string(t.steps),
+    for (const auto& cell : {std::string(to_string(t.state)), fmt::to_string(t.steps),
                              csv_cell(t.first_loss), csv_cell(t.final_loss), csv_cell(t.eval_loss),
-                             csv_cell(t.tokens_per_s), std::to_string(t.parameters),
-                             std::to_string(t.num_shards), std::to_string(t.virtual_nodes),
-                             std::to_string(t.lanes), t.order, t.weights_xxh3, t.reason})
+                             csv_cell(t.tokens_per_s), fmt::to_string(t.parameters),
+                             fmt::to_string(t.num_shards), fmt::to_string(t.virtual_nodes),
+                             fmt::to_string(t.lanes), t.order, t.weights_xxh3, t.reason})
       row.push_back(cell);
     text += csv_line(row);
   }

@@ -40,10 +40,10 @@ std::vector<std::string> row_of(const RunLog& run, std::size_t trial,
   std::vector<std::string> row{short_name(run, trial)};
   for (auto& value : short_parameters(run.trials[trial], keys)) row.push_back(std::move(value));
   for (auto& cell :
-       {std::string(to_string(t.state)), std::to_string(t.steps), loss_text(t.first_loss),
+       {std::string(to_string(t.state)), fmt::to_string(t.steps), loss_text(t.first_loss),
         loss_text(t.final_loss), loss_text(t.eval_loss),
         format_count(static_cast<double>(t.parameters)), format_bytes(t.training_state_bytes),
-        std::to_string(t.num_shards), t.order, format_count(t.tokens_per_s)})
+        fmt::to_string(t.num_shards), t.order, format_count(t.tokens_per_s)})
     row.push_back(cell);
   if (run.trials.size() > 1) row.push_back(t.name);
   return row;

@@ -2,46 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 
 namespace spillway {
 
-const char* to_string(Tier tier) {
-  switch (tier) {
-    case Tier::device:
-      return "device";
-    case Tier::host:
-      return "host";
-    case Tier::disk:
-      return "disk";
-  }
-  return "?";
-}
-
 namespace {
 
-const char* remedy(Tier tier) {
-  switch (tier) {
-    case Tier::device:
-      return "raise the memory of a device to that";
-    case Tier::host:
-      return "raise host_memory to that";
-    case Tier::disk:
-      return "free some there";
-  }
-  return "?";
-}
+struct TierText {
+  const char *name, *unit, *limit, *remedy;
+};
+constexpr std::array<TierText, 3> kTiers{{
+    {"device", "memory", "the budget is", "raise the memory of a device to that"},
+    {"host", "memory", "the budget is", "raise host_memory to that"},
+    {"disk", "space", "left are", "free some there"},
+}};
 
-const char* limit_of(Tier tier) { return tier == Tier::disk ? "left are" : "the budget is"; }
+const TierText& text_of(Tier tier) { return kTiers.at(static_cast<std::size_t>(tier)); }
 
 std::string room_of(Tier tier) {
-  return fmt::format("{} {}", to_string(tier), tier == Tier::disk ? "space" : "memory");
+  return fmt::format("{} {}", text_of(tier).name, text_of(tier).unit);
 }
 
 /// "3.00 MiB (3145728 bytes)".
 std::string exact(Bytes bytes) { return fmt::format("{} ({} bytes)", format_bytes(bytes), bytes); }
 
 }  // namespace
+
+const char* to_string(Tier tier) { return text_of(tier).name; }
 
 OutOfMemory::OutOfMemory(Tier t, Bytes requested_bytes, Bytes available_bytes,
                          const std::string& who)
@@ -93,8 +81,8 @@ std::string current_reason() {
 DoesNotFit::DoesNotFit(const std::string& what, Tier t, Bytes needed_bytes, Bytes budget_bytes,
                        const std::string& or_else)
     : Error(fmt::format("{} does not fit: it needs {} of {}, {} {}; {}{}{}", what,
-                        exact(needed_bytes), room_of(t), limit_of(t), exact(budget_bytes),
-                        remedy(t), or_else.empty() ? "" : "; ", or_else)),
+                        exact(needed_bytes), room_of(t), text_of(t).limit, exact(budget_bytes),
+                        text_of(t).remedy, or_else.empty() ? "" : "; ", or_else)),
       tier(t),
       needed(needed_bytes),
       budget(budget_bytes) {}

@@ -1,5 +1,7 @@
 #include "spillway/units.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -46,7 +48,7 @@ std::optional<Bytes> parse_rate(std::string_view text) {
 
 std::string format_bytes(Bytes n) {
   static constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-  if (n < 1024) return std::to_string(n) + " B";
+  if (n < 1024) return fmt::format("{} B", n);
   double value = static_cast<double>(n);
   std::size_t unit = 0;
   while (value >= 1024 && unit + 1 < kUnits.size()) {

@@ -88,7 +88,7 @@ std::string read_file(FileSystem& files, const FileSystem::Path& path, Bytes lim
   const OpenFile file = OpenFile::open(files, path);
   const Bytes size = file.size();
   if (size > limit)
-    throw CorruptData(path, fmt::format("holds {}, more than the {} that such a file may have",
+    throw CorruptData(path, fmt::format("has {}; the limit for such a file is {}",
                                         format_bytes(size), format_bytes(limit)));
   std::string text(size, '\0');
   file.read_all(std::as_writable_bytes(std::span(text)), 0);

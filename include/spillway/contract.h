@@ -26,7 +26,7 @@ struct ContractDifference {
 /// difference, because programs of other versions have other probes.
 std::vector<ContractDifference> differences(const Contract& then, const Contract& now);
 
-/// "seed: was 7, is 8"; "train.dtype: was not there, is bf16".
+/// "seed: was 7, is 8"; "train.dtype: was not set, is bf16".
 std::string to_string(const ContractDifference& difference);
 
 /// The differences, one per line, and what to do about them: the end of a message.

@@ -18,7 +18,8 @@ struct SessionEvent {
     state,    ///< a trial's state changed; if it waits for a device or a share, `reason` says so
     step,     ///< a step was committed
     eval,     ///< an evaluation finished
-    resized,  ///< the trial has `lanes` from the next step on; `reason` says who decided it
+    resized,  ///< `lanes` devices compute the trial from the next step on; `reason` says who
+              ///< decided it
     redone,   ///< the step after `step` starts again, because a device was lost
     resumed,  ///< the trial starts after `step` steps, from a checkpoint
     saved,    ///< the state after `step` is durable, or, with a reason, could not be written
@@ -29,7 +30,7 @@ struct SessionEvent {
   } kind = Kind::state;                    ///< what happened
   int device = -1;                         ///< joined, left, lost: its number
   std::uint64_t generation = 0;            ///< saved, resumed: number of the checkpoint
-  int lanes = 0;                           ///< of the trial
+  int lanes = 0;                           ///< devices that compute a step of the trial
   TrialState state = TrialState::waiting;  ///< of the trial
   std::int64_t step = 0;                   ///< committed steps
   double loss = 0;                         ///< step, eval: mean loss

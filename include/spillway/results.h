@@ -1,12 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "spillway/choices.h"
 #include "spillway/trace.h"
 #include "spillway/units.h"
 
@@ -22,14 +23,16 @@ enum class TrialState : std::uint8_t {
   stopped,       ///< by Session::stop(), before its end
   stopped_early  ///< other trials were better at a rung
 };
-/// "waiting", "running", ...
-const char* to_string(TrialState state);
+template <>
+inline constexpr std::array kNames<TrialState>{"waiting", "paused",  "running",      "done",
+                                               "failed",  "stopped", "stopped early"};  ///< names
+
 /// True if the trial is neither waiting nor paused nor running.
 constexpr bool has_ended(TrialState state) { return state > TrialState::running; }
 /// True if a later session does not continue the trial: it is done, failed or stopped early.
-bool is_final(TrialState state);
-/// The state with this name, or nothing.
-std::optional<TrialState> trial_state(std::string_view text);
+constexpr bool is_final(TrialState state) {
+  return has_ended(state) && state != TrialState::stopped;
+}
 
 /// What became of one trial.
 struct TrialResult {

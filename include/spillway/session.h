@@ -54,13 +54,13 @@ class Session {
   /// takes part in the run, if there is one. Throws Error if a layer does not run; ConfigError
   /// (also `client_id` if it belongs to another contract, `until`, and `data` if the samples do not
   /// fit the model); DoesNotFit with the smallest budget that would fit, or if the disk of
-  /// `offload_path` cannot hold all homes that may lie there at once, or during a run with early
-  /// stopping like check(). Throws ConfigError (`sweep.metric.name`) if early stopping compares
-  /// evaluations and there is no data for them.
+  /// `offload_path` cannot hold the state of all trials that train at once, or during a run with
+  /// early stopping like check(). Throws ConfigError (`sweep.metric.name`) if early stopping
+  /// compares evaluations and there is no data for them.
   JobId submit(TrialConfig trial);
   /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
-  /// Throws DoesNotFit if host memory cannot hold the homes of all trials that early stopping lets
+  /// Throws DoesNotFit if host memory cannot hold the state of all trials that early stopping lets
   /// train at once. run() and simulate() do the same.
   void check() const;
 
@@ -101,10 +101,11 @@ class Session {
   /// its end. A waiting trial has evaluated its weights. Throws ConfigError (`until`).
   void extend(JobId trial, std::int64_t until);
 
-  /// Sets the number of lanes from the trial's next commit on (fewer if fewer devices can run it).
+  /// Sets the number of devices that compute a step of the trial together, from its next commit on
+  /// (fewer if fewer can run it).
   /// Overrides rules and sharing for this trial; the others share the remaining devices, at least
   /// one. No effect on a trial that has ended. Throws ConfigError (`train.data_parallel`) if there
-  /// are too few devices now, or if host memory is not reserved for that many lanes.
+  /// are too few devices now, or if host memory is not reserved for that many.
   void resize(JobId trial, int lanes);
   /// Adds a device and returns its number. It takes part once its memory is warm. Throws
   /// ConfigError (`devices[N].memory`, ...) or OutOfMemory.

@@ -25,7 +25,7 @@ struct SessionState {
     TrialState state = TrialState::waiting;  ///< at this moment
     std::int64_t step = 0;                   ///< committed steps
     std::int64_t max_steps = 0;              ///< all steps
-    std::vector<int> lanes;  ///< for each lane the device that had it last in this step; -1: none
+    std::vector<int> lanes;  ///< devices that compute its step, by part of the batch; -1: none yet
     std::string waits_for;   ///< empty: the trial computes, or has ended
   };
   double time_s = 0;            ///< of the run's clock

@@ -13,9 +13,9 @@ struct TrialPlan {
   int num_shards = 0;                     ///< pieces into which the model is cut
   std::string order;                      ///< shard_major | vn_major
   int lanes = 0;                          ///< devices that compute a step together
-  std::vector<int> lane_groups;           ///< reduction groups of each lane
-  std::vector<std::string> lane_devices;  ///< device of each lane; empty: any device takes any lane
-  /// One sentence for each device that would slow a trial of several lanes: why it is left out.
+  std::vector<int> lane_groups;           ///< reduction groups of each of these devices
+  std::vector<std::string> lane_devices;  ///< these devices; empty: any
+  /// One sentence for each device that would slow a trial on several devices: why it is left out.
   std::vector<std::string> declined;
   Bytes home_bytes = 0;             ///< of host memory
   Bytes smallest_budget_bytes = 0;  ///< smallest device budget that fits

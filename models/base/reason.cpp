@@ -15,8 +15,8 @@ std::string reason_of(const std::exception& error) {
   const auto varies = reason.find(" does not have a deterministic implementation");
   if (varies == std::string::npos) return reason;
   return reason.substr(0, varies) +
-         " gives other bits each time on this kind of device, and LibTorch has no other way to "
-         "compute it there; use another operation";
+         " has no deterministic implementation in LibTorch on this kind of device; use another "
+         "operation";
 }
 
 }  // namespace spillway

@@ -44,9 +44,9 @@ std::uint64_t count_eval(std::uint64_t samples, double eval_fraction) {
       static_cast<std::uint64_t>(std::llround(static_cast<double>(samples) * eval_fraction));
   const bool no_eval = eval_fraction > 0 && eval == 0;
   if (!no_eval && eval < samples) return eval;
-  reject(eval_fraction,
-         fmt::format("which leaves no sample of {} for {}", samples,
-                     no_eval ? "evaluation; raise it, or 0 for none" : "training; lower it"));
+  reject(eval_fraction, fmt::format("which leaves none of the {} samples for {}", samples,
+                                    no_eval ? "evaluation; raise it, or use 0 for no evaluation"
+                                            : "training; lower it"));
 }
 
 }  // namespace

@@ -51,10 +51,11 @@ void add_line(std::string_view line, const std::string& path, std::int64_t numbe
               std::vector<std::uint8_t>& values) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (parse_digit(line, values)) return;
-  throw ConfigError("data.path", 0,
-                    fmt::format("'{}' line {} is no digit; write 64 pixels from 0 to 16 and a "
-                                "digit from 0 to 9, whole numbers between commas",
-                                path, number));
+  throw ConfigError(
+      "data.path", 0,
+      fmt::format("'{}' line {} is not a sample; a line has 64 pixels (0 to 16) and a "
+                  "digit (0 to 9), separated by commas",
+                  path, number));
 }
 
 void read_digits(const DataFiles& files, std::size_t file, std::vector<std::uint8_t>& values) {

@@ -39,10 +39,11 @@ TokenFiles::TokenFiles(const std::vector<std::string>& paths, std::size_t bytes_
   ConfigCheck check;
   std::uint64_t end = 0;
   for (std::size_t f = 0; f < files_.num_files(); ++f) {
-    check.require(files_.size(f) % bytes_per_token == 0, "data.path",
-                  fmt::format("'{}' has {} bytes, no multiple of the {} of a token; check the file "
-                              "and data.dtype",
-                              files_.path(f), files_.size(f), bytes_per_token));
+    check.require(
+        files_.size(f) % bytes_per_token == 0, "data.path",
+        fmt::format("'{}' has {} bytes, which is not a multiple of {}, the size of a token; check "
+                    "the file and data.dtype",
+                    files_.path(f), files_.size(f), bytes_per_token));
     ends_.push_back(end += files_.size(f) / bytes_per_token);
   }
   check.finish();

@@ -51,10 +51,11 @@ DataSplit open_windows(TokenFiles files, const std::string& unit, std::int64_t s
   const std::uint64_t size = files.size();
   const auto source = std::make_shared<TokenSource>(std::move(files), sequence_length);
   if (source->num_samples() > 0) return split(source, eval_fraction);
-  throw ConfigError("data.path", 0,
-                    fmt::format("holds {} {}, less than one sample of sequence length {} and one "
-                                "more; give more text or shorter sequences",
-                                size, unit, sequence_length));
+  throw ConfigError(
+      "data.path", 0,
+      fmt::format("has {} {}, but a sample needs {}, one more than its sequence length; add "
+                  "data or use shorter sequences",
+                  size, unit, sequence_length + 1));
 }
 
 void check_length(std::int64_t sequence_length) {

@@ -1,5 +1,7 @@
 #include "models/families/gpt.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <string>
 #include <utility>
@@ -21,7 +23,7 @@ class GptBuilder {
   std::unique_ptr<Model> build() && {
     add_embed();
     for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) {
-      const std::string prefix = "h." + std::to_string(block) + ".";
+      const std::string prefix = fmt::format("h.{}.", block);
       add_attention(prefix);
       add_mlp(prefix);
     }
@@ -104,9 +106,8 @@ void GptBuilder::add_attention(const std::string& prefix) {
   add_norm(params, prefix + "ln_1");
   add_linear(params, prefix + "attn.qkv", qkv, channel_);
   add_linear(params, prefix + "attn.proj", channel_, value, residual_scale());
-  const std::string heads = std::to_string(config_.num_attention_heads);
   add_layer({.name = prefix + "attn",
-             .kind = kind("attention/" + heads),
+             .kind = kind(fmt::format("attention/{}", config_.num_attention_heads)),
              .params = std::move(params),
              .inputs = {last_edge_},
              .forward_flops = attention_flops()},

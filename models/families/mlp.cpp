@@ -5,6 +5,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +93,7 @@ std::unique_ptr<Model> make_mlp(const MlpConfig& config, std::int64_t vn_size) {
   int last = rows;
   Dim width{"input", config.input_size};
   for (std::int64_t l = 0; l < config.num_hidden_layers; ++l) {
-    const std::string name = "h." + std::to_string(l);
+    const std::string name = fmt::format("h.{}", l);
     last =
         model.add_layer({.name = name,
                          .kind = kind_of(config, l == 0),

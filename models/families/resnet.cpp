@@ -1,5 +1,7 @@
 #include "models/families/resnet.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -98,7 +100,7 @@ void ResnetBuilder::add_stem() {
 }
 
 void ResnetBuilder::add_block(std::size_t stage, std::int64_t block) {
-  const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(block) + ".";
+  const std::string name = fmt::format("layer{}.{}.", stage + 1, block);
   const std::int64_t channels = config_.hidden_sizes[stage];
   const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
   const Pictures x = last_;

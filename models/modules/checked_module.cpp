@@ -141,7 +141,7 @@ at::Tensor CheckedModule::run(std::span<const at::Tensor> inputs) {
   check_statistics(forwards);
   const auto has_gradient = [](const at::Tensor& input) { return input.requires_grad(); };
   if (std::ranges::any_of(inputs, has_gradient) && !output.requires_grad()) {
-    reject("gives an output from which no gradient leads back to its input");
+    reject("has an output without a gradient path to its input");
   }
   for (std::size_t i = 0; i < past.size(); ++i) norms.all()[i].buffer.set_data(past[i]);
   return output;

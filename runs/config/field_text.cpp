@@ -94,7 +94,7 @@ std::string describe(std::uint64_t, AnyValue) {
   return fmt::format("an integer from 0 to {}", std::numeric_limits<std::uint64_t>::max());
 }
 std::string describe(bool, AnyValue) { return "true or false"; }
-std::string describe(const std::string&, AnyValue) { return "some text"; }
+std::string describe(const std::string&, AnyValue) { return "a string"; }
 std::string describe_choice(const std::vector<std::string>& names) {
   if (names.size() == 1) return names[0];
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());

@@ -23,9 +23,11 @@ std::string kind_of(const std::vector<Item>&, AnyValue) {
   return "list of " + kind_of(Item{}, kAny);
 }
 std::string kind_of(bool, AnyValue) { return "`true`, `false`"; }
-std::string kind_of(const std::string&, AnyValue) { return "text"; }
+std::string kind_of(const std::string&, AnyValue) { return "string"; }
 std::string kind_of(const std::filesystem::path&, AnyValue) { return "folder"; }
-std::string kind_of(const std::vector<std::string>&, TextList) { return "text or list of texts"; }
+std::string kind_of(const std::vector<std::string>&, TextList) {
+  return "string or list of strings";
+}
 std::string kind_of(const std::vector<AutoscaleRule>&, AnyValue) { return "rule or list of rules"; }
 std::string kind_of(const std::vector<std::int64_t>&, const IntRange& range) {
   return fmt::format("list of integers from {} to {}", range.min, range.max);

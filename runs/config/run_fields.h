@@ -20,9 +20,7 @@ void visit_top(Config& run, Visitor& v) {
   v.field("report_to", run.report_to, kAny,
           "`tensorboard`: each trial also has an event file for TensorBoard, with its metrics and "
           "swept values, beside its `metrics.csv`.");
-  v.field("seed", run.train.seed, kAny,
-          "Seed of initial weights, dropout, augmentation and the order of samples.",
-          InContract::yes);
+  visit_seed(run.train, v);
   v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
   v.list("devices", run.session.devices, "List of devices, see below.",
          [](auto& device, auto& item) { visit_device(device, item); });
@@ -32,7 +30,7 @@ void visit_top(Config& run, Visitor& v) {
   v.field("activation_share", run.session.activation_share, kActivationShare,
           "Part of each device's memory reserved for activations. With 0, activations share the "
           "whole budget; on GPUs, whose memory is one piece, 0 means a quarter. If a trial does "
-          "not fit, the message names the share with which it needs least.");
+          "not fit, the message names the share with which it needs the least memory.");
   v.field("offload_path", run.session.offload_path, kAny,
           "Folder for files that hold the training state instead of host memory. Spillway reserves "
           "their space before training; the system keeps the parts in use in memory.");
@@ -97,13 +95,13 @@ void visit_epochs(Config& run, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_scheduling(Config& run, Visitor& v) {
   v.field("policy", run.session.policy, kAny,
-          "Whose shard runs next: longest remaining time (`lrtf`), shortest remaining time "
+          "Which trial's shard runs next: longest remaining time (`lrtf`), shortest remaining time "
           "(`srtf`), order of submission (`fifo`), in turn (`round_robin`), fixed pseudo-random "
           "order (`random`).");
   v.field("sharing", run.session.sharing, kAny,
-          "Who gets how many devices: what each asks for (`none`); all or nothing by priority "
-          "(`priority`); in proportion to priority, as powers of two (`wfs`); one for each, more "
-          "where they shorten the rest most (`fill`). See below.");
+          "How many devices each trial gets: what it asks for (`none`); all or nothing by priority "
+          "(`priority`); in proportion to priority, as powers of two (`wfs`); one, and more where "
+          "they reduce the remaining time most (`fill`). See below.");
   v.field("order", run.train.order, kAny,
           "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
           "virtual node by virtual node, for models that fit. `auto`: by the budget.");
@@ -111,8 +109,8 @@ void visit_scheduling(Config& run, Visitor& v) {
           "Load the next shard while the device computes.");
   v.field("device_timeout", run.session.device_timeout_s, NumberRange{.min = 1, .max = 86400},
           "Seconds. A device without a sign of life for this long, and for 20 times the planned "
-          "duration of its work, is lost; its part of the step is computed again elsewhere. A "
-          "trial for which no device is left fails, the others continue.");
+          "duration of its work, is lost; its part of the step is computed again elsewhere. If "
+          "no device is left for a trial, it fails; the others continue.");
 }
 
 template <typename Config, typename Visitor>
@@ -128,7 +126,7 @@ void visit_sweep(Config& sweep, Visitor& v) {
     metric.field("name", sweep.metric.name, kAny,
                  "What ranks the trials, at their end and where early stopping compares them: loss "
                  "on the evaluation data, or training loss.");
-    metric.field("goal", sweep.metric.goal, kAny, "Which value is the best.");
+    metric.field("goal", sweep.metric.goal, kAny, "Whether smaller or larger values are better.");
   });
 }
 

@@ -63,7 +63,7 @@ void YamlSchema::report_unknown() {
     }
     std::string problem = "unknown key; remove it";
     if (const auto now = new_name(path)) {
-      problem = fmt::format("is called {} now", *now);
+      problem = fmt::format("was renamed to {}", *now);
     } else if (const auto near = nearest(path, known_); !near.empty()) {
       problem = fmt::format("unknown key; did you mean {}?", near);
     }
@@ -109,7 +109,7 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
     values.clear();
     for (const auto& item : node.children) values.push_back(item.text);
   } else {
-    complain(key, node, "one text, or a list of texts");
+    complain(key, node, "a string or a list of strings");
   }
 }
 
@@ -129,8 +129,8 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
     YamlReader reader(*schema_, &item, path);
     AutoscaleRule& rule = rules.emplace_back();
     if (item.kind != Kind::scalar) {
-      reader.require_key(
-          "rule", fmt::format("write one of {}", fmt::join(heuristic_names(), ", ")).c_str());
+      reader.require_key("rule",
+                         fmt::format("write one of {}", fmt::join(kNames<RuleKind>, ", ")).c_str());
     }
     reader.field("rule", rule.rule, kAny);
     for (const YamlNode& child : item.children) {

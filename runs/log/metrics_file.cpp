@@ -1,6 +1,7 @@
 #include "runs/log/metrics_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -28,7 +29,7 @@ std::string header() {
 }
 
 std::string line_of(const StepMetrics& row) {
-  return csv_line({std::to_string(row.step), csv_cell(row.loss), csv_cell(row.learning_rate),
+  return csv_line({fmt::to_string(row.step), csv_cell(row.loss), csv_cell(row.learning_rate),
                    csv_cell(row.gradient_norm), csv_cell(row.tokens_per_s), csv_cell(row.time_s),
                    csv_cell(row.eval_loss)});
 }

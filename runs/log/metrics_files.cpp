@@ -89,7 +89,7 @@ void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, Met
   } else if (kind == "resumed") {
     file.resume(event.at("step"), saved_steps(event));
   } else if (kind == "state") {
-    const auto state = trial_state(event.at("state").get<std::string>());
+    const auto state = value_named<TrialState>(event.at("state").get<std::string>());
     if (state && has_ended(*state)) file.end(*state);
   }
 }

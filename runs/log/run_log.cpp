@@ -22,7 +22,7 @@ void require(bool holds, const std::string& problem) {
 double number_at(const Json& event, const char* key) { return number_of(event.at(key)); }
 
 TrialState state_of(const std::string& text) {
-  if (const auto state = trial_state(text)) return *state;
+  if (const auto state = value_named<TrialState>(text)) return *state;
   throw Error(fmt::format("has the unknown trial state '{}'", text));
 }
 

@@ -1,5 +1,7 @@
 #include "runs/text/format.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -54,7 +56,7 @@ std::string format_duration(double seconds) {
   if (seconds < 59.5) return format_fixed(seconds, 0) + " s";
   const auto pair = [](double whole) {  // in the smaller of two units of which 60 make the larger
     const auto n = static_cast<std::int64_t>(std::llround(whole));
-    return std::to_string(n / 60) + (n % 60 < 10 ? ":0" : ":") + std::to_string(n % 60);
+    return fmt::format("{}:{:02}", n / 60, n % 60);
   };
   if (seconds < 3599.5) return pair(seconds) + " min";
   if (seconds < 2 * 86400) return pair(seconds / 60) + " h";

@@ -277,10 +277,10 @@ std::string EarlyStopping::explain(const Verdict& verdict) const {
         "other trials",
         verdict.rung, metric, verdict.best, verdict.median, verdict.of);
   }
-  return fmt::format("at step {} it was number {} of {}{} with {} {} of {:f}; the best {} went on",
+  return fmt::format("at step {} it was number {} of {}{} by {} ({:f}); the best {} continued",
                      verdict.rung, verdict.rank, verdict.of,
-                     rule_.brackets > 1 ? " of its bracket" : "", evaluates() ? "an" : "a", metric,
-                     verdict.loss, verdict.going_on);
+                     rule_.brackets > 1 ? " in its bracket" : "", metric, verdict.loss,
+                     verdict.going_on);
 }
 
 }  // namespace spillway

@@ -53,7 +53,7 @@ class Climb : public Heuristic {
 class ScalingEfficiency final : public Climb {
  public:
   explicit ScalingEfficiency(double threshold) : threshold_(threshold) {}
-  std::string_view name() const override { return "throughput"; }
+  std::string_view name() const override { return to_string(RuleKind::throughput); }
 
  private:
   bool worth_it(const Observed& observed, int from, int to) const override {
@@ -77,7 +77,9 @@ struct Worth {
 class UtilityAgainstCost final : public Climb {
  public:
   explicit UtilityAgainstCost(const Worth& worth) : worth_(worth) {}
-  std::string_view name() const override { return worth_.in_steps ? "stepped" : "linear"; }
+  std::string_view name() const override {
+    return to_string(worth_.in_steps ? RuleKind::stepped : RuleKind::linear);
+  }
 
  private:
   bool worth_it(const Observed& observed, int from, int to) const override {
@@ -95,7 +97,7 @@ class UtilityAgainstCost final : public Climb {
 class Straggler final : public Heuristic {
  public:
   explicit Straggler(double share) : share_(share) {}
-  std::string_view name() const override { return "straggler"; }
+  std::string_view name() const override { return to_string(RuleKind::straggler); }
   Advice decide(const Observed& observed) const override {
     Advice advice;
     const double least = share_ * median_speed(observed.devices);
@@ -125,22 +127,18 @@ struct RuleParam {
   double most = std::numeric_limits<double>::infinity();
 };
 
-struct RuleSpec {
-  std::string name;
-  std::vector<RuleParam> params;
-};
+using RuleParams = std::vector<RuleParam>;
 
-const std::vector<RuleSpec>& rules() {
+const RuleParams& params_of(RuleKind kind) {
   const double at_least_0 = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<RuleParam> worth{{"value", 1, at_least_0},
-                                     {"loss", 1, at_least_0},
-                                     {"every_hours", 1, 0},
-                                     {"price_per_device_hour", 0, at_least_0}};
-  static const std::vector<RuleSpec> all{{"throughput", {{"threshold", 0.1, at_least_0, 1}}},
-                                         {"linear", worth},
-                                         {"stepped", worth},
-                                         {"straggler", {{"share", 0.8, 0, 1}}}};
-  return all;
+  static const RuleParams worth{{"value", 1, at_least_0},
+                                {"loss", 1, at_least_0},
+                                {"every_hours", 1, 0},
+                                {"price_per_device_hour", 0, at_least_0}};
+  static const RuleParams efficiency{{"threshold", 0.1, at_least_0, 1}};
+  static const RuleParams straggler{{"share", 0.8, 0, 1}};
+  if (kind == RuleKind::throughput) return efficiency;
+  return kind == RuleKind::straggler ? straggler : worth;
 }
 
 /// "; did you mean 'x'?", or the list of all names.
@@ -148,13 +146,6 @@ std::string hint(const std::string& name, const std::vector<std::string>& known)
   const std::string near = nearest(name, known);
   return near.empty() ? fmt::format("; there are {}", fmt::join(known, ", "))
                       : fmt::format("; did you mean '{}'?", near);
-}
-
-template <typename Spec>
-std::vector<std::string> names_of(const std::vector<Spec>& specs) {
-  std::vector<std::string> names;
-  for (const Spec& spec : specs) names.push_back(spec.name);
-  return names;
 }
 
 void require_range(ConfigCheck& check, const RuleParam& spec, double value) {
@@ -171,33 +162,30 @@ void require_range(ConfigCheck& check, const RuleParam& spec, double value) {
 std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
                                                 const HeuristicParams& params,
                                                 const std::string& field) {
-  const auto rule = std::ranges::find(rules(), name, &RuleSpec::name);
-  if (rule == rules().end()) {
+  const auto kind = value_named<RuleKind>(name);
+  if (!kind) {
+    const auto& all = kNames<RuleKind>;
     throw ConfigError(field, 0,
-                      fmt::format("'{}' is no heuristic{}", name, hint(name, names_of(rules()))));
+                      fmt::format("'{}' is no rule{}", name, hint(name, {all.begin(), all.end()})));
   }
   ConfigCheck check(field + ".");
-  const auto known = names_of(rule->params);
+  std::vector<std::string> known;
+  for (const RuleParam& spec : params_of(*kind)) known.push_back(spec.name);
   for (const auto& [key, value] : params) {
     check.require(std::ranges::find(known, key) != known.end(), key,
                   fmt::format("is unknown to '{}'{}", name, hint(key, known)));
   }
   std::vector<double> values;
-  for (const RuleParam& spec : rule->params) {
+  for (const RuleParam& spec : params_of(*kind)) {
     const auto given = params.find(spec.name);
     values.push_back(given == params.end() ? spec.standard : given->second);
     require_range(check, spec, values.back());
   }
   check.finish();
-  if (name == "throughput") return std::make_shared<ScalingEfficiency>(values[0]);
-  if (name == "straggler") return std::make_shared<Straggler>(values[0]);
+  if (*kind == RuleKind::throughput) return std::make_shared<ScalingEfficiency>(values[0]);
+  if (*kind == RuleKind::straggler) return std::make_shared<Straggler>(values[0]);
   return std::make_shared<UtilityAgainstCost>(
-      Worth{values[0], values[1], values[2], values[3], name == "stepped"});
-}
-
-std::span<const std::string> heuristic_names() {
-  static const std::vector<std::string> names = names_of(rules());
-  return names;
+      Worth{values[0], values[1], values[2], values[3], *kind == RuleKind::stepped});
 }
 
 }  // namespace spillway

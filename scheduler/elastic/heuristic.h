@@ -1,14 +1,16 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "scheduler/elastic/speed_curve.h"
+#include "spillway/choices.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -41,6 +43,10 @@ class Heuristic {
   virtual Advice decide(const Observed& observed) const = 0;
 };
 
+enum class RuleKind : std::uint8_t { throughput, linear, stepped, straggler };
+template <>
+inline constexpr std::array kNames<RuleKind>{"throughput", "linear", "stepped", "straggler"};
+
 using HeuristicParams = std::map<std::string, double>;
 
 /// The rules. Those about sizes climb: from the smallest measured size, they go up as long as the
@@ -59,6 +65,5 @@ using HeuristicParams = std::map<std::string, double>;
 std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
                                                 const HeuristicParams& params = {},
                                                 const std::string& field = "autoscale");
-std::span<const std::string> heuristic_names();
 
 }  // namespace spillway

@@ -9,8 +9,8 @@ namespace spillway {
 namespace {
 
 std::string text_of(std::string_view rule, int lanes, bool is_known) {
-  return fmt::format("{}: {} {} {}", rule, is_known ? "goes on with" : "tries", lanes,
-                     lanes == 1 ? "lane" : "lanes");
+  return fmt::format("{}: {} {} {}", rule, is_known ? "continues with" : "tries", lanes,
+                     lanes == 1 ? "device" : "devices");
 }
 
 std::string text_of(const std::vector<DeviceId>& avoided) {

@@ -33,7 +33,7 @@ struct LaneChange {
   JobId job;
   int before = 0, lanes = 0;      ///< before 0: it starts or continues; lanes 0: it waits
   std::vector<DeviceId> avoid{};  ///< devices that take no lane of it
-  std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
+  std::string reason{};           ///< "wfs", "throughput: tries 4 devices"
 };
 
 /// Decides how many lanes each job has: by an allocator that distributes devices, by the job's own

@@ -29,7 +29,7 @@ struct ResizeJob {
   JobId job;
   int lanes = 1;
   std::vector<DeviceId> avoid{};  ///< devices that take no lane of it
-  std::string reason{};           ///< "wfs", "throughput: tries 4 lanes"
+  std::string reason{};           ///< "wfs", "throughput: tries 4 devices"
 };
 
 /// From now on the job rests there, and nowhere before.

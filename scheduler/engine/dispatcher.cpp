@@ -1,6 +1,7 @@
 #include "scheduler/engine/dispatcher.h"
 
 #include <iterator>
+#include <utility>
 
 namespace spillway {
 namespace {
@@ -12,7 +13,8 @@ DeviceId made_for(const EngineTables& tables, const JobTable& job, int lane) {
 }
 
 /// The device that may claim the lane's next unit now; an invalid id: any device; nothing: none.
-std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int lane) {
+std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int lane,
+                                 bool double_buffer) {
   if (job.phase != JobPhase::running) return std::nullopt;
   const auto& units = job.program->lane_units[at(lane)];
   const LaneState& state = job.lanes[at(lane)];
@@ -24,7 +26,7 @@ std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job
     return job.lanes.size() == 1 ? made_for(tables, job, lane) : state.device;
   }
   // Its predecessor may still run: the queue of a device keeps the order.
-  if (!tables.config.double_buffer) return std::nullopt;
+  if (!double_buffer) return std::nullopt;
   const DeviceId runs_on = job.units[at(before)].device;
   if (job.lanes.size() == 1 && tables.of(runs_on).state != DeviceState::usable) {
     return std::nullopt;
@@ -46,14 +48,15 @@ int next_unit(const EngineTables& tables, const ReadyLane& ready) {
   return job.program->lane_units[at(ready.lane)][job.lanes[at(ready.lane)].cursor];
 }
 
-Bytes resident_bytes(const EngineTables& tables, DeviceId id, const ReadyLane& ready) {
+Bytes resident_bytes(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
+                     const ReadyLane& ready) {
   const JobTable& job = tables.of(ready.job);
   const Program& program = *job.program;
   const UnitSpec& unit = program.units[at(next_unit(tables, ready))];
   Bytes bytes = 0;
   const auto count = [&](const std::vector<int>& buffers) {
     for (int b : buffers) {
-      if (tables.memory.holds(id, {ready.job, b})) bytes += job.plan->layout.buffers[at(b)].bytes;
+      if (memory.holds(id, {ready.job, b})) bytes += job.plan->layout.buffers[at(b)].bytes;
     }
   };
   count(unit.weights);
@@ -63,7 +66,7 @@ Bytes resident_bytes(const EngineTables& tables, DeviceId id, const ReadyLane& r
 
 /// True if another device may take this device's next unit: nothing of it has been loaded, its lane
 /// is not bound to a device, and its predecessor has ended.
-bool may_be_stolen(const EngineTables& tables, DeviceId id) {
+bool may_be_stolen(const EngineTables& tables, const ResidencyManager& memory, DeviceId id) {
   const DeviceTable& owner = tables.of(id);
   if (!owner.next) return false;
   const UnitRef unit = *owner.next;
@@ -73,27 +76,30 @@ bool may_be_stolen(const EngineTables& tables, DeviceId id) {
   const auto next = std::ranges::lower_bound(lane_units, unit.unit);
   return (next == lane_units.begin() || job.is_done(*std::prev(next))) &&
          std::ranges::none_of(tables.spec(unit).weights, [&](int b) {
-           return tables.memory.on(id).find({unit.job, b}) != nullptr;
+           return memory.on(id).find({unit.job, b}) != nullptr;
          });
 }
 
 }  // namespace
 
-Dispatcher::Dispatcher(const EngineTables& tables)
-    : ready_(tables.devices.size()),
+Dispatcher::Dispatcher(const EngineTables& tables, const ResidencyManager& memory,
+                       std::shared_ptr<const Policy> policy, bool double_buffer)
+    : policy_(std::move(policy)),
+      double_buffer_(double_buffer),
+      ready_(tables.devices.size()),
       to_drive_(tables.devices.size()),
       to_prefetch_(tables.devices.size()),
       idle_(tables.devices.size()),
       wants_current_(tables.devices.size()),
       wants_next_(tables.devices.size()),
-      robbable_(tables.devices.size()) {
-  for (std::size_t d = 0; d < tables.devices.size(); ++d) note_state(tables, DeviceId(d));
+      stealable_(tables.devices.size()) {
+  for (std::size_t d = 0; d < tables.devices.size(); ++d) note_state(tables, memory, DeviceId(d));
 }
 
 void Dispatcher::add_device() {
   ready_.add_device();
   for (DeviceSet* set :
-       {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &robbable_}) {
+       {&to_drive_, &to_prefetch_, &idle_, &wants_current_, &wants_next_, &stealable_}) {
     set->grow(ready_.num_devices());
   }
 }
@@ -103,16 +109,16 @@ void Dispatcher::touch(DeviceId id) {
   to_prefetch_.set(id, true);
 }
 
-void Dispatcher::note_state(const EngineTables& tables, DeviceId id) {
+void Dispatcher::note_state(const EngineTables& tables, const ResidencyManager& memory,
+                            DeviceId id) {
   const DeviceTable& device = tables.of(id);
   const bool idle = device.running.empty();
-  const bool double_buffer = tables.config.double_buffer;
   const bool gone = device.state == DeviceState::gone;
   idle_.set(id, idle);
-  wants_current_.set(id, !gone && !device.current && !device.next && (double_buffer || idle));
-  wants_next_.set(id, double_buffer && device.current && !device.next &&
+  wants_current_.set(id, !gone && !device.current && !device.next && (double_buffer_ || idle));
+  wants_next_.set(id, double_buffer_ && device.current && !device.next &&
                           tables.state(*device.current).reserved);
-  robbable_.set(id, may_be_stolen(tables, id));
+  stealable_.set(id, may_be_stolen(tables, memory, id));
 }
 
 void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
@@ -120,7 +126,7 @@ void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
   LaneState& state = job.lanes[at(lane)];
   if (state.ready) ready_.remove(*state.ready, state.only);
   state.ready.reset();
-  const auto only = claimant(tables, job, lane);
+  const auto only = claimant(tables, job, lane, double_buffer_);
   if (!only) return;
   const Candidate candidate{.job = id,
                             .lane = lane,
@@ -128,7 +134,7 @@ void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
                             .remaining_s = job.remaining_s(),
                             .step = job.step,
                             .last_served = job.last_served};
-  state.ready = ReadyLane{tables.config.policy->priority(candidate), id, lane};
+  state.ready = ReadyLane{policy_->priority(candidate), id, lane};
   state.only = *only;
   ready_.add(*state.ready, state.only);
   if (only->valid()) touch(*only);
@@ -140,16 +146,16 @@ void Dispatcher::rank(EngineTables& tables, JobId id) {
 }
 
 /// The lane with the most resident bytes among those with the priority of `first`.
-ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, DeviceId id,
-                                      const ReadyLane& first) const {
+ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, const ResidencyManager& memory,
+                                      DeviceId id, const ReadyLane& first) const {
   ReadyLane best = first;
-  Bytes most = resident_bytes(tables, id, first);
-  for (const auto& [job, bytes_of_job] : tables.memory.on(id).jobs()) {
+  Bytes most = resident_bytes(tables, memory, id, first);
+  for (const auto& [job, bytes_of_job] : memory.on(id).jobs()) {
     if (bytes_of_job < most) continue;
     for (const LaneState& lane : tables.of(job).lanes) {
       if (!lane.ready || lane.ready->priority != first.priority) continue;
       if (lane.only.valid() ? lane.only != id : !may_take(tables, id, *lane.ready)) continue;
-      const Bytes bytes = resident_bytes(tables, id, *lane.ready);
+      const Bytes bytes = resident_bytes(tables, memory, id, *lane.ready);
       if (bytes < most || (bytes == most && !(*lane.ready < best))) continue;
       best = *lane.ready;
       most = bytes;
@@ -158,7 +164,8 @@ ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, DeviceId id,
   return best;
 }
 
-std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, DeviceId id) {
+std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyManager& memory,
+                                         DeviceId id) {
   DeviceTable& device = tables.of(id);
   if (device.tried == readiness_) return std::nullopt;
   const auto first =
@@ -167,7 +174,7 @@ std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, DeviceId id) {
     device.tried = readiness_;
     return std::nullopt;
   }
-  const ReadyLane best = prefer_resident(tables, id, *first);
+  const ReadyLane best = prefer_resident(tables, memory, id, *first);
   const UnitRef unit{best.job, next_unit(tables, best)};
   claim(tables, id, unit);
   return unit;
@@ -187,15 +194,16 @@ void Dispatcher::claim(EngineTables& tables, DeviceId id, UnitRef unit) {
   rank(tables, unit.job);
 }
 
-std::optional<UnitRef> Dispatcher::steal(EngineTables& tables, DeviceId thief) {
+std::optional<UnitRef> Dispatcher::steal(EngineTables& tables, const ResidencyManager& memory,
+                                         DeviceId thief) {
   for (std::size_t from = 0;;) {
-    const DeviceId id = robbable_.next(from);
+    const DeviceId id = stealable_.next(from);
     if (!id.valid()) return std::nullopt;
     from = id.index() + 1;
     const UnitRef unit = *tables.of(id).next;
     if (!tables.can_run(tables.of(unit.job), thief)) continue;
     tables.of(id).next.reset();
-    note_state(tables, id);
+    note_state(tables, memory, id);
     touch(id);
     tables.state(unit).device = thief;
     rank(tables, unit.job, tables.spec(unit).lane);

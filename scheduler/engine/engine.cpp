@@ -6,8 +6,21 @@
 #include <utility>
 
 namespace spillway {
+namespace {
 
-Engine::Engine(EngineConfig config) : tables_(std::move(config)), dispatcher_(tables_) {}
+std::vector<Bytes> planned_parts(const EngineConfig& config) {
+  std::vector<Bytes> parts;
+  for (const Bytes budget : config.device_budgets) parts.push_back(config.split.planned(budget));
+  return parts;
+}
+
+}  // namespace
+
+Engine::Engine(EngineConfig config)
+    : config_(std::move(config)),
+      tables_(config_.device_budgets),
+      memory_(planned_parts(config_)),
+      dispatcher_(tables_, memory_, config_.policy, config_.double_buffer) {}
 
 ActionId Engine::start(InFlight action) {
   ++table(action.job).in_flight;
@@ -17,10 +30,10 @@ ActionId Engine::start(InFlight action) {
 
 void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
                     const JobStart& start, std::vector<Action>& out) {
-  assert(job.index() == tables_.jobs.size() && home_bytes <= tables_.config.host_budget);
+  assert(job.index() == tables_.jobs.size() && home_bytes <= config_.host_budget);
   out_ = &out;
   JobTable& table = tables_.jobs.emplace_back();
-  tables_.memory.add_job();
+  memory_.add_job();
   if (!plan) {
     table.phase = JobPhase::ended;
     ++num_ended_;
@@ -62,7 +75,7 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
   settle(action.job);
   if (action.device.valid()) {
     touch(action.device);
-    dispatcher_.note_state(tables_, action.device);
+    dispatcher_.note_state(tables_, memory_, action.device);
   }
   schedule();
 }
@@ -70,7 +83,7 @@ void Engine::on_done(const Done& done, std::vector<Action>& out) {
 void Engine::handle(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   if (action.device.valid() && table(action.device).state == DeviceState::gone) {
-    if (action.kind == InFlight::Kind::copy) tables_.memory.end_lost_copy(*this, route_of(action));
+    if (action.kind == InFlight::Kind::copy) memory_.end_lost_copy(*this, route_of(action));
     return;  // the tables of its device were cleared
   }
   assert(!done.lost);
@@ -108,14 +121,14 @@ void Engine::schedule() {
     drive(id);
     leave_if_empty(id);
   };
-  dispatcher_.visit(tables_, drive_and_leave, [&](DeviceId id) { prefetch(id); });
+  dispatcher_.visit(tables_, memory_, drive_and_leave, [&](DeviceId id) { prefetch(id); });
 }
 
 void Engine::admit_waiting() {
   while (!waiting_.empty()) {
     const JobId id = waiting_.front();
     JobTable& job = table(id);
-    if (host_used_ + job.home_bytes > tables_.config.host_budget) return;
+    if (host_used_ + job.home_bytes > config_.host_budget) return;
     waiting_.pop_front();
     host_used_ += job.home_bytes;
     host_peak_ = std::max(host_peak_, host_used_);
@@ -162,9 +175,9 @@ void Engine::begin_buffers(JobId id) {
   JobTable& job = table(id);
   const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
   job.last_units.assign(buffers.size(), -1);
-  tables_.memory.begin(id, buffers, job.step);
+  memory_.begin(id, buffers, job.step);
   const auto make_valid = [&](const std::vector<int>& at_home) {
-    for (int b : at_home) tables_.memory.set_home_valid({id, b});
+    for (int b : at_home) memory_.set_home_valid({id, b});
   };
   const Layout& layout = job.plan->layout;
   if (!job.kind.update || job.kept.updates) make_valid(layout.weights);
@@ -225,7 +238,7 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
   JobTable& job = table(id);
   const Program& program = *job.program;
   const HostOpSpec& host_op = program.host_ops[at(op)];
-  const auto make_valid = [&](int buffer) { tables_.memory.set_home_valid({id, buffer}); };
+  const auto make_valid = [&](int buffer) { memory_.set_home_valid({id, buffer}); };
   if (host_op.kind == HostOpKind::update) make_valid(host_op.index);
   if (host_op.kind == HostOpKind::load) {
     const Layout& layout = job.plan->layout;
@@ -278,7 +291,7 @@ void Engine::settle(JobId id) {
   JobTable& job = table(id);
   const bool ends = job.phase == JobPhase::ending;
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
-  tables_.memory.drop_all(*this, id);
+  memory_.drop_all(*this, id);
   if (ends) return release(id);
   const std::optional<StepKind> kind = next_program(job);
   if (!kind) return rest(id);
@@ -298,7 +311,7 @@ void Engine::release(JobId id) {
   job.phase = JobPhase::releasing;
   job.units = {};
   job.last_units = {};
-  tables_.memory.end(id);
+  memory_.end(id);
   out_->push_back(ReleaseJob{start({.kind = InFlight::Kind::release, .job = id}), id, job.end});
 }
 
@@ -313,8 +326,8 @@ void Engine::check_integrity() const {
   const auto require = [](bool holds, const char* what) {
     if (!holds) throw std::logic_error(std::string("engine: ") + what);
   };
-  require(host_used_ <= tables_.config.host_budget, "host budget exceeded");
-  tables_.memory.check_integrity();
+  require(host_used_ <= config_.host_budget, "host budget exceeded");
+  memory_.check_integrity();
   for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
     const DeviceTable& device = tables_.devices[d];
     const Residency& held = copies(DeviceId(d));
@@ -327,8 +340,8 @@ void Engine::check_integrity() const {
       const BufferSpec& spec = buffer_spec(ref);
       require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");
       require(entry.version == job.step, "a copy has another step's version");
-      require(entry.dirty || entry.filling != 0 || entry.writer != 0 ||
-                  tables_.memory.home_valid(ref) || job.phase != JobPhase::running,
+      require(entry.dirty || entry.filling != 0 || entry.writer != 0 || memory_.home_valid(ref) ||
+                  job.phase != JobPhase::running,
               "a clean copy without a valid home");
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
     }
@@ -348,7 +361,7 @@ void Engine::check_visits() const {
 }
 
 EngineSnapshot snapshot_of(const Engine& engine) {
-  EngineSnapshot snapshot{.host_peak = engine.host_peak()};
+  EngineSnapshot snapshot{.host_peak = engine.host_peak(), .first_waiting = engine.first_waiting()};
   for (std::size_t d = 0; d < engine.num_devices(); ++d) {
     snapshot.devices.push_back(engine.device(DeviceId(d)).counters);
   }

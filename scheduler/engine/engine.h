@@ -76,7 +76,7 @@ class Engine : private ResidencyOwner {
   const JobTable& job(JobId id) const { return tables_.jobs.at(id.index()); }
   const DeviceTable& device(DeviceId id) const { return table(id); }
   /// The copies on a device.
-  const Residency& copies(DeviceId id) const { return tables_.memory.on(id); }
+  const Residency& copies(DeviceId id) const { return memory_.on(id); }
   /// Includes devices that have left, which keep their numbers.
   std::size_t num_devices() const { return tables_.devices.size(); }
   /// The actions in flight, in no particular order.
@@ -85,6 +85,8 @@ class Engine : private ResidencyOwner {
   Bytes bytes_in_use(DeviceId id) const { return copies(id).used() + reserved_workspace(id); }
   Bytes host_used() const { return host_used_; }
   Bytes host_peak() const { return host_peak_; }
+  /// It waits for host memory, and every later job waits for it; the invalid id: no job waits.
+  JobId first_waiting() const { return waiting_.empty() ? JobId() : waiting_.front(); }
 
   /// Throws std::logic_error if a table breaks an invariant: budgets, leases, versions.
   void check_integrity() const;
@@ -168,7 +170,9 @@ class Engine : private ResidencyOwner {
   const DeviceTable& table(DeviceId id) const { return tables_.of(id); }
   ActionId start(InFlight action);
 
+  EngineConfig config_;
   EngineTables tables_;
+  ResidencyManager memory_;
   Dispatcher dispatcher_;
   std::deque<JobId> waiting_;
   boost::unordered_flat_map<ActionId, InFlight> in_flight_;
@@ -178,10 +182,11 @@ class Engine : private ResidencyOwner {
   std::vector<Action>* out_ = nullptr;  // during a call only
 };
 
-/// The engine's counters, for results.
+/// The engine's counters, for results, and its queue.
 struct EngineSnapshot {
   std::vector<DeviceCounters> devices;
   Bytes host_peak = 0;
+  JobId first_waiting;  ///< see Engine
 };
 EngineSnapshot snapshot_of(const Engine& engine);
 

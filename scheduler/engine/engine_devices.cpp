@@ -30,10 +30,10 @@ void Engine::drive(DeviceId id) {
       device.side = opposite(device.side);
     }
     if (!device.current) {
-      if (!tables_.config.double_buffer && !device.running.empty()) return;
-      device.current = dispatcher_.claim(tables_, id);
+      if (!config_.double_buffer && !device.running.empty()) return;
+      device.current = dispatcher_.claim(tables_, memory_, id);
       if (!device.current && device.running.empty()) {
-        device.current = dispatcher_.steal(tables_, id);
+        device.current = dispatcher_.steal(tables_, memory_, id);
       }
       if (!device.current) return;
     }
@@ -52,7 +52,7 @@ bool Engine::reserve_unit(DeviceId id) {
   DeviceTable& device = table(id);
   const UnitRef ref = *device.current;
   if (state(ref).reserved) return true;
-  if (!tables_.config.double_buffer && !device.running.empty()) return false;
+  if (!config_.double_buffer && !device.running.empty()) return false;
   // At most two units hold ranges; the ending one frees its weights first.
   if (device.running.size() > 1 && !same_unit(device.running.front(), device.running.back())) {
     return false;
@@ -75,7 +75,7 @@ bool Engine::reserve_unit(DeviceId id) {
   }
   if (room == Room::wait) return false;
   state(ref).reserved = true;
-  Residency& held = tables_.memory.on(id);
+  Residency& held = memory_.on(id);
   for (const auto* buffers : {&unit.weights, &unit.sums}) {
     for (int b : *buffers) {
       ++held.find({ref.job, b})->leases;
@@ -84,7 +84,7 @@ bool Engine::reserve_unit(DeviceId id) {
   }
   for (int b : unit.sums) held.find({ref.job, b})->dirty = true;
   for (BufferRef b : asked.place) {
-    if (buffer_spec(b).kind == BufferKind::weights) tables_.memory.load(*this, id, b);
+    if (buffer_spec(b).kind == BufferKind::weights) memory_.load(*this, id, b);
   }
   return true;
 }
@@ -96,7 +96,7 @@ bool Engine::same_unit(ActionId a, ActionId b) const {
 
 /// True if the op's inputs are here or can be loaded. If not, starts the necessary write backs.
 bool Engine::fetch_homes(DeviceId id, const OpSpec& op, JobId job) {
-  if (tables_.memory.fetch_homes(*this, id, job, op.inputs)) return true;
+  if (memory_.fetch_homes(*this, id, job, op.inputs)) return true;
   table(id).waits_for_space = true;
   watch(job, id);
   return false;
@@ -111,7 +111,7 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
   const Room room = make_room(id, request);
   if (room == Room::ready) {
     for (BufferRef b : request.place) {
-      if (std::ranges::count(op.inputs, b.buffer) > 0) tables_.memory.load(*this, id, b);
+      if (std::ranges::count(op.inputs, b.buffer) > 0) memory_.load(*this, id, b);
     }
     return room;
   }
@@ -126,10 +126,10 @@ bool Engine::start_op(DeviceId id) {
   const UnitRef ref = *device.current;
   UnitState& unit_state = state(ref);
   JobTable& job = table(ref.job);
-  Residency& held = tables_.memory.on(id);
+  Residency& held = memory_.on(id);
   const int number = spec(ref).first_op + unit_state.ops_started;
   const OpSpec& op = job.program->ops[at(number)];
-  if (device.running.size() >= (tables_.config.double_buffer ? 2u : 1u)) return false;
+  if (device.running.size() >= (config_.double_buffer ? 2u : 1u)) return false;
   if (!fetch_homes(id, op, ref.job)) return false;
   Room room = make_op_room(id, op, ref.job);
   if (room != Room::ready && device.running.empty() && fetch_homes(id, op, ref.job)) {
@@ -153,7 +153,7 @@ bool Engine::start_op(DeviceId id) {
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
     if (use == BufferUse::sum || use == BufferUse::output) entry->dirty = true;
-    held.doom(*entry, false);
+    held.set_evicting(*entry, false);
     start_action.offsets.push_back(entry->offset);
     job.last_units[at(buffer)] = ref.unit;
   });
@@ -176,7 +176,7 @@ bool Engine::start_op(DeviceId id) {
 void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
   if (!device.current || !state(*device.current).reserved) return;
-  if (!device.next) device.next = dispatcher_.claim(tables_, id);
+  if (!device.next) device.next = dispatcher_.claim(tables_, memory_, id);
   if (!device.next) return;
   const UnitSpec& running = spec(*device.current);
   const UnitSpec& next = spec(*device.next);
@@ -196,11 +196,11 @@ void Engine::prefetch(DeviceId id) {
   request.later.insert(request.later.end(), next.op_area.begin(), next.op_area.end());
   request.op_area = op_area;
   complete(request, id);
-  if (!tables_.memory.op_area_fits(id, request) || make_room(id, request) != Room::ready) {
+  if (!memory_.op_area_fits(id, request) || make_room(id, request) != Room::ready) {
     device.waits_for_space = false;
     return;
   }
-  tables_.memory.load(*this, id, request.place.front());
+  memory_.load(*this, id, request.place.front());
 }
 
 void Engine::op_done(const InFlight& action, const Done& done) {
@@ -210,7 +210,7 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];
   note_work(job.work, action.device, op.cost_s, done.finished_s - done.started_s);
-  Residency& held = tables_.memory.on(action.device);
+  Residency& held = memory_.on(action.device);
   for (const auto* list : {&op.inputs, &op.outputs}) {
     for (int b : *list) --held.find({action.job, b})->leases;
   }
@@ -222,7 +222,7 @@ void Engine::op_done(const InFlight& action, const Done& done) {
     }
   }
   if (job.phase != JobPhase::running) return;
-  for (int b : op.frees) tables_.memory.drop_everywhere(*this, {action.job, b});
+  for (int b : op.frees) memory_.drop_everywhere(*this, {action.job, b});
   UnitState& unit = job.units[at(action.unit)];
   ++unit.ops_done;
   if (job.is_done(action.unit)) {
@@ -250,13 +250,13 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   UnitState& unit_state = job.units[at(number)];
   const DeviceId device = unit_state.device;
   for (const auto* list : {&unit.weights, &unit.sums}) {
-    for (int b : *list) --tables_.memory.on(device).find({id, b})->leases;
+    for (int b : *list) --memory_.on(device).find({id, b})->leases;
   }
   drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());
-  for (int b : unit.drains) tables_.memory.write_back(*this, device, {id, b}, true);
+  for (int b : unit.drains) memory_.write_back(*this, device, {id, b}, true);
   for (int b : unit.sums) {
-    if (copies(device).find({id, b})->draining == 0) tables_.memory.drop(*this, device, {id, b});
+    if (copies(device).find({id, b})->draining == 0) memory_.drop(*this, device, {id, b});
   }
   const auto& lane_units = job.program->lane_units[at(unit.lane)];
   const std::size_t cursor = job.lanes[at(unit.lane)].cursor;

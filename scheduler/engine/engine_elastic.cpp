@@ -56,7 +56,7 @@ DeviceId Engine::add_device(Bytes budget, std::vector<Action>& out) {
   out_ = &out;
   const DeviceId id(tables_.devices.size());
   tables_.devices.emplace_back().budget = budget;
-  tables_.memory.add_device(tables_.config.split.planned(budget));
+  memory_.add_device(config_.split.planned(budget));
   dispatcher_.add_device();
   reconsider();
   schedule();
@@ -121,7 +121,7 @@ void Engine::withdraw(JobId id) {
     if (device.next && device.next->job == id) device.next.reset();
     device.tried = 0;
     touch(DeviceId(d));
-    dispatcher_.note_state(tables_, DeviceId(d));
+    dispatcher_.note_state(tables_, memory_, DeviceId(d));
   }
 }
 
@@ -157,7 +157,7 @@ void Engine::reconsider() {
   }
   for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
     touch(DeviceId(d));
-    dispatcher_.note_state(tables_, DeviceId(d));
+    dispatcher_.note_state(tables_, memory_, DeviceId(d));
   }
 }
 
@@ -172,8 +172,7 @@ bool Engine::needs(JobId id, DeviceId device) const {
   const auto comes_from_it = [&](const auto& item) {
     return item.second.job == id && item.second.peer == device;
   };
-  return std::ranges::any_of(in_flight_, comes_from_it) ||
-         tables_.memory.has_only_copy(*this, device, id);
+  return std::ranges::any_of(in_flight_, comes_from_it) || memory_.has_only_copy(*this, device, id);
 }
 
 /// Releases a unit for other devices if none of its ops has started.
@@ -188,7 +187,7 @@ void Engine::give_back(UnitRef unit) {
 /// Clears the tables of a lost device and frees the lanes bound to it.
 void Engine::forget_copies(DeviceId id) {
   DeviceTable& device = table(id);
-  tables_.memory.forget(id);
+  memory_.forget(id);
   for (JobTable& job : tables_.jobs) {
     for (LaneState& lane : job.lanes) {
       if (lane.device == id) lane.device = DeviceId();

@@ -47,7 +47,7 @@ void Engine::complete(Request& request, DeviceId id) const {
 /// Takes a request from complete().
 Engine::Room Engine::make_room(DeviceId id, const Request& request) {
   DeviceTable& device = table(id);
-  const auto [room, evictions] = tables_.memory.make_room(*this, id, request);
+  const auto [room, evictions] = memory_.make_room(*this, id, request);
   device.counters.evictions += static_cast<std::uint64_t>(evictions);
   if (room != Room::ready || evictions > 0) device.counters.short_of_room = true;
   if (room == Room::ready) {
@@ -59,7 +59,7 @@ Engine::Room Engine::make_room(DeviceId id, const Request& request) {
 }
 
 void Engine::evict_all(DeviceId id) {
-  table(id).counters.evictions += static_cast<std::uint64_t>(tables_.memory.evict_all(*this, id));
+  table(id).counters.evictions += static_cast<std::uint64_t>(memory_.evict_all(*this, id));
 }
 
 /// Weights leave with their unit, unless the lane's next unit uses them too and may run here. So
@@ -76,7 +76,7 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
     if (copies(id).find(ref)->busy()) continue;
     if (goes_on && std::ranges::count(job.program->units[at(*after)].weights, b) > 0) continue;
     if (is_used_again(id, ref)) ++table(id).counters.evictions;
-    tables_.memory.drop(*this, id, ref);
+    memory_.drop(*this, id, ref);
   }
 }
 
@@ -142,7 +142,7 @@ void Engine::watch(JobId job, DeviceId watcher) {
 
 void Engine::copy_done(const InFlight& copy, const Done& done) {
   DeviceTable& device = table(copy.device);
-  tables_.memory.end_copy(*this, route_of(copy));
+  memory_.end_copy(*this, route_of(copy));
   device.counters.copy_s += done.finished_s - done.started_s;
   device.counters.hidden_s +=
       device.overlap.copy_done(copy.direction, done.started_s, done.finished_s);

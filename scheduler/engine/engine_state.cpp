@@ -1,20 +1,9 @@
 #include "scheduler/engine/engine_state.h"
 
-#include <utility>
-
 namespace spillway {
 
-static std::vector<Bytes> planned_parts(const EngineConfig& config) {
-  std::vector<Bytes> parts;
-  for (const Bytes budget : config.device_budgets) parts.push_back(config.split.planned(budget));
-  return parts;
-}
-
-EngineTables::EngineTables(EngineConfig engine_config)
-    : config(std::move(engine_config)),
-      devices(config.device_budgets.size()),
-      memory(planned_parts(config)) {
-  for (std::size_t d = 0; d < devices.size(); ++d) devices[d].budget = config.device_budgets[d];
+EngineTables::EngineTables(const std::vector<Bytes>& budgets) : devices(budgets.size()) {
+  for (std::size_t d = 0; d < devices.size(); ++d) devices[d].budget = budgets[d];
 }
 
 bool EngineTables::can_run(const JobTable& job, DeviceId id) const {

@@ -143,14 +143,12 @@ struct DeviceTable {
   DeviceCounters counters;
 };
 
-/// Everything that an engine knows about its jobs and devices.
+/// Jobs and devices.
 struct EngineTables {
-  explicit EngineTables(EngineConfig engine_config);
+  explicit EngineTables(const std::vector<Bytes>& budgets);
 
-  EngineConfig config;
   std::vector<DeviceTable> devices;
   std::vector<JobTable> jobs;
-  ResidencyManager memory;
 
   JobTable& of(JobId id) { return jobs[id.index()]; }
   const JobTable& of(JobId id) const { return jobs[id.index()]; }

@@ -21,9 +21,9 @@ std::string name_of(const JobTable& job, const InFlight& action) {
     case Kind::op:
       return span_name(job.program->ops[at(action.op)]);
     case Kind::copy:
-      return span_name(job.plan->layout.buffers[at(action.buffer)].kind);
+      return to_string(job.plan->layout.buffers[at(action.buffer)].kind);
     case Kind::host_op:
-      return span_name(job.program->host_ops[at(action.op)].kind);
+      return to_string(job.program->host_ops[at(action.op)].kind);
     case Kind::admission:
       return "initial state";
     case Kind::release:
@@ -47,11 +47,11 @@ std::string waits_for(const JobTable& job, const std::vector<TraceSpan::Track>& 
   using Track = TraceSpan::Track;
   const auto any = [&](Track track) { return std::ranges::count(runs, track) > 0; };
   if (job.phase == JobPhase::ended || any(Track::compute)) return "";
-  if (job.phase == JobPhase::waiting) return "host memory for its home";
+  if (job.phase == JobPhase::waiting) return "host memory";
   if (any(Track::to_device) || any(Track::to_host)) return "copies";
   if (any(Track::host_pool)) return "host operations";
-  if (job.resting) return "permission to go on";
-  return job.paused ? "its share of the devices" : "a device";
+  if (job.resting) return "other trials or a call";
+  return job.paused ? "its share of devices" : "a device";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void TraceRecorder::observe(const StartCopy& start) {
   open_[start.id] = {.track = down ? TraceSpan::Track::to_host : TraceSpan::Track::to_device,
                      .device = start.device,
                      .job = start.job,
-                     .name = span_name(plans_.at(start.job)->layout.buffers[at(start.buffer)].kind),
+                     .name = to_string(plans_.at(start.job)->layout.buffers[at(start.buffer)].kind),
                      .step = steps_[start.job],
                      .bytes = start.bytes};
 }
@@ -32,7 +32,7 @@ void TraceRecorder::observe(const StartHostOp& start) {
   const auto& program = *plans_.at(start.job)->programs[start.step_kind];
   open_[start.id] = {.track = TraceSpan::Track::host_pool,
                      .job = start.job,
-                     .name = span_name(program.host_ops[at(start.op)].kind),
+                     .name = to_string(program.host_ops[at(start.op)].kind),
                      .step = start.step};
 }
 

@@ -1,15 +1,23 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "scheduler/plan/program.h"
+#include "spillway/choices.h"
 
 namespace spillway {
 
-/// The names of ops and copies in traces and reports: "backward 3-5 vn 2" (layers, virtual node),
-/// "weights", "update".
+template <>
+inline constexpr std::array kNames<OpKind>{"forward", "backward", "evaluate"};
+template <>
+inline constexpr std::array kNames<BufferKind>{"weights", "gradient sum", "boundary",
+                                               "boundary gradient", "batch"};
+template <>
+inline constexpr std::array kNames<HostOpKind>{
+    "load", "reduce", "commit", "update", "finish evaluation", "finish"};
+
+/// The name of an op in traces and reports: "backward 3-5 vn 2" (layers, virtual node).
 std::string span_name(const OpSpec& op);
-std::string span_name(BufferKind kind);
-std::string span_name(HostOpKind kind);
 
 }  // namespace spillway

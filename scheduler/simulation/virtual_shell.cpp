@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-double Crowding::at(double busy) const {
+double Contention::at(double busy) const {
   if (threads == 0) return 1;
   if (busy >= threads) return factor * busy / threads;
   return 1 + (factor - 1) * (busy - 1) / (threads - 1);
@@ -132,7 +132,7 @@ void VirtualShell::complete(ActionId id, JobId job, DeviceId device, double star
 
 void VirtualShell::perform(const StartOp& op) {
   double& free_s = queues_[op.device.index()].compute_s;
-  double start_s = std::max(now_s_ + costs_.handover_s, free_s);
+  double start_s = std::max(now_s_ + costs_.dispatch_latency_s, free_s);
   for (ActionId id : op.after) {
     if (const auto found = in_flight_.find(id); found != in_flight_.end()) {
       start_s = std::max(start_s, found->second.done.finished_s);
@@ -140,7 +140,7 @@ void VirtualShell::perform(const StartOp& op) {
   }
   const OpSpec& spec = program(op.job, op.step_kind).ops[at(op.op)];
   const double duration_s =
-      spec.cost_s * slowdown(op.device) * costs_.crowding.at(busy_threads(start_s, op.device));
+      spec.cost_s * slowdown(op.device) * costs_.contention.at(busy_threads(start_s, op.device));
   free_s = start_s + duration_s;
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
 }
@@ -149,7 +149,7 @@ void VirtualShell::perform(const StartOp& op) {
 /// and leaves its core free, as does a copy over a slow link.
 double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
   double busy = 1;
-  if (costs_.crowding.threads == 0) return busy;  // not needed
+  if (costs_.contention.threads == 0) return busy;  // not needed
   for (std::size_t d = 0; d < queues_.size(); ++d) {
     const DeviceId device(d);
     if (engine_.device(device).state == DeviceState::gone) continue;
@@ -176,7 +176,7 @@ void VirtualShell::perform(const StartCopy& copy) {
   Queues& queues = queues_[copy.device.index()];
   double& free_s =
       copy.direction == CopyDirection::to_device ? queues.to_device_s : queues.to_host_s;
-  const double start_s = std::max(now_s_ + costs_.handover_s, free_s);
+  const double start_s = std::max(now_s_ + costs_.dispatch_latency_s, free_s);
   // Paid once for consecutive copies.
   const double latency_s = free_s < now_s_ ? costs_.copy_latency_s : 0;
   const double duration_s = latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
@@ -186,7 +186,7 @@ void VirtualShell::perform(const StartCopy& copy) {
 
 void VirtualShell::perform(const StartHostOp& op) {
   auto worker = std::ranges::min_element(worker_free_s_);
-  const double start_s = std::max(now_s_ + costs_.handover_s, *worker);
+  const double start_s = std::max(now_s_ + costs_.dispatch_latency_s, *worker);
   const double cost_s = program(op.job, op.step_kind).host_ops[at(op.op)].cost_s;
   *worker = start_s + cost_s;
   complete(op.id, op.job, DeviceId(), start_s, cost_s, 0);

@@ -15,8 +15,8 @@ namespace spillway {
 
 /// Contention: threads of one machine slow each other down, because they share execution units,
 /// caches and cores.
-struct Crowding {
-  int threads = 0;    ///< of the measurement of `factor`, at most one per core; 0: no crowding
+struct Contention {
+  int threads = 0;    ///< of the measurement of `factor`, at most one per core; 0: no contention
   double factor = 1;  ///< slowdown of an op while `threads` threads are busy
   /// The slowdown while `busy` threads, including the op's own, are busy: linear from 1 to
   /// `factor`, then proportional to `busy`.
@@ -27,11 +27,11 @@ struct Crowding {
 struct VirtualCosts {
   double copy_bytes_per_s = 8e9;         ///< each direction of each device
   std::vector<double> link_bytes_per_s;  ///< by device, a slower rate there; empty or 0: none
-  double handover_s = 0;                 ///< dispatch latency of an idle queue
+  double dispatch_latency_s = 0;         ///< dispatch latency of an idle queue
   double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
   double admission_s = 1e-3;
   std::vector<double> slowdown;  ///< by device, factor on the time of compute; empty: 1
-  Crowding crowding;
+  Contention contention;
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
 };

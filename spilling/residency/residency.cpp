@@ -29,7 +29,7 @@ Resident* Residency::place(BufferRef ref, Bytes bytes, RangeAllocator::End end) 
 void Residency::release(BufferRef ref) {
   const auto entry = entries_.find(ref);
   assert(entry != entries_.end() && !entry->second.busy());
-  doom(entry->second, false);
+  set_evicting(entry->second, false);
   space_.free(entry->second.offset, entry->second.bytes);
   const auto job = jobs_.find(ref.job);
   job->second -= entry->second.bytes;
@@ -37,25 +37,26 @@ void Residency::release(BufferRef ref) {
   entries_.erase(entry);
 }
 
-void Residency::doom(Resident& entry, bool leaves) {
-  if (entry.doomed == leaves) return;
-  entry.doomed = leaves;
-  doomed_bytes_ += leaves ? entry.bytes : -entry.bytes;
+void Residency::set_evicting(Resident& entry, bool leaves) {
+  if (entry.evicting == leaves) return;
+  entry.evicting = leaves;
+  evicting_bytes_ += leaves ? entry.bytes : -entry.bytes;
 }
 
 void Residency::check_integrity() const {
   space_.check_integrity();
-  Bytes total = 0, doomed = 0;
+  Bytes total = 0, evicting = 0;
   for (const auto& [ref, entry] : entries_) {
     total += round_up(entry.bytes, kAlignment);
-    if (entry.doomed) doomed += entry.bytes;
+    if (entry.evicting) evicting += entry.bytes;
     if (entry.leases < 0) throw std::logic_error("residency: negative lease count");
     if (entry.filling != 0 && entry.dirty)
       throw std::logic_error("residency: loads over a dirty copy");
-    if (entry.doomed && entry.draining == 0)
-      throw std::logic_error("residency: doomed, not draining");
+    if (entry.evicting && entry.draining == 0)
+      throw std::logic_error("residency: evicting, not draining");
   }
-  if (doomed != doomed_bytes_) throw std::logic_error("residency: doomed bytes are miscounted");
+  if (evicting != evicting_bytes_)
+    throw std::logic_error("residency: evicting bytes are miscounted");
   if (total != space_.used()) throw std::logic_error("residency: ranges and entries differ");
 }
 

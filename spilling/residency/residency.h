@@ -20,7 +20,7 @@ struct Resident {
   std::int64_t version = 0;  ///< the step whose state it holds
   int leases = 0;            ///< ops and units that use it
   bool dirty = false;        ///< home is not valid
-  bool doomed = false;       ///< leaves when its write back ends
+  bool evicting = false;     ///< leaves when its write back ends
   ActionId filling = 0;      ///< the load in flight, else 0
   ActionId draining = 0;     ///< the write back, or move away, in flight, else 0
   ActionId writer = 0;       ///< the op in flight that creates or changes it, else 0
@@ -42,11 +42,11 @@ class Residency {
   /// Removes a copy that is not busy.
   void release(BufferRef ref);
   /// Sets whether a copy of this device leaves when its write back ends.
-  void doom(Resident& entry, bool leaves);
+  void set_evicting(Resident& entry, bool leaves);
 
   Bytes budget() const { return space_.capacity(); }
   Bytes used() const { return space_.used(); }
-  Bytes doomed_bytes() const { return doomed_bytes_; }
+  Bytes evicting_bytes() const { return evicting_bytes_; }
   const RangeAllocator& space() const { return space_; }
   /// In no particular order.
   const Entries& entries() const { return entries_; }
@@ -60,7 +60,7 @@ class Residency {
   Entries entries_;
   boost::unordered_flat_map<JobId, Bytes, std::hash<JobId>> jobs_;
   RangeAllocator space_;
-  Bytes doomed_bytes_ = 0;
+  Bytes evicting_bytes_ = 0;
 };
 
 }  // namespace spillway

@@ -93,7 +93,7 @@ ResidencyManager::RoomMade ResidencyManager::make_room(ResidencyOwner& owner, De
   RoomMade made;
   for (;; ++made.evictions) {
     if (place_all(id, request)) return made;
-    const Bytes coming = copies.doomed_bytes();
+    const Bytes coming = copies.evicting_bytes();
     Bytes wanted = request.workspace;
     for (BufferRef ref : request.place) wanted += spec(ref).bytes;
     const bool enough_comes = coming > 0 && copies.used() + wanted <= copies.budget() + coming;
@@ -215,7 +215,7 @@ void ResidencyManager::send_away(ResidencyOwner& owner, DeviceId id, BufferRef r
   Resident* entry = device.copies.find(ref);
   owner.touch(id);
   entry->draining = move;
-  device.copies.doom(*entry, true);
+  device.copies.set_evicting(*entry, true);
   ++device.num_transfers;
 }
 
@@ -233,7 +233,7 @@ bool ResidencyManager::release_other_end(ResidencyOwner& owner, const CopyRoute&
   owner.touch(copy.peer);
   --source.num_transfers;
   entry->draining = 0;
-  source.copies.doom(*entry, false);
+  source.copies.set_evicting(*entry, false);
   return true;
 }
 
@@ -259,7 +259,7 @@ void ResidencyManager::write_back(ResidencyOwner& owner, DeviceId id, BufferRef 
   assert(spec(ref).home != kNoHome);
   owner.touch(id);
   jobs_[ref.job.index()].busy_homes.push_back(spec(ref).home);
-  device.copies.doom(*entry, leaves);
+  device.copies.set_evicting(*entry, leaves);
   ++device.num_transfers;
   entry->draining = owner.start_copy({.job = ref.job,
                                       .device = id,
@@ -300,7 +300,7 @@ void ResidencyManager::drop_everywhere(ResidencyOwner& owner, BufferRef ref) {
   for (DeviceId id : holders) {
     Resident* entry = on(id).find(ref);
     if (entry->draining != 0) {
-      on(id).doom(*entry, true);
+      on(id).set_evicting(*entry, true);
       owner.touch(id);
     } else {
       assert(!entry->busy());
@@ -333,8 +333,8 @@ void ResidencyManager::end_copy(ResidencyOwner& owner, const CopyRoute& copy) {
   entry->draining = 0;
   entry->dirty = false;
   set_home_valid(copy.buffer);
-  const bool leaves = entry->doomed && !entry->busy();
-  device.copies.doom(*entry, false);
+  const bool leaves = entry->evicting && !entry->busy();
+  device.copies.set_evicting(*entry, false);
   if (leaves) drop(owner, copy.device, copy.buffer);
 }
 

@@ -23,7 +23,7 @@ class NamelessFile {
   explicit NamelessFile(const std::filesystem::path& folder) : folder_(folder) {
     std::string name = folder / ".spillway-home-XXXXXX";
     handle_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (handle_ < 0) throw IoError("cannot make a file for homes in", folder, errno);
+    if (handle_ < 0) throw IoError("cannot create an offload file in", folder, errno);
     ::unlink(name.c_str());
   }
   ~NamelessFile() { ::close(handle_); }
@@ -42,7 +42,7 @@ class NamelessFile {
 
   std::byte* map(Bytes bytes) const {
     void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, handle_, 0);
-    if (pages == MAP_FAILED) throw IoError("cannot map a file for homes in", folder_, errno);
+    if (pages == MAP_FAILED) throw IoError("cannot map an offload file in", folder_, errno);
     return static_cast<std::byte*>(pages);
   }
 
@@ -50,15 +50,15 @@ class NamelessFile {
   Bytes free_bytes() const {
     struct statvfs disk {};
     if (::fstatvfs(handle_, &disk) != 0)
-      throw IoError("cannot look at the disk of", folder_, errno);
+      throw IoError("cannot read the free space of the disk of", folder_, errno);
     return Bytes{disk.f_bavail} * disk.f_frsize;
   }
   [[noreturn]] void refuse(Bytes bytes) const {
     throw OutOfMemory(Tier::disk, bytes, free_bytes(),
-                      fmt::format("a file for homes in {}", folder_.string()));
+                      fmt::format("an offload file in {}", folder_.string()));
   }
   static std::string reserving(Bytes bytes) {
-    return fmt::format("cannot reserve {} for homes in", format_bytes(bytes));
+    return fmt::format("cannot reserve {} for an offload file in", format_bytes(bytes));
   }
 
   const std::filesystem::path& folder_;

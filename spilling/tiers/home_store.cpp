@@ -16,8 +16,7 @@ namespace {
 ConfigError no_place(const std::filesystem::path& offload_path, const IoError& error) {
   return ConfigError(
       "offload_path", 0,
-      fmt::format("'{}' cannot hold homes: {}; name a folder that can be written, or "
-                  "leave it out",
+      fmt::format("'{}' cannot hold training state: {}; name a writable folder, or remove the key",
                   offload_path.string(), std::strerror(error.code)));
 }
 
@@ -44,8 +43,8 @@ void require_home_room(const std::filesystem::path& offload_path, Bytes bytes, B
   const Bytes available = posix_file_system().free_bytes(offload_path);
   if (bytes <= available) return;
   const bool fewer_help = of_one < bytes && of_one <= available;
-  throw DoesNotFit(fmt::format("a file for homes in '{}'", offload_path.string()), Tier::disk,
-                   bytes, available,
+  throw DoesNotFit(fmt::format("offloaded training state in '{}'", offload_path.string()),
+                   Tier::disk, bytes, available,
                    fewer_help ? "or lower host_memory, so that trials wait for each other" : "");
 }
 

@@ -135,15 +135,17 @@ TEST_F(FakeGpu, RefusesABudgetAboveTheFreeMemory) {
   const ConfigError error = thrown<ConfigError>([] { make_cuda_device("cuda:1", 0, 256_MiB + 1); });
   EXPECT_EQ(error.field, "memory");
   EXPECT_EQ(error.problem,
-            "is 256.0 MiB, but 256.0 MiB are free on GPU 0; write less, or end what else uses it");
+            "is 256.0 MiB, but 256.0 MiB are free on GPU 0; lower it, or stop other programs that "
+            "use the GPU");
 }
 
 TEST_F(FakeGpu, RefusesAFragmentedBudget) {
   const Changed fragmented(machine_.fragmented, true);
   const ConfigError error = refusal(1);
   EXPECT_EQ(error.field, "memory");
-  EXPECT_EQ(error.problem,
-            "is 1.00 MiB, and GPU 1 has no such piece, though 1.00 GiB are free; write less");
+  EXPECT_EQ(
+      error.problem,
+      "is 1.00 MiB, and GPU 1 has 1.00 GiB free, but no contiguous block of that size; lower it");
 }
 
 TEST_F(FakeGpu, ReportsUnlockableHostMemory) {

@@ -110,7 +110,8 @@ TEST(FileStore, ReportsTheSizeOfAFailedReservation) {
   const FileSizeLimit limit(1_MiB);
   const auto error = thrown<IoError>([&] { arena.reserve(3_MiB); });
   EXPECT_EQ(error.code, EFBIG);
-  EXPECT_TRUE(has(error, "cannot reserve 3.00 MiB for homes in " + folder.path().string()));
+  EXPECT_TRUE(
+      has(error, "cannot reserve 3.00 MiB for an offload file in " + folder.path().string()));
   EXPECT_EQ(arena.in_use(), 0u);
   EXPECT_EQ(arena.reserve(1_MiB).size(), 1_MiB);
 }

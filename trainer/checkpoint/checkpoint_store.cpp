@@ -77,9 +77,9 @@ std::vector<std::uint64_t> numbers_in(FileSystem& files, const Path& folder,
 }
 
 std::string summary(const std::vector<Finding>& findings) {
-  std::string text = "holds no generation that can be used:";
+  std::string text = "has no usable checkpoint:";
   for (const auto& finding : findings)
-    text += fmt::format("\n  generation {}: {}", finding.generation, finding.problem);
+    text += fmt::format("\n  checkpoint {}: {}", finding.generation, finding.problem);
   return text;
 }
 

@@ -25,7 +25,7 @@ class CheckedFile {
     const Bytes size = file_.size();
     if (size != entry_.bytes)
       throw CorruptData(file_.path(),
-                        fmt::format("has {} bytes, its manifest says {}", size, entry_.bytes));
+                        fmt::format("has {} bytes; its manifest has {}", size, entry_.bytes));
     block_.reserve(std::min(block_bytes_, size));
   }
 

@@ -43,7 +43,7 @@ std::uint64_t number(std::string_view text, int base = 10) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc() || end != text.data() + text.size())
-    fail("has '" + std::string(text) + "' where a number belongs");
+    fail(fmt::format("has '{}' instead of a number", text));
   return value;
 }
 
@@ -65,15 +65,15 @@ void check_file(const ManifestFile& file, Bytes block_bytes, std::set<std::strin
   const bool plain = !file.name.empty() && file.name != "." && file.name != ".." &&
                      file.name != "MANIFEST" && file.name.find('/') == std::string::npos &&
                      file.name.find('\0') == std::string::npos;
-  if (!plain) fail("has '" + file.name + "' where the name of a data file belongs");
-  if (!names.insert(file.name).second) fail("names '" + file.name + "' twice");
+  if (!plain) fail(fmt::format("has '{}' instead of the name of a data file", file.name));
+  if (!names.insert(file.name).second) fail(fmt::format("names '{}' twice", file.name));
   if (file.blocks.size() != num_blocks(file.bytes, block_bytes))
     fail(fmt::format("has {} blocks of '{}', not {}", file.blocks.size(), file.name,
                      num_blocks(file.bytes, block_bytes)));
   for (const auto& hash : file.blocks) {
     const bool is_hash = hash.size() == kHexDigits &&
                          hash.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!is_hash) fail("has '" + hash + "' where a hash belongs");
+    if (!is_hash) fail(fmt::format("has '{}' instead of a hash", hash));
   }
 }
 
@@ -93,8 +93,7 @@ class Lines {
   /// The rest of the next line after `key`, which must start the line.
   std::string_view take(std::string_view key) {
     const auto end = rest_.find('\n');
-    if (!next_is(key) || end == std::string_view::npos)
-      fail("lacks a line '" + std::string(key) + "'");
+    if (!next_is(key) || end == std::string_view::npos) fail(fmt::format("lacks a line '{}'", key));
     const auto line = rest_.substr(key.size(), end - key.size());
     rest_.remove_prefix(end + 1);
     return line;
@@ -107,7 +106,7 @@ class Lines {
 /// "first rest" as its two parts.
 std::pair<std::string_view, std::string_view> parts(std::string_view line) {
   const auto space = line.find(' ');
-  if (space == std::string_view::npos) fail("has a line with one word where two belong");
+  if (space == std::string_view::npos) fail("has a line with one word instead of two");
   return {line.substr(0, space), line.substr(space + 1)};
 }
 
@@ -135,17 +134,17 @@ Manifest take_manifest(Lines lines) {
 
 std::string body_of(const Manifest& manifest) {
   const auto line = [](std::string_view key, const std::string& value) {
-    return std::string(key) + value + '\n';
+    return fmt::format("{}{}\n", key, value);
   };
-  std::string text = line(kFirstLine, std::to_string(Manifest::kVersion)) +
+  std::string text = line(kFirstLine, fmt::to_string(Manifest::kVersion)) +
                      line("job ", escaped(manifest.job, false)) +
-                     line("step ", std::to_string(manifest.step)) +
+                     line("step ", fmt::to_string(manifest.step)) +
                      line("build ", escaped(manifest.build, false));
   for (const auto& [field, value] : manifest.contract)
     text += line("contract ", escaped(field, true) + ' ' + escaped(value, false));
-  text += line("block_bytes ", std::to_string(manifest.block_bytes));
+  text += line("block_bytes ", fmt::to_string(manifest.block_bytes));
   for (const auto& file : manifest.files) {
-    text += line("file ", std::to_string(file.bytes) + ' ' + escaped(file.name, false));
+    text += line("file ", fmt::format("{} {}", file.bytes, escaped(file.name, false)));
     for (const auto& hash : file.blocks) text += line("block ", hash);
   }
   return text;
@@ -160,7 +159,7 @@ std::string_view checked_body(std::string_view text) {
   constexpr std::size_t kLength = kLastLine.size() + kHexDigits + 1;
   if (text.size() < kLength) fail("is too short for a manifest");
   const auto body = text.substr(0, text.size() - kLength);
-  if (text.substr(body.size()) != last_line(body)) fail("does not have the hash that it says");
+  if (text.substr(body.size()) != last_line(body)) fail("does not match the hash in its last line");
   return body;
 }
 
@@ -182,7 +181,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     const auto version = number(Lines(body).take(kFirstLine));
     if (version != Manifest::kVersion) throw NewerFormat(path, version, Manifest::kVersion);
     Manifest manifest = take_manifest(Lines(body));
-    if (to_text(manifest) != text) fail("says what it says in another way than it must");
+    if (to_text(manifest) != text) fail("is not in canonical form");
     return manifest;
   } catch (const NewerFormat&) {
     throw;

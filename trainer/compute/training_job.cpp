@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "core/device/kernels.h"
@@ -70,11 +69,13 @@ std::string not_finite_remedy(const ModelSpec& spec, std::int64_t num_updates) {
   for (const ParamSpec& param : spec.params) largest = std::max(largest, param.init.stddev);
   std::string remedy = "try a smaller train.learning_rate or train.max_grad_norm";
   if (num_updates == 0) {
-    remedy = "there was no update before, so look at the data and at the initial weights";
+    remedy = "no update came before, so check the data and the initial weights";
   }
   if (largest <= kLarge) return remedy;
-  return remedy + ". The initial weights have a standard deviation of up to " +
-         (std::ostringstream() << largest).str() + ": try a smaller model.initializer_range";
+  return fmt::format(
+      "{}. The initial weights have a standard deviation of up to {:g}: try a smaller "
+      "model.initializer_range",
+      remedy, largest);
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ void visit_device(Config& device, Visitor& v) {
 }
 
 template <typename Config, typename Visitor>
+void visit_seed(Config& train, Visitor& v) {
+  v.field("seed", train.seed, kAny,
+          "Seed of initial weights, dropout, augmentation and the order of samples.",
+          InContract::yes);
+}
+
+template <typename Config, typename Visitor>
 void visit_batch(Config& train, Visitor& v) {
   using enum InContract;
   v.field("batch_size", train.batch_size, IntRange{1, 1 << 24},
@@ -61,7 +68,7 @@ void visit_batch(Config& train, Visitor& v) {
           yes);
   v.field("data_parallel", train.data_parallel, IntRange{1, 1 << 16, "auto", kAutoDataParallel},
           "Number of devices that compute a step together, at most `reduction_groups`. `auto`: as "
-          "many as help, see below.");
+          "many as make the step faster, see below.");
   v.field("max_data_parallel", train.max_data_parallel, IntRange{0, 1 << 16},
           "Most devices that rules and shares may give; host memory is reserved for them. 0: "
           "`data_parallel`; with `auto`, as many as groups and devices allow.");
@@ -93,7 +100,7 @@ void visit_optimizer(Config& train, Visitor& v) {
   using enum InContract;
   constexpr NumberRange kRate{.min = 0, .max = 1e6, .below_max = true};
   constexpr NumberRange kPart{.min = 0, .max = 1, .below_max = true};
-  v.field("optimizer", train.optimizer, kAny, "Rule of the updates.", yes);
+  v.field("optimizer", train.optimizer, kAny, "AdamW, or SGD with momentum.", yes);
   v.field("learning_rate", train.learning_rate, kRate, "The maximum, after the warm-up.", yes);
   v.field("weight_decay", train.weight_decay, kRate,
           "Decoupled weight decay; norms and biases have none.", yes);
@@ -126,8 +133,8 @@ void visit_train(Config& train, Visitor& v) {
           "state, growing gradient sums, norms, softmax and loss stay in fp32.",
           unless_default);
   v.field("gradient_dtype", train.gradient_dtype, kAny,
-          "Type of gradient sums on their way to the host and there. `bf16` halves both; it rounds "
-          "the sum of each reduction group and each sum of those.",
+          "Type of gradient sums in transfer and in host memory. `bf16` halves their size; it "
+          "rounds the sum of each reduction group, and each sum of such sums.",
           unless_default);
   visit_optimizer(train, v);
   v.field("eval_steps", train.eval_steps, kStepsOrNone,
@@ -148,7 +155,8 @@ void visit_early_terminate(Config& early, Visitor& v) {
   }
   if (v.applies(early.type == EarlyTerminateKind::hyperband)) {
     v.field("brackets", early.brackets, kBrackets,
-            "Of `hyperband`: trials are dealt to so many brackets. The first is compared from "
+            "Of `hyperband`: number of brackets among which trials are distributed. The first is "
+            "compared from "
             "`min_iter` steps on, each next one only from `eta` times as many. `all`: up to one "
             "that is never compared.");
   }
@@ -159,7 +167,7 @@ void visit_early_terminate(Config& early, Visitor& v) {
   if (v.applies(early.type != EarlyTerminateKind::hyperband)) {
     v.field("max_concurrent_trials", early.max_concurrent_trials, IntRange{1, 10'000},
             "Of `asha` and `median`: number of trials that train at once; the others begin as "
-            "these end. `host_memory` must hold the state of so many.");
+            "these end. `host_memory` must hold the state of all that train at once.");
   }
 }
 

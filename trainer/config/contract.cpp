@@ -1,5 +1,8 @@
 #include "spillway/contract.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "trainer/config/kernel_variables.h"
@@ -22,27 +25,25 @@ bool cannot_be_compared(const ContractDifference& difference) {
 }
 
 std::string remedy_of_kernels() {
-  std::string variables;
-  for (const std::string& each : kernel_variables()) {
-    variables += (variables.empty() ? "" : ", ") + each;
-  }
-  return "these operations give other bits here: another processor, library, process flag or "
-         "environment variable chooses other kernels (" +
-         (variables.empty() ? "no variable known to do so is set here" : "set here: " + variables) +
-         "); go on where they give the bits that they gave";
+  const auto variables = kernel_variables();
+  return fmt::format(
+      "these operations compute other bits here, because the processor, a library, a process flag "
+      "or an environment variable selects other kernels ({}); continue on a machine that computes "
+      "the original bits",
+      variables.empty() ? "no variable known to do so is set here"
+                        : fmt::format("set here: {}", fmt::join(variables, ", ")));
 }
 
 std::string remedy_of(const std::vector<ContractDifference>& differences) {
   if (std::ranges::any_of(differences, is_fingerprint)) return remedy_of_kernels();
   if (differences.size() == 1 && differences[0].field == "data") {
-    return "the files of data.path, or how they are read, changed since; put them back as they "
-           "were";
+    return "the files of data.path, or the way they are read, have changed; restore them";
   }
   if (differences.size() == 1 && differences[0].field == "sweep.early_terminate") {
-    return "go on with what it was; without 'by eval_loss' it compares training losses, as with "
+    return "use the original value; without 'by eval_loss' it compares training losses, as with "
            "sweep.metric.name=final_loss";
   }
-  return "go on with what it was";
+  return "use the original values";
 }
 
 }  // namespace
@@ -60,8 +61,8 @@ std::vector<ContractDifference> differences(const Contract& then, const Contract
 }
 
 std::string to_string(const ContractDifference& difference) {
-  return difference.field + ": was " + difference.then.value_or("not there") + ", is " +
-         difference.now.value_or("not there");
+  return fmt::format("{}: was {}, is {}", difference.field, difference.then.value_or("not set"),
+                     difference.now.value_or("not set"));
 }
 
 std::string explain(const std::vector<ContractDifference>& differences) {

@@ -113,7 +113,7 @@ Journal::Journal(const std::filesystem::path& file) : file_(file) {
   // A commit syncs the log and then copies it to the database: SQLite silently truncates a log at
   // the first damaged page.
   if (switch_to_log(file_) != "wal")
-    throw Error(file_.path() + " lies on a file system without shared memory; choose another");
+    throw Error(file_.path() + " is on a file system without shared memory; choose another one");
   file_.run("PRAGMA synchronous = FULL");
   file_.run("PRAGMA wal_autocheckpoint = 1");
   trials();

@@ -75,12 +75,12 @@ class LaneCosts {
 std::string why_not(const SplitProblem& problem, std::size_t number, const PlanDevice& device,
                     Bytes needed_budget, const LaneSplit& chosen) {
   if (device.budget < needed_budget) {
-    return device.name + " has " + format_bytes(device.budget) + ", less than the " +
-           format_bytes(needed_budget) + " that a lane takes";
+    return fmt::format("{} is not used: it has {}, and the trial needs {} on each device",
+                       device.name, format_bytes(device.budget), format_bytes(needed_budget));
   }
   const auto with = split_lanes_with(problem, static_cast<int>(number));
-  return device.name + " takes no part: with it a step would take about " +
-         seconds_text(with->step_s) + ", without it " + seconds_text(chosen.step_s);
+  return fmt::format("{} is not used: with it a step would take about {}, without it {}",
+                     device.name, seconds_text(with->step_s), seconds_text(chosen.step_s));
 }
 
 }  // namespace

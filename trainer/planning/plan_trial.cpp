@@ -156,7 +156,7 @@ struct Planner {
     std::vector<std::string> found;
     for (const PlanDevice& device : devices) {
       if (device.budget >= cut.smallest_budget) continue;
-      found.push_back(device.name + " has " + format_bytes(device.budget));
+      found.push_back(fmt::format("{} has {}", device.name, format_bytes(device.budget)));
     }
     return found;
   }
@@ -292,7 +292,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided,
                         std::int64_t first_step) {
-  if (devices.empty()) throw ConfigError("devices", 0, "are none; add one");
+  if (devices.empty()) throw ConfigError("devices", 0, "is empty; add a device");
   Planner planner(trial, model, profile, devices, double_buffer);
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all(host_budget);
@@ -312,12 +312,12 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
 void require_devices(const PlannedTrial& planned, int lanes) {
   if (lanes <= planned.usable_devices) return;
   const int number = planned.usable_devices;
-  std::string problem =
-      fmt::format("is {}, but {} {} can run the trial; a device runs one lane of a trial", lanes,
-                  number, number == 1 ? "device" : "devices");
+  std::string problem = fmt::format("is {}, but only {} {} can run the trial", lanes, number,
+                                    number == 1 ? "device" : "devices");
   if (!planned.too_small.empty()) {
     problem += fmt::format(
-        "; {}, and a lane needs {}; raise the memory of devices, or use data_parallel: {}",
+        "; {}, and the trial needs {} on each; raise the memory of devices, or use data_parallel: "
+        "{}",
         fmt::join(planned.too_small, ", "), format_bytes(planned.summary.smallest_budget_bytes),
         number);
   }

@@ -1,5 +1,7 @@
 #include "trainer/planning/rules.h"
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "core/base/config_check.h"
@@ -10,10 +12,9 @@ std::vector<std::shared_ptr<const Heuristic>> make_rules(const TrainConfig& trai
   ConfigCheck check;
   std::vector<std::shared_ptr<const Heuristic>> rules;
   for (std::size_t r = 0; r < train.autoscale.size(); ++r) {
-    std::string field = "train.autoscale";
-    if (train.autoscale.size() > 1) field += "[" + std::to_string(r) + "]";
+    const std::string index = train.autoscale.size() > 1 ? fmt::format("[{}]", r) : "";
     const auto& [name, params] = train.autoscale[r];
-    check.run([&] { rules.push_back(make_heuristic(name, params, field)); });
+    check.run([&] { rules.push_back(make_heuristic(name, params, "train.autoscale" + index)); });
   }
   check.finish();
   return rules;

@@ -89,7 +89,7 @@ double expected(std::vector<double> values) {
   return std::accumulate(values.begin(), end, 0.0) / static_cast<double>(end - values.begin());
 }
 
-double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work) {
+double measure_contention(int threads, const std::function<std::function<void()>()>& make_work) {
   initialize_torch();
   constexpr int kRounds = 18;  // long enough to average over other load
   std::vector<std::function<void()>> works;

@@ -61,8 +61,8 @@ double measure_updates();
 /// CPU contention: how many times longer work takes when `threads` threads do it at once. 1 if each
 /// has a core of its own; more if cores share execution units and caches, or are fewer. Calls
 /// `make_work` once per thread. Takes three quarters of a second.
-double measure_crowding(int threads, const std::function<std::function<void()>()>& make_work);
-/// Work for measure_crowding(): a small product.
+double measure_contention(int threads, const std::function<std::function<void()>()>& make_work);
+/// Work for measure_contention(): a small product.
 std::function<void()> matrix_product();
 
 /// Seconds by which an imitated link delays the smallest copy to a CPU device while `computing`

@@ -9,6 +9,7 @@
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <fstream>
@@ -19,6 +20,7 @@
 #include "core/device/device.h"
 #include "core/device/kernels.h"
 #include "core/os/host_memory.h"
+#include "spillway/choices.h"
 #include "spillway/error.h"
 #include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
@@ -27,23 +29,15 @@
 #include "trainer/profile/copy_rates.h"
 
 namespace spillway {
+
+template <>
+inline constexpr std::array kNames<kernels::Isa>{"baseline", "AVX2", "AVX512"};
+
 namespace {
 
 int usable_cores() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
-const char* name_of(kernels::Isa isa) {
-  switch (isa) {
-    case kernels::Isa::baseline:
-      return "baseline";
-    case kernels::Isa::avx2:
-      return "AVX2";
-    case kernels::Isa::avx512:
-      return "AVX512";
-  }
-  return "?";
 }
 
 std::string compiler_name() {
@@ -155,7 +149,7 @@ Machine inspect_machine() {
                   .torch_version = TORCH_VERSION,
                   .compiler = compiler_name(),
                   .processor = processor_name(),
-                  .kernels = fmt::format("{}, LibTorch's {}", name_of(kernels::active_isa()),
+                  .kernels = fmt::format("{}, LibTorch's {}", to_string(kernels::active_isa()),
                                          at::get_cpu_capability()),
                   .cores = usable_cores(),
                   .numerics = numerics(),

@@ -326,14 +326,14 @@ std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& ki
   return all;
 }
 
-double Pilot::measure_crowding(int threads, const Model& model, const Profile& profile) const {
+double Pilot::measure_contention(int threads, const Model& model, const Profile& profile) const {
   const auto alike = layers_by_cost(model.spec);
   const auto seconds = [&](const auto& each) {
     const LayerProfile& layer = profile.layers[at(each.second.front())];
     return static_cast<double>(each.second.size()) * (layer.forward_s + layer.backward_s);
   };
   const std::vector<int> most = std::ranges::max_element(alike, {}, seconds)->second;
-  return spillway::measure_crowding(threads, [&]() -> std::function<void()> {
+  return spillway::measure_contention(threads, [&]() -> std::function<void()> {
     return [layer = std::make_shared<PilotLayer>(model, most)] {
       layer->forward();
       layer->backward();

@@ -39,7 +39,7 @@ class Pilot {
   /// them equally. Nothing else may use them in the meantime.
   std::map<std::string, std::vector<LayerTimes>> measure_on(const Kinds& kinds, const Model& model);
   /// CPU contention of the layer that dominates a step, with `threads` threads at once.
-  double measure_crowding(int threads, const Model& model, const Profile& profile) const;
+  double measure_contention(int threads, const Model& model, const Profile& profile) const;
   /// Estimates costs from shapes without running layers (trainer/profile/estimate.h).
   Profile estimate(const ModelSpec& model);
 

@@ -53,6 +53,7 @@ void Shell::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_by
   const Bytes needed = plan ? std::max(home_bytes, plan->layout.home_bytes) : 0;
   std::vector<Action> actions;
   engine_.submit(job, plan, needed, start, actions);
+  publish();
   carry_out(actions);
 }
 

@@ -30,7 +30,7 @@ void Watchdog::sleep() {
         if (late > kNap) *deadline_ += late;
         if (Clock::now() < *deadline_) return sleep();
         deadline_.reset();
-        bark_();
+        on_timeout_();
       });
 }
 

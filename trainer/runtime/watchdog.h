@@ -13,8 +13,8 @@ namespace spillway {
 /// thread. There is a timer only while a sign is expected.
 class Watchdog {
  public:
-  Watchdog(boost::asio::io_context& io, std::function<void()> bark)
-      : timer_(io), bark_(std::move(bark)) {}
+  Watchdog(boost::asio::io_context& io, std::function<void()> on_timeout)
+      : timer_(io), on_timeout_(std::move(on_timeout)) {}
 
   /// Expects a sign within `allowance` from now on; the call itself is one too.
   void expect(Clock::duration allowance);
@@ -25,7 +25,7 @@ class Watchdog {
   void sleep();
 
   boost::asio::steady_timer timer_;
-  const std::function<void()> bark_;
+  const std::function<void()> on_timeout_;
   std::optional<Clock::time_point> deadline_;
   bool sleeps_ = false;  ///< until a deadline, which may have moved since
   const std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);

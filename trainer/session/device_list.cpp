@@ -44,10 +44,10 @@ std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& co
   }
 }
 
-std::unique_ptr<Device> open(const std::string& number, const DeviceConfig& config,
+std::unique_ptr<Device> open(std::size_t number, const DeviceConfig& config,
                              const MemorySplit& split) {
-  const std::string field = "devices[" + number + "]",
-                    name = to_string(config.kind) + (":" + number);
+  const std::string field = fmt::format("devices[{}]", number),
+                    name = fmt::format("{}:{}", to_string(config.kind), number);
   validate(config, field);
   if (config.kind == DeviceKind::cuda) return open_gpu(name, config, split, field);
   return make_cpu_device(name, config.memory,
@@ -64,13 +64,13 @@ void DeviceList::require_kind(std::size_t number, const Device& device) const {
   if (entries_.empty() || exact_kind() == device.exact_kind()) return;
   throw ConfigError(fmt::format("devices[{}].kind", number), 0,
                     fmt::format("is {}, but that of the first device is {}; use devices of one "
-                                "kind, which all compute the same bits",
+                                "kind: other kinds compute other bits",
                                 device.exact_kind(), exact_kind()));
 }
 
 DeviceList::Entry DeviceList::entry_of(std::size_t number, const DeviceConfig& config,
                                        State state) const {
-  auto device = open(std::to_string(number), config, split_);
+  auto device = open(number, config, split_);
   require_kind(number, *device);
   return {.device = std::move(device),
           .budget = config.memory,

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "core/device/device.h"
+#include "spillway/choices.h"
 #include "spillway/device_config.h"
 
 namespace spillway {
@@ -54,5 +56,8 @@ class DeviceList {
   const MemorySplit split_;
   std::vector<Entry> entries_;
 };
+
+template <>
+inline constexpr std::array kNames<DeviceList::State>{"joining", "present", "leaving", "gone"};
 
 }  // namespace spillway

@@ -14,8 +14,8 @@ namespace {
 void require_lanes(const SessionTrial& trial, int lanes) {
   if (lanes >= 1 && lanes <= trial.lanes.max) return;
   throw ConfigError("train.data_parallel", 0,
-                    fmt::format("is {}, must be 1 to {}; train.max_data_parallel, at most "
-                                "train.reduction_groups, sets the largest value",
+                    fmt::format("is {}, must be from 1 to {}; train.max_data_parallel (at most "
+                                "train.reduction_groups) sets the maximum",
                                 lanes, trial.lanes.max));
 }
 
@@ -104,7 +104,7 @@ std::shared_ptr<const JobPlan> Planner::best_plan(const SessionTrial& trial, int
 }
 
 /// True if the present plan is still the best one for this number of lanes.
-bool Planner::stands(const SessionTrial& trial, int lanes, const Devices& avoided) const {
+bool Planner::is_current(const SessionTrial& trial, int lanes, const Devices& avoided) const {
   const auto usable = present_devices(trial, avoided);
   const auto fits = [&](const PlanDevice& d) { return d.budget >= trial.plan->needed_budget; };
   return lanes == static_cast<int>(trial.plan->lanes.size()) && trial.plan->avoided == avoided &&
@@ -115,7 +115,7 @@ std::optional<Planner::Fit> Planner::fit(const SessionTrial& trial) const {
   for (Devices avoided = trial.lanes.avoided;; avoided.clear()) {
     int lanes = std::min(trial.lanes.requested, static_cast<int>(devices_.budgets().size()));
     for (; lanes > 0; --lanes) {
-      if (stands(trial, lanes, avoided)) return Fit{trial.plan, avoided};
+      if (is_current(trial, lanes, avoided)) return Fit{trial.plan, avoided};
       if (auto plan = try_plan(trial, lanes, avoided)) return Fit{std::move(plan), avoided};
     }
     if (avoided.empty()) return std::nullopt;

@@ -54,7 +54,7 @@ class Planner {
   std::vector<PlanDevice> present_devices(const SessionTrial& trial, const Devices& avoided) const;
   std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,
                                           const Devices& avoided) const;
-  bool stands(const SessionTrial& trial, int lanes, const Devices& avoided) const;
+  bool is_current(const SessionTrial& trial, int lanes, const Devices& avoided) const;
 
   const SessionConfig& config_;
   const DeviceList& devices_;

@@ -32,8 +32,8 @@ void Session::stop(JobId id) {
   const MutexLock lock(impl.mutex);
   SessionTrial& stopped = impl.known_trial(id);
   if (stopped.ended()) return;
-  if (!stopped.in_run) return impl.end(id, TrialPhase::stopped, "");
-  stopped.stopping = true;
+  if (!impl.is_in_run(id)) return impl.end(id, TrialPhase::stopped, "");
+  stopped.request = TrialRequest::stop;
   impl.shell->stop(id);
 }
 
@@ -41,9 +41,10 @@ void Session::pause(JobId id) {
   Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   SessionTrial& paused = impl.known_trial(id);
-  if (paused.ended() || std::exchange(paused.suspended, true)) return;
+  if (paused.ended() || paused.request != TrialRequest::run) return;
+  paused.request = TrialRequest::pause;
   RunCommands commands;
-  if (paused.in_run) impl.controller->suspend(id, commands);
+  if (impl.is_in_run(id)) impl.controller->suspend(id, commands);
   impl.carry_out_for(id, commands);
 }
 
@@ -51,9 +52,10 @@ void Session::resume(JobId id) {
   Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   SessionTrial& resumed = impl.known_trial(id);
-  if (resumed.ended() || !std::exchange(resumed.suspended, false)) return;
+  if (resumed.ended() || resumed.request != TrialRequest::pause) return;
+  resumed.request = TrialRequest::run;
   RunCommands commands;
-  if (resumed.in_run) impl.controller->resume(id, impl.now_s(), commands);
+  if (impl.is_in_run(id)) impl.controller->resume(id, impl.now_s(), commands);
   impl.carry_out_for(id, commands);
 }
 
@@ -64,7 +66,7 @@ void Session::extend(JobId id, std::int64_t until) {
   if (extended.ended()) return;
   extended.config.until = Impl::require_until(extended.config.train, until);
   RunCommands commands;
-  if (extended.in_run) impl.controller->extend(id, extended.until(), impl.now_s(), commands);
+  if (impl.is_in_run(id)) impl.controller->extend(id, extended.until(), impl.now_s(), commands);
   impl.carry_out_for(id, commands);
 }
 

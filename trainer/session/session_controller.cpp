@@ -174,7 +174,7 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
                 .first_step = entered.first_step,
                 .max_steps = length.steps(entered.config.train.max_steps),
                 .until = until == kNoStep ? until : length.steps(until),
-                .suspended = entered.suspended,
+                .suspended = entered.request == TrialRequest::pause,
                 .rung_losses = rung_losses(entered)};
   if (entered.config.exempt_from_early_stopping) {  // it counts as one that has ended
     made.first_step = made.max_steps = 0;
@@ -238,10 +238,11 @@ void Session::Impl::require_room_at_rungs(Bytes more) const {
   if (needed <= config.host_memory) return;
   const bool is_all = homes.size() == all;
   const char* remedy = is_all ? "" : "or lower sweep.early_terminate.max_concurrent_trials";
-  throw DoesNotFit(fmt::format("the home of {} {} trials, which early stopping lets wait for each "
-                               "other,",
-                               is_all ? "all" : "the largest", homes.size()),
-                   Tier::host, needed, config.host_memory, remedy);
+  throw DoesNotFit(
+      fmt::format("the training state of {} {} trials, which early stopping lets wait for "
+                  "each other,",
+                  is_all ? "all" : "the largest", homes.size()),
+      Tier::host, needed, config.host_memory, remedy);
 }
 
 void Session::check() const {

@@ -30,7 +30,7 @@ std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(cons
 
 void Session::Impl::change_plan(JobId id, std::shared_ptr<const JobPlan> plan) {
   trial(id).plan = plan;
-  if (trial(id).in_run) shell->resize(id, std::move(plan));
+  if (is_in_run(id)) shell->resize(id, std::move(plan));
 }
 
 /// Plans the trial again, because the devices have changed.
@@ -43,7 +43,7 @@ void Session::Impl::refit(JobId id) {
   if (refitted.lifecycle.is_live()) {
     refitted.lifecycle.enter(fit ? live_phase(id) : TrialPhase::stranded);
   }
-  if (!fit && refitted.in_run && !config.wait_for_devices && !devices.any_joining()) {
+  if (!fit && is_in_run(id) && !config.wait_for_devices && !devices.any_joining()) {
     return shell->fail(id,
                        fmt::format("no device is left that can run it; it needs one of at least {}",
                                    format_bytes(refitted.planned.summary.smallest_budget_bytes)));

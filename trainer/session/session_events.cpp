@@ -36,15 +36,15 @@ std::string wait_reason(const SessionTrial& trial, const SessionConfig& config,
                            config.early_terminate->max_concurrent_trials);
       }
       return fmt::format(
-          "other trials have still to come to step {}, where early stopping compares them",
+          "other trials have not reached step {} yet, where early stopping compares them",
           trial.result.steps);
     case TrialPhase::at_until:
-      return fmt::format("it has reached step {}, where it was told to wait; extend it",
+      return fmt::format("it is paused at step {}; call extend() to continue it",
                          trial.result.steps);
     case TrialPhase::suspended:
-      return "it was paused; resume it";
+      return "it is paused; call resume() to continue it";
     case TrialPhase::paused:
-      return fmt::format("others have the devices; scheduling.sharing is {}",
+      return fmt::format("other trials use the devices (scheduling.sharing: {})",
                          to_string(config.sharing));
     default:
       return "";
@@ -139,7 +139,7 @@ void Session::Impl::end(JobId id, TrialPhase phase, const std::string& reason) {
 TrialPhase Session::Impl::live_phase(JobId id) const {
   const TrialPhase phase = trial(id).lifecycle.phase();
   if (!controller) {
-    if (trial(id).suspended) return TrialPhase::suspended;
+    if (trial(id).request == TrialRequest::pause) return TrialPhase::suspended;
     const bool stays = phase != TrialPhase::stranded && phase != TrialPhase::suspended;
     return stays ? phase : TrialPhase::submitted;
   }

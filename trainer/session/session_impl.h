@@ -27,6 +27,16 @@
 /// Inside Session; nothing else includes it.
 namespace spillway {
 
+/// none -> until_ended (-> open) -> closing -> none; a call of stop() between runs: none ->
+/// stopped.
+enum class RunPhase : std::uint8_t {
+  none,
+  stopped,      ///< no run; the next one stops its trials at once
+  until_ended,  ///< by run(): closes once all trials have ended
+  open,         ///< by start(): takes in trials until finish()
+  closing       ///< takes in no further trial
+};
+
 /// Throws ConfigError.
 void require_valid(const EarlyTerminate& early);
 
@@ -126,8 +136,11 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void close_run() SPILLWAY_REQUIRES(mutex);
   void wait_for_end();
   bool all_ended() const SPILLWAY_REQUIRES(mutex);
-  Bytes free_host_memory() const SPILLWAY_REQUIRES(mutex);
-  bool can_admit() const SPILLWAY_REQUIRES(mutex);
+  bool has_run() const SPILLWAY_REQUIRES(mutex) { return run_phase >= RunPhase::until_ended; }
+  bool takes_trials() const SPILLWAY_REQUIRES(mutex) {
+    return has_run() && run_phase != RunPhase::closing;
+  }
+  bool is_in_run(JobId id) const SPILLWAY_REQUIRES(mutex) { return id.index() < num_in_run; }
   bool is_idle() const SPILLWAY_REQUIRES(mutex);
   template <typename Done>
   void wait_for(const Done& done) SPILLWAY_REQUIRES(mutex);
@@ -144,7 +157,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_simulate.cpp
   static int num_host_workers();
   const SessionTrial* first_planned() const SPILLWAY_REQUIRES(mutex);
-  Crowding measure_crowding() const SPILLWAY_REQUIRES(mutex);
+  Contention measure_contention() const SPILLWAY_REQUIRES(mutex);
   VirtualCosts measure_costs() const SPILLWAY_REQUIRES(mutex);
   RunTotals simulate(const VirtualCosts& costs, const RunLength& length,
                      std::vector<TraceSpan>& spans) const SPILLWAY_REQUIRES(mutex);
@@ -180,9 +193,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   bool deciding_rungs SPILLWAY_GUARDED_BY(mutex) = false;  // a call of begin() is posted
   EngineSnapshot final_snapshot SPILLWAY_GUARDED_BY(mutex);
   double run_begin_s SPILLWAY_GUARDED_BY(mutex) = 0, run_s SPILLWAY_GUARDED_BY(mutex) = 0;
-  bool stop_asked SPILLWAY_GUARDED_BY(mutex) = false;
-  bool stays_open SPILLWAY_GUARDED_BY(mutex) = false;       // by start()
-  bool is_closing SPILLWAY_GUARDED_BY(mutex) = false;       // the run takes in no further trial
+  RunPhase run_phase SPILLWAY_GUARDED_BY(mutex) = RunPhase::none;
+  std::size_t num_in_run SPILLWAY_GUARDED_BY(mutex) = 0;    // trials that the shell has
   std::exception_ptr run_error SPILLWAY_GUARDED_BY(mutex);  // that ended the latest run
   CondVar idle;  // a trial has changed its phase, or the run has ended
   std::thread engine_thread SPILLWAY_GUARDED_BY(mutex);

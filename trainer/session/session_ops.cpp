@@ -36,8 +36,7 @@ Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
                                           : fmt::format("layers {} to {} need", first, last);
   const std::string remedy = cache.empty() ? "" : fmt::format("delete '{}', ", cache.string());
   return Error(
-      fmt::format("{} more memory than was measured ({}); {}start the trial again, and it is "
-                  "measured anew",
+      fmt::format("{} more memory than measured ({}); {}start the trial again to measure it again",
                   which, error.what(), remedy));
 }
 

@@ -1,6 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "core/base/default_floats.h"
@@ -11,10 +12,11 @@ namespace spillway {
 
 /// Begins a run with all trials that have not ended, unless there is one.
 void Session::Impl::begin_run() {
-  if (config.estimate) throw Error("a session with estimated costs plans only");
+  if (config.estimate)
+    throw Error("a session with estimated costs can only plan; set estimate = false to train");
   const MutexLock lock(mutex);
-  idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return !is_closing; });
-  if (shell) return;
+  idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return run_phase != RunPhase::closing; });
+  if (has_run()) return;
   join();
   require_room_at_rungs();
   std::vector<Device*> all_devices;
@@ -38,14 +40,14 @@ void Session::Impl::begin_run() {
       refit_all();
     });
   }
-  if (stop_asked) stop_all();
+  if (std::exchange(run_phase, RunPhase::until_ended) == RunPhase::stopped) stop_all();
   engine_thread = std::thread([this, serving = shell.get()] { serve(*serving); });
 }
 
 /// Submits a trial to the engine, on its thread. One that has ended takes only its number.
 void Session::Impl::bring(JobId id) {
-  SessionTrial& comes = trial(id);
-  comes.in_run = true;
+  num_in_run = id.index() + 1;
+  const SessionTrial& comes = trial(id);
   const Bytes home_bytes = comes.planned.summary.home_bytes;
   std::shared_ptr<const JobPlan> plan;
   JobStart begin;
@@ -61,7 +63,7 @@ void Session::Impl::bring(JobId id) {
 
 /// If there is a run, a trial that was just added takes part in it.
 void Session::Impl::join_run(JobId id) {
-  if (!shell || is_closing) return;
+  if (!takes_trials()) return;
   SessionTrial& comes = trial(id);
   if (comes.ended()) {
     controller->enter_ended(comes.result.rung_losses, comes.config.train.max_steps);
@@ -82,7 +84,7 @@ void Session::Impl::serve(Shell& serving) {
     serving.serve();
   } catch (...) {
     error = std::current_exception();
-    failure = "run() ended with an error: " + current_reason();
+    failure = fmt::format("the run failed: {}", current_reason());
   }
   try {
     end_run(failure);
@@ -91,7 +93,7 @@ void Session::Impl::serve(Shell& serving) {
   }
   const MutexLock lock(mutex);
   run_error = error;
-  is_closing = false;
+  run_phase = RunPhase::none;
   idle.notify_all();
 }
 
@@ -100,7 +102,7 @@ void Session::Impl::end_run(const std::string& failure) {
   std::unique_ptr<Shell> ended;
   {
     const MutexLock lock(mutex);
-    is_closing = true;
+    run_phase = RunPhase::closing;
     final_snapshot = shell->snapshot();
     run_s = now_s() - run_begin_s;
     ended = std::move(shell);
@@ -108,9 +110,8 @@ void Session::Impl::end_run(const std::string& failure) {
   }
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
-  stop_asked = false;
   devices.settle();
-  for (const auto& trial : trials) trial->in_run = false;
+  num_in_run = 0;
   for (std::size_t t = 0; !failure.empty() && t < trials.size(); ++t) {
     if (!trials[t]->ended()) end(JobId(t), TrialPhase::stopped, failure);
   }
@@ -123,7 +124,7 @@ void Session::Impl::join() {
 
 /// The run accepts no further trial: one that comes now is for the next run.
 void Session::Impl::close_run() {
-  is_closing = true;
+  run_phase = RunPhase::closing;
   shell->close();
 }
 
@@ -131,7 +132,7 @@ void Session::Impl::close_run() {
 void Session::Impl::wait_for_end() {
   {
     const MutexLock lock(mutex);
-    idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return !is_closing && !shell; });
+    idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return !has_run(); });
     join();
     if (const auto error = std::exchange(run_error, nullptr)) std::rethrow_exception(error);
   }
@@ -142,63 +143,40 @@ bool Session::Impl::all_ended() const {
   return std::ranges::all_of(trials, [](const auto& trial) { return trial->ended(); });
 }
 
-/// For homes of trials that are not admitted yet.
-Bytes Session::Impl::free_host_memory() const {
-  Bytes free = config.host_memory;
-  for (std::size_t t = 0; t < trials.size(); ++t) {
-    const bool has_home = controller && controller->is_admitted(JobId(t)) && !trials[t]->ended();
-    if (has_home) free -= trials[t]->planned.summary.home_bytes;
-  }
-  return free;
-}
-
-/// Whether the next trial in the queue for host memory has room. All others wait for it.
-bool Session::Impl::can_admit() const {
-  for (std::size_t t = 0; t < trials.size(); ++t) {
-    if (trials[t]->ended() || (controller && controller->is_admitted(JobId(t)))) continue;
-    return trials[t]->stopping || trials[t]->planned.summary.home_bytes <= free_host_memory();
-  }
-  return false;
-}
-
 /// Whether no trial can go on without a call of the user.
 bool Session::Impl::is_idle() const {
   if (deciding || deciding_rungs) return false;
-  std::optional<bool> admits;  // the same for all, and seldom asked for
-  const auto waits = [&](const auto& trial) SPILLWAY_REQUIRES(mutex) {
-    switch (trial->lifecycle.phase()) {
-      case TrialPhase::submitted:
-        if (!admits) admits = can_admit();
-        return !trial->stopping && !*admits;
-      case TrialPhase::paused:
-      case TrialPhase::at_rung:
-        return !trial->stopping;
-      default:
-        return trial->ended() || trial->is_paused();
-    }
-  };
-  return std::ranges::all_of(trials, waits);
+  const JobId first_waiting = shell ? shell->snapshot().first_waiting : JobId();
+  for (std::size_t t = 0; t < trials.size(); ++t) {
+    const SessionTrial& waits = *trials[t];
+    if (waits.ended() || waits.is_paused()) continue;
+    const TrialPhase phase = waits.lifecycle.phase();
+    const bool for_memory = phase == TrialPhase::submitted && JobId(t) >= first_waiting;
+    const bool for_others = phase == TrialPhase::paused || phase == TrialPhase::at_rung;
+    if (waits.request == TrialRequest::stop || !(for_memory || for_others)) return false;
+  }
+  return true;
 }
 
 /// Waits until `done`, no trial can go on, or there is no run.
 template <typename Done>
 void Session::Impl::wait_for(const Done& done) {
-  idle.wait(mutex, [&]() SPILLWAY_REQUIRES(mutex) {
-    return (!shell && !is_closing) || is_idle() || done();
-  });
+  idle.wait(mutex, [&]() SPILLWAY_REQUIRES(mutex) { return !has_run() || is_idle() || done(); });
 }
 
 void Session::Impl::stop_all() {
   controller->stop();
   shell->stop_all();
-  for (const auto& trial : trials) trial->stopping = !trial->ended();
+  for (const auto& trial : trials) {
+    if (!trial->ended()) trial->request = TrialRequest::stop;
+  }
 }
 
 void Session::start() {
   const MutexLock submitting(impl_->submitting);
   impl_->begin_run();
   const MutexLock lock(impl_->mutex);
-  impl_->stays_open = true;
+  if (impl_->run_phase == RunPhase::until_ended) impl_->run_phase = RunPhase::open;
 }
 
 void Session::run() {
@@ -210,10 +188,9 @@ void Session::run() {
   {
     const MutexLock lock(impl.mutex);
     impl.wait_for([] { return false; });
-    if (impl.shell) {
-      if (impl.stays_open || !impl.all_ended()) return;
-      impl.close_run();
-    }
+    const bool closes = impl.run_phase == RunPhase::until_ended && impl.all_ended();
+    if (closes) impl.close_run();
+    if (impl.takes_trials()) return;
   }
   impl.wait_for_end();
 }
@@ -238,8 +215,7 @@ void Session::finish() {
   {
     const MutexLock lock(impl.mutex);
     impl.wait_for([] { return false; });
-    impl.stays_open = false;
-    if (impl.shell) {
+    if (impl.takes_trials()) {
       impl.stop_all();
       impl.close_run();
     }
@@ -258,11 +234,8 @@ Session::~Session() {
 
 void Session::stop() {
   const MutexLock lock(impl_->mutex);
-  if (!impl_->shell) {
-    impl_->stop_asked = true;
-    return;
-  }
-  impl_->stop_all();
+  if (impl_->takes_trials()) return impl_->stop_all();
+  if (!impl_->has_run()) impl_->run_phase = RunPhase::stopped;
 }
 
 }  // namespace spillway

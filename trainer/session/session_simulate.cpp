@@ -35,20 +35,20 @@ const SessionTrial* Session::Impl::first_planned() const {
 
 /// For the threads that are busy in the run: one per device, and one that helps. The ops of GPUs do
 /// not compete for cores.
-Crowding Session::Impl::measure_crowding() const {
+Contention Session::Impl::measure_contention() const {
   const int threads = std::min(num_host_workers(), static_cast<int>(devices.budgets().size()) + 1);
   const SessionTrial* first = first_planned();
   if (!first || devices[0].device->gpu() >= 0) return {};
   if (threads == 1) return {.threads = 1};
   if (config.estimate) {
-    return {threads, spillway::measure_crowding(threads, matrix_product)};
+    return {threads, spillway::measure_contention(threads, matrix_product)};
   }
-  return {threads, pilot.measure_crowding(threads, *first->model, first->profile)};
+  return {threads, pilot.measure_contention(threads, *first->model, first->profile)};
 }
 
 VirtualCosts Session::Impl::measure_costs() const {
   VirtualCosts costs{.host_workers = num_host_workers()};
-  costs.crowding = measure_crowding();
+  costs.contention = measure_contention();
   const SessionTrial* first = first_planned();
   if (first) costs.copy_bytes_per_s = first->planned.copy_bytes_per_s;
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -56,7 +56,7 @@ VirtualCosts Session::Impl::measure_costs() const {
     if (!first) continue;
     costs.slowdown.push_back(slowdown_of(planner.device(*first, d).layers, profiled_times(*first)));
   }
-  costs.handover_s = measure_dispatch_latency();
+  costs.dispatch_latency_s = measure_dispatch_latency();
   costs.copy_latency_s = measure_link_delay(config.devices[0].imitate.link_bytes_per_s,
                                             static_cast<int>(devices.budgets().size()));
   return costs;

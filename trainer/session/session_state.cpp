@@ -6,20 +6,6 @@
 namespace spillway {
 namespace {
 
-const char* to_string(DeviceList::State state) {
-  switch (state) {
-    case DeviceList::State::joining:
-      return "joining";
-    case DeviceList::State::present:
-      return "present";
-    case DeviceList::State::leaving:
-      return "leaving";
-    case DeviceList::State::gone:
-      return "gone";
-  }
-  return "?";
-}
-
 SessionState::Device device_state(const DeviceList::Entry& device, Bytes used_bytes) {
   return {.kind = device.device->kind(),
           .state = to_string(device.state),

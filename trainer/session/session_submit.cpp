@@ -17,7 +17,7 @@ namespace {
 std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   std::unique_ptr<Model> model = make_valid_model(trial);
   if (!model) throw ConfigError("model", 0, "is missing; give a function that makes it");
-  if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give some");
+  if (!trial.data || !trial.data->train) throw ConfigError("data", 0, "is missing; give samples");
   trial.train.virtual_nodes = virtual_nodes_of(trial.train);
   trial.train.reduction_groups = reduction_groups_of(trial.train);
   auto entry = std::make_unique<SessionTrial>();

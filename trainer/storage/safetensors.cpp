@@ -115,15 +115,8 @@ Bytes element_bytes(std::string_view dtype) {
 }
 
 std::string safetensors_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "F32";
-    case DType::bf16:
-      return "BF16";
-    case DType::i64:
-      return "I64";
-  }
-  return "";
+  constexpr std::array kTypeNames{"F32", "BF16", "I64"};  // in the order of DType
+  return kTypeNames.at(static_cast<std::size_t>(dtype));
 }
 
 void place(std::span<TensorEntry> tensors) {

@@ -28,6 +28,9 @@ struct TrialLanes {
   std::string reason;             ///< for the plan that begins with the next commit
 };
 
+/// What the user last asked of a trial.
+enum class TrialRequest : std::uint8_t { run, pause, stop };
+
 /// A trial of a session, from its submission on. During a run its job, model and checkpoints do not
 /// change; the session's mutex guards what does.
 struct SessionTrial {
@@ -49,14 +52,12 @@ struct SessionTrial {
   double started_s = 0, last_s = 0;
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before
   TrialLanes lanes;
-  bool suspended = false;  ///< by Session::pause()
-  bool stopping = false;   ///< by Session::stop(), until it has ended
-  bool in_run = false;     ///< the shell has its job
+  TrialRequest request = TrialRequest::run;
   /// Waits for the user alone.
   bool is_paused() const {
     const bool waits =
         lifecycle.phase() == TrialPhase::at_until || lifecycle.phase() == TrialPhase::suspended;
-    return waits && !stopping;
+    return waits && request != TrialRequest::stop;
   }
   /// Where it waits for the user.
   std::int64_t until() const {

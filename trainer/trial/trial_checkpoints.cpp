@@ -1,5 +1,7 @@
 #include "trainer/trial/trial_checkpoints.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/post.hpp>
 #include <memory>
 #include <utility>
@@ -16,8 +18,9 @@ void require_equal(const Contract& then, const Contract& now, const std::string&
   const auto different = changes_since(then, now);
   if (different.empty()) return;
   throw ConfigError("checkpoint", 0,
-                    "in '" + folder + "' is of another contract:" + explain(different) +
-                        ", or choose another output_dir");
+                    fmt::format("in '{}' belongs to another contract:{}, or choose another "
+                                "output_dir",
+                                folder, explain(different)));
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ namespace spillway {
 namespace {
 
 void describe(const TensorSpec& tensor, std::string& text) {
-  text += " " + std::to_string(static_cast<int>(tensor.dtype));
-  for (const Dim& dim : tensor.dims) text += "," + std::to_string(dim.size);
+  text += fmt::format(" {}", static_cast<int>(tensor.dtype));
+  for (const Dim& dim : tensor.dims) text += fmt::format(",{}", dim.size);
 }
 
 /// Layers, parameters, edges.
@@ -43,7 +43,7 @@ std::string description(const ModelSpec& model) {
     text += "layer " + layer.name + " " + layer.kind;
     for (const auto* numbers : {&layer.params, &layer.inputs, &layer.outputs}) {
       text += " :";
-      for (int number : *numbers) text += " " + std::to_string(number);
+      for (int number : *numbers) text += fmt::format(" {}", number);
     }
     text += '\n';
   }
@@ -80,8 +80,9 @@ class TrainFields {
 
  private:
   static std::string text(double value) { return exact(value); }
-  static std::string text(std::int64_t value) { return std::to_string(value); }
-  static std::string text(int value) { return std::to_string(value); }
+  static std::string text(std::int64_t value) { return fmt::to_string(value); }
+  static std::string text(std::uint64_t value) { return fmt::to_string(value); }
+  static std::string text(int value) { return fmt::to_string(value); }
   static std::string text(Named auto value) { return to_string(value); }
   static std::string text(const std::vector<std::int64_t>& values) {
     return fmt::format("{}", fmt::join(values, ","));
@@ -149,12 +150,12 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   Contract contract{
       {"model", xxh3(std::as_bytes(std::span(shapes)))},
       {"data", data_xxh3},
-      {"train.seed", std::to_string(train.seed)},
-      {"numerics", std::to_string(kNumericsVersion)},
+      {"numerics", fmt::to_string(kNumericsVersion)},
       {"threads_per_op", "1"},
       {"libtorch", TORCH_VERSION},
       {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
   TrainFields fields(train, contract);
+  visit_seed(train, fields);
   visit_train(train, fields);
   const bool is_extended = !train.extended_from.empty();
   if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);

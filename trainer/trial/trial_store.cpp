@@ -44,7 +44,7 @@ std::string to_text(const TrialResult& result) {
 }
 
 TrialState state_of(const JournalTrial& trial) {
-  if (const auto state = trial_state(trial.state)) return *state;
+  if (const auto state = value_named<TrialState>(trial.state)) return *state;
   throw Error(fmt::format("the journal has trial '{}' in state '{}', which does not exist",
                           trial.client_id, trial.state));
 }
@@ -225,8 +225,8 @@ void TrialStore::require_room(SessionTrial& trial, Bytes reserved, Bytes homes) 
   const Bytes available = posix_file_system().free_bytes(folder);
   if (needed <= available) return;
   const std::string fewer = fmt::format("or lower checkpoint.keep, which is {}", checkpoint.keep);
-  throw DoesNotFit(fmt::format("what checkpoints{} take in '{}'", homes > 0 ? " and homes" : "",
-                               folder.string()),
+  throw DoesNotFit(fmt::format("the total of checkpoints{} in '{}'",
+                               homes > 0 ? " and offloaded training state" : "", folder.string()),
                    Tier::disk, needed, available, checkpoint.keep > 1 ? fewer : "");
 }
 

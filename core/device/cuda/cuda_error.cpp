@@ -59,14 +59,16 @@ ConfigError gpu_too_old(int index, int major, int minor) {
 
 ConfigError budget_above_free(int index, Bytes budget, Bytes free) {
   return {"memory", 0,
-          fmt::format("is {}, but {} are free on GPU {}; write less, or end what else uses it",
-                      format_bytes(budget), format_bytes(free), index)};
+          fmt::format(
+              "is {}, but {} are free on GPU {}; lower it, or stop other programs that use the GPU",
+              format_bytes(budget), format_bytes(free), index)};
 }
 
 ConfigError budget_above_pieces(int index, Bytes budget, Bytes free) {
-  return {"memory", 0,
-          fmt::format("is {}, and GPU {} has no such piece, though {} are free; write less",
-                      format_bytes(budget), index, format_bytes(free))};
+  return {
+      "memory", 0,
+      fmt::format("is {}, and GPU {} has {} free, but no contiguous block of that size; lower it",
+                  format_bytes(budget), index, format_bytes(free))};
 }
 
 void throw_not_lockable(cudaError_t code, Bytes bytes, Bytes limit, const std::string& who) {

@@ -8,7 +8,8 @@ namespace spillway {
 namespace {
 
 constexpr const char* kWhyNone =
-    "this Spillway was built without CUDA; build it where nvcc 13 is (SPILLWAY_CUDA)";
+    "this Spillway was built without CUDA; build it on a machine with nvcc 13 "
+    "(-DSPILLWAY_CUDA=ON)";
 
 }  // namespace
 

@@ -35,7 +35,7 @@ def at_smallest(change, **expected):
 
 def with_host_memory(change, **expected):
     def step(scene):
-        budget = plan(scene)["trials"][0]["home_bytes"] + change
+        budget = plan(scene)["trials"][0]["offload_bytes"] + change
         Run(f"train base.yaml host_memory={budget}", **expected)(scene)
     return step
 

@@ -65,7 +65,7 @@ class OnGpus(unittest.TestCase):
 
     def test_invalid_requests(self):
         self.assertIn(f"devices[0].index: is {LAST + 1}, but ", self.refusal(gpus(LAST + 1)))
-        self.assertIn("are free on GPU 0; write less", self.refusal(gpus(0, memory="1TiB")))
+        self.assertIn("are free on GPU 0; lower it", self.refusal(gpus(0, memory="1TiB")))
         self.assertIn("train.dtype: is 'fp8', must be fp32 or bf16",
                       self.refusal(gpus(0), "train.dtype=fp8"))
 

@@ -50,7 +50,8 @@ TEST_F(PlanCommand, SaysWhatTrainingThenDoes) {
   options_.overrides = {"devices=[{memory: 720KiB}]", "sweep={}"};
   const Json plan = planned(), run = trained();
   EXPECT_EQ(plan["fits"], true);
-  for (const char* key : {"num_shards", "order", "parameters", "virtual_nodes", "lanes", "steps"})
+  for (const char* key :
+       {"num_shards", "order", "parameters", "virtual_nodes", "data_parallel", "steps"})
     EXPECT_EQ(plan["trials"][0][key], run["trials"][0][key]) << key;
   EXPECT_EQ(plan["host_peak_bytes"], run["host_peak_bytes"]);
   EXPECT_EQ(plan["h2d_weight_bytes"], run["h2d_weight_bytes"]);
@@ -152,7 +153,7 @@ TEST_F(PlanCommand, CountsNoLessMemoryThanTheRunUses) {
          {"{}", "{parameters: {model.num_hidden_layers: {values: [1, 2, 5]}}}"}) {
       options_.overrides = {std::string("devices=") + devices, std::string("sweep=") + sweep};
       const Json json = planned();
-      EXPECT_EQ(json["memory"]["home_bytes"], json["host_peak_bytes"]);
+      EXPECT_EQ(json["memory"]["offload_bytes"], json["host_peak_bytes"]);
       for (std::size_t d = 0; d < json["devices"].size(); ++d)
         EXPECT_GE(json["memory"]["device_bytes"][d], json["devices"][d]["peak_bytes"]);
     }
@@ -165,14 +166,14 @@ TEST_F(PlanCommand, HasTheNumbersOfEachTier) {
   options_.overrides.push_back("offload_path=" + folder_.path().string());
   const Json in_files = planned();
   const Json &memory = in_memory["trials"][0], &files = in_files["trials"][0];
-  EXPECT_EQ(memory["host_bytes"], memory["home_bytes"]);
+  EXPECT_EQ(memory["host_bytes"], memory["offload_bytes"]);
   EXPECT_EQ(files["host_bytes"], 0);
   EXPECT_EQ(files["disk_bytes"].get<Bytes>(),
-            memory["disk_bytes"].get<Bytes>() + memory["home_bytes"].get<Bytes>());
+            memory["disk_bytes"].get<Bytes>() + memory["offload_bytes"].get<Bytes>());
   EXPECT_EQ(files["device_bytes"], files["smallest_budget_bytes"]);
-  EXPECT_EQ(in_files["memory"]["home_bytes"], 0);
+  EXPECT_EQ(in_files["memory"]["offload_bytes"], 0);
   ASSERT_EQ(in_files["disks"].size(), 1u) << "output_dir lies on the same disk";
-  EXPECT_EQ(in_files["disks"][0]["home_bytes"], memory["home_bytes"]);
+  EXPECT_EQ(in_files["disks"][0]["offload_bytes"], memory["offload_bytes"]);
   options_.overrides = {"sweep={}", "host_memory=100KiB"};
   const Json misfit = planned(kDoesNotFit)["trials"][0];
   EXPECT_GT(misfit["host_bytes"], 100 << 10);
@@ -199,15 +200,15 @@ TEST_F(PlanCommand, SaysWhichDevicesTakePart) {
       "train.data_parallel=3", "train.virtual_nodes=8", "sweep={}"};
   options_.estimate = true;
   const Json trial = planned()["trials"][0];
-  EXPECT_EQ(trial["lanes"], 2);
-  EXPECT_EQ(trial["lane_devices"], (std::vector<std::string>{"cpu:0", "cpu:1"}));
-  EXPECT_EQ(trial["lane_groups"][0].get<int>() + trial["lane_groups"][1].get<int>(), 8);
+  EXPECT_EQ(trial["data_parallel"], 2);
+  EXPECT_EQ(trial["devices"], (std::vector<std::string>{"cpu:0", "cpu:1"}));
+  EXPECT_EQ(trial["groups"][0].get<int>() + trial["groups"][1].get<int>(), 8);
   ASSERT_EQ(trial["declined"].size(), 1u);
   options_.json = false;
   std::ostringstream out;
   EXPECT_EQ(plan(options_, out), kDone);
-  for (const char* text : {"\n    lanes: ", " reduction groups on cpu:0, ", " on cpu:1\n",
-                           "\n    cpu:2 takes no part: with it a step would take about "})
+  for (const char* text : {"\n    split: ", " reduction groups on cpu:0, ", " on cpu:1\n",
+                           "\n    cpu:2 is not used: with it a step would take about "})
     EXPECT_NE(out.str().find(text), std::string::npos) << text << " in " << out.str();
 }
 
@@ -218,7 +219,7 @@ TEST_F(PlanCommand, SaysInTrainingWhichDevicesTakeNoPart) {
   EXPECT_EQ(
       train({.config_file = options_.config_file, .overrides = options_.overrides}, out, log, {}),
       kDone);
-  const auto first = log.str().find("cpu:1 takes no part: ");
+  const auto first = log.str().find("cpu:1 is not used: ");
   ASSERT_NE(first, std::string::npos) << log.str();
 }
 

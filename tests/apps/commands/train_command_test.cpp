@@ -111,7 +111,7 @@ TEST_F(TrainCommand, ReportsEarlyStoppingInAllFiles) {
   EXPECT_NE(folder_.read("out/config.yaml").find("min_iter: 2\n"), std::string::npos);
   std::ostringstream shown;
   EXPECT_EQ(results({.folder = folder_ / "out"}, shown, shown), kDone);
-  EXPECT_NE(shown.str().find(" stopped early: at step 2 it was number 4 of 4 with a mean loss of "),
+  EXPECT_NE(shown.str().find(" stopped early: at step 2 it was number 4 of 4 by mean loss ("),
             std::string::npos)
       << shown.str();
   // Ended trials do not start again.
@@ -148,10 +148,10 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   ASSERT_EQ(json["trials"].size(), 4u);
   for (const Json& trial : json["trials"]) {
     EXPECT_EQ(keys_of(trial),
-              (std::vector<std::string>{"checkpoint_bytes", "eval_loss", "final_loss", "first_loss",
-                                        "lanes", "metric", "name", "num_shards", "order",
-                                        "parameters", "short_name", "state", "steps", "sweep",
-                                        "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
+              (std::vector<std::string>{"checkpoint_bytes", "data_parallel", "eval_loss",
+                                        "final_loss", "first_loss", "metric", "name", "num_shards",
+                                        "order", "parameters", "short_name", "state", "steps",
+                                        "sweep", "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
     EXPECT_EQ(trial["state"], "done");
     EXPECT_EQ(trial["steps"], 5);
     EXPECT_EQ(trial["metric"], trial["eval_loss"]);
@@ -187,7 +187,7 @@ TEST_F(TrainCommand, KeepsTheBitsAndLogsFailedDevicesAndShares) {
   for (std::size_t t = 0; t < 4; ++t)
     EXPECT_EQ(shared["trials"][t]["weights_xxh3"], whole["trials"][t]["weights_xxh3"]);
   for (const char* line : {"s  device 0  lost  simulated failure after 30 ops\n",
-                           "others have the devices; scheduling.sharing is wfs\n"})
+                           "other trials use the devices (scheduling.sharing: wfs)\n"})
     EXPECT_NE(log_.str().find(line), std::string::npos) << log_.str();
   for (const char* part : {R"("event":"lost")", R"("reason":"wfs")"})
     EXPECT_NE(folder_.read("again/events.jsonl").find(part), std::string::npos) << part;

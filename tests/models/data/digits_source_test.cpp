@@ -69,8 +69,8 @@ TEST(DigitsSource, NamesAnInvalidLine) {
     EXPECT_EQ(error.field, "data.path") << bad;
     EXPECT_EQ(error.problem,
               "'" + path +
-                  "' line 2 is no digit; write 64 pixels from 0 to 16 and a digit from 0 to 9, "
-                  "whole numbers between commas");
+                  "' line 2 is not a sample; a line has 64 pixels (0 to 16) and a digit (0 to 9), "
+                  "separated by commas");
   }
 }
 

@@ -181,8 +181,8 @@ TEST(TokenSource, NamesTheSizesOfTooLittleText) {
   const auto error = error_of({folder.write("text", "abcd")});
   EXPECT_EQ(error.field, "data.path");
   EXPECT_EQ(error.problem,
-            "holds 4 bytes, less than one sample of sequence length 4 and one more; give more "
-            "text or shorter sequences");
+            "has 4 bytes, but a sample needs 5, one more than its sequence length; add data or use "
+            "shorter sequences");
 }
 
 TEST(TokenSource, RefusesAnImpossibleEvaluationShare) {
@@ -196,10 +196,13 @@ TEST(TokenSource, RefusesAnImpossibleEvaluationShare) {
   }
   const auto too_small = error_of({path}, 0.04), too_large = error_of({path}, 0.96);
   EXPECT_EQ(too_small.field, "data.eval_fraction");
-  EXPECT_EQ(too_small.problem,
-            "is 0.04, which leaves no sample of 10 for evaluation; raise it, or 0 for none");
+  EXPECT_EQ(
+      too_small.problem,
+      "is 0.04, which leaves none of the 10 samples for evaluation; raise it, or use 0 for no "
+      "evaluation");
   EXPECT_EQ(too_large.field, "data.eval_fraction");
-  EXPECT_EQ(too_large.problem, "is 0.96, which leaves no sample of 10 for training; lower it");
+  EXPECT_EQ(too_large.problem,
+            "is 0.96, which leaves none of the 10 samples for training; lower it");
 }
 
 /// `tokens` as `width` bytes each, the lowest first.
@@ -265,12 +268,12 @@ TEST(TokenSource, RefusesAPartialToken) {
   });
   EXPECT_EQ(error.field, "data.path");
   EXPECT_EQ(error.problem, "'" + odd +
-                               "' has 6 bytes, no multiple of the 4 of a token; check the file and "
-                               "data.dtype");
+                               "' has 6 bytes, which is not a multiple of 4, the size of a token; "
+                               "check the file and data.dtype");
   EXPECT_EQ(
       thrown<ConfigError>([&] { open_tokens({good}, TokenType::uint16, 1 << 16, 4, 0); }).problem,
-      "holds 4 tokens, less than one sample of sequence length 4 and one more; give more "
-      "text or shorter sequences");
+      "has 4 tokens, but a sample needs 5, one more than its sequence length; add data or use "
+      "shorter sequences");
 }
 
 TEST(TokenSource, RefusesAnEmptySequence) {

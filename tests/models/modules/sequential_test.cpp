@@ -349,7 +349,7 @@ TEST(Sequential, NamesWhatCannotBeTrained) {
   EXPECT_EQ(problem_of_child(Remembering()), in_place);
   EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.detach().relu_(); })), in_place);
   EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.detach() * 2; })),
-            "gives an output from which no gradient leads back to its input");
+            "has an output without a gradient path to its input");
   const std::string output = "must give a float32 tensor whose first dimension is the batch";
   EXPECT_EQ(problem_of_child(torch::nn::Flatten(torch::nn::FlattenOptions().start_dim(0))), output);
   EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.sum(); })), output);

@@ -42,7 +42,7 @@ constexpr const char* kCases =
 11 |  path: empty.txt | line 11: data.path: 'empty.txt' is empty; name files that have bytes
 11 |  path: hollow | line 11: data.path: 'hollow' is a folder without a file that has bytes
 11 |  path: text.txt\n  format: digits | line 12: data.format: is digits, which model.family gpt does not read; write
-11 |  path: short.txt | line 11: data.path: holds 5 bytes, less than one sample of sequence length 16
+11 |  path: short.txt | line 11: data.path: has 5 bytes, but a sample needs 17
 14 |  virtual_nodes: 3 | line 14: train.virtual_nodes: is 3, which does not divide train.batch_size 4
 7 |  num_attention_heads: 3 | line 7: model.num_attention_heads: is 3, which does not divide
 6 |  dropout: 0.999999999 | line 6: model.dropout: is 0.999999999, which is 1 in single precision
@@ -55,18 +55,18 @@ constexpr const char* kCases =
 2 |devices: [{kind: cuda, memory: 1MiB, imitate: {slowdown: 2}}] | devices[0].imitate: can only be used
 2 |devices: [{memory: 8KiB}] |! of device memory, the budget is 8.00 KiB
 3 |host_memory: 4KiB |! of host memory, the budget is 4.00 KiB
-3 |offload_path: nowhere | line 3: offload_path: 'nowhere' cannot hold homes: No such file or directory
-3 |offload_path: text.txt | line 3: offload_path: 'text.txt' cannot hold homes: Not a directory; name
-3 |offload_path: /proc | line 3: offload_path: '/proc' cannot hold homes:
+3 |offload_path: nowhere | line 3: offload_path: 'nowhere' cannot hold training state: No such file or
+3 |offload_path: text.txt | line 3: offload_path: 'text.txt' cannot hold training state: Not a directory
+3 |offload_path: /proc | line 3: offload_path: '/proc' cannot hold training state:
 14 |  data_parallel: 2\n  max_data_parallel: 1 | line 15: train.max_data_parallel: is 1, below train.data
 14 |  virtual_nodes: 2\n  max_data_parallel: 3 | line 15: train.max_data_parallel: is 3, above train.redu
-15 |  autoscale: {rule: troughput} | train.autoscale: 'troughput' is no heuristic; did you mean 'through
+15 |  autoscale: {rule: troughput} | train.autoscale: 'troughput' is no rule; did you mean 'through
 15 |  autoscale: [{threshold: 0.2}] | train.autoscale[0].rule: is missing; write one of throughput,
 15 |  autoscale: throughput | line 15: train.autoscale: is 'throughput', must be a mapping of keys to
 15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is unknown to 'th
 15 |  autoscale: [{rule: linear},\n    {rule: straggler, share: 2}] | line 16: train.autoscale[1].share: is
 15 |  data_parallel: 2 | line 15: train.data_parallel: is 2, but there is 1 device; write a smaller
-15 |  lanes: 2 | line 15: train.lanes: is called train.data_parallel now
+15 |  lanes: 2 | line 15: train.lanes: was renamed to train.data_parallel
 6 |  hidden_size: 16777216 | line 6: model.hidden_size: is too large: a tensor of
 8 |  vocab_size: 16777216 |! even without the activations of layer
 13 |  batch_size: 16777216 |! raise the memory of a device to that
@@ -184,8 +184,8 @@ TEST_F(BadInput, RefusesWrongArguments) {
       {{"plan", "config.yaml", "checkpoint.kep=2"}, "did you mean checkpoint.keep?"},
       {{"plan", "config.yaml", "checkpoint.keep=-1"},
        "checkpoint.keep: is '-1', must be an integer from 0 to 1000"},
-      {{"plan", "config.yaml", "home_path=x"}, "home_path: is called offload_path now"},
-      {{"plan", "config.yaml", "devices[0].link=2GB/s"}, "is called devices[0].imitate.link now"},
+      {{"plan", "config.yaml", "home_path=x"}, "home_path: was renamed to offload_path"},
+      {{"plan", "config.yaml", "devices[0].link=2GB/s"}, "was renamed to devices[0].imitate.link"},
       {{"completion", "fish"}, "fish"}};
   for (const auto& [arguments, message] : all) {
     EXPECT_EQ(run(arguments), kUsage) << message;

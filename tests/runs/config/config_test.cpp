@@ -217,15 +217,15 @@ TEST(Config, ALineIsChecked) {
 
 TEST(Config, AnOldKeyNamesTheNewOne) {
   EXPECT_EQ(problems_with("home_path: /tmp\ntrain:\n  lanes: 2\n  max_lanes: 3\n"),
-            (Messages{"line 4: home_path: is called offload_path now",
-                      "line 6: train.lanes: is called train.data_parallel now",
-                      "line 7: train.max_lanes: is called train.max_data_parallel now"}));
+            (Messages{"line 4: home_path: was renamed to offload_path",
+                      "line 6: train.lanes: was renamed to train.data_parallel",
+                      "line 7: train.max_lanes: was renamed to train.max_data_parallel"}));
   EXPECT_EQ(problems("devices: [{memory: 1GiB}, {memory: 1GiB, link: 2GB/s, slowdown: 2,\n"
                      "  fault: {kind: fail}}]\n" +
                      kData),
-            (Messages{"line 1: devices[1].link: is called devices[1].imitate.link now",
-                      "line 1: devices[1].slowdown: is called devices[1].imitate.slowdown now",
-                      "line 2: devices[1].fault: is called devices[1].imitate.fault now"}));
+            (Messages{"line 1: devices[1].link: was renamed to devices[1].imitate.link",
+                      "line 1: devices[1].slowdown: was renamed to devices[1].imitate.slowdown",
+                      "line 2: devices[1].fault: was renamed to devices[1].imitate.fault"}));
 }
 
 TEST(Config, KeysOfTheDataDependOnItsFormat) {
@@ -268,7 +268,7 @@ TEST(Config, TextsAreOneOrAList) {
     const Messages found = problems(kDevices + "data: {path: " + path + "}\n");
     ASSERT_EQ(found.size(), 1u) << path;
     EXPECT_TRUE(found[0].starts_with("line 2: data.path: ") &&
-                found[0].ends_with(", must be one text, or a list of texts"))
+                found[0].ends_with(", must be a string or a list of strings"))
         << found[0];
   }
   EXPECT_EQ(read_with("").gpt.freeze, Messages{});

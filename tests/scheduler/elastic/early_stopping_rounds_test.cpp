@@ -377,8 +377,8 @@ TEST(EarlyStopping, BracketsDoNotWaitForEachOther) {
   EXPECT_TRUE(verdicts[0].goes_on);
   EXPECT_FALSE(verdicts[1].goes_on);
   EXPECT_EQ(rule.explain(verdicts[1]),
-            "at step 4 it was number 2 of 2 of its bracket with an evaluation loss of 2.000000; "
-            "the best 1 went on");
+            "at step 4 it was number 2 of 2 in its bracket by evaluation loss (2.000000); the "
+            "best 1 continued");
   EXPECT_EQ(holds(rule, 4), (std::vector<std::int64_t>{2, kNoStep, 2, kNoStep}));
 }
 

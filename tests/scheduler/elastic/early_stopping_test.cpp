@@ -111,10 +111,8 @@ TEST(EarlyStopping, SaysWhyATrialIsStopped) {
     EXPECT_EQ(
         rule.explain(all_reach(rule, {3, 4}).at(1)),
         metric == MetricKind::eval_loss
-            ? "at step 2 it was number 2 of 2 with an evaluation loss of 4.000000; the best 1 "
-              "went on"
-            : "at step 2 it was number 2 of 2 with a mean loss of 4.000000; the best 1 went "
-              "on");
+            ? "at step 2 it was number 2 of 2 by evaluation loss (4.000000); the best 1 continued"
+            : "at step 2 it was number 2 of 2 by mean loss (4.000000); the best 1 continued");
   }
 }
 

@@ -140,14 +140,14 @@ TEST(LaneController, AppliesRulesAfterCommits) {
   EXPECT_EQ(told.decide(), Told::Changes{});
   told.commit(kJob, 1);
   EXPECT_EQ(told.decide(), (Told::Changes{{0, 1, 2}}));
-  EXPECT_EQ(told.changes[0].reason, "throughput: tries 2 lanes");
+  EXPECT_EQ(told.changes[0].reason, "throughput: tries 2 devices");
   told.commit(kJob, 1);  // still on one lane
   EXPECT_EQ(told.decide(), Told::Changes{}) << "it is on its way";
   told.controller.resized(kJob);
   told.commit(kJob, 7);  // includes the change: ignored
   told.commit(kJob, 0.99, kStepsToMeasure);
   EXPECT_EQ(told.decide(), (Told::Changes{{0, 2, 1}}));
-  EXPECT_EQ(told.changes[0].reason, "throughput: goes on with 1 lane");
+  EXPECT_EQ(told.changes[0].reason, "throughput: continues with 1 device");
 }
 
 /// Step numbers are the job's own, even if it joins late.

@@ -17,10 +17,9 @@ constexpr DeviceId kFirst(0), kSecond(1);
 class Dispatching {
  public:
   explicit Dispatching(std::size_t num_devices, bool double_buffer = true)
-      : tables({.device_budgets = std::vector<Bytes>(num_devices, 100),
-                .policy = make_policy("fifo"),
-                .double_buffer = double_buffer}),
-        dispatcher(tables) {}
+      : tables(std::vector<Bytes>(num_devices, 100)),
+        memory(std::vector<Bytes>(num_devices, 100)),
+        dispatcher(tables, memory, make_policy("fifo"), double_buffer) {}
 
   JobId add_job(int num_lanes, JobPlan plan = {}) {
     auto program = std::make_shared<Program>();
@@ -40,20 +39,20 @@ class Dispatching {
     job.units.resize(program->units.size());
     const JobId id(tables.jobs.size());
     tables.jobs.push_back(std::move(job));
-    tables.memory.add_job();
+    memory.add_job();
     dispatcher.rank(tables, id);
     dispatcher.note_ready();
     return id;
   }
 
   /// The unit that a device claims, or -1.
-  int claim(DeviceId id) { return unit_of(dispatcher.claim(tables, id)); }
-  int steal(DeviceId id) { return unit_of(dispatcher.steal(tables, id)); }
+  int claim(DeviceId id) { return unit_of(dispatcher.claim(tables, memory, id)); }
+  int steal(DeviceId id) { return unit_of(dispatcher.steal(tables, memory, id)); }
 
   /// The device loads its claimed unit.
   void prefetch(DeviceId id, UnitRef unit) {
     tables.of(id).next = unit;
-    dispatcher.note_state(tables, id);
+    dispatcher.note_state(tables, memory, id);
   }
 
   /// Ends the unit, and ranks the next one of its lane.
@@ -67,11 +66,12 @@ class Dispatching {
   std::vector<DeviceId> driven() {
     std::vector<DeviceId> ids;
     dispatcher.visit(
-        tables, [&](DeviceId id) { ids.push_back(id); }, [](DeviceId) {});
+        tables, memory, [&](DeviceId id) { ids.push_back(id); }, [](DeviceId) {});
     return ids;
   }
 
   EngineTables tables;
+  ResidencyManager memory;
   Dispatcher dispatcher;
 
  private:
@@ -81,8 +81,8 @@ class Dispatching {
 TEST(Dispatcher, ClaimsTheJobOfThePolicy) {
   Dispatching test(2);
   const JobId first = test.add_job(1), second = test.add_job(1);
-  EXPECT_EQ(test.dispatcher.claim(test.tables, kFirst), (UnitRef{first, 0}));
-  EXPECT_EQ(test.dispatcher.claim(test.tables, kSecond), (UnitRef{second, 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kFirst), (UnitRef{first, 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kSecond), (UnitRef{second, 0}));
 }
 
 TEST(Dispatcher, ClaimsTheNextUnitAheadWithDoubleBuffer) {
@@ -129,7 +129,7 @@ TEST(Dispatcher, GivesNothingToUnsuitableDevices) {
   EXPECT_EQ(test.claim(kSecond), -1);
   test.tables.of(kSecond).state = DeviceState::usable;
   test.dispatcher.note_ready();
-  EXPECT_EQ(test.dispatcher.claim(test.tables, kSecond), (UnitRef{JobId(1), 0}));
+  EXPECT_EQ(test.dispatcher.claim(test.tables, test.memory, kSecond), (UnitRef{JobId(1), 0}));
 }
 
 TEST(Dispatcher, DoesNotRepeatAFailedClaim) {
@@ -155,7 +155,7 @@ TEST(Dispatcher, LetsAnIdleDeviceStealAReadyUnit) {
   test.prefetch(kFirst, {job, 1});
   EXPECT_EQ(test.steal(kSecond), -1) << "its predecessor runs";
   test.finish(job, 0);
-  test.dispatcher.note_state(test.tables, kFirst);
+  test.dispatcher.note_state(test.tables, test.memory, kFirst);
   EXPECT_EQ(test.steal(kSecond), 1);
   EXPECT_EQ(test.tables.state({job, 1}).device, kSecond);
   EXPECT_FALSE(test.tables.of(kFirst).next);
@@ -174,7 +174,7 @@ TEST(Dispatcher, VisitsIdleThenTouchedDevices) {
   Dispatching test(3);
   EXPECT_TRUE(test.driven().empty());
   test.tables.of(kFirst).running.push_back(ActionId(1));
-  test.dispatcher.note_state(test.tables, kFirst);
+  test.dispatcher.note_state(test.tables, test.memory, kFirst);
   for (const DeviceId id : {kFirst, kSecond}) test.dispatcher.touch(id);
   EXPECT_EQ(test.driven(), (std::vector{kSecond, kFirst}));
   EXPECT_TRUE(test.driven().empty());
@@ -186,9 +186,9 @@ TEST(Dispatcher, OffersReadyUnitsToANewDevice) {
   Dispatching test(1);
   test.add_job(1, {.avoided = {kFirst}});
   test.tables.devices.push_back({.budget = 100});
-  test.tables.memory.add_device(100);
+  test.memory.add_device(100);
   test.dispatcher.add_device();
-  test.dispatcher.note_state(test.tables, kSecond);
+  test.dispatcher.note_state(test.tables, test.memory, kSecond);
   EXPECT_EQ(test.driven(), (std::vector{kFirst, kSecond}));
   EXPECT_EQ(test.claim(kSecond), 0);
 }

@@ -83,7 +83,7 @@ TEST(EngineStatus, NamesWhatAJobWaitsFor) {
     if (status.jobs[0].step < 2) second.insert(status.jobs[1].waits_for);
   } while (run.advance());
   EXPECT_EQ(first, (std::set<std::string>{"", "copies", "host operations"}));
-  EXPECT_EQ(second, std::set<std::string>{"host memory for its home"});
+  EXPECT_EQ(second, std::set<std::string>{"host memory"});
 }
 
 TEST(EngineStatus, NamesTheMissingDeviceOrShare) {
@@ -102,12 +102,12 @@ TEST(EngineStatus, NamesTheMissingDeviceOrShare) {
   run.shell.pause(job);
   while (run.advance()) {
   }
-  EXPECT_TRUE(waits_for("its share of the devices"));
+  EXPECT_TRUE(waits_for("its share of devices"));
   run.shell.hold(job, {run.job(job).step});
   run.shell.resume(job);
   while (run.advance()) {
   }
-  EXPECT_TRUE(waits_for("permission to go on"));
+  EXPECT_TRUE(waits_for("other trials or a call"));
   run.shell.hold(job, {kNoStep});
   run.run();
   EXPECT_TRUE(waits_for(""));

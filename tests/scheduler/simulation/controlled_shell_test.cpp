@@ -220,7 +220,7 @@ TEST(ControlledShell, AddsLanesByARule) {
   run.submit(job);
   const double walked_s = run.play();
   EXPECT_EQ(run.path.at(0), (std::vector{2, 3, 4}));
-  EXPECT_EQ(run.reasons.front(), "throughput: tries 2 lanes");
+  EXPECT_EQ(run.reasons.front(), "throughput: tries 2 devices");
   ControlledRun one("none", 4);
   one.submit({.lanes = 1, .most_lanes = 1, .fixed = true});
   EXPECT_LT(walked_s, one.play());

@@ -138,7 +138,7 @@ TEST(VirtualShell, ChargesTheCostOfActions) {
 
 TEST(VirtualShell, DelaysAnIdleQueueByTheDispatchLatency) {
   Workload workload = make_workload(7);
-  workload.costs.handover_s = 1e-3;
+  workload.costs.dispatch_latency_s = 1e-3;
   const Record record(workload);
   std::map<std::size_t, double> least_s;  // by kind of action
   for (const auto& [id, span] : record.spans) {
@@ -177,7 +177,7 @@ std::vector<double> stretches(const Workload& workload) {
 TEST(VirtualShell, SlowsOpsWhileOtherDevicesCompute) {
   Workload workload = spilling();
   workload.config.device_budgets.push_back(workload.config.device_budgets.front());
-  workload.costs.crowding = {.threads = 2, .factor = 1.5};
+  workload.costs.contention = {.threads = 2, .factor = 1.5};
   workload.costs.copy_bytes_per_s = 1e15;
   workload.costs.link_bytes_per_s = {1e8, 1e8};  // a copy waits nearly all of its time
   EXPECT_NEAR(stretches(workload).back(), 1, 1e-6) << "one lane computes alone";
@@ -188,9 +188,9 @@ TEST(VirtualShell, SlowsOpsWhileOtherDevicesCompute) {
 
 TEST(VirtualShell, SlowsOpsWhileCopiesUseACore) {
   Workload workload = spilling();
-  workload.costs.crowding = {.threads = 2, .factor = 1.5};
+  workload.costs.contention = {.threads = 2, .factor = 1.5};
   EXPECT_NEAR(stretches(workload).back(), 1.5, 1e-9);
-  workload.costs.crowding.threads = 0;
+  workload.costs.contention.threads = 0;
   EXPECT_NEAR(stretches(workload).back(), 1, 1e-9) << "the control: nothing is known of cores";
 }
 
@@ -218,13 +218,13 @@ TEST(VirtualShell, ContinuesAStartedJobWithoutUpdates) {
   EXPECT_EQ(updates.size(), 3 * model.params.size());
 }
 
-TEST(Crowding, GrowsToTheMeasuredValueThenSharesCores) {
-  const Crowding crowding{.threads = 3, .factor = 2};
-  EXPECT_DOUBLE_EQ(crowding.at(1), 1);
-  EXPECT_DOUBLE_EQ(crowding.at(2), 1.5);
-  EXPECT_DOUBLE_EQ(crowding.at(3), 2);
-  EXPECT_DOUBLE_EQ(crowding.at(6), 4);
-  EXPECT_DOUBLE_EQ(Crowding{}.at(6), 1);
+TEST(Contention, GrowsToTheMeasuredValueThenSharesCores) {
+  const Contention contention{.threads = 3, .factor = 2};
+  EXPECT_DOUBLE_EQ(contention.at(1), 1);
+  EXPECT_DOUBLE_EQ(contention.at(2), 1.5);
+  EXPECT_DOUBLE_EQ(contention.at(3), 2);
+  EXPECT_DOUBLE_EQ(contention.at(6), 4);
+  EXPECT_DOUBLE_EQ(Contention{}.at(6), 1);
 }
 
 bool any_overlap(const std::vector<Span>& some, const std::vector<Span>& others) {

@@ -126,8 +126,8 @@ TEST(CheckpointStore, NamesEachGenerationIfAllAreDamaged) {
   const auto error = thrown<CorruptData>([&] { store.open_newest(); });
   EXPECT_EQ(error.path, kCheckpoints);
   const std::string text = error.what();
-  EXPECT_LT(text.find("generation 2: "), text.find("generation 1: ")) << text;
-  EXPECT_NE(text.find("generation 1: "), std::string::npos);
+  EXPECT_LT(text.find("checkpoint 2: "), text.find("checkpoint 1: ")) << text;
+  EXPECT_NE(text.find("checkpoint 1: "), std::string::npos);
 }
 
 TEST(CheckpointStore, DetectsDamageAfterOpening) {

@@ -106,8 +106,7 @@ TEST(Manifest, DetectsEveryLostOrAddedByte) {
 
 /// The hash matches, but to_text() never produces such a text.
 TEST(Manifest, RefusesNonCanonicalText) {
-  EXPECT_NE(problem_of(replaced("step 120", "step 0120")).find("in another way"),
-            std::string::npos);
+  EXPECT_NE(problem_of(replaced("step 120", "step 0120")).find("canonical"), std::string::npos);
   for (const auto& text : {replaced("step 120", "step -1"),
                            replaced("step 120", "step 18446744073709551616"),
                            replaced("step 120\n", ""),

@@ -115,9 +115,8 @@ TEST_F(DryGpu, NamesANondeterministicOperation) {
   const TrialConfig trial = net_trial({"pooling", &pooling_net, {.input_shape = {1, 8, 8}}});
   const auto refusal = thrown<Error>([&] { session.submit(trial); });
   EXPECT_STREQ(refusal.what(),
-               "layer 1: adaptive_avg_pool2d_backward_cuda gives other bits each time on this kind "
-               "of device, and LibTorch has no other way to compute it there; use another "
-               "operation");
+               "layer 1: adaptive_avg_pool2d_backward_cuda has no deterministic implementation in "
+               "LibTorch on this kind of device; use another operation");
 }
 
 // Negative controls of the counters.

@@ -114,7 +114,7 @@ TEST(HostRates, TimeAShortCallManyTimes) {
 
 TEST(HostRates, RiseWhereMoreThreadsThanCoresCrowd) {
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  EXPECT_GT(measure_crowding(16 * cores, matrix_product), 1.5);
+  EXPECT_GT(measure_contention(16 * cores, matrix_product), 1.5);
 }
 
 TEST(HostRates, IncludeTheDelayOfASlowLink) {

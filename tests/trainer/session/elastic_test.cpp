@@ -173,15 +173,16 @@ TEST(Elastic, ReportsImpossibleRequests) {
   Session session(session_of(2, kAmple));
   const JobId trial = session.submit(elastic_trial(1));
   const auto said = [](const auto& call) { return std::string(thrown<ConfigError>(call).what()); };
-  EXPECT_EQ(
-      said([&] { session.resize(trial, 0); }).find("train.data_parallel: is 0, must be 1 to 4"),
-      0u);
-  EXPECT_EQ(
-      said([&] { session.resize(trial, 5); }).find("train.data_parallel: is 5, must be 1 to 4"),
-      0u);
+  EXPECT_EQ(said([&] {
+              session.resize(trial, 0);
+            }).find("train.data_parallel: is 0, must be from 1 to 4"),
+            0u);
+  EXPECT_EQ(said([&] {
+              session.resize(trial, 5);
+            }).find("train.data_parallel: is 5, must be from 1 to 4"),
+            0u);
   EXPECT_EQ(said([&] { session.resize(trial, 3); }),
-            "train.data_parallel: is 3, but 2 devices can run the trial; a device runs one lane of "
-            "a trial");
+            "train.data_parallel: is 3, but only 2 devices can run the trial");
   EXPECT_STREQ(thrown<Error>([&] { session.resize(JobId(1), 1); }).what(),
                "there is no trial 1; there are 1");
   EXPECT_EQ(said([&] { session.remove_device(2); }),

@@ -72,7 +72,7 @@ TEST(Failure, IsolatesALayerThatNeedsMoreThanMeasured) {
   EXPECT_EQ(result.state, TrialState::failed);
   EXPECT_EQ(result.reason.find("layer"), 0u) << result.reason;
   for (const std::string& part :
-       {std::string("more memory than was measured (device memory: "),
+       {std::string("more memory than measured (device memory: "),
         "; delete '" + config.pilot_cache.string() + "', start the trial again"}) {
     EXPECT_NE(result.reason.find(part), std::string::npos) << result.reason;
   }

@@ -86,7 +86,7 @@ TEST(LiveSession, PausesAtAStepAndKeepsTheBits) {
   session.run();
   TrialResult result = result_of(session, trial);
   EXPECT_EQ(result.state, TrialState::paused);
-  EXPECT_EQ(result.reason, "it has reached step 3, where it was told to wait; extend it");
+  EXPECT_EQ(result.reason, "it is paused at step 3; call extend() to continue it");
   EXPECT_EQ(result.steps, 3);
   ASSERT_EQ(result.eval_losses.size(), 1u);
   EXPECT_EQ(result.eval_losses[0].first, 3);
@@ -115,7 +115,7 @@ TEST(LiveSession, GivesDevicesOfAPausedTrialToOthers) {
   const JobId first = session.submit(trial_of_seed(1)), second = session.submit(trial_of_seed(2));
   session.pause(first);
   EXPECT_EQ(result_of(session, first).state, TrialState::paused);
-  EXPECT_EQ(result_of(session, first).reason, "it was paused; resume it");
+  EXPECT_EQ(result_of(session, first).reason, "it is paused; call resume() to continue it");
   session.run();
   EXPECT_EQ(result_of(session, first).steps, 0);
   expect_same_bits(result_of(session, second), alone(2));

@@ -81,9 +81,9 @@ TEST(Memory, NamesADeviceTooSmallForALane) {
   const Bytes needed =
       ample.plan(ample.submit(with_lanes(tiny_trial(), {4, 4}))).smallest_budget_bytes;
   EXPECT_EQ(refused.problem,
-            "is 2, but 1 device can run the trial; a device runs one lane of a trial; cpu:1 has "
-            "16.00 KiB, and a lane needs " +
-                format_bytes(needed) + "; raise the memory of devices, or use data_parallel: 1");
+            "is 2, but only 1 device can run the trial; cpu:1 has 16.00 KiB, and the trial needs " +
+                format_bytes(needed) +
+                " on each; raise the memory of devices, or use data_parallel: 1");
 }
 
 TEST(Memory, RefusesHomesLargerThanTheHost) {

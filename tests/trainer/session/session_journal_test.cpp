@@ -32,12 +32,9 @@ std::vector<SessionEvent> steps_of(const Session& session) {
 }
 
 TEST(TrialState, IsFoundByName) {
-  for (const auto state : {TrialState::waiting, TrialState::running, TrialState::done,
-                           TrialState::failed, TrialState::stopped, TrialState::stopped_early}) {
-    EXPECT_EQ(trial_state(to_string(state)), state);
-  }
-  EXPECT_EQ(trial_state("?"), std::nullopt);
-  EXPECT_EQ(trial_state(""), std::nullopt);
+  EXPECT_EQ(value_named<TrialState>("stopped early"), TrialState::stopped_early);
+  EXPECT_EQ(value_named<TrialState>("?"), std::nullopt);
+  EXPECT_EQ(value_named<TrialState>(""), std::nullopt);
 }
 
 TEST(SessionJournal, ReturnsTheTrialOfAKnownId) {

@@ -117,7 +117,7 @@ TEST(Shares, ReportsWaitingTrials) {
   const auto states = run.of(0, Kind::state);
   ASSERT_EQ(states.size(), 3u);
   EXPECT_EQ(states[0].state, TrialState::waiting);
-  EXPECT_EQ(states[0].reason, "others have the devices; scheduling.sharing is priority");
+  EXPECT_EQ(states[0].reason, "other trials use the devices (scheduling.sharing: priority)");
   EXPECT_EQ(states[1].state, TrialState::running);
   EXPECT_GT(states[1].sequence, run.of(1, Kind::state).back().sequence);
   EXPECT_EQ(run.result.trials[0].reason, "");
@@ -159,7 +159,7 @@ TEST(Autoscaled, RuleTakesLanesBack) {
   const SharedRun run(session_of(3, kAmple), {trial});
   EXPECT_EQ(run.lanes_of(0), (std::vector{2, 1}));
   EXPECT_EQ(run.reasons_of(0, Kind::resized),
-            (std::vector<std::string>{"linear: tries 2 lanes", "linear: tries 1 lane"}));
+            (std::vector<std::string>{"linear: tries 2 devices", "linear: tries 1 device"}));
   EXPECT_EQ(run.result.trials[0].lanes, 1);
   expect_bits_of_one_device(run, {trial});
 }
@@ -170,7 +170,7 @@ TEST(Autoscaled, AutoBeginsWithAllDevicesAndTriesFewer) {
   EXPECT_EQ(run.watched.session.plan(JobId(0)).lanes, 2);
   ASSERT_FALSE(run.lanes_of(0).empty());
   EXPECT_EQ(run.lanes_of(0)[0], 1);
-  EXPECT_EQ(run.reasons_of(0, Kind::resized)[0], "throughput: tries 1 lane");
+  EXPECT_EQ(run.reasons_of(0, Kind::resized)[0], "throughput: tries 1 device");
   expect_bits_of_one_device(run, {trial});
 }
 
@@ -253,8 +253,7 @@ TEST(Shares, ReportsImpossibleRequests) {
   EXPECT_EQ(said_of([](TrainConfig& train) { train.priority = 0; }),
             "train.priority: is 0, must be an integer from 1 to 100");
   EXPECT_EQ(said_of([](TrainConfig& train) { train.data_parallel = 2; }),
-            "train.data_parallel: is 2, but 1 device can run the trial; a device runs one lane of "
-            "a trial");
+            "train.data_parallel: is 2, but only 1 device can run the trial");
 }
 
 }  // namespace

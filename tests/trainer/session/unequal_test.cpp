@@ -96,7 +96,7 @@ TEST(Unequal, DeclinesAndNamesATooSlowDevice) {
   const RunResult result = planned.session->result();
   EXPECT_EQ(plan.lane_devices, std::vector<std::string>{"cpu:1"});
   ASSERT_EQ(plan.declined.size(), 1u);
-  EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 takes no part: with it a step would take about "))
+  EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 is not used: with it a step would take about "))
       << plan.declined[0];
   EXPECT_EQ(result.trials[0].lanes, 1);
   EXPECT_EQ(result.devices[0].ops, 0u);
