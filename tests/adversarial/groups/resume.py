@@ -176,8 +176,8 @@ def attempts():
                       [given(KILLED), change, remember("r"),
                        Run("resume r --json", code=2, err=[
                            "has another contract:\n +data: was [0-9a-f]{32}, is [0-9a-f]{32}",
-                           "the files of data.path, or how they are read, changed since; put them "
-                           "back as they were, or choose another output_dir"]), is_unchanged("r"),
+                           "the files of data.path, or the way they are read, have changed; "
+                           "restore them, or choose another output_dir"]), is_unchanged("r"),
                        lambda scene: scene.path("text.txt").write_bytes(scene.campaign.text),
                        Run("resume r"), same_bits()], is_basic=name == "have one other bit")
     yield Attempt("A run with the checkpoints of another one is refused with the difference",

@@ -146,7 +146,7 @@ def of_disks():
                        Run("train base.yaml offload_path=disk", shell=in_own_mounts(mount),
                            code=(0, 2, 3)), is_absent("disk/r")])
     homes = "train base.yaml offload_path=disk"
-    refused = ["a file for homes in 'disk' does not fit: it needs ", "free some there"]
+    refused = ["offloaded training state in 'disk' does not fit: it needs ", "free some there"]
     yield Attempt("A home that has no room on its disk is refused before training",
                   [furnish(), made_folder("disk"),
                    Run(homes, code=3, err=refused, shell=in_own_mounts(DISKS[0][1])),

@@ -171,7 +171,7 @@ TEST(Sweep, NamesEachUnknownKeyAndBadValueOnce) {
 
 TEST(Sweep, NamesTheNewKeyForAnOldOne) {
   EXPECT_EQ(sweep({"train.lanes: {values: [1, 2]}"}).problems,
-            Texts{"line 6: train.lanes: is called train.data_parallel now"});
+            Texts{"line 6: train.lanes: was renamed to train.data_parallel"});
 }
 
 TEST(Sweep, RejectsAKeyThatIsNoPath) {
