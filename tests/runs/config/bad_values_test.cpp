@@ -20,7 +20,7 @@ devices[1].imitate: {slowdown: 1001} | {fault: {kind: fail, after_ops: -1}} | {l
 host_memory: lots | -1MiB | 1XB | 99999999999GiB | 1MiB MiB | 0
 activation_share: -0.1 | 1 | 0.95 | x | nan
 offload_path: nowhere | text.txt | /proc | [a]
-data_root: [a] | nowhere
+data_root: [a] | {a: 1}
 model.family: llama | '' | [gpt]
 model.num_hidden_layers: 0 | 1025 | x | [1] | {a: 1} | '' | 1.5
 model.hidden_size: 0 | 17 | 16777217 | 1.0
