@@ -6,6 +6,7 @@
 
 #include "runs/log/event_json.h"
 #include "spillway/error.h"
+#include "trainer/storage/json_number.h"
 
 namespace spillway {
 namespace {
@@ -74,7 +75,7 @@ CallForTrial call_of(const Json& request) {
     const auto call = value_named<TrialCall>(request.at("call").get<std::string>());
     if (!call) throw Error("the request has an unknown call");
     CallForTrial made{.call = *call, .trial = request.at("trial")};
-    if (request.contains("steps")) made.steps = request.at("steps").get<std::int64_t>();
+    if (request.contains("steps")) made.steps = integer_of(request.at("steps"));
     return made;
   } catch (const Json::exception&) {
     throw Error("the request is damaged");

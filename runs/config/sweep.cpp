@@ -209,12 +209,14 @@ class EarlyStoppingCheck {
 
   void check_evaluation(std::int64_t first_rung) {
     const auto is_blind = [&](const Trial& trial) {
-      return trial.config.data.eval_fraction == 0 && trial.config.train.max_steps > first_rung;
+      const DataConfig& data = trial.config.data;
+      return data.eval_fraction == 0 && data.eval_paths.empty() &&
+             trial.config.train.max_steps > first_rung;
     };
     if (findings_.concern("data") || std::ranges::none_of(trials_, is_blind)) return;
     complain("sweep.metric.name",
              "is eval_loss, by which early stopping compares trials, but data.eval_fraction is 0; "
-             "raise it, or write final_loss to compare training losses");
+             "raise it, give data.eval_path, or write final_loss to compare training losses");
   }
 
   std::vector<Trial>& trials_;

@@ -103,7 +103,8 @@ TEST_F(Prepare, RungsAreCheckedAgainstTheStepsOfTheEpochs) {
   const auto problems_of = [&](int min_iter) {
     return prepare("path: " + file("train.txt", 100, 'a') + ", eval_fraction: 0",
                    "batch_size: 8, num_train_epochs: 1",
-                   fmt::format("sweep:\n  early_terminate: {{type: hyperband, min_iter: {}}}\n"
+                   fmt::format("sweep:\n  metric: {{name: final_loss}}\n"
+                               "  early_terminate: {{type: hyperband, min_iter: {}}}\n"
                                "  parameters: {{seed: {{values: [1, 2]}}}}\n",
                                min_iter))
         .problems;
