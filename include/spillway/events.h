@@ -21,8 +21,9 @@ struct SessionEvent {
     resized,  ///< `lanes` devices compute the trial from the next step on; `reason` says who
               ///< decided it
     redone,   ///< the step after `step` starts again, because a device was lost
-    resumed,  ///< the trial starts after `step` steps, from a checkpoint
+    resumed,  ///< the trial starts after `step` steps, from a checkpoint; `reason`: whose clone
     saved,    ///< the state after `step` is durable, or, with a reason, could not be written
+    set,      ///< the trial has new values after `step` steps; `reason` lists them
     damaged,  ///< checkpoints are damaged, as `reason` says; older ones are used, or none
     joined,   ///< a device joined
     left,     ///< a device was removed, or shrank
@@ -34,7 +35,7 @@ struct SessionEvent {
   TrialState state = TrialState::waiting;  ///< of the trial
   std::int64_t step = 0;                   ///< committed steps
   double loss = 0;                         ///< step, eval: mean loss
-  double learning_rate = 0;                ///< step: of this step
+  double learning_rate = 0;                ///< step: of this step; set: of the next
   double gradient_norm = 0;                ///< step: before clipping
   double tokens_per_s = 0;                 ///< of the trial
   std::string reason;        ///< why it failed, waits or was resized; why a device left

@@ -100,6 +100,19 @@ class Session {
   /// Moves the step where the trial waits, see TrialConfig::until; `train.max_steps`: it trains to
   /// its end. A waiting trial has evaluated its weights. Throws ConfigError (`until`).
   void extend(JobId trial, std::int64_t until);
+  /// Changes values of a trial from its next commit on, and returns the number of steps before.
+  /// Checkpoints and the journal, if there is one, keep the change: a trial that resumes repeats it
+  /// at the same step. Its bits are those of a trial with this entry of TrainConfig::changes. On
+  /// return the change is durable in the journal. Throws ConfigError (`set.learning_rate`, ...;
+  /// `trial` if it has ended or committed its last step), and Error for an unknown trial.
+  std::int64_t set(JobId trial, const TrainValues& values);
+  /// Submits a copy of a trial that begins from its newest commit, or, if it has ended, from its
+  /// newest checkpoint. Both need folders for checkpoints. The source's state is written to its
+  /// folder, then to that of the clone; a source that waits for a device gets one before. The
+  /// source's bits stay, and those of the clone are those of the source with these changes. Returns
+  /// the existing trial if the client id is known. Throws like submit(); ConfigError
+  /// (`checkpoint.folder`, `set.learning_rate`, `max_steps`); Error for an unknown trial.
+  JobId clone(JobId trial, const CloneChanges& changes);
 
   /// Sets the number of devices that compute a step of the trial together, from its next commit on
   /// (fewer if fewer can run it).

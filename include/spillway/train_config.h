@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,21 @@ inline constexpr int kAutoDataParallel = 0;
 struct AutoscaleRule {
   std::string rule;                      ///< throughput | linear | stepped | straggler
   std::map<std::string, double> params;  ///< by name; a missing one has its default
+};
+
+/// Values that may change while a trial trains. Nothing: the value stays.
+struct TrainValues {
+  std::optional<double> learning_rate;  ///< the schedule keeps its shape
+  std::optional<double> weight_decay;   ///< see TrainConfig
+  std::optional<double> max_grad_norm;  ///< see TrainConfig
+  bool operator==(const TrainValues&) const = default;
+};
+
+/// From the update after the gradients of step `step` (from 0) on, a trial has other values.
+struct TrainChange {
+  std::int64_t step = 0;  ///< steps that were committed before
+  TrainValues values;     ///< of that step and later ones
+  bool operator==(const TrainChange&) const = default;
 };
 
 /// How a trial trains. Names follow Hugging Face's TrainingArguments where it has one.
@@ -64,6 +80,9 @@ struct TrainConfig {
   /// Learning rate of the steps after that, for `cosine` and `linear`. The others are constant
   /// again after an extension, and `warmup_stable_decay` falls before the new end.
   LrExtension lr_scheduler_extend = LrExtension::none;
+  /// In the order in which they were made; of two for the same step, the later one counts.
+  /// Session::set() adds to them.
+  std::vector<TrainChange> changes;
   std::int64_t eval_steps = 0;    ///< steps between evaluations; 0: only at the end
   std::int64_t eval_batches = 8;  ///< batches per evaluation
 

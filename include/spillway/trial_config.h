@@ -48,4 +48,17 @@ struct TrialConfig {
   void validate() const;
 };
 
+/// The differences between a trial and its clone.
+struct CloneChanges {
+  std::string name;       ///< in results and messages; empty: `client_id`
+  std::string client_id;  ///< like TrialConfig::client_id
+  TrainValues values;     ///< from its first step on
+  /// Its length; 0: that of the source. A longer one extends the schedule of the source, see
+  /// TrainConfig::extended_from.
+  std::int64_t max_steps = 0;
+  std::int64_t until = 0;                   ///< where it waits, like TrialConfig::until
+  std::filesystem::path checkpoint_folder;  ///< of its own
+  std::filesystem::path weights_file;       ///< final weights; empty: not written
+};
+
 }  // namespace spillway

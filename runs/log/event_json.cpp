@@ -55,6 +55,8 @@ const char* name_of(SessionEvent::Kind kind) {
       return "resumed";
     case SessionEvent::Kind::saved:
       return "saved";
+    case SessionEvent::Kind::set:
+      return "set";
     case SessionEvent::Kind::damaged:
       return "damaged";
     case SessionEvent::Kind::joined:
@@ -114,6 +116,7 @@ Json to_json(const SessionEvent& event) {
                  {"gradient_norm", event.gradient_norm},
                  {"tokens_per_s", event.tokens_per_s}});
   }
+  if (event.kind == SessionEvent::Kind::set) json["learning_rate"] = event.learning_rate;
   if (!event.reason.empty()) json["reason"] = event.reason;
   return json;
 }

@@ -201,7 +201,7 @@ void apply_to_trial(TrialLog& trial, const std::string& kind, const Json& event)
     const bool is_written = !event.contains("reason");
     return is_written ? apply_saved(trial, event) : void();
   }
-  if (kind == "redone" || kind == "damaged") return;
+  if (kind == "redone" || kind == "damaged" || kind == "set") return;
   require(kind == "eval", fmt::format("has the unknown event kind '{}'", kind));
   apply_eval(trial, event);
 }

@@ -11,6 +11,7 @@
 #include "scheduler/elastic/rungs.h"
 #include "spillway/choices.h"
 #include "spillway/session_config.h"
+#include "spillway/train_config.h"
 
 namespace spillway {
 
@@ -31,6 +32,12 @@ class TrialHistory {
   void add_step(double loss, double gradient_norm);
   /// Adds an evaluation of the weights after `step` steps.
   void add_eval(std::int64_t step, double loss);
+
+  /// Changes that were made while it trained, also for later steps. The text does not have them:
+  /// they are a field of the contract.
+  void set_changes(std::vector<TrainChange> changes) { changes_ = std::move(changes); }
+  void add_change(const TrainChange& change) { changes_.push_back(change); }
+  const std::vector<TrainChange>& changes() const { return changes_; }
 
   std::int64_t num_steps() const { return num_steps_; }
   /// The number of first steps whose losses and norms are no longer kept.
@@ -56,6 +63,7 @@ class TrialHistory {
   std::deque<std::pair<std::int64_t, double>> eval_losses_;
   RungMeans rung_means_;
   RungLosses rung_evals_;
+  std::vector<TrainChange> changes_;
 };
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <numbers>
+#include <optional>
 #include <vector>
 
 namespace spillway {
@@ -30,42 +31,61 @@ void run(const kernels::Sgd& sgd, const UpdatedParam& at, const T* gradient, std
 }
 
 /// After the warm-up, of a schedule that does not span all steps.
-double plateau_rate(const TrainConfig& config, std::int64_t step, std::int64_t length) {
-  if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
+double plateau_rate(const TrainConfig& config, double rate, std::int64_t step,
+                    std::int64_t length) {
+  if (config.lr_scheduler_type == LrSchedulerType::constant) return rate;
   const double decay = std::ceil(config.decay_ratio * static_cast<double>(length));
   const auto left = static_cast<double>(length - step);
-  return left < decay ? config.learning_rate * left / decay : config.learning_rate;
+  return left < decay ? rate * left / decay : rate;
 }
 
-/// After `step` of the `length` steps of a schedule.
-double rate_of_schedule(const TrainConfig& config, std::int64_t step, std::int64_t length) {
+/// After `step` of the `length` steps of a schedule with this maximum.
+double rate_of_schedule(const TrainConfig& config, double rate, std::int64_t step,
+                        std::int64_t length) {
   const auto warmup =
       static_cast<std::int64_t>(std::ceil(config.warmup_ratio * static_cast<double>(length)));
-  if (step < warmup) {
-    return config.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
-  }
-  if (!spans_all_steps(config.lr_scheduler_type)) return plateau_rate(config, step, length);
+  if (step < warmup) return rate * static_cast<double>(step) / static_cast<double>(warmup);
+  if (!spans_all_steps(config.lr_scheduler_type)) return plateau_rate(config, rate, step, length);
   const auto span = static_cast<double>(std::max<std::int64_t>(1, length - warmup));
   const double progress = static_cast<double>(step - warmup) / span;
   if (config.lr_scheduler_type == LrSchedulerType::linear) {
-    return config.learning_rate * std::max(0.0, 1 - progress);
+    return rate * std::max(0.0, 1 - progress);
   }
-  return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return rate * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+/// The value that the latest change until `step` gave it, or `value`.
+double changed(double value, std::optional<double> TrainValues::*which, const TrainConfig& config,
+               std::int64_t step) {
+  std::int64_t latest = 0;
+  for (const TrainChange& change : config.changes) {
+    if (change.step > step || change.step < latest || !(change.values.*which)) continue;
+    latest = change.step;
+    value = *(change.values.*which);
+  }
+  return value;
 }
 
 }  // namespace
 
+ValuesAt values_at(const TrainConfig& config, std::int64_t step) {
+  return {changed(config.learning_rate, &TrainValues::learning_rate, config, step),
+          changed(config.weight_decay, &TrainValues::weight_decay, config, step),
+          changed(config.max_grad_norm, &TrainValues::max_grad_norm, config, step)};
+}
+
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
+  const double rate = values_at(config, step).learning_rate;
   const std::vector<std::int64_t>& ends = config.extended_from;
   const auto end = std::ranges::upper_bound(ends, step);  // of the part that has this step
   const std::int64_t length = end == ends.end() ? config.max_steps : *end;
-  if (end == ends.begin()) return rate_of_schedule(config, step, length);
+  if (end == ends.begin()) return rate_of_schedule(config, rate, step, length);
   const std::int64_t begin = *std::prev(end);
-  if (!spans_all_steps(config.lr_scheduler_type)) return plateau_rate(config, step, length);
+  if (!spans_all_steps(config.lr_scheduler_type)) return plateau_rate(config, rate, step, length);
   if (config.lr_scheduler_extend == LrExtension::restart) {
-    return rate_of_schedule(config, step - begin, length - begin);
+    return rate_of_schedule(config, rate, step - begin, length - begin);
   }
-  return rate_of_schedule(config, step, length);
+  return rate_of_schedule(config, rate, step, length);
 }
 
 int num_moments(const TrainConfig& config) {
@@ -81,7 +101,7 @@ UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
   std::visit(
       [&](auto& hyper) {
         hyper.learning_rate = static_cast<float>(learning_rate_at(config, step));
-        hyper.weight_decay = static_cast<float>(decay ? config.weight_decay : 0);
+        hyper.weight_decay = static_cast<float>(decay ? values_at(config, step).weight_decay : 0);
         hyper.gradient_scale = static_cast<float>(gradient_scale);
       },
       rule);

@@ -10,6 +10,14 @@
 
 namespace spillway {
 
+/// The values of the update that commits step `step` (from 0), after the changes until then.
+struct ValuesAt {
+  double learning_rate = 0;  ///< the maximum
+  double weight_decay = 0;
+  double max_grad_norm = 0;
+};
+ValuesAt values_at(const TrainConfig& config, std::int64_t step);
+
 /// Learning rate of the update that commits step `step` (from 0).
 /// Linear warm-up from 0 over ceil(warmup_ratio * max_steps) steps, then "cosine": half a cosine to
 /// 0; "linear": a line to 0; "constant": no change; "warmup_stable_decay": no change, then a line

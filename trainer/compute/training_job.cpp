@@ -90,7 +90,22 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
       vn_size_(config_.train.batch_size / config_.train.virtual_nodes),
       losses_(plan_->layout.batch.size()),
       eval_losses_(plan_->layout.eval_batch.size()),
-      squared_norms_(model_->spec.params.size()) {}
+      squared_norms_(model_->spec.params.size()),
+      changes_(config_.train.changes),
+      next_commit_(plan_->first_step) {}
+
+std::optional<TrainChange> TrainingJob::set(const TrainValues& values) {
+  const MutexLock lock(mutex_);
+  if (next_commit_ >= config_.train.max_steps) return std::nullopt;
+  return changes_.emplace_back(TrainChange{.step = next_commit_, .values = values});
+}
+
+double TrainingJob::learning_rate(std::int64_t step) {
+  const MutexLock lock(mutex_);
+  TrainConfig train = config_.train;
+  train.changes = changes_;
+  return learning_rate_at(train, step);
+}
 
 TrainingJob::Progress TrainingJob::take_progress() {
   const MutexLock lock(mutex_);
@@ -342,8 +357,11 @@ void TrainingJob::commit(const HostCall& call) {
                             call.step + 1, loss.mean(), norm,
                             not_finite_remedy(model_->spec, call.step)));
   }
-  gradient_scale_ = clip_coefficient(norm, config_.train.max_grad_norm) / loss.weight;
   const MutexLock lock(mutex_);
+  config_.train.changes = changes_;
+  next_commit_ = std::max(next_commit_, call.step + 1);
+  const double max_norm = values_at(config_.train, call.step).max_grad_norm;
+  gradient_scale_ = clip_coefficient(norm, max_norm) / loss.weight;
   if (call.step >= steps_noted_) {  // else the step is repeated
     progress_.losses.push_back(loss.mean());
     progress_.gradient_norms.push_back(norm);

@@ -19,7 +19,7 @@ namespace spillway {
 
 /// What the ops of one trial compute. State that outlives an op lies in the job's homes; this
 /// object keeps a few scalars per virtual node. The step program orders all calls except
-/// take_progress().
+/// those that any thread may make.
 class TrainingJob {
  public:
   TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
@@ -36,6 +36,12 @@ class TrainingJob {
   /// else may run. Afterwards the state is that of the commit.
   void complete_updates(std::int64_t step);
 
+  /// Changes values from the next commit on; nothing if there is none. Any thread.
+  std::optional<TrainChange> set(const TrainValues& values);
+
+  /// Of the update that commits step `step` (from 0). Any thread.
+  double learning_rate(std::int64_t step);
+
   /// The values that observers see.
   struct Progress {
     std::vector<double> losses, gradient_norms;  ///< one per committed step
@@ -45,8 +51,6 @@ class TrainingJob {
   };
   /// Losses since the last call, and the present values of the others. Any thread.
   Progress take_progress();
-  const TrainConfig& train() const { return config_.train; }
-
   const StatePlaces& places() const { return places_; }
   StateGate& gate() { return gate_; }
   const std::byte* home() const { return home_; }  ///< since admit()
@@ -76,7 +80,7 @@ class TrainingJob {
   std::byte* sum(const HostCall& call, int param) const;
 
   std::shared_ptr<const Model> model_;
-  TrialConfig config_;
+  TrialConfig config_;  // `train.changes`: as of the last commit
   std::shared_ptr<const JobPlan> plan_;
   const StatePlaces places_;
   StateGate gate_;
@@ -88,6 +92,8 @@ class TrainingJob {
   double gradient_scale_ = 1;                      // of the updates that follow the last commit
   Mutex mutex_;
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<TrainChange> changes_ SPILLWAY_GUARDED_BY(mutex_);
+  std::int64_t next_commit_ SPILLWAY_GUARDED_BY(mutex_);
   std::int64_t steps_noted_ = 0;  // steps whose loss was added to progress_; a device that is
                                   // lost late makes a step commit again
 };

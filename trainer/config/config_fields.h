@@ -11,6 +11,8 @@ namespace spillway {
 inline constexpr IntRange kSteps{1, 1'000'000'000'000};
 inline constexpr IntRange kStepsOrNone{0, kSteps.max};
 inline constexpr IntRange kBrackets{1, 40, "all", 0};
+inline constexpr NumberRange kRate{.min = 0, .max = 1e6, .below_max = true};
+inline constexpr NumberRange kMaxGradNorm{.min = 0, .max = 1e30, .below_max = true};
 inline constexpr NumberRange kActivationShare{.min = 0, .max = kMostActivations};
 
 template <typename Config, typename Visitor>
@@ -98,7 +100,6 @@ void visit_extension(Config& train, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_optimizer(Config& train, Visitor& v) {
   using enum InContract;
-  constexpr NumberRange kRate{.min = 0, .max = 1e6, .below_max = true};
   constexpr NumberRange kPart{.min = 0, .max = 1, .below_max = true};
   v.field("optimizer", train.optimizer, kAny, "AdamW, or SGD with momentum.", yes);
   v.field("learning_rate", train.learning_rate, kRate, "The maximum, after the warm-up.", yes);
@@ -109,8 +110,7 @@ void visit_optimizer(Config& train, Visitor& v) {
   v.field("adam_beta2", train.adam_beta2, kPart, "Decay of the second moment of `adamw`.",
           of_adamw);
   v.field("adam_epsilon", train.adam_epsilon, kPart, "Epsilon of `adamw`.", of_adamw);
-  v.field("max_grad_norm", train.max_grad_norm,
-          NumberRange{.min = 0, .max = 1e30, .below_max = true},
+  v.field("max_grad_norm", train.max_grad_norm, kMaxGradNorm,
           "Clips gradients by their exact norm over all trained parameters; 0: no clipping.", yes);
   v.field(
       "lr_scheduler_type", train.lr_scheduler_type, kAny,

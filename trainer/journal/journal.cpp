@@ -157,6 +157,10 @@ void Journal::set_state(const std::string& client_id, const std::string& state,
   });
 }
 
+void Journal::set_config(const std::string& client_id, const std::string& config) {
+  update(client_id, [&](JournalTrial& trial) { trial.config = config; });
+}
+
 void Journal::set_result(const std::string& client_id, const std::string& result_json) {
   update(client_id, [&](JournalTrial& trial) { trial.result = result_json; });
 }

@@ -20,7 +20,7 @@ struct CommittedGeneration {
 /// A trial as stored in the journal.
 struct JournalTrial {
   std::string client_id;
-  std::string config;             ///< as submitted
+  std::string config;             ///< as submitted, or as set_config() changed it
   std::string state = "waiting";  ///< set by the caller
   std::string reason;
   std::string result;  ///< JSON; empty: none yet
@@ -52,6 +52,7 @@ class Journal {
   /// These throw ConfigError (`client_id`) if the trial was not submitted.
   void set_state(const std::string& client_id, const std::string& state,
                  const std::string& reason = "");
+  void set_config(const std::string& client_id, const std::string& config);
   void set_result(const std::string& client_id, const std::string& result_json);
   /// Throws Error if a number is too large.
   void committed(const std::string& client_id, std::uint64_t generation, std::uint64_t step);

@@ -28,6 +28,10 @@ void RunJournal::submit(const std::string& client_id, const std::string& config)
   on_writer([&] { journal_.submit(client_id, config); });
 }
 
+void RunJournal::set_config(const std::string& client_id, const std::string& config) {
+  on_writer([&] { journal_.set_config(client_id, config); });
+}
+
 void RunJournal::note(Change change) {
   boost::asio::post(writer_,
                     [this, change = std::move(change)]() mutable { add(std::move(change)); });

@@ -29,6 +29,8 @@ class RunJournal {
   std::vector<JournalTrial> trials();
   /// The submission is durable when this returns. Throws what Journal::submit() throws.
   void submit(const std::string& client_id, const std::string& config);
+  /// The same for a new configuration. Throws what Journal::set_config() throws.
+  void set_config(const std::string& client_id, const std::string& config);
 
   using Change = std::function<void(Journal&)>;
   void note(Change change);

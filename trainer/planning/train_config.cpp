@@ -10,6 +10,7 @@
 #include "spillway/trial_config.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/train_changes.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
 
@@ -67,6 +68,16 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
                   to_string(train.lr_scheduler_type), train.extended_from.front()));
 }
 
+void check_changes(const TrainConfig& train, ConfigCheck& check) {
+  for (std::size_t i = 0; i < train.changes.size(); ++i) {
+    const TrainChange& change = train.changes[i];
+    const std::string name = fmt::format("changes[{}].", i);
+    check.require(change.step >= 0, name + "step",
+                  fmt::format("is {}, must be the number of steps before it", change.step));
+    check.run([&] { require_valid(change.values, "train." + name); });
+  }
+}
+
 /// Errors that only making the model can find. If `train` is wrong, errors about its fields are
 /// ignored.
 std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
@@ -100,6 +111,7 @@ void TrainConfig::validate() const {
   visit_train(*this, fields);
   check_split(*this, fields, check);
   check_extension(*this, fields, check);
+  check_changes(*this, check);
   check.run([&] { make_rules(*this); });
   check.finish();
 }

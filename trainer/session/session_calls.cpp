@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "spillway/error.h"
+#include "trainer/config/train_changes.h"
 #include "trainer/session/session_impl.h"
 
 /// Calls about one trial, at any time.
@@ -68,6 +71,49 @@ void Session::extend(JobId id, std::int64_t until) {
   RunCommands commands;
   if (impl.is_in_run(id)) impl.controller->extend(id, extended.until(), impl.now_s(), commands);
   impl.carry_out_for(id, commands);
+}
+
+TrainChange Session::Impl::change(JobId id, const TrainValues& values) {
+  SessionTrial& changed = known_trial(id);
+  const std::string& name = changed.config.name;
+  if (changed.ended()) {
+    throw ConfigError("trial", 0,
+                      fmt::format("'{}' has ended: {}; its values cannot change, clone it instead",
+                                  name, to_string(changed.result.state)));
+  }
+  const auto change = changed.job->set(values);
+  if (!change) {
+    throw ConfigError(
+        "trial", 0,
+        fmt::format("'{}' has committed its last step; clone it with more steps", name));
+  }
+  changed.history.add_change(*change);
+  SessionEvent event = event_of(id, SessionEvent::Kind::set);
+  event.step = change->step;
+  event.learning_rate = changed.job->learning_rate(change->step);
+  event.reason = to_string(values);
+  events.add(std::move(event));
+  return *change;
+}
+
+std::int64_t Session::set(JobId id, const TrainValues& values) {
+  Impl& impl = *impl_;
+  require_valid(values, "set.");
+  if (values == TrainValues()) {
+    throw ConfigError("set", 0, "is empty; give learning_rate, weight_decay or max_grad_norm");
+  }
+  const MutexLock setting(impl.setting);
+  TrainChange change;
+  std::string client_id;
+  std::vector<TrainChange> changes;
+  {
+    const MutexLock lock(impl.mutex);
+    change = impl.change(id, values);
+    client_id = impl.trial(id).config.client_id;
+    changes = impl.trial(id).history.changes();
+  }
+  impl.store.record_changes(client_id, changes);
+  return change.step;
 }
 
 }  // namespace spillway

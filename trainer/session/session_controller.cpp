@@ -18,6 +18,7 @@ namespace spillway {
 void Session::Impl::choose_lanes(SessionTrial& trial) const {
   TrainConfig& train = trial.config.train;
   const bool is_auto = train.data_parallel == kAutoDataParallel;
+  trial.lanes.is_auto = is_auto;
   trial.lanes.rules = make_rules(train);
   if (is_auto && trial.lanes.rules.empty() && !allocator)
     trial.lanes.rules = {make_heuristic("throughput")};

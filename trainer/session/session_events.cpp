@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "trainer/compute/optimizer.h"
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
@@ -263,6 +262,7 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
 SessionEvent Session::Impl::event_of(JobId id, SessionEvent::Kind kind) const {
   const SessionTrial& current = trial(id);
   const TrialResult& result = current.result;
+  const std::int64_t last = std::max<std::int64_t>(result.steps, 1) - 1;
   return {.time_s = now_s(),
           .trial = id,
           .kind = kind,
@@ -270,8 +270,7 @@ SessionEvent Session::Impl::event_of(JobId id, SessionEvent::Kind kind) const {
           .state = result.state,
           .step = result.steps,
           .loss = result.final_loss.value_or(0),
-          .learning_rate =
-              learning_rate_at(current.config.train, std::max<std::int64_t>(result.steps, 1) - 1),
+          .learning_rate = current.job ? current.job->learning_rate(last) : 0,
           .gradient_norm = current.history.last_gradient_norm().value_or(0),
           .tokens_per_s = result.tokens_per_s,
           .reason = result.reason,

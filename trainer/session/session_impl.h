@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -118,12 +119,20 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void plan(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void require_room_on_disk(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void continue_from(SessionTrial& trial, Generation generation) const;
+  JobId submit(TrialConfig trial, const std::string& origin) SPILLWAY_EXCLUDES(submitting);
   JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
 
   // session_calls.cpp: calls about one trial
   SessionTrial& known_trial(JobId id) const SPILLWAY_REQUIRES(mutex);
   static std::int64_t require_until(const TrainConfig& train, std::int64_t until);
+  TrainChange change(JobId id, const TrainValues& values) SPILLWAY_REQUIRES(mutex);
   void carry_out_for(JobId id, const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
+
+  // session_clone.cpp
+  TrialConfig config_of_clone(const SessionTrial& source, const CloneChanges& changes) const
+      SPILLWAY_REQUIRES(mutex);
+  void save_for_clone(JobId id, const std::shared_ptr<std::promise<void>>& saved, bool is_mine);
+  void save_newest(JobId id);
 
   // session_run.cpp: a run begins, takes in trials, and ends
   void begin_run() SPILLWAY_REQUIRES(submitting);
@@ -172,7 +181,9 @@ struct Session::Impl final : ShellObserver, OpRunner {
   SessionConfig config;
   const std::shared_ptr<const Policy> policy;
   const std::shared_ptr<const Allocator> allocator;  // null: nothing is shared
-  Mutex submitting;                                  ///< one trial at a time; locked before `mutex`
+  Mutex cloning;     ///< one clone at a time; locked before `submitting`
+  Mutex submitting;  ///< one trial at a time; locked before `mutex`
+  Mutex setting;     ///< one change at a time; locked before `mutex`
   mutable Mutex mutex;
   DeviceList devices SPILLWAY_GUARDED_BY(mutex);
   const Planner planner SPILLWAY_GUARDED_BY(mutex){config, devices};

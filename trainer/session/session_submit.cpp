@@ -94,10 +94,12 @@ void Session::Impl::plan(SessionTrial& trial) const {
       most_checkpoint_bytes(trial.config, trial.model->spec, trial.job->places());
   require_room_on_disk(trial);
   trial.history = TrialHistory(config.max_history, rungs());
+  trial.history.set_changes(trial.config.train.changes);
 }
 
 void Session::Impl::continue_from(SessionTrial& trial, Generation generation) const {
   trial.history = read_history(generation, config.max_history, rungs());
+  trial.history.set_changes(trial.config.train.changes);
   trial.result.steps = trial.first_step;
   copy_losses(trial);
   trial.job->start_from(std::move(generation));
@@ -115,57 +117,60 @@ JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
   return id;
 }
 
-JobId Session::submit(TrialConfig config) {
-  Impl& impl = *impl_;
-  const MutexLock submitting(impl.submitting);
-  auto trial = make_entry(std::move(config));
-  if (trial->config.until != 0) Impl::require_until(trial->config.train, trial->config.until);
-  impl.require_comparable(*trial);
+JobId Session::submit(TrialConfig config) { return impl_->submit(std::move(config), ""); }
+
+/// `origin`: of the state with which it begins, for users.
+JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin) {
+  const MutexLock submitting_lock(submitting);
+  auto trial = make_entry(std::move(trial_config));
+  if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
+  require_comparable(*trial);
   const Model& model = *trial->model;
   if (const std::string& client_id = trial->config.client_id; !client_id.empty()) {
-    if (const auto known = impl.find_trial(client_id)) {
-      impl.store.require_same_contract(impl.trial_of_run(*known), *trial);
+    if (const auto known = find_trial(client_id)) {
+      store.require_same_contract(trial_of_run(*known), *trial);
       return *known;
     }
-    if (!trial->config.checkpoint.resume) impl.store.recall(*trial);
+    trial->config.checkpoint.resume ? store.take_over_changes(*trial) : store.recall(*trial);
   }
   JobId id;
   {
-    const MutexLock lock(impl.mutex);
-    id = JobId(impl.trials.size());
+    const MutexLock lock(mutex);
+    id = JobId(trials.size());
     if (trial->ended()) {
-      impl.add(std::move(trial));
-      impl.join_run(id);
+      add(std::move(trial));
+      join_run(id);
       return id;
     }
     check_sizes(trial->config.name, model.spec, trial->config.train.virtual_nodes,
-                impl.devices.budgets());
+                devices.budgets());
   }
-  impl.measure_costs_of(*trial);
-  auto newest = impl.store.open_checkpoints(id, *trial);
+  measure_costs_of(*trial);
+  auto newest = store.open_checkpoints(id, *trial);
   const bool resumes = newest.generation.has_value();
   const std::uint64_t generation = resumes ? newest.generation->number() : 0;
   std::vector<Bytes> planned_for;
   {
-    const MutexLock lock(impl.mutex);
-    impl.plan(*trial);
-    if (resumes) impl.continue_from(*trial, std::move(*newest.generation));
-    if (impl.shell) impl.require_room_at_rungs(trial->planned.summary.home_bytes);
-    planned_for = impl.devices.budgets();
+    const MutexLock lock(mutex);
+    plan(*trial);
+    if (resumes) continue_from(*trial, std::move(*newest.generation));
+    if (shell) require_room_at_rungs(trial->planned.summary.home_bytes);
+    planned_for = devices.budgets();
   }
   // Without the lock, for which the thread that writes the journal may be waiting.
-  if (trial->config.exempt_from_early_stopping) impl.store.recall_rungs(*trial);
-  impl.store.submit(*trial);
-  const MutexLock lock(impl.mutex);
-  impl.add(std::move(trial));
-  impl.add_damage(id, impl.trial(id).result.steps, newest.findings);
+  if (trial->config.exempt_from_early_stopping) store.recall_rungs(*trial);
+  store.submit(*trial);
+  const MutexLock lock(mutex);
+  add(std::move(trial));
+  add_damage(id, this->trial(id).result.steps, newest.findings);
   if (resumes) {
-    SessionEvent event = impl.event_of(id, SessionEvent::Kind::resumed);
+    SessionEvent event = event_of(id, SessionEvent::Kind::resumed);
     event.generation = generation;
-    impl.events.add(std::move(event));
+    event.reason = origin;
+    events.add(std::move(event));
   }
-  impl.join_run(id);
-  if (impl.shell && impl.devices.budgets() != planned_for) impl.refit(id);
+  join_run(id);
+  if (shell && devices.budgets() != planned_for) refit(id);
   return id;
 }
 

@@ -22,6 +22,7 @@ namespace spillway {
 struct TrialLanes {
   int requested = 1;  ///< the plan may have fewer
   int max = 1;
+  bool is_auto = false;      ///< `data_parallel` was kAutoDataParallel
   bool set_by_user = false;  ///< by Session::resize()
   std::vector<std::shared_ptr<const Heuristic>> rules;
   std::vector<DeviceId> avoided;  ///< devices that take no lane
@@ -47,7 +48,7 @@ struct SessionTrial {
   std::int64_t first_step = 0;  ///< committed before this session
   TrialLifecycle lifecycle;
   TrialResult result;    ///< without the lists, which are in the history
-  TrialHistory history;  ///< from the checkpoint that it started from on
+  TrialHistory history;  ///< from the checkpoint that it started from on; has the latest changes
   std::string early_stop_reason;
   double started_s = 0, last_s = 0;
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before

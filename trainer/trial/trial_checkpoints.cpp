@@ -2,20 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <memory>
 #include <utility>
 
 #include "spillway/error.h"
 #include "trainer/checkpoint/generation_writer.h"
+#include "trainer/config/train_changes.h"
 #include "trainer/profile/profile_cache.h"
 #include "trainer/trial/trial_contract.h"
 
 namespace spillway {
 namespace {
 
-void require_equal(const Contract& then, const Contract& now, const std::string& folder) {
-  const auto different = changes_since(then, now);
+bool is_of_changes(const ContractDifference& difference) { return difference.field == kChanges; }
+
+/// One of the two may know of changes that were made later.
+bool has_same_changes(const Manifest& then, const Contract& now) {
+  const auto before = changes_in(then.contract), changes = changes_in(now);
+  if (begins_with(before, changes)) return true;
+  const auto is_later = [&](const TrainChange& change) {
+    return change.step >= static_cast<std::int64_t>(then.step);
+  };
+  return begins_with(changes, before) &&
+         std::all_of(changes.begin() + std::ssize(before), changes.end(), is_later);
+}
+
+void require_equal(const Manifest& then, const Contract& now, const std::string& folder) {
+  auto different = changes_since(then.contract, now);
+  if (has_same_changes(then, now)) std::erase_if(different, is_of_changes);
   if (different.empty()) return;
   throw ConfigError("checkpoint", 0,
                     fmt::format("in '{}' belongs to another contract:{}, or choose another "
@@ -66,8 +82,8 @@ TrialCheckpoints::Newest TrialCheckpoints::open_newest() {
   }
   if (newest.generation) {
     const Manifest& manifest = newest.generation->manifest();
-    require_equal(manifest.contract, contract_, config_.folder.string());
-    last_saved_ = static_cast<std::int64_t>(manifest.step);
+    require_equal(manifest, contract_, config_.folder.string());
+    last_saved_ = {manifest.step, changes_in(manifest.contract).size()};
   }
   return {std::move(newest.generation), std::move(newest.findings)};
 }
@@ -90,17 +106,20 @@ bool TrialCheckpoints::is_due(std::int64_t step) const {
 }
 
 GenerationContent TrialCheckpoints::content(const TrialHistory& history) const {
+  Contract contract = contract_;
+  set_changes(contract, history.changes());
   return {.job = trial_,
           .step = static_cast<std::uint64_t>(history.num_steps()),
           .build = this_build_and_machine(),
-          .contract = contract_,
+          .contract = std::move(contract),
           .files = places_->files(home_, gate_, history)};
 }
 
 void TrialCheckpoints::save(TrialHistory history) {
   wait();
   last_begun_ = Clock::now();
-  const std::int64_t step = begun_step_ = history.num_steps();
+  const std::int64_t step = history.num_steps();
+  begun_ = version_of(history);
   auto task = std::make_shared<std::packaged_task<void()>>(
       [this, history = std::move(history)] { write(history); });
   saving_ = task->get_future();
@@ -109,7 +128,7 @@ void TrialCheckpoints::save(TrialHistory history) {
 }
 
 void TrialCheckpoints::save_unless_saved(TrialHistory history) {
-  if (begun_step_ != history.num_steps()) save(std::move(history));
+  if (begun_ != version_of(history)) save(std::move(history));
 }
 
 void TrialCheckpoints::write(const TrialHistory& history) {
@@ -122,7 +141,7 @@ void TrialCheckpoints::write(const TrialHistory& history) {
         generation, [&](std::uint64_t number) { record_(number, history.num_steps()); });
     saved.generation = committed.generation;
     saved.findings = std::move(committed.findings);
-    last_saved_ = history.num_steps();
+    last_saved_ = version_of(history);
   } catch (const std::exception& error) {
     saved.problem = error.what();
   }
@@ -137,7 +156,7 @@ void TrialCheckpoints::wait() {
 
 void TrialCheckpoints::save_last(TrialHistory history) {
   wait();
-  if (last_saved_ == history.num_steps()) return;
+  if (has_saved(history)) return;
   save(std::move(history));
   wait();
 }

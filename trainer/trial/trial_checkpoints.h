@@ -8,6 +8,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spillway/contract.h"
@@ -61,6 +62,8 @@ class TrialCheckpoints {
   bool is_saving() const;
   /// True if a checkpoint is due after `step` steps, and none is being written.
   bool is_due(std::int64_t step) const;
+  /// True if this state is durable. Not while a checkpoint is being written.
+  bool has_saved(const TrialHistory& history) const { return last_saved_ == version_of(history); }
   /// Starts a checkpoint of the state after the steps of `history`. Call before another commit.
   void save(TrialHistory history);
   /// The same, unless this state is already saved or being saved.
@@ -71,6 +74,11 @@ class TrialCheckpoints {
   void save_last(TrialHistory history);
 
  private:
+  /// The number of steps, and of changes of values.
+  using Version = std::pair<std::int64_t, std::size_t>;
+  static Version version_of(const TrialHistory& history) {
+    return {history.num_steps(), history.changes().size()};
+  }
   GenerationContent content(const TrialHistory& history) const;
   void write(const TrialHistory& history);
 
@@ -88,8 +96,8 @@ class TrialCheckpoints {
   StateGate* gate_ = nullptr;
   std::future<void> saving_;
   Clock::time_point last_begun_ = Clock::now();
-  std::int64_t begun_step_ = -1;  ///< of the latest save()
-  std::int64_t last_saved_ = -1;  ///< step; used by the writer's thread while it saves
+  Version begun_{-1, 0};       ///< by the latest save()
+  Version last_saved_{-1, 0};  ///< used by the writer's thread while it saves
 };
 
 }  // namespace spillway

@@ -13,6 +13,7 @@
 
 #include "models/data/sample_check.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
 #include "trainer/storage/xxh3.h"
@@ -159,6 +160,7 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   visit_train(train, fields);
   const bool is_extended = !train.extended_from.empty();
   if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);
+  set_changes(contract, train.changes);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;
     contract[std::string(kFingerprint) + group.name] = group.xxh3;

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
 #include "core/os/file_system.h"
 #include "spillway/error.h"
+#include "trainer/config/train_changes.h"
 #include "trainer/storage/json_number.h"
 #include "trainer/trial/trial_contract.h"
 
@@ -77,6 +80,35 @@ void require_none(const std::string& client_id, const std::vector<ContractDiffer
                                 client_id, explain(different)));
 }
 
+/// Unless it has others from the start.
+void take_over(SessionTrial& trial, const Contract& then) {
+  std::vector<TrainChange>& changes = trial.config.train.changes;
+  std::vector<TrainChange> made = changes_in(then);
+  if (!begins_with(made, changes)) return;
+  changes = std::move(made);
+  if (!trial.contract.empty()) set_changes(trial.contract, changes);
+}
+
+Contract contract_in(const JournalTrial& trial) {
+  return Json::parse(trial.config).get<Contract>();
+}
+
+/// Copies the generation, as one of this trial.
+GenerationContent content_of(const Generation& from, const TrialConfig& trial) {
+  const Manifest& manifest = from.manifest();
+  GenerationContent content{.job = trial.name,
+                            .step = manifest.step,
+                            .build = manifest.build,
+                            .contract = manifest.contract,
+                            .files = {}};
+  set_changes(content.contract, trial.train.changes);
+  for (const ManifestFile& file : manifest.files) {
+    content.files.push_back(
+        {.name = file.name, .bytes = file.bytes, .fill = from.file(file.name).read});
+  }
+  return content;
+}
+
 /// The size of all files below a folder; 0 if there is no such folder.
 Bytes bytes_in(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
@@ -118,6 +150,7 @@ const Contract& TrialStore::contract(SessionTrial& trial) {
 }
 
 void TrialStore::require_same_contract(SessionTrial& known, SessionTrial& trial) {
+  take_over(trial, contract(known));
   require_none(trial.config.client_id, differences(contract(known), contract(trial)));
 }
 
@@ -132,11 +165,24 @@ void TrialStore::keep_journal(RunLock lock) {
   journal_ = std::move(journal);
 }
 
+void TrialStore::take_over_changes(SessionTrial& trial) const {
+  RunJournal* const file = journal();
+  const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
+  if (known) take_over(trial, contract_in(*known));
+}
+
 std::vector<ContractDifference> TrialStore::changes(SessionTrial& trial) {
   RunJournal* const file = journal();
   const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
   if (!known) return {};
-  return changes_since(Json::parse(known->config).get<Contract>(), contract(trial));
+  const Contract then = contract_in(*known);
+  take_over(trial, then);
+  return changes_since(then, contract(trial));
+}
+
+bool TrialStore::knows(const std::string& client_id) const {
+  RunJournal* const file = journal();
+  return file && file->find(client_id);
 }
 
 void TrialStore::recall(SessionTrial& trial) {
@@ -166,9 +212,26 @@ void TrialStore::submit(SessionTrial& trial) {
   RunJournal* const file = journal();
   if (!file) return;
   const std::string& client_id = trial.config.client_id;
-  require_none(client_id, changes(trial));
-  if (file->find(client_id)) return;  // with the contract as it was submitted first
-  file->submit(client_id, Json(contract(trial)).dump());
+  Contract now = contract(trial);
+  set_changes(now, trial.history.changes());
+  const auto known = file->find(client_id);
+  if (!known) return file->submit(client_id, Json(now).dump());
+  // It keeps the contract as it was submitted first, with the changes that a checkpoint has.
+  Contract then = contract_in(*known);
+  const auto before = changes_in(then);
+  if (begins_with(trial.history.changes(), before)) set_changes(then, trial.history.changes());
+  require_none(client_id, changes_since(then, now));
+  if (changes_in(then) != before) file->set_config(client_id, Json(then).dump());
+}
+
+void TrialStore::record_changes(const std::string& client_id,
+                                const std::vector<TrainChange>& changes) {
+  RunJournal* const file = journal();
+  const auto known = file ? file->find(client_id) : std::nullopt;
+  if (!known) return;
+  Contract contract = contract_in(*known);
+  set_changes(contract, changes);
+  file->set_config(client_id, Json(contract).dump());
 }
 
 void TrialStore::record_state(const SessionTrial& trial) {
@@ -211,8 +274,34 @@ TrialCheckpoints::Newest TrialStore::open_checkpoints(JobId id, SessionTrial& tr
   auto newest = trial.checkpoints->open_newest();
   if (newest.generation) {
     trial.first_step = static_cast<std::int64_t>(newest.generation->manifest().step);
+    take_over(trial, newest.generation->manifest().contract);
   }
   return newest;
+}
+
+/// On the thread that writes all checkpoints: none is removed meanwhile.
+bool TrialStore::copy_newest(const CheckpointConfig& from, TrialConfig& clone,
+                             const TrainValues& values) {
+  std::packaged_task<bool()> task([&] {
+    if (!std::filesystem::exists(from.folder)) return false;
+    FileSystem& files = posix_file_system();
+    CheckpointStore source(files, from.folder, {.keep = from.keep});
+    const auto newest = source.open_newest().generation;
+    if (!newest) return false;
+    const Manifest& manifest = newest->manifest();
+    const auto made = changes_in(manifest.contract);
+    if (!begins_with(clone.train.changes, made)) clone.train.changes = made;
+    if (values != TrainValues()) {
+      clone.train.changes.push_back({static_cast<std::int64_t>(manifest.step), values});
+    }
+    make_folders(clone.checkpoint.folder);
+    CheckpointStore(files, clone.checkpoint.folder, {.keep = clone.checkpoint.keep})
+        .write(content_of(*newest, clone));
+    return true;
+  });
+  auto copied = task.get_future();
+  boost::asio::post(writer_, std::move(task));
+  return copied.get();
 }
 
 void TrialStore::require_room(SessionTrial& trial, Bytes reserved, Bytes homes) {

@@ -33,8 +33,14 @@ class TrialStore {
   /// Throws what RunJournal's constructor throws.
   void keep_journal(RunLock lock);
   bool has_journal() const { return journal() != nullptr; }
-  /// Differences from the trial's contract in the journal; empty if the journal does not have it.
+  /// The trial repeats the changes of values that earlier sessions made, as far as the journal has
+  /// them.
+  void take_over_changes(SessionTrial& trial) const;
+  /// Differences from the trial's contract in the journal, which take_over_changes() does not
+  /// remove; empty if the journal does not have it.
   std::vector<ContractDifference> changes(SessionTrial& trial);
+  /// Whether the journal has this trial.
+  bool knows(const std::string& client_id) const;
   /// Takes over what earlier sessions did with the trial: it resumes, or it has ended.
   void recall(SessionTrial& trial);
   /// Takes over the losses by which a trial that is exempt now was compared in earlier sessions.
@@ -42,6 +48,8 @@ class TrialStore {
   /// Returns once the trial is durable in the journal. Throws ConfigError (`client_id`).
   void submit(SessionTrial& trial);
   void record_state(const SessionTrial& trial);
+  /// Returns once the changes of a trial's values are durable in the journal.
+  void record_changes(const std::string& client_id, const std::vector<TrainChange>& changes);
   /// All trials of the journal, in order of submission.
   std::vector<TrialResult> results() const;
   void flush();
@@ -49,6 +57,10 @@ class TrialStore {
   /// Gives the trial its checkpoints, if it is to have some. Returns the generation from which it
   /// resumes, if any.
   TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial);
+  /// Copies the newest checkpoint of a trial to the folder of its clone, whose values are other
+  /// ones from there on. It takes over changes that the clone does not know. False if there is
+  /// none. Throws CorruptData.
+  bool copy_newest(const CheckpointConfig& from, TrialConfig& clone, const TrainValues& values);
   /// Throws DoesNotFit if the disk has no room for the trial's checkpoints beside `reserved` bytes
   /// for those of other trials and `homes` bytes for homes.
   static void require_room(SessionTrial& trial, Bytes reserved, Bytes homes);

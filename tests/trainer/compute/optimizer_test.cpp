@@ -49,6 +49,17 @@ TEST(Schedule, MayDoWithoutWarmUp) {
   EXPECT_EQ(learning_rate_at(config_of(LrSchedulerType::cosine, 0), 0), 2);
 }
 
+TEST(Schedule, KeepsItsShapeWhenTheRateChanges) {
+  TrainConfig config = config_of(LrSchedulerType::linear, 0.2);
+  config.changes = {{4, {.learning_rate = 4}}, {7, {.weight_decay = 0.5}}};
+  expect_rates(config, {0, 1, 2, 1.75, 3, 2.5, 2, 1.5, 1, 0.5});
+  EXPECT_EQ(values_at(config, 6).weight_decay, TrainConfig().weight_decay);
+  EXPECT_EQ(values_at(config, 7).weight_decay, 0.5);
+  config.changes.push_back({4, {.learning_rate = 8}});  // later for the same step
+  config.changes.push_back({2, {.learning_rate = 1}});  // later for an earlier one
+  expect_rates(config, {0, 1, 1, 0.875, 6, 5, 4, 3, 2, 1});
+}
+
 /// Of 10 steps that became 14 and then 20.
 TEST(Schedule, OfAnExtendedTrialFirstEndsAsBefore) {
   for (const auto type :

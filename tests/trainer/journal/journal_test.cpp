@@ -107,6 +107,7 @@ TEST(Journal, RefusesUnknownTrials) {
   Journal journal(file.path);
   EXPECT_THROW(journal.set_state("a", "done"), ConfigError);
   EXPECT_THROW(journal.set_result("a", "{}"), ConfigError);
+  EXPECT_THROW(journal.set_config("a", "one"), ConfigError);
   EXPECT_THROW(journal.committed("a", 1, 1), ConfigError);
   EXPECT_TRUE(journal.trials().empty());
 }
@@ -137,6 +138,8 @@ TEST(Journal, SyncsEveryChange) {
   EXPECT_GT(syncs_of([&] { journal.set_state("a", "running"); }), 0);
   EXPECT_GT(syncs_of([&] { journal.committed("a", 1, 1); }), 0);
   EXPECT_GT(syncs_of([&] { journal.set_result("a", "{}"); }), 0);
+  EXPECT_GT(syncs_of([&] { journal.set_config("a", "one"); }), 0);
+  EXPECT_EQ(journal.trials()[0].config, "one");
   EXPECT_EQ(syncs_of([&] { journal.trials(); }), 0);
 }
 

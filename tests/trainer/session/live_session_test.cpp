@@ -13,39 +13,20 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/random/from_environment.h"
-#include "tests/support/run/seeded_trial.h"
+#include "tests/support/run/live_trial.h"
 
-/// Trials are submitted, paused, resumed and stopped during a run. `SPILLWAY_LIVE_SEED=7
-/// live_session_test` replays one random run.
+/// Trials are submitted, paused, resumed, changed, cloned and stopped during a run.
+/// `SPILLWAY_LIVE_SEED=7 live_session_test` replays one random run.
 namespace spillway::testing {
 namespace {
 
 constexpr std::int64_t kSteps = kSeededSteps;
-
-TrialConfig trial_until(std::int64_t until, std::uint64_t seed = 1) {
-  TrialConfig trial = trial_of_seed(seed);
-  trial.until = until;
-  return trial;
-}
-
-/// For a trial with additional evaluations where it paused.
-void expect_same_training(const TrialResult& a, const TrialResult& b) {
-  ASSERT_EQ(a.state, TrialState::done) << a.reason;
-  EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.gradient_norms, b.gradient_norms);
-  EXPECT_EQ(a.eval_loss, b.eval_loss);
-}
 
 /// From its newest checkpoint, the trial of seed 1 ends as if it had never stopped.
 void expect_whole_when_resumed(TrialConfig kept) {
   kept.until = 0;
   kept.checkpoint.resume = true;
   expect_same_training(train(session_of(1, kAmple), kept).trials[0], alone(1));
-}
-
-TrialResult result_of(const Session& session, JobId trial) {
-  return session.result().trials.at(trial.index());
 }
 
 TEST(LiveSession, TrainsTrialsSubmittedDuringARun) {
@@ -251,7 +232,7 @@ class RandomCalls {
     if (is_durable_) session_.keep_journal(folder_.path());
     const std::size_t num_trials = 2 + random_() % 3;
     session_.start();
-    trials_.resize(num_trials);
+    driven_.resize(num_trials);
     std::vector<std::jthread> threads;
     for (std::size_t t = 0; t < num_trials; ++t) {
       threads.emplace_back([this, t, seed = random_()] { drive(t, seed); });
@@ -260,29 +241,81 @@ class RandomCalls {
 
   /// Resumes the trials that still wait.
   void expect_good_end() {
-    for (const JobId trial : trials_) {
-      session_.resume(trial);
-      session_.extend(trial, kSteps);
+    for (const Driven& driven : driven_) {
+      session_.resume(driven.trial.id);
+      session_.extend(driven.trial.id, kSteps);
     }
     session_.finish();
-    const RunResult result = session_.result();
-    for (std::size_t t = 0; t < trials_.size(); ++t) {
-      const TrialResult& trial = result.trials.at(trials_[t].index());
-      if (trial.state != TrialState::stopped) expect_same_training(trial, alone(t));
-      num_stopped += trial.state == TrialState::stopped ? 1 : 0;
+    for (std::size_t t = 0; t < driven_.size(); ++t) {
+      expect_good(driven_[t].trial, t);
+      for (const Trial& clone : driven_[t].clones) expect_good(clone, t);
+      num_clones += static_cast<int>(driven_[t].clones.size());
     }
-    expect_within_budgets(result);
+    expect_within_budgets(session_.result());
   }
 
-  int num_stopped = 0;
+  int num_stopped = 0, num_changed = 0, num_clones = 0;
 
  private:
+  struct Trial {
+    JobId id;
+    std::vector<TrainChange> changes;  ///< with which it ends, if it starts with them
+  };
+  /// One thread calls for these.
+  struct Driven {
+    Trial trial;
+    std::vector<Trial> clones;
+  };
+
   SessionConfig config(const std::filesystem::path& pilot_cache) {
     SessionConfig config = session_of(1 + static_cast<int>(random_() % 2), kAmple);
     config.pilot_cache = pilot_cache;
     constexpr SharingKind kKinds[] = {SharingKind::none, SharingKind::wfs, SharingKind::priority};
     config.sharing = kKinds[random_() % std::size(kKinds)];
     return config;
+  }
+
+  void expect_good(const Trial& trial, std::uint64_t seed) {
+    const TrialResult result = result_of(session_, trial.id);
+    if (result.state == TrialState::stopped) {
+      ++num_stopped;
+    } else if (trial.changes.empty()) {
+      expect_same_training(result, alone(seed));
+    } else {
+      ++num_changed;
+      expect_same_training(result, changed_alone(trial.changes, seed));
+    }
+  }
+
+  /// The events of one kind about a trial, in their order.
+  std::vector<SessionEvent> events_of(JobId trial, SessionEvent::Kind kind) const {
+    auto events = session_.poll(0, 0);
+    std::erase_if(events, [&](const auto& e) { return e.trial != trial || e.kind != kind; });
+    return events;
+  }
+
+  static TrainValues draw_values(std::mt19937_64& random) {
+    return {.learning_rate = 1e-4 * static_cast<double>(1 + random() % 50)};
+  }
+
+  void set(Trial& trial, const TrainValues& values) {
+    try {
+      const std::int64_t step = session_.set(trial.id, values);
+      EXPECT_EQ(events_of(trial.id, SessionEvent::Kind::set).back().step, step);
+      trial.changes.push_back({step, values});
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.field, "trial") << error.what();  // it has ended
+    }
+  }
+
+  void clone(Driven& driven, const std::string& client_id, const TrainValues& values) {
+    Trial clone{session_.clone(driven.trial.id, {.client_id = client_id,
+                                                 .values = values,
+                                                 .checkpoint_folder = folder_.path() / client_id}),
+                driven.trial.changes};
+    const auto begun = events_of(clone.id, SessionEvent::Kind::resumed);
+    clone.changes.push_back({begun.empty() ? 0 : begun[0].step, values});
+    driven.clones.push_back(std::move(clone));
   }
 
   void drive(std::size_t t, std::uint64_t seed) {
@@ -297,11 +330,11 @@ class RandomCalls {
       submitted.client_id = std::to_string(t);
       submitted.checkpoint = {.folder = folder_.path() / submitted.client_id, .every_steps = 1};
     }
-    const JobId trial = session_.submit(submitted);
-    trials_[t] = trial;
-    for (std::uint64_t calls = random() % 8; calls > 0; --calls) {
+    Driven& driven = driven_[t];
+    const JobId trial = driven.trial.id = session_.submit(submitted);
+    for (std::uint64_t calls = random() % 10; calls > 0; --calls) {
       rest();
-      switch (random() % 8) {
+      switch (random() % 11) {
         case 0:
         case 1:
           session_.pause(trial);
@@ -320,6 +353,16 @@ class RandomCalls {
         case 7:
           if (random() % 4 == 0) session_.stop(trial);
           break;
+        case 8:
+          set(driven.trial, draw_values(random));
+          break;
+        case 9:
+          if (!driven.clones.empty()) set(driven.clones.back(), draw_values(random));
+          break;
+        case 10:
+          if (!is_durable_) break;
+          clone(driven, std::to_string(t) + "." + std::to_string(calls), draw_values(random));
+          break;
       }
     }
   }
@@ -328,22 +371,24 @@ class RandomCalls {
   std::mt19937_64 random_;
   const bool is_durable_;
   Session session_;
-  std::vector<JobId> trials_;
+  std::vector<Driven> driven_;
 };
 
 TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
   const std::uint64_t last = only ? only : campaign_size(20);
   const TemporaryFolder folder;
-  int stopped = 0;
+  int stopped = 0, changed = 0, clones = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_LIVE_SEED=" + std::to_string(seed));
     RandomCalls run(seed, folder.path() / "pilot.json");
     run.expect_good_end();
     stopped += run.num_stopped;
+    changed += run.num_changed;
+    clones += run.num_clones;
     if (HasFailure()) return;
   }
-  EXPECT_TRUE(only || stopped > 0);
+  EXPECT_TRUE(only || (stopped > 0 && changed > 0 && clones > 0));
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/run/seeded_trial.h"
+
+/// Trials that wait at a step, so that calls come at a known one.
+namespace spillway::testing {
+
+inline TrialConfig trial_until(std::int64_t until, std::uint64_t seed = 1) {
+  TrialConfig trial = trial_of_seed(seed);
+  trial.until = until;
+  return trial;
+}
+
+/// The same, with a checkpoint after each step in `folder`, whose name is its client id.
+inline TrialConfig kept_until(std::int64_t until, const std::filesystem::path& folder) {
+  TrialConfig trial = trial_until(until);
+  trial.client_id = folder.filename();
+  trial.checkpoint = {.folder = folder, .every_steps = 1};
+  return trial;
+}
+
+/// For a trial with additional evaluations where it paused.
+inline void expect_same_training(const TrialResult& a, const TrialResult& b) {
+  ASSERT_EQ(a.state, TrialState::done) << a.reason;
+  EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.gradient_norms, b.gradient_norms);
+  EXPECT_EQ(a.eval_loss, b.eval_loss);
+}
+
+inline TrialResult result_of(const Session& session, JobId trial) {
+  return session.result().trials.at(trial.index());
+}
+
+/// The trial of a seed in its own session, with these changes from the start.
+inline TrialResult changed_alone(const std::vector<TrainChange>& changes, std::uint64_t seed = 1) {
+  TrialConfig trial = trial_of_seed(seed);
+  trial.train.changes = changes;
+  return train(session_of(1, kAmple), trial).trials[0];
+}
+
+/// The first event of this kind, if there is one within a minute.
+inline SessionEvent event_of(const Session& session, SessionEvent::Kind kind) {
+  for (std::uint64_t seen = 0;;) {
+    const auto events = session.poll(seen, 60);
+    for (const SessionEvent& event : events) {
+      seen = event.sequence;
+      if (event.kind == kind) return event;
+    }
+    if (events.empty()) return {};
+  }
+}
+
+/// Waits until checkpoints of all steps so far are durable, then copies a folder, as a kill would
+/// leave it.
+inline void copy_run(const Session& session, std::int64_t step, const std::filesystem::path& from,
+                     const std::filesystem::path& to) {
+  for (std::uint64_t seen = 0, saved = 0; saved == 0;) {
+    for (const SessionEvent& event : session.poll(seen, 60)) {
+      seen = event.sequence;
+      const bool is_saved = event.kind == SessionEvent::Kind::saved && event.step == step;
+      if (is_saved) saved = event.generation;
+    }
+  }
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+}  // namespace spillway::testing
