@@ -5,7 +5,7 @@ namespace {
 
 std::unique_ptr<Device> make_cuda(Bytes budget) { return make_cuda_device("cuda:0", 0, budget); }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, testing::Values(DeviceCase{"cuda", make_cuda}),
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, ::testing::Values(DeviceCase{"cuda", make_cuda}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(CudaDevice, DescribesItself) {
