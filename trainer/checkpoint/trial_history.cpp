@@ -76,8 +76,8 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
   try {
     const Json json = Json::parse(text);
     const std::vector<double> losses = json.at("losses"), norms = json.at("gradient_norms");
-    const std::int64_t num_steps = json.at("step");
-    const std::int64_t dropped = json.value("dropped", std::int64_t{0});
+    const std::int64_t num_steps = integer_of(json.at("step"));
+    const std::int64_t dropped = json.contains("dropped") ? integer_of(json.at("dropped")) : 0;
     if (dropped < 0 || num_steps < dropped || num_steps - dropped != std::ssize(losses) ||
         losses.size() != norms.size()) {
       throw CorruptData(file, "does not have a loss and a norm for each of its steps");
