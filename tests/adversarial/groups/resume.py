@@ -23,7 +23,7 @@ FAILS = "devices='[{memory: 64MiB, imitate: {fault: {kind: fail, after_ops: 100}
 OVERRIDES = [
     ("train.learning_rate=0.5", "train.learning_rate"), ("seed=2", "seed"),
     ("train.virtual_nodes=2", "train.virtual_nodes"), ("train.batch_size=16", "train.batch_size"),
-    ("train.max_steps=121", "train.max_steps"), ("train.dtype=bf16", "train.dtype"),
+    ("train.max_steps=121", "train.lr_scheduler_extend"), ("train.max_steps=90", "train.max_steps"), ("train.dtype=bf16", "train.dtype"),
     ("train.gradient_dtype=bf16", "train.gradient_dtype"), ("model.dropout=0.2", "model.dropout"),
     ("model.hidden_size=16", "model.hidden_size"), ("model.num_hidden_layers=3", "model"),
     ("train.optimizer=sgd", "train.optimizer"), ("train.weight_decay=0.5", "train.weight_decay"),
