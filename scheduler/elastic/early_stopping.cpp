@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 namespace spillway {
@@ -20,6 +21,10 @@ double median(std::vector<double>& values) {
   std::ranges::nth_element(values, half);
   if (values.size() % 2 == 1) return *half;
   return (*std::max_element(values.begin(), half) + *half) / 2;
+}
+
+const char* article(const std::string& noun) {
+  return std::string_view("aeiou").find(noun.front()) == std::string_view::npos ? "a" : "an";
 }
 
 }  // namespace
@@ -270,7 +275,10 @@ EarlyStopping::Judged EarlyStopping::compare_with_median(std::int64_t rung, cons
 }
 
 std::string EarlyStopping::explain(const Verdict& verdict) const {
-  const char* metric = evaluates() ? "evaluation loss" : "mean loss";
+  const bool by_loss = rule_.metric == to_string(MetricKind::eval_loss);
+  const std::string metric = !evaluates() ? "mean loss"
+                             : by_loss    ? "evaluation loss"
+                                          : rule_.metric;
   if (rule_.kind == EarlyTerminateKind::median) {
     return fmt::format(
         "at step {} its best {} so far was {:f}, worse than {:f}, the median of the means of {} "
@@ -279,7 +287,7 @@ std::string EarlyStopping::explain(const Verdict& verdict) const {
   }
   return fmt::format("at step {} it was number {} of {}{} with {} {} of {:f}; the best {} went on",
                      verdict.rung, verdict.rank, verdict.of,
-                     rule_.brackets > 1 ? " of its bracket" : "", evaluates() ? "an" : "a", metric,
+                     rule_.brackets > 1 ? " of its bracket" : "", article(metric), metric,
                      verdict.loss, verdict.going_on);
 }
 

@@ -149,12 +149,13 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   for (const Json& trial : json["trials"]) {
     EXPECT_EQ(keys_of(trial),
               (std::vector<std::string>{"checkpoint_bytes", "eval_loss", "final_loss", "first_loss",
-                                        "lanes", "metric", "name", "num_shards", "order",
+                                        "lanes", "metric", "metrics", "name", "num_shards", "order",
                                         "parameters", "short_name", "state", "steps", "sweep",
                                         "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
     EXPECT_EQ(trial["state"], "done");
     EXPECT_EQ(trial["steps"], 5);
     EXPECT_EQ(trial["metric"], trial["eval_loss"]);
+    EXPECT_EQ(trial["metrics"]["perplexity"], std::exp(trial["eval_loss"].get<double>()));
     EXPECT_GT(trial["num_shards"], 1);
     EXPECT_EQ(trial["weights_xxh3"].get<std::string>().size(), 32u);
   }

@@ -174,7 +174,7 @@ TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
 
 TEST(RunController, AJobEvaluatesAtARungWhereEvaluationsAreCompared) {
   for (const MetricKind metric : {MetricKind::eval_loss, MetricKind::final_loss}) {
-    EarlyStopping rule({.rungs = {5, 2}, .metric = metric});
+    EarlyStopping rule({.rungs = {5, 2}, .metric = to_string(metric)});
     ControlledJobs run("none", 1, rule);
     run.controller.enter({.job = JobId(0), .max_steps = kSteps});
     run.controller.enter({.job = JobId(1), .max_steps = kSteps, .until = 5});
