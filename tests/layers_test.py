@@ -77,7 +77,7 @@ PUBLIC = {
     "core/base": "choices error ids metric philox trace units",
     "core/spec": "model_factory spec",
     "core/device": "device_config",
-    "models/base": "loss model model_builder",
+    "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
     "models/families": "builtin gpt_config mlp_config resnet_config",
     "models/modules": "graph sequential",

@@ -20,7 +20,8 @@
 /// callbacks into the caller, so other languages and protocols can mirror it.
 namespace spillway {
 
-class RunLock;  // trainer/storage/run_lock.h
+struct NamedTensor;  // spillway/weights.h
+class RunLock;       // trainer/storage/run_lock.h
 
 /// Trials on shared devices. Any thread may call any function at any time. Trials and devices are
 /// numbered from 0, and a device that has left keeps its number. No bit of a trial depends on when
@@ -100,6 +101,11 @@ class Session {
   /// Moves the step where the trial waits, see TrialConfig::until; `train.max_steps`: it trains to
   /// its end. A waiting trial has evaluated its weights. Throws ConfigError (`until`).
   void extend(JobId trial, std::int64_t until);
+
+  /// The weights of a trial that has ended or is paused, in the order of its parameters. Those of
+  /// an ended one come from memory (TrialConfig::keep_weights), else from its weights_file, else
+  /// from its newest checkpoint. Throws Error if the trial still trains or left none.
+  std::vector<NamedTensor> weights(JobId trial) const;
 
   /// Sets the number of lanes from the trial's next commit on (fewer if fewer devices can run it).
   /// Overrides rules and sharing for this trial; the others share the remaining devices, at least

@@ -263,7 +263,7 @@ void TrainingJob::run_host_op(const HostCall& call) {
     case HostOpKind::finish_evaluation:
       return finish_evaluation(call);
     case HostOpKind::finish:
-      return finish(call);
+      return finish();
   }
 }
 
@@ -409,19 +409,34 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
       });
 }
 
-void TrainingJob::finish(const HostCall& call) {
+std::vector<NamedArray> TrainingJob::weights() const {
   std::vector<NamedArray> arrays;
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
     const ParamSpec& param = model_->spec.params[at(p)];
     arrays.push_back({.name = param.name,
                       .shape = param.tensor.shape(),
-                      .data = {value(call.home, p), param.master().bytes()},
+                      .data = {value(home_, p), param.master().bytes()},
                       .dtype = param.master().dtype});
   }
+  return arrays;
+}
+
+std::vector<NamedTensor> TrainingJob::kept_weights() const {
+  const MutexLock lock(mutex_);
+  std::vector<NamedTensor> copies;
+  for (const NamedTensor& kept : kept_weights_) copies.push_back({kept.name, kept.value.clone()});
+  return copies;
+}
+
+void TrainingJob::finish() {
+  const std::vector<NamedArray> arrays = weights();
   const std::string hash = weights_xxh3(arrays);
   if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);
+  std::vector<NamedTensor> kept;
+  if (config_.keep_weights) kept = copy_of(arrays);
   const MutexLock lock(mutex_);
   progress_.weights_xxh3 = hash;
+  kept_weights_ = std::move(kept);
 }
 
 }  // namespace spillway

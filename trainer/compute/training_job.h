@@ -70,6 +70,11 @@ class TrainingJob {
   const StatePlaces& places() const { return places_; }
   StateGate& gate() { return gate_; }
   const std::byte* home() const { return home_; }  ///< since admit()
+  /// The present weights, at home. Nothing may change them meanwhile.
+  std::vector<NamedArray> weights() const;
+  /// The final weights, if TrialConfig::keep_weights says so and the trial has finished. Any
+  /// thread.
+  std::vector<NamedTensor> kept_weights() const;
 
  private:
   void load(const HostCall& call, bool evaluation) const;
@@ -84,7 +89,7 @@ class TrainingJob {
   void take_prediction(const OpCall& call, const at::Tensor& tensor, Prediction& prediction) const;
   EvaluationSums evaluation_sums() const;
   void finish_evaluation(const HostCall& call);
-  void finish(const HostCall& call);
+  void finish();
   void fold_term(const OpCall& call, int layer, int param, const std::byte* term) const;
   template <typename What>
   void for_each_sum(int layer, const What& what) const;
@@ -113,7 +118,8 @@ class TrainingJob {
   bool keeps_predictions_ = false;
   std::vector<Prediction> predictions_;  // by virtual node of an evaluation
   double gradient_scale_ = 1;            // of the updates that follow the last commit
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  std::vector<NamedTensor> kept_weights_ SPILLWAY_GUARDED_BY(mutex_);
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);
   std::int64_t steps_noted_ = 0;  // steps whose loss was added to progress_; a device that is
                                   // lost late makes a step commit again

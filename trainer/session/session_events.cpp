@@ -75,6 +75,7 @@ void Session::Impl::on_rested(const JobRested& rested) {
   const MutexLock lock(mutex);
   const JobId id = rested.job;
   refresh(id, rested.step);
+  trial(id).rested_step = rested.step;
   const RungLosses losses = rung_losses(trial(id));
   const bool has_loss = !losses.empty() && losses.back().first == rested.step;
   const auto loss = has_loss ? std::optional(losses.back().second) : std::nullopt;

@@ -49,9 +49,10 @@ struct SessionTrial {
   double started_s = 0, last_s = 0;
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before
   TrialLanes lanes;
-  bool suspended = false;  ///< by Session::pause()
-  bool stopping = false;   ///< by Session::stop(), until it has ended
-  bool in_run = false;     ///< the shell has its job
+  bool suspended = false;         ///< by Session::pause()
+  bool stopping = false;          ///< by Session::stop(), until it has ended
+  bool in_run = false;            ///< the shell has its job
+  std::int64_t rested_step = -1;  ///< where it rested last; -1: nowhere
   /// Waits for the user alone.
   bool is_paused() const {
     const bool waits =
@@ -63,6 +64,8 @@ struct SessionTrial {
     const bool waits = config.until > 0 && config.until < config.train.max_steps;
     return waits ? config.until : kNoStep;
   }
+  /// Its state at home is that after its last step.
+  bool rests() const { return is_paused() && rested_step == result.steps; }
   bool ended() const { return lifecycle.ended(); }
 };
 
