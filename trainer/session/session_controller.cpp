@@ -51,6 +51,7 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
   const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
     const SessionTrial& entered = *trials[t];
     const std::int64_t max_steps = length.steps(entered.config.train.max_steps);
+    if (entered.ended() && entered.is_evaluation) return;
     if (entered.ended()) return made.enter_ended(entered.result.rung_losses, max_steps);
     made.enter(entry(JobId(t), length));
   };
@@ -184,7 +185,8 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
           .max_steps = length.steps(entered.config.train.max_steps),
           .until = until == kNoStep ? until : length.steps(until),
           .suspended = entered.suspended,
-          .rung_losses = rung_losses(entered)};
+          .rung_losses = rung_losses(entered),
+          .is_compared = !entered.is_evaluation};
 }
 
 /// In the result of a trial that has not ended: those where it has gone on.

@@ -127,7 +127,7 @@ void Session::Impl::set_state(JobId id, TrialState state, const std::string& rea
   result.state = state;
   result.reason = reason;
   add_event(id, SessionEvent::Kind::state);
-  store.record_state(trial(id));
+  if (!trial(id).is_evaluation) store.record_state(trial(id));
 }
 
 void Session::Impl::end(JobId id, TrialPhase phase, const std::string& reason) {

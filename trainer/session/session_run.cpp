@@ -201,21 +201,32 @@ void Session::start() {
   impl_->stays_open = true;
 }
 
-void Session::run() {
-  Impl& impl = *impl_;
+/// Begins a run unless there is one, and ends it if all trials have ended and it need not stay
+/// open.
+template <typename Done>
+void Session::Impl::run_until(const Done& done) {
   {
-    const MutexLock submitting(impl.submitting);
-    impl.begin_run();
+    const MutexLock submitting_lock(submitting);
+    begin_run();
   }
   {
-    const MutexLock lock(impl.mutex);
-    impl.wait_for([] { return false; });
-    if (impl.shell) {
-      if (impl.stays_open || !impl.all_ended()) return;
-      impl.close_run();
+    const MutexLock lock(mutex);
+    wait_for(done);
+    if (shell) {
+      if (stays_open || !all_ended()) return;
+      close_run();
     }
   }
-  impl.wait_for_end();
+  wait_for_end();
+}
+
+void Session::Impl::run_until_ended(JobId id) {
+  const SessionTrial& waited = trial_of_run(id);
+  run_until([&] { return waited.ended(); });
+}
+
+void Session::run() {
+  impl_->run_until([] { return false; });
 }
 
 void Session::wait() {

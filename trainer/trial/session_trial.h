@@ -52,6 +52,7 @@ struct SessionTrial {
   bool suspended = false;         ///< by Session::pause()
   bool stopping = false;          ///< by Session::stop(), until it has ended
   bool in_run = false;            ///< the shell has its job
+  bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
   std::int64_t rested_step = -1;  ///< where it rested last; -1: nowhere
   /// Waits for the user alone.
   bool is_paused() const {

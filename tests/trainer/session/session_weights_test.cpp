@@ -138,5 +138,121 @@ TEST(LoadWeights, ChangesNothingIfATensorIsMissingOrHasAnotherShape) {
   EXPECT_TRUE(linear->weight.equal(before));
 }
 
+/// The first samples of another source.
+struct First final : DataSource {
+  First(std::shared_ptr<const DataSource> all, std::uint64_t count)
+      : whole(std::move(all)), num(count) {}
+  std::uint64_t num_samples() const override { return num; }
+  std::int64_t sample_elements() const override { return whole->sample_elements(); }
+  DType dtype() const override { return whole->dtype(); }
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
+    whole->read(index, row);
+  }
+  std::shared_ptr<const DataSource> whole;
+  std::uint64_t num;
+};
+
+TEST(SessionEvaluate, GivesTheLastEvaluationOnItsSamples) {
+  const TrialConfig trial = norm_trial();
+  Trained kept(trial);
+  const Evaluation values = kept.session.evaluate(kept.id, trial.data->eval);
+  EXPECT_EQ(values.loss, kept.result.eval_loss);
+  EXPECT_EQ(values.metrics, kept.result.metrics);
+  EXPECT_NE(kept.session.evaluate(kept.id, trial.data->train).loss, values.loss) << "the control";
+}
+
+/// 37 samples are nine virtual nodes and one sample more.
+TEST(SessionEvaluate, IsTheSameOverBudgetsAndLanesAndThatOfTheModule) {
+  const TrialConfig trial = norm_trial();
+  const auto data = std::make_shared<First>(trial.data->eval, 37);
+  Trained kept(trial);
+  const Evaluation values = kept.session.evaluate(kept.id, data);
+  const at::Tensor outputs = kept.session.predict(kept.id, data);
+  ASSERT_EQ(outputs.sizes().vec(), (std::vector<std::int64_t>{37, 10}));
+
+  Trained spilled(with_lanes(trial, {1, 1}), session_of(2, smallest_budget(trial)));
+  ASSERT_GT(spilled.result.num_shards, 2);
+  EXPECT_EQ(spilled.session.evaluate(spilled.id, data).loss, values.loss);
+  EXPECT_EQ(spilled.session.evaluate(spilled.id, data).metrics, values.metrics);
+  EXPECT_TRUE(spilled.session.predict(spilled.id, data).equal(outputs));
+  expect_within_budgets(spilled.session.result());
+
+  auto model = norm_net();
+  load_weights(kept.session.weights(kept.id), *model);
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  auto rows = torch::empty({37, data->sample_elements()});
+  for (std::int64_t i = 0; i < 37; ++i) {
+    data->read(static_cast<std::uint64_t>(i),
+               {static_cast<std::byte*>(rows[i].data_ptr()), rows[i].nbytes()});
+  }
+  const auto plain = model->forward(rows.narrow(1, 0, 64).reshape({37, 1, 8, 8}));
+  EXPECT_TRUE(plain.allclose(outputs, 1e-4, 1e-4));
+  const auto classes = rows.select(1, 64).to(torch::kInt64);
+  EXPECT_NEAR(values.loss, torch::cross_entropy_loss(plain, classes).item<double>(), 1e-5);
+  EXPECT_EQ(values.metrics.at("accuracy"),
+            plain.argmax(1).eq(classes).to(torch::kDouble).mean().item<double>());
+}
+
+TEST(SessionEvaluate, RunsBesideTrialsThatTrain) {
+  const TrialConfig trial = norm_trial();
+  Session session(session_of(1, kAmple));
+  TrialConfig first = trial;
+  first.keep_weights = true;
+  const JobId id = session.submit(first);
+  session.start();
+  session.wait(id);
+  TrialConfig longer = trial;
+  longer.train.max_steps = 200;
+  const JobId other = session.submit(longer);
+  EXPECT_EQ(session.evaluate(id, trial.data->eval).loss, session.result().trials[0].eval_loss);
+  session.pause(other);
+  session.wait(other);
+  session.evaluate(other, trial.data->eval);
+  session.resume(other);
+  session.wait(other);
+  EXPECT_EQ(session.result().trials[other.index()].weights_xxh3,
+            train(session_of(1, kAmple), longer).trials[0].weights_xxh3);
+  session.finish();
+}
+
+/// Trials that come after an evaluation are compared as if there had been none.
+TEST(SessionEvaluate, IsNotComparedByEarlyStopping) {
+  const auto outcome = [](bool evaluates) {
+    SessionConfig config = session_of(1, kAmple);
+    config.early_terminate =
+        EarlyTerminate{.min_iter = 4, .eta = 2, .brackets = 2, .metric = MetricKind::final_loss};
+    Session session(config);
+    const auto train_three = [&] {
+      for (const double rate : {1e-3, 1e-4, 1e-2}) {
+        TrialConfig trial = norm_trial();
+        trial.train.learning_rate = rate;
+        trial.keep_weights = true;
+        session.submit(trial);
+      }
+      session.run();
+    };
+    train_three();
+    if (evaluates) session.evaluate(JobId(0), norm_trial().data->eval);
+    train_three();
+    std::vector<std::int64_t> steps;
+    for (const TrialResult& trial : session.result().trials) {
+      if (!trial.name.ends_with("/evaluation")) steps.push_back(trial.steps);
+    }
+    return steps;
+  };
+  EXPECT_EQ(outcome(true), outcome(false));
+}
+
+TEST(SessionEvaluate, RefusesDataThatDoesNotFit) {
+  const TrialConfig trial = norm_trial();
+  Trained kept(trial);
+  const auto refused = [&](const std::shared_ptr<const DataSource>& data) {
+    return thrown<ConfigError>([&] { kept.session.evaluate(kept.id, data); }).field;
+  };
+  EXPECT_EQ(refused(nullptr), "data");
+  EXPECT_EQ(refused(tensor_data(torch::ones({8, 3}), torch::zeros({8}), 0)->train), "data");
+}
+
 }  // namespace
 }  // namespace spillway::testing
