@@ -74,13 +74,13 @@ MAX_FILES = 25
 
 # The headers of include/spillway/, which are installed: each belongs to the room of its body.
 PUBLIC = {
-    "core/base": "choices error ids philox trace units",
+    "core/base": "choices error ids metric philox trace units",
     "core/spec": "model_factory spec",
     "core/device": "device_config",
-    "models/base": "model model_builder",
+    "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
     "models/families": "builtin gpt_config mlp_config resnet_config",
-    "models/modules": "graph loss sequential",
+    "models/modules": "graph sequential",
     "trainer/config": "contract events results session_config session_state train_config "
                       "trial_config trial_plan",
     "trainer/session": "session",

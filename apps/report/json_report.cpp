@@ -31,6 +31,7 @@ Json to_json(const RunLog& run, std::size_t number) {
       {"first_loss", or_null(trial.first_loss)},
       {"final_loss", or_null(trial.final_loss)},
       {"eval_loss", or_null(trial.eval_loss)},
+      {"metrics", trial.metrics},
       {"tokens_per_s", trial.tokens_per_s},
       {"weights_xxh3", trial.weights_xxh3.empty() ? Json(nullptr) : Json(trial.weights_xxh3)}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;

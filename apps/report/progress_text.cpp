@@ -68,6 +68,9 @@ std::string progress_line(const RunLog& run, const RecentSpeed& speed, std::size
                         fmt::formatted_size("{}", log.max_steps), log.max_steps,
                         loss_text(result.final_loss));
     if (result.eval_loss) line += fmt::format("  eval loss {}", loss_text(result.eval_loss));
+    for (const auto& [name, value] : result.metrics) {
+      line += fmt::format("  {} {}", name, loss_text(value));
+    }
     const bool is_running = result.state == TrialState::running;
     line += fmt::format("  {} tokens/s", is_running ? speed_text(run, speed, trial)
                                                     : format_count(result.tokens_per_s));

@@ -7,10 +7,26 @@
 
 namespace spillway {
 
+std::vector<std::string> metric_names(const RunLog& run) {
+  std::vector<std::string> names;
+  for (const TrialLog& trial : run.trials) {
+    for (const std::string& name : trial.metrics) {
+      if (std::ranges::count(names, name) == 0) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::optional<double> metric_in(const Metrics& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::optional<double> metric_of(const RunLog& run, std::size_t trial) {
   const TrialResult& result = run.trials[trial].result;
-  const auto value =
-      run.metric.name == MetricKind::final_loss ? result.final_loss : result.eval_loss;
+  auto value = metric_in(result.metrics, to_string(run.metric.name));
+  if (run.metric.name == MetricKind::final_loss) value = result.final_loss;
+  if (run.metric.name == MetricKind::eval_loss) value = result.eval_loss;
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 

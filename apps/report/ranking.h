@@ -1,11 +1,18 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runs/log/run_log.h"
 
 namespace spillway {
+
+/// The names of the metrics of all trials, each once.
+std::vector<std::string> metric_names(const RunLog& run);
+
+/// The value of this metric; nullopt if there is none.
+std::optional<double> metric_in(const Metrics& metrics, const std::string& name);
 
 /// The value of the run's metric; nullopt if it is unknown or not finite.
 std::optional<double> metric_of(const RunLog& run, std::size_t trial);

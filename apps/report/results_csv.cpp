@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "apps/report/ranking.h"
 #include "apps/report/report.h"
 #include "runs/text/csv.h"
 
@@ -8,9 +9,12 @@ namespace spillway {
 std::string results_csv(const RunLog& run) {
   std::vector<std::string> header{"trial"};
   for (const auto& [key, value] : run.trials.front().parameters) header.push_back(key);
-  for (const char* column :
-       {"state", "steps", "first_loss", "final_loss", "eval_loss", "tokens_per_s", "parameters",
-        "num_shards", "virtual_nodes", "data_parallel", "order", "weights_xxh3", "reason"})
+  for (const char* column : {"state", "steps", "first_loss", "final_loss", "eval_loss"})
+    header.emplace_back(column);
+  const std::vector<std::string> metrics = metric_names(run);
+  header.insert(header.end(), metrics.begin(), metrics.end());
+  for (const char* column : {"tokens_per_s", "parameters", "num_shards", "virtual_nodes",
+                             "data_parallel", "order", "weights_xxh3", "reason"})
     header.emplace_back(column);
   std::string text = csv_line(header);
   for (const auto& trial : run.trials) {
@@ -18,8 +22,10 @@ std::string results_csv(const RunLog& run) {
     std::vector<std::string> row{t.name};
     for (const auto& [key, value] : trial.parameters) row.push_back(value);
     for (const auto& cell : {std::string(to_string(t.state)), fmt::to_string(t.steps),
-                             csv_cell(t.first_loss), csv_cell(t.final_loss), csv_cell(t.eval_loss),
-                             csv_cell(t.tokens_per_s), fmt::to_string(t.parameters),
+                             csv_cell(t.first_loss), csv_cell(t.final_loss), csv_cell(t.eval_loss)})
+      row.push_back(cell);
+    for (const std::string& name : metrics) row.push_back(csv_cell(metric_in(t.metrics, name)));
+    for (const auto& cell : {csv_cell(t.tokens_per_s), fmt::to_string(t.parameters),
                              fmt::to_string(t.num_shards), fmt::to_string(t.virtual_nodes),
                              fmt::to_string(t.lanes), t.order, t.weights_xxh3, t.reason})
       row.push_back(cell);

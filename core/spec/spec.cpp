@@ -46,6 +46,12 @@ std::int64_t ModelSpec::num_parameters() const {
   return n;
 }
 
+int ModelSpec::num_metric_sums() const {
+  int n = 0;
+  for (const MetricSpec& metric : metrics) n += metric.num_sums;
+  return n;
+}
+
 std::vector<int> ModelSpec::consumers(int edge) const {
   std::vector<int> found;
   for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -87,6 +93,18 @@ bool is_in_samples(const ModelSpec& model, const IndexRange& range) {
   });
 }
 
+void validate_metrics(const ModelSpec& model) {
+  for (const MetricSpec& metric : model.metrics) {
+    const bool is_named = !metric.name.empty() && metric.name != "eval_loss" &&
+                          metric.name != "final_loss" &&
+                          std::ranges::count(model.metrics, metric.name, &MetricSpec::name) == 1;
+    if (is_named && metric.num_sums >= 0 && metric.value) continue;
+    throw Error(
+        fmt::format("model {}, metric '{}': needs a name of its own, a number of sums and a value",
+                    model.family, metric.name));
+  }
+}
+
 }  // namespace
 
 void ModelSpec::validate() const {
@@ -121,6 +139,7 @@ void ModelSpec::validate() const {
             "has an output that no layer reads");
   }
   for (std::size_t p = 0; p < params.size(); ++p) validate_param(*this, static_cast<int>(p));
+  validate_metrics(*this);
   for (const IndexRange& range : indices) {
     if (is_in_samples(*this, range)) continue;
     throw Error(

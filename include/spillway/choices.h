@@ -72,11 +72,14 @@ inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband", "asha", "med
 
 /// By what trials are compared.
 enum class MetricKind : std::uint8_t {
-  eval_loss,  ///< loss on the evaluation data
-  final_loss  ///< training loss
+  eval_loss,   ///< loss on the evaluation data
+  final_loss,  ///< training loss
+  accuracy,    ///< on the evaluation data: share of the classes that are right
+  perplexity   ///< on the evaluation data: e to the power of the loss
 };
 template <>
-inline constexpr std::array kNames<MetricKind>{"eval_loss", "final_loss"};  ///< names
+inline constexpr std::array kNames<MetricKind>{"eval_loss", "final_loss", "accuracy",
+                                               "perplexity"};  ///< names
 
 /// Which value of a metric is the best.
 enum class MetricGoal : std::uint8_t { minimize, maximize };

@@ -35,6 +35,7 @@ struct SessionEvent {
   TrialState state = TrialState::waiting;  ///< of the trial
   std::int64_t step = 0;                   ///< committed steps
   double loss = 0;                         ///< step, eval: mean loss
+  Metrics metrics;                         ///< eval: by name
   double learning_rate = 0;                ///< step: of this step; set: of the next
   double gradient_norm = 0;                ///< step: before clipping
   double tokens_per_s = 0;                 ///< of the trial

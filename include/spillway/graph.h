@@ -62,8 +62,10 @@ class Graph {
   Node add(std::string name, torch::nn::AnyModule module, std::vector<Node> inputs);
   /// A function without parameters: a sum, a concatenation, a mask.
   Node apply(std::string name, Function function, std::vector<Node> inputs);
-  /// The loss, the last call.
-  void loss(std::string name, LossFunction function, std::vector<Node> inputs);
+  /// The loss, the last call. `metrics` are computed in evaluations, from the inputs of the loss; a
+  /// layer need not read all of its inputs. predict() gives the first input.
+  void loss(std::string name, LossFunction function, std::vector<Node> inputs,
+            std::vector<Metric> metrics = {});
 
   /// Sizes of a node without the first, the batch.
   std::vector<std::int64_t> shape(Node node) const;

@@ -26,6 +26,12 @@ struct LayerContext {
 struct LayerResult {
   at::Tensor output;  ///< for the loss layer: the sum over examples, without dimensions
   double weight = 0;  ///< for the loss layer: total weight of the examples
+  /// For the loss layer outside of training: the sums of the model's metrics, in their order, f64
+  /// [ModelSpec::num_metric_sums()]. May be undefined without sums.
+  at::Tensor metrics;
+  /// For the loss layer outside of training: what Session::predict() gives, [B, ...]. Undefined:
+  /// its first input.
+  at::Tensor prediction;
   /// In training: the observation by this virtual node of each averaged statistic among the
   /// parameters, in their order and shapes (spillway/spec.h).
   std::vector<at::Tensor> observations;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/choices.h"
+#include "spillway/metric.h"
 #include "spillway/trace.h"
 #include "spillway/units.h"
 
@@ -48,6 +49,7 @@ struct TrialResult {
   std::optional<double> first_loss;        ///< of the first step
   std::optional<double> final_loss;        ///< of the last committed step
   std::optional<double> eval_loss;         ///< of the last evaluation
+  Metrics metrics;                         ///< of the last evaluation, by name
   double tokens_per_s = 0;                 ///< over the run
   std::string weights_xxh3;  ///< 32 hex digits: XXH3-128 of names, shapes and fp32 bytes in order
   Bytes training_state_bytes = 0;      ///< weights, gradients, moments
@@ -55,8 +57,16 @@ struct TrialResult {
   std::vector<double> losses;          ///< one per committed step
   std::vector<double> gradient_norms;  ///< one per committed step
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
+  /// (step, metrics) as in `eval_losses`; empty if the model has no metrics.
+  std::vector<std::pair<std::int64_t, Metrics>> eval_metrics;
   /// With early stopping: (rung, value of EarlyTerminate::metric) of each decided rung.
   std::vector<std::pair<std::int64_t, double>> rung_losses;
+};
+
+/// What Session::evaluate() gives.
+struct Evaluation {
+  double loss = 0;  ///< mean over all samples
+  Metrics metrics;  ///< by name
 };
 
 /// What one device did. The exactness tests assert these counters.

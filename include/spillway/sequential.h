@@ -31,6 +31,8 @@ struct SequentialConfig {
   LossFunction loss_function = nullptr;
   std::vector<std::int64_t> target_shape = {};  ///< of one sample; read with a `loss_function`
   DType target_dtype = DType::f32;              ///< likewise
+  /// Computed in evaluations from the output and the targets.
+  std::vector<Metric> metrics = {};
 };
 
 /// Trains a model of your own: `make` makes it, each child becomes a layer that moves by itself,

@@ -16,11 +16,17 @@
 #include "spillway/trial_config.h"
 #include "spillway/trial_plan.h"
 
+namespace at {
+class Tensor;
+}
+
 /// The public API: submit trials, run them, watch them. Plain values go in and come out, without
 /// callbacks into the caller, so other languages and protocols can mirror it.
 namespace spillway {
 
-class RunLock;  // trainer/storage/run_lock.h
+class DataSource;    // spillway/data_source.h
+struct NamedTensor;  // spillway/weights.h
+class RunLock;       // trainer/storage/run_lock.h
 
 /// Trials on shared devices. Any thread may call any function at any time. Trials and devices are
 /// numbered from 0, and a device that has left keeps its number. No bit of a trial depends on when
@@ -113,6 +119,20 @@ class Session {
   /// the existing trial if the client id is known. Throws like submit(); ConfigError
   /// (`checkpoint.folder`, `set.learning_rate`, `max_steps`); Error for an unknown trial.
   JobId clone(JobId trial, const CloneChanges& changes);
+
+  /// The weights of a trial that has ended or is paused, in the order of its parameters. Those of
+  /// an ended one come from memory (TrialConfig::keep_weights), else from its weights_file, else
+  /// from its newest checkpoint. Throws Error if the trial still trains or left none.
+  std::vector<NamedTensor> weights(JobId trial) const;
+  /// Mean loss and metrics of a trial on all samples of `data`, which are like its own, with its
+  /// weights(). Runs as a trial "NAME/evaluation" beside those that train, in this run or a new
+  /// one, under the same budgets; no bit depends on them. Waits for the result. Throws ConfigError
+  /// (`data`) if the samples do not fit the model, DoesNotFit, and what weights() throws.
+  Evaluation evaluate(JobId trial, std::shared_ptr<const DataSource> data);
+  /// Likewise what the trial's model computes before its loss, for each sample of `data` in order:
+  /// [N, ...] f32, on the CPU, outside of host_memory. Of a Graph or Sequential: the first input of
+  /// the loss. Of the built-in families: the logits. Targets in the rows are not used.
+  at::Tensor predict(JobId trial, std::shared_ptr<const DataSource> data);
 
   /// Sets the number of devices that compute a step of the trial together, from its next commit on
   /// (fewer if fewer can run it).

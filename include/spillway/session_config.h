@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "spillway/choices.h"
@@ -21,9 +22,14 @@ struct EarlyTerminate {
   int brackets = 1;  ///< of hyperband, at least 1; the first rung of the next is eta times as far
   int max_concurrent_trials = 8;  ///< of asha and median, at least 1: the others wait to begin
   std::int64_t interval = 0;      ///< of median: steps from rung to rung; 0: min_iter
-  /// eval_loss: of an evaluation at the rung. final_loss: mean training loss since the rung before.
+  /// final_loss: mean training loss since the rung before. The others: of an evaluation there.
   MetricKind metric = MetricKind::eval_loss;
-  MetricGoal goal = MetricGoal::minimize;  ///< losses that are not finite are always the worst
+  std::string own_metric;  ///< a metric of the models by name, in place of `metric`; empty: none
+  MetricGoal goal = MetricGoal::minimize;  ///< values that are not finite are always the worst
+  /// Whether trials are evaluated at rungs.
+  bool evaluates() const { return !own_metric.empty() || metric != MetricKind::final_loss; }
+  /// By what trials are compared.
+  std::string metric_name() const { return own_metric.empty() ? to_string(metric) : own_metric; }
   bool operator==(const EarlyTerminate&) const = default;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/metric.h"
 #include "spillway/units.h"
 
 namespace spillway {
@@ -133,16 +134,20 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;  ///< in the order of execution
   /// Checked before a device sees a sample: an index out of range would break a whole GPU.
   std::vector<IndexRange> indices;
+  std::vector<MetricSpec> metrics;  ///< what evaluations give beside the loss
 
   /// Elements of all parameters; running statistics do not count.
   std::int64_t num_parameters() const;
   /// Layers that read edge `edge`, ascending.
   std::vector<int> consumers(int edge) const;
+  /// The sums of all metrics together.
+  int num_metric_sums() const;
   /// Number of layers that name parameter `param`.
   int num_uses(int param) const;
   /// Throws Error unless every id is in range; every edge is produced before it is read, and is
   /// read; each layer has one output; a loss layer is at the end; every running statistic has its
-  /// type, is not trained and belongs to one layer; all indices lie in the samples.
+  /// type, is not trained and belongs to one layer; all indices lie in the samples; each metric has
+  /// a name of its own.
   void validate() const;
 };
 

@@ -43,6 +43,9 @@ struct TrialConfig {
   /// and samples. Compared when the trial is resumed.
   std::map<std::string, std::string> contract;
   std::filesystem::path weights_file;  ///< final weights as safetensors; empty: not written
+  /// Keeps the final weights in memory, outside of SessionConfig::host_memory, for
+  /// Session::weights().
+  bool keep_weights = false;
 
   /// Throws ConfigErrors for everything wrong in `train` and, if set, in `model`.
   void validate() const;

@@ -9,6 +9,7 @@
 #include "models/base/freeze.h"
 #include "models/base/model_checks.h"
 #include "models/families/gpt_layers.h"
+#include "spillway/loss.h"
 #include "spillway/model_builder.h"
 
 namespace spillway {
@@ -136,6 +137,7 @@ void GptBuilder::add_head() {
                    .params = std::move(params),
                    .inputs = {last_edge_, tokens_}},
                   make_gpt_head(config_));
+  model_.spec().metrics = {perplexity().spec};
 }
 
 }  // namespace

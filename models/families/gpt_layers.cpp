@@ -77,13 +77,15 @@ class GptHead final : public Layer {
  public:
   explicit GptHead(const GptConfig& config) : eps_(config.layer_norm_eps) {}
 
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
     const at::Tensor &x = inputs[0], &tokens = inputs[1], &wte = params[2];
     const at::Tensor norm = layer_norm(x, params[0], params[1], eps_);
     const at::Tensor logits = at::linear(norm.view({-1, x.size(2)}), wte);  // [B * P, V]
     const at::Tensor targets = tokens.narrow(1, 1, tokens.size(1) - 1).reshape({-1});
-    return {.output = cross_entropy_sum(logits, targets),
-            .weight = static_cast<double>(targets.numel())};
+    LayerResult result{.output = cross_entropy_sum(logits, targets),
+                       .weight = static_cast<double>(targets.numel())};
+    if (!context.training) result.prediction = logits.view({x.size(0), x.size(1), -1});
+    return result;
   }
 
  private:

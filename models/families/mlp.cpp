@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "models/base/compute_type.h"
+#include "models/base/class_loss.h"
 #include "models/base/dropout.h"
 #include "models/base/freeze.h"
 #include "models/base/model_checks.h"
@@ -59,12 +59,11 @@ class Hidden final : public Layer {
 /// [B, H], rows -> sum of the cross entropies; weight: B. Parameters: [L, H], [L].
 class MlpHead final : public Layer {
  public:
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
     const at::Tensor& rows = inputs[1];
     const at::Tensor logits = at::linear(inputs[0], params[0], params[1]);
     const at::Tensor labels = rows.select(1, rows.size(1) - 1);
-    return {.output = cross_entropy_sum(logits, labels),
-            .weight = static_cast<double>(labels.numel())};
+    return class_loss(logits, labels, context);
   }
 };
 
@@ -107,6 +106,7 @@ std::unique_ptr<Model> make_mlp(const MlpConfig& config, std::int64_t vn_size) {
                   .params = add_linear("head", {"label", config.num_labels}, width),
                   .inputs = {last, rows}},
                  std::make_unique<MlpHead>());
+  model.spec().metrics = {accuracy().spec};
   freeze(model.spec(), config.freeze);
   return std::move(model).build();
 }

@@ -12,6 +12,7 @@
 #include "models/base/model_checks.h"
 #include "models/families/resnet_layers.h"
 #include "spillway/error.h"
+#include "spillway/loss.h"
 #include "spillway/model_builder.h"
 
 namespace spillway {
@@ -122,6 +123,7 @@ void ResnetBuilder::add_head() {
   model_.add_loss(
       {.name = "fc", .kind = "resnet.head", .params = std::move(params), .inputs = {last_.edge, 0}},
       make_resnet_head());
+  model_.spec().metrics = {accuracy().spec};
 }
 
 std::int64_t most_elements(const ResnetConfig& config) {

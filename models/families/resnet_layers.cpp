@@ -7,7 +7,7 @@
 #include <ATen/ops/relu.h>
 
 #include "models/base/batch_norm.h"
-#include "models/base/compute_type.h"
+#include "models/base/class_loss.h"
 #include "models/base/dropout.h"
 
 namespace spillway {
@@ -49,12 +49,11 @@ class ConvNormLayer final : public Layer {
 
 class ResnetHead final : public Layer {
  public:
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
     const at::Tensor& rows = inputs[1];
     const at::Tensor labels = rows.select(1, rows.size(1) - 1);
     const at::Tensor logits = at::linear(inputs[0].mean({2, 3}), params[0], params[1]);
-    return {.output = cross_entropy_sum(logits, labels),
-            .weight = static_cast<double>(labels.numel())};
+    return class_loss(logits, labels, context);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "spillway/graph.h"
 
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,6 +43,22 @@ at::Tensor run_loss(const std::string& name, const LossFunction& function,
     reject_layer(name, fmt::format("gives the weight {}, must be at least 0", loss.weight));
   }
   return {};
+}
+
+void run_metric(const std::string& layer, const Metric& metric,
+                std::span<const at::Tensor> inputs) {
+  const std::string name = fmt::format("{}, metric {}", layer, metric.spec.name);
+  if ((metric.spec.num_sums > 0) != (metric.sums != nullptr)) {
+    reject_layer(name, "must have a function of its sums if it has sums, else none");
+  }
+  if (!metric.sums) return;
+  const c10::NoGradGuard no_grad;
+  const at::Tensor sums = run_for(name, [&] { return metric.sums(inputs); });
+  const bool is_right = sums.defined() && sums.dim() == 1 && sums.size(0) == metric.spec.num_sums &&
+                        (sums.scalar_type() == at::kFloat || sums.scalar_type() == at::kDouble);
+  if (is_right) return;
+  reject_layer(name, fmt::format("must give its {} sums as a float32 or float64 tensor [{}]",
+                                 metric.spec.num_sums, metric.spec.num_sums));
 }
 
 }  // namespace
@@ -135,12 +152,14 @@ Graph::Node Graph::apply(std::string name, Function function, std::vector<Node> 
       {.name = std::move(name), .work = std::move(function), .inputs = std::move(inputs)}, run);
 }
 
-void Graph::loss(std::string name, LossFunction function, std::vector<Node> inputs) {
-  const auto run = [name, function](std::span<const at::Tensor> x) {
+void Graph::loss(std::string name, LossFunction function, std::vector<Node> inputs,
+                 std::vector<Metric> metrics) {
+  const auto run = [&](std::span<const at::Tensor> x) {
+    for (const Metric& metric : metrics) run_metric(name, metric, x);
     return run_loss(name, function, x);
   };
   impl_->add_piece(
-      {.name = std::move(name), .work = std::move(function), .inputs = std::move(inputs)}, run);
+      {.name = name, .work = function, .inputs = std::move(inputs), .metrics = metrics}, run);
 }
 
 std::vector<std::int64_t> Graph::shape(Node node) const {

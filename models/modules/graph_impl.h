@@ -25,7 +25,8 @@ struct Graph::Impl {
     std::string name;
     std::variant<CheckedModule, Function, LossFunction> work;
     std::vector<Node> inputs;
-    int value = -1;  ///< that it makes; -1: it is the loss
+    int value = -1;                    ///< that it makes; -1: it is the loss
+    std::vector<Metric> metrics = {};  ///< beside the loss
   };
 
   std::vector<Value> values;

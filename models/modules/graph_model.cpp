@@ -161,7 +161,9 @@ class GraphLowering {
     LayerSpec layer{.name = piece.name, .kind = kind_of(piece)};
     std::vector<Argument> arguments = arguments_of(piece, layer.inputs);
     if (const auto* loss = std::get_if<LossFunction>(&piece.work)) {
-      return builder_.add_loss(std::move(layer), make_loss_layer(*loss, std::move(arguments)));
+      for (const Metric& metric : piece.metrics) builder_.spec().metrics.push_back(metric.spec);
+      return builder_.add_loss(std::move(layer),
+                               make_loss_layer(*loss, piece.metrics, std::move(arguments)));
     }
     const auto& value = impl_.values[static_cast<std::size_t>(piece.value)];
     if (value.num_readers == 0) {

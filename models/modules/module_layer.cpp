@@ -1,5 +1,6 @@
 #include "models/modules/module_layer.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <cassert>
@@ -112,16 +113,28 @@ class FunctionLayer final : public Layer {
 
 class LossLayer final : public Layer {
  public:
-  LossLayer(LossFunction function, std::vector<Argument> arguments)
-      : function_(std::move(function)), arguments_(std::move(arguments)) {}
+  LossLayer(LossFunction function, std::vector<Metric> metrics, std::vector<Argument> arguments)
+      : function_(std::move(function)),
+        metrics_(std::move(metrics)),
+        arguments_(std::move(arguments)) {}
 
-  LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
-    LossSum loss = function_(take(arguments_, inputs));
-    return {.output = std::move(loss.sum), .weight = loss.weight};
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
+    const std::vector<at::Tensor> taken = take(arguments_, inputs);
+    LossSum loss = function_(taken);
+    LayerResult result{.output = std::move(loss.sum), .weight = loss.weight};
+    if (context.training) return result;
+    std::vector<at::Tensor> sums;
+    for (const Metric& metric : metrics_) {
+      if (metric.sums) sums.push_back(metric.sums(taken).to(at::kDouble));
+    }
+    if (!sums.empty()) result.metrics = at::cat(sums);
+    result.prediction = taken[0];
+    return result;
   }
 
  private:
   LossFunction function_;
+  std::vector<Metric> metrics_;
   std::vector<Argument> arguments_;
 };
 
@@ -150,8 +163,9 @@ std::unique_ptr<Layer> make_function_layer(Graph::Function function,
   return std::make_unique<FunctionLayer>(std::move(function), std::move(arguments));
 }
 
-std::unique_ptr<Layer> make_loss_layer(LossFunction function, std::vector<Argument> arguments) {
-  return std::make_unique<LossLayer>(std::move(function), std::move(arguments));
+std::unique_ptr<Layer> make_loss_layer(LossFunction function, std::vector<Metric> metrics,
+                                       std::vector<Argument> arguments) {
+  return std::make_unique<LossLayer>(std::move(function), std::move(metrics), std::move(arguments));
 }
 
 }  // namespace spillway

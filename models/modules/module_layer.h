@@ -41,7 +41,8 @@ std::unique_ptr<Layer> make_module_layer(torch::nn::AnyModule module,
 std::unique_ptr<Layer> make_function_layer(Graph::Function function,
                                            std::vector<Argument> arguments);
 
-/// A function as the loss layer.
-std::unique_ptr<Layer> make_loss_layer(LossFunction function, std::vector<Argument> arguments);
+/// A function as the loss layer, with metrics of the same inputs.
+std::unique_ptr<Layer> make_loss_layer(LossFunction function, std::vector<Metric> metrics,
+                                       std::vector<Argument> arguments);
 
 }  // namespace spillway

@@ -46,16 +46,18 @@ Graph::Node add_input(Graph& graph, const SequentialConfig& config,
 void add_loss(Graph& graph, const SequentialConfig& config, Graph::Node output) {
   if (has_own_loss(config)) {
     const Graph::Node targets = graph.input(config.target_shape, config.target_dtype);
-    return graph.loss("loss", config.loss_function, {output, targets});
+    return graph.loss("loss", config.loss_function, {output, targets}, config.metrics);
   }
   std::vector<std::int64_t> shape = graph.shape(output);
   if (config.loss == "mse") {
-    return graph.loss("loss", &squared_error, {output, graph.input(std::move(shape))});
+    return graph.loss("loss", &squared_error, {output, graph.input(std::move(shape))},
+                      config.metrics);
   }
   if (shape.empty()) reject_model("must end in [B, ..., C] logits for cross_entropy");
   const std::int64_t num_classes = shape.back();
   shape.pop_back();
-  graph.loss("loss", &cross_entropy, {output, graph.indices(std::move(shape), num_classes)});
+  graph.loss("loss", &cross_entropy, {output, graph.indices(std::move(shape), num_classes)},
+             config.metrics);
 }
 
 void fill(Graph& graph, const MakeSequential& make, const SequentialConfig& config) {

@@ -70,6 +70,10 @@ struct RunConfig {
     if (family == ModelFamily::resnet) return resnet.num_layers();
     return family == ModelFamily::mlp ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
   }
+  /// Names of what evaluations give beside the loss.
+  std::vector<std::string> metrics() const {
+    return {to_string(family == ModelFamily::gpt ? MetricKind::perplexity : MetricKind::accuracy)};
+  }
   /// What a step predicts: tokens, or one class per sample.
   std::int64_t tokens_per_step() const {
     return train.batch_size * (family == ModelFamily::gpt ? gpt.max_position_embeddings : 1);

@@ -123,9 +123,11 @@ void visit_sweep(Config& sweep, Visitor& v) {
           "Seed of the draws, by default that of the run; the same file always gives the same "
           "trials.");
   v.section("metric", [&](auto& metric) {
-    metric.field("name", sweep.metric.name, kAny,
-                 "What ranks the trials, at their end and where early stopping compares them: loss "
-                 "on the evaluation data, or training loss.");
+    metric.field(
+        "name", sweep.metric.name, kAny,
+        "What ranks the trials, at their end and where early stopping compares them: loss "
+        "on the evaluation data, training loss, or on the evaluation data `accuracy` (mlp, "
+        "resnet) or `perplexity` (gpt).");
     metric.field("goal", sweep.metric.goal, kAny, "Whether smaller or larger values are better.");
   });
 }

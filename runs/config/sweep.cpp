@@ -183,7 +183,25 @@ class EarlyStoppingCheck {
                                   early->min_iter, most_steps_));
     }
     check_brackets(*early);
-    if (early->metric == MetricKind::eval_loss) check_evaluation(early->min_iter);
+    if (early->evaluates()) check_evaluation(early->min_iter);
+  }
+
+  /// The metric of the sweep, with early stopping or without.
+  void check_metric() {
+    const MetricConfig& metric = trials_.front().config.sweep.metric;
+    const std::string name = to_string(metric.name);
+    if (metric.name <= MetricKind::final_loss || findings_.concern("model")) return;
+    for (const Trial& trial : trials_) {
+      const auto names = trial.config.metrics();
+      if (std::ranges::count(names, name) > 0) continue;
+      return complain("sweep.metric.name",
+                      fmt::format("is {}, which model.family {} does not have; write eval_loss or "
+                                  "{}",
+                                  name, to_string(trial.config.family), names.front()));
+    }
+    if (metric.name == MetricKind::accuracy && metric.goal == MetricGoal::minimize) {
+      complain("sweep.metric.goal", "is minimize, but more accuracy is better; write maximize");
+    }
   }
 
  private:
@@ -215,8 +233,10 @@ class EarlyStoppingCheck {
     };
     if (findings_.concern("data") || std::ranges::none_of(trials_, is_blind)) return;
     complain("sweep.metric.name",
-             "is eval_loss, by which early stopping compares trials, but data.eval_fraction is 0; "
-             "raise it, give data.eval_path, or write final_loss to compare training losses");
+             fmt::format(
+                 "is {}, by which early stopping compares trials, but data.eval_fraction is "
+                 "0; raise it, give data.eval_path, or write final_loss to compare training losses",
+                 to_string(trials_.front().config.sweep.metric.name)));
   }
 
   std::vector<Trial>& trials_;
@@ -257,6 +277,7 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   make_names_safe(trials);
   const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
   if (std::ranges::none_of(trials, has_epochs)) check_early_stopping(trials, tree, findings);
+  EarlyStoppingCheck(trials, tree, findings).check_metric();
   return trials;
 }
 

@@ -1,5 +1,6 @@
 #include "runs/log/event_json.h"
 
+#include <map>
 #include <utility>
 
 #include "trainer/compute/optimizer.h"
@@ -25,7 +26,8 @@ Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& 
             {"order", result.order},
             {"checkpoint_bytes", plan.checkpoint_bytes},
             {"tokens_per_step", trial.config.tokens_per_step()},
-            {"compute_s_per_step", plan.compute_s_per_step}};
+            {"compute_s_per_step", plan.compute_s_per_step},
+            {"metrics", trial.config.metrics()}};
   put_steps(json, trial.config.train);
   return json;
 }
@@ -111,6 +113,7 @@ Json to_json(const SessionEvent& event) {
     json["generation"] = event.generation;
   if (event.kind == SessionEvent::Kind::step || event.kind == SessionEvent::Kind::eval)
     json["loss"] = event.loss;
+  if (!event.metrics.empty()) json["metrics"] = event.metrics;
   if (event.kind == SessionEvent::Kind::step) {
     json.update({{"learning_rate", event.learning_rate},
                  {"gradient_norm", event.gradient_norm},
@@ -155,8 +158,12 @@ Json resumed_event(const SessionEvent& event, const TrialResult& result, const T
     json["dropped"] = result.dropped_steps;
     json["first_loss"] = result.first_loss.value_or(0);
   }
+  const std::map<std::int64_t, Metrics> metrics(result.eval_metrics.begin(),
+                                                result.eval_metrics.end());
   for (const auto& [step, loss] : result.eval_losses) {
-    if (step < event.step) evals.push_back({step, loss});
+    if (step >= event.step) continue;
+    evals.push_back({step, loss});
+    if (metrics.contains(step)) evals.back().push_back(metrics.at(step));
   }
   json["steps"] = std::move(steps);
   json["evals"] = std::move(evals);

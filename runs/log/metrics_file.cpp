@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -23,15 +24,37 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxPending = 1 << 18;  // bytes that wait to be written
 
-std::string header() {
-  return csv_line(
-      {"step", "loss", "learning_rate", "gradient_norm", "tokens_per_s", "time_s", "eval_loss"});
+std::string header(const std::vector<std::string>& metrics) {
+  std::vector<std::string> cells{"step",         "loss",   "learning_rate", "gradient_norm",
+                                 "tokens_per_s", "time_s", "eval_loss"};
+  cells.insert(cells.end(), metrics.begin(), metrics.end());
+  return csv_line(cells);
 }
 
-std::string line_of(const StepMetrics& row) {
-  return csv_line({fmt::to_string(row.step), csv_cell(row.loss), csv_cell(row.learning_rate),
-                   csv_cell(row.gradient_norm), csv_cell(row.tokens_per_s), csv_cell(row.time_s),
-                   csv_cell(row.eval_loss)});
+/// Names behind `eval_loss`.
+std::vector<std::string> metrics_in(std::string_view header) {
+  constexpr std::string_view kLast = ",eval_loss,";
+  const std::size_t last = header.find(kLast);
+  std::vector<std::string> names;
+  if (last == header.npos) return names;
+  std::istringstream cells(std::string(header.substr(last + kLast.size())));
+  for (std::string name; std::getline(cells, name, ',');) {
+    if (name.ends_with('\r')) name.pop_back();
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::string line_of(const StepMetrics& row, const std::vector<std::string>& metrics) {
+  std::vector<std::string> cells{fmt::to_string(row.step),    csv_cell(row.loss),
+                                 csv_cell(row.learning_rate), csv_cell(row.gradient_norm),
+                                 csv_cell(row.tokens_per_s),  csv_cell(row.time_s),
+                                 csv_cell(row.eval_loss)};
+  for (const std::string& name : metrics) {
+    const auto found = row.metrics.find(name);
+    cells.push_back(found == row.metrics.end() ? "" : csv_cell(found->second));
+  }
+  return csv_line(cells);
 }
 
 /// The number at the start of `text`, if there is one.
@@ -43,14 +66,19 @@ std::optional<Number> parse_number(std::string_view text) {
 }
 
 /// Parses a line that line_of() made.
-StepMetrics row_of(std::string_view line) {
+StepMetrics row_of(std::string_view line, const std::vector<std::string>& metrics) {
   StepMetrics row{.step = parse_number<std::int64_t>(line).value_or(0)};
-  for (auto* cell : {&row.loss, &row.learning_rate, &row.gradient_norm, &row.tokens_per_s,
-                     &row.time_s, &row.eval_loss}) {
+  const auto next = [&]() -> std::optional<double> {
     const std::size_t comma = line.find(',');
-    if (comma == line.npos) break;
+    if (comma == line.npos) return std::nullopt;
     line.remove_prefix(comma + 1);
-    *cell = parse_number<double>(line);
+    return parse_number<double>(line);
+  };
+  for (auto* cell : {&row.loss, &row.learning_rate, &row.gradient_norm, &row.tokens_per_s,
+                     &row.time_s, &row.eval_loss})
+    *cell = next();
+  for (const std::string& name : metrics) {
+    if (const auto value = next()) row.metrics[name] = *value;
   }
   return row;
 }
@@ -61,6 +89,7 @@ void restore(StepMetrics& row, const StepMetrics& saved) {
   row.learning_rate = saved.learning_rate;
   row.gradient_norm = saved.gradient_norm;
   row.eval_loss = saved.eval_loss;
+  row.metrics = saved.metrics;
 }
 
 /// Replaces whatever has that name.
@@ -76,12 +105,18 @@ std::vector<StepMetrics> read_metrics(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::vector<StepMetrics> rows;
   std::string line;
-  for (read_line(in, line); read_line(in, line);) rows.push_back(row_of(line));
+  read_line(in, line);
+  const std::vector<std::string> metrics = metrics_in(line);
+  while (read_line(in, line)) rows.push_back(row_of(line, metrics));
   return rows;
 }
 
-MetricsFile::MetricsFile(fs::path path, std::optional<TensorboardFile> board)
-    : path_(std::move(path)), board_(std::move(board)), pending_(header()) {}
+MetricsFile::MetricsFile(fs::path path, std::optional<TensorboardFile> board,
+                         std::vector<std::string> metrics)
+    : path_(std::move(path)),
+      board_(std::move(board)),
+      metrics_(std::move(metrics)),
+      pending_(header(metrics_)) {}
 
 void MetricsFile::add(const StepMetrics& row) {
   if (row.step <= (open_ ? open_->step : last_)) rewrite(row.step - 1, {});
@@ -90,20 +125,23 @@ void MetricsFile::add(const StepMetrics& row) {
   if (pending_.size() > kMaxPending) flush();
 }
 
-void MetricsFile::add_eval(std::int64_t step, double loss) {
+void MetricsFile::add_eval(std::int64_t step, double loss, Metrics metrics) {
   if (step < (open_ ? open_->step : last_ + 1)) return;
   if (!open_ || open_->step != step) add({.step = step});
   open_->eval_loss = loss;
+  open_->metrics = std::move(metrics);
 }
 
 void MetricsFile::resume(std::int64_t last, const std::map<std::int64_t, StepMetrics>& saved) {
   rewrite(last, saved);
-  if (open_ && open_->step == last) open_->eval_loss.reset();
+  if (!open_ || open_->step != last) return;
+  open_->eval_loss.reset();
+  open_->metrics.clear();
 }
 
 void MetricsFile::complete() {
   if (!open_) return;
-  pending_ += line_of(*open_);
+  pending_ += line_of(*open_, metrics_);
   if (board_) board_->add(*open_);
   last_ = open_->step;
   open_.reset();
@@ -129,7 +167,7 @@ void MetricsFile::rewrite(std::int64_t last, const std::map<std::int64_t, StepMe
   flush();
   std::ifstream in(path_, std::ios::binary);  // stays readable when create() unlinks it
   is_made_ = false;
-  pending_ = header();
+  pending_ = header(metrics_);
   if (board_) board_->restart();
   last_ = 0;
   auto next = saved.begin();
@@ -140,7 +178,7 @@ void MetricsFile::rewrite(std::int64_t last, const std::map<std::int64_t, StepMe
   };
   std::string line;
   for (std::getline(in, line); std::getline(in, line);) {
-    StepMetrics row = row_of(line);
+    StepMetrics row = row_of(line, metrics_);
     if (row.step > last) break;
     for (; next != saved.end() && next->first < row.step; ++next) keep(next->second);
     if (next != saved.end() && next->first == row.step) restore(row, next++->second);

@@ -36,7 +36,9 @@ std::map<std::int64_t, StepMetrics> saved_steps(const Json& event) {
   }
   for (const Json& values : event.at("evals")) {
     const auto row = saved.find(values.at(0).get<std::int64_t>());
-    if (row != saved.end()) row->second.eval_loss = number_of(values.at(1));
+    if (row == saved.end()) continue;
+    row->second.eval_loss = number_of(values.at(1));
+    if (values.size() > 2) row->second.metrics = metrics_of(values.at(2));
   }
   return saved;
 }
@@ -78,14 +80,16 @@ MetricsFile MetricsFiles::file_of(const Json& trial) const {
       shown.parameters.emplace_back(key, value);
     board.emplace(folder, std::move(shown));
   }
-  return MetricsFile(folder / "metrics.csv", std::move(board));
+  return MetricsFile(folder / "metrics.csv", std::move(board),
+                     trial.value("metrics", std::vector<std::string>()));
 }
 
 void MetricsFiles::take_of_trial(const std::string& kind, const Json& event, MetricsFile& file) {
   if (kind == "step") {
     file.add(step_of(event));
   } else if (kind == "eval") {
-    file.add_eval(event.at("step"), number_of(event.at("loss")));
+    file.add_eval(event.at("step"), number_of(event.at("loss")),
+                  metrics_of(event.value("metrics", Json::object())));
   } else if (kind == "resumed") {
     file.resume(event.at("step"), saved_steps(event));
   } else if (kind == "state") {

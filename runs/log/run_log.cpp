@@ -32,6 +32,7 @@ TrialLog trial_of(const Json& json) {
                  .extended_from = json.value("extended_from", std::vector<std::int64_t>{}),
                  .compute_s_per_step = json.at("compute_s_per_step"),
                  .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
+                 .metrics = json.value("metrics", std::vector<std::string>()),
                  .result = {.name = json.at("name"),
                             .parameters = json.at("parameters"),
                             .num_shards = json.at("num_shards"),
@@ -99,6 +100,7 @@ void apply_step(TrialLog& trial, const Json& event) {
 void apply_eval(TrialLog& trial, const Json& event) {
   event.at("step").get<std::int64_t>();
   trial.result.eval_loss = number_at(event, "loss");
+  trial.result.metrics = metrics_of(event.value("metrics", Json::object()));
 }
 
 /// Drops later steps and the evaluation after this one: the trial repeats them.
@@ -111,14 +113,17 @@ void apply_resumed(TrialLog& trial, const Json& event) {
     for (std::size_t i = 0; i < 3; ++i) number_of(values.at(i));
   }
   std::optional<double> eval_loss;
+  Metrics metrics;
   for (const Json& values : event.at("evals")) {
     values.at(0).get<std::int64_t>();
     eval_loss = number_of(values.at(1));
+    metrics = values.size() > 2 ? metrics_of(values.at(2)) : Metrics();
   }
   TrialResult& result = trial.result;
   result.steps = last;
   result.dropped_steps = dropped;
   result.eval_loss = eval_loss;
+  result.metrics = std::move(metrics);
   if (steps.empty()) return;
   result.first_loss = number_of(event.value("first_loss", steps.front().at(0)));
   result.final_loss = number_of(steps.back().at(0));
@@ -143,6 +148,7 @@ void restart(RunLog& run, const Json& event) {
     trial.result.first_loss.reset();
     trial.result.final_loss.reset();
     trial.result.eval_loss.reset();
+    trial.result.metrics.clear();
     trial.result.reason.clear();
   }
   run.actual.reset();

@@ -38,6 +38,7 @@ struct TrialLog {
   bool extended_alone = false;           ///< by TrialCall::extend, not with all others
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
+  std::vector<std::string> metrics;      ///< names; of logs of earlier versions none
   TrialResult result;                    ///< so far, without the lists of losses
   std::optional<SavedCheckpoint> saved;  ///< the latest
 };

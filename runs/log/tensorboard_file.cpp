@@ -161,7 +161,7 @@ void TensorboardFile::add_event(double time_s, std::int64_t step, std::string_vi
 void TensorboardFile::add(const StepMetrics& row) {
   time_s_ = row.time_s.value_or(time_s_);
   Message summary;
-  const auto put = [&](const char* tag, const std::optional<double>& value) {
+  const auto put = [&](const std::string& tag, const std::optional<double>& value) {
     if (value) summary.message(1, Message().text(1, tag).real32(2, *value));
   };
   put("train/loss", row.loss);
@@ -169,6 +169,7 @@ void TensorboardFile::add(const StepMetrics& row) {
   put("train/grad_norm", row.gradient_norm);
   put("train/tokens_per_s", row.tokens_per_s);
   put("eval/loss", row.eval_loss);
+  for (const auto& [name, value] : row.metrics) put("eval/" + name, value);
   add_event(time_s_, row.step, Message().message(5, summary).bytes());
 }
 

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 namespace spillway {
@@ -270,7 +271,10 @@ EarlyStopping::Judged EarlyStopping::compare_with_median(std::int64_t rung, cons
 }
 
 std::string EarlyStopping::explain(const Verdict& verdict) const {
-  const char* metric = evaluates() ? "evaluation loss" : "mean loss";
+  const bool by_loss = rule_.metric == to_string(MetricKind::eval_loss);
+  const std::string metric = !evaluates() ? "mean loss"
+                             : by_loss    ? "evaluation loss"
+                                          : rule_.metric;
   if (rule_.kind == EarlyTerminateKind::median) {
     return fmt::format(
         "at step {} its best {} so far was {:f}, worse than {:f}, the median of the means of {} "

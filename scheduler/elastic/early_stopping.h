@@ -21,7 +21,7 @@ struct StoppingRule {
   Rungs rungs;
   int brackets = 1;  ///< of hyperband; the first rung of the next is eta times as far
   int most_at_once = std::numeric_limits<int>::max();  ///< of asha and median: trials that train
-  MetricKind metric = MetricKind::eval_loss;
+  std::string metric = "eval_loss";                    ///< EarlyTerminate::metric_name()
   MetricGoal goal = MetricGoal::minimize;
 };
 
@@ -76,7 +76,7 @@ class EarlyStopping {
   /// Whether the job waits for a decision, at its rung or to begin.
   bool waits(JobId job) const;
   /// Whether jobs have to be evaluated at rungs.
-  bool evaluates() const { return rule_.metric == MetricKind::eval_loss; }
+  bool evaluates() const { return rule_.metric != to_string(MetricKind::final_loss); }
   /// Decides all rounds that are complete. A trial that comes later is compared when it gets there;
   /// those that went on before stay in. Ordered by round, rung, then rank.
   std::vector<Verdict> decide();

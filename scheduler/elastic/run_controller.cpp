@@ -9,8 +9,9 @@ JobId job_of(const RunCommand& command) {
 }
 
 void RunController::enter(const JobEntry& entry) {
-  limits_[entry.job] = {.until = entry.until, .suspended = entry.suspended};
-  if (!early_stopping_) return;
+  limits_[entry.job] = {
+      .until = entry.until, .suspended = entry.suspended, .is_compared = entry.is_compared};
+  if (!is_compared(entry.job)) return;
   early_stopping_->enter(entry.job, entry.first_step, entry.max_steps);
   for (const auto& [rung, loss] : entry.rung_losses) early_stopping_->reach(entry.job, rung, loss);
 }
@@ -25,12 +26,12 @@ RunController::Limit RunController::limit_of(JobId job) const {
 }
 
 bool RunController::is_rung(JobId job, std::int64_t step) const {
-  return early_stopping_ && early_stopping_->compares(job, step);
+  return is_compared(job) && early_stopping_->compares(job, step);
 }
 
 /// It evaluates where the user will look at its loss, or others are compared with it.
 Hold RunController::hold(JobId job) const {
-  const std::int64_t rung = early_stopping_ ? early_stopping_->hold_step(job) : kNoStep;
+  const std::int64_t rung = is_compared(job) ? early_stopping_->hold_step(job) : kNoStep;
   const std::int64_t until = limit_of(job).until;
   const bool is_compared = is_rung(job, rung) && early_stopping_->evaluates();
   return {.step = std::min(rung, until), .evaluate = until <= rung || is_compared};
@@ -130,8 +131,8 @@ void RunController::extend(JobId id, std::int64_t until, double now_s, RunComman
 void RunController::on_ended(JobId job, double now_s, RunCommands& out) {
   lanes_.end(job);
   jobs_.erase(job);
+  if (is_compared(job)) early_stopping_->leave(job);
   limits_.erase(job);
-  if (early_stopping_) early_stopping_->leave(job);
   if (limits_.empty()) stopping_ = false;
   decide_rungs(now_s, out);
 }

@@ -78,6 +78,7 @@ struct JobEntry {
   std::int64_t until = kNoStep;  ///< it waits there for extend()
   bool suspended = false;        ///< it waits for resume()
   RungLosses rung_losses{};      ///< at the rungs that it has reached
+  bool is_compared = true;       ///< by early stopping
 };
 
 /// Decides how many lanes each job of a run has, where it waits, and which jobs continue at a rung.
@@ -144,6 +145,7 @@ class RunController {
   struct Limit {
     std::int64_t until = kNoStep;
     bool suspended = false;
+    bool is_compared = true;
   };
   /// An admitted job that has not ended.
   struct Job {
@@ -152,7 +154,8 @@ class RunController {
     bool parked = false;              ///< it takes no part in shares, and its steps no time
   };
 
-  bool waits_at_rung(JobId job) const { return early_stopping_ && early_stopping_->waits(job); }
+  bool is_compared(JobId job) const { return early_stopping_ && limit_of(job).is_compared; }
+  bool waits_at_rung(JobId job) const { return is_compared(job) && early_stopping_->waits(job); }
   Limit limit_of(JobId job) const;
   Hold hold(JobId job) const;
   void arrive(Job& job, double now_s);

@@ -129,6 +129,7 @@ class ProgramBuilder {
 
   int numbers_of(const UnitSpec& unit, bool is_last) const {
     int numbers = unit.layers.end == num_layers() ? 1 : 0;
+    if (unit.kind == OpKind::evaluate && numbers > 0) numbers += model_.num_metric_sums();
     if (unit.kind != OpKind::backward || !is_last) return numbers;
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
       numbers += static_cast<int>(buffers_.layout().layers[at(l)].device_norms.size());

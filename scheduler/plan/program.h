@@ -56,7 +56,7 @@ struct OpSpec {
   std::vector<int> outputs;  ///< created by the op
   std::vector<int> frees;    ///< inputs that no later op reads
   FoldStep fold;             ///< backward only
-  int num_numbers = 0;       ///< scalar results: a loss, squared norms
+  int num_numbers = 0;       ///< scalar results: a loss, sums of metrics, squared norms
   Bytes workspace = 0;       ///< activations at their peak
   double cost_s = 0;
 };

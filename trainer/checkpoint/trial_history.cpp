@@ -34,9 +34,23 @@ void TrialHistory::add_step(double loss, double gradient_norm) {
   if (rungs_) rung_means_.add(loss, *rungs_);
 }
 
-void TrialHistory::add_eval(std::int64_t step, double loss) {
+void TrialHistory::add_eval(std::int64_t step, double loss, const Metrics& metrics) {
   add_last(eval_losses_, {step, loss}, limit_);
-  if (rungs_ && step > 0 && rungs_->from(step) == step) rung_evals_.emplace_back(step, loss);
+  if (!metrics.empty()) add_last(eval_metrics_, {step, metrics}, limit_);
+  if (!rungs_ || step <= 0 || rungs_->from(step) != step) return;
+  rung_evals_.emplace_back(step, loss);
+  for (const auto& [name, value] : metrics) rung_metrics_[name].emplace_back(step, value);
+}
+
+Metrics TrialHistory::last_metrics() const {
+  return eval_metrics_.empty() ? Metrics() : eval_metrics_.back().second;
+}
+
+RungLosses TrialHistory::rung_losses(const std::string& metric) const {
+  if (metric == to_string(MetricKind::final_loss)) return rung_means_.means;
+  if (metric == to_string(MetricKind::eval_loss)) return rung_evals_;
+  const auto found = rung_metrics_.find(metric);
+  return found == rung_metrics_.end() ? RungLosses() : found->second;
 }
 
 std::int64_t TrialHistory::num_dropped() const { return num_steps_ - std::ssize(losses_); }
@@ -59,12 +73,16 @@ std::string TrialHistory::to_text() const {
             {"losses", losses_},
             {"gradient_norms", gradient_norms_},
             {"eval_losses", earlier(eval_losses_)}};
+  if (const Json metrics = earlier(eval_metrics_); !metrics.empty()) json["eval_metrics"] = metrics;
   if (num_dropped() > 0) {
     json["dropped"] = num_dropped();
     json["first_loss"] = *first_loss_;
     if (rungs_) {
       json["rungs"] = {
           {"means", rung_means_.means}, {"sum", rung_means_.sum}, {"evals", earlier(rung_evals_)}};
+      for (const auto& [name, values] : rung_metrics_) {
+        json["rungs"]["metrics"][name] = earlier(values);
+      }
     }
   }
   return json.dump();
@@ -85,13 +103,23 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
     history.num_steps_ = dropped;
     if (dropped > 0) history.first_loss_ = json.at("first_loss").get<double>();
     for (std::size_t i = 0; i < losses.size(); ++i) history.add_step(losses[i], norms[i]);
-    for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) history.add_eval(step, loss);
+    std::map<std::int64_t, Metrics> metrics;
+    for (const Json& eval : json.value("eval_metrics", Json::array())) {
+      metrics[eval.at(0)] = metrics_of(eval.at(1));
+    }
+    for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) {
+      history.add_eval(step, loss, metrics[step]);
+    }
     if (dropped > 0 && rungs) {
       const Json& stored = json.at("rungs");
       history.rung_means_ = {.step = num_steps,
                              .sum = number_of(stored.at("sum")),
                              .means = pairs_of(stored.at("means"))};
       if (stored.contains("evals")) history.rung_evals_ = pairs_of(stored.at("evals"));
+      const Json by_metric = stored.value("metrics", Json::object());
+      for (const auto& [name, values] : by_metric.items()) {
+        history.rung_metrics_[name] = pairs_of(values);
+      }
     }
   } catch (const Json::exception& error) {
     throw CorruptData(file, error.what());

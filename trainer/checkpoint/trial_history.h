@@ -3,13 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "scheduler/elastic/rungs.h"
-#include "spillway/choices.h"
+#include "spillway/metric.h"
 #include "spillway/session_config.h"
 #include "spillway/train_config.h"
 
@@ -31,7 +32,7 @@ class TrialHistory {
   /// Adds the next step.
   void add_step(double loss, double gradient_norm);
   /// Adds an evaluation of the weights after `step` steps.
-  void add_eval(std::int64_t step, double loss);
+  void add_eval(std::int64_t step, double loss, const Metrics& metrics = {});
 
   /// Changes that were made while it trained, also for later steps. The text does not have them:
   /// they are a field of the contract.
@@ -49,10 +50,11 @@ class TrialHistory {
   const std::deque<double>& losses() const { return losses_; }
   const std::deque<double>& gradient_norms() const { return gradient_norms_; }
   const std::deque<std::pair<std::int64_t, double>>& eval_losses() const { return eval_losses_; }
-  /// The values of `metric` at the rungs up to the last step.
-  const RungLosses& rung_losses(MetricKind metric) const {
-    return metric == MetricKind::eval_loss ? rung_evals_ : rung_means_.means;
-  }
+  /// Of the same evaluations, if the model has metrics.
+  const std::deque<std::pair<std::int64_t, Metrics>>& eval_metrics() const { return eval_metrics_; }
+  Metrics last_metrics() const;
+  /// The values of a metric (EarlyTerminate::metric_name()) at the rungs up to the last step.
+  RungLosses rung_losses(const std::string& metric) const;
 
  private:
   std::size_t limit_;
@@ -61,8 +63,10 @@ class TrialHistory {
   std::optional<double> first_loss_;
   std::deque<double> losses_, gradient_norms_;
   std::deque<std::pair<std::int64_t, double>> eval_losses_;
+  std::deque<std::pair<std::int64_t, Metrics>> eval_metrics_;
   RungMeans rung_means_;
   RungLosses rung_evals_;
+  std::map<std::string, RungLosses> rung_metrics_;
   std::vector<TrainChange> changes_;
 };
 

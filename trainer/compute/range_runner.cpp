@@ -152,15 +152,33 @@ double RangeRunner::take_loss(const LayerRun& run, double* loss) const {
   return run.result.weight;
 }
 
-double RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs,
-                            double* loss) const {
+void RangeRunner::take_metrics(const LayerRun& run, std::span<double* const> metrics) const {
+  if (metrics.empty()) return;
+  const at::Tensor& sums = run.result.metrics;
+  const auto num_given = sums.defined() ? sums.numel() : 0;
+  if (num_given != std::ssize(metrics)) {
+    throw Error(fmt::format("layer {} gives {} sums of metrics, but the model has {}",
+                            model_.spec.layers.back().name, num_given, metrics.size()));
+  }
+  const at::Tensor values = sums.to(at::kDouble).contiguous();
+  const auto* value = values.const_data_ptr<double>();
+  for (double* place : metrics) kernels::copy(context_.stream, place, value++, sizeof(double));
+}
+
+double RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss,
+                            std::span<double* const> metrics) const {
   const OpScope scope(false);
   EdgeTensors tensors = views_of(inputs);
   std::map<int, int> readers = count_readers();
   for (int l = layers_.begin; l < layers_.end; ++l) {
     LayerRun run = run_layer(l, tensors, false);
     const int made = output_of(l);
-    if (made < 0) return take_loss(run, loss);
+    if (made < 0) {
+      take_metrics(run, metrics);
+      const at::Tensor& prediction = run.result.prediction;
+      if (take_prediction) take_prediction(prediction.defined() ? prediction : run.inputs[0]);
+      return take_loss(run, loss);
+    }
     for (int e : model_.spec.layers[at(l)].inputs) {
       if (--readers[e] == 0) tensors.erase(e);
     }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "scheduler/plan/program.h"
@@ -31,12 +32,16 @@ class RangeRunner {
 
   /// Called in backward() after each layer's forward; a pilot reads the memory in use there.
   std::function<void(int layer)> after_forward;
+  /// Called in forward() with the prediction, if the range ends with the loss layer.
+  std::function<void(const at::Tensor& prediction)> take_prediction;
 
   /// Forward without a graph. `inputs`: the edges that the range reads but does not make, batch
   /// included. `outputs`: memory for its edges that later layers read. If the range ends with the
-  /// loss layer, returns the weight of the loss and writes its sum to `loss`, which is host memory,
-  /// in the order of the stream.
-  double forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss) const;
+  /// loss layer, returns the weight of the loss and writes its sum to `loss`, and the sums of the
+  /// metrics to `metrics` unless it is empty; both are host memory, written in the order of the
+  /// stream.
+  double forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss,
+                 std::span<double* const> metrics = {}) const;
 
   /// Forward with graphs, then backward. Observations of running statistics are taken here only, so
   /// once per step, however often forward runs. `gradients`: those of the range's outputs, and the
@@ -62,6 +67,7 @@ class RangeRunner {
   /// The edge that a layer makes; -1 for the loss layer.
   int output_of(int layer) const;
   double take_loss(const LayerRun& run, double* loss) const;
+  void take_metrics(const LayerRun& run, std::span<double* const> metrics) const;
 
   const Model& model_;
   LayerRange layers_;

@@ -90,7 +90,9 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
       vn_size_(config_.train.batch_size / config_.train.virtual_nodes),
       losses_(plan_->layout.batch.size()),
       eval_losses_(plan_->layout.eval_batch.size()),
+      metric_sums_(at(model_->spec.num_metric_sums()), std::vector<double>(eval_losses_.size())),
       squared_norms_(model_->spec.params.size()),
+      predictions_(eval_losses_.size()),
       changes_(config_.train.changes),
       next_commit_(plan_->first_step) {}
 
@@ -112,7 +114,7 @@ TrainingJob::Progress TrainingJob::take_progress() {
   Progress news = progress_;
   progress_.losses.clear();
   progress_.gradient_norms.clear();
-  progress_.eval_losses.clear();
+  progress_.evaluations.clear();
   return news;
 }
 
@@ -161,21 +163,26 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
                                         static_cast<std::uint32_t>(op.vn), 0},
                              .stream = stream_of(call),
                              .gpu = call.device->gpu()};
-  const RangeRunner runner(*model_, op.layers, context, parameters);
+  RangeRunner runner(*model_, op.layers, context, parameters);
   const bool has_loss = op.layers.end == static_cast<int>(model_->layers.size());
   double* const loss = has_loss ? call.numbers.front() : nullptr;
+  const auto numbers = std::span(call.numbers).subspan(has_loss ? 1 : 0);
   if (op.kind != OpKind::backward) {
-    const double weight = runner.forward(inputs, outputs, loss);
-    return keep_loss(eval_losses_, op.vn, loss, weight);
+    auto prediction = std::make_shared<Prediction>();
+    if (keeps_predictions_) {
+      runner.take_prediction = [&](const at::Tensor& t) { take_prediction(call, t, *prediction); };
+    }
+    const double weight = runner.forward(inputs, outputs, loss, numbers);
+    return keep_evaluation(call, keep_loss(eval_losses_, op.vn, loss, weight),
+                           std::move(prediction));
   }
   const auto take = [&](int layer, int param, const std::byte* term) {
     fold_term(call, layer, param, term);
   };
   const double weight = runner.backward(inputs, gradients, outputs, take, loss);
   merge_sums(call);
-  const auto norms = std::span(call.numbers).subspan(has_loss ? 1 : 0);
-  if (call.op == unit.first_op + unit.num_ops - 1) finish_sums(call, norms);
-  if (norms.empty()) return keep_loss(losses_, op.vn, loss, weight);
+  if (call.op == unit.first_op + unit.num_ops - 1) finish_sums(call, numbers);
+  if (numbers.empty()) return keep_loss(losses_, op.vn, loss, weight);
   return [this, call, keep = keep_loss(losses_, op.vn, loss, weight)] {
     if (keep) keep();
     keep_norms(call);
@@ -272,7 +279,7 @@ void TrainingJob::run_host_op(const HostCall& call) {
     case HostOpKind::finish_evaluation:
       return finish_evaluation(call);
     case HostOpKind::finish:
-      return finish(call);
+      return finish();
   }
 }
 
@@ -421,25 +428,34 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
       });
 }
 
-void TrainingJob::finish_evaluation(const HostCall& call) {
-  const double loss = fold(std::span<const WeightedSum>(eval_losses_), 1).mean();
-  const MutexLock lock(mutex_);
-  progress_.eval_losses.emplace_back(call.step, loss);
-}
-
-void TrainingJob::finish(const HostCall& call) {
+std::vector<NamedArray> TrainingJob::weights() const {
   std::vector<NamedArray> arrays;
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
     const ParamSpec& param = model_->spec.params[at(p)];
     arrays.push_back({.name = param.name,
                       .shape = param.tensor.shape(),
-                      .data = {value(call.home, p), param.master().bytes()},
+                      .data = {value(home_, p), param.master().bytes()},
                       .dtype = param.master().dtype});
   }
+  return arrays;
+}
+
+std::vector<NamedTensor> TrainingJob::kept_weights() const {
+  const MutexLock lock(mutex_);
+  std::vector<NamedTensor> copies;
+  for (const NamedTensor& kept : kept_weights_) copies.push_back({kept.name, kept.value.clone()});
+  return copies;
+}
+
+void TrainingJob::finish() {
+  const std::vector<NamedArray> arrays = weights();
   const std::string hash = weights_xxh3(arrays);
   if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);
+  std::vector<NamedTensor> kept;
+  if (config_.keep_weights) kept = copy_of(arrays);
   const MutexLock lock(mutex_);
   progress_.weights_xxh3 = hash;
+  kept_weights_ = std::move(kept);
 }
 
 }  // namespace spillway

@@ -9,6 +9,7 @@
 #include "core/base/mutex.h"
 #include "spillway/data_source.h"
 #include "spillway/model.h"
+#include "spillway/results.h"
 #include "spillway/trial_config.h"
 #include "trainer/checkpoint/state_gate.h"
 #include "trainer/compute/range_runner.h"
@@ -16,6 +17,13 @@
 #include "trainer/runtime/op_runner.h"
 
 namespace spillway {
+
+/// Of samples of an evaluation.
+struct EvaluationSums {
+  WeightedSum loss;
+  std::vector<double> metrics;  ///< of all metrics, in their order
+};
+Evaluation evaluation_of(const ModelSpec& model, const EvaluationSums& sums);
 
 /// What the ops of one trial compute. State that outlives an op lies in the job's homes; this
 /// object keeps a few scalars per virtual node. The step program orders all calls except
@@ -32,6 +40,18 @@ class TrainingJob {
   void admit(std::byte* home);
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
+  /// Keeps what evaluations predict; call before admit().
+  void keep_predictions() { keeps_predictions_ = true; }
+  /// What a virtual node of an evaluation predicts, [B, ...].
+  struct Prediction {
+    std::vector<std::int64_t> shape;
+    at::ScalarType dtype = at::kFloat;
+    std::vector<std::byte> values;
+  };
+  /// By virtual node of the last evaluation, once the trial has ended.
+  std::vector<Prediction> take_predictions() { return std::move(predictions_); }
+  /// The last evaluation by virtual node, once the trial has ended.
+  std::vector<EvaluationSums> evaluation_by_node() const;
   /// Completes the updates that follow the commit of `step`. The open step is dropped, and nothing
   /// else may run. Afterwards the state is that of the commit.
   void complete_updates(std::int64_t step);
@@ -44,16 +64,21 @@ class TrainingJob {
 
   /// The values that observers see.
   struct Progress {
-    std::vector<double> losses, gradient_norms;  ///< one per committed step
-    std::vector<std::pair<std::int64_t, double>> eval_losses;
-    double weight_per_step = 0;  ///< target tokens of a step
-    std::string weights_xxh3;    ///< once finished
+    std::vector<double> losses, gradient_norms;                    ///< one per committed step
+    std::vector<std::pair<std::int64_t, Evaluation>> evaluations;  ///< after which step
+    double weight_per_step = 0;                                    ///< target tokens of a step
+    std::string weights_xxh3;                                      ///< once finished
   };
   /// Losses since the last call, and the present values of the others. Any thread.
   Progress take_progress();
   const StatePlaces& places() const { return places_; }
   StateGate& gate() { return gate_; }
   const std::byte* home() const { return home_; }  ///< since admit()
+  /// The present weights, at home. Nothing may change them meanwhile.
+  std::vector<NamedArray> weights() const;
+  /// The final weights, if TrialConfig::keep_weights says so and the trial has finished. Any
+  /// thread.
+  std::vector<NamedTensor> kept_weights() const;
 
  private:
   void load(const HostCall& call, bool evaluation) const;
@@ -63,8 +88,12 @@ class TrainingJob {
   void update(const HostCall& call, int weights_buffer);
   void update_param(const HostCall& call, int param);
   void update_weights(const HostCall& call, int param) const;
+  OpRunner::Keep keep_evaluation(const OpCall& call, OpRunner::Keep keep_loss,
+                                 std::shared_ptr<Prediction> prediction);
+  void take_prediction(const OpCall& call, const at::Tensor& tensor, Prediction& prediction) const;
+  EvaluationSums evaluation_sums() const;
   void finish_evaluation(const HostCall& call);
-  void finish(const HostCall& call);
+  void finish();
   void fold_term(const OpCall& call, int layer, int param, const std::byte* term) const;
   template <typename What>
   void for_each_sum(int layer, const What& what) const;
@@ -88,9 +117,13 @@ class TrainingJob {
   std::byte* home_ = nullptr;
   std::int64_t vn_size_;
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
+  std::vector<std::vector<double>> metric_sums_;   // by sum, then by virtual node
   std::vector<double> squared_norms_;              // by parameter, of gradient sums; frozen: 0
-  double gradient_scale_ = 1;                      // of the updates that follow the last commit
-  Mutex mutex_;
+  bool keeps_predictions_ = false;
+  std::vector<Prediction> predictions_;  // by virtual node of an evaluation
+  double gradient_scale_ = 1;            // of the updates that follow the last commit
+  mutable Mutex mutex_;
+  std::vector<NamedTensor> kept_weights_ SPILLWAY_GUARDED_BY(mutex_);
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<TrainChange> changes_ SPILLWAY_GUARDED_BY(mutex_);
   std::int64_t next_commit_ SPILLWAY_GUARDED_BY(mutex_);

@@ -1,5 +1,8 @@
 #include "trainer/compute/trial_state.h"
 
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
 #include <array>
 #include <cstring>
 #include <span>
@@ -12,13 +15,16 @@
 namespace spillway {
 namespace {
 
-constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kMoments = "moments.safetensors";
 constexpr const char* kHistory = "history.json";
 
 std::string moment_name(const TrainConfig& train, int moment) {
   if (train.optimizer == OptimizerKind::sgd) return "momentum_buffer";
   return moment == 0 ? "exp_avg" : "exp_avg_sq";
+}
+
+at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, bool is_f32) {
+  return at::empty(shape, is_f32 ? at::kFloat : at::kLong);
 }
 
 }  // namespace
@@ -53,7 +59,7 @@ std::vector<GenerationFile> StatePlaces::files(const std::byte* home, StateGate*
     std::memcpy(into.data(), home + place.home + offset, into.size());
     if (place.is_last && offset + into.size() == tensor.bytes()) gate->release(place.param);
   };
-  std::vector<GenerationFile> files{safetensors_file(kWeights, weights_, fill),
+  std::vector<GenerationFile> files{safetensors_file(kWeightsFile, weights_, fill),
                                     bytes_file(kHistory, history.to_text())};
   if (!moments_.empty()) files.push_back(safetensors_file(kMoments, moments_, fill));
   return files;
@@ -71,12 +77,37 @@ void StatePlaces::restore(const Generation& from, std::byte* home) const {
       file.read(stored, 0, {home + places_.at(tensor.name).home, stored.bytes()});
     }
   };
-  read(kWeights, weights_);
+  read(kWeightsFile, weights_);
   read(kMoments, moments_);
 }
 
 TrialHistory read_history(const Generation& from, std::size_t limit, std::optional<Rungs> rungs) {
   return TrialHistory::parse(bytes_of(from.file(kHistory)), kHistory, limit, rungs);
+}
+
+std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays) {
+  std::vector<NamedTensor> tensors;
+  for (const NamedArray& array : arrays) {
+    const at::Tensor value = empty_tensor(array.shape, array.dtype == DType::f32);
+    std::memcpy(value.mutable_data_ptr(), array.data.data(), array.data.size());
+    tensors.push_back({array.name, value});
+  }
+  return tensors;
+}
+
+std::vector<NamedTensor> read_tensors(const Safetensors& file) {
+  std::vector<NamedTensor> tensors;
+  for (const std::string& name : file.names()) {
+    const TensorEntry& entry = file.at(name);
+    const bool is_f32 = entry.dtype == safetensors_dtype(DType::f32);
+    if (!is_f32 && entry.dtype != safetensors_dtype(DType::i64)) {
+      throw CorruptData(name, fmt::format("has the type {}, not F32 or I64", entry.dtype));
+    }
+    const at::Tensor value = empty_tensor(entry.shape, is_f32);
+    file.read(entry, 0, {static_cast<std::byte*>(value.mutable_data_ptr()), value.nbytes()});
+    tensors.push_back({name, value});
+  }
+  return tensors;
 }
 
 }  // namespace spillway

@@ -4,18 +4,25 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "scheduler/plan/program.h"
 #include "spillway/train_config.h"
+#include "spillway/weights.h"
 #include "trainer/checkpoint/generation.h"
 #include "trainer/checkpoint/generation_file.h"
 #include "trainer/checkpoint/state_gate.h"
 #include "trainer/checkpoint/trial_history.h"
+#include "trainer/storage/safetensors.h"
+#include "trainer/storage/weights_file.h"
 
 namespace spillway {
+
+/// The file of a generation that has the weights.
+inline constexpr const char* kWeightsFile = "weights.safetensors";
 
 /// Where the state of a trial lies in its home. Weights have the names of parameters, moments
 /// PyTorch's names ("exp_avg.wte", "momentum_buffer.wte").
@@ -47,5 +54,12 @@ class StatePlaces {
 
 /// The history of the checkpoint's trial; see TrialHistory.
 TrialHistory read_history(const Generation& from, std::size_t limit, std::optional<Rungs> rungs);
+
+/// Copies of arrays as tensors.
+std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays);
+
+/// All tensors of a file, in the order of its header. Throws what reading throws, and CorruptData
+/// for a type that is neither f32 nor i64.
+std::vector<NamedTensor> read_tensors(const Safetensors& file);
 
 }  // namespace spillway

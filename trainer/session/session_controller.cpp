@@ -44,7 +44,7 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
                                   .rungs = *rungs(length),
                                   .brackets = early->brackets,
                                   .most_at_once = early->max_concurrent_trials,
-                                  .metric = early->metric,
+                                  .metric = early->metric_name(),
                                   .goal = early->goal});
   }
   RunController made(LaneController(allocator, static_cast<int>(devices.budgets().size())),
@@ -52,6 +52,7 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
   const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
     const SessionTrial& entered = *trials[t];
     const std::int64_t max_steps = length.steps(entered.config.train.max_steps);
+    if (entered.ended() && entered.is_evaluation) return;
     if (entered.ended()) return made.enter_ended(entered.result.rung_losses, max_steps);
     made.enter(entry(JobId(t), length));
   };
@@ -152,7 +153,7 @@ std::optional<Rungs> Session::Impl::rungs(const RunLength& length) const {
 /// At the rungs that a trial has reached.
 RungLosses Session::Impl::rung_losses(const SessionTrial& trial) const {
   if (!config.early_terminate) return {};
-  RungLosses losses = trial.history.rung_losses(config.early_terminate->metric);
+  RungLosses losses = trial.history.rung_losses(config.early_terminate->metric_name());
   std::erase_if(losses,
                 [&](const auto& rung) { return rung.first >= trial.config.train.max_steps; });
   return losses;
@@ -161,11 +162,20 @@ RungLosses Session::Impl::rung_losses(const SessionTrial& trial) const {
 /// Throws ConfigError if the trial comes to a rung where nothing can be compared.
 void Session::Impl::require_comparable(const SessionTrial& trial) const {
   const auto& early = config.early_terminate;
-  if (!early || early->metric != MetricKind::eval_loss || trial.config.data->eval) return;
-  if (trial.config.train.max_steps <= early->min_iter) return;
-  throw ConfigError("sweep.metric.name", 0,
-                    "is eval_loss, by which early stopping compares trials, but there are no "
-                    "samples for evaluation; reserve some, or use final_loss");
+  if (!early || !early->evaluates() || trial.config.train.max_steps <= early->min_iter) return;
+  const std::string name = early->metric_name();
+  const auto& metrics = trial.model->spec.metrics;
+  std::string lacking;
+  if (!trial.config.data->eval) {
+    lacking = "are no samples for evaluation; reserve some, or use final_loss";
+  } else if (name != to_string(MetricKind::eval_loss) &&
+             std::ranges::count(metrics, name, &MetricSpec::name) == 0) {
+    lacking = "is no such metric of the model; add it, or use eval_loss";
+  }
+  if (lacking.empty()) return;
+  throw ConfigError(
+      "sweep.metric.name", 0,
+      fmt::format("is {}, by which early stopping compares trials, but there {}", name, lacking));
 }
 
 JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
@@ -176,7 +186,8 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
                 .max_steps = length.steps(entered.config.train.max_steps),
                 .until = until == kNoStep ? until : length.steps(until),
                 .suspended = entered.request == TrialRequest::pause,
-                .rung_losses = rung_losses(entered)};
+                .rung_losses = rung_losses(entered),
+                .is_compared = !entered.is_evaluation};
   if (entered.config.exempt_from_early_stopping) {  // it counts as one that has ended
     made.first_step = made.max_steps = 0;
     made.rung_losses = entered.result.rung_losses;

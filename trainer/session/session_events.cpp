@@ -74,6 +74,7 @@ void Session::Impl::on_rested(const JobRested& rested) {
   const MutexLock lock(mutex);
   const JobId id = rested.job;
   refresh(id, rested.step);
+  trial(id).rested_step = rested.step;
   const RungLosses losses = rung_losses(trial(id));
   const bool has_loss = !losses.empty() && losses.back().first == rested.step;
   const auto loss = has_loss ? std::optional(losses.back().second) : std::nullopt;
@@ -125,7 +126,7 @@ void Session::Impl::set_state(JobId id, TrialState state, const std::string& rea
   result.state = state;
   result.reason = reason;
   add_event(id, SessionEvent::Kind::state);
-  store.record_state(trial(id));
+  if (!trial(id).is_evaluation) store.record_state(trial(id));
 }
 
 void Session::Impl::end(JobId id, TrialPhase phase, const std::string& reason) {
@@ -230,6 +231,7 @@ void Session::Impl::copy_losses(SessionTrial& trial) {
   trial.result.first_loss = trial.history.first_loss();
   trial.result.final_loss = trial.history.last_loss();
   trial.result.eval_loss = trial.history.last_eval_loss();
+  trial.result.metrics = trial.history.last_metrics();
 }
 
 /// Takes over the progress of the job.
@@ -243,7 +245,9 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
   for (std::size_t i = 0; i < news.losses.size() && current.history.num_steps() < step; ++i) {
     current.history.add_step(news.losses[i], news.gradient_norms[i]);
   }
-  for (const auto& [eval_step, loss] : news.eval_losses) current.history.add_eval(eval_step, loss);
+  for (const auto& [eval_step, values] : news.evaluations) {
+    current.history.add_eval(eval_step, values.loss, values.metrics);
+  }
   result.weights_xxh3 = news.weights_xxh3;
   copy_losses(current);
   const double elapsed = current.last_s - current.started_s;
@@ -251,10 +255,11 @@ void Session::Impl::refresh(JobId id, std::int64_t step) {
     const auto steps = static_cast<double>(step - current.first_step);
     result.tokens_per_s = news.weight_per_step * steps / elapsed;
   }
-  for (const auto& [eval_step, loss] : news.eval_losses) {
+  for (const auto& [eval_step, values] : news.evaluations) {
     SessionEvent event = event_of(id, SessionEvent::Kind::eval);
     event.step = eval_step;
-    event.loss = loss;
+    event.loss = values.loss;
+    event.metrics = values.metrics;
     events.add(std::move(event));
   }
 }

@@ -16,6 +16,7 @@
 #include "scheduler/simulation/shortened_run.h"
 #include "scheduler/simulation/virtual_shell.h"
 #include "spillway/session.h"
+#include "spillway/weights.h"
 #include "trainer/compute/tbb_pool.h"
 #include "trainer/profile/pilot.h"
 #include "trainer/runtime/shell.h"
@@ -121,6 +122,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void continue_from(SessionTrial& trial, Generation generation) const;
   JobId submit(TrialConfig trial, const std::string& origin) SPILLWAY_EXCLUDES(submitting);
   JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
+  JobId submit_evaluation(TrialConfig evaluation, bool predicts);
 
   // session_calls.cpp: calls about one trial
   SessionTrial& known_trial(JobId id) const SPILLWAY_REQUIRES(mutex);
@@ -134,8 +136,17 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void save_for_clone(JobId id, const std::shared_ptr<std::promise<void>>& saved, bool is_mine);
   void save_newest(JobId id);
 
+  // session_evaluate.cpp: a trial on other data
+  struct Evaluated;
+  using Weights = std::shared_ptr<const std::vector<NamedTensor>>;
+  TrialConfig evaluation_of_trial(JobId id, const Weights& weights) const;
+  Evaluated run_evaluation(TrialConfig evaluation, bool predicts);
+
   // session_run.cpp: a run begins, takes in trials, and ends
   void begin_run() SPILLWAY_REQUIRES(submitting);
+  template <typename Done>
+  void run_until(const Done& done);
+  void run_until_ended(JobId id);
   void bring(JobId id) SPILLWAY_REQUIRES(mutex);
   void join_run(JobId id) SPILLWAY_REQUIRES(mutex);
   void serve(Shell& serving);

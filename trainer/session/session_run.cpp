@@ -179,20 +179,31 @@ void Session::start() {
   if (impl_->run_phase == RunPhase::until_ended) impl_->run_phase = RunPhase::open;
 }
 
+/// Begins a run unless there is one, and ends it if all trials have ended and it need not stay
+/// open.
+template <typename Done>
+void Session::Impl::run_until(const Done& done) {
+  {
+    const MutexLock submitting_lock(submitting);
+    begin_run();
+  }
+  {
+    const MutexLock lock(mutex);
+    wait_for(done);
+    const bool closes = run_phase == RunPhase::until_ended && all_ended();
+    if (closes) close_run();
+    if (takes_trials()) return;
+  }
+  wait_for_end();
+}
+
+void Session::Impl::run_until_ended(JobId id) {
+  const SessionTrial& waited = trial_of_run(id);
+  run_until([&] { return waited.ended(); });
+}
+
 void Session::run() {
-  Impl& impl = *impl_;
-  {
-    const MutexLock submitting(impl.submitting);
-    impl.begin_run();
-  }
-  {
-    const MutexLock lock(impl.mutex);
-    impl.wait_for([] { return false; });
-    const bool closes = impl.run_phase == RunPhase::until_ended && impl.all_ended();
-    if (closes) impl.close_run();
-    if (impl.takes_trials()) return;
-  }
-  impl.wait_for_end();
+  impl_->run_until([] { return false; });
 }
 
 void Session::wait() {

@@ -117,6 +117,21 @@ JobId Session::Impl::add(std::unique_ptr<SessionTrial> trial) {
   return id;
 }
 
+JobId Session::Impl::submit_evaluation(TrialConfig evaluation, bool predicts) {
+  const MutexLock submitting_lock(submitting);
+  auto trial = make_entry(std::move(evaluation));
+  trial->is_evaluation = true;
+  trial->first_step = trial->config.train.max_steps;
+  measure_costs_of(*trial);
+  const MutexLock lock(mutex);
+  plan(*trial);
+  trial->result.steps = trial->first_step;
+  if (predicts) trial->job->keep_predictions();
+  const JobId id = add(std::move(trial));
+  join_run(id);
+  return id;
+}
+
 JobId Session::submit(TrialConfig config) { return impl_->submit(std::move(config), ""); }
 
 /// `origin`: of the state with which it begins, for users.
@@ -183,7 +198,9 @@ void Session::keep_journal(const std::filesystem::path& folder) { keep_journal(R
 void Session::keep_journal(RunLock lock) {
   impl_->store.keep_journal(std::move(lock));
   const MutexLock trials_lock(impl_->mutex);
-  for (const auto& trial : impl_->trials) impl_->store.submit(*trial);
+  for (const auto& trial : impl_->trials) {
+    if (!trial->is_evaluation) impl_->store.submit(*trial);
+  }
 }
 
 std::vector<TrialResult> Session::journal() const { return impl_->store.results(); }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,14 @@ std::vector<std::pair<std::int64_t, double>> pairs_of(const Json& list) {
   std::vector<std::pair<std::int64_t, double>> pairs;
   for (const Json& pair : list) pairs.emplace_back(integer_of(pair.at(0)), number_of(pair.at(1)));
   return pairs;
+}
+
+/// An object of such numbers by name.
+template <typename Json>
+std::map<std::string, double> metrics_of(const Json& object) {
+  std::map<std::string, double> metrics;
+  for (const auto& [name, value] : object.items()) metrics[name] = number_of(value);
+  return metrics;
 }
 
 }  // namespace spillway

@@ -54,6 +54,8 @@ struct SessionTrial {
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before
   TrialLanes lanes;
   TrialRequest request = TrialRequest::run;
+  bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
+  std::int64_t rested_step = -1;  ///< where it rested last; -1: nowhere
   /// Waits for the user alone.
   bool is_paused() const {
     const bool waits =
@@ -65,6 +67,8 @@ struct SessionTrial {
     const bool waits = config.until > 0 && config.until < config.train.max_steps;
     return waits ? config.until : kNoStep;
   }
+  /// Its state at home is that after its last step.
+  bool rests() const { return is_paused() && rested_step == result.steps; }
   bool ended() const { return lifecycle.ended(); }
 };
 

@@ -178,7 +178,7 @@ std::string contract_text(const EarlyTerminate& early) {
       is_median ? fmt::format(", interval {}", early.interval) : fmt::format(", eta {}", early.eta);
   if (early.brackets > 1 && is_hyperband) text += fmt::format(", brackets {}", early.brackets);
   if (!is_hyperband) text += fmt::format(", max_concurrent_trials {}", early.max_concurrent_trials);
-  if (early.metric == MetricKind::eval_loss) text += ", by eval_loss";
+  if (early.evaluates()) text += ", by " + early.metric_name();
   if (early.goal == MetricGoal::maximize) text += ", maximized";
   return text;
 }

@@ -30,20 +30,21 @@ std::optional<double> number_at(const Json& json, const char* key) {
 
 /// Without the lists of losses.
 std::string to_text(const TrialResult& result) {
-  return Json{{"parameters", result.parameters},
-              {"num_shards", result.num_shards},
-              {"virtual_nodes", result.virtual_nodes},
-              {"lanes", result.lanes},
-              {"order", result.order},
-              {"steps", result.steps},
-              {"first_loss", or_null(result.first_loss)},
-              {"final_loss", or_null(result.final_loss)},
-              {"eval_loss", or_null(result.eval_loss)},
-              {"tokens_per_s", result.tokens_per_s},
-              {"weights_xxh3", result.weights_xxh3},
-              {"rung_losses", result.rung_losses},
-              {"training_state_bytes", result.training_state_bytes}}
-      .dump();
+  Json json{{"parameters", result.parameters},
+            {"num_shards", result.num_shards},
+            {"virtual_nodes", result.virtual_nodes},
+            {"lanes", result.lanes},
+            {"order", result.order},
+            {"steps", result.steps},
+            {"first_loss", or_null(result.first_loss)},
+            {"final_loss", or_null(result.final_loss)},
+            {"eval_loss", or_null(result.eval_loss)},
+            {"tokens_per_s", result.tokens_per_s},
+            {"weights_xxh3", result.weights_xxh3},
+            {"rung_losses", result.rung_losses},
+            {"training_state_bytes", result.training_state_bytes}};
+  if (!result.metrics.empty()) json["metrics"] = result.metrics;
+  return json.dump();
 }
 
 TrialState state_of(const JournalTrial& trial) {
@@ -68,6 +69,7 @@ TrialResult result_of(const JournalTrial& trial) {
   result.tokens_per_s = json.at("tokens_per_s");
   result.weights_xxh3 = json.at("weights_xxh3");
   result.training_state_bytes = json.at("training_state_bytes");
+  if (json.contains("metrics")) result.metrics = metrics_of(json.at("metrics"));
   if (json.contains("rung_losses")) result.rung_losses = pairs_of(json.at("rung_losses"));
   return result;
 }

@@ -43,7 +43,7 @@ sweep: {{parameters: {{train.learning_rate: {{values: [1e-3, 3e-3]}}}}}}
 TRIALS = {"learning_rate=1e-3": 1e-3, "learning_rate=3e-3": 3e-3}
 COLUMNS = {"train/loss": "loss", "train/learning_rate": "learning_rate",
            "train/grad_norm": "gradient_norm", "train/tokens_per_s": "tokens_per_s",
-           "eval/loss": "eval_loss"}
+           "eval/loss": "eval_loss", "eval/perplexity": "perplexity"}
 
 
 def as_float(text):

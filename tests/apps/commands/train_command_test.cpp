@@ -148,13 +148,14 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   ASSERT_EQ(json["trials"].size(), 4u);
   for (const Json& trial : json["trials"]) {
     EXPECT_EQ(keys_of(trial),
-              (std::vector<std::string>{"checkpoint_bytes", "data_parallel", "eval_loss",
-                                        "final_loss", "first_loss", "metric", "name", "num_shards",
-                                        "order", "parameters", "short_name", "state", "steps",
-                                        "sweep", "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
+              (std::vector<std::string>{
+                  "checkpoint_bytes", "data_parallel", "eval_loss", "final_loss", "first_loss",
+                  "metric", "metrics", "name", "num_shards", "order", "parameters", "short_name",
+                  "state", "steps", "sweep", "tokens_per_s", "virtual_nodes", "weights_xxh3"}));
     EXPECT_EQ(trial["state"], "done");
     EXPECT_EQ(trial["steps"], 5);
     EXPECT_EQ(trial["metric"], trial["eval_loss"]);
+    EXPECT_EQ(trial["metrics"]["perplexity"], std::exp(trial["eval_loss"].get<double>()));
     EXPECT_GT(trial["num_shards"], 1);
     EXPECT_EQ(trial["weights_xxh3"].get<std::string>().size(), 32u);
   }

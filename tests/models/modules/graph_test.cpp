@@ -330,5 +330,21 @@ TEST(Graph, NamesWhatIsWrong) {
             "has nothing to train: its loss depends on no parameter");
 }
 
+TEST(Graph, RejectsMetricsThatGiveOtherSums) {
+  const auto problem = [](Metric metric) {
+    return problem_of([&](Graph& graph) {
+      const auto x = graph.add("a", Linear(4, 4), {graph.input({4})});
+      graph.loss("loss", &squared_error, {x, graph.input({4})}, {metric});
+    });
+  };
+  Metric metric = r_squared();
+  metric.spec.num_sums = 3;
+  EXPECT_EQ(problem(metric),
+            "layer 'loss, metric r2' must give its 3 sums as a float32 or float64 tensor [3]");
+  metric.sums = nullptr;
+  EXPECT_EQ(problem(metric),
+            "layer 'loss, metric r2' must have a function of its sums if it has sums, else none");
+}
+
 }  // namespace
 }  // namespace spillway

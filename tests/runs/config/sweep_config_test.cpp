@@ -193,6 +193,16 @@ TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
   EXPECT_EQ(blind({}), Texts{});
 }
 
+TEST(SweepConfig, AMetricThatTheFamilyDoesNotHaveIsRefused) {
+  const auto problems = [](const std::string& metric) {
+    return testing::sweep({"seed: {values: [1, 2]}"}, kShortestConfig, {metric}).problems;
+  };
+  EXPECT_EQ(problems("metric: {name: accuracy, goal: maximize}"),
+            Texts{"line 7: sweep.metric.name: is accuracy, which model.family gpt does not have; "
+                  "write eval_loss or perplexity"});
+  EXPECT_EQ(problems("metric: {name: perplexity}"), Texts{});
+}
+
 TEST(SweepConfig, KeysOfEarlyStoppingDependOnItsRule) {
   const auto problems = [](const std::string& entry) {
     return with_early_stopping(entry).problems;

@@ -104,7 +104,8 @@ TEST(EventLog, AResumedTrialMayKnowItsLastStepsOnly) {
                            .dropped_steps = 3,
                            .losses = {4, 3, 2},  // the trial has gone on meanwhile
                            .gradient_norms = {1, 1, 1},
-                           .eval_losses = {{2, 7}, {4, 4.5}, {5, 3.5}}};
+                           .eval_losses = {{2, 7}, {4, 4.5}, {5, 3.5}},
+                           .eval_metrics = {{4, {{"accuracy", 0.5}}}, {5, {{"accuracy", 1}}}}};
   const Json json = resumed_event(event, result, {});
   EXPECT_EQ(json["steps"].size(), 2u);
   RunLog run;
@@ -115,6 +116,7 @@ TEST(EventLog, AResumedTrialMayKnowItsLastStepsOnly) {
   EXPECT_EQ(read.first_loss, 9);
   EXPECT_EQ(read.final_loss, 3);
   EXPECT_EQ(read.eval_loss, 4.5);
+  EXPECT_EQ(read.metrics, (Metrics{{"accuracy", 0.5}}));
   Json wrong = json;
   wrong["sequence"] = 2;
   wrong["dropped"] = 2;

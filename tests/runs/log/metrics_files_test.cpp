@@ -32,12 +32,19 @@ double loss_of(std::int64_t step) { return 10 - 0.1 * static_cast<double>(step);
 double norm_of(std::int64_t step) { return 1 / static_cast<double>(step); }
 bool is_evaluated(std::int64_t step) { return step % 3 == 0; }
 double eval_of(std::int64_t step) { return loss_of(step) + 0.25; }
+Metrics accuracy_of(std::int64_t step) { return {{"accuracy", 0.001 * static_cast<double>(step)}}; }
+
+Json run_event_with_metrics() {
+  Json run = made_up_run_event(1);
+  run["trials"][0]["metrics"] = {"accuracy"};
+  return run;
+}
 
 /// A program that trains trial 0 and writes its log until it is killed.
 class Program {
  public:
   explicit Program(const TemporaryFolder& folder) : folder_(folder), log_(folder / kEventFile) {
-    log_.add(made_up_run_event(1));
+    log_.add(run_event_with_metrics());
     log_.flush();
   }
 
@@ -52,7 +59,9 @@ class Program {
       result.gradient_norms.push_back(norm_of(s));
     }
     for (std::int64_t s = 1; s <= step; ++s) {
-      if (s > dropped && is_evaluated(s)) result.eval_losses.emplace_back(s, eval_of(s));
+      if (s <= dropped || !is_evaluated(s)) continue;
+      result.eval_losses.emplace_back(s, eval_of(s));
+      result.eval_metrics.emplace_back(s, accuracy_of(s));
     }
     SessionEvent event = next(Kind::resumed);
     event.step = step;
@@ -100,6 +109,7 @@ class Program {
     if (!is_evaluated(step_)) return;
     SessionEvent eval = next(Kind::eval);
     eval.loss = eval_of(step_);
+    eval.metrics = accuracy_of(step_);
     add(to_json(eval));
   }
   void add(const Json& event) {
@@ -220,6 +230,19 @@ TEST(MetricsFiles, EqualAnUninterruptedRunAfterKills) {
     MetricsFiles{folder.path()};
     ASSERT_EQ(metrics_of(folder), written) << run;
   }
+}
+
+TEST(MetricsFiles, HaveAColumnForEachMetric) {
+  const TemporaryFolder folder;
+  Program program(folder);
+  program.begin(0);
+  program.train_to(3);
+  program.end();
+  EXPECT_NE(metrics_of(folder).find(",eval_loss,accuracy\r\n"), std::string::npos);
+  const auto rows = read_metrics(folder / "trials/trial 0/metrics.csv");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1].metrics, Metrics{}) << "it was not evaluated";
+  EXPECT_EQ(rows[2].metrics, accuracy_of(3));
 }
 
 TEST(MetricsFiles, RestoreLostStepsFromTheCheckpoint) {

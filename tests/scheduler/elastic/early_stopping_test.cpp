@@ -105,7 +105,7 @@ TEST(EarlyStopping, MaximizesIfThatIsTheGoal) {
 
 TEST(EarlyStopping, SaysWhyATrialIsStopped) {
   for (const MetricKind metric : {MetricKind::eval_loss, MetricKind::final_loss}) {
-    EarlyStopping rule({.rungs = {2, 2}, .metric = metric});
+    EarlyStopping rule({.rungs = {2, 2}, .metric = to_string(metric)});
     rule = with_trials(rule, 2);
     EXPECT_EQ(rule.evaluates(), metric == MetricKind::eval_loss);
     EXPECT_EQ(

@@ -174,7 +174,7 @@ TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
 
 TEST(RunController, AJobEvaluatesAtARungWhereEvaluationsAreCompared) {
   for (const MetricKind metric : {MetricKind::eval_loss, MetricKind::final_loss}) {
-    EarlyStopping rule({.rungs = {5, 2}, .metric = metric});
+    EarlyStopping rule({.rungs = {5, 2}, .metric = to_string(metric)});
     ControlledJobs run("none", 1, rule);
     run.controller.enter({.job = JobId(0), .max_steps = kSteps});
     run.controller.enter({.job = JobId(1), .max_steps = kSteps, .until = 5});
@@ -206,6 +206,17 @@ TEST(RunController, AJobWaitsToBeginWithoutItsShare) {
   EXPECT_EQ(run.end(JobId(0)), Texts{"hold 1 at 5"});
   EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::decision);
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
+}
+
+TEST(RunController, AJobThatIsNotComparedBeginsAtOnce) {
+  ControlledJobs run("wfs", 2, one_at_once());
+  run.controller.enter({.job = JobId(0), .max_steps = kSteps});
+  run.controller.enter({.job = JobId(1), .max_steps = kSteps, .is_compared = false});
+  EXPECT_EQ(run.controller.start(JobId(1)).hold.step, kNoStep);
+  run.admit(2);
+  EXPECT_EQ(run.controller.waits(JobId(1)), JobWait::decision);
+  EXPECT_FALSE(run.controller.is_rung(JobId(1), 5));
+  EXPECT_EQ(run.end(JobId(1)), Texts{});
 }
 
 /// Its evaluation there was lost with the session before.

@@ -53,6 +53,7 @@ inline std::string difference(const Outcome& a, const Outcome& b) {
   if (a.trial.weights_xxh3 != b.trial.weights_xxh3) found += " weights or statistics;";
   found += difference("losses", a.trial.losses, b.trial.losses);
   found += difference("evaluations", a.trial.eval_losses, b.trial.eval_losses);
+  found += difference("metrics", a.trial.eval_metrics, b.trial.eval_metrics);
   found += difference("gradient norms", a.norms, b.norms);
   if (a.norms.size() != static_cast<std::size_t>(a.trial.steps)) found += " a norm is missing;";
   return found;

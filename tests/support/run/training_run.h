@@ -62,6 +62,7 @@ inline void expect_same_bits(const TrialResult& a, const TrialResult& b) {
   EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.eval_losses, b.eval_losses);
+  EXPECT_EQ(a.eval_metrics, b.eval_metrics);
 }
 
 /// Negative control: the comparison must be able to fail.

@@ -18,15 +18,16 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr Rungs kRungs{.min_iter = 3, .eta = 2};  // 3, 6, 12, 24
-constexpr MetricKind kMeans = MetricKind::final_loss, kEvals = MetricKind::eval_loss;
+constexpr const char *kMeans = "final_loss", *kEvals = "eval_loss";
 
+Metrics metrics_at(std::int64_t step) { return {{"accuracy", 1 / static_cast<double>(step)}}; }
 double loss_of(std::int64_t step) { return std::sqrt(static_cast<double>(100 - step)) / 3; }
 
 void train(TrialHistory& history, std::int64_t end) {
   while (history.num_steps() < end) {
     const std::int64_t step = history.num_steps() + 1;
     history.add_step(loss_of(step), 1 / loss_of(step));
-    if (step % 2 == 0) history.add_eval(step, 2 * loss_of(step));
+    if (step % 2 == 0) history.add_eval(step, 2 * loss_of(step), metrics_at(step));
   }
 }
 
@@ -47,7 +48,8 @@ TrialHistory interrupted(std::size_t limit, std::int64_t every, std::int64_t end
     train(history, std::min(end, history.num_steps() + every));
     const bool evaluated = history.num_steps() % 2 == 0;
     history = TrialHistory::parse(history.to_text(), "history.json", limit, kRungs);
-    if (evaluated) history.add_eval(history.num_steps(), 2 * loss_of(history.num_steps()));
+    const std::int64_t step = history.num_steps();
+    if (evaluated) history.add_eval(step, 2 * loss_of(step), metrics_at(step));
   }
   return history;
 }
@@ -59,6 +61,7 @@ TEST(TrialHistory, KeepsTheLastStepsAcrossInterruptions) {
   ASSERT_EQ(whole.rung_losses(kMeans).size(), 4u);
   ASSERT_EQ(whole.rung_losses(kEvals),
             (RungLosses{{6, 2 * loss_of(6)}, {12, 2 * loss_of(12)}, {24, 2 * loss_of(24)}}));
+  ASSERT_EQ(whole.rung_losses("accuracy"), (RungLosses{{6, 1 / 6.}, {12, 1 / 12.}, {24, 1 / 24.}}));
   for (const std::size_t limit : {1u, 2u, 5u, 29u, 30u}) {
     for (const std::int64_t every : {1, 4, 7, 30}) {
       const TrialHistory some = interrupted(limit, every, 30);
@@ -70,6 +73,9 @@ TEST(TrialHistory, KeepsTheLastStepsAcrossInterruptions) {
       EXPECT_EQ(some.rung_losses(kMeans), whole.rung_losses(kMeans))
           << "the same bits, limit " << limit;
       EXPECT_EQ(some.rung_losses(kEvals), whole.rung_losses(kEvals));
+      EXPECT_EQ(some.rung_losses("accuracy"), whole.rung_losses("accuracy"));
+      EXPECT_EQ(list(some.eval_metrics()), last(list(whole.eval_metrics()), limit));
+      EXPECT_EQ(some.last_metrics(), whole.last_metrics());
       EXPECT_EQ(some.first_loss(), whole.first_loss());
       EXPECT_EQ(some.last_loss(), whole.last_loss());
       EXPECT_EQ(some.last_eval_loss(), whole.last_eval_loss());
@@ -146,7 +152,7 @@ TEST(TrialHistory, RefusesInvalidHistories) {
   for (const auto& [key, value] : whole.items()) {
     Json without = whole;
     without.erase(key);
-    problem(without);
+    if (key != "eval_metrics") problem(without);  // many models have none
     Json other = whole;
     other[key] = "text";
     problem(other);

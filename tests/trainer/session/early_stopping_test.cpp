@@ -23,7 +23,7 @@ namespace {
 using Kind = SessionEvent::Kind;
 
 // Rungs 3, 6, 12.
-constexpr EarlyTerminate kEarly{.min_iter = 3, .eta = 2, .metric = MetricKind::final_loss};
+const EarlyTerminate kEarly{.min_iter = 3, .eta = 2, .metric = MetricKind::final_loss};
 constexpr EarlyTerminate kByEvaluation{.min_iter = 3, .eta = 2};
 constexpr EarlyTerminate kAsha{
     .min_iter = 3, .eta = 2, .type = EarlyTerminateKind::asha, .max_concurrent_trials = 2};

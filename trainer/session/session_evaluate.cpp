@@ -1,0 +1,183 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "spillway/error.h"
+#include "trainer/session/session_impl.h"
+
+/// A trial on other data: a job of its own, which begins where training ends. So it only evaluates
+/// once, by the units of evaluations.
+namespace spillway {
+
+/// What such a job leaves.
+struct Session::Impl::Evaluated {
+  std::vector<EvaluationSums> nodes;
+  std::vector<TrainingJob::Prediction> predictions;
+};
+
+namespace {
+
+using Source = std::shared_ptr<const DataSource>;
+
+/// `count` samples: those of a source, then copies of its last one.
+class Filled final : public DataSource {
+ public:
+  Filled(Source whole, std::uint64_t count) : whole_(std::move(whole)), count_(count) {}
+  std::uint64_t num_samples() const override { return count_; }
+  std::int64_t sample_elements() const override { return whole_->sample_elements(); }
+  DType dtype() const override { return whole_->dtype(); }
+  void read(std::uint64_t index, std::span<std::byte> row) const override {
+    whole_->read(std::min(index, whole_->num_samples() - 1), row);
+  }
+
+ private:
+  Source whole_;
+  std::uint64_t count_;
+};
+
+void copy_to(std::span<std::byte* const> places, const std::vector<ParamSpec>& params,
+             const std::vector<NamedTensor>& weights) {
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    const auto found = std::ranges::find(weights, params[p].name, &NamedTensor::name);
+    if (found == weights.end() || found->value.nbytes() != params[p].master().bytes()) {
+      throw Error(fmt::format("the weights lack parameter {}", params[p].name));
+    }
+    std::memcpy(places[p], found->value.const_data_ptr(), found->value.nbytes());
+  }
+}
+
+/// `model` with these weights, which have the names of its parameters; they must outlive the run.
+ModelFactory with_weights(const ModelFactory& model,
+                          const std::weak_ptr<const std::vector<NamedTensor>>& weights) {
+  return [=](std::int64_t vn_size) {
+    auto made = model(vn_size);
+    made->initialize = [weights, params = made->spec.params](std::uint64_t,
+                                                             std::span<std::byte* const> places) {
+      copy_to(places, params, *weights.lock());
+    };
+    return made;
+  };
+}
+
+/// `trial` as one that evaluates `count` samples, which are whole virtual nodes, and ends.
+TrialConfig evaluation_on(TrialConfig trial, const Source& data, std::uint64_t count) {
+  const auto filled = std::make_shared<Filled>(data, count);
+  trial.data =
+      std::make_shared<DataSplit>(DataSplit{.train = filled, .eval = filled, .augment = {}});
+  trial.train.eval_batches = static_cast<std::int64_t>(count) / trial.train.batch_size + 1;
+  return trial;
+}
+
+/// What an evaluation of a trial does not have of it. It has no need for much optimizer state.
+TrialConfig without_training(TrialConfig trial) {
+  trial.name += "/evaluation";
+  trial.client_id.clear();
+  trial.until = 0;
+  trial.checkpoint = {};
+  trial.weights_file.clear();
+  trial.keep_weights = false;
+  trial.train.optimizer = OptimizerKind::sgd;
+  trial.train.max_steps = 1;
+  trial.train.eval_steps = 0;
+  trial.train.autoscale.clear();
+  return trial;
+}
+
+std::uint64_t num_samples_of(const Source& data) {
+  if (!data || data->num_samples() == 0) throw ConfigError("data", 0, "has no samples; give some");
+  return data->num_samples();
+}
+
+std::uint64_t vn_size_of(const TrainConfig& train) {
+  return static_cast<std::uint64_t>(train.batch_size / train.virtual_nodes);
+}
+
+void add(EvaluationSums& total, const EvaluationSums& node, double factor = 1) {
+  total.loss = total.loss + WeightedSum{factor * node.loss.sum, factor * node.loss.weight};
+  total.metrics.resize(node.metrics.size());
+  for (std::size_t i = 0; i < node.metrics.size(); ++i) {
+    total.metrics[i] += factor * node.metrics[i];
+  }
+}
+
+/// The first `num_samples` of all, [N, ...] f32.
+at::Tensor joined(const std::vector<TrainingJob::Prediction>& parts, std::int64_t num_samples) {
+  std::vector<std::int64_t> shape = parts.front().shape;
+  shape[0] = num_samples;
+  at::Tensor all = at::empty(shape, at::kFloat);
+  std::int64_t begin = 0;
+  for (const TrainingJob::Prediction& part : parts) {
+    const std::int64_t count = std::min(part.shape[0], num_samples - begin);
+    const at::Tensor values =
+        at::from_blob(const_cast<std::byte*>(part.values.data()), part.shape, part.dtype);
+    all.narrow(0, begin, count).copy_(values.narrow(0, 0, count));
+    begin += count;
+  }
+  return all;
+}
+
+}  // namespace
+
+Session::Impl::Evaluated Session::Impl::run_evaluation(TrialConfig evaluation, bool predicts) {
+  const JobId id = submit_evaluation(std::move(evaluation), predicts);
+  run_until_ended(id);
+  const MutexLock lock(mutex);
+  SessionTrial& ended = trial(id);
+  if (!ended.ended()) {
+    ended.stopping = true;
+    shell->stop(id);
+    throw Error(fmt::format("{} waits for host memory or devices that other trials keep; stop one",
+                            ended.config.name));
+  }
+  if (ended.result.state != TrialState::done) {
+    throw Error(fmt::format("{} was not completed: {}", ended.config.name, ended.result.reason));
+  }
+  Evaluated evaluated{ended.job->evaluation_by_node(), ended.job->take_predictions()};
+  ended.config.data = nullptr;  // nobody asks for them again
+  ended.config.model = nullptr;
+  return evaluated;
+}
+
+/// The configuration that submit() has completed, with the trial's weights.
+TrialConfig Session::Impl::evaluation_of_trial(JobId id, const Weights& weights) const {
+  const MutexLock lock(mutex);
+  TrialConfig evaluation = without_training(trial(id).config);
+  evaluation.model = with_weights(evaluation.model, weights);
+  return evaluation;
+}
+
+/// The last virtual node is filled with copies of the last sample. A further one that has only
+/// copies tells what to take off again.
+Evaluation Session::evaluate(JobId id, std::shared_ptr<const DataSource> data) {
+  const std::uint64_t num_samples = num_samples_of(data);
+  const auto values = std::make_shared<const std::vector<NamedTensor>>(weights(id));
+  const TrialConfig trial = impl_->evaluation_of_trial(id, values);
+  const std::uint64_t vn_size = vn_size_of(trial.train);
+  const std::uint64_t num_nodes = (num_samples + vn_size - 1) / vn_size;
+  const std::uint64_t copies = num_nodes * vn_size - num_samples;
+  const std::uint64_t all = (num_nodes + (copies > 0 ? 1 : 0)) * vn_size;
+  const auto nodes = impl_->run_evaluation(evaluation_on(trial, data, all), false).nodes;
+  EvaluationSums sums;
+  for (std::size_t n = 0; n < num_nodes; ++n) add(sums, nodes[n]);
+  if (copies > 0) {
+    add(sums, nodes.back(), -static_cast<double>(copies) / static_cast<double>(vn_size));
+  }
+  const MutexLock lock(impl_->mutex);
+  return evaluation_of(impl_->trial(id).model->spec, sums);
+}
+
+at::Tensor Session::predict(JobId id, std::shared_ptr<const DataSource> data) {
+  const std::uint64_t num_samples = num_samples_of(data);
+  const auto values = std::make_shared<const std::vector<NamedTensor>>(weights(id));
+  const TrialConfig trial = impl_->evaluation_of_trial(id, values);
+  const std::uint64_t vn_size = vn_size_of(trial.train);
+  const std::uint64_t padded = (num_samples + vn_size - 1) / vn_size * vn_size;
+  const auto evaluated = impl_->run_evaluation(evaluation_on(trial, data, padded), true);
+  return joined(evaluated.predictions, static_cast<std::int64_t>(num_samples));
+}
+
+}  // namespace spillway

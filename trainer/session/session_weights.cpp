@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "spillway/error.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/compute/trial_state.h"
+#include "trainer/session/session_impl.h"
+
+/// Weights of a trial as tensors.
+namespace spillway {
+namespace {
+
+/// By the parameters of the model.
+std::vector<NamedTensor> in_order(std::vector<NamedTensor> tensors, const ModelSpec& model) {
+  std::vector<NamedTensor> sorted;
+  for (const ParamSpec& param : model.params) {
+    const auto found = std::ranges::find(tensors, param.name, &NamedTensor::name);
+    if (found == tensors.end()) throw Error("the saved weights lack parameter " + param.name);
+    sorted.push_back(std::move(*found));
+  }
+  return sorted;
+}
+
+/// Of a trial that has ended; nothing if it has left none.
+std::optional<std::vector<NamedTensor>> weights_on_disk(const TrialConfig& trial,
+                                                        bool has_final_weights) {
+  FileSystem& files = posix_file_system();
+  if (has_final_weights && !trial.weights_file.empty()) {
+    return read_tensors(Safetensors(file_source(files, trial.weights_file)));
+  }
+  const auto& folder = trial.checkpoint.folder;
+  if (folder.empty() || !std::filesystem::exists(folder)) return std::nullopt;
+  const auto newest = CheckpointStore(files, folder).open_newest().generation;
+  if (!newest) return std::nullopt;
+  return read_tensors(Safetensors(newest->file(kWeightsFile)));
+}
+
+}  // namespace
+
+std::vector<NamedTensor> Session::weights(JobId id) const {
+  const Impl& impl = *impl_;
+  TrialConfig config;
+  std::shared_ptr<const Model> model;
+  bool has_final_weights = false;
+  {
+    const MutexLock lock(impl.mutex);
+    const SessionTrial& trial = impl.known_trial(id);
+    config = trial.config;
+    model = trial.model;
+    // At rest its state stays as it is at least until the next commit, which needs the lock.
+    if (trial.rests()) return copy_of(trial.job->weights());
+    if (!trial.ended()) {
+      throw Error(fmt::format("trial {} still trains; pause it and wait for it, or for its end",
+                              config.name));
+    }
+    has_final_weights = !trial.result.weights_xxh3.empty();
+    if (trial.job && has_final_weights && config.keep_weights) return trial.job->kept_weights();
+  }
+  if (auto saved = weights_on_disk(config, has_final_weights)) {
+    return in_order(std::move(*saved), model->spec);
+  }
+  throw Error(fmt::format(
+      "trial {} has left its weights nowhere; set keep_weights, a weights_file, or checkpoints",
+      config.name));
+}
+
+}  // namespace spillway
