@@ -128,7 +128,7 @@ Session::Impl::Evaluated Session::Impl::run_evaluation(TrialConfig evaluation, b
   const MutexLock lock(mutex);
   SessionTrial& ended = trial(id);
   if (!ended.ended()) {
-    ended.stopping = true;
+    ended.request = TrialRequest::stop;
     shell->stop(id);
     throw Error(fmt::format("{} waits for host memory or devices that other trials keep; stop one",
                             ended.config.name));
