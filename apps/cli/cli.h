@@ -30,5 +30,6 @@ void declare_commands(CLI::App& app, Command& chosen);
 inline constexpr const char* kYamlFile = "FILE.yaml";
 inline constexpr const char* kFolder = "DIR";
 inline constexpr const char* kOverride = "KEY=VALUE";
+inline constexpr const char* kTrial = "TRIAL";
 
 }  // namespace spillway

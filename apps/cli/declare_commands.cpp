@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include "apps/cli/cli.h"
@@ -9,6 +10,7 @@
 #include "apps/commands/report_command.h"
 #include "apps/commands/results_command.h"
 #include "apps/commands/train_command.h"
+#include "apps/commands/trial_commands.h"
 #include "apps/commands/verify_command.h"
 #include "apps/terminal/cache_file.h"
 #include "apps/terminal/signals.h"
@@ -88,12 +90,20 @@ void declare_resume(CLI::App& app, Command& chosen) {
   add_folder(command, options->folder);
   add_overrides(command, options->overrides);
   command.add_flag("--retry-failed", options->retry_failed, "Also resume trials that failed");
+  command
+      .add_option("--trial", options->trial, "Also resume this one, which was paused or stopped")
+      ->type_name(kTrial);
   add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
   command.footer(
       R"(Trials that have ended keep their results. Each other trial resumes from its newest
 intact checkpoint, or from the beginning if it has none. The results are bit-identical to those of
 an uninterrupted run. You may override devices, budgets and all other settings that do not change
 results; data and paths come from config.yaml in the folder. Signals work as in train.
+
+More draws (sweep.run_cap) or more values of a grid (sweep.parameters) add trials; more steps
+(train.max_steps, train.num_train_epochs) train all trials on that early stopping has not ended.
+config.yaml in the folder is changed accordingly. Trials that were paused or stopped by a call
+stay so.
 
 Failed trials are skipped. Use --retry-failed once you have fixed the cause, such as a full disk
 or a lost device.
@@ -102,8 +112,118 @@ Examples:
   spillway resume runs/sweep
   spillway resume runs/sweep devices='[{memory: 4GiB}]'
   spillway resume runs/sweep --retry-failed
+  spillway resume runs/sweep sweep.run_cap=40
+  spillway resume runs/sweep train.max_steps=240 train.lr_scheduler_extend=stretch
+  spillway resume runs/sweep --trial 'learning_rate=1e-3'
 
 Exit codes: as for train; also 2 if an override changes the contract of a checkpoint.)");
+}
+
+void add_trial(CLI::App& command, std::string& trial) {
+  command.add_option("trial", trial, "Name of the trial, as in results")
+      ->required()
+      ->type_name(kTrial);
+}
+
+struct CallOptions {
+  std::string folder;
+  CallForTrial call;
+};
+
+CLI::App& declare_call(CLI::App& app, Command& chosen, const char* name, TrialCall call,
+                       const char* description) {
+  const auto options = std::make_shared<CallOptions>();
+  options->call.call = call;
+  CLI::App& command = add_command(app, chosen, name, description, options,
+                                  [](const CallOptions& of, const Output& output) {
+                                    return call_for_trial(of.folder, of.call, output.out);
+                                  });
+  add_folder(command, options->folder);
+  add_trial(command, options->call.trial);
+  return command;
+}
+
+void declare_stop(CLI::App& app, Command& chosen) {
+  declare_call(app, chosen, "stop", TrialCall::stop, "End one trial of a run")
+      .footer(
+          R"(The process that trains the run ends the trial after its open step and saves a checkpoint.
+The command returns once the call is durable: the trial stays stopped even if that process is
+killed. If no process trains the run, a later resume leaves the trial out. 'spillway resume DIR
+--trial TRIAL' takes the call back.
+
+Example:
+  spillway stop runs/sweep 'learning_rate=1e-2'
+
+Exit codes: 0 done, 2 not a run, no such trial, or it has ended.)");
+}
+
+void declare_pause(CLI::App& app, Command& chosen) {
+  declare_call(app, chosen, "pause", TrialCall::pause, "Let one trial of a run wait")
+      .footer(
+          R"(The trial rests after its open step, saves a checkpoint and keeps its host memory, until
+'spillway resume DIR --trial TRIAL', which works during the run and after it. The run ends once only
+paused trials are left. Like stop, the call is durable when the command returns.
+
+Example:
+  spillway pause runs/sweep 'learning_rate=1e-2'
+
+Exit codes: 0 done, 2 not a run, no such trial, or it has ended.)");
+}
+
+struct ExtendOptions : ResumeOptions {
+  std::int64_t steps = 0;
+};
+
+void declare_extend(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ExtendOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "extend", "Train one trial on", options,
+      [](ExtendOptions& of, const Output& output) {
+        const auto extend_trial = [&](const ResumeOptions& resume, auto&&... rest) {
+          return extend(resume, of.steps > 0 ? std::optional(of.steps) : std::nullopt, rest...);
+        };
+        return run_training(of, output, extend_trial);
+      });
+  add_folder(command, options->folder);
+  add_trial(command, options->trial);
+  command.add_option("steps", options->steps, "Its new length; default: the length that it has")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("STEPS");
+  add_overrides(command, options->overrides);
+  add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
+  command.footer(
+      R"(A trial that early stopping has ended trains on from its rung, and is not stopped early
+again. A trial that is done needs STEPS, and train.lr_scheduler_extend where its schedule has an
+end.
+If a process trains the run, the command returns once the call is durable, and the next resume
+trains the steps. If not, the command resumes the run.
+
+Examples:
+  spillway extend runs/sweep 'learning_rate=1e-2'
+  spillway extend runs/sweep 'learning_rate=1e-3' 240 train.lr_scheduler_extend=restart
+
+Exit codes: as for resume; also 2 if there is no such trial, or it would not get longer.)");
+}
+
+void declare_add(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ResumeOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "add", "Add one trial to a run", options,
+      [](ResumeOptions& of, const Output& output) { return run_training(of, output, add); });
+  add_folder(command, options->folder);
+  command.add_option("values", options->overrides, "Its values; other keys are as in config.yaml")
+      ->required()
+      ->type_name(kOverride);
+  add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
+  command.footer(
+      R"(The trial becomes an entry of sweep.trials in the run's config.yaml. If a process trains
+the run, it trains the trial at once, and the command returns once that is durable. If not, the
+command resumes the run.
+
+Example:
+  spillway add runs/sweep train.learning_rate=2e-3 model.dropout=0.1
+
+Exit codes: as for resume.)");
 }
 
 void declare_plan(CLI::App& app, Command& chosen) {
@@ -245,6 +365,10 @@ void declare_configuration_tables(CLI::App& app, Command& chosen) {
 void declare_commands(CLI::App& app, Command& chosen) {
   declare_train(app, chosen);
   declare_resume(app, chosen);
+  declare_stop(app, chosen);
+  declare_pause(app, chosen);
+  declare_extend(app, chosen);
+  declare_add(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
   declare_report(app, chosen);

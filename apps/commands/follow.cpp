@@ -1,11 +1,15 @@
 #include "apps/commands/follow.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
 #include <ostream>
+#include <utility>
 
+#include "apps/commands/answer_requests.h"
 #include "apps/report/chrome_trace.h"
 #include "apps/report/format_state.h"
 #include "apps/report/memory_samples.h"
@@ -21,62 +25,107 @@
 namespace spillway {
 namespace {
 
-/// Logs and shows the events until the session's run is over.
-void watch(const std::future<void>& running, Session& session, const std::vector<Trial>& trials,
-           const Place& place, EventLog& log, MetricsFiles& metrics, MemorySamples& memory,
-           Progress& progress, const Console& console) {
-  constexpr std::chrono::milliseconds kInterval(100);
-  std::uint64_t seen = 0;
-  unsigned states_shown = 0;
-  const RunResult begin = session.result();  // with the progress of resumed trials
-  const auto json_of = [&](const SessionEvent& event) {
-    if (event.kind != SessionEvent::Kind::resumed) return to_json(place(event));
-    const std::size_t trial = event.trial.index();
-    return resumed_event(place(event), begin.trials[trial], trials[trial].config.train);
-  };
-  for (bool last = false, stopped = false; !last;) {
-    last = running.wait_for(kInterval) == std::future_status::ready;
-    for (const auto& event : session.poll(seen, 0)) {
-      if (event.sequence != seen + 1) {
+/// What follows a session that trains.
+class Watch {
+ public:
+  Watch(Session& session, std::vector<Trial>& trials, Place& place, const OutputFolder& folder,
+        EventLog& log, MetricsFiles& metrics, MemorySamples& memory, Progress& progress,
+        const Console& console)
+      : session_(session),
+        trials_(trials),
+        place_(place),
+        log_(log),
+        metrics_(metrics),
+        memory_(memory),
+        progress_(progress),
+        console_(console),
+        begin_(session.result()),
+        server_(session, trials, place, folder, log, metrics) {}
+
+  /// Logs and shows the events, and answers other processes, until the session's run is over.
+  /// Returns whether it has to run again.
+  bool until(const std::future<void>& running) {
+    constexpr std::chrono::milliseconds kInterval(100);
+    for (bool last = false; !last;) {
+      last = running.wait_for(kInterval) == std::future_status::ready;
+      take_events();
+      if (server_.serve() && last && !stopped_) return true;
+      if (!last) sample_memory();
+      show();
+      if (console_.requests.stop && !stopped_) {
+        session_.stop();
+        progress_.stop(log_.run());
+        stopped_ = true;
+      }
+    }
+    progress_.finish();
+    return false;
+  }
+  /// The last events, of trials that were paused when the run ended.
+  void take_events() {
+    for (const auto& event : session_.poll(seen_, 0)) {
+      if (event.sequence != seen_ + 1) {
         throw Error("the log could not keep up with the events; continue with 'spillway resume'");
       }
       const Json json = json_of(event);
-      log.add(json);
-      metrics.take(json);
-      progress.take(log.run(), place(event));
-      seen = event.sequence;
+      log_.add(json);
+      metrics_.take(json);
+      progress_.take(log_.run(), place_(event));
+      seen_ = event.sequence;
     }
-    log.flush();
-    metrics.flush();
-    if (const unsigned asked = console.requests.state; asked != states_shown) {
-      progress.finish();
-      console.log << format_state(session.state(), table_width(console.log)) << std::flush;
-      states_shown = asked;
-    }
-    const double now_s =
-        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    if (!last && memory.is_due(now_s)) memory.take(now_s, session.state());
-    progress.show(log.run());
-    if (console.requests.stop && !stopped) {
-      session.stop();
-      progress.stop(log.run());
-      stopped = true;
-    }
+    log_.flush();
+    metrics_.flush();
   }
-  progress.finish();
-}
 
-/// Runs the session on a thread of its own. An error of the log ends the run.
-void run(Session& session, const std::vector<Trial>& trials, const Place& place, EventLog& log,
-         MetricsFiles& metrics, MemorySamples& memory, Progress& progress, const Console& console) {
-  auto running = std::async(std::launch::async, [&] { session.run(); });
-  try {
-    watch(running, session, trials, place, log, metrics, memory, progress, console);
-  } catch (...) {
-    session.stop();
-    throw;
+ private:
+  Json json_of(const SessionEvent& event) const {
+    if (event.kind != SessionEvent::Kind::resumed) return to_json(place_(event));
+    const std::size_t trial = event.trial.index();
+    return resumed_event(place_(event), begin_.trials.at(trial), trials_[trial].config.train);
   }
-  running.get();
+  void sample_memory() {
+    const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+    if (memory_.is_due(now.count())) memory_.take(now.count(), session_.state());
+  }
+  void show() {
+    if (const unsigned asked = console_.requests.state; asked != states_shown_) {
+      progress_.finish();
+      console_.log << format_state(session_.state(), table_width(console_.log)) << std::flush;
+      states_shown_ = asked;
+    }
+    progress_.show(log_.run());
+  }
+
+  Session& session_;
+  std::vector<Trial>& trials_;
+  Place& place_;
+  EventLog& log_;
+  MetricsFiles& metrics_;
+  MemorySamples& memory_;
+  Progress& progress_;
+  const Console& console_;
+  const RunResult begin_;  ///< with the progress of resumed trials
+  RequestServer server_;
+  std::uint64_t seen_ = 0;
+  unsigned states_shown_ = 0;
+  bool stopped_ = false;
+};
+
+/// Runs the session on a thread of its own until only paused trials are left, which it then stops.
+/// An error of the log ends the run.
+void run(Session& session, Watch& watch) {
+  for (bool again = true; again;) {
+    auto running = std::async(std::launch::async, [&] { session.run(); });
+    try {
+      again = watch.until(running);
+    } catch (...) {
+      session.stop();
+      throw;
+    }
+    running.get();
+  }
+  session.finish();
+  watch.take_events();
 }
 
 /// The Unix time at which the clock of the run was 0, if it reports to TensorBoard.
@@ -157,14 +206,27 @@ ExitCode exit_code(const RunLog& run, bool interrupted) {
   return any(TrialState::failed) ? kTrialFailed : kDone;
 }
 
-ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place& place,
+bool report_paused(const RunLog& run, const OutputFolder& folder, std::ostream& log) {
+  bool any = false;
+  for (const TrialLog& trial : run.trials) {
+    if (trial.call != TrialCall::pause || has_ended(trial.result.state)) continue;
+    log << fmt::format("Trial {} is paused. Continue with: spillway resume '{}' --trial '{}'\n",
+                       trial.result.name, folder.path().string(), trial.result.name);
+    any = true;
+  }
+  return any;
+}
+
+ExitCode follow(Session& session, std::vector<Trial> trials, Place place,
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
                 EventLog& events, const Console& console) {
   training_begins();
   MetricsFiles metrics(folder.path(), tensorboard_begin(trials.front(), events.run()));
   MemorySamples memory;
-  run(session, trials, place, events, metrics, memory,
-      *make_progress(console.progress_file, console.json ? console.log : console.out), console);
+  const auto progress =
+      make_progress(console.progress_file, console.json ? console.log : console.out);
+  Watch watch(session, trials, place, folder, events, metrics, memory, *progress, console);
+  run(session, watch);
   const auto result = session.result();
   events.add(end_event(result));
   events.flush();
@@ -175,6 +237,7 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
   const ExitCode code = exit_code(events.run(), console.requests.stop);
   if (code == kInterrupted)
     console.log << "Interrupted. Continue with: " << resume_command(folder.path()) << "\n";
+  report_paused(events.run(), folder, console.log);
   return code;
 }
 

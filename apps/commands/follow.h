@@ -36,9 +36,10 @@ struct Place {
 /// Runs the session on a virtual clock; nullopt if that would take too long.
 std::optional<RunResult> simulate(const Session& session, const std::vector<Trial>& trials);
 
-/// Trains all submitted trials and writes all outputs to the folder. `events` must be flushed.
+/// Trains all submitted trials, and those that other processes add, and writes all outputs to the
+/// folder. `events` must be flushed.
 /// If the log cannot be written, it ends the session and throws.
-ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place& place,
+ExitCode follow(Session& session, std::vector<Trial> trials, Place place,
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
                 EventLog& events, const Console& console);
 
@@ -46,6 +47,8 @@ ExitCode follow(Session& session, const std::vector<Trial>& trials, const Place&
 bool write_outputs(const OutputFolder& folder, const RunLog& run, std::ostream& log);
 /// Prints the report as text or JSON.
 void print(const RunLog& run, const OutputFolder& folder, const Console& console);
+/// Lists the trials that are paused, and how to continue them. Returns whether there are any.
+bool report_paused(const RunLog& run, const OutputFolder& folder, std::ostream& log);
 /// The exit code of a run that has ended.
 ExitCode exit_code(const RunLog& run, bool interrupted);
 

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "apps/commands/train_command.h"
+#include "apps/commands/trial_commands.h"
+#include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/sound_outputs.h"
 #include "runs/log/event_json.h"
@@ -22,29 +25,6 @@ namespace spillway {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Throws ConfigError if the folder has no run to resume.
-void require_begun(const OutputFolder& folder) {
-  require_folder(folder.path());
-  const std::string name = "'" + folder.path().string() + "' ";
-  std::error_code error;
-  const auto fail = [](const std::string& problem) { throw ConfigError("", 0, problem); };
-  switch (folder.content()) {
-    case OutputFolder::Content::run:
-      break;
-    case OutputFolder::Content::leftovers:
-      fail(name + "holds a run that was killed before it started; start it with 'spillway train'");
-      break;
-    case OutputFolder::Content::nothing:
-    case OutputFolder::Content::others:
-      fail(name +
-           "holds no run; start one with 'spillway train', or name the folder of a run, "
-           "such as runs/NAME");
-  }
-  if (!fs::is_regular_file(folder.file("config.yaml"), error))
-    fail(folder.file("config.yaml").string() +
-         " is missing or not a file, and only it says what the run trains; restore it");
-}
 
 /// Turns I/O errors of `work` into errors of the configuration: nothing has been trained yet.
 template <typename Work>
@@ -74,20 +54,32 @@ void open_journal(Session& session, RunLock lock, const OutputFolder& folder,
 /// Decides which trials to resume, and reports why trials that have ended are resumed too.
 class OpenTrials {
  public:
-  OpenTrials(const LoggedRun& before, const OutputFolder& folder, const Session& session,
+  OpenTrials(const RunLog& run, bool is_damaged, const OutputFolder& folder, const Session& session,
              bool retry_failed, std::ostream& log)
-      : before_(before), folder_(folder), retry_failed_(retry_failed), log_(log) {
+      : run_(run),
+        is_damaged_(is_damaged),
+        folder_(folder),
+        retry_failed_(retry_failed),
+        log_(log) {
     for (const TrialResult& trial : session.journal()) in_journal_[trial.name] = trial.state;
   }
 
-  bool operator()(std::size_t t) {
-    const TrialResult& trial = before_.run.trials[t].result;
+  /// `max_steps`: of the trial from now on.
+  bool operator()(std::size_t t, std::int64_t max_steps) {
+    if (t >= run_.trials.size()) return true;
+    const TrialResult& trial = run_.trials[t].result;
+    const TrialCall call = run_.trials[t].call;
+    const bool rests = call == TrialCall::stop || call == TrialCall::pause;
+    if (rests && trial.state != TrialState::done) return false;
+    if (run_.trials[t].extended_alone && trial.state == TrialState::stopped_early) return true;
     const auto known = in_journal_.find(trial.name);
     // After a crash of the machine the log may be incomplete; the journal is not.
     const bool has_ended = is_final(trial.state) && known != in_journal_.end() &&
                            trial.state == known->second &&
                            !(retry_failed_ && trial.state == TrialState::failed);
-    return !has_ended || (trial.state == TrialState::done && is_to_be_restored(trial));
+    if (!has_ended) return true;
+    if (trial.state != TrialState::done) return false;
+    return trial.steps < max_steps || is_to_be_restored(trial);
   }
 
  private:
@@ -100,30 +92,22 @@ class OpenTrials {
                           has_checkpoint ? "restoring them from its last checkpoint"
                                          : "it has no checkpoint to restore them from");
     }
-    return has_checkpoint && (!problem.empty() || !before_.damage.empty());
+    return has_checkpoint && (!problem.empty() || is_damaged_);
   }
 
-  const LoggedRun& before_;
+  const RunLog& run_;
+  const bool is_damaged_;
   const OutputFolder& folder_;
   const bool retry_failed_;
   std::ostream& log_;
   std::map<std::string, TrialState> in_journal_;
 };
 
-/// The trials of the configuration that must be trained: all of them if the log has lost the list.
-Place open_trials(const std::vector<Trial>& all, const LoggedRun& before, OpenTrials is_open) {
-  const auto is_same = [](const Trial& trial, const TrialLog& log) {
-    return trial.name == log.result.name;
-  };
-  const bool is_known = !before.run.trials.empty();
-  if (is_known && !std::ranges::equal(all, before.run.trials, is_same)) {
-    throw ConfigError("sweep", 0,
-                      "gives other trials than the run has; do not override it, or train in "
-                      "another folder");
-  }
-  Place place{.sequence = before.run.sequence, .time_s = before.run.time_s};
+/// The trials of the configuration that must be trained.
+Place open_trials(const std::vector<Trial>& all, const RunLog& before, OpenTrials is_open) {
+  Place place{.sequence = before.sequence, .time_s = before.time_s};
   for (std::size_t t = 0; t < all.size(); ++t) {
-    if (!is_known || is_open(t)) place.trials.push_back(t);
+    if (is_open(t, all[t].config.train.max_steps)) place.trials.push_back(t);
   }
   return place;
 }
@@ -157,12 +141,20 @@ void report_damage(const LoggedRun& before, const OutputFolder& folder, std::ost
   }
 }
 
-/// Reports durable checkpoints that are missing or damaged now.
-void report_lost_checkpoints(const KnownCheckpoints& known, const std::vector<Trial>& trials,
+/// Reports durable checkpoints that are missing or damaged now, and trials that were done without
+/// one. `place`: of the trials in the log.
+void report_lost_checkpoints(const RunLog& before, const Place& place,
+                             const KnownCheckpoints& known, const std::vector<Trial>& trials,
                              const Session& session, std::ostream& log) {
   const auto now = session.result().trials;
   for (std::size_t t = 0; t < trials.size(); ++t) {
+    const std::size_t number = place.trials[t];
     const auto found = known.newest.find(trials[t].name);
+    if (found == known.newest.end() && number < before.trials.size() && now[t].steps == 0 &&
+        before.trials[number].result.state == TrialState::done) {
+      log << fmt::format("spillway: trial {}: it has no checkpoint and trains from the beginning\n",
+                         trials[t].name);
+    }
     if (found == known.newest.end() || now[t].steps >= found->second.step) continue;
     log << fmt::format(
         "spillway: trial {}: its checkpoint after step {} (generation {}) is missing or damaged; "
@@ -180,6 +172,31 @@ std::unique_ptr<EventLog> open_log(const OutputFolder& folder, LoggedRun before)
   return std::make_unique<EventLog>(file);
 }
 
+/// Logs the user's call, that the run gets new trials, and which trials are started. The new ones
+/// are the last.
+std::unique_ptr<EventLog> continue_log(const OutputFolder& folder, LoggedRun before,
+                                       const std::optional<Json>& call,
+                                       const std::vector<Trial>& trials, const Place& place,
+                                       const Session& session,
+                                       const std::optional<RunResult>& planned) {
+  const std::size_t num_known = before.run.trials.size();
+  const auto is_known = [&](std::size_t number) { return number < num_known; };
+  const auto first_new = static_cast<std::size_t>(std::ranges::count_if(place.trials, is_known));
+  std::vector<std::string> names;
+  for (std::size_t t = first_new; t < trials.size(); ++t) names.push_back(trials[t].name);
+  folder.add_trials(names);
+  auto events = open_log(folder, std::move(before));
+  if (num_known == 0) {
+    events->add(run_event(trials, session, planned));
+  } else {
+    if (call) events->add(*call);
+    if (!names.empty()) events->add(added_event(trials, first_new, session));
+    events->add(restart_event(trials, place.trials, session, planned));
+  }
+  events->sync();
+  return events;
+}
+
 template <typename T>
 std::vector<T> chosen(std::vector<T> all, const std::vector<std::size_t>& numbers) {
   std::vector<T> some;
@@ -189,8 +206,10 @@ std::vector<T> chosen(std::vector<T> all, const std::vector<std::size_t>& number
 
 ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Console& console) {
   const ExitCode code = exit_code(run, false);
-  console.log << "all trials of this run have ended"
-              << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
+  if (!report_paused(run, folder, console.log)) {
+    console.log << "all trials of this run have ended"
+                << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
+  }
   // The run may have been killed before it wrote them.
   const bool written = write_outputs(folder, run, console.log);
   const MetricsFiles repaired{folder.path()};  // rewrites them from the log
@@ -200,51 +219,95 @@ ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Conso
 
 }  // namespace
 
-ExitCode resume_run(const std::vector<Trial>& all, Findings findings, const OutputFolder& folder,
-                    const ResumeOptions& options, const Console& console) {
+void require_begun(const OutputFolder& folder) {
+  require_folder(folder.path());
+  const std::string name = "'" + folder.path().string() + "' ";
+  std::error_code error;
+  const auto fail = [](const std::string& problem) { throw ConfigError("", 0, problem); };
+  switch (folder.content()) {
+    case OutputFolder::Content::run:
+      break;
+    case OutputFolder::Content::leftovers:
+      fail(name + "holds a run that was killed before it started; start it with 'spillway train'");
+      break;
+    case OutputFolder::Content::nothing:
+    case OutputFolder::Content::others:
+      fail(name +
+           "holds no run; start one with 'spillway train', or name the folder of a run, "
+           "such as runs/NAME");
+  }
+  if (!fs::is_regular_file(folder.file("config.yaml"), error))
+    fail(folder.file("config.yaml").string() +
+         " is missing or not a file; the run cannot be resumed without it, so restore it");
+}
+
+ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
+                    const ResumeOptions& options, const ResumeWish& wish, const Console& console) {
+  const RunConfig given = all.front().config;
+  const RunConfig stored = stored_config(folder).value_or(given);
+  std::optional<RunLock> lock;
+  LoggedRun before;
+  use(folder, [&] {
+    lock.emplace(folder.lock());
+    before = read_log(folder.path());
+  });
+  RunLog run = before.run;
+  std::optional<Json> call;
+  if (wish.call) run.apply(call.emplace(event_of(*wish.call, run)));
+  if (findings.empty()) {
+    all = match_trials(std::move(all), run);
+    extend_trials(all, run, stored, findings);
+  }
   auto all_configs = run_configs(all, folder, findings);
   const auto made =
       make_session(run_session(all.front(), options.pilot_cache), all.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
-  LoggedRun before;
-  KnownCheckpoints known;
-  use(folder, [&] {
-    RunLock lock = folder.lock();
-    before = read_log(folder.path());
-    known = known_checkpoints(before.run, folder);
-    open_journal(session, std::move(lock), folder, known.journal_problem, console);
-  });
+  const KnownCheckpoints known = known_checkpoints(before.run, folder);
+  use(folder,
+      [&] { open_journal(session, std::move(*lock), folder, known.journal_problem, console); });
   report_damage(before, folder, console.log);
-  const Place place =
-      open_trials(all, before, {before, folder, session, options.retry_failed, console.log});
+  const Place place = open_trials(
+      all, run, {run, !before.damage.empty(), folder, session, wish.retry_failed, console.log});
   require_unchanged(session, all_configs, folder);
   if (place.trials.empty()) return report_ended(before.run, folder, console);
 
   const auto trials = chosen(all, place.trials);
   auto configs = chosen(std::move(all_configs), place.trials);
-  for (TrialConfig& config : configs) config.checkpoint.resume = true;
+  for (std::size_t t = 0; t < configs.size(); ++t) {
+    const std::size_t number = place.trials[t];
+    configs[t].checkpoint.resume = true;
+    configs[t].exempt_from_early_stopping =
+        number < run.trials.size() && run.trials[number].extended_alone;
+  }
   submit_run(session, std::move(configs), trials, options.machine, console.log);
-  report_lost_checkpoints(known, trials, session, console.log);
+  report_lost_checkpoints(before.run, place, known, trials, session, console.log);
   const auto planned = simulate(session, trials);
-  const bool is_new = before.run.trials.empty();
-  const auto events = open_log(folder, std::move(before));
-  events->add(is_new ? run_event(trials, session, planned)
-                     : restart_event(place.trials, session, planned));
-  events->sync();
+  store_growth(folder, stored, given);
+  const auto events =
+      continue_log(folder, std::move(before), call, trials, place, session, planned);
   return follow(session, trials, place, planned, folder, *events, console);
+}
+
+ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
+                const Console& console) {
+  folder.require_free();
+  Findings findings;
+  auto trials =
+      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
+  return resume_run(std::move(trials), std::move(findings), folder, options, wish, console);
 }
 
 ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
                 const Requests& requests) {
   const OutputFolder folder(options.folder);
   require_begun(folder);
-  folder.require_free();
-  Findings findings;
-  const auto trials =
-      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
-  return resume_run(trials, std::move(findings), folder, options,
-                    {out, log, options.json, options.progress_file, requests});
+  ResumeWish wish{.retry_failed = options.retry_failed};
+  if (!options.trial.empty()) {
+    wish.call = CallForTrial{TrialCall::none, options.trial, {}};
+    if (ask(folder, request_of(*wish.call), out)) return kDone;
+  }
+  return resume(folder, options, wish, {out, log, options.json, options.progress_file, requests});
 }
 
 }  // namespace spillway

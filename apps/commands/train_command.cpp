@@ -7,6 +7,7 @@
 #include "apps/commands/follow.h"
 #include "apps/commands/resume_run.h"
 #include "runs/config/yaml_path.h"
+#include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/trial_factory.h"
 #include "runs/log/event_json.h"
@@ -64,7 +65,7 @@ ExitCode begin(const std::vector<Trial>& trials, Findings findings, const Output
   std::optional<RunLock> lock(folder.lock());
   if (may_resume && folder.content() == OutputFolder::Content::run) {  // started meanwhile
     lock.reset();
-    return resume_run(trials, {}, folder, resuming(options), console);
+    return resume_run(trials, {}, folder, resuming(options), {}, console);
   }
   require_no_problem(folder, options.overwrite);
   Place place;
@@ -94,7 +95,9 @@ ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log
   const bool is_auto = config.resume == ResumeMode::automatic && !options.overwrite;
   folder.require_free();
   if (is_auto && folder.content() == OutputFolder::Content::run) {
-    return resume_run(trials, std::move(findings), folder, resuming(options), console);
+    Findings of_run;
+    return resume_run(read_trials_of_run(options.config_file, options.overrides, folder, of_run),
+                      std::move(of_run), folder, resuming(options), {}, console);
   }
   return begin(trials, std::move(findings), folder, options, is_auto, console);
 }

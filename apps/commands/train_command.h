@@ -26,6 +26,7 @@ struct ResumeOptions {
   std::string folder;                  ///< the run's output_dir
   std::vector<std::string> overrides;  ///< "a.b=c", of fields outside the contract
   bool retry_failed = false;           ///< also resume trials that failed
+  std::string trial;                   ///< also resume this one, which was paused or stopped
   bool json = false;
   std::filesystem::path pilot_cache;
   int progress_file = -1;

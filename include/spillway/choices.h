@@ -110,6 +110,15 @@ enum class LrSchedulerType : std::uint8_t { cosine, linear, constant };
 template <>
 inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant"};  ///< names
 
+/// Learning rate of the steps that extend a trial whose schedule has an end.
+enum class LrExtension : std::uint8_t {
+  none,     ///< such a trial is not extended
+  restart,  ///< a new schedule over the additional steps
+  stretch   ///< the schedule of the new length
+};
+template <>
+inline constexpr std::array kNames<LrExtension>{"none", "restart", "stretch"};  ///< names
+
 /// Activation function of an MLP.
 enum class Activation : std::uint8_t { relu, gelu, tanh };
 template <>

@@ -56,7 +56,12 @@ struct TrainConfig {
   double max_grad_norm = 1.0;                      ///< 0: no clipping
   /// Learning rate after the warm-up.
   LrSchedulerType lr_scheduler_type = LrSchedulerType::cosine;
-  double warmup_ratio = 0;        ///< part of the steps with linear warm-up
+  double warmup_ratio = 0;  ///< part of the steps with linear warm-up
+  /// Lengths that the trial had before it was extended, ascending and below max_steps. Steps before
+  /// the first one have the schedule of that length.
+  std::vector<std::int64_t> extended_from;
+  /// Learning rate of the steps after that; `constant` stays constant in any case.
+  LrExtension lr_scheduler_extend = LrExtension::none;
   std::int64_t eval_steps = 0;    ///< steps between evaluations; 0: only at the end
   std::int64_t eval_batches = 8;  ///< batches per evaluation
 

@@ -42,6 +42,23 @@ void check_vocabulary(const RunConfig& config, const YamlNode& tree, Findings& f
                            config.gpt.vocab_size, kBytes));
 }
 
+/// Of two keys that say the same in two ways, the document may have one.
+void check_alternatives(RunConfig& config, const YamlNode& tree, Findings& findings) {
+  const YamlNode* fraction = find_at(tree, "data.eval_fraction");
+  if (!config.data.eval_paths.empty()) {
+    if (fraction != nullptr && config.data.eval_fraction > 0) {
+      findings.add("data.eval_fraction", fraction->line,
+                   "cannot be used with data.eval_path; remove one of them");
+    }
+    config.data.eval_fraction = 0;
+  }
+  const YamlNode* epochs = find_at(tree, "train.num_train_epochs");
+  if (epochs != nullptr && find_at(tree, "train.max_steps") != nullptr) {
+    findings.add("train.num_train_epochs", epochs->line,
+                 "cannot be used with train.max_steps; remove one of them");
+  }
+}
+
 }  // namespace
 
 RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
@@ -50,6 +67,7 @@ RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   visit_run(config, root);
   if (config.output_dir.empty()) config.output_dir = "runs/" + safe_name(config.name);
   check_vocabulary(config, tree, schema.findings());
+  check_alternatives(config, tree, schema.findings());
   config.sweep.seed = config.train.seed;
   root.section("sweep", [&](YamlReader& sweep) {
     read_sweep(sweep, schema, config.sweep, config.session.early_terminate);
@@ -64,6 +82,11 @@ RunConfig read_config(const YamlNode& tree, Findings& findings) {
   RunConfig config = read_config(tree, schema);
   schema.report_unknown();
   return config;
+}
+
+void remove_alternative(YamlNode& tree, std::string_view key) {
+  if (key == "train.max_steps") remove_at(tree, "train.num_train_epochs");
+  if (key == "train.num_train_epochs") remove_at(tree, "train.max_steps");
 }
 
 std::vector<std::string> config_keys() {

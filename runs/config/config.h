@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,8 @@ struct DataConfig {
   TokenType dtype = TokenType::uint16;        ///< of tokens
   Augmentation augment = Augmentation::none;  ///< of digits
   std::vector<std::string> paths;
-  double eval_fraction = 0.05;
+  double eval_fraction = 0.05;          ///< 0 with eval_paths
+  std::vector<std::string> eval_paths;  ///< evaluation samples of their own; empty: none
   auto operator<=>(const DataConfig&) const = default;
 };
 
@@ -59,6 +61,7 @@ struct RunConfig {
   ResnetConfig resnet;
   DataConfig data;
   TrainConfig train{.virtual_nodes = 0};        ///< train.*, seed, scheduling.order
+  double num_train_epochs = 0;                  ///< gives train.max_steps; 0: it is given itself
   CheckpointConfig checkpoint{.every_s = 600};  ///< but for its folder; keep 0: none are written
   SweepConfig sweep;
 
@@ -81,6 +84,10 @@ struct RunConfig {
 RunConfig read_config(const YamlNode& tree, Findings& findings);
 /// Leaves unknown keys in `schema`.
 RunConfig read_config(const YamlNode& tree, YamlSchema& schema);
+
+/// Removes the key for which `key` is another way to say the same: of train.max_steps and
+/// train.num_train_epochs a document has one.
+void remove_alternative(YamlNode& tree, std::string_view key);
 
 /// Every key that stands for a value: "train.learning_rate"; lists are one key.
 std::vector<std::string> config_keys();

@@ -124,7 +124,10 @@ std::string reference_tables() {
   add("mlp", [&](auto& v) { visit_mlp(run.mlp, v); });
   add("resnet", [&](auto& v) { visit_resnet(run.resnet, v); });
   add("data", [&](auto& v) { visit_data(run.data, v); });
-  add("train", [&](auto& v) { visit_train(run.train, v); });
+  add("train", [&](auto& v) {
+    visit_train(run.train, v);
+    visit_epochs(run, v);
+  });
   add("scheduling", [&](auto& v) { visit_scheduling(run, v); });
   add("checkpoint", [&](auto& v) { visit_checkpoint(run.checkpoint, v); });
   add("sweep", [&](auto& v) { visit_sweep(run.sweep, v); });

@@ -68,6 +68,7 @@ class ContractFields {
   }
   void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool condition) const { return all_ || condition; }
+  bool shows(bool condition) const { return condition; }
 
  private:
   std::map<std::string, std::string>& fields_;
@@ -90,8 +91,12 @@ std::string to_yaml(const RunConfig& config) {
         parameters.put(parameter.key, parameter_node(parameter));
       }
     });
+    if (!config.sweep.trials.empty()) {
+      sweep.put("trials", {.kind = YamlNode::Kind::list, .children = config.sweep.trials});
+    }
   });
   YamlNode root = out.take();
+  if (config.num_train_epochs > 0) remove_at(root, "train.max_steps");
   restore_bases(root, config.sweep);
   return to_yaml(root);
 }

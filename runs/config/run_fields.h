@@ -76,7 +76,22 @@ void visit_data(Config& data, Visitor& v) {
           "during the run: a trial that reads a changed file fails and names it.",
           InContract::by_content);
   v.field("eval_fraction", data.eval_fraction, NumberRange{.min = 0, .max = 1, .below_max = true},
-          "Part of the samples, the last ones, reserved for evaluation.", InContract::by_content);
+          "Part of the samples, the last ones, reserved for evaluation; 0 with `eval_path`.",
+          InContract::by_content);
+  if (v.shows(!data.eval_paths.empty())) {
+    v.field("eval_path", data.eval_paths, TextList{.may_be_empty = true},
+            "Like `path`: samples for evaluation alone. All samples of `path` then train.",
+            InContract::by_content);
+  }
+}
+
+/// The other way to give train.max_steps.
+template <typename Config, typename Visitor>
+void visit_epochs(Config& run, Visitor& v) {
+  if (!v.shows(run.num_train_epochs > 0)) return;
+  v.field("num_train_epochs", run.num_train_epochs, kAboveZero,
+          "Instead of `max_steps`: how often the training samples are read. The steps are rounded "
+          "up to whole ones; `config.yaml` has their number, unless trials differ in it.");
 }
 
 template <typename Config, typename Visitor>
@@ -125,7 +140,10 @@ void visit_run(Config& run, Visitor& v) {
   visit_top(run, v);
   v.section("model", [&](auto& model) { visit_model(run, model); });
   v.section("data", [&](auto& data) { visit_data(run.data, data); });
-  v.section("train", [&](auto& train) { visit_train(run.train, train); });
+  v.section("train", [&](auto& train) {
+    visit_train(run.train, train);
+    visit_epochs(run, train);
+  });
   v.section("scheduling", [&](auto& scheduling) { visit_scheduling(run, scheduling); });
   v.section("checkpoint", [&](auto& checkpoint) { visit_checkpoint(run.checkpoint, checkpoint); });
 }

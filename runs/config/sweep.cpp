@@ -99,26 +99,58 @@ std::string short_key(const SweepConfig& sweep, const std::string& key) {
   return same > 1 ? key : last(key);
 }
 
+/// A trial with a value put in, which its name has if `is_named`.
+void put_value(Trial& trial, const std::string& key, const std::string& shown_key,
+               const YamlNode& value, bool is_named) {
+  remove_alternative(trial.tree, key);
+  set_at(trial.tree, key, value);
+  if (!is_named) return;
+  trial.parameters.emplace_back(key, value_text(value));
+  trial.name += (trial.name.empty() ? "" : ",") + shown_key + "=" + trial.parameters.back().second;
+}
+
+void finish_trial(Trial& trial, const RunConfig& base, Findings& findings) {
+  if (trial.name.empty()) trial.name = base.name;
+  trial.config = read_config(trial.tree, findings);
+  trial.config.sweep = base.sweep;  // its seed is of the run, not of the trial
+}
+
 Trial make_trial(const YamlNode& tree, const RunConfig& base, const SweepConfig& sweep,
                  std::size_t number, Findings& findings) {
   Trial trial{.tree = tree};
   const auto values = values_of_trial(sweep, number);
   for (std::size_t p = 0; p < values.size(); ++p) {
     const auto& parameter = sweep.parameters[p];
+    const bool is_named = parameter.distribution.shape != Distribution::Shape::constant;
     try {
-      set_at(trial.tree, parameter.key, values[p]);
+      put_value(trial, parameter.key, short_key(sweep, parameter.key), values[p], is_named);
     } catch (const ConfigError& e) {
       findings.add("sweep.parameters." + parameter.key, parameter.line,
                    "is not a key of the configuration");
     }
-    if (parameter.distribution.shape == Distribution::Shape::constant) continue;
-    trial.parameters.emplace_back(parameter.key, value_text(values[p]));
-    trial.name += (trial.name.empty() ? "" : ",") + short_key(sweep, parameter.key) + "=" +
-                  trial.parameters.back().second;
   }
-  if (trial.name.empty()) trial.name = base.name;
-  trial.config = read_config(trial.tree, findings);
-  trial.config.sweep = base.sweep;  // its seed is of the run, not of the trial
+  finish_trial(trial, base, findings);
+  return trial;
+}
+
+/// A trial of sweep.trials. Keys that it does not have keep the values beside the sweep.
+Trial make_listed_trial(const YamlNode& tree, const RunConfig& base, std::size_t number,
+                        Findings& findings) {
+  Trial trial{.tree = tree};
+  SweepConfig keys;
+  const YamlNode& values = base.sweep.trials[number];
+  for (const YamlNode& value : values.children) keys.parameters.push_back({.key = value.key});
+  for (const YamlNode& value : values.children) {
+    const std::string field = fmt::format("sweep.trials[{}].{}", number, value.key);
+    if (is_shared(value.key))
+      findings.add(field, value.line, "cannot differ: all trials of a run share it");
+    try {
+      put_value(trial, value.key, short_key(keys, value.key), value, true);
+    } catch (const ConfigError& e) {
+      findings.add(field, value.line, "is not a key of the configuration");
+    }
+  }
+  finish_trial(trial, base, findings);
   return trial;
 }
 
@@ -195,13 +227,16 @@ class EarlyStoppingCheck {
 
   void check_evaluation(std::int64_t first_rung) {
     const auto is_blind = [&](const Trial& trial) {
-      return trial.config.data.eval_fraction == 0 && trial.config.train.max_steps > first_rung;
+      const DataConfig& data = trial.config.data;
+      return data.eval_fraction == 0 && data.eval_paths.empty() &&
+             trial.config.train.max_steps > first_rung;
     };
     if (findings_.concern("data") || std::ranges::none_of(trials_, is_blind)) return;
     complain(
         "sweep.metric.name",
         fmt::format("is {}, by which early stopping compares trials, but data.eval_fraction is "
-                    "0; raise it, or write final_loss to compare training losses",
+                    "0; raise it, give data.eval_path, or write final_loss to compare training "
+                    "losses",
                     to_string(trials_.front().config.sweep.metric.name)));
   }
 
@@ -212,6 +247,10 @@ class EarlyStoppingCheck {
 };
 
 }  // namespace
+
+void check_early_stopping(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
+  EarlyStoppingCheck(trials, tree, findings).run();
+}
 
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   // Without the swept values a required key may be missing, so these findings are not final.
@@ -234,10 +273,12 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
     for (std::size_t i = 0; i < num_trials; ++i)
       trials.push_back(make_trial(tree, base, sweep, i, findings));
   }
+  for (std::size_t i = 0; i < base.sweep.trials.size(); ++i)
+    trials.push_back(make_listed_trial(tree, base, i, findings));
   make_names_safe(trials);
-  EarlyStoppingCheck check(trials, tree, findings);
-  check.run();
-  check.check_metric();
+  const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
+  if (std::ranges::none_of(trials, has_epochs)) check_early_stopping(trials, tree, findings);
+  EarlyStoppingCheck(trials, tree, findings).check_metric();
   return trials;
 }
 

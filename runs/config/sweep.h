@@ -16,10 +16,15 @@ struct Trial {
   RunConfig config;
 };
 
+/// Checks what early stopping needs of all trials, steps enough and the metric at rungs, and counts
+/// brackets.
+void check_early_stopping(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings);
+
 /// method: grid: every combination of the swept values, the last key varying fastest, up to
 /// run_cap; method: random: run_cap draws, a function of sweep.seed, the trial's number and the
-/// key; without a sweep, one trial with the name of the run. Names do not include constants.
-/// Problems go into `findings`; there is always at least one trial.
+/// key; without parameters, one trial with the name of the run. Then those of `sweep.trials`.
+/// Names do not include constants. Problems go into `findings`; there is always at least one trial.
+/// If trials have epochs, the caller finds their steps and calls check_early_stopping().
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings);
 
 }  // namespace spillway

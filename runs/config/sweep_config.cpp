@@ -205,6 +205,22 @@ void read_early_terminate(YamlReader& sweep, const SweepConfig& config,
   if (is_given) early_terminate = early;
 }
 
+/// Trials that are listed one by one.
+void read_trial_list(YamlReader& sweep, SweepConfig& config, Findings& findings) {
+  const auto* trials = sweep.raw("trials");
+  if (trials == nullptr || trials->kind == YamlNode::Kind::null) return;
+  const auto is_map = [](const YamlNode& trial) {
+    return trial.kind == YamlNode::Kind::map && !trial.children.empty();
+  };
+  if (trials->kind == YamlNode::Kind::list && std::ranges::all_of(trials->children, is_map)) {
+    config.trials = trials->children;
+  } else {
+    findings.add("sweep.trials", trials->line,
+                 "must be a list of mappings of keys to values, such as "
+                 "[{train.learning_rate: 1e-3}]");
+  }
+}
+
 }  // namespace
 
 void read_sweep(YamlReader& sweep, YamlSchema& schema, SweepConfig& config,
@@ -212,6 +228,7 @@ void read_sweep(YamlReader& sweep, YamlSchema& schema, SweepConfig& config,
   Findings& findings = schema.findings();
   visit_sweep(config, sweep);
   read_early_terminate(sweep, config, early_terminate);
+  read_trial_list(sweep, config, findings);
   const auto* parameters = sweep.raw("parameters");
   if (parameters != nullptr) read_parameters(*parameters, schema, config);
   if (config.method == SweepMethod::random) {

@@ -93,6 +93,7 @@ struct SweepConfig {
   MetricConfig metric;
   int line = 0;                            ///< of `parameters`
   std::vector<SweepParameter> parameters;  ///< in file order
+  std::vector<YamlNode> trials;            ///< values by key of each trial beside those
 };
 
 /// `config.seed` has its default. Problems go into the findings of `schema`.

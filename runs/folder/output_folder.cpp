@@ -194,8 +194,9 @@ RunLock OutputFolder::lock() const {
 void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
   const auto of_log = trials_of_log(path_);
   trials.insert(trials.end(), of_log.begin(), of_log.end());
-  for (const char* output : {kEventFile, kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm",
-                             "results.csv", "plan.json", "config.yaml", "trace.json", kReportFile})
+  for (const char* output :
+       {kEventFile, kJournalFile, "journal.sqlite-wal", "journal.sqlite-shm", "results.csv",
+        "plan.json", "config.yaml", "trace.json", kReportFile, "requests"})
     delete_all(path_ / output);
   for (const std::string& name : trials) {
     delete_all(weights_file(name));
@@ -211,6 +212,10 @@ void OutputFolder::remove_earlier_run(std::vector<std::string> trials) const {
 void OutputFolder::create(const std::vector<std::string>& trials) const {
   write(kMarker, kMarkerText);
   remove_earlier_run(trials);
+  add_trials(trials);
+}
+
+void OutputFolder::add_trials(const std::vector<std::string>& trials) const {
   for (const auto& name : trials) make_folders(trial(name));
 }
 

@@ -40,6 +40,9 @@ class OutputFolder {
   /// each trial; other files stay. Requires the lock and an empty problem(). Throws IoError.
   void create(const std::vector<std::string>& trials) const;
 
+  /// Creates a folder for each trial that a run gets later. Requires the lock. Throws IoError.
+  void add_trials(const std::vector<std::string>& trials) const;
+
   /// Free space on the folder's disk. Throws IoError.
   Bytes free_bytes() const;
 

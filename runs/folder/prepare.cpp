@@ -33,7 +33,9 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 /// Throws ConfigError if the run would train on its own files or replace its data.
 void require_apart(const fs::path& output_dir, const RunConfig& config) {
-  for (const std::string& name : config.data.paths) {
+  std::vector<std::string> names = config.data.paths;
+  names.insert(names.end(), config.data.eval_paths.begin(), config.data.eval_paths.end());
+  for (const std::string& name : names) {
     const fs::path data = resolved(config.data_root / name), output = resolved(output_dir);
     std::error_code error;
     if (fs::is_directory(data, error) && is_inside(output, data)) {
@@ -78,6 +80,34 @@ void report_declined(const std::vector<TrialPlan>& plans, std::ostream& log) {
   }
 }
 
+/// Finds the steps of trials that are given in epochs.
+void resolve_epochs(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
+  const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
+  if (!findings.empty() || std::ranges::none_of(trials, has_epochs)) return;
+  TrialFactory factory;
+  for (Trial& trial : trials) {
+    if (!has_epochs(trial)) continue;
+    const auto steps = factory.steps_of_epochs(trial.config);
+    if (!steps) return;  // whoever makes the trials says why
+    trial.config.train.max_steps = *steps;
+  }
+  const std::int64_t first = trials.front().config.train.max_steps;
+  const bool are_alike = std::ranges::all_of(
+      trials, [&](const Trial& trial) { return trial.config.train.max_steps == first; });
+  for (Trial& trial : trials) {
+    if (are_alike) trial.config.num_train_epochs = 0;
+  }
+  check_early_stopping(trials, tree, findings);
+}
+
+/// Of two keys that exclude each other the later one counts.
+void apply_overrides(YamlNode& tree, const std::vector<std::string>& overrides) {
+  for (const std::string& text : overrides) {
+    remove_alternative(tree, text.substr(0, text.find('=')));
+    apply_override(tree, text);
+  }
+}
+
 }  // namespace
 
 std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
@@ -88,9 +118,15 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
   } catch (const IoError& error) {
     throw ConfigError("", 0, error.what());
   }
-  for (const auto& text : overrides) apply_override(tree, text);
+  apply_overrides(tree, overrides);
   if (output_dir) set_at(tree, "output_dir", {.kind = YamlNode::Kind::scalar, .text = *output_dir});
-  return expand_trials(tree, findings);
+  return trials_of(tree, findings);
+}
+
+std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
+  auto trials = expand_trials(tree, findings);
+  resolve_epochs(trials, tree, findings);
+  return trials;
 }
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {

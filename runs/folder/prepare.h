@@ -24,6 +24,9 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
                                Findings& findings,
                                const std::optional<std::string>& output_dir = std::nullopt);
 
+/// The trials of a document with their steps, also if they are given in epochs.
+std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings);
+
 /// Makes the session that all trials of a file share. Adds problems to `findings`; returns null if
 /// there are any in the session's part of the configuration.
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings);

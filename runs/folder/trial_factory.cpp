@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "core/base/config_check.h"
 #include "runs/config/yaml_path.h"
 #include "spillway/data_source.h"
+#include "trainer/config/config_fields.h"
 
 namespace spillway {
 namespace {
@@ -42,11 +46,12 @@ std::string section_of(const ConfigError& error) {
   return error.field.substr(0, error.field.find('.'));
 }
 
-std::shared_ptr<const DataSplit> open(const RunConfig& config) {
+std::shared_ptr<const DataSplit> open(const RunConfig& config,
+                                      const std::vector<std::string>& names) {
   const DataConfig& data = config.data;
   const auto length = config.gpt.max_position_embeddings;
   std::vector<std::string> paths;
-  for (const auto& path : data.paths) paths.push_back(config.data_root / path);
+  for (const auto& name : names) paths.push_back(config.data_root / name);
   if (data.format == DataFormat::digits) {
     return digits_data(paths, data.eval_fraction, data.augment);
   }
@@ -54,6 +59,28 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
     return tokens_data(paths, data.dtype, config.gpt.vocab_size, length, data.eval_fraction);
   }
   return bytes_data(paths, length, data.eval_fraction);
+}
+
+/// The samples for evaluation that have files of their own.
+std::shared_ptr<const DataSource> open_eval(const RunConfig& config) {
+  std::shared_ptr<const DataSplit> opened;
+  ConfigCheck check;
+  check.run([&] { opened = open(config, config.data.eval_paths); });
+  std::vector<ConfigError> errors;
+  for (const ConfigError& error : check.found()) {
+    const bool is_path = error.field == "data.path";
+    errors.emplace_back(is_path ? "data.eval_path" : error.field, error.line, error.problem);
+  }
+  if (!errors.empty()) throw ConfigErrors(errors);
+  return opened->train;
+}
+
+std::shared_ptr<const DataSplit> open(const RunConfig& config) {
+  auto opened = open(config, config.data.paths);
+  if (config.data.eval_paths.empty()) return opened;
+  DataSplit both = *opened;
+  both.eval = open_eval(config);
+  return std::make_shared<DataSplit>(std::move(both));
 }
 
 }  // namespace
@@ -96,6 +123,17 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
     if (!unread.contains(section_of(error))) note(error, trial.tree, findings);
   }
   return made;
+}
+
+std::optional<std::int64_t> TrialFactory::steps_of_epochs(const RunConfig& config) {
+  constexpr double kRounding = 1 - 1e-12;  // 0.1 epochs of 30 samples are 3 samples
+  std::shared_ptr<const DataSplit> opened;
+  ConfigCheck check;
+  if (!check.run([&] { opened = data(config); })) return std::nullopt;
+  const auto samples = static_cast<double>(opened->train->num_samples());
+  const auto batch_size = static_cast<double>(config.train.batch_size);
+  const double steps = std::ceil(config.num_train_epochs * samples * kRounding / batch_size);
+  return static_cast<std::int64_t>(std::clamp(steps, 1.0, static_cast<double>(kSteps.max)));
 }
 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {

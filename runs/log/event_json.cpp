@@ -8,22 +8,37 @@
 namespace spillway {
 namespace {
 
+void put_steps(Json& json, const TrainConfig& train) {
+  json["max_steps"] = train.max_steps;
+  if (!train.extended_from.empty()) json["extended_from"] = train.extended_from;
+}
+
 Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& plan) {
   Json sweep = Json::object();
   for (const auto& [key, value] : trial.parameters) sweep[key] = value;
-  return {{"name", trial.name},
-          {"sweep", std::move(sweep)},
-          {"max_steps", trial.config.train.max_steps},
-          {"parameters", result.parameters},
-          {"training_state_bytes", result.training_state_bytes},
-          {"num_shards", result.num_shards},
-          {"virtual_nodes", result.virtual_nodes},
-          {"lanes", result.lanes},
-          {"order", result.order},
-          {"checkpoint_bytes", plan.checkpoint_bytes},
-          {"tokens_per_step", trial.config.tokens_per_step()},
-          {"compute_s_per_step", plan.compute_s_per_step},
-          {"metrics", trial.config.metrics()}};
+  Json json{{"name", trial.name},
+            {"sweep", std::move(sweep)},
+            {"parameters", result.parameters},
+            {"training_state_bytes", result.training_state_bytes},
+            {"num_shards", result.num_shards},
+            {"virtual_nodes", result.virtual_nodes},
+            {"lanes", result.lanes},
+            {"order", result.order},
+            {"checkpoint_bytes", plan.checkpoint_bytes},
+            {"tokens_per_step", trial.config.tokens_per_step()},
+            {"compute_s_per_step", plan.compute_s_per_step},
+            {"metrics", trial.config.metrics()}};
+  put_steps(json, trial.config.train);
+  return json;
+}
+
+/// Of the session's trials from number `first` on.
+Json trials_json(const std::vector<Trial>& trials, std::size_t first, const Session& session) {
+  Json list = Json::array();
+  const auto results = session.result().trials;
+  for (std::size_t t = first; t < trials.size(); ++t)
+    list.push_back(trial_json(trials[t], results[t], session.plan(JobId(t))));
+  return list;
 }
 
 const char* name_of(SessionEvent::Kind kind) {
@@ -59,12 +74,9 @@ const char* name_of(SessionEvent::Kind kind) {
 Json run_event(const std::vector<Trial>& trials, const Session& session,
                const std::optional<RunResult>& planned) {
   const auto& config = trials.front().config;
-  Json devices = Json::array(), trials_json = Json::array();
+  Json devices = Json::array();
   for (const auto& device : config.session.devices)
     devices.push_back({{"kind", to_string(device.kind)}, {"budget_bytes", device.memory}});
-  const auto results = session.result().trials;
-  for (std::size_t t = 0; t < trials.size(); ++t)
-    trials_json.push_back(trial_json(trials[t], results[t], session.plan(JobId(t))));
   return {{"event", "run"},
           {"format", kEventFormat},
           {"name", config.name},
@@ -73,7 +85,11 @@ Json run_event(const std::vector<Trial>& trials, const Session& session,
             {"goal", to_string(config.sweep.metric.goal)}}},
           {"devices", std::move(devices)},
           {"planned", planned ? totals_json(*planned) : Json(nullptr)},
-          {"trials", std::move(trials_json)}};
+          {"trials", trials_json(trials, 0, session)}};
+}
+
+Json added_event(const std::vector<Trial>& trials, std::size_t first, const Session& session) {
+  return {{"event", "added"}, {"trials", trials_json(trials, first, session)}};
 }
 
 Json to_json(const SessionEvent& event) {
@@ -105,19 +121,27 @@ Json to_json(const SessionEvent& event) {
   return json;
 }
 
-Json restart_event(const std::vector<std::size_t>& trials, const Session& session,
-                   const std::optional<RunResult>& planned) {
+Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size_t>& numbers,
+                   const Session& session, const std::optional<RunResult>& planned) {
   Json list = Json::array();
   const auto results = session.result().trials;
-  for (std::size_t t = 0; t < trials.size(); ++t) {
-    list.push_back({{"trial", trials[t]},
-                    {"num_shards", results[t].num_shards},
-                    {"lanes", results[t].lanes},
-                    {"order", results[t].order}});
+  for (std::size_t t = 0; t < numbers.size(); ++t) {
+    Json json{{"trial", numbers[t]},
+              {"num_shards", results[t].num_shards},
+              {"lanes", results[t].lanes},
+              {"order", results[t].order}};
+    put_steps(json, trials[t].config.train);
+    list.push_back(std::move(json));
   }
   return {{"event", "restart"},
           {"planned", planned ? totals_json(*planned) : Json(nullptr)},
           {"trials", std::move(list)}};
+}
+
+Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps) {
+  Json json{{"event", kCalledEvent}, {"trial", trial}, {"call", to_string(call)}};
+  if (call == TrialCall::extend) json["max_steps"] = max_steps;
+  return json;
 }
 
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train) {

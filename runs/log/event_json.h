@@ -5,6 +5,7 @@
 
 #include "runs/config/sweep.h"
 #include "runs/log/run_json.h"
+#include "runs/log/run_log.h"
 #include "spillway/session.h"
 
 /// The lines of a run's event log. The first is a run_event; the last, once the run has ended, is
@@ -12,19 +13,25 @@
 namespace spillway {
 
 /// Incremented when lines change so that older programs would misread them.
-inline constexpr int kEventFormat = 2;
+inline constexpr int kEventFormat = 3;
 /// The first format whose lines have a hash.
 inline constexpr int kHashedFormat = 2;
 inline constexpr const char* kRepairedEvent = "repaired";
+inline constexpr const char* kCalledEvent = "called";
 
 /// {"event": "run"}: the trials, ordered by id, and the simulated totals.
 Json run_event(const std::vector<Trial>& trials, const Session& session,
                const std::optional<RunResult>& planned);
 /// {"event": "state" | "step" | "eval" | ...}.
 Json to_json(const SessionEvent& event);
-/// {"event": "restart"}: a later process resumes the trials with these numbers.
-Json restart_event(const std::vector<std::size_t>& trials, const Session& session,
-                   const std::optional<RunResult>& planned);
+/// {"event": "added"}: the run gets these trials of the session, from number `first` on.
+Json added_event(const std::vector<Trial>& trials, std::size_t first, const Session& session);
+/// {"event": "restart"}: a later process resumes the trials of the session, whose numbers in the
+/// log these are.
+Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size_t>& numbers,
+                   const Session& session, const std::optional<RunResult>& planned);
+/// {"event": "called"}: the user has called this for a trial. `max_steps`: of TrialCall::extend.
+Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps = 0);
 /// {"event": "resumed"}: `event`, and the trial's earlier steps as far as `result` has them.
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train);
 /// {"event": "end"}: devices, bytes and times.

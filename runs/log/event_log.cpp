@@ -106,6 +106,14 @@ class LogReader {
   std::uint64_t num_skipped_ = 0;  ///< since the last valid line
 };
 
+/// A line, without its newline, as this format has it.
+std::string line_of_now(std::string_view line) {
+  auto [event, has_xxh3] = parse_event_line(line);
+  const bool is_older = event.at("event") == "run" && event.at("format") < kEventFormat;
+  if (is_older) event["format"] = kEventFormat;
+  return is_older || !has_xxh3 ? event_line(event) : std::string(line) + "\n";
+}
+
 /// Nullopt if there is no such file.
 std::optional<LoggedRun> read_file(const fs::path& file, const LogReader::Keep& keep) {
   std::error_code error;
@@ -160,14 +168,13 @@ EventLog::EventLog(fs::path path) : path_(std::move(path)) { open(O_CREAT | O_TR
 
 EventLog::EventLog(fs::path path, LoggedRun before)
     : path_(std::move(path)), run_(std::move(before.run)) {
-  if (!before.damage.empty()) {
-    AtomicFile repaired(path_);
-    read_file(path_, [&](std::string_view line) {
-      repaired.write(line);
-      repaired.write("\n");
-    });
-    repaired.commit();
+  const bool is_older = !run_.trials.empty() && run_.format < kEventFormat;
+  if (is_older || !before.damage.empty()) {
+    AtomicFile rewritten(path_);
+    read_file(path_, [&](std::string_view line) { rewritten.write(line_of_now(line)); });
+    rewritten.commit();
   }
+  if (is_older) run_.format = kEventFormat;
   open(0);
   drop_incomplete_line();
 }

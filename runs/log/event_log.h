@@ -33,8 +33,8 @@ class EventLog {
  public:
   /// Creates the file, or empties it. Throws IoError.
   explicit EventLog(std::filesystem::path path);
-  /// Continues a file that read_log() has read. If lines are damaged, it rewrites the file with a
-  /// `repaired` event in their place. Throws IoError.
+  /// Continues a file that read_log() has read. Rewrites it if it has an older format, or with a
+  /// `repaired` event in the place of damaged lines. Throws IoError.
   EventLog(std::filesystem::path path, LoggedRun before);
   ~EventLog();
   EventLog(const EventLog&) = delete;

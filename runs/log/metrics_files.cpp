@@ -62,8 +62,8 @@ MetricsFiles::MetricsFiles(std::filesystem::path folder, std::optional<double> t
 
 void MetricsFiles::take(const Json& event) {
   const std::string kind = event.at("event");
-  if (kind == "run") {
-    files_.clear();
+  if (kind == "run") files_.clear();
+  if (kind == "run" || kind == "added") {
     for (const Json& trial : event.at("trials")) files_.push_back(file_of(trial));
   }
   const std::size_t trial = event.value("trial", files_.size());

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "runs/log/event_json.h"
@@ -27,6 +29,7 @@ TrialState state_of(const std::string& text) {
 TrialLog trial_of(const Json& json) {
   TrialLog trial{.max_steps = json.at("max_steps"),
                  .tokens_per_step = json.value("tokens_per_step", std::int64_t{0}),
+                 .extended_from = json.value("extended_from", std::vector<std::int64_t>{}),
                  .compute_s_per_step = json.at("compute_s_per_step"),
                  .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
                  .metrics = json.value("metrics", std::vector<std::string>()),
@@ -42,6 +45,13 @@ TrialLog trial_of(const Json& json) {
   return trial;
 }
 
+std::vector<TrialLog> trials_of(const Json& event) {
+  std::vector<TrialLog> trials;
+  for (const auto& trial : event.at("trials")) trials.push_back(trial_of(trial));
+  require(!trials.empty(), "names no trials");
+  return trials;
+}
+
 void begin(RunLog& run, const Json& event) {
   const auto format = event.at("format").get<int>();
   require(format >= 1 && format <= kEventFormat, fmt::format("has the unknown format {}", format));
@@ -52,15 +62,28 @@ void begin(RunLog& run, const Json& event) {
   require(name && goal, "has an unknown metric");
   run.metric = {*name, *goal};
   if (!event.at("planned").is_null()) run.planned = totals_of(event.at("planned"));
-  std::vector<TrialLog> trials;
-  for (const auto& trial : event.at("trials")) trials.push_back(trial_of(trial));
-  require(!trials.empty(), "names no trials");
-  run.trials = std::move(trials);
+  run.trials = trials_of(event);
   run.format = format;
 }
 
+/// The run gets more trials.
+void add_trials(RunLog& run, const Json& event) {
+  std::vector<TrialLog> added = trials_of(event);
+  for (const TrialLog& trial : added) {
+    const auto has_its_name = [&](const TrialLog& known) {
+      return known.result.name == trial.result.name;
+    };
+    require(std::ranges::none_of(run.trials, has_its_name),
+            fmt::format("adds the trial '{}' again", trial.result.name));
+  }
+  std::ranges::move(added, std::back_inserter(run.trials));
+  run.actual.reset();
+}
+
 void apply_state(TrialLog& trial, const Json& event) {
-  trial.result.state = state_of(event.at("state"));
+  const TrialState state = state_of(event.at("state"));
+  const bool is_paused = state == TrialState::stopped && trial.call == TrialCall::pause;
+  trial.result.state = is_paused ? TrialState::paused : state;  // the run has ended meanwhile
   trial.result.tokens_per_s = number_at(event, "tokens_per_s");
   trial.result.reason = event.value("reason", "");
   trial.result.weights_xxh3 = event.value("weights_xxh3", "");
@@ -115,6 +138,8 @@ void restart(RunLog& run, const Json& event) {
     const auto index = json.at("trial").get<std::size_t>();
     require(index < trials.size(), "names a trial that does not exist");
     TrialLog& trial = trials[index];
+    trial.max_steps = json.value("max_steps", trial.max_steps);
+    trial.extended_from = json.value("extended_from", trial.extended_from);
     trial.result.num_shards = json.at("num_shards");
     trial.result.lanes = json.at("lanes");
     trial.result.order = json.at("order");
@@ -129,6 +154,28 @@ void restart(RunLog& run, const Json& event) {
   run.actual.reset();
   run.planned = std::move(planned);
   run.trials = std::move(trials);
+}
+
+/// Durable before the user has an answer; the trial's own events follow when it has happened.
+void apply_called(RunLog& run, const Json& event) {
+  const auto index = event.at("trial").get<std::size_t>();
+  require(index < run.trials.size(), "names a trial that does not exist");
+  const auto call = value_named<TrialCall>(event.at("call").get<std::string>());
+  require(call.has_value(), "has an unknown call");
+  TrialLog trial = run.trials[index];
+  trial.call = *call;
+  if (call == TrialCall::extend) {
+    const std::int64_t max_steps = event.at("max_steps");
+    require(max_steps >= trial.max_steps, "makes a trial shorter");
+    if (max_steps > trial.max_steps) trial.extended_from.push_back(trial.max_steps);
+    trial.max_steps = max_steps;
+    trial.extended_alone = true;
+  }
+  if (!has_ended(trial.result.state)) {
+    if (call == TrialCall::stop) trial.result.state = TrialState::stopped;
+    if (call == TrialCall::pause) trial.result.state = TrialState::paused;
+  }
+  run.trials[index] = std::move(trial);
 }
 
 void apply_saved(TrialLog& trial, const Json& event) {
@@ -172,6 +219,8 @@ void apply_to(RunLog& run, const std::string& kind, const Json& event) {
   }
   require(!run.trials.empty(), "comes before the event that starts the run");
   if (kind == "restart") return restart(run, event);
+  if (kind == "added") return add_trials(run, event);
+  if (kind == kCalledEvent) return apply_called(run, event);
   if (kind == kRepairedEvent) return apply_repaired(run, event);
   require(!run.actual, "comes after the end of the run");
   if (kind == "end") {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,10 +19,23 @@ struct SavedCheckpoint {
   std::int64_t step = 0;
 };
 
+/// What the user has called for a trial last, until it is taken back.
+enum class TrialCall : std::uint8_t {
+  none,   ///< also: to resume it
+  stop,   ///< it ends where it is
+  pause,  ///< it waits
+  extend  ///< it trains on, also if early stopping has ended it
+};
+template <>
+inline constexpr std::array kNames<TrialCall>{"resume", "stop", "pause", "extend"};
+
 struct TrialLog {
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
   std::int64_t max_steps = 0;
-  std::int64_t tokens_per_step = 0;      ///< 0: unknown, in logs of earlier versions
+  std::int64_t tokens_per_step = 0;         ///< 0: unknown, in logs of earlier versions
+  std::vector<std::int64_t> extended_from;  ///< TrainConfig::extended_from
+  TrialCall call = TrialCall::none;
+  bool extended_alone = false;           ///< by TrialCall::extend, not with all others
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
   std::vector<std::string> metrics;      ///< names; of logs of earlier versions none

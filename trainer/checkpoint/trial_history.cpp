@@ -94,8 +94,8 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
   try {
     const Json json = Json::parse(text);
     const std::vector<double> losses = json.at("losses"), norms = json.at("gradient_norms");
-    const std::int64_t num_steps = json.at("step");
-    const std::int64_t dropped = json.value("dropped", std::int64_t{0});
+    const std::int64_t num_steps = integer_of(json.at("step"));
+    const std::int64_t dropped = json.contains("dropped") ? integer_of(json.at("dropped")) : 0;
     if (dropped < 0 || num_steps < dropped || num_steps - dropped != std::ssize(losses) ||
         losses.size() != norms.size()) {
       throw CorruptData(file, "does not have a loss and a norm for each of its steps");
@@ -105,7 +105,7 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
     for (std::size_t i = 0; i < losses.size(); ++i) history.add_step(losses[i], norms[i]);
     std::map<std::int64_t, Metrics> metrics;
     for (const Json& eval : json.value("eval_metrics", Json::array())) {
-      metrics[eval.at(0)] = metrics_of(eval.at(1));
+      metrics[integer_of(eval.at(0))] = metrics_of(eval.at(1));
     }
     for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) {
       history.add_eval(step, loss, metrics[step]);

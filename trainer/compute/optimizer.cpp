@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -27,21 +29,35 @@ void run(const kernels::Sgd& sgd, const UpdatedParam& at, const T* gradient, std
   kernels::sgd(at.weights, at.moments[0], gradient, n, sgd);
 }
 
-}  // namespace
-
-double learning_rate_at(const TrainConfig& config, std::int64_t step) {
-  const auto warmup = static_cast<std::int64_t>(
-      std::ceil(config.warmup_ratio * static_cast<double>(config.max_steps)));
+/// After `step` of the `length` steps of a schedule.
+double rate_of_schedule(const TrainConfig& config, std::int64_t step, std::int64_t length) {
+  const auto warmup =
+      static_cast<std::int64_t>(std::ceil(config.warmup_ratio * static_cast<double>(length)));
   if (step < warmup) {
     return config.learning_rate * static_cast<double>(step) / static_cast<double>(warmup);
   }
   if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
-  const auto span = static_cast<double>(std::max<std::int64_t>(1, config.max_steps - warmup));
+  const auto span = static_cast<double>(std::max<std::int64_t>(1, length - warmup));
   const double progress = static_cast<double>(step - warmup) / span;
   if (config.lr_scheduler_type == LrSchedulerType::linear) {
     return config.learning_rate * std::max(0.0, 1 - progress);
   }
   return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+}  // namespace
+
+double learning_rate_at(const TrainConfig& config, std::int64_t step) {
+  const std::vector<std::int64_t>& ends = config.extended_from;
+  const auto end = std::ranges::upper_bound(ends, step);  // of the part that has this step
+  const std::int64_t length = end == ends.end() ? config.max_steps : *end;
+  if (end == ends.begin()) return rate_of_schedule(config, step, length);
+  const std::int64_t begin = *std::prev(end);
+  if (config.lr_scheduler_type == LrSchedulerType::constant) return config.learning_rate;
+  if (config.lr_scheduler_extend == LrExtension::restart) {
+    return rate_of_schedule(config, step - begin, length - begin);
+  }
+  return rate_of_schedule(config, step, length);
 }
 
 int num_moments(const TrainConfig& config) {

@@ -12,7 +12,8 @@ namespace spillway {
 
 /// Learning rate of the update that commits step `step` (from 0).
 /// Linear warm-up from 0 over ceil(warmup_ratio * max_steps) steps, then "cosine": half a cosine to
-/// 0; "linear": a line to 0; "constant": no change.
+/// 0; "linear": a line to 0; "constant": no change. From the first of `extended_from` on see
+/// LrExtension.
 /// Source: Hugging Face, get_{cosine,linear,constant}_schedule_with_warmup.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 

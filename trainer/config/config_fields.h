@@ -73,6 +73,22 @@ void visit_batch(Config& train, Visitor& v) {
 }
 
 template <typename Config, typename Visitor>
+void visit_extension(Config& train, Visitor& v) {
+  using enum InContract;
+  if (v.shows(!train.extended_from.empty())) {
+    v.field("extended_from", train.extended_from, kSteps,
+            "`max_steps` before each extension of a run; `resume` with a larger `max_steps` writes "
+            "it.",
+            unless_default);
+  }
+  v.field("lr_scheduler_extend", train.lr_scheduler_extend, kAny,
+          "Learning rate where `resume` extends a run beyond the end of `cosine` or `linear`: a "
+          "new schedule over the additional steps (`restart`), or the rest of the schedule of the "
+          "new length (`stretch`). With `none` such a run is not extended.",
+          unless_default);
+}
+
+template <typename Config, typename Visitor>
 void visit_optimizer(Config& train, Visitor& v) {
   using enum InContract;
   constexpr NumberRange kRate{.min = 0, .max = 1e6, .below_max = true};
@@ -92,6 +108,7 @@ void visit_optimizer(Config& train, Visitor& v) {
   v.field("lr_scheduler_type", train.lr_scheduler_type, kAny,
           "Learning rate after the warm-up; `cosine` and `linear` end at 0.", yes);
   v.field("warmup_ratio", train.warmup_ratio, kPart, "Part of the steps with linear warm-up.", yes);
+  visit_extension(train, v);
 }
 
 template <typename Config, typename Visitor>

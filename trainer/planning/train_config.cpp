@@ -1,6 +1,7 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 
@@ -51,6 +52,22 @@ void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck
                             lanes));
 }
 
+void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
+  if (train.extended_from.empty() || !fields.holds("extended_from")) return;
+  std::vector<std::int64_t> ends = train.extended_from;
+  ends.push_back(train.max_steps);
+  const bool ascends = std::ranges::adjacent_find(ends, std::greater_equal()) == ends.end();
+  check.require(ascends, "extended_from",
+                fmt::format("is [{}], must ascend and be below train.max_steps {}",
+                            fmt::join(train.extended_from, ", "), train.max_steps));
+  const bool ends_at_zero = train.lr_scheduler_type != LrSchedulerType::constant;
+  check.require(
+      !ends_at_zero || train.lr_scheduler_extend != LrExtension::none, "lr_scheduler_extend",
+      fmt::format("is none, but train.lr_scheduler_type {} has no learning rate after its "
+                  "end at step {}; write restart or stretch",
+                  to_string(train.lr_scheduler_type), train.extended_from.front()));
+}
+
 /// Errors that only making the model can find. If `train` is wrong, errors about its fields are
 /// ignored.
 std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
@@ -83,6 +100,7 @@ void TrainConfig::validate() const {
   FieldCheck fields(check);
   visit_train(*this, fields);
   check_split(*this, fields, check);
+  check_extension(*this, fields, check);
   check.run([&] { make_rules(*this); });
   check.finish();
 }

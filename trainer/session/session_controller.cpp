@@ -180,18 +180,24 @@ void Session::Impl::require_comparable(const SessionTrial& trial) const {
 JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
   const SessionTrial& entered = trial(id);
   const std::int64_t until = entered.until();
-  return {.job = id,
-          .first_step = entered.first_step,
-          .max_steps = length.steps(entered.config.train.max_steps),
-          .until = until == kNoStep ? until : length.steps(until),
-          .suspended = entered.suspended,
-          .rung_losses = rung_losses(entered),
-          .is_compared = !entered.is_evaluation};
+  JobEntry made{.job = id,
+                .first_step = entered.first_step,
+                .max_steps = length.steps(entered.config.train.max_steps),
+                .until = until == kNoStep ? until : length.steps(until),
+                .suspended = entered.suspended,
+                .rung_losses = rung_losses(entered),
+                .is_compared = !entered.is_evaluation};
+  if (entered.config.exempt_from_early_stopping) {  // it counts as one that has ended
+    made.first_step = made.max_steps = 0;
+    made.rung_losses = entered.result.rung_losses;
+  }
+  return made;
 }
 
 /// In the result of a trial that has not ended: those where it has gone on.
 void Session::Impl::note_rungs(JobId id) {
   SessionTrial& noted = trial(id);
+  if (!config.early_terminate || noted.config.exempt_from_early_stopping) return;
   noted.result.rung_losses = rung_losses(noted);
   std::erase_if(noted.result.rung_losses,
                 [&](const auto& rung) { return rung.first >= noted.first_step; });

@@ -158,13 +158,20 @@ JobId Session::submit(TrialConfig config) {
   }
   impl.measure_costs_of(*trial);
   auto newest = impl.store.open_checkpoints(id, *trial);
-  const MutexLock lock(impl.mutex);
-  impl.plan(*trial);
   const bool resumes = newest.generation.has_value();
   const std::uint64_t generation = resumes ? newest.generation->number() : 0;
-  if (resumes) impl.continue_from(*trial, std::move(*newest.generation));
-  if (impl.shell) impl.require_room_at_rungs(trial->planned.summary.home_bytes);
+  std::vector<Bytes> planned_for;
+  {
+    const MutexLock lock(impl.mutex);
+    impl.plan(*trial);
+    if (resumes) impl.continue_from(*trial, std::move(*newest.generation));
+    if (impl.shell) impl.require_room_at_rungs(trial->planned.summary.home_bytes);
+    planned_for = impl.devices.budgets();
+  }
+  // Without the lock, for which the thread that writes the journal may be waiting.
+  if (trial->config.exempt_from_early_stopping) impl.store.recall_rungs(*trial);
   impl.store.submit(*trial);
+  const MutexLock lock(impl.mutex);
   impl.add(std::move(trial));
   impl.add_damage(id, impl.trial(id).result.steps, newest.findings);
   if (resumes) {
@@ -173,6 +180,7 @@ JobId Session::submit(TrialConfig config) {
     impl.events.add(std::move(event));
   }
   impl.join_run(id);
+  if (impl.shell && impl.devices.budgets() != planned_for) impl.refit(id);
   return id;
 }
 

@@ -13,7 +13,7 @@ namespace spillway {
 namespace {
 
 void require_equal(const Contract& then, const Contract& now, const std::string& folder) {
-  const auto different = differences(then, now);
+  const auto different = changes_since(then, now);
   if (different.empty()) return;
   throw ConfigError("checkpoint", 0,
                     "in '" + folder + "' is of another contract:" + explain(different) +

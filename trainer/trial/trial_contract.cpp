@@ -2,6 +2,7 @@
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
@@ -64,7 +65,7 @@ class TrainFields {
   void field(const std::string& key, const Value& value, const Range& /*range*/,
              const char* /*sentence*/, InContract in_contract = InContract::no) {
     const bool is_sgd = train_.optimizer == OptimizerKind::sgd;
-    if constexpr (std::is_arithmetic_v<Value> || std::is_enum_v<Value>) {
+    if constexpr (requires(const Value& any) { text(any); }) {
       if (in_contract == InContract::yes ||
           (in_contract == InContract::unless_default && value != Value{}) ||
           (in_contract == InContract::of_sgd && is_sgd) ||
@@ -73,16 +74,30 @@ class TrainFields {
       }
     }
   }
+  bool shows(bool condition) const { return condition; }
 
  private:
   static std::string text(double value) { return exact(value); }
   static std::string text(std::int64_t value) { return std::to_string(value); }
   static std::string text(int value) { return std::to_string(value); }
   static std::string text(Named auto value) { return to_string(value); }
+  static std::string text(const std::vector<std::int64_t>& values) {
+    return fmt::format("{}", fmt::join(values, ","));
+  }
 
   const TrainConfig& train_;
   Contract& contract_;
 };
+
+constexpr const char* kMaxSteps = "train.max_steps";
+constexpr const char* kExtendedFrom = "train.extended_from";
+constexpr const char* kExtendMode = "train.lr_scheduler_extend";
+
+/// Empty if the contract lacks the field.
+std::string text_at(const Contract& contract, const char* field) {
+  const auto found = contract.find(field);
+  return found == contract.end() ? "" : found->second;
+}
 
 void add(const DataSource& source, bool evaluation, const ModelSpec& model, Xxh3& hash) {
   const std::uint64_t samples = source.num_samples();
@@ -105,6 +120,19 @@ void add(const DataSource& source, bool evaluation, const ModelSpec& model, Xxh3
 
 }  // namespace
 
+std::vector<ContractDifference> changes_since(const Contract& then, const Contract& now) {
+  auto found = differences(then, now);
+  const std::string ends = text_at(now, kExtendedFrom), before = text_at(then, kExtendedFrom);
+  const std::string begin =
+      (before.empty() ? "" : before + ",") + text_at(then, kMaxSteps);  // of what it has now
+  if (ends != begin && !ends.starts_with(begin + ",")) return found;
+  std::erase_if(found, [&](const ContractDifference& difference) {
+    const bool is_mode = before.empty() && difference.field == kExtendMode;
+    return is_mode || difference.field == kMaxSteps || difference.field == kExtendedFrom;
+  });
+  return found;
+}
+
 std::string xxh3_of(const DataSplit& data, const ModelSpec& model) {
   Xxh3 hash;
   add(*data.train, /*evaluation=*/false, model, hash);
@@ -126,6 +154,8 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
       {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
   TrainFields fields(train, contract);
   visit_train(train, fields);
+  const bool is_constant = train.lr_scheduler_type == LrSchedulerType::constant;
+  if (train.extended_from.empty() || is_constant) contract.erase(kExtendMode);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;
     contract[std::string(kFingerprint) + group.name] = group.xxh3;

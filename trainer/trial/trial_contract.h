@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "spillway/contract.h"
 #include "spillway/data_source.h"
@@ -22,6 +23,10 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
 /// The field `sweep.early_terminate`. Rules that compare training losses are written as before
 /// there was a choice of metrics.
 std::string contract_text(const EarlyTerminate& early);
+
+/// Like differences(), but `now` may extend the trial of `then`: more steps, and
+/// TrainConfig::extended_from begins with those that it had.
+std::vector<ContractDifference> changes_since(const Contract& then, const Contract& now);
 
 /// The hash of all samples, in order, and of their split. Reads everything once. Throws what
 /// check_sample() throws (models/data/sample_check.h).

@@ -138,7 +138,7 @@ std::vector<ContractDifference> TrialStore::changes(SessionTrial& trial) {
   RunJournal* const file = journal();
   const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
   if (!known) return {};
-  return differences(Json::parse(known->config).get<Contract>(), contract(trial));
+  return changes_since(Json::parse(known->config).get<Contract>(), contract(trial));
 }
 
 void TrialStore::recall(SessionTrial& trial) {
@@ -148,17 +148,29 @@ void TrialStore::recall(SessionTrial& trial) {
   require_none(known->client_id, changes(trial));
   trial.config.checkpoint.resume = true;
   const TrialState state = state_of(*known);
-  if (!is_final(state)) return;
+  const bool is_longer =
+      state == TrialState::done && result_of(*known).steps < trial.config.train.max_steps;
+  const bool is_exempt =
+      state == TrialState::stopped_early && trial.config.exempt_from_early_stopping;
+  if (!is_final(state) || is_longer || is_exempt) return;
   trial.lifecycle.recall(state);
   trial.result = result_of(*known);
   trial.result.name = trial.config.name;
 }
 
+void TrialStore::recall_rungs(SessionTrial& trial) const {
+  RunJournal* const file = journal();
+  const auto known = file ? file->find(trial.config.client_id) : std::nullopt;
+  if (known) trial.result.rung_losses = result_of(*known).rung_losses;
+}
+
 void TrialStore::submit(SessionTrial& trial) {
   RunJournal* const file = journal();
   if (!file) return;
-  require_none(trial.config.client_id, changes(trial));
-  file->submit(trial.config.client_id, Json(contract(trial)).dump());
+  const std::string& client_id = trial.config.client_id;
+  require_none(client_id, changes(trial));
+  if (file->find(client_id)) return;  // with the contract as it was submitted first
+  file->submit(client_id, Json(contract(trial)).dump());
 }
 
 void TrialStore::record_state(const SessionTrial& trial) {

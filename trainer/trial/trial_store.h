@@ -37,6 +37,8 @@ class TrialStore {
   std::vector<ContractDifference> changes(SessionTrial& trial);
   /// Takes over what earlier sessions did with the trial: it resumes, or it has ended.
   void recall(SessionTrial& trial);
+  /// Takes over the losses by which a trial that is exempt now was compared in earlier sessions.
+  void recall_rungs(SessionTrial& trial) const;
   /// Returns once the trial is durable in the journal. Throws ConfigError (`client_id`).
   void submit(SessionTrial& trial);
   void record_state(const SessionTrial& trial);

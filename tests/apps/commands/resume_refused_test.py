@@ -131,9 +131,9 @@ class ResumeRefused(unittest.TestCase):
 
     def test_a_log_of_a_newer_format(self):
         log = self.run_.folder / "events.jsonl"
-        first, rest = log.read_text().replace('"format":2', '"format":9', 1).split("\n", 1)
+        first, rest = log.read_text().replace('"format":3', '"format":9', 1).split("\n", 1)
         log.write_text(first[:first.rindex(',"xxh3"')] + "}\n" + rest)
-        self.assertIn("the log has format version 9, this program knows versions up to 2",
+        self.assertIn("the log has format version 9, this program knows versions up to 3",
                       self.refused())
 
     def test_a_checkpoint_of_a_newer_format(self):

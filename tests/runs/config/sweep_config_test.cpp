@@ -186,8 +186,8 @@ TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
   const std::string rule = "early_terminate: {type: hyperband, min_iter: 5}";
   EXPECT_EQ(blind({"metric: {name: eval_loss}", rule}),
             Texts{"line 7: sweep.metric.name: is eval_loss, by which early stopping compares "
-                  "trials, but data.eval_fraction is 0; raise it, or write final_loss to compare "
-                  "training losses"});
+                  "trials, but data.eval_fraction is 0; raise it, give data.eval_path, or write "
+                  "final_loss to compare training losses"});
   EXPECT_EQ(blind({rule}).size(), 1u) << "eval_loss is the default";
   EXPECT_EQ(blind({"metric: {name: final_loss}", rule}), Texts{});
   EXPECT_EQ(blind({}), Texts{});

@@ -48,6 +48,44 @@ TEST(Sweep, ReplacesValuesOfTheFile) {
   EXPECT_EQ(trials[1].config.train.seed, 6u);
 }
 
+TEST(Sweep, ListedTrialsFollowTheOthers) {
+  const std::string list = "trials: [{seed: 7, model.dropout: 0.3}, {train.learning_rate: 1}]";
+  const auto [trials, problems] = sweep({"train.learning_rate: {values: [3e-4, 1e-3]}"},
+                                        kShortestConfig + "train: {learning_rate: 0.5}\n", {list});
+  EXPECT_EQ(problems, Texts{});
+  EXPECT_EQ(names(trials), (Texts{"learning_rate=3e-4", "learning_rate=1e-3", "seed=7,dropout=0.3",
+                                  "learning_rate=1"}));
+  EXPECT_EQ(trials[2].config.train.seed, 7u);
+  EXPECT_EQ(trials[2].config.gpt.dropout, 0.3);
+  EXPECT_EQ(trials[2].config.train.learning_rate, 0.5);
+  EXPECT_EQ(trials[3].config.train.learning_rate, 1);
+  Findings findings;
+  const auto again = expand_trials(parse_yaml(to_yaml(trials[1].config)), findings);
+  EXPECT_TRUE(findings.empty());
+  EXPECT_EQ(names(again), names(trials));
+
+  const auto alone = sweep({}, kShortestConfig + "name: base\n", {list}).trials;
+  EXPECT_EQ(names(alone), (Texts{"base", "seed=7,dropout=0.3", "learning_rate=1"}));
+}
+
+TEST(Sweep, ListedTrialsAreChecked) {
+  const auto problems = [](const std::string& list) {
+    return sweep({"seed: {values: [1]}"}, kShortestConfig, {"trials: " + list}).problems;
+  };
+  const Texts no_list{
+      "line 7: sweep.trials: must be a list of mappings of keys to values, such as "
+      "[{train.learning_rate: 1e-3}]"};
+  EXPECT_EQ(problems("{seed: 1}"), no_list);
+  EXPECT_EQ(problems("[{}]"), no_list);
+  EXPECT_EQ(
+      problems("[{host_memory: 1GiB}]"),
+      Texts{"line 7: sweep.trials[0].host_memory: cannot differ: all trials of a run share it"});
+  EXPECT_EQ(problems("[{seed: x}]"),
+            Texts{"line 7: seed: is 'x', must be an integer from 0 to 18446744073709551615"});
+  EXPECT_EQ(problems("[{train.lerning_rate: 1}]"),
+            Texts{"line 7: train.lerning_rate: unknown key; did you mean train.learning_rate?"});
+}
+
 TEST(Sweep, SweepsAMissingKey) {
   const auto [trials, problems] =
       sweep({"data.path: {values: [a.txt, [b.txt, c.txt]]}"}, "devices: [{memory: 1GiB}]\n");

@@ -241,8 +241,8 @@ TEST(EventLog, ALogThatIsGoneOnWithIsWholeAgain) {
 TEST(EventLog, ANewerFormatIsRefused) {
   const TemporaryFolder folder;
   Json first = made_up_run_event(1);
-  first["format"] = 3;
-  EXPECT_NE(error_of(folder, event_line(first)).find("the log has format version 3"),
+  first["format"] = 4;
+  EXPECT_NE(error_of(folder, event_line(first)).find("the log has format version 4"),
             std::string::npos);
 }
 
@@ -258,6 +258,63 @@ TEST(EventLog, LinesOfFormat1HaveNoHash) {
   text.clear();
   for (const auto& line : lines) text += to_line(line);
   EXPECT_EQ(read(folder, text).damage.front(), "line 1 has no hash");
+}
+
+/// Programs that knew those formats refuse it from then on.
+TEST(EventLog, ALogOfAnEarlierFormatGetsThePresentOneWhenARunContinues) {
+  for (const int format : {1, 2, kEventFormat}) {
+    const TemporaryFolder folder;
+    auto lines = made_up_lines();
+    const std::string expected = text_of(lines);
+    lines[0]["format"] = format;
+    std::string text;
+    for (const auto& line : lines) text += format == 1 ? to_line(line) : event_line(line);
+    LoggedRun before = read(folder, text);
+    { const EventLog log(folder / kEventFile, std::move(before)); }
+    EXPECT_EQ(folder.read(kEventFile), expected) << format;
+  }
+}
+
+Json added_trial(int number) {
+  Json event = made_up_run_event(number + 1);
+  return {{"event", "added"}, {"trials", Json::array({event["trials"][at(number)]})}};
+}
+
+TEST(EventLog, ARunMayGetMoreTrials) {
+  RunLog run;
+  for (const auto& line : made_up_lines()) run.apply(line);
+  ASSERT_TRUE(run.actual);
+  run.apply(added_trial(2));
+  EXPECT_FALSE(run.actual);
+  ASSERT_EQ(run.trials.size(), 3u);
+  EXPECT_EQ(run.trials[2].result.name, "trial 2");
+  EXPECT_EQ(run.trials[2].result.state, TrialState::waiting);
+  EXPECT_EQ(run.trials[0].result.state, TrialState::done);
+  run.apply(to_json(
+      SessionEvent{.sequence = 9, .trial = JobId(2), .kind = SessionEvent::Kind::step, .step = 1}));
+  EXPECT_EQ(run.trials[2].result.steps, 1);
+  EXPECT_STREQ(thrown<Error>([&] { run.apply(added_trial(1)); }).what(),
+               "adds the trial 'trial 1' again");
+  EXPECT_STREQ(thrown<Error>([&] {
+                 run.apply({{"event", "added"}, {"trials", Json::array()}});
+               }).what(),
+               "names no trials");
+}
+
+TEST(EventLog, ATrialThatStartsAgainMayHaveMoreSteps) {
+  RunLog run;
+  run.apply(made_up_run_event(2));
+  Json again{{"trial", 1}, {"num_shards", 2}, {"lanes", 1}, {"order", "shard_major"}};
+  const auto restart = [&] {
+    run.apply({{"event", "restart"}, {"planned", nullptr}, {"trials", {again}}});
+  };
+  restart();  // as earlier programs wrote it
+  EXPECT_EQ(run.trials[1].max_steps, 10);
+  again.update({{"max_steps", 30}, {"extended_from", {10, 20}}});
+  restart();
+  EXPECT_EQ(run.trials[1].max_steps, 30);
+  EXPECT_EQ(run.trials[1].extended_from, (std::vector<std::int64_t>{10, 20}));
+  EXPECT_EQ(run.trials[0].max_steps, 10);
 }
 
 TEST(EventLog, NoLineMayLackAnything) {
@@ -294,8 +351,8 @@ TEST(EventLog, OrderIsChecked) {
   EXPECT_STREQ(problem({lines[0], lines[0]}), "starts a second run");
   EXPECT_STREQ(problem({lines[0], lines.back(), lines[1]}), "comes after the end of the run");
   Json newer = lines[0];
-  newer["format"] = 3;
-  EXPECT_STREQ(problem({newer}), "has the unknown format 3");
+  newer["format"] = 4;
+  EXPECT_STREQ(problem({newer}), "has the unknown format 4");
   Json stranger = lines[1];
   stranger["trial"] = 7;
   EXPECT_STREQ(problem({lines[0], stranger}), "names a trial that does not exist");

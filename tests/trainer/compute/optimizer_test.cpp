@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "tests/support/check/thrown.h"
 #include "tests/support/run/training_run.h"
 
 namespace spillway::testing {
@@ -42,6 +43,46 @@ TEST(Schedule, MayDoWithoutWarmUp) {
                {2, 1.8, 1.6, 1.4, 1.2, 1, 0.8, 0.6, 0.4, 0.2});
   expect_rates(config_of(LrSchedulerType::constant, 0), {2, 2, 2});
   EXPECT_EQ(learning_rate_at(config_of(LrSchedulerType::cosine, 0), 0), 2);
+}
+
+/// Of 10 steps that became 14 and then 20.
+TEST(Schedule, OfAnExtendedTrialFirstEndsAsBefore) {
+  for (const auto type :
+       {LrSchedulerType::linear, LrSchedulerType::cosine, LrSchedulerType::constant}) {
+    const TrainConfig before = config_of(type, 0.2);
+    TrainConfig config = before;
+    config.extended_from = {10, 14};
+    config.max_steps = 20;
+    for (const auto how : {LrExtension::restart, LrExtension::stretch}) {
+      config.lr_scheduler_extend = how;
+      for (std::int64_t step = 0; step < 10; ++step) {
+        EXPECT_EQ(learning_rate_at(config, step), learning_rate_at(before, step));
+      }
+      TrainConfig middle = before, last = before;
+      const bool restarts = how == LrExtension::restart;
+      middle.max_steps = restarts ? 4 : 14;
+      last.max_steps = restarts ? 6 : 20;
+      const bool is_constant = type == LrSchedulerType::constant;  // it does not warm up again
+      for (std::int64_t step = 10; step < 20; ++step) {
+        const std::int64_t begin = !restarts ? 0 : step < 14 ? 10 : 14;
+        const double rate = learning_rate_at(step < 14 ? middle : last, step - begin);
+        EXPECT_EQ(learning_rate_at(config, step), is_constant ? 2 : rate);
+      }
+    }
+  }
+}
+
+TEST(Schedule, WithAnEndIsExtendedOnlyIfTheUserSaysHow) {
+  TrainConfig config = config_of(LrSchedulerType::cosine, 0);
+  config.extended_from = {4};
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).problem,
+            "is none, but train.lr_scheduler_type cosine has no learning rate after its end at "
+            "step 4; write restart or stretch");
+  config.lr_scheduler_extend = LrExtension::stretch;
+  config.validate();
+  config.extended_from = {4, 10};
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).problem,
+            "is [4, 10], must ascend and be below train.max_steps 10");
 }
 
 TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {

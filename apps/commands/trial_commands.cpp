@@ -1,0 +1,78 @@
+#include "apps/commands/trial_commands.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ostream>
+#include <utility>
+
+#include "apps/commands/resume_run.h"
+#include "runs/folder/growth.h"
+#include "runs/folder/requests.h"
+#include "runs/log/event_log.h"
+#include "spillway/error.h"
+#include "trainer/storage/run_lock.h"
+
+namespace spillway {
+namespace {
+
+/// An owner that is measuring layers answers later.
+constexpr std::chrono::seconds kPatience(60);
+
+/// Records the call in the log of a run that nobody trains.
+void record(const OutputFolder& folder, const CallForTrial& call) {
+  const RunLock lock = folder.lock();
+  LoggedRun before = read_log(folder.path());
+  const Json event = event_of(call, before.run);
+  EventLog log(folder.file(kEventFile), std::move(before));
+  log.add(event);
+  log.sync();
+}
+
+Console console_of(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+                   const Requests& requests) {
+  return {out, log, options.json, options.progress_file, requests};
+}
+
+}  // namespace
+
+bool ask(const OutputFolder& folder, const Json& request, std::ostream& out) {
+  if (!holder_of(folder.path())) return false;
+  const auto reply = ask_owner(folder.path(), request, kPatience);
+  if (!reply) return false;
+  if (reply->contains("error")) throw ConfigError("", 0, reply->at("error"));
+  out << reply->at("text").get<std::string>() << "\n";
+  return true;
+}
+
+ExitCode call_for_trial(const std::string& path, const CallForTrial& call, std::ostream& out) {
+  const OutputFolder folder(path);
+  require_begun(folder);
+  if (ask(folder, request_of(call), out)) return kDone;
+  record(folder, call);
+  out << fmt::format("trial {} is {}; 'spillway resume {}' leaves it so, with --trial it goes on\n",
+                     call.trial, call.call == TrialCall::stop ? "stopped" : "paused", path);
+  return kDone;
+}
+
+ExitCode extend(const ResumeOptions& options, std::optional<std::int64_t> steps, std::ostream& out,
+                std::ostream& log, const Requests& requests) {
+  const OutputFolder folder(options.folder);
+  require_begun(folder);
+  const CallForTrial call{TrialCall::extend, options.trial, steps};
+  if (ask(folder, request_of(call), out)) return kDone;
+  return resume(folder, options, {.call = call}, console_of(options, out, log, requests));
+}
+
+ExitCode add(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+             const Requests& requests) {
+  const OutputFolder folder(options.folder);
+  require_begun(folder);
+  if (ask(folder, {{"call", "add"}, {"values", options.overrides}}, out)) return kDone;
+  Findings findings;
+  auto trials = trials_with(folder, options.overrides, findings);
+  return resume_run(std::move(trials), std::move(findings), folder, options, {},
+                    console_of(options, out, log, requests));
+}
+
+}  // namespace spillway

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Other processes stop, pause, resume, extend and add trials of a run that is going on, and of one
+that has ended. A call that was answered is never lost, also if the run is killed at any instant.
+Usage: live_calls_test.py SPILLWAY TEXT [KILLS] [SEED]"""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
+import small_run  # noqa: E402
+
+PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
+KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 6 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
+SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+RATES = ("1e-3", "2e-3", "3e-3")
+SWEEP = ["sweep.parameters={train.learning_rate: {values: [%s]}}" % ", ".join(RATES),
+         "train.lr_scheduler_type=constant"]
+FIRST, SECOND, THIRD = (f"learning_rate={rate}" for rate in RATES)
+ADDED = "learning_rate=4e-3"
+
+
+class SweepRun(small_run.SmallRun):
+    def start(self, *overrides):
+        process = small_run.start(self.train_command(*SWEEP, *overrides))
+        small_run.wait_for(process, lambda: self.steps(THIRD) > 0)
+        return process
+
+    def call(self, *arguments):
+        """The exit code of a command about the run, and what it prints."""
+        done = subprocess.run([PROGRAM, arguments[0], str(self.folder), *arguments[1:]],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False, timeout=300)
+        return done.returncode, done.stdout
+
+    def trials(self):
+        """Their results by name."""
+        shown = subprocess.run([PROGRAM, "results", str(self.folder), "--json"],
+                               capture_output=True, text=True, check=False, timeout=100)
+        return {trial["name"]: trial for trial in json.loads(shown.stdout)["trials"]}
+
+    def steps(self, trial):
+        """As in the log, without a process for each look."""
+        log = self.folder / "events.jsonl"
+        if not log.exists():
+            return 0
+        names, steps = [], 0
+        for line in log.read_text().split("\n")[:-1]:
+            event = json.loads(line)
+            if event["event"] in ("run", "added"):
+                names += [each["name"] for each in event["trials"]]
+            elif event["event"] == "step" and names[event["trial"]] == trial:
+                steps = event["step"]
+        return steps
+
+    def weights_of(self, trial):
+        return (self.folder / "trials" / trial / "weights.safetensors").read_bytes()
+
+    def state(self, trial):
+        return self.trials()[trial]["state"]
+
+
+def finished(process):
+    text, _ = process.communicate(timeout=300)
+    if process.returncode != 0:
+        raise AssertionError(f"exit code {process.returncode}\n{text}")
+    return text
+
+
+class LiveCalls(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        whole = SweepRun(PROGRAM, TEXT, folder.name + "/whole")
+        small_run.finish(whole.train_command(
+            SWEEP[0].replace("3e-3", "3e-3, 4e-3"), SWEEP[1], "checkpoint.every_steps=0"))
+        cls.weights = {name: whole.weights_of(name) for name in (FIRST, SECOND, THIRD, ADDED)}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.run_ = SweepRun(PROGRAM, TEXT, folder.name + "/run")
+
+    def called(self, *arguments):
+        code, said = self.run_.call(*arguments)
+        self.assertEqual(code, 0, said)
+        return said
+
+    def refused(self, *arguments):
+        code, said = self.run_.call(*arguments)
+        self.assertEqual(code, 2, said)
+        return said
+
+    def assert_whole(self, *trials):
+        for trial in trials:
+            self.assertEqual(self.run_.state(trial), "done")
+            self.assertEqual(self.run_.weights_of(trial), self.weights[trial], trial)
+
+    def test_calls_act_on_a_run_that_goes_on(self):
+        process = self.run_.start(small_run.SLOW)
+        self.assertIn("ends after its open step", self.called("stop", FIRST))
+        self.assertIn("pauses after its open step", self.called("pause", SECOND))
+        self.assertIn("is paused already", self.refused("pause", SECOND))
+        self.assertIn("has ended: it is stopped", self.refused("stop", FIRST))
+        self.assertIn("which the run does not have", self.refused("stop", "nobody"))
+        self.assertIn(f"trial {ADDED} trains from now on",
+                      self.called("add", "train.learning_rate=4e-3"))
+        self.assertIn("must be", self.refused("add", "train.learning_rate=much"))
+        small_run.wait_for(process, lambda: self.run_.steps(ADDED) > 0)
+        self.assertEqual(self.run_.state(SECOND), "paused")
+        self.assertIn("goes on", self.called("resume", "--trial", SECOND))
+        finished(process)
+        self.assertEqual(self.run_.state(FIRST), "stopped")
+        self.assert_whole(SECOND, THIRD, ADDED)
+        # It has ended: a resume leaves the stopped trial, unless it is named.
+        self.assertIn("have ended", self.called("resume"))
+        self.assertEqual(self.run_.state(FIRST), "stopped")
+        self.called("resume", "--trial", FIRST, small_run.FAST)
+        self.assert_whole(FIRST, SECOND, THIRD, ADDED)
+        self.assertIn("has ended: it is done", self.refused("stop", FIRST))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
+    def test_a_run_ends_once_only_paused_trials_are_left(self):
+        process = self.run_.start(small_run.SLOW)
+        self.called("pause", SECOND)
+        self.assertIn(f"Trial {SECOND} is paused. Continue with: ", finished(process))
+        self.assertEqual(self.run_.state(SECOND), "paused")
+        self.assert_whole(FIRST, THIRD)
+        self.assertIn("is paused", self.called("resume"))
+        self.assertEqual(self.run_.state(SECOND), "paused")
+        self.called("resume", "--trial", SECOND, small_run.FAST)
+        self.assert_whole(SECOND)
+
+    def test_calls_on_a_run_that_has_ended(self):
+        small_run.finish(self.run_.train_command(*SWEEP))
+        self.called("add", "train.learning_rate=4e-3")
+        self.assert_whole(FIRST, SECOND, THIRD, ADDED)
+        self.assertIn("give a larger number of steps", self.refused("extend", FIRST))
+        self.assertIn("would shorten", self.refused("extend", FIRST, "100"))
+        self.called("extend", FIRST, "220")
+        self.assertEqual([self.run_.steps(trial) for trial in (FIRST, SECOND)], [220, 200])
+        whole = SweepRun(PROGRAM, TEXT, str(self.run_.folder) + "-whole")
+        small_run.finish(whole.train_command(*SWEEP, "train.max_steps=220"))
+        self.assertEqual(self.run_.weights_of(FIRST), whole.weights_of(FIRST))
+        self.called("resume", "train.max_steps=220")
+        self.assertEqual(self.run_.weights_of(SECOND), whole.weights_of(SECOND))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
+    def test_a_trial_that_goes_on_is_extended_with_the_next_resume(self):
+        process = self.run_.start(small_run.SLOW)
+        self.assertIn("will have 220 steps", self.called("extend", FIRST, "220"))
+        finished(process)
+        self.assertEqual(self.run_.steps(FIRST), 200)
+        self.called("resume", small_run.FAST)
+        self.assertEqual([self.run_.steps(trial) for trial in (FIRST, SECOND)], [220, 200])
+
+    def test_a_trial_that_was_stopped_early_is_trained_on(self):
+        small_run.finish(self.run_.train_command(
+            *SWEEP, "sweep.early_terminate={type: hyperband, min_iter: 20, eta: 3}"))
+        stopped = [name for name, trial in self.run_.trials().items()
+                   if trial["state"] == "stopped early"]
+        self.assertEqual(len(stopped), 2)
+        self.called("extend", stopped[0])
+        self.assertEqual(self.run_.state(stopped[1]), "stopped early")
+        self.assert_whole(stopped[0])
+        self.called("resume", "sweep.parameters.train.learning_rate.values=[1e-3, 2e-3, 3e-3, 4e-3]")
+        self.assertIn(self.run_.state(ADDED), ("done", "stopped early"))
+
+    def test_an_answered_call_survives_kills(self):
+        chance = random.Random(SEED)
+        answered = 0
+        for number in range(KILLS):
+            self.run_ = SweepRun(PROGRAM, TEXT, str(self.run_.folder.parent / f"run{number}"))
+            process = self.run_.start(small_run.SLOW)
+            call = chance.choice([["stop", FIRST], ["pause", FIRST], ["add", "train.learning_rate=4e-3"]])
+            caller = small_run.start([PROGRAM, call[0], str(self.run_.folder), *call[1:]])
+            time.sleep(chance.uniform(0, 0.6))
+            process.kill()
+            process.communicate()
+            text, _ = caller.communicate(timeout=300)
+            was_answered = caller.returncode == 0
+            answered += was_answered
+            self.called("resume", small_run.FAST)
+            trials = self.run_.trials()
+            if was_answered:
+                expected = {"stop": "stopped", "pause": "paused", "add": "done"}[call[0]]
+                trial = ADDED if call[0] == "add" else FIRST
+                self.assertIn(trial, trials, text)
+                self.assertEqual(trials[trial]["state"], expected, f"{call} of run {number}: {text}")
+            for name in trials:
+                if name != FIRST:
+                    self.assert_whole(name)
+        self.assertGreater(answered, 0, "no call was answered: the test proves nothing here")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
