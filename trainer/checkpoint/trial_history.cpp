@@ -105,7 +105,7 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
     for (std::size_t i = 0; i < losses.size(); ++i) history.add_step(losses[i], norms[i]);
     std::map<std::int64_t, Metrics> metrics;
     for (const Json& eval : json.value("eval_metrics", Json::array())) {
-      metrics[eval.at(0)] = metrics_of(eval.at(1));
+      metrics[integer_of(eval.at(0))] = metrics_of(eval.at(1));
     }
     for (const auto& [step, loss] : pairs_of(json.at("eval_losses"))) {
       history.add_eval(step, loss, metrics[step]);

@@ -21,9 +21,9 @@ TEST(Contract, NamesEveryChangedFieldWithBothValues) {
   EXPECT_EQ(found[0], (ContractDifference{"data.hash", "abc", std::nullopt}));
   EXPECT_EQ(found[1], (ContractDifference{"seed", "7", "8"}));
   EXPECT_EQ(found[2], (ContractDifference{"steps", std::nullopt, ""}));
-  EXPECT_EQ(to_string(found[0]), "data.hash: was abc, is not there");
+  EXPECT_EQ(to_string(found[0]), "data.hash: was abc, is not set");
   EXPECT_EQ(to_string(found[1]), "seed: was 7, is 8");
-  EXPECT_EQ(to_string(found[2]), "steps: was not there, is ");
+  EXPECT_EQ(to_string(found[2]), "steps: was not set, is ");
 }
 
 /// Sets "NAME=value" in the environment during its lifetime.
