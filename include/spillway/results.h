@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/trace.h"
+#include "spillway/train_config.h"
 #include "spillway/units.h"
 
 namespace spillway {
@@ -54,6 +55,7 @@ struct TrialResult {
   std::vector<std::pair<std::int64_t, double>> eval_losses;  ///< (step, loss)
   /// With early stopping: (rung, value of EarlyTerminate::metric) of each decided rung.
   std::vector<std::pair<std::int64_t, double>> rung_losses;
+  std::vector<TrainChange> changes;  ///< of its values, like TrainConfig::changes
 };
 
 /// What one device did. The exactness tests assert these counters.

@@ -35,6 +35,9 @@ void TrialHistory::add_step(double loss, double gradient_norm) {
 }
 
 void TrialHistory::add_eval(std::int64_t step, double loss) {
+  const bool is_of_other =
+      step == taken_ && !eval_losses_.empty() && eval_losses_.back().first == step;
+  if (is_of_other) return;
   add_last(eval_losses_, {step, loss}, limit_);
   if (rungs_ && step > 0 && rungs_->from(step) == step) rung_evals_.emplace_back(step, loss);
 }
@@ -51,7 +54,7 @@ std::string TrialHistory::to_text() const {
   const auto earlier = [&](const auto& evals) {
     Json list = Json::array();
     for (const auto& eval : evals) {
-      if (eval.first < num_steps_) list.push_back(eval);
+      if (eval.first < num_steps_ || has_taken()) list.push_back(eval);
     }
     return list;
   };
@@ -59,6 +62,7 @@ std::string TrialHistory::to_text() const {
             {"losses", losses_},
             {"gradient_norms", gradient_norms_},
             {"eval_losses", earlier(eval_losses_)}};
+  if (taken_ >= 0) json["taken"] = taken_;
   if (num_dropped() > 0) {
     json["dropped"] = num_dropped();
     json["first_loss"] = *first_loss_;
@@ -93,6 +97,7 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
                              .means = pairs_of(stored.at("means"))};
       if (stored.contains("evals")) history.rung_evals_ = pairs_of(stored.at("evals"));
     }
+    if (json.contains("taken")) history.taken_ = integer_of(json.at("taken"));
   } catch (const Json::exception& error) {
     throw CorruptData(file, error.what());
   }

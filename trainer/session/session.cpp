@@ -46,6 +46,7 @@ TrialResult whole_result(const SessionTrial& trial) {
   result.losses = list(trial.history.losses());
   result.gradient_norms = list(trial.history.gradient_norms());
   result.eval_losses = list(trial.history.eval_losses());
+  result.changes = trial.history.changes();
   return result;
 }
 
