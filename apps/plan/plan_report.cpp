@@ -207,7 +207,7 @@ void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows,
   for (const auto& row : rows) {
     if (!row.misfit) ++ends[row.steps];
   }
-  const bool stops = rule != EarlyTerminateKind::median;
+  const bool stops = rule != EarlyTerminateKind::median && rule != EarlyTerminateKind::pbt;
   out << fmt::format("Early stopping: the simulation assumes that {};",
                      stops ? "the first trials are the best" : "no trial is stopped");
   const char* before = " ";

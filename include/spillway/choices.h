@@ -65,10 +65,12 @@ inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill
 enum class EarlyTerminateKind : std::uint8_t {
   hyperband,  ///< successive halving, in one bracket or several
   asha,       ///< successive halving that does not wait for trials which begin later
-  median      ///< a trial that is worse than the median of the others
+  median,     ///< a trial that is worse than the median of the others
+  pbt         ///< none: the worst take over the state of the best, with another learning rate
 };
 template <>
-inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband", "asha", "median"};  ///< names
+inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband", "asha", "median",
+                                                       "pbt"};  ///< names
 
 /// By what trials are compared.
 enum class MetricKind : std::uint8_t {

@@ -10,6 +10,7 @@
 #include "spillway/choices.h"
 #include "spillway/metric.h"
 #include "spillway/trace.h"
+#include "spillway/train_config.h"
 #include "spillway/units.h"
 
 namespace spillway {
@@ -61,6 +62,7 @@ struct TrialResult {
   std::vector<std::pair<std::int64_t, Metrics>> eval_metrics;
   /// With early stopping: (rung, value of EarlyTerminate::metric) of each decided rung.
   std::vector<std::pair<std::int64_t, double>> rung_losses;
+  std::vector<TrainChange> changes;  ///< of its values, like TrainConfig::changes
 };
 
 /// What Session::evaluate() gives.

@@ -21,7 +21,9 @@ struct EarlyTerminate {
   EarlyTerminateKind type = EarlyTerminateKind::hyperband;  ///< the rule
   int brackets = 1;  ///< of hyperband, at least 1; the first rung of the next is eta times as far
   int max_concurrent_trials = 8;  ///< of asha and median, at least 1: the others wait to begin
-  std::int64_t interval = 0;      ///< of median: steps from rung to rung; 0: min_iter
+  std::int64_t interval = 0;      ///< of median and pbt: steps from rung to rung; 0: min_iter
+  double quantile = 0.25;         ///< of pbt: part of the trials that take over, at most 0.5
+  std::uint64_t seed = 1;         ///< of pbt: of what it draws
   /// final_loss: mean training loss since the rung before. The others: of an evaluation there.
   MetricKind metric = MetricKind::eval_loss;
   std::string own_metric;  ///< a metric of the models by name, in place of `metric`; empty: none

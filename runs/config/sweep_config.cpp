@@ -202,6 +202,7 @@ void read_early_terminate(YamlReader& sweep, const SweepConfig& config,
     reader.require_key("type", "write one, such as type: hyperband");
     reader.require_key("min_iter", "write after how many steps trials are compared first");
   });
+  if (early.type == EarlyTerminateKind::pbt) early.seed = config.seed;
   if (is_given) early_terminate = early;
 }
 

@@ -148,11 +148,13 @@ Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps) {
 }
 
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train) {
+  TrainConfig changed = train;
+  changed.changes = result.changes;
   Json json = to_json(event), steps = Json::array(), evals = Json::array();
   for (std::int64_t step = result.dropped_steps + 1; step <= event.step; ++step) {
     const auto i = static_cast<std::size_t>(step - result.dropped_steps - 1);
     steps.push_back(
-        {result.losses.at(i), learning_rate_at(train, step - 1), result.gradient_norms.at(i)});
+        {result.losses.at(i), learning_rate_at(changed, step - 1), result.gradient_norms.at(i)});
   }
   if (result.dropped_steps > 0) {
     json["dropped"] = result.dropped_steps;

@@ -9,10 +9,13 @@
 #include <string_view>
 #include <tuple>
 
+#include "spillway/philox.h"
+
 namespace spillway {
 namespace {
 
-constexpr std::size_t kFewestOthers = 3;  // as in Ray Tune's MedianStoppingRule
+constexpr std::size_t kFewestOthers = 3;        // as in Ray Tune's MedianStoppingRule
+constexpr double kSlower = 0.8, kFaster = 1.2;  // as Jaderberg et al.
 constexpr double kWorst = std::numeric_limits<double>::infinity();
 
 /// Of an even number the mean of the two in the middle. Changes the order.
@@ -26,7 +29,7 @@ double median(std::vector<double>& values) {
 }  // namespace
 
 EarlyStopping::EarlyStopping(const StoppingRule& rule) : rule_(rule) {
-  const int num = is_limited() ? 1 : rule.brackets;
+  const int num = rule.kind == EarlyTerminateKind::hyperband ? rule.brackets : 1;
   Rungs rungs = rule.rungs;
   double halvings = std::pow(rule.rungs.eta, num - 1);
   for (int b = 0; b < num; ++b) {
@@ -178,9 +181,11 @@ bool EarlyStopping::decide_round(std::size_t bracket, std::vector<Verdict>& verd
 /// One that has passed the rung before this session goes on, whatever the others have lost since.
 void EarlyStopping::decide_rung(std::int64_t rung, const Round& round,
                                 std::vector<Verdict>& verdicts) {
-  const auto all = rule_.kind == EarlyTerminateKind::median ? compare_with_median(rung, round)
-                                                            : rank(rung, round);
-  for (const auto& [trial, verdict] : all) {
+  const auto judge = [&] {
+    if (rule_.kind == EarlyTerminateKind::median) return compare_with_median(rung, round);
+    return takes_states() ? exploit(rung, round) : rank(rung, round);
+  };
+  for (const auto& [trial, verdict] : judge()) {
     const bool was_past = trial->step > rung;
     if (!trial->ended && !was_past) verdicts.push_back(verdict);
     if (verdict.goes_on || was_past) {
@@ -227,6 +232,40 @@ EarlyStopping::Judged EarlyStopping::rank(std::int64_t rung, const Round& round)
                                           .rank = rank,
                                           .of = static_cast<int>(all.size()),
                                           .going_on = going_on});
+  }
+  return verdicts;
+}
+
+/// Best first.
+EarlyStopping::Judged EarlyStopping::exploit(std::int64_t rung, const Round& round) {
+  Round all = all_at(round[0]->bracket, rung);
+  const auto loss = [&](const Trial* trial) { return trial->losses.at(rung); };
+  std::ranges::stable_sort(all, {}, [&](const Trial* trial) { return score(loss(trial)); });
+  const std::size_t num = all.size();
+  const auto quantile =
+      static_cast<std::size_t>(std::ceil(rule_.quantile * static_cast<double>(num)));
+  const std::size_t taking = std::min(quantile, num / 2);
+  const auto is_finite = [&](const Trial* trial) { return std::isfinite(loss(trial)); };
+  const auto sources = static_cast<std::size_t>(
+      std::count_if(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(taking), is_finite));
+  const std::set<const Trial*> decided(round.begin(), round.end());
+  Judged verdicts;
+  for (std::size_t i = 0; i < num; ++i) {
+    if (!decided.contains(all[i])) continue;
+    Verdict verdict{.job = all[i]->job, .goes_on = true, .rung = rung, .loss = loss(all[i])};
+    verdict.rank = static_cast<int>(i) + 1;
+    verdict.of = verdict.going_on = static_cast<int>(num);
+    if (i + taking >= num && sources > 0) {
+      const auto number = static_cast<std::uint32_t>(all[i] - trials_.data());
+      const auto at = static_cast<std::uint64_t>(rung);
+      const PhiloxBlock drawn =
+          philox({number, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32)},
+                 rule_.seed);
+      const Trial& source = *all[drawn[0] % sources];
+      if (!source.ended && source.step <= rung) verdict.source = source.job;
+      verdict.factor = drawn[1] % 2 == 0 ? kSlower : kFaster;
+    }
+    verdicts.emplace_back(all[i], verdict);
   }
   return verdicts;
 }

@@ -21,6 +21,8 @@ struct StoppingRule {
   Rungs rungs;
   int brackets = 1;  ///< of hyperband; the first rung of the next is eta times as far
   int most_at_once = std::numeric_limits<int>::max();  ///< of asha and median: trials that train
+  double quantile = 0.25;                              ///< of pbt
+  std::uint64_t seed = 1;                              ///< of pbt
   std::string metric = "eval_loss";                    ///< EarlyTerminate::metric_name()
   MetricGoal goal = MetricGoal::minimize;
 };
@@ -41,6 +43,12 @@ struct StoppingRule {
 /// - median: likewise, but a trial ends if its best loss at rungs so far is worse than the median,
 ///   over at least three other trials that have come to the rung by then, of the mean of their
 ///   losses at rungs. Source: Golovin et al., Google Vizier, 2017.
+/// - pbt: all trials go on, and all begin at time 0. Of n that have come to the rung, the worst
+///   ceil(quantile * n), at most n / 2, take over the state of one of as many best trials with a
+///   finite loss, and its learning rate times 0.8 or 1.2. Both are drawn by seed, trial and rung.
+///   If that trial has gone on before, because the other one came to the sweep later, nothing is
+///   taken over. Source: Jaderberg et al., Population based training of neural networks, 2017;
+///   quantiles as in Ray Tune's PopulationBasedTraining.
 ///
 /// Pure. It saves nothing: a later session repeats all losses, and gets the same decisions.
 class EarlyStopping {
@@ -54,6 +62,8 @@ class EarlyStopping {
     int rank = 1, of = 1;         ///< among the trials that have come to the rung; 1: the best
     int going_on = 1;             ///< of these
     double best = 0, median = 0;  ///< by the median rule, of `of` trials: what it compared
+    JobId source{};               ///< by pbt: the job whose state it takes over, if any
+    double factor = 1;            ///< by pbt: of that job's learning rate
   };
 
   explicit EarlyStopping(const StoppingRule& rule);
@@ -75,6 +85,8 @@ class EarlyStopping {
   bool compares(JobId job, std::int64_t step) const;
   /// Whether the job waits for a decision, at its rung or to begin.
   bool waits(JobId job) const;
+  /// Whether jobs take over states of others, which have to rest at the same rung.
+  bool takes_states() const { return rule_.kind == EarlyTerminateKind::pbt; }
   /// Whether jobs have to be evaluated at rungs.
   bool evaluates() const { return rule_.metric != to_string(MetricKind::final_loss); }
   /// Decides all rounds that are complete. A trial that comes later is compared when it gets there;
@@ -103,7 +115,9 @@ class EarlyStopping {
   const Trial& find(JobId job) const;
   Trial& find(JobId job);
   std::size_t deal();
-  bool is_limited() const { return rule_.kind != EarlyTerminateKind::hyperband; }
+  bool is_limited() const {
+    return rule_.kind == EarlyTerminateKind::asha || rule_.kind == EarlyTerminateKind::median;
+  }
   std::int64_t event(const Trial& trial) const;
   bool has_room() const;
   void begin_next(std::vector<Verdict>& verdicts);
@@ -112,6 +126,7 @@ class EarlyStopping {
   double score(double loss) const;
   Round all_at(std::size_t bracket, std::int64_t rung);
   Judged rank(std::int64_t rung, const Round& round);
+  Judged exploit(std::int64_t rung, const Round& round);
   Judged compare_with_median(std::int64_t rung, const Round& round);
 
   StoppingRule rule_;

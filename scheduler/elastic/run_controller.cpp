@@ -12,8 +12,13 @@ void RunController::enter(const JobEntry& entry) {
   limits_[entry.job] = {
       .until = entry.until, .suspended = entry.suspended, .is_compared = entry.is_compared};
   if (!is_compared(entry.job)) return;
-  early_stopping_->enter(entry.job, entry.first_step, entry.max_steps);
-  for (const auto& [rung, loss] : entry.rung_losses) early_stopping_->reach(entry.job, rung, loss);
+  const std::int64_t step = entry.first_step + (entry.has_taken ? 1 : 0);
+  early_stopping_->enter(entry.job, step, entry.max_steps);
+  for (const auto& [rung, loss] : entry.rung_losses) {
+    // It rests there first, so that its state can be taken.
+    if (early_stopping_->takes_states() && rung >= step) continue;
+    early_stopping_->reach(entry.job, rung, loss);
+  }
 }
 
 void RunController::enter_ended(const RungLosses& losses, std::int64_t max_steps) {
@@ -154,7 +159,12 @@ void RunController::fix(JobId id, int lanes) {
 
 void RunController::decide_rungs(double now_s, RunCommands& out) {
   if (!early_stopping_ || stopping_) return;
-  for (const EarlyStopping::Verdict& verdict : early_stopping_->decide()) {
+  const auto verdicts = early_stopping_->decide();
+  for (const EarlyStopping::Verdict& verdict : verdicts) {
+    if (!verdict.source.valid()) continue;
+    out.push_back(TakeState{verdict.job, verdict.source, verdict.rung, verdict.factor});
+  }
+  for (const EarlyStopping::Verdict& verdict : verdicts) {
     if (verdict.goes_on) {
       if (verdict.rung > 0) out.push_back(PassRung{verdict.job, verdict});
       move_hold(verdict.job, now_s, out);

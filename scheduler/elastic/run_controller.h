@@ -50,14 +50,23 @@ struct PassRung {
   EarlyStopping::Verdict verdict;
 };
 
+/// The job takes over the state that another one has at the same rung, where both rest, and its
+/// learning rate times `factor`. A PassRung of each follows.
+struct TakeState {
+  JobId job;
+  JobId from;
+  std::int64_t rung = 0;
+  double factor = 1;
+};
+
 /// Others were better at the rung: the job finishes with the weights that it has there.
 struct StopAtRung {
   JobId job;
   EarlyStopping::Verdict verdict;
 };
 
-using RunCommand =
-    std::variant<PauseJob, ResumeJob, ResizeJob, HoldJob, SuspendJob, PassRung, StopAtRung>;
+using RunCommand = std::variant<PauseJob, ResumeJob, ResizeJob, HoldJob, SuspendJob, TakeState,
+                                PassRung, StopAtRung>;
 using RunCommands = std::vector<RunCommand>;
 JobId job_of(const RunCommand& command);
 
@@ -79,6 +88,7 @@ struct JobEntry {
   bool suspended = false;        ///< it waits for resume()
   RungLosses rung_losses{};      ///< at the rungs that it has reached
   bool is_compared = true;       ///< by early stopping
+  bool has_taken = false;        ///< a state at `first_step`: it has passed the rung there
 };
 
 /// Decides how many lanes each job of a run has, where it waits, and which jobs continue at a rung.

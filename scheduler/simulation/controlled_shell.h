@@ -56,6 +56,7 @@ class ControlledShell {
   void bring_plan(const ResizeJob& resize);
   void carry_out(const HoldJob& hold) { shell_.hold(hold.job, hold.hold); }
   void carry_out(const SuspendJob& suspend) { shell_.suspend(suspend.job, suspend.suspended); }
+  void carry_out(const TakeState&) {}
   void carry_out(const PassRung&) {}
   void carry_out(const StopAtRung& stop) { shell_.finish(stop.job); }
   double now_s() const { return shell_.now_s(); }

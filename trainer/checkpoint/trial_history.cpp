@@ -35,6 +35,9 @@ void TrialHistory::add_step(double loss, double gradient_norm) {
 }
 
 void TrialHistory::add_eval(std::int64_t step, double loss, const Metrics& metrics) {
+  const bool is_of_other =
+      step == taken_ && !eval_losses_.empty() && eval_losses_.back().first == step;
+  if (is_of_other) return;
   add_last(eval_losses_, {step, loss}, limit_);
   if (!metrics.empty()) add_last(eval_metrics_, {step, metrics}, limit_);
   if (!rungs_ || step <= 0 || rungs_->from(step) != step) return;
@@ -65,7 +68,7 @@ std::string TrialHistory::to_text() const {
   const auto earlier = [&](const auto& evals) {
     Json list = Json::array();
     for (const auto& eval : evals) {
-      if (eval.first < num_steps_) list.push_back(eval);
+      if (eval.first < num_steps_ || has_taken()) list.push_back(eval);
     }
     return list;
   };
@@ -74,6 +77,7 @@ std::string TrialHistory::to_text() const {
             {"gradient_norms", gradient_norms_},
             {"eval_losses", earlier(eval_losses_)}};
   if (const Json metrics = earlier(eval_metrics_); !metrics.empty()) json["eval_metrics"] = metrics;
+  if (taken_ >= 0) json["taken"] = taken_;
   if (num_dropped() > 0) {
     json["dropped"] = num_dropped();
     json["first_loss"] = *first_loss_;
@@ -121,6 +125,7 @@ TrialHistory TrialHistory::parse(const std::string& text, const std::string& fil
         history.rung_metrics_[name] = pairs_of(values);
       }
     }
+    if (json.contains("taken")) history.taken_ = integer_of(json.at("taken"));
   } catch (const Json::exception& error) {
     throw CorruptData(file, error.what());
   }

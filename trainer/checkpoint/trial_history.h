@@ -40,6 +40,11 @@ class TrialHistory {
   void add_change(const TrainChange& change) { changes_.push_back(change); }
   const std::vector<TrainChange>& changes() const { return changes_; }
 
+  /// The trial takes over the state of another one after the last step. The text then has the
+  /// evaluation there, which was its own.
+  void take() { taken_ = num_steps_; }
+  bool has_taken() const { return taken_ == num_steps_; }
+
   std::int64_t num_steps() const { return num_steps_; }
   /// The number of first steps whose losses and norms are no longer kept.
   std::int64_t num_dropped() const;
@@ -68,6 +73,7 @@ class TrialHistory {
   RungLosses rung_evals_;
   std::map<std::string, RungLosses> rung_metrics_;
   std::vector<TrainChange> changes_;
+  std::int64_t taken_ = -1;  ///< after this step
 };
 
 }  // namespace spillway

@@ -404,6 +404,13 @@ void TrainingJob::complete_updates(std::int64_t step) {
   }
 }
 
+void TrainingJob::take_state(const TrainingJob& from) {
+  places_.take(from.places_, from.home_, home_, gate_);
+  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
+    write_copy(home_, static_cast<int>(p), 0, elements(model_->spec.params[p]));
+  }
+}
+
 void TrainingJob::update_weights(const HostCall& call, int number) const {
   const Layout& layout = call.plan->layout;
   const ParamSpec& param = model_->spec.params[at(number)];

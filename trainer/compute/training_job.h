@@ -55,6 +55,8 @@ class TrainingJob {
   /// Completes the updates that follow the commit of `step`. The open step is dropped, and nothing
   /// else may run. Afterwards the state is that of the commit.
   void complete_updates(std::int64_t step);
+  /// Takes over the weights and moments of a job with the same tensors. Both rest.
+  void take_state(const TrainingJob& from);
 
   /// Changes values from the next commit on; nothing if there is none. Any thread.
   std::optional<TrainChange> set(const TrainValues& values);

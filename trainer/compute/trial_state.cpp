@@ -42,7 +42,8 @@ StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const
 }
 
 void StatePlaces::add(std::vector<TensorEntry>& tensors, const std::string& name,
-                      const TensorSpec& tensor, const Place& place) {
+                      const TensorSpec& tensor, Place place) {
+  place.bytes = tensor.bytes();
   tensors.push_back(
       {.name = name, .dtype = safetensors_dtype(tensor.dtype), .shape = tensor.shape()});
   places_[name] = place;
@@ -63,6 +64,21 @@ std::vector<GenerationFile> StatePlaces::files(const std::byte* home, StateGate*
                                     bytes_file(kHistory, history.to_text())};
   if (!moments_.empty()) files.push_back(safetensors_file(kMoments, moments_, fill));
   return files;
+}
+
+bool StatePlaces::has_tensors_of(const StatePlaces& other) const {
+  return weights_ == other.weights_ && moments_ == other.moments_;
+}
+
+void StatePlaces::take(const StatePlaces& from, const std::byte* from_home, std::byte* home,
+                       StateGate& gate) const {
+  for (const auto* tensors : {&weights_, &moments_}) {
+    for (const TensorEntry& tensor : *tensors) {
+      const Place& place = places_.at(tensor.name);
+      gate.begin_update(place.param);
+      std::memcpy(home + place.home, from_home + from.places_.at(tensor.name).home, place.bytes);
+    }
+  }
 }
 
 void StatePlaces::restore(const Generation& from, std::byte* home) const {

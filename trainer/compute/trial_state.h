@@ -35,6 +35,11 @@ class StatePlaces {
   /// before. The arguments outlive the files. `home` may be null if only the lengths are needed.
   std::vector<GenerationFile> files(const std::byte* home, StateGate* gate,
                                     const TrialHistory& history) const;
+  /// Whether both have the same tensors, wherever they lie.
+  bool has_tensors_of(const StatePlaces& other) const;
+  /// Copies weights and moments between homes of such states, each parameter when `gate` allows.
+  void take(const StatePlaces& from, const std::byte* from_home, std::byte* home,
+            StateGate& gate) const;
   /// Reads weights and moments into a home. Throws CorruptData if a tensor is missing or has
   /// another size.
   void restore(const Generation& from, std::byte* home) const;
@@ -44,9 +49,10 @@ class StatePlaces {
     std::size_t param = 0;
     Bytes home = 0;
     bool is_last = false;  ///< the last part of its parameter
+    Bytes bytes = 0;
   };
   void add(std::vector<TensorEntry>& tensors, const std::string& name, const TensorSpec& tensor,
-           const Place& place);
+           Place place);
 
   std::vector<TensorEntry> weights_, moments_;  // in the order of parameters
   std::map<std::string, Place> places_;

@@ -144,12 +144,16 @@ void visit_train(Config& train, Visitor& v) {
 
 template <typename Config, typename Visitor>
 void visit_early_terminate(Config& early, Visitor& v) {
-  v.field("type", early.type, kAny,
-          "`hyperband`: successive halving; `asha`: the same for trials that begin one after the "
-          "other; `median`: stops a trial that is worse than the median. Required.");
+  v.field(
+      "type", early.type, kAny,
+      "`hyperband`: successive halving; `asha`: the same for trials that begin one after the "
+      "other; `median`: stops a trial that is worse than the median; `pbt`: stops none, the worst "
+      "take over the state of the best with another learning rate. Required.");
   v.field("min_iter", early.min_iter, kSteps,
           "Number of steps after which trials are compared first; required.");
-  if (v.applies(early.type != EarlyTerminateKind::median)) {
+  const bool is_pbt = early.type == EarlyTerminateKind::pbt;
+  const bool has_interval = is_pbt || early.type == EarlyTerminateKind::median;
+  if (v.applies(!has_interval)) {
     v.field("eta", early.eta, IntRange{2, 1000},
             "One of `eta` trials continues, for `eta` times as many steps.");
   }
@@ -160,11 +164,15 @@ void visit_early_terminate(Config& early, Visitor& v) {
             "`min_iter` steps on, each next one only from `eta` times as many. `all`: up to one "
             "that is never compared.");
   }
-  if (v.applies(early.type == EarlyTerminateKind::median)) {
+  if (v.applies(has_interval)) {
     v.field("interval", early.interval, kStepsOrNone,
-            "Of `median`: number of steps between comparisons; 0: `min_iter`.");
+            "Of `median` and `pbt`: number of steps between comparisons; 0: `min_iter`.");
   }
-  if (v.applies(early.type != EarlyTerminateKind::hyperband)) {
+  if (v.applies(is_pbt)) {
+    v.field("quantile", early.quantile, NumberRange{.min = 0, .max = 0.5, .above_min = true},
+            "Of `pbt`: part of the trials that take over the state of as many best ones.");
+  }
+  if (v.applies(!is_pbt && early.type != EarlyTerminateKind::hyperband)) {
     v.field("max_concurrent_trials", early.max_concurrent_trials, IntRange{1, 10'000},
             "Of `asha` and `median`: number of trials that train at once; the others begin as "
             "these end. `host_memory` must hold the state of all that train at once.");

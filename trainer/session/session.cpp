@@ -47,6 +47,7 @@ TrialResult whole_result(const SessionTrial& trial) {
   result.gradient_norms = list(trial.history.gradient_norms());
   result.eval_losses = list(trial.history.eval_losses());
   result.eval_metrics = list(trial.history.eval_metrics());
+  result.changes = trial.history.changes();
   return result;
 }
 

@@ -73,7 +73,8 @@ void Session::extend(JobId id, std::int64_t until) {
   impl.carry_out_for(id, commands);
 }
 
-TrainChange Session::Impl::change(JobId id, const TrainValues& values) {
+/// `reason`: for users.
+TrainChange Session::Impl::change(JobId id, const TrainValues& values, const std::string& reason) {
   SessionTrial& changed = known_trial(id);
   const std::string& name = changed.config.name;
   if (changed.ended()) {
@@ -91,7 +92,7 @@ TrainChange Session::Impl::change(JobId id, const TrainValues& values) {
   SessionEvent event = event_of(id, SessionEvent::Kind::set);
   event.step = change->step;
   event.learning_rate = changed.job->learning_rate(change->step);
-  event.reason = to_string(values);
+  event.reason = reason;
   events.add(std::move(event));
   return *change;
 }
@@ -108,7 +109,7 @@ std::int64_t Session::set(JobId id, const TrainValues& values) {
   std::vector<TrainChange> changes;
   {
     const MutexLock lock(impl.mutex);
-    change = impl.change(id, values);
+    change = impl.change(id, values, to_string(values));
     client_id = impl.trial(id).config.client_id;
     changes = impl.trial(id).history.changes();
   }

@@ -57,7 +57,6 @@ TrialConfig Session::Impl::config_of_clone(const SessionTrial& source,
   if (source.lanes.is_auto) clone.train.data_parallel = kAutoDataParallel;
   lengthen(clone.train, changes.max_steps);
   clone.train.changes = source.history.changes();
-  clone.validate();
   return clone;
 }
 
@@ -109,6 +108,7 @@ JobId Session::clone(JobId id, const CloneChanges& changes) {
     from = source.config.checkpoint;
     reason = fmt::format("clone of '{}'", source.config.name);
   }
+  clone.validate();  // before anything is written; without the lock, as it makes the model
   if (!clone.client_id.empty()) {
     if (const auto known = impl.find_trial(clone.client_id)) return *known;
     if (impl.store.knows(clone.client_id)) {  // it begins as it began in an earlier session

@@ -7,6 +7,7 @@
 
 #include "core/base/config_check.h"
 #include "spillway/error.h"
+#include "trainer/compute/optimizer.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/planning/rules.h"
 #include "trainer/session/session_impl.h"
@@ -44,6 +45,8 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
                                   .rungs = *rungs(length),
                                   .brackets = early->brackets,
                                   .most_at_once = early->max_concurrent_trials,
+                                  .quantile = early->quantile,
+                                  .seed = early->seed,
                                   .metric = early->metric_name(),
                                   .goal = early->goal});
   }
@@ -144,7 +147,9 @@ std::optional<Rungs> Session::Impl::rungs(const RunLength& length) const {
   const auto& early = config.early_terminate;
   if (!early) return std::nullopt;
   Rungs rungs{length.steps(early->min_iter), early->eta};
-  if (early->type == EarlyTerminateKind::median) {
+  const bool is_even =
+      early->type == EarlyTerminateKind::median || early->type == EarlyTerminateKind::pbt;
+  if (is_even) {
     rungs.interval = length.steps(early->interval > 0 ? early->interval : early->min_iter);
   }
   return rungs;
@@ -178,6 +183,20 @@ void Session::Impl::require_comparable(const SessionTrial& trial) const {
       fmt::format("is {}, by which early stopping compares trials, but there {}", name, lacking));
 }
 
+/// Throws ConfigError if trials take over states of others and this one cannot.
+void Session::Impl::require_same_state(const SessionTrial& trial) const {
+  const auto& early = config.early_terminate;
+  if (!early || early->type != EarlyTerminateKind::pbt) return;
+  for (const auto& other : trials) {
+    if (!other->job || other->is_evaluation) continue;
+    if (other->job->places().has_tensors_of(trial.job->places())) continue;
+    throw ConfigError("sweep.early_terminate.type", 0,
+                      fmt::format("is pbt, which needs one model and one optimizer; those of '{}' "
+                                  "and '{}' differ",
+                                  other->config.name, trial.config.name));
+  }
+}
+
 JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
   const SessionTrial& entered = trial(id);
   const std::int64_t until = entered.until();
@@ -187,7 +206,8 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
                 .until = until == kNoStep ? until : length.steps(until),
                 .suspended = entered.request == TrialRequest::pause,
                 .rung_losses = rung_losses(entered),
-                .is_compared = !entered.is_evaluation};
+                .is_compared = !entered.is_evaluation,
+                .has_taken = entered.history.has_taken()};
   if (entered.config.exempt_from_early_stopping) {  // it counts as one that has ended
     made.first_step = made.max_steps = 0;
     made.rung_losses = entered.result.rung_losses;
@@ -200,8 +220,9 @@ void Session::Impl::note_rungs(JobId id) {
   SessionTrial& noted = trial(id);
   if (!config.early_terminate || noted.config.exempt_from_early_stopping) return;
   noted.result.rung_losses = rung_losses(noted);
+  const std::int64_t undecided = noted.first_step + (noted.history.has_taken() ? 1 : 0);
   std::erase_if(noted.result.rung_losses,
-                [&](const auto& rung) { return rung.first >= noted.first_step; });
+                [&](const auto& rung) { return rung.first >= undecided; });
 }
 
 /// Posts a decision on the rungs that trials have reached before this run.
@@ -215,6 +236,22 @@ void Session::Impl::decide_rungs() {
     carry_out(commands);
     idle.notify_all();
   });
+}
+
+/// Durable before the other trial goes on: a later session cannot repeat it once that has been
+/// saved at a later step.
+void Session::Impl::carry_out(const TakeState& take) {
+  SessionTrial& taking = trial(take.job);
+  const SessionTrial& source = trial(take.from);
+  if (!taking.lifecycle.is_live() || !source.lifecycle.is_live()) return;  // the user stops it
+  TrainConfig train = source.config.train;
+  train.changes = source.history.changes();
+  const double rate = values_at(train, take.rung).learning_rate * take.factor;
+  taking.job->take_state(*source.job);
+  taking.history.take();
+  change(take.job, {.learning_rate = rate},
+         fmt::format("state of '{}', learning_rate {}", source.config.name, rate));
+  if (taking.checkpoints) taking.checkpoints->save(taking.history);
 }
 
 void Session::Impl::carry_out(const PassRung& pass) {
@@ -242,7 +279,9 @@ void Session::Impl::require_room_at_rungs(Bytes more) const {
     if (!trial->ended()) homes.push_back(trial->planned.summary.home_bytes);
   }
   const auto all = homes.size();
-  if (early->type != EarlyTerminateKind::hyperband) {
+  const bool is_limited =
+      early->type == EarlyTerminateKind::asha || early->type == EarlyTerminateKind::median;
+  if (is_limited) {
     std::ranges::sort(homes, std::greater());
     homes.resize(std::min(all, static_cast<std::size_t>(early->max_concurrent_trials)));
   }

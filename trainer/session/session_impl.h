@@ -96,6 +96,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   std::optional<Rungs> rungs(const RunLength& length = {}) const;
   RungLosses rung_losses(const SessionTrial& trial) const;
   void require_comparable(const SessionTrial& trial) const;
+  void require_same_state(const SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
   void require_room_at_rungs(Bytes more = 0) const SPILLWAY_REQUIRES(mutex);
   JobEntry entry(JobId id, const RunLength& length) const SPILLWAY_REQUIRES(mutex);
@@ -111,6 +112,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void carry_out(const SuspendJob& suspend) SPILLWAY_REQUIRES(mutex) {
     shell->suspend(suspend.job, suspend.suspended);
   }
+  void carry_out(const TakeState& take) SPILLWAY_REQUIRES(mutex);
   void carry_out(const PassRung& pass) SPILLWAY_REQUIRES(mutex);
   void carry_out(const StopAtRung& stop) SPILLWAY_REQUIRES(mutex);
 
@@ -127,7 +129,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   // session_calls.cpp: calls about one trial
   SessionTrial& known_trial(JobId id) const SPILLWAY_REQUIRES(mutex);
   static std::int64_t require_until(const TrainConfig& train, std::int64_t until);
-  TrainChange change(JobId id, const TrainValues& values) SPILLWAY_REQUIRES(mutex);
+  TrainChange change(JobId id, const TrainValues& values, const std::string& reason)
+      SPILLWAY_REQUIRES(mutex);
   void carry_out_for(JobId id, const RunCommands& commands) SPILLWAY_REQUIRES(mutex);
 
   // session_clone.cpp

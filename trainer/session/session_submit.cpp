@@ -90,6 +90,7 @@ void Session::Impl::plan(SessionTrial& trial) const {
                   .lanes = summary.lanes,
                   .order = summary.order,
                   .training_state_bytes = summary.training_state_bytes};
+  require_same_state(trial);
   summary.checkpoint_bytes =
       most_checkpoint_bytes(trial.config, trial.model->spec, trial.job->places());
   require_room_on_disk(trial);

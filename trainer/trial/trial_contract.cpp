@@ -170,14 +170,20 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
 }
 
 std::string contract_text(const EarlyTerminate& early) {
-  const bool is_median = early.type == EarlyTerminateKind::median;
-  const bool is_hyperband = early.type == EarlyTerminateKind::hyperband;
-  std::string text = is_hyperband ? "" : fmt::format("{}, ", to_string(early.type));
+  using enum EarlyTerminateKind;
+  const bool halves = early.type == hyperband || early.type == asha;
+  std::string text = early.type == hyperband ? "" : fmt::format("{}, ", to_string(early.type));
   text += fmt::format("min_iter {}", early.min_iter);
   text +=
-      is_median ? fmt::format(", interval {}", early.interval) : fmt::format(", eta {}", early.eta);
-  if (early.brackets > 1 && is_hyperband) text += fmt::format(", brackets {}", early.brackets);
-  if (!is_hyperband) text += fmt::format(", max_concurrent_trials {}", early.max_concurrent_trials);
+      halves ? fmt::format(", eta {}", early.eta) : fmt::format(", interval {}", early.interval);
+  if (early.brackets > 1 && early.type == hyperband) {
+    text += fmt::format(", brackets {}", early.brackets);
+  }
+  if (early.type == pbt) {
+    text += fmt::format(", quantile {}, seed {}", early.quantile, early.seed);
+  } else if (early.type != hyperband) {
+    text += fmt::format(", max_concurrent_trials {}", early.max_concurrent_trials);
+  }
   if (early.evaluates()) text += ", by " + early.metric_name();
   if (early.goal == MetricGoal::maximize) text += ", maximized";
   return text;

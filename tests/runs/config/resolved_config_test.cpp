@@ -131,10 +131,14 @@ TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
                                                          .type = EarlyTerminateKind::asha,
                                                          .max_concurrent_trials = 4,
                                                          .metric = metric}},
-        {"median, min_iter: 20, interval: 7", EarlyTerminate{.min_iter = 20,
-                                              .type = EarlyTerminateKind::median,
-                                              .interval = 7,
-                                              .metric = metric}}}) {
+        {"median, min_iter: 20, interval: 7",
+         EarlyTerminate{
+             .min_iter = 20, .type = EarlyTerminateKind::median, .interval = 7, .metric = metric}},
+        {"pbt, min_iter: 20, quantile: 0.5", EarlyTerminate{.min_iter = 20,
+                                             .type = EarlyTerminateKind::pbt,
+                                             .quantile = 0.5,
+                                             .seed = read(kGpt).sweep.seed,
+                                             .metric = metric}}}) {
     std::string other = text;
     const std::string first = "hyperband, min_iter: 20, eta: 4";
     other.replace(other.find(first), first.size(), rule);

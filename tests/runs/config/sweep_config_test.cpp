@@ -154,6 +154,13 @@ TEST(SweepConfig, EarlyStoppingHasARuleAndTheMetricOfTheSweep) {
           .min_iter = 5, .eta = 2, .type = EarlyTerminateKind::asha, .max_concurrent_trials = 3}));
   EXPECT_EQ(early_stopping("{type: median, min_iter: 5, interval: 10}"),
             (EarlyTerminate{.min_iter = 5, .type = EarlyTerminateKind::median, .interval = 10}));
+  const auto pbt =
+      early_stopping("{type: pbt, min_iter: 5, interval: 10, quantile: 0.5}", {"seed: 9"});
+  EXPECT_EQ(pbt, (EarlyTerminate{.min_iter = 5,
+                                 .type = EarlyTerminateKind::pbt,
+                                 .interval = 10,
+                                 .quantile = 0.5,
+                                 .seed = 9}));
   EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 20}",
                            {"metric: {name: final_loss, goal: maximize}"}),
             (EarlyTerminate{

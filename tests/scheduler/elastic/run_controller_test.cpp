@@ -28,6 +28,9 @@ std::string text_of(const HoldJob& c) {
 std::string text_of(const SuspendJob& c) {
   return (c.suspended ? "suspend " : "let go ") + number(c.job);
 }
+std::string text_of(const TakeState& c) {
+  return number(c.job) + " takes from " + number(c.from) + " at " + std::to_string(c.rung);
+}
 std::string text_of(const PassRung& c) { return "pass " + number(c.job); }
 std::string text_of(const StopAtRung& c) { return "stop " + number(c.job); }
 
@@ -170,6 +173,37 @@ TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
   run.end(JobId(0));
   run.admit(JobId(1));
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
+}
+
+/// The state of the first is taken before it goes on.
+TEST(RunController, TakesStatesBeforeAnybodyGoesOn) {
+  const EarlyStopping rule({.kind = EarlyTerminateKind::pbt, .rungs = {5, 2, 5}, .quantile = 0.5});
+  ControlledJobs run("none", 2, rule);
+  for (const JobId job : {JobId(0), JobId(1)}) {
+    run.controller.enter({.job = job, .max_steps = kSteps});
+  }
+  run.admit(2);
+  EXPECT_EQ(run.commit(JobId(0), 5, 1), Texts{});
+  EXPECT_EQ(run.commit(JobId(1), 5, 2),
+            (Texts{"1 takes from 0 at 5", "pass 0", "hold 0 at 10", "pass 1", "hold 1 at 10"}));
+}
+
+/// What it reports there again is the loss of the other state.
+TEST(RunController, PassesTheRungWhereAJobHasTakenAState) {
+  const EarlyStopping rule({.kind = EarlyTerminateKind::pbt, .rungs = {5, 2, 5}, .quantile = 0.5});
+  ControlledJobs run("none", 2, rule);
+  run.controller.enter(
+      {.job = JobId(0), .first_step = 5, .max_steps = kSteps, .rung_losses = {{5, 1}}});
+  run.controller.enter({.job = JobId(1),
+                        .first_step = 5,
+                        .max_steps = kSteps,
+                        .rung_losses = {{5, 2}},
+                        .has_taken = true});
+  EXPECT_EQ(run.controller.start(JobId(0)).hold.step, 5) << "it rests there first";
+  EXPECT_EQ(run.controller.start(JobId(1)).hold.step, 10);
+  run.admit(2);
+  EXPECT_EQ(run.begin(), Texts{});
+  EXPECT_EQ(run.commit(JobId(0), 5, 1), (Texts{"pass 0", "hold 0 at 10"}));
 }
 
 TEST(RunController, AJobEvaluatesAtARungWhereEvaluationsAreCompared) {

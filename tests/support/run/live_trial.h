@@ -55,15 +55,15 @@ inline SessionEvent event_of(const Session& session, SessionEvent::Kind kind) {
   }
 }
 
-/// Waits until checkpoints of all steps so far are durable, then copies a folder, as a kill would
+/// Waits until so many trials have a checkpoint of this step, then copies a folder, as a kill would
 /// leave it.
 inline void copy_run(const Session& session, std::int64_t step, const std::filesystem::path& from,
-                     const std::filesystem::path& to) {
-  for (std::uint64_t seen = 0, saved = 0; saved == 0;) {
+                     const std::filesystem::path& to, int num_trials = 1) {
+  for (std::uint64_t seen = 0; num_trials > 0;) {
     for (const SessionEvent& event : session.poll(seen, 60)) {
       seen = event.sequence;
       const bool is_saved = event.kind == SessionEvent::Kind::saved && event.step == step;
-      if (is_saved) saved = event.generation;
+      num_trials -= is_saved ? 1 : 0;
     }
   }
   std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);

@@ -131,6 +131,26 @@ TEST(TrialHistory, AnEvaluationThatIsNotFiniteStaysSo) {
   EXPECT_FALSE(std::isfinite(read.rung_losses(kEvals)[0].second));
 }
 
+/// The state there is that of another trial, so the evaluation cannot be repeated.
+TEST(TrialHistory, KeepsItsEvaluationWhereItTakesAState) {
+  for (const std::size_t limit : {std::size_t{100}, std::size_t{2}}) {
+    TrialHistory history(limit, kRungs);
+    train(history, 6);
+    const RungLosses all = history.rung_losses(kEvals);
+    EXPECT_TRUE(
+        TrialHistory::parse(history.to_text(), "", limit, kRungs).rung_losses(kEvals).empty());
+    history.take();
+    TrialHistory resumed = TrialHistory::parse(history.to_text(), "", limit, kRungs);
+    EXPECT_TRUE(resumed.has_taken());
+    EXPECT_EQ(resumed.rung_losses(kEvals), all);
+    resumed.add_eval(6, 99);
+    EXPECT_EQ(resumed.rung_losses(kEvals), all) << "it is of the other trial";
+    train(resumed, 7);
+    EXPECT_FALSE(resumed.has_taken());
+    EXPECT_FALSE(TrialHistory::parse(resumed.to_text(), "", limit, kRungs).has_taken());
+  }
+}
+
 TEST(TrialHistory, IsShortenedWhereLessIsKept) {
   TrialHistory whole(1000, kRungs);
   train(whole, 30);
