@@ -27,7 +27,7 @@ std::string_view hashed_part(std::string_view line) {
 
 /// Whether a field may be any number; all others are 64-bit integers.
 bool is_real(std::string_view key) {
-  constexpr std::array<std::string_view, 13> kReal{"busy_share",
+  constexpr std::array<std::string_view, 14> kReal{"busy_share",
                                                    "compute_s_per_step",
                                                    "copy_hidden_share",
                                                    "copy_s",
@@ -36,6 +36,7 @@ bool is_real(std::string_view key) {
                                                    "gradient_norm",
                                                    "learning_rate",
                                                    "loss",
+                                                   "metrics",
                                                    "steps",
                                                    "time_s",
                                                    "tokens_per_s",

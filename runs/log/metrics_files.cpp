@@ -29,10 +29,12 @@ std::map<std::int64_t, StepMetrics> saved_steps(const Json& event) {
   std::map<std::int64_t, StepMetrics> saved;
   std::int64_t step = event.value("dropped", std::int64_t{0});
   for (const Json& values : event.at("steps")) {
-    saved[++step] = {.step = step,
-                     .loss = number_of(values.at(0)),
-                     .learning_rate = number_of(values.at(1)),
-                     .gradient_norm = number_of(values.at(2))};
+    ++step;
+    saved[step] = {.step = step,
+                   .loss = number_of(values.at(0)),
+                   .learning_rate = number_of(values.at(1)),
+                   .gradient_norm = number_of(values.at(2)),
+                   .metrics = {}};
   }
   for (const Json& values : event.at("evals")) {
     const auto row = saved.find(values.at(0).get<std::int64_t>());
