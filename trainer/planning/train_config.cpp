@@ -62,7 +62,8 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
                 fmt::format("is [{}], must ascend and be below train.max_steps {}",
                             fmt::join(train.extended_from, ", "), train.max_steps));
   check.require(
-      !spans_all_steps(train.lr_scheduler_type) || train.lr_scheduler_extend != LrExtension::none, "lr_scheduler_extend",
+      !spans_all_steps(train.lr_scheduler_type) || train.lr_scheduler_extend != LrExtension::none,
+      "lr_scheduler_extend",
       fmt::format("is none, but train.lr_scheduler_type {} has no learning rate after its "
                   "end at step {}; write restart or stretch",
                   to_string(train.lr_scheduler_type), train.extended_from.front()));
