@@ -161,7 +161,7 @@ TEST(SessionMetrics, DecideWhichTrialsGoOn) {
     EXPECT_EQ(elsewhere.trials[t].rung_losses, best.trials[t].rung_losses);
     EXPECT_EQ(elsewhere.trials[t].state, best.trials[t].state);
   }
-  EXPECT_NE(best.trials[survivor(worst)].reason.find("with a r2 of"), std::string::npos);
+  EXPECT_NE(best.trials[survivor(worst)].reason.find(" by r2 ("), std::string::npos);
 }
 
 TEST(SessionMetrics, MustBeOfTheModelToDecide) {
