@@ -101,7 +101,7 @@ std::optional<Json> ask_owner(const fs::path& run_folder, const Json& request,
     // In this order: an owner that ends after its reply is no failure.
     const auto owner = holder_of(run_folder);
     const bool is_late = std::chrono::steady_clock::now() >= end;
-    if (const Json reply = read_json(answered); !reply.is_null()) {
+    if (Json reply = read_json(answered); !reply.is_null()) {
       drop(answered);
       return reply;
     }

@@ -219,8 +219,8 @@ TEST(SweepConfig, KeysOfEarlyStoppingDependOnItsRule) {
             (Texts{place + ".type: is missing; write one, such as type: hyperband",
                    place + ".min_iter: is missing; write after how many steps trials are compared "
                            "first"}));
-  EXPECT_EQ(problems("{type: pbt, min_iter: 0, eta: 1}"),
-            (Texts{place + ".type: is 'pbt', must be hyperband, asha or median",
+  EXPECT_EQ(problems("{type: bohb, min_iter: 0, eta: 1}"),
+            (Texts{place + ".type: is 'bohb', must be hyperband, asha, median or pbt",
                    place + ".min_iter: is '0', must be an integer from 1 to 1000000000000",
                    place + ".eta: is '1', must be an integer from 2 to 1000"}));
   EXPECT_EQ(
