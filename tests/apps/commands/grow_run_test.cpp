@@ -194,7 +194,7 @@ TEST_F(GrowRun, NewTrialsAreComparedWithThoseThatHaveEnded) {
     const Json& trial = grown["trials"][t];
     const std::string reason = trial.value("reason", "");
     if (!reason.starts_with("at step 2 ")) continue;
-    EXPECT_NE(reason.find(" of 5 with"), std::string::npos) << trial;
+    EXPECT_NE(reason.find(" of 5 by "), std::string::npos) << trial;
     ++compared;
   }
   EXPECT_GE(compared, 1);
