@@ -144,10 +144,7 @@ def of_names():
                    Run("resume HERE/r", shell="cd /; exec {}"), same_bits()], is_basic=True)
 
 
-def attempts():
-    yield from of_chains()
-    yield from of_leftovers()
-    yield from of_names()
+def of_overrides():
     for words, field in OVERRIDES:
         if field is None:
             yield Attempt(f"resume with {words} has the same bits",
@@ -158,12 +155,9 @@ def attempts():
                            Run(f"resume r {words} --json", code=2, err=field),
                            is_unchanged("r"), Run("resume r"), same_bits()],
                           is_basic=field in ("train.learning_rate", "model.hidden_size"))
-    yield Attempt("resume of a run that has ended changes nothing and exits with 0",
-                  [given(ENDED), remember("r/trials"), Run("resume r --json"),
-                   is_unchanged("r/trials"), same_bits()])
-    yield Attempt("resume=auto on a run that has ended changes nothing and exits with 0",
-                  [given(ENDED), remember("r/trials"), Run("train base.yaml resume=auto"),
-                   is_unchanged("r/trials")])
+
+
+def of_changed_data():
     yield Attempt("A run whose data are gone is refused by path, and goes on once they are back",
                   [given(KILLED), remember("text.txt"), remove("text.txt"),
                    Run("resume r", code=2, err="text.txt"),
@@ -180,6 +174,20 @@ def attempts():
                            "restore them, or choose another output_dir"]), is_unchanged("r"),
                        lambda scene: scene.path("text.txt").write_bytes(scene.campaign.text),
                        Run("resume r"), same_bits()], is_basic=name == "have one other bit")
+
+
+def attempts():
+    yield from of_chains()
+    yield from of_leftovers()
+    yield from of_names()
+    yield from of_overrides()
+    yield from of_changed_data()
+    yield Attempt("resume of a run that has ended changes nothing and exits with 0",
+                  [given(ENDED), remember("r/trials"), Run("resume r --json"),
+                   is_unchanged("r/trials"), same_bits()])
+    yield Attempt("resume=auto on a run that has ended changes nothing and exits with 0",
+                  [given(ENDED), remember("r/trials"), Run("train base.yaml resume=auto"),
+                   is_unchanged("r/trials")])
     yield Attempt("A run with the checkpoints of another one is refused with the difference",
                   [given(KILLED), Run("train base.yaml output_dir=other model.hidden_size=16 "
                                       "train.max_steps=8"),
