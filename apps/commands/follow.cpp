@@ -47,16 +47,16 @@ class Watch {
   bool until(const std::future<void>& running) {
     constexpr std::chrono::milliseconds kInterval(100);
     for (bool last = false; !last;) {
-      last = running.wait_for(kInterval) == std::future_status::ready;
-      take_events();
-      if (server_.serve() && last && !stopped_) return true;
-      if (!last) sample_memory();
-      show();
       if (console_.requests.stop && !stopped_) {
         session_.stop();
         progress_.stop(log_.run());
         stopped_ = true;
       }
+      last = running.wait_for(kInterval) == std::future_status::ready;
+      take_events();
+      if (server_.serve() && last && !stopped_) return true;
+      if (!last) sample_memory();
+      show();
     }
     progress_.finish();
     return false;
