@@ -116,7 +116,7 @@ TEST(Unequal, DeclinesADeviceWithTooLittleMemory) {
   const TrialPlan plan = PlannedSession(config, trial_with_lanes(2), has_two_lanes).plan;
   EXPECT_EQ(plan.lane_devices, (std::vector<std::string>{"cpu:1", "cpu:2"}));
   ASSERT_EQ(plan.declined.size(), 1u);
-  EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 has ")) << plan.declined[0];
+  EXPECT_TRUE(plan.declined[0].starts_with("cpu:0 is not used: it has ")) << plan.declined[0];
 }
 
 /// Three lanes on unequal devices; the named ones have exactly the memory of even lanes, and a
