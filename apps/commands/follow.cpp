@@ -61,6 +61,7 @@ class Watch {
     progress_.finish();
     return false;
   }
+
   /// The last events, of trials that were paused when the run ended.
   void take_events() {
     for (const auto& event : session_.poll(seen_, 0)) {

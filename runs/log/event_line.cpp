@@ -46,7 +46,7 @@ bool is_real(std::string_view key) {
 
 /// Throws Error for a number that its field cannot hold.
 void check_numbers(std::string_view key, const Json& value) {
-  if (is_real(key) || key == "metrics") return;
+  if (is_real(key)) return;
   if (value.is_number_float())
     throw Error(fmt::format("has a fraction in {}, which must be an integer", key));
   if (key == "evals" && value.is_array()) {  // pairs of step and loss
