@@ -12,7 +12,7 @@ SPILLWAY_TARGET inline Counters low_half(Counters x) { return x & std::uint64_t{
 SPILLWAY_TARGET inline Doubles square_root(Doubles x) {
   double lanes[kLanes];
   std::memcpy(lanes, &x, sizeof(x));
-  for (std::size_t j = 0; j < kLanes; ++j) lanes[j] = std::sqrt(lanes[j]);
+  for (double& lane : lanes) lane = std::sqrt(lane);
   std::memcpy(&x, lanes, sizeof(x));
   return x;
 }
