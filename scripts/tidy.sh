@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export tidy="clang-tidy-$SPILLWAY_CLANG" passed="$spillway_cache/tidy" build=build-clang
 if ! command -v "$tidy" >/dev/null; then
-  echo "skipped: there is no clang-tidy 16 or newer"
+  echo "skipped: there is no clang-tidy 18 or newer"
   exit 0
 fi
 
