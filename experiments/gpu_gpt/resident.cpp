@@ -21,6 +21,7 @@
 #include "experiments/support/virtual_node.h"
 #include "models/base/compute_type.h"
 #include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/torch_threads.h"
 #include "trainer/compute/initialize.h"
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/run_on.h"

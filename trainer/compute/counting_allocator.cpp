@@ -1,6 +1,5 @@
 #include "trainer/compute/counting_allocator.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -10,11 +9,13 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/mutex.h"
@@ -22,6 +23,7 @@
 #include "core/os/host_memory.h"
 #include "spillway/error.h"
 #include "trainer/compute/torch_gpu.h"
+#include "trainer/compute/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -54,6 +56,39 @@ GpuBlocks& gpu_blocks() {
   return blocks;
 }
 
+/// The live blocks that have a header. oneDNN and MKL free by address alone, also what they
+/// allocated before this allocator came.
+class OwnBlocks {
+ public:
+  void add(void* block) {
+    Part& part = part_of(block);
+    const MutexLock lock(part.mutex);
+    part.blocks.insert(block);
+  }
+  /// False if the block is not here.
+  bool remove(void* block) {
+    Part& part = part_of(block);
+    const MutexLock lock(part.mutex);
+    return part.blocks.erase(block) == 1;
+  }
+
+ private:
+  struct Part {
+    Mutex mutex;
+    std::unordered_set<void*> blocks SPILLWAY_GUARDED_BY(mutex);
+  };
+  Part& part_of(void* block) {
+    return parts_[reinterpret_cast<std::uintptr_t>(block) / kPage % parts_.size()];
+  }
+  std::array<Part, 64> parts_;  ///< so that threads rarely wait for each other
+};
+
+/// Never destroyed: other threads may free blocks while the process ends.
+OwnBlocks& own_blocks() {
+  static auto* const blocks = new OwnBlocks;
+  return *blocks;
+}
+
 /// A block that `meter` (null: none) has been charged for; null if the system has no memory. Throws
 /// OutOfMemory if the meter's memory is full.
 void* new_block(Bytes bytes, ActivationMeter* meter) {
@@ -61,7 +96,9 @@ void* new_block(Bytes bytes, ActivationMeter* meter) {
   const bool placed = base != nullptr;
   if (!placed && posix_memalign(&base, kAlignment, bytes + kAlignment) != 0) return nullptr;
   *static_cast<Header*>(base) = {meter, bytes, placed};
-  return static_cast<std::byte*>(base) + kAlignment;
+  void* const block = static_cast<std::byte*>(base) + kAlignment;
+  own_blocks().add(block);
+  return block;
 }
 
 /// Charges what `take` allocates; charges nothing if that returns null or throws.
@@ -89,8 +126,10 @@ Header* header_of(void* block) {
   return reinterpret_cast<Header*>(static_cast<std::byte*>(block) - kAlignment);
 }
 
-void delete_block(void* block) {
-  if (block == nullptr) return;
+/// False if the block has no header.
+bool delete_own(void* block) {
+  if (block == nullptr) return true;
+  if (!own_blocks().remove(block)) return false;
   Header* header = header_of(block);
   const auto [meter, bytes, placed] = *header;
   if (placed) {
@@ -99,12 +138,21 @@ void delete_block(void* block) {
     free(header);
   }
   if (meter) meter->discharge(bytes);
+  return true;
+}
+
+/// LibTorch's CPU allocator before ours.
+c10::Allocator* previous_allocator = nullptr;
+
+void delete_block(void* block) {
+  if (!delete_own(block)) previous_allocator->raw_deallocate(block);
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     if (deferred) std::rethrow_exception(std::exchange(deferred, nullptr));
+    if (current_meter == nullptr) return previous_allocator->allocate(bytes);
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &delete_block, cpu};
     void* block = charged_block(bytes, current_meter);
@@ -138,10 +186,14 @@ void* mkl_calloc(std::size_t count, std::size_t bytes) {
   return block ? std::memset(block, 0, count * bytes) : nullptr;
 }
 
+void mkl_free(void* block) {
+  if (!delete_own(block)) free(block);
+}
+
 void* mkl_realloc(void* old, std::size_t bytes) {
   void* block = mkl_malloc(bytes);
   if (old && block) std::memcpy(block, old, std::min(bytes, header_of(old)->bytes));
-  if (block) delete_block(old);
+  if (block) mkl_free(old);
   return block;
 }
 
@@ -157,7 +209,7 @@ void count_mkl_buffers() {
   redirect("i_malloc", &mkl_malloc);
   redirect("i_calloc", &mkl_calloc);
   redirect("i_realloc", &mkl_realloc);
-  redirect("i_free", &delete_block);
+  redirect("i_free", &mkl_free);
   if (void* function = dlsym(RTLD_DEFAULT, "mkl_serv_disable_fast_mm")) {
     reinterpret_cast<int (*)()>(function)();
   }
@@ -176,7 +228,7 @@ void keep_freed_blocks() {
 /// The first products of a process allocate more through MKL's hooks than later ones; here no meter
 /// is charged for them.
 void multiply_once() {
-  initialize_torch_thread();
+  const OneTorchThread one_thread;
   for (const std::int64_t size : {16, 256}) {
     const at::Tensor a = at::ones({2, size, size});
     at::bmm(a, a);
@@ -190,16 +242,15 @@ void initialize_torch() {
   static std::once_flag once;
   std::call_once(once, [] {
     offer_torch_gpu();
-    at::set_num_threads(1);
-    at::set_num_interop_threads(1);
     keep_freed_blocks();
+    previous_allocator = c10::GetCPUAllocator();
     static CountingAllocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
     multiply_once();
   });
 }
 
-void initialize_torch_thread() { at::get_num_threads(); }
+void trim_memory() { malloc_trim(0); }
 
 MeterScope::MeterScope(ActivationMeter& meter, bool of_gpu)
     : previous_(std::exchange(current_meter, of_gpu ? nullptr : &meter)),

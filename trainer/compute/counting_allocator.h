@@ -4,14 +4,12 @@
 
 namespace spillway {
 
-/// Sets LibTorch up: one thread per op, because CPU reductions give other bits with another number
-/// of threads, and a CPU allocator that charges the current thread's meter. Idempotent; call before
-/// the first tensor is made.
+/// Sets up a CPU allocator that charges the current thread's meter. Without a meter, LibTorch's
+/// allocator before it serves the process as ever. Idempotent.
 void initialize_torch();
 
-/// Call on each computing thread before its first op. LibTorch sets MKL's number of threads lazily
-/// per thread, and small matrix products do not trigger that. Cheap to repeat.
-void initialize_torch_thread();
+/// Gives free memory of the C library back to the system: initialize_torch() lets it keep blocks.
+void trim_memory();
 
 /// While it lives, everything that LibTorch allocates on this thread is charged to `meter`, and
 /// discharged wherever it is freed. Exceeding the meter's reservation throws OutOfMemory. The meter

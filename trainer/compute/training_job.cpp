@@ -21,6 +21,7 @@
 #include "trainer/compute/running_statistic.h"
 #include "trainer/compute/sum_term.h"
 #include "trainer/compute/torch_gpu.h"
+#include "trainer/compute/torch_threads.h"
 #include "trainer/storage/weights_file.h"
 
 namespace spillway {
@@ -119,6 +120,7 @@ TrainingJob::Progress TrainingJob::take_progress() {
 }
 
 void TrainingJob::admit(std::byte* home) {
+  const OneTorchThread one_thread;  // for the user's initial weights
   home_ = home;
   const std::vector<ParamSpec>& params = model_->spec.params;
   const bool by_spec = !start_ && !model_->initialize;
@@ -284,6 +286,7 @@ void TrainingJob::run_host_op(const HostCall& call) {
 }
 
 void TrainingJob::load(const HostCall& call, bool evaluation) const {
+  const OneTorchThread one_thread;  // for the user's source
   const DataSource& source = evaluation ? *config_.data->eval : *config_.data->train;
   const auto row_bytes =
       static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());

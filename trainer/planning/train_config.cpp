@@ -8,6 +8,7 @@
 #include "core/base/config_check.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
+#include "trainer/compute/torch_threads.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/train_changes.h"
@@ -96,6 +97,7 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
 }  // namespace
 
 std::unique_ptr<Model> make_valid_model(const TrialConfig& trial) {
+  const OneTorchThread one_thread;
   ConfigCheck check;
   const bool can_train = check.run([&] { trial.train.validate(); });
   std::unique_ptr<Model> model;

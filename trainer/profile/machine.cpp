@@ -25,6 +25,7 @@
 #include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
 #include "trainer/compute/torch_gpu.h"
+#include "trainer/compute/torch_threads.h"
 #include "trainer/config/kernel_variables.h"
 #include "trainer/profile/copy_rates.h"
 

@@ -12,13 +12,17 @@
 #include <functional>
 #include <future>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "core/base/default_floats.h"
+#include "core/base/mutex.h"
 #include "core/device/activation_counter.h"
 #include "core/device/kernels.h"
 #include "trainer/compute/counting_allocator.h"
+#include "trainer/compute/kernel_flags.h"
+#include "trainer/compute/torch_threads.h"
 #include "trainer/profile/host_rates.h"
 #include "trainer/storage/xxh3.h"
 
@@ -290,8 +294,13 @@ Numerics measure_numerics() {
 }
 
 const Numerics& numerics() {
-  static const Numerics measured = measure_numerics();
-  return measured;
+  static Mutex mutex;
+  static auto* const measured = new std::map<KernelFlags, Numerics>;
+  const MutexLock lock(mutex);
+  const KernelFlags flags = kernel_flags();
+  const auto known = measured->find(flags);
+  return known != measured->end() ? known->second
+                                  : measured->emplace(flags, measure_numerics()).first->second;
 }
 
 }  // namespace spillway

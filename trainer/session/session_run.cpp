@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/default_floats.h"
+#include "trainer/compute/counting_allocator.h"
 #include "trainer/session/session_impl.h"
 
 /// A run begins, takes in trials, and ends. The engine has a thread of its own.
@@ -241,6 +242,8 @@ Session::~Session() {
     finish();
   } catch (...) {  // nobody is left to be told
   }
+  impl_.reset();
+  trim_memory();
 }
 
 void Session::stop() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/data/sample_check.h"
+#include "trainer/compute/torch_threads.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
@@ -138,6 +139,7 @@ std::vector<ContractDifference> changes_since(const Contract& then, const Contra
 }
 
 std::string xxh3_of(const DataSplit& data, const ModelSpec& model) {
+  const OneTorchThread one_thread;
   Xxh3 hash;
   add(*data.train, /*evaluation=*/false, model, hash);
   if (data.eval) add(*data.eval, /*evaluation=*/true, model, hash);
