@@ -34,6 +34,19 @@ struct TrainChange {
   bool operator==(const TrainChange&) const = default;
 };
 
+/// Parameters that train with values of their own, like a parameter group of torch::optim.
+struct ParameterGroup {
+  /// A whole name of Session::weights(), in which `*` stands for any characters and `?` for one:
+  /// "encoder.*", "*.bias".
+  std::string pattern;
+  /// Factor of the learning rate, also after Session::set(). 0 keeps the weights as they are, but
+  /// computes their gradients, which count for max_grad_norm.
+  double learning_rate_scale = 1;
+  /// Instead of the trial's; Session::set() does not change it. Nothing: the trial's, which does
+  /// not apply to norms and biases.
+  std::optional<double> weight_decay;
+};
+
 /// How a trial trains. Names follow Hugging Face's TrainingArguments where it has one.
 struct TrainConfig {
   std::uint64_t seed = 1;        ///< of initial weights, dropout, augmentation, order of samples
@@ -80,6 +93,9 @@ struct TrainConfig {
   /// Learning rate of the steps after that, for `cosine` and `linear`. The others are constant
   /// again after an extension, and `warmup_stable_decay` falls before the new end.
   LrExtension lr_scheduler_extend = LrExtension::none;
+  /// The first one that matches the name of a parameter counts; others train with the values above.
+  /// Each must match a trained parameter of the model.
+  std::vector<ParameterGroup> parameter_groups;
   /// In the order in which they were made; of two for the same step, the later one counts.
   /// Session::set() adds to them.
   std::vector<TrainChange> changes;

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "trainer/config/parameter_groups.h"
+
 namespace spillway {
 namespace {
 
@@ -92,16 +94,20 @@ int num_moments(const TrainConfig& config) {
   return config.optimizer == OptimizerKind::sgd ? 1 : 2;
 }
 
-UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
+UpdateRule update_rule(const TrainConfig& config, std::int64_t step, const ParamSpec& param,
                        double gradient_scale) {
+  const ParameterGroup* const group = group_of(config.parameter_groups, param.name);
+  const double rate = learning_rate_at(config, step) * (group ? group->learning_rate_scale : 1);
+  double decay = param.decay ? values_at(config, step).weight_decay : 0;
+  if (group && group->weight_decay) decay = *group->weight_decay;
   UpdateRule rule = adamw_at(config, step);
   if (config.optimizer == OptimizerKind::sgd) {
     rule = kernels::Sgd{.momentum = static_cast<float>(config.momentum)};
   }
   std::visit(
       [&](auto& hyper) {
-        hyper.learning_rate = static_cast<float>(learning_rate_at(config, step));
-        hyper.weight_decay = static_cast<float>(decay ? values_at(config, step).weight_decay : 0);
+        hyper.learning_rate = static_cast<float>(rate);
+        hyper.weight_decay = static_cast<float>(decay);
         hyper.gradient_scale = static_cast<float>(gradient_scale);
       },
       rule);

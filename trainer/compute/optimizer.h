@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/device/kernels.h"
+#include "spillway/spec.h"
 #include "spillway/train_config.h"
 
 namespace spillway {
@@ -34,8 +35,8 @@ int num_moments(const TrainConfig& config);
 /// What one update of a parameter computes.
 using UpdateRule = std::variant<kernels::AdamW, kernels::Sgd>;
 
-/// The rule of update number step + 1, with gradients scaled by `gradient_scale`.
-UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
+/// The rule of update number step + 1 of `param`, with gradients scaled by `gradient_scale`.
+UpdateRule update_rule(const TrainConfig& config, std::int64_t step, const ParamSpec& param,
                        double gradient_scale);
 
 /// A parameter with its moments and its gradient.

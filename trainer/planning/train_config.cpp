@@ -10,6 +10,7 @@
 #include "spillway/trial_config.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
@@ -86,6 +87,7 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
   try {
     auto model = make(can_train ? train.batch_size / virtual_nodes_of(train) : 2);
     model->spec.validate();
+    if (can_train) require_matches(train.parameter_groups, model->spec);
     return model;
   } catch (const ConfigError& error) {
     if (can_train || error.field.starts_with("model")) throw;
@@ -113,6 +115,7 @@ void TrainConfig::validate() const {
   check_split(*this, fields, check);
   check_extension(*this, fields, check);
   check_changes(*this, check);
+  check.run([&] { require_valid(parameter_groups); });
   check.run([&] { make_rules(*this); });
   check.finish();
 }

@@ -13,6 +13,7 @@
 
 #include "models/data/sample_check.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
@@ -160,6 +161,7 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   visit_train(train, fields);
   const bool is_extended = !train.extended_from.empty();
   if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);
+  set_groups(contract, train.parameter_groups);
   set_changes(contract, train.changes);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;

@@ -110,6 +110,21 @@ TEST(Schedule, WithAnEndIsExtendedOnlyIfTheUserSaysHow) {
             "is [4, 10], must ascend and be below train.max_steps 10");
 }
 
+TEST(UpdateRule, HasTheValuesOfTheGroup) {
+  TrainConfig config = config_of(LrSchedulerType::constant, 0);
+  config.weight_decay = 0.25;
+  config.parameter_groups = {{.pattern = "*.bias", .learning_rate_scale = 0.5, .weight_decay = 1},
+                             {.pattern = "head.*", .learning_rate_scale = 3}};
+  const auto values = [&](const ParamSpec& param) {
+    const auto rule = std::get<kernels::AdamW>(update_rule(config, 0, param, 1));
+    return std::pair(rule.learning_rate, rule.weight_decay);
+  };
+  EXPECT_EQ(values({.name = "head.bias", .decay = false}), std::pair(1.0f, 1.0f));
+  EXPECT_EQ(values({.name = "head.weight"}), std::pair(6.0f, 0.25f));
+  EXPECT_EQ(values({.name = "head.norm", .decay = false}), std::pair(6.0f, 0.0f));
+  EXPECT_EQ(values({.name = "body.weight"}), std::pair(2.0f, 0.25f));
+}
+
 TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
   TrainConfig config = config_of(LrSchedulerType::constant, 0);
   EXPECT_EQ(num_moments(config), 2);
@@ -120,7 +135,7 @@ TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
   const auto updated = [&](bool decay) {
     std::array<float, 3> p{1, 2, 4}, m{8, 8, 8}, g{2, 2, 2};
     apply_update({.weights = p.data(), .moments = {m.data()}, .gradient = g.data()}, 1, 2,
-                 update_rule(config, 0, decay, 3));
+                 update_rule(config, 0, {.decay = decay}, 3));
     EXPECT_EQ(m, (std::array<float, 3>{8, decay ? 10.5f : 10.0f, 8}));
     return p;
   };
