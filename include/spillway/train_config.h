@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,6 +46,16 @@ struct ParameterGroup {
   /// Instead of the trial's; Session::set() does not change it. Nothing: the trial's, which does
   /// not apply to norms and biases.
   std::optional<double> weight_decay;
+};
+
+/// A schedule of your own.
+struct LrFunction {
+  /// Identifies the function and its version: "inverse square root 2". Part of the contract: a
+  /// trial resumes only with the same name.
+  std::string name;
+  /// Factor of the learning rate in the update after the gradients of step `step` (from 0): finite,
+  /// at least 0. Any thread may call it at any time, so it must depend on the step alone.
+  std::function<double(std::int64_t step)> factor = nullptr;
 };
 
 /// How a trial trains. Names follow Hugging Face's TrainingArguments where it has one.
@@ -93,6 +104,9 @@ struct TrainConfig {
   /// Learning rate of the steps after that, for `cosine` and `linear`. The others are constant
   /// again after an extension, and `warmup_stable_decay` falls before the new end.
   LrExtension lr_scheduler_extend = LrExtension::none;
+  /// The learning rate by step, instead of `lr_scheduler_type` and without warm-up; an extended
+  /// trial needs no `lr_scheduler_extend`. Null function: none.
+  LrFunction lr_function;
   /// The first one that matches the name of a parameter counts; others train with the values above.
   /// Each must match a trained parameter of the model.
   std::vector<ParameterGroup> parameter_groups;

@@ -1,5 +1,7 @@
 #include "trainer/compute/optimizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -7,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "spillway/error.h"
 #include "trainer/config/parameter_groups.h"
 
 namespace spillway {
@@ -78,6 +81,7 @@ ValuesAt values_at(const TrainConfig& config, std::int64_t step) {
 
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   const double rate = values_at(config, step).learning_rate;
+  if (config.lr_function.factor) return rate * config.lr_function.factor(step);
   const std::vector<std::int64_t>& ends = config.extended_from;
   const auto end = std::ranges::upper_bound(ends, step);  // of the part that has this step
   const std::int64_t length = end == ends.end() ? config.max_steps : *end;
@@ -88,6 +92,15 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
     return rate_of_schedule(config, rate, step - begin, length - begin);
   }
   return rate_of_schedule(config, rate, step, length);
+}
+
+void require_rate(const TrainConfig& config, std::int64_t step) {
+  if (!config.lr_function.factor) return;
+  const double factor = config.lr_function.factor(step);
+  if (std::isfinite(factor) && factor >= 0) return;
+  throw Error(
+      fmt::format("train.lr_function '{}' gives {} for step {}, must be finite and at least 0",
+                  config.lr_function.name, factor, step));
 }
 
 int num_moments(const TrainConfig& config) {

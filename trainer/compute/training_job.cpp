@@ -364,6 +364,7 @@ void TrainingJob::commit(const HostCall& call) {
                             call.step + 1, loss.mean(), norm,
                             not_finite_remedy(model_->spec, call.step)));
   }
+  require_rate(config_.train, call.step);
   const MutexLock lock(mutex_);
   config_.train.changes = changes_;
   next_commit_ = std::max(next_commit_, call.step + 1);

@@ -63,7 +63,8 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
                 fmt::format("is [{}], must ascend and be below train.max_steps {}",
                             fmt::join(train.extended_from, ", "), train.max_steps));
   check.require(
-      !spans_all_steps(train.lr_scheduler_type) || train.lr_scheduler_extend != LrExtension::none,
+      !spans_all_steps(train.lr_scheduler_type) || train.lr_function.factor ||
+          train.lr_scheduler_extend != LrExtension::none,
       "lr_scheduler_extend",
       fmt::format("is none, but train.lr_scheduler_type {} has no learning rate after its "
                   "end at step {}; write restart or stretch",
@@ -78,6 +79,15 @@ void check_changes(const TrainConfig& train, ConfigCheck& check) {
                   fmt::format("is {}, must be the number of steps before it", change.step));
     check.run([&] { require_valid(change.values, "train." + name); });
   }
+}
+
+void check_function(const TrainConfig& train, ConfigCheck& check) {
+  const LrFunction& function = train.lr_function;
+  check.require(function.name.empty() == !function.factor, "lr_function",
+                "must have a name and a function, or neither");
+  check.require(!function.factor || train.warmup_ratio == 0, "warmup_ratio",
+                fmt::format("is {}, but train.lr_function gives the rate of every step; remove one",
+                            train.warmup_ratio));
 }
 
 /// Errors that only making the model can find. If `train` is wrong, errors about its fields are
@@ -114,6 +124,7 @@ void TrainConfig::validate() const {
   visit_train(*this, fields);
   check_split(*this, fields, check);
   check_extension(*this, fields, check);
+  check_function(*this, check);
   check_changes(*this, check);
   check.run([&] { require_valid(parameter_groups); });
   check.run([&] { make_rules(*this); });

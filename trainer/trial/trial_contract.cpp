@@ -161,6 +161,7 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   visit_train(train, fields);
   const bool is_extended = !train.extended_from.empty();
   if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);
+  if (train.lr_function.factor) contract["train.lr_function"] = train.lr_function.name;
   set_groups(contract, train.parameter_groups);
   set_changes(contract, train.changes);
   for (const Numerics::Group& group : numerics().groups) {

@@ -110,6 +110,31 @@ TEST(Schedule, WithAnEndIsExtendedOnlyIfTheUserSaysHow) {
             "is [4, 10], must ascend and be below train.max_steps 10");
 }
 
+TEST(LrFunction, ReplacesTheScheduleButNotTheRate) {
+  TrainConfig config = config_of(LrSchedulerType::cosine, 0);
+  config.lr_function = {.name = "doubling", .factor = [](std::int64_t step) {
+                          return std::ldexp(1.0, static_cast<int>(step));
+                        }};
+  config.changes = {{.step = 3, .values = {.learning_rate = 0.5}}};
+  config.extended_from = {4};  // needs no lr_scheduler_extend
+  config.validate();
+  EXPECT_EQ(learning_rate_at(config, 0), 2);
+  EXPECT_EQ(learning_rate_at(config, 2), 8);
+  EXPECT_EQ(learning_rate_at(config, 5), 16);
+}
+
+TEST(LrFunction, HasANameAndNoWarmup) {
+  TrainConfig config = config_of(LrSchedulerType::cosine, 0);
+  config.lr_function.factor = [](std::int64_t) { return 1.0; };
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "train.lr_function");
+  config.lr_function.name = "one";
+  config.validate();
+  config.warmup_ratio = 0.5;
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "train.warmup_ratio");
+  config.lr_function.factor = nullptr;
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "train.lr_function");
+}
+
 TEST(UpdateRule, HasTheValuesOfTheGroup) {
   TrainConfig config = config_of(LrSchedulerType::constant, 0);
   config.weight_decay = 0.25;
