@@ -79,8 +79,8 @@ struct TrainConfig {
   std::vector<AutoscaleRule> autoscale;
   int priority = 1;  ///< 1 to 100, used by sharing; larger is more important
   OrderChoice order = OrderChoice::automatic;  ///< order of the units of a step
-  /// Type in which layers compute. Weights, optimizer state, growing gradient sums,
-  /// norms, softmax and loss are fp32 in both cases.
+  /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
+  /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.
   FloatType dtype = FloatType::fp32;
   /// Type of gradient sums on their way to the host and there. bf16 rounds the sum of
   /// each reduction group and each sum of these.
