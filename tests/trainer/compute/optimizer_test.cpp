@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "spillway/error.h"
