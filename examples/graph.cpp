@@ -107,6 +107,8 @@ int main() {
     trial.model = spillway::graph_factory(make_network);
     trial.data = data;
     trial.train.learning_rate = rate;
+    // Most words are rare, so their table does not decay.
+    trial.train.parameter_groups = {{.pattern = "words.weight", .weight_decay = 0.0}};
     trial.train.reduction_groups = 1;
     session.submit(trial);
   }

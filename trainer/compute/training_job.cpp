@@ -367,6 +367,7 @@ void TrainingJob::commit(const HostCall& call) {
                             call.step + 1, loss.mean(), norm,
                             not_finite_remedy(model_->spec, call.step)));
   }
+  require_rate(config_.train, call.step);
   const MutexLock lock(mutex_);
   config_.train.changes = changes_;
   next_commit_ = std::max(next_commit_, call.step + 1);
@@ -427,7 +428,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
   for (int i = 0; i < layout.moments; ++i) {
     place.moments[at(i)] = floats(call.home + layout.moment(number, i));
   }
-  const UpdateRule rule = update_rule(config_.train, call.step - 1, param.decay, gradient_scale_);
+  const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
   tbb::parallel_for(
       tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
       [&](const tbb::blocked_range<std::size_t>& grains) {

@@ -11,6 +11,7 @@
 #include "trainer/compute/torch_threads.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
@@ -63,7 +64,8 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
                 fmt::format("is [{}], must ascend and be below train.max_steps {}",
                             fmt::join(train.extended_from, ", "), train.max_steps));
   check.require(
-      !spans_all_steps(train.lr_scheduler_type) || train.lr_scheduler_extend != LrExtension::none,
+      !spans_all_steps(train.lr_scheduler_type) || train.lr_function.factor ||
+          train.lr_scheduler_extend != LrExtension::none,
       "lr_scheduler_extend",
       fmt::format("is none, but train.lr_scheduler_type {} has no learning rate after its "
                   "end at step {}; write restart or stretch",
@@ -80,6 +82,15 @@ void check_changes(const TrainConfig& train, ConfigCheck& check) {
   }
 }
 
+void check_function(const TrainConfig& train, ConfigCheck& check) {
+  const LrFunction& function = train.lr_function;
+  check.require(function.name.empty() == !function.factor, "lr_function",
+                "must have a name and a function, or neither");
+  check.require(!function.factor || train.warmup_ratio == 0, "warmup_ratio",
+                fmt::format("is {}, but train.lr_function gives the rate of every step; remove one",
+                            train.warmup_ratio));
+}
+
 /// Errors that only making the model can find. If `train` is wrong, errors about its fields are
 /// ignored.
 std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
@@ -87,6 +98,7 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
   try {
     auto model = make(can_train ? train.batch_size / virtual_nodes_of(train) : 2);
     model->spec.validate();
+    if (can_train) require_matches(train.parameter_groups, model->spec);
     return model;
   } catch (const ConfigError& error) {
     if (can_train || error.field.starts_with("model")) throw;
@@ -114,7 +126,9 @@ void TrainConfig::validate() const {
   visit_train(*this, fields);
   check_split(*this, fields, check);
   check_extension(*this, fields, check);
+  check_function(*this, check);
   check_changes(*this, check);
+  check.run([&] { require_valid(parameter_groups); });
   check.run([&] { make_rules(*this); });
   check.finish();
 }

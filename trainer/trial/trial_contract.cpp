@@ -14,6 +14,7 @@
 #include "models/data/sample_check.h"
 #include "trainer/compute/torch_threads.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
@@ -162,6 +163,8 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   visit_train(train, fields);
   const bool is_extended = !train.extended_from.empty();
   if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);
+  if (train.lr_function.factor) contract["train.lr_function"] = train.lr_function.name;
+  set_groups(contract, train.parameter_groups);
   set_changes(contract, train.changes);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;
