@@ -8,8 +8,8 @@
 
 #include "core/device/kernels.h"
 #include "experiments/support/virtual_node.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/initialize.h"
+#include "trainer/torch/counting_allocator.h"
 
 namespace spillway::experiments {
 namespace {

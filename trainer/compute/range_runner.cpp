@@ -21,8 +21,8 @@
 #include "models/base/reason.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/torch_gpu.h"
-#include "trainer/compute/torch_threads.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -20,9 +20,9 @@
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/running_statistic.h"
 #include "trainer/compute/sum_term.h"
-#include "trainer/compute/torch_gpu.h"
-#include "trainer/compute/torch_threads.h"
 #include "trainer/storage/weights_file.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -8,13 +8,13 @@
 #include "core/base/config_check.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
-#include "trainer/compute/torch_threads.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "core/device/device.h"
 #include "core/device/kernels.h"
-#include "trainer/compute/counting_allocator.h"
-#include "trainer/compute/torch_threads.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -20,11 +20,11 @@
 #include "core/base/mutex.h"
 #include "core/device/activation_counter.h"
 #include "core/device/kernels.h"
-#include "trainer/compute/counting_allocator.h"
-#include "trainer/compute/kernel_flags.h"
-#include "trainer/compute/torch_threads.h"
 #include "trainer/profile/host_rates.h"
 #include "trainer/storage/xxh3.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/kernel_flags.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

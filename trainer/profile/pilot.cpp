@@ -15,13 +15,13 @@
 
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
-#include "trainer/compute/torch_gpu.h"
-#include "trainer/compute/torch_threads.h"
 #include "trainer/profile/copy_rates.h"
 #include "trainer/profile/estimate.h"
 #include "trainer/profile/pilot_layer.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/base/default_floats.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/session/session_impl.h"
+#include "trainer/torch/counting_allocator.h"
 
 /// A run begins, takes in trials, and ends. The engine has a thread of its own.
 namespace spillway {

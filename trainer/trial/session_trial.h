@@ -10,10 +10,10 @@
 #include "spillway/results.h"
 #include "spillway/trial_config.h"
 #include "trainer/checkpoint/trial_history.h"
-#include "trainer/compute/kernel_flags.h"
 #include "trainer/compute/training_job.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/profile/profile_cache.h"
+#include "trainer/torch/kernel_flags.h"
 #include "trainer/trial/trial_checkpoints.h"
 #include "trainer/trial/trial_lifecycle.h"
 

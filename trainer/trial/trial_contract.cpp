@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "models/data/sample_check.h"
-#include "trainer/compute/torch_threads.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
 #include "trainer/storage/xxh3.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/device/kernels.h"
 #include "tests/core/device/isa_levels.h"
 #include "tests/support/models/tiny_gpt.h"
-#include "trainer/compute/counting_allocator.h"
+#include "trainer/torch/counting_allocator.h"
 #include "trainer/trial/trial_contract.h"
 
 namespace spillway::testing {

@@ -1,4 +1,4 @@
-#include "trainer/compute/kernel_flags.h"
+#include "trainer/torch/kernel_flags.h"
 
 #include <ATen/Context.h>
 #include <c10/core/DefaultDtype.h>

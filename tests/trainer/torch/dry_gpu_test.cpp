@@ -15,9 +15,9 @@
 #include "tests/support/models/small_nets.h"
 #include "tests/support/models/small_resnet.h"
 #include "tests/support/run/training_run.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
 
 /// What LibTorch's GPU code does in a session.
 namespace spillway::testing {

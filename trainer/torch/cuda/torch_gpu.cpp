@@ -1,4 +1,4 @@
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/torch_gpu.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 
 #include "core/device/cuda/cuda_error.h"
 #include "models/base/reason.h"
-#include "trainer/compute/counting_allocator.h"
+#include "trainer/torch/counting_allocator.h"
 
 namespace spillway {
 namespace {

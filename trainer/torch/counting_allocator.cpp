@@ -1,4 +1,4 @@
-#include "trainer/compute/counting_allocator.h"
+#include "trainer/torch/counting_allocator.h"
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
@@ -22,8 +22,8 @@
 #include "core/device/mapped_memory.h"
 #include "core/os/host_memory.h"
 #include "spillway/error.h"
-#include "trainer/compute/torch_gpu.h"
-#include "trainer/compute/torch_threads.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/torch_gpu.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/compute/torch_threads.h"
+#include "trainer/torch/torch_threads.h"
 
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
