@@ -120,7 +120,7 @@ Exit codes: as for train; also 2 if an override changes the contract of a checkp
 }
 
 void add_trial(CLI::App& command, std::string& trial) {
-  command.add_option("trial", trial, "Name of the trial, as in results")
+  command.add_option("trial", trial, "Name of the trial, long or short, as in results")
       ->required()
       ->type_name(kTrial);
 }
@@ -151,8 +151,9 @@ The command returns once the call is durable: the trial stays stopped even if th
 killed. If no process trains the run, a later resume leaves the trial out. 'spillway resume DIR
 --trial TRIAL' takes the call back.
 
-Example:
+Examples:
   spillway stop runs/sweep 'learning_rate=1e-2'
+  spillway stop runs/sweep t03
 
 Exit codes: 0 done, 2 not a run, no such trial, or it has ended.)");
 }

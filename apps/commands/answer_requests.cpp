@@ -60,33 +60,34 @@ std::string RequestServer::answer_call(const Json& request) {
   const CallForTrial call = call_of(request);
   const Json event = event_of(call, log_.run());
   const auto job = job_of(event.at("trial"), place_);
+  const std::string name = log_.run().trials.at(event.at("trial")).result.name;
   const bool is_live = job && !has_ended(session_.result().trials[job->index()].state);
   if (call.call == TrialCall::none && !is_live) {
     throw Error(
         fmt::format("trial '{}' takes no part in this run any more; once the run has ended, "
                     "'spillway resume {} --trial' resumes it",
-                    call.trial, folder_.path().string()));
+                    name, folder_.path().string()));
   }
   log_.add(event);
   log_.sync();
   switch (call.call) {
     case TrialCall::stop:
       if (is_live) session_.stop(*job);
-      return fmt::format("trial {} ends after its open step", call.trial);
+      return fmt::format("trial {} ends after its open step", name);
     case TrialCall::pause:
       if (is_live) session_.pause(*job);
-      return fmt::format("trial {} pauses after its open step", call.trial);
+      return fmt::format("trial {} pauses after its open step", name);
     case TrialCall::none:
       session_.resume(*job);
       may_go_on_ = true;
-      return fmt::format("trial {} goes on", call.trial);
+      return fmt::format("trial {} goes on", name);
     case TrialCall::extend:
       break;
   }
   return fmt::format(
       "trial {} will have {} steps; once this run has ended, 'spillway resume {}' "
       "trains them",
-      call.trial, event.at("max_steps").get<std::int64_t>(), folder_.path().string());
+      name, event.at("max_steps").get<std::int64_t>(), folder_.path().string());
 }
 
 std::string RequestServer::answer_add(const std::vector<std::string>& values) {

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "runs/log/event_json.h"
+#include "runs/log/trial_names.h"
 #include "spillway/error.h"
 #include "trainer/storage/json_number.h"
 
@@ -12,9 +11,7 @@ namespace spillway {
 namespace {
 
 std::size_t number_of(const std::string& name, const RunLog& run) {
-  const auto found = std::ranges::find(
-      run.trials, name, [](const TrialLog& trial) -> const auto& { return trial.result.name; });
-  if (found != run.trials.end()) return static_cast<std::size_t>(found - run.trials.begin());
+  if (const auto number = trial_named(run, name)) return *number;
   throw ConfigError(
       "trial", 0,
       fmt::format("is '{}', which the run does not have; 'spillway results' lists its "

@@ -19,14 +19,15 @@ namespace {
 /// An owner that is measuring layers answers later.
 constexpr std::chrono::seconds kPatience(60);
 
-/// Records the call in the log of a run that nobody trains.
-void record(const OutputFolder& folder, const CallForTrial& call) {
+/// Records the call in the log of a run that nobody trains. Returns the name of the trial.
+std::string record(const OutputFolder& folder, const CallForTrial& call) {
   const RunLock lock = folder.lock();
   LoggedRun before = read_log(folder.path());
   const Json event = event_of(call, before.run);
   EventLog log(folder.file(kEventFile), std::move(before));
   log.add(event);
   log.sync();
+  return log.run().trials.at(event.at("trial")).result.name;
 }
 
 Console console_of(const ResumeOptions& options, std::ostream& out, std::ostream& log,
@@ -49,9 +50,9 @@ ExitCode call_for_trial(const std::string& path, const CallForTrial& call, std::
   const OutputFolder folder(path);
   require_begun(folder);
   if (ask(folder, request_of(call), out)) return kDone;
-  record(folder, call);
+  const std::string name = record(folder, call);
   out << fmt::format("trial {} is {}; 'spillway resume {}' leaves it so, with --trial it goes on\n",
-                     call.trial, call.call == TrialCall::stop ? "stopped" : "paused", path);
+                     name, call.call == TrialCall::stop ? "stopped" : "paused", path);
   return kDone;
 }
 

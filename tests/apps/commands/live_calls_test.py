@@ -106,7 +106,7 @@ class LiveCalls(unittest.TestCase):
     def test_calls_act_on_a_run_that_goes_on(self):
         process = self.run_.start(small_run.SLOW)
         self.assertIn("ends after its open step", self.called("stop", FIRST))
-        self.assertIn("pauses after its open step", self.called("pause", SECOND))
+        self.assertIn(f"trial {SECOND} pauses after its open step", self.called("pause", "t1"))
         self.assertIn("is paused already", self.refused("pause", SECOND))
         self.assertIn("has ended: it is stopped", self.refused("stop", FIRST))
         self.assertIn("which the run does not have", self.refused("stop", "nobody"))
@@ -115,7 +115,7 @@ class LiveCalls(unittest.TestCase):
         self.assertIn("must be", self.refused("add", "train.learning_rate=much"))
         small_run.wait_for(process, lambda: self.run_.steps(ADDED) > 0)
         self.assertEqual(self.run_.state(SECOND), "paused")
-        self.assertIn("goes on", self.called("resume", "--trial", SECOND))
+        self.assertIn(f"trial {SECOND} goes on", self.called("resume", "--trial", "t1"))
         finished(process)
         self.assertEqual(self.run_.state(FIRST), "stopped")
         self.assert_whole(SECOND, THIRD, ADDED)
@@ -135,7 +135,7 @@ class LiveCalls(unittest.TestCase):
         self.assert_whole(FIRST, THIRD)
         self.assertIn("is paused", self.called("resume"))
         self.assertEqual(self.run_.state(SECOND), "paused")
-        self.called("resume", "--trial", SECOND, small_run.FAST)
+        self.called("resume", "--trial", "t1", small_run.FAST)
         self.assert_whole(SECOND)
 
     def test_calls_on_a_run_that_has_ended(self):
@@ -144,7 +144,7 @@ class LiveCalls(unittest.TestCase):
         self.assert_whole(FIRST, SECOND, THIRD, ADDED)
         self.assertIn("give a larger number of steps", self.refused("extend", FIRST))
         self.assertIn("would shorten", self.refused("extend", FIRST, "100"))
-        self.called("extend", FIRST, "220")
+        self.called("extend", "t0", "220")
         self.assertEqual([self.run_.steps(trial) for trial in (FIRST, SECOND)], [220, 200])
         whole = SweepRun(PROGRAM, TEXT, str(self.run_.folder) + "-whole")
         small_run.finish(whole.train_command(*SWEEP, "train.max_steps=220"))
