@@ -196,8 +196,8 @@ void declare_extend(CLI::App& app, Command& chosen) {
       R"(A trial that early stopping has ended trains on from its rung, and is not stopped early
 again. A trial that is done needs STEPS, and train.lr_scheduler_extend where its schedule has an
 end.
-If a process trains the run, the command returns once the call is durable, and the next resume
-trains the steps. If not, the command resumes the run.
+If a process trains the run, it trains the steps once the trial has ended, at once if it has ended
+before; the command returns once the call is durable. If not, the command resumes the run.
 
 Examples:
   spillway extend runs/sweep 'learning_rate=1e-2'

@@ -191,7 +191,7 @@ std::unique_ptr<EventLog> continue_log(const OutputFolder& folder, LoggedRun bef
   } else {
     if (call) events->add(*call);
     if (!names.empty()) events->add(added_event(trials, first_new, session));
-    events->add(restart_event(trials, place.trials, session, planned));
+    events->add(restart_event(trials, place.trials, 0, session, planned));
   }
   events->sync();
   return events;

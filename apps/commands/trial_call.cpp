@@ -1,7 +1,12 @@
 #include "apps/commands/trial_call.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+
+#include "runs/config/config.h"
+#include "runs/config/yaml_path.h"
 #include "runs/log/event_json.h"
 #include "runs/log/trial_names.h"
 #include "spillway/error.h"
@@ -36,6 +41,17 @@ std::int64_t new_length(const CallForTrial& call, const TrialLog& trial) {
                             to_string(trial.result.state), now));
 }
 
+/// Its values as they are read from a file.
+TrainConfig read_train(const YamlNode& tree, const std::set<std::string>& keys) {
+  Findings all, found;
+  TrainConfig train = read_config(tree, all).train;
+  for (const ConfigError& error : all.all()) {
+    if (keys.contains(error.field)) found.add(error.field, 0, error.problem);
+  }
+  found.throw_if_any();
+  return train;
+}
+
 }  // namespace
 
 Json event_of(const CallForTrial& call, const RunLog& run) {
@@ -56,7 +72,7 @@ Json event_of(const CallForTrial& call, const RunLog& run) {
                                 "resumed alone",
                                 to_string(state)));
     case TrialCall::extend:
-      return called_event(number, call.call, new_length(call, trial));
+      return extended_event(number, new_length(call, trial), call.extension);
   }
   return called_event(number, call.call);
 }
@@ -64,6 +80,7 @@ Json event_of(const CallForTrial& call, const RunLog& run) {
 Json request_of(const CallForTrial& call) {
   Json request{{"call", to_string(call.call)}, {"trial", call.trial}};
   if (call.steps) request["steps"] = *call.steps;
+  if (call.extension) request["lr_scheduler_extend"] = to_string(*call.extension);
   return request;
 }
 
@@ -73,10 +90,38 @@ CallForTrial call_of(const Json& request) {
     if (!call) throw Error("the request has an unknown call");
     CallForTrial made{.call = *call, .trial = request.at("trial")};
     if (request.contains("steps")) made.steps = integer_of(request.at("steps"));
+    const auto extension = request.value("lr_scheduler_extend", "");
+    if (!extension.empty()) made.extension = value_named<LrExtension>(extension);
     return made;
   } catch (const Json::exception&) {
     throw Error("the request is damaged");
   }
+}
+
+TrialValues trial_values(const std::vector<std::string>& texts, std::span<const char* const> keys) {
+  YamlNode tree{.kind = YamlNode::Kind::map};
+  std::set<std::string> given;
+  for (const std::string& text : texts) {
+    const std::string key = text.substr(0, text.find('='));
+    if (std::ranges::find(keys, key, [](const char* k) { return std::string(k); }) == keys.end()) {
+      throw ConfigError(key, 0,
+                        fmt::format("cannot be given here, which takes no other keys than {}",
+                                    fmt::join(keys, ", ")));
+    }
+    apply_override(tree, text);
+    given.insert(key);
+  }
+  const TrainConfig train = read_train(tree, given);
+  const auto take = [&](const char* key, auto& into, const auto& value) {
+    if (given.contains(key)) into = value;
+  };
+  TrialValues values;
+  take("train.learning_rate", values.train.learning_rate, train.learning_rate);
+  take("train.weight_decay", values.train.weight_decay, train.weight_decay);
+  take("train.max_grad_norm", values.train.max_grad_norm, train.max_grad_norm);
+  take("train.max_steps", values.max_steps, train.max_steps);
+  take("train.lr_scheduler_extend", values.extension, train.lr_scheduler_extend);
+  return values;
 }
 
 }  // namespace spillway

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "runs/log/run_json.h"
 #include "runs/log/run_log.h"
+#include "spillway/train_config.h"
 
 namespace spillway {
 
@@ -13,7 +16,8 @@ namespace spillway {
 struct CallForTrial {
   TrialCall call = TrialCall::none;
   std::string trial;
-  std::optional<std::int64_t> steps;  ///< of TrialCall::extend: its new length
+  std::optional<std::int64_t> steps;       ///< of TrialCall::extend: its new length
+  std::optional<LrExtension> extension{};  ///< then its schedule; nothing: the present one
 };
 
 /// The event of the log that records the call. Throws ConfigError if the run has no such trial, or
@@ -24,5 +28,18 @@ Json event_of(const CallForTrial& call, const RunLog& run);
 Json request_of(const CallForTrial& call);
 /// Throws Error for a request of another kind.
 CallForTrial call_of(const Json& request);
+
+/// What the user may give for a trial that has begun.
+struct TrialValues {
+  TrainValues train;
+  std::optional<std::int64_t> max_steps;
+  std::optional<LrExtension> extension;
+};
+
+/// From "train.learning_rate=1e-4" and the like. Throws ConfigError for a key that is not in
+/// `keys`, ConfigErrors for values that are not valid.
+TrialValues trial_values(const std::vector<std::string>& texts, std::span<const char* const> keys);
+
+inline constexpr const char* kExtendKeys[] = {"train.lr_scheduler_extend"};
 
 }  // namespace spillway

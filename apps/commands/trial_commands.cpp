@@ -60,7 +60,11 @@ ExitCode extend(const ResumeOptions& options, std::optional<std::int64_t> steps,
                 std::ostream& log, const Requests& requests) {
   const OutputFolder folder(options.folder);
   require_begun(folder);
-  const CallForTrial call{TrialCall::extend, options.trial, steps};
+  CallForTrial call{TrialCall::extend, options.trial, steps};
+  std::vector<std::string> others = options.overrides;
+  std::erase_if(others, [](const auto& text) { return !text.starts_with(kExtendKeys[0]); });
+  call.extension = trial_values(others, kExtendKeys).extension;
+  if (holder_of(folder.path())) trial_values(options.overrides, kExtendKeys);  // takes no others
   if (ask(folder, request_of(call), out)) return kDone;
   return resume(folder, options, {.call = call}, console_of(options, out, log, requests));
 }

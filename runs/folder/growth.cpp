@@ -151,6 +151,7 @@ void extend_trials(std::vector<Trial>& trials, const RunLog& run, const RunConfi
     }
     const TrialLog& known = run.trials[t];
     if (known.extended_alone) train.max_steps = std::max(train.max_steps, known.max_steps);
+    if (known.extension) train.lr_scheduler_extend = *known.extension;
     train.extended_from = extended(known.extended_from, known.max_steps, train.max_steps);
     if (train.max_steps >= known.max_steps) continue;
     findings.add("train.max_steps", 0,

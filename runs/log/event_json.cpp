@@ -125,10 +125,11 @@ Json to_json(const SessionEvent& event) {
 }
 
 Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size_t>& numbers,
-                   const Session& session, const std::optional<RunResult>& planned) {
+                   std::size_t first, const Session& session,
+                   const std::optional<RunResult>& planned) {
   Json list = Json::array();
   const auto results = session.result().trials;
-  for (std::size_t t = 0; t < numbers.size(); ++t) {
+  for (std::size_t t = first; t < numbers.size(); ++t) {
     Json json{{"trial", numbers[t]},
               {"num_shards", results[t].num_shards},
               {"lanes", results[t].lanes},
@@ -141,9 +142,15 @@ Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size
           {"trials", std::move(list)}};
 }
 
-Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps) {
-  Json json{{"event", kCalledEvent}, {"trial", trial}, {"call", to_string(call)}};
-  if (call == TrialCall::extend) json["max_steps"] = max_steps;
+Json called_event(std::size_t trial, TrialCall call) {
+  return {{"event", kCalledEvent}, {"trial", trial}, {"call", to_string(call)}};
+}
+
+Json extended_event(std::size_t trial, std::int64_t max_steps,
+                    std::optional<LrExtension> extension) {
+  Json json = called_event(trial, TrialCall::extend);
+  json["max_steps"] = max_steps;
+  if (extension) json["lr_scheduler_extend"] = to_string(*extension);
   return json;
 }
 

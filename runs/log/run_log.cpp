@@ -170,6 +170,10 @@ void apply_called(RunLog& run, const Json& event) {
     if (max_steps > trial.max_steps) trial.extended_from.push_back(trial.max_steps);
     trial.max_steps = max_steps;
     trial.extended_alone = true;
+    if (event.contains("lr_scheduler_extend")) {
+      trial.extension = value_named<LrExtension>(event["lr_scheduler_extend"].get<std::string>());
+      require(trial.extension.has_value(), "has an unknown schedule");
+    }
   }
   if (!has_ended(trial.result.state)) {
     if (call == TrialCall::stop) trial.result.state = TrialState::stopped;

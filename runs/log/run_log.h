@@ -36,6 +36,7 @@ struct TrialLog {
   std::vector<std::int64_t> extended_from;  ///< TrainConfig::extended_from
   TrialCall call = TrialCall::none;
   bool extended_alone = false;           ///< by TrialCall::extend, not with all others
+  std::optional<LrExtension> extension;  ///< then the schedule; nothing: as in the configuration
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
   std::vector<std::string> metrics;      ///< names; of logs of earlier versions none

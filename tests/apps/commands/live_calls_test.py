@@ -82,6 +82,10 @@ class LiveCalls(unittest.TestCase):
         small_run.finish(whole.train_command(
             SWEEP[0].replace("3e-3", "3e-3, 4e-3"), SWEEP[1], "checkpoint.every_steps=0"))
         cls.weights = {name: whole.weights_of(name) for name in (FIRST, SECOND, THIRD, ADDED)}
+        longer = SweepRun(PROGRAM, TEXT, folder.name + "/longer")
+        small_run.finish(longer.train_command(
+            SWEEP[0].replace(", 2e-3, 3e-3", ""), SWEEP[1], "train.max_steps=220"))
+        cls.extended = longer.weights_of(FIRST)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -153,13 +157,30 @@ class LiveCalls(unittest.TestCase):
         self.assertEqual(self.run_.weights_of(SECOND), whole.weights_of(SECOND))
         self.assertEqual(self.run_.call("verify")[0], 0)
 
-    def test_a_trial_that_goes_on_is_extended_with_the_next_resume(self):
+    def test_a_trial_that_goes_on_is_extended(self):
         process = self.run_.start(small_run.SLOW)
-        self.assertIn("will have 220 steps", self.called("extend", FIRST, "220"))
+        self.assertIn("takes no other", self.refused("extend", FIRST, "220", "seed=2"))
+        self.assertIn(f"trial {FIRST} trains on, to 220 steps", self.called("extend", FIRST, "220"))
         finished(process)
-        self.assertEqual(self.run_.steps(FIRST), 200)
-        self.called("resume", small_run.FAST)
         self.assertEqual([self.run_.steps(trial) for trial in (FIRST, SECOND)], [220, 200])
+        self.assertEqual(self.run_.weights_of(FIRST), self.extended)
+        self.assertNotEqual(self.run_.weights_of(FIRST), self.weights[FIRST])
+        self.assertIn("have ended", self.called("resume"))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
+    def test_a_trial_that_has_ended_is_extended_while_others_go_on(self):
+        process = self.run_.start(
+            small_run.SLOW, "sweep.early_terminate={type: hyperband, min_iter: 20, eta: 3}")
+        stopped = []
+        while len(stopped) < 2 and process.poll() is None:
+            stopped = [name for name, trial in self.run_.trials().items()
+                       if trial["state"] == "stopped early"]
+        self.assertIn("trains on, to 200 steps", self.called("extend", stopped[0]))
+        finished(process)
+        self.assertEqual(self.run_.state(stopped[1]), "stopped early")
+        self.assert_whole(*{FIRST, SECOND, THIRD} - {stopped[1]})
+        self.assertIn("have ended", self.called("resume"))
+        self.assertEqual(self.run_.call("verify")[0], 0)
 
     def test_a_trial_that_was_stopped_early_is_trained_on(self):
         small_run.finish(self.run_.train_command(
@@ -179,7 +200,8 @@ class LiveCalls(unittest.TestCase):
         for number in range(KILLS):
             self.run_ = SweepRun(PROGRAM, TEXT, str(self.run_.folder.parent / f"run{number}"))
             process = self.run_.start(small_run.SLOW)
-            call = chance.choice([["stop", FIRST], ["pause", FIRST], ["add", "train.learning_rate=4e-3"]])
+            call = chance.choice([["stop", FIRST], ["pause", FIRST], ["extend", FIRST, "220"],
+                                  ["add", "train.learning_rate=4e-3"]])
             caller = small_run.start([PROGRAM, call[0], str(self.run_.folder), *call[1:]])
             time.sleep(chance.uniform(0, 0.6))
             process.kill()
@@ -190,10 +212,12 @@ class LiveCalls(unittest.TestCase):
             self.called("resume", small_run.FAST)
             trials = self.run_.trials()
             if was_answered:
-                expected = {"stop": "stopped", "pause": "paused", "add": "done"}[call[0]]
+                expected = {"stop": "stopped", "pause": "paused"}.get(call[0], "done")
                 trial = ADDED if call[0] == "add" else FIRST
                 self.assertIn(trial, trials, text)
                 self.assertEqual(trials[trial]["state"], expected, f"{call} of run {number}: {text}")
+                if call[0] == "extend":
+                    self.assertEqual(self.run_.weights_of(FIRST), self.extended)
             for name in trials:
                 if name != FIRST:
                     self.assert_whole(name)
