@@ -227,6 +227,53 @@ Example:
 Exit codes: as for resume.)");
 }
 
+CLI::App& declare_change(CLI::App& app, Command& chosen, const char* name,
+                         decltype(set)* command_body, const char* description) {
+  const auto options = std::make_shared<ResumeOptions>();
+  CLI::App& command = add_command(app, chosen, name, description, options,
+                                  [command_body](ResumeOptions& of, const Output& output) {
+                                    return run_training(of, output, command_body);
+                                  });
+  add_folder(command, options->folder);
+  add_trial(command, options->trial);
+  command.add_option("values", options->overrides, "Its new values")->type_name(kOverride);
+  add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
+  return command;
+}
+
+void declare_set(CLI::App& app, Command& chosen) {
+  CLI::App& command =
+      declare_change(app, chosen, "set", set, "Change values of a trial that trains");
+  command.get_option("values")->required();
+  command.footer(
+      R"(The values are train.learning_rate (its schedule keeps its shape), train.weight_decay and
+train.max_grad_norm. The trial has them from its next commit on, which the command prints; they are
+durable when it returns, and a resumed run repeats them at the same step. config.yaml stays as it is.
+If no process trains the run, the command resumes it. A trial that has ended is cloned instead.
+
+Example:
+  spillway set runs/sweep t03 train.learning_rate=1e-4
+
+Exit codes: as for resume; also 2 if there is no such trial, or it has ended.)");
+}
+
+void declare_clone(CLI::App& app, Command& chosen) {
+  declare_change(app, chosen, "clone", clone, "Begin a trial with the state of another one")
+      .footer(
+          R"(The clone begins from the newest commit of the trial, or, if it has ended, from its newest
+checkpoint, with the values of set, and with more steps: train.max_steps, and train.lr_scheduler_extend
+where its schedule has an end. The trial itself goes on as it was. The clone is named TRIAL-clone, and
+results name its source.
+If a process trains the run, it trains the clone at once, and the command returns once that is
+durable. If not, the command resumes the run.
+
+Examples:
+  spillway clone runs/sweep t03 train.learning_rate=1e-4
+  spillway clone runs/sweep t03 train.max_steps=400 train.lr_scheduler_extend=restart
+
+Exit codes: as for resume; also 2 if there is no such trial.)");
+}
+
 void declare_plan(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App& command = add_command(app, chosen, "plan",
@@ -370,6 +417,8 @@ void declare_commands(CLI::App& app, Command& chosen) {
   declare_pause(app, chosen);
   declare_extend(app, chosen);
   declare_add(app, chosen);
+  declare_set(app, chosen);
+  declare_clone(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
   declare_report(app, chosen);

@@ -42,6 +42,8 @@ class Watch {
         calls_(session, trials, place, folder, log, metrics, console.log),
         server_(calls_, folder.path()) {}
 
+  std::string answer(const Json& request) { return calls_.answer(request); }
+
   /// Logs and shows the events, and answers other processes, until the session's run is over.
   /// Returns whether it has to run again.
   bool until(const std::future<void>& running) {
@@ -224,13 +226,14 @@ bool report_paused(const RunLog& run, const OutputFolder& folder, std::ostream& 
 
 ExitCode follow(Session& session, std::vector<Trial> trials, Place place,
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
-                EventLog& events, const Console& console) {
+                EventLog& events, const Console& console, const std::optional<Json>& request) {
   training_begins();
   MetricsFiles metrics(folder.path(), tensorboard_begin(trials.front(), events.run()));
   MemorySamples memory;
   const auto progress =
       make_progress(console.progress_file, console.json ? console.log : console.out);
   Watch watch(session, trials, place, folder, events, metrics, memory, *progress, console);
+  if (request) console.log << watch.answer(*request) << "\n";
   run(session, watch);
   const auto result = session.result();
   events.add(end_event(result));

@@ -3,15 +3,59 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <ostream>
 #include <utility>
 
 #include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/log/event_json.h"
+#include "runs/log/trial_names.h"
 #include "spillway/error.h"
+#include "trainer/config/train_changes.h"
 
 namespace spillway {
+namespace {
+
+/// A copy with these values, which its parameters have.
+Trial clone_of(Trial trial, const std::vector<std::string>& values) {
+  for (const std::string& text : values) {
+    const std::size_t end = text.find('=');
+    const std::string key = text.substr(0, end), value = text.substr(end + 1);
+    if (std::ranges::find(kSetKeys, key, [](const char* k) { return std::string(k); }) ==
+        std::end(kSetKeys)) {
+      continue;
+    }
+    const auto known =
+        std::ranges::find(trial.parameters, key, &std::pair<std::string, std::string>::first);
+    if (known != trial.parameters.end()) {
+      known->second = value;
+    } else {
+      trial.parameters.emplace_back(key, value);
+    }
+  }
+  if (trial.config.checkpoint.keep > 0) return trial;
+  throw ConfigError("checkpoint.keep", 0,
+                    "is 0, so no checkpoint is kept where a clone could begin");
+}
+
+/// With more steps. Throws ConfigError if they are fewer.
+Trial longer(Trial trial, const TrialValues& values) {
+  TrainConfig& train = trial.config.train;
+  const std::int64_t before = train.max_steps;
+  train.max_steps = values.max_steps.value_or(before);
+  if (train.max_steps < before) {
+    throw ConfigError("train.max_steps", 0,
+                      fmt::format("is {}, but '{}' has {}, on which its learning rates depend; "
+                                  "write at least {}",
+                                  train.max_steps, trial.name, before, before));
+  }
+  if (train.max_steps > before) train.extended_from.push_back(before);
+  if (values.extension) train.lr_scheduler_extend = *values.extension;
+  return trial;
+}
+
+}  // namespace
 
 RunCalls::RunCalls(Session& session, std::vector<Trial>& trials, Place& place,
                    const OutputFolder& folder, EventLog& log, MetricsFiles& metrics,
@@ -41,8 +85,12 @@ bool RunCalls::take_may_go_on() { return std::exchange(may_go_on_, false); }
 
 std::string RunCalls::answer(const Json& request) {
   if (!request.is_object()) throw Error("the request is damaged");
-  if (request.value("call", "") != "add") return answer_call(request);
-  return answer_add(request.value("values", std::vector<std::string>{}));
+  const std::string call = request.value("call", "");
+  const auto values = request.value("values", std::vector<std::string>{});
+  if (call == "add") return answer_add(values);
+  if (call != "set" && call != "clone") return answer_call(request);
+  const std::size_t number = number_of(request.value("trial", ""), log_.run());
+  return call == "set" ? set(number, values) : clone(number, values);
 }
 
 std::string RunCalls::answer_call(const Json& request) {
@@ -67,8 +115,7 @@ std::string RunCalls::answer_call(const Json& request) {
     case TrialCall::pause:
       if (live) session_.pause(*job_of(number));
       return fmt::format("trial {} pauses after its open step", name);
-    case TrialCall::none:
-    case TrialCall::extend:
+    default:
       break;
   }
   session_.resume(*job_of(number));
@@ -112,6 +159,8 @@ std::string RunCalls::extend(const Json& event) {
   log_.add(event);
   log_.sync();
   refused_.erase(number);
+  if (const auto job = job_of(number)) session_.resume(*job);  // it may be paused
+  may_go_on_ = true;
   const TrialLog& trial = log_.run().trials[number];
   return fmt::format("trial {} trains on, to {} steps", trial.result.name, trial.max_steps);
 }
@@ -159,6 +208,66 @@ void RunCalls::train_extended() {
                                log_.run().trials[number].result.name, error.what());
     }
   }
+}
+
+std::string RunCalls::set(std::size_t number, const std::vector<std::string>& values) {
+  const TrainValues given = trial_values(values, kSetKeys).train;
+  require_settable(number, log_.run());
+  const auto job = job_of(number);
+  if (!job) throw Error("the trial takes no part in this run");
+  const std::int64_t step = session_.set(*job, given);
+  log_.add(set_event(number, session_.result().trials[job->index()].changes));
+  log_.sync();
+  return fmt::format("trial {} has {} from step {} on", log_.run().trials[number].result.name,
+                     to_string(given), step + 1);
+}
+
+/// The trial of the session; one that an earlier process has ended comes in for its checkpoint.
+JobId RunCalls::source_of(std::size_t number) {
+  if (const auto job = job_of(number)) return *job;
+  require_cloneable(number, log_.run());
+  const Trial trial = extended_trial(number, log_.run());
+  session_.submit(config_of(trial));
+  trials_.push_back(trial);
+  place_.trials.push_back(number);
+  return JobId(trials_.size() - 1);
+}
+
+/// A folder of this name may be left of a clone that was killed as it began.
+std::string RunCalls::name_of_clone(std::size_t number) const {
+  const std::string wish = log_.run().trials[number].result.name + "-clone";
+  std::string name = wish;
+  for (int i = 2; std::filesystem::exists(trial_folder(folder_.path(), name)); ++i) {
+    name = fmt::format("{}-{}", wish, i);
+  }
+  return name;
+}
+
+/// A clone with more steps is extended at once, as by a second call.
+std::string RunCalls::clone(std::size_t number, const std::vector<std::string>& values) {
+  const TrialValues given = trial_values(values, kCloneKeys);
+  const JobId source = source_of(number);
+  Trial trial = clone_of(trials_[source.index()], values);
+  const TrialConfig config = config_of(longer(trial, given));
+  const std::int64_t length = config.train.max_steps, before = trial.config.train.max_steps;
+  trial.name = name_of_clone(number);
+  folder_.add_trials({trial.name});
+  session_.clone(source, {.name = trial.name,
+                          .client_id = trial.name,
+                          .values = given.train,
+                          .checkpoint_folder = folder_.checkpoints(trial.name),
+                          .weights_file = folder_.weights_file(trial.name)});
+  const std::size_t added = log_.run().trials.size();
+  trials_.push_back(trial);
+  place_.trials.push_back(added);
+  const Json event = cloned_event(trials_, number, session_);
+  log_.add(event);
+  if (length > before) log_.add(extended_event(added, length, given.extension));
+  log_.sync();
+  metrics_.take(event);
+  may_go_on_ = true;
+  return fmt::format("trial {} trains from now on, a clone of {}", trial.name,
+                     log_.run().trials[number].result.name);
 }
 
 std::string RunCalls::answer_add(const std::vector<std::string>& values) {

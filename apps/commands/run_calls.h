@@ -37,6 +37,10 @@ class RunCalls {
   std::string answer_call(const Json& request);
   std::string answer_add(const std::vector<std::string>& values);
   std::string extend(const Json& event);
+  std::string set(std::size_t number, const std::vector<std::string>& values);
+  std::string clone(std::size_t number, const std::vector<std::string>& values);
+  JobId source_of(std::size_t number);
+  std::string name_of_clone(std::size_t number) const;
   std::optional<JobId> job_of(std::size_t number) const;
   bool is_live(std::size_t number) const;
   Trial trial_of(std::size_t number) const;

@@ -10,10 +10,10 @@
 #include "runs/log/event_json.h"
 #include "runs/log/trial_names.h"
 #include "spillway/error.h"
+#include "trainer/config/train_changes.h"
 #include "trainer/storage/json_number.h"
 
 namespace spillway {
-namespace {
 
 std::size_t number_of(const std::string& name, const RunLog& run) {
   if (const auto number = trial_named(run, name)) return *number;
@@ -23,6 +23,8 @@ std::size_t number_of(const std::string& name, const RunLog& run) {
                   "trials",
                   name));
 }
+
+namespace {
 
 [[noreturn]] void refuse(const TrialLog& trial, const std::string& problem) {
   throw ConfigError("trial", 0, fmt::format("'{}' {}", trial.result.name, problem));
@@ -71,10 +73,37 @@ Json event_of(const CallForTrial& call, const RunLog& run) {
       refuse(trial, fmt::format("is {}; only a trial that was paused or stopped by a call can be "
                                 "resumed alone",
                                 to_string(state)));
+    case TrialCall::set:  // its step is not known here
+      break;
     case TrialCall::extend:
       return extended_event(number, new_length(call, trial), call.extension);
   }
   return called_event(number, call.call);
+}
+
+void require_settable(std::size_t number, const RunLog& run) {
+  const TrialLog& trial = run.trials.at(number);
+  if (!is_final(trial.result.state) && trial.call != TrialCall::stop) return;
+  refuse(trial, fmt::format("has ended: it is {}; clone it with other values",
+                            to_string(trial.result.state)));
+}
+
+void require_cloneable(std::size_t number, const RunLog& run) {
+  const TrialLog& trial = run.trials.at(number);
+  if (is_final(trial.result.state)) return;
+  refuse(trial, fmt::format("is {}; 'spillway resume' with --trial resumes it, then clone it",
+                            to_string(trial.result.state)));
+}
+
+std::optional<std::size_t> ended_trial_of(const Json& request, const RunLog& run) {
+  const std::size_t number = number_of(request.at("trial"), run);
+  const TrialLog& trial = run.trials[number];
+  if (request.at("call") == "set") require_settable(number, run);
+  if (is_final(trial.result.state)) return number;
+  if (trial.call == TrialCall::stop || trial.call == TrialCall::pause) {
+    require_cloneable(number, run);
+  }
+  return std::nullopt;
 }
 
 Json request_of(const CallForTrial& call) {
@@ -119,6 +148,7 @@ TrialValues trial_values(const std::vector<std::string>& texts, std::span<const 
   take("train.learning_rate", values.train.learning_rate, train.learning_rate);
   take("train.weight_decay", values.train.weight_decay, train.weight_decay);
   take("train.max_grad_norm", values.train.max_grad_norm, train.max_grad_norm);
+  require_valid(values.train, "train.");
   take("train.max_steps", values.max_steps, train.max_steps);
   take("train.lr_scheduler_extend", values.extension, train.lr_scheduler_extend);
   return values;

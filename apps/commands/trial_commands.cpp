@@ -35,6 +35,18 @@ Console console_of(const ResumeOptions& options, std::ostream& out, std::ostream
   return {out, log, options.json, options.progress_file, requests};
 }
 
+/// Asks the process that trains the run, or resumes it with the request.
+ExitCode call_with_values(const char* call, const ResumeOptions& options, std::ostream& out,
+                          std::ostream& log, const Requests& requests) {
+  const OutputFolder folder(options.folder);
+  require_begun(folder);
+  const Json request{{"call", call}, {"trial", options.trial}, {"values", options.overrides}};
+  if (ask(folder, request, out)) return kDone;
+  ResumeOptions resuming = options;
+  resuming.overrides.clear();
+  return resume(folder, resuming, {.request = request}, console_of(options, out, log, requests));
+}
+
 }  // namespace
 
 bool ask(const OutputFolder& folder, const Json& request, std::ostream& out) {
@@ -67,6 +79,18 @@ ExitCode extend(const ResumeOptions& options, std::optional<std::int64_t> steps,
   if (holder_of(folder.path())) trial_values(options.overrides, kExtendKeys);  // takes no others
   if (ask(folder, request_of(call), out)) return kDone;
   return resume(folder, options, {.call = call}, console_of(options, out, log, requests));
+}
+
+ExitCode set(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+             const Requests& requests) {
+  trial_values(options.overrides, kSetKeys);
+  return call_with_values("set", options, out, log, requests);
+}
+
+ExitCode clone(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+               const Requests& requests) {
+  trial_values(options.overrides, kCloneKeys);
+  return call_with_values("clone", options, out, log, requests);
 }
 
 ExitCode add(const ResumeOptions& options, std::ostream& out, std::ostream& log,
