@@ -44,8 +44,8 @@ class Watch {
 
   std::string answer(const Json& request) { return calls_.answer(request); }
 
-  /// Logs and shows the events, and answers other processes, until the session's run is over.
-  /// Returns whether it has to run again.
+  /// Logs and shows the events, and answers other processes, until no trial can go on.
+  /// Returns whether a trial goes on after all.
   bool until(const std::future<void>& running) {
     constexpr std::chrono::milliseconds kInterval(100);
     for (bool last = false; !last;) {
@@ -58,7 +58,7 @@ class Watch {
       take_events();
       server_.serve();
       if (!stopped_) calls_.train_extended();
-      if (calls_.take_may_go_on() && last && !stopped_) return true;
+      if (last && calls_.take_may_go_on() && !stopped_) return true;
       if (!last) sample_memory();
       show();
     }
@@ -118,11 +118,12 @@ class Watch {
   bool stopped_ = false;
 };
 
-/// Runs the session on a thread of its own until only paused trials are left, which it then stops.
-/// An error of the log ends the run.
+/// Keeps the session's run open until only paused trials are left, which it then stops. An error of
+/// the log ends the run.
 void run(Session& session, Watch& watch) {
+  session.start();
   for (bool again = true; again;) {
-    auto running = std::async(std::launch::async, [&] { session.run(); });
+    auto running = std::async(std::launch::async, [&] { session.wait(); });
     try {
       again = watch.until(running);
     } catch (...) {

@@ -201,7 +201,7 @@ class LiveCalls(unittest.TestCase):
     def test_values_of_a_trial_change(self):
         process = self.run_.start(small_run.SLOW)
         self.assertIn("takes no other keys", self.refused("set", FIRST, "train.batch_size=16"))
-        self.assertIn("train.learning_rate: is -1", self.refused("set", FIRST, "train.learning_rate=-1"))
+        self.assertIn("train.learning_rate: is '-1'", self.refused("set", FIRST, "train.learning_rate=-1"))
         answer = self.called("set", "t0", "train.learning_rate=5e-3", "train.weight_decay=0.1")
         self.assertIn(f"trial {FIRST} has learning_rate 0.005, weight_decay 0.1 from step", answer)
         process.kill()
