@@ -1,14 +1,9 @@
 #pragma once
 
-#include <string>
-#include <vector>
+#include <filesystem>
 
-#include "apps/commands/follow.h"
-#include "runs/config/sweep.h"
+#include "apps/commands/run_calls.h"
 #include "runs/folder/requests.h"
-#include "runs/log/event_log.h"
-#include "runs/log/metrics_files.h"
-#include "spillway/session.h"
 
 namespace spillway {
 
@@ -16,26 +11,16 @@ namespace spillway {
 /// before it has its answer.
 class RequestServer {
  public:
-  /// All outlive it. Added trials are appended to `trials` and `place`.
-  RequestServer(Session& session, std::vector<Trial>& trials, Place& place,
-                const OutputFolder& folder, EventLog& log, MetricsFiles& metrics);
+  /// `calls` outlives it.
+  RequestServer(RunCalls& calls, const std::filesystem::path& run_folder)
+      : calls_(calls), inbox_(run_folder) {}
 
-  /// Answers all requests that have come. Returns whether a trial may go on that did not before.
-  bool serve();
+  /// Answers all requests that have come.
+  void serve();
 
  private:
-  std::string answer(const Json& request);
-  std::string answer_call(const Json& request);
-  std::string answer_add(const std::vector<std::string>& values);
-
-  Session& session_;
-  std::vector<Trial>& trials_;
-  Place& place_;
-  const OutputFolder& folder_;
-  EventLog& log_;
-  MetricsFiles& metrics_;
+  RunCalls& calls_;
   RequestInbox inbox_;
-  bool may_go_on_ = false;
 };
 
 }  // namespace spillway

@@ -39,11 +39,13 @@ class Watch {
         memory_(memory),
         progress_(progress),
         console_(console),
-        begin_(session.result()),
-        server_(session, trials, place, folder, log, metrics) {}
+        calls_(session, trials, place, folder, log, metrics, console.log),
+        server_(calls_, folder.path()) {}
 
-  /// Logs and shows the events, and answers other processes, until the session's run is over.
-  /// Returns whether it has to run again.
+  std::string answer(const Json& request) { return calls_.answer(request); }
+
+  /// Logs and shows the events, and answers other processes, until no trial can go on.
+  /// Returns whether a trial goes on after all.
   bool until(const std::future<void>& running) {
     constexpr std::chrono::milliseconds kInterval(100);
     for (bool last = false; !last;) {
@@ -54,7 +56,9 @@ class Watch {
       }
       last = running.wait_for(kInterval) == std::future_status::ready;
       take_events();
-      if (server_.serve() && last && !stopped_) return true;
+      server_.serve();
+      if (!stopped_) calls_.train_extended();
+      if (last && calls_.take_may_go_on() && !stopped_) return true;
       if (!last) sample_memory();
       show();
     }
@@ -64,11 +68,14 @@ class Watch {
 
   /// The last events, of trials that were paused when the run ended.
   void take_events() {
+    std::optional<RunResult> progress;  // of resumed trials
     for (const auto& event : session_.poll(seen_, 0)) {
       if (event.sequence != seen_ + 1) {
         throw Error("the log could not keep up with the events; continue with 'spillway resume'");
       }
-      const Json json = json_of(event);
+      const bool is_resumed = event.kind == SessionEvent::Kind::resumed;
+      if (is_resumed && !progress) progress = session_.result();
+      const Json json = is_resumed ? resumed(event, *progress) : to_json(place_(event));
       log_.add(json);
       metrics_.take(json);
       progress_.take(log_.run(), place_(event));
@@ -79,10 +86,9 @@ class Watch {
   }
 
  private:
-  Json json_of(const SessionEvent& event) const {
-    if (event.kind != SessionEvent::Kind::resumed) return to_json(place_(event));
+  Json resumed(const SessionEvent& event, const RunResult& progress) const {
     const std::size_t trial = event.trial.index();
-    return resumed_event(place_(event), begin_.trials.at(trial), trials_[trial].config.train);
+    return resumed_event(place_(event), progress.trials.at(trial), trials_[trial].config.train);
   }
   void sample_memory() {
     const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
@@ -105,18 +111,19 @@ class Watch {
   MemorySamples& memory_;
   Progress& progress_;
   const Console& console_;
-  const RunResult begin_;  ///< with the progress of resumed trials
+  RunCalls calls_;
   RequestServer server_;
   std::uint64_t seen_ = 0;
   unsigned states_shown_ = 0;
   bool stopped_ = false;
 };
 
-/// Runs the session on a thread of its own until only paused trials are left, which it then stops.
-/// An error of the log ends the run.
+/// Keeps the session's run open until only paused trials are left, which it then stops. An error of
+/// the log ends the run.
 void run(Session& session, Watch& watch) {
+  session.start();
   for (bool again = true; again;) {
-    auto running = std::async(std::launch::async, [&] { session.run(); });
+    auto running = std::async(std::launch::async, [&] { session.wait(); });
     try {
       again = watch.until(running);
     } catch (...) {
@@ -220,13 +227,14 @@ bool report_paused(const RunLog& run, const OutputFolder& folder, std::ostream& 
 
 ExitCode follow(Session& session, std::vector<Trial> trials, Place place,
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
-                EventLog& events, const Console& console) {
+                EventLog& events, const Console& console, const std::optional<Json>& request) {
   training_begins();
   MetricsFiles metrics(folder.path(), tensorboard_begin(trials.front(), events.run()));
   MemorySamples memory;
   const auto progress =
       make_progress(console.progress_file, console.json ? console.log : console.out);
   Watch watch(session, trials, place, folder, events, metrics, memory, *progress, console);
+  if (request) console.log << watch.answer(*request) << "\n";
   run(session, watch);
   const auto result = session.result();
   events.add(end_event(result));

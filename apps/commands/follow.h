@@ -38,10 +38,12 @@ std::optional<RunResult> simulate(const Session& session, const std::vector<Tria
 
 /// Trains all submitted trials, and those that other processes add, and writes all outputs to the
 /// folder. `events` must be flushed.
-/// If the log cannot be written, it ends the session and throws.
+/// `request`: of another kind than those, carried out first. If the log cannot be written, it ends
+/// the session and throws.
 ExitCode follow(Session& session, std::vector<Trial> trials, Place place,
                 const std::optional<RunResult>& planned, const OutputFolder& folder,
-                EventLog& events, const Console& console);
+                EventLog& events, const Console& console,
+                const std::optional<Json>& request = std::nullopt);
 
 /// Writes results.csv and plan.json. Returns false, and reports it, if one cannot be written.
 bool write_outputs(const OutputFolder& folder, const RunLog& run, std::ostream& log);

@@ -112,6 +112,23 @@ Place open_trials(const std::vector<Trial>& all, const RunLog& before, OpenTrial
   return place;
 }
 
+/// Adds a trial that has ended, so that it can be cloned. False if it is resumed anyway.
+bool insert(std::size_t ended, std::vector<std::size_t>& numbers) {
+  const auto place = std::ranges::lower_bound(numbers, ended);
+  if (place != numbers.end() && *place == ended) return false;
+  numbers.insert(place, ended);
+  return true;
+}
+
+/// Of trials that a new journal does not know.
+void restore_changes(std::vector<TrialConfig>& configs, const RunLog& run, const Session& session) {
+  const auto known = session.journal();
+  for (std::size_t t = 0; t < run.trials.size(); ++t) {
+    if (std::ranges::count(known, configs[t].client_id, &TrialResult::name) > 0) continue;
+    configs[t].train.changes = run.trials[t].changes;
+  }
+}
+
 /// Checks trials that have ended too: their results would be reported for another configuration.
 void require_unchanged(Session& session, const std::vector<TrialConfig>& configs,
                        const OutputFolder& folder) {
@@ -191,7 +208,7 @@ std::unique_ptr<EventLog> continue_log(const OutputFolder& folder, LoggedRun bef
   } else {
     if (call) events->add(*call);
     if (!names.empty()) events->add(added_event(trials, first_new, session));
-    events->add(restart_event(trials, place.trials, session, planned));
+    events->add(restart_event(trials, place.trials, 0, session, planned));
   }
   events->sync();
   return events;
@@ -254,6 +271,7 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
   RunLog run = before.run;
   std::optional<Json> call;
   if (wish.call) run.apply(call.emplace(event_of(*wish.call, run)));
+  auto ended = wish.request ? ended_trial_of(*wish.request, run) : std::nullopt;
   if (findings.empty()) {
     all = match_trials(std::move(all), run);
     extend_trials(all, run, stored, findings);
@@ -267,8 +285,10 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
   use(folder,
       [&] { open_journal(session, std::move(*lock), folder, known.journal_problem, console); });
   report_damage(before, folder, console.log);
-  const Place place = open_trials(
+  restore_changes(all_configs, run, session);
+  Place place = open_trials(
       all, run, {run, !before.damage.empty(), folder, session, wish.retry_failed, console.log});
+  if (ended && !insert(*ended, place.trials)) ended.reset();
   require_unchanged(session, all_configs, folder);
   if (place.trials.empty()) return report_ended(before.run, folder, console);
 
@@ -276,6 +296,7 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
   auto configs = chosen(std::move(all_configs), place.trials);
   for (std::size_t t = 0; t < configs.size(); ++t) {
     const std::size_t number = place.trials[t];
+    if (ended == number) continue;
     configs[t].checkpoint.resume = true;
     configs[t].exempt_from_early_stopping =
         number < run.trials.size() && run.trials[number].extended_alone;
@@ -286,7 +307,7 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
   store_growth(folder, stored, given);
   const auto events =
       continue_log(folder, std::move(before), call, trials, place, session, planned);
-  return follow(session, trials, place, planned, folder, *events, console);
+  return follow(session, trials, place, planned, folder, *events, console, wish.request);
 }
 
 ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,

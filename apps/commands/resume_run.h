@@ -16,6 +16,7 @@ namespace spillway {
 struct ResumeWish {
   bool retry_failed = false;         ///< trials that failed
   std::optional<CallForTrial> call;  ///< a trial that was paused, stopped, or is extended
+  std::optional<Json> request;       ///< `set` or `clone`, carried out before the trials train
 };
 
 /// Resumes the run in the folder, wherever `options` names one. Trials that have ended keep their

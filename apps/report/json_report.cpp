@@ -35,6 +35,7 @@ Json to_json(const RunLog& run, std::size_t number) {
       {"tokens_per_s", trial.tokens_per_s},
       {"weights_xxh3", trial.weights_xxh3.empty() ? Json(nullptr) : Json(trial.weights_xxh3)}};
   if (!trial.reason.empty()) json["reason"] = trial.reason;
+  if (log.clone_of) json["clone_of"] = run.trials[*log.clone_of].result.name;
   return json;
 }
 

@@ -2,13 +2,15 @@
 
 #include "apps/report/ranking.h"
 #include "apps/report/report.h"
+#include "runs/log/trial_names.h"
 #include "runs/text/csv.h"
 
 namespace spillway {
 
 std::string results_csv(const RunLog& run) {
   std::vector<std::string> header{"trial"};
-  for (const auto& [key, value] : run.trials.front().parameters) header.push_back(key);
+  const std::vector<std::string> keys = swept_keys(run);
+  header.insert(header.end(), keys.begin(), keys.end());
   for (const char* column : {"state", "steps", "first_loss", "final_loss", "eval_loss"})
     header.emplace_back(column);
   const std::vector<std::string> metrics = metric_names(run);
@@ -20,7 +22,10 @@ std::string results_csv(const RunLog& run) {
   for (const auto& trial : run.trials) {
     const auto& t = trial.result;
     std::vector<std::string> row{t.name};
-    for (const auto& [key, value] : trial.parameters) row.push_back(value);
+    for (const std::string& key : keys) {
+      const std::string* value = parameter_of(trial, key);
+      row.push_back(value == nullptr ? "" : *value);
+    }
     for (const auto& cell : {std::string(to_string(t.state)), fmt::to_string(t.steps),
                              csv_cell(t.first_loss), csv_cell(t.final_loss), csv_cell(t.eval_loss)})
       row.push_back(cell);

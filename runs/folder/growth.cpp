@@ -41,6 +41,15 @@ ConfigError missing(const TrialLog& trial, const std::vector<Trial>& given, cons
   return {"sweep", 0, fmt::format("does not give the trial '{}'; {}", trial.result.name, kRemedy)};
 }
 
+/// A clone is none of the configuration's trials.
+Trial clone_in(const TrialLog& known, Trial source) {
+  source.name = known.result.name;
+  source.parameters = known.parameters;
+  TrainConfig& train = source.config.train;
+  train.max_steps = std::max(train.max_steps, known.max_steps);
+  return source;
+}
+
 /// Puts the suffix behind the name of a new trial that another trial has.
 void make_names_unique(std::vector<Trial>& trials, std::size_t first_new) {
   std::set<std::string> taken;
@@ -83,6 +92,10 @@ std::vector<Trial> match_trials(std::vector<Trial> given, const RunLog& run) {
   std::vector<Trial> matched;
   std::vector<bool> is_taken(given.size());
   for (const TrialLog& known : run.trials) {
+    if (known.clone_of) {
+      matched.push_back(clone_in(known, matched.at(*known.clone_of)));
+      continue;
+    }
     const auto found = places.find(key_of(known.parameters));  // draws may be equal: the first
     if (found == places.end()) throw missing(known, given, run);
     matched.push_back(given[found->second]);
@@ -151,6 +164,7 @@ void extend_trials(std::vector<Trial>& trials, const RunLog& run, const RunConfi
     }
     const TrialLog& known = run.trials[t];
     if (known.extended_alone) train.max_steps = std::max(train.max_steps, known.max_steps);
+    if (known.extension) train.lr_scheduler_extend = *known.extension;
     train.extended_from = extended(known.extended_from, known.max_steps, train.max_steps);
     if (train.max_steps >= known.max_steps) continue;
     findings.add("train.max_steps", 0,

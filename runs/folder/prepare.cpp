@@ -82,7 +82,6 @@ void report_declined(const std::vector<TrialPlan>& plans, std::ostream& log) {
 
 /// Finds the steps of trials that are given in epochs.
 void resolve_epochs(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
-  const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
   if (!findings.empty() || std::ranges::none_of(trials, has_epochs)) return;
   TrialFactory factory;
   for (Trial& trial : trials) {

@@ -57,6 +57,7 @@ struct SessionTrial {
   TrialLanes lanes;
   TrialRequest request = TrialRequest::run;
   bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
+  bool is_continued = false;      ///< it ended in this session before, under another number
   std::int64_t rested_step = -1;  ///< where it rested last; -1: nowhere
   /// Waits for the user alone.
   bool is_paused() const {

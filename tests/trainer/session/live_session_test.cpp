@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "spillway/error.h"
@@ -161,6 +162,30 @@ TEST(LiveSession, SavesAWaitingTrial) {
   std::filesystem::copy(kept.checkpoint.folder, copy.checkpoint.folder,
                         std::filesystem::copy_options::recursive);
   expect_whole_when_resumed(copy);
+}
+
+TEST(LiveSession, TrainsAnEndedTrialOnWithMoreSteps) {
+  const TemporaryFolder folder;
+  TrialConfig whole = trial_of_seed(1);
+  whole.train.lr_scheduler_type = LrSchedulerType::constant;
+  whole.train.warmup_ratio = 0;
+  TrialConfig kept = whole;
+  kept.client_id = "1";
+  kept.train.max_steps = kSteps / 2;
+  kept.checkpoint = {.folder = folder.path() / "1", .resume = true};
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  session.start();
+  const JobId first = session.submit(kept);
+  EXPECT_EQ(session.wait(first), TrialState::done);
+  EXPECT_EQ(session.submit(kept), first) << "it has all steps";
+  kept.train.extended_from = {std::exchange(kept.train.max_steps, kSteps)};
+  const JobId second = session.submit(kept);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(session.submit(kept), second);
+  session.finish();
+  EXPECT_EQ(result_of(session, first).steps, kSteps / 2);
+  expect_same_training(result_of(session, second), train(session_of(1, kAmple), whole).trials[0]);
 }
 
 TEST(LiveSession, RefusesInvalidCalls) {
