@@ -82,8 +82,8 @@ struct TrainConfig {
   /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
   /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.
   FloatType dtype = FloatType::fp32;
-  /// Type of gradient sums on their way to the host and there. bf16 rounds the sum of
-  /// each reduction group and each sum of these.
+  /// Type of gradient sums in transfer and in host memory. bf16 rounds the sum of each reduction
+  /// group and each sum of these.
   FloatType gradient_dtype = FloatType::fp32;
   std::int64_t max_steps = 50;                     ///< length of the trial
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< rule of the updates
