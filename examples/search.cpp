@@ -1,5 +1,5 @@
-// A custom search: it tries sixteen learning rates, and each round stops the worse half by evaluation
-// loss. Paused trials keep their weights.
+// A custom search: it tries sixteen learning rates, and each round stops the half with the larger
+// evaluation losses. Paused trials keep their weights.
 #include <torch/torch.h>
 
 #include <algorithm>
