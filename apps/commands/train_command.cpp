@@ -51,15 +51,16 @@ ResumeOptions resuming(const TrainOptions& options) {
 /// Trains from the beginning. Checks the folder before planning, to report problems early, and
 /// again under its lock. `may_resume`: resumes a run that another process has started in the
 /// meantime.
-ExitCode begin(const std::vector<Trial>& trials, Findings findings, const OutputFolder& folder,
+ExitCode begin(const std::vector<Trial>& given, Findings findings, const OutputFolder& folder,
                const TrainOptions& options, bool may_resume, const Console& console) {
-  auto configs = run_configs(trials, folder, findings);
-  run_noting(trials.front().tree, findings, [&] { require_no_problem(folder, options.overwrite); });
-  const auto made =
-      make_session(run_session(trials.front(), options.pilot_cache), trials.front(), findings);
+  run_configs(given, folder, findings);
+  run_noting(given.front().tree, findings, [&] { require_no_problem(folder, options.overwrite); });
+  make_session(run_session(given.front(), options.pilot_cache), given.front(), findings);
   findings.throw_if_any();
-  Session& session = *made;
-  submit_run(session, std::move(configs), trials, options.machine, console.log);
+  const SubmittedRun run =
+      submit_new_run(given, folder, options.pilot_cache, options.machine, console.log);
+  const std::vector<Trial>& trials = run.trials;
+  Session& session = *run.session;
   const auto planned = simulate(session, trials);
 
   std::optional<RunLock> lock(folder.lock());
