@@ -42,18 +42,18 @@ void require_no_problem(const OutputFolder& folder, bool overwrite) {
 
 }  // namespace
 
-std::optional<OpenRun> begin_run(const std::vector<Trial>& trials, Findings findings,
+std::optional<OpenRun> begin_run(const std::vector<Trial>& given, Findings findings,
                                  const OutputFolder& folder, const RunResources& resources,
                                  Earlier earlier, std::ostream& notes) {
   const bool overwrites = earlier == Earlier::overwrite;
-  auto configs = run_configs(trials, folder, findings);
-  run_noting(trials.front().tree, findings, [&] { require_no_problem(folder, overwrites); });
-  OpenRun run{.trials = trials};
-  run.session =
-      make_session(run_session(trials.front(), resources.pilot_cache), trials.front(), findings);
+  run_configs(given, folder, findings);
+  run_noting(given.front().tree, findings, [&] { require_no_problem(folder, overwrites); });
+  make_session(run_session(given.front(), resources.pilot_cache), given.front(), findings);
   findings.throw_if_any();
-  submit_run(*run.session, std::move(configs), trials, resources.machine, notes);
-  run.planned = simulate(*run.session, trials);
+  auto [trials, session] =
+      submit_new_run(given, folder, resources.pilot_cache, resources.machine, notes);
+  OpenRun run{.trials = std::move(trials), .session = std::move(session)};
+  run.planned = simulate(*run.session, run.trials);
 
   RunLock lock = folder.lock();
   if (earlier == Earlier::resume && folder.content() == OutputFolder::Content::run) {
@@ -61,15 +61,15 @@ std::optional<OpenRun> begin_run(const std::vector<Trial>& trials, Findings find
   }
   require_no_problem(folder, overwrites);
   std::vector<std::string> names;
-  for (const auto& trial : trials) {
+  for (const auto& trial : run.trials) {
     run.place.trials.push_back(names.size());
     names.push_back(trial.name);
   }
   folder.create(names);
-  folder.write("config.yaml", to_yaml(with_split(from_anywhere(trials.front().config))));
+  folder.write("config.yaml", to_yaml(with_split(from_anywhere(run.trials.front().config))));
   run.session->keep_journal(std::move(lock));
   run.events = std::make_unique<EventLog>(folder.file(kEventFile));
-  run.events->add(run_event(trials, *run.session, run.planned));
+  run.events->add(run_event(run.trials, *run.session, run.planned));
   run.events->sync();  // without the list of trials no checkpoint could be found
   return run;
 }
