@@ -62,14 +62,19 @@ ROOMS = {
                 "runs/text runs/config",
     "runs/folder": "core/base core/os models/data trainer/config trainer/storage "
                    "trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
+    "runs/output": "core/base trainer/config runs/text runs/config runs/log runs/folder",
+    "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
+                    "trainer/journal trainer/session runs/config runs/log runs/folder runs/output",
     "apps/terminal": "core/base runs/text runs/log",
-    "apps/report": "core/base trainer/config runs/text runs/config runs/log apps/terminal",
-    "apps/page": "core/base runs/config runs/log apps/report",
+    "apps/report": "core/base trainer/config runs/text runs/config runs/log runs/output "
+                   "apps/terminal",
+    "apps/page": "core/base runs/config runs/log runs/output apps/report",
     "apps/plan": "core/base core/os trainer/config trainer/profile trainer/session runs/text "
                  "runs/config runs/log runs/folder",
     "apps/commands": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
                      "trainer/journal trainer/profile trainer/session runs/text runs/config "
-                     "runs/log runs/folder apps/terminal apps/report apps/page apps/plan",
+                     "runs/log runs/folder runs/output runs/control apps/terminal apps/report apps/page "
+                     "apps/plan",
     "apps/cli": "core/base runs/text runs/config apps/terminal apps/commands",
 }
 MAX_FILES = 25

@@ -1,7 +1,8 @@
 """Trains Spillway's GPT in eager PyTorch on one thread and prints a line of JSON: when each
-step ended, the CPU time used by then, and its loss. Usage: torch_gpt.py SHAPE (JSON, see eager.py) TEXT"""
+step ended, the CPU time used by then, the system's part of that, and its loss. Usage: torch_gpt.py SHAPE (JSON, see eager.py) TEXT"""
 
 import json
+import os
 import sys
 import time
 
@@ -88,7 +89,7 @@ def train(shape, text):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         steps.append({"loss": loss.item(), "time_s": time.perf_counter(),
-                      "cpu_s": time.process_time()})
+                      "cpu_s": time.process_time(), "system_s": os.times().system})
     return steps
 
 

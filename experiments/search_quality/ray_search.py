@@ -10,7 +10,8 @@ import tempfile
 import time
 
 os.environ["PYTHONPATH"] += os.pathsep + str(pathlib.Path(__file__).resolve().parent)
-os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_AIR_NEW_OUTPUT="0")
+os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_AIR_NEW_OUTPUT="0",
+                  RAY_worker_niceness="0")  # not below all other programs, which is the default
 
 import ray  # noqa: E402
 from ray import tune  # noqa: E402

@@ -141,13 +141,19 @@ std::vector<Trial> trials_with(const OutputFolder& folder, const std::vector<std
 std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::string> overrides,
                                       const OutputFolder& folder, Findings& findings) {
   Findings of_file;
-  const std::vector<YamlNode> given =
-      read_trials(file, overrides, of_file).front().config.sweep.trials;
+  const Trial any = read_trials(file, overrides, of_file).front();
+  const std::vector<YamlNode>& given = any.config.sweep.trials;
   YamlNode list{.kind = YamlNode::Kind::list, .children = given};
   const auto stored = stored_config(folder);
   for (const YamlNode& trial : stored ? stored->sweep.trials : std::vector<YamlNode>{}) {
     const auto is_same = [&](const YamlNode& other) { return to_yaml(other) == to_yaml(trial); };
     if (std::ranges::none_of(given, is_same)) list.children.push_back(trial);
+  }
+  for (const char* key : {"scheduling.sharing", "train.max_data_parallel"}) {
+    if (!stored || find_at(any.tree, key) != nullptr) continue;  // chosen as the run began
+    const bool is_sharing = std::string_view(key) == "scheduling.sharing";
+    overrides.push_back(is_sharing ? fmt::format("{}={}", key, to_string(stored->session.sharing))
+                                   : fmt::format("{}={}", key, stored->train.max_data_parallel));
   }
   if (!list.children.empty()) overrides.push_back("sweep.trials=" + to_yaml(list));
   return read_trials(file, overrides, findings);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Other processes stop, pause, resume, extend, change, clone and add trials of a run that is going on, and of one
 that has ended. A call that was answered is never lost, also if the run is killed at any instant.
-Usage: live_calls_test.py SPILLWAY TEXT [KILLS] [SEED]"""
+Usage: live_calls_test.py SPILLWAY TEXT [KILLS] [SEED] [TEST]"""
 
 import csv
 import json
@@ -294,4 +294,4 @@ class LiveCalls(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)

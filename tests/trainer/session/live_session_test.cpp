@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <random>
 #include <string>
@@ -280,6 +282,7 @@ class RandomCalls {
   }
 
   int num_stopped = 0, num_changed = 0, num_clones = 0;
+  std::atomic<int> num_calls = 0;
 
  private:
   struct Trial {
@@ -357,8 +360,10 @@ class RandomCalls {
     }
     Driven& driven = driven_[t];
     const JobId trial = driven.trial.id = session_.submit(submitted);
+    ++num_calls;
     for (std::uint64_t calls = random() % 10; calls > 0; --calls) {
       rest();
+      ++num_calls;
       switch (random() % 11) {
         case 0:
         case 1:
@@ -403,7 +408,7 @@ TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
   const std::uint64_t last = only ? only : campaign_size(20);
   const TemporaryFolder folder;
-  int stopped = 0, changed = 0, clones = 0;
+  int stopped = 0, changed = 0, clones = 0, runs = 0, calls = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_LIVE_SEED=" + std::to_string(seed));
     RandomCalls run(seed, folder.path() / "pilot.json");
@@ -411,8 +416,11 @@ TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
     stopped += run.num_stopped;
     changed += run.num_changed;
     clones += run.num_clones;
+    calls += run.num_calls;
+    ++runs;
     if (HasFailure()) return;
   }
+  std::cout << runs << " runs, " << calls << " calls\n";
   EXPECT_TRUE(only || (stopped > 0 && changed > 0 && clones > 0));
 }
 

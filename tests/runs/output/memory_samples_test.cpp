@@ -1,8 +1,8 @@
-#include "apps/report/memory_samples.h"
+#include "runs/output/memory_samples.h"
 
 #include <gtest/gtest.h>
 
-#include "apps/report/chrome_trace.h"
+#include "runs/output/chrome_trace.h"
 #include "runs/log/run_json.h"
 
 namespace spillway::testing {

@@ -1,4 +1,4 @@
-#include "apps/report/memory_samples.h"
+#include "runs/output/memory_samples.h"
 
 #include <utility>
 

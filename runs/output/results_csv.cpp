@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "apps/report/ranking.h"
-#include "apps/report/report.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/ranking.h"
+#include "runs/output/run_documents.h"
 #include "runs/text/csv.h"
 
 namespace spillway {

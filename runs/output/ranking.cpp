@@ -1,4 +1,4 @@
-#include "apps/report/ranking.h"
+#include "runs/output/ranking.h"
 
 #include <algorithm>
 #include <cmath>

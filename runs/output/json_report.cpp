@@ -2,10 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "apps/report/ranking.h"
-#include "apps/report/report.h"
 #include "runs/log/run_json.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/ranking.h"
+#include "runs/output/run_documents.h"
 
 namespace spillway {
 namespace {

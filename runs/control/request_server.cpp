@@ -1,4 +1,4 @@
-#include "apps/commands/answer_requests.h"
+#include "runs/control/request_server.h"
 
 #include <exception>
 

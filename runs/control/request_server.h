@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "apps/commands/run_calls.h"
+#include "runs/control/run_calls.h"
 #include "runs/folder/requests.h"
 
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "apps/commands/trial_call.h"
+#include "runs/control/trial_call.h"
 
 #include <fmt/ranges.h>
 

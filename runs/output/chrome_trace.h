@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/report/memory_samples.h"
 #include "runs/config/sweep.h"
+#include "runs/output/memory_samples.h"
 #include "spillway/trace.h"
 
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "apps/commands/resume_run.h"
+#include "runs/control/resume_run.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,12 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/commands/train_command.h"
-#include "apps/commands/trial_commands.h"
 #include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/sound_outputs.h"
 #include "runs/log/event_json.h"
 #include "runs/log/metrics_files.h"
+#include "runs/output/run_documents.h"
 #include "spillway/error.h"
 #include "trainer/journal/run_journal.h"
 
@@ -39,10 +38,10 @@ void use(const OutputFolder& folder, const Work& work) {
 
 /// Moves a damaged journal aside: a new one is rebuilt from checkpoints and log.
 void open_journal(Session& session, RunLock lock, const OutputFolder& folder,
-                  const std::string& problem, const Console& console) {
+                  const std::string& problem, std::ostream& notes) {
   if (!problem.empty()) {
     const std::string file = folder.file(kJournalFile).string();
-    console.log << fmt::format(
+    notes << fmt::format(
         "spillway: {0}\nspillway: renaming it to {1}.damaged and making a new one\n", problem,
         file);
     for (const char* end : {"-wal", "-shm"}) fs::remove(file + end);
@@ -221,17 +220,11 @@ std::vector<T> chosen(std::vector<T> all, const std::vector<std::size_t>& number
   return some;
 }
 
-ExitCode report_ended(const RunLog& run, const OutputFolder& folder, const Console& console) {
-  const ExitCode code = exit_code(run, false);
-  if (!report_paused(run, folder, console.log)) {
-    console.log << "all trials of this run have ended"
-                << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
-  }
-  // The run may have been killed before it wrote them.
-  const bool written = write_outputs(folder, run, console.log);
-  const MetricsFiles repaired{folder.path()};  // rewrites them from the log
-  print(run, folder, console);
-  return written ? code : kTrialFailed;
+/// The run may have been killed before it wrote them.
+void write_again(const RunLog& run, const OutputFolder& folder, std::ostream& notes) {
+  const MetricsFiles metrics{folder.path()};  // writes them from the log
+  if (!write_outputs(folder, run, notes))
+    throw Error("not all outputs of the run could be written; free disk space and resume it again");
 }
 
 }  // namespace
@@ -258,8 +251,9 @@ void require_begun(const OutputFolder& folder) {
          " is missing or not a file; the run cannot be resumed without it, so restore it");
 }
 
-ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
-                    const ResumeOptions& options, const ResumeWish& wish, const Console& console) {
+std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
+                                  const OutputFolder& folder, const RunResources& resources,
+                                  const ResumeWish& wish, std::ostream& notes) {
   const RunConfig given = all.front().config;
   const RunConfig stored = stored_config(folder).value_or(given);
   std::optional<RunLock> lock;
@@ -277,20 +271,22 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
     extend_trials(all, run, stored, findings);
   }
   auto all_configs = run_configs(all, folder, findings);
-  const auto made =
-      make_session(run_session(all.front(), options.pilot_cache), all.front(), findings);
+  auto made = make_session(run_session(all.front(), resources.pilot_cache), all.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
   const KnownCheckpoints known = known_checkpoints(before.run, folder);
   use(folder,
-      [&] { open_journal(session, std::move(*lock), folder, known.journal_problem, console); });
-  report_damage(before, folder, console.log);
+      [&] { open_journal(session, std::move(*lock), folder, known.journal_problem, notes); });
+  report_damage(before, folder, notes);
   restore_changes(all_configs, run, session);
   Place place = open_trials(
-      all, run, {run, !before.damage.empty(), folder, session, wish.retry_failed, console.log});
+      all, run, {run, !before.damage.empty(), folder, session, wish.retry_failed, notes});
   if (ended && !insert(*ended, place.trials)) ended.reset();
   require_unchanged(session, all_configs, folder);
-  if (place.trials.empty()) return report_ended(before.run, folder, console);
+  if (place.trials.empty()) {
+    write_again(before.run, folder, notes);
+    return std::nullopt;
+  }
 
   const auto trials = chosen(all, place.trials);
   auto configs = chosen(std::move(all_configs), place.trials);
@@ -301,34 +297,16 @@ ExitCode resume_run(std::vector<Trial> all, Findings findings, const OutputFolde
     configs[t].exempt_from_early_stopping =
         number < run.trials.size() && run.trials[number].extended_alone;
   }
-  submit_run(session, std::move(configs), trials, options.machine, console.log);
-  report_lost_checkpoints(before.run, place, known, trials, session, console.log);
+  submit_run(session, std::move(configs), trials, resources.machine, notes);
+  report_lost_checkpoints(before.run, place, known, trials, session, notes);
   const auto planned = simulate(session, trials);
   store_growth(folder, stored, given);
-  const auto events =
-      continue_log(folder, std::move(before), call, trials, place, session, planned);
-  return follow(session, trials, place, planned, folder, *events, console, wish.request);
-}
-
-ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
-                const Console& console) {
-  folder.require_free();
-  Findings findings;
-  auto trials =
-      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
-  return resume_run(std::move(trials), std::move(findings), folder, options, wish, console);
-}
-
-ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
-                const Requests& requests) {
-  const OutputFolder folder(options.folder);
-  require_begun(folder);
-  ResumeWish wish{.retry_failed = options.retry_failed};
-  if (!options.trial.empty()) {
-    wish.call = CallForTrial{TrialCall::none, options.trial, {}};
-    if (ask(folder, request_of(*wish.call), out)) return kDone;
-  }
-  return resume(folder, options, wish, {out, log, options.json, options.progress_file, requests});
+  auto events = continue_log(folder, std::move(before), call, trials, place, session, planned);
+  return OpenRun{.trials = trials,
+                 .place = std::move(place),
+                 .planned = planned,
+                 .events = std::move(events),
+                 .session = std::move(made)};
 }
 
 }  // namespace spillway

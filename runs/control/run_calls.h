@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/commands/follow.h"
-#include "apps/commands/trial_call.h"
 #include "runs/config/sweep.h"
+#include "runs/control/open_run.h"
+#include "runs/control/trial_call.h"
 #include "runs/folder/output_folder.h"
 #include "runs/log/event_log.h"
 #include "runs/log/metrics_files.h"
@@ -20,10 +20,9 @@ namespace spillway {
 /// What users call for in a run that goes on. Each call is durable in the log when it returns.
 class RunCalls {
  public:
-  /// All outlive it. Trials that the session gets are appended to `trials` and `place`. Problems
-  /// that concern no caller go to `problems`.
-  RunCalls(Session& session, std::vector<Trial>& trials, Place& place, const OutputFolder& folder,
-           EventLog& log, MetricsFiles& metrics, std::ostream& problems);
+  /// All outlive it. Trials that the session gets are appended to `run`. Problems that concern no
+  /// caller go to `problems`.
+  RunCalls(OpenRun& run, const OutputFolder& folder, MetricsFiles& metrics, std::ostream& problems);
 
   /// Carries out a request and returns the answer. Throws Error if it cannot be carried out,
   /// IoError if it may be half done.

@@ -1,4 +1,4 @@
-#include "apps/report/chrome_trace.h"
+#include "runs/output/chrome_trace.h"
 
 #include <fmt/format.h>
 

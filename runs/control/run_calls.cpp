@@ -1,4 +1,4 @@
-#include "apps/commands/run_calls.h"
+#include "runs/control/run_calls.h"
 
 #include <fmt/ranges.h>
 
@@ -57,14 +57,13 @@ Trial longer(Trial trial, const TrialValues& values) {
 
 }  // namespace
 
-RunCalls::RunCalls(Session& session, std::vector<Trial>& trials, Place& place,
-                   const OutputFolder& folder, EventLog& log, MetricsFiles& metrics,
+RunCalls::RunCalls(OpenRun& run, const OutputFolder& folder, MetricsFiles& metrics,
                    std::ostream& problems)
-    : session_(session),
-      trials_(trials),
-      place_(place),
+    : session_(*run.session),
+      trials_(run.trials),
+      place_(run.place),
       folder_(folder),
-      log_(log),
+      log_(*run.events),
       metrics_(metrics),
       problems_(problems) {}
 
