@@ -120,7 +120,7 @@ Exit codes: as for train; also 2 if an override changes the contract of a checkp
 }
 
 void add_trial(CLI::App& command, std::string& trial) {
-  command.add_option("trial", trial, "Name of the trial, as in results")
+  command.add_option("trial", trial, "Name of the trial, long or short, as in results")
       ->required()
       ->type_name(kTrial);
 }
@@ -151,8 +151,9 @@ The command returns once the call is durable: the trial stays stopped even if th
 killed. If no process trains the run, a later resume leaves the trial out. 'spillway resume DIR
 --trial TRIAL' takes the call back.
 
-Example:
+Examples:
   spillway stop runs/sweep 'learning_rate=1e-2'
+  spillway stop runs/sweep t03
 
 Exit codes: 0 done, 2 not a run, no such trial, or it has ended.)");
 }
@@ -195,8 +196,8 @@ void declare_extend(CLI::App& app, Command& chosen) {
       R"(A trial that early stopping has ended trains on from its rung, and is not stopped early
 again. A trial that is done needs STEPS, and train.lr_scheduler_extend where its schedule has an
 end.
-If a process trains the run, the command returns once the call is durable, and the next resume
-trains the steps. If not, the command resumes the run.
+If a process trains the run, it trains the steps once the trial has ended, at once if it has ended
+before; the command returns once the call is durable. If not, the command resumes the run.
 
 Examples:
   spillway extend runs/sweep 'learning_rate=1e-2'
@@ -224,6 +225,53 @@ Example:
   spillway add runs/sweep train.learning_rate=2e-3 model.dropout=0.1
 
 Exit codes: as for resume.)");
+}
+
+CLI::App& declare_change(CLI::App& app, Command& chosen, const char* name,
+                         decltype(set)* command_body, const char* description) {
+  const auto options = std::make_shared<ResumeOptions>();
+  CLI::App& command = add_command(app, chosen, name, description, options,
+                                  [command_body](ResumeOptions& of, const Output& output) {
+                                    return run_training(of, output, command_body);
+                                  });
+  add_folder(command, options->folder);
+  add_trial(command, options->trial);
+  command.add_option("values", options->overrides, "Its new values")->type_name(kOverride);
+  add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
+  return command;
+}
+
+void declare_set(CLI::App& app, Command& chosen) {
+  CLI::App& command =
+      declare_change(app, chosen, "set", set, "Change values of a trial that trains");
+  command.get_option("values")->required();
+  command.footer(
+      R"(The values are train.learning_rate (its schedule keeps its shape), train.weight_decay and
+train.max_grad_norm. The trial has them from its next commit on, which the command prints; they are
+durable when it returns, and a resumed run repeats them at the same step. config.yaml stays as it is.
+If no process trains the run, the command resumes it. A trial that has ended is cloned instead.
+
+Example:
+  spillway set runs/sweep t03 train.learning_rate=1e-4
+
+Exit codes: as for resume; also 2 if there is no such trial, or it has ended.)");
+}
+
+void declare_clone(CLI::App& app, Command& chosen) {
+  declare_change(app, chosen, "clone", clone, "Begin a trial with the state of another one")
+      .footer(
+          R"(The clone begins from the newest commit of the trial, or, if it has ended, from its newest
+checkpoint, with the values of set, and with more steps: train.max_steps, and train.lr_scheduler_extend
+where its schedule has an end. The trial itself goes on as it was. The clone is named TRIAL-clone, and
+results name its source.
+If a process trains the run, it trains the clone at once, and the command returns once that is
+durable. If not, the command resumes the run.
+
+Examples:
+  spillway clone runs/sweep t03 train.learning_rate=1e-4
+  spillway clone runs/sweep t03 train.max_steps=400 train.lr_scheduler_extend=restart
+
+Exit codes: as for resume; also 2 if there is no such trial.)");
 }
 
 void declare_plan(CLI::App& app, Command& chosen) {
@@ -369,6 +417,8 @@ void declare_commands(CLI::App& app, Command& chosen) {
   declare_pause(app, chosen);
   declare_extend(app, chosen);
   declare_add(app, chosen);
+  declare_set(app, chosen);
+  declare_clone(app, chosen);
   declare_plan(app, chosen);
   declare_results(app, chosen);
   declare_report(app, chosen);

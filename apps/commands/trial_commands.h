@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/commands/train_command.h"
-#include "apps/commands/trial_call.h"
+#include "runs/control/trial_call.h"
 #include "runs/folder/output_folder.h"
 
 /// Commands about one trial of a run. If a process trains the run, they ask it and wait until their
@@ -25,6 +25,13 @@ ExitCode extend(const ResumeOptions& options, std::optional<std::int64_t> steps,
 /// run, resumes it like resume().
 ExitCode add(const ResumeOptions& options, std::ostream& out, std::ostream& log,
              const Requests& requests);
+
+/// `spillway set` and `spillway clone`: of `options.trial`, with the values of `options.overrides`.
+/// If no process trains the run, they resume it like resume().
+ExitCode set(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+             const Requests& requests);
+ExitCode clone(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+               const Requests& requests);
 
 /// Asks the process that trains the run; prints its answer on `out`. Returns whether there is one.
 bool ask(const OutputFolder& folder, const Json& request, std::ostream& out);

@@ -70,6 +70,31 @@ std::vector<DiskUse> disks_of(const RunConfig& config, const std::vector<Planned
            .free = posix_file_system().free_bytes(existing_part(offload_path))}};
 }
 
+/// Of the trials that fit.
+std::vector<TrialPlan> plans_of(const PlannedRun& run) {
+  std::vector<TrialPlan> plans;
+  for (const PlannedRow& row : run.rows) {
+    if (!row.misfit) plans.push_back(row.plan);
+  }
+  return plans;
+}
+
+PlannedRun plan_trials(const PlanInput& input, std::vector<Trial> trials, Findings findings) {
+  PlannedRun run{.trials = std::move(trials), .machine = input.machine};
+  const auto configs = make_configs(run.trials, findings);
+  SessionConfig session = run.config().session;
+  session.estimate = input.estimate;
+  session.pilot_cache = input.pilot_cache;
+  session.max_trace_spans = kTraceSpans;
+  run.session = make_session(session, run.trials.front(), findings);
+  findings.throw_if_any();
+  const auto misfits = submit_all(*run.session, configs, run.trials);
+  run.rows = rows_of(*run.session, configs, misfits);
+  run.memory = memory_need(session, plans_of(run));
+  run.disks = disks_of(run.config(), run.rows);
+  return run;
+}
+
 }  // namespace
 
 TierBytes tiers_of(const PlannedRow& row, const RunConfig& config) {
@@ -112,25 +137,16 @@ RunResult PlannedRun::simulate(double most_ops) {
 
 PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
   Findings findings;
-  PlannedRun run{.machine = input.machine};
-  run.trials = read_trials(input.config_file, input.overrides, findings);
-  if (only) run.trials = {run.trials.at(*only)};
-  const auto configs = make_configs(run.trials, findings);
-  SessionConfig session = run.config().session;
-  session.estimate = input.estimate;
-  session.pilot_cache = input.pilot_cache;
-  session.max_trace_spans = kTraceSpans;
-  run.session = make_session(session, run.trials.front(), findings);
-  findings.throw_if_any();
-  const auto misfits = submit_all(*run.session, configs, run.trials);
-  run.rows = rows_of(*run.session, configs, misfits);
-  std::vector<TrialPlan> plans;
-  for (const PlannedRow& row : run.rows) {
-    if (!row.misfit) plans.push_back(row.plan);
+  auto trials = read_trials(input.config_file, input.overrides, findings);
+  if (only) trials = {trials.at(*only)};
+  make_configs(trials, findings);
+  const auto sharing = findings.empty() ? sharing_devices(trials) : std::nullopt;
+  if (sharing) {
+    PlannedRun run = plan_trials(input, *sharing, {});
+    const auto plans = plans_of(run);
+    if (run.fits() && fit_at_once(run.config().session, plans, input.machine)) return run;
   }
-  run.memory = memory_need(session, plans);
-  run.disks = disks_of(run.config(), run.rows);
-  return run;
+  return plan_trials(input, std::move(trials), std::move(findings));
 }
 
 }  // namespace spillway

@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "apps/report/ranking.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/ranking.h"
 #include "runs/text/format.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"
 
 namespace spillway {
 namespace {
+
+bool has_clones(const RunLog& run) {
+  return std::ranges::any_of(run.trials, [](const TrialLog& t) { return t.clone_of.has_value(); });
+}
 
 /// In a narrow terminal the metric stays longest, then the swept values.
 std::vector<Table::Column> columns_of(const RunLog& run, const std::vector<std::string>& keys) {
@@ -34,7 +39,8 @@ std::vector<Table::Column> columns_of(const RunLog& run, const std::vector<std::
   columns.push_back({"shards", after_swept(7)});
   columns.push_back({"order", after_swept(8)});
   columns.push_back({"tokens/s", after_swept(4)});
-  if (run.trials.size() > 1) columns.push_back({"name", after_swept(9)});
+  if (has_clones(run)) columns.push_back({"clone of", after_swept(9)});
+  if (run.trials.size() > 1) columns.push_back({"name", after_swept(10)});
   return columns;
 }
 
@@ -51,6 +57,8 @@ std::vector<std::string> row_of(const RunLog& run, std::size_t trial,
        {format_count(static_cast<double>(t.parameters)), format_bytes(t.training_state_bytes),
         fmt::to_string(t.num_shards), t.order, format_count(t.tokens_per_s)})
     row.push_back(cell);
+  const auto& source = run.trials[trial].clone_of;
+  if (has_clones(run)) row.push_back(source ? short_name(run, *source) : "-");
   if (run.trials.size() > 1) row.push_back(t.name);
   return row;
 }

@@ -56,13 +56,16 @@ class Session {
   /// throws. Empty also if the journal has no such trial. Throws ConfigError like submit().
   std::vector<ContractDifference> changes(TrialConfig trial);
   /// Plans a trial: measures its layers and cuts it to fit the budget. Returns the existing trial
-  /// if the client id is known. On return the trial is durable in the journal, if there is one, and
-  /// takes part in the run, if there is one. Throws Error if a layer does not run; ConfigError
-  /// (also `client_id` if it belongs to another contract, `until`, and `data` if the samples do not
-  /// fit the model); DoesNotFit with the smallest budget that would fit, or if the disk of
-  /// `offload_path` cannot hold the state of all trials that train at once, or during a run with
-  /// early stopping like check(). Throws ConfigError (`sweep.metric.name`) if early stopping
-  /// compares evaluations and there is no data for them.
+  /// if the client id is known. One that has ended trains on, under a new number, if it is
+  /// submitted with CheckpointConfig::resume and more steps; if it was stopped early, also with
+  /// TrialConfig::exempt_from_early_stopping; early stopping compares it no more. On return the
+  /// trial is durable in the journal, if there is one, and takes part in the run, if there is one.
+  /// Throws Error if a layer does not run; ConfigError (also `client_id` if it belongs to another
+  /// contract, `until`, and `data` if the samples do not fit the model); DoesNotFit with the
+  /// smallest budget that would fit, or if the disk of `offload_path` cannot hold the state of all
+  /// trials that train at once, or during a run with early stopping like check(). Throws
+  /// ConfigError (`sweep.metric.name`) if early stopping compares evaluations and there is no data
+  /// for them.
   JobId submit(TrialConfig trial);
   /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
@@ -98,7 +101,7 @@ class Session {
   /// Ends one trial after its running ops. Its state is saved if it has checkpoints. These four
   /// functions have no effect on a trial that has ended, and throw Error for an unknown one.
   void stop(JobId trial);
-  /// The trial rests after its open step: its state is saved if it has checkpoints, and it keeps
+  /// Pauses a trial after its current step: its state is saved if it has checkpoints, and it keeps
   /// its host memory.
   void pause(JobId trial);
   /// Continues a paused trial.

@@ -275,7 +275,6 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   for (std::size_t i = 0; i < base.sweep.trials.size(); ++i)
     trials.push_back(make_listed_trial(tree, base, i, findings));
   make_names_safe(trials);
-  const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
   if (std::ranges::none_of(trials, has_epochs)) check_early_stopping(trials, tree, findings);
   EarlyStoppingCheck(trials, tree, findings).check_metric();
   return trials;

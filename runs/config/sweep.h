@@ -16,6 +16,9 @@ struct Trial {
   RunConfig config;
 };
 
+/// Whether the length of the trial is given in epochs and not known yet.
+inline bool has_epochs(const Trial& trial) { return trial.config.num_train_epochs > 0; }
+
 /// Checks what early stopping needs of all trials, steps enough and the metric at rungs, and counts
 /// brackets.
 void check_early_stopping(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings);

@@ -41,6 +41,15 @@ ConfigError missing(const TrialLog& trial, const std::vector<Trial>& given, cons
   return {"sweep", 0, fmt::format("does not give the trial '{}'; {}", trial.result.name, kRemedy)};
 }
 
+/// A clone is none of the configuration's trials.
+Trial clone_in(const TrialLog& known, Trial source) {
+  source.name = known.result.name;
+  source.parameters = known.parameters;
+  TrainConfig& train = source.config.train;
+  train.max_steps = std::max(train.max_steps, known.max_steps);
+  return source;
+}
+
 /// Puts the suffix behind the name of a new trial that another trial has.
 void make_names_unique(std::vector<Trial>& trials, std::size_t first_new) {
   std::set<std::string> taken;
@@ -83,6 +92,10 @@ std::vector<Trial> match_trials(std::vector<Trial> given, const RunLog& run) {
   std::vector<Trial> matched;
   std::vector<bool> is_taken(given.size());
   for (const TrialLog& known : run.trials) {
+    if (known.clone_of) {
+      matched.push_back(clone_in(known, matched.at(*known.clone_of)));
+      continue;
+    }
     const auto found = places.find(key_of(known.parameters));  // draws may be equal: the first
     if (found == places.end()) throw missing(known, given, run);
     matched.push_back(given[found->second]);
@@ -128,13 +141,19 @@ std::vector<Trial> trials_with(const OutputFolder& folder, const std::vector<std
 std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::string> overrides,
                                       const OutputFolder& folder, Findings& findings) {
   Findings of_file;
-  const std::vector<YamlNode> given =
-      read_trials(file, overrides, of_file).front().config.sweep.trials;
+  const Trial any = read_trials(file, overrides, of_file).front();
+  const std::vector<YamlNode>& given = any.config.sweep.trials;
   YamlNode list{.kind = YamlNode::Kind::list, .children = given};
   const auto stored = stored_config(folder);
   for (const YamlNode& trial : stored ? stored->sweep.trials : std::vector<YamlNode>{}) {
     const auto is_same = [&](const YamlNode& other) { return to_yaml(other) == to_yaml(trial); };
     if (std::ranges::none_of(given, is_same)) list.children.push_back(trial);
+  }
+  for (const char* key : {"scheduling.sharing", "train.max_data_parallel"}) {
+    if (!stored || find_at(any.tree, key) != nullptr) continue;  // chosen as the run began
+    const bool is_sharing = std::string_view(key) == "scheduling.sharing";
+    overrides.push_back(is_sharing ? fmt::format("{}={}", key, to_string(stored->session.sharing))
+                                   : fmt::format("{}={}", key, stored->train.max_data_parallel));
   }
   if (!list.children.empty()) overrides.push_back("sweep.trials=" + to_yaml(list));
   return read_trials(file, overrides, findings);
@@ -151,6 +170,7 @@ void extend_trials(std::vector<Trial>& trials, const RunLog& run, const RunConfi
     }
     const TrialLog& known = run.trials[t];
     if (known.extended_alone) train.max_steps = std::max(train.max_steps, known.max_steps);
+    if (known.extension) train.lr_scheduler_extend = *known.extension;
     train.extended_from = extended(known.extended_from, known.max_steps, train.max_steps);
     if (train.max_steps >= known.max_steps) continue;
     findings.add("train.max_steps", 0,

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "runs/config/yaml_path.h"
 #include "runs/folder/trial_factory.h"
+#include "trainer/config/batch_split.h"
 
 namespace spillway {
 namespace {
@@ -82,7 +84,6 @@ void report_declined(const std::vector<TrialPlan>& plans, std::ostream& log) {
 
 /// Finds the steps of trials that are given in epochs.
 void resolve_epochs(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
-  const auto has_epochs = [](const Trial& trial) { return trial.config.num_train_epochs > 0; };
   if (!findings.empty() || std::ranges::none_of(trials, has_epochs)) return;
   TrialFactory factory;
   for (Trial& trial : trials) {
@@ -127,6 +128,31 @@ std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
   auto trials = expand_trials(tree, findings);
   resolve_epochs(trials, tree, findings);
   return trials;
+}
+
+std::optional<std::vector<Trial>> sharing_devices(const std::vector<Trial>& trials) {
+  auto lanes = static_cast<int>(trials.front().config.session.devices.size());
+  for (const Trial& trial : trials) {
+    for (const char* key : {"scheduling.sharing", "train.data_parallel", "train.max_data_parallel",
+                            "train.lane_groups", "train.autoscale"}) {
+      if (find_at(trial.tree, key) != nullptr) return std::nullopt;
+    }
+    lanes = std::min(lanes, reduction_groups_of(trial.config.train));
+  }
+  if (trials.size() < 2 || lanes < 2) return std::nullopt;
+  std::vector<Trial> sharing = trials;
+  for (Trial& trial : sharing) {
+    trial.config.session.sharing = SharingKind::fill;
+    trial.config.train.max_data_parallel = lanes;
+  }
+  return sharing;
+}
+
+bool fit_at_once(const SessionConfig& session, const std::vector<TrialPlan>& plans,
+                 const HostMemory& machine) {
+  Bytes homes = 0;
+  for (const TrialPlan& plan : plans) homes += plan.home_bytes;
+  return homes <= session.host_memory && memory_need(session, plans).total() <= machine.total;
 }
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
@@ -177,6 +203,33 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
   }
   findings.throw_if_any();
   return misfits;
+}
+
+SubmittedRun submit_new_run(const std::vector<Trial>& trials, const OutputFolder& folder,
+                            const fs::path& pilot_cache, const HostMemory& machine,
+                            std::ostream& log) {
+  const auto submit = [&](const std::vector<Trial>& chosen, std::ostream& to) {
+    Findings findings;
+    auto configs = run_configs(chosen, folder, findings);
+    SubmittedRun run{
+        chosen, make_session(run_session(chosen.front(), pilot_cache), chosen.front(), findings)};
+    findings.throw_if_any();
+    submit_run(*run.session, std::move(configs), run.trials, machine, to);
+    return run;
+  };
+  if (const auto sharing = sharing_devices(trials)) {
+    try {
+      std::ostringstream text;
+      SubmittedRun run = submit(*sharing, text);
+      const SessionConfig& session = run.trials.front().config.session;
+      if (fit_at_once(session, plans_of(*run.session, run.trials.size()), machine)) {
+        log << text.str();
+        return run;
+      }
+    } catch (const DoesNotFit&) {  // perhaps it does with one device for each
+    }
+  }
+  return submit(trials, log);
 }
 
 void submit_run(Session& session, std::vector<TrialConfig> configs,

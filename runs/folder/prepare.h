@@ -27,6 +27,15 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 /// The trials of a document with their steps, also if they are given in epochs.
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings);
 
+/// The same trials, which take the devices that others leave (scheduling.sharing: fill), with all
+/// devices as train.max_data_parallel, as far as groups allow. Nothing unless there are several
+/// trials and devices, and the configuration says nothing about how many devices trials have.
+std::optional<std::vector<Trial>> sharing_devices(const std::vector<Trial>& trials);
+
+/// Whether host memory holds the state of all trials at once.
+bool fit_at_once(const SessionConfig& session, const std::vector<TrialPlan>& plans,
+                 const HostMemory& machine);
+
 /// Makes the session that all trials of a file share. Adds problems to `findings`; returns null if
 /// there are any in the session's part of the configuration.
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings);
@@ -44,6 +53,17 @@ SessionConfig run_session(const Trial& any, const std::filesystem::path& pilot_c
 std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
                                                   std::vector<TrialConfig> configs,
                                                   const std::vector<Trial>& trials);
+
+/// A session that has the trials of a run.
+struct SubmittedRun {
+  std::vector<Trial> trials;
+  std::unique_ptr<Session> session;
+};
+/// Makes the session of a new run and submits its trials like submit_run(). They share devices if
+/// sharing_devices() says so and their state fits at once.
+SubmittedRun submit_new_run(const std::vector<Trial>& trials, const OutputFolder& folder,
+                            const std::filesystem::path& pilot_cache, const HostMemory& machine,
+                            std::ostream& log);
 
 /// Like submit_all(), but throws DoesNotFit for the largest trial that does not fit, or if the run
 /// needs more memory than `machine` has. Lists devices that trials do not use on `log`, and says

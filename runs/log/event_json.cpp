@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainer/compute/optimizer.h"
+#include "trainer/config/train_changes.h"
 
 namespace spillway {
 namespace {
@@ -11,6 +12,13 @@ namespace {
 void put_steps(Json& json, const TrainConfig& train) {
   json["max_steps"] = train.max_steps;
   if (!train.extended_from.empty()) json["extended_from"] = train.extended_from;
+}
+
+void put_changes(Json& json, const std::vector<TrainChange>& changes) {
+  if (changes.empty()) return;
+  Contract contract;
+  set_changes(contract, changes);
+  json["changes"] = Json::parse(contract.at(kChanges));
 }
 
 Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& plan) {
@@ -29,6 +37,7 @@ Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& 
             {"compute_s_per_step", plan.compute_s_per_step},
             {"metrics", trial.config.metrics()}};
   put_steps(json, trial.config.train);
+  put_changes(json, result.changes);
   return json;
 }
 
@@ -125,15 +134,18 @@ Json to_json(const SessionEvent& event) {
 }
 
 Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size_t>& numbers,
-                   const Session& session, const std::optional<RunResult>& planned) {
+                   std::size_t first, const Session& session,
+                   const std::optional<RunResult>& planned) {
   Json list = Json::array();
   const auto results = session.result().trials;
-  for (std::size_t t = 0; t < numbers.size(); ++t) {
+  for (std::size_t t = first; t < numbers.size(); ++t) {
+    if (has_ended(results[t].state)) continue;
     Json json{{"trial", numbers[t]},
               {"num_shards", results[t].num_shards},
               {"lanes", results[t].lanes},
               {"order", results[t].order}};
     put_steps(json, trials[t].config.train);
+    put_changes(json, results[t].changes);
     list.push_back(std::move(json));
   }
   return {{"event", "restart"},
@@ -141,9 +153,27 @@ Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size
           {"trials", std::move(list)}};
 }
 
-Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps) {
-  Json json{{"event", kCalledEvent}, {"trial", trial}, {"call", to_string(call)}};
-  if (call == TrialCall::extend) json["max_steps"] = max_steps;
+Json called_event(std::size_t trial, TrialCall call) {
+  return {{"event", kCalledEvent}, {"trial", trial}, {"call", to_string(call)}};
+}
+
+Json extended_event(std::size_t trial, std::int64_t max_steps,
+                    std::optional<LrExtension> extension) {
+  Json json = called_event(trial, TrialCall::extend);
+  json["max_steps"] = max_steps;
+  if (extension) json["lr_scheduler_extend"] = to_string(*extension);
+  return json;
+}
+
+Json set_event(std::size_t trial, const std::vector<TrainChange>& changes) {
+  Json json = called_event(trial, TrialCall::set);
+  put_changes(json, changes);
+  return json;
+}
+
+Json cloned_event(const std::vector<Trial>& trials, std::size_t source, const Session& session) {
+  Json json = added_event(trials, trials.size() - 1, session);
+  json["trials"][0]["clone_of"] = source;
   return json;
 }
 

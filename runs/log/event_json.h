@@ -26,12 +26,20 @@ Json run_event(const std::vector<Trial>& trials, const Session& session,
 Json to_json(const SessionEvent& event);
 /// {"event": "added"}: the run gets these trials of the session, from number `first` on.
 Json added_event(const std::vector<Trial>& trials, std::size_t first, const Session& session);
-/// {"event": "restart"}: a later process resumes the trials of the session, whose numbers in the
-/// log these are.
+/// {"event": "restart"}: the trials of the session, from number `first` on, train on, unless they
+/// have ended. These are their numbers in the log.
 Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size_t>& numbers,
-                   const Session& session, const std::optional<RunResult>& planned);
-/// {"event": "called"}: the user has called this for a trial. `max_steps`: of TrialCall::extend.
-Json called_event(std::size_t trial, TrialCall call, std::int64_t max_steps = 0);
+                   std::size_t first, const Session& session,
+                   const std::optional<RunResult>& planned);
+/// {"event": "called"}: the user has called this for a trial.
+Json called_event(std::size_t trial, TrialCall call);
+/// Likewise TrialCall::extend, to a length.
+Json extended_event(std::size_t trial, std::int64_t max_steps,
+                    std::optional<LrExtension> extension);
+/// Likewise TrialCall::set. `changes`: all of the trial.
+Json set_event(std::size_t trial, const std::vector<TrainChange>& changes);
+/// {"event": "added"}: the last trial of the session is a clone. `source`: its number in the log.
+Json cloned_event(const std::vector<Trial>& trials, std::size_t source, const Session& session);
 /// {"event": "resumed"}: `event`, and the trial's earlier steps as far as `result` has them.
 Json resumed_event(const SessionEvent& event, const TrialResult& result, const TrainConfig& train);
 /// {"event": "end"}: devices, bytes and times.

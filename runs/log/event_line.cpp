@@ -27,7 +27,7 @@ std::string_view hashed_part(std::string_view line) {
 
 /// Whether a field may be any number; all others are 64-bit integers.
 bool is_real(std::string_view key) {
-  constexpr std::array<std::string_view, 14> kReal{"busy_share",
+  constexpr std::array<std::string_view, 16> kReal{"busy_share",
                                                    "compute_s_per_step",
                                                    "copy_hidden_share",
                                                    "copy_s",
@@ -36,11 +36,13 @@ bool is_real(std::string_view key) {
                                                    "gradient_norm",
                                                    "learning_rate",
                                                    "loss",
+                                                   "max_grad_norm",
                                                    "metrics",
                                                    "steps",
                                                    "time_s",
                                                    "tokens_per_s",
-                                                   "wall_s"};
+                                                   "wall_s",
+                                                   "weight_decay"};
   return std::ranges::find(kReal, key) != kReal.end();
 }
 

@@ -11,6 +11,7 @@
 #include "runs/log/event_json.h"
 #include "runs/log/event_line.h"
 #include "spillway/error.h"
+#include "trainer/config/train_changes.h"
 
 namespace spillway {
 namespace {
@@ -26,10 +27,17 @@ TrialState state_of(const std::string& text) {
   throw Error(fmt::format("has the unknown trial state '{}'", text));
 }
 
+/// None if it lacks them.
+std::vector<TrainChange> changes_of(const Json& json) {
+  if (!json.contains("changes")) return {};
+  return changes_in({{kChanges, json["changes"].dump()}});
+}
+
 TrialLog trial_of(const Json& json) {
   TrialLog trial{.max_steps = json.at("max_steps"),
                  .tokens_per_step = json.value("tokens_per_step", std::int64_t{0}),
                  .extended_from = json.value("extended_from", std::vector<std::int64_t>{}),
+                 .changes = changes_of(json),
                  .compute_s_per_step = json.at("compute_s_per_step"),
                  .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
                  .metrics = json.value("metrics", std::vector<std::string>()),
@@ -42,6 +50,7 @@ TrialLog trial_of(const Json& json) {
                             .training_state_bytes = json.at("training_state_bytes")}};
   for (const auto& [key, value] : json.at("sweep").items())
     trial.parameters.emplace_back(key, value);
+  if (json.contains("clone_of")) trial.clone_of = json.at("clone_of").get<std::size_t>();
   return trial;
 }
 
@@ -75,6 +84,7 @@ void add_trials(RunLog& run, const Json& event) {
     };
     require(std::ranges::none_of(run.trials, has_its_name),
             fmt::format("adds the trial '{}' again", trial.result.name));
+    require(trial.clone_of.value_or(0) < run.trials.size(), "clones a trial that does not exist");
   }
   std::ranges::move(added, std::back_inserter(run.trials));
   run.actual.reset();
@@ -140,6 +150,7 @@ void restart(RunLog& run, const Json& event) {
     TrialLog& trial = trials[index];
     trial.max_steps = json.value("max_steps", trial.max_steps);
     trial.extended_from = json.value("extended_from", trial.extended_from);
+    trial.changes = changes_of(json);
     trial.result.num_shards = json.at("num_shards");
     trial.result.lanes = json.at("lanes");
     trial.result.order = json.at("order");
@@ -163,6 +174,10 @@ void apply_called(RunLog& run, const Json& event) {
   const auto call = value_named<TrialCall>(event.at("call").get<std::string>());
   require(call.has_value(), "has an unknown call");
   TrialLog trial = run.trials[index];
+  if (call == TrialCall::set) {
+    run.trials[index].changes = changes_of(event);
+    return;
+  }
   trial.call = *call;
   if (call == TrialCall::extend) {
     const std::int64_t max_steps = event.at("max_steps");
@@ -170,6 +185,10 @@ void apply_called(RunLog& run, const Json& event) {
     if (max_steps > trial.max_steps) trial.extended_from.push_back(trial.max_steps);
     trial.max_steps = max_steps;
     trial.extended_alone = true;
+    if (event.contains("lr_scheduler_extend")) {
+      trial.extension = value_named<LrExtension>(event["lr_scheduler_extend"].get<std::string>());
+      require(trial.extension.has_value(), "has an unknown schedule");
+    }
   }
   if (!has_ended(trial.result.state)) {
     if (call == TrialCall::stop) trial.result.state = TrialState::stopped;

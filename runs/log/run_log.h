@@ -21,13 +21,14 @@ struct SavedCheckpoint {
 
 /// What the user has called for a trial last, until it is taken back.
 enum class TrialCall : std::uint8_t {
-  none,   ///< also: to resume it
-  stop,   ///< it ends where it is
-  pause,  ///< it waits
-  extend  ///< it trains on, also if early stopping has ended it
+  none,    ///< also: to resume it
+  stop,    ///< it ends where it is
+  pause,   ///< it waits
+  extend,  ///< it trains on, also if early stopping has ended it
+  set      ///< its values change; the calls above keep their effect
 };
 template <>
-inline constexpr std::array kNames<TrialCall>{"resume", "stop", "pause", "extend"};
+inline constexpr std::array kNames<TrialCall>{"resume", "stop", "pause", "extend", "set"};
 
 struct TrialLog {
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
@@ -36,6 +37,9 @@ struct TrialLog {
   std::vector<std::int64_t> extended_from;  ///< TrainConfig::extended_from
   TrialCall call = TrialCall::none;
   bool extended_alone = false;           ///< by TrialCall::extend, not with all others
+  std::optional<LrExtension> extension;  ///< then the schedule; nothing: as in the configuration
+  std::vector<TrainChange> changes;      ///< of its values, as last noted
+  std::optional<std::size_t> clone_of;   ///< the trial with whose state it began
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
   std::vector<std::string> metrics;      ///< names; of logs of earlier versions none

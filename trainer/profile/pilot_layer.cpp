@@ -6,9 +6,9 @@
 #include "core/device/kernels.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/sum_term.h"
 #include "trainer/profile/host_rates.h"
+#include "trainer/torch/counting_allocator.h"
 
 namespace spillway {
 namespace {

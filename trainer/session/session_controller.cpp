@@ -55,7 +55,7 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
   const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
     const SessionTrial& entered = *trials[t];
     const std::int64_t max_steps = length.steps(entered.config.train.max_steps);
-    if (entered.ended() && entered.is_evaluation) return;
+    if (entered.ended() && (entered.is_evaluation || entered.is_continued)) return;
     if (entered.ended()) return made.enter_ended(entered.result.rung_losses, max_steps);
     made.enter(entry(JobId(t), length));
   };
@@ -206,7 +206,7 @@ JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
                 .until = until == kNoStep ? until : length.steps(until),
                 .suspended = entered.request == TrialRequest::pause,
                 .rung_losses = rung_losses(entered),
-                .is_compared = !entered.is_evaluation,
+                .is_compared = !entered.is_evaluation && !entered.is_continued,
                 .has_taken = entered.history.has_taken()};
   if (entered.config.exempt_from_early_stopping) {  // it counts as one that has ended
     made.first_step = made.max_steps = 0;

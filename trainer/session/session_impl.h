@@ -117,7 +117,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void carry_out(const StopAtRung& stop) SPILLWAY_REQUIRES(mutex);
 
   // session_submit.cpp: a trial comes
-  std::optional<JobId> find_trial(const std::string& client_id) const;
+  std::optional<JobId> find_trial(const std::string& client_id) const;  ///< the latest
+  bool continues(const SessionTrial& trial, JobId known) const;
   void measure_costs_of(SessionTrial& trial);
   void plan(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void require_room_on_disk(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);

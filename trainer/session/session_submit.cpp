@@ -52,10 +52,20 @@ void Session::Impl::measure_costs_of(SessionTrial& trial) {
 
 std::optional<JobId> Session::Impl::find_trial(const std::string& client_id) const {
   const MutexLock lock(mutex);
-  const auto found = std::ranges::find(trials, client_id,
-                                       [](const auto& trial) { return trial->config.client_id; });
-  if (found == trials.end()) return std::nullopt;
-  return JobId(static_cast<std::size_t>(found - trials.begin()));
+  for (std::size_t t = trials.size(); t-- > 0;) {
+    if (trials[t]->config.client_id == client_id) return JobId(t);
+  }
+  return std::nullopt;
+}
+
+/// Whether the trial trains on where one of this session has ended.
+bool Session::Impl::continues(const SessionTrial& trial, JobId known) const {
+  const MutexLock lock(mutex);
+  const SessionTrial& before = this->trial(known);
+  const bool is_over =
+      before.result.state == TrialState::stopped_early && !trial.config.exempt_from_early_stopping;
+  return before.ended() && !is_over && trial.config.checkpoint.resume &&
+         before.result.steps < trial.config.train.max_steps;
 }
 
 /// The disk must hold as many homes as host memory admits at once, and all checkpoints; one disk
@@ -82,6 +92,7 @@ void Session::Impl::plan(SessionTrial& trial) const {
   summary.costs_measured_unix_s = trial.measured_at.unix_s;
   summary.costs_load = trial.measured_at.load;
   trial.plan = trial.planned.plan;
+  trial.flags = kernel_flags();
   trial.job = std::make_unique<TrainingJob>(trial.model, trial.config, trial.plan);
   trial.result = {.name = trial.config.name,
                   .parameters = trial.model->spec.num_parameters(),
@@ -142,8 +153,11 @@ JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin)
   if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
   require_comparable(*trial);
   const Model& model = *trial->model;
+  std::optional<JobId> known;
   if (const std::string& client_id = trial->config.client_id; !client_id.empty()) {
-    if (const auto known = find_trial(client_id)) {
+    known = find_trial(client_id);
+    trial->is_continued = known && continues(*trial, *known);
+    if (known && !trial->is_continued) {
       store.require_same_contract(trial_of_run(*known), *trial);
       return *known;
     }
@@ -170,6 +184,7 @@ JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin)
     const MutexLock lock(mutex);
     plan(*trial);
     if (resumes) continue_from(*trial, std::move(*newest.generation));
+    if (trial->is_continued) trial->result.rung_losses = this->trial(*known).result.rung_losses;
     if (shell) require_room_at_rungs(trial->planned.summary.home_bytes);
     planned_for = devices.budgets();
   }

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Other processes stop, pause, resume, extend and add trials of a run that is going on, and of one
+"""Other processes stop, pause, resume, extend, change, clone and add trials of a run that is going on, and of one
 that has ended. A call that was answered is never lost, also if the run is killed at any instant.
-Usage: live_calls_test.py SPILLWAY TEXT [KILLS] [SEED]"""
+Usage: live_calls_test.py SPILLWAY TEXT [KILLS] [SEED] [TEST]"""
 
+import csv
 import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,7 @@ SWEEP = ["sweep.parameters={train.learning_rate: {values: [%s]}}" % ", ".join(RA
          "train.lr_scheduler_type=constant"]
 FIRST, SECOND, THIRD = (f"learning_rate={rate}" for rate in RATES)
 ADDED = "learning_rate=4e-3"
+CLONE = FIRST + "-clone"
 
 
 class SweepRun(small_run.SmallRun):
@@ -65,6 +68,11 @@ class SweepRun(small_run.SmallRun):
     def state(self, trial):
         return self.trials()[trial]["state"]
 
+    def rates(self, trial):
+        """The learning rate of each step."""
+        with open(self.folder / "trials" / trial / "metrics.csv", encoding="utf-8") as file:
+            return [float(row["learning_rate"]) for row in csv.DictReader(file)]
+
 
 def finished(process):
     text, _ = process.communicate(timeout=300)
@@ -82,6 +90,11 @@ class LiveCalls(unittest.TestCase):
         small_run.finish(whole.train_command(
             SWEEP[0].replace("3e-3", "3e-3, 4e-3"), SWEEP[1], "checkpoint.every_steps=0"))
         cls.weights = {name: whole.weights_of(name) for name in (FIRST, SECOND, THIRD, ADDED)}
+        cls.weights[CLONE] = cls.weights[FIRST]  # if it has the same values
+        longer = SweepRun(PROGRAM, TEXT, folder.name + "/longer")
+        small_run.finish(longer.train_command(
+            SWEEP[0].replace(", 2e-3, 3e-3", ""), SWEEP[1], "train.max_steps=220"))
+        cls.extended = longer.weights_of(FIRST)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -106,7 +119,7 @@ class LiveCalls(unittest.TestCase):
     def test_calls_act_on_a_run_that_goes_on(self):
         process = self.run_.start(small_run.SLOW)
         self.assertIn("ends after its open step", self.called("stop", FIRST))
-        self.assertIn("pauses after its open step", self.called("pause", SECOND))
+        self.assertIn(f"trial {SECOND} pauses after its open step", self.called("pause", "t1"))
         self.assertIn("is paused already", self.refused("pause", SECOND))
         self.assertIn("has ended: it is stopped", self.refused("stop", FIRST))
         self.assertIn("which the run does not have", self.refused("stop", "nobody"))
@@ -115,7 +128,7 @@ class LiveCalls(unittest.TestCase):
         self.assertIn("must be", self.refused("add", "train.learning_rate=much"))
         small_run.wait_for(process, lambda: self.run_.steps(ADDED) > 0)
         self.assertEqual(self.run_.state(SECOND), "paused")
-        self.assertIn("goes on", self.called("resume", "--trial", SECOND))
+        self.assertIn(f"trial {SECOND} goes on", self.called("resume", "--trial", "t1"))
         finished(process)
         self.assertEqual(self.run_.state(FIRST), "stopped")
         self.assert_whole(SECOND, THIRD, ADDED)
@@ -135,7 +148,7 @@ class LiveCalls(unittest.TestCase):
         self.assert_whole(FIRST, THIRD)
         self.assertIn("is paused", self.called("resume"))
         self.assertEqual(self.run_.state(SECOND), "paused")
-        self.called("resume", "--trial", SECOND, small_run.FAST)
+        self.called("resume", "--trial", "t1", small_run.FAST)
         self.assert_whole(SECOND)
 
     def test_calls_on_a_run_that_has_ended(self):
@@ -144,7 +157,7 @@ class LiveCalls(unittest.TestCase):
         self.assert_whole(FIRST, SECOND, THIRD, ADDED)
         self.assertIn("give a larger number of steps", self.refused("extend", FIRST))
         self.assertIn("would shorten", self.refused("extend", FIRST, "100"))
-        self.called("extend", FIRST, "220")
+        self.called("extend", "t0", "220")
         self.assertEqual([self.run_.steps(trial) for trial in (FIRST, SECOND)], [220, 200])
         whole = SweepRun(PROGRAM, TEXT, str(self.run_.folder) + "-whole")
         small_run.finish(whole.train_command(*SWEEP, "train.max_steps=220"))
@@ -153,13 +166,86 @@ class LiveCalls(unittest.TestCase):
         self.assertEqual(self.run_.weights_of(SECOND), whole.weights_of(SECOND))
         self.assertEqual(self.run_.call("verify")[0], 0)
 
-    def test_a_trial_that_goes_on_is_extended_with_the_next_resume(self):
+    def test_a_trial_that_goes_on_is_extended(self):
         process = self.run_.start(small_run.SLOW)
-        self.assertIn("will have 220 steps", self.called("extend", FIRST, "220"))
+        self.assertIn("takes no other", self.refused("extend", FIRST, "220", "seed=2"))
+        self.called("pause", FIRST)
+        self.assertIn(f"trial {FIRST} trains on, to 220 steps", self.called("extend", FIRST, "220"))
         finished(process)
-        self.assertEqual(self.run_.steps(FIRST), 200)
-        self.called("resume", small_run.FAST)
         self.assertEqual([self.run_.steps(trial) for trial in (FIRST, SECOND)], [220, 200])
+        self.assertEqual(self.run_.weights_of(FIRST), self.extended)
+        self.assertNotEqual(self.run_.weights_of(FIRST), self.weights[FIRST])
+        self.assertIn("have ended", self.called("resume"))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
+    def test_a_trial_that_has_ended_is_extended_while_others_go_on(self):
+        process = self.run_.start(
+            small_run.SLOW, "sweep.early_terminate={type: hyperband, min_iter: 20, eta: 3}")
+        stopped = []
+        while len(stopped) < 2 and process.poll() is None:
+            stopped = [name for name, trial in self.run_.trials().items()
+                       if trial["state"] == "stopped early"]
+        self.assertIn("trains on, to 200 steps", self.called("extend", stopped[0]))
+        finished(process)
+        self.assertEqual(self.run_.state(stopped[1]), "stopped early")
+        self.assert_whole(*{FIRST, SECOND, THIRD} - {stopped[1]})
+        self.assertIn("have ended", self.called("resume"))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
+    def assert_set(self, trial, answer, rate):
+        """The trial has the rate from the step of the answer on."""
+        begin = int(re.search(r"from step (\d+) on", answer)[1])
+        self.assertEqual(self.run_.rates(trial), [1e-3] * (begin - 1) + [rate] * (201 - begin))
+        self.assertNotEqual(self.run_.weights_of(trial), self.weights[trial])
+
+    def test_values_of_a_trial_change(self):
+        process = self.run_.start(small_run.SLOW)
+        self.assertIn("takes no other keys", self.refused("set", FIRST, "train.batch_size=16"))
+        self.assertIn("train.learning_rate: is '-1'", self.refused("set", FIRST, "train.learning_rate=-1"))
+        answer = self.called("set", "t0", "train.learning_rate=5e-3", "train.weight_decay=0.1")
+        self.assertIn(f"trial {FIRST} has learning_rate 0.005, weight_decay 0.1 from step", answer)
+        process.kill()
+        process.communicate()
+        for file in self.run_.folder.glob("journal.*"):
+            file.unlink()  # the log has them too
+        self.called("resume", small_run.FAST)
+        self.assert_set(FIRST, answer, 5e-3)
+        self.assert_whole(SECOND, THIRD)
+        self.assertIn("clone it with other values",
+                      self.refused("set", FIRST, "train.learning_rate=1e-3"))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
+    def test_values_change_of_a_run_that_was_interrupted(self):
+        process = self.run_.start(small_run.SLOW)
+        process.kill()
+        process.communicate()
+        answer = self.called("set", FIRST, "train.learning_rate=5e-3")
+        self.assert_set(FIRST, answer, 5e-3)
+        self.assert_whole(SECOND, THIRD)
+
+    def test_a_trial_is_cloned(self):
+        process = self.run_.start(small_run.SLOW)
+        self.assertIn(f"trial {CLONE} trains from now on, a clone of {FIRST}",
+                      self.called("clone", "t0"))
+        self.assertIn(f"trial {CLONE}-2 trains", self.called("clone", FIRST, "train.learning_rate=5e-3"))
+        finished(process)
+        self.assert_whole(FIRST, SECOND, THIRD, CLONE)
+        rates = self.run_.rates(CLONE + "-2")
+        begin = rates.index(5e-3)
+        self.assertEqual(rates, [1e-3] * begin + [5e-3] * (200 - begin))
+        trials = self.run_.trials()
+        self.assertEqual(trials[CLONE]["clone_of"], FIRST)
+        self.assertEqual(trials[CLONE + "-2"]["sweep"], {"train.learning_rate": 5e-3})
+        self.assertIn("have ended", self.called("resume"))
+        # One that has ended, longer.
+        self.assertIn("write at least 200", self.refused("clone", FIRST, "train.max_steps=100"))
+        self.called("clone", FIRST, "train.max_steps=220")
+        self.assertEqual(self.run_.weights_of(CLONE + "-3"), self.extended)
+        self.called("resume", "train.max_steps=220")
+        for trial in (FIRST, CLONE):
+            self.assertEqual(self.run_.weights_of(trial), self.extended)
+        self.assertEqual(self.run_.call("verify")[0], 0)
+        self.assertIn("clone of", self.called("results"))
 
     def test_a_trial_that_was_stopped_early_is_trained_on(self):
         small_run.finish(self.run_.train_command(
@@ -179,7 +265,9 @@ class LiveCalls(unittest.TestCase):
         for number in range(KILLS):
             self.run_ = SweepRun(PROGRAM, TEXT, str(self.run_.folder.parent / f"run{number}"))
             process = self.run_.start(small_run.SLOW)
-            call = chance.choice([["stop", FIRST], ["pause", FIRST], ["add", "train.learning_rate=4e-3"]])
+            call = chance.choice([["stop", FIRST], ["pause", FIRST], ["extend", FIRST, "220"],
+                                  ["set", FIRST, "train.learning_rate=5e-3"], ["clone", FIRST],
+                                  ["add", "train.learning_rate=4e-3"]])
             caller = small_run.start([PROGRAM, call[0], str(self.run_.folder), *call[1:]])
             time.sleep(chance.uniform(0, 0.6))
             process.kill()
@@ -190,15 +278,20 @@ class LiveCalls(unittest.TestCase):
             self.called("resume", small_run.FAST)
             trials = self.run_.trials()
             if was_answered:
-                expected = {"stop": "stopped", "pause": "paused", "add": "done"}[call[0]]
-                trial = ADDED if call[0] == "add" else FIRST
+                expected = {"stop": "stopped", "pause": "paused"}.get(call[0], "done")
+                trial = {"add": ADDED, "clone": CLONE}.get(call[0], FIRST)
                 self.assertIn(trial, trials, text)
                 self.assertEqual(trials[trial]["state"], expected, f"{call} of run {number}: {text}")
+                if call[0] == "extend":
+                    self.assertEqual(self.run_.weights_of(FIRST), self.extended)
+                if call[0] == "set":
+                    self.assert_set(FIRST, text, 5e-3)
             for name in trials:
                 if name != FIRST:
                     self.assert_whole(name)
+        print(f"{KILLS} runs, {answered} calls answered", flush=True)
         self.assertGreater(answered, 0, "no call was answered: the test proves nothing here")
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)

@@ -110,6 +110,7 @@ TEST_F(PlanCommand, FitsLargeBudgetsOnASmallMachine) {
 }
 
 TEST_F(PlanCommand, RefusesARunThatFitsItsBudgetsAndNotThisMachine) {
+  options_.overrides = {"scheduling.sharing=none"};  // else it is given up first
   const Bytes needed = planned()["memory"]["needed_bytes"];
   options_.machine = {.total = needed, .available = needed};
   EXPECT_EQ(planned()["fits"], true);
@@ -128,9 +129,10 @@ TEST_F(PlanCommand, RefusesARunThatFitsItsBudgetsAndNotThisMachine) {
 
 TEST_F(PlanCommand, BoundsTrainingByThisMachineToo) {
   std::ostringstream out, log;
+  options_.overrides = {"scheduling.sharing=none"};
   const Bytes needed = planned()["memory"]["needed_bytes"];
   TrainOptions train_options{.config_file = options_.config_file,
-                             .overrides = {"train.max_steps=1"},
+                             .overrides = {"train.max_steps=1", "scheduling.sharing=none"},
                              .machine = {.total = needed - 1, .available = needed - 1}};
   const auto small = thrown<MachineTooSmall>([&] { train(train_options, out, log, {}); });
   EXPECT_EQ(small.needed, needed);
@@ -344,7 +346,8 @@ TEST_F(PlanCommand, ExtrapolatesLongRuns) {
 }
 
 TEST_F(PlanCommand, SimulatesEarlyStopping) {
-  options_.overrides = {"sweep.early_terminate={type: hyperband, min_iter: 2, eta: 4}"};
+  options_.overrides = {"scheduling.sharing=none",
+                        "sweep.early_terminate={type: hyperband, min_iter: 2, eta: 4}"};
   const Json early = planned();
   std::vector<int> steps;
   for (const Json& trial : early["trials"]) {
@@ -359,7 +362,7 @@ TEST_F(PlanCommand, SimulatesEarlyStopping) {
                            "1 ends after 5 steps\n"),
             std::string::npos)
       << out.str();
-  options_.overrides.clear();
+  options_.overrides.pop_back();
   EXPECT_LT(early["h2d_weight_bytes"].get<double>(),
             0.7 * planned()["h2d_weight_bytes"].get<double>());
 }

@@ -68,6 +68,8 @@ TEST_F(TrainCommand, WritesTheFilesThatItNames) {
 }
 
 TEST_F(TrainCommand, TracesTheRealAndThePlannedRun) {
+  options_.overrides = {
+      "scheduling.sharing=none"};  // when devices change hands is another question
   ASSERT_EQ(run(), kDone);
   const Json trace = Json::parse(folder_.read("out/trace.json"));
   std::map<int, std::map<std::string, int>> spans;  // by process: kinds of events and their counts
@@ -117,6 +119,41 @@ TEST_F(TrainCommand, ReportsEarlyStoppingInAllFiles) {
   // Ended trials do not start again.
   EXPECT_EQ(resume({.folder = folder_ / "out"}, shown, log_, requests_), kDone);
   EXPECT_NE(log_.str().find("all trials of this run have ended"), std::string::npos);
+}
+
+TEST_F(TrainCommand, GivesDevicesOfEndedTrialsToTheLast) {
+  options_.json = true;
+  const std::vector<std::string> thins_out = {
+      "sweep.early_terminate={type: hyperband, min_iter: 2, eta: 4}", "train.max_steps=12"};
+  std::int64_t host_peak = 0;
+  const auto trained = [&](const std::string& name, const std::string& setting) {
+    options_.overrides = thins_out;
+    options_.overrides.push_back("output_dir=" + folder_ / name);
+    if (!setting.empty()) options_.overrides.push_back(setting);
+    EXPECT_EQ(run(), kDone) << log_.str();
+    std::map<std::string, std::string> hashes;
+    std::vector<int> lanes;
+    const Json json = Json::parse(out_.str());
+    host_peak = json["host_peak_bytes"];
+    for (const Json& trial : json["trials"]) {
+      hashes[trial["name"]] = trial["weights_xxh3"];
+      if (trial["state"] == "done") lanes.push_back(trial["data_parallel"]);
+    }
+    EXPECT_EQ(lanes.size(), 1u);
+    return std::pair(hashes, lanes.front());
+  };
+  const auto [hashes, lanes] = trained("out", "");
+  EXPECT_EQ(lanes, 2);
+  const std::string config = folder_.read("out/config.yaml");
+  for (const char* line : {"\n  sharing: fill\n", "\n  max_data_parallel: 2\n"})
+    EXPECT_NE(config.find(line), std::string::npos) << config;
+  EXPECT_EQ(trained("one", "devices=[{memory: 720KiB}]"), std::pair(hashes, 1));
+  EXPECT_EQ(trained("chosen", "scheduling.sharing=none"), std::pair(hashes, 1));
+  EXPECT_EQ(trained("least", "train.max_data_parallel=1"), std::pair(hashes, 1));
+  // Host memory that holds four trials with one device each, but not with two.
+  EXPECT_EQ(trained("tight", "host_memory=" + std::to_string(host_peak)), std::pair(hashes, 1));
+  // The choice of the run holds when the same file resumes it.
+  EXPECT_EQ(trained("out", "resume=auto"), std::pair(hashes, 2));
 }
 
 TEST_F(TrainCommand, RefusesEarlyStoppingWithoutHostMemoryAndWritesNothing) {

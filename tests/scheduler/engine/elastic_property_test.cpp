@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <set>
 #include <string>
 
@@ -23,6 +24,7 @@ TEST(ElasticProperty, KeepsInvariantsAndStarvesNoJob) {
   const std::uint64_t last =
       only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(10'000, 500));
   ElasticRun::Counts all;
+  std::size_t num_runs = 0, num_calls = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));
     const ElasticWorkload workload = RandomElasticWorkload(seed).make();
@@ -30,8 +32,11 @@ TEST(ElasticProperty, KeepsInvariantsAndStarvesNoJob) {
     ASSERT_NO_THROW(run.run());
     run.expect_good_end();
     all += run.counts;
+    num_runs += 1;
+    num_calls += workload.changes.size();
     if (::testing::Test::HasFailure()) return;
   }
+  std::cout << num_runs << " runs, " << num_calls << " calls\n";
   if (last < 500 || only) return;
   const int tenth = static_cast<int>(last / 10);
   EXPECT_GT(all.redone, tenth);

@@ -1,12 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "spillway/error.h"
@@ -163,6 +166,30 @@ TEST(LiveSession, SavesAWaitingTrial) {
   expect_whole_when_resumed(copy);
 }
 
+TEST(LiveSession, TrainsAnEndedTrialOnWithMoreSteps) {
+  const TemporaryFolder folder;
+  TrialConfig whole = trial_of_seed(1);
+  whole.train.lr_scheduler_type = LrSchedulerType::constant;
+  whole.train.warmup_ratio = 0;
+  TrialConfig kept = whole;
+  kept.client_id = "1";
+  kept.train.max_steps = kSteps / 2;
+  kept.checkpoint = {.folder = folder.path() / "1", .resume = true};
+  Session session(session_of(1, kAmple));
+  session.keep_journal(folder.path());
+  session.start();
+  const JobId first = session.submit(kept);
+  EXPECT_EQ(session.wait(first), TrialState::done);
+  EXPECT_EQ(session.submit(kept), first) << "it has all steps";
+  kept.train.extended_from = {std::exchange(kept.train.max_steps, kSteps)};
+  const JobId second = session.submit(kept);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(session.submit(kept), second);
+  session.finish();
+  EXPECT_EQ(result_of(session, first).steps, kSteps / 2);
+  expect_same_training(result_of(session, second), train(session_of(1, kAmple), whole).trials[0]);
+}
+
 TEST(LiveSession, RefusesInvalidCalls) {
   Session session(session_of(1, kAmple));
   EXPECT_EQ(std::string(thrown<ConfigError>([&] { session.submit(trial_until(21)); }).what()),
@@ -255,6 +282,7 @@ class RandomCalls {
   }
 
   int num_stopped = 0, num_changed = 0, num_clones = 0;
+  std::atomic<int> num_calls = 0;
 
  private:
   struct Trial {
@@ -332,8 +360,10 @@ class RandomCalls {
     }
     Driven& driven = driven_[t];
     const JobId trial = driven.trial.id = session_.submit(submitted);
+    ++num_calls;
     for (std::uint64_t calls = random() % 10; calls > 0; --calls) {
       rest();
+      ++num_calls;
       switch (random() % 11) {
         case 0:
         case 1:
@@ -378,7 +408,7 @@ TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
   const std::uint64_t last = only ? only : campaign_size(20);
   const TemporaryFolder folder;
-  int stopped = 0, changed = 0, clones = 0;
+  int stopped = 0, changed = 0, clones = 0, runs = 0, calls = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_LIVE_SEED=" + std::to_string(seed));
     RandomCalls run(seed, folder.path() / "pilot.json");
@@ -386,8 +416,11 @@ TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
     stopped += run.num_stopped;
     changed += run.num_changed;
     clones += run.num_clones;
+    calls += run.num_calls;
+    ++runs;
     if (HasFailure()) return;
   }
+  std::cout << runs << " runs, " << calls << " calls\n";
   EXPECT_TRUE(only || (stopped > 0 && changed > 0 && clones > 0));
 }
 
