@@ -78,8 +78,8 @@ Examples:
 Outputs: events.jsonl, results.csv, plan.json, trace.json, config.yaml and, for each trial,
 metrics.csv and weights.safetensors, in output_dir (default: runs/NAME).
 
-Exit codes: 0 done, 1 a trial failed, 2 usage or configuration error, 3 does not fit,
-130 interrupted.)");
+Exit codes: 0 done, 1 a trial failed or a file cannot be written, 2 usage or configuration error,
+3 does not fit, 130 interrupted.)");
 }
 
 void declare_resume(CLI::App& app, Command& chosen) {
@@ -101,9 +101,8 @@ an uninterrupted run. You may override devices, budgets and all other settings t
 results; data and paths come from config.yaml in the folder. Signals work as in train.
 
 More draws (sweep.run_cap) or more values of a grid (sweep.parameters) add trials; more steps
-(train.max_steps, train.num_train_epochs) train all trials on that early stopping has not ended.
-config.yaml in the folder is changed accordingly. Trials that were paused or stopped by a call
-stay so.
+(train.max_steps, train.num_train_epochs) continue all trials that early stopping has not ended.
+config.yaml in the folder is changed accordingly. Trials that you paused or stopped remain so.
 
 Failed trials are skipped. Use --retry-failed once you have fixed the cause, such as a full disk
 or a lost device.
@@ -144,12 +143,12 @@ CLI::App& declare_call(CLI::App& app, Command& chosen, const char* name, TrialCa
 }
 
 void declare_stop(CLI::App& app, Command& chosen) {
-  declare_call(app, chosen, "stop", TrialCall::stop, "End one trial of a run")
+  declare_call(app, chosen, "stop", TrialCall::stop, "Stop one trial of a run")
       .footer(
-          R"(The process that trains the run ends the trial after its open step and saves a checkpoint.
+          R"(The process that trains the run ends the trial after its current step and saves a checkpoint.
 The command returns once the call is durable: the trial stays stopped even if that process is
 killed. If no process trains the run, a later resume leaves the trial out. 'spillway resume DIR
---trial TRIAL' takes the call back.
+--trial TRIAL' reverses it.
 
 Examples:
   spillway stop runs/sweep 'learning_rate=1e-2'
@@ -159,9 +158,9 @@ Exit codes: 0 done, 2 not a run, no such trial, or it has ended.)");
 }
 
 void declare_pause(CLI::App& app, Command& chosen) {
-  declare_call(app, chosen, "pause", TrialCall::pause, "Let one trial of a run wait")
+  declare_call(app, chosen, "pause", TrialCall::pause, "Pause one trial of a run")
       .footer(
-          R"(The trial rests after its open step, saves a checkpoint and keeps its host memory, until
+          R"(The trial waits after its current step, saves a checkpoint and keeps its host memory, until
 'spillway resume DIR --trial TRIAL', which works during the run and after it. The run ends once only
 paused trials are left. Like stop, the call is durable when the command returns.
 
@@ -178,7 +177,7 @@ struct ExtendOptions : ResumeOptions {
 void declare_extend(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ExtendOptions>();
   CLI::App& command = add_command(
-      app, chosen, "extend", "Train one trial on", options,
+      app, chosen, "extend", "Train one trial for more steps", options,
       [](ExtendOptions& of, const Output& output) {
         const auto extend_trial = [&](const ResumeOptions& resume, auto&&... rest) {
           return extend(resume, of.steps > 0 ? std::optional(of.steps) : std::nullopt, rest...);
@@ -187,13 +186,13 @@ void declare_extend(CLI::App& app, Command& chosen) {
       });
   add_folder(command, options->folder);
   add_trial(command, options->trial);
-  command.add_option("steps", options->steps, "Its new length; default: the length that it has")
+  command.add_option("steps", options->steps, "New number of steps; default: the current number")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("STEPS");
   add_overrides(command, options->overrides);
   add_json(command, options->json, "Print one JSON document on stdout, progress on stderr");
   command.footer(
-      R"(A trial that early stopping has ended trains on from its rung, and is not stopped early
+      R"(A trial that early stopping has ended continues from its rung, and is not stopped early
 again. A trial that is done needs STEPS, and train.lr_scheduler_extend where its schedule has an
 end.
 If a process trains the run, it trains the steps once the trial has ended, at once if it has ended
@@ -243,7 +242,7 @@ CLI::App& declare_change(CLI::App& app, Command& chosen, const char* name,
 
 void declare_set(CLI::App& app, Command& chosen) {
   CLI::App& command =
-      declare_change(app, chosen, "set", set, "Change values of a trial that trains");
+      declare_change(app, chosen, "set", set, "Change values of a trial during training");
   command.get_option("values")->required();
   command.footer(
       R"(The values are train.learning_rate (its schedule keeps its shape), train.weight_decay and
@@ -258,7 +257,7 @@ Exit codes: as for resume; also 2 if there is no such trial, or it has ended.)")
 }
 
 void declare_clone(CLI::App& app, Command& chosen) {
-  declare_change(app, chosen, "clone", clone, "Begin a trial with the state of another one")
+  declare_change(app, chosen, "clone", clone, "Start a trial from the state of another")
       .footer(
           R"(The clone begins from the newest commit of the trial, or, if it has ended, from its newest
 checkpoint, with the values of set, and with more steps: train.max_steps, and train.lr_scheduler_extend
@@ -299,8 +298,8 @@ void declare_plan(CLI::App& app, Command& chosen) {
   command.footer(
       R"(It measures the layers, then runs the scheduler on a virtual clock. It shows which
 trials fit, what each needs of devices, host and disk, the shards, bytes moved, peaks and time, and
-compares the run with the memory and the free disk of this machine. If the run does not fit, it plans
-it again with changes and prints those that help. It writes nothing but the cache of measured costs.
+compares the run with the memory and the free disk of this machine. If the run does not fit, it tries
+changes and prints those that help. It writes nothing but the cache of measured costs.
 
 Examples:
   spillway plan sweep.yaml

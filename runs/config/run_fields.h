@@ -25,8 +25,8 @@ void visit_top(Config& run, Visitor& v) {
   v.list("devices", run.session.devices, "List of devices, see below.",
          [](auto& device, auto& item) { visit_device(device, item); });
   v.field("host_memory", run.session.host_memory, SizeRange{},
-          "Most bytes of host memory for the state of all running trials; trials that do not fit "
-          "wait.");
+          "Limit of host memory for the training state of all running trials. Trials that do not "
+          "fit wait.");
   v.field("activation_share", run.session.activation_share, kActivationShare,
           "Part of each device's memory reserved for activations. With 0, activations share the "
           "whole budget; on GPUs, whose memory is one piece, 0 means a quarter. If a trial does "
@@ -77,9 +77,10 @@ void visit_data(Config& data, Visitor& v) {
           "Part of the samples, the last ones, reserved for evaluation; 0 with `eval_path`.",
           InContract::by_content);
   if (v.shows(!data.eval_paths.empty())) {
-    v.field("eval_path", data.eval_paths, TextList{.may_be_empty = true},
-            "Like `path`: samples for evaluation alone. All samples of `path` then train.",
-            InContract::by_content);
+    v.field(
+        "eval_path", data.eval_paths, TextList{.may_be_empty = true},
+        "Samples for evaluation only, like `path`. Then all samples of `path` are for training.",
+        InContract::by_content);
   }
 }
 
@@ -88,8 +89,8 @@ template <typename Config, typename Visitor>
 void visit_epochs(Config& run, Visitor& v) {
   if (!v.shows(run.num_train_epochs > 0)) return;
   v.field("num_train_epochs", run.num_train_epochs, kAboveZero,
-          "Instead of `max_steps`: how often the training samples are read. The steps are rounded "
-          "up to whole ones; `config.yaml` has their number, unless trials differ in it.");
+          "Use instead of `max_steps`: number of passes over the training samples, rounded up to "
+          "whole steps. `config.yaml` records the steps, unless they differ between trials.");
 }
 
 template <typename Config, typename Visitor>
@@ -109,8 +110,8 @@ void visit_scheduling(Config& run, Visitor& v) {
           "Load the next shard while the device computes.");
   v.field("device_timeout", run.session.device_timeout_s, NumberRange{.min = 1, .max = 86400},
           "Seconds. A device without a sign of life for this long, and for 20 times the planned "
-          "duration of its work, is lost; its part of the step is computed again elsewhere. If "
-          "no device is left for a trial, it fails; the others continue.");
+          "duration of its work, is lost; the remaining devices repeat the step. If no "
+          "device is left for a trial, it fails; the others continue.");
 }
 
 template <typename Config, typename Visitor>
@@ -118,7 +119,7 @@ void visit_sweep(Config& sweep, Visitor& v) {
   v.field("method", sweep.method, kAny,
           "`grid`: every combination is a trial. `random`: each trial draws its values.");
   v.field("run_cap", sweep.run_cap, IntRange{0, kMaxTrials},
-          "Most trials; required for `random`; 0: the whole grid.");
+          "Maximum number of trials; required for `random`; 0: the whole grid.");
   v.field("seed", sweep.seed, kAny,
           "Seed of the draws, by default that of the run; the same file always gives the same "
           "trials.");

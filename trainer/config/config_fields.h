@@ -27,7 +27,7 @@ void visit_imitation(Config& imitation, Visitor& v) {
                 "The device fails (`fail`), stops answering (`hang`), or loses half of its memory "
                 "(`shrink`).");
     fault.field("after_ops", imitation.fault.after_ops, kAny,
-                "Number of operations that start before that.");
+                "Number of operations that start before the fault.");
   });
 }
 
@@ -37,7 +37,7 @@ void visit_device(Config& device, Visitor& v) {
           "All devices of a run are of one kind, see [Use a GPU](guide/gpu.md).");
   v.require_key("memory", "write the most bytes that the device may hold, such as 1GiB");
   v.field("memory", device.memory, SizeRange{kPage, Bytes{1} << 44},
-          "Most bytes that the device may ever hold, activations included. On a GPU this excludes "
+          "Memory budget of the device, including activations. On a GPU this excludes "
           "what CUDA and LibTorch need for themselves.");
   if (v.shows(device.kind == DeviceKind::cuda)) {
     v.field("index", device.index, IntRange{0, 1023},
@@ -104,7 +104,7 @@ void visit_optimizer(Config& train, Visitor& v) {
   v.field("optimizer", train.optimizer, kAny, "AdamW, or SGD with momentum.", yes);
   v.field("learning_rate", train.learning_rate, kRate, "The maximum, after the warm-up.", yes);
   v.field("weight_decay", train.weight_decay, kRate,
-          "Decoupled weight decay; norms and biases have none.", yes);
+          "Decoupled weight decay; not applied to norms and biases.", yes);
   v.field("momentum", train.momentum, kPart, "Momentum of `sgd`.", of_sgd);
   v.field("adam_beta1", train.adam_beta1, kPart, "Decay of the first moment of `adamw`.", of_adamw);
   v.field("adam_beta2", train.adam_beta2, kPart, "Decay of the second moment of `adamw`.",
@@ -150,19 +150,18 @@ void visit_early_terminate(Config& early, Visitor& v) {
       "other; `median`: stops a trial that is worse than the median; `pbt`: stops none, the worst "
       "take over the state of the best with another learning rate. Required.");
   v.field("min_iter", early.min_iter, kSteps,
-          "Number of steps after which trials are compared first; required.");
+          "Number of steps before the first comparison; required.");
   const bool is_pbt = early.type == EarlyTerminateKind::pbt;
   const bool has_interval = is_pbt || early.type == EarlyTerminateKind::median;
   if (v.applies(!has_interval)) {
     v.field("eta", early.eta, IntRange{2, 1000},
-            "One of `eta` trials continues, for `eta` times as many steps.");
+            "1/`eta` of the trials continue, for `eta` times as many steps.");
   }
   if (v.applies(early.type == EarlyTerminateKind::hyperband)) {
     v.field("brackets", early.brackets, kBrackets,
-            "Of `hyperband`: number of brackets among which trials are distributed. The first is "
-            "compared from "
-            "`min_iter` steps on, each next one only from `eta` times as many. `all`: up to one "
-            "that is never compared.");
+            "Of `hyperband`: number of brackets among which trials are distributed. The trials of "
+            "the first are compared from `min_iter` steps on, those of each next one from `eta` "
+            "times as many on. `all`: the last one is never compared.");
   }
   if (v.applies(has_interval)) {
     v.field("interval", early.interval, kStepsOrNone,
@@ -170,7 +169,7 @@ void visit_early_terminate(Config& early, Visitor& v) {
   }
   if (v.applies(is_pbt)) {
     v.field("quantile", early.quantile, NumberRange{.min = 0, .max = 0.5, .above_min = true},
-            "Of `pbt`: part of the trials that take over the state of as many best ones.");
+            "Of `pbt`: fraction of the trials that take over the state of as many of the best.");
   }
   if (v.applies(!is_pbt && early.type != EarlyTerminateKind::hyperband)) {
     v.field("max_concurrent_trials", early.max_concurrent_trials, IntRange{1, 10'000},
@@ -182,9 +181,9 @@ void visit_early_terminate(Config& early, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_checkpoint(Config& checkpoint, Visitor& v) {
   v.field("every_steps", checkpoint.every_steps, kStepsOrNone,
-          "Save after this many steps; 0: not by steps. Training continues meanwhile.");
+          "Save after this many steps; 0: off. Training continues meanwhile.");
   v.field("every_s", checkpoint.every_s, NumberRange{.min = 0},
-          "Save after this many seconds; 0: not by time.");
+          "Save after this many seconds; 0: off.");
   v.field("keep", checkpoint.keep, IntRange{0, 1000},
           "Number of checkpoints kept, each with weights, optimizer state and history; 0: none are "
           "written. The disk must have room for one more per trial before the run starts.");
