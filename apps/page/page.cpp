@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "apps/page/trace_picture.h"
-#include "runs/output/ranking.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/ranking.h"
 
 namespace spillway {
 namespace {

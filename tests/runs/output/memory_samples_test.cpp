@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runs/output/chrome_trace.h"
 #include "runs/log/run_json.h"
+#include "runs/output/chrome_trace.h"
 
 namespace spillway::testing {
 namespace {
