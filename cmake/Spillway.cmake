@@ -7,8 +7,10 @@ set(_warnings
   # members in copies of std::variant that are not there.
   -Wno-missing-field-initializers -Wno-maybe-uninitialized
   # Each of the two compilers has warnings that the other lacks. g++ reports deprecated uses; clang
-  # also reports one inside the stable_sort of libstdc++ 12.
-  "$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option;-Wno-deprecated-declarations;-Wthread-safety>")
+  # also reports one inside the stable_sort of libstdc++ 12. LibTorch is built by g++; from 18 on,
+  # clang gives some of its templates other names.
+  "$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option;-Wno-deprecated-declarations;-Wthread-safety>"
+  "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>>:-fclang-abi-compat=17>")
 target_compile_options(spillway_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>"
   # The host code that nvcc generates is not pedantic.

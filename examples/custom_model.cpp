@@ -1,4 +1,5 @@
-// A sweep over a network of one's own, on a device that cannot hold its training state.
+// Trains your own network with three learning rates, on devices that cannot hold its training
+// state.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -26,7 +27,7 @@ torch::nn::Sequential make_network() {
 }
 
 int main() {
-  // Pictures of noise; the class says which half is brighter.
+  // Pictures of noise. The class is the number of the brighter half.
   torch::manual_seed(1);
   const torch::Tensor pictures = torch::randn({600, 1, 8, 8});
   const torch::Tensor halves = pictures.view({600, 2, 32}).mean(2);

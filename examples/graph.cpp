@@ -1,5 +1,5 @@
-// A graph of modules of one's own: texts of different lengths beside numbers, an own source of
-// data, an own loss. Trained on a device that cannot hold the training state.
+// Trains your own graph of modules: texts of different lengths together with numbers, with a custom
+// data source and a custom loss, on devices that cannot hold the training state.
 #include <torch/torch.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ using Inputs = std::span<const torch::Tensor>;
 constexpr int64_t kLength = 12;  // of the longest text
 constexpr int64_t kWords = 500, kNumbers = 4, kWidth = 64;
 
-/// Made-up texts, padded with zeros. A sample is kLength words, the length, kNumbers numbers, and
+/// Generated texts, padded with zeros. A sample is kLength words, the length, kNumbers numbers, and
 /// the target: the sum of the words that are divisible by 3, scaled by the first number.
 class Texts final : public spillway::DataSource {
  public:
@@ -45,7 +45,7 @@ class Texts final : public spillway::DataSource {
   }
 };
 
-/// One layer of a transformer, with dropout inside. `mask` is 1 where the text goes on.
+/// A transformer block with dropout. `mask` is 1 for words and 0 for padding.
 struct BlockImpl : torch::nn::Module {
   BlockImpl()
       : norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})))),
@@ -107,6 +107,8 @@ int main() {
     trial.model = spillway::graph_factory(make_network);
     trial.data = data;
     trial.train.learning_rate = rate;
+    // Most words are rare, so their embeddings have no weight decay.
+    trial.train.parameter_groups = {{.pattern = "words.weight", .weight_decay = 0.0}};
     trial.train.reduction_groups = 1;
     session.submit(trial);
   }

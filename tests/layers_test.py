@@ -37,21 +37,23 @@ ROOMS = {
     "trainer/journal": "core/base core/os trainer/storage",
     "trainer/runtime": "core/base core/device spilling/tiers spilling/transfer scheduler/plan "
                        "scheduler/engine",
-    "trainer/compute": "core/base core/spec core/os core/device core/device/cuda scheduler/plan "
+    "trainer/torch": "core/base core/os core/device core/device/cuda models/base",
+    "trainer/compute": "core/base core/spec core/os core/device scheduler/plan "
                        "models/base models/data trainer/config trainer/storage trainer/checkpoint "
-                       "trainer/runtime",
+                       "trainer/runtime trainer/torch",
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "
-                       "trainer/compute",
+                       "trainer/torch trainer/compute",
     "trainer/planning": "core/base core/spec scheduler/plan scheduler/elastic models/base "
-                        "models/data trainer/config trainer/compute",
+                        "models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
                      "models/data trainer/config trainer/storage trainer/checkpoint trainer/journal "
-                     "trainer/compute trainer/profile trainer/planning",
+                     "trainer/torch trainer/compute trainer/profile trainer/planning",
     "trainer/session": "core/base core/spec core/os core/device spilling/tiers scheduler/engine "
                        "scheduler/elastic scheduler/simulation models/base models/data "
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
-                       "trainer/runtime trainer/compute trainer/profile trainer/planning "
+                       "trainer/runtime trainer/torch trainer/compute trainer/profile "
+                       "trainer/planning "
                        "trainer/trial",
     "runs/text": "",
     "runs/config": "core/base core/device scheduler/elastic models/families trainer/config "
@@ -60,14 +62,19 @@ ROOMS = {
                 "runs/text runs/config",
     "runs/folder": "core/base core/os models/data trainer/config trainer/storage "
                    "trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
+    "runs/output": "core/base trainer/config runs/text runs/config runs/log runs/folder",
+    "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
+                    "trainer/journal trainer/session runs/config runs/log runs/folder runs/output",
     "apps/terminal": "core/base runs/text runs/log",
-    "apps/report": "core/base trainer/config runs/text runs/config runs/log apps/terminal",
-    "apps/page": "core/base runs/config runs/log apps/report",
+    "apps/report": "core/base trainer/config runs/text runs/config runs/log runs/output "
+                   "apps/terminal",
+    "apps/page": "core/base runs/config runs/log runs/output apps/report",
     "apps/plan": "core/base core/os trainer/config trainer/profile trainer/session runs/text "
                  "runs/config runs/log runs/folder",
     "apps/commands": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
                      "trainer/journal trainer/profile trainer/session runs/text runs/config "
-                     "runs/log runs/folder apps/terminal apps/report apps/page apps/plan",
+                     "runs/log runs/folder runs/output runs/control apps/terminal apps/report apps/page "
+                     "apps/plan",
     "apps/cli": "core/base runs/text runs/config apps/terminal apps/commands",
 }
 MAX_FILES = 25
@@ -90,10 +97,10 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
 WITH_TORCH = {"models/base", "models/data", "models/families", "models/modules",
-              "trainer/compute", "trainer/profile", "trainer/planning", "trainer/trial",
-              "trainer/session"}
+              "trainer/torch", "trainer/compute", "trainer/profile", "trainer/planning",
+              "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
-WITH_CUDA = ("core/device/cuda/", "trainer/compute/cuda/")
+WITH_CUDA = ("core/device/cuda/", "trainer/torch/cuda/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nvtx|nvml)")
 
 LAYERS = list(dict.fromkeys(room.split("/")[0] for room in ROOMS))
@@ -243,7 +250,7 @@ class Controls(unittest.TestCase):
     EXPECTED = [
         "core/x.h: in no room", "spillway/x.h: in no room",
         "core/spec/x.h: scheduler/engine/engine.h: core/spec may not include scheduler/engine",
-        "core/base/x.h: cuda_runtime.h: CUDA only in core/device/cuda/ and trainer/compute/cuda/",
+        "core/base/x.h: cuda_runtime.h: CUDA only in core/device/cuda/ and trainer/torch/cuda/",
         "core/os/x.h: y.h: project files are included from the root",
         "core/os/x.h: core/os/no.h: no such file", "tests/x.cpp: core/no.h: no such file",
         "spillway/ids.h: core/base/nearest.h: public headers include public ones only",

@@ -6,7 +6,7 @@
 #include <ostream>
 #include <utility>
 
-#include "apps/commands/resume_run.h"
+#include "apps/commands/resume_command.h"
 #include "runs/folder/growth.h"
 #include "runs/folder/requests.h"
 #include "runs/log/event_log.h"
@@ -100,8 +100,9 @@ ExitCode add(const ResumeOptions& options, std::ostream& out, std::ostream& log,
   if (ask(folder, {{"call", "add"}, {"values", options.overrides}}, out)) return kDone;
   Findings findings;
   auto trials = trials_with(folder, options.overrides, findings);
-  return resume_run(std::move(trials), std::move(findings), folder, options, {},
-                    console_of(options, out, log, requests));
+  return resume_and_follow(std::move(trials), std::move(findings), folder,
+                           {options.pilot_cache, options.machine}, {},
+                           console_of(options, out, log, requests));
 }
 
 }  // namespace spillway

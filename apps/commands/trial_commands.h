@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/commands/train_command.h"
-#include "apps/commands/trial_call.h"
+#include "runs/control/trial_call.h"
 #include "runs/folder/output_folder.h"
 
 /// Commands about one trial of a run. If a process trains the run, they ask it and wait until their

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "apps/page/trace_picture.h"
-#include "apps/report/ranking.h"
+#include "runs/output/ranking.h"
 #include "runs/log/trial_names.h"
 
 namespace spillway {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <ostream>
 
-#include "apps/report/ranking.h"
 #include "apps/report/trial_table.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/ranking.h"
 #include "runs/text/format.h"
 #include "runs/text/table.h"
 #include "spillway/units.h"

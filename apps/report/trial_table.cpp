@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "apps/report/ranking.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/ranking.h"
 #include "runs/text/format.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"

@@ -1,7 +1,8 @@
 """Trains Spillway's GPT in eager PyTorch on one thread and prints a line of JSON: when each
-step ended, the CPU time used by then, and its loss. Usage: torch_gpt.py SHAPE (JSON, see eager.py) TEXT"""
+step ended, the CPU time used by then, the system's part of that, and its loss. Usage: torch_gpt.py SHAPE (JSON, see eager.py) TEXT"""
 
 import json
+import os
 import sys
 import time
 
@@ -30,9 +31,9 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, blocks, width, heads, positions, dropout):
+    def __init__(self, blocks, width, heads, positions, dropout, vocabulary=256):
         super().__init__()
-        self.wte, self.wpe = nn.Embedding(256, width), nn.Parameter(torch.empty(positions, width))
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Parameter(torch.empty(positions, width))
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(blocks))
         self.ln_f = nn.LayerNorm(width)
@@ -74,19 +75,21 @@ def train(shape, text):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model = Gpt(shape["blocks"], shape["width"], shape["heads"], shape["positions"],
-                shape["dropout"])
+                shape["dropout"], shape.get("vocabulary", 256))
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=shape.get("bf16", False))
     optimizer, steps = optimizer_of(model), []
     for batch in batches(text, shape):
         optimizer.zero_grad(set_to_none=True)
         loss = 0.0
         for micro in batch.chunk(shape["virtual_nodes"]):
-            part = model(micro) / shape["virtual_nodes"]
+            with autocast:
+                part = model(micro) / shape["virtual_nodes"]
             part.backward()
             loss += part.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         steps.append({"loss": loss.item(), "time_s": time.perf_counter(),
-                      "cpu_s": time.process_time()})
+                      "cpu_s": time.process_time(), "system_s": os.times().system})
     return steps
 
 

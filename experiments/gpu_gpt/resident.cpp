@@ -20,12 +20,13 @@
 
 #include "experiments/support/virtual_node.h"
 #include "models/base/compute_type.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/initialize.h"
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/run_on.h"
 #include "trainer/compute/sum_term.h"
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway::experiments {
 namespace {

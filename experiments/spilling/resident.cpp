@@ -8,8 +8,8 @@
 
 #include "core/device/kernels.h"
 #include "experiments/support/virtual_node.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/initialize.h"
+#include "trainer/torch/counting_allocator.h"
 
 namespace spillway::experiments {
 namespace {
@@ -203,7 +203,7 @@ double ResidentTrainer::commit() {
 void ResidentTrainer::update(double gradient_scale) {
   tbb::parallel_for(std::size_t{0}, params_.size(), [&](std::size_t p) {
     const ParamSpec& param = model_->spec.params[p];
-    const UpdateRule rule = update_rule(trial_.train, step_, param.decay, gradient_scale);
+    const UpdateRule rule = update_rule(trial_.train, step_, param, gradient_scale);
     const std::size_t n = elements(param);
     tbb::parallel_for(std::size_t{0}, (n + kUpdateGrain - 1) / kUpdateGrain, [&](std::size_t i) {
       const std::size_t begin = i * kUpdateGrain;

@@ -16,7 +16,8 @@ class Failed(Exception):
 def train(program, config, environment=None, core=None):
     """The outputs of a run of `config`, a dict like the YAML file: plan (planned and actual
     values), events, trace, and the size of its largest checkpoint. Events have `cpu_s`, the CPU
-    time of the process when their line appeared. `core`: the only core that it may use.
+    time of the process when their line appeared, and `system_s`, the part of the system.
+    `core`: the only core that it may use.
     """
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
@@ -36,8 +37,8 @@ def train(program, config, environment=None, core=None):
 
 def read(output, seen):
     events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
-    for event, cpu_s in zip(events, seen):
-        event["cpu_s"] = cpu_s
+    for event, (user_s, system_s) in zip(events, seen):
+        event.update(cpu_s=user_s + system_s, system_s=system_s)
     return types.SimpleNamespace(plan=json.loads((output / "plan.json").read_text()),
                                  events=events, generation_bytes=generation_bytes(output),
                                  trace=json.loads((output / "trace.json").read_text())["traceEvents"])
@@ -62,9 +63,9 @@ def watch(process, log):
 
 
 def cpu_seconds(pid):
-    """User and system time of all threads."""
+    """(user, system) time of all threads."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:13]]
 
 
 def steps_of(run):

@@ -40,7 +40,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 template <>
 inline constexpr std::array kNames<DeviceKind>{"cpu", "cuda"};  ///< names
 
-/// How a device fails that imitates a failure.
+/// How a CPU device that imitates a failure fails.
 enum class FaultKind : std::uint8_t {
   none,   ///< not at all
   fail,   ///< the device is lost
@@ -64,7 +64,7 @@ inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill
 /// Which trials of a sweep end early, see scheduler/elastic/early_stopping.h.
 enum class EarlyTerminateKind : std::uint8_t {
   hyperband,  ///< successive halving, in one bracket or several
-  asha,       ///< successive halving that does not wait for trials which begin later
+  asha,       ///< successive halving that does not wait for trials that begin later
   median,     ///< a trial that is worse than the median of the others
   pbt         ///< none: the worst take over the state of the best, with another learning rate
 };
@@ -72,11 +72,11 @@ template <>
 inline constexpr std::array kNames<EarlyTerminateKind>{"hyperband", "asha", "median",
                                                        "pbt"};  ///< names
 
-/// By what trials are compared.
+/// The metric by which trials are compared.
 enum class MetricKind : std::uint8_t {
   eval_loss,   ///< loss on the evaluation data
   final_loss,  ///< training loss
-  accuracy,    ///< on the evaluation data: share of the classes that are right
+  accuracy,    ///< on the evaluation data: share of classes that are predicted correctly
   perplexity   ///< on the evaluation data: e to the power of the loss
 };
 template <>
@@ -112,7 +112,7 @@ enum class LrSchedulerType : std::uint8_t { cosine, linear, constant, warmup_sta
 template <>
 inline constexpr std::array kNames<LrSchedulerType>{"cosine", "linear", "constant",
                                                     "warmup_stable_decay"};  ///< names
-/// Whether it takes all steps to fall to 0, so that an extended trial needs LrExtension.
+/// Whether the schedule falls to 0 over all steps, so that extending a trial needs LrExtension.
 constexpr bool spans_all_steps(LrSchedulerType type) {
   return type == LrSchedulerType::cosine || type == LrSchedulerType::linear;
 }

@@ -49,6 +49,10 @@ class Graph {
   /// Parameters without requires_grad are frozen. Weight decay applies to parameters of two or more
   /// dimensions.
   ///
+  /// With TrainConfig::dtype bf16 a module computes as after Module::to(torch::kBFloat16): its
+  /// parameters, f32 buffers, f32 inputs and output are bf16. Only batch norms keep parameters and
+  /// running statistics in f32. Inputs of type i64 stay. The weights that updates change are f32.
+  ///
   /// Rejected: other random numbers; changes in place of inputs, parameters or buffers; parameters
   /// that are not f32, or are views of another one; a batch norm that a forward runs twice or not
   /// at all. It cannot detect a state in a plain member: avoid it. Devices that run the same module
@@ -60,10 +64,12 @@ class Graph {
   }
   /// Like above, for a module whose type is not known.
   Node add(std::string name, torch::nn::AnyModule module, std::vector<Node> inputs);
-  /// A function without parameters: a sum, a concatenation, a mask.
+  /// A function without parameters: a sum, a concatenation, a mask. With bf16 its f32 inputs and
+  /// its output are rounded to bf16.
   Node apply(std::string name, Function function, std::vector<Node> inputs);
-  /// The loss, the last call. `metrics` are computed in evaluations, from the inputs of the loss; a
-  /// layer need not read all of its inputs. predict() gives the first input.
+  /// The loss, the last call. It reads f32, also with TrainConfig::dtype bf16. `metrics` are
+  /// computed in evaluations, from the inputs of the loss; a layer need not read all of its inputs.
+  /// predict() gives the first input.
   void loss(std::string name, LossFunction function, std::vector<Node> inputs,
             std::vector<Metric> metrics = {});
 

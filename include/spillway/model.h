@@ -20,6 +20,8 @@ struct LayerContext {
   RandomKey random;        ///< seed, step, virtual node; `stream` is layer * 16, add the draw
   void* stream = nullptr;  ///< where the layer computes, for core/device/kernels.h
   int gpu = -1;            ///< number of the GPU; -1: CPU
+  /// Of the layer's output: bf16 or f32, as TrainConfig::dtype says; f32 for the loss.
+  DType dtype = DType::f32;
 };
 
 /// Output of a layer.

@@ -76,7 +76,7 @@ struct DeviceResult {
   std::string kind;                 ///< cpu | cuda
   Bytes budget_bytes = 0;           ///< most bytes that it may hold
   Bytes peak_bytes = 0;             ///< most bytes held; a tight plan predicts the budget
-  Bytes activation_peak_bytes = 0;  ///< the part of one op that no plan places
+  Bytes activation_peak_bytes = 0;  ///< most bytes of activations of one op
   double busy_share = 0;            ///< of the run's time, 0 to 1
   Bytes h2d_bytes = 0;              ///< from the host, over its link
   Bytes d2h_bytes = 0;              ///< to the host, over its link

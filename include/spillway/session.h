@@ -101,7 +101,7 @@ class Session {
   /// Ends one trial after its running ops. Its state is saved if it has checkpoints. These four
   /// functions have no effect on a trial that has ended, and throw Error for an unknown one.
   void stop(JobId trial);
-  /// The trial rests after its open step: its state is saved if it has checkpoints, and it keeps
+  /// Pauses a trial after its current step: its state is saved if it has checkpoints, and it keeps
   /// its host memory.
   void pause(JobId trial);
   /// Continues a paused trial.

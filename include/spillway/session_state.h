@@ -30,7 +30,7 @@ struct SessionState {
   };
   double time_s = 0;            ///< of the run's clock
   std::vector<Device> devices;  ///< in order of their numbers
-  Bytes host_used_bytes = 0;    ///< training state of all trials that have their place
+  Bytes host_used_bytes = 0;    ///< training state of all trials that have it reserved
   std::vector<Trial> trials;    ///< in order of submission
   /// Ops, copies and host operations in flight, in the order in which their queues received them.
   /// `started_s` is that time.

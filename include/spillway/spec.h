@@ -76,6 +76,7 @@ struct ParamSpec {
   bool decay = true;            ///< weight decay applies (false for norms and biases)
   StatisticSpec statistic;      ///< whether it is a running statistic, and which
   DType gradient = DType::f32;  ///< f32 or bf16: to which finished gradient sums are rounded
+  bool keeps_type = false;      ///< its layer needs it as f32, whatever TrainConfig::dtype says
 
   /// Whether it is a running statistic.
   bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,6 +35,29 @@ struct TrainChange {
   bool operator==(const TrainChange&) const = default;
 };
 
+/// Parameters that train with values of their own, like a parameter group of torch::optim.
+struct ParameterGroup {
+  /// A whole name of Session::weights(), in which `*` stands for any characters and `?` for one:
+  /// "encoder.*", "*.bias".
+  std::string pattern;
+  /// Factor of the learning rate, also after Session::set(). 0 keeps the weights as they are, but
+  /// computes their gradients, which count for max_grad_norm.
+  double learning_rate_scale = 1;
+  /// Instead of the trial's; Session::set() does not change it. Nothing: the trial's, which does
+  /// not apply to norms and biases.
+  std::optional<double> weight_decay;
+};
+
+/// A schedule of your own.
+struct LrFunction {
+  /// Identifies the function and its version: "inverse square root 2". Part of the contract: a
+  /// trial resumes only with the same name.
+  std::string name;
+  /// Factor of the learning rate in the update after the gradients of step `step` (from 0): finite,
+  /// at least 0. Any thread may call it at any time, so it must depend on the step alone.
+  std::function<double(std::int64_t step)> factor = nullptr;
+};
+
 /// How a trial trains. Names follow Hugging Face's TrainingArguments where it has one.
 struct TrainConfig {
   std::uint64_t seed = 1;        ///< of initial weights, dropout, augmentation, order of samples
@@ -55,11 +79,11 @@ struct TrainConfig {
   std::vector<AutoscaleRule> autoscale;
   int priority = 1;  ///< 1 to 100, used by sharing; larger is more important
   OrderChoice order = OrderChoice::automatic;  ///< order of the units of a step
-  /// Type in which layers compute. Weights, optimizer state, growing gradient sums,
-  /// norms, softmax and loss are fp32 in both cases.
+  /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
+  /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.
   FloatType dtype = FloatType::fp32;
-  /// Type of gradient sums on their way to the host and there. bf16 rounds the sum of
-  /// each reduction group and each sum of these.
+  /// Type of gradient sums in transfer and in host memory. bf16 rounds the sum of each reduction
+  /// group and each sum of these.
   FloatType gradient_dtype = FloatType::fp32;
   std::int64_t max_steps = 50;                     ///< length of the trial
   OptimizerKind optimizer = OptimizerKind::adamw;  ///< rule of the updates
@@ -80,6 +104,12 @@ struct TrainConfig {
   /// Learning rate of the steps after that, for `cosine` and `linear`. The others are constant
   /// again after an extension, and `warmup_stable_decay` falls before the new end.
   LrExtension lr_scheduler_extend = LrExtension::none;
+  /// The learning rate by step, instead of `lr_scheduler_type` and without warm-up; an extended
+  /// trial needs no `lr_scheduler_extend`. Null function: none.
+  LrFunction lr_function;
+  /// The first one that matches the name of a parameter counts; others train with the values above.
+  /// Each must match a trained parameter of the model.
+  std::vector<ParameterGroup> parameter_groups;
   /// In the order in which they were made; of two for the same step, the later one counts.
   /// Session::set() adds to them.
   std::vector<TrainChange> changes;

@@ -21,7 +21,7 @@ struct CheckpointConfig {
   std::int64_t every_steps = 0;  ///< 0: not by steps
   double every_s = 0;            ///< 0: not by time
   int keep = 2;                  ///< checkpoints kept, at least 1
-  /// Continue from the newest sound checkpoint, or from the beginning without one, even if a
+  /// Continue from the newest intact checkpoint, or from the beginning without one, even if a
   /// journal says that the trial has ended.
   bool resume = false;
 };

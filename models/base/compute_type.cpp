@@ -4,19 +4,12 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/layer_norm.h>
 
-#include "spillway/error.h"
-
 namespace spillway {
 
 void compute_with(ModelSpec& model, DType dtype) {
-  if (dtype == DType::f32) return;
-  if (model.family == "sequential") {
-    throw ConfigError(
-        "train.dtype", 0,
-        "is bf16, but the modules of a Sequential have types of their own; remove it");
-  }
   for (ParamSpec& param : model.params) {
-    if (!param.is_statistic() && param.tensor.dtype == DType::f32) param.tensor.dtype = dtype;
+    const bool stays = param.is_statistic() || param.keeps_type;
+    if (!stays && param.tensor.dtype == DType::f32) param.tensor.dtype = dtype;
   }
   for (EdgeSpec& edge : model.edges) {
     if (edge.producer >= 0 && edge.tensor.dtype == DType::f32) edge.tensor.dtype = dtype;

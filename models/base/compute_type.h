@@ -7,8 +7,7 @@
 namespace spillway {
 
 /// Makes the layers of a model compute with `dtype` (bf16) instead of f32: parameters and the
-/// tensors between layers. Running statistics stay as they are. Throws ConfigError (`train.dtype`)
-/// for models whose layers have types of their own.
+/// tensors between layers. Running statistics and parameters that keep their type stay as they are.
 void compute_with(ModelSpec& model, DType dtype);
 
 /// Rounds finished sums of gradients to `dtype` (ParamSpec::gradient).

@@ -34,12 +34,15 @@ struct NamedState {
   at::Tensor value;
   StatisticSpec statistic;
   bool is_buffer = false;
+  bool is_of_norm = false;
 };
 
 std::vector<NamedState> state_of(const CheckedModule& module) {
   std::vector<NamedState> state;
-  for (auto& [name, value] : module.parameters()) state.push_back({name, value, {}, false});
   const ModuleStatistics statistics = module.statistics();
+  for (auto& [name, value] : module.parameters()) {
+    state.push_back({.name = name, .value = value, .is_of_norm = statistics.is_of_norm(value)});
+  }
   for (const auto& statistic : statistics.all()) {
     state.push_back({statistic.name, statistic.buffer, statistic.spec, false});
   }
@@ -52,7 +55,8 @@ ParamSpec param_of(const std::string& layer, const NamedState& state) {
   ParamSpec param{.name = layer + "." + state.name,
                   .trainable = value.requires_grad() && !state.is_buffer,
                   .decay = value.dim() >= 2 && !state.is_buffer,
-                  .statistic = state.statistic};
+                  .statistic = state.statistic,
+                  .keeps_type = state.is_of_norm};
   if (value.scalar_type() == at::kLong) param.tensor.dtype = DType::i64;
   for (const std::int64_t size : value.sizes()) {
     param.tensor.dims.push_back({fmt::format("dim{}", param.tensor.dims.size()), size});

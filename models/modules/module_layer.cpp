@@ -16,11 +16,18 @@ namespace {
 
 using Tensors = std::span<const at::Tensor>;
 
-std::vector<at::Tensor> take(const std::vector<Argument>& arguments, Tensors inputs) {
+/// Floating-point numbers in the type of a layer.
+at::Tensor rounded(const at::Tensor& x, DType dtype) {
+  const at::ScalarType type = dtype == DType::bf16 ? at::kBFloat16 : at::kFloat;
+  const bool is_other = x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
+  return is_other ? x.to(type) : x;
+}
+
+std::vector<at::Tensor> take(const std::vector<Argument>& arguments, Tensors inputs, DType dtype) {
   std::vector<at::Tensor> taken;
   for (const Argument& argument : arguments) {
     const at::Tensor& input = inputs[argument.input];
-    taken.push_back(argument.part ? argument.part->of(input) : input);
+    taken.push_back(rounded(argument.part ? argument.part->of(input) : input, dtype));
   }
   return taken;
 }
@@ -56,9 +63,9 @@ class ModuleLayer final : public Layer {
     torch::nn::Module& module = *module_.ptr();
     if (module.is_training() != context.training) module.train(context.training);
     const KeyedDropout keyed(context);
-    LayerResult result{.output = call(module_, take(arguments_, inputs)),
-                       .leaves = parameters_,
-                       .lease = std::move(lease)};
+    const at::Tensor output = call(module_, take(arguments_, inputs, context.dtype));
+    LayerResult result{
+        .output = rounded(output, context.dtype), .leaves = parameters_, .lease = std::move(lease)};
     if (context.training) result.observations = statistics_.observations();
     return result;
   }
@@ -103,7 +110,7 @@ class FunctionLayer final : public Layer {
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
     const KeyedDropout keyed(context);
-    return {.output = function_(take(arguments_, inputs))};
+    return {.output = rounded(function_(take(arguments_, inputs, context.dtype)), context.dtype)};
   }
 
  private:
@@ -119,7 +126,7 @@ class LossLayer final : public Layer {
         arguments_(std::move(arguments)) {}
 
   LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
-    const std::vector<at::Tensor> taken = take(arguments_, inputs);
+    const std::vector<at::Tensor> taken = take(arguments_, inputs, DType::f32);
     LossSum loss = function_(taken);
     LayerResult result{.output = std::move(loss.sum), .weight = loss.weight};
     if (context.training) return result;

@@ -33,6 +33,9 @@ StatisticSpec spec_of(const at::Tensor& buffer, const torch::nn::BatchNormOption
 ModuleStatistics::ModuleStatistics(torch::nn::Module& module) {
   for (const auto& part : module.named_modules(/*name_prefix=*/"", /*include_self=*/true)) {
     with_batch_norm(*part.value(), [&](const torch::nn::BatchNormOptions& options) {
+      for (at::Tensor& parameter : part.value()->parameters(/*recurse=*/false)) {
+        parameters_.push_back(std::move(parameter));
+      }
       for (const auto& buffer : part.value()->named_buffers(/*recurse=*/false)) {
         const std::string name =
             part.key().empty() ? buffer.key() : part.key() + "." + buffer.key();
@@ -46,6 +49,11 @@ ModuleStatistics::ModuleStatistics(torch::nn::Module& module) {
 
 bool ModuleStatistics::contains(const std::string& buffer) const {
   return std::ranges::find(all_, buffer, &Statistic::name) != all_.end();
+}
+
+bool ModuleStatistics::is_of_norm(const at::Tensor& parameter) const {
+  const auto is_same = [&](const at::Tensor& other) { return other.is_same(parameter); };
+  return std::ranges::any_of(parameters_, is_same);
 }
 
 void ModuleStatistics::forget_the_past(torch::nn::Module& module) {

@@ -29,6 +29,8 @@ class ModuleStatistics {
   const std::vector<Statistic>& all() const& { return all_; }
   void all() && = delete;
   bool contains(const std::string& buffer) const;
+  /// Whether a parameter of the module belongs to a batch norm.
+  bool is_of_norm(const at::Tensor& parameter) const;
 
   /// Makes the next training forward after start_observing() leave only its own observation in the
   /// buffers.
@@ -44,7 +46,8 @@ class ModuleStatistics {
 
  private:
   std::vector<Statistic> all_;
-  std::vector<at::Tensor> nothing_;  // for each of them, an empty one of its type
+  std::vector<at::Tensor> parameters_;  // of the batch norms
+  std::vector<at::Tensor> nothing_;     // for each of them, an empty one of its type
 };
 
 }  // namespace spillway

@@ -1,11 +1,16 @@
 #include "trainer/compute/optimizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <numbers>
 #include <optional>
 #include <vector>
+
+#include "spillway/error.h"
+#include "trainer/config/parameter_groups.h"
 
 namespace spillway {
 namespace {
@@ -76,6 +81,7 @@ ValuesAt values_at(const TrainConfig& config, std::int64_t step) {
 
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   const double rate = values_at(config, step).learning_rate;
+  if (config.lr_function.factor) return rate * config.lr_function.factor(step);
   const std::vector<std::int64_t>& ends = config.extended_from;
   const auto end = std::ranges::upper_bound(ends, step);  // of the part that has this step
   const std::int64_t length = end == ends.end() ? config.max_steps : *end;
@@ -88,20 +94,33 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   return rate_of_schedule(config, rate, step, length);
 }
 
+void require_rate(const TrainConfig& config, std::int64_t step) {
+  if (!config.lr_function.factor) return;
+  const double factor = config.lr_function.factor(step);
+  if (std::isfinite(factor) && factor >= 0) return;
+  throw Error(
+      fmt::format("train.lr_function '{}' gives {} for step {}, must be finite and at least 0",
+                  config.lr_function.name, factor, step));
+}
+
 int num_moments(const TrainConfig& config) {
   return config.optimizer == OptimizerKind::sgd ? 1 : 2;
 }
 
-UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
+UpdateRule update_rule(const TrainConfig& config, std::int64_t step, const ParamSpec& param,
                        double gradient_scale) {
+  const ParameterGroup* const group = group_of(config.parameter_groups, param.name);
+  const double rate = learning_rate_at(config, step) * (group ? group->learning_rate_scale : 1);
+  double decay = param.decay ? values_at(config, step).weight_decay : 0;
+  if (group && group->weight_decay) decay = *group->weight_decay;
   UpdateRule rule = adamw_at(config, step);
   if (config.optimizer == OptimizerKind::sgd) {
     rule = kernels::Sgd{.momentum = static_cast<float>(config.momentum)};
   }
   std::visit(
       [&](auto& hyper) {
-        hyper.learning_rate = static_cast<float>(learning_rate_at(config, step));
-        hyper.weight_decay = static_cast<float>(decay ? values_at(config, step).weight_decay : 0);
+        hyper.learning_rate = static_cast<float>(rate);
+        hyper.weight_decay = static_cast<float>(decay);
         hyper.gradient_scale = static_cast<float>(gradient_scale);
       },
       rule);

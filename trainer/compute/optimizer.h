@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/device/kernels.h"
+#include "spillway/spec.h"
 #include "spillway/train_config.h"
 
 namespace spillway {
@@ -23,9 +24,12 @@ ValuesAt values_at(const TrainConfig& config, std::int64_t step);
 /// 0; "linear": a line to 0; "constant": no change; "warmup_stable_decay": no change, then a line
 /// to 0 over the last ceil(decay_ratio * max_steps) steps. From the first of `extended_from` on see
 /// LrExtension.
+/// With a function: what it gives, unchecked.
 /// Sources: Hugging Face, get_{cosine,linear,constant,wsd}_schedule_with_warmup; a new plateau
 /// after a decay: Wen et al. 2024, arXiv:2410.05192.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
+/// Throws Error unless the function of the rate, if there is one, gives a factor for this step.
+void require_rate(const TrainConfig& config, std::int64_t step);
 
 inline constexpr std::size_t kMaxMoments = 2;
 /// Values that the optimizer keeps for each weight: 2 for "adamw", 1 for "sgd".
@@ -34,8 +38,8 @@ int num_moments(const TrainConfig& config);
 /// What one update of a parameter computes.
 using UpdateRule = std::variant<kernels::AdamW, kernels::Sgd>;
 
-/// The rule of update number step + 1, with gradients scaled by `gradient_scale`.
-UpdateRule update_rule(const TrainConfig& config, std::int64_t step, bool decay,
+/// The rule of update number step + 1 of `param`, with gradients scaled by `gradient_scale`.
+UpdateRule update_rule(const TrainConfig& config, std::int64_t step, const ParamSpec& param,
                        double gradient_scale);
 
 /// A parameter with its moments and its gradient.

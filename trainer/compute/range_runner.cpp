@@ -21,8 +21,8 @@
 #include "models/base/reason.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/counting_allocator.h"
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -126,6 +126,9 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   }
   LayerContext context = context_;
   context.random.stream = static_cast<std::uint32_t>(layer) * 16;
+  if (const int made = output_of(layer); made >= 0) {
+    context.dtype = model_.spec.edges[at(made)].tensor.dtype;
+  }
   run.result = run_for(
       spec, [&] { return model_.layers[at(layer)]->forward(run.inputs, run.params, context); });
   run.result.output = run.result.output.contiguous();  // as at a cut

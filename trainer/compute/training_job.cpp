@@ -20,8 +20,9 @@
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/running_statistic.h"
 #include "trainer/compute/sum_term.h"
-#include "trainer/compute/torch_gpu.h"
 #include "trainer/storage/weights_file.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -119,6 +120,7 @@ TrainingJob::Progress TrainingJob::take_progress() {
 }
 
 void TrainingJob::admit(std::byte* home) {
+  const OneTorchThread one_thread;  // for the user's initial weights
   home_ = home;
   const std::vector<ParamSpec>& params = model_->spec.params;
   const bool by_spec = !start_ && !model_->initialize;
@@ -284,6 +286,7 @@ void TrainingJob::run_host_op(const HostCall& call) {
 }
 
 void TrainingJob::load(const HostCall& call, bool evaluation) const {
+  const OneTorchThread one_thread;  // for the user's source
   const DataSource& source = evaluation ? *config_.data->eval : *config_.data->train;
   const auto row_bytes =
       static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
@@ -364,6 +367,7 @@ void TrainingJob::commit(const HostCall& call) {
                             call.step + 1, loss.mean(), norm,
                             not_finite_remedy(model_->spec, call.step)));
   }
+  require_rate(config_.train, call.step);
   const MutexLock lock(mutex_);
   config_.train.changes = changes_;
   next_commit_ = std::max(next_commit_, call.step + 1);
@@ -424,7 +428,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
   for (int i = 0; i < layout.moments; ++i) {
     place.moments[at(i)] = floats(call.home + layout.moment(number, i));
   }
-  const UpdateRule rule = update_rule(config_.train, call.step - 1, param.decay, gradient_scale_);
+  const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
   tbb::parallel_for(
       tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
       [&](const tbb::blocked_range<std::size_t>& grains) {

@@ -10,9 +10,11 @@
 #include "spillway/trial_config.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/planning/rules.h"
 #include "trainer/planning/trial_model.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -62,7 +64,8 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
                 fmt::format("is [{}], must ascend and be below train.max_steps {}",
                             fmt::join(train.extended_from, ", "), train.max_steps));
   check.require(
-      !spans_all_steps(train.lr_scheduler_type) || train.lr_scheduler_extend != LrExtension::none,
+      !spans_all_steps(train.lr_scheduler_type) || train.lr_function.factor ||
+          train.lr_scheduler_extend != LrExtension::none,
       "lr_scheduler_extend",
       fmt::format("is none, but train.lr_scheduler_type {} has no learning rate after its "
                   "end at step {}; write restart or stretch",
@@ -79,6 +82,15 @@ void check_changes(const TrainConfig& train, ConfigCheck& check) {
   }
 }
 
+void check_function(const TrainConfig& train, ConfigCheck& check) {
+  const LrFunction& function = train.lr_function;
+  check.require(function.name.empty() == !function.factor, "lr_function",
+                "must have a name and a function, or neither");
+  check.require(!function.factor || train.warmup_ratio == 0, "warmup_ratio",
+                fmt::format("is {}, but train.lr_function gives the rate of every step; remove one",
+                            train.warmup_ratio));
+}
+
 /// Errors that only making the model can find. If `train` is wrong, errors about its fields are
 /// ignored.
 std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& train,
@@ -86,6 +98,7 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
   try {
     auto model = make(can_train ? train.batch_size / virtual_nodes_of(train) : 2);
     model->spec.validate();
+    if (can_train) require_matches(train.parameter_groups, model->spec);
     return model;
   } catch (const ConfigError& error) {
     if (can_train || error.field.starts_with("model")) throw;
@@ -96,6 +109,7 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
 }  // namespace
 
 std::unique_ptr<Model> make_valid_model(const TrialConfig& trial) {
+  const OneTorchThread one_thread;
   ConfigCheck check;
   const bool can_train = check.run([&] { trial.train.validate(); });
   std::unique_ptr<Model> model;
@@ -112,7 +126,9 @@ void TrainConfig::validate() const {
   visit_train(*this, fields);
   check_split(*this, fields, check);
   check_extension(*this, fields, check);
+  check_function(*this, check);
   check_changes(*this, check);
+  check.run([&] { require_valid(parameter_groups); });
   check.run([&] { make_rules(*this); });
   check.finish();
 }

@@ -14,7 +14,8 @@
 
 #include "core/device/device.h"
 #include "core/device/kernels.h"
-#include "trainer/compute/counting_allocator.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -91,6 +92,7 @@ double expected(std::vector<double> values) {
 
 double measure_contention(int threads, const std::function<std::function<void()>()>& make_work) {
   initialize_torch();
+  const OneTorchThread one_thread;
   constexpr int kRounds = 18;  // long enough to average over other load
   std::vector<std::function<void()>> works;
   for (int i = 0; i < threads; ++i) works.push_back(make_work());

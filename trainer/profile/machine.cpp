@@ -22,11 +22,12 @@
 #include "core/os/host_memory.h"
 #include "spillway/choices.h"
 #include "spillway/error.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
-#include "trainer/compute/torch_gpu.h"
 #include "trainer/config/kernel_variables.h"
 #include "trainer/profile/copy_rates.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 

@@ -12,15 +12,19 @@
 #include <functional>
 #include <future>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "core/base/default_floats.h"
+#include "core/base/mutex.h"
 #include "core/device/activation_counter.h"
 #include "core/device/kernels.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/profile/host_rates.h"
 #include "trainer/storage/xxh3.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/kernel_flags.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -177,7 +181,12 @@ void run_element_wise(Probes& probes) {
       [](const Tensors& in) { return at::exp(in[0]); },
       [](const Tensors& in) { return at::log(at::abs(in[0])); },
       [](const Tensors& in) { return at::sqrt(at::abs(in[0])); },
-      [](const Tensors& in) { return at::sin(in[0]) + at::cos(in[0]) * in[0]; },
+      // Compilers differ in which operand of a sum they evaluate first, and autograd adds gradients
+      // in that order.
+      [](const Tensors& in) {
+        const at::Tensor product = at::cos(in[0]) * in[0];
+        return at::sin(in[0]) + product;
+      },
       [](const Tensors& in) { return at::div(in[0] * 1e-39, at::square(in[0]) + 1); },
   };
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
@@ -285,8 +294,13 @@ Numerics measure_numerics() {
 }
 
 const Numerics& numerics() {
-  static const Numerics measured = measure_numerics();
-  return measured;
+  static Mutex mutex;
+  static auto* const measured = new std::map<KernelFlags, Numerics>;
+  const MutexLock lock(mutex);
+  const KernelFlags flags = kernel_flags();
+  const auto known = measured->find(flags);
+  return known != measured->end() ? known->second
+                                  : measured->emplace(flags, measure_numerics()).first->second;
 }
 
 }  // namespace spillway

@@ -32,7 +32,7 @@ struct Numerics {
 /// oneDNN; the other groups run meanwhile.
 Numerics measure_numerics();
 
-/// Measured at the first call; later changes of LibTorch's flags have no effect.
+/// Measured at the first call with the flags that LibTorch has now (kernel_flags()).
 const Numerics& numerics();
 
 }  // namespace spillway

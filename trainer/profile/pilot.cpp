@@ -15,12 +15,13 @@
 
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
-#include "trainer/compute/torch_gpu.h"
 #include "trainer/profile/copy_rates.h"
 #include "trainer/profile/estimate.h"
 #include "trainer/profile/pilot_layer.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -227,6 +228,7 @@ static std::string key_on(const Device* device, const std::string& layer) {
 
 Profile Pilot::measure(const Model& model, Device* device) {
   initialize_torch();
+  const OneTorchThread one_thread;
   Profile profile = with_rates(rates());
   measure_missing(model, device);
   if (device) profile.copy_bytes_per_s = *cache_.find_copy_rate(device->exact_kind());

@@ -1,24 +1,33 @@
 #include "trainer/profile/pilot_layer.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/device/kernels.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/sum_term.h"
 #include "trainer/profile/host_rates.h"
+#include "trainer/torch/counting_allocator.h"
 
 namespace spillway {
 namespace {
 
+/// Costs depend on no value, so a few are repeated.
 void fill(std::byte* memory, const TensorSpec& tensor) {
   if (tensor.dtype == DType::i64) return;
+  constexpr std::size_t kDrawn = std::size_t{1} << 14;
+  std::vector<float> drawn(kDrawn);
+  kernels::fill_normal(drawn.data(), kDrawn, 0.02, {});
   const auto n = static_cast<std::size_t>(tensor.elements());
-  std::vector<float> values(tensor.dtype == DType::bf16 ? n : 0);
-  float* const floats = values.empty() ? reinterpret_cast<float*>(memory) : values.data();
-  kernels::fill_normal(floats, n, 0.02, {});
-  if (tensor.dtype == DType::bf16) kernels::narrow(reinterpret_cast<BFloat16*>(memory), floats, n);
+  for (std::size_t i = 0; i < n; i += kDrawn) {
+    const std::size_t length = std::min(kDrawn, n - i);
+    if (tensor.dtype == DType::bf16) {
+      kernels::narrow(reinterpret_cast<BFloat16*>(memory) + i, drawn.data(), length);
+    } else {
+      std::copy_n(drawn.data(), length, reinterpret_cast<float*>(memory) + i);
+    }
+  }
 }
 
 }  // namespace

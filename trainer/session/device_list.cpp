@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/base/config_check.h"
-#include "trainer/compute/torch_gpu.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/torch/torch_gpu.h"
 
 namespace spillway {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "core/base/config_check.h"
 #include "spilling/tiers/home_store.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/session/session_impl.h"
+#include "trainer/torch/counting_allocator.h"
 
 namespace spillway {
 namespace {

@@ -62,6 +62,12 @@ void Session::Impl::on_started(JobId id) {
 void Session::Impl::on_committed(const StepCommitted& committed) {
   const MutexLock lock(mutex);
   const JobId id = committed.job;
+  if (const auto change = difference(trial(id).flags, kernel_flags()); !change.empty()) {
+    shell->fail(id, change +
+                        " when the trial was submitted, which can change its bits; set it back "
+                        "and submit the trial again");
+    return;
+  }
   refresh(id, committed.step);
   add_event(id, SessionEvent::Kind::step);
   controller->on_committed(committed, now_s());

@@ -8,10 +8,10 @@
 #include "models/base/reason.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/range_runner.h"
-#include "trainer/compute/torch_gpu.h"
 #include "trainer/session/session_impl.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
 
 namespace spillway {
 namespace {

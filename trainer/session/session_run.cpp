@@ -6,6 +6,7 @@
 
 #include "core/base/default_floats.h"
 #include "trainer/session/session_impl.h"
+#include "trainer/torch/counting_allocator.h"
 
 /// A run begins, takes in trials, and ends. The engine has a thread of its own.
 namespace spillway {
@@ -241,6 +242,8 @@ Session::~Session() {
     finish();
   } catch (...) {  // nobody is left to be told
   }
+  impl_.reset();
+  trim_memory();
 }
 
 void Session::stop() {

@@ -13,6 +13,7 @@
 #include "trainer/compute/training_job.h"
 #include "trainer/planning/plan_trial.h"
 #include "trainer/profile/profile_cache.h"
+#include "trainer/torch/kernel_flags.h"
 #include "trainer/trial/trial_checkpoints.h"
 #include "trainer/trial/trial_lifecycle.h"
 
@@ -37,6 +38,7 @@ enum class TrialRequest : std::uint8_t { run, pause, stop };
 struct SessionTrial {
   TrialConfig config;
   std::shared_ptr<const Model> model;
+  KernelFlags flags;  ///< as submitted
   Contract contract;  ///< empty until somebody asks: it takes reading all samples
   Profile profile;
   MeasuredAt measured_at;                                ///< of the profile, unless it is estimated

@@ -13,10 +13,12 @@
 
 #include "models/data/sample_check.h"
 #include "trainer/config/config_fields.h"
+#include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
 #include "trainer/storage/xxh3.h"
+#include "trainer/torch/torch_threads.h"
 
 namespace spillway {
 namespace {
@@ -138,6 +140,7 @@ std::vector<ContractDifference> changes_since(const Contract& then, const Contra
 }
 
 std::string xxh3_of(const DataSplit& data, const ModelSpec& model) {
+  const OneTorchThread one_thread;
   Xxh3 hash;
   add(*data.train, /*evaluation=*/false, model, hash);
   if (data.eval) add(*data.eval, /*evaluation=*/true, model, hash);
@@ -160,6 +163,8 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
   visit_train(train, fields);
   const bool is_extended = !train.extended_from.empty();
   if (!is_extended || !spans_all_steps(train.lr_scheduler_type)) contract.erase(kExtendMode);
+  if (train.lr_function.factor) contract["train.lr_function"] = train.lr_function.name;
+  set_groups(contract, train.parameter_groups);
   set_changes(contract, train.changes);
   for (const Numerics::Group& group : numerics().groups) {
     if (device != "cpu" && !group.on_host) continue;

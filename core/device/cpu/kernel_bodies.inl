@@ -166,6 +166,8 @@ SPILLWAY_TARGET void sgd(float* __restrict p, float* __restrict m, const T* __re
   }
 }
 
+#include "core/device/cpu/normal_bodies.inl"
+
 constexpr KernelTable kTable{dropout<float>,
                              dropout<BFloat16>,
                              add<float, float>,
@@ -179,4 +181,5 @@ constexpr KernelTable kTable{dropout<float>,
                              adamw<float>,
                              adamw<BFloat16>,
                              sgd<float>,
-                             sgd<BFloat16>};
+                             sgd<BFloat16>,
+                             fill_normal};

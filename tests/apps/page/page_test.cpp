@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/page/trace_picture.h"
-#include "apps/report/chrome_trace.h"
+#include "runs/output/chrome_trace.h"
 #include "tests/support/run/made_up_run.h"
 
 namespace spillway::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/report/ranking.h"
+#include "runs/output/ranking.h"
 #include "runs/text/table.h"
 #include "tests/support/run/made_up_run.h"
 

@@ -48,6 +48,14 @@ TEST(FillNormal, KeepsItsBits) {
                                         0xbc2f148fu, 0xbcd4bca8u, 0xb9a0f869u, 0x3cb8a300u}));
 }
 
+TEST(FillNormal, HasTheSameBitsOnEveryInstructionSet) {
+  const auto widest = bits(normals(1 << 20, 0.02, kKey));
+  for (const Isa isa : isa_levels()) {
+    const IsaLimit limit(isa);
+    EXPECT_EQ(bits(normals(1 << 20, 0.02, kKey)), widest) << static_cast<int>(isa);
+  }
+}
+
 TEST(FillNormal, ExtendsAShorterDraw) {
   const auto whole = normals(64, 2, kKey);
   for (std::size_t n = 0; n < 64; ++n) {

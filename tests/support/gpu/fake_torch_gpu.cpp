@@ -1,4 +1,4 @@
-// LibTorch's part for GPUs (trainer/compute/torch_gpu.h) on the runtime of fake_cudart.h. Programs
+// LibTorch's part for GPUs (trainer/torch/torch_gpu.h) on the runtime of fake_cudart.h. Programs
 // linked with it compute on tensors that LibTorch takes to be on GPUs. Its CPU code computes them
 // once all earlier work of their stream is done. As on a GPU, operations that mix both kinds of
 // tensors are refused; so are operations that would wait for a GPU in an op.
@@ -22,8 +22,8 @@
 
 #include "spillway/error.h"
 #include "tests/support/gpu/fake_cudart.h"
-#include "trainer/compute/counting_allocator.h"
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
 
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 
 #include <cstdint>
 #include <functional>
@@ -81,14 +82,14 @@ inline TrialConfig summed_by_lane(TrialConfig trial, int lanes) {
   return trial;
 }
 
-/// During its lifetime, LibTorch computes an op with `threads` threads. Sessions start and end
-/// within it.
-class LibTorchThreads {
- public:
-  explicit LibTorchThreads(int threads) { at::set_num_threads(threads); }
-  ~LibTorchThreads() { at::set_num_threads(1); }
-  LibTorchThreads(const LibTorchThreads&) = delete;
-  LibTorchThreads& operator=(const LibTorchThreads&) = delete;
-};
+/// A trainer that lets LibTorch and MKL compute each op with two threads.
+inline TrialConfig with_two_threads_per_op(const TrialConfig& trial) {
+  return with_before(trial, [](LayerContext&) {
+    at::set_num_threads(2);
+    if (void* set = dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local")) {
+      reinterpret_cast<int (*)(int)>(set)(2);
+    }
+  });
+}
 
 }  // namespace spillway::testing

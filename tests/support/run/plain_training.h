@@ -10,40 +10,67 @@
 
 namespace spillway::testing {
 
-/// The optimizer of the trial in LibTorch, at a constant rate. Vectors do not decay.
+/// Parameters with a factor of the trial's learning rate.
+struct PlainGroup {
+  std::vector<torch::Tensor> params;
+  double scale = 1;
+  double decay = 0;
+};
+
+/// Vectors do not decay.
+inline std::vector<PlainGroup> plain_groups(const TrainConfig& train,
+                                            const std::vector<torch::Tensor>& params) {
+  std::vector<PlainGroup> groups{{.params = {}, .decay = train.weight_decay}, {}};
+  for (const auto& param : params) groups[param.dim() >= 2 ? 0 : 1].params.push_back(param);
+  return groups;
+}
+
+/// The optimizer of the trial in LibTorch, at a constant rate.
 inline std::unique_ptr<torch::optim::Optimizer> plain_optimizer(
-    const TrainConfig& train, const std::vector<torch::Tensor>& params) {
-  std::vector<torch::Tensor> decayed, others;
-  for (const auto& param : params) (param.dim() >= 2 ? decayed : others).push_back(param);
+    const TrainConfig& train, const std::vector<PlainGroup>& plain) {
   const auto groups = [&](const auto& options_of) {
-    using Options = decltype(options_of(0.0));
-    return std::vector<torch::optim::OptimizerParamGroup>{
-        {decayed, std::make_unique<Options>(options_of(train.weight_decay))},
-        {others, std::make_unique<Options>(options_of(0.0))}};
+    using Options = decltype(options_of(PlainGroup()));
+    std::vector<torch::optim::OptimizerParamGroup> made;
+    for (const PlainGroup& group : plain) {
+      made.emplace_back(group.params, std::make_unique<Options>(options_of(group)));
+    }
+    return made;
   };
   if (train.optimizer == OptimizerKind::sgd) {
-    const auto options_of = [&](double decay) {
-      return torch::optim::SGDOptions(train.learning_rate)
+    const auto options_of = [&](const PlainGroup& group) {
+      return torch::optim::SGDOptions(train.learning_rate * group.scale)
           .momentum(train.momentum)
-          .weight_decay(decay);
+          .weight_decay(group.decay);
     };
-    return std::make_unique<torch::optim::SGD>(groups(options_of), options_of(0));
+    return std::make_unique<torch::optim::SGD>(groups(options_of), options_of({}));
   }
-  return std::make_unique<torch::optim::AdamW>(groups([&](double decay) {
-    return torch::optim::AdamWOptions(train.learning_rate).weight_decay(decay).eps(1e-8);
+  return std::make_unique<torch::optim::AdamW>(groups([&](const PlainGroup& group) {
+    return torch::optim::AdamWOptions(train.learning_rate * group.scale)
+        .weight_decay(group.decay)
+        .eps(1e-8);
   }));
 }
 
 /// The losses of a training with nothing but LibTorch, micro-batch by micro-batch: one for each
-/// virtual node. `loss_of` gives the mean loss of some rows.
+/// virtual node. `loss_of` gives the mean loss of some rows; `factor` of the learning rate belongs
+/// to a step.
 inline std::vector<double> plain_training(
-    const TrialConfig& trial, const std::vector<torch::Tensor>& params,
-    const std::function<torch::Tensor(const torch::Tensor& rows)>& loss_of) {
+    const TrialConfig& trial, const std::vector<PlainGroup>& groups,
+    const std::function<torch::Tensor(const torch::Tensor& rows)>& loss_of,
+    const std::function<double(std::int64_t step)>& factor = [](std::int64_t) { return 1.0; }) {
   const TrainConfig& train = trial.train;
   const std::int64_t size = train.batch_size / train.virtual_nodes;
-  const auto optimizer = plain_optimizer(train, params);
+  const auto optimizer = plain_optimizer(train, groups);
+  std::vector<torch::Tensor> params;
+  for (const PlainGroup& group : groups) {
+    params.insert(params.end(), group.params.begin(), group.params.end());
+  }
   std::vector<double> losses;
   for (std::int64_t step = 0; step < train.max_steps; ++step) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      optimizer->param_groups()[g].options().set_lr(train.learning_rate * groups[g].scale *
+                                                    factor(step));
+    }
     optimizer->zero_grad();
     double sum = 0;
     for (std::int64_t vn = 0; vn < train.virtual_nodes; ++vn) {
@@ -59,6 +86,12 @@ inline std::vector<double> plain_training(
     losses.push_back(sum);
   }
   return losses;
+}
+
+inline std::vector<double> plain_training(
+    const TrialConfig& trial, const std::vector<torch::Tensor>& params,
+    const std::function<torch::Tensor(const torch::Tensor& rows)>& loss_of) {
+  return plain_training(trial, plain_groups(trial.train, params), loss_of);
 }
 
 }  // namespace spillway::testing

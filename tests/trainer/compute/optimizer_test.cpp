@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "spillway/error.h"
@@ -110,6 +113,46 @@ TEST(Schedule, WithAnEndIsExtendedOnlyIfTheUserSaysHow) {
             "is [4, 10], must ascend and be below train.max_steps 10");
 }
 
+TEST(LrFunction, ReplacesTheScheduleButNotTheRate) {
+  TrainConfig config = config_of(LrSchedulerType::cosine, 0);
+  config.lr_function = {.name = "doubling", .factor = [](std::int64_t step) {
+                          return std::ldexp(1.0, static_cast<int>(step));
+                        }};
+  config.changes = {{.step = 3, .values = {.learning_rate = 0.5}}};
+  config.extended_from = {4};  // needs no lr_scheduler_extend
+  config.validate();
+  EXPECT_EQ(learning_rate_at(config, 0), 2);
+  EXPECT_EQ(learning_rate_at(config, 2), 8);
+  EXPECT_EQ(learning_rate_at(config, 5), 16);
+}
+
+TEST(LrFunction, HasANameAndNoWarmup) {
+  TrainConfig config = config_of(LrSchedulerType::cosine, 0);
+  config.lr_function.factor = [](std::int64_t) { return 1.0; };
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "train.lr_function");
+  config.lr_function.name = "one";
+  config.validate();
+  config.warmup_ratio = 0.5;
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "train.warmup_ratio");
+  config.lr_function.factor = nullptr;
+  EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).field, "train.lr_function");
+}
+
+TEST(UpdateRule, HasTheValuesOfTheGroup) {
+  TrainConfig config = config_of(LrSchedulerType::constant, 0);
+  config.weight_decay = 0.25;
+  config.parameter_groups = {{.pattern = "*.bias", .learning_rate_scale = 0.5, .weight_decay = 1},
+                             {.pattern = "head.*", .learning_rate_scale = 3}};
+  const auto values = [&](const ParamSpec& param) {
+    const auto rule = std::get<kernels::AdamW>(update_rule(config, 0, param, 1));
+    return std::pair(rule.learning_rate, rule.weight_decay);
+  };
+  EXPECT_EQ(values({.name = "head.bias", .decay = false}), std::pair(1.0f, 1.0f));
+  EXPECT_EQ(values({.name = "head.weight"}), std::pair(6.0f, 0.25f));
+  EXPECT_EQ(values({.name = "head.norm", .decay = false}), std::pair(6.0f, 0.0f));
+  EXPECT_EQ(values({.name = "body.weight"}), std::pair(2.0f, 0.25f));
+}
+
 TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
   TrainConfig config = config_of(LrSchedulerType::constant, 0);
   EXPECT_EQ(num_moments(config), 2);
@@ -120,7 +163,7 @@ TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
   const auto updated = [&](bool decay) {
     std::array<float, 3> p{1, 2, 4}, m{8, 8, 8}, g{2, 2, 2};
     apply_update({.weights = p.data(), .moments = {m.data()}, .gradient = g.data()}, 1, 2,
-                 update_rule(config, 0, decay, 3));
+                 update_rule(config, 0, {.decay = decay}, 3));
     EXPECT_EQ(m, (std::array<float, 3>{8, decay ? 10.5f : 10.0f, 8}));
     return p;
   };

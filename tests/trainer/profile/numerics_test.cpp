@@ -11,7 +11,7 @@
 #include "core/device/kernels.h"
 #include "tests/core/device/isa_levels.h"
 #include "tests/support/models/tiny_gpt.h"
-#include "trainer/compute/counting_allocator.h"
+#include "trainer/torch/counting_allocator.h"
 #include "trainer/trial/trial_contract.h"
 
 namespace spillway::testing {
@@ -59,6 +59,7 @@ TEST(NumericsOfAProcess, DetectOtherKernels) {
   const auto without = hashes_of(measure_numerics());
   EXPECT_NE(without.at("convolutions_fp32"), with.at("convolutions_fp32"));
   EXPECT_NE(without.at("convolutions_bf16"), with.at("convolutions_bf16"));
+  EXPECT_EQ(numerics().xxh3(), measure_numerics().xxh3());
   for (const char* same : {"generators", "own_kernels", "scalar_functions"}) {
     EXPECT_EQ(without.at(same), with.at(same)) << same;
   }

@@ -229,13 +229,5 @@ TEST(Bf16, NamesALayerOfAnotherType) {
       << said;
 }
 
-TEST(Bf16, RefusesModelsWithOtherTypes) {
-  Session session(session_of(1, kAmple));
-  const TrialConfig modules = in_bf16(net_trial(small_nets()[0]));
-  const std::string said = thrown<ConfigError>([&] { session.submit(modules); }).what();
-  EXPECT_NE(said.find("train.dtype: is bf16, but the modules of a Sequential"), std::string::npos)
-      << said;
-}
-
 }  // namespace
 }  // namespace spillway::testing

@@ -9,7 +9,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/run/training_run.h"
 #include "tests/trainer/session/exactness/kind_training.h"
-#include "trainer/compute/counting_allocator.h"
+#include "trainer/torch/counting_allocator.h"
 
 /// Activations in a dedicated pool of the device's memory, as on GPUs.
 namespace spillway::testing {

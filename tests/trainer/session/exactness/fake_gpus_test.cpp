@@ -9,9 +9,9 @@
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
-#include "trainer/compute/counting_allocator.h"
 #include "trainer/compute/run_on.h"
-#include "trainer/compute/torch_gpu.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
 
 /// Training on two simulated GPUs.
 namespace spillway::testing {

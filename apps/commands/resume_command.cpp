@@ -1,0 +1,55 @@
+#include "apps/commands/resume_command.h"
+
+#include <ostream>
+#include <utility>
+
+#include "apps/commands/trial_commands.h"
+#include "runs/folder/prepare.h"
+#include "runs/log/event_log.h"
+
+namespace spillway {
+namespace {
+
+ExitCode report_ended(const OutputFolder& folder, const Console& console) {
+  const RunLog run = read_log(folder.path()).run;
+  const ExitCode code = exit_code(run, false);
+  if (!report_paused(run, folder, console.log)) {
+    console.log << "all trials of this run have ended"
+                << (code == kTrialFailed ? "; --retry-failed resumes those that failed\n" : "\n");
+  }
+  print(run, folder, console);
+  return code;
+}
+
+}  // namespace
+
+ExitCode resume_and_follow(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
+                           const RunResources& resources, const ResumeWish& wish,
+                           const Console& console) {
+  auto run = resume_run(std::move(all), std::move(findings), folder, resources, wish, console.log);
+  return run ? follow(*run, folder, console, wish.request) : report_ended(folder, console);
+}
+
+ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
+                const Console& console) {
+  folder.require_free();
+  Findings findings;
+  auto trials =
+      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
+  return resume_and_follow(std::move(trials), std::move(findings), folder,
+                           {options.pilot_cache, options.machine}, wish, console);
+}
+
+ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,
+                const Requests& requests) {
+  const OutputFolder folder(options.folder);
+  require_begun(folder);
+  ResumeWish wish{.retry_failed = options.retry_failed};
+  if (!options.trial.empty()) {
+    wish.call = CallForTrial{TrialCall::none, options.trial, {}};
+    if (ask(folder, request_of(*wish.call), out)) return kDone;
+  }
+  return resume(folder, options, wish, {out, log, options.json, options.progress_file, requests});
+}
+
+}  // namespace spillway

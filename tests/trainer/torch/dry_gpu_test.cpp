@@ -1,0 +1,148 @@
+#include <ATen/Context.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/gpu/dry_cuda.h"
+#include "tests/support/gpu/fake_cudart.h"
+#include "tests/support/models/small_nets.h"
+#include "tests/support/models/small_resnet.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/run_on.h"
+#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/torch_gpu.h"
+
+/// What LibTorch's GPU code does in a session.
+namespace spillway::testing {
+namespace {
+
+/// Operands of products that are less aligned than every tensor.
+int misaligned() {
+  const auto& alignments = dry_cuda().alignments;
+  return std::accumulate(alignments.begin(), alignments.begin() + kAlignment, 0);
+}
+
+SessionConfig two_gpus(Bytes memory) {
+  SessionConfig config = session_of(2, memory);
+  config.activation_share = 0.5;
+  for (int i = 0; i < 2; ++i) {
+    config.devices[at(i)].kind = DeviceKind::cuda;
+    config.devices[at(i)].index = i;
+  }
+  return config;
+}
+
+/// Runs on a GPU thread of its own, like an op.
+void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
+  initialize_torch();
+  const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
+  load_torch_gpu();
+  run_on(*device, [&] {
+    bind_torch_thread(0, device->compute().stream());
+    work(at::TensorOptions(torch_device(0)));
+  });
+}
+
+class DryGpu : public ::testing::Test {
+ protected:
+  /// No call synchronizes, none uses the default stream, and operands are aligned.
+  static void expect_good_run(const TrialConfig& trial, Bytes memory) {
+    Session session(two_gpus(memory));
+    session.submit(trial);
+    const int waits = fake_cuda().waits, kernels = dry_cuda().kernels;
+    session.run();
+    const RunResult result = session.result();
+    EXPECT_EQ(result.trials[0].state, TrialState::done) << result.trials[0].reason;
+    EXPECT_GT(dry_cuda().kernels - kernels, 1000);
+    EXPECT_EQ(fake_cuda().waits, waits);
+    EXPECT_EQ(fake_cuda().on_no_stream, 0);
+    EXPECT_EQ(misaligned(), 0);
+    expect_within_budgets(result);
+  }
+};
+
+TEST_F(DryGpu, NeverSynchronizesForAGpt) {
+  for (const FloatType dtype : {FloatType::fp32, FloatType::bf16}) {
+    SCOPED_TRACE(to_string(dtype));
+    TrialConfig trial = with_lanes(tiny_trial(), {5, 3});
+    trial.train.dtype = trial.train.gradient_dtype = dtype;
+    trial.train.order = OrderChoice::shard_major;
+    const int products = dry_cuda().products, told = dry_cuda().alignments[kAlignment];
+    expect_good_run(trial, 6_MiB);
+    EXPECT_GT(dry_cuda().products - products, 1000);
+    EXPECT_GT(dry_cuda().alignments[kAlignment] - told, 1000);
+  }
+}
+
+/// Convolutions by LibTorch's own kernels: cuDNN needs a GPU.
+TEST_F(DryGpu, NeverSynchronizesForOtherModels) {
+  at::globalContext().setUserEnabledCuDNN(false);
+  expect_good_run(resnet_trial(), 4_MiB);
+  for (const SmallNet& net : small_nets()) {
+    SCOPED_TRACE(net.name);
+    expect_good_run(net_trial(net), 4_MiB);
+  }
+}
+
+/// The backward of flash attention takes more memory than such small layers suggest.
+TEST_F(DryGpu, NamesALayerThatIsTooLarge) {
+  TrialConfig trial = tiny_trial();
+  trial.train.dtype = FloatType::bf16;
+  Session session(two_gpus(2_MiB));
+  const auto refusal = thrown<DoesNotFit>([&] { session.submit(trial); });
+  EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: it needs "), 0u)
+      << refusal.what();
+  EXPECT_GT(refusal.needed, 2_MiB);
+  EXPECT_TRUE(std::string(refusal.what()).ends_with("; or raise activation_share"))
+      << refusal.what();
+}
+
+/// Two linear layers with pooling between them, whose gradients a GPU adds in varying order.
+torch::nn::Sequential pooling_net() {
+  using namespace torch::nn;
+  return Sequential(Linear(8, 8), AdaptiveAvgPool2d(2), Flatten(), Linear(4, 10));
+}
+
+TEST_F(DryGpu, NamesANondeterministicOperation) {
+  Session session(two_gpus(2_MiB));
+  const TrialConfig trial = net_trial({"pooling", &pooling_net, {.input_shape = {1, 8, 8}}});
+  const auto refusal = thrown<Error>([&] { session.submit(trial); });
+  EXPECT_STREQ(refusal.what(),
+               "layer 1: adaptive_avg_pool2d_backward_cuda has no deterministic implementation in "
+               "LibTorch on this kind of device; use another operation");
+}
+
+// Negative controls of the counters.
+
+TEST_F(DryGpu, SynchronizesToReadANumber) {
+  on_gpu([](const at::TensorOptions& here) {
+    const at::Tensor number = at::ones({}, here);
+    const int waits = fake_cuda().waits;
+    number.item();
+    EXPECT_GT(fake_cuda().waits, waits);
+  });
+}
+
+TEST_F(DryGpu, PassesTheOffsetsOfOperands) {
+  on_gpu([](const at::TensorOptions& here) {
+    const at::Tensor room = at::ones({16 * 16 + 64}, here), bias = at::ones({16}, here);
+    const auto product = [&](std::int64_t begin) {
+      at::linear(room.narrow(0, begin, 16 * 16).view({16, 16}), at::ones({16, 16}, here), bias);
+    };
+    product(0);
+    EXPECT_EQ(misaligned(), 0);
+    product(16);  // 64 bytes
+    EXPECT_EQ(dry_cuda().alignments[64], 1);
+    dry_cuda().alignments[64] = 0;
+  });
+}
+
+}  // namespace
+}  // namespace spillway::testing

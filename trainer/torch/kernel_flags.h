@@ -1,0 +1,17 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace spillway {
+
+/// The flags of LibTorch, by their names in Python, that choose kernels for the whole process, and
+/// with them bits. "torch.backends.mkldnn.enabled": "true".
+using KernelFlags = std::map<std::string, std::string>;
+
+KernelFlags kernel_flags();
+
+/// "X is B now, but was A", for the first flag that differs; empty if none does.
+std::string difference(const KernelFlags& then, const KernelFlags& now);
+
+}  // namespace spillway
