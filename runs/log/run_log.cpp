@@ -78,13 +78,17 @@ void begin(RunLog& run, const Json& event) {
 /// The run gets more trials.
 void add_trials(RunLog& run, const Json& event) {
   std::vector<TrialLog> added = trials_of(event);
-  for (const TrialLog& trial : added) {
+  for (TrialLog& trial : added) {
     const auto has_its_name = [&](const TrialLog& known) {
       return known.result.name == trial.result.name;
     };
     require(std::ranges::none_of(run.trials, has_its_name),
             fmt::format("adds the trial '{}' again", trial.result.name));
-    require(trial.clone_of.value_or(0) < run.trials.size(), "clones a trial that does not exist");
+    if (!trial.clone_of) continue;
+    require(*trial.clone_of < run.trials.size(), "clones a trial that does not exist");
+    const TrialLog& source = run.trials[*trial.clone_of];
+    trial.extended_alone = source.extended_alone;
+    trial.extension = source.extension;
   }
   std::ranges::move(added, std::back_inserter(run.trials));
   run.actual.reset();

@@ -301,6 +301,25 @@ TEST(EventLog, ARunMayGetMoreTrials) {
                "names no trials");
 }
 
+TEST(EventLog, KnowsThatACloneIsExtendedLikeItsSource) {
+  RunLog run;
+  run.apply(made_up_run_event(2));
+  run.apply(extended_event(1, 30, LrExtension::restart));
+  for (const int source : {0, 1}) {
+    Json clone = added_trial(2 + source);
+    clone["trials"][0]["clone_of"] = source;
+    run.apply(clone);
+  }
+  EXPECT_FALSE(run.trials[2].extended_alone);
+  EXPECT_FALSE(run.trials[2].extension);
+  EXPECT_TRUE(run.trials[3].extended_alone);
+  EXPECT_EQ(run.trials[3].extension, LrExtension::restart);
+  Json clone_of_none = added_trial(4);
+  clone_of_none["trials"][0]["clone_of"] = 4;
+  EXPECT_STREQ(thrown<Error>([&] { run.apply(clone_of_none); }).what(),
+               "clones a trial that does not exist");
+}
+
 TEST(EventLog, ATrialThatStartsAgainMayHaveMoreSteps) {
   RunLog run;
   run.apply(made_up_run_event(2));
