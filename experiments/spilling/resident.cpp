@@ -49,6 +49,7 @@ ResidentTrainer::ResidentTrainer(const TrialConfig& trial, const std::vector<Lay
       losses_(at(trial.train.virtual_nodes)),
       squared_norms_(model_->spec.params.size()) {
   initialize_torch();
+  static const KeptMemory kept;  // as in a session
   add_ops(order);
   place_state();
   place_edges();

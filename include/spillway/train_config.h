@@ -71,8 +71,8 @@ struct TrainConfig {
   /// Reduction groups of each of these devices; empty: as equal as possible.
   std::vector<int> lane_groups;
   /// Most devices that rules, shares or Session::resize() may give; host memory is reserved for
-  /// them. 0: `data_parallel`; with kAutoDataParallel, as many as groups and devices allow at
-  /// submission.
+  /// them. 0: `data_parallel`; with kAutoDataParallel or SharingKind::fill, as many as groups and
+  /// devices allow at submission.
   int max_data_parallel = 0;
   /// Rules that decide after each step how many devices the trial has or, with sharing, asks for.
   /// `straggler` names devices that get no part of the trial. Empty: none.

@@ -92,6 +92,14 @@ std::string RunCalls::answer(const Json& request) {
   return call == "set" ? set(number, values) : clone(number, values);
 }
 
+/// A trial that was paused or stopped before the session began.
+void RunCalls::refuse_as_absent(std::size_t number) const {
+  throw Error(
+      fmt::format("trial '{}' takes no part in this run any more; once the run has ended, "
+                  "'spillway resume {} --trial' resumes it",
+                  log_.run().trials[number].result.name, folder_.path().string()));
+}
+
 std::string RunCalls::answer_call(const Json& request) {
   const CallForTrial call = call_of(request);
   const Json event = event_of(call, log_.run());
@@ -99,12 +107,7 @@ std::string RunCalls::answer_call(const Json& request) {
   const std::string name = log_.run().trials[number].result.name;
   if (call.call == TrialCall::extend) return extend(event);
   const bool live = is_live(number);
-  if (call.call == TrialCall::none && !live) {
-    throw Error(
-        fmt::format("trial '{}' takes no part in this run any more; once the run has ended, "
-                    "'spillway resume {} --trial' resumes it",
-                    name, folder_.path().string()));
-  }
+  if (call.call == TrialCall::none && !live) refuse_as_absent(number);
   log_.add(event);
   log_.sync();
   switch (call.call) {
@@ -152,6 +155,9 @@ TrialConfig RunCalls::config_of(const Trial& trial) const {
 
 std::string RunCalls::extend(const Json& event) {
   const std::size_t number = event.at("trial");
+  if (!has_ended(log_.run().trials[number].result.state) && !job_of(number)) {
+    refuse_as_absent(number);
+  }
   RunLog extended = log_.run();
   extended.apply(event);
   config_of(extended_trial(number, extended));

@@ -35,6 +35,7 @@ class RunCalls {
  private:
   std::string answer_call(const Json& request);
   std::string answer_add(const std::vector<std::string>& values);
+  [[noreturn]] void refuse_as_absent(std::size_t number) const;
   std::string extend(const Json& event);
   std::string set(std::size_t number, const std::vector<std::string>& values);
   std::string clone(std::size_t number, const std::vector<std::string>& values);

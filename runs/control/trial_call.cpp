@@ -34,6 +34,10 @@ namespace {
 std::int64_t new_length(const CallForTrial& call, const TrialLog& trial) {
   const std::int64_t now = trial.max_steps, length = call.steps.value_or(now);
   const bool is_more = length > now;
+  if (trial.result.state == TrialState::failed) {
+    refuse(trial,
+           "has failed; 'spillway resume' with --retry-failed trains it again, then extend it");
+  }
   if (length < now) {
     refuse(trial, fmt::format("has {} steps, which {} would shorten; give at least {}", now, length,
                               now + 1));

@@ -149,11 +149,8 @@ std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::
     const auto is_same = [&](const YamlNode& other) { return to_yaml(other) == to_yaml(trial); };
     if (std::ranges::none_of(given, is_same)) list.children.push_back(trial);
   }
-  for (const char* key : {"scheduling.sharing", "train.max_data_parallel"}) {
-    if (!stored || find_at(any.tree, key) != nullptr) continue;  // chosen as the run began
-    const bool is_sharing = std::string_view(key) == "scheduling.sharing";
-    overrides.push_back(is_sharing ? fmt::format("{}={}", key, to_string(stored->session.sharing))
-                                   : fmt::format("{}={}", key, stored->train.max_data_parallel));
+  if (stored && find_at(any.tree, "scheduling.sharing") == nullptr) {  // chosen as the run began
+    overrides.push_back("scheduling.sharing=" + std::string(to_string(stored->session.sharing)));
   }
   if (!list.children.empty()) overrides.push_back("sweep.trials=" + to_yaml(list));
   return read_trials(file, overrides, findings);

@@ -131,20 +131,16 @@ std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
 }
 
 std::optional<std::vector<Trial>> sharing_devices(const std::vector<Trial>& trials) {
-  auto lanes = static_cast<int>(trials.front().config.session.devices.size());
+  const bool are_several = trials.front().config.session.devices.size() > 1;
   for (const Trial& trial : trials) {
     for (const char* key : {"scheduling.sharing", "train.data_parallel", "train.max_data_parallel",
                             "train.lane_groups", "train.autoscale"}) {
       if (find_at(trial.tree, key) != nullptr) return std::nullopt;
     }
-    lanes = std::min(lanes, reduction_groups_of(trial.config.train));
   }
-  if (trials.size() < 2 || lanes < 2) return std::nullopt;
+  if (trials.size() < 2 || !are_several) return std::nullopt;
   std::vector<Trial> sharing = trials;
-  for (Trial& trial : sharing) {
-    trial.config.session.sharing = SharingKind::fill;
-    trial.config.train.max_data_parallel = lanes;
-  }
+  for (Trial& trial : sharing) trial.config.session.sharing = SharingKind::fill;
   return sharing;
 }
 

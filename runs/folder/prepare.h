@@ -27,8 +27,8 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 /// The trials of a document with their steps, also if they are given in epochs.
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings);
 
-/// The same trials, which take the devices that others leave (scheduling.sharing: fill), with all
-/// devices as train.max_data_parallel, as far as groups allow. Nothing unless there are several
+/// The same trials, which take the devices that others leave (scheduling.sharing: fill).
+/// Nothing unless there are several
 /// trials and devices, and the configuration says nothing about how many devices trials have.
 std::optional<std::vector<Trial>> sharing_devices(const std::vector<Trial>& trials);
 

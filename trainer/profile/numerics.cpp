@@ -297,7 +297,7 @@ const Numerics& numerics() {
   static Mutex mutex;
   static auto* const measured = new std::map<KernelFlags, Numerics>;
   const MutexLock lock(mutex);
-  const KernelFlags flags = kernel_flags();
+  const KernelFlags flags = kernel_flags(/*on_gpus=*/false);
   const auto known = measured->find(flags);
   return known != measured->end() ? known->second
                                   : measured->emplace(flags, measure_numerics()).first->second;

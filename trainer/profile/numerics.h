@@ -32,7 +32,7 @@ struct Numerics {
 /// oneDNN; the other groups run meanwhile.
 Numerics measure_numerics();
 
-/// Measured at the first call with the flags that LibTorch has now (kernel_flags()).
+/// Measured at the first call with the flags that LibTorch has now (kernel_flags() of CPUs).
 const Numerics& numerics();
 
 }  // namespace spillway

@@ -35,6 +35,7 @@ class DeviceList {
   std::size_t size() const { return entries_.size(); }
   /// The kind of all devices.
   std::string exact_kind() const { return entries_[0].device->exact_kind(); }
+  bool on_gpus() const { return entries_[0].device->gpu() >= 0; }
   /// Throws ConfigError (`devices`) if there is no such device, or it has left.
   Entry& at(int number);
   Entry& operator[](std::size_t number) { return entries_[number]; }

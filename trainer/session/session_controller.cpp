@@ -24,14 +24,19 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   if (is_auto && trial.lanes.rules.empty() && !allocator)
     trial.lanes.rules = {make_heuristic("throughput")};
   trial.lanes.max = std::max(train.data_parallel, train.max_data_parallel);
-  if (is_auto) {
+  const bool takes_all =
+      train.max_data_parallel == 0 && (is_auto || config.sharing == SharingKind::fill);
+  if (is_auto || takes_all) {
     trial.planned = planner.plan(trial, 1);
     const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
-    if (train.max_data_parallel == 0) trial.lanes.max = allowed;
-    train.data_parallel =
-        useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
+    if (takes_all) trial.lanes.max = std::max(allowed, train.data_parallel);
+    if (is_auto) {
+      train.data_parallel =
+          useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
+    }
   }
-  if (!is_auto || train.data_parallel > 1) trial.planned = planner.plan(trial, train.data_parallel);
+  if (!(is_auto || takes_all) || train.data_parallel > 1)
+    trial.planned = planner.plan(trial, train.data_parallel);
   require_devices(trial.planned, train.data_parallel);
   trial.lanes.requested = train.data_parallel;
 }

@@ -62,7 +62,8 @@ void Session::Impl::on_started(JobId id) {
 void Session::Impl::on_committed(const StepCommitted& committed) {
   const MutexLock lock(mutex);
   const JobId id = committed.job;
-  if (const auto change = difference(trial(id).flags, kernel_flags()); !change.empty()) {
+  if (const auto change = difference(trial(id).flags, kernel_flags(devices.on_gpus()));
+      !change.empty()) {
     shell->fail(id, change +
                         " when the trial was submitted, which can change its bits; set it back "
                         "and submit the trial again");

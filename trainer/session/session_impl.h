@@ -23,6 +23,7 @@
 #include "trainer/session/device_list.h"
 #include "trainer/session/event_list.h"
 #include "trainer/session/planner.h"
+#include "trainer/torch/counting_allocator.h"
 #include "trainer/trial/session_trial.h"
 #include "trainer/trial/trial_store.h"
 
@@ -193,6 +194,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
     return *roster[id.index()];
   }
 
+  const KeptMemory kept_memory;  ///< first: the last to go
   SessionConfig config;
   const std::shared_ptr<const Policy> policy;
   const std::shared_ptr<const Allocator> allocator;  // null: nothing is shared

@@ -6,7 +6,6 @@
 
 #include "core/base/default_floats.h"
 #include "trainer/session/session_impl.h"
-#include "trainer/torch/counting_allocator.h"
 
 /// A run begins, takes in trials, and ends. The engine has a thread of its own.
 namespace spillway {
@@ -66,9 +65,7 @@ void Session::Impl::bring(JobId id) {
 void Session::Impl::join_run(JobId id) {
   if (!takes_trials()) return;
   SessionTrial& comes = trial(id);
-  if (comes.ended()) {
-    controller->enter_ended(comes.result.rung_losses, comes.config.train.max_steps);
-  } else {
+  if (!comes.ended()) {  // make_controller() has entered the others, from the journal
     if (comes.checkpoints) comes.checkpoints->open();
     controller->enter(entry(id, {}));
   }
@@ -242,8 +239,6 @@ Session::~Session() {
     finish();
   } catch (...) {  // nobody is left to be told
   }
-  impl_.reset();
-  trim_memory();
 }
 
 void Session::stop() {

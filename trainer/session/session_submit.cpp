@@ -92,7 +92,7 @@ void Session::Impl::plan(SessionTrial& trial) const {
   summary.costs_measured_unix_s = trial.measured_at.unix_s;
   summary.costs_load = trial.measured_at.load;
   trial.plan = trial.planned.plan;
-  trial.flags = kernel_flags();
+  trial.flags = kernel_flags(devices.on_gpus());
   trial.job = std::make_unique<TrainingJob>(trial.model, trial.config, trial.plan);
   trial.result = {.name = trial.config.name,
                   .parameters = trial.model->spec.num_parameters(),

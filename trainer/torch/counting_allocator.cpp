@@ -65,6 +65,11 @@ class OwnBlocks {
     const MutexLock lock(part.mutex);
     part.blocks.insert(block);
   }
+  bool contains(void* block) {
+    Part& part = part_of(block);
+    const MutexLock lock(part.mutex);
+    return part.blocks.contains(block);
+  }
   /// False if the block is not here.
   bool remove(void* block) {
     Part& part = part_of(block);
@@ -191,6 +196,7 @@ void mkl_free(void* block) {
 }
 
 void* mkl_realloc(void* old, std::size_t bytes) {
+  if (old && !own_blocks().contains(old)) return realloc(old, bytes);
   void* block = mkl_malloc(bytes);
   if (old && block) std::memcpy(block, old, std::min(bytes, header_of(old)->bytes));
   if (block) mkl_free(old);
@@ -218,11 +224,14 @@ void count_mkl_buffers() {
 /// Runs when the program is loaded: MKL reads its hooks in its first call, which may be the user's.
 [[maybe_unused]] const bool counts_mkl_buffers = (count_mkl_buffers(), true);
 
-/// Ops allocate and free the same large blocks again and again. By default glibc maps many of them
-/// each time, and the kernel clears every page. Source: mallopt(3).
-void keep_freed_blocks() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the maximum
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+Mutex kept_mutex;
+int num_kept SPILLWAY_GUARDED_BY(kept_mutex) = 0;
+
+/// By default glibc maps many large blocks each time, and the kernel clears every page.
+/// Source: mallopt(3).
+void set_thresholds(int map_from, int trim_from) {
+  mallopt(M_MMAP_THRESHOLD, map_from);
+  mallopt(M_TRIM_THRESHOLD, trim_from);
 }
 
 /// The first products of a process allocate more through MKL's hooks than later ones; here no meter
@@ -242,7 +251,6 @@ void initialize_torch() {
   static std::once_flag once;
   std::call_once(once, [] {
     offer_torch_gpu();
-    keep_freed_blocks();
     previous_allocator = c10::GetCPUAllocator();
     static CountingAllocator allocator;
     c10::SetCPUAllocator(&allocator, /*priority=*/100);
@@ -250,7 +258,17 @@ void initialize_torch() {
   });
 }
 
-void trim_memory() { malloc_trim(0); }
+KeptMemory::KeptMemory() {
+  const MutexLock lock(kept_mutex);
+  if (num_kept++ == 0) set_thresholds(32 << 20, std::numeric_limits<int>::max());  // the maxima
+}
+
+KeptMemory::~KeptMemory() {
+  const MutexLock lock(kept_mutex);
+  if (--num_kept > 0) return;
+  set_thresholds(128 << 10, 128 << 10);  // glibc's own
+  malloc_trim(0);
+}
 
 MeterScope::MeterScope(ActivationMeter& meter, bool of_gpu)
     : previous_(std::exchange(current_meter, of_gpu ? nullptr : &meter)),

@@ -8,8 +8,16 @@ namespace spillway {
 /// allocator before it serves the process as ever. Idempotent.
 void initialize_torch();
 
-/// Gives free memory of the C library back to the system: initialize_torch() lets it keep blocks.
-void trim_memory();
+/// While one of these lives, the C library keeps freed blocks, because operations allocate and free
+/// the same large ones again and again. When the last one goes, the library has its usual settings
+/// again and gives free memory back to the system.
+class KeptMemory {
+ public:
+  KeptMemory();
+  ~KeptMemory();
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+};
 
 /// While it lives, everything that LibTorch allocates on this thread is charged to `meter`, and
 /// discharged wherever it is freed. Exceeding the meter's reservation throws OutOfMemory. The meter

@@ -31,12 +31,9 @@ int set_mkl_threads(int number) {
 }  // namespace
 
 void initialize_torch_thread() {
-  thread_local bool is_initialized = false;
-  if (is_initialized) return;
   at::get_num_threads();  // LibTorch sets this thread's number at the first call
   set_openmp_threads(1);
   set_mkl_threads(1);
-  is_initialized = true;
 }
 
 OneTorchThread::OneTorchThread()

@@ -204,7 +204,8 @@ TEST_F(Remedies, FitAllTrialsOfASweep) {
 }
 
 TEST_F(Remedies, LetTrialsWaitForEachOtherOnASmallMachine) {
-  describe(kModels[3], "sweep: {parameters: {seed: {values: [1, 2]}}}\n");
+  describe(kModels[3],
+           "scheduling: {sharing: none}\nsweep: {parameters: {seed: {values: [1, 2]}}}\n");
   const Json ample = planned();
   const auto homes = ample["memory"]["offload_bytes"].get<Bytes>(),
              needed = ample["memory"]["needed_bytes"].get<Bytes>();
