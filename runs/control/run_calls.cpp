@@ -22,10 +22,7 @@ Trial clone_of(Trial trial, const std::vector<std::string>& values) {
   for (const std::string& text : values) {
     const std::size_t end = text.find('=');
     const std::string key = text.substr(0, end), value = text.substr(end + 1);
-    if (std::ranges::find(kSetKeys, key, [](const char* k) { return std::string(k); }) ==
-        std::end(kSetKeys)) {
-      continue;
-    }
+    if (!is_among(kSetKeys, key)) continue;
     const auto known =
         std::ranges::find(trial.parameters, key, &std::pair<std::string, std::string>::first);
     if (known != trial.parameters.end()) {
@@ -113,10 +110,10 @@ std::string RunCalls::answer_call(const Json& request) {
   switch (call.call) {
     case TrialCall::stop:
       if (live) session_.stop(*job_of(number));
-      return fmt::format("trial {} ends after its open step", name);
+      return fmt::format("trial {} ends after its current step", name);
     case TrialCall::pause:
       if (live) session_.pause(*job_of(number));
-      return fmt::format("trial {} pauses after its open step", name);
+      return fmt::format("trial {} pauses after its current step", name);
     default:
       break;
   }

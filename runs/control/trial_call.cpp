@@ -131,12 +131,16 @@ CallForTrial call_of(const Json& request) {
   }
 }
 
+bool is_among(std::span<const char* const> keys, std::string_view key) {
+  return std::ranges::any_of(keys, [&](std::string_view known) { return known == key; });
+}
+
 TrialValues trial_values(const std::vector<std::string>& texts, std::span<const char* const> keys) {
   YamlNode tree{.kind = YamlNode::Kind::map};
   std::set<std::string> given;
   for (const std::string& text : texts) {
     const std::string key = text.substr(0, text.find('='));
-    if (std::ranges::find(keys, key, [](const char* k) { return std::string(k); }) == keys.end()) {
+    if (!is_among(keys, key)) {
       throw ConfigError(key, 0,
                         fmt::format("cannot be given here, which takes no other keys than {}",
                                     fmt::join(keys, ", ")));

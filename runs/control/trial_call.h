@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runs/log/run_json.h"
@@ -45,6 +46,8 @@ struct TrialValues {
   std::optional<std::int64_t> max_steps;
   std::optional<LrExtension> extension;
 };
+
+bool is_among(std::span<const char* const> keys, std::string_view key);
 
 /// From "train.learning_rate=1e-4" and the like. Throws ConfigError for a key that is not in
 /// `keys`, ConfigErrors for values that are not valid.

@@ -11,7 +11,6 @@
 
 #include "runs/config/yaml_path.h"
 #include "runs/folder/trial_factory.h"
-#include "trainer/config/batch_split.h"
 
 namespace spillway {
 namespace {

@@ -26,7 +26,8 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   trial.lanes.max = std::max(train.data_parallel, train.max_data_parallel);
   const bool takes_all =
       train.max_data_parallel == 0 && (is_auto || config.sharing == SharingKind::fill);
-  if (is_auto || takes_all) {
+  const bool asks_planner = is_auto || takes_all;
+  if (asks_planner) {
     trial.planned = planner.plan(trial, 1);
     const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
     if (takes_all) trial.lanes.max = std::max(allowed, train.data_parallel);
@@ -35,7 +36,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
           useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
     }
   }
-  if (!(is_auto || takes_all) || train.data_parallel > 1)
+  if (!asks_planner || train.data_parallel > 1)
     trial.planned = planner.plan(trial, train.data_parallel);
   require_devices(trial.planned, train.data_parallel);
   trial.lanes.requested = train.data_parallel;

@@ -118,8 +118,8 @@ class LiveCalls(unittest.TestCase):
 
     def test_calls_act_on_a_run_that_goes_on(self):
         process = self.run_.start(small_run.SLOW)
-        self.assertIn("ends after its open step", self.called("stop", FIRST))
-        self.assertIn(f"trial {SECOND} pauses after its open step", self.called("pause", "t1"))
+        self.assertIn("ends after its current step", self.called("stop", FIRST))
+        self.assertIn(f"trial {SECOND} pauses after its current step", self.called("pause", "t1"))
         self.assertIn("is paused already", self.refused("pause", SECOND))
         self.assertIn("has ended: it is stopped", self.refused("stop", FIRST))
         self.assertIn("which the run does not have", self.refused("stop", "nobody"))
