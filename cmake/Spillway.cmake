@@ -3,6 +3,7 @@
 add_library(spillway_options INTERFACE)
 set(_warnings
   -Wall -Wextra -Wpedantic -Wshadow -Wsign-conversion -Werror -ffp-contract=off
+  -fno-semantic-interposition
   # Designated initializers leave members to their defaults on purpose; g++ 12 sees uninitialized
   # members in copies of std::variant that are not there.
   -Wno-missing-field-initializers -Wno-maybe-uninitialized
