@@ -297,7 +297,8 @@ std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
     configs[t].exempt_from_early_stopping =
         number < run.trials.size() && run.trials[number].extended_alone;
   }
-  submit_run(session, std::move(configs), trials, resources.machine, notes);
+  const auto misfits = submit_all(session, std::move(configs), trials);
+  require_fit(session, trials.front().config.session, misfits, resources.machine, notes);
   report_lost_checkpoints(before.run, place, known, trials, session, notes);
   const auto planned = simulate(session, trials);
   store_growth(folder, stored, given);

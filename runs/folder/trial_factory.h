@@ -21,8 +21,8 @@ class TrialFactory {
  public:
   /// Adds problems to `findings`; the result is valid only if there are none.
   TrialConfig make(const Trial& trial, Findings& findings);
-  /// The steps that its epochs take; nothing if the data cannot be opened.
-  std::optional<std::int64_t> steps_of_epochs(const RunConfig& config);
+  /// The steps that its epochs take; nothing if the data cannot be opened. The trial keeps it.
+  std::optional<std::int64_t> steps_of_epochs(Trial& trial);
 
  private:
   std::shared_ptr<const DataSplit> data(const RunConfig& config);
