@@ -72,7 +72,7 @@ constexpr const char* kCases =
 13 |  batch_size: 16777216 |! raise the memory of a device to that
 9 |  max_position_embeddings: 16\n  freeze: [nothing.*] | line 10: model.freeze: 'nothing.*' matches no
 2 |devices: [ | not valid YAML
-14 |  batch_size: 4 | line 14: train.batch_size: is written a second time
+14 |  batch_size: 4 | line 14: train.batch_size: is given twice; remove one of them
 )";
 
 struct Case {
