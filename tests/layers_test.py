@@ -16,6 +16,7 @@ ROOMS = {
     "core/base": "",
     "core/spec": "core/base",
     "core/os": "core/base",
+    "core/safetensors": "core/base core/spec core/os",
     "core/device": "core/base",
     "core/device/cpu": "core/base core/device",
     "core/device/cuda": "core/base core/os core/device core/device/cpu",
@@ -32,13 +33,14 @@ ROOMS = {
     "models/families": "core/base core/spec models/base models/data",
     "models/modules": "core/base core/spec models/base",
     "trainer/config": "core/base core/spec core/device",
-    "trainer/storage": "core/base core/spec core/os",
-    "trainer/checkpoint": "core/base core/os scheduler/elastic trainer/config trainer/storage",
+    "trainer/storage": "core/base core/spec core/os core/safetensors",
+    "trainer/checkpoint": "core/base core/os core/safetensors scheduler/elastic trainer/config "
+                          "trainer/storage",
     "trainer/journal": "core/base core/os trainer/storage",
     "trainer/runtime": "core/base core/device spilling/tiers spilling/transfer scheduler/plan "
                        "scheduler/engine",
     "trainer/torch": "core/base core/os core/device core/device/cuda models/base",
-    "trainer/compute": "core/base core/spec core/os core/device scheduler/plan "
+    "trainer/compute": "core/base core/spec core/os core/safetensors core/device scheduler/plan "
                        "models/base models/data trainer/config trainer/storage trainer/checkpoint "
                        "trainer/runtime trainer/torch",
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
@@ -75,7 +77,7 @@ ROOMS = {
                      "trainer/journal trainer/profile trainer/session runs/text runs/config "
                      "runs/log runs/folder runs/output runs/control apps/terminal apps/report apps/page "
                      "apps/plan",
-    "apps/cli": "core/base runs/text runs/config apps/terminal apps/commands",
+    "apps/cli": "core/base runs/text runs/config runs/folder apps/terminal apps/commands",
 }
 MAX_FILES = 25
 

@@ -16,12 +16,6 @@
 namespace spillway {
 namespace {
 
-ModelFactory model_factory(const RunConfig& config) {
-  if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
-  if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
-  return gpt_factory(config.gpt);
-}
-
 /// Trials of a run can only use the devices that the file lists.
 void check_lanes(const RunConfig& config) {
   const int lanes = config.train.data_parallel,
@@ -84,6 +78,12 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
 }
 
 }  // namespace
+
+ModelFactory model_factory(const RunConfig& config) {
+  if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
+  if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
+  return gpt_factory(config.gpt);
+}
 
 std::uint64_t num_training_samples(const TrialConfig& trial) {
   return trial.data->train->num_samples();

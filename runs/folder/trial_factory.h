@@ -15,6 +15,9 @@
 
 namespace spillway {
 
+/// Makes the model that the configuration describes. Throws ConfigError.
+ModelFactory model_factory(const RunConfig& config);
+
 /// Turns trials of a configuration into trials of a session. Trials that read the same data share
 /// it.
 class TrialFactory {

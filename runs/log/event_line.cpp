@@ -6,8 +6,8 @@
 #include <array>
 #include <span>
 
+#include "core/base/xxh3.h"
 #include "spillway/error.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -1,9 +1,9 @@
 #include <span>
 
+#include "core/base/xxh3.h"
 #include "spillway/error.h"
 #include "tests/fuzz/input.h"
 #include "trainer/checkpoint/manifest.h"
-#include "trainer/storage/xxh3.h"
 
 namespace {
 

@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
+#include "core/safetensors/safetensors.h"
 #include "spillway/error.h"
 #include "tests/fuzz/input.h"
-#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 namespace {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/xxh3.h"
 #include "core/os/open_file.h"
 #include "spillway/error.h"
 #include "trainer/checkpoint/generation_writer.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

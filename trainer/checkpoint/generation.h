@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "core/os/file_system.h"
+#include "core/safetensors/safetensors.h"
 #include "trainer/checkpoint/manifest.h"
-#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 

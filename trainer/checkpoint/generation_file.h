@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/safetensors/safetensors.h"
 #include "spillway/contract.h"
-#include "trainer/storage/safetensors.h"
 
 namespace spillway {
 

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/xxh3.h"
 #include "core/os/open_file.h"
 #include "trainer/checkpoint/manifest.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/xxh3.h"
 #include "spillway/error.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/safetensors/safetensors.h"
 #include "scheduler/plan/program.h"
 #include "spillway/train_config.h"
 #include "spillway/weights.h"
@@ -16,7 +17,6 @@
 #include "trainer/checkpoint/generation_file.h"
 #include "trainer/checkpoint/state_gate.h"
 #include "trainer/checkpoint/trial_history.h"
-#include "trainer/storage/safetensors.h"
 #include "trainer/storage/weights_file.h"
 
 namespace spillway {

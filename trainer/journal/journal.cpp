@@ -7,9 +7,9 @@
 #include <span>
 #include <thread>
 
+#include "core/base/xxh3.h"
 #include "core/os/file_system.h"
 #include "spillway/error.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -18,10 +18,10 @@
 
 #include "core/base/default_floats.h"
 #include "core/base/mutex.h"
+#include "core/base/xxh3.h"
 #include "core/device/activation_counter.h"
 #include "core/device/kernels.h"
 #include "trainer/profile/host_rates.h"
-#include "trainer/storage/xxh3.h"
 #include "trainer/torch/counting_allocator.h"
 #include "trainer/torch/kernel_flags.h"
 #include "trainer/torch/torch_threads.h"

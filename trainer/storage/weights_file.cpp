@@ -7,9 +7,9 @@
 #include <map>
 #include <string_view>
 
+#include "core/base/xxh3.h"
+#include "core/safetensors/safetensors.h"
 #include "trainer/storage/atomic_file.h"
-#include "trainer/storage/safetensors.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway {
 namespace {

@@ -11,13 +11,13 @@
 #include <span>
 #include <vector>
 
+#include "core/base/xxh3.h"
 #include "models/data/sample_check.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/parameter_groups.h"
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
-#include "trainer/storage/xxh3.h"
 #include "trainer/torch/torch_threads.h"
 
 namespace spillway {

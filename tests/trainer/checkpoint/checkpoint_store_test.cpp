@@ -4,12 +4,12 @@
 
 #include <stdexcept>
 
+#include "core/base/xxh3.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/failing_fs.h"
 #include "tests/support/run/checkpoint_run.h"
 #include "trainer/checkpoint/generation_writer.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway::testing {
 namespace {

@@ -6,9 +6,9 @@
 #include <random>
 #include <span>
 
+#include "core/base/xxh3.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
-#include "trainer/storage/xxh3.h"
 
 namespace spillway::testing {
 namespace {

@@ -4,12 +4,12 @@
 #include <functional>
 #include <vector>
 
+#include "core/safetensors/safetensors.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/small_nets.h"
 #include "tests/support/run/training_run.h"
-#include "trainer/storage/safetensors.h"
 
 /// Metrics beside the loss, of whole runs.
 namespace spillway::testing {

@@ -1,4 +1,4 @@
-#include "trainer/storage/safetensors.h"
+#include "core/safetensors/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "core/os/open_file.h"
+#include "core/safetensors/safetensors_json.h"
 #include "spillway/error.h"
-#include "trainer/storage/safetensors_json.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/storage/xxh3.h"
+#include "core/base/xxh3.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/storage/safetensors.h"
+#include "core/safetensors/safetensors.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "trainer/storage/safetensors_json.h"
+#include "core/safetensors/safetensors_json.h"
 
 #include <fmt/format.h>
 
