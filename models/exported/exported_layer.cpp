@@ -82,11 +82,6 @@ class ExportedLayerRun final : public Layer {
   }
 
   LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
-    if (context.dtype != dtype_) {
-      throw ConfigError("train.dtype", 0,
-                        "is bf16, but the model was exported for float32; write fp32, or export "
-                        "the model for bfloat16");
-    }
     std::vector<at::Tensor> values = take(inputs_, inputs);
     append(values, params);
     append_on(inputs[0].device(), values, constants_);
