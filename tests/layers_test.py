@@ -30,6 +30,7 @@ ROOMS = {
     "scheduler/simulation": "scheduler/plan scheduler/engine scheduler/elastic",
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
+    "models/exported": "core/base core/spec core/os core/safetensors models/base models/data",
     "models/families": "core/base core/spec models/base models/data",
     "models/modules": "core/base core/spec models/base",
     "trainer/config": "core/base core/spec core/device",
@@ -88,6 +89,7 @@ PUBLIC = {
     "core/device": "device_config",
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
+    "models/exported": "exported",
     "models/families": "builtin gpt_config mlp_config resnet_config",
     "models/modules": "graph sequential",
     "trainer/config": "contract events results session_config session_state train_config "
@@ -98,7 +100,7 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
                   for room, names in PUBLIC.items() for name in names.split()}
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
-WITH_TORCH = {"models/base", "models/data", "models/families", "models/modules",
+WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/modules",
               "trainer/torch", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")

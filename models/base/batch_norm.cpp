@@ -24,10 +24,14 @@ void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::st
   add(".num_batches_tracked", {DType::i64, {}}, InitSpec::Kind::zeros, Kind::count);
 }
 
+static at::Tensor as_float(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+
 at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, double eps,
                       const LayerContext& context, std::vector<at::Tensor>& observations) {
   const at::Tensor in = x.to(at::kFloat);
-  const at::Tensor weight = params[0].to(at::kFloat), bias = params[1].to(at::kFloat);
+  const at::Tensor weight = as_float(params[0]), bias = as_float(params[1]);
   if (!context.training) {
     return at::batch_norm(in, weight, bias, params[2], params[3], /*training=*/false,
                           /*momentum=*/0, eps, /*cudnn_enabled=*/false)

@@ -24,9 +24,10 @@ void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::st
                     const Dim& channel, const BatchNormConfig& config);
 
 /// [B, C, ...] -> [B, C, ...], each channel normalised, then scaled and shifted. `params` are the
-/// values of those that add_batch_norm() adds. In training each virtual node is normalised by its
-/// own mean and variance, and its mean and unbiased variance are appended to `observations`; else
-/// by the running ones. In training B times the size of `...` must be above 1.
+/// values of those that add_batch_norm() adds; weight and bias may be undefined. In training each
+/// virtual node is normalised by its own mean and variance, and its mean and unbiased variance are
+/// appended to `observations`; else by the running ones. In training B times the size of `...` must
+/// be above 1.
 ///
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015.
 at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, double eps,

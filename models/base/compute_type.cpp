@@ -3,13 +3,43 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/layer_norm.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "spillway/error.h"
 
 namespace spillway {
+namespace {
+
+bool is_made_for_bf16(const ModelSpec& model) {
+  const auto is_bf16 = [](const auto& of) { return of.tensor.dtype == DType::bf16; };
+  return std::ranges::any_of(model.params, is_bf16) || std::ranges::any_of(model.edges, is_bf16);
+}
+
+bool changes_type(const ParamSpec& param) {
+  return param.tensor.dtype == DType::f32 && !param.is_statistic() && !param.keeps_type;
+}
+
+[[noreturn]] void reject(const ModelSpec& model, const char* is, const char* made_for) {
+  throw ConfigError("train.dtype", 0,
+                    fmt::format("is {}, but model {} computes with {}; write {}, or export the "
+                                "model for the other type",
+                                is, model.family, made_for, made_for));
+}
+
+}  // namespace
 
 void compute_with(ModelSpec& model, DType dtype) {
+  const bool is_bf16 = dtype == DType::bf16;
+  if (is_made_for_bf16(model)) {
+    if (!is_bf16) reject(model, "fp32", "bf16");
+    return;
+  }
+  if (!is_bf16) return;
+  if (std::ranges::none_of(model.params, changes_type)) reject(model, "bf16", "fp32");
   for (ParamSpec& param : model.params) {
-    const bool stays = param.is_statistic() || param.keeps_type;
-    if (!stays && param.tensor.dtype == DType::f32) param.tensor.dtype = dtype;
+    if (changes_type(param)) param.tensor.dtype = dtype;
   }
   for (EdgeSpec& edge : model.edges) {
     if (edge.producer >= 0 && edge.tensor.dtype == DType::f32) edge.tensor.dtype = dtype;

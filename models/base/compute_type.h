@@ -6,8 +6,11 @@
 
 namespace spillway {
 
-/// Makes the layers of a model compute with `dtype` (bf16) instead of f32: parameters and the
-/// tensors between layers. Running statistics and parameters that keep their type stay as they are.
+/// Makes the layers of a model compute with `dtype`, f32 or bf16: parameters and the tensors
+/// between layers. Running statistics and parameters that keep their type stay as they are, and so
+/// does a model that names bf16 itself. Throws ConfigError (`train.dtype`) if the model is made for
+/// the other type: for bf16 if it names bf16 itself, for f32 if all of its parameters keep their
+/// type.
 void compute_with(ModelSpec& model, DType dtype);
 
 /// Rounds finished sums of gradients to `dtype` (ParamSpec::gradient).

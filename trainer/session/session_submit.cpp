@@ -22,7 +22,7 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   trial.train.reduction_groups = reduction_groups_of(trial.train);
   auto entry = std::make_unique<SessionTrial>();
   const std::int64_t vn_size = trial.train.batch_size / trial.train.virtual_nodes;
-  if (trial.train.dtype == FloatType::bf16) compute_with(model->spec, DType::bf16);
+  compute_with(model->spec, trial.train.dtype == FloatType::bf16 ? DType::bf16 : DType::f32);
   if (trial.train.gradient_dtype == FloatType::bf16) send_gradients_as(model->spec, DType::bf16);
   model->spec.validate();
   check_shape(*trial.data, model->spec, vn_size);

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "spillway/model_factory.h"
+#include "spillway/spec.h"
+
+/// Models that PyTorch has exported (`spillway.from_torch`) into a file of operators and weights.
+namespace spillway {
+
+/// What a program needs to know of such a file before it trains the model.
+struct ExportedInfo {
+  /// A part of each sample, which is one row.
+  struct Input {
+    std::string name;                 ///< of the module's argument
+    std::int64_t begin = 0;           ///< its first value in the row
+    std::vector<std::int64_t> shape;  ///< without the sample
+    std::string dtype;                ///< "float32", "int64" or "bool"
+    std::int64_t limit = 0;           ///< of indices, which are below it; 0: it has none
+  };
+
+  std::string name;                  ///< of the module's class
+  std::int64_t batch_size = 1;       ///< samples of a virtual node: the graphs have fixed shapes
+  DType dtype = DType::f32;          ///< f32 or bf16: what TrainConfig::dtype must be
+  DType row_dtype = DType::f32;      ///< type of the values of a row: f32 or i64
+  std::int64_t row_elements = 0;     ///< values of a row
+  std::vector<Input> inputs;         ///< parts of a row; they may overlap
+  std::int64_t num_layers = 0;       ///< with the loss: the most shards that it can be cut into
+  std::vector<std::string> metrics;  ///< what evaluations give beside the loss
+  std::string xxh3;                  ///< of the file's bytes: part of a trial's contract
+};
+
+/// Reads all of a file. Throws CorruptData if it is no valid model, NewerFormat, IoError, and Error
+/// if there is no such file.
+ExportedInfo exported_info(const std::filesystem::path& file);
+
+/// Trains the model in a file, which must not change while it is used. Initial weights are those of
+/// the file, whatever the seed is. Throws like exported_info(), also if this LibTorch lacks an
+/// operator of the model.
+///
+/// With another size of virtual node than ExportedInfo::batch_size the factory throws ConfigError
+/// (`train.virtual_nodes`), and with another TrainConfig::dtype submitting does (`train.dtype`).
+///
+/// Put ExportedInfo::xxh3 into TrialConfig::contract, so that a trial does not resume with other
+/// weights.
+///
+/// If the environment variable SPILLWAY_CHECK_GRAPHS is 1, each operator is followed by a check
+/// that it has changed no input, parameter or constant of its layer. This is slow.
+ModelFactory exported_factory(const std::filesystem::path& file);
+
+}  // namespace spillway

@@ -1,0 +1,266 @@
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/base/bfloat16.h"
+#include "core/base/xxh3.h"
+#include "models/exported/exported_layer.h"
+#include "models/exported/graph_file.h"
+#include "spillway/error.h"
+#include "spillway/exported.h"
+#include "spillway/loss.h"
+#include "spillway/model.h"
+#include "spillway/model_builder.h"
+
+namespace spillway {
+namespace {
+
+constexpr int kRows = 0;  // the edge of the batch
+
+at::ScalarType scalar_type(const TensorEntry& entry) {
+  static const std::map<std::string, at::ScalarType> types{{"F32", at::kFloat},
+                                                           {"BF16", at::kBFloat16},
+                                                           {"I64", at::kLong},
+                                                           {"I32", at::kInt},
+                                                           {"BOOL", at::kBool}};
+  return types.at(entry.dtype);
+}
+
+at::Tensor read_tensor(const GraphFile& file, const TensorEntry& entry) {
+  at::Tensor tensor = at::empty(entry.shape, scalar_type(entry));
+  file.tensors().read(entry, 0,
+                      {static_cast<std::byte*>(tensor.mutable_data_ptr()), entry.bytes()});
+  return tensor;
+}
+
+/// What all models of a factory share.
+struct Loaded {
+  explicit Loaded(const std::filesystem::path& path) : file(path) {
+    for (const TensorEntry& entry : file.spec().constants) {
+      constants.push_back(read_tensor(file, entry));
+    }
+  }
+
+  std::vector<at::Tensor> constants_at(const std::vector<int>& numbers) const {
+    std::vector<at::Tensor> chosen;
+    for (const int number : numbers) chosen.push_back(constants[static_cast<std::size_t>(number)]);
+    return chosen;
+  }
+
+  GraphFile file;
+  std::vector<at::Tensor> constants;
+};
+
+/// Writes a parameter's initial value as f32 or i64, piece by piece.
+void write_initial(const GraphFile& file, const TensorEntry& entry, std::byte* to) {
+  if (entry.dtype != "BF16") return file.tensors().read(entry, 0, {to, entry.bytes()});
+  std::vector<BFloat16> block(16384);
+  auto* values = reinterpret_cast<float*>(to);
+  for (Bytes at = 0; at < entry.bytes();) {
+    const auto part = std::span(block).first(
+        std::min<Bytes>(block.size(), (entry.bytes() - at) / sizeof(BFloat16)));
+    file.tensors().read(entry, at, std::as_writable_bytes(part));
+    values = std::ranges::transform(part, values, to_float).out;
+    at += part.size_bytes();
+  }
+}
+
+std::vector<Dim> dims_of(const std::vector<std::int64_t>& shape) {
+  std::vector<Dim> dims;
+  for (const std::int64_t size : shape) dims.push_back({fmt::format("dim{}", dims.size()), size});
+  return dims;
+}
+
+/// XXH3 of everything that decides what a layer computes and costs.
+class KindHash {
+ public:
+  void add(const std::string& text) {
+    hash_.add(text.data(), text.size());
+    hash_.add("", 1);
+  }
+  void add(const std::vector<std::int64_t>& shape, const std::string& type) {
+    add(type);
+    for (const std::int64_t size : shape) add(fmt::to_string(size));
+  }
+  void add(const at::Tensor& constant) {
+    add(constant.sizes().vec(), c10::toString(constant.scalar_type()));
+    hash_.add(constant.const_data_ptr(), constant.nbytes());
+  }
+  std::string kind() const { return "torch/" + hash_.hex(); }
+
+ private:
+  Xxh3 hash_;
+};
+
+/// Makes a Model of a file: the batch is edge 0, the layers follow.
+class Lowering {
+ public:
+  explicit Lowering(std::shared_ptr<const Loaded> loaded)
+      : loaded_(std::move(loaded)), spec_(loaded_->file.spec()), builder_("torch") {}
+
+  std::unique_ptr<Model> lower() && {
+    builder_.add_batch(
+        "rows", {spec_.row_dtype, {{"sample", spec_.batch_size}, {"value", spec_.row_elements}}});
+    for (const ExportedInput& input : spec_.inputs) {
+      if (input.limit > 0)
+        builder_.spec().indices.push_back(
+            {input.begin, input.begin + input.elements(), input.limit});
+    }
+    for (const ExportedParam& param : spec_.params) add_param(param);
+    for (const ExportedLayer& layer : spec_.layers) add_layer(layer);
+    add_loss();
+    auto model = std::move(builder_).build();
+    model->initialize = [loaded = loaded_](std::uint64_t, std::span<std::byte* const> params) {
+      for (std::size_t p = 0; p < params.size(); ++p) {
+        write_initial(loaded->file, loaded->file.spec().params[p].tensor, params[p]);
+      }
+    };
+    return model;
+  }
+
+ private:
+  DType type_of(const ExportedParam& param) const {
+    if (param.tensor.dtype == "I64") return DType::i64;
+    const bool is_statistic = param.statistic.kind != StatisticSpec::Kind::none;
+    return is_statistic ? DType::f32 : spec_.dtype;
+  }
+
+  void add_param(const ExportedParam& param) {
+    builder_.add_param({.name = param.tensor.name,
+                        .tensor = {type_of(param), dims_of(param.tensor.shape)},
+                        .trainable = param.trainable,
+                        .decay = param.decay,
+                        .statistic = param.statistic,
+                        .keeps_type = type_of(param) == DType::f32});
+  }
+
+  /// `edges`: those that the layer reads, each once.
+  std::vector<GraphInput> inputs_of(const std::vector<ExportedSource>& sources,
+                                    std::vector<int>& edges, KindHash& hash) const {
+    std::vector<GraphInput> inputs;
+    for (const ExportedSource source : sources) {
+      GraphInput input;
+      if (source.input >= 0) {
+        input.part = spec_.inputs[static_cast<std::size_t>(source.input)];
+        hash.add(input.part->shape, fmt::format("row {} {}", static_cast<int>(spec_.row_dtype),
+                                                static_cast<int>(input.part->type)));
+      } else {
+        const auto& layer = spec_.layers[static_cast<std::size_t>(source.layer)];
+        hash.add(layer.shape, fmt::format("layer {}", static_cast<int>(layer.dtype)));
+      }
+      const int edge = source.input >= 0 ? kRows : edges_[static_cast<std::size_t>(source.layer)];
+      const auto found = std::ranges::find(edges, edge);
+      input.input = static_cast<std::size_t>(found - edges.begin());
+      if (found == edges.end()) edges.push_back(edge);
+      inputs.push_back(std::move(input));
+    }
+    return inputs;
+  }
+
+  void add_graph(int number, KindHash& hash) const {
+    hash.add(spec_.graphs[static_cast<std::size_t>(number)].json);
+  }
+
+  void add_layer(const ExportedLayer& layer) {
+    KindHash hash;
+    LayerSpec made{.name = layer.name, .params = layer.params};
+    auto inputs = inputs_of(layer.inputs, made.inputs, hash);
+    for (const int p : layer.params) {
+      const auto& param = spec_.params[static_cast<std::size_t>(p)];
+      hash.add(param.tensor.shape, fmt::format("{} {}", static_cast<int>(type_of(param)),
+                                               param.trainable ? "trained" : "fixed"));
+    }
+    auto constants = loaded_->constants_at(layer.constants);
+    for (const at::Tensor& constant : constants) hash.add(constant);
+    add_graph(layer.train, hash);
+    add_graph(layer.eval, hash);
+    hash.add(layer.shape, fmt::to_string(static_cast<int>(layer.dtype)));
+    made.kind = hash.kind();
+    std::vector<Dim> dims = dims_of(layer.shape);
+    if (!dims.empty() && dims[0].size == spec_.batch_size) dims[0].name = "sample";
+    edges_.push_back(builder_.add_layer(
+        std::move(made), make_exported_layer(spec_, layer, std::move(inputs), std::move(constants)),
+        {layer.dtype, std::move(dims)}));
+    builder_.spec().edges.back().differentiable = layer.differentiable;
+  }
+
+  void add_loss() {
+    const ExportedLoss& loss = spec_.loss;
+    KindHash hash;
+    LayerSpec made{.name = "loss"};
+    auto inputs = inputs_of(loss.inputs, made.inputs, hash);
+    auto constants = loaded_->constants_at(loss.constants);
+    for (const at::Tensor& constant : constants) hash.add(constant);
+    hash.add(fmt::format("{} {} {:a}", static_cast<int>(loss.kind), loss.ignore_index,
+                         loss.label_smoothing));
+    if (loss.kind == ExportedLoss::Kind::graph) {
+      add_graph(loss.train, hash);
+      add_graph(loss.eval, hash);
+    }
+    made.kind = hash.kind();
+    if (spec_.has_accuracy) builder_.spec().metrics.push_back(accuracy().spec);
+    if (spec_.has_perplexity) builder_.spec().metrics.push_back(perplexity().spec);
+    builder_.add_loss(std::move(made),
+                      make_exported_loss(spec_, std::move(inputs), std::move(constants)));
+  }
+
+  std::shared_ptr<const Loaded> loaded_;
+  const ExportedSpec& spec_;
+  ModelBuilder builder_;
+  std::vector<int> edges_;  // by layer
+};
+
+std::unique_ptr<Model> lower(const std::shared_ptr<const Loaded>& loaded) {
+  try {
+    return Lowering(loaded).lower();
+  } catch (const Error& error) {
+    throw CorruptData(loaded->file.path(), fmt::format("is no valid model: {}", error.what()));
+  }
+}
+
+void check_vn_size(const std::string& path, std::int64_t vn_size, std::int64_t batch_size) {
+  if (vn_size == batch_size) return;
+  throw ConfigError("train.virtual_nodes", 0,
+                    fmt::format("makes virtual nodes of {} samples, but '{}' was exported for {}; "
+                                "use train.batch_size / {}",
+                                vn_size, path, batch_size, batch_size));
+}
+
+std::string name_of(ValueType type) {
+  if (type == ValueType::boolean) return "bool";
+  return type == ValueType::i64 ? "int64" : "float32";
+}
+
+}  // namespace
+
+ExportedInfo exported_info(const std::filesystem::path& path) {
+  const GraphFile file(path);
+  const ExportedSpec& spec = file.spec();
+  ExportedInfo info{.name = spec.name,
+                    .batch_size = spec.batch_size,
+                    .dtype = spec.dtype,
+                    .row_dtype = spec.row_dtype,
+                    .row_elements = spec.row_elements,
+                    .num_layers = std::ssize(spec.layers) + 1,
+                    .xxh3 = file.xxh3()};
+  for (const ExportedInput& input : spec.inputs) {
+    info.inputs.push_back({input.name, input.begin, input.shape, name_of(input.type), input.limit});
+  }
+  if (spec.has_accuracy) info.metrics.emplace_back("accuracy");
+  if (spec.has_perplexity) info.metrics.emplace_back("perplexity");
+  return info;
+}
+
+ModelFactory exported_factory(const std::filesystem::path& path) {
+  const auto loaded = std::make_shared<const Loaded>(path);
+  lower(loaded);  // finds what cannot run
+  return [loaded](std::int64_t vn_size) {
+    check_vn_size(loaded->file.path(), vn_size, loaded->file.spec().batch_size);
+    return lower(loaded);
+  };
+}
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+#include "models/exported/graph_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+#include "core/base/xxh3.h"
+#include "models/data/data_files.h"
+#include "models/exported/spec_json.h"
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr const char* kDocument = "spillway";
+constexpr Bytes kBlock = 1_MiB;
+
+ByteSource source_of(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw Error(fmt::format("'{}' is a folder; name a file of spillway.from_torch", path.string()));
+  try {
+    // Shared, because std::function copies its target.
+    const auto files = std::make_shared<const DataFiles>(std::vector{path.string()});
+    return {.path = path, .size = files->size(0), .read = [files](auto into, Bytes offset) {
+              files->read(0, offset, into);
+            }};
+  } catch (const ConfigError& problem) {
+    throw Error(problem.problem);
+  }
+}
+
+ExportedSpec spec_of(const Safetensors& tensors, const std::string& path) {
+  const auto document = tensors.metadata().find(kDocument);
+  if (document == tensors.metadata().end()) {
+    throw CorruptData(path,
+                      "is no exported model: its metadata lack the key 'spillway'; make one "
+                      "with spillway.from_torch");
+  }
+  try {
+    return exported_spec(document->second, tensors, path);
+  } catch (const NewerFormat&) {
+    throw;
+  } catch (const Error& error) {
+    throw CorruptData(path, fmt::format("is no valid model: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+GraphFile::GraphFile(const std::filesystem::path& path)
+    : path_(path), source_(source_of(path)), tensors_(source_), spec_(spec_of(tensors_, path_)) {}
+
+std::string GraphFile::xxh3() const {
+  Xxh3 hash;
+  std::vector<std::byte> block(std::min(kBlock, source_.size));
+  for (Bytes at = 0; at < source_.size; at += block.size()) {
+    const auto part = std::span(block).first(std::min<Bytes>(block.size(), source_.size - at));
+    source_.read(part, at);
+    hash.add(part.data(), part.size());
+  }
+  return hash.hex();
+}
+
+}  // namespace spillway
