@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
 readonly venv=build-python-venv
-packages="$(bash scripts/data.sh python)"
+package_python="$(bash scripts/data.sh python)"
 if [[ ! -x "$venv/bin/python" ]]; then
   rm -rf "$venv"
   make_venv "$venv"
@@ -16,7 +16,7 @@ if [[ ! -x "$venv/bin/python" ]]; then
   for entry in "$(dirname "$SPILLWAY_TORCH_DIR")"/*; do
     if [[ ! -e "$site/$(basename "$entry")" ]]; then ln -s "$entry" "$site/"; fi
   done
-  "$packages" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/packages.pth"
+  "$package_python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/packages.pth"
 fi
 retry "$venv/bin/python" -m pip --quiet install --no-deps . >&2
 printf '%s\n' "$PWD/$venv/bin/python"
