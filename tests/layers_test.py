@@ -65,7 +65,7 @@ ROOMS = {
                 "runs/text runs/config",
     "runs/folder": "core/base core/os models/data trainer/config trainer/storage "
                    "trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
-    "runs/output": "core/base trainer/config runs/text runs/config runs/log runs/folder",
+    "runs/output": "core/base trainer/config trainer/storage runs/text runs/config runs/log runs/folder",
     "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
                     "trainer/journal trainer/session runs/config runs/log runs/folder runs/output",
     "apps/terminal": "core/base runs/text runs/log",

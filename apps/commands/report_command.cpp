@@ -12,6 +12,7 @@
 #include "runs/log/event_log.h"
 #include "runs/log/metrics_file.h"
 #include "runs/log/trial_names.h"
+#include "runs/output/run_documents.h"
 #include "trainer/storage/atomic_file.h"
 
 namespace spillway {
@@ -26,14 +27,14 @@ std::string text_of(const std::filesystem::path& path) {
 
 ExitCode report(const ReportOptions& options, std::ostream& out) {
   const std::filesystem::path folder(options.folder);
-  const RunState state_now = holder_of(folder) ? RunState::running : RunState::unfinished;
-  const RunLog run = read_run(folder).run;
+  const auto [logged, state] = read_run_and_state(folder);
+  const RunLog& run = logged.run;
   std::vector<std::vector<StepMetrics>> metrics;
   for (const TrialLog& trial : run.trials)
     metrics.push_back(read_metrics(trial_folder(folder, trial.result.name) / "metrics.csv"));
   const Json data = page_data({.run = run,
                                .folder = folder.string(),
-                               .state = to_string(run.actual ? RunState::ended : state_now),
+                               .state = to_string(state),
                                .metrics = std::move(metrics),
                                .trace = text_of(folder / "trace.json")});
   const std::filesystem::path file =

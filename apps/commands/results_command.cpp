@@ -8,7 +8,6 @@
 
 #include "apps/report/report.h"
 #include "runs/log/event_log.h"
-#include "trainer/storage/run_lock.h"
 
 namespace spillway {
 namespace {
@@ -33,10 +32,8 @@ void print_state(std::ostream& out, const RunLog& run, RunState state,
 
 ExitCode results(const ResultsOptions& options, std::ostream& out, std::ostream& log) {
   const std::filesystem::path folder(options.folder);
-  // Checked first: the run may end while its log is read.
-  const bool live = holder_of(folder).has_value();
-  const auto [run, damage] = read_run(folder);
-  const auto state = run.actual ? RunState::ended : live ? RunState::running : RunState::unfinished;
+  const auto [logged, state] = read_run_and_state(folder);
+  const auto& [run, damage] = logged;
   if (options.json) {
     out << json_report(run, folder, state, options.top);
   } else {

@@ -8,7 +8,7 @@
 #include "spillway/model_factory.h"
 #include "spillway/spec.h"
 
-/// Models that PyTorch has exported (`spillway.from_torch`) into a file of operators and weights.
+/// Models that PyTorch has exported into a file of operators and weights, see docs/formats.md.
 namespace spillway {
 
 /// What a program needs to know of such a file before it trains the model.

@@ -4,6 +4,13 @@
 #include <ATen/ops/zeros_like.h>
 
 namespace spillway {
+namespace {
+
+at::Tensor as_float(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+
+}  // namespace
 
 void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::string& name,
                     const Dim& channel, const BatchNormConfig& config) {
@@ -22,10 +29,6 @@ void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::st
   add(".running_mean", tensor, InitSpec::Kind::zeros, Kind::average);
   add(".running_var", tensor, InitSpec::Kind::ones, Kind::average);
   add(".num_batches_tracked", {DType::i64, {}}, InitSpec::Kind::zeros, Kind::count);
-}
-
-static at::Tensor as_float(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
 }
 
 at::Tensor batch_norm(const at::Tensor& x, std::span<const at::Tensor> params, double eps,

@@ -30,6 +30,18 @@ bool changes_type(const ParamSpec& param) {
 
 }  // namespace
 
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return at::kFloat;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::i64:
+      return at::kLong;
+  }
+  return at::kFloat;
+}
+
 void compute_with(ModelSpec& model, DType dtype) {
   const bool is_bf16 = dtype == DType::bf16;
   if (is_made_for_bf16(model)) {

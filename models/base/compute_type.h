@@ -6,11 +6,14 @@
 
 namespace spillway {
 
+/// LibTorch's name of a type.
+at::ScalarType scalar_type(DType dtype);
+
 /// Makes the layers of a model compute with `dtype`, f32 or bf16: parameters and the tensors
 /// between layers. Running statistics and parameters that keep their type stay as they are, and so
-/// does a model that names bf16 itself. Throws ConfigError (`train.dtype`) if the model is made for
-/// the other type: for bf16 if it names bf16 itself, for f32 if all of its parameters keep their
-/// type.
+/// does a model that has bf16 tensors already: it is made for bf16. A model of which all parameters
+/// keep their type is made for f32. Throws ConfigError (`train.dtype`) if the model is made for the
+/// other type.
 void compute_with(ModelSpec& model, DType dtype);
 
 /// Rounds finished sums of gradients to `dtype` (ParamSpec::gradient).

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/base/compute_type.h"
 #include "models/exported/graph_program.h"
 #include "spillway/error.h"
 
@@ -19,11 +20,6 @@ namespace spillway {
 namespace {
 
 using Tensors = std::span<const at::Tensor>;
-
-at::ScalarType scalar_type(DType dtype) {
-  if (dtype == DType::i64) return at::kLong;
-  return dtype == DType::bf16 ? at::kBFloat16 : at::kFloat;
-}
 
 at::ScalarType scalar_type(ValueType type) {
   if (type == ValueType::boolean) return at::kBool;

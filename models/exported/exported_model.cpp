@@ -217,7 +217,7 @@ std::unique_ptr<Model> lower(const std::shared_ptr<const Loaded>& loaded) {
   try {
     return Lowering(loaded).lower();
   } catch (const Error& error) {
-    throw CorruptData(loaded->file.path(), fmt::format("is no valid model: {}", error.what()));
+    throw CorruptData(loaded->file.path(), fmt::format("is not a valid model: {}", error.what()));
   }
 }
 

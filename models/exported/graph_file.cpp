@@ -20,7 +20,7 @@ constexpr Bytes kBlock = 1_MiB;
 ByteSource source_of(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
-    throw Error(fmt::format("'{}' is a folder; name a file of spillway.from_torch", path.string()));
+    throw Error(fmt::format("'{}' is a folder; name a .spw file", path.string()));
   try {
     // Shared, because std::function copies its target.
     const auto files = std::make_shared<const DataFiles>(std::vector{path.string()});
@@ -35,16 +35,15 @@ ByteSource source_of(const std::filesystem::path& path) {
 ExportedSpec spec_of(const Safetensors& tensors, const std::string& path) {
   const auto document = tensors.metadata().find(kDocument);
   if (document == tensors.metadata().end()) {
-    throw CorruptData(path,
-                      "is no exported model: its metadata lack the key 'spillway'; make one "
-                      "with spillway.from_torch");
+    throw CorruptData(
+        path, "is not an exported model: its metadata lacks the key 'spillway' (docs/formats.md)");
   }
   try {
     return exported_spec(document->second, tensors, path);
   } catch (const NewerFormat&) {
     throw;
   } catch (const Error& error) {
-    throw CorruptData(path, fmt::format("is no valid model: {}", error.what()));
+    throw CorruptData(path, fmt::format("is not a valid model: {}", error.what()));
   }
 }
 

@@ -53,9 +53,7 @@ GraphItem item_of(const json& value, const std::string& place) {
   if (value.is_number_float()) return value.get<double>();
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object()) return special_of(value, place);
-  const bool is_too_large = value.is_number_unsigned() &&
-                            value.get<std::uint64_t>() > static_cast<std::uint64_t>(IntRange{}.max);
-  if (!value.is_number_integer() || is_too_large)
+  if (!is_int64(value))
     throw Error(place + ": has an argument that is a list in a list, or above 64 bits");
   return value.get<std::int64_t>();
 }

@@ -25,6 +25,12 @@ std::string shown(const Json& value) {
 
 }  // namespace
 
+bool is_int64(const Json& value) {
+  const bool is_too_large = value.is_number_unsigned() &&
+                            value.get<std::uint64_t>() > static_cast<std::uint64_t>(IntRange{}.max);
+  return value.is_number_integer() && !is_too_large;
+}
+
 JsonFields::JsonFields(const Json& object, std::string place)
     : object_(&object), place_(std::move(place)) {
   if (!object.is_object()) fail(fmt::format("is {}, must be an object", shown(object)));
@@ -65,9 +71,7 @@ bool JsonFields::flag(std::string_view key) {
 
 std::int64_t JsonFields::integer_of(std::string_view key, const Json& value,
                                     const IntRange& range) const {
-  const bool is_too_large = value.is_number_unsigned() &&
-                            value.get<std::uint64_t>() > static_cast<std::uint64_t>(IntRange{}.max);
-  if (!value.is_number_integer() || is_too_large || !contains(range, value.get<std::int64_t>()))
+  if (!is_int64(value) || !contains(range, value.get<std::int64_t>()))
     fail(key, value, describe(range));
   return value.get<std::int64_t>();
 }

@@ -11,6 +11,9 @@
 
 namespace spillway {
 
+/// Whether a value is a whole number of 64 bits with a sign.
+bool is_int64(const nlohmann::json& value);
+
 /// Reads the keys of a JSON object strictly: each has a type and a range, and no other key may be
 /// there. Throws Error with the place of the problem.
 class JsonFields {

@@ -11,6 +11,7 @@ import torch
 
 from . import _core
 from ._core import Data
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,16 +64,10 @@ def _column(rows: Any, name: str) -> Array:
         chunk, depth = chunk.flatten(), depth + 1
     values = _tensor(chunk.to_numpy(zero_copy_only=False))
     if values.shape[0] % len(rows) != 0:
-        raise _varying(name)
+        raise ConfigError(
+            f"data: column '{name}' has rows of varying length; pad or pack them first", "data"
+        )
     return values.reshape(len(rows), -1) if depth else values
-
-
-def _varying(name: str) -> Exception:
-    from .errors import ConfigError
-
-    return ConfigError(
-        f"data: column '{name}' has rows of varying length; pad or pack them first", "data"
-    )
 
 
 def _paths(paths: Paths) -> list[str]:

@@ -130,11 +130,12 @@ class Session:
         document = _document(
             seed=seed, train=train, scheduling={"order": order}, checkpoint=checkpoint
         )
+        name = name or trial_id or f"trial {len(self._trials)}"
         trial = self._session.submit(
-            model, data, document, name or trial_id or f"trial {len(self._trials)}", trial_id, until,
-            os.fspath(checkpoint_dir or ""), os.fspath(weights_file or ""),
+            model, data, document, name, trial_id, until, os.fspath(checkpoint_dir or ""),
+            os.fspath(weights_file or ""),
         )
-        self._trials[trial] = (name or trial_id or f"trial {trial}", train.get("max_steps"))
+        self._trials[trial] = (name, train.get("max_steps"))
         self._session.start()
         return trial
 

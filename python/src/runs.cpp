@@ -10,7 +10,6 @@
 #include "runs/folder/cache_file.h"
 #include "runs/log/event_json.h"
 #include "runs/output/run_documents.h"
-#include "trainer/storage/run_lock.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -80,36 +79,40 @@ class Training {
   Recorder recorder_;
 };
 
+/// Trains the run that `open` opens, without the GIL, unless all its trials have ended. Returns its
+/// folder.
+template <typename Open>
+std::string train_opened(nb::object tell, const Open& open) {
+  std::ostringstream notes;
+  OpenTraining training = [&] {
+    const nb::gil_scoped_release released;
+    return open(notes);
+  }();
+  if (training.run) Training(*training.run, training.folder, std::move(tell), notes).train();
+  return training.folder.path();
+}
+
 std::string train(const std::string& config_file, const std::vector<std::string>& overrides,
                   bool overwrite, nb::object tell) {
-  std::ostringstream notes;
-  auto [folder, run] = [&] {
-    const nb::gil_scoped_release released;
+  return train_opened(std::move(tell), [&](std::ostream& notes) {
     return open_training({config_file, overrides, overwrite}, resources(), notes);
-  }();
-  if (run) Training(*run, folder, std::move(tell), notes).train();
-  return folder.path();
+  });
 }
 
 std::string resume(const std::string& path, const std::vector<std::string>& overrides,
                    nb::object tell) {
-  std::ostringstream notes;
-  const OutputFolder folder(path);
-  auto run = [&] {
-    const nb::gil_scoped_release released;
-    require_begun(folder);
-    return reopen_training(folder, overrides, {}, resources(), notes);
-  }();
-  if (run) Training(*run, folder, std::move(tell), notes).train();
-  return folder.path();
+  return train_opened(std::move(tell), [&](std::ostream& notes) {
+    OpenTraining training{.folder = OutputFolder(path), .run = {}};
+    require_begun(training.folder);
+    training.run = reopen_training(training.folder, overrides, {}, resources(), notes);
+    return training;
+  });
 }
 
 /// What `spillway results --json` prints.
 std::string results(const std::string& folder) {
-  const bool live = holder_of(folder).has_value();
-  const RunLog run = read_run(folder).run;
-  const auto state = run.actual ? RunState::ended : live ? RunState::running : RunState::unfinished;
-  return json_report(run, folder, state);
+  const auto [logged, state] = read_run_and_state(folder);
+  return json_report(logged.run, folder, state);
 }
 
 }  // namespace

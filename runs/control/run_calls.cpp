@@ -16,6 +16,7 @@
 #include "trainer/config/train_changes.h"
 
 namespace spillway {
+
 RunCalls::RunCalls(OpenRun& run, const OutputFolder& folder, MetricsFiles& metrics,
                    std::ostream& problems)
     : session_(*run.session),

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runs/folder/output_folder.h"
+#include "runs/log/event_log.h"
 #include "runs/log/run_log.h"
 #include "spillway/choices.h"
 
@@ -20,6 +21,13 @@ inline constexpr std::size_t kAllTrials = std::numeric_limits<std::size_t>::max(
 enum class RunState { ended, running, unfinished };
 template <>
 inline constexpr std::array kNames<RunState>{"ended", "running", "unfinished"};
+
+/// The run in a folder, and whether another process trains it now. Throws like read_run().
+struct ReadRun {
+  LoggedRun logged;
+  RunState state;
+};
+ReadRun read_run_and_state(const std::filesystem::path& folder);
 
 /// One JSON document; unknown values are null. It lists all trials in order of the log or, if there
 /// are more, the `top` best ones in order of the metric. `folder` is the run's.

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/device/kernels.h"
+#include "models/base/compute_type.h"
 #include "models/base/reason.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
@@ -26,18 +27,6 @@
 
 namespace spillway {
 namespace {
-
-at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return at::kFloat;
-    case DType::bf16:
-      return at::kBFloat16;
-    case DType::i64:
-      return at::kLong;
-  }
-  return at::kFloat;
-}
 
 /// A tensor over memory that it does not own. LibTorch only reads it.
 at::Tensor view_of(const std::byte* data, const TensorSpec& spec, int gpu) {

@@ -160,7 +160,7 @@ bool Session::Impl::is_idle() const {
 /// Waits until `done`, no trial can go on, or there is no run.
 template <typename Done>
 void Session::Impl::wait_for(const Done& done) {
-  idle.wait(mutex, [&]() SPILLWAY_REQUIRES(mutex) { return !has_run() || is_idle() || done(); });
+  idle.wait(mutex, [&]() SPILLWAY_REQUIRES(mutex) { return is_over({}) || done(); });
 }
 
 void Session::Impl::stop_all() {

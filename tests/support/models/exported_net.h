@@ -13,6 +13,7 @@
 #include "spillway/exported.h"
 #include "spillway/tensor_source.h"
 #include "spillway/trial_config.h"
+#include "tests/support/models/short_training.h"
 
 /// Files as PyTorch's exporter writes them, and a small network in one.
 namespace spillway::testing {
@@ -184,17 +185,7 @@ inline TrialConfig exported_trial(const std::filesystem::path& file) {
   trial.name = "exported";
   trial.model = exported_factory(file);
   trial.data = exported_net_data();
-  trial.train.seed = 3;
-  trial.train.batch_size = 4 * kNetBatch;
-  trial.train.virtual_nodes = 4;
-  trial.train.reduction_groups = 2;
-  trial.train.max_steps = 20;
-  trial.train.learning_rate = 1e-2;
-  trial.train.lr_scheduler_type = LrSchedulerType::constant;
-  trial.train.weight_decay = 0;
-  trial.train.max_grad_norm = 0;
-  trial.train.eval_steps = 10;
-  trial.train.eval_batches = 2;
+  trial.train = short_training(1e-2);
   return trial;
 }
 

@@ -7,6 +7,7 @@
 #include "spillway/graph.h"
 #include "spillway/tensor_source.h"
 #include "spillway/trial_config.h"
+#include "tests/support/models/short_training.h"
 
 /// A graph of modules: two inputs, padded sequences, dropout and a table inside a module, tied
 /// weights, a loss of its own.
@@ -100,17 +101,7 @@ inline TrialConfig padded_trial(double dropout = 0.1) {
   trial.model = graph_factory([dropout](Graph& graph) { padded_graph(graph, dropout); });
   trial.data = tensor_data(
       torch::cat({ids.to(torch::kFloat), lengths.unsqueeze(1).to(torch::kFloat)}, 1), next, 0.2);
-  trial.train.seed = 3;
-  trial.train.batch_size = 16;
-  trial.train.virtual_nodes = 4;
-  trial.train.reduction_groups = 2;
-  trial.train.max_steps = 20;
-  trial.train.learning_rate = 3e-3;
-  trial.train.lr_scheduler_type = LrSchedulerType::constant;
-  trial.train.weight_decay = 0;
-  trial.train.max_grad_norm = 0;
-  trial.train.eval_steps = 10;
-  trial.train.eval_batches = 2;
+  trial.train = short_training(3e-3);
   return trial;
 }
 

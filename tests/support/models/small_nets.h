@@ -9,6 +9,7 @@
 #include "spillway/sequential.h"
 #include "spillway/tensor_source.h"
 #include "spillway/trial_config.h"
+#include "tests/support/models/short_training.h"
 
 /// Models that a user might write, and trials of them on made-up data.
 namespace spillway::testing {
@@ -100,17 +101,9 @@ inline TrialConfig net_trial(const SmallNet& net) {
   trial.name = net.name;
   trial.model = sequential_factory(net.make, net.config);
   trial.data = tensor_data(inputs, targets, 0.2);
-  trial.train.seed = 3;
-  trial.train.batch_size = 16;
-  trial.train.virtual_nodes = 4;
-  trial.train.reduction_groups = 2;
-  trial.train.max_steps = 20;
-  trial.train.learning_rate = 3e-3;
+  trial.train = short_training(3e-3);
   trial.train.weight_decay = 0.1;
   trial.train.max_grad_norm = 0.5;
-  trial.train.lr_scheduler_type = LrSchedulerType::constant;
-  trial.train.eval_steps = 10;
-  trial.train.eval_batches = 2;
   return trial;
 }
 

@@ -98,4 +98,21 @@ inline void expect_within_budgets(const RunResult& result) {
   EXPECT_LE(result.host_peak_bytes, result.host_budget_bytes);
 }
 
+/// A model that `resident` trained whole has the same bits at the smallest budget, and over two
+/// lanes there and with ample memory.
+inline void expect_same_bits_when_spilled(const TrialConfig& trial, const TrialResult& resident) {
+  ASSERT_EQ(resident.state, TrialState::done) << resident.reason;
+  EXPECT_EQ(resident.num_shards, 1);
+  const Bytes budget = smallest_budget(trial);
+  const RunResult spilled = train(session_of(1, budget), trial);
+  EXPECT_GT(spilled.trials[0].num_shards, 2);
+  expect_within_budgets(spilled);
+  expect_same_bits(spilled.trials[0], resident);
+  for (const Bytes lane_budget : {budget, kAmple}) {
+    const RunResult lanes = train(session_of(2, lane_budget), with_lanes(trial, {1, 1}));
+    for (const DeviceResult& device : lanes.devices) EXPECT_GT(device.ops, 0u);
+    expect_same_bits(lanes.trials[0], resident);
+  }
+}
+
 }  // namespace spillway::testing
