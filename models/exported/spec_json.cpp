@@ -45,6 +45,7 @@ class SpecReader {
   ExportedSpec read() && {
     fields_.at("version");
     spec_.name = fields_.text("name");
+    if (spec_.name.empty()) fields_.fail("has an empty name");
     spec_.batch_size = fields_.integer("batch_size", kSizes);
     spec_.dtype = static_cast<DType>(fields_.choice("dtype", {"float32", "bfloat16"}));
     read_row();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <ostream>
 #include <set>
 #include <sstream>
@@ -19,6 +20,9 @@ namespace fs = std::filesystem;
 
 /// About 20 MB in memory and in the file.
 constexpr std::size_t kMaxTraceSpans = 100'000;
+
+/// Virtual nodes that a configuration may have.
+constexpr std::int64_t kMostNodes = 1 << 16;
 
 /// An absolute path; resolves links in the part that exists.
 fs::path resolved(const fs::path& path) {
@@ -100,6 +104,29 @@ void resolve_epochs(std::vector<Trial>& trials, const YamlNode& tree, Findings& 
   check_early_stopping(trials, tree, findings);
 }
 
+/// Reads the models that are in files, each once. A file decides how a batch is divided.
+void read_models(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
+  if (std::ranges::none_of(trials, has_model_file)) return;
+  std::map<std::string, ExportedInfo> read;
+  for (Trial& trial : trials) {
+    RunConfig& config = trial.config;
+    if (!has_model_file(trial) || config.torch.path.empty()) continue;
+    run_noting(trial.tree, findings, [&] {
+      try {
+        ExportedInfo& info = read[config.torch.path];
+        if (info.name.empty()) info = exported_info(config.data_root / config.torch.path);
+        config.torch.info = info;
+      } catch (const Error& error) {
+        throw ConfigError("model.path", 0, error.what());
+      }
+    });
+    const std::int64_t vn_size = config.torch.info.batch_size, batch = config.train.batch_size;
+    if (config.train.virtual_nodes == 0 && batch % vn_size == 0 && batch / vn_size <= kMostNodes)
+      config.train.virtual_nodes = static_cast<int>(batch / vn_size);
+  }
+  if (!findings.concern("model")) check_metric(trials, tree, findings);
+}
+
 /// Of two keys that exclude each other the later one counts.
 void apply_overrides(YamlNode& tree, const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
@@ -125,6 +152,7 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
   auto trials = expand_trials(tree, findings);
+  read_models(trials, tree, findings);
   resolve_epochs(trials, tree, findings);
   return trials;
 }
