@@ -29,5 +29,6 @@ if(EXISTS "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so")
     IMPORTED_LOCATION "${SPILLWAY_TORCH_DIR}/lib/libc10_cuda.so" IMPORTED_SONAME libc10_cuda.so)
 endif()
 # RUNPATH is not transitive; RPATH is, so the wheel's own libraries find each other.
+set(SPILLWAY_TORCH_RPATH "${SPILLWAY_TORCH_DIR}/lib" CACHE STRING "Where programs look for LibTorch")
 target_link_options(spillway::torch INTERFACE
-  "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_DIR}/lib")
+  "LINKER:--disable-new-dtags,-rpath,${SPILLWAY_TORCH_RPATH}")

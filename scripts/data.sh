@@ -5,6 +5,8 @@
 #   data.sh breast_cancer   likewise: 569 tumours with 30 measurements each
 # and of what tests and experiments compare with, and what makes the documentation:
 #   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
+#   data.sh python   a Python that has what the package spillway is built and tested with, and the
+#                    torch of LibTorch
 # All but the first fail where they cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -20,6 +22,7 @@ readonly -A packages_of=(
   [tensorboard]="tensorboard==2.21.0"
   [ray]="ray[tune]==2.60.0 optuna==5.0.0"
   [mkdocs]="mkdocs==1.6.1"
+  [python]="nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.3.5 pandas==2.3.3 mypy==2.4.1"
 )
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
@@ -114,6 +117,14 @@ case "${1:-}" in
   digits) print_scikit_learn digits.csv "handwritten digits" ;;
   breast_cancer) print_scikit_learn breast_cancer.csv "measurements of tumours" ;;
   "") print_plays ;;
+  python)
+    python="$(print_python python)"
+    "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
+      die "LibTorch's Python package is for Python $torch_wheel_python"
+    dirname "$SPILLWAY_TORCH_DIR" \
+      >"$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+    printf '%s\n' "$python"
+    ;;
   *)
     [[ -v "packages_of[$1]" ]] || die "data.sh knows no '$1'"
     print_python "$1"

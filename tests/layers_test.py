@@ -79,7 +79,7 @@ ROOMS = {
                      "trainer/journal trainer/profile trainer/session runs/text runs/config "
                      "runs/log runs/folder runs/output runs/control apps/terminal apps/report apps/page "
                      "apps/plan",
-    "apps/cli": "core/base runs/text runs/config apps/terminal apps/commands",
+    "apps/cli": "core/base runs/text runs/config runs/folder apps/terminal apps/commands",
 }
 MAX_FILES = 25
 

@@ -12,7 +12,7 @@
 #include "apps/commands/train_command.h"
 #include "apps/commands/trial_commands.h"
 #include "apps/commands/verify_command.h"
-#include "apps/terminal/cache_file.h"
+#include "runs/folder/cache_file.h"
 #include "apps/terminal/signals.h"
 #include "runs/config/config.h"
 

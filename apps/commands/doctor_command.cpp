@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "apps/terminal/cache_file.h"
+#include "runs/folder/cache_file.h"
 #include "runs/log/run_json.h"
 #include "runs/text/format.h"
 #include "runs/text/table.h"

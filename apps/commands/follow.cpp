@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 #include <memory>
 #include <ostream>
 
@@ -13,6 +11,7 @@
 #include "apps/report/report.h"
 #include "apps/terminal/terminal.h"
 #include "runs/control/recorder.h"
+#include "runs/control/train_run.h"
 #include "runs/text/table.h"
 
 namespace spillway {
@@ -36,42 +35,16 @@ class Watch {
 
   Recorder& recorder() { return recorder_; }
 
-  /// Keeps the session's run open until only paused trials are left, which it then stops. An error
-  /// of the log ends the run.
   void run() {
-    session_.start();
-    for (bool again = true; again;) {
-      auto running = std::async(std::launch::async, [&] { session_.wait(); });
-      try {
-        again = until(running);
-      } catch (...) {
-        session_.stop();
-        throw;
-      }
-      running.get();
-    }
-    session_.finish();
+    train_run(session_, recorder_, {[this] { return wants_stop(); }, [this] { show(); }});
+    progress_->finish();
   }
 
  private:
-  /// Until no trial can go on. Returns whether one goes on after all.
-  bool until(const std::future<void>& running) {
-    constexpr std::chrono::milliseconds kInterval(100);
-    for (bool last = false; !last;) {
-      if (console_.requests.stop && !stopped_) {
-        session_.stop();
-        progress_->stop(log_);
-        stopped_ = true;
-      }
-      last = running.wait_for(kInterval) == std::future_status::ready;
-      recorder_.take_events();
-      recorder_.serve(stopped_);
-      if (last && recorder_.take_may_go_on() && !stopped_) return true;
-      if (!last) recorder_.sample_memory();
-      show();
-    }
-    progress_->finish();
-    return false;
+  bool wants_stop() {
+    const bool wants = console_.requests.stop;
+    if (wants) progress_->stop(log_);
+    return wants;
   }
   void show() {
     if (const unsigned asked = console_.requests.state; asked != states_shown_) {
@@ -88,7 +61,6 @@ class Watch {
   const std::unique_ptr<Progress> progress_;
   Recorder recorder_;
   unsigned states_shown_ = 0;
-  bool stopped_ = false;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "apps/commands/trial_commands.h"
-#include "runs/folder/prepare.h"
+#include "runs/control/open_training.h"
 #include "runs/log/event_log.h"
 
 namespace spillway {
@@ -23,21 +23,23 @@ ExitCode report_ended(const OutputFolder& folder, const Console& console) {
 
 }  // namespace
 
+ExitCode follow_or_report(std::optional<OpenRun>& run, const OutputFolder& folder,
+                          const Console& console, const std::optional<Json>& request) {
+  return run ? follow(*run, folder, console, request) : report_ended(folder, console);
+}
+
 ExitCode resume_and_follow(std::vector<Trial> all, Findings findings, const OutputFolder& folder,
                            const RunResources& resources, const ResumeWish& wish,
                            const Console& console) {
   auto run = resume_run(std::move(all), std::move(findings), folder, resources, wish, console.log);
-  return run ? follow(*run, folder, console, wish.request) : report_ended(folder, console);
+  return follow_or_report(run, folder, console, wish.request);
 }
 
 ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
                 const Console& console) {
-  folder.require_free();
-  Findings findings;
-  auto trials =
-      read_trials(folder.file("config.yaml"), options.overrides, findings, options.folder);
-  return resume_and_follow(std::move(trials), std::move(findings), folder,
-                           {options.pilot_cache, options.machine}, wish, console);
+  auto run = reopen_training(folder, options.overrides, wish, {options.pilot_cache, options.machine},
+                             console.log);
+  return follow_or_report(run, folder, console, wish.request);
 }
 
 ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& log,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "apps/commands/follow.h"
@@ -10,6 +11,11 @@
 #include "runs/folder/output_folder.h"
 
 namespace spillway {
+
+/// Trains a run that is open, or reports the one in the folder if all its trials have ended.
+ExitCode follow_or_report(std::optional<OpenRun>& run, const OutputFolder& folder,
+                          const Console& console,
+                          const std::optional<Json>& request = std::nullopt);
 
 /// Resumes the run and trains it, or reports it if all trials have ended. Arguments and errors are
 /// those of resume_run().

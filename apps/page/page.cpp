@@ -43,6 +43,7 @@ Json trial_json(const PageInput& input, std::size_t trial, const std::vector<std
     values.push_back(value == nullptr ? Json(nullptr) : value_of(*value));
   }
   return {{"id", short_name(input.run, trial)},
+          {"clone_of", log.clone_of ? Json(short_name(input.run, *log.clone_of)) : Json(nullptr)},
           {"name", log.result.name},
           {"state", to_string(log.result.state)},
           {"ended", has_ended(log.result.state)},

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/os/disk.h"
-#include "core/os/file_system.h"
-#include "runs/folder/output_folder.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/trial_factory.h"
 #include "trainer/config/batch_split.h"
@@ -47,29 +44,6 @@ std::vector<PlannedRow> rows_of(const Session& session, const std::vector<TrialC
   return rows;
 }
 
-/// One disk may hold the homes and the outputs.
-std::vector<DiskUse> disks_of(const RunConfig& config, const std::vector<PlannedRow>& rows) {
-  DiskUse outputs{.folder = config.output_dir,
-                  .free = OutputFolder(config.output_dir).free_bytes()};
-  std::vector<Bytes> homes;
-  for (const PlannedRow& row : rows) {
-    outputs.checkpoints += row.plan.checkpoint_bytes;
-    outputs.weights += row.weights_bytes();
-    homes.push_back(row.plan.home_bytes);
-  }
-  const auto& offload_path = config.session.offload_path;
-  if (offload_path.empty()) return {outputs};
-  const Bytes at_once = most_at_once(homes, config.session.host_memory);
-  if (share_disk(offload_path, outputs.folder)) {
-    outputs.homes = at_once;
-    return {outputs};
-  }
-  return {outputs,
-          {.folder = offload_path,
-           .homes = at_once,
-           .free = posix_file_system().free_bytes(existing_part(offload_path))}};
-}
-
 /// Of the trials that fit.
 std::vector<TrialPlan> plans_of(const PlannedRun& run) {
   std::vector<TrialPlan> plans;
@@ -77,22 +51,6 @@ std::vector<TrialPlan> plans_of(const PlannedRun& run) {
     if (!row.misfit) plans.push_back(row.plan);
   }
   return plans;
-}
-
-PlannedRun plan_trials(const PlanInput& input, std::vector<Trial> trials, Findings findings) {
-  PlannedRun run{.trials = std::move(trials), .machine = input.machine};
-  const auto configs = make_configs(run.trials, findings);
-  SessionConfig session = run.config().session;
-  session.estimate = input.estimate;
-  session.pilot_cache = input.pilot_cache;
-  session.max_trace_spans = kTraceSpans;
-  run.session = make_session(session, run.trials.front(), findings);
-  findings.throw_if_any();
-  const auto misfits = submit_all(*run.session, configs, run.trials);
-  run.rows = rows_of(*run.session, configs, misfits);
-  run.memory = memory_need(session, plans_of(run));
-  run.disks = disks_of(run.config(), run.rows);
-  return run;
 }
 
 }  // namespace
@@ -139,14 +97,22 @@ PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
   Findings findings;
   auto trials = read_trials(input.config_file, input.overrides, findings);
   if (only) trials = {trials.at(*only)};
-  make_configs(trials, findings);
-  const auto sharing = findings.empty() ? sharing_devices(trials) : std::nullopt;
-  if (sharing) {
-    PlannedRun run = plan_trials(input, *sharing, {});
-    const auto plans = plans_of(run);
-    if (run.fits() && fit_at_once(run.config().session, plans, input.machine)) return run;
-  }
-  return plan_trials(input, std::move(trials), std::move(findings));
+  const auto configs = make_configs(trials, findings);
+  SessionConfig session = trials.front().config.session;
+  session.estimate = input.estimate;
+  session.pilot_cache = input.pilot_cache;
+  session.max_trace_spans = kTraceSpans;
+  auto submitted = submit_new_run(std::move(trials), configs, std::move(session), input.machine,
+                                  std::move(findings));
+  PlannedRun run{.trials = std::move(submitted.trials),
+                 .session = std::move(submitted.session),
+                 .machine = input.machine};
+  run.rows = rows_of(*run.session, configs, submitted.misfits);
+  const auto plans = plans_of(run);
+  run.memory = memory_need(run.config().session, plans);
+  run.disks = disk_use(run.config(), plans);
+  for (const PlannedRow& row : run.rows) run.disks.front().weights += row.weights_bytes();
+  return run;
 }
 
 }  // namespace spillway

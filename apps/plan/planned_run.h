@@ -46,17 +46,6 @@ struct TierBytes {
 
 TierBytes tiers_of(const PlannedRow& row, const RunConfig& config);
 
-/// What a run takes of one disk at its peak; outputs not listed are small.
-struct DiskUse {
-  std::filesystem::path folder;
-  Bytes homes = 0;        ///< of offload_path, of trials that run at once
-  Bytes checkpoints = 0;  ///< of all trials
-  Bytes weights = 0;      ///< final ones; not required before the run starts
-  Bytes free = 0;
-  Bytes required() const { return homes + checkpoints; }
-  bool fits() const { return required() <= free; }
-};
-
 /// A planned run.
 struct PlannedRun {
   std::vector<Trial> trials;

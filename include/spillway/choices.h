@@ -61,6 +61,12 @@ enum class SharingKind : std::uint8_t { none, priority, wfs, fill };
 template <>
 inline constexpr std::array kNames<SharingKind>{"none", "priority", "wfs", "fill"};  ///< names
 
+/// How an autoscaler decides, see scheduler/elastic/heuristic.h.
+enum class RuleKind : std::uint8_t { throughput, linear, stepped, straggler };
+template <>
+inline constexpr std::array kNames<RuleKind>{"throughput", "linear", "stepped",
+                                             "straggler"};  ///< names
+
 /// Which trials of a sweep end early, see scheduler/elastic/early_stopping.h.
 enum class EarlyTerminateKind : std::uint8_t {
   hyperband,  ///< successive halving, in one bracket or several

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "spillway/contract.h"
@@ -88,6 +89,9 @@ class Session {
   /// Waits until this trial has ended, is paused, or waits for a paused one. Returns its state.
   /// Throws what ended the run.
   TrialState wait(JobId trial);
+  /// Like wait(), for all trials or for one, but at most for so many seconds. Returns whether the
+  /// wait is over.
+  bool wait_for(double seconds, std::optional<JobId> trial = std::nullopt);
   /// Waits like wait(), then stops the trials that have not ended, and ends the run. Throws like
   /// run().
   void finish();

@@ -16,7 +16,7 @@ inline constexpr int kAutoDataParallel = 0;
 
 /// A rule of a trial's autoscaler, see scheduler/elastic/heuristic.h.
 struct AutoscaleRule {
-  std::string rule;                      ///< throughput | linear | stepped | straggler
+  RuleKind rule = RuleKind::throughput;  ///< how it decides
   std::map<std::string, double> params;  ///< by name; a missing one has its default
 };
 

@@ -9,6 +9,23 @@
 namespace spillway {
 
 template <typename Config, typename Visitor>
+void visit_resources(Config& session, Visitor& v) {
+  v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
+  v.list("devices", session.devices, "List of devices, see below.",
+         [](auto& device, auto& item) { visit_device(device, item); });
+  v.field("host_memory", session.host_memory, SizeRange{},
+          "Limit of host memory for the training state of all running trials. Trials that do not "
+          "fit wait.");
+  v.field("activation_share", session.activation_share, kActivationShare,
+          "Part of each device's memory reserved for activations. With 0, activations share the "
+          "whole budget; on GPUs, whose memory is one piece, 0 means a quarter. If a trial does "
+          "not fit, the message names the share with which it needs the least memory.");
+  v.field("offload_path", session.offload_path, kAny,
+          "Folder for files that hold the training state instead of host memory. Spillway reserves "
+          "their space before training; the system keeps the parts in use in memory.");
+}
+
+template <typename Config, typename Visitor>
 void visit_top(Config& run, Visitor& v) {
   v.field("name", run.name, kAny, "Name of the run.");
   v.field("output_dir", run.output_dir, kAny,
@@ -21,19 +38,7 @@ void visit_top(Config& run, Visitor& v) {
           "`tensorboard`: each trial also has an event file for TensorBoard, with its metrics and "
           "swept values, beside its `metrics.csv`.");
   visit_seed(run.train, v);
-  v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
-  v.list("devices", run.session.devices, "List of devices, see below.",
-         [](auto& device, auto& item) { visit_device(device, item); });
-  v.field("host_memory", run.session.host_memory, SizeRange{},
-          "Limit of host memory for the training state of all running trials. Trials that do not "
-          "fit wait.");
-  v.field("activation_share", run.session.activation_share, kActivationShare,
-          "Part of each device's memory reserved for activations. With 0, activations share the "
-          "whole budget; on GPUs, whose memory is one piece, 0 means a quarter. If a trial does "
-          "not fit, the message names the share with which it needs the least memory.");
-  v.field("offload_path", run.session.offload_path, kAny,
-          "Folder for files that hold the training state instead of host memory. Spillway reserves "
-          "their space before training; the system keeps the parts in use in memory.");
+  visit_resources(run.session, v);
   v.field("data_root", run.data_root, kAny,
           "Base of relative paths in `data.path` and `model.path`, by default the current folder; "
           "a resumed run "
@@ -109,6 +114,13 @@ void visit_epochs(Config& run, Visitor& v) {
 }
 
 template <typename Config, typename Visitor>
+void visit_order(Config& train, Visitor& v) {
+  v.field("order", train.order, kAny,
+          "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
+          "virtual node by virtual node, for models that fit. `auto`: by the budget.");
+}
+
+template <typename Config, typename Visitor>
 void visit_scheduling(Config& run, Visitor& v) {
   v.field("policy", run.session.policy, kAny,
           "Which trial's shard runs next: longest remaining time (`lrtf`), shortest remaining time "
@@ -118,9 +130,7 @@ void visit_scheduling(Config& run, Visitor& v) {
           "How many devices each trial gets: what it asks for (`none`); all or nothing by priority "
           "(`priority`); in proportion to priority, as powers of two (`wfs`); one, and more where "
           "they reduce the remaining time most (`fill`). See below.");
-  v.field("order", run.train.order, kAny,
-          "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
-          "virtual node by virtual node, for models that fit. `auto`: by the budget.");
+  visit_order(run.train, v);
   v.field("double_buffer", run.session.double_buffer, kAny,
           "Load the next shard while the device computes.");
   v.field("device_timeout", run.session.device_timeout_s, NumberRange{.min = 1, .max = 86400},

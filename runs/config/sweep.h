@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,12 +9,15 @@
 
 namespace spillway {
 
+struct DataSplit;  // spillway/data_source.h
+
 /// One point of a sweep.
 struct Trial {
   std::string name;  ///< "learning_rate=3e-3,hidden_size=128"; also a safe file name
   std::vector<std::pair<std::string, std::string>> parameters;  ///< swept (key, value as text)
   YamlNode tree;                                                ///< with the swept values
   RunConfig config;
+  std::shared_ptr<const DataSplit> data{};  ///< if it is open already
 };
 
 /// Whether the length of the trial is given in epochs and not known yet.

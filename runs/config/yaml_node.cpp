@@ -164,7 +164,7 @@ class TreeBuilder final : public YAML::EventHandler {
     map.key = std::move(node);
     map.has_key = true;
     if (is_text && !map.keys.insert(map.key.text).second)
-      throw ConfigError(path(), map.key.line, "is written a second time");
+      throw ConfigError(path(), map.key.line, "is given twice; remove one of them");
   }
 
   /// Values of a map have the line of their key.

@@ -132,11 +132,13 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
       reader.require_key("rule",
                          fmt::format("write one of {}", fmt::join(kNames<RuleKind>, ", ")).c_str());
     }
-    reader.field("rule", rule.rule, kAny);
+    const YamlNode* name = reader.raw("rule");
+    const bool is_known = name != nullptr && reader.read("rule", *name, rule.rule, kAny);
     for (const YamlNode& child : item.children) {
       if (child.key == "rule") continue;
       reader.field(child.key.c_str(), rule.params[child.key], NumberRange{});
     }
+    if (!is_known) rule.params.clear();  // no rule to check them by
   };
   if (node.kind != Kind::list) return read_rule(node, path_of(key));
   for (std::size_t i = 0; i < node.children.size(); ++i) {

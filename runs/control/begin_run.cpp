@@ -46,12 +46,12 @@ std::optional<OpenRun> begin_run(const std::vector<Trial>& given, Findings findi
                                  const OutputFolder& folder, const RunResources& resources,
                                  Earlier earlier, std::ostream& notes) {
   const bool overwrites = earlier == Earlier::overwrite;
-  run_configs(given, folder, findings);
+  const auto configs = run_configs(given, folder, findings);
   run_noting(given.front().tree, findings, [&] { require_no_problem(folder, overwrites); });
-  make_session(run_session(given.front(), resources.pilot_cache), given.front(), findings);
-  findings.throw_if_any();
-  auto [trials, session] =
-      submit_new_run(given, folder, resources.pilot_cache, resources.machine, notes);
+  auto [trials, session, misfits] =
+      submit_new_run(given, configs, run_session(given.front(), resources.pilot_cache),
+                     resources.machine, std::move(findings));
+  require_fit(*session, trials.front().config.session, misfits, resources.machine, notes);
   OpenRun run{.trials = std::move(trials), .session = std::move(session)};
   run.planned = simulate(*run.session, run.trials);
 

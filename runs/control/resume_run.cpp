@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runs/control/clone_trial.h"
 #include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/folder/sound_outputs.h"
@@ -143,6 +144,16 @@ void require_unchanged(Session& session, const std::vector<TrialConfig>& configs
   findings.throw_if_any();
 }
 
+/// Finds, before anything is written, why a request to a run that nobody trains has to be refused.
+void find_refusal(const Json& request, const std::vector<Trial>& all, const RunLog& run,
+                  const OutputFolder& folder, Findings& findings) {
+  if (request.at("call") != "clone") return;
+  const auto values = request.at("values").get<std::vector<std::string>>();
+  const Trial& source = all.at(number_of(request.at("trial"), run));
+  run_configs({longer(clone_of(source, values), trial_values(values, kCloneKeys))}, folder,
+              findings);
+}
+
 void report_damage(const LoggedRun& before, const OutputFolder& folder, std::ostream& log) {
   const std::string file = folder.file(kEventFile).string();
   for (const std::string& damage : before.damage)
@@ -271,6 +282,7 @@ std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
     extend_trials(all, run, stored, findings);
   }
   auto all_configs = run_configs(all, folder, findings);
+  if (wish.request && findings.empty()) find_refusal(*wish.request, all, run, folder, findings);
   auto made = make_session(run_session(all.front(), resources.pilot_cache), all.front(), findings);
   findings.throw_if_any();
   Session& session = *made;
@@ -297,7 +309,8 @@ std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
     configs[t].exempt_from_early_stopping =
         number < run.trials.size() && run.trials[number].extended_alone;
   }
-  submit_run(session, std::move(configs), trials, resources.machine, notes);
+  const auto misfits = submit_all(session, std::move(configs), trials);
+  require_fit(session, trials.front().config.session, misfits, resources.machine, notes);
   report_lost_checkpoints(before.run, place, known, trials, session, notes);
   const auto planned = simulate(session, trials);
   store_growth(folder, stored, given);

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <utility>
 
+#include "runs/control/clone_trial.h"
 #include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/log/event_json.h"
@@ -15,45 +16,6 @@
 #include "trainer/config/train_changes.h"
 
 namespace spillway {
-namespace {
-
-/// A copy with these values, which its parameters have.
-Trial clone_of(Trial trial, const std::vector<std::string>& values) {
-  for (const std::string& text : values) {
-    const std::size_t end = text.find('=');
-    const std::string key = text.substr(0, end), value = text.substr(end + 1);
-    if (!is_among(kSetKeys, key)) continue;
-    const auto known =
-        std::ranges::find(trial.parameters, key, &std::pair<std::string, std::string>::first);
-    if (known != trial.parameters.end()) {
-      known->second = value;
-    } else {
-      trial.parameters.emplace_back(key, value);
-    }
-  }
-  if (trial.config.checkpoint.keep > 0) return trial;
-  throw ConfigError("checkpoint.keep", 0,
-                    "is 0, so no checkpoint is kept where a clone could begin");
-}
-
-/// With more steps. Throws ConfigError if they are fewer.
-Trial longer(Trial trial, const TrialValues& values) {
-  TrainConfig& train = trial.config.train;
-  const std::int64_t before = train.max_steps;
-  train.max_steps = values.max_steps.value_or(before);
-  if (train.max_steps < before) {
-    throw ConfigError("train.max_steps", 0,
-                      fmt::format("is {}, but '{}' has {}, on which its learning rates depend; "
-                                  "write at least {}",
-                                  train.max_steps, trial.name, before, before));
-  }
-  if (train.max_steps > before) train.extended_from.push_back(before);
-  if (values.extension) train.lr_scheduler_extend = *values.extension;
-  return trial;
-}
-
-}  // namespace
-
 RunCalls::RunCalls(OpenRun& run, const OutputFolder& folder, MetricsFiles& metrics,
                    std::ostream& problems)
     : session_(*run.session),
@@ -157,14 +119,17 @@ std::string RunCalls::extend(const Json& event) {
   }
   RunLog extended = log_.run();
   extended.apply(event);
-  config_of(extended_trial(number, extended));
+  const TrialConfig config = config_of(extended_trial(number, extended));
   log_.add(event);
   log_.sync();
   refused_.erase(number);
   if (const auto job = job_of(number)) session_.resume(*job);  // it may be paused
   may_go_on_ = true;
   const TrialLog& trial = log_.run().trials[number];
-  return fmt::format("trial {} trains on, to {} steps", trial.result.name, trial.max_steps);
+  return fmt::format("trial {} trains on, to {} steps{}", trial.result.name, trial.max_steps,
+                     config.checkpoint.keep > 0
+                         ? ""
+                         : ", from the beginning: checkpoint.keep is 0, so it has no checkpoint");
 }
 
 /// Its steps are part of the log, its checkpoint is durable.

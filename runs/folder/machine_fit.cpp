@@ -6,6 +6,10 @@
 #include <numeric>
 #include <set>
 
+#include "core/os/disk.h"
+#include "core/os/file_system.h"
+#include "runs/folder/output_folder.h"
+
 namespace spillway {
 namespace {
 
@@ -71,6 +75,27 @@ MemoryNeed memory_need(const SessionConfig& session, const std::vector<TrialPlan
     need.devices.push_back(device.kind == DeviceKind::cpu ? std::min(device.memory, most) : 0);
   }
   return need;
+}
+
+std::vector<DiskUse> disk_use(const RunConfig& config, const std::vector<TrialPlan>& plans) {
+  DiskUse outputs{.folder = config.output_dir,
+                  .free = OutputFolder(config.output_dir).free_bytes()};
+  std::vector<Bytes> homes;
+  for (const TrialPlan& plan : plans) {
+    outputs.checkpoints += plan.checkpoint_bytes;
+    homes.push_back(plan.home_bytes);
+  }
+  const auto& offload_path = config.session.offload_path;
+  if (offload_path.empty()) return {outputs};
+  const Bytes at_once = most_at_once(homes, config.session.host_memory);
+  if (share_disk(offload_path, outputs.folder)) {
+    outputs.homes = at_once;
+    return {outputs};
+  }
+  return {outputs,
+          {.folder = offload_path,
+           .homes = at_once,
+           .free = posix_file_system().free_bytes(existing_part(offload_path))}};
 }
 
 MachineTooSmall::MachineTooSmall(const MemoryNeed& need, const HostMemory& machine)

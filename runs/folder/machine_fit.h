@@ -1,9 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/os/host_memory.h"
+#include "runs/config/config.h"
 #include "spillway/error.h"
 #include "spillway/session_config.h"
 #include "spillway/trial_plan.h"
@@ -22,6 +24,20 @@ MemoryNeed memory_need(const SessionConfig& session, const std::vector<TrialPlan
 
 /// The most that homes take at once where `host_memory` admits one trial after the other.
 Bytes most_at_once(const std::vector<Bytes>& homes, Bytes host_memory);
+
+/// What a run takes of one disk at its peak; outputs not listed are small.
+struct DiskUse {
+  std::filesystem::path folder;
+  Bytes homes = 0;        ///< of offload_path, of trials that run at once
+  Bytes checkpoints = 0;  ///< of all trials
+  Bytes weights = 0;      ///< final ones; not required before the run starts
+  Bytes free = 0;
+  Bytes required() const { return homes + checkpoints; }
+  bool fits() const { return required() <= free; }
+};
+
+/// Of the disk of the outputs, then of that of offload_path if it is another; without weights.
+std::vector<DiskUse> disk_use(const RunConfig& config, const std::vector<TrialPlan>& plans);
 
 /// A run fits its budgets, but the machine has less memory than they allow.
 class MachineTooSmall : public DoesNotFit {

@@ -6,7 +6,6 @@
 #include <map>
 #include <ostream>
 #include <set>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -59,11 +58,17 @@ void require_apart(const fs::path& output_dir, const RunConfig& config) {
   }
 }
 
+using Misfits = std::vector<std::optional<DoesNotFit>>;
+
+bool has_any(const Misfits& misfits) {
+  return std::ranges::any_of(misfits, [](const auto& misfit) { return misfit.has_value(); });
+}
+
 /// Throws DoesNotFit for the largest trial that does not fit, if any.
-void require_fit(const std::vector<std::optional<DoesNotFit>>& misfits, std::ostream& log) {
+void require_none(const Misfits& misfits, std::ostream& log) {
   const auto needed = [](const auto& misfit) { return misfit ? misfit->needed : 0; };
+  if (!has_any(misfits)) return;
   const auto num = std::ranges::count_if(misfits, [](const auto& m) { return m.has_value(); });
-  if (num == 0) return;
   log << num << " of " << misfits.size()
       << " trials do not fit; 'spillway plan' tries what would help; the largest needs:\n";
   throw DoesNotFit(**std::ranges::max_element(misfits, {}, needed));
@@ -91,7 +96,7 @@ void resolve_epochs(std::vector<Trial>& trials, const YamlNode& tree, Findings& 
   TrialFactory factory;
   for (Trial& trial : trials) {
     if (!has_epochs(trial)) continue;
-    const auto steps = factory.steps_of_epochs(trial.config);
+    const auto steps = factory.steps_of_epochs(trial);
     if (!steps) return;  // whoever makes the trials says why
     trial.config.train.max_steps = *steps;
   }
@@ -127,6 +132,29 @@ void read_models(std::vector<Trial>& trials, const YamlNode& tree, Findings& fin
   if (!findings.concern("model")) check_metric(trials, tree, findings);
 }
 
+/// Whether trials of a new run may share devices.
+bool may_share(const std::vector<Trial>& trials) {
+  for (const Trial& trial : trials) {
+    for (const char* key : {"scheduling.sharing", "train.data_parallel", "train.max_data_parallel",
+                            "train.lane_groups", "train.autoscale"}) {
+      if (find_at(trial.tree, key) != nullptr) return false;
+    }
+  }
+  return trials.size() > 1 && trials.front().config.session.devices.size() > 1;
+}
+
+/// Whether memory and disks hold the state of all trials at once.
+bool fit_at_once(const SubmittedRun& run, const HostMemory& machine) {
+  if (has_any(run.misfits)) return false;
+  const RunConfig& config = run.trials.front().config;
+  const auto plans = plans_of(*run.session, run.trials.size());
+  Bytes homes = 0;
+  for (const TrialPlan& plan : plans) homes += plan.home_bytes;
+  return homes <= config.session.host_memory &&
+         memory_need(config.session, plans).total() <= machine.total &&
+         std::ranges::all_of(disk_use(config, plans), &DiskUse::fits);
+}
+
 /// Of two keys that exclude each other the later one counts.
 void apply_overrides(YamlNode& tree, const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
@@ -155,27 +183,6 @@ std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
   read_models(trials, tree, findings);
   resolve_epochs(trials, tree, findings);
   return trials;
-}
-
-std::optional<std::vector<Trial>> sharing_devices(const std::vector<Trial>& trials) {
-  const bool are_several = trials.front().config.session.devices.size() > 1;
-  for (const Trial& trial : trials) {
-    for (const char* key : {"scheduling.sharing", "train.data_parallel", "train.max_data_parallel",
-                            "train.lane_groups", "train.autoscale"}) {
-      if (find_at(trial.tree, key) != nullptr) return std::nullopt;
-    }
-  }
-  if (trials.size() < 2 || !are_several) return std::nullopt;
-  std::vector<Trial> sharing = trials;
-  for (Trial& trial : sharing) trial.config.session.sharing = SharingKind::fill;
-  return sharing;
-}
-
-bool fit_at_once(const SessionConfig& session, const std::vector<TrialPlan>& plans,
-                 const HostMemory& machine) {
-  Bytes homes = 0;
-  for (const TrialPlan& plan : plans) homes += plan.home_bytes;
-  return homes <= session.host_memory && memory_need(session, plans).total() <= machine.total;
 }
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
@@ -228,39 +235,30 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
   return misfits;
 }
 
-SubmittedRun submit_new_run(const std::vector<Trial>& trials, const OutputFolder& folder,
-                            const fs::path& pilot_cache, const HostMemory& machine,
-                            std::ostream& log) {
-  const auto submit = [&](const std::vector<Trial>& chosen, std::ostream& to) {
-    Findings findings;
-    auto configs = run_configs(chosen, folder, findings);
-    SubmittedRun run{
-        chosen, make_session(run_session(chosen.front(), pilot_cache), chosen.front(), findings)};
+SubmittedRun submit_new_run(std::vector<Trial> trials, const std::vector<TrialConfig>& configs,
+                            SessionConfig config, const HostMemory& machine, Findings findings) {
+  SubmittedRun run{.trials = std::move(trials), .session = nullptr, .misfits = {}};
+  const auto submit = [&](SharingKind sharing) {
+    run.session.reset();  // its devices
+    for (Trial& trial : run.trials) trial.config.session.sharing = sharing;
+    config.sharing = sharing;
+    run.session = make_session(config, run.trials.front(), findings);
     findings.throw_if_any();
-    submit_run(*run.session, std::move(configs), run.trials, machine, to);
-    return run;
+    run.misfits = submit_all(*run.session, configs, run.trials);
   };
-  if (const auto sharing = sharing_devices(trials)) {
-    try {
-      std::ostringstream text;
-      SubmittedRun run = submit(*sharing, text);
-      const SessionConfig& session = run.trials.front().config.session;
-      if (fit_at_once(session, plans_of(*run.session, run.trials.size()), machine)) {
-        log << text.str();
-        return run;
-      }
-    } catch (const DoesNotFit&) {  // perhaps it does with one device for each
-    }
-  }
-  return submit(trials, log);
+  const SharingKind given = config.sharing;
+  const bool shares = may_share(run.trials);
+  submit(shares ? SharingKind::fill : given);
+  if (shares && !fit_at_once(run, machine)) submit(given);  // one device for each
+  return run;
 }
 
-void submit_run(Session& session, std::vector<TrialConfig> configs,
-                const std::vector<Trial>& trials, const HostMemory& machine, std::ostream& log) {
-  require_fit(submit_all(session, std::move(configs), trials), log);
+void require_fit(const Session& session, const SessionConfig& config, const Misfits& misfits,
+                 const HostMemory& machine, std::ostream& log) {
+  require_none(misfits, log);
   session.check();
-  const auto plans = plans_of(session, trials.size());
-  const MemoryNeed need = memory_need(trials.front().config.session, plans);
+  const auto plans = plans_of(session, misfits.size());
+  const MemoryNeed need = memory_need(config, plans);
   if (need.total() > machine.total) log << "'spillway plan' tries what would help\n";
   require_memory(need, machine);
   if (const std::string warning = warning_of_memory(need, machine); !warning.empty())

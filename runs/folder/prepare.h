@@ -27,15 +27,6 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 /// The trials of a document with their steps, also if they are given in epochs.
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings);
 
-/// The same trials, which take the devices that others leave (scheduling.sharing: fill).
-/// Nothing unless there are several
-/// trials and devices, and the configuration says nothing about how many devices trials have.
-std::optional<std::vector<Trial>> sharing_devices(const std::vector<Trial>& trials);
-
-/// Whether host memory holds the state of all trials at once.
-bool fit_at_once(const SessionConfig& session, const std::vector<TrialPlan>& plans,
-                 const HostMemory& machine);
-
 /// Makes the session that all trials of a file share. Adds problems to `findings`; returns null if
 /// there are any in the session's part of the configuration.
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings);
@@ -54,21 +45,24 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
                                                   std::vector<TrialConfig> configs,
                                                   const std::vector<Trial>& trials);
 
-/// A session that has the trials of a run.
+/// A session that has the trials of a run, submitted like submit_all().
 struct SubmittedRun {
   std::vector<Trial> trials;
   std::unique_ptr<Session> session;
+  std::vector<std::optional<DoesNotFit>> misfits;  ///< of each trial
 };
-/// Makes the session of a new run and submits its trials like submit_run(). They share devices if
-/// sharing_devices() says so and their state fits at once.
-SubmittedRun submit_new_run(const std::vector<Trial>& trials, const OutputFolder& folder,
-                            const std::filesystem::path& pilot_cache, const HostMemory& machine,
-                            std::ostream& log);
+/// Makes the session of a new run and submits `configs`, one per trial. The trials take the devices
+/// that others leave (scheduling.sharing: fill) if there are several trials and devices, the
+/// configuration says nothing about how many devices trials have, and memory and disks hold the
+/// state of all at once. Throws ConfigErrors with `findings` and all other problems.
+SubmittedRun submit_new_run(std::vector<Trial> trials, const std::vector<TrialConfig>& configs,
+                            SessionConfig config, const HostMemory& machine, Findings findings);
 
-/// Like submit_all(), but throws DoesNotFit for the largest trial that does not fit, or if the run
-/// needs more memory than `machine` has. Lists devices that trials do not use on `log`, and says
-/// there if memory is short now.
-void submit_run(Session& session, std::vector<TrialConfig> configs,
-                const std::vector<Trial>& trials, const HostMemory& machine, std::ostream& log);
+/// Throws DoesNotFit for the largest trial that does not fit, or if the run needs more memory than
+/// `machine` has. Lists devices that trials do not use on `log`, and says there if memory is short
+/// now.
+void require_fit(const Session& session, const SessionConfig& config,
+                 const std::vector<std::optional<DoesNotFit>>& misfits, const HostMemory& machine,
+                 std::ostream& log);
 
 }  // namespace spillway

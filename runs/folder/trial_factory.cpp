@@ -123,6 +123,12 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
 
 }  // namespace
 
+ModelFactory model_factory(const RunConfig& config) {
+  if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
+  if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
+  return gpt_factory(config.gpt);
+}
+
 std::uint64_t num_training_samples(const TrialConfig& trial) {
   return trial.data->train->num_samples();
 }
@@ -159,7 +165,7 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
   if (!unread.contains("devices")) check.run([&] { check_lanes(config); });
   if (!unread.contains("model.family") && !unread.contains("model.path") &&
       !unread.contains("model.vocab_size") && !unread.contains("model.max_position_embeddings"))
-    check.run([&] { made.data = data(config); });
+    check.run([&] { made.data = trial.data ? trial.data : data(config); });
   for (const ConfigError& error : check.found()) {
     if (!unread.contains(section_of(error))) note(error, trial.tree, findings);
   }
@@ -182,12 +188,12 @@ ModelFactory TrialFactory::model(const RunConfig& config) {
   }
 }
 
-std::optional<std::int64_t> TrialFactory::steps_of_epochs(const RunConfig& config) {
+std::optional<std::int64_t> TrialFactory::steps_of_epochs(Trial& trial) {
   constexpr double kRounding = 1 - 1e-12;  // 0.1 epochs of 30 samples are 3 samples
-  std::shared_ptr<const DataSplit> opened;
+  const RunConfig& config = trial.config;
   ConfigCheck check;
-  if (!check.run([&] { opened = data(config); })) return std::nullopt;
-  const auto samples = static_cast<double>(opened->train->num_samples());
+  if (!check.run([&] { trial.data = data(config); })) return std::nullopt;
+  const auto samples = static_cast<double>(trial.data->train->num_samples());
   const auto batch_size = static_cast<double>(config.train.batch_size);
   const double steps = std::ceil(config.num_train_epochs * samples * kRounding / batch_size);
   return static_cast<std::int64_t>(std::clamp(steps, 1.0, static_cast<double>(kSteps.max)));

@@ -15,14 +15,17 @@
 
 namespace spillway {
 
+/// Makes the model that the configuration describes. Throws ConfigError.
+ModelFactory model_factory(const RunConfig& config);
+
 /// Turns trials of a configuration into trials of a session. Trials that read the same data share
 /// it.
 class TrialFactory {
  public:
   /// Adds problems to `findings`; the result is valid only if there are none.
   TrialConfig make(const Trial& trial, Findings& findings);
-  /// The steps that its epochs take; nothing if the data cannot be opened.
-  std::optional<std::int64_t> steps_of_epochs(const RunConfig& config);
+  /// The steps that its epochs take; nothing if the data cannot be opened. The trial keeps it.
+  std::optional<std::int64_t> steps_of_epochs(Trial& trial);
 
  private:
   ModelFactory model(const RunConfig& config);

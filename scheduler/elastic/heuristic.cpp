@@ -159,33 +159,26 @@ void require_range(ConfigCheck& check, const RuleParam& spec, double value) {
 
 }  // namespace
 
-std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
-                                                const HeuristicParams& params,
+std::shared_ptr<const Heuristic> make_heuristic(RuleKind kind, const HeuristicParams& params,
                                                 const std::string& field) {
-  const auto kind = value_named<RuleKind>(name);
-  if (!kind) {
-    const auto& all = kNames<RuleKind>;
-    throw ConfigError(field, 0,
-                      fmt::format("'{}' is no rule{}", name, hint(name, {all.begin(), all.end()})));
-  }
   ConfigCheck check(field + ".");
   std::vector<std::string> known;
-  for (const RuleParam& spec : params_of(*kind)) known.push_back(spec.name);
+  for (const RuleParam& spec : params_of(kind)) known.push_back(spec.name);
   for (const auto& [key, value] : params) {
     check.require(std::ranges::find(known, key) != known.end(), key,
-                  fmt::format("is unknown to '{}'{}", name, hint(key, known)));
+                  fmt::format("is unknown to '{}'{}", to_string(kind), hint(key, known)));
   }
   std::vector<double> values;
-  for (const RuleParam& spec : params_of(*kind)) {
+  for (const RuleParam& spec : params_of(kind)) {
     const auto given = params.find(spec.name);
     values.push_back(given == params.end() ? spec.standard : given->second);
     require_range(check, spec, values.back());
   }
   check.finish();
-  if (*kind == RuleKind::throughput) return std::make_shared<ScalingEfficiency>(values[0]);
-  if (*kind == RuleKind::straggler) return std::make_shared<Straggler>(values[0]);
+  if (kind == RuleKind::throughput) return std::make_shared<ScalingEfficiency>(values[0]);
+  if (kind == RuleKind::straggler) return std::make_shared<Straggler>(values[0]);
   return std::make_shared<UtilityAgainstCost>(
-      Worth{values[0], values[1], values[2], values[3], *kind == RuleKind::stepped});
+      Worth{values[0], values[1], values[2], values[3], kind == RuleKind::stepped});
 }
 
 }  // namespace spillway

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,10 +41,6 @@ class Heuristic {
   virtual Advice decide(const Observed& observed) const = 0;
 };
 
-enum class RuleKind : std::uint8_t { throughput, linear, stepped, straggler };
-template <>
-inline constexpr std::array kNames<RuleKind>{"throughput", "linear", "stepped", "straggler"};
-
 using HeuristicParams = std::map<std::string, double>;
 
 /// The rules. Those about sizes climb: from the smallest measured size, they go up as long as the
@@ -60,10 +54,9 @@ using HeuristicParams = std::map<std::string, double>;
 ///   stepped     (1) for every `every_hours` (1) until the job ends, never below 0: in proportion,
 ///               or for whole ones; cost = lanes * hours left * price_per_device_hour (0)
 ///   straggler   no opinion on lanes; avoids devices slower than `share` (0.8) of the median
-/// Throws ConfigError for an unknown name or parameter, with the nearest known one, and for a
-/// parameter out of range. Its field starts with `field`: "autoscale.threshold".
-std::shared_ptr<const Heuristic> make_heuristic(const std::string& name,
-                                                const HeuristicParams& params = {},
+/// Throws ConfigError for an unknown parameter, with the nearest known one, and for one out of
+/// range. Its field starts with `field`: "autoscale.threshold".
+std::shared_ptr<const Heuristic> make_heuristic(RuleKind kind, const HeuristicParams& params = {},
                                                 const std::string& field = "autoscale");
 
 }  // namespace spillway

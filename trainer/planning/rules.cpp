@@ -13,8 +13,8 @@ std::vector<std::shared_ptr<const Heuristic>> make_rules(const TrainConfig& trai
   std::vector<std::shared_ptr<const Heuristic>> rules;
   for (std::size_t r = 0; r < train.autoscale.size(); ++r) {
     const std::string index = train.autoscale.size() > 1 ? fmt::format("[{}]", r) : "";
-    const auto& [name, params] = train.autoscale[r];
-    check.run([&] { rules.push_back(make_heuristic(name, params, "train.autoscale" + index)); });
+    const auto& [kind, params] = train.autoscale[r];
+    check.run([&] { rules.push_back(make_heuristic(kind, params, "train.autoscale" + index)); });
   }
   check.finish();
   return rules;

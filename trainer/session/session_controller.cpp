@@ -22,7 +22,7 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   trial.lanes.is_auto = is_auto;
   trial.lanes.rules = make_rules(train);
   if (is_auto && trial.lanes.rules.empty() && !allocator)
-    trial.lanes.rules = {make_heuristic("throughput")};
+    trial.lanes.rules = {make_heuristic(RuleKind::throughput)};
   trial.lanes.max = std::max(train.data_parallel, train.max_data_parallel);
   const bool takes_all =
       train.max_data_parallel == 0 && (is_auto || config.sharing == SharingKind::fill);

@@ -169,6 +169,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   bool is_idle() const SPILLWAY_REQUIRES(mutex);
   template <typename Done>
   void wait_for(const Done& done) SPILLWAY_REQUIRES(mutex);
+  bool is_over(std::optional<JobId> id) const SPILLWAY_REQUIRES(mutex);
 
   // session.cpp: results
   double now_s() const;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -214,9 +215,26 @@ TrialState Session::wait(JobId id) {
   Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   const SessionTrial& waited = impl.known_trial(id);
-  impl.wait_for([&] { return waited.ended() || waited.is_paused(); });
+  impl.wait_for([&]() SPILLWAY_REQUIRES(impl.mutex) { return impl.is_over(id); });
   if (impl.run_error) std::rethrow_exception(impl.run_error);
   return waited.result.state;
+}
+
+/// Whether nothing is left to wait for.
+bool Session::Impl::is_over(std::optional<JobId> id) const {
+  if (!has_run() || is_idle()) return true;
+  return id && (trial(*id).ended() || trial(*id).is_paused());
+}
+
+bool Session::wait_for(double seconds, std::optional<JobId> id) {
+  Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  if (id) impl.known_trial(*id);
+  const bool over =
+      impl.idle.wait_for(impl.mutex, std::chrono::duration<double>(seconds),
+                         [&]() SPILLWAY_REQUIRES(impl.mutex) { return impl.is_over(id); });
+  if (over && impl.run_error) std::rethrow_exception(impl.run_error);
+  return over;
 }
 
 void Session::finish() {

@@ -144,6 +144,26 @@ TEST_F(GrowRun, AGridGetsMoreValuesAndKeepsItsTrials) {
             std::string::npos);
 }
 
+/// Nobody trains the run: a call that is refused does not open it.
+TEST_F(GrowRun, RefusesAWrongCloneBeforeItWrites) {
+  trained("out", {"checkpoint.keep=1"});
+  trained("none", {"checkpoint.keep=0"});
+  const auto refused = [&](const std::string& name, const Texts& values) {
+    const std::string log = folder_.read(name + "/events.jsonl");
+    const ResumeOptions options{.folder = folder_ / name, .overrides = values, .trial = "t0"};
+    const std::string problem =
+        thrown<Error>([&] { clone(options, out_, log_, requests_); }).what();
+    EXPECT_EQ(folder_.read(name + "/events.jsonl"), log) << problem;
+    return problem;
+  };
+  EXPECT_NE(refused("out", {"train.max_steps=3"}).find("train.max_steps: is 3, but"),
+            std::string::npos);
+  EXPECT_NE(refused("out", {"train.max_steps=9"}).find("train.lr_scheduler_extend"),
+            std::string::npos)
+      << "its schedule has an end";
+  EXPECT_NE(refused("none", {}).find("checkpoint.keep: is 0"), std::string::npos);
+}
+
 /// In one go with trials that have not ended, and again after an interruption.
 TEST_F(GrowRun, AnInterruptedSweepGrowsToo) {
   requests_.stop = true;

@@ -192,6 +192,13 @@ class LiveCalls(unittest.TestCase):
         self.assertIn("have ended", self.called("resume"))
         self.assertEqual(self.run_.call("verify")[0], 0)
 
+    def test_a_trial_without_checkpoints_is_extended_from_its_beginning(self):
+        process = self.run_.start(small_run.SLOW, "checkpoint.keep=0")
+        self.assertIn("to 220 steps, from the beginning: checkpoint.keep is 0",
+                      self.called("extend", FIRST, "220"))
+        finished(process)
+        self.assertEqual(self.run_.weights_of(FIRST), self.extended)
+
     def assert_set(self, trial, answer, rate):
         """The trial has the rate from the step of the answer on."""
         begin = int(re.search(r"from step (\d+) on", answer)[1])

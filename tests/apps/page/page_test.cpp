@@ -50,6 +50,18 @@ TEST(Page, HasTheTrialsFromTheBestOn) {
   EXPECT_TRUE(data["timeline"].is_null());
 }
 
+TEST(Page, SaysFromWhichTrialACloneCame) {
+  RunLog run = two_trials();
+  run.trials[1].clone_of = 0;
+  const Json data = page_data({.run = run,
+                               .folder = "runs/x",
+                               .state = "ended",
+                               .metrics = {rows(1), rows(1)},
+                               .trace = ""});
+  EXPECT_EQ(data["trials"][0]["clone_of"], "t0");
+  EXPECT_TRUE(data["trials"][1]["clone_of"].is_null());
+}
+
 TEST(Page, LongCurvesAreMeansOfSteps) {
   const RunLog run = two_trials();
   const Json data = page_data(

@@ -45,6 +45,34 @@ TEST(TensorSource, TakesACopy) {
   EXPECT_EQ(row_of<float>(*data->train, 0), (std::vector<float>{1, 1}));
 }
 
+TEST(TensorRows, ReadsPartsOfSeveralTypesInPlace) {
+  const auto ids = at::arange(4).view({2, 2}).to(at::kUInt16), flags = at::tensor({true, false});
+  const auto whole = tensor_rows({ids, flags});
+  EXPECT_EQ(whole->dtype(), DType::i64);
+  EXPECT_EQ(row_of<std::int64_t>(*whole, 0), (std::vector<std::int64_t>{0, 1, 1}));
+  auto halves = at::full({2, 1}, 0.5, at::kBFloat16);
+  const auto mixed = tensor_rows({ids, halves});
+  EXPECT_EQ(mixed->dtype(), DType::f32);
+  EXPECT_EQ(row_of<float>(*mixed, 1), (std::vector<float>{2, 3, 0.5}));
+  halves.fill_(2);
+  EXPECT_EQ(row_of<float>(*mixed, 1), (std::vector<float>{2, 3, 2}));
+}
+
+TEST(TensorRows, RefusesWhatItCannotReadExactly) {
+  const auto floats = at::ones({2, 3});
+  const auto problem = [](const auto& work) { return thrown<ConfigError>(work).problem; };
+  EXPECT_EQ(problem([&] { tensor_rows({floats.to(at::kDouble)}); }),
+            "has values of type Double, must be float32, float16, bfloat16, int64, int32, int16, "
+            "uint16, uint8 or bool");
+  EXPECT_EQ(problem([&] {
+              tensor_rows({floats, at::ones({3})});
+            }),
+            "must have one sample or more, and as many in each tensor");
+  const auto large = tensor_rows({floats, at::full({2}, 1 << 24, at::kLong)});
+  EXPECT_EQ(problem([&] { row_of<float>(*large, 0); }),
+            "has the integer 16777216 beside floating-point numbers, must be below 2^24");
+}
+
 TEST(TensorSource, RefusesOtherTensors) {
   const auto problem = [](const at::Tensor& inputs, const at::Tensor& targets) {
     const auto error = thrown<ConfigError>([&] { tensor_data(inputs, targets, 0); });

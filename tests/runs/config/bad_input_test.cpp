@@ -60,7 +60,7 @@ constexpr const char* kCases =
 3 |offload_path: /proc | line 3: offload_path: '/proc' cannot hold training state:
 14 |  data_parallel: 2\n  max_data_parallel: 1 | line 15: train.max_data_parallel: is 1, below train.data
 14 |  virtual_nodes: 2\n  max_data_parallel: 3 | line 15: train.max_data_parallel: is 3, above train.redu
-15 |  autoscale: {rule: troughput} | train.autoscale: 'troughput' is no rule; did you mean 'through
+15 |  autoscale: {rule: troughput} | train.autoscale.rule: is 'troughput', must be throughput, linear
 15 |  autoscale: [{threshold: 0.2}] | train.autoscale[0].rule: is missing; write one of throughput,
 15 |  autoscale: throughput | line 15: train.autoscale: is 'throughput', must be a mapping of keys to
 15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is unknown to 'th
@@ -72,7 +72,7 @@ constexpr const char* kCases =
 13 |  batch_size: 16777216 |! raise the memory of a device to that
 9 |  max_position_embeddings: 16\n  freeze: [nothing.*] | line 10: model.freeze: 'nothing.*' matches no
 2 |devices: [ | not valid YAML
-14 |  batch_size: 4 | line 14: train.batch_size: is written a second time
+14 |  batch_size: 4 | line 14: train.batch_size: is given twice; remove one of them
 )";
 
 struct Case {

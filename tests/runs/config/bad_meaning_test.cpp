@@ -79,7 +79,7 @@ train:
   priority: 7
   autoscale:
     - {rule: throughput, treshold: 1, threshold: 2}
-    - {rule: troughput}
+    - {rule: straggler, share: 2}
 )");
   EXPECT_EQ(run({"train", "config.yaml"}), kUsage);
   std::istringstream said(log_.str());
@@ -96,7 +96,7 @@ train:
         "spillway: line 12: train.max_data_parallel: is 2, below",
         "spillway: line 15: train.autoscale[0].treshold: is unknown",
         "spillway: line 15: train.autoscale[0].threshold:",
-        "spillway: line 16: train.autoscale[1]: 'troughput' is no rule"}) {
+        "spillway: line 16: train.autoscale[1].share: is 2"}) {
     EXPECT_TRUE(std::getline(said, line) && line.starts_with(begin)) << line << " for " << begin;
   }
   EXPECT_FALSE(std::getline(said, line)) << line;

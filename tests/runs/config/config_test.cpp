@@ -70,7 +70,7 @@ TEST(Config, AutoscaleIsARuleOrAList) {
   const auto rules = [](const std::string& text) {
     std::vector<std::string> names;
     const auto config = read_with("train: {autoscale: " + text + "}\n");
-    for (const auto& rule : config.train.autoscale) names.push_back(rule.rule);
+    for (const auto& rule : config.train.autoscale) names.emplace_back(to_string(rule.rule));
     return names;
   };
   EXPECT_EQ(rules("[]"), Messages{});

@@ -186,7 +186,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   ASSERT_EQ(train.autoscale.size(), 2u);
   EXPECT_EQ(train.autoscale[0].params,
             (std::map<std::string, double>{{"loss", 0.5}, {"value", 2}}));
-  EXPECT_EQ(train.autoscale[1].rule, "straggler");
+  EXPECT_EQ(train.autoscale[1].rule, RuleKind::straggler);
   const CheckpointConfig& checkpoint = config.checkpoint;
   EXPECT_EQ(values(checkpoint.every_steps, checkpoint.every_s, checkpoint.keep),
             values(25, 90.0, 3));

@@ -72,7 +72,7 @@ TEST(Yaml, RejectsDuplicateKeys) {
   const auto error = error_of("train:\n  priority: 1\n  seed: 2\n  priority: 3\n");
   EXPECT_EQ(error.field, "train.priority");
   EXPECT_EQ(error.line, 4);
-  EXPECT_STREQ(error.what(), "line 4: train.priority: is written a second time");
+  EXPECT_STREQ(error.what(), "line 4: train.priority: is given twice; remove one of them");
 }
 
 TEST(Yaml, RejectsKeysThatAreNotText) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ namespace spillway::testing {
 namespace {
 
 using Texts = std::vector<std::string>;
+
+/// Of a file of data.
+constexpr const char* kConfig =
+    "devices: [{{memory: 1MiB}}]\n"
+    "model: {{num_hidden_layers: 1, hidden_size: 8, num_attention_heads: 1, "
+    "max_position_embeddings: 10}}\n"
+    "data: {{path: {}, eval_fraction: 0}}\ntrain: {{batch_size: 8, virtual_nodes: 4}}\n";
 
 /// Configurations that read files of bytes, in samples of 10.
 class Prepare : public ::testing::Test {
@@ -97,6 +105,45 @@ TEST_F(Prepare, TheResolvedConfigurationGivesTheSameSteps) {
       EXPECT_EQ(again[t].config.train.max_steps, trials[t].config.train.max_steps);
     }
   }
+}
+
+TEST_F(Prepare, OpensDataOnceForStepsAndTrials) {
+  const std::string text = fmt::format(kConfig, file("train.txt", 100, 'a'));
+  Findings findings;
+  const auto trials =
+      read_trials(folder_.write("run.yaml", text), {"train.num_train_epochs=1"}, findings);
+  std::filesystem::remove(folder_ / "train.txt");
+  const auto configs = run_configs(trials, OutputFolder(folder_ / "out"), findings);
+  EXPECT_EQ(messages(findings), Texts{});
+  EXPECT_EQ(configs.at(0).data->train->num_samples(), 100u);
+}
+
+TEST_F(Prepare, DecidesAboutSharingWithoutOpeningDataAgain) {
+  const auto submitted = [&](const std::string& setting) {
+    const std::string text = fmt::format(kConfig, file("train.txt", 100, 'a'));
+    Findings findings;
+    const auto trials = read_trials(folder_.write("run.yaml", text),
+                                    {"devices=[{memory: 1MiB}, {memory: 1MiB}]",
+                                     "sweep.parameters.seed.values=[1, 2]", setting},
+                                    findings);
+    const auto configs = run_configs(trials, OutputFolder(folder_ / "out"), findings);
+    std::filesystem::remove(folder_ / "train.txt");
+    SessionConfig session = trials.front().config.session;
+    session.estimate = true;
+    return submit_new_run(trials, configs, session, host_memory(), findings);
+  };
+  const auto sharing = [](const SubmittedRun& run) {
+    return run.trials.back().config.session.sharing;
+  };
+  const SubmittedRun shared = submitted("seed=0");
+  EXPECT_EQ(sharing(shared), SharingKind::fill);
+  EXPECT_EQ(sharing(submitted("scheduling.sharing=none")), SharingKind::none);
+  EXPECT_EQ(sharing(submitted("train.max_data_parallel=2")), SharingKind::none);
+  const Bytes home = shared.session->plan(JobId(0)).home_bytes;
+  EXPECT_EQ(sharing(submitted("host_memory=" + std::to_string(2 * home))), SharingKind::fill);
+  const SubmittedRun tight = submitted("host_memory=" + std::to_string(2 * home - 1));
+  EXPECT_EQ(sharing(tight), SharingKind::none);
+  EXPECT_LT(tight.session->plan(JobId(0)).home_bytes, home) << "planned again, for one device";
 }
 
 TEST_F(Prepare, RungsAreCheckedAgainstTheStepsOfTheEpochs) {

@@ -13,7 +13,7 @@ namespace {
 
 using Speed = std::function<double(int lanes)>;
 
-Autoscaler with(const char* rule, std::vector<int> sizes, int lanes,
+Autoscaler with(RuleKind rule, std::vector<int> sizes, int lanes,
                 const HeuristicParams& params = {}) {
   return Autoscaler({make_heuristic(rule, params)}, std::move(sizes), lanes);
 }
@@ -58,7 +58,8 @@ TEST(Autoscaler, FindsTheSameSizeFromAnyStart) {
     const int right = last_worth_it(serial, 16);
     const Speed speed = [&](int k) { return 1 / (serial + (1 - serial) / k); };
     for (int start = 1; start <= 16; start += 3) {
-      const auto path = lanes_of_run(with("throughput", up_to(16), start), start, 200, speed);
+      const auto path =
+          lanes_of_run(with(RuleKind::throughput, up_to(16), start), start, 200, speed);
       EXPECT_EQ(path.back(), right) << "serial " << serial << ", from " << start;
     }
   }
@@ -69,7 +70,7 @@ TEST(Autoscaler, FindsTheSameSizeFromAnyStart) {
 
 TEST(Autoscaler, TriesEachSizeOnceAndReturns) {
   const Speed peak_at_3 = [](int k) { return k <= 3 ? k : 3.0 / (k - 2); };
-  const auto path = lanes_of_run(with("throughput", up_to(8), 1), 1, 60, peak_at_3);
+  const auto path = lanes_of_run(with(RuleKind::throughput, up_to(8), 1), 1, 60, peak_at_3);
   std::vector<int> sizes{path.front()};
   for (int lanes : path) {
     if (lanes != sizes.back()) sizes.push_back(lanes);
@@ -78,7 +79,7 @@ TEST(Autoscaler, TriesEachSizeOnceAndReturns) {
 }
 
 TEST(Autoscaler, IgnoresTheFirstStepAfterAChange) {
-  Autoscaler scaler = with("throughput", up_to(4), 1);
+  Autoscaler scaler = with(RuleKind::throughput, up_to(4), 1);
   for (int i = 0; i < kStepsToMeasure; ++i) scaler.observe_step(1, 100, 1);
   scaler.observe_step(2, 100, 60);
   EXPECT_EQ(scaler.speed().num_observed(2), 0);
@@ -95,7 +96,7 @@ TEST(Autoscaler, SettlesUnderNoise) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<double> noise(0.97, 1.03);
     const Speed speed = [&](int k) { return noise(random) / (serial + (1 - serial) / k); };
-    const auto path = lanes_of_run(with("throughput", up_to(12), 1), 1, 400, speed);
+    const auto path = lanes_of_run(with(RuleKind::throughput, up_to(12), 1), 1, 400, speed);
     EXPECT_NEAR(path.back(), right, 2) << seed;
     const std::set<int> late(path.end() - 100, path.end());
     EXPECT_LE(late.size(), 2u) << "seed " << seed << " still wanders";
@@ -103,7 +104,7 @@ TEST(Autoscaler, SettlesUnderNoise) {
 }
 
 TEST(Autoscaler, FollowsAChangedJob) {
-  Autoscaler scaler = with("throughput", up_to(4), 1);
+  Autoscaler scaler = with(RuleKind::throughput, up_to(4), 1);
   int lanes = 1;
   const auto run = [&](int steps, const Speed& speed) {
     for (int i = 0; i < steps; ++i) {
@@ -118,7 +119,7 @@ TEST(Autoscaler, FollowsAChangedJob) {
 }
 
 TEST(Autoscaler, KeepsMeasurementsOfUnavailableSizes) {
-  Autoscaler scaler = with("throughput", up_to(4), 1);
+  Autoscaler scaler = with(RuleKind::throughput, up_to(4), 1);
   int lanes = 1;
   const auto step = [&] {
     scaler.observe_step(lanes, 1, 1.0 / std::min(lanes, 3));
@@ -135,22 +136,22 @@ TEST(Autoscaler, KeepsMeasurementsOfUnavailableSizes) {
 }
 
 TEST(Autoscaler, TakesTheFewestLanesOfAllRules) {
-  Autoscaler scaler(
-      {make_heuristic("throughput"), make_heuristic("throughput", {{"threshold", 0.9}}),
-       make_heuristic("straggler")},
-      up_to(8), 1);
+  Autoscaler scaler({make_heuristic(RuleKind::throughput),
+                     make_heuristic(RuleKind::throughput, {{"threshold", 0.9}}),
+                     make_heuristic(RuleKind::straggler)},
+                    up_to(8), 1);
   int lanes = 1;
   for (int i = 0; i < 60; ++i) {
     scaler.observe_step(lanes, 1, 1 / std::pow(lanes, 0.8));
     lanes = scaler.decide(0, 1e9).lanes.value();
   }
   EXPECT_EQ(lanes, 1);
-  EXPECT_EQ(Autoscaler({make_heuristic("straggler")}, up_to(8), 5).decide(0, 1).lanes, 5)
+  EXPECT_EQ(Autoscaler({make_heuristic(RuleKind::straggler)}, up_to(8), 5).decide(0, 1).lanes, 5)
       << "no rule about lanes: as it is";
 }
 
 TEST(Autoscaler, DetectsAStragglerByItsAverage) {
-  Autoscaler scaler = with("straggler", up_to(3), 3);
+  Autoscaler scaler = with(RuleKind::straggler, up_to(3), 3);
   const auto step = [&](double third) {
     for (int d = 0; d < 3; ++d) scaler.observe_device(DeviceId(d), d == 2 ? third : 100);
     return scaler.decide(0, 1).avoid;

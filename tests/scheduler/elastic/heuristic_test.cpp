@@ -22,7 +22,7 @@ Observed observed(int lanes, const Points& points, std::vector<int> sizes = {1, 
   return all;
 }
 
-int next(const Observed& state, const std::string& rule = "throughput",
+int next(const Observed& state, RuleKind rule = RuleKind::throughput,
          const HeuristicParams& params = {}) {
   return make_heuristic(rule, params)->decide(state).lanes.value();
 }
@@ -40,7 +40,7 @@ TEST(Throughput, GrowsWhileGainsExceedTheThreshold) {
   // s = (R - 100) / (100 / 2): 0.12 and 0.08.
   EXPECT_EQ(next(observed(3, {{2, 100}, {3, 106}})), 4);
   EXPECT_EQ(next(observed(3, {{2, 100}, {3, 104}})), 1) << "walks back and looks below 2";
-  EXPECT_EQ(next(observed(3, {{2, 100}, {3, 106}}), "throughput", {{"threshold", 0.2}}), 1);
+  EXPECT_EQ(next(observed(3, {{2, 100}, {3, 106}}), RuleKind::throughput, {{"threshold", 0.2}}), 1);
   EXPECT_EQ(next(observed(3, {{1, 60}, {2, 100}, {3, 104}})), 2) << "walks back";
   EXPECT_EQ(next(observed(5, {{1, 10}, {3, 30}, {5, 31}})), 4) << "tries what lies between";
 }
@@ -86,14 +86,14 @@ Observed scales_perfectly(int lanes) {
 }
 
 TEST(Linear, GrowsWhileTimeIsWorthMoreThanDevices) {
-  EXPECT_EQ(next(scales_perfectly(1), "linear", {{"price_per_device_hour", 100}}), 4)
+  EXPECT_EQ(next(scales_perfectly(1), RuleKind::linear, {{"price_per_device_hour", 100}}), 4)
       << "the same device hours on any number of lanes cost nothing more";
   Observed state = observed(2, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
   state.examples_left = 3600;
   // Hours: 1, 2/3, 1/2; device hours: 1, 4/3, 2. From 1 to 2 lanes saves a third of an hour for a
   // third of a device hour; from 2 to 4 a sixth for two thirds.
   const auto at_price = [&](double price) {
-    return next(state, "linear", {{"value", 10}, {"price_per_device_hour", price}});
+    return next(state, RuleKind::linear, {{"value", 10}, {"price_per_device_hour", price}});
   };
   EXPECT_EQ(at_price(0), 4);
   EXPECT_EQ(at_price(0.2), 4);
@@ -106,9 +106,9 @@ TEST(Linear, BoundsUtilityByZero) {
   Observed state = observed(1, {{1, 1}, {2, 1.5}}, {1, 2});
   state.examples_left = 3600;
   const HeuristicParams params{{"value", 2}, {"price_per_device_hour", 0.5}};
-  EXPECT_EQ(next(state, "linear", params), 2);
+  EXPECT_EQ(next(state, RuleKind::linear, params), 2);
   state.elapsed_s = 5 * 3600;
-  EXPECT_EQ(next(state, "linear", params), 1) << "too late to be worth anything";
+  EXPECT_EQ(next(state, RuleKind::linear, params), 1) << "too late to be worth anything";
 }
 
 TEST(Stepped, GrowsOnlyToMeetADeadline) {
@@ -116,7 +116,7 @@ TEST(Stepped, GrowsOnlyToMeetADeadline) {
   state.examples_left = 3600;
   const auto with_deadline = [&](double hours) {
     return next(
-        state, "stepped",
+        state, RuleKind::stepped,
         {{"value", 1}, {"every_hours", hours}, {"loss", 1}, {"price_per_device_hour", 0.1}});
   };
   EXPECT_EQ(with_deadline(2), 1) << "one lane is in time";
@@ -128,14 +128,15 @@ TEST(Stepped, CountsEveryDeadline) {
   Observed state = observed(1, {{1, 1}, {2, 1.5}, {4, 2}}, {1, 2, 4});
   state.examples_left = 3600;
   state.elapsed_s = 0.1 * 3600;  // ends after 1.1, 0.77, 0.6 hours
-  EXPECT_EQ(next(state, "stepped", {{"value", 10}, {"every_hours", 0.35}}), 4) << "3, 2, 1 steps";
+  EXPECT_EQ(next(state, RuleKind::stepped, {{"value", 10}, {"every_hours", 0.35}}), 4)
+      << "3, 2, 1 steps";
 }
 
 std::vector<DeviceId> avoided(const std::vector<double>& speeds,
                               const HeuristicParams& params = {}) {
   Observed state = observed(1, {});
   for (std::size_t d = 0; d < speeds.size(); ++d) state.devices.push_back({DeviceId(d), speeds[d]});
-  const Advice advice = make_heuristic("straggler", params)->decide(state);
+  const Advice advice = make_heuristic(RuleKind::straggler, params)->decide(state);
   EXPECT_FALSE(advice.lanes) << "no opinion on lanes";
   return advice.avoid;
 }
@@ -152,29 +153,29 @@ TEST(Straggler, IsSlowerThanFourFifthsOfTheMedian) {
 }
 
 struct Wrong {
-  std::string name;
+  RuleKind kind;
   HeuristicParams params;
   std::string message;
 };
 
-TEST(Heuristic, RefusesWrongNamesAndParameters) {
+TEST(Heuristic, RefusesWrongParameters) {
   for (const Wrong& wrong : std::vector<Wrong>{
-           {"througput", {}, "autoscale: 'througput' is no rule; did you mean 'throughput'?"},
-           {"x", {}, "autoscale: 'x' is no rule; there are throughput, linear, stepped, straggler"},
-           {"throughput",
+           {RuleKind::throughput,
             {{"treshold", 1}},
             "autoscale.treshold: is unknown to 'throughput'; did you mean 'threshold'?"},
-           {"straggler",
+           {RuleKind::straggler,
             {{"price_per_device_hour", 1}},
             "autoscale.price_per_device_hour: is unknown to 'straggler'; there are share"},
-           {"throughput",
+           {RuleKind::throughput,
             {{"threshold", -0.1}},
             "autoscale.threshold: is -0.1, must be at least 0 and at most 1"},
-           {"straggler", {{"share", 0}}, "autoscale.share: is 0, must be above 0 and at most 1"},
-           {"linear", {{"every_hours", 0}}, "autoscale.every_hours: is 0, must be above 0"},
-           {"stepped", {{"value", -1}}, "autoscale.value: is -1, must be at least 0"}}) {
+           {RuleKind::straggler,
+            {{"share", 0}},
+            "autoscale.share: is 0, must be above 0 and at most 1"},
+           {RuleKind::linear, {{"every_hours", 0}}, "autoscale.every_hours: is 0, must be above 0"},
+           {RuleKind::stepped, {{"value", -1}}, "autoscale.value: is -1, must be at least 0"}}) {
     try {
-      make_heuristic(wrong.name, wrong.params);
+      make_heuristic(wrong.kind, wrong.params);
       ADD_FAILURE() << wrong.message;
     } catch (const ConfigError& error) {
       EXPECT_EQ(error.field + ": " + error.problem, wrong.message);
@@ -182,8 +183,9 @@ TEST(Heuristic, RefusesWrongNamesAndParameters) {
   }
 }
 
-TEST(Heuristic, IsFoundByName) {
-  for (const char* name : kNames<RuleKind>) EXPECT_EQ(make_heuristic(name)->name(), name);
+TEST(Heuristic, HasTheNameOfItsRule) {
+  for (const char* name : kNames<RuleKind>)
+    EXPECT_EQ(make_heuristic(value_named<RuleKind>(name).value())->name(), name);
 }
 
 }  // namespace

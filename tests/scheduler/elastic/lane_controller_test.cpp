@@ -64,7 +64,7 @@ LaneDemand demand(JobId job, int priority = 1, int most_lanes = 4) {
 }
 
 /// Without sharing.
-LaneDemand scaled(const char* rule, int lanes, const HeuristicParams& params = {}) {
+LaneDemand scaled(RuleKind rule, int lanes, const HeuristicParams& params = {}) {
   LaneDemand job = demand(kJob);
   job.lanes = lanes;
   job.rules = {make_heuristic(rule, params)};
@@ -134,7 +134,7 @@ TEST(LaneController, PausesJobsWhenDevicesLeave) {
 /// A rule adds lanes while that helps, then goes back.
 TEST(LaneController, AppliesRulesAfterCommits) {
   Told told("none");
-  told.controller.arrive(scaled("throughput", 1), 0);
+  told.controller.arrive(scaled(RuleKind::throughput, 1), 0);
   told.commit(kJob, 5);  // first step includes admission: ignored
   told.commit(kJob, 1, kStepsToMeasure - 1);
   EXPECT_EQ(told.decide(), Told::Changes{});
@@ -154,7 +154,7 @@ TEST(LaneController, AppliesRulesAfterCommits) {
 TEST(LaneController, AppliesRulesToAResumedJob) {
   const auto lanes_after = [](std::int64_t max_steps) {
     Told told("none");
-    LaneDemand job = scaled("throughput", 1);
+    LaneDemand job = scaled(RuleKind::throughput, 1);
     job.first_step = told.step = 900;
     job.max_steps = max_steps;
     told.controller.arrive(job, 0);
@@ -167,7 +167,7 @@ TEST(LaneController, AppliesRulesToAResumedJob) {
 
 TEST(LaneController, IgnoresTimesOfRepeatedSteps) {
   Told told("none");
-  told.controller.arrive(scaled("throughput", 1), 0);
+  told.controller.arrive(scaled(RuleKind::throughput, 1), 0);
   told.commit(kJob, 1, kStepsToMeasure);
   told.controller.redone(kJob);
   told.commit(kJob, 30);
@@ -179,7 +179,7 @@ TEST(LaneController, IgnoresTimesOfRepeatedSteps) {
 TEST(LaneController, LimitsTheDemandByRules) {
   Told told("fill");
   LaneDemand job = demand(kJob);
-  job.rules = {make_heuristic("throughput")};
+  job.rules = {make_heuristic(RuleKind::throughput)};
   told.controller.arrive(job, 0);
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 0, 4}}));
   told.commit(kJob, 1, kStepsToMeasure + 2);
@@ -202,7 +202,7 @@ TEST(LaneController, UpdatesFillFromSteps) {
 
 TEST(LaneController, AvoidsAStragglerUntilItLeaves) {
   Told told("none");
-  LaneDemand job = scaled("straggler", 4);
+  LaneDemand job = scaled(RuleKind::straggler, 4);
   told.controller.arrive(job, 0);
   const auto work = [](double slow_s) {
     return std::vector<DeviceWork>{
@@ -234,7 +234,7 @@ TEST(LaneController, FixesRequestedLanes) {
   EXPECT_EQ(told.settle(), (Told::Changes{{1, 1, 2}}));
 
   Told alone("none");
-  alone.controller.arrive(scaled("throughput", 1), 0);
+  alone.controller.arrive(scaled(RuleKind::throughput, 1), 0);
   alone.controller.fix(kJob, 2);
   EXPECT_EQ(alone.settle(), (Told::Changes{{0, 1, 2}}));
   alone.commit(kJob, 1, 30);
@@ -243,7 +243,7 @@ TEST(LaneController, FixesRequestedLanes) {
 
 TEST(LaneController, LimitsRulesToSuitableDevices) {
   Told told("none");
-  told.controller.arrive(scaled("throughput", 4), 0);
+  told.controller.arrive(scaled(RuleKind::throughput, 4), 0);
   told.controller.limit(kJob, 2);
   EXPECT_EQ(told.settle(), (Told::Changes{{0, 4, 2}}));
   told.commit(kJob, 1, kStepsToMeasure + 2);

@@ -216,7 +216,7 @@ TEST(ControlledShell, DecidesNothingWithoutDevices) {
 
 TEST(ControlledShell, AddsLanesByARule) {
   ControlledRun run("none", 4);
-  LaneDemand job{.lanes = 1, .most_lanes = 4, .rules = {make_heuristic("throughput")}};
+  LaneDemand job{.lanes = 1, .most_lanes = 4, .rules = {make_heuristic(RuleKind::throughput)}};
   run.submit(job);
   const double walked_s = run.play();
   EXPECT_EQ(run.path.at(0), (std::vector{2, 3, 4}));
@@ -230,7 +230,7 @@ TEST(ControlledShell, ShrinksWhereLanesSaveLittle) {
   for (const int first : {1, 8}) {
     ControlledRun run("none", 8);
     run.load_s = 0.02;
-    run.submit({.lanes = first, .most_lanes = 8, .rules = {make_heuristic("throughput")}});
+    run.submit({.lanes = first, .most_lanes = 8, .rules = {make_heuristic(RuleKind::throughput)}});
     run.play();
     EXPECT_EQ(run.path.at(0).back(), 4) << "from " << first;
     EXPECT_TRUE(first == 8 || std::ranges::count(run.path.at(0), 8) == 1) << "it tried";
@@ -240,7 +240,7 @@ TEST(ControlledShell, ShrinksWhereLanesSaveLittle) {
 /// It computes until it was seen to be slow.
 TEST(ControlledShell, GivesAStragglerNoLane) {
   ControlledRun run("none", 3, {.slowdown = {1, 1, 4}});
-  run.submit({.lanes = 3, .most_lanes = 3, .rules = {make_heuristic("straggler")}});
+  run.submit({.lanes = 3, .most_lanes = 3, .rules = {make_heuristic(RuleKind::straggler)}});
   const double seconds = run.play();
   ASSERT_FALSE(run.reasons.empty());
   EXPECT_EQ(run.reasons.front(), "straggler: avoids device 2");
@@ -263,7 +263,7 @@ TEST(ControlledShell, KeepsTheLanesOfAJobWithoutAPlanForTheDecision) {
               .most_lanes = 2,
               .groups = kGroups,
               .max_steps = kSteps,
-              .rules = {make_heuristic("throughput")}},
+              .rules = {make_heuristic(RuleKind::throughput)}},
              plan, plan->layout.home_bytes);
   run.run();
   EXPECT_GT(refused, 0);
@@ -279,7 +279,8 @@ void play_at_random(unsigned seed) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
   constexpr std::array kSharing{"none", "priority", "wfs", "fill"};
-  constexpr std::array kRules{"throughput", "linear", "stepped", "straggler"};
+  constexpr std::array kRules{RuleKind::throughput, RuleKind::linear, RuleKind::stepped,
+                              RuleKind::straggler};
   const int num_devices = from(1, 5);
   VirtualCosts costs;
   for (int d = 0; d < num_devices; ++d) costs.slowdown.push_back(from(1, 3));
@@ -288,7 +289,7 @@ void play_at_random(unsigned seed) {
     LaneDemand job{.most_lanes = from(1, num_devices), .priority = from(1, 9)};
     job.lanes = from(1, job.most_lanes);
     job.fixed = from(0, 4) == 0;
-    for (const char* rule : kRules) {
+    for (const RuleKind rule : kRules) {
       if (from(0, 3) == 0) job.rules.push_back(make_heuristic(rule));
     }
     run.submit(job);

@@ -299,6 +299,31 @@ TEST(EarlyStopping, ComparesWithTrialsThatEndedInSessionsBefore) {
 }
 
 /// All rules and metrics.
+/// The journal has its losses already when it comes into a run, to be cloned.
+TEST(EarlyStopping, CountsATrialThatEndedBeforeOnce) {
+  EarlyTerminate early = kAsha;
+  early.metric = MetricKind::final_loss;
+  const TemporaryFolder folder;
+  const std::vector<TrialConfig> trials = sweep();
+  const TrialConfig &bad = trials[0], &good = trials[1];
+  {
+    Session before(with_rungs(session_of(1, kAmple), early));
+    before.keep_journal(folder.path());
+    before.submit(good);
+    before.run();
+  }
+  Session session(with_rungs(session_of(1, kAmple), early));
+  session.keep_journal(folder.path());
+  session.start();
+  const JobId ended = session.submit(good), compared = session.submit(bad);
+  session.finish();
+  const auto results = session.result().trials;
+  EXPECT_EQ(results.at(ended.index()).state, TrialState::done);
+  EXPECT_NE(results.at(compared.index()).reason.find("at step 3 it was number 2 of 2 by"),
+            std::string::npos)
+      << results.at(compared.index()).reason;
+}
+
 class Rules : public ::testing::TestWithParam<EarlyTerminate> {};
 
 TEST_P(Rules, AreTheSameOnAnyDevicesInAnyOrder) {

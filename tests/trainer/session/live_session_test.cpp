@@ -48,6 +48,21 @@ TEST(LiveSession, TrainsTrialsSubmittedDuringARun) {
   expect_within_budgets(session.result());
 }
 
+TEST(LiveSession, WaitsNoLongerThanTheCallerAllows) {
+  Session session(session_of(1, kAmple));
+  TrialConfig endless = trial_of_seed(1);
+  endless.train.max_steps = 1'000'000;
+  session.start();
+  const JobId trial = session.submit(endless);
+  EXPECT_FALSE(session.wait_for(0.001));
+  EXPECT_FALSE(session.wait_for(0.001, trial));
+  session.pause(trial);
+  while (!session.wait_for(0.01, trial)) {
+  }
+  EXPECT_EQ(session.wait(trial), TrialState::paused);
+  EXPECT_TRUE(session.wait_for(0));
+}
+
 TEST(LiveSession, AcceptsTrialsFromAnyThread) {
   Session session(session_of(2, kAmple));
   session.start();

@@ -151,7 +151,7 @@ TEST(Shares, PausesTheLowestPriorityAfterALoss) {
 }
 
 /// Its utility is zero for any lanes, so it tries fewer and fewer.
-const AutoscaleRule kWalksDown{.rule = "linear", .params = {{"value", 0}}};
+const AutoscaleRule kWalksDown{.rule = RuleKind::linear, .params = {{"value", 0}}};
 
 TEST(Autoscaled, RuleTakesLanesBack) {
   TrialConfig trial = trial_of(1, kAutoDataParallel, 60);
@@ -193,7 +193,7 @@ TEST(Autoscaled, AvoidsAStraggler) {
   config.devices[1].imitate.slowdown = 20;
   TrialConfig trial = trial_of(1, 2);
   trial.train.lane_groups = {4, 4};  // whatever that device is like
-  trial.train.autoscale = {{.rule = "straggler", .params = {{"share", 0.5}}}};
+  trial.train.autoscale = {{.rule = RuleKind::straggler, .params = {{"share", 0.5}}}};
   const SharedRun run(config, {trial});
   EXPECT_EQ(run.lanes_of(0), std::vector{1});
   EXPECT_EQ(run.reasons_of(0, Kind::resized)[0], "straggler: avoids device 1");

@@ -1,4 +1,4 @@
-#include "apps/terminal/cache_file.h"
+#include "runs/folder/cache_file.h"
 
 #include <cstdlib>
 #include <string>

@@ -1,0 +1,61 @@
+"""Trains many models, each possibly larger than the device, on shared devices.
+
+A `Session` trains the trials that you submit, while your program goes on. `train`, `resume` and
+`open` work with the folders that the command `spillway` writes.
+"""
+
+import torch
+
+if not torch.__version__.startswith("2.11."):
+    raise ImportError(
+        f"spillway was built for torch 2.11, but torch {torch.__version__} is installed; "
+        "run: python -m pip install 'torch==2.11.*'"
+    )
+
+from .data import Data, bytes_data, data, dataset, token_data
+from .errors import (
+    ConfigError,
+    CorruptData,
+    DoesNotFit,
+    Error,
+    InUse,
+    IoError,
+    NewerFormat,
+    OutOfMemory,
+)
+from .models import Model, gpt, mlp, resnet
+from .results import Evaluation, Results, TrialPlan, TrialResult
+from .runs import Run, open, resume, train
+from .session import Event, Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigError",
+    "CorruptData",
+    "Data",
+    "DoesNotFit",
+    "Error",
+    "Evaluation",
+    "Event",
+    "InUse",
+    "IoError",
+    "Model",
+    "NewerFormat",
+    "OutOfMemory",
+    "Results",
+    "Run",
+    "Session",
+    "TrialPlan",
+    "TrialResult",
+    "bytes_data",
+    "data",
+    "dataset",
+    "gpt",
+    "mlp",
+    "open",
+    "resnet",
+    "resume",
+    "token_data",
+    "train",
+]

@@ -1,0 +1,33 @@
+"""Models to train."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from . import _core
+from ._core import Model
+
+__all__ = ["Model", "gpt", "mlp", "resnet"]
+
+
+def _built_in(family: str, fields: dict[str, Any]) -> Model:
+    return _core.model(json.dumps({"family": family, **fields}))
+
+
+def gpt(**fields: Any) -> Model:
+    """A GPT-2, with the fields of `model` in docs/configuration.md, such as `hidden_size`.
+
+    A sample is `max_position_embeddings` + 1 tokens: the inputs, and from the second on the targets.
+    """
+    return _built_in("gpt", fields)
+
+
+def mlp(**fields: Any) -> Model:
+    """A multilayer perceptron that classifies: a sample is the inputs and the class."""
+    return _built_in("mlp", fields)
+
+
+def resnet(**fields: Any) -> Model:
+    """A residual network that classifies pictures: a sample is the pixels and the class."""
+    return _built_in("resnet", fields)

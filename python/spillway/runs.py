@@ -1,0 +1,128 @@
+"""Runs in folders, as the command `spillway` writes and continues them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import _core
+from .progress import Progress
+from .session import Event
+
+Path = str | os.PathLike[str]
+Overrides = Sequence[str] | Mapping[str, Any]
+
+
+class Run:
+    """A run in a folder. Its values are those of the latest `refresh`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = pathlib.Path(folder)
+        self.report: dict[str, Any] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads the folder again. Raises ConfigError if it holds no run."""
+        self.report = json.loads(_core.results(os.fspath(self.folder)))
+
+    @property
+    def state(self) -> str:
+        """ended, running or unfinished."""
+        return str(self.report["state"])
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """The trials, as `spillway results --json` lists them (docs/outputs.md)."""
+        return list(self.report["trials"])
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """Name, folder and metric of the best trial; None as long as none has ended."""
+        best: dict[str, Any] | None = self.report["best"]
+        return best
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each trial and a column for each swept key and metric."""
+        import pandas
+
+        return pandas.DataFrame(
+            [
+                {**{key: value for key, value in trial.items() if key not in ("sweep", "metrics")},
+                 **trial["sweep"], **trial["metrics"]}
+                for trial in self.trials
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"Run({os.fspath(self.folder)!r}, {self.state}, {len(self.trials)} trials)"
+
+
+def train(
+    config: Path | Mapping[str, Any],
+    overrides: Overrides = (),
+    *,
+    output_dir: Path | None = None,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Run:
+    """Trains what a configuration describes: a YAML file, or its content as a dictionary.
+
+    `overrides`: values by dotted keys, such as {"train.learning_rate": 1e-3}. Ctrl-C stops the
+    trials, saves them, and is raised again: `resume` goes on. Raises ConfigError, DoesNotFit,
+    IoError and InUse.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        if isinstance(config, Mapping):
+            file = pathlib.Path(folder) / "config.yaml"
+            file.write_text(json.dumps(config), encoding="utf-8")
+        else:
+            file = pathlib.Path(config)
+        if output_dir is not None:
+            overrides = [*_texts(overrides), f"output_dir={json.dumps(os.fspath(output_dir))}"]
+        with _Teller(progress) as tell:
+            return Run(_core.train(os.fspath(file), _texts(overrides), overwrite, tell))
+
+
+def resume(folder: Path, overrides: Overrides = (), *, progress: bool = True) -> Run:
+    """Resumes the trials of a run that have not ended, from their newest checkpoints.
+
+    Their bits are those of a run that was never interrupted. Raises like `train`.
+    """
+    with _Teller(progress) as tell:
+        return Run(_core.resume(os.fspath(folder), _texts(overrides), tell))
+
+
+def open(folder: Path) -> Run:
+    """The run in a folder, also while it trains. Raises ConfigError if there is none."""
+    return Run(folder)
+
+
+def _texts(overrides: Overrides) -> list[str]:
+    if isinstance(overrides, Mapping):
+        return [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    return list(overrides)
+
+
+class _Teller:
+    """What a run calls while it trains."""
+
+    def __init__(self, progress: bool) -> None:
+        self._shown = Progress(lambda trial: (f"trial {trial}", None)) if progress else None
+
+    def __enter__(self) -> Callable[[str, str], None]:
+        return self._tell
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            self._shown.close()
+
+    def _tell(self, events: str, notes: str) -> None:
+        if notes:
+            print(notes, end="", file=sys.stderr)
+        if self._shown:
+            self._shown.take([Event._of(values) for values in json.loads(events)])

@@ -1,0 +1,113 @@
+"""The package `spillway`: runs in folders, and the command beside it."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import spillway as sp
+
+COMMAND = [str(pathlib.Path(sys.executable).parent / "spillway")]
+STEPS = 12
+
+
+def config(folder, **train):
+    text = pathlib.Path(folder) / "text"
+    text.write_bytes(bytes(range(256)) * 40)
+    return {
+        "name": "tiny",
+        "output_dir": f"{folder}/run",
+        "devices": [{"memory": "64MiB"}],
+        "model": {"family": "gpt", "hidden_size": 16, "num_hidden_layers": 1,
+                  "num_attention_heads": 2, "max_position_embeddings": 16},
+        "data": {"path": str(text)},
+        "train": {"batch_size": 8, "max_steps": STEPS, **train},
+        "checkpoint": {"every_steps": 1},
+    }
+
+
+def command(*arguments):
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False,
+                          timeout=300)
+
+
+def hashes(run):
+    return [trial["weights_xxh3"] for trial in run.trials]
+
+
+class RunsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def test_trains_a_sweep_as_the_command_does(self):
+        document = config(self.folder)
+        document["sweep"] = {"parameters": {"train.learning_rate": {"values": [0.01, 0.001]}}}
+        run = sp.train(document, progress=False)
+        self.assertEqual((run.state, len(run.trials)), ("ended", 2))
+        file = pathlib.Path(self.folder) / "config.yaml"
+        file.write_text(json.dumps({**document, "output_dir": f"{self.folder}/other"}))
+        self.assertEqual(command("train", str(file)).returncode, 0)
+        self.assertEqual(hashes(run), hashes(sp.open(f"{self.folder}/other")))
+        self.assertEqual(run.best["name"], sp.open(f"{self.folder}/other").best["name"])
+
+    def test_overrides_values(self):
+        run = sp.train(config(self.folder), {"train.max_steps": 3}, output_dir=f"{self.folder}/b",
+                       progress=False)
+        self.assertEqual((run.folder.name, run.trials[0]["steps"]), ("b", 3))
+
+    def test_goes_on_where_a_killed_command_was(self):
+        expected = hashes(sp.train(config(self.folder), output_dir=f"{self.folder}/whole",
+                                   progress=False))
+        file = pathlib.Path(self.folder) / "config.yaml"
+        file.write_text(json.dumps(config(self.folder)))
+        with subprocess.Popen([*COMMAND, "train", str(file)], stdout=subprocess.DEVNULL) as killed:
+            self._wait_for_steps(3)
+            killed.kill()
+        run = sp.resume(f"{self.folder}/run", progress=False)
+        self.assertEqual(hashes(run), expected)
+
+    def test_stops_at_ctrl_c_and_the_command_goes_on(self):
+        expected = hashes(sp.train(config(self.folder), output_dir=f"{self.folder}/whole",
+                                   progress=False))
+
+        def interrupt():
+            self._wait_for_steps(2)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            sp.train(config(self.folder), progress=False)
+        thread.join()
+        self.assertEqual(sp.open(f"{self.folder}/run").trials[0]["state"], "stopped")
+        self.assertEqual(command("resume", f"{self.folder}/run").returncode, 0)
+        self.assertEqual(hashes(sp.open(f"{self.folder}/run")), expected)
+
+    def test_refuses_what_it_cannot_train(self):
+        with self.assertRaises(sp.ConfigError) as raised:
+            sp.train(config(self.folder, batch_size=0), progress=False)
+        self.assertEqual(raised.exception.field, "train.batch_size")
+        with self.assertRaises(sp.ConfigError):
+            sp.open(f"{self.folder}/nothing")
+        with self.assertRaises(sp.DoesNotFit):
+            sp.train(config(self.folder), {"devices[0].memory": "8KiB"}, progress=False)
+        self.assertFalse(pathlib.Path(f"{self.folder}/run").exists())
+
+    def _wait_for_steps(self, steps):
+        log = pathlib.Path(self.folder) / "run" / "events.jsonl"
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            if log.exists() and log.read_text().count('"event":"step"') >= steps:
+                return
+            time.sleep(0.01)
+        self.fail("the run did not begin")
+
+
+if __name__ == "__main__":
+    unittest.main()
