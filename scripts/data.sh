@@ -5,8 +5,7 @@
 #   data.sh breast_cancer   likewise: 569 tumours with 30 measurements each
 # and of what tests and experiments compare with, and what makes the documentation:
 #   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
-#   data.sh python   a Python that has what the package spillway is built and tested with, and the
-#                    torch of LibTorch
+#   data.sh python   likewise, for the tests of the package spillway
 # All but the first fail where they cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -121,8 +120,6 @@ case "${1:-}" in
     python="$(print_python python)"
     "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
       die "LibTorch's Python package is for Python $torch_wheel_python"
-    dirname "$SPILLWAY_TORCH_DIR" \
-      >"$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
     printf '%s\n' "$python"
     ;;
   *)

@@ -92,6 +92,11 @@ fi
 stage thread sanitized build-tsan thread
 stage fuzzing bash scripts/fuzz.sh $((20 * campaign))
 stage build bash scripts/build.sh build
+# It needs the compiled files of the stage before.
+if bash scripts/data.sh python >/dev/null; then
+  stage "python package" bash scripts/python.sh
+  SPILLWAY_PACKAGE_PYTHON="$PWD/build-python-venv/bin/python"
+fi
 stage docs bash scripts/docs.sh build/bin/spillway
 
 if ((${#failed[@]} > 0)); then say_stage "failed before the tests: ${failed[*]}"; fi
@@ -101,6 +106,7 @@ say_stage tests
 SPILLWAY_DIGITS="$(bash scripts/data.sh digits)" || SPILLWAY_DIGITS=
 SPILLWAY_SAFETENSORS_PYTHON="$(bash scripts/data.sh safetensors)" || SPILLWAY_SAFETENSORS_PYTHON=
 SPILLWAY_TENSORBOARD_PYTHON="$(bash scripts/data.sh tensorboard)" || SPILLWAY_TENSORBOARD_PYTHON=
+export SPILLWAY_PACKAGE_PYTHON="${SPILLWAY_PACKAGE_PYTHON:-}"
 export SPILLWAY_DIGITS SPILLWAY_SAFETENSORS_PYTHON SPILLWAY_TENSORBOARD_PYTHON
 # Those labelled gpu are skipped without one; this says why.
 build/tests/cuda_device_test --gtest_filter=none --gtest_brief=1 || true

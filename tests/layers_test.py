@@ -109,7 +109,7 @@ WITH_CUDA = ("core/device/cuda/", "trainer/torch/cuda/")
 CUDA = re.compile(r"(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|nvtx|nvml)")
 
 LAYERS = list(dict.fromkeys(room.split("/")[0] for room in ROOMS))
-OUTSIDE = ["tests", "experiments", "examples"]  # they may include everything
+OUTSIDE = ["tests", "experiments", "examples", "python"]  # they may include everything
 SUFFIXES = {".h", ".hpp", ".inl", ".cpp", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)

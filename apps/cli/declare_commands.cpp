@@ -12,9 +12,9 @@
 #include "apps/commands/train_command.h"
 #include "apps/commands/trial_commands.h"
 #include "apps/commands/verify_command.h"
-#include "runs/folder/cache_file.h"
 #include "apps/terminal/signals.h"
 #include "runs/config/config.h"
+#include "runs/folder/cache_file.h"
 
 namespace spillway {
 namespace {

@@ -37,8 +37,8 @@ ExitCode resume_and_follow(std::vector<Trial> all, Findings findings, const Outp
 
 ExitCode resume(const OutputFolder& folder, const ResumeOptions& options, const ResumeWish& wish,
                 const Console& console) {
-  auto run = reopen_training(folder, options.overrides, wish, {options.pilot_cache, options.machine},
-                             console.log);
+  auto run = reopen_training(folder, options.overrides, wish,
+                             {options.pilot_cache, options.machine}, console.log);
   return follow_or_report(run, folder, console, wish.request);
 }
 

@@ -49,9 +49,11 @@ class Training {
  private:
   bool wants_stop() {
     const nb::gil_scoped_acquire held;
-    if (PyErr_CheckSignals() == 0) return false;
-    PyErr_Clear();
-    return interrupted_ = true;
+    if (PyErr_CheckSignals() != 0) {
+      PyErr_Clear();
+      interrupted_ = true;
+    }
+    return interrupted_;
   }
   void show() {
     const nb::gil_scoped_acquire held;
@@ -61,7 +63,12 @@ class Training {
     const std::string notes = notes_.str();
     notes_.str("");
     const std::string events = std::exchange(events_, Json::array()).dump();
-    tell_(events, notes);
+    try {
+      tell_(events, notes);
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted_ = true;
+    }
   }
 
   OpenRun& run_;

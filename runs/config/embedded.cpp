@@ -43,9 +43,8 @@ Training read_training(const YamlNode& tree, Findings& findings) {
 }
 
 RunConfig read_model(const YamlNode& section, Findings& findings) {
-  return read(section, findings, [](RunConfig& config, YamlReader& root, YamlSchema&) {
-    visit_model(config, root);
-  });
+  return read(section, findings,
+              [](RunConfig& config, YamlReader& root, YamlSchema&) { visit_model(config, root); });
 }
 
 }  // namespace spillway

@@ -15,6 +15,7 @@ import spillway as sp
 
 COMMAND = [str(pathlib.Path(sys.executable).parent / "spillway")]
 STEPS = 12
+LONG = 800  # of runs that are interrupted
 
 
 def config(folder, **train):
@@ -28,7 +29,7 @@ def config(folder, **train):
                   "num_attention_heads": 2, "max_position_embeddings": 16},
         "data": {"path": str(text)},
         "train": {"batch_size": 8, "max_steps": STEPS, **train},
-        "checkpoint": {"every_steps": 1},
+        "checkpoint": {"every_steps": 10},
     }
 
 
@@ -62,19 +63,20 @@ class RunsTest(unittest.TestCase):
         self.assertEqual((run.folder.name, run.trials[0]["steps"]), ("b", 3))
 
     def test_goes_on_where_a_killed_command_was(self):
-        expected = hashes(sp.train(config(self.folder), output_dir=f"{self.folder}/whole",
-                                   progress=False))
+        long = config(self.folder, max_steps=LONG)
+        expected = hashes(sp.train(long, output_dir=f"{self.folder}/whole", progress=False))
         file = pathlib.Path(self.folder) / "config.yaml"
-        file.write_text(json.dumps(config(self.folder)))
+        file.write_text(json.dumps(long))
         with subprocess.Popen([*COMMAND, "train", str(file)], stdout=subprocess.DEVNULL) as killed:
             self._wait_for_steps(3)
             killed.kill()
+        self.assertEqual(sp.open(f"{self.folder}/run").state, "unfinished")
         run = sp.resume(f"{self.folder}/run", progress=False)
         self.assertEqual(hashes(run), expected)
 
     def test_stops_at_ctrl_c_and_the_command_goes_on(self):
-        expected = hashes(sp.train(config(self.folder), output_dir=f"{self.folder}/whole",
-                                   progress=False))
+        long = config(self.folder, max_steps=LONG)
+        expected = hashes(sp.train(long, output_dir=f"{self.folder}/whole", progress=False))
 
         def interrupt():
             self._wait_for_steps(2)
@@ -83,7 +85,7 @@ class RunsTest(unittest.TestCase):
         thread = threading.Thread(target=interrupt)
         thread.start()
         with self.assertRaises(KeyboardInterrupt):
-            sp.train(config(self.folder), progress=False)
+            sp.train(long, progress=False)
         thread.join()
         self.assertEqual(sp.open(f"{self.folder}/run").trials[0]["state"], "stopped")
         self.assertEqual(command("resume", f"{self.folder}/run").returncode, 0)

@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def model():
-    return sp.mlp(hidden_size=16, num_hidden_layers=2)
+    return sp.mlp(hidden_size=64, num_hidden_layers=4)
 
 
 def samples(count=96):
