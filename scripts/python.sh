@@ -18,5 +18,7 @@ if [[ ! -x "$venv/bin/python" ]]; then
   done
   "$package_python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/packages.pth"
 fi
+# The compiler of the other builds, whose files ccache has.
+export CXX="${CXX:-c++}"
 retry "$venv/bin/python" -m pip --quiet install --no-deps . >&2
 printf '%s\n' "$PWD/$venv/bin/python"

@@ -215,7 +215,7 @@ TrialState Session::wait(JobId id) {
   Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   const SessionTrial& waited = impl.known_trial(id);
-  impl.wait_for([&]() SPILLWAY_REQUIRES(impl.mutex) { return impl.is_over(id); });
+  impl.idle.wait(impl.mutex, [&]() SPILLWAY_REQUIRES(impl.mutex) { return impl.is_over(id); });
   if (impl.run_error) std::rethrow_exception(impl.run_error);
   return waited.result.state;
 }
