@@ -136,9 +136,9 @@ TEST_F(Exported, NamesTheNodeThatChangesAConstant) {
   nodes.push_back(node("aten::zero_", "", json::array({value(12)})));
   ::setenv("SPILLWAY_CHECK_GRAPHS", "1", 1);
   const TrialConfig trial = trial_of(net);
-  ::unsetenv("SPILLWAY_CHECK_GRAPHS");
   Session session(session_of(1, kAmple));
   const std::string said = thrown<Error>([&] { session.submit(trial); }).what();
+  ::unsetenv("SPILLWAY_CHECK_GRAPHS");
   EXPECT_NE(said.find("layer 'body.0', training, node 8 (aten::zero_): changed an input, parameter "
                       "or constant"),
             std::string::npos)
