@@ -59,11 +59,12 @@ ROOMS = {
                        "trainer/planning "
                        "trainer/trial",
     "runs/text": "",
-    "runs/config": "core/base core/device scheduler/elastic models/families trainer/config "
+    "runs/config": "core/base core/device scheduler/elastic models/exported models/families "
+                   "trainer/config "
                    "runs/text",
     "runs/log": "core/base core/os trainer/config trainer/storage trainer/compute trainer/session "
                 "runs/text runs/config",
-    "runs/folder": "core/base core/os models/data trainer/config trainer/storage "
+    "runs/folder": "core/base core/os models/data models/exported trainer/config trainer/storage "
                    "trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
     "runs/output": "core/base trainer/config trainer/storage runs/text runs/config runs/log runs/folder",
     "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "

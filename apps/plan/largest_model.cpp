@@ -38,6 +38,10 @@ class ModelSearch {
     Findings findings;
     config_ = read_trials(input.config_file, input.overrides, findings).front().config;
     findings.throw_if_any();
+    if (config_.family == ModelFamily::torch) {
+      throw ConfigError("model.family", 0,
+                        "is torch, whose file has one size of model; plan without --largest");
+    }
   }
 
   LargestModel find() {

@@ -47,10 +47,6 @@ std::optional<double> mean(const Programs& programs, double ProgramWork::*member
   return num > 0 ? std::optional(sum / num) : std::nullopt;
 }
 
-std::int64_t tokens_of_a_sample(const RunConfig& config) {
-  return config.family == ModelFamily::gpt ? config.gpt.max_position_embeddings : 0;
-}
-
 }  // namespace
 
 PlannedTimes times_of(const PlannedRun& run, const RunResult& result) {
@@ -68,7 +64,7 @@ PlannedTimes times_of(const PlannedRun& run, const RunResult& result) {
     const auto trained = static_cast<double>(row.steps * row.train.batch_size);
     steps += static_cast<double>(row.steps);
     samples += trained;
-    tokens += trained * static_cast<double>(tokens_of_a_sample(run.trials[t].config));
+    tokens += trained * static_cast<double>(run.trials[t].config.tokens_per_sample());
     epoch += static_cast<double>(row.samples);
   }
   if (steps <= 0 || result.wall_s <= 0) return times;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 /// Models that PyTorch has exported into a file of operators and weights, see docs/formats.md.
 namespace spillway {
+
+struct DataSplit;  // spillway/data_source.h
 
 /// What a program needs to know of such a file before it trains the model.
 struct ExportedInfo {
@@ -50,5 +53,12 @@ ExportedInfo exported_info(const std::filesystem::path& file);
 /// If the environment variable SPILLWAY_CHECK_GRAPHS is 1, each operator is followed by a check
 /// that it has changed no input, parameter or constant of its layer. This is slow.
 ModelFactory exported_factory(const std::filesystem::path& file);
+
+/// Samples for such a model from a safetensors file: a tensor [N, shape...] for each input, by its
+/// name, or one tensor `rows` [N, row_elements]. The values of float32 rows may be F32, those of
+/// either may be whole numbers and BOOL. The file is read on demand and must not change. Split by
+/// split(). Throws ConfigError (`data.path`, `data.eval_fraction`).
+std::shared_ptr<const DataSplit> exported_data(const std::filesystem::path& file,
+                                               const ExportedInfo& info, double eval_fraction);
 
 }  // namespace spillway

@@ -45,6 +45,7 @@ class SpecReader {
   ExportedSpec read() && {
     fields_.at("version");
     spec_.name = fields_.text("name");
+    if (spec_.name.empty()) fields_.fail("has an empty name");
     spec_.batch_size = fields_.integer("batch_size", kSizes);
     spec_.dtype = static_cast<DType>(fields_.choice("dtype", {"float32", "bfloat16"}));
     read_row();
@@ -166,8 +167,9 @@ class SpecReader {
   /// Positions in a list of `count`.
   static std::vector<int> numbers(JsonFields& fields, const char* key, std::size_t count) {
     std::vector<int> numbers;
-    for (const std::int64_t number :
-         fields.integers(key, IntRange{0, static_cast<std::int64_t>(count) - 1})) {
+    for (const std::int64_t number : fields.integers(key, IntRange{.min = 0})) {
+      if (number >= static_cast<std::int64_t>(count))
+        fields.fail(fmt::format("{} has {}, but there are {}", key, number, count));
       if (std::ranges::count(numbers, static_cast<int>(number)) > 0)
         fields.fail(fmt::format("has {} twice in {}", number, key));
       numbers.push_back(static_cast<int>(number));
@@ -176,11 +178,14 @@ class SpecReader {
   }
 
   int graph(JsonFields& fields, const char* key, int num_given) const {
-    const auto number = static_cast<int>(
-        fields.integer(key, IntRange{0, static_cast<std::int64_t>(spec_.graphs.size()) - 1}));
+    const std::int64_t number = fields.integer(key, IntRange{.min = 0});
+    if (number >= std::ssize(spec_.graphs)) {
+      fields.fail(
+          fmt::format("{} is graph {}, but there are {}", key, number, spec_.graphs.size()));
+    }
     check_values(spec_.graphs[static_cast<std::size_t>(number)], num_given,
                  fmt::format("{}, graph {}", fields.place(), number));
-    return number;
+    return static_cast<int>(number);
   }
 
   std::vector<ExportedSource> sources(JsonFields& fields) {

@@ -95,7 +95,8 @@ std::vector<std::string> config_keys() {
   // The keys depend on the model family and on the data format.
   for (const char* kind : {"{model: {family: gpt}, data: {format: tokens}}",
                            "{model: {family: mlp}, data: {format: digits}}",
-                           "{model: {family: resnet}, data: {format: digits}}"}) {
+                           "{model: {family: resnet}, data: {format: digits}}",
+                           "{model: {family: torch}, data: {format: tensors}}"}) {
     read_config(parse_yaml(kind), schema);
   }
   std::vector<std::string> keys;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -14,18 +15,19 @@
 #include "runs/config/yaml_node.h"
 #include "runs/config/yaml_reader.h"
 #include "spillway/builtin.h"
+#include "spillway/exported.h"
 #include "spillway/session_config.h"
 #include "spillway/trial_config.h"
 
 namespace spillway {
 
-enum class ModelFamily : std::uint8_t { gpt, mlp, resnet };
+enum class ModelFamily : std::uint8_t { gpt, mlp, resnet, torch };
 template <>
-inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet"};
+inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet", "torch"};
 
-enum class DataFormat : std::uint8_t { bytes, tokens, digits };
+enum class DataFormat : std::uint8_t { bytes, tokens, digits, tensors };
 template <>
-inline constexpr std::array kNames<DataFormat>{"bytes", "tokens", "digits"};
+inline constexpr std::array kNames<DataFormat>{"bytes", "tokens", "digits", "tensors"};
 
 /// Who else gets the metrics of a run.
 enum class Reporter : std::uint8_t { tensorboard };
@@ -46,19 +48,26 @@ struct DataConfig {
   auto operator<=>(const DataConfig&) const = default;
 };
 
+/// A model in a file of PyTorch's.
+struct TorchConfig {
+  std::string path;
+  ExportedInfo info;  ///< of the file; its name is empty until it is read
+};
+
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
   std::string output_dir;  ///< "runs/NAME" unless given
   ResumeMode resume = ResumeMode::never;
   std::vector<Reporter> report_to;
-  std::filesystem::path data_root;  ///< of data.paths; empty: the current folder
+  std::filesystem::path data_root;  ///< of data.paths, torch.path; empty: the current folder
   /// devices, host_memory, offload_path, scheduling but for its order, sweep.early_terminate
   SessionConfig session;
-  ModelFamily family = ModelFamily::gpt;  ///< which of the next three counts
+  ModelFamily family = ModelFamily::gpt;  ///< which of the next four counts
   GptConfig gpt;
   MlpConfig mlp;
   ResnetConfig resnet;
+  TorchConfig torch;
   DataConfig data;
   TrainConfig train{.virtual_nodes = 0};        ///< train.*, seed, scheduling.order
   double num_train_epochs = 0;                  ///< gives train.max_steps; 0: it is given itself
@@ -67,16 +76,24 @@ struct RunConfig {
 
   /// Layers of the model: the most shards that it can be cut into.
   std::int64_t num_layers() const {
+    if (family == ModelFamily::torch) return torch.info.num_layers;
     if (family == ModelFamily::resnet) return resnet.num_layers();
     return family == ModelFamily::mlp ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
   }
   /// Names of what evaluations give beside the loss.
   std::vector<std::string> metrics() const {
+    if (family == ModelFamily::torch) return torch.info.metrics;
     return {to_string(family == ModelFamily::gpt ? MetricKind::perplexity : MetricKind::accuracy)};
   }
-  /// What a step predicts: tokens, or one class per sample.
+  /// Tokens that a sample predicts; 0 if it is no text.
+  std::int64_t tokens_per_sample() const {
+    const bool is_text = data.format == DataFormat::bytes || data.format == DataFormat::tokens;
+    if (family == ModelFamily::torch) return is_text ? torch.info.row_elements - 1 : 0;
+    return family == ModelFamily::gpt ? gpt.max_position_embeddings : 0;
+  }
+  /// What a step predicts: tokens, or one result per sample.
   std::int64_t tokens_per_step() const {
-    return train.batch_size * (family == ModelFamily::gpt ? gpt.max_position_embeddings : 1);
+    return train.batch_size * std::max<std::int64_t>(1, tokens_per_sample());
   }
 };
 

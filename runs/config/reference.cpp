@@ -99,6 +99,7 @@ class FirstField {
   void field(const Field&... field) {
     table_.field(field...);
   }
+  void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool /*condition*/) const { return false; }
 
  private:
@@ -127,6 +128,7 @@ std::string reference_tables() {
   add("gpt", [&](auto& v) { visit_gpt(run.gpt, v); });
   add("mlp", [&](auto& v) { visit_mlp(run.mlp, v); });
   add("resnet", [&](auto& v) { visit_resnet(run.resnet, v); });
+  add("torch", [&](auto& v) { visit_torch(run.torch, v); });
   add("data", [&](auto& v) { visit_data(run.data, v); });
   add("train", [&](auto& v) {
     visit_train(run.train, v);

@@ -106,6 +106,7 @@ std::map<std::string, std::string> contract_fields(const RunConfig& config) {
   ContractFields model(fields, "model.", /*all=*/false), data(fields, "data.", /*all=*/true);
   visit_model(config, model);
   visit_data(config.data, data);
+  if (config.family == ModelFamily::torch) fields["model.xxh3"] = config.torch.info.xxh3;
   return fields;
 }
 

@@ -40,8 +40,19 @@ void visit_top(Config& run, Visitor& v) {
   visit_seed(run.train, v);
   visit_resources(run.session, v);
   v.field("data_root", run.data_root, kAny,
-          "Base of relative paths in `data.path`, by default the current folder; a resumed run "
+          "Base of relative paths in `data.path` and `model.path`, by default the current folder; "
+          "a resumed run "
           "uses the folder of the first start.");
+}
+
+template <typename Config, typename Visitor>
+void visit_torch(Config& torch, Visitor& v) {
+  v.require_key("path", "name the file that spillway.from_torch wrote");
+  v.field(
+      "path", torch.path, kAny,
+      "File of the model, as `spillway.from_torch` writes it (`.spw`). It decides the size of a "
+      "virtual node, `train.dtype`, the loss and the metrics.",
+      InContract::by_content);
 }
 
 template <typename Config, typename Visitor>
@@ -50,11 +61,12 @@ void visit_model(Config& run, Visitor& v) {
           "`gpt`: GPT-2 (pre-norm, learned positions, tied embedding, GELU by tanh; "
           "`models/families/gpt.h` lists its parameter names in GPT-2). `mlp`: multilayer "
           "perceptron that classifies. `resnet`: residual network with batch normalization that "
-          "classifies pictures.",
+          "classifies pictures. `torch`: a model of PyTorch, from a file.",
           InContract::yes);
   if (v.applies(run.family == ModelFamily::gpt)) visit_gpt(run.gpt, v);
   if (v.applies(run.family == ModelFamily::mlp)) visit_mlp(run.mlp, v);
   if (v.applies(run.family == ModelFamily::resnet)) visit_resnet(run.resnet, v);
+  if (v.applies(run.family == ModelFamily::torch)) visit_torch(run.torch, v);
 }
 
 template <typename Config, typename Visitor>
@@ -62,7 +74,10 @@ void visit_data(Config& data, Visitor& v) {
   v.field("format", data.format, kAny,
           "For a `gpt`: `bytes` (each byte is a token) or `tokens` (files of token numbers, as "
           "tokenizers write them, all below `vocab_size`). For an `mlp` or `resnet`: `digits` "
-          "(lines of 64 pixels from 0 to 16 and a digit, separated by commas).",
+          "(lines of 64 pixels from 0 to 16 and a digit, separated by commas). For a `torch`: "
+          "`tensors` (one safetensors file with a tensor `[samples, ...]` for each input of the "
+          "model, by its name, or one tensor `rows`), or any other format whose samples are its "
+          "rows.",
           InContract::yes);
   if (v.applies(data.format == DataFormat::tokens)) {
     v.field("dtype", data.dtype, kAny, "Type of `tokens`, little-endian.", InContract::by_content);
@@ -138,7 +153,7 @@ void visit_sweep(Config& sweep, Visitor& v) {
         "name", sweep.metric.name, kAny,
         "What ranks the trials, at their end and where early stopping compares them: loss "
         "on the evaluation data, training loss, or on the evaluation data `accuracy` (mlp, "
-        "resnet) or `perplexity` (gpt).");
+        "resnet) or `perplexity` (gpt); of a `torch` model, those that it has.");
     metric.field("goal", sweep.metric.goal, kAny, "Whether smaller or larger values are better.");
   });
 }

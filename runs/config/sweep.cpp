@@ -194,10 +194,10 @@ class EarlyStoppingCheck {
     for (const Trial& trial : trials_) {
       const auto names = trial.config.metrics();
       if (std::ranges::count(names, name) > 0) continue;
+      const std::string other = names.empty() ? "" : " or " + names.front();
       return complain("sweep.metric.name",
-                      fmt::format("is {}, which model.family {} does not have; write eval_loss or "
-                                  "{}",
-                                  name, to_string(trial.config.family), names.front()));
+                      fmt::format("is {}, which model.family {} does not have; write eval_loss{}",
+                                  name, to_string(trial.config.family), other));
     }
     if (metric.name == MetricKind::accuracy && metric.goal == MetricGoal::minimize) {
       complain("sweep.metric.goal", "is minimize, but more accuracy is better; write maximize");
@@ -251,6 +251,10 @@ void check_early_stopping(std::vector<Trial>& trials, const YamlNode& tree, Find
   EarlyStoppingCheck(trials, tree, findings).run();
 }
 
+void check_metric(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
+  EarlyStoppingCheck(trials, tree, findings).check_metric();
+}
+
 std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   // Without the swept values a required key may be missing, so these findings are not final.
   Findings provisional;
@@ -276,7 +280,7 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
     trials.push_back(make_listed_trial(tree, base, i, findings));
   make_names_safe(trials);
   if (std::ranges::none_of(trials, has_epochs)) check_early_stopping(trials, tree, findings);
-  EarlyStoppingCheck(trials, tree, findings).check_metric();
+  if (std::ranges::none_of(trials, has_model_file)) check_metric(trials, tree, findings);
   return trials;
 }
 

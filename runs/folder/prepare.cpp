@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <ostream>
 #include <set>
 #include <system_error>
@@ -18,6 +19,9 @@ namespace fs = std::filesystem;
 
 /// About 20 MB in memory and in the file.
 constexpr std::size_t kMaxTraceSpans = 100'000;
+
+/// Virtual nodes that a configuration may have.
+constexpr std::int64_t kMostNodes = 1 << 16;
 
 /// An absolute path; resolves links in the part that exists.
 fs::path resolved(const fs::path& path) {
@@ -105,6 +109,29 @@ void resolve_epochs(std::vector<Trial>& trials, const YamlNode& tree, Findings& 
   check_early_stopping(trials, tree, findings);
 }
 
+/// Reads the models that are in files, each once. A file decides how a batch is divided.
+void read_models(std::vector<Trial>& trials, const YamlNode& tree, Findings& findings) {
+  if (std::ranges::none_of(trials, has_model_file)) return;
+  std::map<std::string, ExportedInfo> read;
+  for (Trial& trial : trials) {
+    RunConfig& config = trial.config;
+    if (!has_model_file(trial) || config.torch.path.empty()) continue;
+    run_noting(trial.tree, findings, [&] {
+      try {
+        ExportedInfo& info = read[config.torch.path];
+        if (info.name.empty()) info = exported_info(config.data_root / config.torch.path);
+        config.torch.info = info;
+      } catch (const Error& error) {
+        throw ConfigError("model.path", 0, error.what());
+      }
+    });
+    const std::int64_t vn_size = config.torch.info.batch_size, batch = config.train.batch_size;
+    if (config.train.virtual_nodes == 0 && batch % vn_size == 0 && batch / vn_size <= kMostNodes)
+      config.train.virtual_nodes = static_cast<int>(batch / vn_size);
+  }
+  if (!findings.concern("model")) check_metric(trials, tree, findings);
+}
+
 /// Whether trials of a new run may share devices.
 bool may_share(const std::vector<Trial>& trials) {
   for (const Trial& trial : trials) {
@@ -153,6 +180,7 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
   auto trials = expand_trials(tree, findings);
+  read_models(trials, tree, findings);
   resolve_epochs(trials, tree, findings);
   return trials;
 }

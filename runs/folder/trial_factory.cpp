@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,10 +12,31 @@
 #include "core/base/config_check.h"
 #include "runs/config/yaml_path.h"
 #include "spillway/data_source.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
 
 namespace spillway {
 namespace {
+
+/// A file decides how many samples a virtual node has.
+void check_virtual_nodes(const RunConfig& config) {
+  const ExportedInfo& info = config.torch.info;
+  const std::int64_t batch = config.train.batch_size, nodes = virtual_nodes_of(config.train);
+  if (config.family != ModelFamily::torch || info.name.empty() || batch == nodes * info.batch_size)
+    return;
+  const auto fail = [&](const char* field, const std::string& problem) {
+    throw ConfigError(field, 0,
+                      fmt::format("is {}; '{}' is a model of {} samples per virtual node", problem,
+                                  config.torch.path, info.batch_size));
+  };
+  if (batch % info.batch_size != 0) {
+    const std::int64_t next = (batch / info.batch_size + 1) * info.batch_size;
+    fail("train.batch_size",
+         fmt::format("{}, must be a multiple of {}, such as {}", batch, info.batch_size, next));
+  }
+  fail("train.virtual_nodes",
+       fmt::format("{}, must be {}, or absent", nodes, batch / info.batch_size));
+}
 
 /// Trials of a run can only use the devices that the file lists.
 void check_lanes(const RunConfig& config) {
@@ -27,9 +49,21 @@ void check_lanes(const RunConfig& config) {
                   devices == 1 ? "is 1 device" : fmt::format("are {} devices", devices)));
 }
 
+void check_rows(const RunConfig& config) {
+  const ExportedInfo& info = config.torch.info;
+  if (config.data.format == DataFormat::tensors) return;
+  if (info.row_dtype == DType::i64 && info.row_elements > 1) return;
+  throw ConfigError("data.format", 0,
+                    fmt::format("is {}, but the rows of '{}' are {} {} values; write tensors",
+                                to_string(config.data.format), config.torch.path, info.row_elements,
+                                info.row_dtype == DType::f32 ? "float32" : "int64"));
+}
+
 void check_format(const RunConfig& config) {
+  if (config.family == ModelFamily::torch) return check_rows(config);
   const bool of_pictures = config.family != ModelFamily::gpt;
-  if ((config.data.format == DataFormat::digits) == of_pictures) return;
+  const bool are_tensors = config.data.format == DataFormat::tensors;
+  if (!are_tensors && (config.data.format == DataFormat::digits) == of_pictures) return;
   throw ConfigError("data.format", 0,
                     fmt::format("is {}, which model.family {} does not read; write {}",
                                 to_string(config.data.format), to_string(config.family),
@@ -40,17 +74,27 @@ std::string section_of(const ConfigError& error) {
   return error.field.substr(0, error.field.find('.'));
 }
 
+/// Below which tokens must be. What a model in a file takes is checked with its samples.
+std::int64_t num_tokens(const RunConfig& config) {
+  return config.family == ModelFamily::torch ? std::numeric_limits<std::int64_t>::max()
+                                             : config.gpt.vocab_size;
+}
+
 std::shared_ptr<const DataSplit> open(const RunConfig& config,
                                       const std::vector<std::string>& names) {
   const DataConfig& data = config.data;
-  const auto length = config.gpt.max_position_embeddings;
+  const auto length = config.tokens_per_sample();
   std::vector<std::string> paths;
   for (const auto& name : names) paths.push_back(config.data_root / name);
+  if (data.format == DataFormat::tensors) {
+    if (paths.size() != 1) throw ConfigError("data.path", 0, "names several files; name one");
+    return exported_data(paths[0], config.torch.info, data.eval_fraction);
+  }
   if (data.format == DataFormat::digits) {
     return digits_data(paths, data.eval_fraction, data.augment);
   }
   if (data.format == DataFormat::tokens) {
-    return tokens_data(paths, data.dtype, config.gpt.vocab_size, length, data.eval_fraction);
+    return tokens_data(paths, data.dtype, num_tokens(config), length, data.eval_fraction);
   }
   return bytes_data(paths, length, data.eval_fraction);
 }
@@ -108,21 +152,40 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
   TrialConfig made{.name = trial.name, .train = config.train, .contract = contract_fields(config)};
   // Fields that could not be read have default values, so errors about them mean nothing.
   std::set<std::string> unread;
-  for (const char* key : {"data", "devices", "model", "model.family", "model.vocab_size",
-                          "model.max_position_embeddings", "train"}) {
+  for (const char* key : {"data", "devices", "model", "model.family", "model.path",
+                          "model.vocab_size", "model.max_position_embeddings", "train"}) {
     if (findings.concern(key)) unread.insert(key);
   }
   ConfigCheck check;
-  check.run([&] { made.model = model_factory(config); });
+  check.run([&] {
+    check_virtual_nodes(config);
+    made.model = model(config);
+  });
   check.run([&] { made.validate(); });
   if (!unread.contains("devices")) check.run([&] { check_lanes(config); });
-  if (!unread.contains("model.family") && !unread.contains("model.vocab_size") &&
-      !unread.contains("model.max_position_embeddings"))
+  if (!unread.contains("model.family") && !unread.contains("model.path") &&
+      !unread.contains("model.vocab_size") && !unread.contains("model.max_position_embeddings"))
     check.run([&] { made.data = trial.data ? trial.data : data(config); });
   for (const ConfigError& error : check.found()) {
     if (!unread.contains(section_of(error))) note(error, trial.tree, findings);
   }
   return made;
+}
+
+ModelFactory TrialFactory::model(const RunConfig& config) {
+  if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
+  if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
+  if (config.family == ModelFamily::gpt) return gpt_factory(config.gpt);
+  if (config.torch.info.name.empty()) return nullptr;  // a finding
+  auto& known = model_files_[config.torch.path];
+  if (known) return known;
+  try {
+    return known = exported_factory(config.data_root / config.torch.path);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const Error& error) {
+    throw ConfigError("model.path", 0, error.what());
+  }
 }
 
 std::optional<std::int64_t> TrialFactory::steps_of_epochs(Trial& trial) {
@@ -137,9 +200,9 @@ std::optional<std::int64_t> TrialFactory::steps_of_epochs(Trial& trial) {
 }
 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
-  const GptConfig& gpt = config.gpt;
   check_format(config);
-  auto& known = opened_[{config.data, gpt.max_position_embeddings, gpt.vocab_size}];
+  auto& known = opened_[{config.data, config.tokens_per_sample(), num_tokens(config),
+                         config.torch.info.xxh3}];
   if (!known) known = open(config);
   return known;
 }

@@ -28,10 +28,14 @@ class TrialFactory {
   std::optional<std::int64_t> steps_of_epochs(Trial& trial);
 
  private:
+  ModelFactory model(const RunConfig& config);
   std::shared_ptr<const DataSplit> data(const RunConfig& config);
 
-  std::map<std::tuple<DataConfig, std::int64_t, std::int64_t>, std::shared_ptr<const DataSplit>>
+  /// By data, tokens of a sample, number of tokens, and file of the model.
+  std::map<std::tuple<DataConfig, std::int64_t, std::int64_t, std::string>,
+           std::shared_ptr<const DataSplit>>
       opened_;
+  std::map<std::string, ModelFactory> model_files_;
 };
 
 /// Samples of the trial's training data: those of an epoch.

@@ -1,5 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "spillway/error.h"
+#include "spillway/weights.h"
+#include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
 #include "tests/support/run/training_run.h"
@@ -30,9 +36,100 @@ TEST_F(Exported, KeepsTheBitsOfAResidentRunWhenSpilledOverLanes) {
 TEST_F(Exported, HasOtherBitsForOtherVirtualNodes) {
   TrialConfig trial = trial_of(exported_net());
   const auto four = train(session_of(1, kAmple), trial).trials[0];
-  trial.train.batch_size *= 2;
-  trial.train.virtual_nodes *= 2;
+  ExportedNet larger = exported_net();
+  larger.document["batch_size"] = 2 * kNetBatch;
+  for (json& layer : larger.document["layers"]) layer["output"]["shape"][0] = 2 * kNetBatch;
+  trial.model = trial_of(larger).model;
+  trial.train.virtual_nodes = 2;
   expect_other_bits(train(session_of(1, kAmple), trial).trials[0], four);
+}
+
+/// With nothing but LibTorch.
+std::vector<double> plain_losses(const ExportedNet& net, const TrialConfig& trial) {
+  std::vector<torch::Tensor> p, trained;
+  for (const auto& [name, tensor] : net.tensors) p.push_back(tensor.clone());
+  for (const std::size_t each : {0u, 1u, 2u, 3u, 7u, 8u}) {
+    trained.push_back(p[each].requires_grad_());
+  }
+  return plain_training(trial, trained, [&](const torch::Tensor& rows) {
+    auto x = torch::tanh(torch::linear(rows.narrow(1, 0, kNetInputs), p[0], p[1]));
+    x = torch::relu(torch::batch_norm(x, p[2], p[3], {}, {}, true, 0.1, 1e-5, false));
+    for (int body = 0; body < 2; ++body) {
+      const auto halves = x.split(kNetWidth / 2, 1);
+      x = torch::linear(x, p[7]) * 0.5 +
+          torch::cat({halves[0] * p[10].narrow(0, 0, kNetWidth / 2), halves[1]}, -1);
+    }
+    return torch::cross_entropy_loss(torch::linear(x, p[8], p[9]),
+                                     rows.select(1, kNetInputs).to(torch::kInt64), {},
+                                     at::Reduction::Mean, -100, 0.1);
+  });
+}
+
+TEST_F(Exported, HasTheLossesOfPlainTraining) {
+  ExportedNet net = exported_net(/*dropout=*/0);
+  net.document["loss"]["ignore_index"] = -100;
+  TrialConfig trial = trial_of(net);
+  const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
+  const auto plain = plain_losses(net, trial);
+  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
+  EXPECT_LT(plain.back(), 0.95 * plain.front());
+  trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows
+  EXPECT_GT(largest_difference(plain_losses(net, trial), plain), 1e-4);
+}
+
+TEST_F(Exported, MovesStatisticsAndKeepsFrozenWeights) {
+  const ExportedNet net = exported_net();
+  TrialConfig trial = trial_of(net);
+  trial.keep_weights = true;
+  Session session(session_of(1, kAmple));
+  const JobId id = session.submit(trial);
+  session.run();
+  const auto weights = session.weights(id);
+  const auto weight = [&](const std::string& name) {
+    return std::ranges::find(weights, name, &NamedTensor::name)->value;
+  };
+  EXPECT_TRUE(weight("head.bias").equal(net.tensors[9].second));
+  EXPECT_FALSE(weight("body.weight").equal(net.tensors[7].second));
+  EXPECT_FALSE(weight("norm.running_mean").equal(torch::zeros({kNetWidth})));
+  EXPECT_EQ(weight("norm.num_batches_tracked").item<std::int64_t>(), 20);
+}
+
+TEST_F(Exported, RefusesAnotherTypeThanThatOfItsGraphs) {
+  TrialConfig trial = trial_of(exported_net());
+  trial.train.dtype = FloatType::bf16;
+  Session session(session_of(1, kAmple));
+  const auto error = thrown<ConfigError>([&] { session.submit(trial); });
+  EXPECT_EQ(error.field, "train.dtype");
+  EXPECT_NE(error.problem.find("write fp32"), std::string::npos) << error.problem;
+}
+
+TEST_F(Exported, FailsIfItsFileChanges) {
+  TrialConfig trial = trial_of(exported_net());
+  Session session(session_of(1, kAmple));
+  session.submit(trial);
+  std::filesystem::resize_file(folder_.path() / "net.spw", 100);
+  session.run();
+  const TrialResult result = session.result().trials[0];
+  EXPECT_EQ(result.state, TrialState::failed);
+  EXPECT_NE(result.reason.find("net.spw"), std::string::npos) << result.reason;
+}
+
+/// aten::lift gives its input, which its schema does not say.
+TEST_F(Exported, NamesTheNodeThatChangesAConstant) {
+  ExportedNet net = exported_net();
+  json& nodes = net.document["graphs"][3]["nodes"];
+  nodes.push_back(node("aten::lift", "", json::array({value(2)})));
+  nodes.push_back(node("aten::zero_", "", json::array({value(12)})));
+  ::setenv("SPILLWAY_CHECK_GRAPHS", "1", 1);
+  const TrialConfig trial = trial_of(net);
+  Session session(session_of(1, kAmple));
+  const std::string said = thrown<Error>([&] { session.submit(trial); }).what();
+  ::unsetenv("SPILLWAY_CHECK_GRAPHS");
+  EXPECT_NE(said.find("layer 'body.0', training, node 8 (aten::zero_): changed an input, parameter "
+                      "or constant"),
+            std::string::npos)
+      << said;
 }
 
 }  // namespace
