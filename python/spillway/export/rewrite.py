@@ -1,0 +1,209 @@
+"""Makes a graph one that a layer may run: keyed dropout, observed statistics, no other chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from .errors import ExportError
+from .graphs import Argument, Graph, Kind, Node, Value, read_program, substituted, values_in
+from .replacements import Attention, FeatureDropout, NormByStatistics
+
+_RECURRENT = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}
+_REMEDIES = {
+    "aten::rrelu": "Use LeakyReLU",
+    "aten::alpha_dropout": "Use Dropout",
+    "aten::feature_alpha_dropout": "Use Dropout",
+}
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A buffer that batch norm moves."""
+
+    kind: str  # "average" or "count"
+    momentum: float | None = None  # of an average; None: the mean over all steps
+    mean: str = ""  # of a count: the running mean that it belongs to
+
+
+def statistics_of(graph: Graph, without_momentum: Iterable[str] = ()) -> dict[str, Statistic]:
+    """The buffers that batch norms of a graph in train mode move, by name.
+
+    `without_momentum` names modules whose momentum is None.
+    """
+    found: dict[str, Statistic] = {}
+    owners: dict[str, str] = {}
+    for node in graph.nodes:
+        if _observes(node):
+            mean, variance = cast(Value, node.args[3]), cast(Value, node.args[4])
+            owner = mean.name.rpartition(".")[0]
+            momentum = None if owner in without_momentum else float(cast(float, node.args[6]))
+            found[mean.name] = found[variance.name] = Statistic("average", momentum)
+            owners[owner] = mean.name
+    for node in graph.nodes:
+        count = node.args[0] if node.op == "aten::add_" else None
+        if isinstance(count, Value) and count.kind == Kind.STATE and count.shape == ():
+            owner = count.name.rpartition(".")[0]
+            if owner in owners and count.dtype == torch.int64:
+                found[count.name] = Statistic("count", mean=owners[owner])
+    return found
+
+
+def rewritten(graph: Graph, statistics: dict[str, Statistic]) -> Graph:
+    """The graph as layers may run it. Its nodes may have become others; values stay the same."""
+    return _Rewriter(graph, statistics).result
+
+
+def _observes(node: Node) -> bool:
+    """Whether a node is a batch norm that moves running statistics."""
+    return node.op == "aten::batch_norm" and node.args[5] is True and node.args[3] is not None
+
+
+class _Rewriter:
+    def __init__(self, graph: Graph, statistics: dict[str, Statistic]) -> None:
+        self.result = Graph(inputs=graph.inputs, constants=dict(graph.constants))
+        self._statistics = statistics
+        self._instead: dict[Value, Value] = {}
+        self._handlers: dict[str, Callable[[Node], Value | None]] = {
+            "aten::dropout": self._dropout,
+            "aten::dropout_": self._in_place(self._dropout),
+            "aten::feature_dropout": self._feature_dropout,
+            "aten::feature_dropout_": self._in_place(self._feature_dropout),
+            "aten::scaled_dot_product_attention": self._attention,
+            "aten::batch_norm": self._batch_norm,
+            "aten::detach_": self._detach,
+            "aten::add_": self._count,
+        }
+        self._add_all(graph.nodes)
+        self.result.outputs = [self._now(value) for value in graph.outputs]
+
+    def _now(self, value: Value) -> Value:
+        while value in self._instead and self._instead[value] is not value:
+            value = self._instead[value]
+        return value
+
+    def _add_all(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            node.args = [substituted(each, self._now) for each in node.args]
+            handler = self._handlers.get(node.op)
+            instead = handler(node) if handler else None
+            if instead is not None:
+                for output in node.outputs:
+                    self._instead[output] = instead
+                continue
+            self._check(node)
+            self.result.nodes.append(node)
+
+    def _check(self, node: Node) -> None:
+        where = f"the module {node.path or 'itself'} calls {node.op}"
+        for value in node.writes():
+            if value.kind != Kind.RESULT:
+                what = "the input" if value.kind == Kind.INPUT else "the parameter or buffer"
+                raise ExportError(f"{where}, which changes {what} {value.name} in place. Compute "
+                                  "a new tensor instead")
+        if node.op in _RECURRENT:
+            if _drops(node):
+                raise ExportError(f"{where} with dropout inside. Use one module per recurrent "
+                                  "layer and nn.Dropout between them")
+        elif node.is_random and node.op not in ("spillway::dropout", *_SOMETIMES_RANDOM):
+            remedy = _REMEDIES.get(node.op, "Only dropout can be random; set the option that "
+                                   "calls it to 0 or remove it")
+            raise ExportError(f"{where}, which draws random numbers. {remedy}")
+
+    def _dropout(self, node: Node) -> Value | None:
+        x, p, train = cast(Value, node.args[0]), cast(float, node.args[1]), node.args[2]
+        if not train or p == 0:
+            return x
+        if p >= 1:
+            raise ExportError(f"the module {node.path} drops with p = {p}; p must be below 1")
+        result = Value(Kind.RESULT, x.shape, x.dtype)
+        self.result.nodes.append(Node("spillway::dropout", "", [x, p], [result], node.path))
+        return result
+
+    def _feature_dropout(self, node: Node) -> Value | None:
+        x, p, train = cast(Value, node.args[0]), cast(float, node.args[1]), node.args[2]
+        if not train or p == 0:
+            return x
+        return self._inline(node, FeatureDropout(p), [x])
+
+    def _in_place(self, handler: Callable[[Node], Value | None]) -> Callable[[Node], Value]:
+        """Computes a result apart, then copies it over the input."""
+        def handle(node: Node) -> Value:
+            x, result = cast(Value, node.args[0]), handler(node)
+            if result is not None and result is not x:
+                copy = torch.ops.aten.copy_.default
+                copied = Node("aten::copy_", "", [x, result, False],
+                              [Value(Kind.RESULT, x.shape, x.dtype)], node.path, copy)
+                self._check(copied)
+                self.result.nodes.append(copied)
+            return x
+        return handle
+
+    def _attention(self, node: Node) -> Value | None:
+        query, key, value, mask, p, is_causal, scale, enable_gqa = node.args
+        if p == 0:
+            return None
+        module = Attention(cast(float, p), bool(is_causal), cast("float | None", scale),
+                           bool(enable_gqa))
+        return self._inline(node, module, [query, key, value, mask])
+
+    def _batch_norm(self, node: Node) -> Value | None:
+        x, weight, bias, mean, variance, train, _, eps, _ = node.args
+        if _observes(node):
+            self.result.nodes.append(Node("spillway::batch_norm", "",
+                                          [x, weight, bias, mean, variance, eps],
+                                          node.outputs, node.path))
+            return node.outputs[0]
+        if not train and cast(Value, x).dtype != torch.float32:
+            return self._inline(node, NormByStatistics(cast(float, eps)),
+                                [x, mean, variance, weight, bias])
+        return None
+
+    def _detach(self, node: Node) -> Value:
+        x = cast(Value, node.args[0])
+        detach = torch.ops.aten.detach.default
+        result = Value(Kind.RESULT, x.shape, x.dtype)
+        self.result.nodes.append(Node("aten::detach", "", [x], [result], node.path, detach))
+        self._instead[x] = result
+        return result
+
+    def _count(self, node: Node) -> Value | None:
+        """Spillway counts steps itself."""
+        x = cast(Value, node.args[0])
+        statistic = self._statistics.get(x.name) if x.kind == Kind.STATE else None
+        return x if statistic is not None and statistic.kind == "count" else None
+
+    def _inline(self, node: Node, module: nn.Module, args: list[Argument]) -> Value:
+        """The nodes of `module`, called with `args`, in place of a node."""
+        graph = _traced(module, args)
+        given = list(values_in(args))
+        inside = dict(zip(graph.inputs, given))
+        assert not graph.constants
+        for each in graph.nodes:
+            each.args = [substituted(argument, lambda value: inside.get(value, value))
+                         for argument in each.args]
+            each.path = node.path
+        self._add_all(graph.nodes)
+        return self._now(graph.outputs[0])
+
+
+# Attention here has no dropout any more.
+_SOMETIMES_RANDOM = ("aten::scaled_dot_product_attention",)
+
+
+def _drops(node: Node) -> bool:
+    """Whether a recurrent node has dropout inside."""
+    names = [argument.name for argument in cast(Any, node.target)._schema.arguments]
+    return bool(node.args[names.index("train")]) and node.args[names.index("dropout")] != 0
+
+
+def _traced(module: nn.Module, args: list[Argument]) -> Graph:
+    """Exports a replacement, which has no state, for values like those in `args`."""
+    like = [torch.empty(value.shape, dtype=value.dtype, device="meta")
+            if isinstance(value, Value) else value for value in args]
+    program = torch.export.export(module.train(), tuple(like))
+    return read_program(program, lambda name: name, "")
