@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ def from_torch(
     cut_at: Sequence[str] | None = None,
     dtype: str = "float32",
     metrics: Sequence[str] | None = None,
+    weights: Callable[[str], torch.Tensor | None] | None = None,
 ) -> ExportedModel:
     """Writes a module, with its present weights, as a model in layers. The module stays as it is.
 
@@ -72,6 +73,8 @@ def from_torch(
     `output`: key or position of the tensor to compare with targets; by default `logits`.
     `cut_at`: names of modules behind which layers end; by default wherever one tensor is alive.
     `metrics`: of evaluations: "accuracy", "perplexity"; by default those that fit the loss.
+    `weights`: gives the values of a parameter by its name, or None for those in the module. It is
+    asked while the file is written, so that not all of them need to be in memory at once.
     """
     if not torch.__version__.startswith(_TORCH):
         raise ExportError(f"torch is {torch.__version__}; graphs are made for torch {_TORCH}x. "
@@ -93,7 +96,7 @@ def from_torch(
     chosen = export.fitting_metrics(targets) if metrics is None else list(metrics)
     target = Path(path)
     write_safetensors(target, export.tensors(), {
-        "format": "pt", "spillway": json.dumps(export.document(row, chosen))})
+        "format": "pt", "spillway": json.dumps(export.document(row, chosen))}, weights)
     return ExportedModel(target, export.batch_size, dtype, row,
                          tuple(layer.name for layer in export.layers))
 

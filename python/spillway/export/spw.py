@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
@@ -17,8 +18,12 @@ TYPE_NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64", 
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
-                      metadata: Mapping[str, str]) -> None:
-    """Replaces `path` at once by a file with these tensors, the ones with larger elements first."""
+                      metadata: Mapping[str, str],
+                      values: Callable[[str], torch.Tensor | None] | None = None) -> None:
+    """Replaces `path` at once by a file with these tensors, the ones with larger elements first.
+
+    `values` may give others for a name, of the same shape.
+    """
     names = sorted(tensors, key=lambda name: -tensors[name].element_size())
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
@@ -37,13 +42,19 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
         with open(part, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
-                file.write(_bytes_of(tensors[name]))
+                _write(file, tensors[name], None if values is None else values(name))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _bytes_of(tensor: torch.Tensor) -> bytes:
+def _write(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
     """Without NumPy, which may be absent and knows no bfloat16."""
-    plain = tensor.detach().cpu().contiguous()
-    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
+    if value is None:
+        value = tensor
+    elif value.shape != tensor.shape:
+        raise ExportError(f"a tensor of shape {list(value.shape)} was given for a parameter of "
+                          f"shape {list(tensor.shape)}")
+    plain = value.detach().to("cpu", tensor.dtype).contiguous()
+    size = plain.numel() * plain.element_size()
+    file.write((ctypes.c_char * size).from_address(plain.data_ptr()))
