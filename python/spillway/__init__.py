@@ -23,6 +23,7 @@ from .errors import (
     NewerFormat,
     OutOfMemory,
 )
+from .hugging_face import from_pretrained, save_pretrained
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
@@ -51,11 +52,13 @@ __all__ = [
     "bytes_data",
     "data",
     "dataset",
+    "from_pretrained",
     "gpt",
     "mlp",
     "open",
     "resnet",
     "resume",
+    "save_pretrained",
     "token_data",
     "train",
 ]

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +21,7 @@ from .errors import ConfigError
 from .export import ExportedModel, ExportError, from_torch
 from .export.spw import write_safetensors
 
-__all__ = ["from_pretrained", "save_pretrained"]
+__all__ = ["from_pretrained", "save_gpt2", "save_pretrained"]
 
 Path = str | os.PathLike[str]
 
@@ -101,6 +102,39 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
         _write(target / _ADAPTER, adapters)
     else:
         _write_split(target, weights, _MOST_BYTES)
+
+
+# Names of the matrices of a block, which GPT-2 holds transposed.
+_GPT2_NAMES = {"attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj", "mlp.fc": "mlp.c_fc",
+               "mlp.proj": "mlp.c_proj"}
+
+
+def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attention_heads: int,
+              layer_norm_eps: float = 1e-5) -> None:
+    """Writes the weights of a built-in `gpt` as a folder that transformers loads as GPT-2.
+
+    What the weights do not tell are the number of heads and the epsilon of the norms.
+    """
+    renamed: dict[str, torch.Tensor] = {}
+    for name, value in weights.items():
+        part = re.sub(r"^h\.\d+\.|\.(weight|bias)$", "", name)
+        if part in _GPT2_NAMES:
+            name = name.replace(f".{part}.", f".{_GPT2_NAMES[part]}.")
+            value = value.t() if value.dim() == 2 else value
+        renamed["transformer." + name] = value
+    vocabulary, width = weights["wte.weight"].shape
+    config = {
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": vocabulary,
+        "n_embd": width, "n_positions": len(weights["wpe.weight"]), "n_head": num_attention_heads,
+        "n_layer": sum(name.endswith(".ln_1.weight") for name in weights),
+        "n_inner": len(weights["h.0.mlp.fc.weight"]), "layer_norm_epsilon": layer_norm_eps,
+        "activation_function": "gelu_new", "bos_token_id": None, "eos_token_id": None,
+        "tie_word_embeddings": True, "dtype": "float32",
+    }
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    _write_split(target, renamed, _MOST_BYTES)
 
 
 def _write(file: pathlib.Path, tensors: Mapping[str, torch.Tensor]) -> None:

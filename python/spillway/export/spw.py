@@ -1,4 +1,4 @@
-"""Writes safetensors files, tensor by tensor."""
+"""Safetensors files: written tensor by tensor, read in place."""
 
 from __future__ import annotations
 
@@ -58,3 +58,15 @@ def _write(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None) -> 
     plain = value.detach().to("cpu", tensor.dtype).contiguous()
     size = plain.numel() * plain.element_size()
     file.write((ctypes.c_char * size).from_address(plain.data_ptr()))
+
+
+def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file that Spillway wrote. They lie in the mapped file, so it must stay."""
+    size = path.stat().st_size
+    values = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+    length = int.from_bytes(bytes(values[:8].tolist()), "little")
+    header = json.loads(bytes(values[8:8 + length].tolist()))
+    types = {name: dtype for dtype, name in TYPE_NAMES.items()}
+    return {name: values[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]]
+            .view(types[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in header.items() if name != "__metadata__"}
