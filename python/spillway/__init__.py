@@ -23,6 +23,7 @@ from .errors import (
     NewerFormat,
     OutOfMemory,
 )
+from .export import ExportError, ExportedModel, from_torch, load
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
@@ -38,6 +39,8 @@ __all__ = [
     "Error",
     "Evaluation",
     "Event",
+    "ExportError",
+    "ExportedModel",
     "InUse",
     "IoError",
     "Model",
@@ -51,7 +54,9 @@ __all__ = [
     "bytes_data",
     "data",
     "dataset",
+    "from_torch",
     "gpt",
+    "load",
     "mlp",
     "open",
     "resnet",
