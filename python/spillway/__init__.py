@@ -23,6 +23,7 @@ from .errors import (
     NewerFormat,
     OutOfMemory,
 )
+from .export import ExportError, ExportedModel, from_torch, load
 from .hugging_face import from_pretrained, save_pretrained
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
@@ -39,6 +40,8 @@ __all__ = [
     "Error",
     "Evaluation",
     "Event",
+    "ExportError",
+    "ExportedModel",
     "InUse",
     "IoError",
     "Model",
@@ -53,7 +56,9 @@ __all__ = [
     "data",
     "dataset",
     "from_pretrained",
+    "from_torch",
     "gpt",
+    "load",
     "mlp",
     "open",
     "resnet",

@@ -16,6 +16,7 @@ import torch
 from . import _core
 from .data import Data
 from .errors import Error
+from .export import ExportedModel
 from .models import Model
 from .progress import Progress
 from .results import Evaluation, Results, TrialPlan, TrialResult
@@ -105,7 +106,7 @@ class Session:
 
     def submit(
         self,
-        model: Model,
+        model: Model | ExportedModel,
         data: Data,
         *,
         name: str = "",
@@ -127,6 +128,8 @@ class Session:
         in memory. A `trial_id` that the session knows gives the number of that trial. Raises
         ConfigError, and DoesNotFit with the smallest budget that would fit.
         """
+        if isinstance(model, ExportedModel):
+            model, train = model.model, model.train_values(train)
         document = _document(
             seed=seed, train=train, scheduling={"order": order}, checkpoint=checkpoint
         )

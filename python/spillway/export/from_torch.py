@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import nn
 from .calls import Arguments, Call, Example, in_dtype, in_mode
 from .cuts import candidates, common_cuts, cuts_at
 from .errors import ExportError, first_line
+from .exported_model import ExportedModel, described
 from .flow import Flow
 from .graphs import Graph, Kind, Value, read_program
 from .layers import Constants, Layer, LayerBuilder, Side, document_layers, word
@@ -28,21 +28,6 @@ VERSION = 1
 _TORCH = "2.11."
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _METRICS = ("accuracy", "perplexity")
-
-
-@dataclass(frozen=True)
-class ExportedModel:
-    """A file that `from_torch` wrote."""
-
-    path: Path
-    batch_size: int  # samples of a virtual node
-    dtype: str  # "float32" or "bfloat16"
-    row: Row  # what a sample consists of
-    layers: tuple[str, ...]  # names, in the order of execution
-
-    def rows(self, **tensors: torch.Tensor) -> torch.Tensor:
-        """Samples [N, elements] of tensors [N, ...], one for each part of a row."""
-        return self.row.pack(tensors)
 
 
 def from_torch(
@@ -94,11 +79,10 @@ def from_torch(
     export.cut(cut_at)
     row = export.row(targets)
     chosen = export.fitting_metrics(targets) if metrics is None else list(metrics)
-    target = Path(path)
-    write_safetensors(target, export.tensors(), {
-        "format": "pt", "spillway": json.dumps(export.document(row, chosen))}, weights)
-    return ExportedModel(target, export.batch_size, dtype, row,
-                         tuple(layer.name for layer in export.layers))
+    document = export.document(row, chosen)
+    write_safetensors(Path(path), export.tensors(),
+                      {"format": "pt", "spillway": json.dumps(document)}, weights)
+    return described(Path(path), document)
 
 
 class _Export:

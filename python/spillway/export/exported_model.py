@@ -1,0 +1,70 @@
+"""A model in a `.spw` file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import _core
+from .rows import Part, Row
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """A model that `from_torch` wrote into a file, to train in a session or by configuration."""
+
+    path: Path
+    batch_size: int  # samples of a virtual node: train.batch_size must be a multiple of it
+    dtype: str  # "float32" or "bfloat16"
+    row: Row  # what a sample consists of
+    layers: tuple[str, ...]  # names, in the order of execution
+
+    def rows(self, **tensors: torch.Tensor) -> torch.Tensor:
+        """Samples [N, elements] of tensors [N, ...], one for each part of a row.
+
+        Raises ExportError for other names or shapes.
+        """
+        return self.row.pack(tensors)
+
+    @cached_property
+    def model(self) -> _core.Model:
+        """What a session trains. Raises CorruptData, NewerFormat, IoError and Error."""
+        return _core.exported_model(os.fspath(self.path))
+
+    def train_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys of `train`, with those that follow from the file: its dtype."""
+        return {"dtype": "bf16" if self.dtype == "bfloat16" else "fp32", **given}
+
+
+def load(path: str | os.PathLike[str]) -> ExportedModel:
+    """The model in a file that `from_torch` wrote.
+
+    Raises CorruptData if it is another file, NewerFormat, IoError, and Error if there is none.
+    """
+    file = Path(path)
+    model = _core.exported_model(os.fspath(file))  # checks all of it
+    loaded = described(file, _document(file))
+    loaded.__dict__["model"] = model
+    return loaded
+
+
+def described(path: Path, document: Mapping[str, Any]) -> ExportedModel:
+    """The model in a file that has this document."""
+    parts = tuple(Part(part["name"], part["begin"], tuple(part["shape"]),
+                       getattr(torch, part["dtype"]), part.get("limit"))
+                  for part in document["inputs"])
+    return ExportedModel(path, document["batch_size"], document["dtype"], Row(parts),
+                         tuple(layer["name"] for layer in document["layers"]))
+
+
+def _document(path: Path) -> Any:
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return json.loads(header["__metadata__"]["spillway"])
