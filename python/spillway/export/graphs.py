@@ -280,7 +280,9 @@ def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
         return args[i]
     if argument.name in kwargs:
         return kwargs[argument.name]
-    return argument.default_value if argument.has_default_value() else None
+    default = argument.default_value if argument.has_default_value() else None
+    is_format = isinstance(default, int) and "MemoryFormat" in str(argument.real_type)
+    return torch.contiguous_format if is_format and default == 0 else default
 
 
 def _plain(argument: Any) -> Argument:
