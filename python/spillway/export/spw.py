@@ -1,12 +1,13 @@
-"""Writes safetensors files, tensor by tensor."""
+"""Reads and writes safetensors files, tensor by tensor."""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -41,6 +42,31 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a valid file, and where its data begin."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(size)), 8 + size
+
+
+def read_safetensors(path: Path, names: Collection[str]) -> dict[str, torch.Tensor]:
+    """The tensors of these names."""
+    if not names:
+        return {}
+    header, data = read_header(path)
+    types = {word: dtype for dtype, word in TYPE_NAMES.items()}
+    tensors = {}
+    with path.open("rb") as file:
+        for name in names:
+            begin, end = header[name]["data_offsets"]
+            file.seek(data + begin)
+            content = bytearray(file.read(end - begin))
+            dtype, shape = types[header[name]["dtype"]], header[name]["shape"]
+            tensors[name] = (torch.frombuffer(content, dtype=dtype) if content else
+                             torch.empty(0, dtype=dtype)).reshape(shape)
+    return tensors
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
