@@ -131,7 +131,8 @@ class Session:
         """
         exported = model if isinstance(model, ExportedModel) else None
         if isinstance(model, ExportedModel):
-            model, train = model.model, model.train_values(train)
+            train = model.train_values(train)
+            model = model.model
         document = _document(
             seed=seed, train=train, scheduling={"order": order}, checkpoint=checkpoint
         )

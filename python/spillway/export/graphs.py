@@ -156,7 +156,7 @@ class _Reader:
         kinds = torch.export.graph_signature.InputKind
         if spec.kind == kinds.USER_INPUT:
             if not isinstance(node.meta.get("val"), torch.Tensor):
-                return spec.arg.value  # a constant of the call
+                return getattr(spec.arg, "value", None)  # a constant of the call
             self.graph.inputs.append(_value(node.meta["val"], Kind.INPUT, node.name))
             return self.graph.inputs[-1]
         if spec.kind in (kinds.PARAMETER, kinds.BUFFER):
@@ -192,7 +192,8 @@ class _Reader:
 
     def _call(self, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            return self._region(node.target.name(), args)
+            name: str = node.target.name()  # type: ignore[no-untyped-call]
+            return self._region(name, args)
         if node.target is operator.getitem:
             return args[0][args[1]]
         result = node.meta.get("val")
@@ -248,7 +249,7 @@ class _Reader:
                      range(len(schema.arguments))],
                     [], self._path(node), target)
         is_list = isinstance(result, (list, tuple))
-        for each in result if is_list else [result]:
+        for each in pytree.tree_leaves(result):
             call.outputs.append(_value(each, Kind.RESULT))
         self.graph.nodes.append(call)
         return call.outputs if is_list else call.outputs[0]
