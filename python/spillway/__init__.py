@@ -24,6 +24,7 @@ from .errors import (
     OutOfMemory,
 )
 from .export import ExportError, ExportedModel, from_torch, load
+from .fit import fit
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
@@ -54,6 +55,7 @@ __all__ = [
     "bytes_data",
     "data",
     "dataset",
+    "fit",
     "from_torch",
     "gpt",
     "load",

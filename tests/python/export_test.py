@@ -325,6 +325,31 @@ class EvaluationTest(ExportCase):
         self.assertFalse(torch.equal(twin.head.weight, module.head.weight))
 
 
+class FitTest(ExportCase):
+    def test_sweeps_over_lists(self):
+        x, y = vectors()
+        module = multilayer()
+        results = sp.fit(module, x, y.numpy(), devices=["64MiB"], batch_size=BATCH,
+                         max_steps=STEPS, learning_rate=[1e-3, 3e-3], eval_fraction=0.2)
+        self.assertEqual([(r.name, r.state) for r in results],
+                         [("learning_rate=0.001", "done"), ("learning_rate=0.003", "done")])
+        self.assertNotEqual(results[0].weights_xxh3, results[1].weights_xxh3)
+        copy.deepcopy(module).load_state_dict(results.weights[1], strict=True)
+        alone = sp.fit(module, x, y, devices="64MiB", batch_size=BATCH, max_steps=STEPS,
+                       learning_rate=3e-3, eval_fraction=0.2)
+        self.assertEqual(alone[0].weights_xxh3, results[1].weights_xxh3)
+
+    def test_trains_language_models_and_losses(self):
+        tokens = (texts()[:, :1] + torch.arange(9)) % 32
+        result, = sp.fit(made(Transformer), tokens, devices="64MiB", batch_size=BATCH,
+                         max_steps=STEPS, learning_rate=RATE)
+        self.assertLess(result.final_loss, result.first_loss)
+        x, _ = vectors()
+        result, = sp.fit(multilayer(), x, x[:, :3], loss="mse", devices="64MiB",
+                         batch_size=BATCH, max_steps=STEPS, learning_rate=RATE)
+        self.assertLess(result.final_loss, result.first_loss)
+
+
 class FileTest(ExportCase):
     def test_begins_in_python_and_goes_on_by_the_command(self):
         x, y = vectors()
