@@ -212,6 +212,21 @@ class LossTest(ExportCase):
         features = torch.randn(96, 2, generator=seeded())
         self.compare(made(Pooled), (tokens, mask, features), tokens[:, 0] % 3, F.cross_entropy)
 
+    def test_of_modules_of_pytorch(self):
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+                self.recurrent = nn.GRU(8, 8, batch_first=True)
+                self.head = nn.Linear(8, 3)
+
+            def forward(self, x):
+                mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+                return self.head(self.recurrent(self.layer(x, mask))[0].mean(1))
+
+        x = torch.randn(BATCH, 5, 8, generator=seeded())
+        self.compare(made(Encoder), (x,), x[:, 0, :3].argmax(1), F.cross_entropy)
+
     def test_named_mse_and_bce(self):
         x, _ = vectors()
         self.compare(multilayer(), (x,), x[:, :3].sin(), F.mse_loss, loss="mse")

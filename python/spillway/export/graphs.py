@@ -274,6 +274,10 @@ def _resolved(tree: Any, env: dict[torch.fx.Node, Any]) -> Any:
     return torch.fx.node.map_arg(tree, lambda node: env[node])
 
 
+# Schemas give the defaults of these types as numbers. There are no others.
+_DEFAULTS = {("MemoryFormat", 0): torch.contiguous_format, ("ScalarType", 4): torch.int64}
+
+
 def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
               kwargs: dict[str, Any]) -> Any:
     argument = schema.arguments[i]
@@ -281,7 +285,10 @@ def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
         return args[i]
     if argument.name in kwargs:
         return kwargs[argument.name]
-    return argument.default_value if argument.has_default_value() else None
+    if not argument.has_default_value() or argument.default_value is None:
+        return None
+    kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
+    return _DEFAULTS.get((kind, argument.default_value), argument.default_value)
 
 
 def _plain(argument: Any) -> Argument:
