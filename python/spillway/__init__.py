@@ -24,6 +24,7 @@ from .errors import (
     OutOfMemory,
 )
 from .export import ExportError, ExportedModel, from_torch, load
+from .fit import fit
 from .hugging_face import from_pretrained, save_pretrained
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
@@ -55,6 +56,7 @@ __all__ = [
     "bytes_data",
     "data",
     "dataset",
+    "fit",
     "from_pretrained",
     "from_torch",
     "gpt",

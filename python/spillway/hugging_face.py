@@ -143,6 +143,8 @@ def _write(file: pathlib.Path, tensors: Mapping[str, torch.Tensor]) -> None:
 
 def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most: int) -> None:
     """One file, or several with an index."""
+    first = {value.data_ptr(): name for name, value in reversed(weights.items())}
+    weights = {name: weights[name] for name in reversed(first.values())}  # tied ones once
     groups: list[dict[str, torch.Tensor]] = [{}]
     room = most
     for name, value in weights.items():

@@ -64,7 +64,7 @@ class Run:
         )
 
     def state_dict(self, trial: str | None = None) -> dict[str, torch.Tensor]:
-        """The final weights of a trial, by default the best one, in their file, which is mapped.
+        """The final weights of a trial, by default the best one.
 
         Raises ConfigError (`trial`).
         """

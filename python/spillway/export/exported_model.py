@@ -14,6 +14,7 @@ import torch
 
 from .. import _core
 from .rows import Part, Row
+from .spw import read_header, read_safetensors
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class ExportedModel:
     dtype: str  # "float32" or "bfloat16"
     row: Row  # what a sample consists of
     layers: tuple[str, ...]  # names, in the order of execution
+    state: Mapping[str, str]  # for each key of the module's state_dict, its tensor in the file
 
     def rows(self, **tensors: torch.Tensor) -> torch.Tensor:
         """Samples [N, elements] of tensors [N, ...], one for each part of a row.
@@ -38,6 +40,15 @@ class ExportedModel:
         """What a session trains. Raises CorruptData, NewerFormat, IoError and Error."""
         return _core.exported_model(os.fspath(self.path))
 
+    def state_dict(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What the module's `load_state_dict` takes, of a trial's weights by name.
+
+        Tied parameters stand under each of their names. What is not trained is as in the file.
+        """
+        others = {name for name in self.state.values() if name not in weights}
+        held = {**read_safetensors(self.path, others), **weights}
+        return {key: held[name] for key, name in self.state.items()}
+
     def train_values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The keys of `train`, with those that follow from the file: its dtype."""
         return {"dtype": "bf16" if self.dtype == "bfloat16" else "fp32", **given}
@@ -50,21 +61,17 @@ def load(path: str | os.PathLike[str]) -> ExportedModel:
     """
     file = Path(path)
     model = _core.exported_model(os.fspath(file))  # checks all of it
-    loaded = described(file, _document(file))
+    metadata = read_header(file)[0]["__metadata__"]
+    loaded = described(file, json.loads(metadata["spillway"]),
+                       json.loads(metadata.get("state_dict", "{}")))
     loaded.__dict__["model"] = model
     return loaded
 
 
-def described(path: Path, document: Mapping[str, Any]) -> ExportedModel:
+def described(path: Path, document: Mapping[str, Any], state: Mapping[str, str]) -> ExportedModel:
     """The model in a file that has this document."""
     parts = tuple(Part(part["name"], part["begin"], tuple(part["shape"]),
                        getattr(torch, part["dtype"]), part.get("limit"))
                   for part in document["inputs"])
     return ExportedModel(path, document["batch_size"], document["dtype"], Row(parts),
-                         tuple(layer["name"] for layer in document["layers"]))
-
-
-def _document(path: Path) -> Any:
-    with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return json.loads(header["__metadata__"]["spillway"])
+                         tuple(layer["name"] for layer in document["layers"]), state)

@@ -22,7 +22,7 @@ from .layers import Constants, Layer, LayerBuilder, Side, document_layers, word
 from .losses import Loss, loss_of, with_classes_last
 from .rewrite import Statistic, rewritten, statistics_of
 from .rows import Part, Row, index_limits
-from .spw import write_safetensors
+from .spw import TYPE_NAMES, write_safetensors
 
 VERSION = 1
 _TORCH = "2.11."
@@ -80,9 +80,12 @@ def from_torch(
     row = export.row(targets)
     chosen = export.fitting_metrics(targets) if metrics is None else list(metrics)
     document = export.document(row, chosen)
-    write_safetensors(Path(path), export.tensors(),
-                      {"format": "pt", "spillway": json.dumps(document)}, weights)
-    return described(Path(path), document)
+    state, untrained = export.state()
+    write_safetensors(Path(path), {**export.tensors(), **untrained},
+                      {"format": "pt", "spillway": json.dumps(document),
+                       "state_dict": json.dumps(state)},
+                      weights and (lambda name: weights(name.removeprefix("state_dict."))))
+    return described(Path(path), document, state)
 
 
 class _Export:
@@ -265,6 +268,21 @@ class _Export:
         held = {name: _stored(name, self._state_of_model[name]) for name in
                 self._read(self.layers)}
         return {**held, **self._constants.tensors}
+
+    def state(self) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+        """For each key of the module's state_dict its tensor in the file, and those to add."""
+        parameters = self._read(self.layers)
+        names: dict[str, str] = {}
+        added: dict[str, torch.Tensor] = {}
+        for key, tensor in self._module.state_dict().items():
+            name = self._names.get(key)
+            if name is None or tensor.dtype not in TYPE_NAMES:
+                continue  # no tensor of PyTorch's modules
+            names[key] = name
+            if name not in parameters:
+                names[key] = f"state_dict.{name}"
+                added[names[key]] = tensor.detach()
+        return names, added
 
     def document(self, row: Row, metrics: list[str]) -> dict[str, Any]:
         """The description of the model."""

@@ -119,7 +119,8 @@ class LayerBuilder:
         graphs = [_encoded_graph(each, {value: number[key] for value, key in names.items()},
                                  len(order), result, name)
                   for each, result in zip(nodes, results)]
-        return Layer(name, **lists, train=graphs[0], eval=graphs[1], output=results[0])
+        return Layer(name, lists["inputs"], lists["parameters"], lists["constants"], graphs[0],
+                     graphs[1], results[0])
 
     def loss(self, results: Sequence[Value]) -> Layer:
         """What remains to be computed behind the last layer."""

@@ -1,13 +1,13 @@
-"""Safetensors files: written tensor by tensor, read in place."""
+"""Reads and writes safetensors files, tensor by tensor."""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 
@@ -48,6 +48,31 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
         part.unlink(missing_ok=True)
 
 
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a valid file, and where its data begin."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(size)), 8 + size
+
+
+def read_safetensors(path: Path, names: Collection[str] | None = None) -> dict[str, torch.Tensor]:
+    """The tensors of these names, or all of a valid file."""
+    header, data = read_header(path)
+    if names is None:
+        names = [name for name in header if name != "__metadata__"]
+    types = {word: dtype for dtype, word in TYPE_NAMES.items()}
+    tensors = {}
+    with path.open("rb") as file:
+        for name in names:
+            begin, end = header[name]["data_offsets"]
+            file.seek(data + begin)
+            content = bytearray(file.read(end - begin))
+            dtype, shape = types[header[name]["dtype"]], header[name]["shape"]
+            tensors[name] = (torch.frombuffer(content, dtype=dtype) if content else
+                             torch.empty(0, dtype=dtype)).reshape(shape)
+    return tensors
+
+
 def _write(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
     """Without NumPy, which may be absent and knows no bfloat16."""
     if value is None:
@@ -58,15 +83,3 @@ def _write(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None) -> 
     plain = value.detach().to("cpu", tensor.dtype).contiguous()
     size = plain.numel() * plain.element_size()
     file.write((ctypes.c_char * size).from_address(plain.data_ptr()))
-
-
-def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file that Spillway wrote. They lie in the mapped file, so it must stay."""
-    size = path.stat().st_size
-    values = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
-    length = int.from_bytes(bytes(values[:8].tolist()), "little")
-    header = json.loads(bytes(values[8:8 + length].tolist()))
-    types = {name: dtype for dtype, name in TYPE_NAMES.items()}
-    return {name: values[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]]
-            .view(types[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in header.items() if name != "__metadata__"}
