@@ -191,10 +191,10 @@ class HuggingFace(unittest.TestCase):
 
     def test_commands_import_and_export(self):
         module, source = self.saved()
-        spillway = pathlib.Path(sys.executable).parent / "spillway"
 
         def command(*arguments):
-            return subprocess.run([spillway, *map(str, arguments)], capture_output=True, text=True,
+            program = "import spillway_command; spillway_command.main()"
+            return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True,
                                   check=False, cwd=self.folder)
 
         made = command("import", source, "-o", "net.spw", "--batch-size", 2, "--sequence-length",
