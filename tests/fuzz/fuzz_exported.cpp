@@ -42,10 +42,14 @@ void require_consistent(const ExportedSpec& spec) {
     require_below(layer.constants, spec.constants.size());
     require_below({layer.train, layer.eval}, spec.graphs.size());
     const std::size_t given = layer.inputs.size() + layer.params.size() + layer.constants.size();
-    for (const int graph : {layer.train, layer.eval}) {
+    for (const int number : {layer.train, layer.eval}) {
+      const ExportedGraph& graph = spec.graphs[static_cast<std::size_t>(number)];
       std::size_t values = given;
-      for (const GraphNode& node : spec.graphs[graph].nodes) values += node.num_outputs;
-      require_below({spec.graphs[graph].result}, values);
+      for (const GraphNode& node : graph.nodes) {
+        require(node.num_outputs >= 0, "there is no negative number of values");
+        values += static_cast<std::size_t>(node.num_outputs);
+      }
+      require_below({graph.result}, values);
     }
   }
   require_earlier(spec.loss.inputs, spec.inputs.size(), spec.layers.size());

@@ -149,7 +149,8 @@ class ExportCase(unittest.TestCase):
         again, _, _ = self.train(model, data, **train)
         tight, _, _ = self.train(model, data, smallest, **train)
         wide, _, _ = self.train(model, data, smallest, 2, **train)
-        self.assertEqual([r.weights_xxh3 for r in (again, tight, wide)], [expected.weights_xxh3] * 3)
+        self.assertEqual([r.weights_xxh3 for r in (again, tight, wide)],
+                         [expected.weights_xxh3] * 3)
         self.assertEqual(expected.losses, wide.losses)
         self.assertGreaterEqual(tight.num_shards, shards)
         other, _, _ = self.train(model, data, **{**train, "learning_rate": 2 * RATE})
@@ -311,7 +312,7 @@ class EvaluationTest(ExportCase):
         model = self.export(module, x[:NODE], **values)
         result, state, _ = self.train(model, data, eval_steps=STEPS)
         twin = copy.deepcopy(module)
-        self.assertEqual(str(twin.load_state_dict(state, strict=True)), "<All keys matched successfully>")
+        twin.load_state_dict(state, strict=True)
         with torch.no_grad():
             evaluated, trained = (F.cross_entropy(twin.train(mode)(x[80:]), y[80:]).item()
                                   for mode in (False, True))
@@ -451,7 +452,7 @@ class RefusalTest(ExportCase):
 
     def test_of_control_flow_on_values(self):
         self.refuses(lambda x, _: x if x.sum() > 0 else -x, "without branches on values")
-        self.refuses(lambda x, _: x * x.max().item(), "Calls|a number from a tensor|trace")
+        self.refuses(lambda x, _: x * x.max().item(), "reads a number from a tensor|branches on values")
 
     def test_of_another_torch(self):
         x, _ = vectors()

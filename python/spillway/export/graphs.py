@@ -274,8 +274,8 @@ def _resolved(tree: Any, env: dict[torch.fx.Node, Any]) -> Any:
     return torch.fx.node.map_arg(tree, lambda node: env[node])
 
 
-# Schemas give the defaults of these types as numbers. There are no others.
-_DEFAULTS = {("MemoryFormat", 0): torch.contiguous_format, ("ScalarType", 4): torch.int64}
+# Schemas give the defaults of these types as numbers: 0 and 4. There are no others.
+_DEFAULTS = {"MemoryFormat": torch.contiguous_format, "ScalarType": torch.int64}
 
 
 def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
@@ -288,7 +288,7 @@ def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
     if not argument.has_default_value() or argument.default_value is None:
         return None
     kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
-    return _DEFAULTS.get((kind, argument.default_value), argument.default_value)
+    return _DEFAULTS[kind] if kind in _DEFAULTS else argument.default_value
 
 
 def _plain(argument: Any) -> Argument:

@@ -85,7 +85,8 @@ class LayerBuilder:
     def layers(self, trainable: Callable[[str], bool]) -> list[Layer]:
         """All layers, in the order of execution."""
         pieces = [work_of(side.flow, side.cuts) for side in self._sides]
-        names = _layer_names(self._sides[0].flow, pieces[0], {"loss", "rows", *self._input_names.values()})
+        taken = {"loss", "rows", *self._input_names.values()}
+        names = _layer_names(self._sides[0].flow, pieces[0], taken)
         made = []
         is_differentiable = False
         for i, name in enumerate(names):
