@@ -57,6 +57,7 @@ def from_torch(
     `output`: key or position of the tensor to compare with targets; by default `logits`.
     `cut_at`: names of modules behind which layers end; by default wherever one tensor is alive.
     `metrics`: of evaluations: "accuracy", "perplexity"; by default those that fit the loss.
+    Raises ExportError, which says what cannot be exported and what to do.
     """
     if not torch.__version__.startswith(_TORCH):
         raise ExportError(f"torch is {torch.__version__}; graphs are made for torch {_TORCH}x. "
