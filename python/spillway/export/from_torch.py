@@ -60,6 +60,7 @@ def from_torch(
     `metrics`: of evaluations: "accuracy", "perplexity"; by default those that fit the loss.
     `weights`: gives the values of a parameter by its name, or None for those in the module. It is
     asked while the file is written, so that not all of them need to be in memory at once.
+    Raises ExportError, which says what cannot be exported and what to do.
     """
     if not torch.__version__.startswith(_TORCH):
         raise ExportError(f"torch is {torch.__version__}; graphs are made for torch {_TORCH}x. "
