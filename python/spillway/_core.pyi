@@ -203,6 +203,9 @@ class Model:
 def model(document: str) -> Model:
     """A built-in model, from the section `model` of a configuration."""
 
+def exported_model(path: str) -> Model:
+    """A model of PyTorch in a file."""
+
 class Data:
     """Samples for training and evaluation."""
 
