@@ -307,3 +307,6 @@ def resume(folder: str, overrides: Sequence[str], tell: object) -> str:
 
 def results(folder: str) -> str:
     """The results of a run in a folder, as JSON."""
+
+def model_fields(folder: str, trial: str) -> str:
+    """The fields of the model of a trial, as JSON."""

@@ -143,8 +143,10 @@ def _write(file: pathlib.Path, tensors: Mapping[str, torch.Tensor]) -> None:
 
 def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most: int) -> None:
     """One file, or several with an index."""
-    first = {value.data_ptr(): name for name, value in reversed(weights.items())}
-    weights = {name: weights[name] for name in reversed(first.values())}  # tied ones once
+    first: dict[int, str] = {}
+    for name, value in weights.items():
+        first.setdefault(value.data_ptr(), name)
+    weights = {name: weights[name] for name in first.values()}  # tied ones once
     groups: list[dict[str, torch.Tensor]] = [{}]
     room = most
     for name, value in weights.items():
@@ -254,7 +256,7 @@ def _parameters_on_meta() -> Iterator[None]:
             parameter = nn.Parameter(parameter.detach().to("meta"), parameter.requires_grad)
         register(module, name, parameter)
 
-    nn.Module.register_parameter = on_meta  # type: ignore[method-assign]
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -170,7 +170,7 @@ class _Rewriter:
         x, p = cast(Value, node.args[0]), node.args[1]
         if not isinstance(p, float):
             self._refuse_chance(node)
-        return self._inline(node, Bernoulli(cast(float, p), x.shape, x.dtype), [])
+        return self._inline(node, Bernoulli(p, x.shape, x.dtype), [])
 
     def _in_place(self, handler: Callable[[Node], Value | None]) -> Callable[[Node], Value]:
         """Computes a result apart, then copies it over the input."""
