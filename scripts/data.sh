@@ -6,6 +6,7 @@
 # and of what tests and experiments compare with, and what makes the documentation:
 #   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
 #   data.sh python   likewise, for the tests of the package spillway
+#   data.sh hugging_face   likewise, with what its models need but PyTorch
 # All but the first fail where they cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -21,8 +22,12 @@ readonly -A packages_of=(
   [tensorboard]="tensorboard==2.21.0"
   [ray]="ray[tune]==2.60.0 optuna==5.0.0"
   [mkdocs]="mkdocs==1.6.1"
+  [hugging_face]="transformers==5.24.0 psutil pyyaml"
   [python]="nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.3.5 pandas==2.3.3 mypy==2.4.1"
 )
+
+# Packages that need PyTorch, which is there; they come without it.
+readonly -A beside_torch_of=([hugging_face]="peft==0.21.2 accelerate==1.15.0")
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
 download() {
@@ -54,11 +59,16 @@ fetch_scikit_learn() {
   gunzip --force --stdout "$dir/wheel/sklearn/datasets/data/$2"* >"$dir/$2"
 }
 
-# fetch_python DIR FOLDER PACKAGE...: leaves DIR/FOLDER, a Python with these packages.
+# fetch_python DIR FOLDER NAME: leaves DIR/FOLDER, a Python with the packages of NAME.
 fetch_python() {
+  local wanted beside
+  read -ra wanted <<<"${packages_of[$3]}"
+  read -ra beside <<<"${beside_torch_of[$3]:-}"
   make_venv "$1/$2"
-  retry "$1/$2/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off \
-    --only-binary=:all: "${@:3}" >&2
+  local install=("$1/$2/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off
+    --only-binary=:all:)
+  retry "${install[@]}" "${wanted[@]}" >&2
+  if ((${#beside[@]} > 0)); then retry "${install[@]}" --no-deps "${beside[@]}" >&2; fi
 }
 
 # fetch TARGET FETCH ARG...: TARGET is there and whole, or absent.
@@ -97,7 +107,7 @@ print_python() {
   folder="$(sed -E 's/\[.*\]//; s/==/-/' <<<"${wanted[0]}")"
   target="$spillway_cache/$folder"
   provide "Python packages: ${wanted[*]}" "$target" "$target/pyvenv.cfg" \
-    fetch_python "$folder" "${wanted[@]}"
+    fetch_python "$folder" "$1"
   [[ -s "$target/pyvenv.cfg" ]] || die "the Python packages ${wanted[*]} cannot be had here"
   printf '%s\n' "$target/bin/python3"
 }

@@ -16,7 +16,12 @@ if [[ ! -x "$venv/bin/python" ]]; then
   for entry in "$(dirname "$SPILLWAY_TORCH_DIR")"/*; do
     if [[ ! -e "$site/$(basename "$entry")" ]]; then ln -s "$entry" "$site/"; fi
   done
-  "$package_python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/packages.pth"
+  # So are the packages that the tests use, some of which cannot be had everywhere.
+  for python in "$package_python" "$(bash scripts/data.sh hugging_face || true)"; do
+    if [[ -n "$python" ]]; then
+      "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >>"$site/packages.pth"
+    fi
+  done
 fi
 # The compiler of the other builds, whose files ccache has.
 export CXX="${CXX:-c++}"

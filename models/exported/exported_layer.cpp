@@ -30,7 +30,8 @@ at::ScalarType scalar_type(ValueType type) {
 at::Tensor part_of(const at::Tensor& rows, const ExportedInput& part) {
   std::vector<std::int64_t> sizes{rows.size(0)};
   sizes.insert(sizes.end(), part.shape.begin(), part.shape.end());
-  return rows.narrow(1, part.begin, part.elements()).reshape(sizes).to(scalar_type(part.type));
+  const at::Tensor values = rows.narrow(1, part.begin, part.elements()).reshape(sizes);
+  return values.to(scalar_type(part.type)).contiguous();  // as in the module
 }
 
 std::vector<at::Tensor> take(const std::vector<GraphInput>& wanted, Tensors inputs) {

@@ -302,7 +302,8 @@ class SpecReader {
         fail_for("layer", spec_.layers[l].name, "is read by no later layer and not by the loss");
     }
     for (const TensorEntry& entry : tensors_.tensors()) {
-      if (!named_.contains(entry.name))
+      // What the module has besides is kept for Python.
+      if (!named_.contains(entry.name) && !entry.name.starts_with("state_dict."))
         fail_for("tensor", entry.name, "is neither a parameter nor a constant");
     }
     if (std::ranges::none_of(spec_.params, &ExportedParam::trainable))

@@ -23,6 +23,9 @@ from .errors import (
     NewerFormat,
     OutOfMemory,
 )
+from .export import ExportError, ExportedModel, from_torch, load
+from .fit import fit
+from .hugging_face import from_pretrained, save_pretrained
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
@@ -38,6 +41,8 @@ __all__ = [
     "Error",
     "Evaluation",
     "Event",
+    "ExportError",
+    "ExportedModel",
     "InUse",
     "IoError",
     "Model",
@@ -51,11 +56,16 @@ __all__ = [
     "bytes_data",
     "data",
     "dataset",
+    "fit",
+    "from_pretrained",
+    "from_torch",
     "gpt",
+    "load",
     "mlp",
     "open",
     "resnet",
     "resume",
+    "save_pretrained",
     "token_data",
     "train",
 ]

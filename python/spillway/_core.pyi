@@ -203,6 +203,9 @@ class Model:
 def model(document: str) -> Model:
     """A built-in model, from the section `model` of a configuration."""
 
+def exported_model(path: str) -> Model:
+    """A model of PyTorch in a file."""
+
 class Data:
     """Samples for training and evaluation."""
 
@@ -304,3 +307,6 @@ def resume(folder: str, overrides: Sequence[str], tell: object) -> str:
 
 def results(folder: str) -> str:
     """The results of a run in a folder, as JSON."""
+
+def model_fields(folder: str, trial: str) -> str:
+    """The fields of the model of a trial, as JSON."""

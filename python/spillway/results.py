@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
+
+import torch
 
 from ._core import DeviceResult, Evaluation, RunResult, TrialPlan, TrialResult
 
@@ -18,6 +20,8 @@ class Results(Sequence[TrialResult]):
 
     def __init__(self, run: RunResult) -> None:
         self._run = run
+        #: After `fit`, what the module's `load_state_dict` takes, for each trial.
+        self.weights: Sequence[Mapping[str, torch.Tensor]] = ()
         self._trials: list[TrialResult] = run.trials
 
     def __len__(self) -> int:

@@ -10,7 +10,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from . import _core
+from .errors import ConfigError
+from .export.spw import read_safetensors
+from .hugging_face import save_gpt2, save_pretrained
 from .progress import Progress
 from .session import Event
 
@@ -57,6 +62,42 @@ class Run:
                 for trial in self.trials
             ]
         )
+
+    def state_dict(self, trial: str | None = None) -> dict[str, torch.Tensor]:
+        """The final weights of a trial, by default the best one.
+
+        Raises ConfigError (`trial`).
+        """
+        return read_safetensors(self._folder_of(trial) / "weights.safetensors")
+
+    def save_pretrained(self, folder: Path, *, trial: str | None = None,
+                        like: Path | None = None) -> None:
+        """Writes a trial, by default the best one, as a folder of Hugging Face.
+
+        `like`: the folder that the model came from, see `spillway.save_pretrained`; a built-in gpt
+        needs none, and becomes a GPT-2. Raises ConfigError (`trial`, `like`).
+        """
+        weights = self.state_dict(trial)
+        if like is not None:
+            save_pretrained(weights, folder, like=like)
+            return
+        name = self._folder_of(trial).name
+        fields = json.loads(_core.model_fields(os.fspath(self.folder), name))
+        if fields["family"] != "gpt":
+            raise ConfigError(f"like: is missing; trial '{name}' is of the family "
+                              f"{fields['family']}, so name the folder of its configuration", "like")
+        save_gpt2(weights, folder, num_attention_heads=int(fields["num_attention_heads"]),
+                  layer_norm_eps=float(fields["layer_norm_eps"]))
+
+    def _folder_of(self, trial: str | None) -> pathlib.Path:
+        if trial is None:
+            if self.best is None:
+                raise ConfigError(f"trial: is missing, and no trial of {self} has ended", "trial")
+            return pathlib.Path(self.best["folder"])
+        for each in self.trials:
+            if trial in (each["name"], each["short_name"]):
+                return self.folder / "trials" / str(each["name"])
+        raise ConfigError(f"trial: {self} has no trial '{trial}'", "trial")
 
     def __repr__(self) -> str:
         return f"Run({os.fspath(self.folder)!r}, {self.state}, {len(self.trials)} trials)"

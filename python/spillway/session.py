@@ -16,6 +16,7 @@ import torch
 from . import _core
 from .data import Data
 from .errors import Error
+from .export import ExportedModel
 from .models import Model
 from .progress import Progress
 from .results import Evaluation, Results, TrialPlan, TrialResult
@@ -101,11 +102,12 @@ class Session:
         )
         self._process = os.getpid()
         self._trials: dict[int, tuple[str, int | None]] = {}
+        self._exported: dict[int, ExportedModel | None] = {}
         _open_sessions.add(self)
 
     def submit(
         self,
-        model: Model,
+        model: Model | ExportedModel,
         data: Data,
         *,
         name: str = "",
@@ -127,6 +129,10 @@ class Session:
         in memory. A `trial_id` that the session knows gives the number of that trial. Raises
         ConfigError, and DoesNotFit with the smallest budget that would fit.
         """
+        exported = model if isinstance(model, ExportedModel) else None
+        if isinstance(model, ExportedModel):
+            train = model.train_values(train)
+            model = model.model
         document = _document(
             seed=seed, train=train, scheduling={"order": order}, checkpoint=checkpoint
         )
@@ -136,6 +142,7 @@ class Session:
             os.fspath(weights_file or ""),
         )
         self._trials[trial] = (name, train.get("max_steps"))
+        self._exported[trial] = exported
         self._session.start()
         return trial
 
@@ -239,6 +246,7 @@ class Session:
         )
         steps = max_steps or self._trials.get(trial, ("", None))[1]
         self._trials[copy] = (name or trial_id, steps)
+        self._exported[copy] = self._exported[trial]
         return copy
 
     def resize(self, trial: int, data_parallel: int) -> None:
@@ -256,9 +264,12 @@ class Session:
     def state_dict(self, trial: int) -> dict[str, torch.Tensor]:
         """The weights of a trial that has ended or is paused, by name.
 
-        Raises Error if the trial still trains or left none.
+        The module that `from_torch` was given takes them by `load_state_dict`. Raises Error if the
+        trial still trains or left none.
         """
-        return dict(self._session.weights(trial))
+        weights = dict(self._session.weights(trial))
+        exported = self._exported.get(trial)
+        return exported.state_dict(weights) if exported and exported.state else weights
 
     def evaluate(self, trial: int, data: Data) -> Evaluation:
         """Mean loss and metrics of a trial's weights on the training samples of `data`."""

@@ -18,10 +18,17 @@ namespace {
 
 PythonModel model_of(const std::string& document) {
   const RunConfig config = read_document(document, &read_model);
-  PythonModel model{model_factory(config), contract_fields(config)};
+  PythonModel model{model_factory(config), contract_fields(config), {}, {}};
   std::erase_if(model.contract,
                 [](const auto& field) { return !field.first.starts_with("model."); });
   return model;
+}
+
+/// The contract is the one of a configuration with this file.
+PythonModel exported_model(const std::string& path) {
+  ExportedInfo info = exported_info(path);
+  std::map<std::string, std::string> contract{{"model.family", "torch"}, {"model.xxh3", info.xxh3}};
+  return {exported_factory(path), std::move(contract), path, std::move(info)};
 }
 
 PythonData data_of(std::vector<at::Tensor> parts, double eval_fraction,
@@ -42,6 +49,8 @@ void bind_models(nb::module_& module) {
   nb::class_<PythonModel>(module, "Model", "A model to train.");
   module.def("model", &model_of, "document"_a,
              "A built-in model, from the section `model` of a configuration.");
+  module.def("exported_model", &exported_model, "path"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "A model of PyTorch in a file.");
 
   nb::class_<PythonData>(module, "Data", "Samples for training and evaluation.")
       .def_prop_ro(

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "spillway/data_source.h"
+#include "spillway/exported.h"
 #include "spillway/model_factory.h"
 
 /// The parts of spillway._core: each adds its classes and functions to the module.
@@ -16,6 +17,8 @@ namespace spillway::python {
 struct PythonModel {
   ModelFactory make;
   std::map<std::string, std::string> contract;
+  std::string path;   ///< of a file
+  ExportedInfo info;  ///< likewise
 };
 
 /// Samples for training and evaluation.

@@ -1,13 +1,18 @@
+#include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "python/src/module.h"
+#include "runs/config/config.h"
 #include "runs/control/open_training.h"
 #include "runs/control/recorder.h"
 #include "runs/control/train_run.h"
 #include "runs/folder/cache_file.h"
+#include "runs/folder/prepare.h"
 #include "runs/log/event_json.h"
 #include "runs/output/run_documents.h"
 
@@ -16,6 +21,8 @@ using namespace nb::literals;
 
 namespace spillway::python {
 namespace {
+
+constexpr std::string_view kModel = "model.";
 
 RunResources resources() { return {.pilot_cache = pilot_cache_file()}; }
 
@@ -115,6 +122,24 @@ std::string results(const std::string& folder) {
   return json_report(logged.run, folder, state);
 }
 
+/// The fields of a trial's model that are in its contract, as JSON: their texts by key.
+std::string model_fields(const std::string& folder, const std::string& name) {
+  const std::string file = OutputFolder(folder).path() / "config.yaml";
+  Findings findings;
+  const std::vector<Trial> trials = read_trials(file, {}, findings);
+  findings.throw_if_any();
+  const auto trial = std::ranges::find(trials, name, &Trial::name);
+  if (trial == trials.end()) {
+    throw ConfigError("trial", 0,
+                      fmt::format("'{}' is no trial of the run in '{}'", name, folder));
+  }
+  Json fields;
+  for (const auto& [key, text] : contract_fields(trial->config)) {
+    if (key.starts_with(kModel)) fields[key.substr(kModel.size())] = text;
+  }
+  return fields.dump();
+}
+
 }  // namespace
 
 void bind_runs(nb::module_& module) {
@@ -124,6 +149,8 @@ void bind_runs(nb::module_& module) {
              "Resumes the run in a folder; returns the folder.");
   module.def("results", &results, "folder"_a, nb::call_guard<nb::gil_scoped_release>(),
              "The results of a run in a folder, as JSON.");
+  module.def("model_fields", &model_fields, "folder"_a, "trial"_a,
+             "The fields of the model of a trial, as JSON.");
 }
 
 }  // namespace spillway::python

@@ -14,6 +14,7 @@
 #include "python/src/tensor_caster.h"
 #include "runs/config/embedded.h"
 #include "runs/folder/cache_file.h"
+#include "runs/folder/trial_factory.h"
 #include "runs/log/event_json.h"
 #include "spillway/weights.h"
 
@@ -62,7 +63,11 @@ TrialConfig trial_config(const PythonModel& model, const PythonData& data,
                          const std::string& document, const std::string& name,
                          const std::string& client_id, std::int64_t until,
                          const fs::path& checkpoint_dir, const fs::path& weights_file) {
-  const Training training = read_document(document, &read_training);
+  Training training = read_document(document, &read_training);
+  if (!model.info.name.empty()) {
+    divide_batch(training.train, model.info);
+    check_virtual_nodes(training.train, model.path, model.info);
+  }
   TrialConfig config{.name = name,
                      .client_id = client_id,
                      .model = model.make,

@@ -20,9 +20,6 @@ namespace fs = std::filesystem;
 /// About 20 MB in memory and in the file.
 constexpr std::size_t kMaxTraceSpans = 100'000;
 
-/// Virtual nodes that a configuration may have.
-constexpr std::int64_t kMostNodes = 1 << 16;
-
 /// An absolute path; resolves links in the part that exists.
 fs::path resolved(const fs::path& path) {
   std::error_code error;
@@ -125,9 +122,7 @@ void read_models(std::vector<Trial>& trials, const YamlNode& tree, Findings& fin
         throw ConfigError("model.path", 0, error.what());
       }
     });
-    const std::int64_t vn_size = config.torch.info.batch_size, batch = config.train.batch_size;
-    if (config.train.virtual_nodes == 0 && batch % vn_size == 0 && batch / vn_size <= kMostNodes)
-      config.train.virtual_nodes = static_cast<int>(batch / vn_size);
+    divide_batch(config.train, config.torch.info);
   }
   if (!findings.concern("model")) check_metric(trials, tree, findings);
 }

@@ -18,25 +18,8 @@
 namespace spillway {
 namespace {
 
-/// A file decides how many samples a virtual node has.
-void check_virtual_nodes(const RunConfig& config) {
-  const ExportedInfo& info = config.torch.info;
-  const std::int64_t batch = config.train.batch_size, nodes = virtual_nodes_of(config.train);
-  if (config.family != ModelFamily::torch || info.name.empty() || batch == nodes * info.batch_size)
-    return;
-  const auto fail = [&](const char* field, const std::string& problem) {
-    throw ConfigError(field, 0,
-                      fmt::format("is {}; '{}' is a model of {} samples per virtual node", problem,
-                                  config.torch.path, info.batch_size));
-  };
-  if (batch % info.batch_size != 0) {
-    const std::int64_t next = (batch / info.batch_size + 1) * info.batch_size;
-    fail("train.batch_size",
-         fmt::format("{}, must be a multiple of {}, such as {}", batch, info.batch_size, next));
-  }
-  fail("train.virtual_nodes",
-       fmt::format("{}, must be {}, or absent", nodes, batch / info.batch_size));
-}
+/// Virtual nodes that a configuration may have.
+constexpr std::int64_t kMostNodes = 1 << 16;
 
 /// Trials of a run can only use the devices that the file lists.
 void check_lanes(const RunConfig& config) {
@@ -123,6 +106,30 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config) {
 
 }  // namespace
 
+void divide_batch(TrainConfig& train, const ExportedInfo& info) {
+  const std::int64_t nodes = train.batch_size / info.batch_size;
+  if (train.virtual_nodes == 0 && train.batch_size % info.batch_size == 0 && nodes <= kMostNodes)
+    train.virtual_nodes = static_cast<int>(nodes);
+}
+
+void check_virtual_nodes(const TrainConfig& train, const std::string& path,
+                         const ExportedInfo& info) {
+  const std::int64_t batch = train.batch_size, nodes = virtual_nodes_of(train);
+  if (batch == nodes * info.batch_size) return;
+  const auto fail = [&](const char* field, const std::string& problem) {
+    throw ConfigError(field, 0,
+                      fmt::format("is {}; '{}' is a model of {} samples per virtual node", problem,
+                                  path, info.batch_size));
+  };
+  if (batch % info.batch_size != 0) {
+    const std::int64_t next = (batch / info.batch_size + 1) * info.batch_size;
+    fail("train.batch_size",
+         fmt::format("{}, must be a multiple of {}, such as {}", batch, info.batch_size, next));
+  }
+  fail("train.virtual_nodes",
+       fmt::format("{}, must be {}, or absent", nodes, batch / info.batch_size));
+}
+
 ModelFactory model_factory(const RunConfig& config) {
   if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
   if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
@@ -158,7 +165,8 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
   }
   ConfigCheck check;
   check.run([&] {
-    check_virtual_nodes(config);
+    if (config.family == ModelFamily::torch && !config.torch.info.name.empty())
+      check_virtual_nodes(config.train, config.torch.path, config.torch.info);
     made.model = model(config);
   });
   check.run([&] { made.validate(); });

@@ -11,12 +11,20 @@
 
 #include "runs/config/findings.h"
 #include "runs/config/sweep.h"
+#include "spillway/exported.h"
 #include "spillway/trial_config.h"
 
 namespace spillway {
 
 /// Makes the model that the configuration describes. Throws ConfigError.
 ModelFactory model_factory(const RunConfig& config);
+
+/// Sets `train.virtual_nodes`, if it is open, to what a model in a file needs.
+void divide_batch(TrainConfig& train, const ExportedInfo& info);
+
+/// Throws ConfigError unless a virtual node has as many samples as the model in file `path`.
+void check_virtual_nodes(const TrainConfig& train, const std::string& path,
+                         const ExportedInfo& info);
 
 /// Turns trials of a configuration into trials of a session. Trials that read the same data share
 /// it.

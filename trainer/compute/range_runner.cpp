@@ -49,6 +49,24 @@ class OpScope {
   c10::AutoGradMode grad_;
 };
 
+/// Also those of dimensions with one element, at which is_contiguous() does not look.
+bool has_plain_strides(const at::Tensor& tensor) {
+  std::int64_t stride = 1;
+  for (auto d = tensor.dim(); d-- > 0; stride *= tensor.size(d)) {
+    if (tensor.stride(d) != stride) return false;
+  }
+  return true;
+}
+
+/// The tensor as it is when it has crossed a cut: without gaps, and aligned like a buffer. Both
+/// decide which kernels later layers run, and so their bits.
+at::Tensor as_at_cut(const at::Tensor& tensor) {
+  const at::Tensor dense = tensor.contiguous();
+  const auto address = reinterpret_cast<std::uintptr_t>(dense.const_data_ptr());
+  const bool is_view = address % kAlignment != 0 || !has_plain_strides(dense);
+  return is_view ? dense.clone(at::MemoryFormat::Contiguous) : dense;
+}
+
 void copy_out(void* stream, void* to, const at::Tensor& from) {
   const at::Tensor contiguous = from.contiguous();
   kernels::copy(stream, to, contiguous.const_data_ptr(), contiguous.nbytes());
@@ -120,7 +138,7 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
   }
   run.result = run_for(
       spec, [&] { return model_.layers[at(layer)]->forward(run.inputs, run.params, context); });
-  run.result.output = run.result.output.contiguous();  // as at a cut
+  run.result.output = as_at_cut(run.result.output);
   if (const int made = output_of(layer); made >= 0) {
     check_type(spec, model_.spec.edges[at(made)].tensor.dtype, run.result.output);
   }
@@ -210,7 +228,7 @@ std::vector<at::Tensor> RangeRunner::run_backward(int layer, LayerRun run,
   for (const at::Tensor& input : run.inputs) {
     of_inputs.emplace_back();
     if (!input.requires_grad()) continue;
-    of_inputs.back() = next->defined() ? next->contiguous() : at::zeros_like(input);
+    of_inputs.back() = next->defined() ? as_at_cut(*next) : at::zeros_like(input);
     (next++)->reset();
   }
   return of_inputs;

@@ -49,7 +49,10 @@ std::string cost_key(const ModelSpec& model, const LayerSpec& layer) {
     }
   }
   for (const auto* edges : {&layer.inputs, &layer.outputs}) {
-    for (int e : *edges) append(model.edges[at(e)].tensor);
+    for (int e : *edges) {
+      append(model.edges[at(e)].tensor);
+      if (!has_gradient(model.edges[at(e)])) key += ",fixed";
+    }
   }
   if (!layer.outputs.empty()) return key;
   for (const MetricSpec& metric : model.metrics) {  // they count in the peak of an evaluation

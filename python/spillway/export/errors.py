@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ..errors import Error
 
-class ExportError(ValueError):
+
+class ExportError(Error, ValueError):
     """A module that cannot become a `.spw` file; the message says why and what to do."""
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +15,19 @@ from torch import nn
 from .calls import Arguments, Call, Example, in_dtype, in_mode
 from .cuts import candidates, common_cuts, cuts_at
 from .errors import ExportError, first_line
+from .exported_model import ExportedModel, described
 from .flow import Flow
 from .graphs import Graph, Kind, Value, read_program
 from .layers import Constants, Layer, LayerBuilder, Side, document_layers, word
 from .losses import Loss, loss_of, with_classes_last
 from .rewrite import Statistic, rewritten, statistics_of
 from .rows import Part, Row, index_limits
-from .spw import write_safetensors
+from .spw import TYPE_NAMES, write_safetensors
 
 VERSION = 1
 _TORCH = "2.11."
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _METRICS = ("accuracy", "perplexity")
-
-
-@dataclass(frozen=True)
-class ExportedModel:
-    """A file that `from_torch` wrote."""
-
-    path: Path
-    batch_size: int  # samples of a virtual node
-    dtype: str  # "float32" or "bfloat16"
-    row: Row  # what a sample consists of
-    layers: tuple[str, ...]  # names, in the order of execution
-
-    def rows(self, **tensors: torch.Tensor) -> torch.Tensor:
-        """Samples [N, elements] of tensors [N, ...], one for each part of a row."""
-        return self.row.pack(tensors)
 
 
 def from_torch(
@@ -57,6 +42,7 @@ def from_torch(
     cut_at: Sequence[str] | None = None,
     dtype: str = "float32",
     metrics: Sequence[str] | None = None,
+    weights: Callable[[str], torch.Tensor | None] | None = None,
 ) -> ExportedModel:
     """Writes a module, with its present weights, as a model in layers. The module stays as it is.
 
@@ -72,6 +58,9 @@ def from_torch(
     `output`: key or position of the tensor to compare with targets; by default `logits`.
     `cut_at`: names of modules behind which layers end; by default wherever one tensor is alive.
     `metrics`: of evaluations: "accuracy", "perplexity"; by default those that fit the loss.
+    `weights`: gives the values of a parameter by its name, or None for those in the module. It is
+    asked while the file is written, so that not all of them need to be in memory at once.
+    Raises ExportError, which says what cannot be exported and what to do.
     """
     if not torch.__version__.startswith(_TORCH):
         raise ExportError(f"torch is {torch.__version__}; graphs are made for torch {_TORCH}x. "
@@ -91,11 +80,13 @@ def from_torch(
     export.cut(cut_at)
     row = export.row(targets)
     chosen = export.fitting_metrics(targets) if metrics is None else list(metrics)
-    target = Path(path)
-    write_safetensors(target, export.tensors(), {
-        "format": "pt", "spillway": json.dumps(export.document(row, chosen))})
-    return ExportedModel(target, export.batch_size, dtype, row,
-                         tuple(layer.name for layer in export.layers))
+    document = export.document(row, chosen)
+    state, untrained = export.state()
+    write_safetensors(Path(path), {**export.tensors(), **untrained},
+                      {"format": "pt", "spillway": json.dumps(document),
+                       "state_dict": json.dumps(state)},
+                      weights and (lambda name: weights(name.removeprefix("state_dict."))))
+    return described(Path(path), document, state)
 
 
 class _Export:
@@ -278,6 +269,21 @@ class _Export:
         held = {name: _stored(name, self._state_of_model[name]) for name in
                 self._read(self.layers)}
         return {**held, **self._constants.tensors}
+
+    def state(self) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+        """For each key of the module's state_dict its tensor in the file, and those to add."""
+        parameters = self._read(self.layers)
+        names: dict[str, str] = {}
+        added: dict[str, torch.Tensor] = {}
+        for key, tensor in self._module.state_dict().items():
+            name = self._names.get(key)
+            if name is None or tensor.dtype not in TYPE_NAMES:
+                continue  # no tensor of PyTorch's modules
+            names[key] = name
+            if name not in parameters:
+                names[key] = f"state_dict.{name}"
+                added[names[key]] = tensor.detach()
+        return names, added
 
     def document(self, row: Row, metrics: list[str]) -> dict[str, Any]:
         """The description of the model."""

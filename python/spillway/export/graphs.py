@@ -156,7 +156,7 @@ class _Reader:
         kinds = torch.export.graph_signature.InputKind
         if spec.kind == kinds.USER_INPUT:
             if not isinstance(node.meta.get("val"), torch.Tensor):
-                return spec.arg.value  # a constant of the call
+                return getattr(spec.arg, "value", None)  # a constant of the call
             self.graph.inputs.append(_value(node.meta["val"], Kind.INPUT, node.name))
             return self.graph.inputs[-1]
         if spec.kind in (kinds.PARAMETER, kinds.BUFFER):
@@ -192,7 +192,8 @@ class _Reader:
 
     def _call(self, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            return self._region(node.target.name(), args)
+            name: str = node.target.name()  # type: ignore[no-untyped-call]
+            return self._region(name, args)
         if node.target is operator.getitem:
             return args[0][args[1]]
         result = node.meta.get("val")
@@ -248,7 +249,7 @@ class _Reader:
                      range(len(schema.arguments))],
                     [], self._path(node), target)
         is_list = isinstance(result, (list, tuple))
-        for each in result if is_list else [result]:
+        for each in pytree.tree_leaves(result):
             call.outputs.append(_value(each, Kind.RESULT))
         self.graph.nodes.append(call)
         return call.outputs if is_list else call.outputs[0]
@@ -273,6 +274,10 @@ def _resolved(tree: Any, env: dict[torch.fx.Node, Any]) -> Any:
     return torch.fx.node.map_arg(tree, lambda node: env[node])
 
 
+# Schemas give the defaults of these types as numbers: 0 and 4. There are no others.
+_DEFAULTS = {"MemoryFormat": torch.contiguous_format, "ScalarType": torch.int64}
+
+
 def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
               kwargs: dict[str, Any]) -> Any:
     argument = schema.arguments[i]
@@ -280,7 +285,10 @@ def _argument(schema: torch.FunctionSchema, i: int, args: Sequence[Any],
         return args[i]
     if argument.name in kwargs:
         return kwargs[argument.name]
-    return argument.default_value if argument.has_default_value() else None
+    if not argument.has_default_value() or argument.default_value is None:
+        return None
+    kind = str(argument.real_type).removeprefix("Optional[").removesuffix("]")
+    return _DEFAULTS[kind] if kind in _DEFAULTS else argument.default_value
 
 
 def _plain(argument: Any) -> Argument:

@@ -85,7 +85,8 @@ class LayerBuilder:
     def layers(self, trainable: Callable[[str], bool]) -> list[Layer]:
         """All layers, in the order of execution."""
         pieces = [work_of(side.flow, side.cuts) for side in self._sides]
-        names = _layer_names(self._sides[0].flow, pieces[0], {"loss", "rows", *self._input_names.values()})
+        taken = {"loss", "rows", *self._input_names.values()}
+        names = _layer_names(self._sides[0].flow, pieces[0], taken)
         made = []
         is_differentiable = False
         for i, name in enumerate(names):
@@ -119,7 +120,8 @@ class LayerBuilder:
         graphs = [_encoded_graph(each, {value: number[key] for value, key in names.items()},
                                  len(order), result, name)
                   for each, result in zip(nodes, results)]
-        return Layer(name, **lists, train=graphs[0], eval=graphs[1], output=results[0])
+        return Layer(name, lists["inputs"], lists["parameters"], lists["constants"], graphs[0],
+                     graphs[1], results[0])
 
     def loss(self, results: Sequence[Value]) -> Layer:
         """What remains to be computed behind the last layer."""

@@ -54,6 +54,18 @@ class FeatureDropout(nn.Module):
         return x * functional.dropout(ones, self.p)
 
 
+class Bernoulli(nn.Module):
+    """Ones with probability `p`, otherwise zeros."""
+
+    def __init__(self, p: float, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.p, self.shape, self.dtype = p, shape, dtype
+
+    def forward(self) -> torch.Tensor:
+        """-> [shape]"""
+        return (functional.dropout(torch.ones(self.shape), 1 - self.p) > 0).to(self.dtype)
+
+
 class NormByStatistics(nn.Module):
     """Batch norm by running statistics in fp32, whatever the type of `x` is."""
 

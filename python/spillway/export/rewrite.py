@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import nn
 
 from .errors import ExportError
 from .graphs import Argument, Graph, Kind, Node, Value, read_program, substituted, values_in
-from .replacements import Attention, FeatureDropout, NormByStatistics
+from .replacements import Attention, Bernoulli, FeatureDropout, NormByStatistics
 
 _RECURRENT = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}
 _REMEDIES = {
@@ -68,6 +68,9 @@ class _Rewriter:
         self.result = Graph(inputs=graph.inputs, constants=dict(graph.constants))
         self._statistics = statistics
         self._instead: dict[Value, Value] = {}
+        self._uniform: dict[Value, Node] = {}  # random numbers, maybe plus a number
+        self._keep: dict[Value, float] = {}  # that number
+        self._learned: set[Value] = set()  # may depend on weights
         self._handlers: dict[str, Callable[[Node], Value | None]] = {
             "aten::dropout": self._dropout,
             "aten::dropout_": self._in_place(self._dropout),
@@ -77,6 +80,11 @@ class _Rewriter:
             "aten::batch_norm": self._batch_norm,
             "aten::detach_": self._detach,
             "aten::add_": self._count,
+            "aten::rand": self._rand,
+            "aten::add": self._shifted_rand,
+            "aten::floor": self._floor,
+            "aten::floor_": self._floor,
+            "aten::bernoulli_": self._in_place(self._bernoulli),
         }
         self._add_all(graph.nodes)
         self.result.outputs = [self._now(value) for value in graph.outputs]
@@ -89,6 +97,8 @@ class _Rewriter:
     def _add_all(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             node.args = [substituted(each, self._now) for each in node.args]
+            if any(value in self._learned or _is_weight(value) for value in node.reads()):
+                self._learned.update((*node.outputs, *node.writes()))
             handler = self._handlers.get(node.op)
             instead = handler(node) if handler else None
             if instead is not None:
@@ -99,6 +109,9 @@ class _Rewriter:
             self.result.nodes.append(node)
 
     def _check(self, node: Node) -> None:
+        for value in node.reads():
+            if value in self._uniform:  # only _floor knows what they are for
+                node = self._uniform[value]
         where = f"the module {node.path or 'itself'} calls {node.op}"
         for value in node.writes():
             if value.kind != Kind.RESULT:
@@ -110,9 +123,13 @@ class _Rewriter:
                 raise ExportError(f"{where} with dropout inside. Use one module per recurrent "
                                   "layer and nn.Dropout between them")
         elif node.is_random and node.op not in ("spillway::dropout", *_SOMETIMES_RANDOM):
-            remedy = _REMEDIES.get(node.op, "Only dropout can be random; set the option that "
-                                   "calls it to 0 or remove it")
-            raise ExportError(f"{where}, which draws random numbers. {remedy}")
+            self._refuse_chance(node)
+
+    def _refuse_chance(self, node: Node) -> NoReturn:
+        remedy = _REMEDIES.get(node.op, "Only dropout and drop path can be random; set the option "
+                               "that calls it to 0 or remove it")
+        raise ExportError(f"the module {node.path or 'itself'} calls {node.op}, which draws random "
+                          f"numbers. {remedy}")
 
     def _dropout(self, node: Node) -> Value | None:
         x, p, train = cast(Value, node.args[0]), cast(float, node.args[1]), node.args[2]
@@ -130,6 +147,31 @@ class _Rewriter:
             return x
         return self._inline(node, FeatureDropout(p), [x])
 
+    def _rand(self, node: Node) -> Value:
+        self._uniform[node.outputs[0]] = node
+        return node.outputs[0]
+
+    def _shifted_rand(self, node: Node) -> Value | None:
+        """Drop path as Hugging Face writes it: floor(keep + rand)."""
+        x, keep = node.args[0], node.args[1]
+        if not isinstance(x, Value) or x not in self._uniform or not isinstance(keep, float):
+            return None
+        self._uniform[node.outputs[0]] = self._uniform[x]
+        self._keep[node.outputs[0]] = keep
+        return node.outputs[0]
+
+    def _floor(self, node: Node) -> Value | None:
+        x = cast(Value, node.args[0])
+        if x not in self._keep:
+            return None
+        return self._inline(node, Bernoulli(self._keep[x], x.shape, x.dtype), [])
+
+    def _bernoulli(self, node: Node) -> Value | None:
+        x, p = cast(Value, node.args[0]), node.args[1]
+        if not isinstance(p, float):
+            self._refuse_chance(node)
+        return self._inline(node, Bernoulli(p, x.shape, x.dtype), [])
+
     def _in_place(self, handler: Callable[[Node], Value | None]) -> Callable[[Node], Value]:
         """Computes a result apart, then copies it over the input."""
         def handle(node: Node) -> Value:
@@ -145,7 +187,9 @@ class _Rewriter:
 
     def _attention(self, node: Node) -> Value | None:
         query, key, value, mask, p, is_causal, scale, enable_gqa = node.args
-        if p == 0:
+        # PyTorch chooses the kernel by whether the mask needs a gradient; a forward without graphs
+        # would have other bits.
+        if p == 0 and not (isinstance(mask, Value) and mask in self._learned):
             return None
         module = Attention(cast(float, p), bool(is_causal), cast("float | None", scale),
                            bool(enable_gqa))
@@ -189,6 +233,10 @@ class _Rewriter:
             each.path = node.path
         self._add_all(graph.nodes)
         return self._now(graph.outputs[0])
+
+
+def _is_weight(value: Value) -> bool:
+    return value.kind == Kind.STATE and value.dtype.is_floating_point
 
 
 # Attention here has no dropout any more.

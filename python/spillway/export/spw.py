@@ -1,12 +1,13 @@
-"""Writes safetensors files, tensor by tensor."""
+"""Reads and writes safetensors files, tensor by tensor."""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 
@@ -17,8 +18,12 @@ TYPE_NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64", 
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
-                      metadata: Mapping[str, str]) -> None:
-    """Replaces `path` at once by a file with these tensors, the ones with larger elements first."""
+                      metadata: Mapping[str, str],
+                      values: Callable[[str], torch.Tensor | None] | None = None) -> None:
+    """Replaces `path` at once by a file with these tensors, the ones with larger elements first.
+
+    `values` may give others for a name, of the same shape.
+    """
     names = sorted(tensors, key=lambda name: -tensors[name].element_size())
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     end = 0
@@ -37,13 +42,44 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
         with open(part, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
-                file.write(_bytes_of(tensors[name]))
+                _write(file, tensors[name], None if values is None else values(name))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _bytes_of(tensor: torch.Tensor) -> bytes:
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a valid file, and where its data begin."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(size)), 8 + size
+
+
+def read_safetensors(path: Path, names: Collection[str] | None = None) -> dict[str, torch.Tensor]:
+    """The tensors of these names, or all of a valid file."""
+    header, data = read_header(path)
+    if names is None:
+        names = [name for name in header if name != "__metadata__"]
+    types = {word: dtype for dtype, word in TYPE_NAMES.items()}
+    tensors = {}
+    with path.open("rb") as file:
+        for name in names:
+            begin, end = header[name]["data_offsets"]
+            file.seek(data + begin)
+            content = bytearray(file.read(end - begin))
+            dtype, shape = types[header[name]["dtype"]], header[name]["shape"]
+            tensors[name] = (torch.frombuffer(content, dtype=dtype) if content else
+                             torch.empty(0, dtype=dtype)).reshape(shape)
+    return tensors
+
+
+def _write(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
     """Without NumPy, which may be absent and knows no bfloat16."""
-    plain = tensor.detach().cpu().contiguous()
-    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
+    if value is None:
+        value = tensor
+    elif value.shape != tensor.shape:
+        raise ExportError(f"a tensor of shape {list(value.shape)} was given for a parameter of "
+                          f"shape {list(tensor.shape)}")
+    plain = value.detach().to("cpu", tensor.dtype).contiguous()
+    size = plain.numel() * plain.element_size()
+    file.write((ctypes.c_char * size).from_address(plain.data_ptr()))

@@ -99,7 +99,7 @@ class TorchModel(unittest.TestCase):
             ({"train.batch_size": 18}, "train.batch_size: is 18, must be a multiple of 4, such as 20"),
             ({"train.dtype": "bf16"}, "train.dtype: is bf16, but model torch computes with fp32"),
             ({"model.path": "no.spw"}, "no.spw' cannot be read: No such file or directory"),
-            ({"model.path": "samples.safetensors"}, "is no exported model"),
+            ({"model.path": "samples.safetensors"}, "is not an exported model"),
             ({"data.format": "bytes"}, "data.format: is bytes, but the rows of 'net.spw' are 9 "
                                        "float32 values; write tensors"),
             ({"data.path": "net.spw"}, "data.path: "),

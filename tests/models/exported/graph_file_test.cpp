@@ -172,6 +172,13 @@ TEST(GraphFile, RefusesTensorsThatNothingNames) {
       << said;
 }
 
+TEST(GraphFile, SkipsTheRestOfAStateDict) {
+  ExportedNet net = exported_net();
+  net.tensors.emplace_back("state_dict.more", torch::zeros({2}));
+  const TemporaryFolder folder;
+  EXPECT_EQ(exported_info(folder.write("net.spw", net.bytes())).name, "Net");
+}
+
 /// The operators that this draws nothing with may be there.
 TEST(GraphFile, AcceptsRandomOperatorsThatDropNothing) {
   ExportedNet net = exported_net();

@@ -65,6 +65,24 @@ TEST(Pilot, KnowsFromItsCacheWhatItMeasuredBefore) {
   EXPECT_NE(rates_of(measured), rates_of(anew)) << "the control";
 }
 
+TEST(Pilot, MeasuresLayersWithoutGradientsOfInputsApart) {
+  GptConfig config = tiny_gpt();
+  config.freeze = {"h.*"};
+  const auto model = make_gpt(config, 2);
+  const ModelSpec& spec = model->spec;
+  ASSERT_EQ(spec.layers[1].kind, spec.layers[3].kind);
+  const auto peaks = [&] {
+    const Profile profile = Pilot().measure(*model);
+    return std::pair(profile.layers[1].backward_peak, profile.layers[3].backward_peak);
+  };
+  const auto [first, second] = peaks();
+  EXPECT_EQ(first, second) << "the control";
+  model->spec.edges[at(spec.layers[1].inputs[0])].differentiable = false;
+  const auto [first_now, second_now] = peaks();
+  EXPECT_LT(first_now, second_now);
+  EXPECT_EQ(second_now, second);
+}
+
 /// As on a GPU, which has no memory for it but its own.
 TEST(Pilot, MeasuresWithTheMemoryOfADevice) {
   const auto model = make_gpt(tiny_gpt(), 2);

@@ -8,6 +8,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
+#include "tests/support/run/plain_training.h"
 #include "tests/support/run/training_run.h"
 
 /// Models that PyTorch exported as whole runs.

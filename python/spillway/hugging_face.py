@@ -1,0 +1,274 @@
+"""Models of Hugging Face, in as `.spw` files and out as folders.
+
+Only `from_pretrained` needs `transformers`, and `peft` for adapters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import ConfigError
+from .export import ExportedModel, ExportError, from_torch
+from .export.spw import write_safetensors
+
+__all__ = ["from_pretrained", "save_gpt2", "save_pretrained"]
+
+Path = str | os.PathLike[str]
+
+_WEIGHTS = "model.safetensors"
+_ADAPTER = "adapter_model.safetensors"
+_INDEX = _WEIGHTS + ".index.json"
+_MOST_BYTES = 5 * 10**9  # of a file of weights, as transformers writes them
+# What belongs to a model beside its weights.
+_COMPANIONS = ("config.json", "generation_config.json", "preprocessor_config.json",
+               "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt",
+               "chat_template*", "spiece.model", "sentencepiece*", "LICENSE*")
+
+
+def from_pretrained(
+    folder: Path,
+    *,
+    path: Path,
+    example: Any = None,
+    batch_size: int = 1,
+    sequence_length: int = 128,
+    adapter: Any = None,
+    **export: Any,
+) -> ExportedModel:
+    """Writes a model of Hugging Face as a `.spw` file, as `from_torch` does.
+
+    `folder`: config.json and safetensors files. The weights are copied tensor by tensor, so the
+    model is never in memory as a whole, unless its files name weights otherwise than transformers
+    does, as those of some mixtures of experts.
+    `example`: tensors by names of arguments. By default the model is a language model, whose samples
+    are `sequence_length` + 1 tokens; `batch_size` are the samples of a virtual node. With an example
+    that has `labels`, the loss is that of the model.
+    `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen.
+    `export`: other arguments of `from_torch`.
+    Raises ExportError.
+    """
+    source = pathlib.Path(folder)
+    stored = _Stored(source)
+    make, config = _architecture(source)
+    model = _without_weights(make, config)
+    if all(name in stored for name, _ in model.named_parameters()):
+        _read_buffers(model, stored)
+        export["weights"] = stored.read
+    else:
+        model = make.from_pretrained(source, config=config, dtype=torch.float32)
+    if adapter is not None:
+        import peft
+
+        model = peft.get_peft_model(model, adapter)
+    if example is None:
+        example = {"input_ids": torch.zeros(batch_size, sequence_length, dtype=torch.int64)}
+        export.setdefault("targets", "next_token")
+    elif "labels" in example:
+        export.setdefault("loss", "model")
+    return from_torch(model, example, path=path, batch_size=batch_size, **export)
+
+
+def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: Path) -> None:
+    """Writes trained weights as a folder that `from_pretrained` of transformers, or of PEFT, loads.
+
+    `weights`: of a trial whose model came from a folder of Hugging Face, for example
+    `session.state_dict(trial)`. The folder `like` gives the configuration and the tokenizer: that of
+    the model, or for an adapter that to which `adapter.save_pretrained` wrote its configuration. Of
+    a model with adapters, only these are saved. Files above 5 GB are split. Raises ConfigError
+    (`like`).
+    """
+    source, target = pathlib.Path(like), pathlib.Path(folder)
+    adapters = {name.replace(".default.", "."): value for name, value in weights.items()
+                if ".lora_" in name}
+    needed = "adapter_config.json" if adapters else "config.json"
+    if not (source / needed).is_file():
+        raise ConfigError(f"like: '{source}' has no {needed}; name the folder of the "
+                          f"{'adapter' if adapters else 'model'}", "like")
+    target.mkdir(parents=True, exist_ok=True)
+    for pattern in (needed, *_COMPANIONS):
+        for file in source.glob(pattern):
+            _copy(file, target / file.name)
+    if adapters:
+        _write(target / _ADAPTER, adapters)
+    else:
+        _write_split(target, weights, _MOST_BYTES)
+
+
+# Names of the matrices of a block, which GPT-2 holds transposed.
+_GPT2_NAMES = {"attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj", "mlp.fc": "mlp.c_fc",
+               "mlp.proj": "mlp.c_proj"}
+
+
+def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attention_heads: int,
+              layer_norm_eps: float = 1e-5) -> None:
+    """Writes the weights of a built-in `gpt` as a folder that transformers loads as GPT-2.
+
+    What the weights do not tell are the number of heads and the epsilon of the norms.
+    """
+    renamed: dict[str, torch.Tensor] = {}
+    for name, value in weights.items():
+        part = re.sub(r"^h\.\d+\.|\.(weight|bias)$", "", name)
+        if part in _GPT2_NAMES:
+            name = name.replace(f".{part}.", f".{_GPT2_NAMES[part]}.")
+            value = value.t() if value.dim() == 2 else value
+        renamed["transformer." + name] = value
+    vocabulary, width = weights["wte.weight"].shape
+    config = {
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": vocabulary,
+        "n_embd": width, "n_positions": len(weights["wpe.weight"]), "n_head": num_attention_heads,
+        "n_layer": sum(name.endswith(".ln_1.weight") for name in weights),
+        "n_inner": len(weights["h.0.mlp.fc.weight"]), "layer_norm_epsilon": layer_norm_eps,
+        "activation_function": "gelu_new", "bos_token_id": None, "eos_token_id": None,
+        "tie_word_embeddings": True, "dtype": "float32",
+    }
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    _write_split(target, renamed, _MOST_BYTES)
+
+
+def _write(file: pathlib.Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    write_safetensors(file, tensors, {"format": "pt"})
+
+
+def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most: int) -> None:
+    """One file, or several with an index."""
+    first: dict[int, str] = {}
+    for name, value in weights.items():
+        first.setdefault(value.data_ptr(), name)
+    weights = {name: weights[name] for name in first.values()}  # tied ones once
+    groups: list[dict[str, torch.Tensor]] = [{}]
+    room = most
+    for name, value in weights.items():
+        if value.nbytes > room and groups[-1]:
+            groups.append({})
+            room = most
+        groups[-1][name] = value
+        room -= value.nbytes
+    if len(groups) == 1:
+        return _write(target / _WEIGHTS, weights)
+    files: dict[str, str] = {}
+    for number, group in enumerate(groups, 1):
+        file = f"model-{number:05}-of-{len(groups):05}.safetensors"
+        _write(target / file, group)
+        files.update(dict.fromkeys(group, file))
+    total = sum(value.nbytes for value in weights.values())
+    index = {"metadata": {"total_size": total}, "weight_map": files}
+    (target / _INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
+
+
+def _copy(file: pathlib.Path, to: pathlib.Path) -> None:
+    if not (to.exists() and file.samefile(to)):
+        shutil.copyfile(file, to)
+
+
+class _Stored:
+    """The weights in the files of a folder, by the names of parameters."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        if not (folder / "config.json").is_file():
+            raise ExportError(f"'{folder}' is no model of Hugging Face: it has no config.json")
+        index = folder / _INDEX
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+        if index.is_file():
+            self._file_of = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        elif (folder / _WEIGHTS).is_file():
+            self._file_of = dict.fromkeys(self._opened(_WEIGHTS).keys(), _WEIGHTS)
+        else:
+            raise ExportError(f"'{folder}' has neither {_WEIGHTS} nor {_INDEX}. Load the model with "
+                              "transformers and save it with save_pretrained")
+
+    def __contains__(self, name: str) -> bool:
+        return self._name(name) is not None
+
+    def read(self, name: str) -> torch.Tensor | None:
+        """The values of a parameter or buffer, if the files have it."""
+        stored = self._name(name)
+        if stored is None:
+            return None
+        tensor: torch.Tensor = self._opened(self._file_of[stored]).get_tensor(stored)
+        return tensor
+
+    def _opened(self, file: str) -> Any:
+        from safetensors import safe_open
+
+        if file not in self._files:
+            self._files[file] = safe_open(self._folder / file, framework="pt")
+        return self._files[file]
+
+    def _name(self, name: str) -> str | None:
+        """How the files call a parameter. PEFT puts the layers of a model into others."""
+        plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+        return plain if plain in self._file_of else None
+
+
+def _architecture(folder: pathlib.Path) -> tuple[Any, Any]:
+    """The class of transformers, and the configuration, that config.json names."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise ExportError("models of Hugging Face need transformers. Run: "
+                          "python -m pip install transformers") from error
+    config = transformers.AutoConfig.from_pretrained(folder)
+    names = config.architectures or []
+    make = getattr(transformers, names[0], None) if names else None
+    if make is None:
+        raise ExportError(f"{folder / 'config.json'} names the architectures {names}, of which "
+                          "transformers has none")
+    config.use_cache = False
+    return make, config
+
+
+def _without_weights(make: Any, config: Any) -> nn.Module:
+    """A model with its buffers, but nothing in its parameters, which take no room."""
+    with _parameters_on_meta():
+        model: nn.Module = make(config)
+    _untouched(model)
+    return model
+
+
+def _read_buffers(model: nn.Module, stored: _Stored) -> None:
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            value = stored.read(name)
+            if value is not None:
+                buffer.copy_(value)
+
+
+@contextlib.contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    """Within, the parameters of new modules have no memory and are not initialized."""
+    register = nn.Module.register_parameter
+
+    def on_meta(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and not parameter.is_meta:
+            parameter = nn.Parameter(parameter.detach().to("meta"), parameter.requires_grad)
+        register(module, name, parameter)
+
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def _untouched(model: nn.Module) -> None:
+    """Gives parameters memory that nobody touches, so that it takes no room."""
+    made: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, each in module._parameters.items():
+            if each is not None and id(each) not in made:
+                made[id(each)] = nn.Parameter(torch.empty(each.shape), each.requires_grad)
+            if each is not None:
+                module._parameters[name] = made[id(each)]

@@ -1,0 +1,245 @@
+"""The package `spillway`: models of Hugging Face, in and out. Real libraries, tiny models."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+try:
+    import peft
+    import transformers
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+import torch
+
+import spillway as sp
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "experiments/architectures"))
+import matrix
+from models import ARCHITECTURES, TOKENS, VOCABULARY
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+STEPS = 6
+TRAIN = {"batch_size": 4, "max_steps": STEPS, "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+
+
+def architecture(name):
+    return next(each for each in ARCHITECTURES if each.name == name)
+
+
+def tokens(count=8, length=TOKENS + 1):
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(3, VOCABULARY, (count, length), generator=generator)
+
+
+def train(model, data, budget="256MiB"):
+    with sp.Session(budget) as session:
+        trial = session.submit(model, data, **TRAIN)
+        session.wait()
+        result = session.result(trial)
+        assert result.state == "done", result.reason
+        return result, session.state_dict(trial)
+
+
+class HuggingFace(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def saved(self, name="llama"):
+        module = matrix.without_dropout(architecture(name).make())
+        module.save_pretrained(self.folder / name)
+        return module, self.folder / name
+
+    def imported(self, source, **options):
+        return sp.from_pretrained(source, path=self.folder / "net.spw", batch_size=2,
+                                  sequence_length=TOKENS, **options)
+
+    def test_architectures_keep_their_promises(self):
+        for name in ("qwen3", "gpt2", "bert", "resnet", "t5"):
+            with self.subTest(name):
+                row = matrix.measure(architecture(name))
+                self.assertTrue(row.holds, row)
+                self.assertGreater(row.shards, 1)
+
+    def test_imports_the_weights_of_the_folder(self):
+        for name in ("llama", "mixtral"):  # the files of the second name them otherwise
+            module, source = self.saved(name)
+            model = self.imported(source)
+            from_memory = sp.from_torch(module, {"input_ids": tokens(2)[:, :-1]},
+                                        path=self.folder / "memory.spw", targets="next_token")
+            bits = [train(each, sp.data(tokens()))[0].weights_xxh3 for each in (model, from_memory)]
+            self.assertEqual(*bits)
+            next(module.parameters()).data[0] += 1  # the control
+            other = sp.from_torch(module, {"input_ids": tokens(2)[:, :-1]},
+                                  path=self.folder / "other.spw", targets="next_token")
+            self.assertNotEqual(train(other, sp.data(tokens()))[0].weights_xxh3, bits[0])
+
+    def test_never_holds_the_weights_as_a_whole(self):
+        config = transformers.LlamaConfig(
+            vocab_size=20000, hidden_size=512, intermediate_size=1024, num_hidden_layers=16,
+            num_attention_heads=8)
+        transformers.LlamaForCausalLM(config).save_pretrained(self.folder / "large")
+        stored = (self.folder / "large/model.safetensors").stat().st_size
+        program = textwrap.dedent(f"""
+            import threading, time
+            import torch, transformers
+            import spillway as sp
+            def private():
+                lines = open("/proc/self/status").read().splitlines()
+                return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+            sp.from_torch(torch.nn.Linear(2, 2), torch.zeros(1, 2), loss="mse",
+                          path="{self.folder}/small.spw")
+            most, done, before = 0, False, private()
+            def watch():
+                global most
+                while not done:
+                    most = max(most, private())
+                    time.sleep(0.002)
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            sp.from_pretrained("{self.folder}/large", path="{self.folder}/large.spw")
+            done = True
+            watcher.join()
+            print((most - before) * 1024)
+        """)
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                             check=False)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        grown = int(ran.stdout.split()[-1])
+        self.assertGreater(stored, 200e6)
+        self.assertLess(grown, 0.6 * stored)
+        self.assertGreater((self.folder / "large.spw").stat().st_size, stored)
+
+    def test_trains_an_adapter_that_peft_loads(self):
+        module, source = self.saved()
+        adapter = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"],
+                                  task_type="CAUSAL_LM")
+        model = self.imported(source, adapter=adapter)
+        result, weights = train(model, sp.data(tokens()))
+        self.assertLess(result.final_loss, result.first_loss)
+        base = module.state_dict()
+        frozen = {name: value for name, value in weights.items() if ".lora_" not in name}
+        self.assertTrue(frozen)
+        for name, value in frozen.items():
+            plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+            self.assertTrue(torch.equal(value, base[plain]), name)
+        peft.get_peft_model(module, adapter).peft_config["default"].save_pretrained(
+            self.folder / "config")
+        sp.save_pretrained(weights, self.folder / "adapter", like=self.folder / "config")
+        self.assertEqual(sorted(path.name for path in (self.folder / "adapter").iterdir()),
+                         ["adapter_config.json", "adapter_model.safetensors"])
+        loaded = peft.PeftModel.from_pretrained(
+            transformers.AutoModelForCausalLM.from_pretrained(source), self.folder / "adapter").eval()
+        whole = peft.get_peft_model(
+            transformers.AutoModelForCausalLM.from_pretrained(source), adapter).eval()
+        untrained = whole(tokens()).logits
+        state = whole.state_dict()
+        for name, value in weights.items():
+            state[name].copy_(value)
+        with torch.no_grad():
+            logits = loaded(tokens()).logits
+            self.assertTrue(torch.equal(logits, whole(tokens()).logits))
+        self.assertFalse(torch.equal(logits, untrained))  # the control
+
+    def test_splits_large_files(self):
+        module, source = self.saved()
+        target = self.folder / "split"
+        target.mkdir()
+        sp.hugging_face._write_split(target, dict(module.named_parameters()), most=20_000)
+        (target / "config.json").write_bytes((source / "config.json").read_bytes())
+        self.assertGreater(len(list(target.glob("*.safetensors"))), 2)
+        loaded = type(module).from_pretrained(target)
+        for name, value in module.named_parameters():
+            self.assertTrue(torch.equal(dict(loaded.named_parameters())[name], value), name)
+        bits = []
+        for folder in (source, target):  # and both can be imported
+            bits.append(train(self.imported(folder), sp.data(tokens()))[0].weights_xxh3)
+        self.assertEqual(*bits)
+
+    def test_exports_a_built_in_gpt_as_gpt2(self):
+        text = self.folder / "text.txt"
+        text.write_bytes(bytes(range(32, 127)) * 30)
+        run = sp.train({
+            "devices": [{"memory": "64MiB"}], "output_dir": str(self.folder / "run"),
+            "model": {"family": "gpt", "vocab_size": 256, "num_hidden_layers": 2, "hidden_size": 32,
+                      "num_attention_heads": 4, "max_position_embeddings": 16,
+                      "intermediate_size": 48, "layer_norm_eps": 1e-4},
+            "data": {"format": "bytes", "path": str(text), "eval_fraction": 0.2},
+            "train": {"batch_size": 4, "max_steps": 20, "eval_batches": 1000}}, progress=False)
+        run.save_pretrained(self.folder / "gpt2")
+        module = transformers.AutoModelForCausalLM.from_pretrained(self.folder / "gpt2").eval()
+        data = torch.tensor(list(text.read_bytes()))
+        samples = (len(data) - 1) // 16
+        first = samples - round(0.2 * samples)
+        rows = torch.stack([data[16 * i:16 * i + 17] for i in range(first, samples)])
+        with torch.no_grad():
+            loss = torch.nn.functional.cross_entropy(
+                module(rows[:, :-1]).logits.flatten(0, 1), rows[:, 1:].flatten())
+        self.assertAlmostEqual(loss.item(), run.best["value"], delta=2e-5)
+
+    def test_commands_import_and_export(self):
+        module, source = self.saved()
+
+        def command(*arguments):
+            program = "import spillway_command; spillway_command.main()"
+            return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True,
+                                  check=False, cwd=self.folder)
+
+        made = command("import", source, "-o", "net.spw", "--batch-size", 2, "--sequence-length",
+                       TOKENS)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        (self.folder / "tokens.bin").write_bytes(
+            tokens(40).flatten().to(torch.uint16).view(torch.uint8).numpy().tobytes())
+        (self.folder / "run.yaml").write_text(textwrap.dedent("""
+            devices: [{memory: 64MiB}]
+            model: {family: torch, path: net.spw}
+            data: {format: tokens, path: tokens.bin}
+            train: {batch_size: 4, max_steps: 5}
+            output_dir: run
+        """), encoding="utf-8")
+        trained = command("train", "run.yaml")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        refused = command("export", "run", "--to", "hf", "out")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("like: is missing", refused.stderr)
+        self.assertFalse((self.folder / "out").exists())
+        exported = command("export", "run", "--to", "hf", "out", "--like", source)
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        loaded = type(module).from_pretrained(self.folder / "out")
+        trained_weights = sp.open(self.folder / "run").state_dict()
+        for name, value in loaded.named_parameters():
+            self.assertTrue(torch.equal(value, trained_weights[name]), name)
+            self.assertFalse(torch.equal(value, dict(module.named_parameters())[name]), name)
+
+    def test_refuses_with_a_remedy(self):
+        _, source = self.saved()
+        empty = self.folder / "empty"
+        empty.mkdir()
+        with self.assertRaisesRegex(sp.ExportError, "is no model of Hugging Face"):
+            self.imported(empty)
+        (empty / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
+        with self.assertRaisesRegex(sp.ExportError, "has neither model.safetensors nor"):
+            self.imported(empty)
+        with self.assertRaisesRegex(sp.ConfigError, "has no config.json") as refused:
+            sp.save_pretrained({}, self.folder / "out", like=self.folder)
+        self.assertEqual(refused.exception.field, "like")
+        with self.assertRaisesRegex(sp.ConfigError, "has no adapter_config.json"):
+            sp.save_pretrained({"q.lora_A.default.weight": torch.zeros(1)}, self.folder / "out",
+                               like=source)
+        self.assertFalse((self.folder / "out").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
