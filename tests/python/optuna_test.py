@@ -4,6 +4,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -101,6 +102,20 @@ for name in ("create_new_trial", "set_trial_param", "set_trial_state_values",
     setattr(DyingStorage, name, write)
 
 
+CASES = {"with checkpoints": (tpe, halving), "without": (multivariate, hyperband)}
+
+
+def go_on_and_die(case, folder, kills, writes):
+    """The process of a test: goes on with a study until so many writes."""
+    sampler, pruner = CASES[case]
+    options = {"checkpoint_dir": f"{folder}/checkpoints"} if case == "with checkpoints" else {}
+    DyingStorage.writes, DyingStorage.before = 0, int(kills) % 2 == 0
+    storage = DyingStorage(f"sqlite:///{folder}/study.sqlite")
+    study = make_study(storage=storage, pruner=pruner(), load_if_exists=True)
+    DyingStorage.writes = int(writes)
+    optimized(1 + int(kills) % 2, study, sampler=sampler, **options)
+
+
 class OptimizeTest(unittest.TestCase):
     def test_makes_one_study_on_any_number_of_devices(self):
         expected = optimized(1)
@@ -120,34 +135,22 @@ class OptimizeTest(unittest.TestCase):
                                                if trial.state == TrialState.COMPLETE))
 
     def test_goes_on_after_kills(self):
-        cases = [(tpe, halving, True), (multivariate, hyperband, False)]
-        for number, (sampler, pruner, checkpoints) in enumerate(cases):
-            with self.subTest(number), tempfile.TemporaryDirectory() as folder:
-                options = {"sampler": sampler}
-                if checkpoints:
-                    options["checkpoint_dir"] = f"{folder}/checkpoints"
-                kills = self._kill_often(f"sqlite:///{folder}/study.sqlite", pruner, options)
+        for case, (sampler, pruner) in CASES.items():
+            with self.subTest(case), tempfile.TemporaryDirectory() as folder:
+                kills = self._kill_often(case, folder)
                 self.assertGreater(kills, 3)
                 study = optuna.load_study(study_name="digits",
                                           storage=f"sqlite:///{folder}/study.sqlite")
                 whole = optimized(study=make_study(pruner=pruner()), sampler=sampler)
                 self.assertEqual(bits(study), bits(whole))
 
-    def _kill_often(self, url, pruner, options):
+    def _kill_often(self, case, folder):
         random_writes = random.Random(5)
-        for kills in range(1000):
-            writes, before = random_writes.randint(5, 40), kills % 2 == 0
-            child = os.fork()
-            if child == 0:
-                DyingStorage.writes, DyingStorage.before = 0, before
-                storage = DyingStorage(url)
-                study = make_study(storage=storage, pruner=pruner(), load_if_exists=True)
-                DyingStorage.writes = writes
-                optimized(1 + kills % 2, study, **options)
-                os._exit(0)
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if status != -signal.SIGKILL:
-                self.assertEqual(status, 0)
+        for kills in range(100):
+            child = subprocess.run([sys.executable, __file__, case, folder, str(kills),
+                                    str(random_writes.randint(10, 24))], check=False)
+            if child.returncode != -signal.SIGKILL:
+                self.assertEqual(child.returncode, 0)
                 return kills
         self.fail("the study does not end")
 
@@ -170,7 +173,7 @@ class OptimizeTest(unittest.TestCase):
         with sp.Session("8KiB") as session:
             optimize(study, session, space, n_trials=1, quantum=QUANTUM)
         self.assertEqual(study.trials[0].state, TrialState.FAIL)
-        self.assertIn("8.0 KiB", study.trials[0].user_attrs["reason"])
+        self.assertIn("8.00 KiB", study.trials[0].user_attrs["reason"])
 
     def test_names_what_is_wrong(self):
         for field, options in (("quantum", {"quantum": 0}), ("metric", {"metric": "f1"}),
@@ -207,4 +210,7 @@ class OptimizeAsTheyComeTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 5 and sys.argv[1] in CASES:
+        go_on_and_die(*sys.argv[1:])
+        sys.exit(0)
     unittest.main()
