@@ -68,6 +68,9 @@ class Session {
   /// ConfigError (`sweep.metric.name`) if early stopping compares evaluations and there is no data
   /// for them.
   JobId submit(TrialConfig trial);
+  /// Throws what submit() would throw for one of these trials, beside those that are there and with
+  /// the earlier ones of the list. Submits none.
+  void check(std::vector<TrialConfig> trials);
   /// The plan that submit() made.
   const TrialPlan& plan(JobId trial) const;
   /// Throws DoesNotFit if host memory cannot hold the state of all trials that early stopping lets
@@ -113,6 +116,11 @@ class Session {
   /// Moves the step where the trial waits, see TrialConfig::until; `train.max_steps`: it trains to
   /// its end. A waiting trial has evaluated its weights. Throws ConfigError (`until`).
   void extend(JobId trial, std::int64_t until);
+  /// Early stopping compares the trial no more, as TrialConfig::exempt_from_early_stopping says: it
+  /// goes on at all further rungs, and keeps its place where it went on before. The journal, if
+  /// there is one, has that place on return. No effect on a trial that has ended or is being
+  /// stopped. Throws Error for an unknown trial.
+  void exempt_from_early_stopping(JobId trial);
   /// Changes values of a trial from its next commit on, and returns the number of steps before.
   /// Checkpoints and the journal, if there is one, keep the change: a trial that resumes repeats it
   /// at the same step. Its bits are those of a trial with this entry of TrainConfig::changes. On

@@ -36,7 +36,7 @@ struct TrialConfig {
   /// The trial waits, paused, once it has committed this many steps, until Session::extend(). Its
   /// schedule, contract and bits are those of a trial that never waits. 0: it does not wait.
   std::int64_t until = 0;
-  /// Early stopping compares other trials with this one, but never stops it.
+  /// Early stopping never stops this trial. It compares others with it where it went on before.
   bool exempt_from_early_stopping = false;
   CheckpointConfig checkpoint;  ///< where and how often it is saved
   /// What else decides the bits, as text by field: what `model` and `data` compute beyond shapes

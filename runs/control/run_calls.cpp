@@ -124,7 +124,10 @@ std::string RunCalls::extend(const Json& event) {
   log_.add(event);
   log_.sync();
   refused_.erase(number);
-  if (const auto job = job_of(number)) session_.resume(*job);  // it may be paused
+  if (const auto job = job_of(number)) {
+    session_.exempt_from_early_stopping(*job);
+    session_.resume(*job);  // it may be paused
+  }
   may_go_on_ = true;
   const TrialLog& trial = log_.run().trials[number];
   return fmt::format("trial {} trains on, to {} steps{}", trial.result.name, trial.max_steps,
@@ -249,14 +252,15 @@ std::string RunCalls::answer_add(const std::vector<std::string>& values) {
   const std::vector<Trial> added(given.begin() + std::ssize(log_.run().trials), given.end());
   auto configs = run_configs(added, folder_, findings);
   findings.throw_if_any();
+  session_.check(configs);
   const std::size_t first = trials_.size();
   std::vector<std::string> names;
+  for (const Trial& trial : added) names.push_back(trial.name);
+  folder_.add_trials(names);
   for (std::size_t t = 0; t < added.size(); ++t) {
-    folder_.add_trials({added[t].name});
     session_.submit(std::move(configs[t]));
     place_.trials.push_back(log_.run().trials.size() + t);
     trials_.push_back(added[t]);
-    names.push_back(added[t].name);
   }
   store_growth(folder_, stored, grown);
   const Json event = added_event(trials_, first, session_);

@@ -128,6 +128,14 @@ void RunController::resume(JobId id, double now_s, RunCommands& out) {
   go_on(id, now_s);
 }
 
+void RunController::exempt(JobId id, double now_s, RunCommands& out) {
+  if (!is_compared(id)) return;
+  early_stopping_->leave(id);
+  limits_[id].is_compared = false;
+  move_hold(id, now_s, out);
+  decide_rungs(now_s, out);
+}
+
 void RunController::extend(JobId id, std::int64_t until, double now_s, RunCommands& out) {
   limits_[id].until = until;
   move_hold(id, now_s, out);

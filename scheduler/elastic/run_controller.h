@@ -135,6 +135,9 @@ class RunController {
   /// The user suspends the job, or lets it go on.
   void suspend(JobId job, RunCommands& out);
   void resume(JobId job, double now_s, RunCommands& out);
+  /// The user exempts an entered job from early stopping: it goes on at all further rungs, and
+  /// keeps its place where it went on before.
+  void exempt(JobId job, double now_s, RunCommands& out);
   /// The user moves the step where the job waits.
   void extend(JobId job, std::int64_t until, double now_s, RunCommands& out);
   /// The user stops all jobs that are there: no rung is decided before they have ended.

@@ -73,6 +73,22 @@ void Session::extend(JobId id, std::int64_t until) {
   impl.carry_out_for(id, commands);
 }
 
+void Session::exempt_from_early_stopping(JobId id) {
+  Impl& impl = *impl_;
+  {
+    const MutexLock lock(impl.mutex);
+    SessionTrial& exempt = impl.known_trial(id);
+    const bool is_ending = exempt.ended() || exempt.lifecycle.phase() == TrialPhase::stopping_early;
+    if (is_ending || exempt.is_evaluation) return;
+    exempt.config.exempt_from_early_stopping = true;
+    impl.store.record_state(exempt);
+    RunCommands commands;
+    if (impl.is_in_run(id)) impl.controller->exempt(id, impl.now_s(), commands);
+    impl.carry_out_for(id, commands);
+  }
+  impl.store.flush();
+}
+
 /// `reason`: for users.
 TrainChange Session::Impl::change(JobId id, const TrainValues& values, const std::string& reason) {
   SessionTrial& changed = known_trial(id);

@@ -58,12 +58,12 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
   }
   RunController made(LaneController(allocator, static_cast<int>(devices.budgets().size())),
                      std::move(stopping));
-  const auto enter = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
+  const auto enter_trial = [&](std::size_t t) SPILLWAY_REQUIRES(mutex) {
     const SessionTrial& entered = *trials[t];
     const std::int64_t max_steps = length.steps(entered.config.train.max_steps);
     if (entered.ended() && (entered.is_evaluation || entered.is_continued)) return;
     if (entered.ended()) return made.enter_ended(entered.result.rung_losses, max_steps);
-    made.enter(entry(JobId(t), length));
+    enter(made, JobId(t), length);
   };
   std::vector<bool> is_entered(trials.size());
   for (const TrialResult& known : store.results()) {
@@ -75,10 +75,10 @@ RunController Session::Impl::make_controller(const RunLength& length) const {
     }
     const auto t = static_cast<std::size_t>(found - trials.begin());
     is_entered[t] = true;
-    enter(t);
+    enter_trial(t);
   }
   for (std::size_t t = 0; t < trials.size(); ++t) {
-    if (!is_entered[t]) enter(t);
+    if (!is_entered[t]) enter_trial(t);
   }
   return made;
 }
@@ -203,22 +203,22 @@ void Session::Impl::require_same_state(const SessionTrial& trial) const {
   }
 }
 
-JobEntry Session::Impl::entry(JobId id, const RunLength& length) const {
+/// An exempt trial counts as one that has ended where it went on before.
+void Session::Impl::enter(RunController& run, JobId id, const RunLength& length) const {
   const SessionTrial& entered = trial(id);
-  const std::int64_t until = entered.until();
-  JobEntry made{.job = id,
-                .first_step = entered.first_step,
-                .max_steps = length.steps(entered.config.train.max_steps),
-                .until = until == kNoStep ? until : length.steps(until),
-                .suspended = entered.request == TrialRequest::pause,
-                .rung_losses = rung_losses(entered),
-                .is_compared = !entered.is_evaluation && !entered.is_continued,
-                .has_taken = entered.history.has_taken()};
-  if (entered.config.exempt_from_early_stopping) {  // it counts as one that has ended
-    made.first_step = made.max_steps = 0;
-    made.rung_losses = entered.result.rung_losses;
-  }
-  return made;
+  const std::int64_t until = entered.until(),
+                     max_steps = length.steps(entered.config.train.max_steps);
+  const bool is_counted = !entered.is_evaluation && !entered.is_continued;
+  const bool is_exempt = entered.config.exempt_from_early_stopping;
+  run.enter({.job = id,
+             .first_step = entered.first_step,
+             .max_steps = max_steps,
+             .until = until == kNoStep ? until : length.steps(until),
+             .suspended = entered.request == TrialRequest::pause,
+             .rung_losses = rung_losses(entered),
+             .is_compared = is_counted && !is_exempt,
+             .has_taken = entered.history.has_taken()});
+  if (is_counted && is_exempt) run.enter_ended(entered.result.rung_losses, max_steps);
 }
 
 /// In the result of a trial that has not ended: those where it has gone on.

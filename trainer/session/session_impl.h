@@ -100,7 +100,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void require_same_state(const SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   RunController make_controller(const RunLength& length = {}) const SPILLWAY_REQUIRES(mutex);
   void require_room_at_rungs(Bytes more = 0) const SPILLWAY_REQUIRES(mutex);
-  JobEntry entry(JobId id, const RunLength& length) const SPILLWAY_REQUIRES(mutex);
+  void enter(RunController& run, JobId id, const RunLength& length) const SPILLWAY_REQUIRES(mutex);
   void note_rungs(JobId id) SPILLWAY_REQUIRES(mutex);
   void decide_rungs() SPILLWAY_REQUIRES(mutex);
   void note_devices() SPILLWAY_REQUIRES(mutex);
@@ -124,6 +124,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void plan(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void require_room_on_disk(SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
   void continue_from(SessionTrial& trial, Generation generation) const;
+  std::unique_ptr<SessionTrial> make_trial(TrialConfig trial) const;
+  void check_sizes_of(const SessionTrial& trial) const SPILLWAY_REQUIRES(mutex);
+  void check(std::vector<std::unique_ptr<SessionTrial>> checked)
+      SPILLWAY_REQUIRES(mutex, submitting);
   JobId submit(TrialConfig trial, const std::string& origin) SPILLWAY_EXCLUDES(submitting);
   JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
   JobId submit_evaluation(TrialConfig evaluation, bool predicts);

@@ -68,7 +68,7 @@ void Session::Impl::join_run(JobId id) {
   SessionTrial& comes = trial(id);
   if (!comes.ended()) {  // make_controller() has entered the others, from the journal
     if (comes.checkpoints) comes.checkpoints->open();
-    controller->enter(entry(id, {}));
+    enter(*controller, id, {});
   }
   bring(id);
   decide_rungs();

@@ -144,15 +144,67 @@ JobId Session::Impl::submit_evaluation(TrialConfig evaluation, bool predicts) {
   return id;
 }
 
+/// Throws ConfigError unless the trial can take part.
+std::unique_ptr<SessionTrial> Session::Impl::make_trial(TrialConfig trial_config) const {
+  auto trial = make_entry(std::move(trial_config));
+  if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
+  require_comparable(*trial);
+  return trial;
+}
+
+/// Throws DoesNotFit.
+void Session::Impl::check_sizes_of(const SessionTrial& trial) const {
+  check_sizes(trial.config.name, trial.model->spec, trial.config.train.virtual_nodes,
+              devices.budgets());
+}
+
+/// With the lock of a submission, which keeps others away until the trials are gone again.
+void Session::Impl::check(std::vector<std::unique_ptr<SessionTrial>> checked) {
+  const std::size_t num = trials.size();
+  try {
+    for (auto& trial : checked) {
+      plan(*trial);
+      if (shell) require_room_at_rungs(trial->planned.summary.home_bytes);
+      trials.push_back(std::move(trial));
+    }
+  } catch (...) {
+    trials.resize(num);
+    throw;
+  }
+  trials.resize(num);
+}
+
+void Session::check(std::vector<TrialConfig> configs) {
+  Impl& impl = *impl_;
+  const MutexLock submitting_lock(impl.submitting);
+  std::vector<std::unique_ptr<SessionTrial>> checked;
+  for (TrialConfig& trial_config : configs) {
+    auto trial = impl.make_trial(std::move(trial_config));
+    const std::string& client_id = trial->config.client_id;
+    const auto known = client_id.empty() ? std::nullopt : impl.find_trial(client_id);
+    if (known && !impl.continues(*trial, *known)) {
+      impl.store.require_same_contract(impl.trial_of_run(*known), *trial);
+      continue;
+    }
+    if (!known) impl.store.recall(*trial);
+    if (trial->ended()) continue;
+    {
+      const MutexLock lock(impl.mutex);
+      impl.check_sizes_of(*trial);
+    }
+    impl.measure_costs_of(*trial);
+    checked.push_back(std::move(trial));
+  }
+  const MutexLock lock(impl.mutex);
+  impl.check(std::move(checked));
+}
+
 JobId Session::submit(TrialConfig config) { return impl_->submit(std::move(config), ""); }
 
 /// `origin`: of the state with which it begins, for users.
 JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin) {
   const MutexLock submitting_lock(submitting);
-  auto trial = make_entry(std::move(trial_config));
-  if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
-  require_comparable(*trial);
-  const Model& model = *trial->model;
+  auto trial = make_trial(std::move(trial_config));
   std::optional<JobId> known;
   if (const std::string& client_id = trial->config.client_id; !client_id.empty()) {
     known = find_trial(client_id);
@@ -172,8 +224,7 @@ JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin)
       join_run(id);
       return id;
     }
-    check_sizes(trial->config.name, model.spec, trial->config.train.virtual_nodes,
-                devices.budgets());
+    check_sizes_of(*trial);
   }
   measure_costs_of(*trial);
   auto newest = store.open_checkpoints(id, *trial);

@@ -240,8 +240,9 @@ void TrialStore::record_state(const SessionTrial& trial) {
   RunJournal* const file = journal();
   if (!file) return;
   const TrialResult& result = trial.result;
+  const bool has_place = trial.ended() || trial.config.exempt_from_early_stopping;  // at rungs
   file->note([id = trial.config.client_id, state = result.state, reason = result.reason,
-              text = trial.ended() ? to_text(result) : ""](Journal& journal) {
+              text = has_place ? to_text(result) : ""](Journal& journal) {
     if (!text.empty()) journal.set_result(id, text);
     journal.set_state(id, to_string(state), reason);
   });

@@ -192,6 +192,22 @@ class LiveCalls(unittest.TestCase):
         self.assertIn("have ended", self.called("resume"))
         self.assertEqual(self.run_.call("verify")[0], 0)
 
+    def test_an_extended_trial_does_not_wait_for_others(self):
+        process = self.run_.start(
+            small_run.SLOW, "sweep.early_terminate={type: hyperband, min_iter: 60, eta: 3}")
+        self.called("pause", FIRST)
+        self.assertIn("trains on, to 220 steps", self.called("extend", SECOND, "220"))
+        small_run.wait_for(process, lambda: self.run_.steps(SECOND) > 60)  # the others cannot come
+        self.assertEqual(self.run_.state(SECOND), "running")
+        self.called("resume", "--trial", FIRST)
+        finished(process)
+        states = [self.run_.state(trial) for trial in (FIRST, SECOND, THIRD)]
+        self.assertEqual(states[1], "done")
+        self.assertEqual(sorted(states), ["done", "done", "stopped early"])
+        self.assertEqual(self.run_.steps(SECOND), 220)
+        self.assertIn("have ended", self.called("resume"))
+        self.assertEqual(self.run_.call("verify")[0], 0)
+
     def test_a_trial_without_checkpoints_is_extended_from_its_beginning(self):
         process = self.run_.start(small_run.SLOW, "checkpoint.keep=0")
         self.assertIn("to 220 steps, from the beginning: checkpoint.keep is 0",

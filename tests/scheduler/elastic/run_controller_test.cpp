@@ -359,6 +359,32 @@ TEST(RunController, AJobThatWaitsAtItsStepLeavesItsShareToOthers) {
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 1", "resume 0", "resize 1 to 1"}));
 }
 
+TEST(RunController, LetsAnExemptJobGoOnFromItsRung) {
+  ControlledJobs run("none", 2, rungs_for(3));
+  run.admit(3);
+  EXPECT_EQ(run.commit(JobId(0), 5, 9), Texts{});
+  EXPECT_EQ(run.commit(JobId(1), 5, 1), Texts{});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::rung);
+  run.controller.exempt(JobId(0), run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{"hold 0 at its end"});
+  EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
+  EXPECT_FALSE(run.controller.is_rung(JobId(0), 10));
+  EXPECT_EQ(run.commit(JobId(0), 10, 9), Texts{});
+  run.controller.exempt(JobId(0), run.now_s, run.commands);
+  EXPECT_EQ(run.take(), Texts{}) << "once";
+  EXPECT_EQ(run.commit(JobId(2), 5, 2), (Texts{"pass 1", "hold 1 at 10", "stop 2"}));
+  EXPECT_EQ(run.end(JobId(0)), Texts{});
+}
+
+TEST(RunController, DecidesTheRungThatAnExemptJobHadToReach) {
+  ControlledJobs run("none", 2, rungs_for(3));
+  run.admit(3);
+  run.commit(JobId(0), 5, 1);
+  EXPECT_EQ(run.commit(JobId(1), 5, 2), Texts{});
+  run.controller.exempt(JobId(2), run.now_s, run.commands);
+  EXPECT_EQ(run.take(), (Texts{"hold 2 at its end", "pass 0", "hold 0 at 10", "stop 1"}));
+}
+
 /// The engine reports that the job rests after the user has told it to go on.
 TEST(RunController, ACallThatCrossesTheRestOfAJobCounts) {
   for (const char* allocator : {"none", "wfs"}) {
