@@ -6,7 +6,7 @@
 # and of what tests and experiments compare with, and what makes the documentation:
 #   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
 #   data.sh python   likewise, for the tests of the package spillway
-#   data.sh hugging_face   likewise, with what its models need but PyTorch
+#   data.sh libraries   likewise: those that the package works with, without PyTorch
 # All but the first fail where they cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -22,12 +22,12 @@ readonly -A packages_of=(
   [tensorboard]="tensorboard==2.21.0"
   [ray]="ray[tune]==2.60.0 optuna==5.0.0"
   [mkdocs]="mkdocs==1.6.1"
-  [hugging_face]="transformers==5.24.0 psutil pyyaml"
+  [libraries]="transformers==5.24.0 psutil pyyaml optuna==5.0.0"
   [python]="nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.3.5 pandas==2.3.3 mypy==2.4.1"
 )
 
 # Packages that need PyTorch, which is there; they come without it.
-readonly -A beside_torch_of=([hugging_face]="peft==0.21.2 accelerate==1.15.0")
+readonly -A beside_torch_of=([libraries]="peft==0.21.2 accelerate==1.15.0")
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
 download() {

@@ -17,7 +17,7 @@ if [[ ! -x "$venv/bin/python" ]]; then
     if [[ ! -e "$site/$(basename "$entry")" ]]; then ln -s "$entry" "$site/"; fi
   done
   # So are the packages that the tests use, some of which cannot be had everywhere.
-  for python in "$package_python" "$(bash scripts/data.sh hugging_face || true)"; do
+  for python in "$package_python" "$(bash scripts/data.sh libraries || true)"; do
     if [[ -n "$python" ]]; then
       "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >>"$site/packages.pth"
     fi
