@@ -22,7 +22,7 @@ readonly -A packages_of=(
   [tensorboard]="tensorboard==2.21.0"
   [ray]="ray[tune]==2.60.0 optuna==5.0.0"
   [mkdocs]="mkdocs==1.6.1"
-  [libraries]="transformers==5.24.0 psutil pyyaml optuna==5.0.0"
+  [libraries]="transformers==5.24.0 psutil pyyaml optuna==5.0.0 datasets==5.2.0"
   [python]="nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.3.5 pandas==2.3.3 mypy==2.4.1"
 )
 
