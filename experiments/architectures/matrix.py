@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -162,5 +160,3 @@ def _be_quiet() -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    with contextlib.suppress(AttributeError):
-        logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -302,7 +302,7 @@ class SpecReader {
         fail_for("layer", spec_.layers[l].name, "is read by no later layer and not by the loss");
     }
     for (const TensorEntry& entry : tensors_.tensors()) {
-      // What the module has besides is kept for Python.
+      // The rest of the module's state_dict, for Python.
       if (!named_.contains(entry.name) && !entry.name.starts_with("state_dict."))
         fail_for("tensor", entry.name, "is neither a parameter nor a constant");
     }

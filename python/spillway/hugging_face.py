@@ -48,11 +48,11 @@ def from_pretrained(
     """Writes a model of Hugging Face as a `.spw` file, as `from_torch` does.
 
     `folder`: config.json and safetensors files. The weights are copied tensor by tensor, so the
-    model is never in memory as a whole, unless its files name weights otherwise than transformers
-    does, as those of some mixtures of experts.
+    model is never in memory as a whole, unless its files have other names for the weights than
+    transformers, as those of some mixtures of experts have.
     `example`: tensors by names of arguments. By default the model is a language model, whose samples
-    are `sequence_length` + 1 tokens; `batch_size` are the samples of a virtual node. With an example
-    that has `labels`, the loss is that of the model.
+    are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual node. With
+    an example that has `labels`, the loss is that of the model.
     `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen.
     `export`: other arguments of `from_torch`.
     Raises ExportError.
@@ -82,10 +82,10 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
     """Writes trained weights as a folder that `from_pretrained` of transformers, or of PEFT, loads.
 
     `weights`: of a trial whose model came from a folder of Hugging Face, for example
-    `session.state_dict(trial)`. The folder `like` gives the configuration and the tokenizer: that of
-    the model, or for an adapter that to which `adapter.save_pretrained` wrote its configuration. Of
-    a model with adapters, only these are saved. Files above 5 GB are split. Raises ConfigError
-    (`like`).
+    `session.state_dict(trial)`. If they have adapters, only the adapters are saved.
+    `like`: the folder from which the configuration and the tokenizer are copied. For an adapter, the
+    one into which `adapter.save_pretrained` wrote its configuration.
+    Weights above 5 GB are split into several files. Raises ConfigError (`like`).
     """
     source, target = pathlib.Path(like), pathlib.Path(folder)
     adapters = {name.replace(".default.", "."): value for name, value in weights.items()
@@ -113,7 +113,7 @@ def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attentio
               layer_norm_eps: float = 1e-5) -> None:
     """Writes the weights of a built-in `gpt` as a folder that transformers loads as GPT-2.
 
-    What the weights do not tell are the number of heads and the epsilon of the norms.
+    The arguments are what cannot be read off the weights.
     """
     renamed: dict[str, torch.Tensor] = {}
     for name, value in weights.items():
@@ -177,7 +177,7 @@ class _Stored:
 
     def __init__(self, folder: pathlib.Path) -> None:
         if not (folder / "config.json").is_file():
-            raise ExportError(f"'{folder}' is no model of Hugging Face: it has no config.json")
+            raise ExportError(f"'{folder}' is not a model of Hugging Face: it has no config.json")
         index = folder / _INDEX
         self._folder = folder
         self._files: dict[str, Any] = {}
@@ -208,7 +208,7 @@ class _Stored:
         return self._files[file]
 
     def _name(self, name: str) -> str | None:
-        """How the files call a parameter. PEFT puts the layers of a model into others."""
+        """The name of a parameter in the files. PEFT wraps the layers of a model in its own."""
         plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
         return plain if plain in self._file_of else None
 
@@ -224,8 +224,8 @@ def _architecture(folder: pathlib.Path) -> tuple[Any, Any]:
     names = config.architectures or []
     make = getattr(transformers, names[0], None) if names else None
     if make is None:
-        raise ExportError(f"{folder / 'config.json'} names the architectures {names}, of which "
-                          "transformers has none")
+        raise ExportError(f"{folder / 'config.json'} names the architectures {names}, which "
+                          "transformers does not have")
     config.use_cache = False
     return make, config
 
@@ -264,11 +264,12 @@ def _parameters_on_meta() -> Iterator[None]:
 
 
 def _untouched(model: nn.Module) -> None:
-    """Gives parameters memory that nobody touches, so that it takes no room."""
+    """Gives parameters memory, which takes no room until somebody writes to it."""
     made: dict[int, nn.Parameter] = {}
     for module in model.modules():
         for name, each in module._parameters.items():
-            if each is not None and id(each) not in made:
+            if each is None:
+                continue
+            if id(each) not in made:
                 made[id(each)] = nn.Parameter(torch.empty(each.shape), each.requires_grad)
-            if each is not None:
-                module._parameters[name] = made[id(each)]
+            module._parameters[name] = made[id(each)]

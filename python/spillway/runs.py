@@ -68,7 +68,7 @@ class Run:
 
         Raises ConfigError (`trial`).
         """
-        return read_safetensors(self._folder_of(trial) / "weights.safetensors")
+        return read_safetensors(self.folder / "trials" / self._name_of(trial) / "weights.safetensors")
 
     def save_pretrained(self, folder: Path, *, trial: str | None = None,
                         like: Path | None = None) -> None:
@@ -81,7 +81,7 @@ class Run:
         if like is not None:
             save_pretrained(weights, folder, like=like)
             return
-        name = self._folder_of(trial).name
+        name = self._name_of(trial)
         fields = json.loads(_core.model_fields(os.fspath(self.folder), name))
         if fields["family"] != "gpt":
             raise ConfigError(f"like: is missing; trial '{name}' is of the family "
@@ -89,14 +89,14 @@ class Run:
         save_gpt2(weights, folder, num_attention_heads=int(fields["num_attention_heads"]),
                   layer_norm_eps=float(fields["layer_norm_eps"]))
 
-    def _folder_of(self, trial: str | None) -> pathlib.Path:
+    def _name_of(self, trial: str | None) -> str:
         if trial is None:
             if self.best is None:
                 raise ConfigError(f"trial: is missing, and no trial of {self} has ended", "trial")
-            return pathlib.Path(self.best["folder"])
+            return str(self.best["name"])
         for each in self.trials:
             if trial in (each["name"], each["short_name"]):
-                return self.folder / "trials" / str(each["name"])
+                return str(each["name"])
         raise ConfigError(f"trial: {self} has no trial '{trial}'", "trial")
 
     def __repr__(self) -> str:

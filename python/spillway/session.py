@@ -129,9 +129,9 @@ class Session:
         in memory. A `trial_id` that the session knows gives the number of that trial. Raises
         ConfigError, and DoesNotFit with the smallest budget that would fit.
         """
-        exported = model if isinstance(model, ExportedModel) else None
+        exported: ExportedModel | None = None
         if isinstance(model, ExportedModel):
-            train = model.train_values(train)
+            exported, train = model, model.train_values(train)
             model = model.model
         document = _document(
             seed=seed, train=train, scheduling={"order": order}, checkpoint=checkpoint

@@ -1,22 +1,14 @@
-#include <cstring>
-#include <span>
-
 #include "core/safetensors/safetensors.h"
 #include "models/exported/spec_json.h"
 #include "spillway/error.h"
+#include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/input.h"
 
 namespace spillway {
 namespace {
 
 using testing::require;
-
-ByteSource source_of(std::string bytes) {
-  const auto size = bytes.size();
-  return {.path = "input", .size = size, .read = [bytes](std::span<std::byte> into, Bytes offset) {
-            if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset, into.size());
-          }};
-}
+using testing::source_of;
 
 void require_below(const std::vector<int>& numbers, std::size_t size) {
   for (const int number : numbers)

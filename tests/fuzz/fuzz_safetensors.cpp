@@ -1,25 +1,16 @@
 #include <algorithm>
-#include <cstring>
-#include <span>
 #include <vector>
 
 #include "core/safetensors/safetensors.h"
 #include "spillway/error.h"
+#include "tests/fuzz/byte_source.h"
 #include "tests/fuzz/input.h"
 
 namespace spillway {
 namespace {
 
 using testing::require;
-
-ByteSource source_of(std::string bytes) {
-  const auto size = bytes.size();
-  return {.path = "input", .size = size, .read = [bytes](std::span<std::byte> into, Bytes offset) {
-            require(offset <= bytes.size() && into.size() <= bytes.size() - offset,
-                    "reads lie in the file");
-            if (!into.empty()) std::memcpy(into.data(), bytes.data() + offset, into.size());
-          }};
-}
+using testing::source_of;
 
 void read_all(const Safetensors& file, Bytes file_bytes) {
   Bytes total = 0;

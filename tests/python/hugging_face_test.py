@@ -227,7 +227,7 @@ class HuggingFace(unittest.TestCase):
         _, source = self.saved()
         empty = self.folder / "empty"
         empty.mkdir()
-        with self.assertRaisesRegex(sp.ExportError, "is no model of Hugging Face"):
+        with self.assertRaisesRegex(sp.ExportError, "is not a model of Hugging Face"):
             self.imported(empty)
         (empty / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
         with self.assertRaisesRegex(sp.ExportError, "has neither model.safetensors nor"):

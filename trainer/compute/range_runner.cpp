@@ -49,7 +49,8 @@ class OpScope {
   c10::AutoGradMode grad_;
 };
 
-/// Also those of dimensions with one element, at which is_contiguous() does not look.
+/// Whether all strides are those of a new tensor. is_contiguous() ignores those of dimensions with
+/// one element.
 bool has_plain_strides(const at::Tensor& tensor) {
   std::int64_t stride = 1;
   for (auto d = tensor.dim(); d-- > 0; stride *= tensor.size(d)) {
