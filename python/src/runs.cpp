@@ -130,7 +130,8 @@ std::string model_fields(const std::string& folder, const std::string& name) {
   findings.throw_if_any();
   const auto trial = std::ranges::find(trials, name, &Trial::name);
   if (trial == trials.end()) {
-    throw ConfigError("trial", 0, fmt::format("'{}' is not a trial of the run in '{}'", name, folder));
+    throw ConfigError("trial", 0,
+                      fmt::format("'{}' is not a trial of the run in '{}'", name, folder));
   }
   Json fields;
   for (const auto& [key, text] : contract_fields(trial->config)) {
