@@ -22,7 +22,7 @@ ROOMS = {
     "core/device/cuda": "core/base core/os core/device core/device/cpu",
     "core/device/no_cuda": "core/base core/device",
     "spilling/residency": "core/base core/device",
-    "spilling/tiers": "core/base core/os core/device",
+    "spilling/tiers": "core/base core/os core/device spilling/residency",
     "spilling/transfer": "core/base core/device",
     "scheduler/plan": "core/base core/spec core/device spilling/residency",
     "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
@@ -41,8 +41,8 @@ ROOMS = {
     "trainer/runtime": "core/base core/device spilling/tiers spilling/transfer scheduler/plan "
                        "scheduler/engine",
     "trainer/torch": "core/base core/os core/device core/device/cuda models/base",
-    "trainer/compute": "core/base core/spec core/os core/safetensors core/device scheduler/plan "
-                       "models/base models/data trainer/config trainer/storage trainer/checkpoint "
+    "trainer/compute": "core/base core/spec core/os core/safetensors core/device spilling/tiers "
+                       "scheduler/plan models/base models/data trainer/config trainer/storage trainer/checkpoint "
                        "trainer/runtime trainer/torch",
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "

@@ -52,6 +52,12 @@ Bytes home_boundaries_bytes(const TrialPlan& plan) {
   return plan.home_bytes - plan.home_weights_bytes - plan.home_moments_bytes - plan.home_sums_bytes;
 }
 
+std::string shared_text(const TrialPlan& plan) {
+  if (plan.shared_bytes == 0) return "";
+  return fmt::format("; {} of frozen weights, once for all trials that have them",
+                     format_bytes(plan.shared_bytes));
+}
+
 /// How a trial's reduction groups are divided among devices, and which devices it does not use.
 std::string lanes_text(const TrialPlan& plan) {
   std::string text;
@@ -72,12 +78,12 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
     std::string text = fmt::format(
         "{}\n    largest unit: weights {}, gradient sums {}, activations {}, boundaries and batch "
         "{}\n    training state: weights {}, moments {}, gradient sums {}, boundaries and batches "
-        "{}{}",
+        "{}{}{}",
         fmt::join(plan.shards, " | "), format_bytes(plan.unit_weights_bytes),
         format_bytes(plan.unit_sums_bytes), format_bytes(plan.unit_activations_bytes),
         format_bytes(plan.unit_boundaries_bytes), format_bytes(plan.home_weights_bytes),
         format_bytes(plan.home_moments_bytes), format_bytes(plan.home_sums_bytes),
-        format_bytes(home_boundaries_bytes(plan)), lanes_text(plan));
+        format_bytes(home_boundaries_bytes(plan)), shared_text(plan), lanes_text(plan));
     if (plan.load_ahead_budget_bytes > 0 && !plan.loads_ahead) {
       text += fmt::format(
           "\n    no room to load the next shard during compute; that takes {} on a "

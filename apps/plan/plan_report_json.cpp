@@ -34,6 +34,7 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
                {"simulated_steps", row.steps},
                {"training_state_bytes", row.plan.training_state_bytes},
                {"offload_bytes", row.plan.home_bytes},
+               {"shared_offload_bytes", row.plan.shared_bytes},
                {"offload_weights_bytes", row.plan.home_weights_bytes},
                {"offload_moments_bytes", row.plan.home_moments_bytes},
                {"offload_sums_bytes", row.plan.home_sums_bytes},

@@ -70,8 +70,8 @@ TierBytes tiers_of(const PlannedRow& row, const RunConfig& config) {
   }
   const Bytes outputs = row.plan.checkpoint_bytes + row.weights_bytes();
   return {.device = row.plan.smallest_budget_bytes,
-          .host = in_files ? 0 : row.plan.home_bytes,
-          .disk = outputs + (in_files ? row.plan.home_bytes : 0)};
+          .host = in_files ? 0 : row.plan.home_bytes + row.plan.shared_bytes,
+          .disk = outputs + (in_files ? row.plan.home_bytes + row.plan.shared_bytes : 0)};
 }
 
 const PlannedRow* PlannedRun::largest_misfit() const {

@@ -63,7 +63,8 @@ struct Model {
   ModelSpec spec;                              ///< parameters, edges, layers
   std::vector<std::unique_ptr<Layer>> layers;  ///< in the order of `spec.layers`
   /// Writes the initial values of all parameters, in order: a function of `seed` alone. Any thread
-  /// may call it. Null: each parameter starts as its spec says.
+  /// may call it. An address is null if another trial has written that parameter, which both
+  /// share: see ParamSpec::content. Null: each parameter starts as its spec says.
   std::function<void(std::uint64_t seed, std::span<std::byte* const> params)> initialize;
 };
 

@@ -77,6 +77,9 @@ struct ParamSpec {
   StatisticSpec statistic;      ///< whether it is a running statistic, and which
   DType gradient = DType::f32;  ///< f32 or bf16: to which finished gradient sums are rounded
   bool keeps_type = false;      ///< its layer needs it as f32, whatever TrainConfig::dtype says
+  /// Names the bytes of its initial value, such as a hash of them; empty: unknown. Trials share a
+  /// frozen parameter of the same name, type, shape and content.
+  std::string content = {};
 
   /// Whether it is a running statistic.
   bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }
@@ -84,6 +87,8 @@ struct ParamSpec {
   bool is_observed() const { return statistic.kind == StatisticSpec::Kind::average; }
   /// Whether gradients or observations of it are summed.
   bool has_sum() const { return trainable || is_observed(); }
+  /// Whether trials may share it: no training changes it, and its content is known.
+  bool can_be_shared() const { return !trainable && !is_statistic() && !content.empty(); }
   /// What the optimizer changes and files hold: f32 if the layer computes in bf16. Optimizer state
   /// and growing sums have the same shape and type.
   TensorSpec master() const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,10 @@ struct TrialPlan {
   std::vector<std::string> lane_devices;  ///< these devices; empty: any
   /// One sentence for each device that would slow a trial on several devices: why it is left out.
   std::vector<std::string> declined;
-  Bytes home_bytes = 0;             ///< of host memory
+  Bytes home_bytes = 0;  ///< of host memory, of the trial alone
+  /// Of host memory beside it: frozen parameters, which trials with equal `shared_content` share.
+  Bytes shared_bytes = 0;
+  std::string shared_content;       ///< a hash of these parameters; empty: there are none
   Bytes smallest_budget_bytes = 0;  ///< smallest device budget that fits
   /// Device budget from which the next shard can load while one computes. 0: the model does not
   /// spill, or double buffering is off.
@@ -39,5 +43,8 @@ struct TrialPlan {
   std::int64_t costs_measured_unix_s = 0;
   double costs_load = 0;  ///< share of time in which a thread waited for a core then, at most
 };
+
+/// Host memory that these trials share, each content once.
+Bytes shared_bytes_of(std::span<const TrialPlan> plans);
 
 }  // namespace spillway

@@ -36,11 +36,30 @@ at::Tensor read_tensor(const GraphFile& file, const TensorEntry& entry) {
   return tensor;
 }
 
+/// See ParamSpec::content.
+std::string content_of(const GraphFile& file, const TensorEntry& entry) {
+  Xxh3 hash;
+  std::vector<std::byte> block(std::min<Bytes>(1_MiB, entry.bytes()));
+  for (Bytes at = 0; at < entry.bytes(); at += block.size()) {
+    const auto part = std::span(block).first(std::min<Bytes>(block.size(), entry.bytes() - at));
+    file.tensors().read(entry, at, part);
+    hash.add(part.data(), part.size());
+  }
+  return entry.dtype + " " + hash.hex();
+}
+
+bool is_frozen(const ExportedParam& param) {
+  return !param.trainable && param.statistic.kind == StatisticSpec::Kind::none;
+}
+
 /// What all models of a factory share.
 struct Loaded {
   explicit Loaded(const std::filesystem::path& path) : file(path) {
     for (const TensorEntry& entry : file.spec().constants) {
       constants.push_back(read_tensor(file, entry));
+    }
+    for (const ExportedParam& param : file.spec().params) {
+      contents.push_back(is_frozen(param) ? content_of(file, param.tensor) : "");
     }
   }
 
@@ -52,6 +71,7 @@ struct Loaded {
 
   GraphFile file;
   std::vector<at::Tensor> constants;
+  std::vector<std::string> contents;  // by parameter
 };
 
 /// Writes a parameter's initial value as f32 or i64, piece by piece.
@@ -109,12 +129,15 @@ class Lowering {
         builder_.spec().indices.push_back(
             {input.begin, input.begin + input.elements(), input.limit});
     }
-    for (const ExportedParam& param : spec_.params) add_param(param);
+    for (std::size_t p = 0; p < spec_.params.size(); ++p) {
+      add_param(spec_.params[p], loaded_->contents[p]);
+    }
     for (const ExportedLayer& layer : spec_.layers) add_layer(layer);
     add_loss();
     auto model = std::move(builder_).build();
     model->initialize = [loaded = loaded_](std::uint64_t, std::span<std::byte* const> params) {
       for (std::size_t p = 0; p < params.size(); ++p) {
+        if (!params[p]) continue;
         write_initial(loaded->file, loaded->file.spec().params[p].tensor, params[p]);
       }
     };
@@ -128,13 +151,14 @@ class Lowering {
     return is_statistic ? DType::f32 : spec_.dtype;
   }
 
-  void add_param(const ExportedParam& param) {
+  void add_param(const ExportedParam& param, const std::string& content) {
     builder_.add_param({.name = param.tensor.name,
                         .tensor = {type_of(param), dims_of(param.tensor.shape)},
                         .trainable = param.trainable,
                         .decay = param.decay,
                         .statistic = param.statistic,
-                        .keeps_type = type_of(param) == DType::f32});
+                        .keeps_type = type_of(param) == DType::f32,
+                        .content = content});
   }
 
   /// `edges`: those that the layer reads, each once.

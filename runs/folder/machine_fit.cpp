@@ -65,11 +65,17 @@ Bytes most_at_once(const std::vector<Bytes>& homes, Bytes host_memory) {
   return *sums.rbegin();
 }
 
-MemoryNeed memory_need(const SessionConfig& session, const std::vector<TrialPlan>& plans) {
+/// The most homes that host memory holds at once, and what they share.
+static Bytes most_homes(const std::vector<TrialPlan>& plans, Bytes host_memory) {
   std::vector<Bytes> homes;
   for (const TrialPlan& plan : plans) homes.push_back(plan.home_bytes);
+  const Bytes shared = std::min(shared_bytes_of(plans), host_memory);
+  return shared + most_at_once(homes, host_memory - shared);
+}
+
+MemoryNeed memory_need(const SessionConfig& session, const std::vector<TrialPlan>& plans) {
   MemoryNeed need;
-  if (session.offload_path.empty()) need.homes = most_at_once(homes, session.host_memory);
+  if (session.offload_path.empty()) need.homes = most_homes(plans, session.host_memory);
   const Bytes most = most_on_a_device(plans);
   for (const DeviceConfig& device : session.devices) {
     need.devices.push_back(device.kind == DeviceKind::cpu ? std::min(device.memory, most) : 0);
@@ -80,14 +86,10 @@ MemoryNeed memory_need(const SessionConfig& session, const std::vector<TrialPlan
 std::vector<DiskUse> disk_use(const RunConfig& config, const std::vector<TrialPlan>& plans) {
   DiskUse outputs{.folder = config.output_dir,
                   .free = OutputFolder(config.output_dir).free_bytes()};
-  std::vector<Bytes> homes;
-  for (const TrialPlan& plan : plans) {
-    outputs.checkpoints += plan.checkpoint_bytes;
-    homes.push_back(plan.home_bytes);
-  }
+  for (const TrialPlan& plan : plans) outputs.checkpoints += plan.checkpoint_bytes;
   const auto& offload_path = config.session.offload_path;
   if (offload_path.empty()) return {outputs};
-  const Bytes at_once = most_at_once(homes, config.session.host_memory);
+  const Bytes at_once = most_homes(plans, config.session.host_memory);
   if (share_disk(offload_path, outputs.folder)) {
     outputs.homes = at_once;
     return {outputs};

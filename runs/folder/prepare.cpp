@@ -143,7 +143,7 @@ bool fit_at_once(const SubmittedRun& run, const HostMemory& machine) {
   if (has_any(run.misfits)) return false;
   const RunConfig& config = run.trials.front().config;
   const auto plans = plans_of(*run.session, run.trials.size());
-  Bytes homes = 0;
+  Bytes homes = shared_bytes_of(plans);
   for (const TrialPlan& plan : plans) homes += plan.home_bytes;
   return homes <= config.session.host_memory &&
          memory_need(config.session, plans).total() <= machine.total &&

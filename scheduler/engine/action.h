@@ -127,7 +127,8 @@ struct Done {
   ActionId id = 0;
   double started_s = 0, finished_s = 0;
   Bytes activation_peak = 0;  ///< compute ops
-  std::string error;          ///< not empty: it failed; dependent actions do not run
+  std::string error;          ///< not empty: it failed; dependent actions do not run. Copies fail
+                              ///< only with their device
   bool lost = false;          ///< its device was lost; it may or may not have run
 };
 

@@ -125,7 +125,9 @@ void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
   JobTable& job = tables.of(id);
   LaneState& state = job.lanes[at(lane)];
   if (state.ready) ready_.remove(*state.ready, state.only);
+  if (state.grouped) ready_.remove(state.group, *state.grouped);
   state.ready.reset();
+  state.grouped.reset();
   const auto only = claimant(tables, job, lane, double_buffer_);
   if (!only) return;
   const Candidate candidate{.job = id,
@@ -137,6 +139,11 @@ void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
   state.ready = ReadyLane{policy_->priority(candidate), id, lane};
   state.only = *only;
   ready_.add(*state.ready, state.only);
+  state.group = job.units[at(candidate.unit)].group;
+  if (state.group >= 0) {
+    state.grouped = GroupedLane{job.last_served, id, lane};
+    ready_.add(state.group, *state.grouped);
+  }
   if (only->valid()) touch(*only);
 }
 
@@ -151,7 +158,7 @@ ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, const Residenc
   ReadyLane best = first;
   Bytes most = resident_bytes(tables, memory, id, first);
   for (const auto& [job, bytes_of_job] : memory.on(id).jobs()) {
-    if (bytes_of_job < most) continue;
+    if (job == kAllJobs || bytes_of_job < most) continue;
     for (const LaneState& lane : tables.of(job).lanes) {
       if (!lane.ready || lane.ready->priority != first.priority) continue;
       if (lane.only.valid() ? lane.only != id : !may_take(tables, id, *lane.ready)) continue;
@@ -164,19 +171,38 @@ ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, const Residenc
   return best;
 }
 
+std::optional<ReadyLane> Dispatcher::of_same_group(const EngineTables& tables, DeviceId id) const {
+  const DeviceTable& device = tables.of(id);
+  const auto lane_of = [&](const GroupedLane& grouped) -> const LaneState& {
+    return tables.of(grouped.job).lanes[at(grouped.lane)];
+  };
+  const auto found =
+      ready_.first(device.group, device.group_begin, [&](const GroupedLane& grouped) {
+        const LaneState& lane = lane_of(grouped);
+        return lane.only.valid() ? lane.only == id : may_take(tables, id, *lane.ready);
+      });
+  if (!found) return std::nullopt;
+  return lane_of(*found).ready;
+}
+
 std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyManager& memory,
                                          DeviceId id) {
   DeviceTable& device = tables.of(id);
   if (device.tried == readiness_) return std::nullopt;
-  const auto first =
-      ready_.first(id, [&](const ReadyLane& lane) { return may_take(tables, id, lane); });
-  if (!first) {
+  std::optional<ReadyLane> best = of_same_group(tables, id);
+  const bool begins_group = !best;
+  if (!best) best = ready_.first(id, [&](const ReadyLane& l) { return may_take(tables, id, l); });
+  if (!best) {
     device.tried = readiness_;
     return std::nullopt;
   }
-  const ReadyLane best = prefer_resident(tables, memory, id, *first);
-  const UnitRef unit{best.job, next_unit(tables, best)};
+  if (begins_group) best = prefer_resident(tables, memory, id, *best);
+  const UnitRef unit{best->job, next_unit(tables, *best)};
   claim(tables, id, unit);
+  if (begins_group) {
+    device.group = tables.state(unit).group;
+    device.group_begin = claims_;
+  }
   return unit;
 }
 

@@ -32,7 +32,9 @@ class Dispatcher {
   /// Ranks all lanes of a job.
   void rank(EngineTables& tables, JobId id);
 
-  /// Claims the unit that the device runs next; nothing if no ready unit may run there.
+  /// Claims the unit that the device runs next; nothing if no ready unit may run there. While a
+  /// device has a block that jobs share, it serves each job once whose next unit begins with that
+  /// block and is of the same kind; then the policy chooses again.
   std::optional<UnitRef> claim(EngineTables& tables, const ResidencyManager& memory, DeviceId id);
   /// Takes a unit that another device has claimed but not begun, for a device without work.
   std::optional<UnitRef> steal(EngineTables& tables, const ResidencyManager& memory,
@@ -51,6 +53,7 @@ class Dispatcher {
                      const HasWork& has_work, const Handle& handle);
   ReadyLane prefer_resident(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
                             const ReadyLane& first) const;
+  std::optional<ReadyLane> of_same_group(const EngineTables& tables, DeviceId id) const;
   void claim(EngineTables& tables, DeviceId id, UnitRef unit);
 
   std::shared_ptr<const Policy> policy_;

@@ -30,7 +30,7 @@ ActionId Engine::start(InFlight action) {
 
 void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
                     const JobStart& start, std::vector<Action>& out) {
-  assert(job.index() == tables_.jobs.size() && home_bytes <= config_.host_budget);
+  assert(job.index() == tables_.jobs.size());
   out_ = &out;
   JobTable& table = tables_.jobs.emplace_back();
   memory_.add_job();
@@ -40,6 +40,7 @@ void Engine::submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_b
     return;
   }
   assert(plan->layout.home_bytes <= home_bytes);
+  assert(home_bytes + plan->layout.shared_bytes <= config_.host_budget);
   table.plan = std::move(plan);
   table.step = table.plan->first_step;
   table.home_bytes = home_bytes;
@@ -109,7 +110,7 @@ void Engine::handle(const InFlight& action, const Done& done) {
         job.end = JobEnd::failed;
         job.reason = done.error;
       }
-      host_used_ -= job.home_bytes;
+      host_used_ -= job.home_bytes + memory_.give_back_homes(job.plan->layout.shared);
       return report_end(action.job);
   }
 }
@@ -128,9 +129,12 @@ void Engine::admit_waiting() {
   while (!waiting_.empty()) {
     const JobId id = waiting_.front();
     JobTable& job = table(id);
-    if (host_used_ + job.home_bytes > config_.host_budget) return;
+    const std::vector<SharedBlock>& shared = job.plan->layout.shared;
+    const Bytes needed = job.home_bytes + memory_.missing_homes(shared);
+    if (host_used_ + needed > config_.host_budget) return;
     waiting_.pop_front();
-    host_used_ += job.home_bytes;
+    memory_.take_homes(shared);
+    host_used_ += needed;
     host_peak_ = std::max(host_peak_, host_used_);
     job.phase = JobPhase::admitting;
     InFlight admission{.kind = InFlight::Kind::admission, .job = id};
@@ -165,7 +169,7 @@ void Engine::begin_program(JobId id, StepKind kind) {
   job.unclaimed_s = job.program->compute_s;
   job.work.clear();
   begin_buffers(id);
-  begin_units(job);
+  begin_units(id);
   begin_host_ops(id);
   dispatcher_.note_ready();
   dispatcher_.rank(tables_, id);
@@ -175,7 +179,7 @@ void Engine::begin_buffers(JobId id) {
   JobTable& job = table(id);
   const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
   job.last_units.assign(buffers.size(), -1);
-  memory_.begin(id, buffers, job.step);
+  memory_.begin(id, buffers, job.step, job.plan->layout.shared);
   const auto make_valid = [&](const std::vector<int>& at_home) {
     for (int b : at_home) memory_.set_home_valid({id, b});
   };
@@ -186,7 +190,8 @@ void Engine::begin_buffers(JobId id) {
 }
 
 /// Units that are kept count as claimed and done; they come first in their lanes.
-void Engine::begin_units(JobTable& job) {
+void Engine::begin_units(JobId id) {
+  JobTable& job = table(id);
   const Program& program = *job.program;
   job.units.assign(program.units.size(), UnitState{});
   job.lanes.assign(program.lane_units.size(), LaneState{});
@@ -194,6 +199,7 @@ void Engine::begin_units(JobTable& job) {
   for (std::size_t u = 0; u < program.units.size(); ++u) {
     const UnitSpec& unit = program.units[u];
     UnitState& unit_state = job.units[u];
+    unit_state.group = group_of(id, unit);
     unit_state.waits_for = static_cast<int>(std::ranges::count_if(
         unit.host_deps, [&](int op) { return !job.kept.has(program.host_ops[at(op)]); }));
     if (!job.kept.has(unit)) continue;
@@ -291,6 +297,7 @@ void Engine::settle(JobId id) {
   JobTable& job = table(id);
   const bool ends = job.phase == JobPhase::ending;
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
+  end_shared_leases(id);
   memory_.drop_all(*this, id);
   if (ends) return release(id);
   const std::optional<StepKind> kind = next_program(job);
@@ -311,7 +318,7 @@ void Engine::release(JobId id) {
   job.phase = JobPhase::releasing;
   job.units = {};
   job.last_units = {};
-  memory_.end(id);
+  memory_.end(*this, id);
   out_->push_back(ReleaseJob{start({.kind = InFlight::Kind::release, .job = id}), id, job.end});
 }
 
@@ -320,6 +327,19 @@ void Engine::report_end(JobId id) {
   job.phase = JobPhase::ended;
   ++num_ended_;
   out_->push_back(JobEnded{id, job.end, job.reason});
+}
+
+/// Units that have reserved a shared block on a device and have not ended.
+int Engine::shared_leases(DeviceId id, int block) const {
+  int leases = 0;
+  for (BufferRef user : memory_.users(block)) {
+    const JobTable& job = table(user.job);
+    for (int u : job.program->unit_users[at(user.buffer)]) {
+      const UnitState& unit = job.units[at(u)];
+      leases += unit.reserved && unit.device == id && !job.is_done(u) ? 1 : 0;
+    }
+  }
+  return leases;
 }
 
 void Engine::check_integrity() const {
@@ -336,6 +356,12 @@ void Engine::check_integrity() const {
             "something is left on a device that is gone");
     require(bytes_in_use(DeviceId(d)) <= held.budget(), "device budget exceeded");
     for (const auto& [ref, entry] : held.entries()) {
+      if (ref.job == kAllJobs) {
+        require(!entry.dirty && !memory_.users(ref.buffer).empty(), "a wrong shared copy");
+        require(entry.leases == shared_leases(DeviceId(d), ref.buffer),
+                "leases of a shared copy are miscounted");
+        continue;
+      }
       const JobTable& job = table(ref.job);
       const BufferSpec& spec = buffer_spec(ref);
       require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");

@@ -32,7 +32,8 @@ class Engine : private ResidencyOwner {
  public:
   explicit Engine(EngineConfig config);
 
-  /// Adds a job with `home_bytes` of the host budget, enough for this and all later plans. If its
+  /// Adds a job with `home_bytes` of the host budget, enough for this and all later plans; blocks
+  /// that jobs share count once, as long as one of the jobs has its home. If its
   /// plan fits no device, it waits for one. Jobs are submitted in order of their numbers, from 0. A
   /// null plan marks a job that has already ended.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
@@ -104,7 +105,7 @@ class Engine : private ResidencyOwner {
   std::optional<StepKind> next_program(const JobTable& job) const;
   void begin_program(JobId id, StepKind kind);
   void begin_buffers(JobId id);
-  void begin_units(JobTable& job);
+  void begin_units(JobId id);
   void begin_host_ops(JobId id);
   void handle(const InFlight& action, const Done& done);
   void host_op_done(JobId id, int op, double now_s);
@@ -116,11 +117,13 @@ class Engine : private ResidencyOwner {
   void rest(JobId id);
   void release(JobId id);
   void report_end(JobId id);
+  int shared_leases(DeviceId id, int block) const;
 
   // engine_elastic.cpp: changes of plans and devices
   void begin_attempt(JobId id);
   void withdraw(JobId id);
   void redo(JobId id);
+  void end_shared_leases(JobId id);
   void share_lanes(JobTable& job) const;
   void reconsider();
   bool needs(JobId id, DeviceId device) const;
@@ -148,6 +151,7 @@ class Engine : private ResidencyOwner {
   void evict_all(DeviceId id);
   void drop_weights(DeviceId id, JobId job, int unit);
   bool is_used_again(DeviceId id, BufferRef ref) const;
+  int group_of(JobId id, const UnitSpec& unit) const;
   void copy_done(const InFlight& copy, const Done& done);
   void note_space(DeviceId id, double now_s);
   void note_use(DeviceId id);

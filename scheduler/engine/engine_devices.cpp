@@ -78,7 +78,7 @@ bool Engine::reserve_unit(DeviceId id) {
   Residency& held = memory_.on(id);
   for (const auto* buffers : {&unit.weights, &unit.sums}) {
     for (int b : *buffers) {
-      ++held.find({ref.job, b})->leases;
+      ++memory_.find(id, {ref.job, b})->leases;
       table(ref.job).last_units[at(b)] = ref.unit;
     }
   }
@@ -147,8 +147,9 @@ bool Engine::start_op(DeviceId id) {
   StartOp start_action{0,      ref.job, id, job.kind.index(), job.step, job.attempt, ref.unit,
                        number, {},      {}};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
-    Resident* entry = held.find({ref.job, buffer});
-    assert(entry && entry->version == job.step);
+    Resident* entry = memory_.find(id, {ref.job, buffer});
+    assert(entry);
+    assert(entry->version == job.step || memory_.shared_number({ref.job, buffer}) >= 0);
     if (use == BufferUse::input || use == BufferUse::output) ++entry->leases;
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
@@ -185,7 +186,7 @@ void Engine::prefetch(DeviceId id) {
                   .workspace = running.workspace,
                   .later_workspace = next.workspace};
   ask_for(request, id, device.next->job, next.weights);
-  const auto is_coming = [&](BufferRef b) { return copies(id).find(b)->filling != 0; };
+  const auto is_coming = [&](BufferRef b) { return memory_.find(id, b)->filling != 0; };
   if (request.place.empty() || std::ranges::any_of(request.keep, is_coming)) return;
   while (request.place.size() > 1) {
     op_area.push_back(buffer_spec(request.place.back()).bytes);
@@ -221,7 +222,7 @@ void Engine::op_done(const InFlight& action, const Done& done) {
       waiting.others_ready_s = std::max(waiting.others_ready_s, done.finished_s);
     }
   }
-  if (job.phase != JobPhase::running) return;
+  if (job.phase != JobPhase::running) return end_shared_leases(action.job);
   for (int b : op.frees) memory_.drop_everywhere(*this, {action.job, b});
   UnitState& unit = job.units[at(action.unit)];
   ++unit.ops_done;
@@ -250,7 +251,7 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   UnitState& unit_state = job.units[at(number)];
   const DeviceId device = unit_state.device;
   for (const auto* list : {&unit.weights, &unit.sums}) {
-    for (int b : *list) --memory_.on(device).find({id, b})->leases;
+    for (int b : *list) --memory_.find(device, {id, b})->leases;
   }
   drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());

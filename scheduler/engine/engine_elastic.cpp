@@ -114,6 +114,7 @@ void Engine::begin_attempt(JobId id) {
 
 /// Takes the job's units off the devices. Its actions in flight run to their end.
 void Engine::withdraw(JobId id) {
+  end_shared_leases(id);
   dispatcher_.rank(tables_, id);
   for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
     DeviceTable& device = tables_.devices[d];
@@ -122,6 +123,28 @@ void Engine::withdraw(JobId id) {
     device.tried = 0;
     touch(DeviceId(d));
     dispatcher_.note_state(tables_, memory_, DeviceId(d));
+  }
+}
+
+/// Its units that will not go on give their leases of shared copies back, except while one of their
+/// ops is in flight.
+void Engine::end_shared_leases(JobId id) {
+  JobTable& job = table(id);
+  if (!job.program || job.plan->layout.shared.empty()) return;
+  const auto computes = [&](ActionId op, int unit) {
+    const auto found = in_flight_.find(op);  // not found: it has just ended
+    return found != in_flight_.end() && found->second.job == id && found->second.unit == unit;
+  };
+  for (int u = 0; u < static_cast<int>(job.units.size()); ++u) {
+    UnitState& unit = job.units[at(u)];
+    if (!unit.reserved || job.is_done(u)) continue;
+    if (std::ranges::any_of(table(unit.device).running,
+                            [&](ActionId op) { return computes(op, u); }))
+      continue;
+    unit.reserved = false;
+    for (int b : job.program->units[at(u)].weights) {
+      if (memory_.shared_number({id, b}) >= 0) memory_.end_lease(*this, unit.device, {id, b});
+    }
   }
 }
 

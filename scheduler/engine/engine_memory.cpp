@@ -30,7 +30,7 @@ void Engine::ask_for(Request& request, DeviceId id, JobId job,
                      const std::vector<int>& buffers) const {
   for (int b : buffers) {
     const BufferRef ref{job, b};
-    (copies(id).find(ref) ? request.keep : request.place).push_back(ref);
+    (memory_.find(id, ref) ? request.keep : request.place).push_back(ref);
   }
 }
 
@@ -63,7 +63,8 @@ void Engine::evict_all(DeviceId id) {
 }
 
 /// Weights leave with their unit, unless the lane's next unit uses them too and may run here. So
-/// the program alone determines the bytes that a step moves, not the timing of transfers.
+/// the program alone determines the bytes that a step moves, not the timing of transfers. Blocks
+/// that jobs share stay: the next unit of another job may use them.
 void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
   const JobTable& job = table(job_id);
   const UnitSpec& unit = job.program->units[at(number)];
@@ -73,7 +74,7 @@ void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
                        (!job.units[at(*after)].claimed || job.units[at(*after)].device == id);
   for (int b : unit.weights) {
     const BufferRef ref{job_id, b};
-    if (copies(id).find(ref)->busy()) continue;
+    if (memory_.shared_number(ref) >= 0 || copies(id).find(ref)->busy()) continue;
     if (goes_on && std::ranges::count(job.program->units[at(*after)].weights, b) > 0) continue;
     if (is_used_again(id, ref)) ++table(id).counters.evictions;
     memory_.drop(*this, id, ref);
@@ -90,8 +91,24 @@ bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
   });
 }
 
-/// Units of its job until a buffer is used again; ties: later virtual nodes are farther.
+/// The units of one kind that begin with the same shared block are a group.
+int Engine::group_of(JobId id, const UnitSpec& unit) const {
+  constexpr int kKinds = static_cast<int>(OpKind::evaluate) + 1;
+  for (int b : unit.weights) {
+    const int block = memory_.shared_number({id, b});
+    if (block >= 0) return block * kKinds + static_cast<int>(unit.kind);
+  }
+  return -1;
+}
+
+/// Units of its job until a buffer is used again; ties: later virtual nodes are farther. A shared
+/// block: of the job that uses it first.
 double Engine::next_use(BufferRef ref) const {
+  if (ref.job == kAllJobs) {
+    double next = std::numeric_limits<double>::infinity();
+    for (BufferRef user : memory_.users(ref.buffer)) next = std::min(next, next_use(user));
+    return next;
+  }
   const JobTable& job = table(ref.job);
   if (!job.program) return std::numeric_limits<double>::infinity();
   for (int u : job.program->unit_users[at(ref.buffer)]) {
@@ -125,6 +142,8 @@ ActionId Engine::start_copy(StartCopy copy) {
     if (!device.running.empty()) ++counters.prefetches;
     const BufferKind kind = job.plan->layout.buffers[at(copy.buffer)].kind;
     if (kind == BufferKind::weights) counters.h2d_weight_bytes += copy.bytes;
+    if (memory_.shared_number({copy.job, copy.buffer}) >= 0)
+      counters.h2d_shared_bytes += copy.bytes;
   }
   if (copy.peer.valid()) {
     ++counters.moves;

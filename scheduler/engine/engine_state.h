@@ -24,6 +24,7 @@ struct DeviceCounters {
   std::uint64_t evictions = 0;   ///< copies evicted before their last use there
   std::uint64_t moves = 0;       ///< loads from another device
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
+  Bytes h2d_shared_bytes = 0;  ///< weights that jobs share, in h2d_weight_bytes
   double busy_s = 0, copy_s = 0;
   double hidden_s = 0;              ///< the part of copy_s during which the device computed
   double stall_s = 0;               ///< idle while the next op waited only for a transfer
@@ -45,16 +46,19 @@ struct UnitState {
   int waits_for = 0;  ///< host ops not done
   int drains_left = 0;
   bool claimed = false, reserved = false;
+  int group = -1;  ///< units of one kind that begin with the same shared block; -1: there is none
   DeviceId device;
   double ready_s = 0;  ///< when the last thing it waited for, transfers aside, ended
 };
 
 /// The progress of a lane in the job's program.
 struct LaneState {
-  std::size_t cursor = 0;          ///< first unit not claimed
-  DeviceId device;                 ///< device that claimed its latest unit
-  std::optional<ReadyLane> ready;  ///< its rank, if its next unit may be claimed
-  DeviceId only;                   ///< by this device; the invalid id: by any
+  std::size_t cursor = 0;              ///< first unit not claimed
+  DeviceId device;                     ///< device that claimed its latest unit
+  std::optional<ReadyLane> ready;      ///< its rank, if its next unit may be claimed
+  std::optional<GroupedLane> grouped;  ///< its rank in the group of that unit
+  DeviceId only;                       ///< by this device; the invalid id: by any
+  int group = -1;                      ///< of that unit
 };
 
 /// settling: between two programs or attempts. Nothing starts; once no action is in flight, the
@@ -136,7 +140,9 @@ struct DeviceTable {
   std::optional<UnitRef> current, next;  ///< next is claimed and its weights are loading
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where the ranges of current are placed
   ShortList<ActionId> running;                          ///< ops started and not done, in order
-  std::uint64_t tried = 0;  ///< `readiness_` at the last claim that found nothing
+  std::uint64_t tried = 0;        ///< `readiness_` at the last claim that found nothing
+  int group = -1;                 ///< of its latest claim; see UnitState
+  std::uint64_t group_begin = 0;  ///< the claim that began it
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
   CopyOverlap overlap;

@@ -1,9 +1,14 @@
 #include "scheduler/plan/layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
+#include <functional>
+#include <string>
 #include <utility>
 
+#include "core/base/xxh3.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 
@@ -94,6 +99,7 @@ Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
 void LayoutBuilder::place_weights() {
   layout_.params.resize(model_.params.size());
   std::vector<int> copied;  // buffers
+  const auto can_be_shared = [&](int p) { return model_.params[at(p)].can_be_shared(); };
   const auto place_block = [&](const std::vector<int>& params) {
     Bytes bytes = 0, master_bytes = 0;
     bool has_copy = false;
@@ -110,9 +116,17 @@ void LayoutBuilder::place_weights() {
       layout_.moments_plane += size;
     }
     if (bytes == 0) return;
-    const Bytes home = reserve(master_bytes, kPage);
+    const bool is_shared = can_be_shared(params.front());
+    const Bytes copy_begin = has_copy ? round_up(master_bytes, kPage) : 0;
+    const Bytes home = is_shared ? share(params, has_copy ? copy_begin + bytes : bytes)
+                                 : reserve(master_bytes, kPage);
     const int buffer = add_buffer(BufferKind::weights, bytes, home);
     layout_.weights.push_back(buffer);
+    if (is_shared) {
+      layout_.buffers.back().home += copy_begin;
+      layout_.buffers.back().shared = static_cast<int>(layout_.shared.size()) - 1;
+      has_copy = false;
+    }
     for (int p : params) {
       layout_.params[at(p)].weights_buffer = buffer;
       layout_.params[at(p)].home += home;
@@ -127,7 +141,9 @@ void LayoutBuilder::place_weights() {
     for (int p : layer.params) {
       if (uses_[at(p)] == 1) own.push_back(p);
     }
-    place_block(own);
+    const auto shared = std::ranges::stable_partition(own, std::not_fn(can_be_shared));
+    place_block({own.begin(), shared.begin()});
+    place_block({shared.begin(), shared.end()});
   }
   layout_.weights_plane = round_up(layout_.home_bytes, kPage);
   layout_.moments_plane = round_up(layout_.moments_plane, kPage);
@@ -142,6 +158,23 @@ void LayoutBuilder::place_weights() {
   }
   layout_.home_bytes = round_up(layout_.home_bytes, kPage);
   layout_.copies_plane = layout_.home_bytes - copies_home;
+}
+
+/// A block for these parameters, behind those before it.
+Bytes LayoutBuilder::share(const std::vector<int>& params, Bytes bytes) {
+  Xxh3 content;
+  for (int p : params) {
+    const ParamSpec& param = model_.params[at(p)];
+    const std::string line =
+        fmt::format("{} {} {} {}\n", param.name, param.content,
+                    static_cast<int>(param.tensor.dtype), param.tensor.bytes());
+    content.add(line.data(), line.size());
+  }
+  const Bytes home = kSharedHomes + layout_.shared_bytes;
+  bytes = round_up(bytes, kPage);
+  layout_.shared.push_back({content.hex(), home, bytes});
+  layout_.shared_bytes += bytes;
+  return home;
 }
 
 void LayoutBuilder::place_sums() {

@@ -46,6 +46,7 @@ class LayoutBuilder {
 
  private:
   void place_weights();
+  Bytes share(const std::vector<int>& params, Bytes bytes);
   void place_sums();
   void place_whole_sums();
   void add_sum_buffers();

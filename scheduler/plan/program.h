@@ -150,7 +150,8 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer);
 /// the blocks that layers compute with in another type, gradients g (by use: a tied parameter has a
 /// range for each layer that names it), further partial sums, boundaries, batch. Layers start at
 /// multiples of kPage, parameters at multiples of kAlignment. Addresses are offsets in the job's
-/// host memory; only the layout computes them.
+/// host memory; only the layout computes them. The frozen parameters of a layer that can be shared
+/// are a block of their own, at kSharedHomes and beyond: masters, then the copy in another type.
 struct Layout {
   struct ParamPlace {
     int weights_buffer = 0;  ///< the block that holds it in the type of its layer
@@ -177,13 +178,17 @@ struct Layout {
   std::vector<int> partials;  ///< first groups of the subtrees that lanes send home, ascending
   std::vector<FoldStep::Merge> merges;  ///< of partials, by position, in order: finishes a sum
   Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
-  Bytes copies_plane = 0;       ///< of weights that layers compute with in another type
-  int moments = 0;              ///< planes of them
-  Bytes moments_home = 0;       ///< of the first
-  std::vector<int> batch;       ///< buffers, by virtual node
-  std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node
-  Bytes home_bytes = 0;
+  Bytes copies_plane = 0;           ///< of weights that layers compute with in another type
+  int moments = 0;                  ///< planes of them
+  Bytes moments_home = 0;           ///< of the first
+  std::vector<int> batch;           ///< buffers, by virtual node
+  std::vector<int> eval_batch;      ///< buffers, by evaluation virtual node
+  Bytes home_bytes = 0;             ///< of the job alone
+  std::vector<SharedBlock> shared;  ///< of frozen parameters, beyond home_bytes
+  Bytes shared_bytes = 0;           ///< of these blocks
 
+  /// Host memory of a job that shares with no other.
+  Bytes all_home_bytes() const { return home_bytes + shared_bytes; }
   /// Moment `i` of a parameter. Not for a frozen one.
   Bytes moment(int param, int i) const {
     return moments_home + static_cast<Bytes>(i) * moments_plane + params[at(param)].moment_offset;

@@ -120,9 +120,10 @@ const Program& VirtualShell::program(JobId job, std::size_t step_kind) const {
 }
 
 void VirtualShell::complete(ActionId id, JobId job, DeviceId device, double start_s,
-                            double duration_s, Bytes activations) {
+                            double duration_s, Bytes activations, bool may_fail) {
   Done done{id, start_s, start_s + duration_s, activations, ""};
-  if (const auto failure = failures_.find(job); failure != failures_.end()) {
+  const auto failure = may_fail ? failures_.find(job) : failures_.end();
+  if (failure != failures_.end()) {
     done.error = failure->second;
     failures_.erase(failure);
   }
@@ -181,7 +182,7 @@ void VirtualShell::perform(const StartCopy& copy) {
   const double latency_s = free_s < now_s_ ? costs_.copy_latency_s : 0;
   const double duration_s = latency_s + static_cast<double>(copy.bytes) / copy_rate(copy.device);
   free_s = start_s + duration_s;
-  complete(copy.id, copy.job, copy.device, start_s, duration_s, 0);
+  complete(copy.id, copy.job, copy.device, start_s, duration_s, 0, /*may_fail=*/false);
 }
 
 void VirtualShell::perform(const StartHostOp& op) {

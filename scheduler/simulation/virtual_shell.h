@@ -61,7 +61,8 @@ class VirtualShell {
   void hang_device(DeviceId device, double deadline_s);
   /// Limits the rate of later copies of the device; 0: no limit.
   void set_link(DeviceId device, double bytes_per_s);
-  /// The next op or copy that starts for `job` fails with this reason.
+  /// The next op or host op that starts for `job` fails with this reason. Copies fail only with
+  /// their device.
   void fail_next(JobId job, const std::string& reason) { failures_[job] = reason; }
   /// Calls `call` at that time, before completions of the same time.
   void call_at(double time_s, std::function<void(VirtualShell&)> call);
@@ -108,7 +109,7 @@ class VirtualShell {
   double busy_threads(double time_s, DeviceId computing) const;
   const Program& program(JobId job, std::size_t step_kind) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,
-                Bytes activations);
+                Bytes activations, bool may_fail = true);
 
   /// When the queues of a device are free again.
   struct Queues {

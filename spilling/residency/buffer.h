@@ -3,6 +3,7 @@
 #include <boost/functional/hash.hpp>
 #include <compare>
 #include <cstdint>
+#include <string>
 
 #include "spillway/ids.h"
 #include "spillway/units.h"
@@ -25,8 +26,22 @@ struct BufferSpec {
   Bytes bytes = 0;
   Bytes home_bytes = 0;  ///< the first bytes, which are kept at home; for a sum: once finished
   Bytes home = kNoHome;
-  int edge = -1;  ///< of the model: boundary, gradient, batch
+  int edge = -1;    ///< of the model: boundary, gradient, batch
+  int shared = -1;  ///< among the job's shared blocks; -1: the bytes are the job's alone
 };
+
+/// Positions from here on are in blocks that jobs share, not in the job's own host memory.
+inline constexpr Bytes kSharedHomes = Bytes{1} << 62;
+
+/// Bytes that never change and that all jobs with a block of this content share.
+struct SharedBlock {
+  std::string content;
+  Bytes home = 0;  ///< its position in the home of the job
+  Bytes bytes = 0;
+};
+
+/// Stands for all jobs: BufferRef{kAllJobs, n} is shared block n.
+inline constexpr JobId kAllJobs{0xFFFFFFFEu};
 
 /// A buffer of a job, wherever its bytes are.
 struct BufferRef {

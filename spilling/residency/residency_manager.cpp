@@ -11,11 +11,15 @@
 namespace spillway {
 namespace {
 
-/// A set for many look-ups: a unit of many layers has hundreds of copies.
+/// A set for many look-ups: a unit of many layers has hundreds of copies. `shared_or`: see
+/// ResidencyManager.
 class CopySet {
  public:
-  CopySet(std::initializer_list<const ShortList<BufferRef>*> lists) {
-    for (const auto* list : lists) refs_.insert(refs_.end(), list->begin(), list->end());
+  template <typename SharedOr>
+  CopySet(std::initializer_list<const ShortList<BufferRef>*> lists, const SharedOr& shared_or) {
+    for (const auto* list : lists) {
+      for (BufferRef ref : *list) refs_.push_back(shared_or(ref));
+    }
     std::ranges::sort(refs_);
   }
   bool contains(BufferRef ref) const { return std::ranges::binary_search(refs_, ref); }
@@ -46,10 +50,6 @@ bool fits(const Residency& copies, const MakeStays& make_stays, std::span<const 
   return space.used() + workspace <= space.capacity();
 }
 
-bool is_spared(const ResidencyManager::Request& request, BufferRef ref) {
-  return ref.job == request.spared_job && std::ranges::binary_search(request.spared, ref.buffer);
-}
-
 }  // namespace
 
 ResidencyManager::ResidencyManager(std::span<const Bytes> budgets) {
@@ -65,12 +65,51 @@ void ResidencyManager::forget(DeviceId id) {
   device = DeviceCopies{Residency(device.copies.budget())};
 }
 
+void ResidencyManager::take_homes(std::span<const SharedBlock> blocks) {
+  shared_.take(blocks);
+  blocks_.resize(at(shared_.size()));
+}
+
 void ResidencyManager::begin(JobId job, const std::vector<BufferSpec>& buffers,
-                             std::int64_t version) {
+                             std::int64_t version, std::span<const SharedBlock> blocks) {
   JobBuffers& table = jobs_[job.index()];
+  forget_user(job);
   table.specs = buffers.data();
   table.version = version;
   table.buffers.assign(buffers.size(), BufferState{});
+  table.shared.assign(blocks.empty() ? 0 : buffers.size(), -1);
+  for (int b = 0; b < static_cast<int>(table.shared.size()); ++b) {
+    const int shared = buffers[at(b)].shared;
+    if (shared < 0) continue;
+    const int number = table.shared[at(b)] = shared_.number(blocks[at(shared)]);
+    BlockState& block = blocks_[at(number)];
+    block.spec = buffers[at(b)];
+    block.state.home_valid = true;
+    block.users.push_back({job, b});
+  }
+}
+
+/// The job no longer uses the blocks of its last program.
+void ResidencyManager::forget_user(JobId job) {
+  for (int number : jobs_[job.index()].shared) {
+    if (number < 0) continue;
+    std::erase_if(blocks_[at(number)].users, [&](BufferRef user) { return user.job == job; });
+  }
+}
+
+void ResidencyManager::end(ResidencyOwner& owner, JobId job) {
+  JobBuffers& table = jobs_[job.index()];
+  forget_user(job);
+  for (int number : std::exchange(table.shared, {})) {
+    if (number >= 0 && users(number).empty()) drop_everywhere(owner, {kAllJobs, number});
+  }
+  table.buffers = {};
+}
+
+int ResidencyManager::shared_number(BufferRef ref) const {
+  if (ref.job == kAllJobs) return ref.buffer;
+  const std::vector<int>& shared = jobs_[ref.job.index()].shared;
+  return shared.empty() ? -1 : shared[at(ref.buffer)];
 }
 
 bool ResidencyManager::holds(DeviceId id, BufferRef ref) const {
@@ -100,6 +139,7 @@ ResidencyManager::RoomMade ResidencyManager::make_room(ResidencyOwner& owner, De
     if (enough_comes || !evict_one(owner, id, request)) break;
   }
   const auto is_held_up = [&](const auto& item) {
+    if (item.first.job == kAllJobs) return false;
     return cannot_leave(owner, id, item.first, item.second) || !owner.is_running(item.first.job);
   };
   const bool waits = device.num_transfers > 0 || std::ranges::any_of(copies.entries(), is_held_up);
@@ -115,12 +155,12 @@ bool ResidencyManager::place_all(DeviceId id, const Request& request) {
   std::size_t placed = 0;
   for (; placed < request.place.size(); ++placed) {
     const BufferRef ref = request.place[placed];
-    Resident* entry = copies.place(ref, spec(ref).bytes, request.end);
+    Resident* entry = copies.place(shared_or(ref), spec(ref).bytes, request.end);
     if (!entry) break;
     entry->version = jobs_[ref.job.index()].version;
   }
   if (placed < request.place.size() || !op_area_fits(id, request) || !later_fits(id, request)) {
-    for (std::size_t i = 0; i < placed; ++i) copies.release(request.place[i]);
+    for (std::size_t i = 0; i < placed; ++i) copies.release(shared_or(request.place[i]));
     return false;
   }
   for (BufferRef ref : request.place) state(ref).holders.push_back(id);
@@ -129,8 +169,9 @@ bool ResidencyManager::place_all(DeviceId id, const Request& request) {
 
 bool ResidencyManager::op_area_fits(DeviceId id, const Request& request) const {
   if (request.op_area.empty()) return true;
+  const auto shared = [this](BufferRef ref) { return shared_or(ref); };
   const auto stays = [&] {
-    return [needed = CopySet{&request.keep, &request.place}](const auto& item) {
+    return [needed = CopySet({&request.keep, &request.place}, shared)](const auto& item) {
       return item.second.busy() || needed.contains(item.first);
     };
   };
@@ -140,8 +181,9 @@ bool ResidencyManager::op_area_fits(DeviceId id, const Request& request) const {
 /// Whether a prefetched unit will find room beside its weights once everything else has left.
 bool ResidencyManager::later_fits(DeviceId id, const Request& request) const {
   if (request.later.empty()) return true;
+  const auto shared = [this](BufferRef ref) { return shared_or(ref); };
   const auto stays = [&] {
-    return [needed = CopySet{&request.keep, &request.place}](const auto& item) {
+    return [needed = CopySet({&request.keep, &request.place}, shared)](const auto& item) {
       return needed.contains(item.first);
     };
   };
@@ -153,7 +195,7 @@ bool ResidencyManager::later_fits(DeviceId id, const Request& request) const {
 bool ResidencyManager::evict_one(ResidencyOwner& owner, DeviceId id, const Request& request) {
   std::optional<BufferRef> victim;
   double farthest = 0;
-  const CopySet kept{&request.keep};
+  const CopySet kept({&request.keep}, [this](BufferRef ref) { return shared_or(ref); });
   for (const auto& [ref, entry] : on(id).entries()) {
     if (entry.busy() || kept.contains(ref) || is_spared(request, ref)) continue;
     if (cannot_leave(owner, id, ref, entry)) continue;
@@ -164,12 +206,20 @@ bool ResidencyManager::evict_one(ResidencyOwner& owner, DeviceId id, const Reque
     }
   }
   if (!victim) return false;
-  if (on(id).find(*victim)->dirty && owner.is_running(victim->job)) {
+  if (on(id).find(*victim)->dirty &&
+      owner.is_running(victim->job)) {  // a shared one is never dirty
     write_back(owner, id, *victim, true);
   } else {
     drop(owner, id, *victim);
   }
   return true;
+}
+
+bool ResidencyManager::is_spared(const Request& request, BufferRef ref) const {
+  if (ref.job == request.spared_job) return std::ranges::binary_search(request.spared, ref.buffer);
+  return ref.job == kAllJobs && std::ranges::any_of(request.spared, [&](int b) {
+           return shared_number({request.spared_job, b}) == ref.buffer;
+         });
 }
 
 int ResidencyManager::evict_all(ResidencyOwner& owner, DeviceId id) {
@@ -178,9 +228,10 @@ int ResidencyManager::evict_all(ResidencyOwner& owner, DeviceId id) {
   return evictions;
 }
 
+/// A shared block is loaded in the name of the job that asks.
 void ResidencyManager::load(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
   DeviceCopies& device = devices_[id.index()];
-  Resident* entry = device.copies.find(ref);
+  Resident* entry = find(id, ref);
   assert(spec(ref).home != kNoHome);
   owner.touch(id);
   StartCopy copy{.job = ref.job,
@@ -247,7 +298,7 @@ bool ResidencyManager::home_is_busy(BufferRef ref) const {
 /// Whether a dirty copy has to wait for its busy home; the device then watches the job.
 bool ResidencyManager::cannot_leave(ResidencyOwner& owner, DeviceId id, BufferRef ref,
                                     const Resident& entry) const {
-  if (!entry.dirty || !home_is_busy(ref)) return false;
+  if (!entry.dirty || !home_is_busy(ref)) return false;  // a shared one is never dirty
   owner.watch(ref.job, id);
   return true;
 }
@@ -309,9 +360,17 @@ void ResidencyManager::drop_everywhere(ResidencyOwner& owner, BufferRef ref) {
   }
 }
 
+void ResidencyManager::end_lease(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
+  Resident* const entry = find(id, ref);
+  if (!entry) return;  // the device was lost
+  --entry->leases;
+  owner.touch(id);
+}
+
 void ResidencyManager::drop_all(ResidencyOwner& owner, JobId job) {
   const auto& buffers = jobs_[job.index()].buffers;
   for (int b = 0; b < static_cast<int>(buffers.size()); ++b) {
+    if (shared_number({job, b}) >= 0) continue;
     for (DeviceId id : buffers[at(b)].holders) on(id).find({job, b})->leases = 0;
     drop_everywhere(owner, {job, b});
   }
@@ -323,7 +382,7 @@ void ResidencyManager::end_copy(ResidencyOwner& owner, const CopyRoute& copy) {
     on(copy.peer).find(copy.buffer)->dirty = false;
     drop(owner, copy.peer, copy.buffer);
   }
-  Resident* entry = device.copies.find(copy.buffer);
+  Resident* entry = find(copy.device, copy.buffer);
   --device.num_transfers;
   if (copy.direction == CopyDirection::to_device) {
     entry->filling = 0;

@@ -2,12 +2,14 @@
 
 #include <boost/container/small_vector.hpp>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/device/range_allocator.h"
 #include "spilling/residency/buffer.h"
 #include "spilling/residency/copy.h"
 #include "spilling/residency/residency.h"
+#include "spilling/residency/shared_blocks.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"
 
@@ -38,6 +40,10 @@ class ResidencyOwner {
 /// Knows where the bytes of all jobs are: which buffers have a valid home, which devices have a
 /// copy, and which copies are in flight. Makes room on devices by eviction. Pure and copyable; each
 /// call that may start a copy takes the owner. Buffers of a job are numbered as in its plan.
+///
+/// A block that jobs share has one copy on a device, whichever job asked for it: its leases count
+/// for all jobs, its home is always valid, and it stays until its room is needed or no job is left.
+/// Every function takes the job's own number of such a block.
 class ResidencyManager {
  public:
   enum class Room {
@@ -75,15 +81,29 @@ class ResidencyManager {
   Residency& on(DeviceId id) { return devices_[id.index()].copies; }
 
   void add_job() { jobs_.emplace_back(); }
+  /// The bytes among these blocks that no job has at home yet.
+  Bytes missing_homes(std::span<const SharedBlock> blocks) const { return shared_.missing(blocks); }
+  /// A job has these blocks at home from now on.
+  void take_homes(std::span<const SharedBlock> blocks);
   /// The job begins a program with these buffers, which outlive it: none has a valid home or a
-  /// copy.
-  void begin(JobId job, const std::vector<BufferSpec>& buffers, std::int64_t version);
+  /// copy, except for the shared ones, whose homes are valid.
+  void begin(JobId job, const std::vector<BufferSpec>& buffers, std::int64_t version,
+             std::span<const SharedBlock> blocks = {});
   /// The job has no copy on any device, and will not get any.
-  void end(JobId job) { jobs_[job.index()].buffers = {}; }
+  void end(ResidencyOwner& owner, JobId job);
+  /// A job has these blocks no longer at home. Returns the bytes that no job has any more.
+  Bytes give_back_homes(std::span<const SharedBlock> blocks) { return shared_.give_back(blocks); }
   void set_home_valid(BufferRef ref) { state(ref).home_valid = true; }
   bool home_valid(BufferRef ref) const { return state(ref).home_valid; }
   /// Whether the device has a copy.
   bool holds(DeviceId id, BufferRef ref) const;
+  /// The copy there; null: there is none.
+  Resident* find(DeviceId id, BufferRef ref) { return on(id).find(shared_or(ref)); }
+  const Resident* find(DeviceId id, BufferRef ref) const { return on(id).find(shared_or(ref)); }
+  /// The number of the shared block that is a job's buffer; -1: the job has it alone.
+  int shared_number(BufferRef ref) const;
+  /// The jobs that use a shared block in their present programs, with their numbers of it.
+  const std::vector<BufferRef>& users(int block) const { return blocks_[at(block)].users; }
   /// Whether the job will read a buffer that only this device holds.
   bool has_only_copy(const ResidencyOwner& owner, DeviceId id, JobId job) const;
 
@@ -104,7 +124,9 @@ class ResidencyManager {
   void drop(ResidencyOwner& owner, DeviceId id, BufferRef ref);
   /// The buffer is dead: every copy leaves, at once or when its transfer ends.
   void drop_everywhere(ResidencyOwner& owner, BufferRef ref);
-  /// Drops every copy of a job without actions in flight, leased or not.
+  /// An op or unit that will not go on gives its lease of a shared copy back.
+  void end_lease(ResidencyOwner& owner, DeviceId id, BufferRef ref);
+  /// Drops every copy that only a job without actions in flight has, leased or not.
   void drop_all(ResidencyOwner& owner, JobId job);
   void end_copy(ResidencyOwner& owner, const CopyRoute& copy);
   /// The device of a copy was lost: releases the other end, which is a home or another device.
@@ -122,7 +144,13 @@ class ResidencyManager {
     const BufferSpec* specs = nullptr;  ///< of its plan
     std::int64_t version = 0;           ///< the step whose state copies hold
     std::vector<BufferState> buffers;
+    std::vector<int> shared;        ///< by buffer: number of the shared block, or -1; or empty
     std::vector<Bytes> busy_homes;  ///< of copies in flight
+  };
+  struct BlockState {
+    BufferSpec spec;
+    BufferState state;
+    std::vector<BufferRef> users;
   };
   struct DeviceCopies {
     Residency copies;
@@ -137,17 +165,31 @@ class ResidencyManager {
   bool release_other_end(ResidencyOwner& owner, const CopyRoute& copy);
   bool home_is_busy(BufferRef ref) const;
   bool cannot_leave(ResidencyOwner& owner, DeviceId id, BufferRef ref, const Resident& entry) const;
+  bool is_spared(const Request& request, BufferRef ref) const;
+  void forget_user(JobId job);
 
-  const BufferSpec& spec(BufferRef ref) const {
-    return jobs_[ref.job.index()].specs[at(ref.buffer)];
+  /// The shared block that is the buffer, or the buffer itself.
+  BufferRef shared_or(BufferRef ref) const {
+    const int block = shared_number(ref);
+    return block < 0 ? ref : BufferRef{kAllJobs, block};
   }
-  BufferState& state(BufferRef ref) { return jobs_[ref.job.index()].buffers[at(ref.buffer)]; }
+  const BufferSpec& spec(BufferRef ref) const {
+    return ref.job == kAllJobs ? blocks_[at(ref.buffer)].spec
+                               : jobs_[ref.job.index()].specs[at(ref.buffer)];
+  }
   const BufferState& state(BufferRef ref) const {
-    return jobs_[ref.job.index()].buffers[at(ref.buffer)];
+    const BufferRef found = shared_or(ref);
+    return found.job == kAllJobs ? blocks_[at(found.buffer)].state
+                                 : jobs_[found.job.index()].buffers[at(found.buffer)];
+  }
+  BufferState& state(BufferRef ref) {
+    return const_cast<BufferState&>(std::as_const(*this).state(ref));
   }
 
   std::vector<DeviceCopies> devices_;
   std::vector<JobBuffers> jobs_;
+  SharedBlocks shared_;
+  std::vector<BlockState> blocks_;  // by number
 };
 
 }  // namespace spillway

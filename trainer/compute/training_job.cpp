@@ -119,22 +119,24 @@ TrainingJob::Progress TrainingJob::take_progress() {
   return news;
 }
 
-void TrainingJob::admit(std::byte* home) {
+void TrainingJob::admit(const Home& home) {
   const OneTorchThread one_thread;  // for the user's initial weights
-  home_ = home;
+  home_ = &home;
   const std::vector<ParamSpec>& params = model_->spec.params;
   const bool by_spec = !start_ && !model_->initialize;
+  const auto is_written = [&](int p) { return home.is_written(plan_->layout.params[at(p)].home); };
   if (start_) {
     places_.restore(*start_, home);
   } else if (!by_spec) {
     std::vector<std::byte*> values;
-    for (std::size_t p = 0; p < params.size(); ++p) {
-      values.push_back(value(home, static_cast<int>(p)));
+    for (int p = 0; p < static_cast<int>(params.size()); ++p) {
+      values.push_back(is_written(p) ? nullptr : value(home, p));
     }
     model_->initialize(config_.train.seed, values);
   }
   tbb::parallel_for(std::size_t{0}, params.size(), [&](std::size_t p) {
     const auto number = static_cast<int>(p);
+    if (is_written(number)) return;
     if (by_spec && params[p].master().dtype == DType::f32) {
       initialize(floats(value(home, number)), params[p], config_.train.seed, p);
     }
@@ -293,7 +295,7 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   const auto& buffers = evaluation ? call.plan->layout.eval_batch : call.plan->layout.batch;
   auto position = evaluation ? 0 : static_cast<std::uint64_t>(call.step * config_.train.batch_size);
   for (int vn = 0; vn < static_cast<int>(buffers.size()); ++vn) {
-    std::byte* row = call.home + call.plan->layout.buffers[at(buffers[at(vn)])].home;
+    std::byte* row = call.home->at(call.plan->layout.buffers[at(buffers[at(vn)])].home);
     for (std::int64_t i = 0; i < vn_size_; ++i, ++position, row += row_bytes) {
       const std::uint64_t sample =
           evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
@@ -311,8 +313,8 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
 void TrainingJob::add_partials(const HostCall& call, int layer) const {
   const Layout& layout = call.plan->layout;
   for (const FoldStep::Merge& merge : layout.merges) {
-    std::byte* into = call.home + layout.partial(layer, at(merge.into));
-    const std::byte* from = call.home + layout.partial(layer, at(merge.from));
+    std::byte* into = call.home->at(layout.partial(layer, at(merge.into)));
+    const std::byte* from = call.home->at(layout.partial(layer, at(merge.from)));
     for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
       const Bytes offset = layout.layers[at(layer)].sum.packed_offsets[i];
       add_packed(into + offset, from + offset, param.finished_sum());
@@ -320,13 +322,14 @@ void TrainingJob::add_partials(const HostCall& call, int layer) const {
   }
 }
 
-std::byte* TrainingJob::value(std::byte* home, int param) const {
-  return home + plan_->layout.params[at(param)].home;
+std::byte* TrainingJob::value(const Home& home, int param) const {
+  return home.at(plan_->layout.params[at(param)].home);
 }
 
-void TrainingJob::write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const {
+void TrainingJob::write_copy(const Home& home, int param, std::size_t begin,
+                             std::size_t end) const {
   const std::byte* master = value(home, param);
-  std::byte* copy = home + plan_->layout.in_block(param);
+  std::byte* copy = home.at(plan_->layout.in_block(param));
   if (copy == master) return;
   const DType dtype = model_->spec.params[at(param)].tensor.dtype;
   if (dtype == DType::bf16) {
@@ -339,7 +342,7 @@ void TrainingJob::write_copy(std::byte* home, int param, std::size_t begin, std:
 }
 
 std::byte* TrainingJob::sum(const HostCall& call, int param) const {
-  return call.home + call.plan->layout.params[at(param)].sum;
+  return call.home->at(call.plan->layout.params[at(param)].sum);
 }
 
 void TrainingJob::reduce(const HostCall& call, int layer) {
@@ -348,7 +351,7 @@ void TrainingJob::reduce(const HostCall& call, int layer) {
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
     if (!param.trainable) return;
-    const std::byte* use = call.home + layout.sum_of_use(layer, i);
+    const std::byte* use = call.home->at(layout.sum_of_use(layer, i));
     std::byte* total = sum(call, params[i]);
     // A tied parameter is summed from its last use to its first.
     if (use != total) add_packed(total, use, param.finished_sum());
@@ -392,10 +395,10 @@ void TrainingJob::update_param(const HostCall& call, int number) {
   const ParamSpec& param = model_->spec.params[at(number)];
   gate_.begin_update(at(number));
   if (param.is_statistic()) {
-    update_statistic(value(call.home, number), param,
+    update_statistic(value(*call.home, number), param,
                      param.is_observed() ? floats(sum(call, number)) : nullptr,
                      config_.train.virtual_nodes, call.step);
-    write_copy(call.home, number, 0, elements(param));
+    write_copy(*call.home, number, 0, elements(param));
   } else if (param.trainable) {
     update_weights(call, number);
   }
@@ -409,16 +412,17 @@ void TrainingJob::complete_updates(std::int64_t step) {
 }
 
 void TrainingJob::take_state(const TrainingJob& from) {
-  places_.take(from.places_, from.home_, home_, gate_);
-  for (std::size_t p = 0; p < model_->spec.params.size(); ++p) {
-    write_copy(home_, static_cast<int>(p), 0, elements(model_->spec.params[p]));
+  places_.take(from.places_, *from.home_, *home_, gate_);
+  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
+    if (Home::is_shared(plan_->layout.params[at(p)].home)) continue;
+    write_copy(*home_, p, 0, elements(model_->spec.params[at(p)]));
   }
 }
 
 void TrainingJob::update_weights(const HostCall& call, int number) const {
   const Layout& layout = call.plan->layout;
   const ParamSpec& param = model_->spec.params[at(number)];
-  UpdatedParam place{.weights = floats(value(call.home, number))};
+  UpdatedParam place{.weights = floats(value(*call.home, number))};
   const std::byte* gradient = sum(call, number);
   if (param.finished_sum().dtype == DType::bf16) {
     place.gradient = reinterpret_cast<const BFloat16*>(gradient);
@@ -426,7 +430,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
     place.gradient = floats(gradient);
   }
   for (int i = 0; i < layout.moments; ++i) {
-    place.moments[at(i)] = floats(call.home + layout.moment(number, i));
+    place.moments[at(i)] = floats(call.home->at(layout.moment(number, i)));
   }
   const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
   tbb::parallel_for(
@@ -435,7 +439,7 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
         const std::size_t begin = grains.begin() * kUpdateGrain;
         const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
         apply_update(place, begin, end, rule);
-        write_copy(call.home, number, begin, end);
+        write_copy(*call.home, number, begin, end);
       });
 }
 
@@ -445,7 +449,7 @@ std::vector<NamedArray> TrainingJob::weights() const {
     const ParamSpec& param = model_->spec.params[at(p)];
     arrays.push_back({.name = param.name,
                       .shape = param.tensor.shape(),
-                      .data = {value(home_, p), param.master().bytes()},
+                      .data = {value(*home_, p), param.master().bytes()},
                       .dtype = param.master().dtype});
   }
   return arrays;

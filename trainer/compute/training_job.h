@@ -37,7 +37,7 @@ class TrainingJob {
   /// the generation.
   void start_from(Generation generation) { start_ = std::move(generation); }
   /// Writes the initial weights, or those of the checkpoint; moments are already zero.
-  void admit(std::byte* home);
+  void admit(const Home& home);
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
   /// Keeps what evaluations predict; call before admit().
@@ -75,7 +75,7 @@ class TrainingJob {
   Progress take_progress();
   const StatePlaces& places() const { return places_; }
   StateGate& gate() { return gate_; }
-  const std::byte* home() const { return home_; }  ///< since admit()
+  const Home* home() const { return home_; }  ///< since admit()
   /// The present weights, at home. Nothing may change them meanwhile.
   std::vector<NamedArray> weights() const;
   /// The final weights, if TrialConfig::keep_weights says so and the trial has finished. Any
@@ -104,9 +104,9 @@ class TrainingJob {
   void keep_norms(const OpCall& call);
   const ParamSpec& param_of(int layer, std::size_t i) const;
   /// A parameter's master weights at home: the same place in every plan.
-  std::byte* value(std::byte* home, int param) const;
+  std::byte* value(const Home& home, int param) const;
   /// If its layer computes in another type, converts elements [begin, end) for the devices.
-  void write_copy(std::byte* home, int param, std::size_t begin, std::size_t end) const;
+  void write_copy(const Home& home, int param, std::size_t begin, std::size_t end) const;
   /// The reduced sum of a parameter: in the range of its last use.
   std::byte* sum(const HostCall& call, int param) const;
 
@@ -116,7 +116,7 @@ class TrainingJob {
   const StatePlaces places_;
   StateGate gate_;
   std::optional<Generation> start_;
-  std::byte* home_ = nullptr;
+  const Home* home_ = nullptr;
   std::int64_t vn_size_;
   std::vector<WeightedSum> losses_, eval_losses_;  // by virtual node, of the open step
   std::vector<std::vector<double>> metric_sums_;   // by sum, then by virtual node

@@ -49,7 +49,7 @@ void StatePlaces::add(std::vector<TensorEntry>& tensors, const std::string& name
   places_[name] = place;
 }
 
-std::vector<GenerationFile> StatePlaces::files(const std::byte* home, StateGate* gate,
+std::vector<GenerationFile> StatePlaces::files(const Home* home, StateGate* gate,
                                                const TrialHistory& history) const {
   const auto fill = [this, home, gate](const TensorEntry& tensor, std::span<std::byte> into,
                                        Bytes offset) {
@@ -57,7 +57,7 @@ std::vector<GenerationFile> StatePlaces::files(const std::byte* home, StateGate*
     if (!gate->wait_for(place.param)) {
       throw Error("the trial ended before its state could be read");
     }
-    std::memcpy(into.data(), home + place.home + offset, into.size());
+    std::memcpy(into.data(), home->at(place.home + offset), into.size());
     if (place.is_last && offset + into.size() == tensor.bytes()) gate->release(place.param);
   };
   std::vector<GenerationFile> files{safetensors_file(kWeightsFile, weights_, fill),
@@ -70,18 +70,20 @@ bool StatePlaces::has_tensors_of(const StatePlaces& other) const {
   return weights_ == other.weights_ && moments_ == other.moments_;
 }
 
-void StatePlaces::take(const StatePlaces& from, const std::byte* from_home, std::byte* home,
+void StatePlaces::take(const StatePlaces& from, const Home& from_home, const Home& home,
                        StateGate& gate) const {
   for (const auto* tensors : {&weights_, &moments_}) {
     for (const TensorEntry& tensor : *tensors) {
       const Place& place = places_.at(tensor.name);
       gate.begin_update(place.param);
-      std::memcpy(home + place.home, from_home + from.places_.at(tensor.name).home, place.bytes);
+      if (Home::is_shared(place.home)) continue;
+      const Bytes source = from.places_.at(tensor.name).home;
+      std::memcpy(home.at(place.home), from_home.at(source), place.bytes);
     }
   }
 }
 
-void StatePlaces::restore(const Generation& from, std::byte* home) const {
+void StatePlaces::restore(const Generation& from, const Home& home) const {
   const auto read = [&](const char* name, const std::vector<TensorEntry>& tensors) {
     if (tensors.empty()) return;
     const Safetensors file(from.file(name));
@@ -90,7 +92,8 @@ void StatePlaces::restore(const Generation& from, std::byte* home) const {
       if (stored.dtype != tensor.dtype || stored.shape != tensor.shape) {
         throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
       }
-      file.read(stored, 0, {home + places_.at(tensor.name).home, stored.bytes()});
+      const Bytes place = places_.at(tensor.name).home;
+      if (!home.is_written(place)) file.read(stored, 0, {home.at(place), stored.bytes()});
     }
   };
   read(kWeightsFile, weights_);

@@ -11,6 +11,7 @@
 
 #include "core/safetensors/safetensors.h"
 #include "scheduler/plan/program.h"
+#include "spilling/tiers/homes.h"
 #include "spillway/train_config.h"
 #include "spillway/weights.h"
 #include "trainer/checkpoint/generation.h"
@@ -33,16 +34,17 @@ class StatePlaces {
   /// Weights, moments and history as files of a generation. Their bytes are read from `home` while
   /// the files are written, each parameter when `gate` allows; throws Error if the trial ends
   /// before. The arguments outlive the files. `home` may be null if only the lengths are needed.
-  std::vector<GenerationFile> files(const std::byte* home, StateGate* gate,
+  std::vector<GenerationFile> files(const Home* home, StateGate* gate,
                                     const TrialHistory& history) const;
   /// Whether both have the same tensors, wherever they lie.
   bool has_tensors_of(const StatePlaces& other) const;
-  /// Copies weights and moments between homes of such states, each parameter when `gate` allows.
-  void take(const StatePlaces& from, const std::byte* from_home, std::byte* home,
+  /// Copies weights and moments between homes of such states, each parameter when `gate` allows;
+  /// not those that trials share.
+  void take(const StatePlaces& from, const Home& from_home, const Home& home,
             StateGate& gate) const;
-  /// Reads weights and moments into a home. Throws CorruptData if a tensor is missing or has
-  /// another size.
-  void restore(const Generation& from, std::byte* home) const;
+  /// Reads weights and moments into a home that is being filled. Throws CorruptData if a tensor is
+  /// missing or has another size.
+  void restore(const Generation& from, const Home& home) const;
 
  private:
   struct Place {

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <utility>
 
+#include "core/base/xxh3.h"
 #include "scheduler/plan/need.h"
 #include "spillway/data_source.h"
 #include "spillway/error.h"
@@ -51,7 +53,7 @@ JobShape shape_of(const TrialConfig& trial) {
 
 /// Weights, their copies, moments and gradients.
 Bytes training_state_bytes(const Layout& layout) {
-  return layout.weights_plane + layout.copies_plane +
+  return layout.shared_bytes + layout.weights_plane + layout.copies_plane +
          static_cast<Bytes>(layout.moments) * layout.moments_plane + layout.sum_plane;
 }
 
@@ -62,6 +64,12 @@ std::string described(const TrialConfig& trial) {
 }
 
 void describe_home(const Layout& layout, TrialPlan& summary) {
+  summary.shared_bytes = layout.shared_bytes;
+  Xxh3 content;
+  for (const SharedBlock& block : layout.shared) {
+    content.add(block.content.data(), block.content.size());
+  }
+  if (layout.shared_bytes > 0) summary.shared_content = content.hex();
   summary.home_weights_bytes = layout.weights_plane + layout.copies_plane;
   summary.home_moments_bytes = static_cast<Bytes>(layout.moments) * layout.moments_plane;
   summary.home_sums_bytes = layout.partials.size() * layout.sum_plane;
@@ -72,8 +80,9 @@ std::string parts_of_home(const Layout& layout) {
   describe_home(layout, home);
   const Bytes known = home.home_weights_bytes + home.home_moments_bytes + home.home_sums_bytes;
   return fmt::format("weights {}, moments {}, gradient sums {}, boundaries and batches {}",
-                     format_bytes(home.home_weights_bytes), format_bytes(home.home_moments_bytes),
-                     format_bytes(home.home_sums_bytes), format_bytes(layout.home_bytes - known));
+                     format_bytes(home.home_weights_bytes + layout.shared_bytes),
+                     format_bytes(home.home_moments_bytes), format_bytes(home.home_sums_bytes),
+                     format_bytes(layout.home_bytes - known));
 }
 
 void describe_shards(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -103,7 +112,7 @@ Bytes most_home_bytes(const ModelSpec& model, const JobShape& shape, const Layou
   }
   const auto vns = static_cast<Bytes>(shape.virtual_nodes);
   const auto eval_vns = static_cast<Bytes>(shape.eval_virtual_nodes);
-  Bytes bytes = layout.home_bytes;
+  Bytes bytes = layout.all_home_bytes();
   for (std::size_t e = 0; e < model.edges.size(); ++e) {
     bytes +=
         round_up(model.edges[e].tensor.bytes(), kAlignment) * (vns * (1 + readers[e]) + eval_vns);
@@ -228,7 +237,7 @@ struct Planner {
 
   /// The host memory that the trial needs on devices of this budget.
   Bytes home_bytes(const Partition& any) const {
-    return lower(model, profile, shape, any.shards, any.vn_major).layout.home_bytes;
+    return lower(model, profile, shape, any.shards, any.vn_major).layout.all_home_bytes();
   }
 
   /// The smallest budget for which the home fits too, since more shards have more boundaries at
@@ -288,6 +297,14 @@ struct Planner {
 
 }  // namespace
 
+Bytes shared_bytes_of(std::span<const TrialPlan> plans) {
+  std::map<std::string, Bytes> by_content;
+  for (const TrialPlan& plan : plans) by_content[plan.shared_content] = plan.shared_bytes;
+  Bytes bytes = 0;
+  for (const auto& [content, shared] : by_content) bytes += shared;
+  return bytes;
+}
+
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided,
@@ -300,8 +317,8 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   JobPlan plan = lower(model, profile, planner.shape, planner.cut.shards, planner.cut.vn_major);
   plan.lane_devices = planner.lanes.lane_devices;
   plan.avoided = avoided;
-  if (plan.layout.home_bytes > host_budget) {
-    throw DoesNotFit(described(trial), Tier::host, plan.layout.home_bytes, host_budget,
+  if (plan.layout.all_home_bytes() > host_budget) {
+    throw DoesNotFit(described(trial), Tier::host, plan.layout.all_home_bytes(), host_budget,
                      parts_of_home(plan.layout));
   }
   TrialPlan summary = planner.summary(plan, host_budget);

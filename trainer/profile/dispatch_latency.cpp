@@ -23,7 +23,7 @@ class LatencyProbe final : public OpRunner {
  public:
   std::vector<double> seconds;
 
-  void admit(JobId, std::byte*) override {}
+  void admit(JobId, const Home&) override {}
   void warm(Device&) override {}
   Keep run_op(const OpCall&) override {
     const auto begin = Clock::now();

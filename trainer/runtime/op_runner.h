@@ -10,6 +10,7 @@
 #include "core/device/device.h"
 #include "scheduler/engine/action.h"
 #include "scheduler/plan/program.h"
+#include "spilling/tiers/homes.h"
 #include "spillway/ids.h"
 
 namespace spillway {
@@ -39,7 +40,7 @@ struct HostCall {
   std::shared_ptr<const JobPlan> plan;
   const Program* program = nullptr;  ///< of the plan
   int op = 0;
-  std::byte* home = nullptr;
+  const Home* home = nullptr;
 };
 
 /// Computes ops; the shell decides when and where. Throws on failure. Device threads and host
@@ -48,8 +49,8 @@ class OpRunner {
  public:
   using Keep = std::function<void()>;
   virtual ~OpRunner() = default;
-  /// Writes the initial state of a job into its zeroed homes.
-  virtual void admit(JobId job, std::byte* home) = 0;
+  /// Writes the initial state of a job into its zeroed home, except what another job has written.
+  virtual void admit(JobId job, const Home& home) = 0;
   /// Changes only the device's memory: if the device is given up meanwhile, the op has no effect.
   /// Returns a function that keeps its other results, such as a loss. The shell's thread calls it
   /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.

@@ -14,12 +14,12 @@ Shell::Shell(EngineConfig config, const std::vector<Device*>& devices, HostArena
              HostPool& pool, OpRunner& runner, ShellObserver& observer, TraceRecorder* trace,
              Patience patience, Bytes touched, const std::vector<int>& gone)
     : engine_(std::move(config)),
-      host_(host),
       pool_(pool),
       runner_(runner),
       observer_(observer),
       trace_(trace),
-      patience_(patience) {
+      patience_(patience),
+      all_homes_(host) {
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const bool is_gone = std::ranges::count(gone, static_cast<int>(d)) > 0;
     const DeviceId id = take_in(std::make_unique<DevicePart>(*devices[d], is_gone));
@@ -271,8 +271,8 @@ void Shell::perform(const StartCopy& start) {
   DevicePart& on = part(start.device);
   std::byte* range = on.arena->at(start.device_offset, start.bytes);
   DevicePart* const peer = start.peer.valid() ? &part(start.peer) : nullptr;
-  std::byte* other = peer ? peer->arena->at(start.peer_offset, start.bytes)
-                          : homes_.at(start.job)->data() + start.home;
+  std::byte* other =
+      peer ? peer->arena->at(start.peer_offset, start.bytes) : homes_.at(start.job)->at(start.home);
   const auto finished = [this, start, device = on.device, source = peer ? peer->device : nullptr](
                             Clock::time_point begin, Clock::time_point end) {
     Done done{.id = start.id, .started_s = seconds(begin), .finished_s = seconds(end)};
@@ -297,7 +297,7 @@ void Shell::perform(const StartHostOp& start) {
                       .plan = plan,
                       .program = plan->programs[start.step_kind].get(),
                       .op = start.op,
-                      .home = homes_.at(start.job)->data()};
+                      .home = homes_.at(start.job).get()};
   launch(start.id, {});
   pool_.submit([this, call, id = start.id] {
     Done done{.id = id, .started_s = seconds(Clock::now())};
@@ -315,12 +315,12 @@ void Shell::perform(const StartHostOp& start) {
 void Shell::perform(const AdmitJob& admission) {
   observer_.on_started(admission.job);
   launch(admission.id, {});
-  pool_.submit([this, admission] {
+  pool_.submit([this, admission, plan = plans_.at(admission.job)] {
     Done done{.id = admission.id, .started_s = seconds(Clock::now())};
-    const auto home = std::make_shared<HostArena::Region>();
+    const auto home = std::make_shared<Home>();
     try {
-      *home = host_.reserve(admission.home_bytes);
-      runner_.admit(admission.job, home->data());
+      all_homes_.fill(*home, admission.home_bytes, plan->layout.shared,
+                      [&] { runner_.admit(admission.job, *home); });
     } catch (...) {
       done.error = current_reason();
     }
@@ -350,7 +350,7 @@ void Shell::perform(const PlanChanged& changed) {
 void Shell::perform(const ReleaseJob& release) {
   launch(release.id, {});
   const auto found = homes_.find(release.job);
-  const Home home = found == homes_.end() ? nullptr : std::move(found->second);
+  const auto home = found == homes_.end() ? nullptr : std::move(found->second);
   homes_.erase(release.job);
   pool_.submit([this, release, home] {
     Done done{.id = release.id, .started_s = seconds(Clock::now())};
@@ -359,7 +359,7 @@ void Shell::perform(const ReleaseJob& release) {
     } catch (...) {
       done.error = current_reason();
     }
-    if (home) *home = {};
+    if (home) all_homes_.release(*home);
     done.finished_s = seconds(Clock::now());
     post({}, std::move(done));
   });

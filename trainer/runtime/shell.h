@@ -17,7 +17,7 @@
 #include "scheduler/engine/engine.h"
 #include "scheduler/engine/engine_status.h"
 #include "scheduler/engine/trace_recorder.h"
-#include "spilling/tiers/host_arena.h"
+#include "spilling/tiers/homes.h"
 #include "trainer/runtime/device_part.h"
 #include "trainer/runtime/op_runner.h"
 
@@ -181,7 +181,6 @@ class Shell {
   const std::shared_ptr<boost::asio::io_context> io_ = std::make_shared<boost::asio::io_context>();
   std::vector<std::unique_ptr<DevicePart>> devices_;
   std::deque<Joining> joining_;  ///< in order of their future numbers
-  HostArena& host_;
   HostPool& pool_;
   OpRunner& runner_;
   ShellObserver& observer_;
@@ -189,8 +188,8 @@ class Shell {
   const Patience patience_;
   const Clock::time_point start_ = Clock::now();
   std::map<JobId, std::shared_ptr<const JobPlan>> plans_;
-  using Home = std::shared_ptr<HostArena::Region>;  // shared: the host pool's work is copied
-  std::map<JobId, Home> homes_;
+  Homes all_homes_;
+  std::map<JobId, std::shared_ptr<Home>> homes_;  // shared: the host pool's work is copied
   std::map<ActionId, Flight> flights_;
   std::vector<Done> held_;    ///< ended, but something they waited for is not yet reported
   std::exception_ptr error_;  ///< ended run(); from then on completions are only counted

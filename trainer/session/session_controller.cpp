@@ -275,14 +275,17 @@ void Session::Impl::carry_out(const StopAtRung& stop) {
   shell->finish(stop.job);
 }
 
-/// `more`: the home of a trial that comes.
+/// `more`: the home of a trial that comes, all of it.
 void Session::Impl::require_room_at_rungs(Bytes more) const {
   const auto& early = config.early_terminate;
   if (!early) return;
   std::vector<Bytes> homes;
+  std::vector<TrialPlan> plans;
   if (more > 0) homes.push_back(more);
   for (const auto& trial : trials) {
-    if (!trial->ended()) homes.push_back(trial->planned.summary.home_bytes);
+    if (trial->ended()) continue;
+    plans.push_back(trial->planned.summary);
+    homes.push_back(plans.back().home_bytes);
   }
   const auto all = homes.size();
   const bool is_limited =
@@ -291,7 +294,7 @@ void Session::Impl::require_room_at_rungs(Bytes more) const {
     std::ranges::sort(homes, std::greater());
     homes.resize(std::min(all, static_cast<std::size_t>(early->max_concurrent_trials)));
   }
-  const Bytes needed = std::accumulate(homes.begin(), homes.end(), Bytes{0});
+  const Bytes needed = std::accumulate(homes.begin(), homes.end(), shared_bytes_of(plans));
   if (needed <= config.host_memory) return;
   const bool is_all = homes.size() == all;
   const char* remedy = is_all ? "" : "or lower sweep.early_terminate.max_concurrent_trials";

@@ -49,7 +49,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   explicit Impl(SessionConfig session_config);
 
   // session_ops.cpp: calls go to the trial they belong to. Threads of devices and the pool.
-  void admit(JobId id, std::byte* home) override;
+  void admit(JobId id, const Home& home) override;
   Keep run_op(const OpCall& call) override;
   void run_host_op(const HostCall& call) override;
   void release(JobId id, JobEnd job_end) override;

@@ -42,7 +42,7 @@ Error needs_more_than_measured(const OutOfMemory& error, const ModelSpec& model,
 
 }  // namespace
 
-void Session::Impl::admit(JobId id, std::byte* home) {
+void Session::Impl::admit(JobId id, const Home& home) {
   SessionTrial& trial = trial_of_run(id);
   without_stack([&] { trial.job->admit(home); });
   if (!trial.checkpoints) return;

@@ -71,14 +71,17 @@ bool Session::Impl::continues(const SessionTrial& trial, JobId known) const {
 /// The disk must hold as many homes as host memory admits at once, and all checkpoints; one disk
 /// may have to hold both.
 void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
-  const Bytes home_bytes = trial.planned.summary.home_bytes;
-  Bytes homes = home_bytes, checkpoints = 0;
+  std::vector<TrialPlan> plans{trial.planned.summary};
+  Bytes homes = plans.front().home_bytes, checkpoints = 0;
   for (const auto& other : trials) {
-    if (!other->ended()) homes += other->planned.summary.home_bytes;
     checkpoints += other->checkpoint_growth;
+    if (other->ended()) continue;
+    plans.push_back(other->planned.summary);
+    homes += plans.back().home_bytes;
   }
-  homes = std::min(homes, config.host_memory);
-  require_home_room(config.offload_path, homes, home_bytes);
+  homes = std::min(homes + shared_bytes_of(plans), config.host_memory);
+  require_home_room(config.offload_path, homes,
+                    plans.front().home_bytes + plans.front().shared_bytes);
   const bool beside_homes = !config.offload_path.empty() &&
                             share_disk(config.offload_path, trial.config.checkpoint.folder);
   TrialStore::require_room(trial, checkpoints, beside_homes ? homes : 0);

@@ -88,9 +88,9 @@ TrialCheckpoints::Newest TrialCheckpoints::open_newest() {
   return {std::move(newest.generation), std::move(newest.findings)};
 }
 
-void TrialCheckpoints::attach(const StatePlaces& places, const std::byte* home, StateGate& gate) {
+void TrialCheckpoints::attach(const StatePlaces& places, const Home& home, StateGate& gate) {
   places_ = &places;
-  home_ = home;
+  home_ = &home;
   gate_ = &gate;
 }
 

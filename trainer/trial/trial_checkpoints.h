@@ -57,7 +57,7 @@ class TrialCheckpoints {
   void open();
 
   /// Sets the state that save() reads: in a home, through a gate. They outlive this object.
-  void attach(const StatePlaces& places, const std::byte* home, StateGate& gate);
+  void attach(const StatePlaces& places, const Home& home, StateGate& gate);
   /// True while a checkpoint is being written.
   bool is_saving() const;
   /// True if a checkpoint is due after `step` steps, and none is being written.
@@ -92,7 +92,7 @@ class TrialCheckpoints {
   const Record record_;
   const Report report_;
   const StatePlaces* places_ = nullptr;
-  const std::byte* home_ = nullptr;
+  const Home* home_ = nullptr;
   StateGate* gate_ = nullptr;
   std::future<void> saving_;
   Clock::time_point last_begun_ = Clock::now();

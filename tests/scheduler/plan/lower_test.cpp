@@ -206,13 +206,19 @@ TEST(Layout, SharesHomesOnlyBetweenBoundaryAndGradient) {
       for (const BufferSpec& buffer : layout.buffers) {
         if (buffer.home == kNoHome) continue;
         EXPECT_EQ(buffer.home % kAlignment, 0u);
-        EXPECT_LE(buffer.home + buffer.home_bytes, layout.home_bytes);
+        const Bytes end = buffer.shared < 0 ? layout.home_bytes : kSharedHomes + layout.shared_bytes;
+        EXPECT_LE(buffer.home + buffer.home_bytes, end);
         ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.home_bytes);
       }
       for (const Layout::ParamPlace& place : layout.params) {
         const BufferSpec& block = layout.buffers[at(place.weights_buffer)];
         if (place.home == block.home + place.offset_in_block) continue;
-        EXPECT_LT(place.home, layout.weights_plane);
+        if (block.shared >= 0) {
+          EXPECT_GE(place.home, kSharedHomes);
+          EXPECT_LT(place.home, block.home);
+        } else {
+          EXPECT_LT(place.home, layout.weights_plane);
+        }
         ranges[place.home] = std::max(ranges[place.home], place.home + kAlignment);
       }
       for (int i = 0; i < layout.moments; ++i) {

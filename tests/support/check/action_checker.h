@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -42,7 +43,10 @@ class ActionChecker {
     }
     require(done.lost == lost_.contains(flight.device), "lost, or not, against the device");
     const bool is_on_device = flight.device.valid();
-    if (done.lost || flight.is_void || (is_on_device && failed_in_op_.contains(flight.job))) {
+    if (loads_shared(flight) && !done.lost) {
+      apply(flight);  // whatever becomes of the job that asked
+    } else if (done.lost || flight.is_void ||
+               (is_on_device && failed_in_op_.contains(flight.job))) {
       for (const auto& [where, content] : flight.makes) contents_.erase(where);
     } else if (!failed_.contains(flight.job)) {
       apply(flight);
@@ -102,6 +106,12 @@ class ActionChecker {
     }
   };
 
+  /// Whether it is a copy of a block that jobs share.
+  static bool loads_shared(const Flight& flight) {
+    return std::holds_alternative<StartCopy>(flight.action) &&
+           flight.makes.front().second.job == kAllJobs;
+  }
+
   void observe(const StartOp& start) {
     ++ops_seen_;
     history_.on_start(start);
@@ -145,7 +155,8 @@ class ActionChecker {
     flight.read(down ? on_device : at_home, copy.bytes, content);
     flight.write(down ? at_home : on_device, copy.bytes, content);
     const bool weights = buffer(copy.job, copy.buffer).kind == BufferKind::weights;
-    if (!down && weights) ++loads_[{copy.job, content.step, copy.buffer}];
+    if (!down && weights && content.job != kAllJobs)
+      ++loads_[{copy.job, content.step, copy.buffer}];
     launch(std::move(flight));
   }
 
@@ -292,7 +303,12 @@ class ActionChecker {
   static int sum_of(int layer) { return -1 - layer; }
   const JobPlan& plan(JobId job) const { return history_.plan(job); }
   const BufferSpec& buffer(JobId job, int b) const { return plan(job).layout.buffers[index(b)]; }
+  /// A block that jobs share has the same content for all, and at every step.
   Content content_of(JobId job, int b) const {
+    if (const int shared = buffer(job, b).shared; shared >= 0) {
+      const std::string& content = plan(job).layout.shared[index(shared)].content;
+      return {kAllJobs, static_cast<int>(std::hash<std::string>()(content) & 0x7fffffff), 0};
+    }
     const BufferKind kind = buffer(job, b).kind;
     const bool outlives = kind == BufferKind::weights || kind == BufferKind::batch;
     return {job, b, history_.step(job), outlives ? 0 : history_.attempt(job)};

@@ -78,17 +78,22 @@ class RandomCrashWorkload {
     job.save_every = random_.between(1, 3);
     job.model = random_.model();
     job.profile = random_.profile(job.model);
+    if (random_.shares() && made_.jobs.size() > 1) {
+      job.model = made_.jobs.front().model;
+      job.profile = made_.jobs.front().profile;
+    }
     job.shape = random_.shape(1);
     job.shape.max_steps = random_.between(1, 10);
     for (int cuts = random_.between(1, 3); cuts > 0; --cuts) add_cut(job);
-    Bytes home = 0;
+    Bytes home = 0, shared = 0;
     for (std::size_t c = 0; c < job.cuts.size(); ++c) {
       const auto plan = job.plan(c, 0);
       most_device_ = std::max(most_device_, plan->needed_budget);
       home = std::max(home, plan->layout.home_bytes);
+      shared = plan->layout.shared_bytes;
     }
-    most_home_ = std::max(most_home_, home);
-    all_homes_ += home;
+    most_home_ = std::max(most_home_, home + shared);
+    all_homes_ += home + (made_.jobs.size() == 1 ? shared : 0);  // of all jobs, or of none
   }
 
   void add_cut(ClientJob& job) {

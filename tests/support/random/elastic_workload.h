@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/support/random/random_workload.h"
@@ -73,8 +76,9 @@ class RandomElasticWorkload {
         kPolicyNames.at(static_cast<std::size_t>(random_.between(0, kPolicyNames.size() - 1))));
     Bytes largest = 0, all = 0;
     for (std::size_t j = 0; j < workload_.plans.size(); ++j) {
-      largest = std::max(largest, workload_.home_bytes(j));
-      all += workload_.home_bytes(j);
+      const Bytes shared = workload_.plans[j].front()->layout.shared_bytes;
+      largest = std::max(largest, workload_.home_bytes(j) + shared);
+      all += workload_.home_bytes(j) + (j == 0 ? shared : 0);  // of all jobs, or of none
     }
     workload_.config.host_budget = random_.chance(50) ? all : largest;
     workload_.costs.copy_bytes_per_s = random_.between(1, 200) * 1e6;
@@ -87,8 +91,12 @@ class RandomElasticWorkload {
  private:
   /// Up to four plans of one contract: other lanes, shards and orders; one avoids a device.
   void add_job() {
-    const ModelSpec model = random_.model();
+    ModelSpec model = random_.model();
     Profile profile = random_.profile(model);
+    if (random_.shares()) {
+      if (!first_) first_.emplace(model, profile);
+      std::tie(model, profile) = *first_;
+    }
     for (double* rate : {&profile.update_bytes_per_s, &profile.reduce_bytes_per_s}) {
       *rate = random_.between(1, 100) * (random_.chance(50) ? 1e6 : 1e8);
     }
@@ -142,6 +150,7 @@ class RandomElasticWorkload {
     workload_.changes.push_back(change);
   }
 
+  std::optional<std::pair<ModelSpec, Profile>> first_;  // of all jobs, if they share
   RandomWorkload random_;
   ElasticWorkload workload_;
   Bytes most_ = 0;

@@ -5,6 +5,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,10 @@ namespace spillway::testing {
 
 class RandomWorkload {
  public:
-  explicit RandomWorkload(std::uint64_t seed) : random_(seed) {}
+  explicit RandomWorkload(std::uint64_t seed) : shares_(seed % 3 == 0), random_(seed) {}
 
+  /// Whether jobs share frozen parameters.
+  bool shares() const { return shares_; }
   int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool chance(int percent) { return between(1, 100) <= percent; }
 
@@ -121,16 +124,19 @@ class RandomWorkload {
     return read;
   }
   ParamSpec parameter(const std::string& name) {
-    ParamSpec spec{name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(80)};
+    ParamSpec spec{
+        name, {DType::f32, {{"channel", between(1, 3000)}}}, {}, chance(shares_ ? 40 : 80)};
     const bool tied = name == "tied";  // statistics are of one layer
     if (!spec.trainable && !tied && chance(50)) spec.statistic.kind = StatisticSpec::Kind::average;
     // By size, not at random, so that other draws do not change.
     const bool is_narrow = spec.tensor.elements() % 3 == 0;
     if (is_narrow && !spec.is_statistic()) spec.tensor.dtype = DType::bf16;
     if (spec.tensor.elements() % 2 == 0) spec.gradient = DType::bf16;
+    if (shares_) spec.content = "the same in all jobs";
     return spec;
   }
 
+  bool shares_;
   std::mt19937_64 random_;
 };
 
@@ -162,6 +168,7 @@ inline Workload make_workload(std::uint64_t seed) {
   for (int j = 0; j < num_jobs; ++j) {
     ModelSpec model = random.model();
     Profile profile = random.profile(model);
+    if (j > 0 && random.shares()) std::tie(model, profile) = models.front();
     shapes.push_back(random.shape(num_devices));
     shapes.back().split = workload.config.split;
     const auto whole = LayerRange{0, static_cast<int>(model.layers.size())};
@@ -193,9 +200,10 @@ inline Workload make_workload(std::uint64_t seed) {
     JobPlan plan = lower(model, profile, shapes[j], cut.shards, cut.vn_major);
     if (random.chance(25)) plan.lane_devices = random.some_of(num_devices, plan.lanes.size());
     workload.jobs.push_back(std::make_shared<JobPlan>(std::move(plan)));
-    largest_home = std::max(largest_home, workload.jobs.back()->layout.home_bytes);
+    largest_home = std::max(largest_home, workload.jobs.back()->layout.all_home_bytes());
     all_homes += workload.jobs.back()->layout.home_bytes;
   }
+  all_homes += workload.jobs.front()->layout.shared_bytes;  // of all jobs, or of none
   workload.config.host_budget = random.chance(50) ? all_homes : largest_home;
   const int num_accidents = random.chance(40) ? random.between(1, num_jobs) : 0;
   for (int i = 0; i < num_accidents; ++i) {

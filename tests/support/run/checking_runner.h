@@ -13,6 +13,7 @@
 namespace spillway::testing {
 
 /// A runner without arithmetic: every buffer holds a pattern of (job, buffer, step, times written),
+/// or of its content if jobs share it,
 /// and every op checks all bytes that it reads and writes all bytes of its outputs. A byte that
 /// moved wrongly, early or late makes the op fail.
 class CheckingRunner final : public OpRunner {
@@ -34,10 +35,13 @@ class CheckingRunner final : public OpRunner {
   std::uint64_t warmed() const { return warmed_; }
 
   std::function<void(JobId, const std::byte* home)> admitted;  ///< set before the run
-  void admit(JobId job, std::byte* home) override {
-    if (admitted) admitted(job, home);
+  void admit(JobId job, const Home& home) override {
+    if (admitted) admitted(job, home.at(0));
     const JobPlan& plan = *plans_.at(job);
-    for (int b : plan.layout.weights) write(plan, home + spec(plan, b).home, job, b, 0, 0);
+    for (int b : plan.layout.weights) {
+      const Bytes place = spec(plan, b).home;
+      if (!home.is_written(place)) write(plan, home.at(place), job, b, 0, 0);
+    }
   }
 
   Keep run_op(const OpCall& call) override {
@@ -84,21 +88,22 @@ class CheckingRunner final : public OpRunner {
     switch (op.kind) {
       case HostOpKind::load:
         for (int b : op.index == 1 ? layout.eval_batch : layout.batch) {
-          write(*call.plan, call.home + spec(*call.plan, b).home, call.job, b, call.step, 0);
+          write(*call.plan, call.home->at(spec(*call.plan, b).home), call.job, b, call.step, 0);
         }
         break;
       case HostOpKind::reduce:
         check_sums(call, op.index);
         break;
       case HostOpKind::update:
-        check(*call.plan, call.home + spec(*call.plan, op.index).home, call.job, op.index,
+        check(*call.plan, call.home->at(spec(*call.plan, op.index).home), call.job, op.index,
               call.step - 1, 0);
-        write(*call.plan, call.home + spec(*call.plan, op.index).home, call.job, op.index,
+        if (Home::is_shared(spec(*call.plan, op.index).home)) break;
+        write(*call.plan, call.home->at(spec(*call.plan, op.index).home), call.job, op.index,
               call.step, 0);
         break;
       case HostOpKind::finish:
         for (int b : layout.weights) {
-          check(*call.plan, call.home + spec(*call.plan, b).home, call.job, b, call.step, 0);
+          check(*call.plan, call.home->at(spec(*call.plan, b).home), call.job, b, call.step, 0);
         }
         break;
       default:
@@ -120,12 +125,15 @@ class CheckingRunner final : public OpRunner {
       const BufferSpec& sum = layout.buffers[b];
       if (sum.kind != BufferKind::sum || sum.home == kNoHome || sum.home < begin) continue;
       if ((sum.home - begin) % layout.sum_plane != 0) continue;
-      check(*call.plan, call.home + sum.home, call.job, static_cast<int>(b), call.step, 0,
+      check(*call.plan, call.home->at(sum.home), call.job, static_cast<int>(b), call.step, 0,
             sum.home_bytes);
     }
   }
 
-  static std::uint64_t pattern(JobId job, int buffer, std::int64_t step, int times) {
+  static std::uint64_t pattern(const JobPlan& plan, JobId job, int buffer, std::int64_t step,
+                               int times) {
+    const int shared = spec(plan, buffer).shared;
+    if (shared >= 0) return std::hash<std::string>()(plan.layout.shared[index(shared)].content);
     std::uint64_t x = job.value;
     for (const std::int64_t part : {std::int64_t{buffer}, step, std::int64_t{times}}) {
       x = (x ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
@@ -136,16 +144,16 @@ class CheckingRunner final : public OpRunner {
   }
   static void write(const JobPlan& plan, std::byte* data, JobId job, int buffer, std::int64_t step,
                     int times) {
-    std::uint64_t word = pattern(job, buffer, step, times);
+    std::uint64_t word = pattern(plan, job, buffer, step, times);
     for (Bytes i = 0; i < spec(plan, buffer).bytes; i += 8, ++word) std::memcpy(data + i, &word, 8);
   }
   static void check(const JobPlan& plan, const std::byte* data, JobId job, int buffer,
                     std::int64_t step, int times) {
     check(plan, data, job, buffer, step, times, spec(plan, buffer).bytes);
   }
-  static void check(const JobPlan&, const std::byte* data, JobId job, int buffer, std::int64_t step,
-                    int times, Bytes bytes) {
-    std::uint64_t word = pattern(job, buffer, step, times);
+  static void check(const JobPlan& plan, const std::byte* data, JobId job, int buffer,
+                    std::int64_t step, int times, Bytes bytes) {
+    std::uint64_t word = pattern(plan, job, buffer, step, times);
     for (Bytes i = 0; i < bytes; i += 8, ++word) {
       if (std::memcmp(data + i, &word, 8) != 0) {
         throw std::runtime_error("wrong bytes in buffer " + std::to_string(buffer) + " of job " +

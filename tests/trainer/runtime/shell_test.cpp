@@ -94,8 +94,9 @@ TEST(Shell, DetectsWrongBytes) {  // negative control of the test above
   RealRun run(make_workload(1));
   CheckingRunner& runner = run.runner;
   const auto plan = run.workload.jobs[0];
-  std::vector<std::byte> home(plan->layout.home_bytes);
-  runner.admit(JobId(0), home.data());
+  std::vector<std::byte> bytes(plan->layout.home_bytes);
+  const Home home(bytes.data());
+  runner.admit(JobId(0), home);
   const std::size_t finishing =
       plan->programs[plan->step_kind(plan->max_steps).index()]->host_ops.size() - 1;
   HostCall call{.job = JobId(0),
@@ -103,9 +104,9 @@ TEST(Shell, DetectsWrongBytes) {  // negative control of the test above
                 .plan = plan,
                 .program = plan->programs[plan->step_kind(plan->max_steps).index()].get(),
                 .op = static_cast<int>(finishing),
-                .home = home.data()};
+                .home = &home};
   EXPECT_NO_THROW(runner.run_host_op(call));
-  home[plan->layout.buffers[static_cast<std::size_t>(plan->layout.weights[0])].home] ^=
+  *home.at(plan->layout.buffers[static_cast<std::size_t>(plan->layout.weights[0])].home) ^=
       std::byte{1};
   EXPECT_THROW(runner.run_host_op(call), std::runtime_error);
 }
