@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,10 +29,11 @@ _WEIGHTS = "model.safetensors"
 _ADAPTER = "adapter_model.safetensors"
 _INDEX = _WEIGHTS + ".index.json"
 _MOST_BYTES = 5 * 10**9  # of a file of weights, as transformers writes them
+_TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt",
+              "chat_template*", "spiece.model", "sentencepiece*")
 # What belongs to a model beside its weights.
-_COMPANIONS = ("config.json", "generation_config.json", "preprocessor_config.json",
-               "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt",
-               "chat_template*", "spiece.model", "sentencepiece*", "LICENSE*")
+_COMPANIONS = ("config.json", "generation_config.json", "preprocessor_config.json", "LICENSE*",
+               *_TOKENIZER)
 
 
 def from_pretrained(
@@ -94,10 +95,7 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
     if not (source / needed).is_file():
         raise ConfigError(f"like: '{source}' has no {needed}; name the folder of the "
                           f"{'adapter' if adapters else 'model'}", "like")
-    target.mkdir(parents=True, exist_ok=True)
-    for pattern in (needed, *_COMPANIONS):
-        for file in source.glob(pattern):
-            _copy(file, target / file.name)
+    _copy_all((needed, *_COMPANIONS), source, target)
     if adapters:
         _write(target / _ADAPTER, adapters)
     else:
@@ -110,10 +108,11 @@ _GPT2_NAMES = {"attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj", "mlp.fc": 
 
 
 def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attention_heads: int,
-              layer_norm_eps: float = 1e-5) -> None:
+              layer_norm_eps: float = 1e-5, like: Path | None = None) -> None:
     """Writes the weights of a built-in `gpt` as a folder that transformers loads as GPT-2.
 
-    The arguments are what cannot be read off the weights.
+    `like`: a folder from which the tokenizer is copied. The other arguments are what cannot be read
+    off the weights.
     """
     renamed: dict[str, torch.Tensor] = {}
     for name, value in weights.items():
@@ -133,6 +132,8 @@ def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attentio
     }
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    if like is not None:
+        _copy_all(_TOKENIZER, pathlib.Path(like), target)
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     _write_split(target, renamed, _MOST_BYTES)
 
@@ -167,9 +168,12 @@ def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most
     (target / _INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
 
 
-def _copy(file: pathlib.Path, to: pathlib.Path) -> None:
-    if not (to.exists() and file.samefile(to)):
-        shutil.copyfile(file, to)
+def _copy_all(patterns: Iterable[str], source: pathlib.Path, target: pathlib.Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for file in (file for pattern in patterns for file in source.glob(pattern)):
+        to = target / file.name
+        if not (to.exists() and file.samefile(to)):
+            shutil.copyfile(file, to)
 
 
 class _Stored:

@@ -18,6 +18,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+import tokenizers
 import torch
 
 import spillway as sp
@@ -30,7 +31,8 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 STEPS = 6
-TRAIN = {"batch_size": 4, "max_steps": STEPS, "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+TRAIN = {"batch_size": 4, "max_steps": STEPS, "learning_rate": 1e-2,
+         "lr_scheduler_type": "constant"}
 
 
 def architecture(name):
@@ -168,16 +170,21 @@ class HuggingFace(unittest.TestCase):
             bits.append(train(self.imported(folder), sp.data(tokens()))[0].weights_xxh3)
         self.assertEqual(*bits)
 
-    def test_exports_a_built_in_gpt_as_gpt2(self):
+    def trained_gpt(self):
         text = self.folder / "text.txt"
         text.write_bytes(bytes(range(32, 127)) * 30)
         run = sp.train({
             "devices": [{"memory": "64MiB"}], "output_dir": str(self.folder / "run"),
-            "model": {"family": "gpt", "vocab_size": 256, "num_hidden_layers": 2, "hidden_size": 32,
+            "model": {"family": "gpt", "vocab_size": 300, "num_hidden_layers": 2, "hidden_size": 32,
                       "num_attention_heads": 4, "max_position_embeddings": 16,
                       "intermediate_size": 48, "layer_norm_eps": 1e-4},
             "data": {"format": "bytes", "path": str(text), "eval_fraction": 0.2},
-            "train": {"batch_size": 4, "max_steps": 20, "eval_batches": 1000}}, progress=False)
+            "train": {"batch_size": 4, "max_steps": 60, "eval_batches": 1000,
+                      "learning_rate": 1e-2}}, progress=False)
+        return run, text
+
+    def test_exports_a_built_in_gpt_as_gpt2(self):
+        run, text = self.trained_gpt()
         run.save_pretrained(self.folder / "gpt2")
         module = transformers.AutoModelForCausalLM.from_pretrained(self.folder / "gpt2").eval()
         data = torch.tensor(list(text.read_bytes()))
@@ -189,13 +196,48 @@ class HuggingFace(unittest.TestCase):
                 module(rows[:, :-1]).logits.flatten(0, 1), rows[:, 1:].flatten())
         self.assertAlmostEqual(loss.item(), run.best["value"], delta=2e-5)
 
+    def test_evaluates_the_final_weights(self):
+        run, text = self.trained_gpt()
+        found = run.evaluate()
+        self.assertEqual(found.loss, run.best["value"])
+        self.assertEqual(found.metrics, run.trials[0]["metrics"])
+        spilled = run.evaluate(overrides={"devices": [{"memory": "300KiB"}]})
+        self.assertEqual(spilled.loss, found.loss)
+        other = self.folder / "other.txt"
+        other.write_bytes(text.read_bytes()[::-1])
+        self.assertGreater(run.evaluate(data=other).loss, found.loss + 1)
+        self.assertEqual(run.evaluate(data=[text]).loss, run.evaluate(data=text).loss)
+        with self.assertRaisesRegex(sp.ConfigError, "missing.txt"):
+            run.evaluate(data=self.folder / "missing.txt")
+        with self.assertRaises(sp.DoesNotFit):
+            run.evaluate(overrides={"devices": [{"memory": "64KiB"}]})
+        with self.assertRaisesRegex(sp.ConfigError, "has no trial 'second'"):
+            run.evaluate("second")
+        (self.folder / "run/trials" / run.best["name"] / "weights.safetensors").unlink()
+        with self.assertRaisesRegex(sp.ConfigError, "has no final weights"):
+            run.evaluate()
+
+    def test_generates_bytes(self):
+        run, _ = self.trained_gpt()
+        self.assertEqual(run.generate("abcd", max_new_tokens=8), "abcdefghijkl")
+        self.assertEqual(run.generate("abcd"), "abcdefghijklmnop")  # all positions
+        drawn = [run.generate("abcd", temperature=10.0, seed=seed) for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        for wrong, said in (({"prompt": ""}, "prompt: is empty"),
+                            ({"prompt": "a" * 16}, "has 16 tokens, but the model has 16 positions"),
+                            ({"prompt": "a", "temperature": -1}, "temperature: is -1"),
+                            ({"prompt": "a", "max_new_tokens": 0}, "max_new_tokens: is 0")):
+            with self.assertRaisesRegex(sp.ConfigError, said):
+                run.generate(**wrong)
+
     def test_commands_import_and_export(self):
         module, source = self.saved()
 
         def command(*arguments):
             program = "import spillway_command; spillway_command.main()"
-            return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True,
-                                  check=False, cwd=self.folder)
+            return subprocess.run([sys.executable, "-c", program, *map(str, arguments)],
+                                  capture_output=True, text=True, check=False, cwd=self.folder)
 
         made = command("import", source, "-o", "net.spw", "--batch-size", 2, "--sequence-length",
                        TOKENS)
@@ -205,8 +247,8 @@ class HuggingFace(unittest.TestCase):
         (self.folder / "run.yaml").write_text(textwrap.dedent("""
             devices: [{memory: 64MiB}]
             model: {family: torch, path: net.spw}
-            data: {format: tokens, path: tokens.bin}
-            train: {batch_size: 4, max_steps: 5}
+            data: {format: tokens, path: tokens.bin, eval_fraction: 0.2}
+            train: {batch_size: 4, max_steps: 5, eval_batches: 1000}
             output_dir: run
         """), encoding="utf-8")
         trained = command("train", "run.yaml")
@@ -218,10 +260,34 @@ class HuggingFace(unittest.TestCase):
         exported = command("export", "run", "--to", "hf", "out", "--like", source)
         self.assertEqual(exported.returncode, 0, exported.stderr)
         loaded = type(module).from_pretrained(self.folder / "out")
-        trained_weights = sp.open(self.folder / "run").state_dict()
+        run = sp.open(self.folder / "run")
+        trained_weights = run.state_dict()
         for name, value in loaded.named_parameters():
             self.assertTrue(torch.equal(value, trained_weights[name]), name)
             self.assertFalse(torch.equal(value, dict(module.named_parameters())[name]), name)
+
+        evaluated = command("eval", "run", "--json")
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        self.assertEqual(json.loads(evaluated.stdout)["loss"], run.best["value"])
+        name = run.best["name"]
+        other = command("eval", "run", name, "devices=[{memory: 1MiB}]", "--data", "tokens.bin")
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertRegex(other.stdout, r"^loss \d.*  perplexity \d")
+        none = command("generate", "run", "--prompt", "w5 w6", "--like", source)
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("like: must be a folder with the tokenizer", none.stderr)
+        words = {"<unk>": 0, **{f"w{i}": i for i in range(1, VOCABULARY)}}
+        model = tokenizers.models.WordLevel(words, unk_token="<unk>")
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(source)
+        text = command("generate", "run", "--prompt", "w5 w6", "--like", source,
+                       "--max-new-tokens", 3)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        row = [5, 6]
+        for _ in range(3):
+            row.append(int(loaded(torch.tensor([row])).logits[0, -1].argmax()))
+        self.assertEqual(text.stdout.split(), [f"w{token}" for token in row])
 
     def test_refuses_with_a_remedy(self):
         _, source = self.saved()
