@@ -35,14 +35,14 @@ def generate(folder: Path, prompt: str, *, tokenizer: Path | None, max_new_token
     """
     _check(prompt, max_new_tokens, temperature)
     model = _model(folder)
+    text: Any = _Bytes()
+    others: list[int] = []  # tokens that the text does not have
     if tokenizer is None:
-        text = _Bytes()
         others = list(range(_BYTES, model.config.get_text_config().vocab_size))
     else:
         import transformers
 
         text = transformers.AutoTokenizer.from_pretrained(tokenizer, local_files_only=True)
-        others = []
     tokens = torch.tensor([text.encode(prompt)])
     how = {"do_sample": False} if temperature == 0 else {
         "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
@@ -81,9 +81,10 @@ def _model(folder: Path) -> Any:
     except ImportError as error:
         raise ConfigError("generating text needs transformers. Run: "
                           "python -m pip install transformers") from error
+    load: Any = transformers.AutoModelForCausalLM.from_pretrained
     try:
-        model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, output_loading_info=True)
+        model, loaded = load(folder, dtype=torch.float32, local_files_only=True,
+                             output_loading_info=True)
     except (ValueError, OSError) as error:
         raise ConfigError(f"transformers cannot generate text with this model: {first_line(error)}"
                           ) from error

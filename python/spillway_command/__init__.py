@@ -111,6 +111,8 @@ def _generate(arguments: list[str]) -> None:
     parser.add_argument("--like", metavar="FOLDER",
                         help="the model's folder of Hugging Face, with its tokenizer")
     given = parser.parse_args(arguments)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     import spillway
 
     print(spillway.open(given.run).generate(

@@ -44,6 +44,21 @@ def tokens(count=8, length=TOKENS + 1):
     return torch.randint(3, VOCABULARY, (count, length), generator=generator)
 
 
+def write_tokenizer(folder):
+    """Its tokens are the words w0, w1 and so on."""
+    words = {f"w{i}": i for i in range(VOCABULARY)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+
+
+def likeliest(module, row, count):
+    """Text of this tokenizer: the row and `count` tokens more."""
+    for _ in range(count):
+        row = [*row, int(module(torch.tensor([row])).logits[0, -1].argmax())]
+    return " ".join(f"w{token}" for token in row)
+
+
 def train(model, data, budget="256MiB"):
     with sp.Session(budget) as session:
         trial = session.submit(model, data, **TRAIN)
@@ -154,6 +169,34 @@ class HuggingFace(unittest.TestCase):
             logits = loaded(tokens()).logits
             self.assertTrue(torch.equal(logits, whole(tokens()).logits))
         self.assertFalse(torch.equal(logits, untrained))  # the control
+
+    def test_generates_with_an_adapter(self):
+        _, source = self.saved()
+        write_tokenizer(source)
+        adapter = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"],
+                                  task_type="CAUSAL_LM", base_model_name_or_path=str(source))
+        adapter.save_pretrained(self.folder / "adapter")
+        self.imported(source, adapter=adapter)
+        (self.folder / "tokens.bin").write_bytes(
+            tokens(40).flatten().to(torch.int16).numpy().tobytes())
+        run = sp.train({
+            "devices": [{"memory": "64MiB"}], "output_dir": str(self.folder / "run"),
+            "model": {"family": "torch", "path": str(self.folder / "net.spw")},
+            "data": {"format": "tokens", "path": str(self.folder / "tokens.bin")},
+            "train": {**TRAIN, "learning_rate": 0.1}}, progress=False)
+        run.save_pretrained(self.folder / "trained", like=self.folder / "adapter")
+        base = transformers.AutoModelForCausalLM.from_pretrained(source).eval()
+        plain = likeliest(base, [5, 6], 8)
+        trained = peft.PeftModel.from_pretrained(base, self.folder / "trained").eval()
+        text = run.generate("w5 w6", like=self.folder / "adapter", max_new_tokens=8)
+        self.assertEqual(text, likeliest(trained, [5, 6], 8))
+        self.assertNotEqual(text, plain)  # the control
+
+    def test_generates_with_language_models_only(self):
+        _, source = self.saved("bert")
+        with self.assertRaisesRegex(sp.ConfigError, "is no language model that generates text"):
+            sp.generate.generate(source, "w5", tokenizer=None, max_new_tokens=1, temperature=0,
+                                 seed=0)
 
     def test_splits_large_files(self):
         module, source = self.saved()
@@ -276,18 +319,11 @@ class HuggingFace(unittest.TestCase):
         none = command("generate", "run", "--prompt", "w5 w6", "--like", source)
         self.assertEqual(none.returncode, 1)
         self.assertIn("like: must be a folder with the tokenizer", none.stderr)
-        words = {"<unk>": 0, **{f"w{i}": i for i in range(1, VOCABULARY)}}
-        model = tokenizers.models.WordLevel(words, unk_token="<unk>")
-        tokenizer = tokenizers.Tokenizer(model)
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(source)
+        write_tokenizer(source)
         text = command("generate", "run", "--prompt", "w5 w6", "--like", source,
                        "--max-new-tokens", 3)
         self.assertEqual(text.returncode, 0, text.stderr)
-        row = [5, 6]
-        for _ in range(3):
-            row.append(int(loaded(torch.tensor([row])).logits[0, -1].argmax()))
-        self.assertEqual(text.stdout.split(), [f"w{token}" for token in row])
+        self.assertEqual(text.stdout, likeliest(loaded, [5, 6], 3) + "\n")
 
     def test_refuses_with_a_remedy(self):
         _, source = self.saved()
