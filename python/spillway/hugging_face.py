@@ -35,6 +35,12 @@ _TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "voc
 _COMPANIONS = ("config.json", "generation_config.json", "preprocessor_config.json", "LICENSE*",
                *_TOKENIZER)
 
+# Fields of peft.LoraConfig that do not change how an adapter begins.
+_PLAIN_LORA = {"alpha_pattern", "base_model_name_or_path", "exclude_modules", "fan_in_fan_out",
+               "inference_mode", "layers_pattern", "layers_to_transform", "lora_alpha",
+               "lora_dropout", "r", "rank_pattern", "revision", "target_modules", "task_type",
+               "use_rslora"}
+
 
 def from_pretrained(
     folder: Path,
@@ -54,7 +60,8 @@ def from_pretrained(
     `example`: tensors by names of arguments. By default the model is a language model, whose samples
     are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual node. With
     an example that has `labels`, the loss is that of the model.
-    `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen.
+    `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen. If its
+    initial values follow from the weights, as those of DoRA do, the model is loaded whole.
     `export`: other arguments of `from_torch`.
     Raises ExportError.
     """
@@ -62,7 +69,7 @@ def from_pretrained(
     stored = _Stored(source)
     make, config = _architecture(source)
     model = _without_weights(make, config)
-    if all(name in stored for name, _ in model.named_parameters()):
+    if _ignores_weights(adapter) and all(name in stored for name, _ in model.named_parameters()):
         _read_buffers(model, stored)
         export["weights"] = stored.read
     else:
@@ -89,8 +96,9 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
     Weights above 5 GB are split into several files. Raises ConfigError (`like`).
     """
     source, target = pathlib.Path(like), pathlib.Path(folder)
-    adapters = {name.replace(".default.", "."): value for name, value in weights.items()
-                if ".lora_" in name}
+    adapters = {name.replace(".modules_to_save.default.", ".").replace(".default.", "."): value
+                for name, value in weights.items()
+                if ".lora_" in name or ".modules_to_save." in name}
     needed = "adapter_config.json" if adapters else "config.json"
     if not (source / needed).is_file():
         raise ConfigError(f"like: '{source}' has no {needed}; name the folder of the "
@@ -240,6 +248,15 @@ def _without_weights(make: Any, config: Any) -> nn.Module:
         model: nn.Module = make(config)
     _untouched(model)
     return model
+
+
+def _ignores_weights(adapter: Any) -> bool:
+    """Whether PEFT makes the adapter without weights of the model: by a plain LoRA."""
+    if adapter is None:
+        return True
+    plain = type(adapter)().to_dict()
+    changed = {name for name, value in adapter.to_dict().items() if value != plain[name]}
+    return str(plain["peft_type"].value) == "LORA" and changed <= _PLAIN_LORA
 
 
 def _read_buffers(model: nn.Module, stored: _Stored) -> None:

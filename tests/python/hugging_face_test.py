@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -139,21 +140,36 @@ class HuggingFace(unittest.TestCase):
         self.assertLess(grown, 0.6 * stored)
         self.assertGreater((self.folder / "large.spw").stat().st_size, stored)
 
-    def test_trains_an_adapter_that_peft_loads(self):
+    def test_trains_adapters_that_peft_loads(self):
         module, source = self.saved()
-        adapter = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"],
-                                  task_type="CAUSAL_LM")
-        model = self.imported(source, adapter=adapter)
-        result, weights = train(model, sp.data(tokens()))
-        self.assertLess(result.final_loss, result.first_loss)
-        base = module.state_dict()
-        frozen = {name: value for name, value in weights.items() if ".lora_" not in name}
+        base, options = module.state_dict(), {"dora": {"use_dora": True},
+                                              "head": {"modules_to_save": ["lm_head"]}}
+        for kind in ("lora", "dora", "head"):
+            with self.subTest(kind):
+                adapter = peft.LoraConfig(
+                    r=4, lora_alpha=8, lora_dropout=0.1, target_modules=["q_proj", "v_proj"],
+                    task_type="CAUSAL_LM", **options.get(kind, {}))
+                model = self.imported(source, adapter=adapter)
+                result, weights = train(model, sp.data(tokens()))
+                spilled, _ = train(model, sp.data(tokens()), budget="112KiB")
+                self.assertGreater(spilled.num_shards, 2)
+                self.assertEqual(spilled.weights_xxh3, result.weights_xxh3)
+                other, _ = train(model, sp.data(tokens() // 2))
+                self.assertNotEqual(other.weights_xxh3, result.weights_xxh3)  # the control
+                self.assertLess(result.final_loss, result.first_loss)
+                self.check_frozen(weights, base)
+                self.check_loads(weights, source, adapter)
+
+    def check_frozen(self, weights, base):
+        frozen = {name: value for name, value in weights.items()
+                  if ".lora_" not in name and ".modules_to_save." not in name}
         self.assertTrue(frozen)
         for name, value in frozen.items():
-            plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+            plain = re.sub(r"^base_model\.model\.|\.(base_layer|original_module)(?=\.)", "", name)
             self.assertTrue(torch.equal(value, base[plain]), name)
-        peft.get_peft_model(module, adapter).peft_config["default"].save_pretrained(
-            self.folder / "config")
+
+    def check_loads(self, weights, source, adapter):
+        adapter.save_pretrained(self.folder / "config")
         sp.save_pretrained(weights, self.folder / "adapter", like=self.folder / "config")
         self.assertEqual(sorted(path.name for path in (self.folder / "adapter").iterdir()),
                          ["adapter_config.json", "adapter_model.safetensors"])
