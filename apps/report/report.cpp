@@ -51,9 +51,11 @@ void print_best(std::ostream& out, const RunLog& run, const std::filesystem::pat
 }
 
 void print_copies(std::ostream& out, const RunResult& result) {
-  out << fmt::format("Moved: {} to devices ({} of weights), {} back to the host\n",
-                     format_bytes(result.h2d_bytes), format_bytes(result.h2d_weight_bytes),
-                     format_bytes(result.d2h_bytes));
+  std::string weights = format_bytes(result.h2d_weight_bytes) + " of weights";
+  if (result.h2d_shared_bytes > 0)
+    weights += fmt::format(", of which trials share {}", format_bytes(result.h2d_shared_bytes));
+  out << fmt::format("Moved: {} to devices ({}), {} back to the host\n",
+                     format_bytes(result.h2d_bytes), weights, format_bytes(result.d2h_bytes));
   if (result.copy_hidden_share)
     out << fmt::format(
         "Copies: {:.2f} s, {} hidden under compute; devices waited {:.2f} s for copies\n",

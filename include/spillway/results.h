@@ -95,6 +95,7 @@ struct RunResult {
   Bytes h2d_bytes = 0;                ///< to all devices
   Bytes d2h_bytes = 0;                ///< from all devices
   Bytes h2d_weight_bytes = 0;         ///< the weights in h2d_bytes
+  Bytes h2d_shared_bytes = 0;         ///< the weights that trials share, in h2d_weight_bytes
   double copy_s = 0;                  ///< total time of all copies
   /// The part of copy_s during which the device of the copy computed. Nothing without copies.
   std::optional<double> copy_hidden_share;

@@ -21,7 +21,9 @@ void bind_values(nb::module_& module) {
       .def_ro("order", &TrialPlan::order, "shard_major or vn_major.")
       .def_ro("data_parallel", &TrialPlan::lanes, "Devices that compute a step together.")
       .def_ro("declined", &TrialPlan::declined, "Why devices are left out, a sentence for each.")
-      .def_ro("host_bytes", &TrialPlan::home_bytes, "Host memory of the trial.")
+      .def_ro("host_bytes", &TrialPlan::home_bytes, "Host memory of the trial alone.")
+      .def_ro("shared_bytes", &TrialPlan::shared_bytes,
+              "Host memory that it shares with trials of the same frozen parameters.")
       .def_ro("smallest_budget_bytes", &TrialPlan::smallest_budget_bytes,
               "The smallest device budget that fits.")
       .def_ro("load_ahead_budget_bytes", &TrialPlan::load_ahead_budget_bytes,
@@ -70,6 +72,9 @@ void bind_values(nb::module_& module) {
       .def_ro("devices", &RunResult::devices, "In order of their numbers.")
       .def_ro("host_peak_bytes", &RunResult::host_peak_bytes,
               "Most bytes of training state in host memory.")
+      .def_ro("h2d_weight_bytes", &RunResult::h2d_weight_bytes, "Weights copied to devices.")
+      .def_ro("h2d_shared_bytes", &RunResult::h2d_shared_bytes,
+              "Those of them that trials share: frozen parameters of the same bytes.")
       .def_ro("copy_hidden_share", &RunResult::copy_hidden_share,
               "Part of the copies' time in which their device computed; None without copies.")
       .def_ro("wall_s", &RunResult::wall_s, "Seconds of the latest run.");

@@ -43,6 +43,7 @@ Json totals_json(const RunResult& result) {
           {"host_peak_bytes", result.host_peak_bytes},
           {"h2d_bytes", result.h2d_bytes},
           {"h2d_weight_bytes", result.h2d_weight_bytes},
+          {"h2d_shared_bytes", result.h2d_shared_bytes},
           {"d2h_bytes", result.d2h_bytes},
           {"copy_s", result.copy_s},
           {"copy_hidden_share", or_null(result.copy_hidden_share)},
@@ -61,7 +62,8 @@ RunResult totals_of(const Json& json) {
   for (const auto& device : json.at("devices")) result.devices.push_back(device_of(device));
   const auto& share = json.at("copy_hidden_share");
   if (!share.is_null()) result.copy_hidden_share = share.get<double>();
-  result.copy_wait_s = json.value("copy_wait_s", 0.0);  // logs of earlier versions lack it
+  result.copy_wait_s = json.value("copy_wait_s", 0.0);  // logs of earlier versions lack these
+  result.h2d_shared_bytes = json.value("h2d_shared_bytes", Bytes{0});
   return result;
 }
 

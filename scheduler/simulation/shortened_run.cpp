@@ -115,7 +115,7 @@ DeviceCounters whole_of(const Extrapolation& whole, const DeviceCounters& one,
     whole.add(member, counters, one, twice, evaluated);
   }
   for (auto member : {&DeviceCounters::h2d_bytes, &DeviceCounters::d2h_bytes,
-                      &DeviceCounters::h2d_weight_bytes}) {
+                      &DeviceCounters::h2d_weight_bytes, &DeviceCounters::h2d_shared_bytes}) {
     whole.add(member, counters, one, twice, evaluated);
   }
   for (auto member : {&DeviceCounters::busy_s, &DeviceCounters::copy_s, &DeviceCounters::hidden_s,

@@ -107,6 +107,7 @@ RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s
     result.h2d_bytes += counters.h2d_bytes;
     result.d2h_bytes += counters.d2h_bytes;
     result.h2d_weight_bytes += counters.h2d_weight_bytes;
+    result.h2d_shared_bytes += counters.h2d_shared_bytes;
     result.copy_s += counters.copy_s;
     result.copy_wait_s += counters.stall_s;
     hidden_s += counters.hidden_s;

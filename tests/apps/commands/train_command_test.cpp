@@ -169,10 +169,11 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   ASSERT_EQ(run(), kDone);
   const Json json = Json::parse(out_.str());
   EXPECT_NE(log_.str().find("running"), std::string::npos);
-  EXPECT_EQ(keys_of(json), (std::vector<std::string>{
-                               "best", "copy_hidden_share", "copy_s", "copy_wait_s", "d2h_bytes",
-                               "devices", "h2d_bytes", "h2d_weight_bytes", "host_budget_bytes",
-                               "host_peak_bytes", "metric", "state", "trials", "wall_s"}));
+  EXPECT_EQ(keys_of(json),
+            (std::vector<std::string>{"best", "copy_hidden_share", "copy_s", "copy_wait_s",
+                                      "d2h_bytes", "devices", "h2d_bytes", "h2d_shared_bytes",
+                                      "h2d_weight_bytes", "host_budget_bytes", "host_peak_bytes",
+                                      "metric", "state", "trials", "wall_s"}));
   ASSERT_EQ(json["devices"].size(), 2u);
   for (const Json& device : json["devices"]) {
     EXPECT_EQ(keys_of(device),

@@ -1,0 +1,190 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/models/small_model.h"
+
+/// Jobs that train small parameters beside frozen ones.
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::least_budget;
+using testing::plan_job;
+
+constexpr int kLayers = 12;
+constexpr std::int64_t kSteps = 5;
+constexpr Bytes kFrozen = 16384;  // bytes of a layer
+constexpr Bytes kBase = kLayers * kFrozen;
+
+/// A chain of frozen layers with an adapter each. `content`: of the frozen parameters.
+ModelSpec adapted(const std::string& content) {
+  ModelSpec model = chain(kLayers, kFrozen / 4);
+  for (int l = 0; l < kLayers; ++l) {
+    model.params[at(l)].trainable = false;
+    model.params[at(l)].content = content;
+    model.layers[at(l)].params.push_back(kLayers + l);
+    model.params.push_back(
+        {"layer." + std::to_string(l) + ".adapter", {DType::f32, {{"channel", 64}}}, {}});
+  }
+  model.validate();
+  return model;
+}
+
+JobShape shape() {
+  return {.virtual_nodes = 2, .groups = 1, .lane_groups = {1}, .max_steps = kSteps};
+}
+
+std::vector<std::shared_ptr<const JobPlan>> jobs_of(const std::vector<std::string>& contents,
+                                                    Bytes budget) {
+  std::vector<std::shared_ptr<const JobPlan>> jobs;
+  for (const std::string& content : contents) {
+    jobs.push_back(plan_job(adapted(content), shape(), budget, OrderChoice::shard_major));
+  }
+  return jobs;
+}
+
+Bytes quarter() { return std::max(kBase / 4, least_budget(adapted("base"), shape())); }
+
+struct Outcome {
+  EngineSnapshot counters;
+  std::vector<JobEnd> ends;
+  std::int64_t most_apart = 0;  ///< committed steps of the jobs, at any time
+};
+
+Outcome run(
+    const std::vector<std::shared_ptr<const JobPlan>>& jobs, PolicyKind policy,
+    std::vector<Bytes> budgets,
+    const std::function<void(VirtualShell&)>& before = [](VirtualShell&) {}) {
+  VirtualShell shell(
+      {.device_budgets = std::move(budgets), .host_budget = 1_GiB, .policy = make_policy(policy)},
+      {.copy_bytes_per_s = 1e8});
+  for (std::size_t j = 0; j < jobs.size(); ++j) shell.submit(JobId(j), jobs[j]);
+  before(shell);
+  Outcome outcome;
+  std::vector<std::int64_t> steps(jobs.size());
+  while (shell.advance()) {
+    shell.engine().check_integrity();
+    for (std::size_t j = 0; j < jobs.size(); ++j) steps[j] = shell.engine().job(JobId(j)).step;
+    const auto [least, most] = std::ranges::minmax(steps);
+    outcome.most_apart = std::max(outcome.most_apart, most - least);
+  }
+  outcome.counters = snapshot_of(shell.engine());
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    outcome.ends.push_back(shell.engine().job(JobId(j)).end);
+    EXPECT_EQ(shell.engine().job(JobId(j)).phase, JobPhase::ended);
+  }
+  for (std::size_t d = 0; d < shell.engine().num_devices(); ++d) {
+    EXPECT_EQ(shell.engine().copies(DeviceId(d)).used(), 0u);
+  }
+  EXPECT_EQ(shell.engine().host_used(), 0u);
+  return outcome;
+}
+
+const std::vector<std::string> kOneBase(8, "base");
+
+TEST(SharedBlocks, AreLoadedForAllJobsAtOnce) {
+  for (const PolicyKind policy : {PolicyKind::lrtf, PolicyKind::fifo, PolicyKind::round_robin,
+                                  PolicyKind::srtf, PolicyKind::random}) {
+    SCOPED_TRACE(to_string(policy));
+    const auto jobs = jobs_of(kOneBase, quarter());
+    ASSERT_GE(jobs.front()->shards.size(), 4u);
+    const Outcome shared = run(jobs, policy, {quarter()});
+    EXPECT_LE(shared.counters.devices[0].h2d_shared_bytes, 2 * kBase * kSteps);
+    EXPECT_GT(shared.counters.devices[0].h2d_shared_bytes, kBase * kSteps);
+    EXPECT_EQ(std::ranges::count(shared.ends, JobEnd::done), 8);
+  }
+}
+
+TEST(SharedBlocks, DoNotJoinJobsOfOtherContent) {  // negative control
+  std::vector<std::string> contents;
+  for (int j = 0; j < 8; ++j) contents.push_back("base " + std::to_string(j));
+  const auto jobs = jobs_of(contents, quarter());
+  const Outcome apart = run(jobs, PolicyKind::lrtf, {quarter()});
+  EXPECT_GT(apart.counters.devices[0].h2d_shared_bytes, 8 * kBase * kSteps);
+  EXPECT_GE(apart.counters.host_peak, 8 * kBase);
+  const Outcome unknown =
+      run(jobs_of(std::vector<std::string>(8), quarter()), PolicyKind::lrtf, {quarter()});
+  EXPECT_EQ(unknown.counters.devices[0].h2d_shared_bytes, 0u);
+  EXPECT_GE(unknown.counters.host_peak, 8 * kBase);
+}
+
+TEST(SharedBlocks, CountOnceInHostMemory) {
+  const auto jobs = jobs_of(kOneBase, quarter());
+  ASSERT_EQ(jobs.front()->layout.shared_bytes, kBase);
+  const Bytes home = jobs.front()->layout.home_bytes;
+  EXPECT_LT(home, kBase);
+  EXPECT_EQ(run(jobs, PolicyKind::fifo, {quarter()}).counters.host_peak, kBase + 8 * home);
+}
+
+TEST(SharedBlocks, AdmitMoreJobsWithTheSameHostMemory) {
+  const auto jobs = jobs_of(kOneBase, quarter());
+  const Bytes home = jobs.front()->layout.home_bytes;
+  VirtualShell shell({.device_budgets = {quarter()},
+                      .host_budget = kBase + 3 * home,
+                      .policy = make_policy(PolicyKind::fifo)},
+                     {});
+  for (std::size_t j = 0; j < jobs.size(); ++j) shell.submit(JobId(j), jobs[j]);
+  EXPECT_EQ(shell.engine().first_waiting(), JobId(3));
+  EXPECT_EQ(shell.engine().host_used(), kBase + 3 * home);
+  shell.run();
+  EXPECT_TRUE(shell.engine().all_ended());
+  EXPECT_EQ(shell.engine().host_used(), 0u);
+}
+
+TEST(SharedBlocks, StayWithTheOthersWhenAJobEnds) {
+  const auto jobs = jobs_of(kOneBase, quarter());
+  for (int when = 1; when < 60; ++when) {
+    const Outcome outcome =
+        run(jobs, PolicyKind::lrtf, {quarter(), 2 * quarter()}, [&](VirtualShell& shell) {
+          shell.call_at(when * 1e-3, [](VirtualShell& s) {
+            s.stop(JobId(0));
+            s.fail_next(JobId(1), "made to fail");
+            s.lose_device(DeviceId(1));
+          });
+        });
+    EXPECT_EQ(outcome.ends[0], JobEnd::stopped);
+    EXPECT_EQ(outcome.ends[1], JobEnd::failed);
+    EXPECT_EQ(std::ranges::count(outcome.ends, JobEnd::done), 6);
+  }
+}
+
+/// One shard, so that the group of a job's next step is that of its last.
+TEST(SharedBlocks, LetEachJobRunOnceBeforeThePolicyChoosesAgain) {
+  const auto jobs = jobs_of(kOneBase, 64_MiB);
+  ASSERT_EQ(jobs.front()->shards.size(), 1u);
+  for (const PolicyKind policy : {PolicyKind::lrtf, PolicyKind::fifo, PolicyKind::srtf}) {
+    const Outcome outcome = run(jobs, policy, {64_MiB});
+    EXPECT_LE(outcome.most_apart, 2) << to_string(policy);
+    EXPECT_EQ(outcome.counters.devices[0].h2d_shared_bytes, kBase) << "they stay on the device";
+  }
+}
+
+TEST(SharedBlocks, HoldOnlyFrozenParametersOfKnownContent) {
+  ModelSpec model = adapted("base");
+  model.params[0].content.clear();
+  model.params[1].trainable = true;
+  model.params[2].name = "another name";
+  model.params[3].tensor.dtype = DType::bf16;
+  const auto shared = [](const ModelSpec& spec) {
+    std::map<std::string, const SharedBlock*> by_content;
+    static std::vector<std::shared_ptr<const JobPlan>> kept;
+    kept.push_back(plan_job(spec, shape(), 64_MiB));
+    for (const SharedBlock& block : kept.back()->layout.shared) by_content[block.content] = &block;
+    return by_content;
+  };
+  const auto some = shared(model), all = shared(adapted("base"));
+  EXPECT_EQ(all.size(), at(kLayers));
+  EXPECT_EQ(some.size(), at(kLayers - 2));
+  EXPECT_EQ(
+      std::ranges::count_if(some, [&](const auto& block) { return all.contains(block.first); }),
+      kLayers - 4);
+}
+
+}  // namespace
+}  // namespace spillway
