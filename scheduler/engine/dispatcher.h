@@ -33,8 +33,8 @@ class Dispatcher {
   void rank(EngineTables& tables, JobId id);
 
   /// Claims the unit that the device runs next; nothing if no ready unit may run there. While a
-  /// device has a block that jobs share, it serves each job once whose next unit begins with that
-  /// block and is of the same kind; then the policy chooses again.
+  /// device has blocks that jobs share, it serves each job once whose next unit is of the same
+  /// group (UnitState); then the policy chooses again.
   std::optional<UnitRef> claim(EngineTables& tables, const ResidencyManager& memory, DeviceId id);
   /// Takes a unit that another device has claimed but not begun, for a device without work.
   std::optional<UnitRef> steal(EngineTables& tables, const ResidencyManager& memory,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "scheduler/engine/engine.h"
@@ -91,10 +92,11 @@ bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
   });
 }
 
-/// The units of one kind that begin with the same shared block are a group.
+/// The units of one kind with the same last shared block are a group. Not the first one: tied
+/// parameters are numbered first.
 int Engine::group_of(JobId id, const UnitSpec& unit) const {
   constexpr int kKinds = static_cast<int>(OpKind::evaluate) + 1;
-  for (int b : unit.weights) {
+  for (int b : unit.weights | std::views::reverse) {
     const int block = memory_.shared_number({id, b});
     if (block >= 0) return block * kKinds + static_cast<int>(unit.kind);
   }

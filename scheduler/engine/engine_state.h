@@ -46,7 +46,7 @@ struct UnitState {
   int waits_for = 0;  ///< host ops not done
   int drains_left = 0;
   bool claimed = false, reserved = false;
-  int group = -1;  ///< units of one kind that begin with the same shared block; -1: there is none
+  int group = -1;  ///< units of one kind with the same last shared block; -1: it has none
   DeviceId device;
   double ready_s = 0;  ///< when the last thing it waited for, transfers aside, ended
 };
