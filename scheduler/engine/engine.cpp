@@ -334,6 +334,7 @@ int Engine::shared_leases(DeviceId id, int block) const {
   int leases = 0;
   for (BufferRef user : memory_.users(block)) {
     const JobTable& job = table(user.job);
+    if (!job.program) continue;
     for (int u : job.program->unit_users[at(user.buffer)]) {
       const UnitState& unit = job.units[at(u)];
       leases += unit.reserved && unit.device == id && !job.is_done(u) ? 1 : 0;

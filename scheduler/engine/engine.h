@@ -32,10 +32,9 @@ class Engine : private ResidencyOwner {
  public:
   explicit Engine(EngineConfig config);
 
-  /// Adds a job with `home_bytes` of the host budget, enough for this and all later plans; blocks
-  /// that jobs share count once, as long as one of the jobs has its home. If its
-  /// plan fits no device, it waits for one. Jobs are submitted in order of their numbers, from 0. A
-  /// null plan marks a job that has already ended.
+  /// Adds a job with `home_bytes` of the host budget, enough for this and all later plans. Blocks
+  /// that jobs share count once beside that. If its plan fits no device, it waits for one. Jobs are
+  /// submitted in order of their numbers, from 0. A null plan marks a job that has already ended.
   void submit(JobId job, std::shared_ptr<const JobPlan> plan, Bytes home_bytes,
               const JobStart& start, std::vector<Action>& out);
   void on_done(const Done& done, std::vector<Action>& out);

@@ -107,6 +107,7 @@ void Engine::begin_attempt(JobId id) {
   if (redoes) out_->push_back(StepRedone{id, job.step, ++job.attempt});
   if (changes) {
     job.plan = std::exchange(job.next_plan, nullptr);
+    job.program = nullptr;  // of the old plan
     job.kept.loads = job.kept.eval_loads = false;
     out_->push_back(PlanChanged{id, job.plan});
   }
