@@ -185,6 +185,32 @@ std::optional<ReadyLane> Dispatcher::of_same_group(const EngineTables& tables, D
   return lane_of(*found).ready;
 }
 
+/// Of the jobs that share blocks with that of `first`: the one whose next unit comes first in its
+/// program, so that they meet. Otherwise one that was not ready in time would stay behind and need
+/// every block alone.
+ReadyLane Dispatcher::furthest_behind(const EngineTables& tables, const ResidencyManager& memory,
+                                      DeviceId id, const ReadyLane& first) const {
+  const UnitRef next{first.job, next_unit(tables, first)};
+  ReadyLane best = first;
+  int least = next.unit;
+  for (int b : tables.spec(next).weights) {
+    const int block = memory.shared_number({first.job, b});
+    if (block < 0) continue;
+    for (BufferRef user : memory.users(block)) {
+      for (const LaneState& lane : tables.of(user.job).lanes) {
+        if (!lane.grouped) continue;
+        if (lane.only.valid() ? lane.only != id : !may_take(tables, id, *lane.ready)) continue;
+        const int unit = next_unit(tables, *lane.ready);
+        if (unit > least || (unit == least && !(*lane.ready < best))) continue;
+        best = *lane.ready;
+        least = unit;
+      }
+    }
+    break;  // all blocks have the same users, unless models differ
+  }
+  return best;
+}
+
 std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyManager& memory,
                                          DeviceId id) {
   DeviceTable& device = tables.of(id);
@@ -196,7 +222,10 @@ std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyMa
     device.tried = readiness_;
     return std::nullopt;
   }
-  if (begins_group) best = prefer_resident(tables, memory, id, *best);
+  if (begins_group) {
+    best = prefer_resident(tables, memory, id, *best);
+    best = furthest_behind(tables, memory, id, *best);
+  }
   const UnitRef unit{best->job, next_unit(tables, *best)};
   claim(tables, id, unit);
   if (begins_group) {

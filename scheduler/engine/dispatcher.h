@@ -32,9 +32,10 @@ class Dispatcher {
   /// Ranks all lanes of a job.
   void rank(EngineTables& tables, JobId id);
 
-  /// Claims the unit that the device runs next; nothing if no ready unit may run there. While a
-  /// device has blocks that jobs share, it serves each job once whose next unit is of the same
-  /// group (UnitState); then the policy chooses again.
+  /// Claims the unit that the device runs next; nothing if no ready unit may run there. The policy
+  /// chooses among all jobs, except that jobs that share blocks go through them together: the
+  /// policy's choice stands for all of them, the one furthest behind in its program goes first, and
+  /// then each other job once whose next unit is of the same group (UnitState).
   std::optional<UnitRef> claim(EngineTables& tables, const ResidencyManager& memory, DeviceId id);
   /// Takes a unit that another device has claimed but not begun, for a device without work.
   std::optional<UnitRef> steal(EngineTables& tables, const ResidencyManager& memory,
@@ -52,6 +53,8 @@ class Dispatcher {
                      const DeviceSet& idle, DeviceSet& touched, const DeviceSet& wanting,
                      const HasWork& has_work, const Handle& handle);
   ReadyLane prefer_resident(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
+                            const ReadyLane& first) const;
+  ReadyLane furthest_behind(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
                             const ReadyLane& first) const;
   std::optional<ReadyLane> of_same_group(const EngineTables& tables, DeviceId id) const;
   void claim(EngineTables& tables, DeviceId id, UnitRef unit);
