@@ -57,9 +57,9 @@ def from_pretrained(
     `folder`: config.json and safetensors files. The weights are copied tensor by tensor, so the
     model is never in memory as a whole, unless its files have other names for the weights than
     transformers, as those of some mixtures of experts have.
-    `example`: tensors by names of arguments. By default the model is a language model, whose samples
-    are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual node. With
-    an example that has `labels`, the loss is that of the model.
+    `example`: tensors by names of arguments. By default the model is a language model, whose
+    samples are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual
+    node. With an example that has `labels`, the loss is that of the model.
     `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen. If its
     initial values follow from the weights, as those of DoRA do, the model is loaded whole.
     `export`: other arguments of `from_torch`.
@@ -91,8 +91,8 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
 
     `weights`: of a trial whose model came from a folder of Hugging Face, for example
     `session.state_dict(trial)`. If they have adapters, only the adapters are saved.
-    `like`: the folder from which the configuration and the tokenizer are copied. For an adapter, the
-    one into which `adapter.save_pretrained` wrote its configuration.
+    `like`: the folder from which the configuration and the tokenizer are copied. For an adapter,
+    the one into which `adapter.save_pretrained` wrote its configuration.
     Weights above 5 GB are split into several files. Raises ConfigError (`like`).
     """
     source, target = pathlib.Path(like), pathlib.Path(folder)
@@ -198,8 +198,8 @@ class _Stored:
         elif (folder / _WEIGHTS).is_file():
             self._file_of = dict.fromkeys(self._opened(_WEIGHTS).keys(), _WEIGHTS)
         else:
-            raise ExportError(f"'{folder}' has neither {_WEIGHTS} nor {_INDEX}. Load the model with "
-                              "transformers and save it with save_pretrained")
+            raise ExportError(f"'{folder}' has neither {_WEIGHTS} nor {_INDEX}. Load the model "
+                              "with transformers and save it with save_pretrained")
 
     def __contains__(self, name: str) -> bool:
         return self._name(name) is not None

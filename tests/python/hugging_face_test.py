@@ -173,8 +173,8 @@ class HuggingFace(unittest.TestCase):
         sp.save_pretrained(weights, self.folder / "adapter", like=self.folder / "config")
         self.assertEqual(sorted(path.name for path in (self.folder / "adapter").iterdir()),
                          ["adapter_config.json", "adapter_model.safetensors"])
-        loaded = peft.PeftModel.from_pretrained(
-            transformers.AutoModelForCausalLM.from_pretrained(source), self.folder / "adapter").eval()
+        base = transformers.AutoModelForCausalLM.from_pretrained(source)
+        loaded = peft.PeftModel.from_pretrained(base, self.folder / "adapter").eval()
         whole = peft.get_peft_model(
             transformers.AutoModelForCausalLM.from_pretrained(source), adapter).eval()
         untrained = whole(tokens()).logits
