@@ -1,8 +1,8 @@
 """Optuna chooses what a session trains. Needs `pip install spillway[optuna]`.
 
 `optimize` works in rounds: all trials of a round train equally many steps, then Optuna hears of
-them in the order of their numbers. So a study is a function of its seed, whatever trains at once, on
-however many devices, and however often it was interrupted.
+them in the order of their numbers. So a study is a function of its seed, whatever trains at once,
+on however many devices, and however often it was interrupted.
 """
 
 from __future__ import annotations

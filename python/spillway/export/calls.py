@@ -119,8 +119,8 @@ def chosen(result: Any, output: str | int | None) -> torch.Tensor:
         value = result[output]
     if not isinstance(value, torch.Tensor):
         raise ExportError(f"the module gives {_described(result)}, of which output={output!r} is "
-                          "no tensor. Name the tensor to compare with targets by output=, a key or a "
-                          "position")
+                          "no tensor. Name the tensor to compare with targets by output=, a key or "
+                          "a position")
     return value
 
 

@@ -151,8 +151,8 @@ class _Export:
         except Exception as error:
             raise ExportError(
                 f"torch.export cannot trace {type(self._module).__name__} in {modes} mode "
-                f"({place_of(error)}): {first_line(error).rstrip('.')}. The forward must be made of "
-                "tensor operations with fixed shapes and without branches on values") from error
+                f"({place_of(error)}): {first_line(error).rstrip('.')}. The forward must be made "
+                "of tensor operations with fixed shapes and without branches on values") from error
         return read_program(program, self._name_of_state, "module")
 
     def _name_of_state(self, name: str) -> str:

@@ -265,12 +265,12 @@ class _Reader:
 
 def _value(tensor: Any, kind: Kind, name: str = "", maker: str = "the module") -> Value:
     if not isinstance(tensor, torch.Tensor):
-        raise ExportError(f"{maker} calls an operator that gives {type(tensor).__name__} instead of "
-                          "a tensor, which cannot be exported")
+        raise ExportError(f"{maker} calls an operator that gives {type(tensor).__name__} instead "
+                          "of a tensor, which cannot be exported")
     if any(not isinstance(size, int) for size in tensor.shape):
-        raise ExportError(f"{maker} makes a tensor of shape {list(tensor.shape)}, whose sizes depend "
-                          "on values; all shapes must be static. Pad or mask instead of selecting "
-                          "by values")
+        raise ExportError(f"{maker} makes a tensor of shape {list(tensor.shape)}, whose sizes "
+                          "depend on values; all shapes must be static. Pad or mask instead of "
+                          "selecting by values")
     return Value(kind, tuple(tensor.shape), tensor.dtype, name)
 
 
