@@ -1,4 +1,4 @@
-"""Samples to train on. Nothing is copied that lies in memory, or in a mapped file, as it is needed."""
+"""Samples to train on. What lies in memory or in a mapped file as it is needed is not copied."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def data(
 
     For most models that is `data(inputs, targets)`. The arrays are read in place, also mapped ones
     (`numpy.memmap`), so they must not change. The last `eval_fraction` of the samples are reserved
-    for evaluation, unless `eval` has samples for it. Integers beside floating-point numbers must lie
-    between -2^24 and 2^24. Raises ConfigError (`data`, `data.eval_fraction`).
+    for evaluation, unless `eval` has samples for it. Integers beside floating-point numbers must
+    lie between -2^24 and 2^24. Raises ConfigError (`data`, `data.eval_fraction`).
     """
     evaluation = None if eval is None else [_tensor(part) for part in eval]
     return _core.tensor_data([_tensor(part) for part in parts], eval_fraction, evaluation)
@@ -71,7 +71,8 @@ def _column(rows: Any, name: str) -> Array:
 
 
 def _paths(paths: Paths) -> list[str]:
-    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return [os.fspath(path) for path in several]
 
 
 def bytes_data(paths: Paths, sequence_length: int, *, eval_fraction: float = 0.0) -> Data:

@@ -18,7 +18,7 @@ _BYTES = 256
 
 
 def tokenizer_folder(folder: Path) -> pathlib.Path | None:
-    """The folder itself or, of an adapter, that of its base: where the tokenizer is, if anywhere."""
+    """Where the tokenizer is: in the folder itself or, of an adapter, in that of its base."""
     source = pathlib.Path(folder)
     adapter = source / "adapter_config.json"
     if not any(source.glob("tokenizer*")) and adapter.is_file():
@@ -71,8 +71,8 @@ def _check(prompt: str, max_new_tokens: int, temperature: float) -> None:
     if max_new_tokens < 1:
         raise ConfigError(f"max_new_tokens: is {max_new_tokens}, must be above 0", "max_new_tokens")
     if not 0 <= temperature < float("inf"):
-        raise ConfigError(f"temperature: is {temperature}, must be 0 (the likeliest tokens) or above",
-                          "temperature")
+        raise ConfigError(f"temperature: is {temperature}, must be 0 (the likeliest tokens) or "
+                          "above", "temperature")
 
 
 def _model(folder: Path) -> Any:

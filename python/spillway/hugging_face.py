@@ -20,14 +20,13 @@ from torch import nn
 from .errors import ConfigError
 from .export import ExportedModel, ExportError, from_torch
 from .export.spw import write_safetensors
+from .stored_weights import INDEX, WEIGHTS, StoredWeights, require_model
 
 __all__ = ["from_pretrained", "save_gpt2", "save_pretrained"]
 
 Path = str | os.PathLike[str]
 
-_WEIGHTS = "model.safetensors"
 _ADAPTER = "adapter_model.safetensors"
-_INDEX = _WEIGHTS + ".index.json"
 _MOST_BYTES = 5 * 10**9  # of a file of weights, as transformers writes them
 _TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt",
               "chat_template*", "spiece.model", "sentencepiece*")
@@ -55,20 +54,20 @@ def from_pretrained(
     """Writes a model of Hugging Face as a `.spw` file, as `from_torch` does.
 
     `folder`: config.json and safetensors files. The weights are copied tensor by tensor, so the
-    model is never in memory as a whole, unless its files have other names for the weights than
-    transformers, as those of some mixtures of experts have.
-    `example`: tensors by names of arguments. By default the model is a language model, whose samples
-    are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual node. With
-    an example that has `labels`, the loss is that of the model.
+    model is never in memory as a whole.
+    `example`: tensors by names of arguments. By default the model is a language model, whose
+    samples are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual
+    node. With an example that has `labels`, the loss is that of the model.
     `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen. If its
     initial values follow from the weights, as those of DoRA do, the model is loaded whole.
     `export`: other arguments of `from_torch`.
     Raises ExportError.
     """
     source = pathlib.Path(folder)
-    stored = _Stored(source)
+    require_model(source)
     make, config = _architecture(source)
     model = _without_weights(make, config)
+    stored = StoredWeights(source, model)
     if _ignores_weights(adapter) and all(name in stored for name, _ in model.named_parameters()):
         _read_buffers(model, stored)
         export["weights"] = stored.read
@@ -91,8 +90,8 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
 
     `weights`: of a trial whose model came from a folder of Hugging Face, for example
     `session.state_dict(trial)`. If they have adapters, only the adapters are saved.
-    `like`: the folder from which the configuration and the tokenizer are copied. For an adapter, the
-    one into which `adapter.save_pretrained` wrote its configuration.
+    `like`: the folder from which the configuration and the tokenizer are copied. For an adapter,
+    the one into which `adapter.save_pretrained` wrote its configuration.
     Weights above 5 GB are split into several files. Raises ConfigError (`like`).
     """
     source, target = pathlib.Path(like), pathlib.Path(folder)
@@ -165,7 +164,7 @@ def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most
         groups[-1][name] = value
         room -= value.nbytes
     if len(groups) == 1:
-        return _write(target / _WEIGHTS, weights)
+        return _write(target / WEIGHTS, weights)
     files: dict[str, str] = {}
     for number, group in enumerate(groups, 1):
         file = f"model-{number:05}-of-{len(groups):05}.safetensors"
@@ -173,7 +172,7 @@ def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most
         files.update(dict.fromkeys(group, file))
     total = sum(value.nbytes for value in weights.values())
     index = {"metadata": {"total_size": total}, "weight_map": files}
-    (target / _INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
+    (target / INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
 
 
 def _copy_all(patterns: Iterable[str], source: pathlib.Path, target: pathlib.Path) -> None:
@@ -182,47 +181,6 @@ def _copy_all(patterns: Iterable[str], source: pathlib.Path, target: pathlib.Pat
         to = target / file.name
         if not (to.exists() and file.samefile(to)):
             shutil.copyfile(file, to)
-
-
-class _Stored:
-    """The weights in the files of a folder, by the names of parameters."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        if not (folder / "config.json").is_file():
-            raise ExportError(f"'{folder}' is not a model of Hugging Face: it has no config.json")
-        index = folder / _INDEX
-        self._folder = folder
-        self._files: dict[str, Any] = {}
-        if index.is_file():
-            self._file_of = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        elif (folder / _WEIGHTS).is_file():
-            self._file_of = dict.fromkeys(self._opened(_WEIGHTS).keys(), _WEIGHTS)
-        else:
-            raise ExportError(f"'{folder}' has neither {_WEIGHTS} nor {_INDEX}. Load the model with "
-                              "transformers and save it with save_pretrained")
-
-    def __contains__(self, name: str) -> bool:
-        return self._name(name) is not None
-
-    def read(self, name: str) -> torch.Tensor | None:
-        """The values of a parameter or buffer, if the files have it."""
-        stored = self._name(name)
-        if stored is None:
-            return None
-        tensor: torch.Tensor = self._opened(self._file_of[stored]).get_tensor(stored)
-        return tensor
-
-    def _opened(self, file: str) -> Any:
-        from safetensors import safe_open
-
-        if file not in self._files:
-            self._files[file] = safe_open(self._folder / file, framework="pt")
-        return self._files[file]
-
-    def _name(self, name: str) -> str | None:
-        """The name of a parameter in the files. PEFT wraps the layers of a model in its own."""
-        plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
-        return plain if plain in self._file_of else None
 
 
 def _architecture(folder: pathlib.Path) -> tuple[Any, Any]:
@@ -259,7 +217,7 @@ def _ignores_weights(adapter: Any) -> bool:
     return str(plain["peft_type"].value) == "LORA" and changed <= _PLAIN_LORA
 
 
-def _read_buffers(model: nn.Module, stored: _Stored) -> None:
+def _read_buffers(model: nn.Module, stored: StoredWeights) -> None:
     with torch.no_grad():
         for name, buffer in model.named_buffers():
             value = stored.read(name)

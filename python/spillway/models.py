@@ -18,7 +18,8 @@ def _built_in(family: str, fields: dict[str, Any]) -> Model:
 def gpt(**fields: Any) -> Model:
     """A GPT-2, with the fields of `model` in docs/configuration.md, such as `hidden_size`.
 
-    A sample is `max_position_embeddings` + 1 tokens: the inputs, and from the second on the targets.
+    A sample is `max_position_embeddings` + 1 tokens: the inputs, and from the second on the
+    targets.
     """
     return _built_in("gpt", fields)
 

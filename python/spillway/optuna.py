@@ -1,8 +1,8 @@
 """Optuna chooses what a session trains. Needs `pip install spillway[optuna]`.
 
-`optimize` works in rounds: all trials of a round train equally many steps, then Optuna hears of them
-in the order of their numbers. So a study is a function of its seed, whatever trains at once, on
-however many devices, and however often it was interrupted.
+`optimize` works in rounds: all trials of a round train equally many steps, then Optuna hears of
+them in the order of their numbers. So a study is a function of its seed, whatever trains at once,
+on however many devices, and however often it was interrupted.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class _Trials:
                 "give the data an eval_fraction", "data.eval_fraction")
         known = {**metrics, "eval_loss": loss}
         if self._metric not in known:
-            raise ConfigError(f"metric is '{self._metric}'; use one of {', '.join(known)}", "metric")
+            raise ConfigError(f"metric is '{self._metric}'; use one of {', '.join(known)}",
+                              "metric")
         return known[self._metric]
 
 
@@ -232,7 +233,7 @@ class _Rounds:
         return copy.deepcopy(self._study.pruner).prune(study, frozen)
 
     def _decide_again(self, trial: Trial) -> bool:
-        """Repeats a decision that was interrupted, perhaps after the pruner had written its marks."""
+        """Repeats an interrupted decision, perhaps after the pruner had written its marks."""
         kept = set(trial.user_attrs[_MARK]["kept"])
         copied = optuna.create_study(direction=self._study.direction,
                                      study_name=self._study.study_name)

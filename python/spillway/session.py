@@ -67,8 +67,8 @@ def _document(**sections: Any) -> str:
 class Session:
     """Trials on shared devices, each trained as soon as it is submitted.
 
-    No bit of a trial depends on when others are submitted or end, nor on the devices. A `with` block
-    waits for all trials at its end; if it ends with an exception, the trials are stopped.
+    No bit of a trial depends on when others are submitted or end, nor on the devices. A `with`
+    block waits for all trials at its end; if it ends with an exception, the trials are stopped.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Session:
         The keyword arguments are the keys of docs/configuration.md with the same names. Raises
         ConfigError.
         """
-        several = devices if isinstance(devices, Sequence) and not isinstance(devices, str) else [devices]
+        several = [devices] if isinstance(devices, (str, int, Mapping)) else devices
         self._session = _core.Session(
             _document(
                 devices=[_device(device) for device in several],
@@ -160,7 +160,8 @@ class Session:
         seen, left = 0, timeout
         try:
             while True:
-                over = self._session.wait_for(_SLICE_S if left is None else min(_SLICE_S, left), trial)
+                slice_s = _SLICE_S if left is None else min(_SLICE_S, left)
+                over = self._session.wait_for(slice_s, trial)
                 if progress:
                     events = self.events(seen)
                     seen = events[-1].sequence if events else seen

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import unittest
 from unittest import mock
@@ -451,8 +452,29 @@ class RefusalTest(ExportCase):
         self.refuses(drop_path, "calls aten::rand, which draws random numbers")
 
     def test_of_control_flow_on_values(self):
-        self.refuses(lambda x, _: x if x.sum() > 0 else -x, "without branches on values")
-        self.refuses(lambda x, _: x * x.max().item(), "reads a number from a tensor|branches on values")
+        self.refuses(lambda x, _: x if x.sum() > 0 else -x,
+                     r"branches on values .*export_test.py, line \d+\).*torch.where")
+        self.refuses(lambda x, _: x.matmul(x), r"export_test.py, line \d+\).*reduction dim")
+        self.refuses(lambda x, _: x * x.max().item(), "the module reads a number from a tensor")
+        self.refuses(lambda x, _: x[x > 0], "sizes depend on values.*Pad or mask")
+
+    def test_without_what_torch_prints(self):
+        for body in ("x if x.sum() > 0 else -x", "x @ x"):
+            program = textwrap.dedent(f"""
+                import torch, spillway as sp
+                class Net(torch.nn.Linear):
+                    def forward(self, x):
+                        x = super().forward(x)
+                        return {body}
+                try:
+                    sp.from_torch(Net(8, 3), torch.zeros(4, 8), path="net.spw", loss="mse")
+                except sp.ExportError as error:
+                    print(error)
+            """)
+            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                                 cwd=self.folder, check=True)
+            self.assertEqual(len(ran.stdout.splitlines()), 1, ran.stdout)
+            self.assertEqual(ran.stderr, "")
 
     def test_of_another_torch(self):
         x, _ = vectors()

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -19,10 +20,12 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+import safetensors
 import tokenizers
 import torch
 
 import spillway as sp
+from spillway.stored_weights import StoredWeights
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "experiments/architectures"))
 import matrix
@@ -94,7 +97,9 @@ class HuggingFace(unittest.TestCase):
     def test_imports_the_weights_of_the_folder(self):
         for name in ("llama", "mixtral"):  # the files of the second name them otherwise
             module, source = self.saved(name)
-            model = self.imported(source)
+            whole = mock.patch.object(type(module), "from_pretrained", side_effect=AssertionError)
+            with whole:  # tensor by tensor
+                model = self.imported(source)
             from_memory = sp.from_torch(module, {"input_ids": tokens(2)[:, :-1]},
                                         path=self.folder / "memory.spw", targets="next_token")
             bits = [train(each, sp.data(tokens()))[0].weights_xxh3 for each in (model, from_memory)]
@@ -103,6 +108,20 @@ class HuggingFace(unittest.TestCase):
             other = sp.from_torch(module, {"input_ids": tokens(2)[:, :-1]},
                                   path=self.folder / "other.spw", targets="next_token")
             self.assertNotEqual(train(other, sp.data(tokens()))[0].weights_xxh3, bits[0])
+
+    def test_finds_weights_that_files_name_otherwise(self):
+        for name in ("qwen3_moe", "gpt_neox", "vit", "swin"):
+            module, source = self.saved(name)
+            with safetensors.safe_open(source / "model.safetensors", framework="pt") as file:
+                self.assertLess(set(file.keys()) & set(module.state_dict()), set(file.keys()))
+            values = dict(module.named_parameters())
+            own = self.folder / "own_names"
+            sp.save_pretrained(values, own, like=source)
+            for folder in (source, own):
+                stored = StoredWeights(folder, module)
+                for each, value in values.items():
+                    self.assertTrue(torch.equal(stored.read(each), value), each)
+                self.assertIsNone(stored.read("no.such.weight"))
 
     def test_never_holds_the_weights_as_a_whole(self):
         config = transformers.LlamaConfig(
@@ -173,8 +192,8 @@ class HuggingFace(unittest.TestCase):
         sp.save_pretrained(weights, self.folder / "adapter", like=self.folder / "config")
         self.assertEqual(sorted(path.name for path in (self.folder / "adapter").iterdir()),
                          ["adapter_config.json", "adapter_model.safetensors"])
-        loaded = peft.PeftModel.from_pretrained(
-            transformers.AutoModelForCausalLM.from_pretrained(source), self.folder / "adapter").eval()
+        base = transformers.AutoModelForCausalLM.from_pretrained(source)
+        loaded = peft.PeftModel.from_pretrained(base, self.folder / "adapter").eval()
         whole = peft.get_peft_model(
             transformers.AutoModelForCausalLM.from_pretrained(source), adapter).eval()
         untrained = whole(tokens()).logits

@@ -7,6 +7,7 @@ import sys
 
 python = os.environ.get("SPILLWAY_PACKAGE_PYTHON", "")
 if not python:
-    print("skipped: SPILLWAY_PACKAGE_PYTHON names no Python with the package; run scripts/python.sh")
+    print("skipped: SPILLWAY_PACKAGE_PYTHON names no Python with the package; "
+          "run scripts/python.sh")
     sys.exit(77)
 os.execv(python, [python, *sys.argv[1:]])

@@ -79,7 +79,8 @@ class SessionTest(unittest.TestCase):
         with sp.Session("64MiB") as session:
             trial = submit(session, until=5)
             session.wait(trial)
-            self.assertEqual((session.result(trial).state, session.result(trial).steps), ("paused", 5))
+            self.assertEqual(session.result(trial).state, "paused")
+            self.assertEqual(session.result(trial).steps, 5)
             session.extend(trial, until=STEPS)
             session.wait(trial)
             self.assertEqual(session.result(trial).weights_xxh3, alone())

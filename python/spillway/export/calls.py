@@ -67,8 +67,8 @@ class Arguments:
                  for name, tensor in self.tensors.items()}
         if len(set(sizes.values())) != 1 or 0 in sizes.values():
             raise ExportError(f"example has tensors with first dimensions {sizes}; the first "
-                              "dimension is the batch, so they must be equal and above 0. Make what "
-                              "is no part of a sample a buffer of the module")
+                              "dimension is the batch, so they must be equal and above 0. Make "
+                              "what is no part of a sample a buffer of the module")
         return next(iter(sizes.values()))
 
 
@@ -118,9 +118,9 @@ def chosen(result: Any, output: str | int | None) -> torch.Tensor:
             raise ExportError(f"output is {output}, but the module gives {_described(result)}")
         value = result[output]
     if not isinstance(value, torch.Tensor):
-        raise ExportError(f"the module gives {_described(result)}, of which output={output!r} is no "
-                          "tensor. Name the tensor to compare with targets by output=, a key or a "
-                          "position")
+        raise ExportError(f"the module gives {_described(result)}, of which output={output!r} is "
+                          "no tensor. Name the tensor to compare with targets by output=, a key or "
+                          "a position")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What flows through a graph: which nodes matter, which depend on parameters, what is alive when."""
+"""What flows through a graph: which nodes matter or depend on parameters, what is alive when."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .calls import Arguments, Call, Example, in_dtype, in_mode
 from .cuts import candidates, common_cuts, cuts_at
-from .errors import ExportError, first_line
+from .errors import ExportError, first_line, place_of, told_once
 from .exported_model import ExportedModel, described
 from .flow import Flow
 from .graphs import Graph, Kind, Value, read_program
@@ -137,16 +138,21 @@ class _Export:
         self._call = call
         modes = "train" if training else "eval"
         try:
-            with in_mode(call, training), warnings.catch_warnings():
+            with in_mode(call, training), warnings.catch_warnings(), told_once():
                 warnings.simplefilter("ignore")
                 program = torch.export.export(call, (), inputs)
         except ExportError:
             raise
+        except GuardOnDataDependentSymNode as error:
+            raise ExportError(
+                f"{type(self._module).__name__} branches on values of tensors or makes a size of "
+                f"them ({place_of(error)}), but its graph must be the same for all values. Choose "
+                "by values with torch.where or a mask") from None
         except Exception as error:
             raise ExportError(
-                f"torch.export cannot trace {type(self._module).__name__} in {modes} mode: "
-                f"{first_line(error)}. The forward must be made of tensor operations with fixed "
-                "shapes and without branches on values") from error
+                f"torch.export cannot trace {type(self._module).__name__} in {modes} mode "
+                f"({place_of(error)}): {first_line(error).rstrip('.')}. The forward must be made "
+                "of tensor operations with fixed shapes and without branches on values") from error
         return read_program(program, self._name_of_state, "module")
 
     def _name_of_state(self, name: str) -> str:

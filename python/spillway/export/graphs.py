@@ -201,7 +201,7 @@ class _Reader:
                                                                      torch._ops.OpOverload):
             return result  # arithmetic of static shapes
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise ExportError(f"{self._path(node)} calls {node.target}, which is no operator of "
+            raise ExportError(f"{self._caller(node)} calls {node.target}, which is no operator of "
                               "PyTorch on tensors. Compute with tensors of fixed shapes")
         return self._operator(node, node.target, args, kwargs)
 
@@ -242,7 +242,7 @@ class _Reader:
         if schema.name in _CHECKS:
             return None
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
-            raise ExportError(f"{self._path(node)} reads a number from a tensor ({schema.name}); "
+            raise ExportError(f"{self._caller(node)} reads a number from a tensor ({schema.name}); "
                               "shapes and numbers must not depend on data. Keep it a tensor")
         call = Node(schema.name, schema.overload_name,
                     [_plain(_argument(schema, i, args, kwargs)) for i in
@@ -250,9 +250,12 @@ class _Reader:
                     [], self._path(node), target)
         is_list = isinstance(result, (list, tuple))
         for each in pytree.tree_leaves(result):
-            call.outputs.append(_value(each, Kind.RESULT))
+            call.outputs.append(_value(each, Kind.RESULT, maker=self._caller(node)))
         self.graph.nodes.append(call)
         return call.outputs if is_list else call.outputs[0]
+
+    def _caller(self, node: torch.fx.Node) -> str:
+        return self._path(node) or "the module"
 
     def _path(self, node: torch.fx.Node) -> str:
         stack = list((node.meta.get("nn_module_stack") or {}).values())
@@ -260,13 +263,14 @@ class _Reader:
         return path.removeprefix(self._prefix).lstrip(".")
 
 
-def _value(tensor: Any, kind: Kind, name: str = "") -> Value:
+def _value(tensor: Any, kind: Kind, name: str = "", maker: str = "the module") -> Value:
     if not isinstance(tensor, torch.Tensor):
-        raise ExportError(f"an operator gives {type(tensor).__name__} instead of a tensor, which "
-                          "cannot be exported")
+        raise ExportError(f"{maker} calls an operator that gives {type(tensor).__name__} instead "
+                          "of a tensor, which cannot be exported")
     if any(not isinstance(size, int) for size in tensor.shape):
-        raise ExportError(f"a tensor has the shape {list(tensor.shape)}; all shapes must be "
-                          "static. Pad or mask instead of selecting by values")
+        raise ExportError(f"{maker} makes a tensor of shape {list(tensor.shape)}, whose sizes "
+                          "depend on values; all shapes must be static. Pad or mask instead of "
+                          "selecting by values")
     return Value(kind, tuple(tensor.shape), tensor.dtype, name)
 
 
