@@ -144,6 +144,10 @@ class Session {
   /// one, under the same budgets; no bit depends on them. Waits for the result. Throws ConfigError
   /// (`data`) if the samples do not fit the model, DoesNotFit, and what weights() throws.
   Evaluation evaluate(JobId trial, std::shared_ptr<const DataSource> data);
+  /// Likewise of a trial that the session does not have, with these weights by the names of its
+  /// parameters. Throws what submit() throws, and Error if a parameter is missing.
+  Evaluation evaluate(const TrialConfig& trial, std::vector<NamedTensor> weights,
+                      std::shared_ptr<const DataSource> data);
   /// Likewise what the trial's model computes before its loss, for each sample of `data` in order:
   /// [N, ...] f32, on the CPU, outside of host_memory. Of a Graph or Sequential: the first input of
   /// the loss. Of the built-in families: the logits. Targets in the rows are not used.

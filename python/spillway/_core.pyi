@@ -308,5 +308,8 @@ def resume(folder: str, overrides: Sequence[str], tell: object) -> str:
 def results(folder: str) -> str:
     """The results of a run in a folder, as JSON."""
 
-def model_fields(folder: str, trial: str) -> str:
-    """The fields of the model of a trial, as JSON."""
+def contract(folder: str, trial: str) -> str:
+    """The fields of a trial's model and data that decide its bits, as JSON."""
+
+def evaluate(folder: str, trial: str, overrides: Sequence[str]) -> Evaluation:
+    """The final weights of a trial on its evaluation data."""

@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,10 +29,17 @@ _WEIGHTS = "model.safetensors"
 _ADAPTER = "adapter_model.safetensors"
 _INDEX = _WEIGHTS + ".index.json"
 _MOST_BYTES = 5 * 10**9  # of a file of weights, as transformers writes them
+_TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt",
+              "chat_template*", "spiece.model", "sentencepiece*")
 # What belongs to a model beside its weights.
-_COMPANIONS = ("config.json", "generation_config.json", "preprocessor_config.json",
-               "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt",
-               "chat_template*", "spiece.model", "sentencepiece*", "LICENSE*")
+_COMPANIONS = ("config.json", "generation_config.json", "preprocessor_config.json", "LICENSE*",
+               *_TOKENIZER)
+
+# Fields of peft.LoraConfig that do not change how an adapter begins.
+_PLAIN_LORA = {"alpha_pattern", "base_model_name_or_path", "exclude_modules", "fan_in_fan_out",
+               "inference_mode", "layers_pattern", "layers_to_transform", "lora_alpha",
+               "lora_dropout", "r", "rank_pattern", "revision", "target_modules", "task_type",
+               "use_rslora"}
 
 
 def from_pretrained(
@@ -53,7 +60,8 @@ def from_pretrained(
     `example`: tensors by names of arguments. By default the model is a language model, whose samples
     are `sequence_length` + 1 tokens; `batch_size` is the number of samples in a virtual node. With
     an example that has `labels`, the loss is that of the model.
-    `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen.
+    `adapter`: a configuration of PEFT, such as `peft.LoraConfig`; everything else is frozen. If its
+    initial values follow from the weights, as those of DoRA do, the model is loaded whole.
     `export`: other arguments of `from_torch`.
     Raises ExportError.
     """
@@ -61,7 +69,7 @@ def from_pretrained(
     stored = _Stored(source)
     make, config = _architecture(source)
     model = _without_weights(make, config)
-    if all(name in stored for name, _ in model.named_parameters()):
+    if _ignores_weights(adapter) and all(name in stored for name, _ in model.named_parameters()):
         _read_buffers(model, stored)
         export["weights"] = stored.read
     else:
@@ -88,16 +96,14 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
     Weights above 5 GB are split into several files. Raises ConfigError (`like`).
     """
     source, target = pathlib.Path(like), pathlib.Path(folder)
-    adapters = {name.replace(".default.", "."): value for name, value in weights.items()
-                if ".lora_" in name}
+    adapters = {name.replace(".modules_to_save.default.", ".").replace(".default.", "."): value
+                for name, value in weights.items()
+                if ".lora_" in name or ".modules_to_save." in name}
     needed = "adapter_config.json" if adapters else "config.json"
     if not (source / needed).is_file():
         raise ConfigError(f"like: '{source}' has no {needed}; name the folder of the "
                           f"{'adapter' if adapters else 'model'}", "like")
-    target.mkdir(parents=True, exist_ok=True)
-    for pattern in (needed, *_COMPANIONS):
-        for file in source.glob(pattern):
-            _copy(file, target / file.name)
+    _copy_all((needed, *_COMPANIONS), source, target)
     if adapters:
         _write(target / _ADAPTER, adapters)
     else:
@@ -110,10 +116,11 @@ _GPT2_NAMES = {"attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj", "mlp.fc": 
 
 
 def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attention_heads: int,
-              layer_norm_eps: float = 1e-5) -> None:
+              layer_norm_eps: float = 1e-5, like: Path | None = None) -> None:
     """Writes the weights of a built-in `gpt` as a folder that transformers loads as GPT-2.
 
-    The arguments are what cannot be read off the weights.
+    `like`: a folder from which the tokenizer is copied. The other arguments are what cannot be read
+    off the weights.
     """
     renamed: dict[str, torch.Tensor] = {}
     for name, value in weights.items():
@@ -133,6 +140,8 @@ def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attentio
     }
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    if like is not None:
+        _copy_all(_TOKENIZER, pathlib.Path(like), target)
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     _write_split(target, renamed, _MOST_BYTES)
 
@@ -167,9 +176,12 @@ def _write_split(target: pathlib.Path, weights: Mapping[str, torch.Tensor], most
     (target / _INDEX).write_text(json.dumps(index, indent=2), encoding="utf-8")
 
 
-def _copy(file: pathlib.Path, to: pathlib.Path) -> None:
-    if not (to.exists() and file.samefile(to)):
-        shutil.copyfile(file, to)
+def _copy_all(patterns: Iterable[str], source: pathlib.Path, target: pathlib.Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for file in (file for pattern in patterns for file in source.glob(pattern)):
+        to = target / file.name
+        if not (to.exists() and file.samefile(to)):
+            shutil.copyfile(file, to)
 
 
 class _Stored:
@@ -236,6 +248,15 @@ def _without_weights(make: Any, config: Any) -> nn.Module:
         model: nn.Module = make(config)
     _untouched(model)
     return model
+
+
+def _ignores_weights(adapter: Any) -> bool:
+    """Whether PEFT makes the adapter without weights of the model: by a plain LoRA."""
+    if adapter is None:
+        return True
+    plain = type(adapter)().to_dict()
+    changed = {name for name, value in adapter.to_dict().items() if value != plain[name]}
+    return str(plain["peft_type"].value) == "LORA" and changed <= _PLAIN_LORA
 
 
 def _read_buffers(model: nn.Module, stored: _Stored) -> None:

@@ -15,8 +15,10 @@ import torch
 from . import _core
 from .errors import ConfigError
 from .export.spw import read_safetensors
+from .generate import generate, tokenizer_folder
 from .hugging_face import save_gpt2, save_pretrained
 from .progress import Progress
+from .results import Evaluation
 from .session import Event
 
 Path = str | os.PathLike[str]
@@ -68,26 +70,77 @@ class Run:
 
         Raises ConfigError (`trial`).
         """
-        return read_safetensors(self.folder / "trials" / self._name_of(trial) / "weights.safetensors")
+        return read_safetensors(self._weights_file(self._name_of(trial)))
+
+    def evaluate(self, trial: str | None = None, *, data: Path | Sequence[Path] | None = None,
+                 overrides: Overrides = ()) -> Evaluation:
+        """Mean loss and metrics of the final weights of a trial, by default the best one.
+
+        It computes on the run's devices, within their budgets, also while the run goes on.
+        `data`: files like those of `data.path`; by default the evaluation data of the run.
+        `overrides`: as for `train`, such as {"devices": [{"memory": "1GiB"}]}.
+        Raises ConfigError (`trial`, `data.eval_path`) and DoesNotFit.
+        """
+        name = self._name_of(trial)
+        self._weights_file(name)
+        if data is not None:
+            paths = [data] if isinstance(data, (str, os.PathLike)) else data
+            files = json.dumps([os.path.abspath(path) for path in paths])
+            overrides = [*_texts(overrides), f"data.eval_path={files}", "data.eval_fraction=0"]
+        return _core.evaluate(os.fspath(self.folder), name, _texts(overrides))
+
+    def generate(self, prompt: str, *, trial: str | None = None, like: Path | None = None,
+                 max_new_tokens: int = 100, temperature: float = 0.0, seed: int = 0) -> str:
+        """The prompt and what a trained language model adds to it, by `generate` of transformers.
+
+        `trial`, `like`: as for `save_pretrained`. The tokenizer is the one of the folder `like` or,
+        of an adapter, of its base. Without one, tokens are bytes if the run's data are.
+        `temperature`: 0 takes the likeliest token each time; otherwise tokens are drawn, by `seed`.
+        A model with a table of positions ends where that does. Raises ConfigError (`prompt`,
+        `trial`, `like`, ...).
+        """
+        tokenizer = None if like is None else tokenizer_folder(like)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, trial=trial, like=like)
+            if tokenizer is None and self._contract(self._name_of(trial))["data.format"] != "bytes":
+                raise ConfigError("like: must be a folder with the tokenizer of the run's data, "
+                                  "because these are not bytes", "like")
+            return generate(folder, prompt, tokenizer=tokenizer, max_new_tokens=max_new_tokens,
+                            temperature=temperature, seed=seed)
 
     def save_pretrained(self, folder: Path, *, trial: str | None = None,
                         like: Path | None = None) -> None:
         """Writes a trial, by default the best one, as a folder of Hugging Face.
 
-        `like`: the folder that the model came from, see `spillway.save_pretrained`; a built-in gpt
-        needs none, and becomes a GPT-2. Raises ConfigError (`trial`, `like`).
+        `like`: the folder that the model came from, see `spillway.save_pretrained`. A built-in gpt
+        becomes a GPT-2 and takes only the tokenizer from there, if any. Raises ConfigError
+        (`trial`, `like`).
         """
-        weights = self.state_dict(trial)
-        if like is not None:
-            save_pretrained(weights, folder, like=like)
-            return
-        name = self._name_of(trial)
-        fields = json.loads(_core.model_fields(os.fspath(self.folder), name))
-        if fields["family"] != "gpt":
+        weights, name = self.state_dict(trial), self._name_of(trial)
+        fields = self._contract(name) if "wte.weight" in weights or like is None else {}
+        if fields.get("model.family") == "gpt":
+            save_gpt2(weights, folder, like=like,
+                      num_attention_heads=int(fields["model.num_attention_heads"]),
+                      layer_norm_eps=float(fields["model.layer_norm_eps"]))
+        elif like is None:
             raise ConfigError(f"like: is missing; trial '{name}' is of the family "
-                              f"{fields['family']}, so name the folder of its configuration", "like")
-        save_gpt2(weights, folder, num_attention_heads=int(fields["num_attention_heads"]),
-                  layer_norm_eps=float(fields["layer_norm_eps"]))
+                              f"{fields['model.family']}, so name the folder of its configuration",
+                              "like")
+        else:
+            save_pretrained(weights, folder, like=like)
+
+    def _contract(self, name: str) -> dict[str, str]:
+        """What decides the bits of a trial, by the keys of `model` and `data`."""
+        fields: dict[str, str] = json.loads(_core.contract(os.fspath(self.folder), name))
+        return fields
+
+    def _weights_file(self, name: str) -> pathlib.Path:
+        file = self.folder / "trials" / name / "weights.safetensors"
+        if not file.is_file():
+            state = next(each["state"] for each in self.trials if each["name"] == name)
+            raise ConfigError(f"trial: '{name}' is {state} and has no final weights yet; choose "
+                              "one that is done", "trial")
+        return file
 
     def _name_of(self, trial: str | None) -> str:
         if trial is None:

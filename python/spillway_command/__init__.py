@@ -1,12 +1,14 @@
 """The command `spillway`: the C++ program of the package, without importing PyTorch first.
 
-`import` and `export`, which need Python, are here.
+`import`, `export`, `eval` and `generate`, which need Python, are here.
 """
 
 import argparse
 import importlib.util
+import json
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable
 
@@ -26,7 +28,11 @@ def main() -> None:
 def _run(command: Callable[[list[str]], None], arguments: list[str]) -> int:
     try:
         command(arguments)
-    except (ValueError, OSError) as error:
+    except Exception as error:
+        from spillway import Error
+
+        if not isinstance(error, (Error, ValueError, OSError)):
+            raise
         print(f"spillway: {error}", file=sys.stderr)
         return 1
     return 0
@@ -34,7 +40,8 @@ def _run(command: Callable[[list[str]], None], arguments: list[str]) -> int:
 
 def _import(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
-        prog="spillway import", description="Writes a language model of Hugging Face as a .spw file.")
+        prog="spillway import",
+        description="Writes a language model of Hugging Face as a .spw file.")
     parser.add_argument("folder", help="with config.json and safetensors files")
     parser.add_argument("-o", "--output", required=True, metavar="FILE",
                         help="the .spw file, for model.path")
@@ -70,4 +77,47 @@ def _export(arguments: list[str]) -> None:
     print(f"{folder}: written")
 
 
-_COMMANDS = {"import": _import, "export": _export}
+def _eval(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="spillway eval", description="Evaluates the final weights of a trial.")
+    parser.add_argument("run", help="folder of the run")
+    parser.add_argument("trial", nargs="?", help="by default the best one")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE",
+                        help="values to replace, such as devices='[{memory: 1GiB}]'")
+    parser.add_argument("--data", action="append", metavar="FILE",
+                        help="of the run's format; by default the run's evaluation data")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    given = parser.parse_args(arguments)
+    import spillway
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save
+    run = spillway.open(given.run)
+    found = run.evaluate(given.trial, data=given.data, overrides=given.overrides)
+    values = {"loss": found.loss, **found.metrics}
+    print(json.dumps(values) if given.json else
+          "  ".join(f"{name} {value:.6g}" for name, value in values.items()))
+
+
+def _generate(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="spillway generate", description="Lets a trained language model go on with a text.")
+    parser.add_argument("run", help="folder of the run")
+    parser.add_argument("trial", nargs="?", help="by default the best one")
+    parser.add_argument("--prompt", required=True, metavar="TEXT")
+    parser.add_argument("--max-new-tokens", type=int, default=100, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T",
+                        help="0, the default: the likeliest tokens; else tokens are drawn")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws")
+    parser.add_argument("--like", metavar="FOLDER",
+                        help="the model's folder of Hugging Face, with its tokenizer")
+    given = parser.parse_args(arguments)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    import spillway
+
+    print(spillway.open(given.run).generate(
+        given.prompt, trial=given.trial, like=given.like, max_new_tokens=given.max_new_tokens,
+        temperature=given.temperature, seed=given.seed))
+
+
+_COMMANDS = {"import": _import, "export": _export, "eval": _eval, "generate": _generate}

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string_view>
 
 #include "python/src/module.h"
 #include "runs/config/config.h"
@@ -12,9 +11,13 @@
 #include "runs/control/recorder.h"
 #include "runs/control/train_run.h"
 #include "runs/folder/cache_file.h"
+#include "runs/folder/growth.h"
 #include "runs/folder/prepare.h"
 #include "runs/log/event_json.h"
+#include "runs/log/event_log.h"
 #include "runs/output/run_documents.h"
+#include "spillway/data_source.h"
+#include "trainer/compute/trial_state.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,7 +25,7 @@ using namespace nb::literals;
 namespace spillway::python {
 namespace {
 
-constexpr std::string_view kModel = "model.";
+using Release = nb::call_guard<nb::gil_scoped_release>;
 
 RunResources resources() { return {.pilot_cache = pilot_cache_file()}; }
 
@@ -122,22 +125,40 @@ std::string results(const std::string& folder) {
   return json_report(logged.run, folder, state);
 }
 
-/// The fields of a trial's model that are in its contract, as JSON: their texts by key.
-std::string model_fields(const std::string& folder, const std::string& name) {
-  const std::string file = OutputFolder(folder).path() / "config.yaml";
+/// A trial of the run in a folder, also a clone.
+Trial trial_of(const OutputFolder& folder, const std::string& name,
+               const std::vector<std::string>& overrides) {
   Findings findings;
-  const std::vector<Trial> trials = read_trials(file, {}, findings);
+  const std::string path = folder.path();
+  auto given = read_trials(folder.file("config.yaml"), overrides, findings, path);
   findings.throw_if_any();
+  const std::vector<Trial> trials = match_trials(std::move(given), read_run(folder.path()).run);
   const auto trial = std::ranges::find(trials, name, &Trial::name);
-  if (trial == trials.end()) {
-    throw ConfigError("trial", 0,
-                      fmt::format("'{}' is not a trial of the run in '{}'", name, folder));
+  if (trial != trials.end()) return *trial;
+  throw ConfigError("trial", 0, fmt::format("'{}' is not a trial of the run in '{}'", name, path));
+}
+
+/// The fields of a trial's configuration that are in its contract, as JSON: their texts by key.
+std::string contract(const std::string& folder, const std::string& name) {
+  return Json(contract_fields(trial_of(OutputFolder(folder), name, {}).config)).dump();
+}
+
+/// The final weights of a trial on its evaluation data, under the budgets of its run. Neither needs
+/// nor changes what the folder has beside.
+Evaluation evaluate(const std::string& path, const std::string& name,
+                    const std::vector<std::string>& overrides) {
+  const OutputFolder folder(path);
+  const Trial trial = trial_of(folder, name, overrides);
+  Findings findings;
+  const TrialConfig config = run_configs({trial}, folder, findings).front();
+  const auto session = make_session(run_session(trial, pilot_cache_file()), trial, findings);
+  findings.throw_if_any();
+  if (!config.data->eval) {
+    throw ConfigError("data.eval_path", 0,
+                      "is missing, and no samples are reserved for evaluation; name a file");
   }
-  Json fields;
-  for (const auto& [key, text] : contract_fields(trial->config)) {
-    if (key.starts_with(kModel)) fields[key.substr(kModel.size())] = text;
-  }
-  return fields.dump();
+  auto weights = read_tensors(Safetensors(file_source(posix_file_system(), config.weights_file)));
+  return session->evaluate(config, std::move(weights), config.data->eval);
 }
 
 }  // namespace
@@ -147,10 +168,12 @@ void bind_runs(nb::module_& module) {
              "Trains the run of a configuration file; returns its folder.");
   module.def("resume", &resume, "folder"_a, "overrides"_a, "tell"_a,
              "Resumes the run in a folder; returns the folder.");
-  module.def("results", &results, "folder"_a, nb::call_guard<nb::gil_scoped_release>(),
+  module.def("results", &results, "folder"_a, Release(),
              "The results of a run in a folder, as JSON.");
-  module.def("model_fields", &model_fields, "folder"_a, "trial"_a,
-             "The fields of the model of a trial, as JSON.");
+  module.def("contract", &contract, "folder"_a, "trial"_a, Release(),
+             "The fields of a trial's model and data that decide its bits, as JSON.");
+  module.def("evaluate", &evaluate, "folder"_a, "trial"_a, "overrides"_a, Release(),
+             "The final weights of a trial on its evaluation data.");
 }
 
 }  // namespace spillway::python

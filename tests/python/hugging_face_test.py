@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+import tokenizers
 import torch
 
 import spillway as sp
@@ -30,7 +32,8 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 STEPS = 6
-TRAIN = {"batch_size": 4, "max_steps": STEPS, "learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+TRAIN = {"batch_size": 4, "max_steps": STEPS, "learning_rate": 1e-2,
+         "lr_scheduler_type": "constant"}
 
 
 def architecture(name):
@@ -40,6 +43,21 @@ def architecture(name):
 def tokens(count=8, length=TOKENS + 1):
     generator = torch.Generator().manual_seed(2)
     return torch.randint(3, VOCABULARY, (count, length), generator=generator)
+
+
+def write_tokenizer(folder):
+    """Its tokens are the words w0, w1 and so on."""
+    words = {f"w{i}": i for i in range(VOCABULARY)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+
+
+def likeliest(module, row, count):
+    """Text of this tokenizer: the row and `count` tokens more."""
+    for _ in range(count):
+        row = [*row, int(module(torch.tensor([row])).logits[0, -1].argmax())]
+    return " ".join(f"w{token}" for token in row)
 
 
 def train(model, data, budget="256MiB"):
@@ -122,21 +140,36 @@ class HuggingFace(unittest.TestCase):
         self.assertLess(grown, 0.6 * stored)
         self.assertGreater((self.folder / "large.spw").stat().st_size, stored)
 
-    def test_trains_an_adapter_that_peft_loads(self):
+    def test_trains_adapters_that_peft_loads(self):
         module, source = self.saved()
-        adapter = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"],
-                                  task_type="CAUSAL_LM")
-        model = self.imported(source, adapter=adapter)
-        result, weights = train(model, sp.data(tokens()))
-        self.assertLess(result.final_loss, result.first_loss)
-        base = module.state_dict()
-        frozen = {name: value for name, value in weights.items() if ".lora_" not in name}
+        base, options = module.state_dict(), {"dora": {"use_dora": True},
+                                              "head": {"modules_to_save": ["lm_head"]}}
+        for kind in ("lora", "dora", "head"):
+            with self.subTest(kind):
+                adapter = peft.LoraConfig(
+                    r=4, lora_alpha=8, lora_dropout=0.1, target_modules=["q_proj", "v_proj"],
+                    task_type="CAUSAL_LM", **options.get(kind, {}))
+                model = self.imported(source, adapter=adapter)
+                result, weights = train(model, sp.data(tokens()))
+                spilled, _ = train(model, sp.data(tokens()), budget="112KiB")
+                self.assertGreater(spilled.num_shards, 2)
+                self.assertEqual(spilled.weights_xxh3, result.weights_xxh3)
+                other, _ = train(model, sp.data(tokens() // 2))
+                self.assertNotEqual(other.weights_xxh3, result.weights_xxh3)  # the control
+                self.assertLess(result.final_loss, result.first_loss)
+                self.check_frozen(weights, base)
+                self.check_loads(weights, source, adapter)
+
+    def check_frozen(self, weights, base):
+        frozen = {name: value for name, value in weights.items()
+                  if ".lora_" not in name and ".modules_to_save." not in name}
         self.assertTrue(frozen)
         for name, value in frozen.items():
-            plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+            plain = re.sub(r"^base_model\.model\.|\.(base_layer|original_module)(?=\.)", "", name)
             self.assertTrue(torch.equal(value, base[plain]), name)
-        peft.get_peft_model(module, adapter).peft_config["default"].save_pretrained(
-            self.folder / "config")
+
+    def check_loads(self, weights, source, adapter):
+        adapter.save_pretrained(self.folder / "config")
         sp.save_pretrained(weights, self.folder / "adapter", like=self.folder / "config")
         self.assertEqual(sorted(path.name for path in (self.folder / "adapter").iterdir()),
                          ["adapter_config.json", "adapter_model.safetensors"])
@@ -153,6 +186,34 @@ class HuggingFace(unittest.TestCase):
             self.assertTrue(torch.equal(logits, whole(tokens()).logits))
         self.assertFalse(torch.equal(logits, untrained))  # the control
 
+    def test_generates_with_an_adapter(self):
+        _, source = self.saved()
+        write_tokenizer(source)
+        adapter = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"],
+                                  task_type="CAUSAL_LM", base_model_name_or_path=str(source))
+        adapter.save_pretrained(self.folder / "adapter")
+        self.imported(source, adapter=adapter)
+        (self.folder / "tokens.bin").write_bytes(
+            tokens(40).flatten().to(torch.int16).numpy().tobytes())
+        run = sp.train({
+            "devices": [{"memory": "64MiB"}], "output_dir": str(self.folder / "run"),
+            "model": {"family": "torch", "path": str(self.folder / "net.spw")},
+            "data": {"format": "tokens", "path": str(self.folder / "tokens.bin")},
+            "train": {**TRAIN, "learning_rate": 0.1}}, progress=False)
+        run.save_pretrained(self.folder / "trained", like=self.folder / "adapter")
+        base = transformers.AutoModelForCausalLM.from_pretrained(source).eval()
+        plain = likeliest(base, [5, 6], 8)
+        trained = peft.PeftModel.from_pretrained(base, self.folder / "trained").eval()
+        text = run.generate("w5 w6", like=self.folder / "adapter", max_new_tokens=8)
+        self.assertEqual(text, likeliest(trained, [5, 6], 8))
+        self.assertNotEqual(text, plain)  # the control
+
+    def test_generates_with_language_models_only(self):
+        _, source = self.saved("bert")
+        with self.assertRaisesRegex(sp.ConfigError, "is no language model that generates text"):
+            sp.generate.generate(source, "w5", tokenizer=None, max_new_tokens=1, temperature=0,
+                                 seed=0)
+
     def test_splits_large_files(self):
         module, source = self.saved()
         target = self.folder / "split"
@@ -168,16 +229,21 @@ class HuggingFace(unittest.TestCase):
             bits.append(train(self.imported(folder), sp.data(tokens()))[0].weights_xxh3)
         self.assertEqual(*bits)
 
-    def test_exports_a_built_in_gpt_as_gpt2(self):
+    def trained_gpt(self):
         text = self.folder / "text.txt"
         text.write_bytes(bytes(range(32, 127)) * 30)
         run = sp.train({
             "devices": [{"memory": "64MiB"}], "output_dir": str(self.folder / "run"),
-            "model": {"family": "gpt", "vocab_size": 256, "num_hidden_layers": 2, "hidden_size": 32,
+            "model": {"family": "gpt", "vocab_size": 300, "num_hidden_layers": 2, "hidden_size": 32,
                       "num_attention_heads": 4, "max_position_embeddings": 16,
                       "intermediate_size": 48, "layer_norm_eps": 1e-4},
             "data": {"format": "bytes", "path": str(text), "eval_fraction": 0.2},
-            "train": {"batch_size": 4, "max_steps": 20, "eval_batches": 1000}}, progress=False)
+            "train": {"batch_size": 4, "max_steps": 60, "eval_batches": 1000,
+                      "learning_rate": 1e-2}}, progress=False)
+        return run, text
+
+    def test_exports_a_built_in_gpt_as_gpt2(self):
+        run, text = self.trained_gpt()
         run.save_pretrained(self.folder / "gpt2")
         module = transformers.AutoModelForCausalLM.from_pretrained(self.folder / "gpt2").eval()
         data = torch.tensor(list(text.read_bytes()))
@@ -189,13 +255,48 @@ class HuggingFace(unittest.TestCase):
                 module(rows[:, :-1]).logits.flatten(0, 1), rows[:, 1:].flatten())
         self.assertAlmostEqual(loss.item(), run.best["value"], delta=2e-5)
 
+    def test_evaluates_the_final_weights(self):
+        run, text = self.trained_gpt()
+        found = run.evaluate()
+        self.assertEqual(found.loss, run.best["value"])
+        self.assertEqual(found.metrics, run.trials[0]["metrics"])
+        spilled = run.evaluate(overrides={"devices": [{"memory": "300KiB"}]})
+        self.assertEqual(spilled.loss, found.loss)
+        other = self.folder / "other.txt"
+        other.write_bytes(text.read_bytes()[::-1])
+        self.assertGreater(run.evaluate(data=other).loss, found.loss + 1)
+        self.assertEqual(run.evaluate(data=[text]).loss, run.evaluate(data=text).loss)
+        with self.assertRaisesRegex(sp.ConfigError, "missing.txt"):
+            run.evaluate(data=self.folder / "missing.txt")
+        with self.assertRaises(sp.DoesNotFit):
+            run.evaluate(overrides={"devices": [{"memory": "64KiB"}]})
+        with self.assertRaisesRegex(sp.ConfigError, "has no trial 'second'"):
+            run.evaluate("second")
+        (self.folder / "run/trials" / run.best["name"] / "weights.safetensors").unlink()
+        with self.assertRaisesRegex(sp.ConfigError, "has no final weights"):
+            run.evaluate()
+
+    def test_generates_bytes(self):
+        run, _ = self.trained_gpt()
+        self.assertEqual(run.generate("abcd", max_new_tokens=8), "abcdefghijkl")
+        self.assertEqual(run.generate("abcd"), "abcdefghijklmnop")  # all positions
+        drawn = [run.generate("abcd", temperature=10.0, seed=seed) for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        for wrong, said in (({"prompt": ""}, "prompt: is empty"),
+                            ({"prompt": "a" * 16}, "has 16 tokens, but the model has 16 positions"),
+                            ({"prompt": "a", "temperature": -1}, "temperature: is -1"),
+                            ({"prompt": "a", "max_new_tokens": 0}, "max_new_tokens: is 0")):
+            with self.assertRaisesRegex(sp.ConfigError, said):
+                run.generate(**wrong)
+
     def test_commands_import_and_export(self):
         module, source = self.saved()
 
         def command(*arguments):
             program = "import spillway_command; spillway_command.main()"
-            return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True,
-                                  check=False, cwd=self.folder)
+            return subprocess.run([sys.executable, "-c", program, *map(str, arguments)],
+                                  capture_output=True, text=True, check=False, cwd=self.folder)
 
         made = command("import", source, "-o", "net.spw", "--batch-size", 2, "--sequence-length",
                        TOKENS)
@@ -205,8 +306,8 @@ class HuggingFace(unittest.TestCase):
         (self.folder / "run.yaml").write_text(textwrap.dedent("""
             devices: [{memory: 64MiB}]
             model: {family: torch, path: net.spw}
-            data: {format: tokens, path: tokens.bin}
-            train: {batch_size: 4, max_steps: 5}
+            data: {format: tokens, path: tokens.bin, eval_fraction: 0.2}
+            train: {batch_size: 4, max_steps: 5, eval_batches: 1000}
             output_dir: run
         """), encoding="utf-8")
         trained = command("train", "run.yaml")
@@ -218,10 +319,27 @@ class HuggingFace(unittest.TestCase):
         exported = command("export", "run", "--to", "hf", "out", "--like", source)
         self.assertEqual(exported.returncode, 0, exported.stderr)
         loaded = type(module).from_pretrained(self.folder / "out")
-        trained_weights = sp.open(self.folder / "run").state_dict()
+        run = sp.open(self.folder / "run")
+        trained_weights = run.state_dict()
         for name, value in loaded.named_parameters():
             self.assertTrue(torch.equal(value, trained_weights[name]), name)
             self.assertFalse(torch.equal(value, dict(module.named_parameters())[name]), name)
+
+        evaluated = command("eval", "run", "--json")
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        self.assertEqual(json.loads(evaluated.stdout)["loss"], run.best["value"])
+        name = run.best["name"]
+        other = command("eval", "run", name, "devices=[{memory: 1MiB}]", "--data", "tokens.bin")
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertRegex(other.stdout, r"^loss \d.*  perplexity \d")
+        none = command("generate", "run", "--prompt", "w5 w6", "--like", source)
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("like: must be a folder with the tokenizer", none.stderr)
+        write_tokenizer(source)
+        text = command("generate", "run", "--prompt", "w5 w6", "--like", source,
+                       "--max-new-tokens", 3)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        self.assertEqual(text.stdout, likeliest(loaded, [5, 6], 3) + "\n")
 
     def test_refuses_with_a_remedy(self):
         _, source = self.saved()

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/session/session_impl.h"
 
 /// A trial on other data: a job of its own, which begins where training ends. So it only evaluates
@@ -15,6 +16,7 @@ namespace spillway {
 
 /// What such a job leaves.
 struct Session::Impl::Evaluated {
+  std::shared_ptr<const Model> model;
   std::vector<EvaluationSums> nodes;
   std::vector<TrainingJob::Prediction> predictions;
 };
@@ -53,6 +55,7 @@ void copy_to(std::span<std::byte* const> places, const std::vector<ParamSpec>& p
 /// `model` with these weights, which have the names of its parameters; they must outlive the run.
 ModelFactory with_weights(const ModelFactory& model,
                           const std::weak_ptr<const std::vector<NamedTensor>>& weights) {
+  if (!model) return nullptr;
   return [=](std::int64_t vn_size) {
     auto made = model(vn_size);
     made->initialize = [weights, params = made->spec.params](std::uint64_t,
@@ -72,8 +75,10 @@ TrialConfig evaluation_on(TrialConfig trial, const Source& data, std::uint64_t c
   return trial;
 }
 
-/// What an evaluation of a trial does not have of it. It has no need for much optimizer state.
-TrialConfig without_training(TrialConfig trial) {
+/// An evaluation of a trial with these weights. It has no need for much optimizer state.
+TrialConfig without_training(TrialConfig trial,
+                             const std::weak_ptr<const std::vector<NamedTensor>>& weights) {
+  trial.model = with_weights(trial.model, weights);
   trial.name += "/evaluation";
   trial.client_id.clear();
   trial.until = 0;
@@ -93,7 +98,7 @@ std::uint64_t num_samples_of(const Source& data) {
 }
 
 std::uint64_t vn_size_of(const TrainConfig& train) {
-  return static_cast<std::uint64_t>(train.batch_size / train.virtual_nodes);
+  return static_cast<std::uint64_t>(train.batch_size / virtual_nodes_of(train));
 }
 
 void add(EvaluationSums& total, const EvaluationSums& node, double factor = 1) {
@@ -102,6 +107,16 @@ void add(EvaluationSums& total, const EvaluationSums& node, double factor = 1) {
   for (std::size_t i = 0; i < node.metrics.size(); ++i) {
     total.metrics[i] += factor * node.metrics[i];
   }
+}
+
+/// Of the first nodes, without the copies in the last one: a part `copied` of what nodes.back()
+/// has.
+EvaluationSums sum_of(const std::vector<EvaluationSums>& nodes, std::size_t num_nodes,
+                      double copied) {
+  EvaluationSums sums;
+  for (std::size_t n = 0; n < num_nodes; ++n) add(sums, nodes[n]);
+  if (copied > 0) add(sums, nodes.back(), -copied);
+  return sums;
 }
 
 /// The first `num_samples` of all, [N, ...] f32.
@@ -136,44 +151,48 @@ Session::Impl::Evaluated Session::Impl::run_evaluation(TrialConfig evaluation, b
   if (ended.result.state != TrialState::done) {
     throw Error(fmt::format("{} was not completed: {}", ended.config.name, ended.result.reason));
   }
-  Evaluated evaluated{ended.job->evaluation_by_node(), ended.job->take_predictions()};
+  Evaluated evaluated{ended.model, ended.job->evaluation_by_node(), ended.job->take_predictions()};
   ended.config.data = nullptr;  // nobody asks for them again
   ended.config.model = nullptr;
   return evaluated;
 }
 
-/// The configuration that submit() has completed, with the trial's weights.
-TrialConfig Session::Impl::evaluation_of_trial(JobId id, const Weights& weights) const {
-  const MutexLock lock(mutex);
-  TrialConfig evaluation = without_training(trial(id).config);
-  evaluation.model = with_weights(evaluation.model, weights);
-  return evaluation;
-}
-
 /// The last virtual node is filled with copies of the last sample. A further one that has only
 /// copies tells what to take off again.
-Evaluation Session::evaluate(JobId id, std::shared_ptr<const DataSource> data) {
+Evaluation Session::Impl::evaluate(const TrialConfig& trial, std::vector<NamedTensor> weights,
+                                   const std::shared_ptr<const DataSource>& data) {
   const std::uint64_t num_samples = num_samples_of(data);
-  const auto values = std::make_shared<const std::vector<NamedTensor>>(weights(id));
-  const TrialConfig trial = impl_->evaluation_of_trial(id, values);
+  const auto values = std::make_shared<const std::vector<NamedTensor>>(std::move(weights));
   const std::uint64_t vn_size = vn_size_of(trial.train);
   const std::uint64_t num_nodes = (num_samples + vn_size - 1) / vn_size;
   const std::uint64_t copies = num_nodes * vn_size - num_samples;
   const std::uint64_t all = (num_nodes + (copies > 0 ? 1 : 0)) * vn_size;
-  const auto nodes = impl_->run_evaluation(evaluation_on(trial, data, all), false).nodes;
-  EvaluationSums sums;
-  for (std::size_t n = 0; n < num_nodes; ++n) add(sums, nodes[n]);
-  if (copies > 0) {
-    add(sums, nodes.back(), -static_cast<double>(copies) / static_cast<double>(vn_size));
-  }
-  const MutexLock lock(impl_->mutex);
-  return evaluation_of(impl_->trial(id).model->spec, sums);
+  const Evaluated evaluated =
+      run_evaluation(evaluation_on(without_training(trial, values), data, all), false);
+  const double copied = static_cast<double>(copies) / static_cast<double>(vn_size);
+  return evaluation_of(evaluated.model->spec, sum_of(evaluated.nodes, num_nodes, copied));
+}
+
+/// As submit() has completed it.
+TrialConfig Session::Impl::config_of(JobId id) const {
+  const MutexLock lock(mutex);
+  return known_trial(id).config;
+}
+
+Evaluation Session::evaluate(JobId id, std::shared_ptr<const DataSource> data) {
+  return impl_->evaluate(impl_->config_of(id), weights(id), data);
+}
+
+Evaluation Session::evaluate(const TrialConfig& trial, std::vector<NamedTensor> weights,
+                             std::shared_ptr<const DataSource> data) {
+  trial.validate();
+  return impl_->evaluate(trial, std::move(weights), data);
 }
 
 at::Tensor Session::predict(JobId id, std::shared_ptr<const DataSource> data) {
   const std::uint64_t num_samples = num_samples_of(data);
   const auto values = std::make_shared<const std::vector<NamedTensor>>(weights(id));
-  const TrialConfig trial = impl_->evaluation_of_trial(id, values);
+  const TrialConfig trial = without_training(impl_->config_of(id), values);
   const std::uint64_t vn_size = vn_size_of(trial.train);
   const std::uint64_t padded = (num_samples + vn_size - 1) / vn_size * vn_size;
   const auto evaluated = impl_->run_evaluation(evaluation_on(trial, data, padded), true);

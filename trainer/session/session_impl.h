@@ -147,9 +147,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
 
   // session_evaluate.cpp: a trial on other data
   struct Evaluated;
-  using Weights = std::shared_ptr<const std::vector<NamedTensor>>;
-  TrialConfig evaluation_of_trial(JobId id, const Weights& weights) const;
+  TrialConfig config_of(JobId id) const;
   Evaluated run_evaluation(TrialConfig evaluation, bool predicts);
+  Evaluation evaluate(const TrialConfig& trial, std::vector<NamedTensor> weights,
+                      const std::shared_ptr<const DataSource>& data);
 
   // session_run.cpp: a run begins, takes in trials, and ends
   void begin_run() SPILLWAY_REQUIRES(submitting);

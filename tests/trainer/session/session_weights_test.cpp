@@ -244,6 +244,30 @@ TEST(SessionEvaluate, IsNotComparedByEarlyStopping) {
   EXPECT_EQ(outcome(true), outcome(false));
 }
 
+TEST(SessionEvaluate, TakesWeightsOfATrialThatTheSessionDoesNotHave) {
+  const TrialConfig trial = norm_trial();
+  const Trained kept(trial);
+  Weights weights = kept.session.weights(kept.id);
+  Session other(session_of(1, smallest_budget(trial)));
+  const Evaluation values = other.evaluate(trial, weights, trial.data->eval);
+  EXPECT_EQ(values.loss, kept.result.eval_loss);
+  EXPECT_EQ(values.metrics, kept.result.metrics);
+  weights[0].value = weights[0].value + 1;
+  EXPECT_NE(other.evaluate(trial, weights, trial.data->eval).loss, values.loss) << "the control";
+  weights.erase(weights.begin());
+  const auto evaluate = [&](const TrialConfig& some) {
+    other.evaluate(some, weights, trial.data->eval);
+  };
+  EXPECT_NE(std::string(thrown<Error>([&] { evaluate(trial); }).what()).find("lack parameter"),
+            std::string::npos);
+  TrialConfig wrong = trial;
+  wrong.model = nullptr;
+  EXPECT_EQ(thrown<ConfigError>([&] { evaluate(wrong); }).field, "model");
+  wrong = trial;
+  wrong.train.batch_size = 0;
+  EXPECT_EQ(thrown<ConfigError>([&] { evaluate(wrong); }).field, "train.batch_size");
+}
+
 TEST(SessionEvaluate, RefusesDataThatDoesNotFit) {
   const TrialConfig trial = norm_trial();
   Trained kept(trial);
