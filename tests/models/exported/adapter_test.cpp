@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "models/exported/graph_file.h"
+#include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/exported_net.h"
@@ -75,24 +76,6 @@ Names adapters_of(const Names& modules) {
   return names;
 }
 
-torch::Tensor rows() {
-  const auto classes = torch::arange(kNetBatch).remainder(kNetClasses).to(torch::kFloat);
-  return torch::cat({made_up({kNetBatch, kNetInputs}, 0.5), classes.unsqueeze(1)}, 1);
-}
-
-/// The initial values of an adapted model, as layers get them.
-std::vector<at::Tensor> initial_values(const Model& model, std::uint64_t seed) {
-  std::vector<at::Tensor> values;
-  std::vector<std::byte*> pointers;
-  for (const ParamSpec& param : model.spec.params) {
-    values.push_back(torch::zeros(
-        param.tensor.shape(), param.master().dtype == DType::i64 ? torch::kInt64 : torch::kFloat));
-    pointers.push_back(static_cast<std::byte*>(values.back().mutable_data_ptr()));
-  }
-  model.initialize(seed, pointers);
-  return values;
-}
-
 TEST(Adapter, AddsMatricesBehindTheParametersOfTheFile) {
   const Net net;
   const ExportedSpec before = net.spec(), after = net.adapted(lora({"embed", "body"}));
@@ -154,8 +137,8 @@ Losses losses_of(const Net& net, const LoraConfig& config, double scale) {
       merged[p] = merged[p] + scale * torch::matmul(values[a + 1], values[a]);
     }
   }
-  return {run_layers(*model, values, rows(), false).last.output,
-          run_layers(*plain, merged, rows(), false).last.output};
+  return {run_layers(*model, values, net_rows(), false).last.output,
+          run_layers(*plain, merged, net_rows(), false).last.output};
 }
 
 TEST(Adapter, ComputesTheSumOfTheLayerAndItsScaledMatrices) {
@@ -173,9 +156,9 @@ TEST(Adapter, BeginsWithTheModelsOwnOutput) {
   const auto plain = exported_factory(net.path())(kNetBatch);
   for (const bool training : {true, false}) {
     EXPECT_TRUE(
-        run_layers(*model, initial_values(*model, 1), rows(), training)
+        run_layers(*model, initial_values(*model, 1), net_rows(), training)
             .last.output.equal(
-                run_layers(*plain, initial_values(*plain, 1), rows(), training).last.output))
+                run_layers(*plain, initial_values(*plain, 1), net_rows(), training).last.output))
         << training;
   }
 }
@@ -202,7 +185,7 @@ TEST(Adapter, DropsItsInputInTrainingOnly) {
     const auto model = adapted_factory(net.path(), lora({"head"}, dropout))(kNetBatch);
     auto values = initial_values(*model, 1);
     values[12] = made_up({kNetClasses, kRank}, 1);
-    return run_layers(*model, values, rows(), training).last.output;
+    return run_layers(*model, values, net_rows(), training).last.output;
   };
   EXPECT_FALSE(loss(0.5, true).equal(loss(0, true)));
   EXPECT_TRUE(loss(0.5, true).equal(loss(0.5, true)));
@@ -223,8 +206,9 @@ TEST(Adapter, ReadsTransposedMatricesOfAddmm) {
   auto values = initial_values(*model, 1), merged = initial_values(*plain, 1);
   values[12] = made_up({kNetClasses, kRank}, 1);
   merged[8] = merged[8] + kAlpha / kRank * torch::matmul(values[12], values[11]).t();
-  EXPECT_TRUE(torch::allclose(run_layers(*model, values, rows(), false).last.output,
-                              run_layers(*plain, merged, rows(), false).last.output, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(run_layers(*model, values, net_rows(), false).last.output,
+                              run_layers(*plain, merged, net_rows(), false).last.output, 1e-5,
+                              1e-6));
 }
 
 TEST(Adapter, SharesGraphsBetweenEqualLayers) {
