@@ -207,6 +207,11 @@ class Lora {
     const bool transposed = uses(number).transposed;
     const std::int64_t in = weight.shape[transposed ? 0 : 1],
                        out = weight.shape[transposed ? 1 : 0];
+    if (adapter_.r > detail::kMaxTensorElements / std::max(in, out)) {
+      throw ConfigError("adapter.r", 0,
+                        fmt::format("is {}, too large for '{}' of {} x {}; write a smaller number",
+                                    adapter_.r, module_of(weight.name), out, in));
+    }
     first_[number] = static_cast<int>(spec_.params.size());
     // Kaiming's rule for a slope of sqrt(5).
     add_param(weight, "lora_A", {adapter_.r, in}, 1 / std::sqrt(static_cast<double>(in)));
