@@ -1,9 +1,9 @@
 """The package `spillway`: adapters from a configuration, beside those of PEFT. Tiny models."""
 
 import csv
-import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -115,9 +115,8 @@ class Adapter(unittest.TestCase):
                 self.assertEqual(trained.keys(), others.keys())
                 for name, value in trained.items():
                     self.assertTrue(torch.equal(value, others[name]), name)
-                other = {**lora, "alpha": 13}  # the control
-                self.assertNotEqual(self.train(model, f"other{number}", other, **precision)[1],
-                                    losses)
+        other = self.train(model, "other", {**lora, "alpha": 13})[1]  # the control
+        self.assertNotEqual(other, losses)
 
     def test_begins_as_peft_does(self):
         self.save()
@@ -132,11 +131,11 @@ class Adapter(unittest.TestCase):
             self.assertLessEqual(value.abs().max(), limit)
             self.assertGreater(value.abs().max(), 0.95 * limit)
             self.assertAlmostEqual(value.std().item(), theirs[name].std().item(), delta=0.1 * limit)
-        other, _ = self.train("base.spw", "other", LORA, learning_rate=0)
-        self.assertEqual(len({value.sum().item() for name, value in
-                              adapters(other.state_dict()).items() if ".lora_A." in name}), 6)
+        sums = {value.sum().item() for name, value in adapters(first.state_dict()).items()
+                if ".lora_A." in name}
+        self.assertEqual(len(sums), 6)  # all differ
 
-    def test_keeps_the_base_and_becomes_a_folder_of_peft(self):
+    def test_keeps_the_base(self):
         self.save()
         run, _ = self.train(self.imported(), "run", LORA)
         weights, base = run.state_dict(), self.base().state_dict()
@@ -144,23 +143,47 @@ class Adapter(unittest.TestCase):
         self.assertTrue(frozen)
         for name in frozen:
             self.assertTrue(torch.equal(weights[name], base[name]), name)
-        run.save_pretrained(self.folder / "adapter", like=self.source)
-        self.assertEqual(sorted(path.name for path in (self.folder / "adapter").iterdir()),
-                         ["adapter_config.json", "adapter_model.safetensors"])
-        config = json.loads((self.folder / "adapter/adapter_config.json").read_text())
-        self.assertEqual((config["r"], config["lora_alpha"], config["target_modules"]),
-                         (4, 12, ["q_proj", "v_proj"]))
-        loaded = peft.AutoPeftModelForCausalLM.from_pretrained(self.folder / "adapter").eval()
-        whole = peft.get_peft_model(self.base(), in_peft(LORA)).eval()
-        state = whole.state_dict()
-        tokens = torch.arange(3, 3 + TOKENS)[None]
-        with torch.no_grad():
-            untrained = whole(tokens).logits
-            for name, value in adapters(weights).items():
-                state[name].copy_(value)
-            logits = loaded(tokens).logits
-            self.assertTrue(torch.equal(logits, whole(tokens).logits))
-        self.assertFalse(torch.equal(logits, untrained))  # the control
+
+    def export(self, run, target, like):
+        program = "import spillway_command; spillway_command.main()"
+        return subprocess.run(
+            [sys.executable, "-c", program, "export", str(run.folder), "--to", "hf", str(target),
+             "--like", str(like)], capture_output=True, text=True, check=False)
+
+    def test_becomes_a_folder_of_peft(self):
+        everything = {**LORA, "alpha": 2.5, "target_modules": ["all-linear"]}
+        for architecture, lora in ("llama", LORA), ("gpt2", everything):
+            with self.subTest(architecture):
+                self.save(architecture)
+                run, _ = self.train(self.imported(), architecture, lora)
+                target = self.folder / f"{architecture}-adapter"
+                exported = self.export(run, target, self.source)
+                self.assertEqual(exported.returncode, 0, exported.stderr)
+                self.assertEqual(sorted(path.name for path in target.iterdir()),
+                                 ["adapter_config.json", "adapter_model.safetensors"])
+                config = peft.LoraConfig.from_pretrained(target)
+                self.assertEqual((config.r, config.lora_alpha, config.lora_dropout),
+                                 (lora["r"], lora["alpha"], lora["dropout"]))
+                loaded = peft.AutoPeftModelForCausalLM.from_pretrained(target).eval()
+                whole = peft.get_peft_model(self.base(), in_peft(lora)).eval()
+                state, new = whole.state_dict(), adapters(run.state_dict())
+                self.assertEqual(adapters(state).keys(), new.keys())
+                tokens = torch.arange(3, 3 + TOKENS)[None]
+                with torch.no_grad():
+                    untrained = whole(tokens).logits
+                    for name, value in new.items():
+                        state[name].copy_(value)
+                    logits = loaded(tokens).logits
+                    self.assertTrue(torch.equal(logits, whole(tokens).logits))
+                self.assertFalse(torch.equal(logits, untrained))  # the control
+
+    def test_needs_the_folder_of_the_base(self):
+        self.save()
+        run, _ = self.train(self.imported(), "run", LORA)
+        refused = self.export(run, self.folder / "out", self.folder)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("has no config.json; name the folder of the model", refused.stderr)
+        self.assertFalse((self.folder / "out").exists())
 
 
 if __name__ == "__main__":
