@@ -120,11 +120,13 @@ class Lora {
   }
 
   bool is_linear(int number) const {
-    return uses(number).linear > 0 && param(number).tensor.shape.size() == 2 &&
-           !module_of(param(number).tensor.name).empty();
+    const ExportedParam& weight = param(number);
+    return uses(number).linear > 0 && weight.tensor.shape.size() == 2 &&
+           weight.statistic.kind == StatisticSpec::Kind::none &&
+           !module_of(weight.tensor.name).empty();
   }
 
-  /// A module that others share would have several adapters in PEFT.
+  /// Modules that share a weight would have an adapter each in PEFT.
   void require_adaptable(int number) const {
     const std::string_view module = module_of(param(number).tensor.name);
     if (!is_linear(number)) {
