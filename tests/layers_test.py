@@ -90,7 +90,7 @@ PUBLIC = {
     "core/device": "device_config",
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
-    "models/exported": "exported",
+    "models/exported": "adapter exported",
     "models/families": "builtin gpt_config mlp_config resnet_config",
     "models/modules": "graph sequential",
     "trainer/config": "contract events results session_config session_state train_config "

@@ -7,6 +7,7 @@
 
 #include "core/base/bfloat16.h"
 #include "core/base/xxh3.h"
+#include "models/exported/adapter.h"
 #include "models/exported/exported_layer.h"
 #include "models/exported/graph_file.h"
 #include "spillway/error.h"
@@ -14,6 +15,7 @@
 #include "spillway/loss.h"
 #include "spillway/model.h"
 #include "spillway/model_builder.h"
+#include "spillway/philox.h"
 
 namespace spillway {
 namespace {
@@ -54,11 +56,11 @@ bool is_frozen(const ExportedParam& param) {
 
 /// What all models of a factory share.
 struct Loaded {
-  explicit Loaded(const std::filesystem::path& path) : file(path) {
-    for (const TensorEntry& entry : file.spec().constants) {
-      constants.push_back(read_tensor(file, entry));
-    }
-    for (const ExportedParam& param : file.spec().params) {
+  explicit Loaded(const std::filesystem::path& path, const LoraConfig* adapter = nullptr)
+      : file(path), spec(file.spec()) {
+    if (adapter != nullptr) add_adapter(spec, *adapter);
+    for (const TensorEntry& entry : spec.constants) constants.push_back(read_tensor(file, entry));
+    for (const ExportedParam& param : spec.params) {
       contents.push_back(is_frozen(param) ? content_of(file, param.tensor) : "");
     }
   }
@@ -70,9 +72,23 @@ struct Loaded {
   }
 
   GraphFile file;
+  ExportedSpec spec;  ///< of the file, with the adapter
   std::vector<at::Tensor> constants;
   std::vector<std::string> contents;  // by parameter
 };
+
+/// Values between -limit and limit: of a word's 24 upper bits, as LibTorch's uniform_. The key has
+/// the step number of draws outside any step.
+void write_uniform(double limit, std::span<float> values, std::uint64_t seed, std::uint32_t param) {
+  constexpr std::uint32_t kInitialization = 0xFFFFFFFFu;
+  PhiloxBlock words{};
+  for (std::size_t e = 0; e < values.size(); ++e) {
+    const auto block = static_cast<std::uint32_t>(e / words.size());
+    if (e % words.size() == 0) words = philox({block, 0, param, kInitialization}, seed);
+    const double unit = static_cast<double>(words[e % words.size()] >> 8) / (1 << 24);
+    values[e] = static_cast<float>((2 * unit - 1) * limit);
+  }
+}
 
 /// Writes a parameter's initial value as f32 or i64, piece by piece.
 void write_initial(const GraphFile& file, const TensorEntry& entry, std::byte* to) {
@@ -119,7 +135,7 @@ class KindHash {
 class Lowering {
  public:
   explicit Lowering(std::shared_ptr<const Loaded> loaded)
-      : loaded_(std::move(loaded)), spec_(loaded_->file.spec()), builder_("torch") {}
+      : loaded_(std::move(loaded)), spec_(loaded_->spec), builder_("torch") {}
 
   std::unique_ptr<Model> lower() && {
     builder_.add_batch(
@@ -135,16 +151,22 @@ class Lowering {
     for (const ExportedLayer& layer : spec_.layers) add_layer(layer);
     add_loss();
     auto model = std::move(builder_).build();
-    model->initialize = [loaded = loaded_](std::uint64_t, std::span<std::byte* const> params) {
-      for (std::size_t p = 0; p < params.size(); ++p) {
-        if (!params[p]) continue;
-        write_initial(loaded->file, loaded->file.spec().params[p].tensor, params[p]);
+    model->initialize = [loaded = loaded_](std::uint64_t seed, std::span<std::byte* const> params) {
+      for (std::uint32_t p = 0; p < params.size(); ++p) {
+        if (params[p]) initialize(*loaded, seed, p, params[p]);
       }
     };
     return model;
   }
 
  private:
+  static void initialize(const Loaded& loaded, std::uint64_t seed, std::uint32_t p, std::byte* to) {
+    const ExportedParam& param = loaded.spec.params[p];
+    if (!param.uniform) return write_initial(loaded.file, param.tensor, to);
+    const std::size_t values = param.tensor.bytes() / sizeof(float);
+    write_uniform(*param.uniform, {reinterpret_cast<float*>(to), values}, seed, p);
+  }
+
   DType type_of(const ExportedParam& param) const {
     if (param.tensor.dtype == "I64") return DType::i64;
     const bool is_statistic = param.statistic.kind != StatisticSpec::Kind::none;
@@ -253,6 +275,14 @@ void check_vn_size(const std::string& path, std::int64_t vn_size, std::int64_t b
                                 vn_size, path, batch_size, batch_size));
 }
 
+ModelFactory factory_of(const std::shared_ptr<const Loaded>& loaded) {
+  lower(loaded);  // finds what cannot run
+  return [loaded](std::int64_t vn_size) {
+    check_vn_size(loaded->file.path(), vn_size, loaded->spec.batch_size);
+    return lower(loaded);
+  };
+}
+
 std::string name_of(ValueType type) {
   if (type == ValueType::boolean) return "bool";
   return type == ValueType::i64 ? "int64" : "float32";
@@ -279,12 +309,11 @@ ExportedInfo exported_info(const std::filesystem::path& path) {
 }
 
 ModelFactory exported_factory(const std::filesystem::path& path) {
-  const auto loaded = std::make_shared<const Loaded>(path);
-  lower(loaded);  // finds what cannot run
-  return [loaded](std::int64_t vn_size) {
-    check_vn_size(loaded->file.path(), vn_size, loaded->file.spec().batch_size);
-    return lower(loaded);
-  };
+  return factory_of(std::make_shared<const Loaded>(path));
+}
+
+ModelFactory adapted_factory(const std::filesystem::path& path, const LoraConfig& adapter) {
+  return factory_of(std::make_shared<const Loaded>(path, &adapter));
 }
 
 }  // namespace spillway

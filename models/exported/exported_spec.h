@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,6 +31,10 @@ struct GraphDevice {};
 using GraphItem = std::variant<std::monostate, bool, std::int64_t, double, std::string, GraphValue,
                                GraphWord, GraphDevice>;
 using GraphArgument = std::variant<GraphItem, std::vector<GraphItem>>;
+
+/// Dropouts of a layer, see models/base/dropout.h.
+inline constexpr std::uint32_t kMostDropouts = 16;
+inline constexpr const char* kDropout = "spillway::dropout";
 
 /// A call of an operator.
 struct GraphNode {
@@ -62,6 +67,8 @@ struct ExportedParam {
   TensorEntry tensor;
   bool trainable = true, decay = true;
   StatisticSpec statistic;
+  /// Of a parameter that is not in the file: it begins between -uniform and uniform.
+  std::optional<double> uniform = std::nullopt;
 };
 
 /// What a layer reads: an input or an earlier layer.

@@ -78,21 +78,6 @@ GraphNode node_of(const json& object, const std::string& graph, std::size_t numb
   return node;
 }
 
-/// Calls `use` with each value that the node reads.
-template <typename Use>
-void for_each_value(const GraphNode& node, const Use& use) {
-  const auto look = [&](const GraphItem& item) {
-    if (const auto* value = std::get_if<GraphValue>(&item)) use(value->number);
-  };
-  for (const GraphArgument& argument : node.args) {
-    if (const auto* items = std::get_if<std::vector<GraphItem>>(&argument)) {
-      for (const GraphItem& item : *items) look(item);
-    } else {
-      look(std::get<GraphItem>(argument));
-    }
-  }
-}
-
 }  // namespace
 
 ExportedGraph graph_of(const json& object, const std::string& place) {

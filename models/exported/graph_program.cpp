@@ -16,8 +16,6 @@
 namespace spillway {
 namespace {
 
-constexpr std::uint32_t kMostDraws = 16;  // of a layer, see models/base/dropout.h
-
 bool checks_graphs() {
   const char* const value = std::getenv("SPILLWAY_CHECK_GRAPHS");
   return value != nullptr && std::string_view(value) == "1";
@@ -90,8 +88,7 @@ GraphProgram::GraphProgram(const ExportedGraph& graph, const Given& given, std::
 }
 
 GraphProgram::Step GraphProgram::step_of(const GraphNode& node, const Given& given) {
-  if (node.op == "spillway::dropout")
-    return {.place = {}, .call = dropout_of(node), .last_uses = {}};
+  if (node.op == kDropout) return {.place = {}, .call = dropout_of(node), .last_uses = {}};
   if (node.op == "spillway::batch_norm")
     return {.place = {}, .call = batch_norm_of(node, given), .last_uses = {}};
   return {.place = {}, .call = NodeCall(node), .last_uses = {}};
@@ -103,9 +100,9 @@ GraphProgram::Dropout GraphProgram::dropout_of(const GraphNode& node) {
   if (!(dropout.p >= 0 && static_cast<float>(dropout.p) < 1))
     throw Error(
         fmt::format("drops with probability {}, must be at least 0 and below 1", dropout.p));
-  if (num_draws_ > kMostDraws) {
+  if (num_draws_ > kMostDropouts) {
     throw Error(fmt::format("is dropout number {} of the layer, which may have {}; split the layer",
-                            num_draws_, kMostDraws));
+                            num_draws_, kMostDropouts));
   }
   return dropout;
 }

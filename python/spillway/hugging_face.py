@@ -22,7 +22,7 @@ from .export import ExportedModel, ExportError, from_torch
 from .export.spw import write_safetensors
 from .stored_weights import INDEX, WEIGHTS, StoredWeights, require_model
 
-__all__ = ["from_pretrained", "save_gpt2", "save_pretrained"]
+__all__ = ["from_pretrained", "save_gpt2", "save_lora", "save_pretrained"]
 
 Path = str | os.PathLike[str]
 
@@ -95,9 +95,7 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
     Weights above 5 GB are split into several files. Raises ConfigError (`like`).
     """
     source, target = pathlib.Path(like), pathlib.Path(folder)
-    adapters = {name.replace(".modules_to_save.default.", ".").replace(".default.", "."): value
-                for name, value in weights.items()
-                if ".lora_" in name or ".modules_to_save." in name}
+    adapters = _adapters(weights)
     needed = "adapter_config.json" if adapters else "config.json"
     if not (source / needed).is_file():
         raise ConfigError(f"like: '{source}' has no {needed}; name the folder of the "
@@ -107,6 +105,35 @@ def save_pretrained(weights: Mapping[str, torch.Tensor], folder: Path, *, like: 
         _write(target / _ADAPTER, adapters)
     else:
         _write_split(target, weights, _MOST_BYTES)
+
+
+def save_lora(weights: Mapping[str, torch.Tensor], folder: Path, *, like: Path, r: int,
+              alpha: float, dropout: float, target_modules: list[str]) -> None:
+    """Writes the adapter of a configuration as a folder that PEFT loads.
+
+    `like`: the folder of its base. The other arguments are the configuration's `adapter`. Raises
+    ConfigError (`like`).
+    """
+    source, target = pathlib.Path(like), pathlib.Path(folder)
+    adapters = _adapters(weights)
+    if not (source / "config.json").is_file():
+        raise ConfigError(f"like: '{source}' has no config.json; name the folder of the model that "
+                          "the adapter belongs to", "like")
+    base = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    is_text = any(name.endswith("ForCausalLM") or name.endswith("LMHeadModel")
+                  for name in base.get("architectures") or [])
+    modules = sorted({name.removeprefix("base_model.model.").partition(".lora_")[0]
+                      for name in adapters})
+    config = {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM" if is_text else None,
+        "base_model_name_or_path": os.path.abspath(source), "bias": "none", "inference_mode": True,
+        "r": r, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout,
+        "target_modules": modules if target_modules == ["all-linear"] else target_modules,
+    }
+    _copy_all(_TOKENIZER, source, target)
+    (target / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n",
+                                                encoding="utf-8")
+    _write(target / _ADAPTER, adapters)
 
 
 # Names of the matrices of a block, which GPT-2 holds transposed.
@@ -143,6 +170,13 @@ def save_gpt2(weights: Mapping[str, torch.Tensor], folder: Path, *, num_attentio
         _copy_all(_TOKENIZER, pathlib.Path(like), target)
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     _write_split(target, renamed, _MOST_BYTES)
+
+
+def _adapters(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Those of adapters, with the names that PEFT's files have."""
+    return {name.replace(".modules_to_save.default.", ".").replace(".default.", "."): value
+            for name, value in weights.items()
+            if ".lora_" in name or ".modules_to_save." in name}
 
 
 def _write(file: pathlib.Path, tensors: Mapping[str, torch.Tensor]) -> None:

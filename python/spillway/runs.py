@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from . import _core
 from .errors import ConfigError
 from .export.spw import read_safetensors
 from .generate import generate, tokenizer_folder
-from .hugging_face import save_gpt2, save_pretrained
+from .hugging_face import save_gpt2, save_lora, save_pretrained
 from .progress import Progress
 from .results import Evaluation
 from .session import Event
@@ -113,11 +114,15 @@ class Run:
         """Writes a trial, by default the best one, as a folder of Hugging Face.
 
         `like`: the folder that the model came from, see `spillway.save_pretrained`. A built-in gpt
-        becomes a GPT-2 and takes only the tokenizer from there, if any. Raises ConfigError
+        becomes a GPT-2 and takes only the tokenizer from there, if any. An adapter of the
+        configuration (`adapter.type`) becomes a folder of PEFT's. Raises ConfigError
         (`trial`, `like`).
         """
         weights, name = self.state_dict(trial), self._name_of(trial)
-        fields = self._contract(name) if "wte.weight" in weights or like is None else {}
+        names = "".join(weights)  # PEFT renames the layers of a base, a configuration does not
+        is_lora = ".lora_" in names and ".base_layer." not in names
+        needs_more = is_lora or "wte.weight" in weights or like is None
+        fields = self._contract(name) if needs_more else {}
         if fields.get("model.family") == "gpt":
             save_gpt2(weights, folder, like=like,
                       num_attention_heads=int(fields["model.num_attention_heads"]),
@@ -126,11 +131,16 @@ class Run:
             raise ConfigError(f"like: is missing; trial '{name}' is of the family "
                               f"{fields['model.family']}, so name the folder of its configuration",
                               "like")
+        elif is_lora:
+            save_lora(weights, folder, like=like, r=int(fields["adapter.r"]),
+                      alpha=float(fields["adapter.alpha"]),
+                      dropout=float(fields["adapter.dropout"]),
+                      target_modules=re.findall(r"[\w.-]+", fields["adapter.target_modules"]))
         else:
             save_pretrained(weights, folder, like=like)
 
     def _contract(self, name: str) -> dict[str, str]:
-        """What decides the bits of a trial, by the keys of `model` and `data`."""
+        """What decides the bits of a trial, by the keys of the configuration."""
         fields: dict[str, str] = json.loads(_core.contract(os.fspath(self.folder), name))
         return fields
 

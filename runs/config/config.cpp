@@ -59,12 +59,32 @@ void check_alternatives(RunConfig& config, const YamlNode& tree, Findings& findi
   }
 }
 
+void read_adapter(YamlReader& root, RunConfig& config, Findings& findings) {
+  const YamlNode* node = root.raw("adapter");
+  const bool is_given = node != nullptr && node->kind != YamlNode::Kind::null;
+  AdapterConfig adapter;
+  root.section("adapter", [&](YamlReader& v) {
+    visit_adapter(adapter, v);
+    if (is_given)
+      v.require_key("target_modules",
+                    "name linear layers, such as [q_proj, v_proj], or all-linear");
+  });
+  if (!is_given) return;
+  config.adapter = adapter;
+  if (config.family == ModelFamily::torch || findings.concern("model.family")) return;
+  findings.add("adapter", node->line,
+               fmt::format("needs a model.family torch, but it is {}; export a model with spillway "
+                           "import, or remove adapter",
+                           to_string(config.family)));
+}
+
 }  // namespace
 
 RunConfig read_config(const YamlNode& tree, YamlSchema& schema) {
   RunConfig config;
   YamlReader root(schema, &tree, "");
   visit_run(config, root);
+  read_adapter(root, config, schema.findings());
   if (config.output_dir.empty()) config.output_dir = "runs/" + safe_name(config.name);
   check_vocabulary(config, tree, schema.findings());
   check_alternatives(config, tree, schema.findings());

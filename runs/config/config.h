@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "runs/config/sweep_config.h"
 #include "runs/config/yaml_node.h"
 #include "runs/config/yaml_reader.h"
+#include "spillway/adapter.h"
 #include "spillway/builtin.h"
 #include "spillway/exported.h"
 #include "spillway/session_config.h"
@@ -54,6 +56,16 @@ struct TorchConfig {
   ExportedInfo info;  ///< of the file; its name is empty until it is read
 };
 
+enum class AdapterType : std::uint8_t { lora };
+template <>
+inline constexpr std::array kNames<AdapterType>{"lora"};
+
+/// What is trained instead of a model of the family torch.
+struct AdapterConfig {
+  AdapterType type = AdapterType::lora;
+  LoraConfig lora;
+};
+
 /// A configuration file as values; what it leaves out has its default.
 struct RunConfig {
   std::string name = "run";
@@ -68,6 +80,7 @@ struct RunConfig {
   MlpConfig mlp;
   ResnetConfig resnet;
   TorchConfig torch;
+  std::optional<AdapterConfig> adapter;  ///< of a torch
   DataConfig data;
   TrainConfig train{.virtual_nodes = 0};        ///< train.*, seed, scheduling.order
   double num_train_epochs = 0;                  ///< gives train.max_steps; 0: it is given itself

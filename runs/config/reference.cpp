@@ -119,6 +119,7 @@ std::string reference_tables() {
   const RunConfig run;
   const DeviceConfig device;
   const EarlyTerminate early;
+  const AdapterConfig adapter;
   add("top", [&](auto& v) { visit_top(run, v); });
   add("devices", [&](auto& v) { visit_device(device, v); });
   add("model", [&](auto& v) {
@@ -129,6 +130,10 @@ std::string reference_tables() {
   add("mlp", [&](auto& v) { visit_mlp(run.mlp, v); });
   add("resnet", [&](auto& v) { visit_resnet(run.resnet, v); });
   add("torch", [&](auto& v) { visit_torch(run.torch, v); });
+  add("adapter", [&](auto& v) {
+    v.require_key("target_modules", "");
+    visit_adapter(adapter, v);
+  });
   add("data", [&](auto& v) { visit_data(run.data, v); });
   add("train", [&](auto& v) {
     visit_train(run.train, v);

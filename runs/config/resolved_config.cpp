@@ -81,6 +81,8 @@ class ContractFields {
 std::string to_yaml(const RunConfig& config) {
   YamlWriter out;
   visit_run(config, out);
+  if (const auto& adapter = config.adapter)
+    out.section("adapter", [&](YamlWriter& v) { visit_adapter(*adapter, v); });
   out.section("sweep", [&](YamlWriter& sweep) {
     visit_sweep(config.sweep, sweep);
     if (const auto& early = config.session.early_terminate) {
@@ -106,6 +108,10 @@ std::map<std::string, std::string> contract_fields(const RunConfig& config) {
   ContractFields model(fields, "model.", /*all=*/false), data(fields, "data.", /*all=*/true);
   visit_model(config, model);
   visit_data(config.data, data);
+  if (config.adapter) {
+    ContractFields adapter(fields, "adapter.", /*all=*/false);
+    visit_adapter(*config.adapter, adapter);
+  }
   if (config.family == ModelFamily::torch) fields["model.xxh3"] = config.torch.info.xxh3;
   return fields;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "models/exported/adapter_fields.h"
 #include "models/families/family_fields.h"
 #include "runs/config/config.h"
 #include "trainer/config/config_fields.h"
@@ -67,6 +68,15 @@ void visit_model(Config& run, Visitor& v) {
   if (v.applies(run.family == ModelFamily::mlp)) visit_mlp(run.mlp, v);
   if (v.applies(run.family == ModelFamily::resnet)) visit_resnet(run.resnet, v);
   if (v.applies(run.family == ModelFamily::torch)) visit_torch(run.torch, v);
+}
+
+template <typename Config, typename Visitor>
+void visit_adapter(Config& adapter, Visitor& v) {
+  v.field(
+      "type", adapter.type, kAny,
+      "`lora`: low-rank matrices beside linear layers, with the names and the arithmetic of PEFT.",
+      InContract::yes);
+  visit_lora(adapter.lora, v);
 }
 
 template <typename Config, typename Visitor>

@@ -159,7 +159,7 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
   TrialConfig made{.name = trial.name, .train = config.train, .contract = contract_fields(config)};
   // Fields that could not be read have default values, so errors about them mean nothing.
   std::set<std::string> unread;
-  for (const char* key : {"data", "devices", "model", "model.family", "model.path",
+  for (const char* key : {"adapter", "data", "devices", "model", "model.family", "model.path",
                           "model.vocab_size", "model.max_position_embeddings", "train"}) {
     if (findings.concern(key)) unread.insert(key);
   }
@@ -185,10 +185,12 @@ ModelFactory TrialFactory::model(const RunConfig& config) {
   if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
   if (config.family == ModelFamily::gpt) return gpt_factory(config.gpt);
   if (config.torch.info.name.empty()) return nullptr;  // a finding
-  auto& known = model_files_[config.torch.path];
+  const auto lora = config.adapter ? std::optional(config.adapter->lora) : std::nullopt;
+  auto& known = model_files_[{config.torch.path, lora}];
   if (known) return known;
   try {
-    return known = exported_factory(config.data_root / config.torch.path);
+    const std::filesystem::path file = config.data_root / config.torch.path;
+    return known = lora ? adapted_factory(file, *lora) : exported_factory(file);
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {

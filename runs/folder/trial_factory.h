@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "runs/config/findings.h"
 #include "runs/config/sweep.h"
+#include "spillway/adapter.h"
 #include "spillway/exported.h"
 #include "spillway/trial_config.h"
 
@@ -43,7 +45,7 @@ class TrialFactory {
   std::map<std::tuple<DataConfig, std::int64_t, std::int64_t, std::string>,
            std::shared_ptr<const DataSplit>>
       opened_;
-  std::map<std::string, ModelFactory> model_files_;
+  std::map<std::pair<std::string, std::optional<LoraConfig>>, ModelFactory> model_files_;
 };
 
 /// Samples of the trial's training data: those of an epoch.

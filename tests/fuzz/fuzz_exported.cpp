@@ -1,4 +1,5 @@
 #include "core/safetensors/safetensors.h"
+#include "models/exported/adapter.h"
 #include "models/exported/spec_json.h"
 #include "spillway/error.h"
 #include "tests/fuzz/byte_source.h"
@@ -61,7 +62,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Safetensors file(source_of(testing::to_string(data, size)));
     const auto document = file.metadata().find("spillway");
     if (document == file.metadata().end()) return 0;
-    require_consistent(exported_spec(document->second, file, "input"));
+    ExportedSpec spec = exported_spec(document->second, file, "input");
+    require_consistent(spec);
+    add_adapter(spec, {.dropout = 0.1, .target_modules = {"all-linear"}});
+    require_consistent(spec);
   } catch (const Error&) {
   }
   return 0;

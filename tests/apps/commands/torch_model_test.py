@@ -125,5 +125,107 @@ class TorchModel(unittest.TestCase):
                       "write eval_loss", said)
 
 
+class Adapter(unittest.TestCase):
+    LORA = {"type": "lora", "r": 2, "alpha": 8, "dropout": 0.1, "target_modules": ["second", "head"]}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.run_ = TorchRun(folder.name)
+        self.run_.settings["adapter"] = self.LORA
+        self.run_.configure()
+
+    def tensors(self, trial="small"):
+        return exported_model.read_safetensors(
+            self.run_.folder / "trials" / trial / "weights.safetensors")
+
+    def test_trains_nothing_else(self):
+        run = self.run_
+        json.loads(small_run.finish([PROGRAM, "plan", str(run.config), "--json"]))
+        small_run.finish(run.train_command())
+        trained, base = self.tensors(), exported_model.read_safetensors(run.model)
+        new = {f"base_model.model.{module}.lora_{matrix}.default.weight"
+               for module in ("second", "head") for matrix in "AB"}
+        self.assertEqual(trained.keys() - base.keys(), new)
+        self.assertEqual({name: trained[name] for name in base}, base)
+        self.assertTrue(any(trained["base_model.model.second.lora_B.default.weight"][2]))
+        with open(run.folder / "trials/small/metrics.csv", encoding="utf-8") as file:
+            losses = [float(row["loss"]) for row in csv.DictReader(file)]
+        self.assertLess(losses[-1], losses[0])
+        config = (run.folder / "config.yaml").read_text()
+        self.assertIn("adapter:\n  type: lora\n  r: 2\n  alpha: 8\n  dropout: 0.1\n"
+                      "  target_modules: [second, head]\n", config)
+
+    def test_resumes_with_the_same_weights(self):
+        run = self.run_
+        process = small_run.start(run.train_command(SLOW))
+        small_run.wait_for(process, run.generations)
+        process.kill()
+        process.communicate()
+        for change, problem in (("adapter.r=4", "adapter.r: was 2, is 4"),
+                                ("adapter.target_modules=head", "adapter.target_modules: was "),
+                                ("adapter=", "adapter.")):
+            self.assertIn(problem, run.problem(run.resume_command(change)))
+        small_run.finish(run.resume_command(small_run.FAST))
+        self.assertLess(run.events("resumed")[0]["step"], 60)
+        weights = run.weights()
+        small_run.finish(run.train_command("--overwrite"))
+        self.assertEqual(run.weights(), weights)
+
+    def test_has_equal_bits_within_any_budget(self):
+        run = self.run_
+        weights = {}
+        for name, overrides in {
+                "whole": [], "cut": ["devices=[{memory: 180KiB}]"],
+                "two": ["devices=[{memory: 180KiB}, {memory: 16MiB}]", "train.data_parallel=2"],
+                "control": ["adapter.alpha=9"]}.items():
+            small_run.finish(run.train_command("--overwrite", *overrides))
+            weights[name] = run.weights()
+            if name == "cut":
+                with open(run.folder / "results.csv", encoding="utf-8") as file:
+                    self.assertGreater(int(next(csv.DictReader(file))["num_shards"]), 1)
+        self.assertEqual(weights["whole"], weights["cut"])
+        self.assertEqual(weights["whole"], weights["two"])
+        self.assertNotEqual(weights["whole"], weights["control"])
+
+    def test_sweeps_its_fields(self):
+        run = self.run_
+        sweep = ("sweep.parameters={adapter.r: {values: [1, 4]}, "
+                 "adapter.target_modules: {values: [[head], all-linear]}}")
+        small_run.finish(run.train_command(sweep))
+        results = json.loads(small_run.finish([PROGRAM, "results", str(run.folder), "--json"]))
+        found = {}
+        for trial in results["trials"]:
+            new = {name.split(".")[2]: shape for name, (_, shape, _) in
+                   self.tensors(trial["name"]).items() if ".lora_B." in name}
+            found[trial["sweep"]["adapter.r"], trial["sweep"]["adapter.target_modules"]] = new
+        width = exported_model.WIDTH
+        self.assertEqual(found, {
+            (rank, targets): {module: [rows, rank] for module, rows in new.items()}
+            for rank in (1, 4) for targets, new in {
+                "[head]": {"head": exported_model.CLASSES},
+                "all-linear": {"first": width, "second": width}}.items()})
+
+    def test_refuses_with_field_and_remedy(self):
+        run = self.run_
+        cases = [
+            ("adapter.r=0", "adapter.r: is '0', must be an integer from 1 to 65536"),
+            ("adapter.dropout=1", "adapter.dropout: is '1', must be a number of at least 0 and below 1"),
+            ("adapter.type=dora", "adapter.type: is 'dora', must be lora"),
+            ("adapter.target_modules=[haed]",
+             "adapter.target_modules: has 'haed', which names no module of 'Classifier'; name "
+             "others, such as first, head, second"),
+            ("adapter={r: 4}", "adapter.target_modules: is missing; name linear layers, such as"),
+            ("adapter=lora", "adapter: is 'lora', must be a mapping"),
+            ("adapter.rank=3", "adapter.rank: unknown key"),
+            ("model={family: mlp}", "adapter: needs a model.family torch, but it is mlp; export a "
+                                    "model with spillway import, or remove adapter"),
+        ]
+        for override, expected in cases:
+            said = run.problem(run.train_command(override))
+            self.assertIn(expected, said)
+        self.assertFalse(run.folder.exists())
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=1)

@@ -20,24 +20,6 @@ class File {
   std::string path_;
 };
 
-/// The initial values, as layers get them.
-std::vector<at::Tensor> initial_values(const Model& model) {
-  std::vector<at::Tensor> values;
-  std::vector<std::byte*> pointers;
-  for (const ParamSpec& param : model.spec.params) {
-    values.push_back(torch::zeros(
-        param.tensor.shape(), param.master().dtype == DType::i64 ? torch::kInt64 : torch::kFloat));
-    pointers.push_back(static_cast<std::byte*>(values.back().mutable_data_ptr()));
-  }
-  model.initialize(1, pointers);
-  for (std::size_t p = 0; p < values.size(); ++p) {
-    const ParamSpec& param = model.spec.params[p];
-    if (param.tensor.dtype == DType::bf16) values[p] = values[p].to(torch::kBFloat16);
-    if (param.trainable) values[p].requires_grad_();
-  }
-  return values;
-}
-
 /// A model and its initial values, which it reads from its file.
 struct Made {
   explicit Made(const ExportedNet& net)
@@ -49,14 +31,9 @@ struct Made {
   std::vector<at::Tensor> params;
 };
 
-torch::Tensor rows() {
-  const auto classes = torch::arange(kNetBatch).remainder(kNetClasses).to(torch::kFloat);
-  return torch::cat({made_up({kNetBatch, kNetInputs}, 0.5), classes.unsqueeze(1)}, 1);
-}
-
 /// The network without dropout, by LibTorch; in training with the batch's own mean and variance.
 torch::Tensor plain_logits(const std::vector<at::Tensor>& p, bool training) {
-  auto x = torch::tanh(torch::linear(rows().narrow(1, 0, kNetInputs), p[0], p[1]));
+  auto x = torch::tanh(torch::linear(net_rows().narrow(1, 0, kNetInputs), p[0], p[1]));
   const auto mean = p[4].clone(), variance = p[5].clone();
   x = torch::relu(torch::batch_norm(x, p[2], p[3], mean, variance, training, 0.1, 1e-5, false));
   const auto scale = made_up({kNetWidth}, 7) + 1;
@@ -69,7 +46,7 @@ torch::Tensor plain_logits(const std::vector<at::Tensor>& p, bool training) {
 }
 
 torch::Tensor plain_loss(const torch::Tensor& logits) {
-  return torch::cross_entropy_loss(logits, rows().select(1, kNetInputs).to(torch::kInt64), {},
+  return torch::cross_entropy_loss(logits, net_rows().select(1, kNetInputs).to(torch::kInt64), {},
                                    at::Reduction::Sum, kIgnoredClass, 0.1);
 }
 
@@ -77,7 +54,7 @@ TEST(ExportedModel, ComputesWhatLibTorchComputes) {
   for (const bool training : {true, false}) {
     const Made made(exported_net(/*dropout=*/0));
     const auto plain = initial_values(*made.model);
-    const LayersResult result = run_layers(*made.model, made.params, rows(), training);
+    const LayersResult result = run_layers(*made.model, made.params, net_rows(), training);
     const torch::Tensor logits = plain_logits(plain, training);
     EXPECT_TRUE(result.last.output.equal(plain_loss(logits)));
     EXPECT_EQ(result.last.weight, 3);  // one of the four does not count
@@ -98,9 +75,9 @@ TEST(ExportedModel, ComputesWhatLibTorchComputes) {
 
 TEST(ExportedModel, ObservesTheBatchForRunningStatistics) {
   const Made made(exported_net(0));
-  const auto x =
-      torch::tanh(torch::linear(rows().narrow(1, 0, kNetInputs), made.params[0], made.params[1]));
-  const auto observed = run_layers(*made.model, made.params, rows()).observed;
+  const auto x = torch::tanh(
+      torch::linear(net_rows().narrow(1, 0, kNetInputs), made.params[0], made.params[1]));
+  const auto observed = run_layers(*made.model, made.params, net_rows()).observed;
   ASSERT_EQ(observed.size(), 2u);
   EXPECT_TRUE(torch::allclose(observed.at("norm.running_mean"), x.mean(0)));
   EXPECT_TRUE(torch::allclose(observed.at("norm.running_var"), x.var(0)));
@@ -109,7 +86,7 @@ TEST(ExportedModel, ObservesTheBatchForRunningStatistics) {
 TEST(ExportedModel, DropsByTheKeyOfTheContextInTrainingOnly) {
   const Made with(exported_net(0.5)), without(exported_net(0));
   const auto loss = [](const Made& of, bool training) {
-    return run_layers(*of.model, of.params, rows(), training).last.output;
+    return run_layers(*of.model, of.params, net_rows(), training).last.output;
   };
   EXPECT_TRUE(loss(with, true).equal(loss(with, true)));
   EXPECT_FALSE(loss(with, true).equal(loss(without, true)));
@@ -189,10 +166,10 @@ TEST(ExportedModel, ComputesInBfloat16WithMastersInFloat) {
   EXPECT_EQ(spec.params[4].tensor.dtype, DType::f32) << "a statistic";
   EXPECT_EQ(spec.edges[1].tensor.dtype, DType::bf16);
   EXPECT_TRUE(made.params[7].equal(net.tensors[7].second)) << "a BF16 tensor";
-  const LayersResult result = run_layers(*made.model, made.params, rows());
+  const LayersResult result = run_layers(*made.model, made.params, net_rows());
   EXPECT_EQ(result.last.output.scalar_type(), torch::kFloat);
   const Made in_float(exported_net());
-  const auto expected = run_layers(*in_float.model, in_float.params, rows()).last.output;
+  const auto expected = run_layers(*in_float.model, in_float.params, net_rows()).last.output;
   EXPECT_TRUE(torch::allclose(result.last.output, expected, 0.05));
   EXPECT_FALSE(result.last.output.equal(expected));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runs/config/config.h"
+#include "runs/config/sweep.h"
 #include "tests/support/check/expanded_sweep.h"
 
 namespace spillway {
@@ -114,6 +115,38 @@ data: {format: digits, augment: shift)"));
 TEST(ResolvedConfig, TokensHaveAType) {
   EXPECT_EQ(read_again(with_model("data: {format: tokens, dtype: uint32")).data.dtype,
             TokenType::uint32);
+}
+
+TEST(ResolvedConfig, AnAdapterIsWrittenWhereThereIsOne) {
+  const std::string text = with_model(R"(model: {family: torch, path: net.spw}
+adapter: {r: 4, alpha: 2.5, dropout: 0.25, target_modules: [q_proj, "1.v_proj"]}
+data: {format: tokens)");
+  const RunConfig config = read_again(text);
+  EXPECT_EQ(config.adapter.value().lora,
+            (LoraConfig{
+                .r = 4, .alpha = 2.5, .dropout = 0.25, .target_modules = {"q_proj", "1.v_proj"}}));
+  const auto contract = contract_fields(config);
+  EXPECT_EQ(contract.at("adapter.type"), "lora");
+  EXPECT_EQ(contract.at("adapter.r"), "4");
+  EXPECT_EQ(contract.at("adapter.target_modules"), "[q_proj, 1.v_proj]");
+  EXPECT_EQ(to_yaml(read(kGpt)).find("adapter"), std::string::npos);
+  EXPECT_FALSE(contract_fields(read(kGpt)).contains("adapter.type"));
+}
+
+TEST(ResolvedConfig, ASweptAdapterHasTheValueBesideTheSweep) {
+  for (const std::string beside : {"", "r: 2, "}) {
+    Findings findings;
+    const auto trials = expand_trials(
+        parse_yaml("devices: [{memory: 1MiB}]\nmodel: {family: torch, path: net.spw}\nadapter: {" +
+                   beside +
+                   "target_modules: all-linear}\ndata: {path: a}\n"
+                   "sweep: {parameters: {adapter.r: {values: [4, 16]}}}\n"),
+        findings);
+    EXPECT_EQ(messages(findings), std::vector<std::string>{});
+    ASSERT_EQ(trials.size(), 2u);
+    EXPECT_EQ(trials[1].config.adapter.value().lora.r, 16);
+    EXPECT_EQ(read(to_yaml(trials[0].config)).adapter.value().lora.r, beside.empty() ? 8 : 2);
+  }
 }
 
 TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "spillway/exported.h"
+#include "spillway/model.h"
 #include "spillway/tensor_source.h"
 #include "spillway/trial_config.h"
 #include "tests/support/models/short_training.h"
@@ -170,6 +171,30 @@ inline ExportedNet exported_net(double dropout = 0.25) {
         {"label_smoothing", 0.1}}},
       {"metrics", {"accuracy", "perplexity"}}};
   return net;
+}
+
+/// A virtual node of samples.
+inline torch::Tensor net_rows() {
+  const auto classes = torch::arange(kNetBatch).remainder(kNetClasses).to(torch::kFloat);
+  return torch::cat({made_up({kNetBatch, kNetInputs}, 0.5), classes.unsqueeze(1)}, 1);
+}
+
+/// The initial values, as layers get them.
+inline std::vector<at::Tensor> initial_values(const Model& model, std::uint64_t seed = 1) {
+  std::vector<at::Tensor> values;
+  std::vector<std::byte*> pointers;
+  for (const ParamSpec& param : model.spec.params) {
+    values.push_back(torch::zeros(
+        param.tensor.shape(), param.master().dtype == DType::i64 ? torch::kInt64 : torch::kFloat));
+    pointers.push_back(static_cast<std::byte*>(values.back().mutable_data_ptr()));
+  }
+  model.initialize(seed, pointers);
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    const ParamSpec& param = model.spec.params[p];
+    if (param.tensor.dtype == DType::bf16) values[p] = values[p].to(torch::kBFloat16);
+    if (param.trainable) values[p].requires_grad_();
+  }
+  return values;
 }
 
 /// Samples for it: 240 of them.

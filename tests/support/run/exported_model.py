@@ -27,6 +27,20 @@ def write_safetensors(path, tensors, metadata=None):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def read_safetensors(path):
+    """(type, shape, values) by name."""
+    content = path.read_bytes()
+    length, = struct.unpack_from("<Q", content)
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        values = array.array(TYPES[entry["dtype"]], content[begin:end])
+        tensors[name] = (entry["dtype"], entry["shape"], list(values))
+    return tensors
+
+
 def value(number):
     return {"value": number}
 
