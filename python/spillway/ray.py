@@ -9,7 +9,7 @@ import ray
 import torch
 from ray import tune
 
-from .errors import Error
+from .errors import ConfigError, Error
 from .session import Device, Session
 
 __all__ = ["SessionActor", "trainable"]
@@ -23,7 +23,8 @@ _CANNOT_GO_ON = {
 }
 
 
-@ray.remote(num_cpus=0, max_concurrency=64)  # a thread for each trial that trains
+# A thread for each trial that trains.
+@ray.remote(num_cpus=0, max_concurrency=64)  # type: ignore[call-overload]
 class SessionActor:
     """The session of all trials. `devices` and `options` are those of `Session`."""
 
@@ -35,7 +36,9 @@ class SessionActor:
         """Trains a trial to step `until` or its end; returns its evaluation."""
         if name not in self._trials:
             values = dict(self._space(config))
-            steps = values["max_steps"]
+            steps = values.get("max_steps", 0)
+            if steps < 1:
+                raise ConfigError("space: it must return max_steps, at least 1", "max_steps")
             number = self._session.submit(**values, trial_id=name, until=min(until, steps))
             self._trials[name] = number, steps
         number, steps = self._trials[name]
@@ -61,22 +64,28 @@ class SessionActor:
 def trainable(actor: Any, *, quantum: int) -> Any:
     """What `tune.Tuner` runs: its trials train in the session of `actor`, a SessionActor.
 
-    A trial reports every `quantum` steps and at its end. Its process only waits, so Ray counts a hundredth of a CPU.
+    A trial reports every `quantum` steps and at its end. Its process only waits, so it asks Ray for
+    a hundredth of a CPU. Raises ConfigError (`quantum`).
     """
+    if quantum < 1:
+        raise ConfigError(f"quantum is {quantum}; it must be at least 1", "quantum")
 
-    class SpillwayTrial(tune.Trainable):  # type: ignore[misc]
+    class SpillwayTrial(tune.Trainable):
         def setup(self, config: dict[str, Any]) -> None:
-            self._name, self._until = self.trial_id, 0
+            self._name, self._until = "", 0
 
         def step(self) -> dict[str, Any]:
+            # Ray may prepare a trial in a second process, which ends without a step.
+            self._name = self.trial_id
             self._until += quantum
-            return ray.get(actor.train.remote(self._name, self.config, self._until))
+            reached = ray.get(actor.train.remote(self._name, self.config, self._until))
+            return dict(reached)
 
         def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
             return {"until": self._until}
 
-        def load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-            self._until = checkpoint["until"]
+        def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+            self._until = checkpoint["until"] if checkpoint else 0
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:
             self.cleanup()

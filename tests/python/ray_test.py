@@ -3,7 +3,6 @@
 import os
 import sys
 import tempfile
-import time
 import unittest
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -15,36 +14,108 @@ except ImportError:
     print("skipped: Ray is not installed; run scripts/python.sh")
     sys.exit(77)
 import torch
+
 import spillway as sp
 from spillway.ray import SessionActor, trainable
-STEPS=12
-QUANTUM=3
-def samples():
-    generator = torch.Generator().manual_seed(1)
-    inputs = torch.randint(0, 17, (120, 64), generator=generator)
-    return sp.data(inputs, inputs[:, :10].argmax(1), eval_fraction=0.2)
+
+STEPS = 12
+QUANTUM = 3
+RATES = [0.003, 0.001, 0.1, 0.3]
+
 
 def space(config):
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randint(0, 17, (120, 64), generator=generator)
     return {
         "model": sp.mlp(hidden_size=32),
-        "data": samples(),
-        "learning_rate": config["learning_rate"],
+        "data": sp.data(inputs, inputs[:, :10].argmax(1), eval_fraction=0.2),
         "batch_size": 8,
         "max_steps": STEPS,
+        **config,
     }
-if __name__=="__main__":
-    t=time.time()
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", object_store_memory=80<<20)
-    print("init", time.time()-t)
-    actor = SessionActor.remote(space, ["64MiB"]*2)
-    tuner = tune.Tuner(trainable(actor, quantum=QUANTUM), param_space={"learning_rate": tune.grid_search([0.1,0.01,0.001,1e-4,1e-5,0.3])},
-        tune_config=tune.TuneConfig(metric="eval_loss", mode="min", max_concurrent_trials=3, reuse_actors=True,
-          scheduler=ASHAScheduler(time_attr="steps", grace_period=3, max_t=STEPS, reduction_factor=2)),
-        run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0))
-    r=tuner.fit()
-    print("fit", time.time()-t)
-    for x in r: print(x.metrics["config"], x.metrics["steps"], x.metrics["eval_loss"], x.metrics["trial_id"], x.error)
-    b=r.get_best_result()
-    print({k:v.shape for k,v in ray.get(actor.state_dict.remote(b.metrics["trial_id"])).items()})
-    ray.shutdown()
-    print("end", time.time()-t)
+
+
+def alone(rate):
+    """The evaluations of a trial that trains without Ray, by step."""
+    with sp.Session("64MiB") as session:
+        trial = session.submit(**space({"learning_rate": rate}), eval_steps=QUANTUM)
+        session.wait()
+        return dict(session.result(trial).eval_losses)
+
+
+def states(actor):
+    return ray.get(actor.__ray_call__.remote(
+        lambda self: [result.state for result in self._session.results()]))
+
+
+class RayTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 object_store_memory=80 << 20)
+        cls.addClassCleanup(ray.shutdown)
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def tune(self, actor, rates, **options):
+        tuner = tune.Tuner(
+            trainable(actor, quantum=QUANTUM),
+            param_space={"learning_rate": tune.grid_search(rates)},
+            tune_config=tune.TuneConfig(metric="eval_loss", mode="min", max_concurrent_trials=2,
+                                        reuse_actors=True, **options),
+            run_config=tune.RunConfig(
+                name="digits", storage_path=self.folder, verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1)),
+        )
+        return tuner.fit()
+
+    def assert_reports(self, result, rate, steps):
+        reported = result.metrics_dataframe
+        self.assertEqual(list(reported["steps"]), steps)
+        expected = alone(rate)
+        self.assertEqual(list(reported["eval_loss"]), [expected[step] for step in steps])
+
+    def test_trains_all_trials_in_one_session(self):
+        actor = SessionActor.remote(space, ["64MiB"] * 2)
+        scheduler = ASHAScheduler(time_attr="steps", grace_period=QUANTUM, max_t=STEPS + 1,
+                                  reduction_factor=2)
+        results = self.tune(actor, RATES, scheduler=scheduler)
+        self.assertEqual(results.num_errors, 0)
+        ends = []
+        for rate, result in zip(RATES, results, strict=True):
+            end = result.metrics["steps"]
+            self.assert_reports(result, rate, list(range(QUANTUM, end + 1, QUANTUM)))
+            ends.append("done" if end == STEPS else "stopped")
+        self.assertEqual(states(actor), ends)
+        self.assertEqual(set(ends), {"done", "stopped"})
+        self.assertNotEqual(alone(RATES[0]), alone(RATES[1]))
+        best = results.get_best_result().metrics
+        weights = ray.get(actor.state_dict.remote(best["trial_id"]))
+        self.assertIn("head.weight", weights)
+
+    def test_goes_on_with_a_restored_experiment(self):
+        lost = SessionActor.remote(lambda config: space({**config, "checkpoint_dir": "/nowhere"})
+                                   if config["learning_rate"] == RATES[1] else space(config), "64MiB")
+        self.tune(lost, RATES[:1])
+        self.fail("to be written")
+
+    def test_says_why_a_trial_cannot_go_on(self):
+        actor = SessionActor.remote(space, "64MiB")
+        config = {"learning_rate": 0.01}
+        ray.get(actor.train.remote("a", config, QUANTUM))
+        ray.get(actor.stop.remote("a"))
+        with self.assertRaisesRegex(sp.Error, "trial a is stopped: .*use ASHAScheduler"):
+            ray.get(actor.train.remote("a", config, 2 * QUANTUM))
+        with self.assertRaisesRegex(sp.ConfigError, "max_steps"):
+            ray.get(actor.train.remote("b", {**config, "max_steps": 0}, QUANTUM))
+        with self.assertRaisesRegex(sp.ConfigError, "quantum is 0"):
+            trainable(actor, quantum=0)
+
+    def test_ends_a_trial_that_does_not_fit(self):
+        results = self.tune(SessionActor.remote(space, "8KiB"), RATES[:1])
+        self.assertIn("8.00 KiB", str(results[0].error))
+
+
+if __name__ == "__main__":
+    unittest.main()
