@@ -43,6 +43,17 @@ def alone(rate):
         return dict(session.result(trial).eval_losses)
 
 
+class Killer(tune.Callback):
+    """Kills the session after its second report."""
+
+    def __init__(self, actor):
+        self._actor = actor
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        if result["steps"] == 2 * QUANTUM:
+            ray.kill(self._actor)
+
+
 def states(actor):
     return ray.get(actor.__ray_call__.remote(
         lambda self: [result.state for result in self._session.results()]))
@@ -58,14 +69,14 @@ class RayTest(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
-    def tune(self, actor, rates, **options):
+    def tune(self, actor, rates, *callbacks, **options):
         tuner = tune.Tuner(
             trainable(actor, quantum=QUANTUM),
             param_space={"learning_rate": tune.grid_search(rates)},
             tune_config=tune.TuneConfig(metric="eval_loss", mode="min", max_concurrent_trials=2,
                                         reuse_actors=True, **options),
             run_config=tune.RunConfig(
-                name="digits", storage_path=self.folder, verbose=0,
+                name="digits", storage_path=self.folder, verbose=0, callbacks=list(callbacks),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1)),
         )
         return tuner.fit()
@@ -95,10 +106,15 @@ class RayTest(unittest.TestCase):
         self.assertIn("head.weight", weights)
 
     def test_goes_on_with_a_restored_experiment(self):
-        lost = SessionActor.remote(lambda config: space({**config, "checkpoint_dir": "/nowhere"})
-                                   if config["learning_rate"] == RATES[1] else space(config), "64MiB")
-        self.tune(lost, RATES[:1])
-        self.fail("to be written")
+        lost = SessionActor.remote(space, "64MiB")
+        interrupted = self.tune(lost, RATES[:1], Killer(lost))
+        self.assertEqual(interrupted.num_errors, 1)
+        self.assertEqual(interrupted[0].metrics["steps"], 2 * QUANTUM)
+        actor = SessionActor.remote(space, "64MiB")
+        restored = tune.Tuner.restore(f"{self.folder}/digits", trainable(actor, quantum=QUANTUM),
+                                      resume_errored=True).fit()
+        self.assertEqual(restored.num_errors, 0)
+        self.assert_reports(restored[0], RATES[0], list(range(QUANTUM, STEPS + 1, QUANTUM)))
 
     def test_says_why_a_trial_cannot_go_on(self):
         actor = SessionActor.remote(space, "64MiB")
