@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import math
 import os
-import pathlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,10 +43,8 @@ def write_run(
     the name of the folder. Raises ConfigError if the folder holds no run.
     """
     run, client = Run(folder), MlflowClient(tracking_uri)
-    where = run.folder.resolve()
-    store = _Store(client, experiment or where.name)
-    trains = run.state == "running"
-    return {trial["name"]: store.write(where, trial, trains) for trial in run.trials}
+    store = _Store(client, experiment or run.folder.resolve().name)
+    return {trial["name"]: store.write(run, trial) for trial in run.trials}
 
 
 class _Store:
@@ -58,23 +55,29 @@ class _Store:
         found = client.get_experiment_by_name(name)
         self._experiment = found.experiment_id if found else client.create_experiment(name)
 
-    def write(self, folder: pathlib.Path, trial: Mapping[str, Any], trains: bool) -> str:
-        """Writes a trial; returns its run. `trains`: whether a program trains it now."""
-        name = trial["name"]
-        values, times = _read(folder / "trials" / name / "metrics.csv")
+    def write(self, run: Run, trial: Mapping[str, Any]) -> str:
+        """Writes a trial; returns the id of its run."""
+        name, folder = trial["name"], os.fspath(run.folder.resolve())
+        rows = run.history(name)
+        values = {(metric, int(row["step"])): value for row in rows for metric, value in row.items()
+                  if metric not in ("step", "time_s")}
         key = hashlib.sha256(f"{folder}/{name}".encode()).hexdigest()
-        run, known = self._find(key, values) or (self._create(key, folder, name, times), {})
-        new = [Metric(metric, value, times[step], step)
+        found = self._find(key, values)
+        id, known = found or (self._create({"key": key, "folder": folder}, name), {})
+        times = {int(row["step"]): row["time_s"] for row in rows if "time_s" in row}
+        begin = time.time() - max(times.values(), default=0.0)
+        new = [Metric(metric, value, int(1000 * (begin + times.get(step, 0.0))), step)
                for (metric, step), value in values.items() if (metric, step) not in known]
-        for begin in range(0, len(new), _BATCH):
-            self._client.log_batch(run, metrics=new[begin:begin + _BATCH])
+        for first in range(0, len(new), _BATCH):
+            self._client.log_batch(id, metrics=new[first:first + _BATCH])
         params = [Param(key, str(value)) for key, value in trial["sweep"].items()]
         tags = [RunTag(f"spillway.{tag}", str(trial[tag])) for tag in _TAGS
                 if trial.get(tag) is not None]
-        self._client.log_batch(run, params=params, tags=tags)
+        self._client.log_batch(id, params=params, tags=tags)
         status = _STATUS[trial["state"]]
-        self._set_status(run, status if trains or status in _ENDS else "KILLED")
-        return run
+        killed = status not in _ENDS and run.state != "running"
+        self._set_status(id, "KILLED" if killed else status)
+        return id
 
     def _find(self, key: str, values: Values) -> tuple[str, Values] | None:
         """The run of a trial, with what it has. A run of another trial has other values."""
@@ -86,11 +89,9 @@ class _Store:
                 return run.info.run_id, known
         return None
 
-    def _create(self, key: str, folder: pathlib.Path, name: str, times: Mapping[int, int]) -> str:
-        tags = {"spillway.key": key, "spillway.folder": os.fspath(folder)}
-        begin = min(times.values(), default=None)
-        run = self._client.create_run(self._experiment, begin, tags, run_name=name)
-        return str(run.info.run_id)
+    def _create(self, tags: Mapping[str, str], name: str) -> str:
+        tags = {f"spillway.{tag}": value for tag, value in tags.items()}
+        return str(self._client.create_run(self._experiment, tags=tags, run_name=name).info.run_id)
 
     def _set_status(self, run: str, status: str) -> None:
         if self._client.get_run(run).info.status == status:
@@ -104,23 +105,6 @@ class _Store:
 def _agree(value: float | None, stored: float) -> bool:
     """Whether a store may have written that for this; many cannot write infinity."""
     return value is None or value == stored or not math.isfinite(value)
-
-
-def _read(file: pathlib.Path) -> tuple[Values, dict[int, int]]:
-    """The values of a metrics.csv, and the time of each step in milliseconds."""
-    if not file.exists():
-        return {}, {}
-    text, end = file.read_text(encoding="utf-8"), file.stat().st_mtime
-    rows = list(csv.DictReader(text[:text.rfind("\n") + 1].splitlines()))
-    last = max((float(row["time_s"]) for row in rows if row["time_s"]), default=0.0)
-    values: Values = {}
-    times: dict[int, int] = {}
-    for row in rows:
-        step = int(row["step"])
-        times[step] = int(1000 * (end - last + float(row["time_s"] or 0.0)))
-        values |= {(name, step): float(value) for name, value in row.items()
-                   if name not in ("step", "time_s") and value}
-    return values, times
 
 
 def main() -> None:

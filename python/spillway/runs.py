@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import pathlib
@@ -63,6 +64,16 @@ class Run:
                 for trial in self.trials
             ]
         )
+
+    def history(self, trial: str | None = None) -> list[dict[str, float]]:
+        """What is known of each step of a trial, by default the best one: docs/outputs.md lists the
+        columns of its metrics.csv. Raises ConfigError (`trial`).
+        """
+        file = self.folder / "trials" / self._name_of(trial) / "metrics.csv"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        complete = text[:text.rfind("\n") + 1].splitlines()
+        return [{name: float(value) for name, value in row.items() if value}
+                for row in csv.DictReader(complete)]
 
     def state_dict(self, trial: str | None = None) -> dict[str, torch.Tensor]:
         """The final weights of a trial, by default the best one.

@@ -274,6 +274,18 @@ class Session:
         """The result of one trial so far."""
         return self.results()[trial]
 
+    def history(self, trial: int) -> list[dict[str, float]]:
+        """What is known of each step of a trial: loss, gradient_norm, eval_loss and metrics."""
+        result = self.result(trial)
+        begin = result.steps - len(result.losses)
+        rows: dict[int, dict[str, float]] = {
+            begin + i: {"step": begin + i, "loss": loss, "gradient_norm": norm}
+            for i, (loss, norm) in enumerate(zip(result.losses, result.gradient_norms), 1)}
+        metrics = dict(result.eval_metrics)
+        for step, loss in result.eval_losses:
+            rows.setdefault(step, {"step": step}).update(metrics.get(step, {}), eval_loss=loss)
+        return list(rows.values())
+
     def state_dict(self, trial: int) -> dict[str, torch.Tensor]:
         """The weights of a trial that has ended or is paused, by name.
 

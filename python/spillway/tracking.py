@@ -16,7 +16,7 @@ from .session import Event, Session
 __all__ = ["Tracker"]
 
 _ENDS = ("done", "failed", "stopped", "stopped early")
-_OF_STEP = ("loss", "learning_rate", "gradient_norm", "tokens_per_s")
+_UNTRACKED = ("event", "sequence", "time_s", "trial", "step")  # of the values of a step
 
 
 class Tracker:
@@ -55,6 +55,11 @@ class Tracker:
         self._seen = event.sequence
         if trial not in self._open:
             self._open[trial] = self._begin(trial, event.kind == "resumed" or trial in self._begun)
+        if event.kind == "resumed":
+            # The last rows of a program that was killed may not have arrived.
+            for row in self._history(trial):
+                if row["step"] <= event.step:
+                    self._open[trial].add(int(row.pop("step")), row)
         tracked = self._open[trial]
         tracked.take(event)
         if event.kind == "state" and event.state in _ENDS:
@@ -91,6 +96,12 @@ class Tracker:
         found = Run(self._trials).trials[trial]
         return found["name"], found["sweep"]
 
+    def _history(self, trial: int) -> list[dict[str, float]]:
+        if isinstance(self._trials, Session):
+            return self._trials.history(trial)
+        run = Run(self._trials)
+        return run.history(run.trials[trial]["name"])
+
 
 class _Tracked:
     """A run that is open. A row, all that is known of a step, is sent once it is complete."""
@@ -104,10 +115,9 @@ class _Tracked:
 
     def take(self, event: Event) -> None:
         if event.kind == "step":
-            self._add(event.step, {key: event.values[key] for key in _OF_STEP
-                                   if event.values.get(key) is not None})
+            self.add(event.step, event.values)
         elif event.kind == "eval":
-            self._add(event.step, {"eval_loss": event.loss, **event.metrics})
+            self.add(event.step, {"eval_loss": event.loss, **event.metrics})
         elif event.kind == "state":
             self._send()
 
@@ -115,11 +125,12 @@ class _Tracked:
         self._send()
         _call(self._run.finish, {"exit_code": int(failed)})
 
-    def _add(self, step: int, values: Mapping[str, float]) -> None:
+    def add(self, step: int, values: Mapping[str, Any]) -> None:
+        """Adds to the row of a step, which is not below that of the last one."""
         if step != self._step:
             self._send()
             self._step = step
-        self._row.update(values)
+        self._row.update({key: value for key, value in values.items() if key not in _UNTRACKED})
 
     def _send(self) -> None:
         # What the run has of an earlier program has the same bits.
