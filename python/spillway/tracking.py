@@ -45,6 +45,7 @@ class Tracker:
         self._project, self._group, self._init = project, group, init
         self._begun: set[int] = set()
         self._open: dict[int, _Tracked] = {}
+        self._resumed: dict[int, int] = {}  # the step, as long as nothing was sent since then
         self._seen = 0
 
     def __call__(self, event: Event) -> None:
@@ -55,14 +56,14 @@ class Tracker:
         self._seen = event.sequence
         if trial not in self._open:
             self._open[trial] = self._begin(trial, event.kind == "resumed" or trial in self._begun)
+        tracked, ends = self._open[trial], event.state in _ENDS
         if event.kind == "resumed":
-            # The last rows of a program that was killed may not have arrived.
-            for row in self._history(trial):
-                if row["step"] <= event.step:
-                    self._open[trial].add(int(row.pop("step")), row)
-        tracked = self._open[trial]
-        tracked.take(event)
-        if event.kind == "state" and event.state in _ENDS:
+            self._resumed[trial] = event.step
+        elif trial in self._resumed and (event.kind == "step" or ends):
+            self._send_history(trial, self._resumed.pop(trial), tracked)
+        if trial not in self._resumed:
+            tracked.take(event)
+        if ends:
             tracked.finish(event.state == "failed")
             del self._open[trial]
 
@@ -96,11 +97,16 @@ class Tracker:
         found = Run(self._trials).trials[trial]
         return found["name"], found["sweep"]
 
-    def _history(self, trial: int) -> list[dict[str, float]]:
+    def _send_history(self, trial: int, step: int, tracked: _Tracked) -> None:
+        """Sends what a program that was killed before `step` may not have sent."""
         if isinstance(self._trials, Session):
-            return self._trials.history(trial)
-        run = Run(self._trials)
-        return run.history(run.trials[trial]["name"])
+            rows = self._trials.history(trial)
+        else:
+            run = Run(self._trials)
+            rows = run.history(run.trials[trial]["name"])
+        for row in rows:
+            if row["step"] <= step:
+                tracked.add(int(row["step"]), row)
 
 
 class _Tracked:
