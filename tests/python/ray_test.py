@@ -75,15 +75,12 @@ class RayTest(unittest.TestCase):
             trainable(actor, quantum=QUANTUM),
             param_space={"learning_rate": tune.grid_search(rates)},
             tune_config=tune.TuneConfig(metric="eval_loss", mode="min", max_concurrent_trials=2,
-                                        reuse_actors=bool(int(os.environ.get("RU","1"))), **options),
+                                        reuse_actors=True, **options),
             run_config=tune.RunConfig(
                 name="digits", storage_path=self.folder, verbose=0, callbacks=list(callbacks),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1)),
         )
-        import time
-        t=time.time()
-        try: return tuner.fit()
-        finally: print("FIT", time.time()-t)
+        return tuner.fit()
 
     def assert_reports(self, result, rate, steps):
         reported = result.metrics_dataframe

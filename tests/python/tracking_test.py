@@ -80,6 +80,7 @@ def runs_of_trackio(project):
 
 def runs_of_wandb(project):
     """Offline, a run that resumes is a second file with the same id."""
+    wandb.teardown()  # writes the files to their end
     runs = {}
     for file in sorted(pathlib.Path(FOLDER).glob("wandb/offline-run-*/*.wandb"),
                        key=lambda file: file.stat().st_mtime):
