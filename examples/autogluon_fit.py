@@ -41,8 +41,8 @@ class Predictor:
         self.fitted = [self._network(sizes, dropout) for sizes, dropout, _ in PRESETS[presets]]
         example = {"targets": torch.tensor(targets[:4]), "batch_size": 4, "metrics": ["accuracy"]}
         with tempfile.TemporaryDirectory() as folder, sp.Session(devices) as session:
-            models = [sp.from_torch(net, torch.tensor(inputs[:4]), path=f"{folder}/{i}.spw", **example)
-                      for i, net in enumerate(self.fitted)]
+            models = [sp.from_torch(net, torch.tensor(inputs[:4]), path=f"{folder}/{number}.spw",
+                                    **example) for number, net in enumerate(self.fitted)]
             for model, (sizes, dropout, rate) in zip(models, PRESETS[presets], strict=True):
                 session.submit(model, data, name=f"NN{sizes} dropout={dropout} lr={rate}",
                                batch_size=BATCH, max_steps=steps, learning_rate=rate,
