@@ -20,6 +20,7 @@ import spillway as sp
 from spillway.mlflow import write_run
 
 STEPS = 24
+LONG = 200  # of a run that is killed
 RATES = [0.01, 0.001]
 
 logging.getLogger("mlflow").setLevel(logging.ERROR)
@@ -40,8 +41,8 @@ def config(folder, **train):
     }
 
 
-def killed_at(event):
-    """A callback that kills its process at step 15, before the run has ended."""
+def die(event):
+    """A callback that kills its process."""
     if event.kind == "step" and event.step == 15:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -99,13 +100,14 @@ class MlflowTest(unittest.TestCase):
         self.assertEqual(child.returncode, -signal.SIGKILL)
         ids = self.write()
         before = {name: self.history(run, "loss") for name, run in ids.items()}
-        self.assertTrue(all(0 < len(history) < STEPS for history in before.values()))
+        self.assertTrue(all(0 < len(history) < LONG for history in before.values()))
         self.assertEqual({run.info.status for run in self.stored().values()}, {"KILLED"})
         sp.resume(f"{self.folder}/run", progress=False)
         self.assertEqual(self.write(), ids)
         self.assertEqual({run.info.status for run in self.stored().values()}, {"FINISHED"})
         for name, run in ids.items():
             history = self.history(run, "loss")
+            self.assertEqual(len(history), LONG)
             self.assertEqual(history[:len(before[name])], before[name])
             self.assertEqual(history, self.rows(name, "loss"))
 
@@ -130,6 +132,6 @@ class MlflowTest(unittest.TestCase):
 
 if __name__ == "__main__":
     if len(sys.argv) == 2 and pathlib.Path(sys.argv[1]).is_dir():
-        sp.train(config(sys.argv[1]), progress=False, callback=killed_at)
+        sp.train(config(sys.argv[1], max_steps=LONG), progress=False, callback=die)
     else:
         unittest.main()

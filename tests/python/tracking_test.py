@@ -45,8 +45,8 @@ def config(folder):
     file.write_text("".join(",".join(map(str, row)) + "\n" for row in rows.tolist()))
     return {
         "output_dir": f"{folder}/run",
-        "devices": [{"memory": "64MiB"}],
-        "model": {"family": "mlp", "hidden_size": 512, "num_hidden_layers": 8},
+        "devices": [{"memory": "256MiB"}],
+        "model": {"family": "mlp", "hidden_size": 768, "num_hidden_layers": 8},
         "data": {"format": "digits", "path": str(file), "eval_fraction": 0.2},
         "train": {"batch_size": 16, "max_steps": LONG, "eval_steps": 4},
         "checkpoint": {"every_steps": 10},
@@ -126,7 +126,7 @@ def train_and_die(name, folder):
 
     def callback(event):
         track(event)
-        if event.kind == "step" and event.step == 25:
+        if event.kind == "saved":
             os.kill(os.getpid(), signal.SIGKILL)
 
     sp.train(config(folder), progress=False, callback=callback)
