@@ -7,6 +7,7 @@
 #   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
 #   data.sh python   likewise, for the tests of the package spillway
 #   data.sh libraries   likewise: those that the package works with, without PyTorch
+#   data.sh trackers   likewise: Ray, W&B, trackio and MLflow, without what `libraries` has
 # All but the first fail where they cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -23,11 +24,15 @@ readonly -A packages_of=(
   [ray]="ray[tune]==2.60.0 optuna==5.0.0"
   [mkdocs]="mkdocs==1.6.1"
   [libraries]="transformers==5.24.0 psutil pyyaml optuna==5.0.0 datasets==5.2.0"
+  [trackers]="wandb==0.31.0 trackio==0.43.0 mlflow-skinny==3.17.2 ray[tune]==2.60.0"
   [python]="nanobind==3.1.0 scikit-build-core==1.1.2 numpy==2.3.5 pandas==2.3.3 mypy==2.4.1"
 )
 
 # Packages that need PyTorch, which is there; they come without it.
 readonly -A beside_torch_of=([libraries]="peft==0.21.2 accelerate==1.15.0")
+
+# Packages on top of those of another Python, which are not installed again.
+readonly -A on_top_of=([trackers]=libraries)
 
 # download DIR REQUIREMENT SHA256 PIP_ARG...: the package lies in DIR and is not installed.
 download() {
@@ -59,12 +64,18 @@ fetch_scikit_learn() {
   gunzip --force --stdout "$dir/wheel/sklearn/datasets/data/$2"* >"$dir/$2"
 }
 
+# site_of PYTHON: where its packages are.
+site_of() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
 # fetch_python DIR FOLDER NAME: leaves DIR/FOLDER, a Python with the packages of NAME.
 fetch_python() {
   local wanted beside
   read -ra wanted <<<"${packages_of[$3]}"
   read -ra beside <<<"${beside_torch_of[$3]:-}"
   make_venv "$1/$2"
+  if [[ -v "on_top_of[$3]" ]]; then
+    site_of "$(print_python "${on_top_of[$3]}")" >"$(site_of "$1/$2/bin/python3")/below.pth"
+  fi
   local install=("$1/$2/bin/python" -m pip --quiet install --no-cache-dir --progress-bar off
     --only-binary=:all:)
   retry "${install[@]}" "${wanted[@]}" >&2

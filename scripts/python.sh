@@ -7,22 +7,21 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/setup.sh
 
 readonly venv=build-python-venv
-package_python="$(bash scripts/data.sh python)"
+site_of() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+bash scripts/data.sh python >/dev/null
 if [[ ! -x "$venv/bin/python" ]]; then
   rm -rf "$venv"
   make_venv "$venv"
-  site="$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+  site="$(site_of "$venv/bin/python")"
   # The wheel of torch, with what it needs, is installed by links.
   for entry in "$(dirname "$SPILLWAY_TORCH_DIR")"/*; do
     if [[ ! -e "$site/$(basename "$entry")" ]]; then ln -s "$entry" "$site/"; fi
   done
-  # So are the packages that the tests use, some of which cannot be had everywhere.
-  for python in "$package_python" "$(bash scripts/data.sh libraries || true)"; do
-    if [[ -n "$python" ]]; then
-      "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >>"$site/packages.pth"
-    fi
-  done
 fi
+# So are the packages that the tests use, some of which cannot be had everywhere.
+for name in python libraries trackers; do
+  if python="$(bash scripts/data.sh "$name")"; then site_of "$python"; fi
+done >"$(site_of "$venv/bin/python")/packages.pth"
 # The compiler of the other builds, whose files ccache has.
 export CXX="${CXX:-c++}"
 retry "$venv/bin/python" -m pip --quiet install --no-deps . >&2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ from .session import Event
 
 Path = str | os.PathLike[str]
 Overrides = Sequence[str] | Mapping[str, Any]
+Callback = Callable[[Event], None]
 
 
 class Run:
@@ -65,6 +67,16 @@ class Run:
                 for trial in self.trials
             ]
         )
+
+    def history(self, trial: str | None = None) -> list[dict[str, float]]:
+        """What is known of each step of a trial, by default the best one: docs/outputs.md lists the
+        columns of its metrics.csv. Raises ConfigError (`trial`).
+        """
+        file = self.folder / "trials" / self._name_of(trial) / "metrics.csv"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        complete = text[:text.rfind("\n") + 1].splitlines()
+        return [{name: float(value) for name, value in row.items() if value}
+                for row in csv.DictReader(complete)]
 
     def state_dict(self, trial: str | None = None) -> dict[str, torch.Tensor]:
         """The final weights of a trial, by default the best one.
@@ -173,10 +185,12 @@ def train(
     output_dir: Path | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    callback: Callback | None = None,
 ) -> Run:
     """Trains what a configuration describes: a YAML file, or its content as a dictionary.
 
-    `overrides`: values by dotted keys, such as {"train.learning_rate": 1e-3}. Ctrl-C stops the
+    `overrides`: values by dotted keys, such as {"train.learning_rate": 1e-3}. `callback` gets each
+    event, such as a `spillway.tracking.Tracker`. Ctrl-C stops the
     trials, saves them, and is raised again: `resume` goes on. Raises ConfigError, DoesNotFit,
     IoError and InUse.
     """
@@ -188,16 +202,17 @@ def train(
             file = pathlib.Path(config)
         if output_dir is not None:
             overrides = [*_texts(overrides), f"output_dir={json.dumps(os.fspath(output_dir))}"]
-        with _Teller(progress) as tell:
+        with _Teller(progress, callback) as tell:
             return Run(_core.train(os.fspath(file), _texts(overrides), overwrite, tell))
 
 
-def resume(folder: Path, overrides: Overrides = (), *, progress: bool = True) -> Run:
+def resume(folder: Path, overrides: Overrides = (), *, progress: bool = True,
+           callback: Callback | None = None) -> Run:
     """Resumes the trials of a run that have not ended, from their newest checkpoints.
 
     Their bits are those of a run that was never interrupted. Raises like `train`.
     """
-    with _Teller(progress) as tell:
+    with _Teller(progress, callback) as tell:
         return Run(_core.resume(os.fspath(folder), _texts(overrides), tell))
 
 
@@ -215,7 +230,8 @@ def _texts(overrides: Overrides) -> list[str]:
 class _Teller:
     """What a run calls while it trains."""
 
-    def __init__(self, progress: bool) -> None:
+    def __init__(self, progress: bool, callback: Callback | None) -> None:
+        self._callback = callback
         self._shown = Progress(lambda trial: (f"trial {trial}", None)) if progress else None
 
     def __enter__(self) -> Callable[[str, str], None]:
@@ -228,5 +244,9 @@ class _Teller:
     def _tell(self, events: str, notes: str) -> None:
         if notes:
             print(notes, end="", file=sys.stderr)
+        taken = [Event._of(values) for values in json.loads(events)]
         if self._shown:
-            self._shown.take([Event._of(values) for values in json.loads(events)])
+            self._shown.take(taken)
+        for event in taken:
+            if self._callback:
+                self._callback(event)

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -101,7 +101,7 @@ class Session:
             )
         )
         self._process = os.getpid()
-        self._trials: dict[int, tuple[str, int | None]] = {}
+        self._trials: dict[int, tuple[str, dict[str, Any]]] = {}
         self._exported: dict[int, ExportedModel | None] = {}
         _open_sessions.add(self)
 
@@ -141,31 +141,42 @@ class Session:
             model, data, document, name, trial_id, until, os.fspath(checkpoint_dir or ""),
             os.fspath(weights_file or ""),
         )
-        self._trials[trial] = (name, train.get("max_steps"))
+        given = train if seed is None else {**train, "seed": seed}
+        self._trials[trial] = (name, given)
         self._exported[trial] = exported
         self._session.start()
         return trial
+
+    def submitted(self, trial: int) -> tuple[str, Mapping[str, Any]]:
+        """The name of a trial, and the keys of `train` and the `seed` that it was given."""
+        return self._trials[trial]
 
     def plan(self, trial: int) -> TrialPlan:
         """What is known about a trial before it trains: shards, bytes, seconds."""
         return self._session.plan(trial)
 
     def wait(self, trial: int | None = None, *, progress: bool = False,
+             callback: Callable[[Event], None] | None = None,
              timeout: float | None = None) -> bool:
         """Waits until all trials, or this one, have ended or wait for a call.
 
-        Returns False if `timeout` seconds have passed before. Ctrl-C ends the wait, not the trials.
+        `callback` gets the events of the session, in each wait from the first one on. Returns False
+        if `timeout` seconds have passed before. Ctrl-C ends the wait, not the trials.
         """
-        shown = Progress(lambda number: self._trials.get(number, (f"trial {number}", None)))
+        shown = Progress(self._described)
         seen, left = 0, timeout
         try:
             while True:
                 slice_s = _SLICE_S if left is None else min(_SLICE_S, left)
                 over = self._session.wait_for(slice_s, trial)
-                if progress:
+                if progress or callback:
                     events = self.events(seen)
                     seen = events[-1].sequence if events else seen
-                    shown.take(events)
+                    if progress:
+                        shown.take(events)
+                    for event in events:
+                        if callback:
+                            callback(event)
                 if over or (left is not None and left <= _SLICE_S):
                     return over
                 left = None if left is None else left - _SLICE_S
@@ -245,8 +256,10 @@ class Session:
             trial, name, trial_id, learning_rate, weight_decay, max_grad_norm, max_steps, until,
             os.fspath(checkpoint_dir), os.fspath(weights_file or ""),
         )
-        steps = max_steps or self._trials.get(trial, ("", None))[1]
-        self._trials[copy] = (name or trial_id, steps)
+        changed = {"learning_rate": learning_rate, "weight_decay": weight_decay,
+                   "max_grad_norm": max_grad_norm, "max_steps": max_steps or None}
+        given = {key: value for key, value in changed.items() if value is not None}
+        self._trials[copy] = (name or trial_id, {**self._trials[trial][1], **given})
         self._exported[copy] = self._exported[trial]
         return copy
 
@@ -261,6 +274,18 @@ class Session:
     def result(self, trial: int) -> TrialResult:
         """The result of one trial so far."""
         return self.results()[trial]
+
+    def history(self, trial: int) -> list[dict[str, float]]:
+        """What is known of each step of a trial: loss, gradient_norm, eval_loss and metrics."""
+        result = self.result(trial)
+        begin = result.steps - len(result.losses)
+        rows: dict[int, dict[str, float]] = {
+            begin + i: {"step": begin + i, "loss": loss, "gradient_norm": norm}
+            for i, (loss, norm) in enumerate(zip(result.losses, result.gradient_norms), 1)}
+        metrics = dict(result.eval_metrics)
+        for step, loss in result.eval_losses:
+            rows.setdefault(step, {"step": step}).update(metrics.get(step, {}), eval_loss=loss)
+        return list(rows.values())
 
     def state_dict(self, trial: int) -> dict[str, torch.Tensor]:
         """The weights of a trial that has ended or is paused, by name.
@@ -287,6 +312,10 @@ class Session:
     def remove_device(self, device: int) -> None:
         """Removes a device once the work that is bound to it has ended a step."""
         self._session.remove_device(device)
+
+    def _described(self, trial: int) -> tuple[str, int | None]:
+        name, values = self._trials.get(trial, (f"trial {trial}", {}))
+        return name, values.get("max_steps")
 
     def close(self) -> None:
         """Stops the trials that have not ended, and ends the run."""
