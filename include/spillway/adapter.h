@@ -12,9 +12,8 @@ namespace spillway {
 
 /// Low-rank adapters (LoRA) of a model; names, arithmetic and initial values follow PEFT.
 struct LoraConfig {
-  std::int64_t r =
-      8;             ///< rank: the adapter of a linear layer is two matrices, [r, in] and [out, r]
-  double alpha = 8;  ///< the adapter's output is multiplied by alpha / r
+  std::int64_t r = 8;  ///< rank: a linear layer gets two matrices, lora_A [r, in], lora_B [out, r]
+  double alpha = 8;    ///< the adapter's output is multiplied by alpha / r
   double dropout = 0;  ///< probability, of the adapter's input
   /// The linear layers that get an adapter: the last part of a module's name (`q_proj`) or more of
   /// it (`0.self_attn.q_proj`), or `all-linear` alone, for all but the output layer.
@@ -23,9 +22,9 @@ struct LoraConfig {
 };
 
 /// Trains an adapter of the model in a file (spillway/exported.h) and nothing else: its parameters
-/// keep their names and values, have no gradients and no optimizer state. The losses are those of
-/// the same model after PEFT's `get_peft_model`, to the last bit. The initial values of an adapter
-/// are a function of the seed.
+/// keep their names and values, have no gradients and no optimizer state. The initial values of an
+/// adapter are a function of the seed. With the same initial values, losses are those of the model
+/// after PEFT's `get_peft_model`, to the last bit.
 ///
 /// Throws like exported_factory(), and ConfigError (`adapter`, `adapter.r`, ...) if the model has
 /// no such linear layers, has an adapter already, or if a value is out of range.

@@ -126,7 +126,8 @@ class TorchModel(unittest.TestCase):
 
 
 class Adapter(unittest.TestCase):
-    LORA = {"type": "lora", "r": 2, "alpha": 8, "dropout": 0.1, "target_modules": ["second", "head"]}
+    LORA = {"type": "lora", "r": 2, "alpha": 8, "dropout": 0.1,
+            "target_modules": ["second", "head"]}
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -210,7 +211,8 @@ class Adapter(unittest.TestCase):
         run = self.run_
         cases = [
             ("adapter.r=0", "adapter.r: is '0', must be an integer from 1 to 65536"),
-            ("adapter.dropout=1", "adapter.dropout: is '1', must be a number of at least 0 and below 1"),
+            ("adapter.dropout=1",
+             "adapter.dropout: is '1', must be a number of at least 0 and below 1"),
             ("adapter.type=dora", "adapter.type: is 'dora', must be lora"),
             ("adapter.target_modules=[haed]",
              "adapter.target_modules: has 'haed', which names no module of 'Classifier'; name "
