@@ -230,7 +230,7 @@ struct Resizable {
       home_bytes = std::max(home_bytes, plans.back()->layout.home_bytes);
     }
     workload.config = {.device_budgets = std::vector<Bytes>(4, budget),
-                       .host_budget = home_bytes,
+                       .host_budget = home_bytes + plans.front()->layout.shared_bytes,
                        .policy = make_policy("lrtf")};
     workload.jobs = {plans[3]};
   }

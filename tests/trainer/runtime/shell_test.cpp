@@ -141,7 +141,7 @@ Workload two_jobs() {
     if (workload.jobs.size() < 2) continue;
     workload.jobs.resize(2);
     workload.config.host_budget =
-        workload.jobs[0]->layout.home_bytes + workload.jobs[1]->layout.home_bytes;
+        workload.jobs[0]->layout.all_home_bytes() + workload.jobs[1]->layout.home_bytes;
     return workload;
   }
 }
