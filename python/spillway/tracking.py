@@ -67,10 +67,10 @@ class Tracker:
             tracked.finish(event.state == "failed")
             del self._open[trial]
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         """Ends the runs that are open."""
         for tracked in self._open.values():
-            tracked.finish(False)
+            tracked.finish(failed)
         self._open.clear()
 
     def __enter__(self) -> Tracker:
@@ -78,7 +78,7 @@ class Tracker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.close()
+        self.close(failed=kind is not None)
 
     def _begin(self, trial: int, resumes: bool) -> _Tracked:
         self._begun.add(trial)
