@@ -206,7 +206,8 @@ TEST(Layout, SharesHomesOnlyBetweenBoundaryAndGradient) {
       for (const BufferSpec& buffer : layout.buffers) {
         if (buffer.home == kNoHome) continue;
         EXPECT_EQ(buffer.home % kAlignment, 0u);
-        const Bytes end = buffer.shared < 0 ? layout.home_bytes : kSharedHomes + layout.shared_bytes;
+        const Bytes end =
+            buffer.shared < 0 ? layout.home_bytes : kSharedHomes + layout.shared_bytes;
         EXPECT_LE(buffer.home + buffer.home_bytes, end);
         ranges[buffer.home] = std::max(ranges[buffer.home], buffer.home + buffer.home_bytes);
       }
