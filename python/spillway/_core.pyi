@@ -31,7 +31,11 @@ class TrialPlan:
 
     @property
     def host_bytes(self) -> int:
-        """Host memory of the trial."""
+        """Host memory of the trial alone."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Host memory that it shares with trials of the same frozen parameters."""
 
     @property
     def smallest_budget_bytes(self) -> int:
@@ -175,6 +179,14 @@ class RunResult:
     @property
     def host_peak_bytes(self) -> int:
         """Most bytes of training state in host memory."""
+
+    @property
+    def h2d_weight_bytes(self) -> int:
+        """Weights copied to devices."""
+
+    @property
+    def h2d_shared_bytes(self) -> int:
+        """Those of them that trials share: frozen parameters of the same bytes."""
 
     @property
     def copy_hidden_share(self) -> float | None:

@@ -44,6 +44,21 @@ class Results(Sequence[TrialResult]):
         """Seconds of the latest run."""
         return self._run.wall_s
 
+    @property
+    def host_peak_bytes(self) -> int:
+        """Most bytes of training state in host memory."""
+        return self._run.host_peak_bytes
+
+    @property
+    def h2d_weight_bytes(self) -> int:
+        """Weights copied to devices."""
+        return self._run.h2d_weight_bytes
+
+    @property
+    def h2d_shared_bytes(self) -> int:
+        """Those of them that trials share: frozen parameters of the same bytes."""
+        return self._run.h2d_shared_bytes
+
     def rows(self) -> list[dict[str, Any]]:
         """A dictionary for each trial, with its metrics."""
         return [

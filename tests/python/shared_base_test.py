@@ -64,11 +64,11 @@ class SharedBaseTest(unittest.TestCase):
                 session.submit(model, self.data(), learning_rate=rate, eval_batches=2, **TRAIN)
             session.wait()
         run = session.results()
-        self.assertEqual({trial.state for trial in run.trials}, {"done"})
+        self.assertEqual({trial.state for trial in run}, {"done"})
         return run
 
     def bits(self, run):
-        return [trial.weights_xxh3 for trial in run.trials]
+        return [trial.weights_xxh3 for trial in run]
 
     def test_that_bits_do_not_depend_on_company(self):
         model = self.export()
@@ -84,7 +84,7 @@ class SharedBaseTest(unittest.TestCase):
         model = self.export()
         smallest, base = self.smallest(model)
         one, four = (self.train([model] * n, RATES, smallest) for n in (1, 4))
-        self.assertGreater(one.trials[0].num_shards, 3)
+        self.assertGreater(one[0].num_shards, 3)
         # Beside the steps there is an evaluation.
         self.assertLessEqual(four.h2d_shared_bytes, 2 * base * (STEPS + 1))
         self.assertLess(four.h2d_shared_bytes, 1.5 * one.h2d_shared_bytes)
