@@ -12,6 +12,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import warnings
 
 import peft
 import torch
@@ -95,6 +96,8 @@ def main():
     parser.add_argument("model", nargs="?", type=pathlib.Path)
     parser.add_argument("--brief", action="store_true")
     given = parser.parse_args()
+    transformers.utils.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning)
     if not given.brief and given.model is None:
         parser.error("name the folder of a model, or --brief")
     with tempfile.TemporaryDirectory() as name:
