@@ -2,8 +2,8 @@
 """Trains 1, 4 and 16 LoRA adapters of one language model at once, which share its frozen weights.
 
 Usage: sweep.py MODEL (a folder of Hugging Face), or --brief for a tiny model and fewer trials.
-Needs the package spillway, transformers and PEFT. Exits with 1 if a trial has other bits or losses
-than alone, or than PEFT.
+Needs the package spillway, transformers and PEFT. Exits with 1 if a trial has other bits than alone,
+other losses than with PEFT, or if the base is copied three times in a step.
 """
 
 import argparse
@@ -135,7 +135,7 @@ def measure(folder, work, counts):
                          for ours, theirs in zip(result.losses, losses))
         equal_bits = together.bits == list(itertools.chain(*(each.bits for each in alone)))
         holds &= (equal_bits and difference < 1e-5 and len(set(together.bits)) == count
-                  and together.bytes_per_step <= 2 * together.base)
+                  and together.bytes_per_step < 3 * together.base)
         print_row([str(count), str(together.num_shards),
                    f"{together.bytes_per_step / together.base:.2f}",
                    f"{together.host / together.base:.2f}", f"{work_done / together.seconds:.1f}",

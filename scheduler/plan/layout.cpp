@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -96,54 +95,55 @@ Bytes LayoutBuilder::reserve(Bytes bytes, Bytes alignment) {
   return home;
 }
 
+/// `copied`: gets the block if it needs a copy in another type, which has no home yet.
+void LayoutBuilder::place_block(const std::vector<int>& params, std::vector<int>& copied) {
+  Bytes bytes = 0, master_bytes = 0;
+  bool has_copy = false;
+  for (int p : params) {
+    const ParamSpec& param = model_.params[at(p)];
+    const Bytes size = round_up(param.master().bytes(), kAlignment);
+    layout_.params[at(p)].offset_in_block = bytes;
+    layout_.params[at(p)].home = master_bytes;
+    has_copy |= param.tensor != param.master();
+    bytes += round_up(param.tensor.bytes(), kAlignment);
+    master_bytes += size;
+    if (!param.trainable) continue;
+    layout_.params[at(p)].moment_offset = layout_.moments_plane;
+    layout_.moments_plane += size;
+  }
+  if (bytes == 0) return;
+  const bool is_shared = model_.params[at(params.front())].can_be_shared();
+  const Bytes copy_begin = has_copy ? round_up(master_bytes, kPage) : 0;
+  const Bytes home = is_shared ? share(params, copy_begin + bytes) : reserve(master_bytes, kPage);
+  const int buffer = add_buffer(BufferKind::weights, bytes, home);
+  layout_.weights.push_back(buffer);
+  for (int p : params) {
+    layout_.params[at(p)].weights_buffer = buffer;
+    layout_.params[at(p)].home += home;
+  }
+  if (is_shared) {
+    layout_.buffers.back().home += copy_begin;
+    layout_.buffers.back().shared = static_cast<int>(layout_.shared.size()) - 1;
+  } else if (has_copy) {
+    copied.push_back(buffer);
+  }
+}
+
 void LayoutBuilder::place_weights() {
   layout_.params.resize(model_.params.size());
   std::vector<int> copied;  // buffers
-  const auto can_be_shared = [&](int p) { return model_.params[at(p)].can_be_shared(); };
-  const auto place_block = [&](const std::vector<int>& params) {
-    Bytes bytes = 0, master_bytes = 0;
-    bool has_copy = false;
-    for (int p : params) {
-      const ParamSpec& param = model_.params[at(p)];
-      const Bytes size = round_up(param.master().bytes(), kAlignment);
-      layout_.params[at(p)].offset_in_block = bytes;
-      layout_.params[at(p)].home = master_bytes;
-      has_copy |= param.tensor != param.master();
-      bytes += round_up(param.tensor.bytes(), kAlignment);
-      master_bytes += size;
-      if (!param.trainable) continue;
-      layout_.params[at(p)].moment_offset = layout_.moments_plane;
-      layout_.moments_plane += size;
-    }
-    if (bytes == 0) return;
-    const bool is_shared = can_be_shared(params.front());
-    const Bytes copy_begin = has_copy ? round_up(master_bytes, kPage) : 0;
-    const Bytes home = is_shared ? share(params, has_copy ? copy_begin + bytes : bytes)
-                                 : reserve(master_bytes, kPage);
-    const int buffer = add_buffer(BufferKind::weights, bytes, home);
-    layout_.weights.push_back(buffer);
-    if (is_shared) {
-      layout_.buffers.back().home += copy_begin;
-      layout_.buffers.back().shared = static_cast<int>(layout_.shared.size()) - 1;
-      has_copy = false;
-    }
-    for (int p : params) {
-      layout_.params[at(p)].weights_buffer = buffer;
-      layout_.params[at(p)].home += home;
-    }
-    if (has_copy) copied.push_back(buffer);
-  };
   for (int p = 0; p < static_cast<int>(model_.params.size()); ++p) {
-    if (uses_[at(p)] != 1) place_block({p});
+    if (uses_[at(p)] != 1) place_block({p}, copied);
   }
   for (const LayerSpec& layer : model_.layers) {
     std::vector<int> own;
     for (int p : layer.params) {
       if (uses_[at(p)] == 1) own.push_back(p);
     }
-    const auto shared = std::ranges::stable_partition(own, std::not_fn(can_be_shared));
-    place_block({own.begin(), shared.begin()});
-    place_block({shared.begin(), shared.end()});
+    const auto shared = std::ranges::stable_partition(
+        own, [&](int p) { return !model_.params[at(p)].can_be_shared(); });
+    place_block({own.begin(), shared.begin()}, copied);
+    place_block({shared.begin(), shared.end()}, copied);
   }
   layout_.weights_plane = round_up(layout_.home_bytes, kPage);
   layout_.moments_plane = round_up(layout_.moments_plane, kPage);

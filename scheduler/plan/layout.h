@@ -46,6 +46,7 @@ class LayoutBuilder {
 
  private:
   void place_weights();
+  void place_block(const std::vector<int>& params, std::vector<int>& copied);
   Bytes share(const std::vector<int>& params, Bytes bytes);
   void place_sums();
   void place_whole_sums();
