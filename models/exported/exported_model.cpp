@@ -38,18 +38,6 @@ at::Tensor read_tensor(const GraphFile& file, const TensorEntry& entry) {
   return tensor;
 }
 
-/// See ParamSpec::content.
-std::string content_of(const GraphFile& file, const TensorEntry& entry) {
-  Xxh3 hash;
-  std::vector<std::byte> block(std::min<Bytes>(1_MiB, entry.bytes()));
-  for (Bytes at = 0; at < entry.bytes(); at += block.size()) {
-    const auto part = std::span(block).first(std::min<Bytes>(block.size(), entry.bytes() - at));
-    file.tensors().read(entry, at, part);
-    hash.add(part.data(), part.size());
-  }
-  return entry.dtype + " " + hash.hex();
-}
-
 bool is_frozen(const ExportedParam& param) {
   return !param.trainable && param.statistic.kind == StatisticSpec::Kind::none;
 }
@@ -61,7 +49,8 @@ struct Loaded {
     if (adapter != nullptr) add_adapter(spec, *adapter);
     for (const TensorEntry& entry : spec.constants) constants.push_back(read_tensor(file, entry));
     for (const ExportedParam& param : spec.params) {
-      contents.push_back(is_frozen(param) ? content_of(file, param.tensor) : "");
+      contents.push_back(is_frozen(param) ? param.tensor.dtype + " " + file.xxh3(param.tensor)
+                                          : "");
     }
   }
 
@@ -74,7 +63,7 @@ struct Loaded {
   GraphFile file;
   ExportedSpec spec;  ///< of the file, with the adapter
   std::vector<at::Tensor> constants;
-  std::vector<std::string> contents;  // by parameter
+  std::vector<std::string> contents;  ///< by parameter; see ParamSpec::content
 };
 
 /// Values between -limit and limit: of a word's 24 upper bits, as LibTorch's uniform_. The key has

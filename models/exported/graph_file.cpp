@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <span>
 #include <system_error>
 #include <vector>
 
@@ -47,20 +49,28 @@ ExportedSpec spec_of(const Safetensors& tensors, const std::string& path) {
   }
 }
 
+/// Of `size` bytes, block by block.
+std::string hash_of(Bytes size, const std::function<void(std::span<std::byte>, Bytes)>& read) {
+  Xxh3 hash;
+  std::vector<std::byte> block(std::min(kBlock, size));
+  for (Bytes at = 0; at < size; at += block.size()) {
+    const auto part = std::span(block).first(std::min<Bytes>(block.size(), size - at));
+    read(part, at);
+    hash.add(part.data(), part.size());
+  }
+  return hash.hex();
+}
+
 }  // namespace
 
 GraphFile::GraphFile(const std::filesystem::path& path)
     : path_(path), source_(source_of(path)), tensors_(source_), spec_(spec_of(tensors_, path_)) {}
 
-std::string GraphFile::xxh3() const {
-  Xxh3 hash;
-  std::vector<std::byte> block(std::min(kBlock, source_.size));
-  for (Bytes at = 0; at < source_.size; at += block.size()) {
-    const auto part = std::span(block).first(std::min<Bytes>(block.size(), source_.size - at));
-    source_.read(part, at);
-    hash.add(part.data(), part.size());
-  }
-  return hash.hex();
+std::string GraphFile::xxh3() const { return hash_of(source_.size, source_.read); }
+
+std::string GraphFile::xxh3(const TensorEntry& tensor) const {
+  return hash_of(tensor.bytes(),
+                 [&](auto into, Bytes offset) { tensors_.read(tensor, offset, into); });
 }
 
 }  // namespace spillway

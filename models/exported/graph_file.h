@@ -21,6 +21,8 @@ class GraphFile {
   const Safetensors& tensors() const { return tensors_; }
   /// XXH3-128 of all bytes, which this reads.
   std::string xxh3() const;
+  /// Of the bytes of one tensor.
+  std::string xxh3(const TensorEntry& tensor) const;
 
  private:
   std::string path_;

@@ -43,6 +43,11 @@ bool may_take(const EngineTables& tables, DeviceId id, const ReadyLane& lane) {
          std::ranges::count(job.lanes, id, &LaneState::device) < job.lanes_a_device;
 }
 
+/// True if the device may take a ready lane, open to all or not.
+bool may_take(const EngineTables& tables, DeviceId id, const LaneState& lane) {
+  return lane.only.valid() ? lane.only == id : may_take(tables, id, *lane.ready);
+}
+
 int next_unit(const EngineTables& tables, const ReadyLane& ready) {
   const JobTable& job = tables.of(ready.job);
   return job.program->lane_units[at(ready.lane)][job.lanes[at(ready.lane)].cursor];
@@ -161,7 +166,7 @@ ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, const Residenc
     if (job == kAllJobs || bytes_of_job < most) continue;
     for (const LaneState& lane : tables.of(job).lanes) {
       if (!lane.ready || lane.ready->priority != first.priority) continue;
-      if (lane.only.valid() ? lane.only != id : !may_take(tables, id, *lane.ready)) continue;
+      if (!may_take(tables, id, lane)) continue;
       const Bytes bytes = resident_bytes(tables, memory, id, *lane.ready);
       if (bytes < most || (bytes == most && !(*lane.ready < best))) continue;
       best = *lane.ready;
@@ -176,11 +181,9 @@ std::optional<ReadyLane> Dispatcher::of_same_group(const EngineTables& tables, D
   const auto lane_of = [&](const GroupedLane& grouped) -> const LaneState& {
     return tables.of(grouped.job).lanes[at(grouped.lane)];
   };
-  const auto found =
-      ready_.first(device.group, device.group_begin, [&](const GroupedLane& grouped) {
-        const LaneState& lane = lane_of(grouped);
-        return lane.only.valid() ? lane.only == id : may_take(tables, id, *lane.ready);
-      });
+  const auto found = ready_.first(
+      device.group, device.group_begin,
+      [&](const GroupedLane& grouped) { return may_take(tables, id, lane_of(grouped)); });
   if (!found) return std::nullopt;
   return lane_of(*found).ready;
 }
@@ -198,8 +201,7 @@ ReadyLane Dispatcher::furthest_behind(const EngineTables& tables, const Residenc
     if (block < 0) continue;
     for (BufferRef user : memory.users(block)) {
       for (const LaneState& lane : tables.of(user.job).lanes) {
-        if (!lane.grouped) continue;
-        if (lane.only.valid() ? lane.only != id : !may_take(tables, id, *lane.ready)) continue;
+        if (!lane.grouped || !may_take(tables, id, lane)) continue;
         const int unit = next_unit(tables, *lane.ready);
         if (unit > least || (unit == least && !(*lane.ready < best))) continue;
         best = *lane.ready;

@@ -280,12 +280,13 @@ void Session::Impl::require_room_at_rungs(Bytes more) const {
   const auto& early = config.early_terminate;
   if (!early) return;
   std::vector<Bytes> homes;
-  std::vector<TrialPlan> plans;
+  std::vector<TrialPlan> sharing;
   if (more > 0) homes.push_back(more);
   for (const auto& trial : trials) {
     if (trial->ended()) continue;
-    plans.push_back(trial->planned.summary);
-    homes.push_back(plans.back().home_bytes);
+    const TrialPlan& plan = trial->planned.summary;
+    homes.push_back(plan.home_bytes);
+    if (plan.shared_bytes > 0) sharing.push_back(plan);
   }
   const auto all = homes.size();
   const bool is_limited =
@@ -294,7 +295,7 @@ void Session::Impl::require_room_at_rungs(Bytes more) const {
     std::ranges::sort(homes, std::greater());
     homes.resize(std::min(all, static_cast<std::size_t>(early->max_concurrent_trials)));
   }
-  const Bytes needed = std::accumulate(homes.begin(), homes.end(), shared_bytes_of(plans));
+  const Bytes needed = std::accumulate(homes.begin(), homes.end(), shared_bytes_of(sharing));
   if (needed <= config.host_memory) return;
   const bool is_all = homes.size() == all;
   const char* remedy = is_all ? "" : "or lower sweep.early_terminate.max_concurrent_trials";

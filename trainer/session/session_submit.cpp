@@ -71,17 +71,18 @@ bool Session::Impl::continues(const SessionTrial& trial, JobId known) const {
 /// The disk must hold as many homes as host memory admits at once, and all checkpoints; one disk
 /// may have to hold both.
 void Session::Impl::require_room_on_disk(SessionTrial& trial) const {
-  std::vector<TrialPlan> plans{trial.planned.summary};
-  Bytes homes = plans.front().home_bytes, checkpoints = 0;
+  const TrialPlan& plan = trial.planned.summary;
+  std::vector<TrialPlan> sharing{plan};
+  Bytes homes = plan.home_bytes, checkpoints = 0;
   for (const auto& other : trials) {
     checkpoints += other->checkpoint_growth;
     if (other->ended()) continue;
-    plans.push_back(other->planned.summary);
-    homes += plans.back().home_bytes;
+    const TrialPlan& others = other->planned.summary;
+    homes += others.home_bytes;
+    if (others.shared_bytes > 0) sharing.push_back(others);
   }
-  homes = std::min(homes + shared_bytes_of(plans), config.host_memory);
-  require_home_room(config.offload_path, homes,
-                    plans.front().home_bytes + plans.front().shared_bytes);
+  homes = std::min(homes + shared_bytes_of(sharing), config.host_memory);
+  require_home_room(config.offload_path, homes, plan.home_bytes + plan.shared_bytes);
   const bool beside_homes = !config.offload_path.empty() &&
                             share_disk(config.offload_path, trial.config.checkpoint.folder);
   TrialStore::require_room(trial, checkpoints, beside_homes ? homes : 0);

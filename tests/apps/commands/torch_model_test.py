@@ -18,6 +18,14 @@ PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SLOW = "devices=[{memory: 16MiB, imitate: {slowdown: 100}}]"
 
 
+def train_and_kill(run):
+    """Kills the program once it has saved a checkpoint."""
+    process = small_run.start(run.train_command(SLOW))
+    small_run.wait_for(process, run.generations)
+    process.kill()
+    process.communicate()
+
+
 class TorchRun(small_run.SmallRun):
     """A run in a folder of its own, which has the model and the samples."""
 
@@ -71,10 +79,7 @@ class TorchModel(unittest.TestCase):
 
     def test_resumes_with_the_same_weights(self):
         run = self.run_
-        process = small_run.start(run.train_command(SLOW))
-        small_run.wait_for(process, run.generations)
-        process.kill()
-        process.communicate()
+        train_and_kill(run)
         run.model.rename(run.model.with_name("moved.spw"))  # its content counts
         small_run.finish(run.resume_command("model.path=moved.spw", small_run.FAST))
         self.assertLess(run.events("resumed")[0]["step"], 60)
@@ -84,10 +89,7 @@ class TorchModel(unittest.TestCase):
 
     def test_does_not_resume_with_another_file(self):
         run = self.run_
-        process = small_run.start(run.train_command(SLOW))
-        small_run.wait_for(process, run.generations)
-        process.kill()
-        process.communicate()
+        train_and_kill(run)
         run.tensors["head.bias"] = ("F32", [exported_model.CLASSES], [1.0, 2.0, 3.0])
         run.write()
         self.assertIn("model.xxh3: was", run.problem(run.resume_command()))
@@ -159,10 +161,7 @@ class Adapter(unittest.TestCase):
 
     def test_resumes_with_the_same_weights(self):
         run = self.run_
-        process = small_run.start(run.train_command(SLOW))
-        small_run.wait_for(process, run.generations)
-        process.kill()
-        process.communicate()
+        train_and_kill(run)
         for change, problem in (("adapter.r=4", "adapter.r: was 2, is 4"),
                                 ("adapter.target_modules=head", "adapter.target_modules: was "),
                                 ("adapter=", "adapter.")):
