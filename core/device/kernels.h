@@ -39,9 +39,10 @@ double squared_norm(const float* x, std::size_t n);
 double squared_norm(const BFloat16* x, std::size_t n);
 inline constexpr std::size_t kNormChunk = 4096;
 
-/// x[i] = stddev * normal(key, i): Box-Muller on the words of a counter, (0, 1) and (2, 3), each
-/// giving a cosine and a sine. Only IEEE basic operations: the same bits on every machine.
-void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key);
+/// x[i] = stddev * normal(key, first + i): Box-Muller on the words of a counter, (0, 1) and (2, 3),
+/// each giving a cosine and a sine. Only IEEE basic operations: the same bits on every machine.
+void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key,
+                 std::size_t first = 0);
 
 /// Queue::stream(): the cudaStream_t of a queue that computes on a GPU; null on CPU.
 using Stream = void*;

@@ -93,6 +93,40 @@ bool is_in_samples(const ModelSpec& model, const IndexRange& range) {
   });
 }
 
+bool is_divided(const ModelSpec& model, const std::vector<int>& layers) {
+  return std::ranges::any_of(
+      layers, [&](int l) { return model.layers[static_cast<std::size_t>(l)].pieces > 1; });
+}
+
+/// Whether the pieces of a divided layer are beside each other, in order.
+bool is_next_piece(const ModelSpec& model, std::size_t l) {
+  const LayerSpec& layer = model.layers[l];
+  const bool is_last = layer.piece + 1 == layer.pieces;
+  if (layer.piece < 0 || layer.piece >= layer.pieces) return false;
+  if (layer.piece > 0 && (l == 0 || model.layers[l - 1].piece + 1 != layer.piece)) return false;
+  return is_last || (l + 1 < model.layers.size() && model.layers[l + 1].pieces == layer.pieces &&
+                     model.layers[l + 1].piece == layer.piece + 1);
+}
+
+bool agrees_with_pieces(const ModelSpec& model, const EdgeSpec& edge,
+                        const std::vector<int>& readers) {
+  const auto is_piece_of = [&](int layer, int number, int pieces) {
+    const LayerSpec& spec = model.layers[static_cast<std::size_t>(layer)];
+    return spec.piece == number && spec.pieces == pieces;
+  };
+  if (edge.makers > 1) {
+    const LayerSpec& first = model.layers[static_cast<std::size_t>(edge.producer)];
+    if (first.piece != 0 || first.pieces != edge.makers || readers.size() != 1) return false;
+    if (edge.tensor.dtype != DType::f32) return false;
+  }
+  if (!edge.differentiable || !is_divided(model, readers)) return edge.reading_pieces == 1;
+  if (static_cast<int>(readers.size()) != edge.reading_pieces) return false;
+  for (int i = 0; i < edge.reading_pieces; ++i) {
+    if (!is_piece_of(readers[static_cast<std::size_t>(i)], i, edge.reading_pieces)) return false;
+  }
+  return true;
+}
+
 void validate_metrics(const ModelSpec& model) {
   for (const MetricSpec& metric : model.metrics) {
     const bool is_named = !metric.name.empty() && metric.name != "eval_loss" &&
@@ -121,22 +155,26 @@ void ModelSpec::validate() const {
     for (int e : layer.inputs) {
       require(e >= 0 && e < static_cast<int>(edges.size()), layer, "unknown input edge");
       const EdgeSpec& edge = edges[static_cast<std::size_t>(e)];
-      require(edge.producer < static_cast<int>(l), layer, "reads an edge before it is produced");
+      require(edge.end_of_makers() <= static_cast<int>(l), layer,
+              "reads an edge before it is produced");
       require(std::ranges::count(layer.inputs, e) == 1, layer, "reads an edge twice");
     }
     require(layer.outputs.size() == (last ? 0u : 1u), layer,
             "must have one output edge (the last layer none: it is the loss)");
     for (int e : layer.outputs) {
       require(e >= 0 && e < static_cast<int>(edges.size()), layer, "unknown output edge");
-      require(edges[static_cast<std::size_t>(e)].producer == static_cast<int>(l), layer,
+      require(edges[static_cast<std::size_t>(e)].is_made_by(static_cast<int>(l)), layer,
               "is not the producer of its output edge");
     }
+    require(is_next_piece(*this, l), layer, "is a piece, but not beside the others");
   }
   for (std::size_t e = 0; e < edges.size(); ++e) {
     if (edges[e].producer < 0) continue;
-    require(!consumers(static_cast<int>(e)).empty(),
-            layers[static_cast<std::size_t>(edges[e].producer)],
-            "has an output that no layer reads");
+    const std::vector<int> readers = consumers(static_cast<int>(e));
+    const LayerSpec& maker = layers[static_cast<std::size_t>(edges[e].producer)];
+    require(!readers.empty(), maker, "has an output that no layer reads");
+    require(agrees_with_pieces(*this, edges[e], readers), maker,
+            "has an output that does not agree with the pieces that make or read it");
   }
   for (std::size_t p = 0; p < params.size(); ++p) validate_param(*this, static_cast<int>(p));
   validate_metrics(*this);

@@ -76,7 +76,7 @@ Resident::Resident(TrialConfig trial, const std::vector<LayerRange>& shards, Dev
   std::byte* place = edge_memory_->data();
   for (std::size_t e = 0; e < model_->spec.edges.size(); ++e) {
     for (RangeRunner::EdgeMemory* memory : {&edges_, &edge_gradients_}) {
-      (*memory)[static_cast<int>(e)] =
+      (*memory)[{static_cast<int>(e), {}}] =
           std::exchange(place, place + room_of(model_->spec.edges[e].tensor));
     }
   }
@@ -118,7 +118,7 @@ void Resident::load(int vn) {
   const TensorSpec& tensor = model_->spec.edges[at(edge)].tensor;
   std::byte* const rows = batch_->data() + at(vn) * room_of(tensor);
   read_samples(trial_, step_, vn, rows);
-  kernels::copy(device_->compute().stream(), edges_.at(edge), rows, tensor.bytes());
+  kernels::copy(device_->compute().stream(), edges_.at({edge, {}}), rows, tensor.bytes());
 }
 
 void Resident::add_gradient(int layer, int param, const std::byte* term) {
@@ -132,7 +132,7 @@ void Resident::add_gradient(int layer, int param, const std::byte* term) {
 double Resident::run_shard(int shard, const RangeRunner& runner, double* loss) {
   const Boundaries& boundaries = cut_.boundaries(shard);
   auto inputs = some_of(edges_, boundaries.in);
-  inputs[batch_edge(model_->spec)] = edges_.at(batch_edge(model_->spec));
+  inputs[{batch_edge(model_->spec), {}}] = edges_.at({batch_edge(model_->spec), {}});
   if (!loss) return runner.forward(inputs, some_of(edges_, boundaries.out), nullptr);
   const auto take = [this](int layer, int param, const std::byte* term) {
     add_gradient(layer, param, term);

@@ -106,7 +106,7 @@ void ResidentTrainer::place_edges() {
     edges_.emplace_back();
     gradients_.emplace_back();
     const auto place = [&](RangeRunner::EdgeMemory& memory, int e) {
-      memory[e] = reinterpret_cast<std::byte*>(take(bytes_of(e)));
+      memory[{e, {}}] = reinterpret_cast<std::byte*>(take(bytes_of(e)));
     };
     place(edges_.back(), batch_edge(model_->spec));
     for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
@@ -120,7 +120,7 @@ void ResidentTrainer::place_edges() {
 
 void ResidentTrainer::load() {
   for (int vn = 0; vn < trial_.train.virtual_nodes; ++vn) {
-    read_samples(trial_, step_, vn, edges_[at(vn)].at(batch_edge(model_->spec)));
+    read_samples(trial_, step_, vn, edges_[at(vn)].at({batch_edge(model_->spec), {}}));
   }
 }
 
@@ -138,7 +138,7 @@ void ResidentTrainer::compute(const Op& op) {
   const RangeRunner runner(*model_, layers, context, weights);
   const Boundaries& boundaries = cut_.boundaries(op.shard);
   auto inputs = some_of(edges_[at(op.vn)], boundaries.in);
-  inputs[batch_edge(model_->spec)] = edges_[at(op.vn)].at(batch_edge(model_->spec));
+  inputs[{batch_edge(model_->spec), {}}] = edges_[at(op.vn)].at({batch_edge(model_->spec), {}});
   if (!op.backward) {
     runner.forward(inputs, some_of(edges_[at(op.vn)], boundaries.out), nullptr);
     return;

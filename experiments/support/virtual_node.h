@@ -26,7 +26,7 @@ inline void read_samples(const TrialConfig& trial, std::int64_t step, int vn, st
 inline RangeRunner::EdgeMemory some_of(const RangeRunner::EdgeMemory& all,
                                        const std::vector<int>& edges) {
   RangeRunner::EdgeMemory some;
-  for (int e : edges) some[e] = all.at(e);
+  for (int e : edges) some[{e, {}}] = all.at({e, {}});
   return some;
 }
 

@@ -27,6 +27,9 @@ class ModelBuilder {
   int add_batch(std::string name, TensorSpec tensor);
   /// Appends a layer. Returns the number of its output edge, which has the layer's name.
   int add_layer(LayerSpec spec, std::unique_ptr<Layer> layer, TensorSpec output);
+  /// Appends a piece of a divided layer (LayerSpec::piece). Returns the number of the edge whose
+  /// terms all its pieces make; the first piece decides its name and its type.
+  int add_term(LayerSpec spec, std::unique_ptr<Layer> layer, EdgeSpec sum);
   /// Appends the loss, the last layer.
   void add_loss(LayerSpec spec, std::unique_ptr<Layer> layer);
 

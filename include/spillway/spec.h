@@ -67,6 +67,19 @@ struct StatisticSpec {
   std::optional<double> momentum = 0.1;  ///< nothing: 1 / committed steps, so the mean over all
 };
 
+/// The part of a tensor that a parameter holds, where pieces of a layer have a part each: the
+/// elements [begin, end) along the middle dimension of the tensor seen as [outer, size, inner].
+/// Files, patterns and results know the whole tensor only.
+struct StoredSlice {
+  std::string name;        ///< of the whole tensor; empty: the parameter is a tensor of its own
+  std::vector<Dim> dims;   ///< of the whole tensor
+  std::int64_t outer = 1;  ///< product of the dimensions before
+  std::int64_t size = 1;   ///< of the dimension that is divided, or of a factor of it
+  std::int64_t begin = 0;  ///< first of the elements that the parameter holds
+  std::int64_t end = 1;    ///< one behind the last
+  bool operator==(const StoredSlice&) const = default;
+};
+
 /// A parameter of a model.
 struct ParamSpec {
   std::string name;             ///< "h.0.attn.weight"
@@ -80,7 +93,10 @@ struct ParamSpec {
   /// Names the bytes of its initial value, such as a hash of them; empty: unknown. Trials share a
   /// frozen parameter of the same name, type, shape and content.
   std::string content = {};
+  StoredSlice stored = {};  ///< its part of a tensor of files, if it is not a whole one
 
+  /// The name of the tensor in files and patterns: its own, or that of the whole tensor.
+  const std::string& tensor_name() const { return stored.name.empty() ? name : stored.name; }
   /// Whether it is a running statistic.
   bool is_statistic() const { return statistic.kind != StatisticSpec::Kind::none; }
   /// Whether layers observe it in training. It then has a sum, as a trained parameter has.
@@ -96,9 +112,12 @@ struct ParamSpec {
   TensorSpec finished_sum() const;
 };
 
-/// The smallest piece of a model with a forward. Edges and parameters are positions in the
+/// The smallest part of a model with a forward. Edges and parameters are positions in the
 /// ModelSpec. Inputs are edges of any earlier layers, so a model is any graph whose layers have one
 /// output each.
+///
+/// A large layer may be divided into pieces: consecutive layers that read the same edges. Either
+/// each makes an edge of its own, or all make terms of one, whose value is their sum.
 struct LayerSpec {
   std::string name;         ///< "h.0.attn"
   std::string kind;         ///< "attention"; layers of equal kind and equal shapes have equal costs
@@ -108,14 +127,31 @@ struct LayerSpec {
   /// For estimates: of the forward of one virtual node. Negative: derived from the shapes.
   double forward_flops = -1;
   double saved_elements = -1;  ///< that backward needs, output included; negative: derived
+  int piece = 0;               ///< number among the pieces of the divided layer
+  int pieces = 1;              ///< 1: not divided
+  /// The number by which its random draws are keyed; negative: its position. Pieces must not change
+  /// the draws of the layers behind them.
+  int draws_as = -1;
 };
 
 /// A tensor that passes between layers, one per virtual node.
 struct EdgeSpec {
   std::string name;            ///< of the layer that makes it, or of its part of the batch
   TensorSpec tensor;           ///< for one virtual node
-  int producer = -1;           ///< layer, or -1: part of the batch
+  int producer = -1;           ///< the (first) layer that makes it, or -1: part of the batch
   bool differentiable = true;  ///< false: no later layer sends a gradient back
+  /// Above 1: so many pieces, from `producer` on, make terms of it. One layer reads it. Sums are by
+  /// the tree of core/base/fold.h over the pieces.
+  int makers = 1;
+  /// Above 1: so many pieces read it, and no other layer. Its gradient is the sum over them, by the
+  /// same tree.
+  int reading_pieces = 1;
+  bool keeps_type = false;  ///< it stays f32, whatever TrainConfig::dtype says
+
+  /// Whether layer `layer` makes it, or a term of it.
+  bool is_made_by(int layer) const { return layer >= producer && layer < end_of_makers(); }
+  /// One behind the last layer that makes it; 0: part of the batch.
+  int end_of_makers() const { return producer < 0 ? 0 : producer + makers; }
 };
 /// Whether gradients flow back through an edge.
 inline bool has_gradient(const EdgeSpec& edge) { return edge.producer >= 0 && edge.differentiable; }
@@ -141,6 +177,7 @@ struct ModelSpec {
   /// Checked before a device sees a sample: an index out of range would break a whole GPU.
   std::vector<IndexRange> indices;
   std::vector<MetricSpec> metrics;  ///< what evaluations give beside the loss
+  bool has_predictions = true;      ///< false: no layer has them in one piece
 
   /// Elements of all parameters; running statistics do not count.
   std::int64_t num_parameters() const;
@@ -151,9 +188,9 @@ struct ModelSpec {
   /// Number of layers that name parameter `param`.
   int num_uses(int param) const;
   /// Throws Error unless every id is in range; every edge is produced before it is read, and is
-  /// read; each layer has one output; a loss layer is at the end; every running statistic has its
-  /// type, is not trained and belongs to one layer; all indices lie in the samples; each metric has
-  /// a name of its own.
+  /// read; each layer has one output; a loss layer is at the end; pieces are consecutive and agree
+  /// with their edges; every running statistic has its type, is not trained and belongs to one
+  /// layer; all indices lie in the samples; each metric has a name of its own.
   void validate() const;
 };
 

@@ -54,7 +54,8 @@ void compute_with(ModelSpec& model, DType dtype) {
     if (changes_type(param)) param.tensor.dtype = dtype;
   }
   for (EdgeSpec& edge : model.edges) {
-    if (edge.producer >= 0 && edge.tensor.dtype == DType::f32) edge.tensor.dtype = dtype;
+    const bool is_f32 = edge.tensor.dtype == DType::f32 && !edge.keeps_type;
+    if (edge.producer >= 0 && is_f32) edge.tensor.dtype = dtype;
   }
 }
 

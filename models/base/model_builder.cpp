@@ -34,12 +34,31 @@ int ModelBuilder::add_layer(LayerSpec layer_spec, std::unique_ptr<Layer> layer, 
   return edge;
 }
 
+int ModelBuilder::add_term(LayerSpec layer_spec, std::unique_ptr<Layer> layer, EdgeSpec sum) {
+  if (layer_spec.piece == 0) {
+    sum.producer = static_cast<int>(spec().layers.size());
+    sum.makers = layer_spec.pieces;
+    sum.keeps_type = true;
+    spec().edges.push_back(std::move(sum));
+  }
+  const int edge = static_cast<int>(spec().edges.size()) - 1;
+  layer_spec.outputs = {edge};
+  add_loss(std::move(layer_spec), std::move(layer));
+  return edge;
+}
+
 void ModelBuilder::add_loss(LayerSpec layer_spec, std::unique_ptr<Layer> layer) {
   spec().layers.push_back(std::move(layer_spec));
   model_->layers.push_back(std::move(layer));
 }
 
 std::unique_ptr<Model> ModelBuilder::build() && {
+  for (const LayerSpec& layer : spec().layers) {
+    for (int e : layer.inputs) {
+      EdgeSpec& edge = spec().edges[static_cast<std::size_t>(e)];
+      if (layer.pieces > 1 && has_gradient(edge)) edge.reading_pieces = layer.pieces;
+    }
+  }
   spec().validate();
   return std::move(model_);
 }

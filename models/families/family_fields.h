@@ -20,6 +20,24 @@ inline constexpr const char* kFreezeText =
     "Patterns of parameter names, such as `[wte.*, h.0.*]`. Frozen parameters keep their initial "
     "weights and have no gradients and no optimizer state.";
 
+/// The divided layers of a model. `Config` is GptPieces, constant or not.
+template <typename Config, typename Visitor>
+void visit_gpt_pieces(Config& pieces, Visitor& v) {
+  constexpr IntRange kPieces{.min = 1, .max = 64, .word = "auto", .meaning = 0};
+  v.field("attention", pieces.attention, kPieces,
+          "Number of layers into which an attention layer is divided, by heads. `auto`: as many as "
+          "cost little, at least 128 columns each, up to 8.",
+          InContract::yes);
+  v.field("mlp", pieces.mlp, kPieces,
+          "Number of layers into which an MLP is divided, by its inner features. `auto`: at least "
+          "512 each, up to 8.",
+          InContract::yes);
+  v.field("vocabulary", pieces.vocabulary, kPieces,
+          "Number of layers into which the embedding and the head are divided, by tokens. `auto`: "
+          "at least 2,048 each, up to 8.",
+          InContract::yes);
+}
+
 template <typename Config, typename Visitor>
 void visit_gpt(Config& gpt, Visitor& v) {
   using enum InContract;
@@ -37,6 +55,9 @@ void visit_gpt(Config& gpt, Visitor& v) {
   v.field("initializer_range", gpt.initializer_range, kAboveZero,
           "Standard deviation of the initial weights.", yes);
   v.field("layer_norm_eps", gpt.layer_norm_eps, kAboveZero, "Epsilon of the layer norms.", yes);
+  if (v.shows(gpt.pieces != GptPieces{})) {
+    v.section("pieces", [&](auto& pieces) { visit_gpt_pieces(gpt.pieces, pieces); });
+  }
   v.field("freeze", gpt.freeze, TextList{.may_be_empty = true}, kFreezeText, yes);
 }
 

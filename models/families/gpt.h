@@ -16,9 +16,12 @@ namespace spillway {
 /// those of the projections back into the residual stream divided by sqrt(2 * num_hidden_layers),
 /// norms ones, biases zeros. Weight decay applies to every matrix, including both embeddings, but
 /// to no norm or bias.
+/// With GptConfig::pieces, a divided layer is its norm, its pieces and a layer with its name, which
+/// adds them up. Its tensors are stored whole, and it starts from the same weights.
 /// Throws ConfigError like GptConfig::validate() and freeze(), and (`train.batch_size`) if a
 /// virtual node has no sample or too many.
-/// Source: Radford et al., "Language models are unsupervised multitask learners", 2019.
+/// Source: Radford et al., "Language models are unsupervised multitask learners", 2019; for the
+/// pieces, Shoeybi et al., "Megatron-LM", 2019, section 3.
 std::unique_ptr<Model> make_gpt(const GptConfig& config, std::int64_t vn_size);
 
 }  // namespace spillway

@@ -66,6 +66,11 @@ class ContractFields {
     if (text.ends_with('\n')) text.pop_back();
     fields_[prefix_ + key] = text;
   }
+  template <typename Visit>
+  void section(const char* key, const Visit& visit) {
+    ContractFields inner(fields_, prefix_ + key + ".", all_);
+    visit(inner);
+  }
   void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool condition) const { return all_ || condition; }
   bool shows(bool condition) const { return condition; }

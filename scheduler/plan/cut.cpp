@@ -47,14 +47,37 @@ Boundaries boundaries_of(const ModelSpec& model, const std::vector<Readers>& rea
   return found;
 }
 
+/// The leaves among [begin, end) of a tree, of those that layers `layers` have from `first` on.
+static std::vector<LeafRange> subtrees_of(LayerRange layers, int first, int leaves) {
+  const LeafRange range{std::max(layers.begin - first, 0), std::min(layers.end - first, leaves)};
+  return subtrees(range, leaves);
+}
+
+std::vector<LeafRange> parts_made(const EdgeSpec& edge, LayerRange layers) {
+  return subtrees_of(layers, edge.producer, edge.makers);
+}
+
+std::vector<LeafRange> gradient_parts(const EdgeSpec& edge, Readers readers, LayerRange layers) {
+  if (edge.reading_pieces == 1) return {LeafRange{}};
+  return subtrees_of(layers, readers.first, edge.reading_pieces);
+}
+
 Cut::Cut(const ModelSpec& model, const std::vector<LayerRange>& shards)
-    : readers_(model.edges.size()), slots_(model.edges.size(), -1) {
-  const std::vector<Readers> readers = readers_of(model);
+    : model_(model),
+      shards_(shards),
+      reading_layers_(readers_of(model)),
+      readers_(model.edges.size()),
+      parts_(model.edges.size()) {
   for (int s = 0; s < static_cast<int>(shards.size()); ++s) {
-    boundaries_.push_back(boundaries_of(model, readers, shards[at(s)]));
-    for (int e : boundaries_.back().in) readers_[at(e)].push_back(s);
+    boundaries_.push_back(boundaries_of(model, reading_layers_, shards[at(s)]));
+    for (int e : boundaries(s).in) readers_[at(e)].push_back(s);
+    for (int e : boundaries(s).out) {
+      for (LeafRange part : parts_made(model.edges[at(e)], shards[at(s)])) {
+        parts_[at(e)].push_back({part, s});
+      }
+    }
   }
-  assign_slots(model);
+  assign_slots();
 }
 
 int Cut::next_reader(int edge, int shard) const {
@@ -63,19 +86,24 @@ int Cut::next_reader(int edge, int shard) const {
 }
 
 /// First fit: a slot is free again after the last reader of its edge.
-void Cut::assign_slots(const ModelSpec& model) {
+void Cut::assign_slots() {
   std::vector<int> busy_until;  // by slot, a shard
+  const auto assign = [&](EdgePart part, int shard) {
+    const auto free = std::ranges::find_if(busy_until, [&](int last) { return last < shard; });
+    const auto slot = static_cast<std::size_t>(free - busy_until.begin());
+    if (free == busy_until.end()) {
+      busy_until.push_back(0);
+      slot_bytes_.push_back(0);
+    }
+    busy_until[slot] = readers(part.edge).back();
+    slot_bytes_[slot] = std::max(slot_bytes_[slot], model_.edges[at(part.edge)].tensor.bytes());
+    slots_[part] = static_cast<int>(slot);
+  };
   for (int s = 0; s < static_cast<int>(boundaries_.size()); ++s) {
     for (int e : boundaries(s).out) {
-      const auto free = std::ranges::find_if(busy_until, [&](int last) { return last < s; });
-      const auto slot = static_cast<std::size_t>(free - busy_until.begin());
-      if (free == busy_until.end()) {
-        busy_until.push_back(0);
-        slot_bytes_.push_back(0);
+      for (const Part& part : parts(e)) {
+        if (part.shard == s) assign({e, part.pieces}, s);
       }
-      busy_until[slot] = readers(e).back();
-      slot_bytes_[slot] = std::max(slot_bytes_[slot], model.edges[at(e)].tensor.bytes());
-      slots_[at(e)] = static_cast<int>(slot);
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "scheduler/plan/program.h"
@@ -17,13 +18,19 @@ struct Readers {
 /// By edge.
 std::vector<Readers> readers_of(const ModelSpec& model);
 
-/// The activations that a range of layers exchanges with the rest of its model, ascending.
+/// The activations that a range of layers exchanges with the rest of its model, ascending. Both
+/// have an edge of which the range makes the last terms.
 struct Boundaries {
-  std::vector<int> in;   ///< edges made before the range that it reads
-  std::vector<int> out;  ///< edges made in the range that later layers read
+  std::vector<int> in;   ///< edges made before the range, at least partly, that it reads
+  std::vector<int> out;  ///< edges made in the range, at least partly, that later layers read
 };
 Boundaries boundaries_of(const ModelSpec& model, const std::vector<Readers>& readers,
                          LayerRange layers);
+
+/// The subtrees of an edge's value that a range of layers makes.
+std::vector<LeafRange> parts_made(const EdgeSpec& edge, LayerRange layers);
+/// The subtrees of an edge's gradient that a range of layers which reads it makes.
+std::vector<LeafRange> gradient_parts(const EdgeSpec& edge, Readers readers, LayerRange layers);
 
 /// A model cut into shards. Every tensor that crosses a cut is a boundary; it may skip the shards
 /// between its producer and its readers.
@@ -39,16 +46,33 @@ class Cut {
   /// The next shard after `shard` that reads the edge; -1: none.
   int next_reader(int edge, int shard) const;
 
-  /// A slot for the edge that no other live boundary has in one pass through the shards.
-  int slot(int edge) const { return slots_[at(edge)]; }
+  /// A part of a boundary, and the shard that makes it.
+  struct Part {
+    LeafRange pieces;
+    int shard = 0;
+  };
+  /// The parts of a boundary that its readers get from other shards, ascending.
+  const std::vector<Part>& parts(int edge) const { return parts_[at(edge)]; }
+  /// The parts of its gradient that a shard which reads it makes.
+  std::vector<LeafRange> gradient_parts(int edge, int shard) const {
+    return spillway::gradient_parts(model_.edges[at(edge)], reading_layers_[at(edge)],
+                                    shards_[at(shard)]);
+  }
+
+  /// A slot for a part of a boundary that no other live one has in one pass through the shards.
+  int slot(EdgePart part) const { return slots_.at(part); }
   Bytes slot_bytes(int slot) const { return slot_bytes_[at(slot)]; }
 
  private:
-  void assign_slots(const ModelSpec& model);
+  void assign_slots();
 
+  const ModelSpec& model_;
+  const std::vector<LayerRange> shards_;
+  const std::vector<Readers> reading_layers_;
   std::vector<Boundaries> boundaries_;
   std::vector<std::vector<int>> readers_;
-  std::vector<int> slots_;
+  std::vector<std::vector<Part>> parts_;
+  std::map<EdgePart, int> slots_;
   std::vector<Bytes> slot_bytes_;
 };
 

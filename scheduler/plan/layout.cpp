@@ -83,9 +83,9 @@ int LayoutBuilder::add_buffer(BufferKind kind, Bytes bytes, Bytes home) {
   return static_cast<int>(layout_.buffers.size()) - 1;
 }
 
-int LayoutBuilder::add_edge(BufferKind kind, int edge, Bytes home) {
-  const int buffer = add_buffer(kind, model_.edges[at(edge)].tensor.bytes(), home);
-  layout_.buffers.back().edge = edge;
+int LayoutBuilder::add_edge(BufferKind kind, EdgePart part, Bytes home) {
+  const int buffer = add_buffer(kind, model_.edges[at(part.edge)].tensor.bytes(), home);
+  layout_.buffers.back().part = part;
   return buffer;
 }
 
@@ -247,10 +247,11 @@ void LayoutBuilder::place_batches() {
   const int edge = batch_edge(model_);
   const Bytes bytes = model_.edges[at(edge)].tensor.bytes();
   for (int vn = 0; vn < shape_.virtual_nodes; ++vn) {
-    layout_.batch.push_back(add_edge(BufferKind::batch, edge, reserve(bytes, kAlignment)));
+    layout_.batch.push_back(add_edge(BufferKind::batch, {edge, {}}, reserve(bytes, kAlignment)));
   }
   for (int vn = 0; vn < shape_.eval_virtual_nodes; ++vn) {
-    layout_.eval_batch.push_back(add_edge(BufferKind::batch, edge, reserve(bytes, kAlignment)));
+    layout_.eval_batch.push_back(
+        add_edge(BufferKind::batch, {edge, {}}, reserve(bytes, kAlignment)));
   }
 }
 
@@ -270,33 +271,38 @@ std::vector<int> LayoutBuilder::drains(int lane, LayerRange range) {
   return found;
 }
 
-int LayoutBuilder::boundary(int edge, int vn) {
-  const auto [place, is_new] = boundaries_.try_emplace({edge, vn}, 0);
+int LayoutBuilder::boundary(EdgePart part, int vn) {
+  const auto [place, is_new] = boundaries_.try_emplace({part, vn}, 0);
   if (is_new) {
-    const Bytes home = reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
-    place->second = add_edge(BufferKind::boundary, edge, home);
+    const Bytes home = reserve(model_.edges[at(part.edge)].tensor.bytes(), kAlignment);
+    place->second = add_edge(BufferKind::boundary, part, home);
   }
   return place->second;
 }
 
-int LayoutBuilder::gradient(int edge, int shard, int vn) {
-  const auto [place, is_new] = gradients_.try_emplace({edge, shard, vn}, 0);
+Bytes LayoutBuilder::gradient_home(EdgePart part, int shard, int vn) {
+  const int edge = part.edge;
+  const bool is_first = shard == cut_.readers(edge).front() &&
+                        part.pieces == cut_.gradient_parts(edge, shard).front();
+  if (!is_first) return reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
+  return layout_.buffers[at(boundary({edge, cut_.parts(edge).front().pieces}, vn))].home;
+}
+
+int LayoutBuilder::gradient(EdgePart part, int shard, int vn) {
+  const auto [place, is_new] = gradients_.try_emplace({part, shard, vn}, 0);
   if (is_new) {
-    const Bytes home = shard == cut_.readers(edge).front()
-                           ? layout_.buffers[at(boundary(edge, vn))].home
-                           : reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
-    place->second = add_edge(BufferKind::gradient, edge, home);
+    place->second = add_edge(BufferKind::gradient, part, gradient_home(part, shard, vn));
   }
   return place->second;
 }
 
-int LayoutBuilder::eval_boundary(int edge, int vn) {
-  const auto [place, is_new] = eval_boundaries_.try_emplace({edge, vn}, 0);
+int LayoutBuilder::eval_boundary(EdgePart part, int vn) {
+  const auto [place, is_new] = eval_boundaries_.try_emplace({part, vn}, 0);
   if (is_new) {
-    const int slot = cut_.slot(edge);
+    const int slot = cut_.slot(part);
     const auto [home, first_use] = eval_homes_.try_emplace({slot, vn}, 0);
     if (first_use) home->second = reserve(cut_.slot_bytes(slot), kAlignment);
-    place->second = add_edge(BufferKind::boundary, edge, home->second);
+    place->second = add_edge(BufferKind::boundary, part, home->second);
   }
   return place->second;
 }

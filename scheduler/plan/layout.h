@@ -32,13 +32,14 @@ class LayoutBuilder {
   std::vector<int> sums(int lane, LayerRange range);
   /// The buffers among them that hold finished subtrees when the unit ends.
   std::vector<int> drains(int lane, LayerRange range);
-  /// The boundary `edge` of virtual node `vn`.
-  int boundary(int edge, int vn);
-  /// Its gradient, summed over the readers from shard `shard` on. The first reading shard's
-  /// gradient shares the boundary's home: its op is the last to read the boundary.
-  int gradient(int edge, int shard, int vn);
+  /// A part of a boundary of virtual node `vn`.
+  int boundary(EdgePart part, int vn);
+  /// A part of its gradient, over the readers from shard `shard` on; over that shard alone if
+  /// pieces read it. The first reading shard's gradient shares the boundary's home: its op is the
+  /// last to read the boundary.
+  int gradient(EdgePart part, int shard, int vn);
   /// As boundary(), for evaluation: edges that are never live together share homes.
-  int eval_boundary(int edge, int vn);
+  int eval_boundary(EdgePart part, int vn);
 
   const FoldPlan& fold(int lane) const { return folds_[at(lane)]; }
   const Layout& layout() const { return layout_; }
@@ -53,7 +54,8 @@ class LayoutBuilder {
   void add_sum_buffers();
   void place_batches();
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
-  int add_edge(BufferKind kind, int edge, Bytes home);
+  int add_edge(BufferKind kind, EdgePart part, Bytes home);
+  Bytes gradient_home(EdgePart part, int shard, int vn);
   Bytes reserve(Bytes bytes, Bytes alignment);
 
   const ModelSpec& model_;
@@ -62,9 +64,9 @@ class LayoutBuilder {
   std::vector<GroupRange> lanes_;
   const Cut& cut_;
   std::vector<FoldPlan> folds_;
-  std::map<std::pair<int, int>, int> boundaries_, eval_boundaries_;  // (edge, vn)
-  std::map<std::tuple<int, int, int>, int> gradients_;               // (edge, shard, vn)
-  std::map<std::pair<int, int>, Bytes> eval_homes_;                  // (slot, vn)
+  std::map<std::pair<EdgePart, int>, int> boundaries_, eval_boundaries_;  // (part, vn)
+  std::map<std::tuple<EdgePart, int, int>, int> gradients_;               // (part, shard, vn)
+  std::map<std::pair<int, int>, Bytes> eval_homes_;                       // (slot, vn)
   Layout layout_;
 };
 

@@ -185,12 +185,14 @@ class ProgramBuilder {
     OpSpec op;
     const int batch = buffers_.layout().eval_batch[at(vn)];
     for (int e : cut_.boundaries(s).in) {
-      op.inputs.push_back(buffers_.eval_boundary(e, vn));
-      if (cut_.next_reader(e, s) < 0) op.frees.push_back(op.inputs.back());
+      for (const Cut::Part& part : cut_.parts(e)) {
+        op.inputs.push_back(buffers_.eval_boundary({e, part.pieces}, vn));
+        if (cut_.next_reader(e, s) < 0) op.frees.push_back(op.inputs.back());
+      }
     }
     if (needs_[at(s)].reads_batch()) op.inputs.push_back(batch);
     if (s + 1 == num_shards()) op.frees.push_back(batch);
-    for (int e : cut_.boundaries(s).out) op.outputs.push_back(buffers_.eval_boundary(e, vn));
+    for (EdgePart part : made_by(s)) op.outputs.push_back(buffers_.eval_boundary(part, vn));
     return op;
   }
 
@@ -226,12 +228,40 @@ class ProgramBuilder {
 
   OpSpec forward_op(int s, int vn) {
     OpSpec op;
-    for (int e : cut_.boundaries(s).in) op.inputs.push_back(buffers_.boundary(e, vn));
+    for (int e : cut_.boundaries(s).in) {
+      for (const Cut::Part& part : cut_.parts(e)) {
+        op.inputs.push_back(buffers_.boundary({e, part.pieces}, vn));
+      }
+    }
     if (needs_[at(s)].reads_batch()) {
       op.inputs.push_back(buffers_.layout().batch[at(vn)]);
     }
-    for (int e : cut_.boundaries(s).out) op.outputs.push_back(buffers_.boundary(e, vn));
+    for (EdgePart part : made_by(s)) op.outputs.push_back(buffers_.boundary(part, vn));
     return op;
+  }
+
+  /// The parts of boundaries that a shard makes for later ones.
+  std::vector<EdgePart> made_by(int s) const {
+    std::vector<EdgePart> made;
+    for (int e : cut_.boundaries(s).out) {
+      for (const Cut::Part& part : cut_.parts(e)) {
+        if (part.shard == s) made.push_back({e, part.pieces});
+      }
+    }
+    return made;
+  }
+
+  /// The buffers of a boundary's gradient that its makers read: those of all shards whose pieces
+  /// read it, or the one to which the first reader has added.
+  std::vector<int> gradients_for_makers(int edge, int vn) {
+    std::vector<int> buffers;
+    for (int reader : cut_.readers(edge)) {
+      for (LeafRange part : cut_.gradient_parts(edge, reader)) {
+        buffers.push_back(buffers_.gradient({edge, part}, reader, vn));
+      }
+      if (model_.edges[at(edge)].reading_pieces == 1) break;
+    }
+    return buffers;
   }
 
   OpSpec backward_op(int s, int vn, int lane, int vn_of_lane) {
@@ -242,15 +272,21 @@ class ProgramBuilder {
       if (last_use) op.frees.push_back(buffer);
     };
     for (int e : cut_.boundaries(s).in) {
-      take(buffers_.boundary(e, vn), cut_.readers(e).front() == s);
+      for (const Cut::Part& part : cut_.parts(e)) {
+        take(buffers_.boundary({e, part.pieces}, vn), cut_.readers(e).front() == s);
+      }
       if (!has_gradient(model_.edges[at(e)])) continue;
       const int behind = cut_.next_reader(e, s);
-      if (behind >= 0) take(buffers_.gradient(e, behind, vn), true);
-      op.outputs.push_back(buffers_.gradient(e, s, vn));
+      const bool is_summed_on = model_.edges[at(e)].reading_pieces == 1;
+      if (behind >= 0 && is_summed_on) take(buffers_.gradient({e, {}}, behind, vn), true);
+      for (LeafRange part : cut_.gradient_parts(e, s)) {
+        op.outputs.push_back(buffers_.gradient({e, part}, s, vn));
+      }
     }
     for (int e : cut_.boundaries(s).out) {
       if (!has_gradient(model_.edges[at(e)])) continue;
-      take(buffers_.gradient(e, cut_.readers(e).front(), vn), true);
+      const bool is_last_use = cut_.parts(e).front().shard == s;
+      for (int buffer : gradients_for_makers(e, vn)) take(buffer, is_last_use);
     }
     if (needs_[at(s)].reads_batch()) take(batch, false);
     if (s == 0) op.frees.push_back(batch);

@@ -72,22 +72,47 @@ bool RangeNeed::has_gradient_of(int edge) const {
   return has_gradient(table_.model.edges[at(edge)]);
 }
 
+/// What a sum over pieces holds at most while terms come: a subtree of each level, one more to add.
+/// 0 for an edge that is not summed.
+Bytes RangeNeed::folding_bytes(int leaves, int edge) const {
+  Bytes tensors = 0;
+  for (int size = 1; size < leaves; size *= 2) ++tensors;
+  return tensors == 0 ? 0 : (tensors + 1) * table_.edge_bytes[at(edge)];
+}
+
 /// `out_`: edges read by this or later layers.
 void RangeNeed::grow_workspaces() {
   const LayerProfile& costs = table_.profile.layers[at(end_)];
-  forward_peak_ = std::max(forward_peak_, sum_of(out_, table_.edge_bytes) + costs.forward_peak);
+  const LayerSpec& layer = table_.model.layers[at(end_)];
+  for (const auto* edges : {&layer.inputs, &layer.outputs}) {
+    for (int e : *edges) {
+      if (std::ranges::count(out_, e) > 0) continue;
+      folding_ += folding_bytes(table_.model.edges[at(e)].makers, e);
+    }
+  }
+  forward_peak_ =
+      std::max(forward_peak_, sum_of(out_, table_.edge_bytes) + folding_ + costs.forward_peak);
   Bytes gradients = 0;  // live edges and gradients not counted in the layer's profile
   const auto goes_on = [&](int e) {
     return has_gradient_of(e) && table_.readers[at(e)].last > end_;
   };
-  for (int e : out_) gradients += goes_on(e) ? table_.edge_bytes[at(e)] : 0;
-  for (int e : table_.model.layers[at(end_)].inputs) {
+  const auto gradient_bytes = [&](int e) {
+    const int pieces = table_.model.edges[at(e)].reading_pieces;
+    return table_.edge_bytes[at(e)] + folding_bytes(pieces, e);
+  };
+  for (int e : out_) gradients += goes_on(e) ? gradient_bytes(e) : 0;
+  for (int e : layer.inputs) {
     if (table_.model.edges[at(e)].producer < begin_) continue;  // in standing_in_
-    gradients += goes_on(e) ? table_.edge_bytes[at(e)] : 0;
+    gradients += goes_on(e) ? gradient_bytes(e) : 0;
   }
-  backward_peak_ = std::max(
-      {backward_peak_, retained_ + costs.graph_peak, retained_ + gradients + costs.backward_peak});
+  backward_peak_ = std::max({backward_peak_, retained_ + folding_ + costs.graph_peak,
+                             retained_ + gradients + costs.backward_peak});
   retained_ += costs.graph_retained;
+  for (int e : layer.inputs) {
+    const int makers = table_.model.edges[at(e)].makers;
+    folding_ -= folding_bytes(makers, e);
+    if (makers > 1) retained_ += table_.edge_bytes[at(e)];  // the sum
+  }
 }
 
 void RangeNeed::grow_boundaries() {
@@ -99,24 +124,54 @@ void RangeNeed::grow_boundaries() {
     in_.push_back(e);
     const bool goes_on = has_gradient_of(e) && table_.readers[at(e)].last > end_;
     if (goes_on) standing_in_ += 2 * table_.edge_bytes[at(e)];
+    if (goes_on) standing_in_ += folding_bytes(table_.model.edges[at(e)].reading_pieces, e);
   }
   std::erase_if(out_, [&](int e) { return table_.readers[at(e)].last <= end_; });
-  out_.insert(out_.end(), layer.outputs.begin(), layer.outputs.end());
+  for (int e : layer.outputs) {
+    if (std::ranges::count(out_, e) == 0) out_.push_back(e);
+  }
+}
+
+/// Pieces before the range may all be shards of their own.
+Bytes RangeNeed::area_of_in(int edge) const {
+  const EdgeSpec& spec = table_.model.edges[at(edge)];
+  const int makers = std::min(begin_ - spec.producer, spec.makers);
+  return table_.edge_bytes[at(edge)] * static_cast<Bytes>(makers);
+}
+
+Bytes RangeNeed::area_of_out(int edge) const {
+  return table_.edge_bytes[at(edge)] *
+         parts_made(table_.model.edges[at(edge)], {begin_, end_}).size();
+}
+
+Bytes RangeNeed::area_of_in_gradient(int edge) const {
+  if (!has_gradient_of(edge)) return 0;
+  const EdgeSpec& spec = table_.model.edges[at(edge)];
+  const Readers readers = table_.readers[at(edge)];
+  const Bytes made = gradient_parts(spec, readers, {begin_, end_}).size();
+  const bool from_behind = spec.reading_pieces == 1 && readers.last >= end_;
+  return table_.edge_bytes[at(edge)] * (made + (from_behind ? 1 : 0));
+}
+
+/// Pieces behind the range may all be shards of their own.
+Bytes RangeNeed::area_of_out_gradient(int edge) const {
+  if (!has_gradient_of(edge)) return 0;
+  const int behind = table_.readers[at(edge)].last + 1 - end_;
+  const int readers = std::min(behind, table_.model.edges[at(edge)].reading_pieces);
+  return table_.edge_bytes[at(edge)] * static_cast<Bytes>(readers);
 }
 
 UnitNeed RangeNeed::forward() const {
-  const Bytes boundaries = sum_of(in_, table_.edge_bytes) + sum_of(out_, table_.edge_bytes);
-  return {weights_, 0, forward_peak_, boundaries + batch_bytes_};
+  Bytes area = batch_bytes_;
+  for (int e : in_) area += area_of_in(e);
+  for (int e : out_) area += area_of_out(e);
+  return {weights_, 0, forward_peak_, area};
 }
 
 UnitNeed RangeNeed::backward() const {
-  Bytes area = sum_of(in_, table_.edge_bytes) + batch_bytes_;
-  for (int e : out_) area += has_gradient_of(e) ? table_.edge_bytes[at(e)] : 0;
-  for (int e : in_) {
-    if (!has_gradient_of(e)) continue;
-    const bool from_behind = table_.readers[at(e)].last >= end_;
-    area += table_.edge_bytes[at(e)] * (from_behind ? 2 : 1);
-  }
+  Bytes area = batch_bytes_;
+  for (int e : in_) area += area_of_in(e) + area_of_in_gradient(e);
+  for (int e : out_) area += area_of_out_gradient(e);
   return {weights_, sums_ * static_cast<Bytes>(table_.most_slots), backward_peak_ + standing_in_,
           area};
 }

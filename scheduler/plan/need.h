@@ -37,7 +37,8 @@ struct NeedTable {
 };
 
 /// The need of a range of layers, updated as the range grows at its end. It counts every gradient
-/// of an edge that is also read after the range: an upper bound, exact for chains.
+/// of an edge that is also read after the range, and terms of pieces outside the range one by one:
+/// an upper bound, exact for chains.
 class RangeNeed {
  public:
   RangeNeed(const NeedTable& table, int begin) : table_(table), begin_(begin), end_(begin) {}
@@ -58,6 +59,11 @@ class RangeNeed {
   void grow_workspaces();
   void grow_boundaries();
   bool has_gradient_of(int edge) const;
+  Bytes folding_bytes(int leaves, int edge) const;
+  Bytes area_of_in(int edge) const;
+  Bytes area_of_out(int edge) const;
+  Bytes area_of_in_gradient(int edge) const;
+  Bytes area_of_out_gradient(int edge) const;
 
   const NeedTable& table_;
   int begin_, end_;
@@ -66,6 +72,7 @@ class RangeNeed {
   Bytes weights_ = 0, sums_ = 0, batch_bytes_ = 0;
   Bytes forward_peak_ = 0, backward_peak_ = 0, retained_ = 0;
   Bytes standing_in_ = 0;  // gradients of inputs with readers after the first one here
+  Bytes folding_ = 0;      // terms of edges that pieces here make, until they are read
 };
 
 /// The need of one range.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/base/fold.h"
 #include "spillway/ids.h"
 #include "spillway/units.h"
 
@@ -20,13 +21,21 @@ enum class BufferKind : std::uint8_t {
   batch,     ///< part of the batch, per virtual node
 };
 
+/// What one range of layers contributes to an edge: the sum of the terms of pieces `pieces` of the
+/// layer that makes it, or, of its gradient, of the layer that reads it. Most edges have one part.
+struct EdgePart {
+  int edge = -1;
+  LeafRange pieces;
+  auto operator<=>(const EdgePart&) const = default;
+};
+
 /// Bytes that an op reads or writes on a device. `home` is an offset in the job's host memory.
 struct BufferSpec {
   BufferKind kind = BufferKind::weights;
   Bytes bytes = 0;
   Bytes home_bytes = 0;  ///< the first bytes, which are kept at home; for a sum: once finished
   Bytes home = kNoHome;
-  int edge = -1;    ///< of the model: boundary, gradient, batch
+  EdgePart part;    ///< of the model: boundary, gradient, batch
   int shared = -1;  ///< among the job's shared blocks; -1: the bytes are the job's alone
 };
 

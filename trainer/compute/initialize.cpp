@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/device/kernels.h"
+#include "core/spec/stored_tensor.h"
 
 namespace spillway {
 namespace {
@@ -12,7 +13,7 @@ constexpr std::uint32_t kInitialization = 0xFFFFFFFFu;
 
 }  // namespace
 
-void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::size_t param) {
+void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::size_t tensor) {
   const auto elements = static_cast<std::size_t>(spec.tensor.elements());
   switch (spec.init.kind) {
     case InitSpec::Kind::zeros:
@@ -21,10 +22,14 @@ void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::s
     case InitSpec::Kind::ones:
       std::fill_n(values, elements, 1.0f);
       return;
-    case InitSpec::Kind::normal:
-      kernels::fill_normal(values, elements, spec.init.stddev,
-                           {seed, kInitialization, static_cast<std::uint32_t>(param), 0});
+    case InitSpec::Kind::normal: {
+      const RandomKey key{seed, kInitialization, static_cast<std::uint32_t>(tensor), 0};
+      for_each_run(spec, [&](const StoredRun& run) {
+        kernels::fill_normal(values + run.in_param, static_cast<std::size_t>(run.length),
+                             spec.init.stddev, key, static_cast<std::size_t>(run.in_tensor));
+      });
       return;
+    }
   }
 }
 

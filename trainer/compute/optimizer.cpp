@@ -109,7 +109,7 @@ int num_moments(const TrainConfig& config) {
 
 UpdateRule update_rule(const TrainConfig& config, std::int64_t step, const ParamSpec& param,
                        double gradient_scale) {
-  const ParameterGroup* const group = group_of(config.parameter_groups, param.name);
+  const ParameterGroup* const group = group_of(config.parameter_groups, param.tensor_name());
   const double rate = learning_rate_at(config, step) * (group ? group->learning_rate_scale : 1);
   double decay = param.decay ? values_at(config, step).weight_decay : 0;
   if (group && group->weight_decay) decay = *group->weight_decay;

@@ -97,12 +97,45 @@ const std::byte* bytes_of(const at::Tensor& contiguous) {
 
 }  // namespace
 
-RangeRunner::EdgeTensors RangeRunner::views_of(const EdgeMemory& memory) const {
-  EdgeTensors views;
-  for (const auto& [edge, data] : memory) {
-    views[edge] = view_of(data, model_.spec.edges[at(edge)].tensor, context_.gpu);
+RangeRunner::EdgeSums RangeRunner::views_of(const EdgeMemory& memory, int EdgeSpec::*leaves) const {
+  EdgeSums sums;
+  for (const auto& [part, data] : memory) {
+    const EdgeSpec& edge = model_.spec.edges[at(part.edge)];
+    const auto sum = sums.try_emplace(part.edge, edge.*leaves).first;
+    sum->second.add(part.pieces, view_of(data, edge.tensor, context_.gpu));
   }
-  return views;
+  return sums;
+}
+
+void RangeRunner::add_output(int layer, const at::Tensor& output, EdgeSums& values) const {
+  const int made = output_of(layer);
+  const EdgeSpec& edge = model_.spec.edges[at(made)];
+  const int term = layer - edge.producer;
+  values.try_emplace(made, edge.makers).first->second.add({term, term + 1}, output);
+}
+
+/// Layers come in reverse, so an edge that is not read by pieces has one order of additions.
+void RangeRunner::add_input_gradient(int layer, int edge, const at::Tensor& gradient,
+                                     EdgeSums& gradients) const {
+  const int leaves = model_.spec.edges[at(edge)].reading_pieces;
+  const int leaf = leaves > 1 ? model_.spec.layers[at(layer)].piece : 0;
+  gradients.try_emplace(edge, leaves).first->second.add({leaf, leaf + 1}, gradient);
+}
+
+void RangeRunner::copy_parts(int edge, const EdgeSums& from, const EdgeMemory& to) const {
+  for (const auto& [pieces, value] : from.at(edge).parts()) {
+    const auto place = to.find({edge, pieces});
+    if (place != to.end()) copy_out(context_.stream, place->second, value);
+  }
+}
+
+at::Tensor RangeRunner::take_gradient(int layer, EdgeSums& gradients) const {
+  const auto sum = gradients.find(output_of(layer));
+  if (sum == gradients.end()) return {};
+  at::Tensor gradient = sum->second.whole();
+  const int producer = model_.spec.edges[at(sum->first)].producer;
+  if (layer == std::max(producer, layers_.begin)) gradients.erase(sum);  // no more makers
+  return gradient;
 }
 
 std::map<int, int> RangeRunner::count_readers() const {
@@ -118,7 +151,7 @@ int RangeRunner::output_of(int layer) const {
   return outputs.empty() ? -1 : outputs.front();
 }
 
-RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tensors,
+RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeSums& values,
                                              bool with_graph) const {
   const LayerSpec& spec = model_.spec.layers[at(layer)];
   LayerRun run;
@@ -129,11 +162,12 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeTensors& tenso
     if (with_graph) run.params.back().requires_grad_(param.trainable);
   }
   for (int e : spec.inputs) {
-    run.inputs.push_back(tensors.at(e).detach());
+    run.inputs.push_back(values.at(e).whole().detach());
     if (with_graph) run.inputs.back().requires_grad_(has_gradient(model_.spec.edges[at(e)]));
   }
   LayerContext context = context_;
-  context.random.stream = static_cast<std::uint32_t>(layer) * 16;
+  context.random.stream =
+      static_cast<std::uint32_t>(spec.draws_as < 0 ? layer : spec.draws_as) * 16;
   if (const int made = output_of(layer); made >= 0) {
     context.dtype = model_.spec.edges[at(made)].tensor.dtype;
   }
@@ -179,10 +213,10 @@ void RangeRunner::take_metrics(const LayerRun& run, std::span<double* const> met
 double RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss,
                             std::span<double* const> metrics) const {
   const OpScope scope(false);
-  EdgeTensors tensors = views_of(inputs);
+  EdgeSums values = views_of(inputs, &EdgeSpec::makers);
   std::map<int, int> readers = count_readers();
   for (int l = layers_.begin; l < layers_.end; ++l) {
-    LayerRun run = run_layer(l, tensors, false);
+    LayerRun run = run_layer(l, values, false);
     const int made = output_of(l);
     if (made < 0) {
       take_metrics(run, metrics);
@@ -191,10 +225,13 @@ double RangeRunner::forward(const EdgeMemory& inputs, const EdgeMemory& outputs,
       return take_loss(run, loss);
     }
     for (int e : model_.spec.layers[at(l)].inputs) {
-      if (--readers[e] == 0) tensors.erase(e);
+      if (--readers[e] == 0) values.erase(e);
     }
-    if (outputs.contains(made)) copy_out(context_.stream, outputs.at(made), run.result.output);
-    if (readers[made] > 0) tensors[made] = std::move(run.result.output);
+    add_output(l, std::exchange(run.result.output, {}), values);
+    const int end_of_makers = model_.spec.edges[at(made)].end_of_makers();
+    if (l + 1 != std::min(end_of_makers, layers_.end)) continue;
+    copy_parts(made, values, outputs);
+    if (readers[made] == 0) values.erase(made);
   }
   return 0;
 }
@@ -251,30 +288,32 @@ double RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradien
                              double* loss) const {
   const OpScope scope(true);
   std::vector<LayerRun> runs;
-  EdgeTensors tensors = views_of(inputs);
+  EdgeSums values = views_of(inputs, &EdgeSpec::makers);
   for (int l = layers_.begin; l < layers_.end; ++l) {
-    runs.push_back(run_layer(l, tensors, true));
+    runs.push_back(run_layer(l, values, true));
     take_observations(l, runs.back().result, take);
-    if (output_of(l) >= 0) tensors[output_of(l)] = runs.back().result.output;
+    if (output_of(l) >= 0) add_output(l, runs.back().result.output, values);
+    for (int e : model_.spec.layers[at(l)].inputs) {
+      if (model_.spec.edges[at(e)].makers > 1) values.erase(e);  // the run has the sum
+    }
     if (after_forward) after_forward(l);
   }
-  tensors.clear();
+  values.clear();
   const double weight = take_loss(runs.back(), loss);
-  EdgeTensors gradients = views_of(gradient_memory);
+  EdgeSums gradients = views_of(gradient_memory, &EdgeSpec::reading_pieces);
   std::map<int, int> readers = count_readers();
   for (int l = layers_.end - 1; l >= layers_.begin; --l) {
-    const at::Tensor gradient = std::exchange(gradients[output_of(l)], {});
+    const at::Tensor gradient = take_gradient(l, gradients);
     std::vector<at::Tensor> of_inputs = run_backward(l, std::move(runs.back()), gradient, take);
     runs.pop_back();
     for (std::size_t i = 0; i < of_inputs.size(); ++i) {
       if (!of_inputs[i].defined()) continue;
       const int e = model_.spec.layers[at(l)].inputs[i];
-      at::Tensor& sum =
-          gradients[e];  // later readers first, so the order is the same for every cut
-      sum = sum.defined() ? at::add(sum, of_inputs[i]) : std::move(of_inputs[i]);
-      if (--readers[e] > 0 || !input_gradients.contains(e)) continue;
-      copy_out(context_.stream, input_gradients.at(e), sum);
-      sum.reset();
+      add_input_gradient(l, e, std::move(of_inputs[i]), gradients);
+      if (--readers[e] > 0) continue;
+      const EdgeSpec& edge = model_.spec.edges[at(e)];
+      if (edge.producer < layers_.begin) copy_parts(e, gradients, input_gradients);
+      if (edge.end_of_makers() <= layers_.begin) gradients.erase(e);
     }
   }
   return weight;

@@ -13,8 +13,9 @@
 namespace spillway {
 
 /// Runs one virtual node through consecutive layers of a model. The arithmetic is the same in every
-/// order and for every cut: graphs are local to one layer, and a layer's backward starts from its
-/// recomputed forward. LibTorch allocates activations only; nothing outlives a call.
+/// order and for every cut: graphs are local to one layer, a layer's backward starts from its
+/// recomputed forward, and terms of pieces are added by one tree. LibTorch allocates activations
+/// only; nothing outlives a call.
 class RangeRunner {
  public:
   /// Parameters of layer `layer`, in spec order, as raw memory.
@@ -27,8 +28,8 @@ class RangeRunner {
   RangeRunner(const Model& model, LayerRange layers, LayerContext context, Parameters parameters)
       : model_(model), layers_(layers), context_(context), parameters_(std::move(parameters)) {}
 
-  /// Memory of edges, or of their gradients, for this virtual node.
-  using EdgeMemory = std::map<int, std::byte*>;
+  /// Memory of parts of edges, or of their gradients, for this virtual node.
+  using EdgeMemory = std::map<EdgePart, std::byte*>;
 
   /// Called in backward() after each layer's forward; a pilot reads the memory in use there.
   std::function<void(int layer)> after_forward;
@@ -51,17 +52,25 @@ class RangeRunner {
                   const EdgeMemory& input_gradients, const TakeTerm& take, double* loss) const;
 
  private:
-  using EdgeTensors = std::map<int, at::Tensor>;
+  /// By edge: its value or gradient, as far as it is there.
+  using EdgeSums = std::map<int, TreeSum<at::Tensor>>;
   struct LayerRun {
     std::vector<at::Tensor> inputs, params;
     LayerResult result;
   };
-  LayerRun run_layer(int layer, const EdgeTensors& tensors, bool with_graph) const;
+  LayerRun run_layer(int layer, const EdgeSums& values, bool with_graph) const;
   /// Passes on the gradients of the parameters; returns those of the inputs, in order.
   std::vector<at::Tensor> run_backward(int layer, LayerRun run, const at::Tensor& gradient,
                                        const TakeTerm& take) const;
   void take_observations(int layer, LayerResult& result, const TakeTerm& take) const;
-  EdgeTensors views_of(const EdgeMemory& memory) const;
+  /// Sums over `leaves` of an edge, beginning with what is in memory.
+  EdgeSums views_of(const EdgeMemory& memory, int EdgeSpec::*leaves) const;
+  void add_output(int layer, const at::Tensor& output, EdgeSums& values) const;
+  void add_input_gradient(int layer, int edge, const at::Tensor& gradient,
+                          EdgeSums& gradients) const;
+  void copy_parts(int edge, const EdgeSums& from, const EdgeMemory& to) const;
+  /// The gradient of a layer's output; undefined if there is none.
+  at::Tensor take_gradient(int layer, EdgeSums& gradients) const;
   /// By edge: the number of layers of the range that read it.
   std::map<int, int> count_readers() const;
   /// The edge that a layer makes; -1 for the loss layer.

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "core/device/kernels.h"
+#include "core/spec/stored_tensor.h"
 #include "models/data/sample_check.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
@@ -134,11 +136,12 @@ void TrainingJob::admit(const Home& home) {
     }
     model_->initialize(config_.train.seed, values);
   }
+  const std::vector<std::size_t> tensors = tensor_numbers(model_->spec);
   tbb::parallel_for(std::size_t{0}, params.size(), [&](std::size_t p) {
     const auto number = static_cast<int>(p);
     if (is_written(number)) return;
     if (by_spec && params[p].master().dtype == DType::f32) {
-      initialize(floats(value(home, number)), params[p], config_.train.seed, p);
+      initialize(floats(value(home, number)), params[p], config_.train.seed, tensors[p]);
     }
     write_copy(home, number, 0, elements(params[p]));
   });
@@ -159,9 +162,9 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   RangeRunner::EdgeMemory inputs, gradients, outputs;
   for (int b : op.inputs) {
     const BufferSpec& buffer = layout.buffers[at(b)];
-    (buffer.kind == BufferKind::gradient ? gradients : inputs)[buffer.edge] = call.memory(b);
+    (buffer.kind == BufferKind::gradient ? gradients : inputs)[buffer.part] = call.memory(b);
   }
-  for (int b : op.outputs) outputs[layout.buffers[at(b)].edge] = call.memory(b);
+  for (int b : op.outputs) outputs[layout.buffers[at(b)].part] = call.memory(b);
   const LayerContext context{.training = op.kind != OpKind::evaluate,
                              .random = {config_.train.seed, static_cast<std::uint32_t>(call.step),
                                         static_cast<std::uint32_t>(op.vn), 0},
@@ -445,12 +448,21 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
 
 std::vector<NamedArray> TrainingJob::weights() const {
   std::vector<NamedArray> arrays;
-  for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    const ParamSpec& param = model_->spec.params[at(p)];
-    arrays.push_back({.name = param.name,
-                      .shape = param.tensor.shape(),
-                      .data = {value(*home_, p), param.master().bytes()},
-                      .dtype = param.master().dtype});
+  for (const StoredTensor& stored : stored_tensors(model_->spec)) {
+    const Bytes size = size_of(stored.tensor.dtype);
+    std::map<std::int64_t, std::span<const std::byte>> runs;  // by position in the tensor
+    for (int p : stored.params) {
+      for_each_run(model_->spec.params[at(p)], [&](const StoredRun& run) {
+        runs[run.in_tensor] = {value(*home_, p) + static_cast<Bytes>(run.in_param) * size,
+                               static_cast<Bytes>(run.length) * size};
+      });
+    }
+    NamedArray array{.name = stored.name,
+                     .shape = stored.tensor.shape(),
+                     .data = {},
+                     .dtype = stored.tensor.dtype};
+    for (const auto& [position, bytes] : runs) array.data.push_back(bytes);
+    arrays.push_back(std::move(array));
   }
   return arrays;
 }

@@ -27,26 +27,55 @@ at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, bool is_f32) {
   return at::empty(shape, is_f32 ? at::kFloat : at::kLong);
 }
 
+/// The elements of a stored tensor that a parameter holds.
+void read_part(const Safetensors& file, const TensorEntry& stored, const ParamSpec& param,
+               std::byte* into) {
+  const Bytes size = size_of(param.master().dtype);
+  for_each_run(param, [&](const StoredRun& run) {
+    file.read(
+        stored, static_cast<Bytes>(run.in_tensor) * size,
+        {into + static_cast<Bytes>(run.in_param) * size, static_cast<Bytes>(run.length) * size});
+  });
+}
+
 }  // namespace
 
-StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout) {
-  for (std::size_t p = 0; p < model.params.size(); ++p) {
-    const ParamSpec& param = model.params[p];
-    const int moments = param.trainable && !param.is_statistic() ? layout.moments : 0;
-    add(weights_, param.name, param.master(), {p, layout.params[p].home, moments == 0});
+StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout)
+    : model_(model) {
+  for (const StoredTensor& stored : stored_tensors(model)) {
+    const ParamSpec& first = model.params[at(stored.params.front())];
+    const int moments = first.trainable && !first.is_statistic() ? layout.moments : 0;
+    Place weights{.is_last = moments == 0};
+    for (int p : stored.params) weights.parts.push_back({at(p), layout.params[at(p)].home});
+    add(weights_, stored.name, stored, std::move(weights));
     for (int i = 0; i < moments; ++i) {
-      add(moments_, moment_name(train, i) + "." + param.name, param.master(),
-          {p, layout.moment(static_cast<int>(p), i), i + 1 == moments});
+      Place place{.is_last = i + 1 == moments};
+      for (int p : stored.params) place.parts.push_back({at(p), layout.moment(p, i)});
+      add(moments_, moment_name(train, i) + "." + stored.name, stored, std::move(place));
     }
   }
 }
 
 void StatePlaces::add(std::vector<TensorEntry>& tensors, const std::string& name,
-                      const TensorSpec& tensor, Place place) {
-  place.bytes = tensor.bytes();
-  tensors.push_back(
-      {.name = name, .dtype = safetensors_dtype(tensor.dtype), .shape = tensor.shape()});
-  places_[name] = place;
+                      const StoredTensor& stored, Place place) {
+  tensors.push_back({.name = name,
+                     .dtype = safetensors_dtype(stored.tensor.dtype),
+                     .shape = stored.tensor.shape()});
+  places_[name] = std::move(place);
+}
+
+void StatePlaces::gather(const Place& place, const Home& home, std::span<std::byte> into,
+                         Bytes offset) const {
+  const Bytes size = size_of(param_of(place.parts.front()).master().dtype);
+  const auto begin = static_cast<std::int64_t>(offset / size);
+  const auto end = begin + static_cast<std::int64_t>(into.size() / size);
+  for (const Part& part : place.parts) {
+    for_each_run(param_of(part), begin, end, [&](const StoredRun& run) {
+      std::memcpy(into.data() + static_cast<Bytes>(run.in_tensor - begin) * size,
+                  home.at(part.home + static_cast<Bytes>(run.in_param) * size),
+                  static_cast<Bytes>(run.length) * size);
+    });
+  }
 }
 
 std::vector<GenerationFile> StatePlaces::files(const Home* home, StateGate* gate,
@@ -54,11 +83,13 @@ std::vector<GenerationFile> StatePlaces::files(const Home* home, StateGate* gate
   const auto fill = [this, home, gate](const TensorEntry& tensor, std::span<std::byte> into,
                                        Bytes offset) {
     const Place& place = places_.at(tensor.name);
-    if (!gate->wait_for(place.param)) {
+    for (const Part& part : place.parts) {
+      if (gate->wait_for(part.param)) continue;
       throw Error("the trial ended before its state could be read");
     }
-    std::memcpy(into.data(), home->at(place.home + offset), into.size());
-    if (place.is_last && offset + into.size() == tensor.bytes()) gate->release(place.param);
+    gather(place, *home, into, offset);
+    if (!place.is_last || offset + into.size() < tensor.bytes()) return;
+    for (const Part& part : place.parts) gate->release(part.param);
   };
   std::vector<GenerationFile> files{safetensors_file(kWeightsFile, weights_, fill),
                                     bytes_file(kHistory, history.to_text())};
@@ -74,11 +105,14 @@ void StatePlaces::take(const StatePlaces& from, const Home& from_home, const Hom
                        StateGate& gate) const {
   for (const auto* tensors : {&weights_, &moments_}) {
     for (const TensorEntry& tensor : *tensors) {
-      const Place& place = places_.at(tensor.name);
-      gate.begin_update(place.param);
-      if (Home::is_shared(place.home)) continue;
-      const Bytes source = from.places_.at(tensor.name).home;
-      std::memcpy(home.at(place.home), from_home.at(source), place.bytes);
+      const std::vector<Part>& parts = places_.at(tensor.name).parts;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        gate.begin_update(parts[i].param);
+        if (Home::is_shared(parts[i].home)) continue;
+        const Bytes source = from.places_.at(tensor.name).parts[i].home;
+        std::memcpy(home.at(parts[i].home), from_home.at(source),
+                    param_of(parts[i]).master().bytes());
+      }
     }
   }
 }
@@ -92,8 +126,10 @@ void StatePlaces::restore(const Generation& from, const Home& home) const {
       if (stored.dtype != tensor.dtype || stored.shape != tensor.shape) {
         throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
       }
-      const Bytes place = places_.at(tensor.name).home;
-      if (!home.is_written(place)) file.read(stored, 0, {home.at(place), stored.bytes()});
+      for (const Part& part : places_.at(tensor.name).parts) {
+        if (!home.is_written(part.home))
+          read_part(file, stored, param_of(part), home.at(part.home));
+      }
     }
   };
   read(kWeightsFile, weights_);
@@ -108,7 +144,8 @@ std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays) {
   std::vector<NamedTensor> tensors;
   for (const NamedArray& array : arrays) {
     const at::Tensor value = empty_tensor(array.shape, array.dtype == DType::f32);
-    std::memcpy(value.mutable_data_ptr(), array.data.data(), array.data.size());
+    auto* place = static_cast<std::byte*>(value.mutable_data_ptr());
+    for (const auto part : array.data) place = std::ranges::copy(part, place).out;
     tensors.push_back({array.name, value});
   }
   return tensors;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/safetensors/safetensors.h"
+#include "core/spec/stored_tensor.h"
 #include "scheduler/plan/program.h"
 #include "spilling/tiers/homes.h"
 #include "spillway/train_config.h"
@@ -25,10 +26,11 @@ namespace spillway {
 /// The file of a generation that has the weights.
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 
-/// Where the state of a trial lies in its home. Weights have the names of parameters, moments
+/// Where the state of a trial lies in its home. Weights have the names of stored tensors, moments
 /// PyTorch's names ("exp_avg.wte", "momentum_buffer.wte").
 class StatePlaces {
  public:
+  /// `model` outlives it.
   StatePlaces(const ModelSpec& model, const TrainConfig& train, const Layout& layout);
 
   /// Weights, moments and history as files of a generation. Their bytes are read from `home` while
@@ -47,15 +49,21 @@ class StatePlaces {
   void restore(const Generation& from, const Home& home) const;
 
  private:
-  struct Place {
+  struct Part {
     std::size_t param = 0;
     Bytes home = 0;
-    bool is_last = false;  ///< the last part of its parameter
-    Bytes bytes = 0;
   };
-  void add(std::vector<TensorEntry>& tensors, const std::string& name, const TensorSpec& tensor,
+  struct Place {
+    std::vector<Part> parts;  ///< of the stored tensor
+    bool is_last = false;     ///< files have no more of these parameters
+  };
+  void add(std::vector<TensorEntry>& tensors, const std::string& name, const StoredTensor& stored,
            Place place);
+  const ParamSpec& param_of(const Part& part) const { return model_.params[part.param]; }
+  /// The bytes of a tensor from `offset` on.
+  void gather(const Place& place, const Home& home, std::span<std::byte> into, Bytes offset) const;
 
+  const ModelSpec& model_;
   std::vector<TensorEntry> weights_, moments_;  // in the order of parameters
   std::map<std::string, Place> places_;
 };

@@ -45,12 +45,12 @@ void require_matches(const std::vector<ParameterGroup>& groups, const ModelSpec&
   const auto first = std::ranges::find_if(model.params, &ParamSpec::trainable);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const auto trains = [&](const ParamSpec& param) {
-      return param.trainable && matches(groups[i], param.name);
+      return param.trainable && matches(groups[i], param.tensor_name());
     };
     check.require(
         std::ranges::any_of(model.params, trains), field_of(i, "pattern"),
         fmt::format("'{}' matches no parameter that trains; names are such as {}",
-                    groups[i].pattern, first == model.params.end() ? "none" : first->name));
+                    groups[i].pattern, first == model.params.end() ? "none" : first->tensor_name()));
   }
   check.finish();
 }

@@ -104,7 +104,8 @@ void describe_shards(const ModelSpec& model, const Profile& profile, const JobSh
   summary.unit_boundaries_bytes = largest.op_area;
 }
 
-/// An upper bound of the home: every edge is a boundary with a gradient for each reader.
+/// An upper bound of the home: every edge is a boundary with a part from each maker and a gradient
+/// for each reader.
 Bytes most_home_bytes(const ModelSpec& model, const JobShape& shape, const Layout& layout) {
   std::vector<Bytes> readers(model.edges.size());
   for (const LayerSpec& layer : model.layers) {
@@ -114,8 +115,9 @@ Bytes most_home_bytes(const ModelSpec& model, const JobShape& shape, const Layou
   const auto eval_vns = static_cast<Bytes>(shape.eval_virtual_nodes);
   Bytes bytes = layout.all_home_bytes();
   for (std::size_t e = 0; e < model.edges.size(); ++e) {
-    bytes +=
-        round_up(model.edges[e].tensor.bytes(), kAlignment) * (vns * (1 + readers[e]) + eval_vns);
+    const auto makers = static_cast<Bytes>(model.edges[e].makers);
+    bytes += round_up(model.edges[e].tensor.bytes(), kAlignment) *
+             (vns * (makers + readers[e]) + eval_vns * makers);
   }
   return bytes;
 }

@@ -52,11 +52,8 @@ PilotLayer::PilotLayer(const Model& model, const std::vector<int>& alike, Device
   do {
     add_weights();
   } while (weights_.size() < alike.size() && weights_.size() * bytes < kBeyondCaches);
-  for (int e : spec.inputs) add(model.spec.edges[at(e)], e, inputs_, input_gradients_);
-  for (int e : spec.outputs) {
-    add(model.spec.edges[at(e)], e, outputs_, gradients_);
-    output_bytes_ += model.spec.edges[at(e)].tensor.bytes();
-  }
+  for (int e : spec.inputs) add_input(e, model.spec.edges[at(e)], spec);
+  for (int e : spec.outputs) add_output(e, model.spec.edges[at(e)]);
   runner_.after_forward = [this](int) {
     if (after_graph) after_graph();
   };
@@ -107,13 +104,21 @@ std::byte* PilotLayer::new_memory(const TensorSpec& tensor) {
   return aligned;
 }
 
-void PilotLayer::add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
-                     RangeRunner::EdgeMemory& of_gradients) {
-  values[number] = new_memory(edge.tensor);
+void PilotLayer::add_input(int number, const EdgeSpec& edge, const LayerSpec& layer) {
+  inputs_[{number, {0, edge.makers}}] = new_memory(edge.tensor);
+  if (!has_gradient(edge)) return;
+  const int leaf = edge.reading_pieces > 1 ? layer.piece : 0;
+  input_gradients_[{number, {leaf, leaf + 1}}] = new_memory(edge.tensor);
+}
+
+void PilotLayer::add_output(int number, const EdgeSpec& edge) {
+  output_bytes_ += edge.tensor.bytes();
+  const int term = layers_.begin - edge.producer;
+  std::byte* const value = new_memory(edge.tensor);
+  outputs_[{number, {term, term + 1}}] = value;
   if (!has_gradient(edge)) return;
   // No op uses an output together with its gradient, and a device may not have room for both.
-  const bool shares = device_ != nullptr && &values == &outputs_;
-  of_gradients[number] = shares ? values[number] : new_memory(edge.tensor);
+  gradients_[{number, {0, edge.reading_pieces}}] = device_ ? value : new_memory(edge.tensor);
 }
 
 void PilotLayer::fold(int param, const std::byte* term) const {

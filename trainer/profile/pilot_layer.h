@@ -42,8 +42,8 @@ class PilotLayer {
   std::byte* new_memory(const TensorSpec& tensor);
   std::byte* new_device_memory(const TensorSpec& tensor);
   LayerContext context(bool training) const;
-  void add(const EdgeSpec& edge, int number, RangeRunner::EdgeMemory& values,
-           RangeRunner::EdgeMemory& of_gradients);
+  void add_input(int number, const EdgeSpec& edge, const LayerSpec& layer);
+  void add_output(int number, const EdgeSpec& edge);
   void add_weights();
   void next();
   void run_forward(const RangeRunner& runner);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/spec/stored_tensor.h"
 #include "spillway/error.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/session/session_impl.h"
@@ -44,11 +45,16 @@ class Filled final : public DataSource {
 void copy_to(std::span<std::byte* const> places, const std::vector<ParamSpec>& params,
              const std::vector<NamedTensor>& weights) {
   for (std::size_t p = 0; p < params.size(); ++p) {
-    const auto found = std::ranges::find(weights, params[p].name, &NamedTensor::name);
-    if (found == weights.end() || found->value.nbytes() != params[p].master().bytes()) {
-      throw Error(fmt::format("the weights lack parameter {}", params[p].name));
-    }
-    std::memcpy(places[p], found->value.const_data_ptr(), found->value.nbytes());
+    const std::string& name = params[p].tensor_name();
+    const auto found = std::ranges::find(weights, name, &NamedTensor::name);
+    if (found == weights.end()) throw Error("the weights lack parameter " + name);
+    const Bytes size = found->value.element_size();
+    const auto* const values = static_cast<const std::byte*>(found->value.const_data_ptr());
+    for_each_run(params[p], [&](const StoredRun& run) {
+      std::memcpy(places[p] + static_cast<Bytes>(run.in_param) * size,
+                  values + static_cast<Bytes>(run.in_tensor) * size,
+                  static_cast<Bytes>(run.length) * size);
+    });
   }
 }
 

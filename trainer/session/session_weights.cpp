@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/spec/stored_tensor.h"
 #include "spillway/error.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 #include "trainer/compute/trial_state.h"
@@ -13,12 +14,12 @@
 namespace spillway {
 namespace {
 
-/// By the parameters of the model.
+/// In the order of the model's tensors.
 std::vector<NamedTensor> in_order(std::vector<NamedTensor> tensors, const ModelSpec& model) {
   std::vector<NamedTensor> sorted;
-  for (const ParamSpec& param : model.params) {
-    const auto found = std::ranges::find(tensors, param.name, &NamedTensor::name);
-    if (found == tensors.end()) throw Error("the saved weights lack parameter " + param.name);
+  for (const StoredTensor& stored : stored_tensors(model)) {
+    const auto found = std::ranges::find(tensors, stored.name, &NamedTensor::name);
+    if (found == tensors.end()) throw Error("the saved weights lack parameter " + stored.name);
     sorted.push_back(std::move(*found));
   }
   return sorted;

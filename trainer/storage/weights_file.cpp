@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "core/base/xxh3.h"
 #include "core/safetensors/safetensors.h"
@@ -19,7 +20,25 @@ static_assert(std::endian::native == std::endian::little, "the hash is of little
 bool sizes_agree(const NamedArray& array) {
   std::size_t num_bytes = size_of(array.dtype);
   for (const auto dim : array.shape) num_bytes *= static_cast<std::size_t>(dim);
-  return num_bytes == array.data.size();
+  std::size_t num_given = 0;
+  for (const auto part : array.data) num_given += part.size();
+  return num_bytes == num_given;
+}
+
+/// Writes the bytes of an array, small parts together.
+void write_data(const NamedArray& array, AtomicFile& file) {
+  constexpr std::size_t kBlock = 1_MiB;
+  std::vector<std::byte> block;
+  const auto flush = [&] { file.write(std::exchange(block, {})); };
+  for (const auto part : array.data) {
+    if (block.size() + part.size() > kBlock && !block.empty()) flush();
+    if (part.size() >= kBlock) {
+      file.write(part);
+    } else {
+      block.insert(block.end(), part.begin(), part.end());
+    }
+  }
+  if (!block.empty()) flush();
 }
 
 /// Larger elements first.
@@ -59,7 +78,7 @@ std::string weights_xxh3(std::span<const NamedArray> arrays) {
   for (const auto& array : arrays) {
     assert(sizes_agree(array));
     add_head(hash, array.name, array.shape);
-    hash.add(array.data.data(), array.data.size());
+    for (const auto part : array.data) hash.add(part.data(), part.size());
   }
   return hash.hex();
 }
@@ -87,7 +106,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedA
   file.write(safetensors_header(entries_of(arrays, stored)));
   for (const auto& array : stored) {
     assert(sizes_agree(array));
-    file.write(array.data);
+    write_data(array, file);
   }
   file.commit();
 }

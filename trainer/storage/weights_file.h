@@ -12,11 +12,12 @@
 
 namespace spillway {
 
-/// A view of one tensor, f32 or i64. An empty shape has one element.
+/// A view of one tensor, f32 or i64, whose bytes may lie in several places. An empty shape has one
+/// element.
 struct NamedArray {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> data;
+  std::vector<std::span<const std::byte>> data;  ///< in order
   DType dtype = DType::f32;
 };
 

@@ -40,6 +40,7 @@ std::string description(const ModelSpec& model) {
   for (const EdgeSpec& edge : model.edges) {
     text += "edge";
     describe(edge.tensor, text);
+    if (edge.makers > 1) text += fmt::format(" of {}", edge.makers);
     text += '\n';
   }
   for (const LayerSpec& layer : model.layers) {
@@ -48,6 +49,7 @@ std::string description(const ModelSpec& model) {
       text += " :";
       for (int number : *numbers) text += fmt::format(" {}", number);
     }
+    if (layer.draws_as >= 0) text += fmt::format(" : draws as {}", layer.draws_as);
     text += '\n';
   }
   return text;

@@ -45,7 +45,8 @@ struct KernelTable {
                      const AdamW& hyper);
   void (*sgd)(float* p, float* m, const float* g, std::size_t n, const Sgd& hyper);
   void (*sgd_bf16)(float* p, float* m, const BFloat16* g, std::size_t n, const Sgd& hyper);
-  void (*fill_normal)(float* x, std::size_t n, double stddev, const RandomKey& key);
+  void (*fill_normal)(float* x, std::size_t n, double stddev, const RandomKey& key,
+                      std::size_t first);
 };
 
 extern const KernelTable kBaselineKernels;

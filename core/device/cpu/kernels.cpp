@@ -98,9 +98,9 @@ void sgd(float* p, float* m, const BFloat16* g, std::size_t n, const Sgd& hyper)
   table().sgd_bf16(p, m, g, n, hyper);
 }
 
-void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key) {
-  assert(n / 4 <= 0xFFFFFFFFu);
-  table().fill_normal(x, n, stddev, key);
+void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key, std::size_t first) {
+  assert((first + n) / 4 <= 0xFFFFFFFFu);
+  table().fill_normal(x, n, stddev, key, first);
 }
 
 }  // namespace spillway::kernels

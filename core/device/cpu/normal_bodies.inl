@@ -82,11 +82,15 @@ SPILLWAY_TARGET inline void draw_normals(float (&out)[4 * kLanes], std::uint64_t
   }
 }
 
-SPILLWAY_TARGET void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key) {
+SPILLWAY_TARGET void fill_normal(float* x, std::size_t n, double stddev, const RandomKey& key,
+                                 std::size_t first) {
   constexpr std::size_t kDrawn = 4 * kLanes;
   float drawn[kDrawn];
-  for (std::size_t i = 0; i < n; i += kDrawn) {
-    draw_normals(drawn, i / 4, stddev, key);
-    std::memcpy(x + i, drawn, (n - i < kDrawn ? n - i : kDrawn) * sizeof(float));
+  for (std::size_t i = 0; i < n;) {
+    draw_normals(drawn, (first + i) / 4, stddev, key);
+    const std::size_t unused = (first + i) % 4, left = kDrawn - unused;
+    const std::size_t taken = n - i < left ? n - i : left;
+    std::memcpy(x + i, drawn + unused, taken * sizeof(float));
+    i += taken;
   }
 }

@@ -71,7 +71,7 @@ TEST(Cut, SumsGradientsFromTheLastReader) {
   for (const OpSpec& op : program.ops) {
     const auto is_gradient = [&](int b) {
       const BufferSpec& buffer = plan.layout.buffers[at(b)];
-      return buffer.kind == BufferKind::gradient && buffer.edge == 1;
+      return buffer.kind == BufferKind::gradient && buffer.part.edge == 1;
     };
     std::ranges::copy_if(op.outputs, std::back_inserter(made), is_gradient);
     std::ranges::copy_if(op.inputs, std::back_inserter(read), is_gradient);

@@ -23,7 +23,7 @@ std::string hash_of(const Weights& weights) {
   for (const auto& [name, value] : weights) {
     arrays.push_back({name,
                       value.sizes().vec(),
-                      {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()},
+                      {{static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()}},
                       value.scalar_type() == at::kLong ? DType::i64 : DType::f32});
   }
   return weights_xxh3(arrays);
