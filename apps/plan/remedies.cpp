@@ -53,8 +53,9 @@ Overrides both(Overrides first, const Overrides& second) {
 }
 
 bool changes_bits(const Overrides& overrides) {
-  return std::ranges::any_of(overrides,
-                             [](const auto& text) { return text.starts_with("train."); });
+  return std::ranges::any_of(overrides, [](const auto& text) {
+    return text.starts_with("train.") || text.starts_with("model.");
+  });
 }
 
 /// Training state in files on the disk of the outputs.
@@ -105,6 +106,7 @@ class Changes {
       to_disk();
     }
     fewer_groups();
+    if (lack_.tier == Tier::device) more_pieces();
     if (train_.gradient_dtype == FloatType::fp32) changes_.push_back({"train.gradient_dtype=bf16"});
     if (train_.dtype == FloatType::fp32) changes_.push_back({"train.dtype=bf16"});
     if (lack_.tier == Tier::host && !lack_.of_machine && run_.config().session.double_buffer)
@@ -135,6 +137,23 @@ class Changes {
       if (train_.virtual_nodes % groups != 0) continue;
       changes_.push_back({fmt::format("train.reduction_groups={}", groups)});
       return;
+    }
+  }
+
+  /// Smaller layers. Their number depends on what they divide.
+  void more_pieces() {
+    constexpr std::int64_t kMost = 8;
+    const auto divided = [](const char* layer, std::int64_t size) {
+      return fmt::format("model.pieces.{}={}", layer, std::min(size, kMost));
+    };
+    const RunConfig& config = run_.config();
+    if (config.family == ModelFamily::gpt && config.gpt.pieces == GptPieces{}) {
+      changes_.push_back({divided("attention", config.gpt.num_attention_heads),
+                          divided("mlp", config.gpt.mlp_size()),
+                          divided("vocabulary", config.gpt.vocab_size)});
+    }
+    if (config.family == ModelFamily::mlp && config.mlp.pieces == MlpPieces{}) {
+      changes_.push_back({divided("hidden", config.mlp.hidden_size)});
     }
   }
 

@@ -23,6 +23,9 @@ class ModelBuilder {
   /// numbers to `params`.
   void add_linear(std::vector<int>& params, const std::string& name, const Dim& out, const Dim& in,
                   double stddev);
+  /// Appends "NAME/PIECE", the part `stored` of tensor NAME, with dimensions `dims`: of a matrix,
+  /// normal; of a bias, zeros without decay. Returns its number.
+  int add_part(StoredSlice stored, std::vector<Dim> dims, int piece, double stddev);
   /// Appends an edge that is part of the batch and returns its number.
   int add_batch(std::string name, TensorSpec tensor);
   /// Appends a layer. Returns the number of its output edge, which has the layer's name.

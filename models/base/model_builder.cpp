@@ -1,5 +1,7 @@
 #include "spillway/model_builder.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace spillway {
@@ -16,6 +18,16 @@ void ModelBuilder::add_linear(std::vector<int>& params, const std::string& name,
                               .init = {InitSpec::Kind::normal, stddev}}));
   params.push_back(
       add_param({.name = name + ".bias", .tensor = {DType::f32, {out}}, .decay = false}));
+}
+
+int ModelBuilder::add_part(StoredSlice stored, std::vector<Dim> dims, int piece, double stddev) {
+  const bool is_matrix = dims.size() > 1;
+  ParamSpec param{.name = fmt::format("{}/{}", stored.name, piece),
+                  .tensor = {DType::f32, std::move(dims)},
+                  .decay = is_matrix};
+  if (is_matrix) param.init = {InitSpec::Kind::normal, stddev};
+  param.stored = std::move(stored);
+  return add_param(std::move(param));
 }
 
 int ModelBuilder::add_batch(std::string name, TensorSpec tensor) {

@@ -58,4 +58,17 @@ void check_vn_size(std::int64_t vn_size, std::int64_t elements_per_sample) {
   }
 }
 
+bool require_pieces(ConfigCheck& check, std::int64_t pieces, std::int64_t size,
+                    const std::string& field, const char* units) {
+  return check.require(
+      pieces <= size, "pieces." + field,
+      fmt::format("is {}, but a layer has only {} {}; use at most {}", pieces, size, units, size));
+}
+
+std::int64_t pieces_for(std::int64_t size, std::int64_t least) {
+  std::int64_t number = 1;
+  while (number < 8 && size / (2 * number) >= least) number *= 2;
+  return number;
+}
+
 }  // namespace spillway::detail

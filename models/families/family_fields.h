@@ -12,6 +12,7 @@ namespace spillway {
 // Larger than any real model; products of two such sizes do not overflow.
 inline constexpr IntRange kSize{1, 1 << 24};
 inline constexpr IntRange kNumLayers{1, 1024};
+inline constexpr IntRange kPieces{.min = 1, .max = 64, .word = "auto", .meaning = 0};
 inline constexpr NumberRange kBelowOne{.min = 0, .max = 1, .below_max = true};
 inline constexpr NumberRange kAboveZero{.min = 0, .above_min = true};
 inline constexpr const char* kDropoutText =
@@ -23,7 +24,6 @@ inline constexpr const char* kFreezeText =
 /// The divided layers of a model. `Config` is GptPieces, constant or not.
 template <typename Config, typename Visitor>
 void visit_gpt_pieces(Config& pieces, Visitor& v) {
-  constexpr IntRange kPieces{.min = 1, .max = 64, .word = "auto", .meaning = 0};
   v.field("attention", pieces.attention, kPieces,
           "Number of layers into which an attention layer is divided, by heads. `auto`: as many as "
           "cost little, at least 128 columns each, up to 8.",
@@ -61,6 +61,15 @@ void visit_gpt(Config& gpt, Visitor& v) {
   v.field("freeze", gpt.freeze, TextList{.may_be_empty = true}, kFreezeText, yes);
 }
 
+/// `Config` is MlpPieces, constant or not.
+template <typename Config, typename Visitor>
+void visit_mlp_pieces(Config& pieces, Visitor& v) {
+  v.field("hidden", pieces.hidden, kPieces,
+          "Number of layers into which a hidden layer is divided, by its outputs. `auto`: at least "
+          "512 each, up to 8.",
+          InContract::yes);
+}
+
 template <typename Config, typename Visitor>
 void visit_mlp(Config& mlp, Visitor& v) {
   using enum InContract;
@@ -69,6 +78,9 @@ void visit_mlp(Config& mlp, Visitor& v) {
   v.field("hidden_size", mlp.hidden_size, kSize, "Width of a hidden layer.", yes);
   v.field("hidden_act", mlp.hidden_act, kAny, "Activation function of the hidden layers.", yes);
   v.field("dropout", mlp.dropout, kBelowOne, kDropoutText, yes);
+  if (v.shows(mlp.pieces != MlpPieces{})) {
+    v.section("pieces", [&](auto& pieces) { visit_mlp_pieces(mlp.pieces, pieces); });
+  }
   v.field("freeze", mlp.freeze, TextList{.may_be_empty = true}, kFreezeText, yes);
 }
 

@@ -63,15 +63,6 @@ class GptBuilder {
       add(static_cast<int>(i), Part{size * i / pieces, size * (i + 1) / pieces});
     }
   }
-  /// Adds piece `i` of a matrix or a bias, in the part of `slice`.
-  int add_piece_of(StoredSlice slice, std::vector<Dim> dims, int i, double stddev) {
-    ParamSpec param{.name = fmt::format("{}/{}", slice.name, i),
-                    .tensor = {DType::f32, std::move(dims)},
-                    .decay = slice.dims.size() > 1};
-    if (stddev > 0) param.init = {InitSpec::Kind::normal, stddev};
-    param.stored = std::move(slice);
-    return model_.add_param(std::move(param));
-  }
   /// Adds a piece that makes a term of the residual stream's branch `name`.
   int add_term(const std::string& name, LayerSpec spec, std::unique_ptr<Layer> layer) {
     spec.name = fmt::format("{}/{}", name, spec.piece);
@@ -215,8 +206,8 @@ void GptBuilder::add_divided_embed() {
                             .size = vocabulary_.size,
                             .begin = tokens.begin,
                             .end = tokens.end};
-    wte_.push_back(add_piece_of(slice, {{"vocabulary", tokens.size()}, channel_}, i,
-                                config_.initializer_range));
+    wte_.push_back(model_.add_part(slice, {{"vocabulary", tokens.size()}, channel_}, i,
+                                   config_.initializer_range));
     sum = add_term("embed",
                    {.kind = "gpt.embed.piece",
                     .params = {wte_.back()},
@@ -250,15 +241,15 @@ void GptBuilder::add_divided_attention(const std::string& prefix) {
                       .begin = heads.begin * head_size,
                       .end = heads.end * head_size};
     Params params{
-        add_piece_of(slice, {{"qkv", 3 * width}, channel_}, i, config_.initializer_range)};
+        model_.add_part(slice, {{"qkv", 3 * width}, channel_}, i, config_.initializer_range)};
     slice.name = prefix + "attn.qkv.bias";
     slice.dims = {qkv};
-    params.push_back(add_piece_of(slice, {{"qkv", 3 * width}}, i, 0));
+    params.push_back(model_.add_part(slice, {{"qkv", 3 * width}}, i, 0));
     slice.name = prefix + "attn.proj.weight";
     slice.dims = {channel_, value};
     slice.outer = channel_.size;
-    params.push_back(add_piece_of(slice, {channel_, {"value", width}}, i,
-                                  config_.initializer_range * residual_scale()));
+    params.push_back(model_.add_part(slice, {channel_, {"value", width}}, i,
+                                     config_.initializer_range * residual_scale()));
     sum = add_term(prefix + "attn",
                    {.kind = fmt::format("gpt.attention.piece/{}", heads.size()),
                     .params = std::move(params),
@@ -282,15 +273,15 @@ void GptBuilder::add_divided_mlp(const std::string& prefix) {
                       .size = intermediate.size,
                       .begin = features.begin,
                       .end = features.end};
-    Params params{add_piece_of(slice, {part, channel_}, i, config_.initializer_range)};
+    Params params{model_.add_part(slice, {part, channel_}, i, config_.initializer_range)};
     slice.name = prefix + "mlp.fc.bias";
     slice.dims = {intermediate};
-    params.push_back(add_piece_of(slice, {part}, i, 0));
+    params.push_back(model_.add_part(slice, {part}, i, 0));
     slice.name = prefix + "mlp.proj.weight";
     slice.dims = {channel_, intermediate};
     slice.outer = channel_.size;
     params.push_back(
-        add_piece_of(slice, {channel_, part}, i, config_.initializer_range * residual_scale()));
+        model_.add_part(slice, {channel_, part}, i, config_.initializer_range * residual_scale()));
     sum = add_term(prefix + "mlp",
                    {.kind = "gpt.mlp.piece",
                     .params = std::move(params),

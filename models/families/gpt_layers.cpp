@@ -1,5 +1,6 @@
 #include "models/families/gpt_layers.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>

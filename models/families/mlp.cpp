@@ -1,5 +1,6 @@
 #include "models/families/mlp.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mul.h>
@@ -29,20 +30,17 @@ at::Tensor activate(const at::Tensor& x, Activation act) {
   return at::gelu(x);
 }
 
-/// [B, I] -> [B, H]. Parameters: [H, I], [H]. The first one reads the rows instead, [B, I + 1].
-class Hidden final : public Layer {
+/// [B, I] -> [B, H], without the activation. Parameters: [H, I], [H]. The first one reads the rows
+/// instead, [B, I + 1].
+class HiddenPiece final : public Layer {
  public:
-  Hidden(const MlpConfig& config, bool is_first)
-      : act_(config.hidden_act),
-        dropout_(config.dropout),
-        input_size_(is_first ? config.input_size : 0),
-        input_scale_(config.input_scale) {}
+  HiddenPiece(const MlpConfig& config, bool is_first)
+      : input_size_(is_first ? config.input_size : 0), input_scale_(config.input_scale) {}
 
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
     const at::Tensor x =
         input_size_ == 0 ? inputs[0] : scaled(inputs[0]).to(params[0].scalar_type());
-    return {.output =
-                dropout(activate(at::linear(x, params[0], params[1]), act_), dropout_, context)};
+    return {.output = at::linear(x, params[0], params[1])};
   }
 
  private:
@@ -50,10 +48,41 @@ class Hidden final : public Layer {
     return at::mul(rows.narrow(1, 0, input_size_).to(at::kFloat), input_scale_);
   }
 
-  Activation act_;
-  double dropout_;
   std::int64_t input_size_;  // 0: not the first
   double input_scale_;
+};
+
+/// The outputs of all pieces, [B, H'] each -> [B, H], with the activation.
+class HiddenJoin final : public Layer {
+ public:
+  explicit HiddenJoin(const MlpConfig& config)
+      : act_(config.hidden_act), dropout_(config.dropout) {}
+
+  LayerResult forward(Tensors inputs, Tensors, const LayerContext& context) const override {
+    const at::Tensor x = at::cat(at::TensorList(inputs.data(), inputs.size()), 1);
+    return {.output = dropout(activate(x, act_), dropout_, context)};
+  }
+
+ private:
+  Activation act_;
+  double dropout_;
+};
+
+/// Both in one layer.
+class Hidden final : public Layer {
+ public:
+  Hidden(const MlpConfig& config, bool is_first)
+      : product_(config, is_first), act_(config.hidden_act), dropout_(config.dropout) {}
+
+  LayerResult forward(Tensors inputs, Tensors params, const LayerContext& context) const override {
+    const at::Tensor x = product_.forward(inputs, params, context).output;
+    return {.output = dropout(activate(x, act_), dropout_, context)};
+  }
+
+ private:
+  HiddenPiece product_;
+  Activation act_;
+  double dropout_;
 };
 
 /// [B, H], rows -> sum of the cross entropies; weight: B. Parameters: [L, H], [L].
@@ -68,9 +97,40 @@ class MlpHead final : public Layer {
 };
 
 /// Costs depend on more than shapes.
-std::string kind_of(const MlpConfig& config, bool is_first) {
-  return std::string(is_first ? "mlp.input/" : "mlp.hidden/") + to_string(config.hidden_act) +
-         (config.dropout > 0 ? "+dropout" : "");
+std::string kind_of(const MlpConfig& config, const char* layer) {
+  return fmt::format("{}/{}{}", layer, to_string(config.hidden_act),
+                     config.dropout > 0 ? "+dropout" : "");
+}
+
+/// Standard deviation of the initial weights.
+double stddev_of(const Dim& in) { return std::sqrt(2 / static_cast<double>(in.size)); }
+
+/// Adds the pieces of hidden layer `whole`; returns the edges that they make.
+std::vector<int> add_pieces(ModelBuilder& model, const MlpConfig& config, const LayerSpec& whole,
+                            const Dim& in, const Dim& sample) {
+  const Dim out{"hidden", config.hidden_size};
+  const bool is_first = whole.inputs.front() == 0;
+  std::vector<int> edges;
+  for (int i = 0; i < whole.pieces; ++i) {
+    StoredSlice slice{.name = whole.name + ".weight",
+                      .dims = {out, in},
+                      .size = out.size,
+                      .begin = out.size * i / whole.pieces,
+                      .end = out.size * (i + 1) / whole.pieces};
+    const Dim part{"hidden", slice.end - slice.begin};
+    LayerSpec piece = whole;
+    piece.name = fmt::format("{}/{}", whole.name, i);
+    piece.kind = is_first ? "mlp.input.piece" : "mlp.hidden.piece";
+    piece.piece = i;
+    piece.params.push_back(model.add_part(slice, {part, in}, i, stddev_of(in)));
+    slice.name = whole.name + ".bias";
+    slice.dims = {out};
+    piece.params.push_back(model.add_part(slice, {part}, i, 0));
+    edges.push_back(model.add_layer(std::move(piece),
+                                    std::make_unique<HiddenPiece>(config, is_first),
+                                    {DType::f32, {sample, part}}));
+  }
+  return edges;
 }
 
 }  // namespace
@@ -86,19 +146,28 @@ std::unique_ptr<Model> make_mlp(const MlpConfig& config, std::int64_t vn_size) {
   model.spec().indices = {{config.input_size, config.input_size + 1, config.num_labels}};
   const auto add_linear = [&](const std::string& name, const Dim& out, const Dim& in) {
     std::vector<int> params;
-    model.add_linear(params, name, out, in, std::sqrt(2 / static_cast<double>(in.size)));
+    model.add_linear(params, name, out, in, stddev_of(in));
     return params;
   };
   int last = rows;
   Dim width{"input", config.input_size};
+  const auto pieces = static_cast<int>(config.num_pieces().hidden);
   for (std::int64_t l = 0; l < config.num_hidden_layers; ++l) {
     const std::string name = fmt::format("h.{}", l);
-    last =
-        model.add_layer({.name = name,
-                         .kind = kind_of(config, l == 0),
-                         .params = add_linear(name, hidden, width),
-                         .inputs = {last}},
-                        std::make_unique<Hidden>(config, l == 0), {DType::f32, {sample, hidden}});
+    const LayerSpec spec{.name = name, .inputs = {last}, .pieces = pieces};
+    const TensorSpec output{DType::f32, {sample, hidden}};
+    if (pieces > 1) {
+      LayerSpec join{.name = name,
+                     .kind = kind_of(config, "mlp.join"),
+                     .inputs = add_pieces(model, config, spec, width, sample),
+                     .draws_as = static_cast<int>(l)};
+      last = model.add_layer(std::move(join), std::make_unique<HiddenJoin>(config), output);
+    } else {
+      LayerSpec whole = spec;
+      whole.kind = kind_of(config, l == 0 ? "mlp.input" : "mlp.hidden");
+      whole.params = add_linear(name, hidden, width);
+      last = model.add_layer(std::move(whole), std::make_unique<Hidden>(config, l == 0), output);
+    }
     width = {"hidden_in", config.hidden_size};
   }
   model.add_loss({.name = "head",

@@ -19,7 +19,14 @@ void MlpConfig::validate() const {
     if (has_input) require_tensor(check, hidden_size, input_size, "input_size");
     if (has_labels) require_tensor(check, num_labels, hidden_size, "num_labels");
   }
+  if (fields.holds("hidden_size")) {
+    require_pieces(check, pieces.hidden, hidden_size, "hidden", "outputs");
+  }
   check.finish();
+}
+
+MlpPieces MlpConfig::num_pieces() const {
+  return {.hidden = pieces.hidden == 0 ? detail::pieces_for(hidden_size, 512) : pieces.hidden};
 }
 
 }  // namespace spillway

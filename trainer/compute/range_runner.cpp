@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <ATen/ops/add.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>

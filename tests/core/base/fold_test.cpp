@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,50 @@ TEST(Fold, DiffersFromASumPerLane) {
   const auto values = leaves(4);
   const Trace uneven = values[0] + ((values[1] + values[2]) + values[3]);  // lanes [0,1) and [1,4)
   EXPECT_NE(uneven.text, folded(4, 4));
+}
+
+/// All orders in which leaves may come.
+TEST(TreeSum, AddsAsTheFoldInEveryOrder) {
+  for (int n = 1; n <= 6; ++n) {
+    std::vector<int> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    const std::vector<Trace> values = leaves(n);
+    do {
+      TreeSum<Trace> sum(n);
+      for (int leaf : order) sum.add({leaf, leaf + 1}, values[static_cast<std::size_t>(leaf)]);
+      EXPECT_EQ(sum.whole().text, folded(n, n));
+    } while (std::ranges::next_permutation(order).found);
+  }
+}
+
+TEST(TreeSum, AddsSubtreesOfEveryDivision) {
+  constexpr int kLeaves = 7;
+  const std::vector<Trace> values = leaves(kLeaves);
+  for (int cut = 0; cut <= kLeaves; ++cut) {
+    for (int second = cut; second <= kLeaves; ++second) {
+      TreeSum<Trace> whole(kLeaves);
+      for (const LeafRange range : {LeafRange{second, kLeaves}, {cut, second}, {0, cut}}) {
+        TreeSum<Trace> part(kLeaves);
+        for (int leaf = range.begin; leaf < range.end; ++leaf) {
+          part.add({leaf, leaf + 1}, values[static_cast<std::size_t>(leaf)]);
+        }
+        std::vector<LeafRange> made;
+        for (const auto& [subtree, value] : part.parts()) {
+          made.push_back(subtree);
+          whole.add(subtree, value);
+        }
+        EXPECT_EQ(made, subtrees(range, kLeaves));
+      }
+      EXPECT_EQ(whole.whole().text, folded(kLeaves, kLeaves));
+    }
+  }
+}
+
+TEST(TreeSum, AddsToWhatIsThere) {
+  TreeSum<Trace> sum;
+  sum.add({}, {"a"});
+  sum.add({}, {"b"});
+  EXPECT_EQ(sum.whole().text, "(a+b)");
 }
 
 }  // namespace

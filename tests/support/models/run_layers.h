@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/fold.h"
 #include "core/device/kernels.h"
 #include "spillway/ids.h"
 #include "spillway/model.h"
@@ -45,14 +46,15 @@ struct LayersResult {
 /// All layers in order, connected as in the spec.
 inline LayersResult run_layers(const Model& model, const std::vector<at::Tensor>& params,
                                const at::Tensor& batch, bool training = true) {
-  std::vector<at::Tensor> edges(model.spec.edges.size());
-  edges[0] = batch;
+  std::vector<TreeSum<at::Tensor>> edges;
+  for (const EdgeSpec& edge : model.spec.edges) edges.emplace_back(edge.makers);
+  edges[0].add({}, batch);
   LayersResult result;
   for (std::uint32_t l = 0; l < model.layers.size(); ++l) {
     const LayerSpec& layer = model.spec.layers[l];
     std::vector<at::Tensor> in, values;
     std::vector<std::string> averages;
-    for (const int e : layer.inputs) in.push_back(edges[at(e)]);
+    for (const int e : layer.inputs) in.push_back(edges[at(e)].whole());
     for (const int p : layer.params) {
       values.push_back(params[at(p)]);
       if (model.spec.params[at(p)].is_observed()) averages.push_back(model.spec.params[at(p)].name);
@@ -64,8 +66,10 @@ inline LayersResult run_layers(const Model& model, const std::vector<at::Tensor>
       result.observed[averages[i]] = observations[i];
     }
     for (const int e : layer.outputs) {
-      edges[at(e)] = result.last.output;
-      EXPECT_EQ(edges[at(e)].sizes(), at::IntArrayRef(model.spec.edges[at(e)].tensor.shape()))
+      const int term = static_cast<int>(l) - model.spec.edges[at(e)].producer;
+      edges[at(e)].add({term, term + 1}, result.last.output);
+      EXPECT_EQ(result.last.output.sizes(),
+                at::IntArrayRef(model.spec.edges[at(e)].tensor.shape()))
           << layer.name;
     }
   }

@@ -19,7 +19,8 @@ namespace spillway::testing {
 
 class RandomWorkload {
  public:
-  explicit RandomWorkload(std::uint64_t seed) : shares_(seed % 3 == 0), random_(seed) {}
+  explicit RandomWorkload(std::uint64_t seed)
+      : shares_(seed % 3 == 0), divides_(seed % 4 == 1), random_(seed) {}
 
   /// Whether jobs share frozen parameters.
   bool shares() const { return shares_; }
@@ -27,7 +28,7 @@ class RandomWorkload {
   bool chance(int percent) { return between(1, 100) <= percent; }
 
   /// 2..8 layers of unequal sizes, a chain or a graph with edges that skip layers; often the first
-  /// and last layer share a parameter.
+  /// and last layer share a parameter. In every fourth workload divided layers come between them.
   ModelSpec model() {
     ModelSpec model;
     model.family = "random";
@@ -36,6 +37,7 @@ class RandomWorkload {
     const bool tied = chance(60);
     const int skips = chance(50) ? 30 : 0;  // in percent
     std::vector<int> unread;
+    inner_edges_.clear();
     if (tied) model.params.push_back(parameter("tied"));
     for (int l = 0; l < num_layers; ++l) {
       const bool first = l == 0, last = l + 1 == num_layers;
@@ -51,11 +53,12 @@ class RandomWorkload {
         layer.outputs.push_back(static_cast<int>(model.edges.size()));
         model.edges.push_back({"x" + std::to_string(l),
                                {DType::f32, {{"sample", 1}, {"channel", between(1, 800)}}},
-                               l,
+                               static_cast<int>(model.layers.size()),
                                /*differentiable=*/chance(95)});
         unread.push_back(layer.outputs[0]);
       }
       model.layers.push_back(std::move(layer));
+      if (divides_ && !last && chance(50)) unread.back() = add_divided(model, unread.back());
     }
     model.validate();
     return model;
@@ -103,6 +106,41 @@ class RandomWorkload {
   }
 
  private:
+  /// A divided layer that reads edge `input`, which no other layer reads. Its pieces make terms of
+  /// one edge, or an edge each. Returns the edge that the layer behind them makes.
+  int add_divided(ModelSpec& model, int input) {
+    const std::string name = "divided." + std::to_string(model.layers.size());
+    const int pieces = between(2, 9);
+    const bool makes_terms = chance(60);
+    const auto add_edge = [&](int makers) {
+      model.edges.push_back({name + "." + std::to_string(model.edges.size()),
+                             {DType::f32, {{"sample", 1}, {"channel", between(1, 800)}}},
+                             static_cast<int>(model.layers.size()),
+                             /*differentiable=*/chance(95)});
+      model.edges.back().makers = makers;
+      return static_cast<int>(model.edges.size()) - 1;
+    };
+    EdgeSpec& read = model.edges[static_cast<std::size_t>(input)];
+    if (has_gradient(read)) read.reading_pieces = pieces;
+    LayerSpec behind{name, "random", {}, {}, {}};
+    for (int i = 0; i < pieces; ++i) {
+      LayerSpec piece{name + "/" + std::to_string(i), "random", {}, {input}, {}};
+      piece.piece = i;
+      piece.pieces = pieces;
+      for (int p = between(0, 2); p > 0; --p) {
+        piece.params.push_back(static_cast<int>(model.params.size()));
+        model.params.push_back(parameter(piece.name + "." + std::to_string(p)));
+      }
+      if (i == 0 || !makes_terms) behind.inputs.push_back(add_edge(makes_terms ? pieces : 1));
+      piece.outputs = {behind.inputs.back()};
+      model.layers.push_back(std::move(piece));
+    }
+    inner_edges_.push_back(input);
+    inner_edges_.insert(inner_edges_.end(), behind.inputs.begin(), behind.inputs.end());
+    behind.outputs = {add_edge(1)};
+    model.layers.push_back(std::move(behind));
+    return model.layers.back().outputs.front();
+  }
   /// The inputs of a layer: all edges without a reader so far, or all but the last; and older
   /// edges.
   std::vector<int> activations(const ModelSpec& model, std::vector<int>& unread, int skips,
@@ -114,7 +152,9 @@ class RandomWorkload {
     }
     std::vector<int> read = std::exchange(unread, left);
     for (int e = 1; e < static_cast<int>(model.edges.size()); ++e) {
-      const bool known = std::ranges::count(read, e) + std::ranges::count(left, e) > 0;
+      const bool known = std::ranges::count(read, e) + std::ranges::count(left, e) +
+                             std::ranges::count(inner_edges_, e) >
+                         0;
       if (!known && chance(skips)) read.push_back(e);
     }
     if (!last && unread.empty() && read.size() > 1 && chance(skips)) {
@@ -136,7 +176,8 @@ class RandomWorkload {
     return spec;
   }
 
-  bool shares_;
+  bool shares_, divides_;
+  std::vector<int> inner_edges_;  // of divided layers
   std::mt19937_64 random_;
 };
 

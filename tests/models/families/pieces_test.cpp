@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/spec/stored_tensor.h"
+#include "models/families/gpt.h"
+#include "models/families/mlp.h"
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/models/run_layers.h"
+
+/// Models whose layers are divided into pieces.
+namespace spillway {
+namespace {
+
+using testing::random_parameters;
+using testing::run_layers;
+using testing::thrown;
+using Values = std::map<std::string, at::Tensor>;
+
+GptConfig gpt_of(const GptPieces& pieces) {
+  GptConfig config;
+  config.vocab_size = 50;
+  config.num_hidden_layers = 2;
+  config.hidden_size = 24;
+  config.num_attention_heads = 6;
+  config.intermediate_size = 20;
+  config.max_position_embeddings = 5;
+  config.dropout = 0;
+  config.pieces = pieces;
+  return config;
+}
+
+MlpConfig mlp_of(std::int64_t pieces) {
+  MlpConfig config;
+  config.hidden_size = 22;
+  config.num_hidden_layers = 3;
+  config.pieces.hidden = pieces;
+  return config;
+}
+
+/// Whole tensors with made-up values, by name.
+Values whole_values(const Model& whole) {
+  Values values;
+  const std::vector<at::Tensor> params = random_parameters(whole.spec);
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    values[whole.spec.params[p].name] = params[p].detach();
+  }
+  return values;
+}
+
+/// The parts of whole tensors that the parameters of a model hold.
+std::vector<at::Tensor> parts_of(const Values& values, const ModelSpec& spec) {
+  std::vector<at::Tensor> params;
+  for (const ParamSpec& param : spec.params) {
+    const at::Tensor whole = values.at(param.tensor_name()).contiguous().view({-1});
+    at::Tensor part = at::empty({param.tensor.elements()});
+    for_each_run(param, [&](const StoredRun& run) {
+      part.narrow(0, run.in_param, run.length).copy_(whole.narrow(0, run.in_tensor, run.length));
+    });
+    params.push_back(part.view(param.tensor.shape()).requires_grad_(param.trainable));
+  }
+  return params;
+}
+
+/// The gradients of all parameters, put together to whole tensors.
+Values gradients_of(const std::vector<at::Tensor>& params, const Model& model) {
+  Values gradients;
+  for (const StoredTensor& stored : stored_tensors(model.spec)) {
+    const at::Tensor whole = at::zeros({stored.tensor.elements()});
+    for (int p : stored.params) {
+      const at::Tensor part = params[at(p)].grad().contiguous().view({-1});
+      for_each_run(model.spec.params[at(p)], [&](const StoredRun& run) {
+        whole.narrow(0, run.in_tensor, run.length).copy_(part.narrow(0, run.in_param, run.length));
+      });
+    }
+    gradients[stored.name] = whole;
+  }
+  return gradients;
+}
+
+void expect_same_function(const Model& divided, const Model& whole, const at::Tensor& batch) {
+  const Values values = whole_values(whole);
+  const auto of_divided = parts_of(values, divided.spec), of_whole = parts_of(values, whole.spec);
+  const at::Tensor a = run_layers(divided, of_divided, batch).last.output;
+  const at::Tensor b = run_layers(whole, of_whole, batch).last.output;
+  EXPECT_NEAR(a.item<double>(), b.item<double>(), 1e-5 * std::abs(b.item<double>()));
+  a.backward();
+  b.backward();
+  const Values gradients = gradients_of(of_whole, whole);
+  for (const auto& [name, gradient] : gradients_of(of_divided, divided)) {
+    const at::Tensor& expected = gradients.at(name);
+    EXPECT_LT((gradient - expected).norm().item<double>(), 1e-5 * expected.norm().item<double>())
+        << name;
+    EXPECT_GT(expected.norm().item<double>(), 0) << name;
+  }
+}
+
+TEST(GptPieces, ComputeTheFunctionOfTheUndividedModel) {
+  const at::Tensor tokens = at::randint(50, {3, 6}, at::kLong);
+  const auto whole = make_gpt(gpt_of({}), 3);
+  for (const GptPieces& pieces : {GptPieces{6, 1, 1}, {1, 20, 1}, {1, 1, 50}, {4, 3, 7}}) {
+    expect_same_function(*make_gpt(gpt_of(pieces), 3), *whole, tokens);
+  }
+}
+
+TEST(MlpPieces, ComputeTheFunctionOfTheUndividedModel) {
+  const at::Tensor rows = at::randint(10, {3, 65}, at::kLong);
+  const auto whole = make_mlp(mlp_of(1), 3);
+  for (const std::int64_t pieces : {2, 5, 22}) {
+    expect_same_function(*make_mlp(mlp_of(pieces), 3), *whole, rows);
+  }
+}
+
+TEST(GptPieces, AreLayersOfTheirOwn) {
+  const auto model = make_gpt(gpt_of({.attention = 2, .mlp = 3, .vocabulary = 4}), 3);
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
+  const std::vector<std::string> first(names.begin(), names.begin() + 14);
+  EXPECT_EQ(first, (std::vector<std::string>{"embed/0", "embed/1", "embed/2", "embed/3", "embed",
+                                             "h.0.ln_1", "h.0.attn/0", "h.0.attn/1", "h.0.attn",
+                                             "h.0.ln_2", "h.0.mlp/0", "h.0.mlp/1", "h.0.mlp/2",
+                                             "h.0.mlp"}));
+  EXPECT_EQ(names.back(), "head");
+  EXPECT_FALSE(model->spec.has_predictions);
+}
+
+TEST(GptPieces, ArePowersOfTwoByDefaultIfAutomatic) {
+  GptConfig config = gpt_of({.attention = 0, .mlp = 0, .vocabulary = 0});
+  EXPECT_EQ(config.num_pieces(), GptPieces{}) << "a small model is not divided";
+  config.hidden_size = 768;
+  config.num_attention_heads = 12;
+  config.intermediate_size = 0;
+  config.vocab_size = 50257;
+  EXPECT_EQ(config.num_pieces(), (GptPieces{.attention = 4, .mlp = 4, .vocabulary = 8}));
+  config.hidden_size = 4096;
+  config.num_attention_heads = 16;
+  EXPECT_EQ(config.num_pieces(), (GptPieces{.attention = 8, .mlp = 8, .vocabulary = 8}));
+}
+
+TEST(GptPieces, AreAtMostAsManyAsThereIsToDivide) {
+  const auto said = [](const GptPieces& pieces) {
+    return std::string(thrown<ConfigError>([&] { make_gpt(gpt_of(pieces), 3); }).what());
+  };
+  EXPECT_NE(said({.attention = 7})
+                .find("model.pieces.attention: is 7, but a layer has only 6 "
+                      "heads; use at most 6"),
+            std::string::npos)
+      << said({.attention = 7});
+  EXPECT_NE(said({.mlp = 21}).find("model.pieces.mlp"), std::string::npos);
+  EXPECT_NE(said({.vocabulary = 51}).find("model.pieces.vocabulary"), std::string::npos);
+  EXPECT_NE(said({.mlp = 65}).find("model.pieces.mlp: is 65"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace spillway
