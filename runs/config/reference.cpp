@@ -99,8 +99,11 @@ class FirstField {
   void field(const Field&... field) {
     table_.field(field...);
   }
+  template <typename Visit>
+  void section(const char* /*key*/, const Visit& /*visit*/) {}
   void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool /*condition*/) const { return false; }
+  bool shows(bool /*condition*/) const { return false; }
 
  private:
   TableWriter& table_;
