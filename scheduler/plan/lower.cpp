@@ -28,7 +28,9 @@ class ProgramBuilder {
         plan_(plan),
         cut_(cut),
         needs_(needs),
-        buffers_(buffers) {}
+        buffers_(buffers),
+        first_backward_(static_cast<int>(std::ranges::find_if(needs, &RangeNeed::has_backward) -
+                                         needs.begin())) {}
 
   std::shared_ptr<const Program> build(StepKind step_kind) {
     program_.lane_units.resize(plan_.lanes.size());
@@ -205,6 +207,7 @@ class ProgramBuilder {
         add_unit(std::move(unit), load_, begin, end, [&](int vn) { return forward_op(s, vn); });
       }
       for (int s = num_shards() - 1; s >= 0; --s) {
+        if (!needs_[at(s)].has_backward()) continue;
         const LayerRange layers = plan_.shards[at(s)];
         UnitSpec unit{.lane = lane, .kind = OpKind::backward, .layers = layers};
         unit.sums = buffers_.sums(lane, layers);
@@ -226,7 +229,11 @@ class ProgramBuilder {
 
   OpSpec forward_op(int s, int vn) {
     OpSpec op;
-    for (int e : cut_.boundaries(s).in) op.inputs.push_back(buffers_.boundary(e, vn));
+    for (int e : cut_.boundaries(s).in) {
+      op.inputs.push_back(buffers_.boundary(e, vn));
+      const bool is_last = last_reader_in_backward(e) < 0 && cut_.readers(e).back() == s;
+      if (is_last) op.frees.push_back(op.inputs.back());
+    }
     if (needs_[at(s)].reads_batch()) {
       op.inputs.push_back(buffers_.layout().batch[at(vn)]);
     }
@@ -242,7 +249,7 @@ class ProgramBuilder {
       if (last_use) op.frees.push_back(buffer);
     };
     for (int e : cut_.boundaries(s).in) {
-      take(buffers_.boundary(e, vn), cut_.readers(e).front() == s);
+      take(buffers_.boundary(e, vn), last_reader_in_backward(e) == s);
       if (!has_gradient(model_.edges[at(e)])) continue;
       const int behind = cut_.next_reader(e, s);
       if (behind >= 0) take(buffers_.gradient(e, behind, vn), true);
@@ -253,9 +260,16 @@ class ProgramBuilder {
       take(buffers_.gradient(e, cut_.readers(e).front(), vn), true);
     }
     if (needs_[at(s)].reads_batch()) take(batch, false);
-    if (s == 0) op.frees.push_back(batch);
+    if (s == first_backward_) op.frees.push_back(batch);
     op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];
     return op;
+  }
+
+  /// The shard whose backward is the last to read the edge; -1: none reads it.
+  int last_reader_in_backward(int edge) const {
+    const auto found = std::ranges::find_if(cut_.readers(edge),
+                                            [&](int s) { return needs_[at(s)].has_backward(); });
+    return found == cut_.readers(edge).end() ? -1 : *found;
   }
 
   const RangeNeed& need_of(const UnitSpec& unit) const {
@@ -269,7 +283,7 @@ class ProgramBuilder {
 
   /// Layers in backward order, so that a tied parameter's last use is reduced first.
   void add_commit(const std::vector<std::vector<int>>& backward_units) {
-    HostOpSpec commit{HostOpKind::commit, 0, backward_units.front(), {}, 0};
+    HostOpSpec commit{HostOpKind::commit, 0, backward_units[at(first_backward_)], {}, 0};
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
     std::vector<std::vector<int>> reduces_of(model_.params.size());  // of later layers
     const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
@@ -337,6 +351,7 @@ class ProgramBuilder {
   const Cut& cut_;
   const std::vector<RangeNeed>& needs_;  // by shard
   LayoutBuilder& buffers_;
+  const int first_backward_;  // shard
   Program program_;
   std::map<int, int> update_of_;  // weights buffer -> host op
   int load_ = -1, eval_load_ = -1, evaluation_ = -1;
