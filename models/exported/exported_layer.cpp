@@ -3,7 +3,6 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/stack.h>
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "models/base/compute_type.h"
+#include "models/base/cross_entropy.h"
 #include "models/exported/graph_program.h"
 #include "spillway/error.h"
 
@@ -160,10 +160,10 @@ class ExportedLossRun final : public Layer {
   LayerResult of_classes(const at::Tensor& values, const at::Tensor& classes, bool training) const {
     const at::Tensor logits = values.reshape({classes.numel(), -1});
     const at::Tensor counts = classes.ne(loss_.ignore_index);
-    LayerResult result{.output = at::cross_entropy_loss(logits, classes, {}, at::Reduction::Sum,
-                                                        loss_.ignore_index, loss_.label_smoothing),
-                       .weight = static_cast<double>(may_ignore_ ? counts.sum().item<std::int64_t>()
-                                                                 : classes.numel())};
+    LayerResult result{
+        .output = cross_entropy_of(logits, classes, loss_.ignore_index, loss_.label_smoothing),
+        .weight =
+            static_cast<double>(may_ignore_ ? counts.sum().item<std::int64_t>() : classes.numel())};
     if (training || !has_accuracy_) return result;
     const at::Tensor right = at::argmax(logits, -1).eq(classes).logical_and(counts);
     result.metrics = at::stack({right.sum(), counts.sum()}).to(at::kDouble);

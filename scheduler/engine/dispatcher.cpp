@@ -85,6 +85,31 @@ bool may_be_stolen(const EngineTables& tables, const ResidencyManager& memory, D
          });
 }
 
+/// True if neither the device's unit nor another of its group has reserved memory.
+bool may_be_overtaken(const EngineTables& tables, const DeviceTable& device) {
+  if (!device.current || device.group < 0 || device.group_reserved) return false;
+  const UnitState& unit = tables.state(*device.current);
+  return !unit.reserved && unit.group == device.group;
+}
+
+/// Calls `visit(lane, its next unit)` for the ready lanes of all jobs that share the first shared
+/// block of `unit`: all its blocks have the same users, unless models differ.
+template <typename Visit>
+void for_each_sharing(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
+                      UnitRef unit, const Visit& visit) {
+  for (int b : tables.spec(unit).weights) {
+    const int block = memory.shared_number({unit.job, b});
+    if (block < 0) continue;
+    for (BufferRef user : memory.users(block)) {
+      for (const LaneState& lane : tables.of(user.job).lanes) {
+        if (!lane.grouped || !may_take(tables, id, lane)) continue;
+        visit(*lane.ready, next_unit(tables, *lane.ready));
+      }
+    }
+    return;
+  }
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(const EngineTables& tables, const ResidencyManager& memory,
@@ -120,7 +145,8 @@ void Dispatcher::note_state(const EngineTables& tables, const ResidencyManager& 
   const bool idle = device.running.empty();
   const bool gone = device.state == DeviceState::gone;
   idle_.set(id, idle);
-  wants_current_.set(id, !gone && !device.current && !device.next && (double_buffer_ || idle));
+  const bool is_free = !device.current && !device.next && (double_buffer_ || idle);
+  wants_current_.set(id, !gone && (is_free || may_be_overtaken(tables, device)));
   wants_next_.set(id, double_buffer_ && device.current && !device.next &&
                           tables.state(*device.current).reserved);
   stealable_.set(id, may_be_stolen(tables, memory, id));
@@ -196,21 +222,24 @@ ReadyLane Dispatcher::furthest_behind(const EngineTables& tables, const Residenc
   const UnitRef next{first.job, next_unit(tables, first)};
   ReadyLane best = first;
   int least = next.unit;
-  for (int b : tables.spec(next).weights) {
-    const int block = memory.shared_number({first.job, b});
-    if (block < 0) continue;
-    for (BufferRef user : memory.users(block)) {
-      for (const LaneState& lane : tables.of(user.job).lanes) {
-        if (!lane.grouped || !may_take(tables, id, lane)) continue;
-        const int unit = next_unit(tables, *lane.ready);
-        if (unit > least || (unit == least && !(*lane.ready < best))) continue;
-        best = *lane.ready;
-        least = unit;
-      }
-    }
-    break;  // all blocks have the same users, unless models differ
-  }
+  for_each_sharing(tables, memory, id, next, [&](const ReadyLane& lane, int unit) {
+    if (unit > least || (unit == least && !(lane < best))) return;
+    best = lane;
+    least = unit;
+  });
   return best;
+}
+
+bool Dispatcher::is_overtaken(EngineTables& tables, const ResidencyManager& memory,
+                              DeviceId id) const {
+  DeviceTable& device = tables.of(id);
+  if (device.compared == readiness_ || !may_be_overtaken(tables, device)) return false;
+  device.compared = readiness_;
+  bool found = false;
+  for_each_sharing(tables, memory, id, *device.current, [&](const ReadyLane&, int unit) {
+    found = found || unit < device.current->unit;
+  });
+  return found;
 }
 
 std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyManager& memory,
@@ -233,6 +262,7 @@ std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyMa
   if (begins_group) {
     device.group = tables.state(unit).group;
     device.group_begin = claims_;
+    device.group_reserved = false;
   }
   return unit;
 }

@@ -37,6 +37,9 @@ class Dispatcher {
   /// policy's choice stands for all of them, the one furthest behind in its program goes first, and
   /// then each other job once whose next unit is of the same group (UnitState).
   std::optional<UnitRef> claim(EngineTables& tables, const ResidencyManager& memory, DeviceId id);
+  /// True if no unit of the device's group has reserved memory yet, and a job that shares its
+  /// blocks has become ready that is further behind. The device's unit is then given back.
+  bool is_overtaken(EngineTables& tables, const ResidencyManager& memory, DeviceId id) const;
   /// Takes a unit that another device has claimed but not begun, for a device without work.
   std::optional<UnitRef> steal(EngineTables& tables, const ResidencyManager& memory,
                                DeviceId thief);

@@ -133,6 +133,7 @@ class Engine : private ResidencyOwner {
 
   // engine_devices.cpp: work of devices
   void drive(DeviceId id);
+  void take_back(DeviceId id);
   bool reserve_unit(DeviceId id);
   bool same_unit(ActionId a, ActionId b) const;
   bool start_op(DeviceId id);

@@ -29,6 +29,7 @@ void Engine::drive(DeviceId id) {
       device.current = std::exchange(device.next, std::nullopt);
       device.side = opposite(device.side);
     }
+    if (dispatcher_.is_overtaken(tables_, memory_, id)) take_back(id);
     if (!device.current) {
       if (!config_.double_buffer && !device.running.empty()) return;
       device.current = dispatcher_.claim(tables_, memory_, id);
@@ -45,6 +46,17 @@ void Engine::drive(DeviceId id) {
     }
     if (device.current) return;
   }
+}
+
+/// Undoes the claim of the unit that the device would run.
+void Engine::take_back(DeviceId id) {
+  const UnitRef unit = *std::exchange(table(id).current, std::nullopt);
+  JobTable& job = table(unit.job);
+  give_back(unit);
+  LaneState& lane = job.lanes[at(spec(unit).lane)];
+  if (lane.cursor == 0) lane.device = DeviceId();  // otherwise it is bound to this device
+  dispatcher_.note_ready();
+  dispatcher_.rank(tables_, unit.job);
 }
 
 /// Weights, sums, activations and the room of any one op, all or nothing; then the loads start.
@@ -75,6 +87,7 @@ bool Engine::reserve_unit(DeviceId id) {
   }
   if (room == Room::wait) return false;
   state(ref).reserved = true;
+  device.group_reserved = device.group_reserved || state(ref).group == device.group;
   Residency& held = memory_.on(id);
   for (const auto* buffers : {&unit.weights, &unit.sums}) {
     for (int b : *buffers) {

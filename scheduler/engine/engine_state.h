@@ -141,8 +141,10 @@ struct DeviceTable {
   RangeAllocator::End side = RangeAllocator::End::low;  ///< where the ranges of current are placed
   ShortList<ActionId> running;                          ///< ops started and not done, in order
   std::uint64_t tried = 0;        ///< `readiness_` at the last claim that found nothing
+  std::uint64_t compared = 0;     ///< `readiness_` when it was last asked for overtaking jobs
   int group = -1;                 ///< of its latest claim; see UnitState
   std::uint64_t group_begin = 0;  ///< the claim that began it
+  bool group_reserved = false;    ///< a unit of it has reserved its memory since
   bool waits_for_space = false;
   double space_ready_s = 0, last_op_finished_s = 0;
   CopyOverlap overlap;

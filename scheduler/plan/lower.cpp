@@ -28,7 +28,9 @@ class ProgramBuilder {
         plan_(plan),
         cut_(cut),
         needs_(needs),
-        buffers_(buffers) {}
+        buffers_(buffers),
+        first_backward_(static_cast<int>(std::ranges::find_if(needs, &RangeNeed::has_backward) -
+                                         needs.begin())) {}
 
   std::shared_ptr<const Program> build(StepKind step_kind) {
     program_.lane_units.resize(plan_.lanes.size());
@@ -207,6 +209,7 @@ class ProgramBuilder {
         add_unit(std::move(unit), load_, begin, end, [&](int vn) { return forward_op(s, vn); });
       }
       for (int s = num_shards() - 1; s >= 0; --s) {
+        if (!needs_[at(s)].has_backward()) continue;
         const LayerRange layers = plan_.shards[at(s)];
         UnitSpec unit{.lane = lane, .kind = OpKind::backward, .layers = layers};
         unit.sums = buffers_.sums(lane, layers);
@@ -229,8 +232,10 @@ class ProgramBuilder {
   OpSpec forward_op(int s, int vn) {
     OpSpec op;
     for (int e : cut_.boundaries(s).in) {
+      const bool is_last = last_reader_in_backward(e) < 0 && cut_.readers(e).back() == s;
       for (const Cut::Part& part : cut_.parts(e)) {
         op.inputs.push_back(buffers_.boundary({e, part.pieces}, vn));
+        if (is_last) op.frees.push_back(op.inputs.back());
       }
     }
     if (needs_[at(s)].reads_batch()) {
@@ -273,7 +278,7 @@ class ProgramBuilder {
     };
     for (int e : cut_.boundaries(s).in) {
       for (const Cut::Part& part : cut_.parts(e)) {
-        take(buffers_.boundary({e, part.pieces}, vn), cut_.readers(e).front() == s);
+        take(buffers_.boundary({e, part.pieces}, vn), last_reader_in_backward(e) == s);
       }
       if (!has_gradient(model_.edges[at(e)])) continue;
       const int behind = cut_.next_reader(e, s);
@@ -289,9 +294,16 @@ class ProgramBuilder {
       for (int buffer : gradients_for_makers(e, vn)) take(buffer, is_last_use);
     }
     if (needs_[at(s)].reads_batch()) take(batch, false);
-    if (s == 0) op.frees.push_back(batch);
+    if (s == first_backward_) op.frees.push_back(batch);
     op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];
     return op;
+  }
+
+  /// The shard whose backward is the last to read the edge; -1: none reads it.
+  int last_reader_in_backward(int edge) const {
+    const auto found = std::ranges::find_if(cut_.readers(edge),
+                                            [&](int s) { return needs_[at(s)].has_backward(); });
+    return found == cut_.readers(edge).end() ? -1 : *found;
   }
 
   const RangeNeed& need_of(const UnitSpec& unit) const {
@@ -305,7 +317,7 @@ class ProgramBuilder {
 
   /// Layers in backward order, so that a tied parameter's last use is reduced first.
   void add_commit(const std::vector<std::vector<int>>& backward_units) {
-    HostOpSpec commit{HostOpKind::commit, 0, backward_units.front(), {}, 0};
+    HostOpSpec commit{HostOpKind::commit, 0, backward_units[at(first_backward_)], {}, 0};
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
     std::vector<std::vector<int>> reduces_of(model_.params.size());  // of later layers
     const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
@@ -373,6 +385,7 @@ class ProgramBuilder {
   const Cut& cut_;
   const std::vector<RangeNeed>& needs_;  // by shard
   LayoutBuilder& buffers_;
+  const int first_backward_;  // shard
   Program program_;
   std::map<int, int> update_of_;  // weights buffer -> host op
   int load_ = -1, eval_load_ = -1, evaluation_ = -1;

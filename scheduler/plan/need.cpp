@@ -25,6 +25,14 @@ int slots_of(const JobShape& shape) {
 
 }  // namespace
 
+bool has_backward(const ModelSpec& model, const LayerSpec& layer) {
+  const auto has_sum = [&](int p) { return model.params[at(p)].has_sum(); };
+  const auto has_gradient_of = [&](int e) { return has_gradient(model.edges[at(e)]); };
+  return layer.outputs.empty() || std::ranges::any_of(layer.params, has_sum) ||
+         std::ranges::any_of(layer.inputs, has_gradient_of) ||
+         std::ranges::any_of(layer.outputs, has_gradient_of);
+}
+
 NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape)
     : model(spec),
       profile(costs),
@@ -39,6 +47,7 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
   for (const LayerSpec& layer : model.layers) {
     own_weights.push_back(0);
     tied_params.emplace_back();
+    has_backward.push_back(spillway::has_backward(model, layer));
     const SumPlaces places = sum_places(model, layer);
     sums.push_back(places.bytes);
     packed_sums.push_back(places.packed_bytes);
@@ -58,6 +67,7 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
 void RangeNeed::grow() {
   weights_ += table_.own_weights[at(end_)];
   sums_ += table_.sums[at(end_)];
+  has_backward_ = has_backward_ || table_.has_backward[at(end_)];
   for (int p : table_.tied_params[at(end_)]) {
     if (std::ranges::count(tied_, p) > 0) continue;
     tied_.push_back(p);
@@ -169,6 +179,7 @@ UnitNeed RangeNeed::forward() const {
 }
 
 UnitNeed RangeNeed::backward() const {
+  if (!has_backward()) return forward();
   Bytes area = batch_bytes_;
   for (int e : in_) area += area_of_in(e) + area_of_in_gradient(e);
   for (int e : out_) area += area_of_out_gradient(e);
@@ -178,7 +189,7 @@ UnitNeed RangeNeed::backward() const {
 
 Bytes RangeNeed::least_of_longer() const {
   return table_.split.needed(weights_ + sums_ * static_cast<Bytes>(table_.most_slots),
-                             backward_peak_);
+                             has_backward() ? backward_peak_ : forward_peak_);
 }
 
 UnitNeed RangeNeed::largest() const {

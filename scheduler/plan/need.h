@@ -20,6 +20,10 @@ struct UnitNeed {
   Bytes total(const MemorySplit& split = {}) const { return split.needed(planned(), workspace); }
 };
 
+/// Whether a layer takes part in backward: it has the loss, sums, or an edge with a gradient. The
+/// others only run forward, such as frozen layers before the first one that is trained.
+bool has_backward(const ModelSpec& model, const LayerSpec& layer);
+
 /// Precomputed values for the needs of all ranges of a model. Model and profile outlive it.
 struct NeedTable {
   NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape);
@@ -33,6 +37,7 @@ struct NeedTable {
   std::vector<Bytes> sums, packed_sums;       // by layer; see SumPlaces
   std::vector<Bytes> tied_bytes;              // by parameter; 0: has one use
   std::vector<std::vector<int>> tied_params;  // by layer: those with several uses
+  std::vector<bool> has_backward;             // by layer
   int most_slots = 0;                         // of gradient sums, in any lane
 };
 
@@ -47,11 +52,13 @@ class RangeNeed {
 
   int end() const { return end_; }
   Bytes weights() const { return weights_; }
+  /// Whether any of its layers takes part in backward.
+  bool has_backward() const { return has_backward_; }
   /// A lower bound on the need of any longer range with the same begin.
   Bytes least_of_longer() const;
   bool reads_batch() const { return batch_bytes_ > 0; }
   UnitNeed forward() const;   ///< of evaluation too
-  UnitNeed backward() const;  ///< recomputation included
+  UnitNeed backward() const;  ///< recomputation included; that of forward if there is none
   /// The larger of the two.
   UnitNeed largest() const;
 
@@ -69,6 +76,7 @@ class RangeNeed {
   int begin_, end_;
   std::vector<int> in_, out_;  // edges: inputs; live outputs
   std::vector<int> tied_;      // parameters
+  bool has_backward_ = false;
   Bytes weights_ = 0, sums_ = 0, batch_bytes_ = 0;
   Bytes forward_peak_ = 0, backward_peak_ = 0, retained_ = 0;
   Bytes standing_in_ = 0;  // gradients of inputs with readers after the first one here

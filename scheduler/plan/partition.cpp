@@ -63,17 +63,19 @@ Bytes weight_limit(const NeedTable& table, std::size_t length) {
 /// first layer the search ends where they alone exceed the budget.
 class Ranges {
  public:
-  /// Ranges that need at most `memory`, or that the best of all cuts may contain.
-  Ranges(const NeedTable& table, Bytes memory)
+  /// Ranges that need at most `memory`, or that the best of all cuts may contain. None goes across
+  /// the layer `cut_before`.
+  Ranges(const NeedTable& table, Bytes memory, int cut_before = 0)
       : num_layers_(static_cast<int>(table.model.layers.size())), split_(table.split) {
     const Bytes most = std::max(memory, most_alone(table));
     for (int begin = 0; begin < num_layers_; ++begin) {
       first_.push_back(needs_.size());
+      const int last_end = begin < cut_before ? cut_before : num_layers_;
       RangeNeed range(table, begin);
       do {
         range.grow();
         needs_.push_back(need_of(range, split_));
-      } while (range.end() < num_layers_ && range.least_of_longer() <= most);
+      } while (range.end() < last_end && range.least_of_longer() <= most);
     }
     first_.push_back(needs_.size());
   }
@@ -215,6 +217,37 @@ Bytes load_ahead_budget(const NeedTable& table, const Ranges& ranges) {
   return round_up(least, kPage);
 }
 
+/// The best cut: with room for the next shard's weights, or without.
+std::optional<std::vector<LayerRange>> cut_of(const NeedTable& table, const Ranges& ranges,
+                                              Bytes budget, bool with_prefetch) {
+  if (with_prefetch) return cut_with_prefetch(table, ranges, budget);
+  return cut(ranges, budget, 0, budget);
+}
+
+/// The weights that a step copies.
+Bytes copied_bytes(const NeedTable& table, const std::vector<LayerRange>& shards) {
+  Bytes bytes = 0;
+  for (LayerRange shard : shards) {
+    const RangeNeed need = range_need(table, shard);
+    const bool comes_twice = need.has_backward() && shard != shards.back();
+    bytes += (comes_twice ? 2 : 1) * need.weights();
+  }
+  return bytes;
+}
+
+/// Frozen layers at the beginning have no backward in shards of their own. Cuts behind them if that
+/// saves copies.
+void cut_behind_frozen(const NeedTable& table, Bytes budget, bool with_prefetch,
+                       std::vector<LayerRange>& shards) {
+  const auto first = std::ranges::find(table.has_backward, true);
+  const auto trained = static_cast<int>(first - table.has_backward.begin());
+  if (trained == 0 || std::ranges::count(shards, trained, &LayerRange::begin) > 0) return;
+  auto apart = cut_of(table, Ranges(table, budget, trained), budget, with_prefetch);
+  if (apart && copied_bytes(table, *apart) < copied_bytes(table, shards)) {
+    shards = std::move(*apart);
+  }
+}
+
 }  // namespace
 
 Partition partition(const ModelSpec& model, const Profile& profile, const JobShape& shape,
@@ -235,11 +268,13 @@ Partition partition(const ModelSpec& model, const Profile& profile, const JobSha
   result.smallest_budget = round_up(smallest_need(ranges, kNever), kPage);
   if (double_buffer) result.load_ahead_budget = load_ahead_budget(table, ranges);
   if (result.fits) return result;
-  std::optional<std::vector<LayerRange>> shards;
-  if (double_buffer) shards = cut_with_prefetch(table, ranges, budget);
-  if (!shards) shards = cut(ranges, budget, 0, budget);
+  bool with_prefetch = double_buffer;
+  auto shards = cut_of(table, ranges, budget, with_prefetch);
+  if (!shards && with_prefetch) shards = cut_of(table, ranges, budget, with_prefetch = false);
   result.fits = shards.has_value();
-  if (shards) result.shards = std::move(*shards);
+  if (!shards) return result;
+  cut_behind_frozen(table, budget, with_prefetch, *shards);
+  result.shards = std::move(*shards);
   return result;
 }
 

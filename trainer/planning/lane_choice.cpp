@@ -22,8 +22,11 @@ class LaneCosts {
     const Bytes first_weights = range_need(needs, edge).weights();
     edge_bytes_ = first_weights;
     for (int l = edge.begin; l < edge.end; ++l) edge_bytes_ += needs.packed_sums[at(l)];
-    if (cut.shards.size() == 1) return;
-    for (LayerRange shard : cut.shards) again_bytes_ += 2 * range_need(needs, shard).weights();
+    for (LayerRange shard : cut.shards) {
+      const RangeNeed need = range_need(needs, shard);
+      has_backward_.push_back(need.has_backward());
+      again_bytes_ += (need.has_backward() ? 2 : 1) * need.weights();
+    }
     again_bytes_ -= first_weights + range_need(needs, cut.shards.back()).weights();
   }
 
@@ -53,14 +56,16 @@ class LaneCosts {
     const double memory = needs_.profile.copy_bytes_per_s, link = device.link_bytes_per_s;
     return link > 0 ? std::min(link, memory) : memory;
   }
-  /// Whether a layer's forward runs before its backward op.
-  bool is_recomputed(int layer) const { return layer < cut_.shards.back().begin; }
 
   double measured_s(const PlanDevice& device, std::size_t size) const {
     double seconds = 0;
-    for (int l = 0; l < static_cast<int>(device.layers.size()); ++l) {
-      const LayerTimes& layer = device.layers[at(l)];
-      seconds += layer.backward_s[size] + (is_recomputed(l) ? layer.forward_s[size] : 0);
+    for (std::size_t s = 0; s < cut_.shards.size(); ++s) {
+      const bool has_forward = s + 1 < cut_.shards.size();  // before its backward op
+      for (int l = cut_.shards[s].begin; l < cut_.shards[s].end; ++l) {
+        const LayerTimes& layer = device.layers[at(l)];
+        seconds += (has_backward_[s] ? layer.backward_s[size] : 0) +
+                   (has_forward ? layer.forward_s[size] : 0);
+      }
     }
     return seconds;
   }
@@ -68,6 +73,7 @@ class LaneCosts {
   const NeedTable& needs_;
   const Partition& cut_;
   const bool hides_copies_;
+  std::vector<bool> has_backward_;  // by shard
   Bytes edge_bytes_ = 0;
   Bytes again_bytes_ = 0;  // weights that load while other layers compute
 };

@@ -101,6 +101,36 @@ TEST(SharedBlocks, AreLoadedForAllJobsAtOnce) {
   }
 }
 
+/// As adapted(), behind a frozen embedding of a quarter of all blocks that the head uses too.
+ModelSpec adapted_language_model() {
+  ModelSpec model = adapted("base");
+  const int embedding = static_cast<int>(model.params.size());
+  model.params.push_back({.name = "embedding",
+                          .tensor = {DType::f32, {{"channel", kLayers * kFrozen / 16}}},
+                          .trainable = false,
+                          .content = "embedding"});
+  for (const int l : {0, kLayers - 1}) model.layers[at(l)].params = {embedding};
+  model.edges[at(model.layers[0].outputs[0])].differentiable = false;
+  model.validate();
+  return model;
+}
+
+TEST(SharedBlocks, AreLoadedAsOftenByAnyNumberOfJobs) {
+  const ModelSpec model = adapted_language_model();
+  const Bytes base = plan_job(model, shape(), 64_MiB)->layout.shared_bytes;
+  const Bytes budget = std::max(base * 2 / 5, least_budget(model, shape()));
+  const auto plan = plan_job(model, shape(), budget, OrderChoice::shard_major);
+  ASSERT_GE(plan->shards.size(), 4u);
+  const auto loaded = [&](std::size_t num_jobs) {
+    const Outcome outcome = run(std::vector(num_jobs, plan), PolicyKind::lrtf, {budget});
+    return outcome.counters.devices[0].h2d_shared_bytes;
+  };
+  const Bytes alone = loaded(1);
+  EXPECT_LE(alone, 2 * base * kSteps);
+  EXPECT_LE(loaded(4), alone);
+  EXPECT_LE(loaded(16), alone);
+}
+
 TEST(SharedBlocks, DoNotJoinJobsOfOtherContent) {  // negative control
   std::vector<std::string> contents;
   for (int j = 0; j < 8; ++j) contents.push_back("base " + std::to_string(j));

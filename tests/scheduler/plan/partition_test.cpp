@@ -12,6 +12,7 @@ namespace spillway {
 namespace {
 
 using testing::chain;
+using testing::least_budget;
 using testing::profile_of;
 
 constexpr Bytes kAmple = 64_MiB;
@@ -87,17 +88,38 @@ class EveryCut {
     return round_up(least, kPage);
   }
   std::vector<LayerRange> shards(Bytes budget, bool double_buffer) const {
-    std::vector<LayerRange> best;
-    for (Bytes limit : limits_) {
-      if (!double_buffer || limit >= budget) break;
-      const auto found = fewest(budget, limit, limit);
-      if (!found.empty() && (best.empty() || found.size() < best.size())) best = found;
-    }
-    return best.empty() ? fewest(budget, 0, budget) : best;
+    const auto ahead = double_buffer ? with_room(budget, 0) : std::vector<LayerRange>();
+    const auto best = ahead.empty() ? fewest(budget, 0, budget) : ahead;
+    const auto apart =
+        ahead.empty() ? fewest(budget, 0, budget, trained()) : with_room(budget, trained());
+    return !apart.empty() && copied(apart) < copied(best) ? apart : best;
+  }
+  /// The layers before it have no backward in shards of their own.
+  int trained() const {
+    int layer = 0;
+    while (!range_need(table_, {0, layer + 1}).has_backward()) ++layer;
+    return layer;
   }
 
  private:
   static constexpr Bytes kNever = ~Bytes{0};
+  std::vector<LayerRange> with_room(Bytes budget, int cut_before) const {
+    std::vector<LayerRange> best;
+    for (Bytes limit : limits_) {
+      if (limit >= budget) break;
+      const auto found = fewest(budget, limit, limit, cut_before);
+      if (!found.empty() && (best.empty() || found.size() < best.size())) best = found;
+    }
+    return best;
+  }
+  Bytes copied(const std::vector<LayerRange>& cut) const {
+    Bytes bytes = 0;
+    for (LayerRange shard : cut) {
+      const bool once = shard.end <= trained() || shard == cut.back();
+      bytes += weights(shard) * (once ? 1 : 2);
+    }
+    return bytes;
+  }
   Bytes weights(LayerRange range) const { return range_need(table_, range).weights(); }
   Bytes most_weights(const std::vector<LayerRange>& cut) const {
     Bytes most = 0;
@@ -118,7 +140,8 @@ class EveryCut {
     return most;
   }
   /// Early shards are as long as possible.
-  std::vector<LayerRange> fewest(Bytes budget, Bytes reserve, Bytes limit) const {
+  std::vector<LayerRange> fewest(Bytes budget, Bytes reserve, Bytes limit,
+                                 int cut_before = 0) const {
     std::vector<LayerRange> best;
     const auto ends = [](const std::vector<LayerRange>& cut) {
       std::vector<int> found;
@@ -127,6 +150,7 @@ class EveryCut {
     };
     for (const auto& cut : cuts_) {
       if (most_weights(cut) > limit || need(cut, reserve) > budget) continue;
+      if (std::ranges::count(cut, cut_before, &LayerRange::begin) == 0) continue;
       const bool fewer = best.empty() || cut.size() < best.size();
       if (fewer || (cut.size() == best.size() && ends(cut) > ends(best))) best = cut;
     }
@@ -163,7 +187,7 @@ TEST(Partition, CutsIfOneByteIsMissing) {
 }
 
 TEST(Partition, AgreesWithAnExhaustiveSearch) {
-  int spilled = 0, reserved = 0;
+  int spilled = 0, reserved = 0, behind_frozen = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
     RandomJob job(seed);
@@ -180,6 +204,7 @@ TEST(Partition, AgreesWithAnExhaustiveSearch) {
                                  std::max(ahead, kPage) - kPage, ahead}) {
         const Partition cut = job.cut(budget, double_buffer);
         EXPECT_EQ(cut.shards, every.shards(budget, double_buffer));
+        behind_frozen += cut.shards.size() > 1 && cut.shards[1].begin == every.trained() ? 1 : 0;
         EXPECT_EQ(cut.fits, budget >= smallest);
         spilled += cut.shards.size() > 2 ? 1 : 0;
         reserved += cut.shards != job.cut(budget, false).shards ? 1 : 0;
@@ -189,6 +214,24 @@ TEST(Partition, AgreesWithAnExhaustiveSearch) {
   }
   EXPECT_GT(spilled, 300);
   EXPECT_GT(reserved, 300);
+  EXPECT_GT(behind_frozen, 100);
+}
+
+/// A large frozen first layer that the last layer uses too, such as an embedding.
+TEST(Partition, CutsBehindFrozenLayersIfThatSavesCopies) {
+  ModelSpec model = chain(8);
+  model.params[0].tensor.dims[0].size = 6 * 4096;
+  model.layers.back().params.push_back(0);
+  const auto first_cut = [&](bool frozen) {
+    model.params[0].trainable = !frozen;
+    model.edges[1].differentiable = !frozen;
+    const Bytes least = least_budget(model, {});
+    const Partition cut = partition(model, profile_of(model), {}, least + 6 * 4 * 4096,
+                                    OrderChoice::shard_major, /*double_buffer=*/false);
+    return cut.shards.front().end;
+  };
+  EXPECT_GT(first_cut(/*frozen=*/false), 1);
+  EXPECT_EQ(first_cut(/*frozen=*/true), 1);
 }
 
 /// An algorithm of quadratic or higher cost takes more minutes than a test may.
@@ -219,6 +262,8 @@ TEST(Partition, FitsEveryUnitAndCutsLessWithMoreBudget) {
       for (LayerRange shard : result.shards) {
         EXPECT_LE(unit_need(job.model, job.profile, job.shape, shard).total(), budget);
       }
+      // A cut behind frozen layers saves copies, not shards.
+      if (!has_backward(job.model, job.model.layers.front())) continue;
       EXPECT_LE(result.shards.size(), fewest);
       fewest = result.shards.size();
     }

@@ -60,6 +60,7 @@ class RandomWorkload {
       model.layers.push_back(std::move(layer));
       if (divides_ && !last && chance(30)) unread.back() = add_divided(model, unread.back());
     }
+    if (shares_) stop_gradients(model);
     model.validate();
     return model;
   }
@@ -141,6 +142,26 @@ class RandomWorkload {
     model.layers.push_back(std::move(behind));
     return model.layers.back().outputs.front();
   }
+  /// Edges behind which nothing is trained have no gradient, as in the models of families.
+  static void stop_gradients(ModelSpec& model) {
+    std::vector<bool> trained(model.edges.size());
+    for (const LayerSpec& layer : model.layers) {
+      const auto is_trained = [&](int p) {
+        return model.params[static_cast<std::size_t>(p)].trainable;
+      };
+      const auto reads = [&](int e) { return trained[static_cast<std::size_t>(e)]; };
+      const bool trains =
+          std::ranges::any_of(layer.params, is_trained) || std::ranges::any_of(layer.inputs, reads);
+      for (int e : layer.outputs) {
+        if (trains) trained[static_cast<std::size_t>(e)] = true;
+      }
+    }
+    for (std::size_t e = 0; e < model.edges.size(); ++e) {
+      model.edges[e].differentiable &= trained[e];
+      if (!has_gradient(model.edges[e])) model.edges[e].reading_pieces = 1;
+    }
+  }
+
   /// The inputs of a layer: all edges without a reader so far, or all but the last; and older
   /// edges.
   std::vector<int> activations(const ModelSpec& model, std::vector<int>& unread, int skips,

@@ -90,6 +90,52 @@ TEST(Frozen, CopiesNoFrozenGradientsToTheHost) {
   EXPECT_LT(back(frozen_trial({"wte.*", "h.*"})), back(tiny_trial()) / 2);
 }
 
+/// The first layers, of which one is alone in its shard on a small device.
+const Patterns kFirst{"wte.*", "wpe.*", "h.0.*"};
+
+/// The same training, whose frozen layers pass gradients on.
+TrialConfig with_all_gradients(TrialConfig trial) {
+  trial.model = [factory = trial.model](std::int64_t vn_size) {
+    auto model = factory(vn_size);
+    for (EdgeSpec& edge : model->spec.edges) edge.differentiable = true;
+    return model;
+  };
+  return trial;
+}
+
+TEST(Frozen, HasTheBitsOfABackwardThroughFrozenLayers) {
+  for (const Patterns& patterns : {kFirst, Patterns{"h.1.*"}}) {
+    const TrialConfig trial = frozen_trial(patterns);
+    const TrialConfig whole = with_all_gradients(trial);
+    const std::string bits = train(session_of(1, kAmple), whole).trials[0].weights_xxh3;
+    EXPECT_NE(bits, train(session_of(1, kAmple), tiny_trial()).trials[0].weights_xxh3);
+    const Bytes least = smallest_budget(trial);
+    for (const Bytes budget : {kAmple, least, 2 * least}) {
+      for (const int lanes : {1, 2}) {
+        TrialConfig spilled = trial;
+        spilled.train.data_parallel = lanes;
+        const auto result = train(session_of(lanes, budget), spilled).trials[0];
+        ASSERT_EQ(result.state, TrialState::done) << result.reason;
+        EXPECT_EQ(result.weights_xxh3, bits) << format_bytes(budget) << ", " << lanes << " lanes";
+        if (budget == least) {
+          EXPECT_GT(result.num_shards, 2);
+        }
+      }
+    }
+  }
+}
+
+TEST(Frozen, CopiesFrozenFirstLayersOnceAStep) {
+  const TrialConfig trial = frozen_trial(kFirst);
+  const auto copied = [&](const TrialConfig& config) {
+    TrialConfig spilled = config;
+    spilled.train.order = OrderChoice::shard_major;
+    return train(session_of(1, smallest_budget(with_all_gradients(trial))), spilled)
+        .h2d_weight_bytes;
+  };
+  EXPECT_LT(copied(trial), copied(with_all_gradients(trial)));
+}
+
 double first_gradient_norm(TrialConfig trial) {
   trial.train.max_steps = 1;
   Session session(session_of(1, kAmple));
