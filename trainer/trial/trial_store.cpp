@@ -49,8 +49,8 @@ std::string to_text(const TrialResult& result) {
 
 TrialState state_of(const JournalTrial& trial) {
   if (const auto state = value_named<TrialState>(trial.state)) return *state;
-  throw Error(fmt::format("the journal has trial '{}' in state '{}', which does not exist",
-                          trial.client_id, trial.state));
+  throw Error(fmt::format("the journal has trial '{}' in the unknown state '{}'", trial.client_id,
+                          trial.state));
 }
 
 TrialResult result_of(const JournalTrial& trial) {

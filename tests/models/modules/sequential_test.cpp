@@ -343,7 +343,7 @@ TEST(Sequential, NamesWhatCannotBeTrained) {
   EXPECT_EQ(problem_of_child(Norms(0)), once);
   EXPECT_EQ(problem_of_child(Norms(2)), once);
   EXPECT_EQ(problem_of_child(Double()),
-            "has the parameter 'weight', which is no float32 tensor of the CPU; make it one");
+            "has the parameter 'weight', which must be a float32 tensor on the CPU");
   const std::string in_place = "changes an input, a parameter or a buffer; do not work in place";
   EXPECT_EQ(problem_of_child(Renorm()), in_place);
   EXPECT_EQ(problem_of_child(Remembering()), in_place);

@@ -43,8 +43,8 @@ constexpr const char* kCases =
 11 |  path: hollow | line 11: data.path: 'hollow' is a folder without a file that has bytes
 11 |  path: text.txt\n  format: digits | line 12: data.format: is digits, which model.family gpt does not read; write
 11 |  path: short.txt | line 11: data.path: has 5 bytes, but a sample needs 17
-14 |  virtual_nodes: 3 | line 14: train.virtual_nodes: is 3, which does not divide train.batch_size 4
-7 |  num_attention_heads: 3 | line 7: model.num_attention_heads: is 3, which does not divide
+14 |  virtual_nodes: 3 | line 14: train.virtual_nodes: is 3, must be a divisor of train.batch_size
+7 |  num_attention_heads: 3 | line 7: model.num_attention_heads: is 3, must be a divisor of
 6 |  dropout: 0.999999999 | line 6: model.dropout: is 0.999999999, which is 1 in single precision
 2 |devices: [] | line 2: devices: is an empty list, must be a list of at least one mapping
 3 |host_memory: 1GiB\nactivation_share: 1 | line 4: activation_share: is '1', must be a number of

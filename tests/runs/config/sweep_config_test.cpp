@@ -73,7 +73,7 @@ constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the la
 {values: [1, 2], probabilities: [0.25, 0.75]} ->
 {values: [1, 2], probabilities: [1]} -> .probabilities: are 1 for 2 values; write one for each
 {values: [1, 2], probabilities: []} -> .probabilities: is an empty list, must be a list, such as [1, 2]
-{values: [1, 2], probabilities: [0.5, 0.4]} -> .probabilities: have the sum 0.9, must have the sum 1
+{values: [1, 2], probabilities: [0.5, 0.4]} -> .probabilities: add up to 0.9, must add up to 1
 {values: [1, 2], probabilities: 0.5} -> .probabilities: is '0.5', must be a list, such as [1, 2]
 {values: [1, 2], probabilities: [1.5, -0.5]} -> .probabilities[1]: is '-0.5', must be a number of at least 0
 )";

@@ -71,7 +71,7 @@ TEST(Growth, EqualDrawsStayDistinct) {
 TEST(Growth, TrialsOfTheRunCannotBeRemoved) {
   const auto before = grid({kRates, kSeeds});
   EXPECT_EQ(refusal(grid({"train.learning_rate: {values: [1e-3]}", kSeeds}), before),
-            "sweep.parameters.train.learning_rate: does not give 3e-3 any more, the value of trial "
+            "sweep.parameters.train.learning_rate: no longer gives 3e-3, the value of trial "
             "'learning_rate=3e-3,seed=1'; a run may get more trials, but keeps those that it has; "
             "train others in another folder");
   EXPECT_NE(refusal(grid({kRates}), before).find("sweep.parameters.seed: does not give 1 any more"),

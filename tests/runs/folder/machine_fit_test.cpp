@@ -65,7 +65,7 @@ TEST(MachineFit, OnlyAllMemoryOfTheMachineIsALimit) {
       thrown<MachineTooSmall>([&] { require_memory(need, {.total = 6_GiB, .available = 6_GiB}); });
   EXPECT_STREQ(error.what(),
                "the run fits its budgets, not this machine: it needs 8.00 GiB of memory (7.00 GiB "
-               "for training state, 1.00 GiB for devices), 6.00 GiB are there");
+               "for training state, 1.00 GiB for devices), the machine has 6.00 GiB");
   const Error& any = error;
   EXPECT_EQ(std::string(any.what()), error.what());
   EXPECT_EQ(error.needed, 8_GiB);
