@@ -142,7 +142,7 @@ std::optional<EarlyTerminate> early_stopping(const std::string& entry, const Tex
   return with_early_stopping(entry, settings).trials.at(0).config.session.early_terminate;
 }
 
-TEST(SweepConfig, EarlyStoppingHasARuleAndTheMetricOfTheSweep) {
+TEST(SweepConfig, ReadsTheRuleAndTheMetricOfEarlyStopping) {
   EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 20}"), (EarlyTerminate{20, 3}));
   EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 5, eta: 4}"), (EarlyTerminate{5, 4}));
   EXPECT_EQ(early_stopping("null"), std::nullopt);
@@ -168,7 +168,7 @@ TEST(SweepConfig, EarlyStoppingHasARuleAndTheMetricOfTheSweep) {
 }
 
 /// Rungs 5 and 15 and 45 of 50 steps: a fourth bracket is never compared.
-TEST(SweepConfig, AllBracketsAreCounted) {
+TEST(SweepConfig, CountsAllBrackets) {
   const auto brackets = [](const std::string& more) {
     return early_stopping("{type: hyperband, min_iter: 5" + more + "}")->brackets;
   };
@@ -181,7 +181,7 @@ TEST(SweepConfig, AllBracketsAreCounted) {
                   "all"});
 }
 
-TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
+TEST(SweepConfig, RefusesEarlyStoppingThatComparesNothing) {
   EXPECT_EQ(with_early_stopping("{type: hyperband, min_iter: 50}").problems,
             Texts{"line 7: sweep.early_terminate.min_iter: is 50, but no trial takes more than 50 "
                   "steps, so none would be compared; write a smaller number"});
@@ -200,7 +200,7 @@ TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
   EXPECT_EQ(blind({}), Texts{});
 }
 
-TEST(SweepConfig, AMetricThatTheFamilyDoesNotHaveIsRefused) {
+TEST(SweepConfig, RefusesAMetricThatTheFamilyLacks) {
   const auto problems = [](const std::string& metric) {
     return testing::sweep({"seed: {values: [1, 2]}"}, kShortestConfig, {metric}).problems;
   };
@@ -210,7 +210,7 @@ TEST(SweepConfig, AMetricThatTheFamilyDoesNotHaveIsRefused) {
   EXPECT_EQ(problems("metric: {name: perplexity}"), Texts{});
 }
 
-TEST(SweepConfig, KeysOfEarlyStoppingDependOnItsRule) {
+TEST(SweepConfig, TakesTheKeysOfTheRuleOfEarlyStopping) {
   const auto problems = [](const std::string& entry) {
     return with_early_stopping(entry).problems;
   };

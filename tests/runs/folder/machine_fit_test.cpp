@@ -9,7 +9,7 @@
 namespace spillway::testing {
 namespace {
 
-TEST(MachineFit, HomesCountAsFarAsTheyAreAdmittedAtOnce) {
+TEST(MachineFit, CountsHomesThatAreAdmittedAtOnce) {
   EXPECT_EQ(most_at_once({}, 10), 0u);
   EXPECT_EQ(most_at_once({3, 3, 3}, 100), 9u);
   EXPECT_EQ(most_at_once({3, 3, 3}, 8), 6u) << "two at once, not the whole budget";
@@ -39,7 +39,7 @@ SessionConfig session_of(std::vector<DeviceConfig> devices) {
   return session;
 }
 
-TEST(MachineFit, DevicesCountAsFarAsTheyAreUsed) {
+TEST(MachineFit, CountsDevicesAsFarAsTheyAreUsed) {
   const auto session = session_of({{.memory = 12}, {.memory = 1000}});
   const MemoryNeed one = memory_need(session, {plan_of(1)});
   EXPECT_EQ(one.homes, 100u);
@@ -51,14 +51,14 @@ TEST(MachineFit, DevicesCountAsFarAsTheyAreUsed) {
   EXPECT_EQ(three.devices[1], 35u);
 }
 
-TEST(MachineFit, GpusAndFilesTakeNoMemory) {
+TEST(MachineFit, CountsNoMemoryForGpusAndFiles) {
   auto session = session_of({{.kind = DeviceKind::cuda, .memory = 1000}});
   EXPECT_EQ(memory_need(session, {plan_of(1)}).total(), 100u);
   session.offload_path = "/somewhere";
   EXPECT_EQ(memory_need(session, {plan_of(1)}).total(), 0u);
 }
 
-TEST(MachineFit, OnlyAllMemoryOfTheMachineIsALimit) {
+TEST(MachineFit, LimitsARunOnlyByAllMemoryOfTheMachine) {
   const MemoryNeed need{.homes = 7_GiB, .devices = {1_GiB, 0}};
   require_memory(need, {.total = 8_GiB, .available = 1_GiB});
   const auto error =

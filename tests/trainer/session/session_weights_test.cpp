@@ -71,7 +71,7 @@ TEST(SessionWeights, AreTheSameFromMemoryFileAndCheckpoint) {
   }
 }
 
-TEST(SessionWeights, OfAPausedTrialAreThoseOfOneThatEndsThere) {
+TEST(SessionWeights, AreTheSameForAPausedAndAnEndedTrial) {
   TrialConfig trial = norm_trial();
   trial.until = 10;
   Session session(session_of(1, smallest_budget(trial)));
