@@ -65,6 +65,15 @@ class GrowRun : public ::testing::Test {
     }
     return rows;
   }
+  /// The bytes of each file, by path.
+  std::map<std::string, std::string> files(const std::string& name) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / name)) {
+      const std::string path = std::filesystem::relative(entry.path(), folder_.path());
+      if (entry.is_regular_file()) all[path] = folder_.read(path);
+    }
+    return all;
+  }
   /// Everything that is written agrees.
   void expect_sound(const std::string& name) {
     std::ostringstream shown;
@@ -201,6 +210,32 @@ TEST_F(GrowRun, KeepsAnAddedTrialWhateverResumesTheRun) {
   expect_sound("out");
   EXPECT_EQ(names_of(resumed("out")), expected);
   EXPECT_EQ(names_of(trained("out", two + Texts{"resume=auto"})), expected);
+}
+
+TEST_F(GrowRun, LeavesAllFilesAloneIfAnAddIsRefused) {
+  const Texts two{"sweep.parameters={seed: {values: [1, 2]}}"};
+  trained("out", two);
+  ResumeOptions options{.folder = folder_ / "out", .json = true};
+  const auto add_to = [&](const Texts& values) {
+    options.overrides = values;
+    return document([&] { return add(options, out_, log_, requests_); });
+  };
+  const auto refused = [&](const Texts& values) {
+    const auto before = files("out");
+    const std::string problem = thrown<Error>([&] { add_to(values); }).what();
+    EXPECT_EQ(files("out"), before) << problem;
+    return problem;
+  };
+  add_to({"seed=7"});
+  EXPECT_EQ(refused({"train.learning_rate=much"}),
+            "train.learning_rate: is 'much', must be a number of at least 0");
+  EXPECT_NE(refused({"model.hidden_size=1536"}).find("does not fit"), std::string::npos);
+  EXPECT_NE(refused({"seed=9", "sweep.run_cap=9"}).find("sweep"), std::string::npos);
+  const Json grown = add_to({"seed=8"});
+  EXPECT_EQ(names_of(grown), (Texts{"seed=1", "seed=2", "seed=7", "seed=8"}));
+  EXPECT_EQ(hashes(grown),
+            hashes(trained("whole", {"sweep.parameters={seed: {values: [1, 2, 7, 8]}}"})));
+  expect_sound("out");
 }
 
 /// Ended trials count at the rungs, so the same trials survive as if all had been there.
