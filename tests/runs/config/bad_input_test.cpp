@@ -63,7 +63,7 @@ constexpr const char* kCases =
 15 |  autoscale: {rule: troughput} | train.autoscale.rule: is 'troughput', must be throughput, linear
 15 |  autoscale: [{threshold: 0.2}] | train.autoscale[0].rule: is missing; write one of throughput,
 15 |  autoscale: throughput | line 15: train.autoscale: is 'throughput', must be a mapping of keys to
-15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is unknown to 'th
+15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is no parameter of 'th
 15 |  autoscale: [{rule: linear},\n    {rule: straggler, share: 2}] | line 16: train.autoscale[1].share: is
 15 |  data_parallel: 2 | line 15: train.data_parallel: is 2, but there is 1 device; write a smaller
 15 |  lanes: 2 | line 15: train.lanes: was renamed to train.data_parallel
