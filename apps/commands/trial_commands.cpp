@@ -63,8 +63,8 @@ ExitCode call_for_trial(const std::string& path, const CallForTrial& call, std::
   require_begun(folder);
   if (ask(folder, request_of(call), out)) return kDone;
   const std::string name = record(folder, call);
-  out << fmt::format("trial {} is {}; 'spillway resume {}' leaves it so, with --trial it goes on\n",
-                     name, call.call == TrialCall::stop ? "stopped" : "paused", path);
+  out << fmt::format("trial {} is {}; 'spillway resume {}' continues it only with --trial\n", name,
+                     call.call == TrialCall::stop ? "stopped" : "paused", path);
   return kDone;
 }
 

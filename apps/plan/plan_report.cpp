@@ -113,7 +113,7 @@ std::optional<int> virtual_nodes_to_hide_copies(const RunResult& result,
 void print_memory(std::ostream& out, const PlannedRun& run) {
   out << fmt::format(
       "Memory of this machine: {} needed, {} for training state and {} for devices; "
-      "{} are there, {} of them free now\n",
+      "the machine has {}, {} of them free now\n",
       format_bytes(run.memory.total()), format_bytes(run.memory.homes),
       format_bytes(run.memory.total() - run.memory.homes), format_bytes(run.machine.total),
       format_bytes(run.machine.available));

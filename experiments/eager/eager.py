@@ -17,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
+import torch_run  # noqa: E402
 
 SMALL = {"blocks": 6, "width": 128, "heads": 4, "positions": 64, "batch": 32, "virtual_nodes": 8}
 MEDIUM = {"blocks": 8, "width": 384, "heads": 6, "positions": 128, "batch": 16, "virtual_nodes": 4}
@@ -44,12 +45,6 @@ def run_spillway(program, shape, text, core):
         spillway_run.train(program, config_of(shape, text), core=core))
 
 
-def run_torch(shape, text, core):
-    command = ["taskset", "-c", str(core), sys.executable, str(HERE / "torch_gpt.py"),
-               json.dumps(shape), text]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
 def rates(steps, shape):
     """Tokens per second of the median step, and tokens per second of CPU time, after the first
     steps.
@@ -66,7 +61,7 @@ def compare(name, shape, arguments, core):
     ours, theirs = [], []
     for _ in range(arguments.pairs):
         ours.append(run_spillway(f"{arguments.bin}/spillway", shape, arguments.text, core))
-        theirs.append(run_torch(shape, arguments.text, core))
+        theirs.append(torch_run.train(shape, arguments.text, core))
     losses = [f"{side[0][0]['loss']:.2f} to {side[0][-1]['loss']:.2f}" for side in (ours, theirs)]
     ours, theirs = ([rates(run, shape) for run in side] for side in (ours, theirs))
     ratios = [tables.spread([a[i] / b[i] for a, b in zip(ours, theirs)], 3) for i in (0, 1)]
@@ -117,9 +112,7 @@ def main():
     if arguments.brief:
         arguments.pairs = 1
         cases = [("tiny", {**SMALL, "blocks": 1, "width": 32, "steps": 4})]
-    if subprocess.run([sys.executable, "-c", "import torch"], check=False).returncode != 0:
-        print("this Python has no PyTorch", file=sys.stderr)
-        sys.exit(77)  # ctest: skipped
+    torch_run.skip_without_torch()
     core = max(os.sched_getaffinity(0))
     print("## Training\n")
     tables.print_head(["", "Spillway, tokens/s", "PyTorch, tokens/s", "ratio",

@@ -7,9 +7,7 @@ PyTorch to compare with.
 """
 
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -17,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
+import torch_run  # noqa: E402
 
 SHAPE = {"blocks": 24, "width": 1024, "heads": 16, "positions": 128, "batch": 2,
          "virtual_nodes": 2, "vocabulary": 50257, "dropout": 0, "bf16": True, "steps": 2}
@@ -44,17 +43,12 @@ def spillway(program, shape, text, cache):
         spillway_run.train(program, config_of(shape, text), {"XDG_CACHE_HOME": cache}))
 
 
-def torch(shape, text):
-    command = [sys.executable, str(HERE.parent / "eager/torch_gpt.py"), json.dumps(shape), text]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
 def compare(shape, arguments):
     runs = {"Spillway, the pilot measures": [], "Spillway, costs are known": [], "PyTorch": []}
     for _ in range(arguments.pairs):
         with tempfile.TemporaryDirectory() as cache:
             for side, all_steps in runs.items():
-                all_steps.append(torch(shape, arguments.text) if side == "PyTorch" else
+                all_steps.append(torch_run.train(shape, arguments.text) if side == "PyTorch" else
                                  spillway(f"{arguments.bin}/spillway", shape, arguments.text,
                                           cache))
     for side, all_steps in runs.items():
@@ -82,9 +76,7 @@ def main():
     shape = SHAPE
     if arguments.brief:
         arguments.pairs, shape = 1, TINY
-    if subprocess.run([sys.executable, "-c", "import torch"], check=False).returncode != 0:
-        print("this Python has no PyTorch", file=sys.stderr)
-        sys.exit(77)  # ctest: skipped
+    torch_run.skip_without_torch()
     tables.print_head(["CPU seconds to the end of step 1", "all", "user", "system",
                        "ratio to PyTorch", "of user", "all of step 2"])
     compare(shape, arguments)

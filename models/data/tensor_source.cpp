@@ -117,7 +117,7 @@ at::Tensor flat(const at::Tensor& tensor) {
 void check(const at::Tensor& inputs, const at::Tensor& targets) {
   require(inputs.dim() > 0 && targets.dim() > 0 && inputs.numel() > 0 && targets.numel() > 0 &&
               inputs.size(0) == targets.size(0),
-          "inputs and targets must have one sample or more, and as many of each");
+          "inputs and targets must have the same number of samples, at least 1");
   require(inputs.scalar_type() == at::kFloat || inputs.scalar_type() == at::kLong,
           "inputs must be float32 or int64");
   const bool whole = targets.scalar_type() == at::kLong;
@@ -131,10 +131,10 @@ void check(const at::Tensor& inputs, const at::Tensor& targets) {
 }  // namespace
 
 std::shared_ptr<const DataSource> tensor_rows(std::vector<at::Tensor> parts) {
-  require(!parts.empty(), "needs one tensor or more");
+  require(!parts.empty(), "has no tensors; give at least one");
   for (at::Tensor& part : parts) {
     require(part.dim() > 0 && part.numel() > 0 && part.size(0) == parts[0].size(0),
-            "must have one sample or more, and as many in each tensor");
+            "must have the same number of samples in each tensor, at least 1");
     part = part.detach().cpu().contiguous();
     require(with_values(part, [](const auto*) {}),
             fmt::format("has values of type {}, must be float32, float16, bfloat16, int64, int32, "

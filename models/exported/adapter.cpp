@@ -268,10 +268,11 @@ class Lora {
   void require_draws(const ExportedLayer& layer) const {
     const auto draws = std::ranges::count(graph(layer.train).nodes, kDropout, &GraphNode::op);
     if (draws <= std::int64_t{kMostDropouts}) return;
-    throw ConfigError("adapter.dropout", 0,
-                      fmt::format("is {}, so layer '{}' would draw {} times, but it may {} times; "
-                                  "write 0, or name fewer target_modules",
-                                  adapter_.dropout, layer.name, draws, kMostDropouts));
+    throw ConfigError(
+        "adapter.dropout", 0,
+        fmt::format("is {}, so layer '{}' would drop {} times, but at most {} are possible; "
+                    "write 0, or name fewer target_modules",
+                    adapter_.dropout, layer.name, draws, kMostDropouts));
   }
 
   ExportedSpec& spec_;

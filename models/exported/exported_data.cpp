@@ -129,7 +129,7 @@ class TensorRows final : public DataSource {
       reject(path_,
              fmt::format("has no tensor that is input '{}' of the model: {}", input.name, problem));
     };
-    if (tensor == all.end()) fail("there is none of this name");
+    if (tensor == all.end()) fail("no tensor has this name");
     std::vector<std::int64_t> shape{tensor->shape.empty() ? 0 : tensor->shape.front()};
     shape.insert(shape.end(), input.shape.begin(), input.shape.end());
     if (tensor->shape != shape) {

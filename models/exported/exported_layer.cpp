@@ -71,7 +71,7 @@ class ExportedLayerRun final : public Layer {
     for (const int statistic : statistics_) {
       if (std::ranges::count(train_.observed(), statistic) == 0) {
         throw Error(
-            fmt::format("{}: its training graph does not observe value {}, an averaged "
+            fmt::format("{}: its training graph does not observe value {}, which is an averaged "
                         "statistic",
                         place_, statistic));
       }
@@ -119,7 +119,7 @@ class ExportedLayerRun final : public Layer {
     if (output.defined() && output.sizes().vec() == shape_ &&
         output.scalar_type() == scalar_type(dtype_))
       return;
-    throw Error(fmt::format("{}: gives {}, but its output is {} [{}]", place_,
+    throw Error(fmt::format("{}: gives {}, must give {} [{}]", place_,
                             output.defined()
                                 ? fmt::format("{} [{}]", c10::toString(output.scalar_type()),
                                               fmt::join(output.sizes(), ", "))

@@ -169,7 +169,7 @@ class SpecReader {
     std::vector<int> numbers;
     for (const std::int64_t number : fields.integers(key, IntRange{.min = 0})) {
       if (number >= static_cast<std::int64_t>(count))
-        fields.fail(fmt::format("{} has {}, but there are {}", key, number, count));
+        fields.fail(fmt::format("{} has {}, must be below their number, {}", key, number, count));
       if (std::ranges::count(numbers, static_cast<int>(number)) > 0)
         fields.fail(fmt::format("has {} twice in {}", number, key));
       numbers.push_back(static_cast<int>(number));
@@ -180,8 +180,8 @@ class SpecReader {
   int graph(JsonFields& fields, const char* key, int num_given) const {
     const std::int64_t number = fields.integer(key, IntRange{.min = 0});
     if (number >= std::ssize(spec_.graphs)) {
-      fields.fail(
-          fmt::format("{} is graph {}, but there are {}", key, number, spec_.graphs.size()));
+      fields.fail(fmt::format("{} is graph {}, must be below their number, {}", key, number,
+                              spec_.graphs.size()));
     }
     check_values(spec_.graphs[static_cast<std::size_t>(number)], num_given,
                  fmt::format("{}, graph {}", fields.place(), number));

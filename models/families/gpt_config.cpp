@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/divisor.h"
 #include "models/base/model_checks.h"
 #include "models/families/family_fields.h"
 
@@ -14,10 +15,11 @@ void GptConfig::validate() const {
   visit_gpt(*this, fields);
   const bool has_hidden = fields.holds("hidden_size");
   if (fields.holds("num_attention_heads") && has_hidden) {
-    check.require(hidden_size % num_attention_heads == 0, "num_attention_heads",
-                  fmt::format("is {}, which does not divide model.hidden_size {}; heads are equal "
-                              "slices of the channels",
-                              num_attention_heads, hidden_size));
+    check.require(
+        hidden_size % num_attention_heads == 0, "num_attention_heads",
+        fmt::format("is {}, must be a divisor of model.hidden_size, which is {}; write {}",
+                    num_attention_heads, hidden_size,
+                    largest_divisor(hidden_size, num_attention_heads)));
   }
   require_dropout(check, dropout);
   if (has_hidden && require_tensor(check, 3 * hidden_size, hidden_size, "hidden_size")) {

@@ -138,9 +138,10 @@ std::int64_t most_elements(const ResnetConfig& config) {
 void check_variance(const ResnetConfig& config, std::int64_t vn_size) {
   const std::int64_t size = config.size_in_stage(config.depths.size() - 1);
   if (vn_size * size * size > 1) return;
-  throw ConfigError("train.batch_size", 0,
-                    "makes virtual nodes of 1 sample, which in the last stage is 1 number a "
-                    "channel and has no variance; raise it or lower train.virtual_nodes");
+  throw ConfigError(
+      "train.batch_size", 0,
+      "makes virtual nodes of 1 sample, whose channels have only 1 value in the last stage, "
+      "and a single value has no variance; raise it or lower train.virtual_nodes");
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ void CheckedModule::reject(const std::string& problem) const {
 void CheckedModule::check_parameters() const {
   for (const auto& [name, value] : parameters()) {
     if (value.scalar_type() != at::kFloat || !value.is_cpu() || value.layout() != at::kStrided) {
-      reject(fmt::format(
-          "has the parameter '{}', which is no float32 tensor of the CPU; make it one", name));
+      reject(
+          fmt::format("has the parameter '{}', which must be a float32 tensor on the CPU", name));
     }
   }
 }
@@ -122,8 +122,8 @@ void CheckedModule::check_buffers() const {
   for (const auto& [name, value] : buffers()) {
     const bool is_number = value.scalar_type() == at::kFloat || value.scalar_type() == at::kLong;
     if (is_number && value.is_cpu() && value.layout() == at::kStrided) continue;
-    reject(fmt::format(
-        "has the buffer '{}', which is no float32 or int64 tensor of the CPU; make it one", name));
+    reject(fmt::format("has the buffer '{}', which must be a float32 or int64 tensor on the CPU",
+                       name));
   }
 }
 

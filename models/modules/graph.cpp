@@ -49,7 +49,7 @@ void run_metric(const std::string& layer, const Metric& metric,
                 std::span<const at::Tensor> inputs) {
   const std::string name = fmt::format("{}, metric {}", layer, metric.spec.name);
   if ((metric.spec.num_sums > 0) != (metric.sums != nullptr)) {
-    reject_layer(name, "must have a function of its sums if it has sums, else none");
+    reject_layer(name, "must have num_sums and a function sums, or neither");
   }
   if (!metric.sums) return;
   const c10::NoGradGuard no_grad;
@@ -129,7 +129,9 @@ Graph::Node Graph::input(std::vector<std::int64_t> shape, DType dtype) {
 }
 
 Graph::Node Graph::indices(std::vector<std::int64_t> shape, std::int64_t limit) {
-  if (limit < 1) reject_model(fmt::format("has indices below {}, must be at least 1", limit));
+  if (limit < 1)
+    reject_model(
+        fmt::format("has an input of indices with the limit {}, must be at least 1", limit));
   return impl_->add_input(std::move(shape), DType::i64, limit);
 }
 

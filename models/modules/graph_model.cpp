@@ -194,7 +194,9 @@ class GraphLowering {
     const auto again = build(make_);
     const auto& pieces = GraphAccess::impl(*again).pieces;
     if (p >= pieces.size() || pieces[p].name != piece.name) {
-      throw Error("the function that makes a model made another one than before");
+      throw Error(
+          "the function that makes the model returned a different model than before; it must make "
+          "the same one each time");
     }
     return make_module_layer(std::get<CheckedModule>(pieces[p].work).module(),
                              std::move(arguments));
@@ -254,7 +256,9 @@ void initialize(const Make& make, const ModelSpec& spec, std::uint64_t seed,
     return value.sizes().vec() == param.tensor.shape();
   };
   if (!std::ranges::equal(values, spec.params, is_same)) {
-    throw Error("the function that makes a model made another one than before");
+    throw Error(
+        "the function that makes the model returned a different model than before; it must make "
+        "the same one each time");
   }
   for (std::size_t p = 0; p < params.size(); ++p) {
     std::memcpy(params[p], values[p].const_data_ptr(), values[p].nbytes());

@@ -72,10 +72,11 @@ void read_adapter(YamlReader& root, RunConfig& config, Findings& findings) {
   if (!is_given) return;
   config.adapter = adapter;
   if (config.family == ModelFamily::torch || findings.concern("model.family")) return;
-  findings.add("adapter", node->line,
-               fmt::format("needs a model.family torch, but it is {}; export a model with spillway "
-                           "import, or remove adapter",
-                           to_string(config.family)));
+  findings.add(
+      "adapter", node->line,
+      fmt::format("needs model.family: torch, but the family is {}; export a model with spillway "
+                  "import, or remove adapter",
+                  to_string(config.family)));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ class ParameterReader {
       complain("probabilities", fmt::format("are {} for {} values; write one for each",
                                             probabilities.size(), parameter_.values.size()));
     } else if (std::abs(sum - 1) > kTolerance) {
-      complain("probabilities", fmt::format("have the sum {}, must have the sum 1", sum));
+      complain("probabilities", fmt::format("add up to {}, must add up to 1", sum));
     }
   }
 

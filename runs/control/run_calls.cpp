@@ -55,7 +55,7 @@ std::string RunCalls::answer(const Json& request) {
 /// A trial that was paused or stopped before the session began.
 void RunCalls::refuse_as_absent(std::size_t number) const {
   throw Error(
-      fmt::format("trial '{}' takes no part in this run any more; once the run has ended, "
+      fmt::format("trial '{}' no longer takes part in this run; once the run has ended, "
                   "'spillway resume {} --trial' resumes it",
                   log_.run().trials[number].result.name, folder_.path().string()));
 }
@@ -185,7 +185,7 @@ std::string RunCalls::set(std::size_t number, const std::vector<std::string>& va
   const TrainValues given = trial_values(values, kSetKeys).train;
   require_settable(number, log_.run());
   const auto job = job_of(number);
-  if (!job) throw Error("the trial takes no part in this run");
+  if (!job) refuse_as_absent(number);
   const std::int64_t step = session_.set(*job, given);
   log_.add(set_event(number, session_.result().trials[job->index()].changes));
   log_.sync();

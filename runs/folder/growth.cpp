@@ -35,7 +35,7 @@ ConfigError missing(const TrialLog& trial, const std::vector<Trial>& given, cons
     };
     if (std::ranges::any_of(given, has_it)) continue;
     return {"sweep.parameters." + value.first, 0,
-            fmt::format("does not give {} any more, the value of trial '{}'; {}", value.second,
+            fmt::format("no longer gives {}, the value of trial '{}'; {}", value.second,
                         trial.result.name, kRemedy)};
   }
   return {"sweep", 0, fmt::format("does not give the trial '{}'; {}", trial.result.name, kRemedy)};

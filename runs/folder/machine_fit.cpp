@@ -104,7 +104,7 @@ MachineTooSmall::MachineTooSmall(const MemoryNeed& need, const HostMemory& machi
     : DoesNotFit("the run", Tier::host, need.total(), machine.total),
       message_(
           fmt::format("the run fits its budgets, not this machine: it needs {} of memory ({}), "
-                      "{} are there",
+                      "the machine has {}",
                       format_bytes(need.total()), parts_of(need), format_bytes(machine.total))) {}
 
 void require_memory(const MemoryNeed& need, const HostMemory& machine) {

@@ -144,7 +144,7 @@ const RuleParams& params_of(RuleKind kind) {
 /// "; did you mean 'x'?", or the list of all names.
 std::string hint(const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest(name, known);
-  return near.empty() ? fmt::format("; there are {}", fmt::join(known, ", "))
+  return near.empty() ? fmt::format("; it has {}", fmt::join(known, ", "))
                       : fmt::format("; did you mean '{}'?", near);
 }
 
@@ -166,7 +166,7 @@ std::shared_ptr<const Heuristic> make_heuristic(RuleKind kind, const HeuristicPa
   for (const RuleParam& spec : params_of(kind)) known.push_back(spec.name);
   for (const auto& [key, value] : params) {
     check.require(std::ranges::find(known, key) != known.end(), key,
-                  fmt::format("is unknown to '{}'{}", to_string(kind), hint(key, known)));
+                  fmt::format("is no parameter of '{}'{}", to_string(kind), hint(key, known)));
   }
   std::vector<double> values;
   for (const RuleParam& spec : params_of(kind)) {

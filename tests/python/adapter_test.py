@@ -1,32 +1,17 @@
 """The package `spillway`: adapters from a configuration, beside those of PEFT. Tiny models."""
 
 import csv
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-
-try:
-    import peft
-    import transformers
-except ImportError as missing:
-    print(f"skipped: {missing}")
-    sys.exit(77)
+from tiny_models import TOKENS, VOCABULARY, architecture, matrix, peft, transformers
 
 import torch
 
 import spillway as sp
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "experiments/architectures"))
-import matrix
-from models import ARCHITECTURES, TOKENS, VOCABULARY
-
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
 
 LORA = {"type": "lora", "r": 4, "alpha": 12, "dropout": 0.1, "target_modules": ["q_proj", "v_proj"]}
 
@@ -55,9 +40,8 @@ class Adapter(unittest.TestCase):
             tokens.to(torch.uint16).view(torch.uint8).numpy().tobytes())
         self.source = self.folder / "base"
 
-    def save(self, architecture="llama"):
-        module = next(each for each in ARCHITECTURES if each.name == architecture).make()
-        matrix.without_dropout(module).save_pretrained(self.source)
+    def save(self, name="llama"):
+        matrix.without_dropout(architecture(name).make()).save_pretrained(self.source)
 
     def base(self):
         return transformers.AutoModelForCausalLM.from_pretrained(self.source)

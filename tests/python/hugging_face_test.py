@@ -1,7 +1,6 @@
 """The package `spillway`: models of Hugging Face, in and out. Real libraries, tiny models."""
 
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -11,14 +10,7 @@ import textwrap
 import unittest
 from unittest import mock
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-
-try:
-    import peft
-    import transformers
-except ImportError as missing:
-    print(f"skipped: {missing}")
-    sys.exit(77)
+from tiny_models import TOKENS, VOCABULARY, architecture, matrix, peft, transformers
 
 import safetensors
 import tokenizers
@@ -27,20 +19,9 @@ import torch
 import spillway as sp
 from spillway.stored_weights import StoredWeights
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "experiments/architectures"))
-import matrix
-from models import ARCHITECTURES, TOKENS, VOCABULARY
-
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
-
 STEPS = 6
 TRAIN = {"batch_size": 4, "max_steps": STEPS, "learning_rate": 1e-2,
          "lr_scheduler_type": "constant"}
-
-
-def architecture(name):
-    return next(each for each in ARCHITECTURES if each.name == name)
 
 
 def tokens(count=8, length=TOKENS + 1):

@@ -187,7 +187,7 @@ class ErrorTest(unittest.TestCase):
     def test_refuses_other_arrays(self):
         with self.assertRaisesRegex(sp.ConfigError, "Double"):
             sp.data(torch.zeros(4, 6, dtype=torch.float64), torch.zeros(4))
-        with self.assertRaisesRegex(sp.ConfigError, "as many in each tensor"):
+        with self.assertRaisesRegex(sp.ConfigError, "same number of samples in each tensor"):
             sp.data(torch.zeros(4, 6), torch.zeros(3))
         with self.assertRaisesRegex(sp.Error, "no trial 7"):
             with sp.Session("64MiB") as session:

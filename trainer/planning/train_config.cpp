@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/config_check.h"
+#include "core/base/divisor.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
 #include "trainer/config/batch_split.h"
@@ -23,6 +24,11 @@ std::int64_t sum(const std::vector<int>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
+std::string not_a_divisor(std::int64_t value, const char* of, std::int64_t number) {
+  return fmt::format("is {}, must be a divisor of {}, which is {}; write {}, or 0 for the default",
+                     value, of, number, largest_divisor(number, value));
+}
+
 /// Checks how the batch is divided into virtual nodes, groups and lanes.
 void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
   const int nodes = virtual_nodes_of(train), lanes = train.data_parallel;
@@ -32,27 +38,24 @@ void check_split(const TrainConfig& train, const FieldCheck& fields, ConfigCheck
                 fmt::format("is {}, below train.data_parallel {}", most, lanes));
   if (!fields.holds("virtual_nodes")) return;
   check.require(!fields.holds("batch_size") || train.batch_size % nodes == 0, "virtual_nodes",
-                fmt::format("is {}, which does not divide train.batch_size {}; virtual nodes are "
-                            "equal slices of the batch",
-                            nodes, train.batch_size));
+                not_a_divisor(nodes, "train.batch_size", train.batch_size));
   if (!fields.holds("reduction_groups")) return;
   const int groups = reduction_groups_of(train);
   if (!check.require(nodes % groups == 0, "reduction_groups",
-                     fmt::format("is {}, which does not divide train.virtual_nodes {}; 0 chooses a "
-                                 "divisor",
-                                 groups, nodes)))
+                     not_a_divisor(groups, "train.virtual_nodes", nodes)))
     return;
   const std::string too_many = fmt::format(
       ", above train.reduction_groups {}; a device takes whole reduction groups", groups);
   check.require(lanes <= groups, "data_parallel", fmt::format("is {}{}", lanes, too_many));
   check.require(most <= groups, "max_data_parallel", fmt::format("is {}{}", most, too_many));
-  check.require(!has_lanes || train.lane_groups.empty() ||
-                    (train.lane_groups.size() == static_cast<std::size_t>(lanes) &&
-                     std::ranges::min(train.lane_groups) >= 1 && sum(train.lane_groups) == groups),
-                "lane_groups",
-                fmt::format("must be empty or hold one positive number for each of "
-                            "train.data_parallel {}, train.reduction_groups in all",
-                            lanes));
+  check.require(
+      !has_lanes || train.lane_groups.empty() ||
+          (train.lane_groups.size() == static_cast<std::size_t>(lanes) &&
+           std::ranges::min(train.lane_groups) >= 1 && sum(train.lane_groups) == groups),
+      "lane_groups",
+      fmt::format("must be empty, or have {} positive numbers (train.data_parallel) whose sum "
+                  "is {} (train.reduction_groups)",
+                  lanes, groups));
 }
 
 void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigCheck& check) {
@@ -77,7 +80,8 @@ void check_changes(const TrainConfig& train, ConfigCheck& check) {
     const TrainChange& change = train.changes[i];
     const std::string name = fmt::format("changes[{}].", i);
     check.require(change.step >= 0, name + "step",
-                  fmt::format("is {}, must be the number of steps before it", change.step));
+                  fmt::format("is {}, must be the number of steps before the change, at least 0",
+                              change.step));
     check.run([&] { require_valid(change.values, "train." + name); });
   }
 }

@@ -2,13 +2,11 @@
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <type_traits>
+#include <iterator>
 #include <utility>
 
 #include "spillway/error.h"
@@ -19,87 +17,13 @@
 namespace spillway {
 namespace {
 
-using Json = nlohmann::json;
-constexpr int kFormat = 5;
 /// A difference of loads that makes a new measurement worthwhile.
 constexpr double kClearlyBusier = 0.1;
 
-std::string checksum(const Json& costs) {
-  const std::string text = costs.dump();
-  return fmt::format("{:x}", XXH3_64bits(text.data(), text.size()));
-}
-
-Json to_json(const LayerProfile& p) {
-  return {p.forward_s,  p.backward_s,     p.merge_s,      p.forward_peak,
-          p.graph_peak, p.graph_retained, p.backward_peak};
-}
-
-LayerProfile profile_from_json(const Json& json) {
-  return {.forward_s = json.at(0),
-          .backward_s = json.at(1),
-          .merge_s = json.at(2),
-          .forward_peak = json.at(3),
-          .graph_peak = json.at(4),
-          .graph_retained = json.at(5),
-          .backward_peak = json.at(6)};
-}
-
-Json to_json(const LayerTimes& times) { return {times.forward_s, times.backward_s}; }
-
-LayerTimes times_from_json(const Json& json) {
-  return {.forward_s = json.at(0), .backward_s = json.at(1)};
-}
-
-Json to_json(const HostRates& r) {
-  return {r.copy_bytes_per_s, r.update_bytes_per_s, r.reduce_bytes_per_s, r.matmul_flops_per_s};
-}
-
-HostRates rates_from_json(const Json& json) {
-  return {.copy_bytes_per_s = json.at(0),
-          .update_bytes_per_s = json.at(1),
-          .reduce_bytes_per_s = json.at(2),
-          .matmul_flops_per_s = json.at(3)};
-}
-
-Json to_json(double rate) { return rate; }
-
 template <typename Cost>
-Cost cost_from_json(const Json& json) {
-  if constexpr (std::is_same_v<Cost, LayerProfile>) {
-    return profile_from_json(json);
-  } else if constexpr (std::is_same_v<Cost, LayerTimes>) {
-    return times_from_json(json);
-  } else if constexpr (std::is_same_v<Cost, HostRates>) {
-    return rates_from_json(json);
-  } else {
-    return json;
-  }
-}
-
-/// [cost, when, load] by key.
-template <typename Entries>
-Json all_to_json(const Entries& entries) {
-  Json all = Json::object();
-  for (const auto& [key, entry] : entries) {
-    all[key] = {to_json(entry.cost), entry.at.unix_s, entry.at.load};
-  }
-  return all;
-}
-
-template <typename Entries>
-void all_from_json(const Json& all, Entries& entries) {
-  using Entry = typename Entries::mapped_type;
-  for (const auto& [key, value] : all.items()) {
-    entries[key] = Entry{.cost = cost_from_json<decltype(Entry::cost)>(value.at(0)),
-                         .at = {.unix_s = value.at(1), .load = value.at(2)}};
-  }
-}
-
-template <typename Entries>
-auto find_in(const Entries& entries, const std::string& key) {
-  using Cost = decltype(Entries::mapped_type::cost);
+std::optional<Cost> find_in(const CostEntries<Cost>& entries, const std::string& key) {
   const auto found = entries.find(key);
-  return found == entries.end() ? std::optional<Cost>() : std::optional<Cost>(found->second.cost);
+  return found == entries.end() ? std::nullopt : std::optional(found->second.cost);
 }
 
 constexpr const char* kHost = "host";
@@ -127,18 +51,10 @@ ProfileCache::ProfileCache(std::filesystem::path file, const std::function<std::
   drop_busier_measurements();
 }
 
-ProfileCache::Costs ProfileCache::read() const {
+KnownCosts ProfileCache::read() const {
   if (!std::filesystem::is_regular_file(file_)) return {};  // a pipe would never end
-  const Json json = Json::parse(std::ifstream(file_));
-  const Json& costs = json.at("costs");
-  if (json.at("format") != kFormat || json.at("made_by") != made_by_) return {};
-  if (json.at("xxh3") != checksum(costs)) return {};
-  Costs known;
-  all_from_json(costs.at("layers"), known.layers);
-  all_from_json(costs.at("times"), known.times);
-  all_from_json(costs.at("copies"), known.copies);
-  all_from_json(costs.at("rates"), known.rates);
-  return known;
+  std::ifstream in(file_, std::ios::binary);
+  return parse_costs({std::istreambuf_iterator<char>(in), {}}, made_by_);
 }
 
 void ProfileCache::drop_busier_measurements() {
@@ -158,7 +74,7 @@ void ProfileCache::drop_busier_measurements() {
 }
 
 template <typename Cost>
-void ProfileCache::add_to(Entries<Cost>& entries, const std::string& key, const Cost& cost,
+void ProfileCache::add_to(CostEntries<Cost>& entries, const std::string& key, const Cost& cost,
                           const MeasuredAt& at) {
   entries[key] = {cost, at};
   changed_ = true;
@@ -202,17 +118,11 @@ void ProfileCache::set_rates(const HostRates& rates, const MeasuredAt& at) {
 
 void ProfileCache::save() {
   if (file_.empty() || !std::exchange(changed_, false)) return;
-  const Json costs{{"layers", all_to_json(known_.layers)},
-                   {"times", all_to_json(known_.times)},
-                   {"copies", all_to_json(known_.copies)},
-                   {"rates", all_to_json(known_.rates)}};
-  const Json json{
-      {"format", kFormat}, {"made_by", made_by_}, {"xxh3", checksum(costs)}, {"costs", costs}};
   try {
     std::error_code error;
     std::filesystem::create_directories(file_.parent_path(), error);
     AtomicFile out(file_);
-    out.write(json.dump());
+    out.write(to_text(known_, made_by_));
     out.commit();
   } catch (const IoError&) {
   }

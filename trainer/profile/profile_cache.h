@@ -1,22 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 
-#include "core/spec/profile.h"
-#include "trainer/profile/host_rates.h"
+#include "trainer/profile/known_costs.h"
 
 namespace spillway {
-
-/// When a cost was measured, and how busy the machine was then.
-struct MeasuredAt {
-  std::int64_t unix_s = 0;
-  double load = 0;  ///< as measure_load()
-};
 
 /// Keeps the costs of layers and the rates of the host between runs in one JSON file. They are
 /// valid for one build of the program on one machine; any other or damaged file counts as empty and
@@ -57,29 +48,16 @@ class ProfileCache {
   void save();
 
  private:
-  template <typename Cost>
-  struct Entry {
-    Cost cost;
-    MeasuredAt at;
-  };
-  template <typename Cost>
-  using Entries = std::map<std::string, Entry<Cost>>;
-  struct Costs {
-    Entries<LayerProfile> layers;
-    Entries<LayerTimes> times;
-    Entries<double> copies;
-    Entries<HostRates> rates;  // of "host"
-  };
-  Costs read() const;
+  KnownCosts read() const;
   void drop_busier_measurements();
   template <typename Cost>
-  void add_to(Entries<Cost>& entries, const std::string& key, const Cost& cost,
+  void add_to(CostEntries<Cost>& entries, const std::string& key, const Cost& cost,
               const MeasuredAt& at);
 
   std::filesystem::path file_;
   std::string made_by_;
   std::function<double()> load_;
-  Costs known_;
+  KnownCosts known_;
   bool changed_ = false;
 };
 

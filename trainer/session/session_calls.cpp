@@ -13,7 +13,7 @@ namespace spillway {
 
 SessionTrial& Session::Impl::known_trial(JobId id) const {
   if (id.index() < trials.size()) return trial(id);
-  throw Error(fmt::format("there is no trial {}; there are {}", id.value, trials.size()));
+  throw Error(fmt::format("there is no trial {}; the session has {}", id.value, trials.size()));
 }
 
 /// Throws ConfigError (`until`).

@@ -300,9 +300,10 @@ void Session::Impl::require_room_at_rungs(Bytes more) const {
   const bool is_all = homes.size() == all;
   const char* remedy = is_all ? "" : "or lower sweep.early_terminate.max_concurrent_trials";
   throw DoesNotFit(
-      fmt::format("the training state of {} {} trials, which early stopping lets wait for "
-                  "each other,",
-                  is_all ? "all" : "the largest", homes.size()),
+      fmt::format(
+          "the training state of {} {} trials, which wait for each other at a rung of early "
+          "stopping,",
+          is_all ? "all" : "the largest", homes.size()),
       Tier::host, needed, config.host_memory, remedy);
 }
 

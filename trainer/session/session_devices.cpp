@@ -106,7 +106,8 @@ void Session::resize(JobId id, int lanes) {
   Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   if (id.index() >= impl.trials.size()) {
-    throw Error(fmt::format("there is no trial {}; there are {}", id.value, impl.trials.size()));
+    throw Error(
+        fmt::format("there is no trial {}; the session has {}", id.value, impl.trials.size()));
   }
   SessionTrial& trial = impl.trial(id);
   if (trial.ended()) return;

@@ -64,7 +64,7 @@ std::vector<NamedTensor> Session::weights(JobId id) const {
     return in_order(std::move(*saved), model->spec);
   }
   throw Error(fmt::format(
-      "trial {} has left its weights nowhere; set keep_weights, a weights_file, or checkpoints",
+      "the weights of trial {} were not kept; set keep_weights, weights_file or checkpoint.folder",
       config.name));
 }
 

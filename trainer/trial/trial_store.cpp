@@ -6,73 +6,17 @@
 #include <boost/asio/post.hpp>
 #include <filesystem>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
 #include "core/os/file_system.h"
 #include "spillway/error.h"
 #include "trainer/config/train_changes.h"
-#include "trainer/storage/json_number.h"
+#include "trainer/trial/journal_row.h"
 #include "trainer/trial/trial_contract.h"
 
 namespace spillway {
 namespace {
-
-using Json = nlohmann::json;
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-std::optional<double> number_at(const Json& json, const char* key) {
-  const Json& value = json.at(key);
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
-}
-
-/// Without the lists of losses.
-std::string to_text(const TrialResult& result) {
-  Json json{{"parameters", result.parameters},
-            {"num_shards", result.num_shards},
-            {"virtual_nodes", result.virtual_nodes},
-            {"lanes", result.lanes},
-            {"order", result.order},
-            {"steps", result.steps},
-            {"first_loss", or_null(result.first_loss)},
-            {"final_loss", or_null(result.final_loss)},
-            {"eval_loss", or_null(result.eval_loss)},
-            {"tokens_per_s", result.tokens_per_s},
-            {"weights_xxh3", result.weights_xxh3},
-            {"rung_losses", result.rung_losses},
-            {"training_state_bytes", result.training_state_bytes}};
-  if (!result.metrics.empty()) json["metrics"] = result.metrics;
-  return json.dump();
-}
-
-TrialState state_of(const JournalTrial& trial) {
-  if (const auto state = value_named<TrialState>(trial.state)) return *state;
-  throw Error(fmt::format("the journal has trial '{}' in state '{}', which does not exist",
-                          trial.client_id, trial.state));
-}
-
-TrialResult result_of(const JournalTrial& trial) {
-  TrialResult result{.name = trial.client_id, .state = state_of(trial), .reason = trial.reason};
-  if (trial.result.empty()) return result;
-  const Json json = Json::parse(trial.result);
-  result.parameters = json.at("parameters");
-  result.num_shards = json.at("num_shards");
-  result.virtual_nodes = json.at("virtual_nodes");
-  result.lanes = json.at("lanes");
-  result.order = json.at("order");
-  result.steps = json.at("steps");
-  result.first_loss = number_at(json, "first_loss");
-  result.final_loss = number_at(json, "final_loss");
-  result.eval_loss = number_at(json, "eval_loss");
-  result.tokens_per_s = json.at("tokens_per_s");
-  result.weights_xxh3 = json.at("weights_xxh3");
-  result.training_state_bytes = json.at("training_state_bytes");
-  if (json.contains("metrics")) result.metrics = metrics_of(json.at("metrics"));
-  if (json.contains("rung_losses")) result.rung_losses = pairs_of(json.at("rung_losses"));
-  return result;
-}
 
 void require_none(const std::string& client_id, const std::vector<ContractDifference>& different) {
   if (different.empty()) return;
@@ -89,10 +33,6 @@ void take_over(SessionTrial& trial, const Contract& then) {
   if (!begins_with(made, changes)) return;
   changes = std::move(made);
   if (!trial.contract.empty()) set_changes(trial.contract, changes);
-}
-
-Contract contract_in(const JournalTrial& trial) {
-  return Json::parse(trial.config).get<Contract>();
 }
 
 /// Copies the generation, as one of this trial.
@@ -217,13 +157,13 @@ void TrialStore::submit(SessionTrial& trial) {
   Contract now = contract(trial);
   set_changes(now, trial.history.changes());
   const auto known = file->find(client_id);
-  if (!known) return file->submit(client_id, Json(now).dump());
+  if (!known) return file->submit(client_id, contract_text(now));
   // It keeps the contract as it was submitted first, with the changes that a checkpoint has.
   Contract then = contract_in(*known);
   const auto before = changes_in(then);
   if (begins_with(trial.history.changes(), before)) set_changes(then, trial.history.changes());
   require_none(client_id, changes_since(then, now));
-  if (changes_in(then) != before) file->set_config(client_id, Json(then).dump());
+  if (changes_in(then) != before) file->set_config(client_id, contract_text(then));
 }
 
 void TrialStore::record_changes(const std::string& client_id,
@@ -233,7 +173,7 @@ void TrialStore::record_changes(const std::string& client_id,
   if (!known) return;
   Contract contract = contract_in(*known);
   set_changes(contract, changes);
-  file->set_config(client_id, Json(contract).dump());
+  file->set_config(client_id, contract_text(contract));
 }
 
 void TrialStore::record_state(const SessionTrial& trial) {
@@ -242,7 +182,7 @@ void TrialStore::record_state(const SessionTrial& trial) {
   const TrialResult& result = trial.result;
   const bool has_place = trial.ended() || trial.config.exempt_from_early_stopping;  // at rungs
   file->note([id = trial.config.client_id, state = result.state, reason = result.reason,
-              text = has_place ? to_text(result) : ""](Journal& journal) {
+              text = has_place ? result_text(result) : ""](Journal& journal) {
     if (!text.empty()) journal.set_result(id, text);
     journal.set_state(id, to_string(state), reason);
   });

@@ -65,6 +65,15 @@ class GrowRun : public ::testing::Test {
     }
     return rows;
   }
+  /// The bytes of each file, by path.
+  std::map<std::string, std::string> files(const std::string& name) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / name)) {
+      const std::string path = std::filesystem::relative(entry.path(), folder_.path());
+      if (entry.is_regular_file()) all[path] = folder_.read(path);
+    }
+    return all;
+  }
   /// Everything that is written agrees.
   void expect_sound(const std::string& name) {
     std::ostringstream shown;
@@ -103,7 +112,7 @@ const std::string kRandom =
     "sweep={method: random, run_cap: 2, parameters: {train.learning_rate: {min: 0.001, max: "
     "0.1}}}";
 
-TEST_F(GrowRun, ARandomSweepGetsMoreDraws) {
+TEST_F(GrowRun, AddsDrawsToARandomSweep) {
   const Json few = trained("out", {kRandom});
   ASSERT_EQ(code_, kDone);
   const Json many = resumed("out", {"sweep.run_cap=4"});
@@ -123,7 +132,7 @@ TEST_F(GrowRun, ARandomSweepGetsMoreDraws) {
             "sweep.run_cap: is 3, but the run has 4 trials; write at least 4");
 }
 
-TEST_F(GrowRun, AGridGetsMoreValuesAndKeepsItsTrials) {
+TEST_F(GrowRun, AddsValuesToAGridAndKeepsItsTrials) {
   const std::string values = "sweep.parameters.train.learning_rate.values=";
   const Texts before = names_of(trained("out", {}));
   const Json grown = resumed("out", {values + "[1e-4, 1e-3, 1e-2]"});
@@ -165,7 +174,7 @@ TEST_F(GrowRun, RefusesAWrongCloneBeforeItWrites) {
 }
 
 /// In one go with trials that have not ended, and again after an interruption.
-TEST_F(GrowRun, AnInterruptedSweepGrowsToo) {
+TEST_F(GrowRun, GrowsAnInterruptedSweep) {
   requests_.stop = true;
   trained("out", {kRandom});
   ASSERT_EQ(code_, kInterrupted);
@@ -178,7 +187,7 @@ TEST_F(GrowRun, AnInterruptedSweepGrowsToo) {
   expect_sound("out");
 }
 
-TEST_F(GrowRun, ATrainCommandThatMayResumeGrowsTheRunToo) {
+TEST_F(GrowRun, GrowsByATrainCommandThatMayResume) {
   trained("out", {kRandom});
   const Json grown = trained("out", {kRandom, "sweep.run_cap=3", "resume=auto"});
   ASSERT_EQ(code_, kDone);
@@ -186,7 +195,7 @@ TEST_F(GrowRun, ATrainCommandThatMayResumeGrowsTheRunToo) {
   EXPECT_EQ(names_of(resumed("out")), names_of(grown));
 }
 
-TEST_F(GrowRun, AnAddedTrialStaysWhateverResumesTheRun) {
+TEST_F(GrowRun, KeepsAnAddedTrialWhateverResumesTheRun) {
   const Texts two{"sweep.parameters={seed: {values: [1, 2]}}"};
   trained("out", two);
   ResumeOptions options{.folder = folder_ / "out", .json = true};
@@ -203,8 +212,34 @@ TEST_F(GrowRun, AnAddedTrialStaysWhateverResumesTheRun) {
   EXPECT_EQ(names_of(trained("out", two + Texts{"resume=auto"})), expected);
 }
 
+TEST_F(GrowRun, LeavesAllFilesAloneIfAnAddIsRefused) {
+  const Texts two{"sweep.parameters={seed: {values: [1, 2]}}"};
+  trained("out", two);
+  ResumeOptions options{.folder = folder_ / "out", .json = true};
+  const auto add_to = [&](const Texts& values) {
+    options.overrides = values;
+    return document([&] { return add(options, out_, log_, requests_); });
+  };
+  const auto refused = [&](const Texts& values) {
+    const auto before = files("out");
+    const std::string problem = thrown<Error>([&] { add_to(values); }).what();
+    EXPECT_EQ(files("out"), before) << problem;
+    return problem;
+  };
+  add_to({"seed=7"});
+  EXPECT_EQ(refused({"train.learning_rate=much"}),
+            "train.learning_rate: is 'much', must be a number of at least 0");
+  EXPECT_NE(refused({"model.hidden_size=1536"}).find("does not fit"), std::string::npos);
+  EXPECT_NE(refused({"seed=9", "sweep.run_cap=9"}).find("sweep"), std::string::npos);
+  const Json grown = add_to({"seed=8"});
+  EXPECT_EQ(names_of(grown), (Texts{"seed=1", "seed=2", "seed=7", "seed=8"}));
+  EXPECT_EQ(hashes(grown),
+            hashes(trained("whole", {"sweep.parameters={seed: {values: [1, 2, 7, 8]}}"})));
+  expect_sound("out");
+}
+
 /// Ended trials count at the rungs, so the same trials survive as if all had been there.
-TEST_F(GrowRun, NewTrialsAreComparedWithThoseThatHaveEnded) {
+TEST_F(GrowRun, ComparesNewTrialsWithThoseThatHaveEnded) {
   const Texts early{kRandom, "sweep.early_terminate={type: hyperband, min_iter: 2, eta: 2}"};
   trained("out", early);
   const Json grown = resumed("out", {"sweep.run_cap=5"});
@@ -221,7 +256,7 @@ TEST_F(GrowRun, NewTrialsAreComparedWithThoseThatHaveEnded) {
   expect_sound("out");
 }
 
-TEST_F(GrowRun, TrialsThatDoNotFitChangeNothing) {
+TEST_F(GrowRun, ChangesNothingForTrialsThatDoNotFit) {
   trained("out", {"sweep={parameters: {model.hidden_size: {values: [48]}}}"});
   const std::string config = folder_.read("out/config.yaml"),
                     log = folder_.read("out/events.jsonl");
@@ -239,7 +274,7 @@ const Texts kConstant{"sweep.parameters={seed: {values: [1, 2]}}",
                       "train.lr_scheduler_type=constant", "train.eval_steps=4"};
 
 /// Weights and metrics are those of trials that had all steps from the start.
-TEST_F(GrowRun, AConstantScheduleGoesOnExactly) {
+TEST_F(GrowRun, ContinuesAConstantScheduleExactly) {
   trained("out", kConstant);
   resumed("out", {"train.max_steps=7"});
   ASSERT_EQ(code_, kDone) << log_.str();
@@ -260,7 +295,7 @@ TEST_F(GrowRun, AConstantScheduleGoesOnExactly) {
             "train.max_steps: is 8, but the run trains 9 steps; write at least 9");
 }
 
-TEST_F(GrowRun, AScheduleWithAnEndIsExtendedAsTheUserSays) {
+TEST_F(GrowRun, ExtendsAScheduleWithAnEndAsTheUserSays) {
   const Texts one{"sweep.parameters={seed: {values: [1]}}"};
   trained("restart", one);
   trained("stretch", one);
@@ -297,7 +332,7 @@ TEST_F(GrowRun, AScheduleWithAnEndIsExtendedAsTheUserSays) {
             std::string::npos);
 }
 
-TEST_F(GrowRun, AnInterruptedExtensionEndsWithTheSameBits) {
+TEST_F(GrowRun, KeepsTheBitsOfAnInterruptedExtension) {
   trained("out", kConstant);
   requests_.stop = true;
   resumed("out", {"train.max_steps=9"});
@@ -308,7 +343,7 @@ TEST_F(GrowRun, AnInterruptedExtensionEndsWithTheSameBits) {
   EXPECT_EQ(hashes(longer), hashes(trained("whole", kConstant + Texts{"train.max_steps=9"})));
 }
 
-TEST_F(GrowRun, ATrialWithoutACheckpointBeginsAgain) {
+TEST_F(GrowRun, RestartsATrialWithoutACheckpoint) {
   const Texts none = kConstant + Texts{"checkpoint.keep=0"};
   trained("out", none);
   const Json longer = resumed("out", {"train.max_steps=9"});
@@ -320,7 +355,7 @@ TEST_F(GrowRun, ATrialWithoutACheckpointBeginsAgain) {
 }
 
 /// Trials that were stopped early stay so; the survivor goes on.
-TEST_F(GrowRun, ASweepWithEarlyStoppingTrainsItsSurvivorsOn) {
+TEST_F(GrowRun, ExtendsTheSurvivorsOfEarlyStopping) {
   trained("out", {"train.lr_scheduler_type=constant",
                   "sweep.early_terminate={type: hyperband, min_iter: 2, eta: 4}"});
   const Json longer = resumed("out", {"train.max_steps=12"});

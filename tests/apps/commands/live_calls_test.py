@@ -140,6 +140,30 @@ class LiveCalls(unittest.TestCase):
         self.assertIn("has ended: it is done", self.refused("stop", FIRST))
         self.assertEqual(self.run_.call("verify")[0], 0)
 
+    def test_a_refused_add_leaves_the_others(self):
+        def written():
+            return ((self.run_.folder / "config.yaml").read_text(), sorted(self.run_.trials()),
+                    sorted(path.name for path in (self.run_.folder / "trials").iterdir()))
+
+        process = self.run_.start(small_run.SLOW)
+        for value, problem in (("train.learning_rate=4e-3", ""),
+                               ("train.learning_rate=much", "must be"),
+                               ("model.hidden_size=4096", "does not fit"),
+                               ("sweep.run_cap=9", "sweep.run_cap"),
+                               ("train.learning_rate=5e-3", "")):
+            before = written()
+            if problem:
+                self.assertIn(problem, self.refused("add", value))
+                self.assertEqual(written(), before)
+            else:
+                self.called("add", value)
+                self.assertEqual(len(written()[1]), len(before[1]) + 1)
+        finished(process)
+        last = "learning_rate=5e-3"
+        self.assertEqual(sorted(self.run_.trials()), [FIRST, SECOND, THIRD, ADDED, last])
+        self.assert_whole(FIRST, SECOND, THIRD, ADDED)
+        self.assertEqual((self.run_.state(last), self.run_.call("verify")[0]), ("done", 0))
+
     def test_a_run_ends_once_only_paused_trials_are_left(self):
         process = self.run_.start(small_run.SLOW)
         self.called("pause", SECOND)

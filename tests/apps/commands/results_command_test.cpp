@@ -45,13 +45,13 @@ TEST_F(ResultsCommand, PrintsWhatTrainPrinted) {
   EXPECT_TRUE(printed.ends_with(again)) << printed << "\nand\n" << again;
 }
 
-TEST_F(ResultsCommand, TheDocumentIsThatOfTrain) {
+TEST_F(ResultsCommand, PrintsTheDocumentOfTrain) {
   const auto printed = trained(true);
   EXPECT_EQ(results(true), printed);
   EXPECT_EQ(Json::parse(printed)["state"], "ended");
 }
 
-TEST_F(ResultsCommand, FailuresAreReadBack) {
+TEST_F(ResultsCommand, ReadsFailuresBack) {
   const auto printed =
       trained(true, "sweep={parameters: {train.learning_rate: {values: [1e-3, 9e5]}}}");
   EXPECT_EQ(Json::parse(printed)["trials"][1]["state"], "failed");
@@ -59,7 +59,7 @@ TEST_F(ResultsCommand, FailuresAreReadBack) {
 }
 
 /// The first events of a run whose log is written, and then is not.
-TEST_F(ResultsCommand, OfARunWithoutAnEndItSaysWhatIsKnown) {
+TEST_F(ResultsCommand, PrintsWhatIsKnownOfARunWithoutAnEnd) {
   {
     const RunLock lock(folder_.path());
     EventLog log(folder_ / kEventFile);
@@ -82,7 +82,7 @@ TEST_F(ResultsCommand, OfARunWithoutAnEndItSaysWhatIsKnown) {
   EXPECT_TRUE(json["devices"].is_null());
 }
 
-TEST_F(ResultsCommand, DamagedLinesAreLeftOutAndNamed) {
+TEST_F(ResultsCommand, SkipsAndNamesDamagedLines) {
   {
     EventLog log(folder_ / kEventFile);
     log.add(made_up_run_event(2));

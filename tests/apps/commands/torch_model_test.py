@@ -219,7 +219,7 @@ class Adapter(unittest.TestCase):
             ("adapter={r: 4}", "adapter.target_modules: is missing; name linear layers, such as"),
             ("adapter=lora", "adapter: is 'lora', must be a mapping"),
             ("adapter.rank=3", "adapter.rank: unknown key"),
-            ("model={family: mlp}", "adapter: needs a model.family torch, but it is mlp; export a "
+            ("model={family: mlp}", "adapter: needs model.family: torch, but the family is mlp; export a "
                                     "model with spillway import, or remove adapter"),
         ]
         for override, expected in cases:

@@ -62,7 +62,7 @@ TEST(Page, SaysFromWhichTrialACloneCame) {
   EXPECT_TRUE(data["trials"][1]["clone_of"].is_null());
 }
 
-TEST(Page, LongCurvesAreMeansOfSteps) {
+TEST(Page, DrawsMeansOfStepsForLongCurves) {
   const RunLog run = two_trials();
   const Json data = page_data(
       {.run = run, .folder = "x", .state = "ended", .metrics = {rows(100'000), {}}, .trace = ""});
@@ -72,7 +72,7 @@ TEST(Page, LongCurvesAreMeansOfSteps) {
   EXPECT_EQ(curve[499][0], 100'000);
 }
 
-TEST(Page, NoTextEndsItsElement) {
+TEST(Page, LetsNoTextEndItsElement) {
   RunLog run = two_trials();
   run.name = "</script><script>alert(1)</script><!--";
   const Json data =
@@ -102,7 +102,7 @@ TraceSpan span(TraceSpan::Track track, std::size_t job, double from_s, double to
 }
 
 /// Pauses that no screen shows do not divide spans of one trial; another trial does.
-TEST(Page, TheTimelineHasTheQueuesThatWorked) {
+TEST(Page, ShowsTheQueuesThatWorked) {
   using Track = TraceSpan::Track;
   const std::vector<TraceSpan> real{span(Track::compute, 0, 0, 1),
                                     span(Track::compute, 0, 1.001, 2),

@@ -27,14 +27,14 @@ TEST(RecentSpeed, IsThatOfTheLastTenSeconds) {
   EXPECT_DOUBLE_EQ(speed.steps_per_s(0).value(), 2);  // the slow first step no longer counts
 }
 
-TEST(RecentSpeed, LongStepsCountWhole) {
+TEST(RecentSpeed, CountsLongStepsWhole) {
   RecentSpeed speed;
   speed.take(event_at(0, Kind::state, 0));
   for (int i = 1; i <= 5; ++i) speed.take(event_at(40 * i, Kind::step, i));
   EXPECT_DOUBLE_EQ(speed.steps_per_s(0).value(), 1.0 / 40);
 }
 
-TEST(RecentSpeed, QuickStepsAreAllCounted) {
+TEST(RecentSpeed, CountsAllQuickSteps) {
   RecentSpeed speed;
   speed.take(event_at(0, Kind::state, 0));
   for (int i = 1; i <= 30'000; ++i) speed.take(event_at(0.001 * i, Kind::step, i));

@@ -40,7 +40,7 @@ std::string report(const RunLog& run, std::size_t top = kAllTrials) {
 
 using Trials = std::vector<std::size_t>;
 
-TEST(Ranking, TheBestIsFirstAndTrialsWithoutAValueAreLast) {
+TEST(Ranking, PutsTheBestFirstAndTrialsWithoutAValueLast) {
   RunLog run = ended({3, kNone, 1, kInfinity, 2, 1});
   EXPECT_EQ(ranked_trials(run), (Trials{2, 5, 4, 0, 1, 3}));
   EXPECT_EQ(best_trial(run), 2u);
@@ -51,7 +51,7 @@ TEST(Ranking, TheBestIsFirstAndTrialsWithoutAValueAreLast) {
   EXPECT_EQ(ranked_trials(run), (Trials{0, 1, 2, 3, 4, 5}));
 }
 
-TEST(Ranking, TheBestTrialHasWeights) {
+TEST(Ranking, ChoosesABestTrialWithWeights) {
   RunLog run = ended({1, 2, 3});
   run.trials[0].result.weights_xxh3.clear();  // still running
   run.trials[1].result.state = TrialState::stopped_early;
@@ -99,7 +99,7 @@ TEST(Report, ListsOnlyOutputsThatExist) {
       << report(run);
 }
 
-TEST(Report, TheDocumentHasSweptValuesMetricAndBest) {
+TEST(Report, HasSweptValuesMetricAndBestInItsDocument) {
   RunLog run = ended({3, 1, kNone});
   run.trials[1].parameters = {
       {"train.learning_rate", "1e-3"}, {"model.bias", "true"}, {"data.path", "a.txt"}};

@@ -41,7 +41,7 @@ RecentSpeed a_step_a_second(const RunLog& run) {
   return speed;
 }
 
-TEST(Screen, OneLineATrialThatRunsAndOneForAll) {
+TEST(Screen, ShowsALineForEachRunningTrialAndOneForAll) {
   RunLog run = running(3);
   run.trials[0].result.steps = 5;
   run.trials[0].result.final_loss = 2.5;
@@ -55,7 +55,7 @@ TEST(Screen, OneLineATrialThatRunsAndOneForAll) {
                    "0 of 3 trials ended, 17 % done, 50 s left"}));
 }
 
-TEST(Screen, SweptValuesFitEightyColumns) {
+TEST(Screen, FitsSweptValuesIntoEightyColumns) {
   RunLog run = running(12);
   for (auto& trial : run.trials) {
     trial.result.name =
@@ -81,7 +81,7 @@ TEST(Screen, SweptValuesFitEightyColumns) {
   EXPECT_EQ(narrow[4], "  t03    120/120  2.8347  4.10k   0 s");
 }
 
-TEST(Screen, ARunThatStopsShowsWhichCheckpointsItWrites) {
+TEST(Screen, ShowsTheCheckpointsThatAStoppingRunWrites) {
   RunLog run = running(3);
   for (auto& trial : run.trials) trial.checkpoint_bytes = 100;
   const auto total = [&] { return screen_lines(run, {}, {}, /*stopping=*/true).back(); };
@@ -95,7 +95,7 @@ TEST(Screen, ARunThatStopsShowsWhichCheckpointsItWrites) {
   EXPECT_EQ(total(), "1 of 3 trials ended; stopping: ending the running operations");
 }
 
-TEST(Screen, AfterTheLastStepNoTimeIsForetold) {
+TEST(Screen, PredictsNoTimeAfterTheLastStep) {
   RunLog run = running(2);
   for (auto& trial : run.trials) trial.result.steps = 10;
   EXPECT_EQ(screen_lines(run, {}, {}).back(),
@@ -104,7 +104,7 @@ TEST(Screen, AfterTheLastStepNoTimeIsForetold) {
   EXPECT_EQ(screen_lines(run, {}, {}).back(), "2 of 2 trials ended, 100 % done");
 }
 
-TEST(Screen, StepsWeighWhatTheyArePlannedToTake) {
+TEST(Screen, WeighsStepsByTheirPlannedTime) {
   RunLog run = running(2);
   run.trials[0].compute_s_per_step = 9;
   run.trials[0].result.steps = 5;
@@ -114,7 +114,7 @@ TEST(Screen, StepsWeighWhatTheyArePlannedToTake) {
   EXPECT_DOUBLE_EQ(share_done(run), 0.55);
 }
 
-TEST(Screen, WhatFailedTrialsLeaveIsNotWaitedFor) {
+TEST(Screen, ExpectsNoStepsOfFailedTrials) {
   RunLog run = running(2);
   run.trials[0].result.steps = 10;
   run.trials[1].result.steps = 2;
@@ -122,7 +122,7 @@ TEST(Screen, WhatFailedTrialsLeaveIsNotWaitedFor) {
   EXPECT_DOUBLE_EQ(share_done(run), 1);
 }
 
-TEST(Screen, BeforeTheFirstStepNothingIsForetold) {
+TEST(Screen, PredictsNothingBeforeTheFirstStep) {
   EXPECT_EQ(screen_lines(running(1), {}, {}).back(), "0 of 1 trials ended, 0 % done");
 }
 
@@ -178,7 +178,7 @@ TEST(Screen, IsRedrawnInPlaceAndLeavesWhatEnded) {
   EXPECT_TRUE(text.ends_with("\x1b[1F\x1b[J")) << "nothing of the picture stays";
 }
 
-TEST(Screen, LinesHaveNoEscapes) {
+TEST(Screen, WritesNoEscapesInLines) {
   std::ostringstream out;
   show_all(*make_line_progress(out));
   const auto text = out.str();
@@ -203,7 +203,7 @@ TEST(Screen, WritesEachCheckpointOfARunThatStops) {
             "   20.0 s  t1  checkpoint written after step 5\n");
 }
 
-TEST(Screen, NamesCannotControlTheTerminal) {
+TEST(Screen, LetsNoNameControlTheTerminal) {
   RunLog run = running(1);
   run.trials[0].result.name = "a\x1b[2J";
   run.trials[0].result.reason = "no \r luck";
@@ -218,7 +218,7 @@ TEST(Screen, NamesCannotControlTheTerminal) {
   EXPECT_EQ(text.find_first_of("\x1b\r"), std::string::npos) << text;
 }
 
-TEST(Screen, WideNamesFitToo) {
+TEST(Screen, FitsWideNames) {
   RunLog run = running(1);
   run.trials[0].result.name = "\xE4\xB8\xAD\xE6\x96\x87";
   EXPECT_EQ(screen_lines(run, {}, {.columns = 6, .rows = 9})[1], "  \xE4\xB8\xAD~");

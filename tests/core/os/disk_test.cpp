@@ -9,7 +9,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-TEST(Disk, FoldersOfOneDiskShareIt) {
+TEST(Disk, ContainsFoldersOfOneDisk) {
   const TemporaryFolder folder;
   EXPECT_TRUE(share_disk(folder.path(), folder.path() / "not/there/yet"));
   EXPECT_FALSE(share_disk(folder.path(), "/proc"));

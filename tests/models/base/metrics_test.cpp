@@ -21,7 +21,7 @@ double value(const Metric& metric, double loss, const at::Tensor& outputs,
   return metric.spec.value(loss, sums);
 }
 
-TEST(Metrics, AccuracyCountsTheLargestLogits) {
+TEST(Metrics, CountTheLargestLogitsForAccuracy) {
   const auto logits = torch::tensor({1., 3., 2., 5., 5., 0., 0., 0., 1.}).view({3, 3});
   EXPECT_EQ(value(accuracy(), 0, logits, torch::tensor({1, 0, 0})), 2. / 3);
   EXPECT_EQ(value(accuracy(), 0, logits, torch::tensor({1, 1, 2})), 2. / 3) << "the first counts";
@@ -29,17 +29,17 @@ TEST(Metrics, AccuracyCountsTheLargestLogits) {
   EXPECT_EQ(value(accuracy(), 0, tokens, tokens.argmax(-1)), 1);
 }
 
-TEST(Metrics, PerplexityIsOfTheLoss) {
+TEST(Metrics, ComputePerplexityFromTheLoss) {
   EXPECT_EQ(value(perplexity(), 1.25, {}, {}), std::exp(1.25));
 }
 
-TEST(Metrics, RSquaredComparesWithTheMean) {
+TEST(Metrics, CompareWithTheMeanForRSquared) {
   const auto targets = torch::tensor({1., 2., 3., 6.}), outputs = torch::tensor({1., 2., 4., 5.});
   EXPECT_DOUBLE_EQ(value(r_squared(), 0, outputs, targets), 1 - 2. / 14);
   EXPECT_DOUBLE_EQ(value(r_squared(), 0, torch::full({4}, 3.), targets), 0);
 }
 
-TEST(Metrics, MeanMetricIsALossByItsWeight) {
+TEST(Metrics, DivideALossByItsWeight) {
   const Metric metric = mean_metric("error", &squared_error);
   EXPECT_EQ(metric.spec.name, "error");
   EXPECT_EQ(value(metric, 0, torch::tensor({1.f, 2.f}), torch::tensor({1.f, 4.f})), 2);

@@ -67,7 +67,7 @@ TEST(TensorRows, RefusesWhatItCannotReadExactly) {
   EXPECT_EQ(problem([&] {
               tensor_rows({floats, at::ones({3})});
             }),
-            "must have one sample or more, and as many in each tensor");
+            "must have the same number of samples in each tensor, at least 1");
   const auto large = tensor_rows({floats, at::full({2}, 1 << 24, at::kLong)});
   EXPECT_EQ(problem([&] { row_of<float>(*large, 0); }),
             "has the integer 16777216 beside floating-point numbers, must be below 2^24");
@@ -86,7 +86,7 @@ TEST(TensorSource, RefusesOtherTensors) {
             "int64 targets must be below 2^24 beside float32 inputs");
   for (const auto& targets : {at::ones({3}), at::ones({2, 0}), at::ones({})})
     EXPECT_EQ(problem(floats, targets),
-              "inputs and targets must have one sample or more, and as many of each");
+              "inputs and targets must have the same number of samples, at least 1");
 }
 
 }  // namespace

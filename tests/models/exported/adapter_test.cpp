@@ -277,7 +277,7 @@ TEST(Adapter, RefusesModelsThatItDoesNotFit) {
   });
   EXPECT_NO_THROW(adapted_factory(drops.path(), lora({"embed"})));
   EXPECT_NE(drops.problem(lora({"embed"}, 0.1))
-                .problem.find("layer 'embed' would draw 17 times, but it may 16 times"),
+                .problem.find("layer 'embed' would drop 17 times, but at most 16 are possible"),
             std::string::npos);
 }
 

@@ -54,7 +54,7 @@ TEST_F(ExportedData, RefusesOtherTensors) {
     const std::string said = problem_of(tensors);
     EXPECT_NE(said.find(expected), std::string::npos) << said;
   };
-  expect({{"x", x}}, "input 'class' of the model: there is none of this name");
+  expect({{"x", x}}, "input 'class' of the model: no tensor has this name");
   expect({{"x", x}, {"y", classes}}, "has the tensor 'y', but the model's inputs are x, class");
   expect({{"x", x}, {"class", classes.narrow(0, 0, 3)}}, "it has 3 samples, but 'x' has 4");
   expect({{"x", x.view({4, 2, 4})}, {"class", classes}},

@@ -38,14 +38,14 @@ const std::vector<Refusal>& refusals_of_documents() {
       {"a wrong type", [](json& d) { d["batch_size"] = "4"; },
        R"(batch_size is "4", must be an integer from 1 to 16777216)"},
       {"a graph that is not there", [](json& d) { d["layers"][1]["train"] = 5; },
-       "layer 'norm': train is graph 5, but there are 5"},
+       "layer 'norm': train is graph 5, must be below their number, 5"},
       {"a parameter that is not there",
        [](json& d) {
          d["layers"][0]["parameters"] = {0, 10};
        },
-       "layer 'embed': parameters has 10, but there are 10"},
+       "layer 'embed': parameters has 10, must be below their number, 10"},
       {"a constant that is not there", [](json& d) { d["constants"] = json::array(); },
-       "layer 'body.0': constants has 0, but there are 0"},
+       "layer 'body.0': constants has 0, must be below their number, 0"},
       {"a part outside of the row", [](json& d) { d["inputs"][0]["begin"] = 2; },
        "input 'x': ends at value 10, but a row has 9"},
       {"an input of an unknown type", [](json& d) { d["inputs"][0]["dtype"] = "float16"; },
@@ -120,7 +120,7 @@ const std::vector<Refusal>& refusals_of_graphs() {
        "drops with probability 1, must be at least 0 and below 1"},
       {"a statistic that nothing observes",
        [](json& d) { call(d, 2, 0) = node("aten::relu", "", json::array({value(0)})); },
-       "layer 'norm': its training graph does not observe value 3, an averaged statistic"},
+       "layer 'norm': its training graph does not observe value 3, which is an averaged statistic"},
       {"an observation of no statistic", [](json& d) { call(d, 2, 0)["args"][3] = value(1); },
        "node 0 (spillway::batch_norm): observes value 1, which is no averaged statistic"}};
   return all;

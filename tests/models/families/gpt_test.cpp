@@ -229,8 +229,8 @@ TEST(GptConfig, ReportsTheValueAndTheRemedy) {
   auto config = config_of();
   config.num_attention_heads = 5;
   EXPECT_STREQ(thrown<ConfigError>([&] { config.validate(); }).what(),
-               "model.num_attention_heads: is 5, which does not divide model.hidden_size 12; "
-               "heads are equal slices of the channels");
+               "model.num_attention_heads: is 5, must be a divisor of model.hidden_size, "
+               "which is 12; write 4");
   config = config_of();
   config.vocab_size = 0;
   EXPECT_STREQ(thrown<ConfigError>([&] { config.validate(); }).what(),

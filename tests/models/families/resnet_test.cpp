@@ -222,7 +222,7 @@ TEST(Resnet, ChecksSizes) {
 
 TEST(Resnet, RefusesAVirtualNodeWithoutVariance) {
   const auto single_pixel = [](ResnetConfig& config) { config.image_size = 2; };
-  expect_error(error_of(single_pixel, 1), "train.batch_size", "has no variance");
+  expect_error(error_of(single_pixel, 1), "train.batch_size", "a single value has no variance");
   ResnetConfig config = config_of();
   single_pixel(config);
   EXPECT_NO_THROW(make_resnet(config, 2));

@@ -343,7 +343,7 @@ TEST(Graph, RejectsMetricsThatGiveOtherSums) {
             "layer 'loss, metric r2' must give its 3 sums as a float32 or float64 tensor [3]");
   metric.sums = nullptr;
   EXPECT_EQ(problem(metric),
-            "layer 'loss, metric r2' must have a function of its sums if it has sums, else none");
+            "layer 'loss, metric r2' must have num_sums and a function sums, or neither");
 }
 
 }  // namespace

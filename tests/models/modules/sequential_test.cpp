@@ -106,7 +106,7 @@ struct NormsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Norms);
 
-TEST(Sequential, BatchNormsHaveRunningStatistics) {
+TEST(Sequential, KeepsRunningStatisticsOfBatchNorms) {
   const auto model = model_of([] { return Sequential(Norms(1), Linear(8, 4)); });
   Names names;
   for (const int p : model->spec.layers[0].params)
@@ -133,7 +133,7 @@ TEST(Sequential, BatchNormsHaveRunningStatistics) {
   EXPECT_EQ(none->spec.layers[0].params.size(), 2u);
 }
 
-TEST(Sequential, BatchNormsObserveInTrainingAndUseWhatIsGivenElse) {
+TEST(Sequential, ObservesBatchNormsInTrainingOnly) {
   const auto model = model_of([] { return Sequential(Norms(1), Linear(8, 4)); });
   const auto x = torch::sin(torch::arange(8 * kSamples).to(torch::kFloat)).view({kSamples, 8});
   const std::vector<at::Tensor> inputs{torch::cat({x, torch::zeros({kSamples, 1})}, 1)};
@@ -160,7 +160,7 @@ TEST(Sequential, BatchNormsObserveInTrainingAndUseWhatIsGivenElse) {
   EXPECT_EQ(params[4].item<std::int64_t>(), 5);
 }
 
-TEST(Sequential, ADropoutChildIsKeyed) {
+TEST(Sequential, KeysADropoutChild) {
   const auto model = model_of([] { return Sequential(torch::nn::Dropout(0.5), Linear(8, 4)); });
   EXPECT_TRUE(model->spec.layers[0].params.empty());
   const auto rows = torch::ones({kSamples, 9});
@@ -180,7 +180,7 @@ TEST(Sequential, ADropoutChildIsKeyed) {
           .ends_with("dropout needs floating-point numbers"));
 }
 
-TEST(Sequential, EveryChildIsALayerAndTheLossTheLast) {
+TEST(Sequential, MakesALayerOfEachChildAndOfTheLoss) {
   const auto model = model_of(
       [] {
         using namespace torch::nn;
@@ -209,7 +209,7 @@ TEST(Sequential, EveryChildIsALayerAndTheLossTheLast) {
   EXPECT_EQ(model->spec.params[0].tensor.shape(), (Shape{4, 2, 3, 3}));
 }
 
-TEST(Sequential, TargetsFollowTheLoss) {
+TEST(Sequential, TakesTheTargetsOfTheLoss) {
   const auto values = [](const SequentialConfig& config) {
     return model_of([] { return Sequential(Linear(8, 6)); }, config)
         ->spec.edges[0]
@@ -220,7 +220,7 @@ TEST(Sequential, TargetsFollowTheLoss) {
   EXPECT_EQ(values({.input_shape = {5, 8}, .loss = "mse"}), 5 * 8 + 5 * 6);
 }
 
-TEST(Sequential, ClassesAndLookUpsAreIndices) {
+TEST(Sequential, ChecksClassesAndLookUpsAsIndices) {
   using torch::nn::Embedding, torch::nn::Flatten;
   const auto indices = [](const std::function<Sequential()>& make, const SequentialConfig& config) {
     return model_of(make, config)->spec.indices;
@@ -234,7 +234,7 @@ TEST(Sequential, ClassesAndLookUpsAreIndices) {
             (Indices{{0, 3, 30}, {3, 4, 6}}));
 }
 
-TEST(Sequential, TheModelHoldsNoWeights) {
+TEST(Sequential, HoldsNoWeights) {
   Linear linear(8, 4);
   const auto model = model_of([&] { return Sequential(linear); });
   EXPECT_EQ(linear->weight.numel(), 0);
@@ -242,7 +242,7 @@ TEST(Sequential, TheModelHoldsNoWeights) {
   EXPECT_EQ(model->spec.num_parameters(), 8 * 4 + 4);
 }
 
-TEST(Sequential, InitialWeightsAreThoseAfterManualSeed) {
+TEST(Sequential, InitializesWeightsAsAfterManualSeed) {
   const auto make = [] {
     Linear first(8, 4), second(4, 2);
     return Sequential(first, second);
@@ -262,7 +262,7 @@ TEST(Sequential, InitialWeightsAreThoseAfterManualSeed) {
   EXPECT_FALSE(values[0].equal(expected[0]));
 }
 
-TEST(Sequential, AFunctionThatChangesItsMindIsNoticed) {
+TEST(Sequential, DetectsAFunctionThatMakesAnotherModel) {
   std::int64_t size = 4;
   const auto model = model_of([&] { return Sequential(Linear(8, size)); });
   size = 5;
@@ -271,7 +271,7 @@ TEST(Sequential, AFunctionThatChangesItsMindIsNoticed) {
   EXPECT_THROW(model->initialize(1, pointers), Error);
 }
 
-TEST(Sequential, ALayerIsLeasedUntilItsGraphIsGone) {
+TEST(Sequential, LeasesALayerUntilItsGraphIsGone) {
   const auto model = model_of([] { return Sequential(Linear(8, 4)); });
   const auto weight = torch::ones({4, 8}), bias = torch::zeros({4});
   const auto rows = torch::ones({kSamples, 9});
@@ -318,7 +318,7 @@ int disturbances(const Layer& layer, const std::atomic<int>& calls, float value)
   return disturbed;
 }
 
-TEST(Sequential, ThreadsTakeTurnsUntilTheirGraphsAreGone) {
+TEST(Sequential, LetsThreadsTakeTurnsUntilTheirGraphsAreGone) {
   Counting counting;
   const auto model = model_of([&] { return Sequential(Linear(8, 8), counting); });
   std::latch both(2);
@@ -343,7 +343,7 @@ TEST(Sequential, NamesWhatCannotBeTrained) {
   EXPECT_EQ(problem_of_child(Norms(0)), once);
   EXPECT_EQ(problem_of_child(Norms(2)), once);
   EXPECT_EQ(problem_of_child(Double()),
-            "has the parameter 'weight', which is no float32 tensor of the CPU; make it one");
+            "has the parameter 'weight', which must be a float32 tensor on the CPU");
   const std::string in_place = "changes an input, a parameter or a buffer; do not work in place";
   EXPECT_EQ(problem_of_child(Renorm()), in_place);
   EXPECT_EQ(problem_of_child(Remembering()), in_place);
@@ -356,7 +356,7 @@ TEST(Sequential, NamesWhatCannotBeTrained) {
   EXPECT_EQ(problem_of_child(Call([](torch::Tensor x) { return x.to(torch::kDouble); })), output);
 }
 
-TEST(Sequential, AForwardTakesAndGivesOneTensor) {
+TEST(Sequential, RefusesForwardsThatDoNotMapOneTensorToOne) {
   const std::string problem = "must take 1 tensor, as the layers before give it, and give one: ";
   for (const std::string& found :
        {problem_of_child(TwoInputs()), problem_of_child(torch::nn::LSTM(8, 8)),
@@ -388,7 +388,7 @@ TEST(Sequential, TakesALossOfTheUsersOwn) {
   EXPECT_EQ(loss.weight, 6.0 * kSamples);
 }
 
-TEST(Sequential, AModelHasChildrenAndSomethingToTrain) {
+TEST(Sequential, RefusesAModelWithoutChildrenOrParameters) {
   EXPECT_EQ(problem_of([] { return Sequential(); }), "is a Sequential without children; add some");
   EXPECT_EQ(problem_of([] { return Sequential(nullptr); }),
             "is a Sequential without children; add some");
@@ -396,7 +396,7 @@ TEST(Sequential, AModelHasChildrenAndSomethingToTrain) {
             "has nothing to train: its loss depends on no parameter");
 }
 
-TEST(Sequential, TheConfigurationIsChecked) {
+TEST(Sequential, ChecksItsConfiguration) {
   const auto make = [] { return Sequential(Linear(8, 4)); };
   EXPECT_EQ(problem_of(make, {.input_shape = {8}, .loss = "l1"}),
             "has the loss 'l1'; write cross_entropy or mse, or give a loss_function");
@@ -431,7 +431,7 @@ Names kinds_of(const std::function<Sequential()>& make, const std::string& name 
   return kinds;
 }
 
-TEST(Sequential, LayersAreWhatTheyAreHoweverManyModelsWereMade) {
+TEST(Sequential, MakesTheSameLayersAfterOtherModels) {
   const auto twice = [] { return Sequential(Linear(8, 4), Twice()); };
   const Names first = kinds_of(twice);
   EXPECT_EQ(kinds_of(twice), first);

@@ -43,8 +43,8 @@ constexpr const char* kCases =
 11 |  path: hollow | line 11: data.path: 'hollow' is a folder without a file that has bytes
 11 |  path: text.txt\n  format: digits | line 12: data.format: is digits, which model.family gpt does not read; write
 11 |  path: short.txt | line 11: data.path: has 5 bytes, but a sample needs 17
-14 |  virtual_nodes: 3 | line 14: train.virtual_nodes: is 3, which does not divide train.batch_size 4
-7 |  num_attention_heads: 3 | line 7: model.num_attention_heads: is 3, which does not divide
+14 |  virtual_nodes: 3 | line 14: train.virtual_nodes: is 3, must be a divisor of train.batch_size
+7 |  num_attention_heads: 3 | line 7: model.num_attention_heads: is 3, must be a divisor of
 6 |  dropout: 0.999999999 | line 6: model.dropout: is 0.999999999, which is 1 in single precision
 2 |devices: [] | line 2: devices: is an empty list, must be a list of at least one mapping
 3 |host_memory: 1GiB\nactivation_share: 1 | line 4: activation_share: is '1', must be a number of
@@ -63,7 +63,7 @@ constexpr const char* kCases =
 15 |  autoscale: {rule: troughput} | train.autoscale.rule: is 'troughput', must be throughput, linear
 15 |  autoscale: [{threshold: 0.2}] | train.autoscale[0].rule: is missing; write one of throughput,
 15 |  autoscale: throughput | line 15: train.autoscale: is 'throughput', must be a mapping of keys to
-15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is unknown to 'th
+15 |  autoscale: [{rule: throughput, treshold: 1}] | line 15: train.autoscale.treshold: is no parameter of 'th
 15 |  autoscale: [{rule: linear},\n    {rule: straggler, share: 2}] | line 16: train.autoscale[1].share: is
 15 |  data_parallel: 2 | line 15: train.data_parallel: is 2, but there is 1 device; write a smaller
 15 |  lanes: 2 | line 15: train.lanes: was renamed to train.data_parallel

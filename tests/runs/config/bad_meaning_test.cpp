@@ -94,7 +94,7 @@ train:
         "spillway: line 10: train.reduction_groups: is 2, which",
         "spillway: line 11: train.data_parallel: is 7, but there",
         "spillway: line 12: train.max_data_parallel: is 2, below",
-        "spillway: line 15: train.autoscale[0].treshold: is unknown",
+        "spillway: line 15: train.autoscale[0].treshold: is no parameter",
         "spillway: line 15: train.autoscale[0].threshold:",
         "spillway: line 16: train.autoscale[1].share: is 2"}) {
     EXPECT_TRUE(std::getline(said, line) && line.starts_with(begin)) << line << " for " << begin;

@@ -39,7 +39,7 @@ RunConfig read(const std::string& text) {
 
 RunConfig read_with(const std::string& lines) { return read(kShortestConfig + lines); }
 
-TEST(Config, MissingKeysHaveDefaults) {
+TEST(Config, HasDefaultsForMissingKeys) {
   const auto config = read(kShortestConfig);
   EXPECT_EQ(config.name, "run");
   EXPECT_EQ(config.output_dir, "runs/run");
@@ -55,18 +55,18 @@ TEST(Config, MissingKeysHaveDefaults) {
                       "data.path: is missing; write a file or a folder, or a list of them"}));
 }
 
-TEST(Config, OutputFolderFollowsTheName) {
+TEST(Config, NamesTheOutputFolderAfterTheRun) {
   EXPECT_EQ(read_with("name: my run/2\n").output_dir, "runs/my_run_2");
   EXPECT_EQ(read_with("name: x\noutput_dir: /tmp/o\n").output_dir, "/tmp/o");
 }
 
-TEST(Config, DataParallelIsANumberOrAuto) {
+TEST(Config, ReadsDataParallelAsANumberOrAuto) {
   EXPECT_EQ(read_with("train: {data_parallel: auto}\n").train.data_parallel, kAutoDataParallel);
   EXPECT_EQ(read_with("train: {data_parallel: 3}\n").train.data_parallel, 3);
   EXPECT_EQ(problems_with("train: {data_parallel: 0}\n").size(), 1u);
 }
 
-TEST(Config, AutoscaleIsARuleOrAList) {
+TEST(Config, ReadsAutoscaleAsARuleOrAList) {
   const auto rules = [](const std::string& text) {
     std::vector<std::string> names;
     const auto config = read_with("train: {autoscale: " + text + "}\n");
@@ -79,7 +79,7 @@ TEST(Config, AutoscaleIsARuleOrAList) {
             (Messages{"throughput", "straggler"}));
 }
 
-TEST(Config, ReportsGoToAListOfChoices) {
+TEST(Config, ReadsAListOfReports) {
   const std::vector<Reporter> board{Reporter::tensorboard};
   EXPECT_EQ(read_with("").report_to, std::vector<Reporter>{});
   EXPECT_EQ(read_with("report_to: []\n").report_to, std::vector<Reporter>{});
@@ -90,7 +90,7 @@ TEST(Config, ReportsGoToAListOfChoices) {
   EXPECT_TRUE(read(to_yaml(read_with(""))).report_to.empty());
 }
 
-TEST(Config, SizesHaveUnits) {
+TEST(Config, ReadsUnitsOfSizes) {
   const auto config = read(
       "devices: [{memory: 12MiB}, {memory: 1.5 GB}, {memory: 4096}, {kind: cpu, memory: 64k}]\n"
       "host_memory: 2TiB\n" +
@@ -109,7 +109,7 @@ TEST(Config, SizesHaveUnits) {
                      "16.00 TiB, such as 12MiB"});
 }
 
-TEST(Config, DevicesMayBeGpus) {
+TEST(Config, AcceptsGpus) {
   const auto devices =
       read("devices: [{kind: cuda, memory: 8GiB}, {kind: cuda, index: 3, memory: 1GiB}]\n" + kData)
           .session.devices;
@@ -118,7 +118,7 @@ TEST(Config, DevicesMayBeGpus) {
   EXPECT_EQ(devices[1].index, 3);
 }
 
-TEST(Config, ImitatedLinksHaveRates) {
+TEST(Config, ReadsRatesOfImitatedLinks) {
   const auto with_link = [](const std::string& link) {
     return "devices: [{memory: 1GiB, imitate: {link: " + link + "}}]\n" + kData;
   };
@@ -134,7 +134,7 @@ TEST(Config, ImitatedLinksHaveRates) {
                        "limit"});
 }
 
-TEST(Config, AllProblemsAreReportedInOrderOfLines) {
+TEST(Config, ReportsAllProblemsInOrderOfLines) {
   EXPECT_EQ(
       problems("train:\n"
                "  batch_size: many\n"
@@ -205,7 +205,7 @@ sweep: {parameters: [a]} -> sweep.parameters: must be a mapping of keys to their
 sweep: {parameters: } ->
 )";
 
-TEST(Config, ALineIsChecked) {
+TEST(Config, ChecksALine) {
   std::istringstream lines(kLines);
   for (std::string line; std::getline(lines, line);) {
     const auto arrow = line.find(" ->");
@@ -215,7 +215,7 @@ TEST(Config, ALineIsChecked) {
   }
 }
 
-TEST(Config, AnOldKeyNamesTheNewOne) {
+TEST(Config, NamesTheNewKeyForAnOldOne) {
   EXPECT_EQ(problems_with("home_path: /tmp\ntrain:\n  lanes: 2\n  max_lanes: 3\n"),
             (Messages{"line 4: home_path: was renamed to offload_path",
                       "line 6: train.lanes: was renamed to train.data_parallel",
@@ -228,7 +228,7 @@ TEST(Config, AnOldKeyNamesTheNewOne) {
                       "line 2: devices[1].fault: was renamed to devices[1].imitate.fault"}));
 }
 
-TEST(Config, KeysOfTheDataDependOnItsFormat) {
+TEST(Config, TakesTheKeysOfTheFormatOfData) {
   const auto data = [](const std::string& keys) {
     return "devices: [{memory: 1GiB}]\nmodel: {vocab_size: 255}\ndata: {path: x, " + keys + "}";
   };
@@ -242,19 +242,19 @@ TEST(Config, KeysOfTheDataDependOnItsFormat) {
   EXPECT_EQ(problems(data("format: tokens, augment: shift")).size(), 1u);
 }
 
-TEST(Config, ModelsHaveLayers) {
+TEST(Config, ReadsTheLayersOfModels) {
   EXPECT_EQ(read_with("model: {num_hidden_layers: 5}\n").num_layers(), 12);
   EXPECT_EQ(read_with("model: {family: mlp, num_hidden_layers: 5}\n").num_layers(), 6);
   EXPECT_EQ(read_with("model: {family: resnet, depths: [2, 3, 1]}\n").num_layers(), 2 + 2 * 6 + 2);
 }
 
-TEST(Config, ASeedHas64Bits) {
+TEST(Config, ReadsSeedsOf64Bits) {
   EXPECT_EQ(read_with("seed: 18446744073709551615\n").train.seed, ~std::uint64_t{0});
   for (const char* seed : {"-1", "18446744073709551616", "1.0"})
     EXPECT_EQ(problems_with(std::string("seed: ") + seed + "\n").size(), 1u) << seed;
 }
 
-TEST(Config, AWrongValueLeavesTheDefault) {
+TEST(Config, KeepsTheDefaultForAWrongValue) {
   Findings findings;
   const auto config = read_config(
       parse_yaml(kShortestConfig + "train: {data_parallel: x, virtual_nodes: 4}\n"), findings);
@@ -262,7 +262,7 @@ TEST(Config, AWrongValueLeavesTheDefault) {
   EXPECT_EQ(config.train.virtual_nodes, 4);
 }
 
-TEST(Config, TextsAreOneOrAList) {
+TEST(Config, ReadsOneTextOrAList) {
   EXPECT_EQ(read(kDevices + "data: {path: [a, b]}\n").data.paths, (Messages{"a", "b"}));
   for (const std::string path : {"[]", "{a: b}", "''", "[a, '']", "[[a]]", "~"}) {
     const Messages found = problems(kDevices + "data: {path: " + path + "}\n");
@@ -277,7 +277,7 @@ TEST(Config, TextsAreOneOrAList) {
   EXPECT_EQ(problems_with("model: {freeze: ['']}\n").size(), 1u);
 }
 
-TEST(Config, DevicesAreAList) {
+TEST(Config, ReadsDevicesAsAList) {
   const std::string problem = ", must be a list of at least one mapping, such as [{memory: 1GiB}]";
   EXPECT_EQ(problems("devices: []\n" + kData),
             Messages{"line 1: devices: is an empty list" + problem});
@@ -287,7 +287,7 @@ TEST(Config, DevicesAreAList) {
             "line 1: devices[0]: is 'cpu', must be a mapping of keys to values");
 }
 
-TEST(Config, EveryChoiceHasItsName) {
+TEST(Config, ReadsEveryChoiceByItsName) {
   for (const char* name : kNames<PolicyKind>)
     EXPECT_STREQ(
         to_string(read_with("scheduling: {policy: " + std::string(name) + "}\n").session.policy),
@@ -295,7 +295,7 @@ TEST(Config, EveryChoiceHasItsName) {
   EXPECT_EQ(value_named<PolicyKind>("lifo"), std::nullopt);
 }
 
-TEST(Findings, TheSameProblemCountsOnce) {
+TEST(Findings, CountTheSameProblemOnce) {
   Findings findings;
   EXPECT_TRUE(findings.empty());
   EXPECT_NO_THROW(findings.throw_if_any());
@@ -317,7 +317,7 @@ TEST(Findings, ConcernASectionAndItsFields) {
     EXPECT_FALSE(findings.concern(section)) << section;
 }
 
-TEST(Config, FieldsOfTheLibraryHaveKeys) {
+TEST(Config, HasKeysForTheFieldsOfTheLibrary) {
   EXPECT_EQ(key_of_field("train.seed"), "seed");
   EXPECT_EQ(key_of_field("train.order"), "scheduling.order");
   EXPECT_EQ(key_of_field("model.dropout"), "model.dropout");

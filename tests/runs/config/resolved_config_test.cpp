@@ -79,7 +79,7 @@ RunConfig read_again(const std::string& text) {
   return read(written);
 }
 
-TEST(ResolvedConfig, ASectionHasALineForEachKey) {
+TEST(ResolvedConfig, WritesALineForEachKeyOfASection) {
   const std::string written = to_yaml(read(kGpt));
   for (const char* lines :
        {"name: \"my: run\"\n", "host_memory: 3KiB\n", "train:\n  batch_size: 48\n  virtual",
@@ -90,7 +90,7 @@ TEST(ResolvedConfig, ASectionHasALineForEachKey) {
     EXPECT_NE(written.find(lines), std::string::npos) << lines << "\nin " << written;
 }
 
-TEST(ResolvedConfig, AResnetHasKeysOfItsOwn) {
+TEST(ResolvedConfig, HasTheKeysOfAResnet) {
   const auto resnet = read_again(with_model(R"(model: {family: resnet, hidden_sizes: [4, 6],
   depths: [2, 3], dropout: 0.25, batch_norm_eps: 0.001, batch_norm_momentum: 0.2, freeze: [bn1.*]}
 data: {format: digits)"))
@@ -101,7 +101,7 @@ data: {format: digits)"))
                        0.001, 0.2, std::vector<std::string>{"bn1.*"}));
 }
 
-TEST(ResolvedConfig, AnMlpHasKeysOfItsOwn) {
+TEST(ResolvedConfig, HasTheKeysOfAnMlp) {
   const auto config = read_again(with_model(R"(model: {family: mlp, num_hidden_layers: 3,
   hidden_size: 96, hidden_act: tanh, dropout: 0.25, freeze: [h.0.*]}
 data: {format: digits, augment: shift)"));
@@ -112,12 +112,12 @@ data: {format: digits, augment: shift)"));
       std::tuple(3, 96, Activation::tanh, 0.25, std::vector<std::string>{"h.0.*"}));
 }
 
-TEST(ResolvedConfig, TokensHaveAType) {
+TEST(ResolvedConfig, WritesTheTypeOfTokens) {
   EXPECT_EQ(read_again(with_model("data: {format: tokens, dtype: uint32")).data.dtype,
             TokenType::uint32);
 }
 
-TEST(ResolvedConfig, AnAdapterIsWrittenWhereThereIsOne) {
+TEST(ResolvedConfig, WritesAnAdapterIfThereIsOne) {
   const std::string text = with_model(R"(model: {family: torch, path: net.spw}
 adapter: {r: 4, alpha: 2.5, dropout: 0.25, target_modules: [q_proj, "1.v_proj"]}
 data: {format: tokens)");
@@ -133,7 +133,7 @@ data: {format: tokens)");
   EXPECT_FALSE(contract_fields(read(kGpt)).contains("adapter.type"));
 }
 
-TEST(ResolvedConfig, ASweptAdapterHasTheValueBesideTheSweep) {
+TEST(ResolvedConfig, HasTheValueOfASweptAdapterBesideTheSweep) {
   for (const std::string beside : {"", "r: 2, "}) {
     Findings findings;
     const auto trials = expand_trials(
@@ -149,7 +149,7 @@ TEST(ResolvedConfig, ASweptAdapterHasTheValueBesideTheSweep) {
   }
 }
 
-TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
+TEST(ResolvedConfig, WritesEarlyStoppingIfItIsOn) {
   std::string text = kGpt;
   const std::string goal = "goal: maximize}\n";
   text.replace(text.find(goal), goal.size(),
@@ -180,7 +180,7 @@ TEST(ResolvedConfig, EarlyStoppingIsWrittenWhereItIsOn) {
   EXPECT_EQ(to_yaml(read(kGpt)).find("early_terminate"), std::string::npos);
 }
 
-TEST(ResolvedConfig, EveryKeyReachesItsField) {
+TEST(ResolvedConfig, WritesEveryKeyToItsField) {
   const auto values = [](const auto&... all) { return std::tuple(all...); };
   using Text = std::string;
   const RunConfig config = read_again(kGpt);
@@ -231,7 +231,7 @@ TEST(ResolvedConfig, EveryKeyReachesItsField) {
   EXPECT_EQ(sweep.parameters[1].values.size(), 2u);
 }
 
-TEST(ResolvedConfig, DefaultsReadBackEqual) {
+TEST(ResolvedConfig, ReadsDefaultsBackEqual) {
   const auto written = to_yaml(read(kShortestConfig));
   EXPECT_EQ(to_yaml(read(written)), written);
   EXPECT_NE(written.find("  learning_rate: 0.001\n"), std::string::npos) << written;
@@ -256,7 +256,7 @@ TEST(ResolvedConfig, MakesTheSameTrials) {
 }
 
 /// What a trial drew is not the base of the others.
-TEST(ResolvedConfig, ASweptKeyIsAsTheDocumentHasIt) {
+TEST(ResolvedConfig, KeepsASweptKeyAsTheDocumentHasIt) {
   const std::string sweep =
       "sweep:\n  method: random\n  run_cap: 3\n  parameters:\n"
       "    train.learning_rate: {min: 0.001, max: 0.1}\n    model.dropout: {value: 0.25}\n";
@@ -270,7 +270,7 @@ TEST(ResolvedConfig, ASweptKeyIsAsTheDocumentHasIt) {
 }
 
 /// Where the value decides which other keys there are, or how the list was written.
-TEST(ResolvedConfig, ASweptKindLeavesItsSectionAlone) {
+TEST(ResolvedConfig, LeavesTheSectionOfASweptKindAlone) {
   expect_same_trials(
       "devices: [{memory: 1GiB}]\n"
       "data: {format: digits, path: [x]}\n"

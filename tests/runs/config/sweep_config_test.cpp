@@ -73,7 +73,7 @@ constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the la
 {values: [1, 2], probabilities: [0.25, 0.75]} ->
 {values: [1, 2], probabilities: [1]} -> .probabilities: are 1 for 2 values; write one for each
 {values: [1, 2], probabilities: []} -> .probabilities: is an empty list, must be a list, such as [1, 2]
-{values: [1, 2], probabilities: [0.5, 0.4]} -> .probabilities: have the sum 0.9, must have the sum 1
+{values: [1, 2], probabilities: [0.5, 0.4]} -> .probabilities: add up to 0.9, must add up to 1
 {values: [1, 2], probabilities: 0.5} -> .probabilities: is '0.5', must be a list, such as [1, 2]
 {values: [1, 2], probabilities: [1.5, -0.5]} -> .probabilities[1]: is '-0.5', must be a number of at least 0
 )";
@@ -142,7 +142,7 @@ std::optional<EarlyTerminate> early_stopping(const std::string& entry, const Tex
   return with_early_stopping(entry, settings).trials.at(0).config.session.early_terminate;
 }
 
-TEST(SweepConfig, EarlyStoppingHasARuleAndTheMetricOfTheSweep) {
+TEST(SweepConfig, ReadsTheRuleAndTheMetricOfEarlyStopping) {
   EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 20}"), (EarlyTerminate{20, 3}));
   EXPECT_EQ(early_stopping("{type: hyperband, min_iter: 5, eta: 4}"), (EarlyTerminate{5, 4}));
   EXPECT_EQ(early_stopping("null"), std::nullopt);
@@ -168,7 +168,7 @@ TEST(SweepConfig, EarlyStoppingHasARuleAndTheMetricOfTheSweep) {
 }
 
 /// Rungs 5 and 15 and 45 of 50 steps: a fourth bracket is never compared.
-TEST(SweepConfig, AllBracketsAreCounted) {
+TEST(SweepConfig, CountsAllBrackets) {
   const auto brackets = [](const std::string& more) {
     return early_stopping("{type: hyperband, min_iter: 5" + more + "}")->brackets;
   };
@@ -181,7 +181,7 @@ TEST(SweepConfig, AllBracketsAreCounted) {
                   "all"});
 }
 
-TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
+TEST(SweepConfig, RefusesEarlyStoppingThatComparesNothing) {
   EXPECT_EQ(with_early_stopping("{type: hyperband, min_iter: 50}").problems,
             Texts{"line 7: sweep.early_terminate.min_iter: is 50, but no trial takes more than 50 "
                   "steps, so none would be compared; write a smaller number"});
@@ -200,7 +200,7 @@ TEST(SweepConfig, EarlyStoppingThatComparesNothingIsRefused) {
   EXPECT_EQ(blind({}), Texts{});
 }
 
-TEST(SweepConfig, AMetricThatTheFamilyDoesNotHaveIsRefused) {
+TEST(SweepConfig, RefusesAMetricThatTheFamilyLacks) {
   const auto problems = [](const std::string& metric) {
     return testing::sweep({"seed: {values: [1, 2]}"}, kShortestConfig, {metric}).problems;
   };
@@ -210,7 +210,7 @@ TEST(SweepConfig, AMetricThatTheFamilyDoesNotHaveIsRefused) {
   EXPECT_EQ(problems("metric: {name: perplexity}"), Texts{});
 }
 
-TEST(SweepConfig, KeysOfEarlyStoppingDependOnItsRule) {
+TEST(SweepConfig, TakesTheKeysOfTheRuleOfEarlyStopping) {
   const auto problems = [](const std::string& entry) {
     return with_early_stopping(entry).problems;
   };

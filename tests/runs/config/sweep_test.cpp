@@ -48,7 +48,7 @@ TEST(Sweep, ReplacesValuesOfTheFile) {
   EXPECT_EQ(trials[1].config.train.seed, 6u);
 }
 
-TEST(Sweep, ListedTrialsFollowTheOthers) {
+TEST(Sweep, AppendsListedTrials) {
   const std::string list = "trials: [{seed: 7, model.dropout: 0.3}, {train.learning_rate: 1}]";
   const auto [trials, problems] = sweep({"train.learning_rate: {values: [3e-4, 1e-3]}"},
                                         kShortestConfig + "train: {learning_rate: 0.5}\n", {list});
@@ -68,7 +68,7 @@ TEST(Sweep, ListedTrialsFollowTheOthers) {
   EXPECT_EQ(names(alone), (Texts{"base", "seed=7,dropout=0.3", "learning_rate=1"}));
 }
 
-TEST(Sweep, ListedTrialsAreChecked) {
+TEST(Sweep, ChecksListedTrials) {
   const auto problems = [](const std::string& list) {
     return sweep({"seed: {values: [1]}"}, kShortestConfig, {"trials: " + list}).problems;
   };

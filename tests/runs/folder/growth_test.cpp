@@ -40,7 +40,7 @@ std::string refusal(const std::vector<Trial>& given, const std::vector<Trial>& b
   return thrown<ConfigError>([&] { match_trials(given, log_of(before)); }).what();
 }
 
-TEST(Growth, NewTrialsOfAGridComeAfterThoseOfTheRun) {
+TEST(Growth, AppendsNewTrialsOfAGrid) {
   const auto before = grid({kRates, kSeeds});
   const auto matched = match_trials(grid({kMoreRates, kSeeds}), log_of(before));
   Texts expected = names(before);
@@ -50,7 +50,7 @@ TEST(Growth, NewTrialsOfAGridComeAfterThoseOfTheRun) {
   EXPECT_EQ(names(match_trials(grid({kMoreRates, kSeeds}), log_of(matched))), expected);
 }
 
-TEST(Growth, MoreDrawsKeepTheFirst) {
+TEST(Growth, KeepsTheFirstDraws) {
   const Texts entries{"train.learning_rate: {min: 0.001, max: 0.1}"};
   const auto before = random_sweep(entries, 3).trials;
   const auto matched = match_trials(random_sweep(entries, 8).trials, log_of(before));
@@ -59,7 +59,7 @@ TEST(Growth, MoreDrawsKeepTheFirst) {
 }
 
 /// Equal draws have a number in their names; the log says which is which.
-TEST(Growth, EqualDrawsStayDistinct) {
+TEST(Growth, KeepsEqualDrawsDistinct) {
   const Texts entries{"seed: {values: [1, 2]}"};
   const auto before = random_sweep(entries, 4).trials;
   const auto matched = match_trials(random_sweep(entries, 9).trials, log_of(before));
@@ -68,10 +68,10 @@ TEST(Growth, EqualDrawsStayDistinct) {
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 9u);
 }
 
-TEST(Growth, TrialsOfTheRunCannotBeRemoved) {
+TEST(Growth, RefusesToRemoveTrials) {
   const auto before = grid({kRates, kSeeds});
   EXPECT_EQ(refusal(grid({"train.learning_rate: {values: [1e-3]}", kSeeds}), before),
-            "sweep.parameters.train.learning_rate: does not give 3e-3 any more, the value of trial "
+            "sweep.parameters.train.learning_rate: no longer gives 3e-3, the value of trial "
             "'learning_rate=3e-3,seed=1'; a run may get more trials, but keeps those that it has; "
             "train others in another folder");
   EXPECT_NE(refusal(grid({kRates}), before).find("sweep.parameters.seed: does not give 1 any more"),
@@ -88,7 +88,7 @@ std::string with_steps(int steps) {
   return kShortestConfig + fmt::format("train: {{max_steps: {}}}\n", steps);
 }
 
-TEST(Growth, ALongerRunKnowsItsFormerLengths) {
+TEST(Growth, KnowsTheFormerLengthsOfALongerRun) {
   std::vector<std::int64_t> ends;
   auto before = grid({kRates}, with_steps(10));
   RunConfig stored = before.front().config;
@@ -106,7 +106,7 @@ TEST(Growth, ALongerRunKnowsItsFormerLengths) {
   EXPECT_EQ(ends, (std::vector<std::int64_t>{10, 20}));
 }
 
-TEST(Growth, ARunCannotGetShorter) {
+TEST(Growth, RefusesToShortenARun) {
   const auto before = grid({kRates}, with_steps(10));
   auto shorter = grid({kRates}, with_steps(9));
   Findings findings;
@@ -116,7 +116,7 @@ TEST(Growth, ARunCannotGetShorter) {
 }
 
 /// A crash may come after the configuration was written, and before the log.
-TEST(Growth, TheConfigurationThatIsWrittenGivesTheSameTrials) {
+TEST(Growth, GivesTheSameTrialsFromTheWrittenConfiguration) {
   const TemporaryFolder temporary;
   const OutputFolder folder(temporary.path());
   const auto before = grid({kRates, kSeeds}, with_steps(10));
@@ -138,7 +138,7 @@ TEST(Growth, TheConfigurationThatIsWrittenGivesTheSameTrials) {
   }
 }
 
-TEST(Growth, AFolderMayLackItsConfiguration) {
+TEST(Growth, AcceptsAFolderWithoutItsConfiguration) {
   const TemporaryFolder folder;
   EXPECT_FALSE(stored_config(OutputFolder(folder.path())));
 }

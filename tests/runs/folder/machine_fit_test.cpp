@@ -9,7 +9,7 @@
 namespace spillway::testing {
 namespace {
 
-TEST(MachineFit, HomesCountAsFarAsTheyAreAdmittedAtOnce) {
+TEST(MachineFit, CountsHomesThatAreAdmittedAtOnce) {
   EXPECT_EQ(most_at_once({}, 10), 0u);
   EXPECT_EQ(most_at_once({3, 3, 3}, 100), 9u);
   EXPECT_EQ(most_at_once({3, 3, 3}, 8), 6u) << "two at once, not the whole budget";
@@ -39,7 +39,7 @@ SessionConfig session_of(std::vector<DeviceConfig> devices) {
   return session;
 }
 
-TEST(MachineFit, DevicesCountAsFarAsTheyAreUsed) {
+TEST(MachineFit, CountsDevicesAsFarAsTheyAreUsed) {
   const auto session = session_of({{.memory = 12}, {.memory = 1000}});
   const MemoryNeed one = memory_need(session, {plan_of(1)});
   EXPECT_EQ(one.homes, 100u);
@@ -51,21 +51,21 @@ TEST(MachineFit, DevicesCountAsFarAsTheyAreUsed) {
   EXPECT_EQ(three.devices[1], 35u);
 }
 
-TEST(MachineFit, GpusAndFilesTakeNoMemory) {
+TEST(MachineFit, CountsNoMemoryForGpusAndFiles) {
   auto session = session_of({{.kind = DeviceKind::cuda, .memory = 1000}});
   EXPECT_EQ(memory_need(session, {plan_of(1)}).total(), 100u);
   session.offload_path = "/somewhere";
   EXPECT_EQ(memory_need(session, {plan_of(1)}).total(), 0u);
 }
 
-TEST(MachineFit, OnlyAllMemoryOfTheMachineIsALimit) {
+TEST(MachineFit, LimitsARunOnlyByAllMemoryOfTheMachine) {
   const MemoryNeed need{.homes = 7_GiB, .devices = {1_GiB, 0}};
   require_memory(need, {.total = 8_GiB, .available = 1_GiB});
   const auto error =
       thrown<MachineTooSmall>([&] { require_memory(need, {.total = 6_GiB, .available = 6_GiB}); });
   EXPECT_STREQ(error.what(),
                "the run fits its budgets, not this machine: it needs 8.00 GiB of memory (7.00 GiB "
-               "for training state, 1.00 GiB for devices), 6.00 GiB are there");
+               "for training state, 1.00 GiB for devices), the machine has 6.00 GiB");
   const Error& any = error;
   EXPECT_EQ(std::string(any.what()), error.what());
   EXPECT_EQ(error.needed, 8_GiB);

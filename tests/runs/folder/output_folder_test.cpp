@@ -134,7 +134,7 @@ TEST(OutputFolder, RemovesOnlyTheFilesOfTheEarlierRun) {
   EXPECT_TRUE(fs::exists(folder.file("trials/new")));
 }
 
-TEST(OutputFolder, CreateRemovesNothingOutsideOfTheFolder) {
+TEST(OutputFolder, RemovesNothingOutsideOfItself) {
   for (const char* name : {"../../other", "..", "/", "a/b"}) {
     const TemporaryFolder root;
     const OutputFolder folder(root / "run");
@@ -153,7 +153,7 @@ TEST(OutputFolder, CreateRemovesNothingOutsideOfTheFolder) {
   }
 }
 
-TEST(OutputFolder, WhatNobodyElseUsesGoesWithTheRun) {
+TEST(OutputFolder, RemovesWhatNobodyElseUsesWithTheRun) {
   const TemporaryFolder root;
   const OutputFolder folder(root / "run");
   const RunLock lock = folder.lock();

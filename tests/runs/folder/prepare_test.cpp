@@ -63,7 +63,7 @@ class Prepare : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Prepare, EpochsAreRoundedUpToWholeSteps) {
+TEST_F(Prepare, RoundsEpochsUpToWholeSteps) {
   EXPECT_EQ(steps_of("batch_size: 8, num_train_epochs: 2"), 25);
   EXPECT_EQ(steps_of("batch_size: 16, num_train_epochs: 1"), 7);
   EXPECT_EQ(steps_of("batch_size: 8, num_train_epochs: 0.4"), 5);
@@ -71,12 +71,12 @@ TEST_F(Prepare, EpochsAreRoundedUpToWholeSteps) {
   EXPECT_EQ(steps_of("batch_size: 8"), TrainConfig().max_steps);
 }
 
-TEST_F(Prepare, AnOverrideReplacesStepsByEpochs) {
+TEST_F(Prepare, ReplacesStepsByEpochsOnAnOverride) {
   EXPECT_EQ(steps_of("batch_size: 8, max_steps: 3", {"train.num_train_epochs=2"}), 25);
   EXPECT_EQ(steps_of("batch_size: 8, num_train_epochs: 2", {"train.max_steps=3"}), 3);
 }
 
-TEST_F(Prepare, StepsAndEpochsExcludeEachOther) {
+TEST_F(Prepare, RefusesStepsBesideEpochs) {
   const auto path = "path: " + file("train.txt", 100, 'a');
   EXPECT_EQ(prepare(path, "max_steps: 3, num_train_epochs: 1").problems,
             Texts{"line 4: train.num_train_epochs: cannot be used with train.max_steps; remove one "
@@ -86,7 +86,7 @@ TEST_F(Prepare, StepsAndEpochsExcludeEachOther) {
 }
 
 /// The configuration of a run has the steps; or the epochs, where one number would be wrong.
-TEST_F(Prepare, TheResolvedConfigurationGivesTheSameSteps) {
+TEST_F(Prepare, HasTheSameStepsFromTheResolvedConfiguration) {
   const std::string data = "path: " + file("train.txt", 100, 'a') + ", eval_fraction: 0";
   for (const std::string values :
        {"train.learning_rate: {values: [1, 2]}", "train.batch_size: {values: [8, 16]}",
@@ -146,7 +146,7 @@ TEST_F(Prepare, DecidesAboutSharingWithoutOpeningDataAgain) {
   EXPECT_LT(tight.session->plan(JobId(0)).home_bytes, home) << "planned again, for one device";
 }
 
-TEST_F(Prepare, RungsAreCheckedAgainstTheStepsOfTheEpochs) {
+TEST_F(Prepare, ChecksRungsAgainstTheStepsOfTheEpochs) {
   const auto problems_of = [&](int min_iter) {
     return prepare("path: " + file("train.txt", 100, 'a') + ", eval_fraction: 0",
                    "batch_size: 8, num_train_epochs: 1",
@@ -161,7 +161,7 @@ TEST_F(Prepare, RungsAreCheckedAgainstTheStepsOfTheEpochs) {
   EXPECT_NE(problems_of(13)[0].find("no trial takes more than 13 steps"), std::string::npos);
 }
 
-TEST_F(Prepare, EvaluationMayHaveFilesOfItsOwn) {
+TEST_F(Prepare, OpensFilesOfTheirOwnForEvaluation) {
   const auto train = file("train.txt", 100, 'a'), eval = file("eval.txt", 3, 'b');
   const auto [trials, problems] = prepare("path: " + train + ", eval_path: " + eval, "");
   EXPECT_EQ(problems, Texts{});
@@ -177,7 +177,7 @@ TEST_F(Prepare, EvaluationMayHaveFilesOfItsOwn) {
   EXPECT_NE(text.find("eval_fraction: 0\n"), std::string::npos) << text;
 }
 
-TEST_F(Prepare, ProblemsOfEvaluationFilesNameTheirKey) {
+TEST_F(Prepare, NamesTheKeyOfEvaluationFiles) {
   const auto path = "path: " + file("train.txt", 100, 'a');
   const auto missing = prepare(path + ", eval_path: " + (folder_ / "nowhere"), "").problems;
   ASSERT_EQ(missing.size(), 1u);

@@ -36,7 +36,7 @@ int num_files(const TemporaryFolder& folder) {
   return num;
 }
 
-TEST(Requests, TheOwnerAnswers) {
+TEST(Requests, GetAnAnswerFromTheOwner) {
   const TemporaryFolder folder;
   const RunLock lock(folder.path());
   RequestInbox inbox(folder.path());
@@ -68,13 +68,13 @@ TEST(Requests, AreTakenInTheOrderInWhichTheyCame) {
   EXPECT_TRUE(inbox.take().empty());
 }
 
-TEST(Requests, WithoutAnOwnerNothingIsLeft) {
+TEST(Requests, LeaveNothingWithoutAnOwner) {
   const TemporaryFolder folder;
   EXPECT_EQ(ask_owner(folder.path(), {{"number", 1}}, 100s), std::nullopt);
   EXPECT_EQ(num_files(folder), 0);
 }
 
-TEST(Requests, AnOwnerThatDoesNotAnswerIsNotAskedForEver) {
+TEST(Requests, GiveUpOnAnOwnerThatDoesNotAnswer) {
   const TemporaryFolder folder;
   const RunLock lock(folder.path());
   const std::string late = thrown<Error>([&] {
@@ -87,7 +87,7 @@ TEST(Requests, AnOwnerThatDoesNotAnswerIsNotAskedForEver) {
 }
 
 /// Nobody knows whether the call had its effect.
-TEST(Requests, AnOwnerMayEndBeforeItAnswers) {
+TEST(Requests, SurviveAnOwnerThatEndsBeforeItAnswers) {
   const TemporaryFolder folder;
   std::optional<RunLock> lock(std::in_place, folder.path());
   RequestInbox inbox(folder.path());

@@ -44,7 +44,7 @@ std::string error_of(const TemporaryFolder& folder, const std::string& text) {
   return thrown<ConfigError>([&] { read_run(folder.path()); }).what();
 }
 
-TEST(EventLog, WhatIsReadIsWhatWasWritten) {
+TEST(EventLog, ReadsWhatItWrote) {
   const TemporaryFolder folder;
   EventLog log(folder / kEventFile);
   for (const auto& line : made_up_lines()) log.add(line);
@@ -56,7 +56,7 @@ TEST(EventLog, WhatIsReadIsWhatWasWritten) {
   EXPECT_EQ(plan_json(read), plan_json(log.run()));
 }
 
-TEST(EventLog, SaysWhatHappened) {
+TEST(EventLog, TellsWhatHappened) {
   RunLog run;
   for (const auto& line : made_up_lines()) run.apply(line);
   const auto& first = run.trials[0];
@@ -74,7 +74,7 @@ TEST(EventLog, SaysWhatHappened) {
 }
 
 /// What devices do is in the log; of it, a run has the lanes.
-TEST(EventLog, DevicesComeAndGoAndTrialsAreResized) {
+TEST(EventLog, KnowsDevicesAndResizes) {
   RunLog run;
   run.apply(made_up_run_event(1));
   using Kind = SessionEvent::Kind;
@@ -97,7 +97,7 @@ TEST(EventLog, DevicesComeAndGoAndTrialsAreResized) {
 }
 
 /// A checkpoint of a long trial knows its last steps, and how it began.
-TEST(EventLog, AResumedTrialMayKnowItsLastStepsOnly) {
+TEST(EventLog, AcceptsAResumedTrialThatKnowsOnlyItsLastSteps) {
   SessionEvent event = made_up_event(1, 1, 0, SessionEvent::Kind::resumed);
   event.step = 5;
   const TrialResult result{.first_loss = 9,
@@ -123,7 +123,7 @@ TEST(EventLog, AResumedTrialMayKnowItsLastStepsOnly) {
   EXPECT_STREQ(thrown<Error>([&] { run.apply(wrong); }).what(), "has 4 steps, not 5");
 }
 
-TEST(EventLog, ALastLineWithoutItsEndDoesNotCount) {
+TEST(EventLog, IgnoresALastLineWithoutItsEnd) {
   const TemporaryFolder folder;
   const auto lines = made_up_lines();
   const std::string text = text_of(lines);
@@ -141,7 +141,7 @@ TEST(EventLog, ALastLineWithoutItsEndDoesNotCount) {
 }
 
 /// Every byte of a log, with every other value of one bit.
-TEST(EventLog, NoDamagedByteIsBelieved) {
+TEST(EventLog, DetectsEveryDamagedByte) {
   const TemporaryFolder folder;
   const auto lines = made_up_lines();
   const std::string text = text_of(lines);
@@ -158,7 +158,7 @@ TEST(EventLog, NoDamagedByteIsBelieved) {
   EXPECT_EQ(json_report(read(folder, text).run, "", RunState::ended), whole);
 }
 
-TEST(EventLog, DamagedLinesAreLeftOutAndNamed) {
+TEST(EventLog, SkipsAndNamesDamagedLines) {
   const TemporaryFolder folder;
   auto lines = made_up_lines();
   std::string text = text_of(lines);
@@ -172,7 +172,7 @@ TEST(EventLog, DamagedLinesAreLeftOutAndNamed) {
             std::vector<std::string>{"events 4 to 4 are missing before line 5"});
 }
 
-TEST(EventLog, ALineThatComesTwiceCountsOnce) {
+TEST(EventLog, CountsARepeatedLineOnce) {
   const TemporaryFolder folder;
   auto lines = made_up_lines();
   lines.insert(lines.begin() + 4, lines[3]);
@@ -181,7 +181,7 @@ TEST(EventLog, ALineThatComesTwiceCountsOnce) {
   EXPECT_TRUE(found.run.actual);
 }
 
-TEST(EventLog, WithoutItsFirstLineNothingIsKnownOfTheTrials) {
+TEST(EventLog, KnowsNoTrialWithoutItsFirstLine) {
   const TemporaryFolder folder;
   std::string text = text_of(made_up_lines());
   text[20] ^= 1;
@@ -192,7 +192,7 @@ TEST(EventLog, WithoutItsFirstLineNothingIsKnownOfTheTrials) {
 }
 
 /// However long it is.
-TEST(EventLog, ATornLineIsCutOffBeforeTheNextEvent) {
+TEST(EventLog, CutsOffATornLineBeforeTheNextEvent) {
   const TemporaryFolder folder;
   const std::string whole = event_line(made_up_run_event(1));
   for (const std::size_t torn :
@@ -206,7 +206,7 @@ TEST(EventLog, ATornLineIsCutOffBeforeTheNextEvent) {
 }
 
 /// Also where the line is lost that says that a later program goes on.
-TEST(EventLog, ALogThatIsGoneOnWithIsWholeAgain) {
+TEST(EventLog, ReplacesDamagedLinesWhenItContinues) {
   const TemporaryFolder folder;
   auto lines = made_up_lines();
   lines.push_back(Json{
@@ -238,7 +238,7 @@ TEST(EventLog, ALogThatIsGoneOnWithIsWholeAgain) {
   }
 }
 
-TEST(EventLog, ANewerFormatIsRefused) {
+TEST(EventLog, RefusesANewerFormat) {
   const TemporaryFolder folder;
   Json first = made_up_run_event(1);
   first["format"] = 4;
@@ -247,7 +247,7 @@ TEST(EventLog, ANewerFormatIsRefused) {
 }
 
 /// As programs before this one have written them.
-TEST(EventLog, LinesOfFormat1HaveNoHash) {
+TEST(EventLog, ReadsLinesOfFormat1WithoutAHash) {
   const TemporaryFolder folder;
   auto lines = made_up_lines();
   lines[0]["format"] = 1;
@@ -261,7 +261,7 @@ TEST(EventLog, LinesOfFormat1HaveNoHash) {
 }
 
 /// Programs that knew those formats refuse it from then on.
-TEST(EventLog, ALogOfAnEarlierFormatGetsThePresentOneWhenARunContinues) {
+TEST(EventLog, ConvertsAnEarlierFormatWhenARunContinues) {
   for (const int format : {1, 2, kEventFormat}) {
     const TemporaryFolder folder;
     auto lines = made_up_lines();
@@ -280,7 +280,7 @@ Json added_trial(int number) {
   return {{"event", "added"}, {"trials", Json::array({event["trials"][at(number)]})}};
 }
 
-TEST(EventLog, ARunMayGetMoreTrials) {
+TEST(EventLog, AcceptsMoreTrials) {
   RunLog run;
   for (const auto& line : made_up_lines()) run.apply(line);
   ASSERT_TRUE(run.actual);
@@ -320,7 +320,7 @@ TEST(EventLog, KnowsThatACloneIsExtendedLikeItsSource) {
                "clones a trial that does not exist");
 }
 
-TEST(EventLog, ATrialThatStartsAgainMayHaveMoreSteps) {
+TEST(EventLog, AcceptsMoreStepsForATrialThatStartsAgain) {
   RunLog run;
   run.apply(made_up_run_event(2));
   Json again{{"trial", 1}, {"num_shards", 2}, {"lanes", 1}, {"order", "shard_major"}};
@@ -336,7 +336,7 @@ TEST(EventLog, ATrialThatStartsAgainMayHaveMoreSteps) {
   EXPECT_EQ(run.trials[0].max_steps, 10);
 }
 
-TEST(EventLog, NoLineMayLackAnything) {
+TEST(EventLog, RefusesALineThatLacksAnything) {
   const auto whole = made_up_lines();
   for (std::size_t i = 0; i < whole.size(); ++i) {
     const Json line = whole[i];
@@ -358,7 +358,7 @@ TEST(EventLog, NoLineMayLackAnything) {
   }
 }
 
-TEST(EventLog, OrderIsChecked) {
+TEST(EventLog, ChecksTheOrder) {
   const auto lines = made_up_lines();
   const auto problem = [&](std::vector<Json> some) {
     return thrown<Error>([&] {
@@ -378,7 +378,7 @@ TEST(EventLog, OrderIsChecked) {
   EXPECT_STREQ(problem({lines[0], stranger}), "names a trial that does not exist");
 }
 
-TEST(EventLog, WhoTakesItAwayIsNoticed) {
+TEST(EventLog, DetectsItsRemoval) {
   const TemporaryFolder folder;
   for (const bool replaced : {false, true}) {
     EventLog log(folder / kEventFile);
@@ -393,7 +393,7 @@ TEST(EventLog, WhoTakesItAwayIsNoticed) {
 }
 
 /// Numbers beside each other; a run that was not simulated has no planned ones.
-TEST(EventLog, ThePlanStandsBesideWhatCame) {
+TEST(EventLog, KeepsThePlanBesideTheResult) {
   RunLog run;
   for (const auto& line : made_up_lines()) run.apply(line);
   const Json both = Json::parse(plan_json(run));
@@ -414,11 +414,11 @@ TEST(EventLog, ReadsRunsOnly) {
   EXPECT_NE(problem("").find("it has no events.jsonl"), std::string::npos);
 }
 
-TEST(EventLog, CannotBeMadeWhereNothingCan) {
+TEST(EventLog, RefusesAPlaceThatCannotHoldIt) {
   EXPECT_THROW(EventLog("/proc/spillway/events.jsonl"), IoError);
 }
 
-TEST(EventLog, AFullDiskIsSaid) {
+TEST(EventLog, ReportsAFullDisk) {
   EventLog log("/dev/full");
   log.add(made_up_run_event(1));
   EXPECT_EQ(thrown<IoError>([&] { log.flush(); }).code, ENOSPC);

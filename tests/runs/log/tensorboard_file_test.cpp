@@ -16,14 +16,14 @@
 namespace spillway::testing {
 namespace {
 
-TEST(Tensorboard, ChecksumsAreCrc32c) {
+TEST(Tensorboard, HasChecksumsOfCrc32c) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
   EXPECT_EQ(crc32c(""), 0u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);  // RFC 3720, B.4
 }
 
 /// The first twelve bytes of event files that TensorFlow writes: their first record has 24 bytes.
-TEST(Tensorboard, RecordsAreFramedAsByTensorFlow) {
+TEST(Tensorboard, FramesRecordsAsTensorFlowDoes) {
   const std::string record = tfrecord(std::string(24, 'x'));
   EXPECT_EQ(record.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xA3\x7FK\"", 12));
   EXPECT_EQ(record.size(), 12 + 24 + 4u);

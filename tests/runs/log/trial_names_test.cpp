@@ -21,7 +21,7 @@ TEST(TrialNames, AreNumbersAsWideAsTheCount) {
   EXPECT_EQ(short_name(run_of(100), 3), "t003");
 }
 
-TEST(TrialNames, BothNamesFindATrial) {
+TEST(TrialNames, FindATrialByBothNames) {
   RunLog run = run_of(10);
   EXPECT_EQ(trial_named(run, "t03"), 3u);
   EXPECT_EQ(trial_named(run, "trial 3"), 3u);
@@ -31,7 +31,7 @@ TEST(TrialNames, BothNamesFindATrial) {
   EXPECT_EQ(trial_named(run, "t03"), 7u);
 }
 
-TEST(TrialNames, TitlesAreTheLastPartOfAKeyUnlessTwoAreAlike) {
+TEST(TrialNames, TakeTheLastPartOfAKeyUnlessTwoAreAlike) {
   RunLog run = run_of(2);
   run.trials[0].parameters = {{"train.learning_rate", "0.0037255056"},
                               {"model.dropout", "0.1"},

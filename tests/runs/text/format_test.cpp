@@ -88,14 +88,14 @@ TEST(SafeName, IsNeverTooLong) {
   EXPECT_EQ(safe_name(std::string(149, 'a') + "\xC3\xA9"), std::string(149, 'a'));
 }
 
-TEST(Csv, FormulasAreText) {
+TEST(Csv, WritesFormulasAsText) {
   EXPECT_EQ(csv_line({"=1+1", "+x", "-x", "@x", "\tx", "\rx"}),
             "'=1+1,'+x,'-x,'@x,'\tx,\"'\rx\"\r\n");
   EXPECT_EQ(csv_line({"-1.5", "+2e-3", "-inf", "-nan", "1=1", ""}),
             "-1.5,+2e-3,-inf,-nan,1=1,\r\n");
 }
 
-TEST(Format, Durations) {
+TEST(Format, WritesDurations) {
   EXPECT_EQ(format_duration(0), "0 s");
   EXPECT_EQ(format_duration(59.4), "59 s");
   EXPECT_EQ(format_duration(59.6), "1:00 min");

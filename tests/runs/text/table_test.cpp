@@ -26,33 +26,33 @@ TEST(Table, IsAsWideAsItsCells) {
                    "  t1               0.1                 12   2/120       9 s"}));
 }
 
-TEST(Table, TitlesAreCutFirst) {
+TEST(Table, CutsTitlesFirst) {
   EXPECT_EQ(small_table().lines(48), (Lines{"  trial  learning_r~  num_hid~    step      left",
                                             "  t0        0.003726         3  12/120  2:05 min",
                                             "  t1             0.1        12   2/120       9 s"}));
 }
 
-TEST(Table, ThenColumnsAreLeftOutByRank) {
+TEST(Table, OmitsColumnsByRank) {
   EXPECT_EQ(small_table().lines(34)[0], "  trial  learnin~  num_~    step");
   EXPECT_EQ(small_table().lines(25)[0], "  trial  learnin~    step");
   EXPECT_EQ(small_table().lines(24)[0], "  trial    step");
   EXPECT_EQ(small_table().lines(24)[1], "  t0     12/120");
 }
 
-TEST(Table, NoLineIsEverWider) {
+TEST(Table, WritesNoWiderLine) {
   for (std::size_t width = 0; width < 70; ++width) {
     for (const std::string& line : small_table().lines(width)) EXPECT_LE(columns_of(line), width);
   }
 }
 
-TEST(Table, LongNamesAreCutBeforeColumnsAreLeftOut) {
+TEST(Table, CutsLongNamesBeforeItOmitsColumns) {
   Table table(Lines{"trial", "fits", "budget"});
   table.add({"learning_rate=0.0037255056,hidden_size=256", "yes", "1.00 GiB"});
   EXPECT_EQ(table.lines(42)[1], "  learning_rate=0.0037255~   yes  1.00 GiB");
   EXPECT_EQ(table.lines(32)[1], "  learning_rate=0.0037255~   yes");
 }
 
-TEST(Table, APlainStreamHasNoWidth) {
+TEST(Table, LimitsNoWidthOnAPlainStream) {
   std::ostringstream wide, narrow;
   EXPECT_EQ(table_width(wide), kAnyWidth);
   set_table_width(narrow, 24);

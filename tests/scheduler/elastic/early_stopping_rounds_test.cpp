@@ -295,7 +295,7 @@ class Reference {
 
 class Rules : public ::testing::TestWithParam<Kind> {};
 
-TEST_P(Rules, OrderAndKillsChangeNoDecision) {
+TEST_P(Rules, DecideTheSameInAnyOrderAndAfterKills) {
   int num_stopped = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const Sweep sweep(GetParam(), seed);
@@ -338,7 +338,7 @@ Ends ends_by_arrival(const Sweep& sweep, std::uint64_t order) {
   return ends;
 }
 
-TEST(EarlyStopping, AshaThatDecidesAtArrivalDependsOnTheOrder) {
+TEST(EarlyStopping, DependsOnTheOrderIfAshaDecidesAtArrival) {
   int num_different = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const Sweep sweep(Kind::asha, seed);
@@ -354,7 +354,7 @@ std::vector<std::int64_t> holds(const EarlyStopping& rule, std::size_t num) {
 }
 
 /// As in table 1 of the paper: of R = 9 and eta = 3, brackets have 9, 5 and 3 trials.
-TEST(EarlyStopping, TrialsAreDealtToBrackets) {
+TEST(EarlyStopping, DealsTrialsToBrackets) {
   EarlyStopping rule({.rungs = {20, 3}, .brackets = 3});
   for (std::size_t t = 0; t < 34; ++t) rule.enter(JobId(t), 0, 180);
   const auto first = holds(rule, 34);
@@ -365,7 +365,7 @@ TEST(EarlyStopping, TrialsAreDealtToBrackets) {
   EXPECT_EQ(std::ranges::count(few, 20), 3) << "whatever the number of trials";
 }
 
-TEST(EarlyStopping, BracketsDoNotWaitForEachOther) {
+TEST(EarlyStopping, LetsNoBracketWaitForAnother) {
   EarlyStopping rule({.rungs = {2, 2}, .brackets = 2});
   for (std::size_t t = 0; t < 4; ++t) rule.enter(JobId(t), 0, 8);
   ASSERT_EQ(holds(rule, 4), (std::vector<std::int64_t>{2, 4, 2, 4}));
@@ -405,7 +405,7 @@ using Decisions = std::vector<Decision>;
 ///   2: B (3) at rung 2, alone: it goes on. C (4) at rung 1, one of {3, 4, 5}: C ends, D begins.
 ///   3: B ends. D (2) at rung 1, two of {2, 3, 4, 5}: D goes on.
 ///   4: D (4) at rung 2, one of {3, 4}: D ends.
-TEST(EarlyStopping, AshaTraceByHand) {
+TEST(EarlyStopping, FollowsATraceOfAshaByHand) {
   EarlyStopping rule({.kind = Kind::asha, .rungs = {1, 2}, .most_at_once = 2});
   const JobId a(0), b(1), c(2), d(3);
   for (const JobId job : {a, b, c, d}) rule.enter(job, 0, 3);
@@ -429,7 +429,7 @@ TEST(EarlyStopping, AshaTraceByHand) {
 }
 
 /// A trial that is submitted during the sweep begins at the time of the last round.
-TEST(EarlyStopping, ALateTrialOfAshaDoesNotHoldUpTheOthers) {
+TEST(EarlyStopping, LetsOthersPassALateTrialUnderAsha) {
   EarlyStopping rule({.kind = Kind::asha, .rungs = {2, 2}});
   rule.enter(JobId(0), 0, 100);
   for (const std::int64_t rung : {2, 4, 8}) rule.reach(JobId(0), rung, 1);
@@ -446,7 +446,7 @@ TEST(EarlyStopping, ALateTrialOfAshaDoesNotHoldUpTheOthers) {
 
 /// Rungs 1 and 2. At rung 1 trials lose 1, 2, ... 8: number k + 1 is worse than the median of the
 /// others if k > 3. At rung 2 there are four, with means 10.5, 2, 2, 3.95 and bests 1, 2, 1, 3.9.
-TEST(EarlyStopping, MedianTraceByHand) {
+TEST(EarlyStopping, FollowsATraceOfMedianByHand) {
   EarlyStopping rule(
       {.kind = Kind::median, .rungs = {.min_iter = 1, .interval = 1}, .most_at_once = 8});
   for (std::size_t t = 0; t < 8; ++t) rule.enter(JobId(t), 0, 3);
@@ -471,7 +471,7 @@ TEST(EarlyStopping, MedianTraceByHand) {
       "of the means of 3 other trials");
 }
 
-TEST(EarlyStopping, TheMedianOfFewTrialsStopsNobody) {
+TEST(EarlyStopping, StopsNobodyByTheMedianOfFewTrials) {
   for (const std::size_t num : {3u, 4u}) {
     EarlyStopping rule({.kind = Kind::median, .rungs = {.min_iter = 1, .interval = 1}});
     for (std::size_t t = 0; t < num; ++t) rule.enter(JobId(t), 0, 3);

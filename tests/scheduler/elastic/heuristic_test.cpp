@@ -162,10 +162,10 @@ TEST(Heuristic, RefusesWrongParameters) {
   for (const Wrong& wrong : std::vector<Wrong>{
            {RuleKind::throughput,
             {{"treshold", 1}},
-            "autoscale.treshold: is unknown to 'throughput'; did you mean 'threshold'?"},
+            "autoscale.treshold: is no parameter of 'throughput'; did you mean 'threshold'?"},
            {RuleKind::straggler,
             {{"price_per_device_hour", 1}},
-            "autoscale.price_per_device_hour: is unknown to 'straggler'; there are share"},
+            "autoscale.price_per_device_hour: is no parameter of 'straggler'; it has share"},
            {RuleKind::throughput,
             {{"threshold", -0.1}},
             "autoscale.threshold: is -0.1, must be at least 0 and at most 1"},

@@ -91,7 +91,7 @@ class ControlledJobs {
   double now_s = 0;
 };
 
-TEST(RunController, JobsStartWithTheLanesOfOneDecision) {
+TEST(RunController, StartsJobsWithTheLanesOfOneDecision) {
   ControlledJobs run("wfs", 4);
   EXPECT_TRUE(run.controller.start(JobId(0)).paused);
   EXPECT_EQ(run.controller.start(JobId(0)).hold.step, kNoStep);
@@ -104,7 +104,7 @@ TEST(RunController, JobsStartWithTheLanesOfOneDecision) {
   EXPECT_EQ(run.decide(), Texts{"resize 0 to 4"}) << "it runs, so it is not resumed";
 }
 
-TEST(RunController, WithoutSharesJobsRunFromTheirAdmission) {
+TEST(RunController, RunsJobsFromTheirAdmissionWithoutShares) {
   ControlledJobs run("none", 2);
   EXPECT_FALSE(run.controller.start(JobId(0)).paused);
   EXPECT_FALSE(run.controller.is_admitted(JobId(0)));
@@ -114,7 +114,7 @@ TEST(RunController, WithoutSharesJobsRunFromTheirAdmission) {
   EXPECT_EQ(run.decide(), Texts{});
 }
 
-TEST(RunController, AJobWithoutAShareWaitsForDevices) {
+TEST(RunController, LetsAJobWithoutAShareWaitForDevices) {
   ControlledJobs run("priority", 4);
   run.admit(2);
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 4", "resume 0", "pause 1"}));
@@ -123,7 +123,7 @@ TEST(RunController, AJobWithoutAShareWaitsForDevices) {
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 4", "resume 1"}));
 }
 
-TEST(RunController, TheBestGoOnAtARungAndOthersStop) {
+TEST(RunController, ContinuesTheBestAtARungAndStopsOthers) {
   ControlledJobs run("none", 1, rungs_for(2));
   run.admit(2);
   EXPECT_EQ(run.begin(), Texts{});
@@ -138,14 +138,14 @@ TEST(RunController, TheBestGoOnAtARungAndOthersStop) {
 }
 
 /// One that ends elsewhere counts no more.
-TEST(RunController, TheEndOfAJobDecidesTheRungThatOthersWaitAt) {
+TEST(RunController, DecidesARungAtTheEndOfTheLastJob) {
   ControlledJobs run("none", 1, rungs_for(2));
   run.admit(2);
   run.commit(JobId(0), 5);
   EXPECT_EQ(run.end(JobId(1)), (Texts{"pass 0", "hold 0 at 10"}));
 }
 
-TEST(RunController, AJobThatWaitsAtARungLeavesItsShareToOthers) {
+TEST(RunController, GivesTheShareOfAJobThatWaitsAtARungToOthers) {
   ControlledJobs run("wfs", 2, rungs_for(2));
   run.admit(2);
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 1", "resume 0", "resize 1 to 1", "resume 1"}));
@@ -159,7 +159,7 @@ TEST(RunController, AJobThatWaitsAtARungLeavesItsShareToOthers) {
 }
 
 /// What a session before has decided holds in this one, too.
-TEST(RunController, RungsThatAreKnownAreDecidedAtTheBeginning) {
+TEST(RunController, DecidesKnownRungsAtTheBeginning) {
   EarlyStopping rule({.rungs = {5, 2}});
   rule.enter(JobId(0), 5, kSteps);
   rule.enter(JobId(1), 5, kSteps);
@@ -206,7 +206,7 @@ TEST(RunController, PassesTheRungWhereAJobHasTakenAState) {
   EXPECT_EQ(run.commit(JobId(0), 5, 1), (Texts{"pass 0", "hold 0 at 10"}));
 }
 
-TEST(RunController, AJobEvaluatesAtARungWhereEvaluationsAreCompared) {
+TEST(RunController, EvaluatesAJobAtARungWhereEvaluationsAreCompared) {
   for (const MetricKind metric : {MetricKind::eval_loss, MetricKind::final_loss}) {
     EarlyStopping rule({.rungs = {5, 2}, .metric = to_string(metric)});
     ControlledJobs run("none", 1, rule);
@@ -224,7 +224,7 @@ EarlyStopping one_at_once() {
       {.kind = EarlyTerminateKind::asha, .rungs = {.min_iter = 5, .eta = 2}, .most_at_once = 1});
 }
 
-TEST(RunController, AJobWaitsToBeginWithoutItsShare) {
+TEST(RunController, LetsAJobWithoutAShareWaitToBegin) {
   ControlledJobs run("wfs", 2, one_at_once());
   for (const JobId job : {JobId(0), JobId(1)}) {
     run.controller.enter({.job = job, .max_steps = kSteps});
@@ -242,7 +242,7 @@ TEST(RunController, AJobWaitsToBeginWithoutItsShare) {
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 2", "resume 1"}));
 }
 
-TEST(RunController, AJobThatIsNotComparedBeginsAtOnce) {
+TEST(RunController, StartsAJobThatIsNotComparedAtOnce) {
   ControlledJobs run("wfs", 2, one_at_once());
   run.controller.enter({.job = JobId(0), .max_steps = kSteps});
   run.controller.enter({.job = JobId(1), .max_steps = kSteps, .is_compared = false});
@@ -254,7 +254,7 @@ TEST(RunController, AJobThatIsNotComparedBeginsAtOnce) {
 }
 
 /// Its evaluation there was lost with the session before.
-TEST(RunController, AJobThatBeginsAtItsRungEvaluatesThere) {
+TEST(RunController, EvaluatesAJobThatBeginsAtItsRung) {
   for (const char* allocator : {"none", "wfs"}) {
     ControlledJobs run(allocator, 1, one_at_once());
     run.controller.enter({.job = JobId(0), .max_steps = 5});
@@ -277,7 +277,7 @@ TEST(RunController, AJobThatBeginsAtItsRungEvaluatesThere) {
 }
 
 /// Else it would be among the jobs that share devices twice.
-TEST(RunController, AJobThatPassesARungBeforeItsAdmissionArrivesOnce) {
+TEST(RunController, CountsAJobThatPassesARungBeforeItsAdmissionOnce) {
   EarlyStopping rule({.rungs = {5, 2}});
   for (int j = 0; j < 4; ++j) {
     rule.enter(JobId(j), 5, kSteps);
@@ -293,7 +293,7 @@ TEST(RunController, AJobThatPassesARungBeforeItsAdmissionArrivesOnce) {
   EXPECT_EQ(run.decide(), Texts{"resize 1 to 2"});
 }
 
-TEST(RunController, ALimitAndLanesThatAreAskedForHoldAfterARung) {
+TEST(RunController, KeepsALimitAndRequestedLanesAfterARung) {
   ControlledJobs run("wfs", 4, rungs_for(3));
   run.admit(3);
   run.decide();
@@ -307,7 +307,7 @@ TEST(RunController, ALimitAndLanesThatAreAskedForHoldAfterARung) {
   EXPECT_EQ(run.decide(), (Texts{"resize 0 to 3", "resume 0"}));
 }
 
-TEST(RunController, NoRungIsDecidedWhileTheUserStopsAllJobs) {
+TEST(RunController, DecidesNoRungWhileTheUserStopsAllJobs) {
   ControlledJobs run("none", 1, rungs_for(0));
   const auto enter = [&](JobId job) {
     run.controller.enter({.job = job, .max_steps = kSteps});
@@ -334,7 +334,7 @@ ControlledJobs until_5(const char* allocator) {
   return run;
 }
 
-TEST(RunController, AJobWaitsAtItsStepUntilItIsExtended) {
+TEST(RunController, HoldsAJobAtItsStepUntilItIsExtended) {
   ControlledJobs run = until_5("none");
   EXPECT_EQ(run.commit(JobId(0), 4), Texts{});
   EXPECT_EQ(run.controller.waits(JobId(0)), JobWait::nothing);
@@ -347,7 +347,7 @@ TEST(RunController, AJobWaitsAtItsStepUntilItIsExtended) {
   EXPECT_EQ(run.take(), Texts{"hold 0 at its end"});
 }
 
-TEST(RunController, AJobThatWaitsAtItsStepLeavesItsShareToOthers) {
+TEST(RunController, GivesTheShareOfAJobThatWaitsAtItsStepToOthers) {
   ControlledJobs run = until_5("wfs");
   run.admit(JobId(1));
   run.decide();
@@ -386,7 +386,7 @@ TEST(RunController, DecidesTheRungThatAnExemptJobHadToReach) {
 }
 
 /// The engine reports that the job rests after the user has told it to go on.
-TEST(RunController, ACallThatCrossesTheRestOfAJobCounts) {
+TEST(RunController, AppliesACallThatCrossesTheRestOfAJob) {
   for (const char* allocator : {"none", "wfs"}) {
     ControlledJobs run = until_5(allocator);
     run.controller.on_committed({JobId(0), 5, {}}, run.now_s);
@@ -412,7 +412,7 @@ TEST(RunController, IsNotComparedBeforeItIsEvaluated) {
   EXPECT_EQ(run.take(), (Texts{"pass 0", "hold 0 at 10"}));
 }
 
-TEST(RunController, ASuspendedJobWaitsForTheUserAlone) {
+TEST(RunController, ResumesASuspendedJobOnlyForTheUser) {
   ControlledJobs run("wfs", 2, rungs_for(2));
   run.admit(2);
   run.decide();
@@ -431,7 +431,7 @@ TEST(RunController, ASuspendedJobWaitsForTheUserAlone) {
 }
 
 /// It may have no device at all before the call.
-TEST(RunController, AJobWithoutAShareIsSuspendedAtOnce) {
+TEST(RunController, SuspendsAJobWithoutAShareAtOnce) {
   ControlledJobs run("priority", 4);
   run.admit(2);
   run.decide();
@@ -445,7 +445,7 @@ TEST(RunController, AJobWithoutAShareIsSuspendedAtOnce) {
   EXPECT_EQ(run.decide(), (Texts{"resize 1 to 4", "resume 1"}));
 }
 
-TEST(RunController, AJobCanBeEnteredSuspended) {
+TEST(RunController, AcceptsASuspendedJob) {
   ControlledJobs run("none", 1);
   run.controller.enter({.job = JobId(0), .max_steps = kSteps, .suspended = true});
   EXPECT_TRUE(run.controller.start(JobId(0)).suspended);
@@ -458,7 +458,7 @@ TEST(RunController, AJobCanBeEnteredSuspended) {
 }
 
 /// It is compared with those that were there, and takes nothing from those that went on.
-TEST(RunController, AJobThatComesLateIsComparedAtTheRungsOfTheOthers) {
+TEST(RunController, ComparesALateJobAtTheRungsOfTheOthers) {
   for (const double loss : {0.5, 1.5}) {
     ControlledJobs run("none", 1, rungs_for(2));
     run.admit(2);
@@ -475,7 +475,7 @@ TEST(RunController, AJobThatComesLateIsComparedAtTheRungsOfTheOthers) {
   }
 }
 
-TEST(RunController, WithoutDevicesNothingIsDecided) {
+TEST(RunController, DecidesNothingWithoutDevices) {
   ControlledJobs run("wfs", 1);
   run.admit(1);
   run.decide();

@@ -110,7 +110,7 @@ TEST(TrialHistory, KeepsItsFormatIfNothingIsDropped) {
 }
 
 /// Written by a program that compared means alone.
-TEST(TrialHistory, OfAnEarlierProgramHasNoEvaluationsAtRungs) {
+TEST(TrialHistory, HasNoEvaluationsAtRungsFromAnEarlierProgram) {
   TrialHistory whole(5, kRungs);
   train(whole, 20);
   Json json = Json::parse(whole.to_text());
@@ -120,7 +120,7 @@ TEST(TrialHistory, OfAnEarlierProgramHasNoEvaluationsAtRungs) {
   EXPECT_EQ(read.rung_losses(kEvals), (RungLosses{{12, 2 * loss_of(12)}})) << "the others are gone";
 }
 
-TEST(TrialHistory, AnEvaluationThatIsNotFiniteStaysSo) {
+TEST(TrialHistory, KeepsAnEvaluationThatIsNotFinite) {
   TrialHistory whole(2, kRungs);
   train(whole, 2);
   whole.add_step(1, 1);

@@ -64,7 +64,7 @@ TEST(Schedule, KeepsItsShapeWhenTheRateChanges) {
 }
 
 /// Of 10 steps that became 14 and then 20.
-TEST(Schedule, OfAnExtendedTrialFirstEndsAsBefore) {
+TEST(Schedule, KeepsEarlierStepsWhenATrialIsExtended) {
   for (const auto type :
        {LrSchedulerType::linear, LrSchedulerType::cosine, LrSchedulerType::constant}) {
     const TrainConfig before = config_of(type, 0.2);
@@ -100,7 +100,7 @@ TEST(Schedule, HasANewPlateauAfterADecay) {
   expect_rates(config, {0, 0.4, 0.8, 1.2, 1.6, 2, 2, 2, 2, 1, 2, 2, 2, 2, 2, 2, 2, 1.5, 1, 0.5});
 }
 
-TEST(Schedule, WithAnEndIsExtendedOnlyIfTheUserSaysHow) {
+TEST(Schedule, RefusesToExtendAnEndWithoutTheUsersChoice) {
   TrainConfig config = config_of(LrSchedulerType::cosine, 0);
   config.extended_from = {4};
   EXPECT_EQ(thrown<ConfigError>([&] { config.validate(); }).problem,
@@ -153,7 +153,7 @@ TEST(UpdateRule, HasTheValuesOfTheGroup) {
   EXPECT_EQ(values({.name = "body.weight"}), std::pair(2.0f, 0.25f));
 }
 
-TEST(UpdateRule, SgdKeepsOneMomentAndAppliesItsHyperParameters) {
+TEST(UpdateRule, KeepsOneMomentForSgdAndAppliesItsHyperParameters) {
   TrainConfig config = config_of(LrSchedulerType::constant, 0);
   EXPECT_EQ(num_moments(config), 2);
   config.optimizer = OptimizerKind::sgd;
@@ -194,7 +194,7 @@ TrialConfig sgd_trial() {
   return trial;
 }
 
-TEST(Sgd, SpilledIsResidentBitByBit) {
+TEST(Sgd, KeepsTheBitsOfAResidentRunWhenSpilled) {
   const RunResult resident = train(session_of(1, kAmple), sgd_trial());
   const RunResult spilled = train(session_of(1, smallest_budget(sgd_trial())), sgd_trial());
   EXPECT_EQ(resident.trials[0].num_shards, 1);

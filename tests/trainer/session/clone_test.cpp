@@ -220,7 +220,7 @@ TEST(SessionClone, RefusesInvalidCalls) {
   EXPECT_EQ(refusal(source, worse),
             "set.learning_rate: is nan, must be a number of at least 0 and below 1000000");
   EXPECT_EQ(std::string(thrown<Error>([&] { session.clone(JobId(2), clone); }).what()),
-            "there is no trial 2; there are 2");
+            "there is no trial 2; the session has 2");
   EXPECT_FALSE(fs::exists(folder.path() / "clone"));
 }
 

@@ -184,7 +184,7 @@ TEST(Elastic, ReportsImpossibleRequests) {
   EXPECT_EQ(said([&] { session.resize(trial, 3); }),
             "train.data_parallel: is 3, but only 2 devices can run the trial");
   EXPECT_STREQ(thrown<Error>([&] { session.resize(JobId(1), 1); }).what(),
-               "there is no trial 1; there are 1");
+               "there is no trial 1; the session has 1");
   EXPECT_EQ(said([&] { session.remove_device(2); }),
             "devices: have no number 2; they are numbered from 0 to 1");
   EXPECT_EQ(said([&] { session.remove_device(-1); }),

@@ -216,7 +216,7 @@ TEST(LiveSession, RefusesInvalidCalls) {
            [&] { session.pause(JobId(1)); }, [&] { session.resume(JobId(1)); },
            [&] { session.stop(JobId(1)); }, [&] { session.extend(JobId(1), 1); },
            [&] { session.wait(JobId(1)); }}) {
-    EXPECT_EQ(std::string(thrown<Error>(call).what()), "there is no trial 1; there are 1");
+    EXPECT_EQ(std::string(thrown<Error>(call).what()), "there is no trial 1; the session has 1");
   }
 }
 

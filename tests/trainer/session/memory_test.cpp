@@ -36,7 +36,7 @@ TEST(Memory, ReportsTheSmallestBudget) {
   }
 }
 
-TEST(Memory, CheckpointsThatHaveNoDiskAreToldHowToTakeLess) {
+TEST(Memory, AdvisesLessRoomForCheckpointsWithoutDisk) {
   TrialConfig trial = tiny_trial();
   trial.checkpoint = {.folder = "/proc/checkpoints", .keep = 3};
   const auto error = thrown<DoesNotFit>([&] { Session(session_of(1, kAmple)).submit(trial); });

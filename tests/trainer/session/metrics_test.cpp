@@ -57,7 +57,7 @@ TEST(SessionMetrics, AreTheSameBitsOverBudgetsDevicesAndLanes) {
 }
 
 /// The control: the same weights and samples, added in another order.
-TEST(SessionMetrics, ControlOtherVirtualNodesAddInAnotherOrder) {
+TEST(SessionMetrics, DifferForOtherVirtualNodes) {
   const auto frozen = [](int virtual_nodes) {
     TrialConfig trial = regression();
     trial.train.max_steps = 1;

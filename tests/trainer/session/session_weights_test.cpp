@@ -71,7 +71,7 @@ TEST(SessionWeights, AreTheSameFromMemoryFileAndCheckpoint) {
   }
 }
 
-TEST(SessionWeights, OfAPausedTrialAreThoseOfOneThatEndsThere) {
+TEST(SessionWeights, AreTheSameForAPausedAndAnEndedTrial) {
   TrialConfig trial = norm_trial();
   trial.until = 10;
   Session session(session_of(1, smallest_budget(trial)));
@@ -97,8 +97,8 @@ TEST(SessionWeights, AreRefusedWhereThereAreNone) {
   EXPECT_EQ(error(), "trial norm still trains; pause it and wait for it, or for its end");
   session.run();
   EXPECT_EQ(error(),
-            "trial norm has left its weights nowhere; set keep_weights, a weights_file, or "
-            "checkpoints");
+            "the weights of trial norm were not kept; set keep_weights, weights_file or "
+            "checkpoint.folder");
 }
 
 /// The words of padded_graph() and its head, which share their weights.

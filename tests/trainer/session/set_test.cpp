@@ -191,7 +191,7 @@ TEST(SessionSet, RefusesInvalidCalls) {
             "set.max_grad_norm: is nan, must be a number of at least 0 and below 1e+30");
   EXPECT_EQ(refusal({}), "set: is empty; give learning_rate, weight_decay or max_grad_norm");
   EXPECT_EQ(std::string(thrown<Error>([&] { session.set(JobId(1), kSlower); }).what()),
-            "there is no trial 1; there are 1");
+            "there is no trial 1; the session has 1");
   session.run();
   EXPECT_EQ(refusal(kSlower),
             "trial: 'seed 1' has ended: done; its values cannot change, clone it instead");

@@ -153,7 +153,7 @@ TEST(Shares, PausesTheLowestPriorityAfterALoss) {
 /// Its utility is zero for any lanes, so it tries fewer and fewer.
 const AutoscaleRule kWalksDown{.rule = RuleKind::linear, .params = {{"value", 0}}};
 
-TEST(Autoscaled, RuleTakesLanesBack) {
+TEST(Autoscaled, TakesLanesBackByARule) {
   TrialConfig trial = trial_of(1, kAutoDataParallel, 60);
   trial.train.autoscale = {kWalksDown};
   const SharedRun run(session_of(3, kAmple), {trial});
@@ -164,7 +164,7 @@ TEST(Autoscaled, RuleTakesLanesBack) {
   expect_bits_of_one_device(run, {trial});
 }
 
-TEST(Autoscaled, AutoBeginsWithAllDevicesAndTriesFewer) {
+TEST(Autoscaled, BeginsWithAllDevicesAndTriesFewerUnderAuto) {
   const TrialConfig trial = trial_of(1, kAutoDataParallel, 40);
   const SharedRun run(session_of(2, kAmple), {trial});
   EXPECT_EQ(run.watched.session.plan(JobId(0)).lanes, 2);
@@ -174,7 +174,7 @@ TEST(Autoscaled, AutoBeginsWithAllDevicesAndTriesFewer) {
   expect_bits_of_one_device(run, {trial});
 }
 
-TEST(Autoscaled, AutoRespectsGroupsAndMaximum) {
+TEST(Autoscaled, RespectsGroupsAndMaximumUnderAuto) {
   TrialConfig trial = trial_of(1, kAutoDataParallel);
   const auto lanes = [&] {
     Session session(session_of(4, kAmple));

@@ -4,7 +4,6 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <numeric>
 #include <string>
 
@@ -12,12 +11,10 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/gpu/dry_cuda.h"
 #include "tests/support/gpu/fake_cudart.h"
+#include "tests/support/gpu/torch_on_gpu.h"
 #include "tests/support/models/small_nets.h"
 #include "tests/support/models/small_resnet.h"
 #include "tests/support/run/training_run.h"
-#include "trainer/compute/run_on.h"
-#include "trainer/torch/counting_allocator.h"
-#include "trainer/torch/torch_gpu.h"
 
 /// What LibTorch's GPU code does in a session.
 namespace spillway::testing {
@@ -29,32 +26,11 @@ int misaligned() {
   return std::accumulate(alignments.begin(), alignments.begin() + kAlignment, 0);
 }
 
-SessionConfig two_gpus(Bytes memory) {
-  SessionConfig config = session_of(2, memory);
-  config.activation_share = 0.5;
-  for (int i = 0; i < 2; ++i) {
-    config.devices[at(i)].kind = DeviceKind::cuda;
-    config.devices[at(i)].index = i;
-  }
-  return config;
-}
-
-/// Runs on a GPU thread of its own, like an op.
-void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
-  initialize_torch();
-  const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
-  load_torch_gpu();
-  run_on(*device, [&] {
-    bind_torch_thread(0, device->compute().stream());
-    work(at::TensorOptions(torch_device(0)));
-  });
-}
-
 class DryGpu : public ::testing::Test {
  protected:
   /// No call synchronizes, none uses the default stream, and operands are aligned.
   static void expect_good_run(const TrialConfig& trial, Bytes memory) {
-    Session session(two_gpus(memory));
+    Session session(gpus(2, memory));
     session.submit(trial);
     const int waits = fake_cuda().waits, kernels = dry_cuda().kernels;
     session.run();
@@ -95,7 +71,7 @@ TEST_F(DryGpu, NeverSynchronizesForOtherModels) {
 TEST_F(DryGpu, NamesALayerThatIsTooLarge) {
   TrialConfig trial = tiny_trial();
   trial.train.dtype = FloatType::bf16;
-  Session session(two_gpus(2_MiB));
+  Session session(gpus(2, 2_MiB));
   const auto refusal = thrown<DoesNotFit>([&] { session.submit(trial); });
   EXPECT_EQ(std::string(refusal.what()).find("layer h.0.attn alone does not fit: it needs "), 0u)
       << refusal.what();
@@ -111,7 +87,7 @@ torch::nn::Sequential pooling_net() {
 }
 
 TEST_F(DryGpu, NamesANondeterministicOperation) {
-  Session session(two_gpus(2_MiB));
+  Session session(gpus(2, 2_MiB));
   const TrialConfig trial = net_trial({"pooling", &pooling_net, {.input_shape = {1, 8, 8}}});
   const auto refusal = thrown<Error>([&] { session.submit(trial); });
   EXPECT_STREQ(refusal.what(),

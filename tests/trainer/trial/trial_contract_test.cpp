@@ -24,14 +24,14 @@ std::vector<std::string> fields(const Contract& then, const Contract& now) {
 
 using Fields = std::vector<std::string>;
 
-TEST(TrialContract, AnExtensionIsNoChange) {
+TEST(TrialContract, AllowsAnExtension) {
   EXPECT_EQ(fields(contract("10"), contract("20", "10")), Fields{});
   EXPECT_EQ(fields(contract("10"), contract("20", "10", "stretch")), Fields{});
   EXPECT_EQ(fields(contract("10"), contract("40", "10,20")), Fields{});
   EXPECT_EQ(fields(contract("20", "10", "restart"), contract("40", "10,20", "restart")), Fields{});
 }
 
-TEST(TrialContract, OtherDifferencesAreChanges) {
+TEST(TrialContract, RefusesOtherDifferences) {
   const Fields steps{"train.max_steps"}, both{"train.extended_from", "train.max_steps"};
   EXPECT_EQ(fields(contract("10"), contract("20")), steps);
   EXPECT_EQ(fields(contract("20", "10"), contract("10")), both);

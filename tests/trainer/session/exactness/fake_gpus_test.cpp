@@ -3,14 +3,11 @@
 #include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "tests/support/gpu/fake_cudart.h"
+#include "tests/support/gpu/torch_on_gpu.h"
 #include "tests/support/models/wrapped_model.h"
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
-#include "trainer/compute/run_on.h"
-#include "trainer/torch/counting_allocator.h"
 #include "trainer/torch/torch_gpu.h"
 
 /// Training on two simulated GPUs.
@@ -26,28 +23,6 @@ class FakeGpus : public ::testing::Test {
     EXPECT_EQ(fake_cuda().on_no_gpu, 0);
     EXPECT_EQ(fake_cuda().on_no_stream, 0);
     EXPECT_EQ(fake_cuda().spinning, 0);
-  }
-
-  /// A device on each of the first `number` GPUs.
-  static SessionConfig gpus(int number, Bytes memory) {
-    SessionConfig config = session_of(number, memory);
-    config.activation_share = 0.5;
-    for (int i = 0; i < number; ++i) {
-      config.devices[at(i)].kind = DeviceKind::cuda;
-      config.devices[at(i)].index = i;
-    }
-    return config;
-  }
-
-  /// Runs on a thread of the first GPU.
-  static void on_gpu(const std::function<void(const at::TensorOptions& here)>& work) {
-    initialize_torch();
-    const auto device = make_cuda_device("cuda:0", 0, 1_MiB);
-    load_torch_gpu();
-    run_on(*device, [&] {
-      bind_torch_thread(0, device->compute().stream());
-      work(at::TensorOptions(torch_device(0)));
-    });
   }
 
   static TrialConfig spilled(const std::vector<int>& lane_groups) {

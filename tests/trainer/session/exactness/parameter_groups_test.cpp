@@ -50,7 +50,7 @@ TEST(ParameterGroups, ChangeBitsEachByItself) {
   }
 }
 
-TEST(ParameterGroups, WithTheValuesOfTheTrialChangeNoBit) {
+TEST(ParameterGroups, ChangeNoBitWithTheValuesOfTheTrial) {
   TrialConfig trial = net_trial(small_nets()[0]);
   const TrialResult plain = train(session_of(1, kAmple), trial).trials[0];
   trial.train.parameter_groups = {{.pattern = "*"}};
