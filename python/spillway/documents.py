@@ -154,7 +154,8 @@ class _Reader:
 
     def _file(self, path: pathlib.Path) -> Iterator[_Text]:
         if path.suffix not in (".txt", ".jsonl"):
-            raise _wrong(f"'{path}' is no .txt or .jsonl file; rename it, or give a list of records")
+            raise _wrong(f"'{path}' is no .txt or .jsonl file; rename it, or give "
+                         "a list of records")
         try:
             with path.open(encoding="utf-8") as file:
                 if path.suffix == ".txt":
@@ -235,7 +236,7 @@ class _Reader:
 
     def _rendered(self, place: str, messages: list[Any], record: Mapping[str, Any],
                   asks: bool = False, whole: str | None = None) -> str:
-        """Text of messages, with which `whole` must begin; one that `asks` ends as a prompt does."""
+        """Text of messages, with which `whole` must begin; as a prompt, one that `asks`."""
         try:
             text = self._tokenizer.apply_chat_template(
                 messages, tools=record.get("tools"), tokenize=False, add_generation_prompt=asks)

@@ -42,9 +42,9 @@ class Samples:
             raise ConfigError(f"path: '{os.fspath(path)}' is not what spillway.pack writes "
                               f"({error})", "path") from None
 
-    def example(self, batch_size: int = 1) -> dict[str, torch.Tensor]:
-        """The first samples, as `from_pretrained` takes them. They are those of a virtual node."""
-        return {name: tensor[:batch_size].long() for name, tensor in self.tensors.items()}
+    def example(self) -> dict[str, torch.Tensor]:
+        """The first sample, as `from_pretrained` takes it."""
+        return {name: tensor[:1].long() for name, tensor in self.tensors.items()}
 
     def data(self, model: ExportedModel, *, eval_fraction: float = 0.0,
              eval: Samples | None = None) -> Data:
