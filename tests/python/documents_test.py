@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from spillway import documents as documents_module
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
+CHAT = pathlib.Path(__file__).parents[2] / "examples/chat.py"
 LENGTH, STEPS = 64, 4
 TEXT = "\n".join(f"The {n}th row says:  {n * n} is\n\n the square of {n}." for n in range(60))
 CHATS = [{"messages": [{"role": "system", "content": "Be brief."},
@@ -383,6 +385,17 @@ train: {{batch_size: {len(samples)}, max_steps: {STEPS}, learning_rate: 1e-2, we
         run = sp.train(self.folder / "run.yaml", output_dir=self.folder / "runs", progress=False)
         self.assertEqual(run.trials[0]["weights_xxh3"], expected)
         self.assertNotEqual(self.train(samples, STEPS - 1).weights_xxh3, expected)
+
+    def test_trains_an_adapter_as_in_the_example(self):
+        TOKENIZER.save_pretrained(self.folder / "model")
+        file = self.write("chats.jsonl", "\n".join(map(json.dumps, CHATS * 4)))
+        shown = subprocess.run([sys.executable, CHAT, self.folder / "model", file,
+                                self.folder / "adapter"], check=True, text=True,
+                               capture_output=True).stdout
+        self.assertIn("8 conversations in 4 samples", shown)
+        first, last = map(float, re.search(r"loss (\S+) -> (\S+)", shown).groups())
+        self.assertLess(last, first)
+        self.assertTrue((self.folder / "adapter/adapter_model.safetensors").is_file())
 
     def test_evaluates_on_other_samples(self):
         train, other = (sp.pack(self.documents, 128) for _ in range(2))
