@@ -30,6 +30,7 @@ from spillway import documents as documents_module
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
+COMMAND = pathlib.Path(sys.executable).parent / "spillway"
 CHAT = pathlib.Path(__file__).parents[2] / "examples/chat.py"
 LENGTH, STEPS = 64, 4
 TEXT = "\n".join(f"The {n}th row says:  {n * n} is\n\n the square of {n}." for n in range(60))
@@ -358,6 +359,15 @@ class Train(InFolder):
         self.assert_close(losses, self.eager(samples))
         self.assert_close(losses[:1], [self.alone()])
 
+    def test_refuses_positions_that_a_model_does_not_use(self):
+        module = transformers.BloomForCausalLM(transformers.BloomConfig(
+            vocab_size=len(TOKENIZER), hidden_size=32, n_layer=1, n_head=4, use_cache=False))
+        samples = sp.pack(self.documents, 128)
+        with self.assertRaisesRegex(sp.ExportError, "does not use 'position_ids'"):
+            sp.from_torch(module, samples.example(), path=self.folder / "a.spw", loss="model")
+        samples = sp.pack(self.documents, 128, position_ids=False)
+        sp.from_torch(module, samples.example(), path=self.folder / "a.spw", loss="model")
+
     def test_lets_packed_documents_see_those_before(self):
         samples = sp.pack(self.documents, 128, position_ids=False)
         losses = self.train(samples).losses
@@ -371,7 +381,7 @@ class Train(InFolder):
         self.assert_close(losses, self.eager(samples))
         self.assert_close(losses[:1], [self.alone()])
 
-    def test_has_the_bits_of_a_configuration(self):
+    def test_has_the_bits_of_a_configuration_that_the_command_resumes(self):
         samples = sp.pack(self.documents, 128, path=self.folder / "chat.safetensors")
         expected = self.train(samples).weights_xxh3
         (self.folder / "run.yaml").write_text(f"""
@@ -382,9 +392,13 @@ data: {{format: tensors, path: {self.folder}/chat.safetensors, eval_fraction: 0}
 train: {{batch_size: {len(samples)}, max_steps: {STEPS}, learning_rate: 1e-2, weight_decay: 0,
         max_grad_norm: 0, lr_scheduler_type: constant}}
 """)
-        run = sp.train(self.folder / "run.yaml", output_dir=self.folder / "runs", progress=False)
-        self.assertEqual(run.trials[0]["weights_xxh3"], expected)
-        self.assertNotEqual(self.train(samples, STEPS - 1).weights_xxh3, expected)
+        folder = self.folder / "run"
+        sp.train(self.folder / "run.yaml", {"train.max_steps": 2}, output_dir=folder,
+                 progress=False)
+        self.assertNotEqual(sp.open(folder).trials[0]["weights_xxh3"], expected)
+        subprocess.run([COMMAND, "resume", folder, f"train.max_steps={STEPS}"], check=True,
+                       capture_output=True)
+        self.assertEqual(sp.open(folder).trials[0]["weights_xxh3"], expected)
 
     def test_trains_an_adapter_as_in_the_example(self):
         TOKENIZER.save_pretrained(self.folder / "model")
