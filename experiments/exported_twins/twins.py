@@ -72,6 +72,48 @@ class Mlp(nn.Module):
         return self.head(x)
 
 
+class Residual(nn.Module):
+    """A block of the built-in resnet."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn1, self.bn2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        if stride > 1 or inputs != width:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False),
+                                            nn.BatchNorm2d(width))
+        else:
+            self.downsample = nn.Identity()
+
+    def forward(self, x):
+        """[B, inputs, H, W] -> [B, width, H / stride, W / stride]"""
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + self.downsample(x))
+
+
+class Resnet(nn.Module):
+    """The built-in resnet."""
+
+    def __init__(self, widths, depth):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, widths[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        self.num_stages = len(widths)
+        for stage, (inputs, width) in enumerate(zip([widths[0], *widths], widths), 1):
+            blocks = [Residual(inputs if i == 0 else width, width, 2 if stage > 1 > i else 1)
+                      for i in range(depth)]
+            setattr(self, f"layer{stage}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(widths[-1], 10)
+
+    def forward(self, x):
+        """Integers [B, 64], pictures of 8 x 8 -> logits [B, 10]"""
+        x = F.relu(self.bn1(self.conv1(x.float().unflatten(1, (1, 8, 8)) / 16)))
+        for stage in range(1, self.num_stages + 1):
+            x = getattr(self, f"layer{stage}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
 def train(model, data, steps, rate=1e-3):
     """The weights, the losses and the seconds of each step but the first two."""
     with sp.Session("1GiB") as session:
@@ -93,7 +135,9 @@ def distance(a, b):
 def compare(name, built_in, module, example, data, folder, arguments, **values):
     """A row of the table."""
     initial, _, _ = train(built_in, data, 1, rate=0.0)
-    module.load_state_dict(initial, strict=True)
+    running = {key: value for key, value in module.state_dict().items()
+               if "running_" in key or key.endswith("num_batches_tracked")}
+    module.load_state_dict({**initial, **running}, strict=True)
     twin = sp.from_torch(module, example, path=folder / "net.spw", **values)
     seconds = {"built-in": [], "exported": []}
     losses = {}
@@ -102,10 +146,12 @@ def compare(name, built_in, module, example, data, folder, arguments, **values):
             _, losses[side], times = train(model, data, arguments.steps)
             seconds[side].append(statistics.median(times))
     _, control, _ = train(built_in, data, arguments.steps, rate=1.1e-3)
+    found, control = (distance(each, losses["built-in"]) for each in (losses["exported"], control))
+    if not found < 1e-5 < control:
+        raise RuntimeError(f"{name}: losses differ by {found}, and by {control} with another rate")
     ratios = [b / a for a, b in zip(seconds["built-in"], seconds["exported"])]
     medians = [1000 * statistics.median(seconds[side]) for side in seconds]
-    print(f"| {name} | {distance(losses['exported'], losses['built-in']):.1e} | "
-          f"{distance(control, losses['built-in']):.1e} | {medians[0]:.2f} | {medians[1]:.2f} | "
+    print(f"| {name} | {found:.1e} | {control:.1e} | {medians[0]:.2f} | {medians[1]:.2f} | "
           f"{statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f}) |", flush=True)
 
 
@@ -131,6 +177,11 @@ def main():
         mlp = sp.mlp(hidden_size=4 * width, num_hidden_layers=4)
         compare(f"mlp, 4 layers of {4 * width}", mlp, Mlp(4 * width, 4), x[:NODE],
                 sp.data(x, x[:, :10].argmax(1)), folder, arguments)
+        widths = (8, 16) if arguments.brief else (32, 64, 128)
+        resnet = sp.resnet(hidden_sizes=list(widths), depths=[2] * len(widths))
+        compare(f"resnet, {len(widths)} stages of 2 blocks, {widths[0]} to {widths[-1]} channels",
+                resnet, Resnet(widths, 2), x[:NODE], sp.data(x, x[:, :10].argmax(1)), folder,
+                arguments)
 
 
 if __name__ == "__main__":

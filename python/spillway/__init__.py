@@ -13,6 +13,7 @@ if not torch.__version__.startswith("2.11."):
     )
 
 from .data import Data, bytes_data, data, dataset, token_data
+from .documents import Documents, tokenize
 from .errors import (
     ConfigError,
     CorruptData,
@@ -29,6 +30,7 @@ from .hugging_face import from_pretrained, save_pretrained
 from .models import Model, gpt, mlp, resnet
 from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
+from .samples import Samples, pack, pad
 from .session import Event, Session
 
 __version__ = "0.1.0"
@@ -37,6 +39,7 @@ __all__ = [
     "ConfigError",
     "CorruptData",
     "Data",
+    "Documents",
     "DoesNotFit",
     "Error",
     "Evaluation",
@@ -50,6 +53,7 @@ __all__ = [
     "OutOfMemory",
     "Results",
     "Run",
+    "Samples",
     "Session",
     "TrialPlan",
     "TrialResult",
@@ -63,9 +67,12 @@ __all__ = [
     "load",
     "mlp",
     "open",
+    "pack",
+    "pad",
     "resnet",
     "resume",
     "save_pretrained",
     "token_data",
+    "tokenize",
     "train",
 ]

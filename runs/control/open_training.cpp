@@ -10,9 +10,7 @@ namespace spillway {
 
 OpenTraining open_training(const TrainingRequest& request, const RunResources& resources,
                            std::ostream& notes) {
-  Findings findings;
-  const auto trials = read_trials(request.config_file, request.overrides, findings);
-  const RunConfig& config = trials.front().config;
+  const RunConfig config = read_first_trial(request.config_file, request.overrides).config;
   OpenTraining training{.folder = OutputFolder(config.output_dir), .run = {}};
   const OutputFolder& folder = training.folder;
   const bool resumes = config.resume == ResumeMode::automatic && !request.overwrite;
@@ -23,6 +21,8 @@ OpenTraining open_training(const TrainingRequest& request, const RunResources& r
     training.run = resume_run(std::move(all), std::move(of_run), folder, resources, {}, notes);
     return training;
   }
+  Findings findings;
+  const auto trials = read_trials(request.config_file, request.overrides, findings);
   const Earlier earlier = request.overwrite ? Earlier::overwrite
                           : resumes         ? Earlier::resume
                                             : Earlier::refuse;

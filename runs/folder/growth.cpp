@@ -114,8 +114,7 @@ std::optional<RunConfig> stored_config(const OutputFolder& folder) {
   const std::filesystem::path file = folder.file("config.yaml");
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) return std::nullopt;
-  Findings ignored;  // whoever reads it with overrides reports them
-  return read_trials(file, {}, ignored).front().config;
+  return read_first_trial(file, {}).config;  // whoever reads it with overrides reports problems
 }
 
 std::vector<Trial> trials_with(const OutputFolder& folder, const std::vector<std::string>& values,
@@ -140,8 +139,7 @@ std::vector<Trial> trials_with(const OutputFolder& folder, const std::vector<std
 
 std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::string> overrides,
                                       const OutputFolder& folder, Findings& findings) {
-  Findings of_file;
-  const Trial any = read_trials(file, overrides, of_file).front();
+  const Trial any = read_first_trial(file, overrides);
   const std::vector<YamlNode>& given = any.config.sweep.trials;
   YamlNode list{.kind = YamlNode::Kind::list, .children = given};
   const auto stored = stored_config(folder);

@@ -16,8 +16,8 @@ namespace spillway {
 /// that they have there. Throws ConfigError (`sweep`) if one of them is missing.
 std::vector<Trial> match_trials(std::vector<Trial> given, const RunLog& run);
 
-/// The configuration in the folder, without overrides; nothing if it has none. Throws ConfigError
-/// if it cannot be parsed.
+/// The configuration in the folder, without overrides, as read_first_trial() has it; nothing if it
+/// has none. Throws ConfigError if it cannot be parsed.
 std::optional<RunConfig> stored_config(const OutputFolder& folder);
 
 /// Gives each trial its TrainConfig::extended_from. `stored`: the run's configuration until now.

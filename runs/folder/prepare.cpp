@@ -150,27 +150,35 @@ bool fit_at_once(const SubmittedRun& run, const HostMemory& machine) {
          std::ranges::all_of(disk_use(config, plans), &DiskUse::fits);
 }
 
-/// Of two keys that exclude each other the later one counts.
-void apply_overrides(YamlNode& tree, const std::vector<std::string>& overrides) {
-  for (const std::string& text : overrides) {
-    remove_alternative(tree, text.substr(0, text.find('=')));
-    apply_override(tree, text);
-  }
-}
-
-}  // namespace
-
-std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
-                               Findings& findings, const std::optional<std::string>& output_dir) {
+/// A file with overrides; of two keys that exclude each other the later one counts.
+YamlNode read_tree(const std::string& file, const std::vector<std::string>& overrides) {
   YamlNode tree;
   try {
     tree = read_yaml_file(file);
   } catch (const IoError& error) {
     throw ConfigError("", 0, error.what());
   }
-  apply_overrides(tree, overrides);
+  for (const std::string& text : overrides) {
+    remove_alternative(tree, text.substr(0, text.find('=')));
+    apply_override(tree, text);
+  }
+  return tree;
+}
+
+}  // namespace
+
+std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
+                               Findings& findings, const std::optional<std::string>& output_dir) {
+  YamlNode tree = read_tree(file, overrides);
   if (output_dir) set_at(tree, "output_dir", {.kind = YamlNode::Kind::scalar, .text = *output_dir});
   return trials_of(tree, findings);
+}
+
+Trial read_first_trial(const std::string& file, const std::vector<std::string>& overrides) {
+  Findings ignored;
+  const YamlNode tree = read_tree(file, overrides);
+  Trial first = expand_trials(tree, ignored).front();
+  return has_epochs(first) ? trials_of(tree, ignored).front() : first;
 }
 
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {

@@ -24,6 +24,10 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
                                Findings& findings,
                                const std::optional<std::string>& output_dir = std::nullopt);
 
+/// The first of these trials, without what the file of a model decides: that file, which may be
+/// large, is read only if steps depend on it. Throws like read_trials(), and ignores problems.
+Trial read_first_trial(const std::string& file, const std::vector<std::string>& overrides);
+
 /// The trials of a document with their steps, also if they are given in epochs.
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings);
 

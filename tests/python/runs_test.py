@@ -11,6 +11,8 @@ import threading
 import time
 import unittest
 
+import torch
+
 import spillway as sp
 
 COMMAND = [str(pathlib.Path(sys.executable).parent / "spillway")]
@@ -36,6 +38,10 @@ def config(folder, **train):
 def command(*arguments):
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False,
                           timeout=300)
+
+
+def bytes_read():
+    return int(pathlib.Path("/proc/self/io").read_text().split()[1])
 
 
 def hashes(run):
@@ -90,6 +96,29 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(sp.open(f"{self.folder}/run").trials[0]["state"], "stopped")
         self.assertEqual(command("resume", f"{self.folder}/run").returncode, 0)
         self.assertEqual(hashes(sp.open(f"{self.folder}/run")), expected)
+
+    def test_reads_the_file_of_a_model_once_to_check_it(self):
+        """And the tensors of it to make the model, also when there is nothing to do."""
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.head = torch.nn.Embedding(256, 8), torch.nn.Linear(8, 256)
+                self.register_buffer("table", torch.ones(1 << 20))
+
+            def forward(self, tokens):
+                return self.head(self.embedding(tokens)) + self.table.mean()
+
+        path = pathlib.Path(self.folder) / "net.spw"
+        sp.from_torch(Model(), torch.zeros(4, 16, dtype=torch.int64), path=path,
+                      targets="next_token")
+        document = {**config(self.folder), "model": {"family": "torch", "path": str(path)},
+                    "resume": "auto"}
+        sp.train(document, progress=False)
+        for again in (lambda: sp.resume(f"{self.folder}/run", progress=False),
+                      lambda: sp.train(document, progress=False)):
+            before = bytes_read()
+            again()
+            self.assertLess((bytes_read() - before) / path.stat().st_size, 2)
 
     def test_refuses_what_it_cannot_train(self):
         with self.assertRaises(sp.ConfigError) as raised:

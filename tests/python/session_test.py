@@ -237,6 +237,30 @@ assert alone() == expected
 """)
         self.assertEqual(ended.returncode, 0, ended.stderr)
 
+    def test_trains_on_while_a_model_is_exported(self):
+        """Convolutions, whose bits depend on a flag that torch.export changes."""
+        with tempfile.TemporaryDirectory() as folder, sp.Session("64MiB") as session:
+            def submit(until):
+                return session.submit(sp.resnet(hidden_sizes=[8], depths=[1]), sp.data(*samples()),
+                                      batch_size=16, max_steps=STEPS, until=until)
+
+            class Trains(torch.nn.Linear):
+                def forward(self, x):
+                    session.extend(beside, until=STEPS)
+                    session.wait()
+                    return super().forward(x)
+
+            alone, beside = submit(STEPS), submit(1)
+            session.wait()
+            sp.from_torch(Trains(8, 3), torch.zeros(4, 8), path=f"{folder}/net.spw")
+            with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
+                control = submit(STEPS)
+                session.wait()
+            self.assertEqual(session.result(beside).reason, "")
+            bits = [session.result(trial).weights_xxh3 for trial in (alone, beside, control)]
+        self.assertEqual(bits[0], bits[1])
+        self.assertNotEqual(bits[0], bits[2])
+
     def test_saves_trials_when_the_interpreter_exits(self):
         with tempfile.TemporaryDirectory() as folder:
             ended = run_python(HELPERS + f"""

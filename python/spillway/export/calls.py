@@ -10,6 +10,7 @@ from typing import Any, Union
 
 import torch
 from torch import nn
+from torch.export import _trace
 
 from .errors import ExportError
 
@@ -151,13 +152,17 @@ def in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
 def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
     """Within, the module is in this mode and batch norms have a momentum that can be traced.
 
-    Afterwards everything is as before, also the state of random numbers.
+    Afterwards everything is as before, also the state of random numbers. torch.export keeps the
+    flags that choose kernels, by which trials of the process may be training. It would turn off
+    oneDNN, so that no operator is decomposed for it, but the graphs here are not decomposed.
     """
     modes = [(each, each.training) for each in module.modules()]
     norms = [each for each in module.modules()
              if isinstance(each, nn.modules.batchnorm._NormBase) and each.momentum is None]
     fast_path = torch.backends.mha.get_fastpath_enabled()
+    changes_flags = _trace._ignore_backend_decomps
     try:
+        _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]
         module.train(training)
         for norm in norms:
             norm.momentum = 0.0
@@ -165,6 +170,7 @@ def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.enable_grad():
             yield
     finally:
+        _trace._ignore_backend_decomps = changes_flags
         torch.backends.mha.set_fastpath_enabled(fast_path)
         for each, mode in modes:
             each.training = mode

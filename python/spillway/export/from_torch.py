@@ -18,7 +18,7 @@ from .cuts import candidates, common_cuts, cuts_at
 from .errors import ExportError, first_line, place_of, told_once
 from .exported_model import ExportedModel, described
 from .flow import Flow
-from .graphs import Graph, Kind, Value, read_program
+from .graphs import Graph, Kind, Value, read_program, values_in
 from .layers import Constants, Layer, LayerBuilder, Side, document_layers, word
 from .losses import Loss, loss_of, with_classes_last
 from .rewrite import Statistic, rewritten, statistics_of
@@ -127,6 +127,12 @@ class _Export:
                  if getattr(each, "momentum", 0.0) is None}
         self._statistics: dict[str, Statistic] = statistics_of(train, norms)
         self._graphs = [rewritten(graph, self._statistics) for graph in (train, evaluation)]
+        read = [set(values_in([*(node.args for node in graph.nodes), graph.outputs]))
+                for graph in self._graphs]
+        for name, *values in zip(self._tensors, *(graph.inputs for graph in self._graphs)):
+            if not any(value in each for value, each in zip(values, read)):
+                raise ExportError(f"{type(self._module).__name__} does not use '{name}' of the "
+                                  "example, so it would have no effect; leave it out")
 
     def _traced(self, training: bool, targets: torch.Tensor | None) -> Graph:
         graph_loss = self._loss.graph

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,28 +25,37 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
 
     `values` may give others for a name, of the same shape.
     """
-    names = sorted(tensors, key=lambda name: -tensors[name].element_size())
-    header: dict[str, object] = {"__metadata__": dict(metadata)}
-    end = 0
-    for name in names:
-        tensor = tensors[name]
+    for name, tensor in tensors.items():
         if tensor.is_meta:
             raise ExportError(f"'{name}' has no values: it is on the meta device. Load the "
                               "weights before the export")
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": TYPE_NAMES[tensor.dtype], "shape": list(tensor.shape),
-                        "data_offsets": [begin, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    described = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+    text, begins = header_of(described, metadata)
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for name in names:
-                _write(file, tensors[name], None if values is None else values(name))
+            file.write(text)
+            for name in begins:
+                write_tensor(file, tensors[name], None if values is None else values(name))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def header_of(tensors: Mapping[str, tuple[torch.dtype, Sequence[int]]],
+              metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
+    """What stands before the tensors, and where behind it each begins, in this order."""
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
+    begins: dict[str, int] = {}
+    end = 0
+    for name in sorted(tensors, key=lambda name: -tensors[name][0].itemsize):
+        dtype, shape = tensors[name]
+        begins[name], end = end, end + math.prod(shape) * dtype.itemsize
+        header[name] = {"dtype": TYPE_NAMES[dtype], "shape": list(shape),
+                        "data_offsets": [begins[name], end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, begins
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int]:
@@ -73,8 +83,25 @@ def read_safetensors(path: Path, names: Collection[str] | None = None) -> dict[s
     return tensors
 
 
-def _write(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
-    """Without NumPy, which may be absent and knows no bfloat16."""
+def map_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a valid file, whose values are read as they are needed."""
+    header, data = read_header(path)
+    types = {word: dtype for dtype, word in TYPE_NAMES.items()}
+    content = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            tensors[name] = content[data + begin:data + end].view(types[entry["dtype"]]).reshape(
+                entry["shape"])
+    return tensors
+
+
+def write_tensor(file: BinaryIO, tensor: torch.Tensor, value: torch.Tensor | None = None) -> None:
+    """Writes a tensor's bytes, or those of another of its shape.
+
+    Without NumPy, which may be absent and knows no bfloat16.
+    """
     if value is None:
         value = tensor
     elif value.shape != tensor.shape:
