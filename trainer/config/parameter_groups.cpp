@@ -47,10 +47,10 @@ void require_matches(const std::vector<ParameterGroup>& groups, const ModelSpec&
     const auto trains = [&](const ParamSpec& param) {
       return param.trainable && matches(groups[i], param.tensor_name());
     };
-    check.require(
-        std::ranges::any_of(model.params, trains), field_of(i, "pattern"),
-        fmt::format("'{}' matches no parameter that trains; names are such as {}",
-                    groups[i].pattern, first == model.params.end() ? "none" : first->tensor_name()));
+    check.require(std::ranges::any_of(model.params, trains), field_of(i, "pattern"),
+                  fmt::format("'{}' matches no parameter that trains; names are such as {}",
+                              groups[i].pattern,
+                              first == model.params.end() ? "none" : first->tensor_name()));
   }
   check.finish();
 }

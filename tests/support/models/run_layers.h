@@ -68,8 +68,7 @@ inline LayersResult run_layers(const Model& model, const std::vector<at::Tensor>
     for (const int e : layer.outputs) {
       const int term = static_cast<int>(l) - model.spec.edges[at(e)].producer;
       edges[at(e)].add({term, term + 1}, result.last.output);
-      EXPECT_EQ(result.last.output.sizes(),
-                at::IntArrayRef(model.spec.edges[at(e)].tensor.shape()))
+      EXPECT_EQ(result.last.output.sizes(), at::IntArrayRef(model.spec.edges[at(e)].tensor.shape()))
           << layer.name;
     }
   }

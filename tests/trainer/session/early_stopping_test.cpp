@@ -184,7 +184,8 @@ TEST(EarlyStopping, NeedsHostMemoryForAllTrials) {
   const auto error = thrown<DoesNotFit>([&] { session.check(); });
   EXPECT_EQ(error.needed, homes);
   EXPECT_EQ(error.budget, homes - 1);
-  EXPECT_NE(std::string(error.what()).find("all 5 trials, which wait for each other"), std::string::npos)
+  EXPECT_NE(std::string(error.what()).find("all 5 trials, which wait for each other"),
+            std::string::npos)
       << error.what();
   EXPECT_THROW(session.simulate(), DoesNotFit);
   EXPECT_THROW(session.run(), DoesNotFit);
