@@ -142,8 +142,8 @@ class Changes {
 
   /// Smaller layers. Their number depends on what they divide.
   void more_pieces() {
-    constexpr std::int64_t kMost = 8;
     const auto divided = [](const char* layer, std::int64_t size) {
+      constexpr std::int64_t kMost = 8;
       return fmt::format("model.pieces.{}={}", layer, std::min(size, kMost));
     };
     const RunConfig& config = run_.config();
