@@ -147,7 +147,7 @@ TEST_F(GrowRun, AddsValuesToAGridAndKeepsItsTrials) {
   }
   expect_sound("out");
   EXPECT_NE(refusal("out", {values + "[1e-3, 1e-2]"})
-                .find("sweep.parameters.train.learning_rate: does not give 1e-4 any more"),
+                .find("sweep.parameters.train.learning_rate: no longer gives 1e-4"),
             std::string::npos);
   EXPECT_NE(refusal("out", {"sweep.method=random", "sweep.run_cap=7"}).find("sweep"),
             std::string::npos);
@@ -228,7 +228,7 @@ TEST_F(GrowRun, LeavesAllFilesAloneIfAnAddIsRefused) {
   };
   add_to({"seed=7"});
   EXPECT_EQ(refused({"train.learning_rate=much"}),
-            "train.learning_rate: is 'much', must be a number of at least 0");
+            "train.learning_rate: is 'much', must be a number of at least 0 and below 1000000");
   EXPECT_NE(refused({"model.hidden_size=1536"}).find("does not fit"), std::string::npos);
   EXPECT_NE(refused({"seed=9", "sweep.run_cap=9"}).find("sweep"), std::string::npos);
   const Json grown = add_to({"seed=8"});

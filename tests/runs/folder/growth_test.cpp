@@ -74,7 +74,7 @@ TEST(Growth, RefusesToRemoveTrials) {
             "sweep.parameters.train.learning_rate: no longer gives 3e-3, the value of trial "
             "'learning_rate=3e-3,seed=1'; a run may get more trials, but keeps those that it has; "
             "train others in another folder");
-  EXPECT_NE(refusal(grid({kRates}), before).find("sweep.parameters.seed: does not give 1 any more"),
+  EXPECT_NE(refusal(grid({kRates}), before).find("sweep.parameters.seed: no longer gives 1"),
             std::string::npos);
   EXPECT_NE(refusal(grid({kRates, kSeeds, "train.batch_size: {values: [8, 16]}"}), before)
                 .find("sweep: does not give the trial 'learning_rate=1e-3,seed=1'"),

@@ -218,7 +218,7 @@ TEST(ProfileCache, ForgetsOnAQuieterMachineWhatABusyOneTook) {
       cache.add_times(key, {}, {.unix_s = 1, .load = load});
       cache.add_copy_rate(key, 1, {.unix_s = 1, .load = load});
     }
-    cache.set_rates({}, {.unix_s = 1, .load = 0.8});
+    cache.set_rates({1, 1, 1, 1}, {.unix_s = 1, .load = 0.8});
     cache.save();
   }
   const auto known_at = [&](double load) {
