@@ -123,7 +123,7 @@ std::vector<std::pair<OpKind, LayerRange>> order_of(const Program& program) {
   return order;
 }
 
-/// The buffers of an edge that ops with `is_used` have, by kind.
+/// The number of buffers of an edge, by kind.
 std::map<BufferKind, int> buffers_of(const JobPlan& plan, int edge) {
   std::map<BufferKind, int> kinds;
   for (const BufferSpec& buffer : plan.layout.buffers) {
