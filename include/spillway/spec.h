@@ -140,11 +140,11 @@ struct EdgeSpec {
   TensorSpec tensor;           ///< for one virtual node
   int producer = -1;           ///< the (first) layer that makes it, or -1: part of the batch
   bool differentiable = true;  ///< false: no later layer sends a gradient back
-  /// Above 1: so many pieces, from `producer` on, make terms of it. One layer reads it. Sums are by
-  /// the tree of core/base/fold.h over the pieces.
+  /// Number of layers that make it. Above 1, these are pieces, from `producer` on; it is the sum of
+  /// their terms, by the tree of core/base/fold.h, and one layer reads it.
   int makers = 1;
-  /// Above 1: so many pieces read it, and no other layer. Its gradient is the sum over them, by the
-  /// same tree.
+  /// Number of pieces that read it, if it has a gradient; 1 for other readers. Above 1, no other
+  /// layer reads it, and its gradient is the sum over the pieces, by the same tree.
   int reading_pieces = 1;
   bool keeps_type = false;  ///< it stays f32, whatever TrainConfig::dtype says
 

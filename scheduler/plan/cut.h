@@ -18,8 +18,7 @@ struct Readers {
 /// By edge.
 std::vector<Readers> readers_of(const ModelSpec& model);
 
-/// The activations that a range of layers exchanges with the rest of its model, ascending. Both
-/// have an edge of which the range makes the last terms.
+/// The activations that a range of layers exchanges with the rest of its model, ascending.
 struct Boundaries {
   std::vector<int> in;   ///< edges made before the range, at least partly, that it reads
   std::vector<int> out;  ///< edges made in the range, at least partly, that later layers read

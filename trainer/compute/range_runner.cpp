@@ -113,15 +113,15 @@ void RangeRunner::add_output(int layer, const at::Tensor& output, EdgeSums& valu
   const int made = output_of(layer);
   const EdgeSpec& edge = model_.spec.edges[at(made)];
   const int term = layer - edge.producer;
-  values.try_emplace(made, edge.makers).first->second.add({term, term + 1}, output);
+  values.try_emplace(made, edge.makers).first->second.add({term, term + 1}, output.detach());
 }
 
 /// Layers come in reverse, so an edge that is not read by pieces has one order of additions.
-void RangeRunner::add_input_gradient(int layer, int edge, const at::Tensor& gradient,
+void RangeRunner::add_input_gradient(int layer, int edge, at::Tensor gradient,
                                      EdgeSums& gradients) const {
   const int leaves = model_.spec.edges[at(edge)].reading_pieces;
   const int leaf = leaves > 1 ? model_.spec.layers[at(layer)].piece : 0;
-  gradients.try_emplace(edge, leaves).first->second.add({leaf, leaf + 1}, gradient);
+  gradients.try_emplace(edge, leaves).first->second.add({leaf, leaf + 1}, std::move(gradient));
 }
 
 void RangeRunner::copy_parts(int edge, const EdgeSums& from, const EdgeMemory& to) const {

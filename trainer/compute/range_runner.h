@@ -66,8 +66,7 @@ class RangeRunner {
   /// Sums over `leaves` of an edge, beginning with what is in memory.
   EdgeSums views_of(const EdgeMemory& memory, int EdgeSpec::*leaves) const;
   void add_output(int layer, const at::Tensor& output, EdgeSums& values) const;
-  void add_input_gradient(int layer, int edge, const at::Tensor& gradient,
-                          EdgeSums& gradients) const;
+  void add_input_gradient(int layer, int edge, at::Tensor gradient, EdgeSums& gradients) const;
   void copy_parts(int edge, const EdgeSums& from, const EdgeMemory& to) const;
   /// The gradient of a layer's output; undefined if there is none.
   at::Tensor take_gradient(int layer, EdgeSums& gradients) const;

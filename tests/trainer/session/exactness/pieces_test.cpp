@@ -1,11 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/base/fold.h"
 #include "spillway/error.h"
+#include "spillway/ids.h"
 #include "spillway/weights.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/run/interrupted.h"
@@ -51,6 +57,61 @@ void expect_same_bits_on_the_smallest_device(const TrialConfig& trial,
   EXPECT_GT(spilled.trials[0].num_shards, 2);
   expect_within_budgets(spilled);
   expect_same_bits(spilled.trials[0], resident_result);
+}
+
+/// The layer behind pieces, which adds their terms itself.
+class Adding final : public Layer {
+ public:
+  Adding(std::unique_ptr<Layer> layer, int num_terms, bool by_tree)
+      : layer_(std::move(layer)), num_terms_(num_terms), by_tree_(by_tree) {}
+
+  LayerResult forward(std::span<const at::Tensor> inputs, std::span<const at::Tensor> params,
+                      const LayerContext& context) const override {
+    at::Tensor sum = inputs[0];
+    for (int i = 1; !by_tree_ && i < num_terms_; ++i) sum = sum + inputs[at(i)];
+    if (by_tree_) sum = fold(inputs.first(at(num_terms_)), num_terms_);
+    std::vector<at::Tensor> rest{sum};
+    rest.insert(rest.end(), inputs.begin() + num_terms_, inputs.end());
+    return layer_->forward(rest, params, context);
+  }
+
+ private:
+  std::unique_ptr<Layer> layer_;
+  int num_terms_;
+  bool by_tree_;
+};
+
+/// What adds the terms of pieces in a model that computes the same function.
+struct Additions {
+  bool forward_by_tree = true, backward_by_tree = true;
+};
+
+/// The divided model with an edge for each term.
+std::unique_ptr<Model> with_own_edges(std::int64_t vn_size, Additions additions) {
+  auto model = make_gpt(divided_gpt(), vn_size);
+  ModelSpec& spec = model->spec;
+  const auto num_edges = static_cast<int>(spec.edges.size());
+  for (int e = 0; e < num_edges; ++e) {
+    const int makers = std::exchange(spec.edges[at(e)].makers, 1);
+    if (makers == 1) continue;
+    const int reader = spec.consumers(e).front();
+    std::vector<int>& inputs = spec.layers[at(reader)].inputs;
+    for (int i = 1; i < makers; ++i) {
+      EdgeSpec term = spec.edges[at(e)];
+      term.producer += i;
+      spec.layers[at(term.producer)].outputs = {static_cast<int>(spec.edges.size())};
+      inputs.insert(inputs.begin() + i, static_cast<int>(spec.edges.size()));
+      spec.edges.push_back(term);
+    }
+    auto& layer = model->layers[at(reader)];
+    layer = std::make_unique<Adding>(std::move(layer), makers, additions.forward_by_tree);
+  }
+  if (!additions.backward_by_tree) {
+    for (LayerSpec& layer : spec.layers) layer.piece = 0, layer.pieces = 1;
+    for (EdgeSpec& edge : spec.edges) edge.reading_pieces = 1;
+  }
+  spec.validate();
+  return model;
 }
 
 TEST(Pieces, KeepTheirBitsAtEveryBudget) {
@@ -105,6 +166,18 @@ TEST(Pieces, DifferForOtherNumbers) {
     const RunResult other = train(session_of(1, kAmple), divided_trial(pieces));
     expect_other_bits(other.trials[0], resident().trials[0]);
   }
+}
+
+/// The order of additions, forward and backward, is that of the tree, and it matters.
+TEST(Pieces, AddByTheTree) {
+  TrialConfig trial = divided_trial();
+  const auto train_with = [&](Additions additions) {
+    trial.model = [additions](std::int64_t vn_size) { return with_own_edges(vn_size, additions); };
+    return train(session_of(1, kAmple), trial).trials[0];
+  };
+  expect_same_bits(train_with({}), resident().trials[0]);
+  expect_other_bits(train_with({.forward_by_tree = false}), resident().trials[0]);
+  expect_other_bits(train_with({.backward_by_tree = false}), resident().trials[0]);
 }
 
 /// Weights and dropout are those of the undivided model, so losses differ by rounding alone.
