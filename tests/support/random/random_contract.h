@@ -98,6 +98,10 @@ class RandomContract {
     c.max_position_embeddings = draw_.between(2, 12);
     c.dropout = draw_dropout();
     if (draw_.chance(20)) c.freeze = {draw_.one_of({"wte.*", "h.0.*", "wpe.*"})};
+    if (draw_.chance(30)) {
+      c.pieces = {draw_.between(1, static_cast<int>(c.num_attention_heads)), draw_.between(1, 8),
+                  draw_.between(1, 8)};
+    }
     const auto samples = static_cast<std::uint64_t>(draw_.between(20, 120));
     const std::int64_t tokens = c.max_position_embeddings + 1;
     contract_.trial.data =
@@ -107,8 +111,9 @@ class RandomContract {
     cut_batch(draw_.between(1, 3));
     text_ << "gpt: blocks " << c.num_hidden_layers << ", heads " << c.num_attention_heads
           << ", hidden " << c.hidden_size << ", positions " << tokens - 1 << ", dropout "
-          << c.dropout << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0]) << ", samples "
-          << samples;
+          << c.dropout << ", pieces " << c.pieces.attention << " " << c.pieces.mlp << " "
+          << c.pieces.vocabulary << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0])
+          << ", samples " << samples;
   }
 
   void draw_mlp() {

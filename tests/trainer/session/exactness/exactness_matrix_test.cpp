@@ -50,7 +50,12 @@ std::vector<Family> families() {
                                                    std::make_shared<RuleSource>(64, 17, 500)});
   TrialConfig bf16 = gpt;
   bf16.train.dtype = bf16.train.gradient_dtype = FloatType::bf16;
+  GptConfig in_pieces = tiny_gpt();
+  in_pieces.pieces = {.attention = 2, .mlp = 3, .vocabulary = 5};
+  TrialConfig divided = gpt;
+  divided.model = tiny_trial("divided", in_pieces).model;
   return {{"GptWithDropout", gpt},
+          {"GptInPieces", divided},
           {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
           {"GptInBf16", bf16}};
 }
