@@ -6,13 +6,10 @@ small device has other bits than one with room, or if other pieces have the same
 """
 
 import argparse
-import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import spillway_run  # noqa: E402
@@ -30,22 +27,12 @@ def pieces(number):
     return {"attention": number, "mlp": number, "vocabulary": number}
 
 
-def config_of(model, text, number, steps, samples, memory=AMPLE):
-    return {"devices": [{"kind": "cpu", "memory": memory}], "host_memory": AMPLE,
+def config_of(model, text, number, steps, samples):
+    return {"devices": [{"kind": "cpu", "memory": AMPLE}], "host_memory": AMPLE,
             "model": {"family": "gpt", "dropout": 0.1, **model, "pieces": pieces(number)},
             "data": {"format": "bytes", "path": text},
             "train": {"batch_size": samples, "virtual_nodes": samples, "reduction_groups": 1,
                       "learning_rate": 1e-4, "max_steps": steps, "eval_batches": 1}}
-
-
-def planned(program, config):
-    """The trial as `plan` describes it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump(config, file)
-        file.flush()
-        plan = subprocess.run([program, "plan", file.name, "--json"], capture_output=True,
-                              text=True, check=True)
-    return json.loads(plan.stdout)["trials"][0]
 
 
 def losses_of(run):
@@ -56,13 +43,6 @@ def hash_of(run):
     return next(event["weights_xxh3"] for event in run.events if "weights_xxh3" in event)
 
 
-def step_seconds(run):
-    """Seconds from the first commit to the last, per step."""
-    ends = sorted(span["ts"] + span["dur"] for span in run.trace
-                  if span["ph"] == "X" and span["pid"] == 1 and span["name"] == "commit")
-    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
-
-
 def memory_table(program, text, model, numbers):
     """Whether all runs had the bits that they should have."""
     tables.print_head(["pieces", "least budget, MiB", "undivided / divided", "shards there",
@@ -70,7 +50,7 @@ def memory_table(program, text, model, numbers):
     least, hashes, right = {}, [], True
     for number in numbers:
         config = config_of(model, text, number, steps=2, samples=1)
-        least[number] = planned(program, config)["smallest_budget_bytes"]
+        least[number] = spillway_run.plan(program, config)[0]["smallest_budget_bytes"]
         tight = {**config, "devices": [{"kind": "cpu", "memory": least[number]}]}
         small = spillway_run.train(program, tight)
         ample = spillway_run.train(program, config)
@@ -79,7 +59,7 @@ def memory_table(program, text, model, numbers):
         hashes.append(hash_of(small))
         tables.print_row([str(number), f"{least[number] / 2**20:,.1f}",
                           f"{least[numbers[0]] / least[number]:.2f}",
-                          str(planned(program, tight)["num_shards"]),
+                          str(spillway_run.plan(program, tight)[0]["num_shards"]),
                           f"{losses_of(small)[1]:.6f}", "equal" if equal else "DIFFERENT"])
     return right
 
@@ -94,7 +74,7 @@ def speed_table(program, text, shapes, numbers, rounds, steps):
         for _ in range(rounds):
             for number in numbers:
                 run = spillway_run.train(program, config_of(model, text, number, steps, samples=2))
-                rates[number].append(2 * tokens / step_seconds(run))
+                rates[number].append(2 * tokens / spillway_run.step_seconds(run))
                 losses[number] = losses_of(run)
         for number in numbers:
             differences = [abs(a - b) / b for a, b in zip(losses[number], losses[numbers[0]])]

@@ -5,10 +5,8 @@ Usage: plan_accuracy.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
 """
 
 import argparse
-import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -33,27 +31,15 @@ def config_of(changes, data):
 def smallest_budget(program, config):
     """The needed bytes that the program reports."""
     devices = [{"kind": "cpu", "memory": "1GiB"}]
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump({**config, "devices": devices}, file)
-        file.flush()
-        plan = subprocess.run([program, "plan", file.name, "--json"], capture_output=True,
-                              text=True, check=True)
-    return max(trial["smallest_budget_bytes"] for trial in json.loads(plan.stdout)["trials"])
-
-
-def step_seconds(run, process):
-    """Seconds from the first commit to the last, per step; `process` is its name in the trace."""
-    number = {"real": 1, "planned": 2}[process]
-    ends = sorted(span["ts"] + span["dur"] for span in run.trace
-                  if span["ph"] == "X" and span["pid"] == number and span["name"] == "commit")
-    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
+    plan = spillway_run.plan(program, {**config, "devices": devices})
+    return max(trial["smallest_budget_bytes"] for trial in plan)
 
 
 def measure(program, config):
     """A run with costs that its own pilot measures."""
     with tempfile.TemporaryDirectory() as cache:
         run = spillway_run.train(program, config, {"XDG_CACHE_HOME": cache})
-    planned_s, actual_s = step_seconds(run, "planned"), step_seconds(run, "real")
+    planned_s, actual_s = spillway_run.step_seconds(run, "planned"), spillway_run.step_seconds(run, "real")
     peaks = [device["peak_bytes"] for device in run.plan["devices"]]
     return {"peaks": [peak["planned"] / peak["actual"] for peak in peaks],
             "peak_bytes": max(peak["actual"] for peak in peaks),

@@ -35,6 +35,24 @@ def train(program, config, environment=None, core=None):
         return read(place / "run", seen)
 
 
+def plan(program, config):
+    """What `spillway plan --json` says of the trials."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(config, file)
+        file.flush()
+        planned = subprocess.run([program, "plan", file.name, "--json"], capture_output=True,
+                                 text=True, check=True)
+    return json.loads(planned.stdout)["trials"]
+
+
+def step_seconds(run, process="real"):
+    """Seconds from the first commit to the last, per step; `process` is its name in the trace."""
+    number = {"real": 1, "planned": 2}[process]
+    ends = sorted(span["ts"] + span["dur"] for span in run.trace
+                  if span["ph"] == "X" and span["pid"] == number and span["name"] == "commit")
+    return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
+
+
 def read(output, seen):
     events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
     for event, (user_s, system_s) in zip(events, seen):

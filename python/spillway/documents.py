@@ -36,7 +36,7 @@ class Documents:
 
     tokens: torch.Tensor  # [tokens], uint16 or uint32; of a file, mapped
     ends: torch.Tensor  # [documents], int64: the token behind each
-    trained: torch.Tensor  # [runs, 2], int64: tokens from a first to behind a last, with a loss
+    trained: torch.Tensor  # [runs, 2], int64: first token with a loss, one behind the last
     pad_token_id: int
 
     @property

@@ -115,7 +115,7 @@ def _listed(shapes: Mapping[str, Sequence[int]]) -> str:
 
 
 def _pieces(documents: Documents, length: int, too_long: str) -> list[Span]:
-    """What becomes of each document, as tokens from a first to behind a last."""
+    """The parts of documents that become samples, each as (first token, one behind the last)."""
     if length < 2:
         raise ConfigError(f"length: is {length}, must be 2 or more", "length")
     if too_long not in _WAYS:
