@@ -139,11 +139,10 @@ JobId Session::Impl::submit_evaluation(TrialConfig evaluation, bool predicts) {
   const MutexLock submitting_lock(submitting);
   auto trial = make_entry(std::move(evaluation));
   if (predicts && !trial->model->spec.has_predictions) {
-    throw Error(
-        fmt::format("trial {} cannot predict, because pieces of its head have parts of the result; "
-                    "evaluate it, "
-                    "or load its weights into a model with model.pieces.vocabulary: 1",
-                    trial->config.name));
+    throw Error(fmt::format(
+        "trial {} cannot predict, because its head is divided into pieces; evaluate it, or load "
+        "its weights into a model with model.pieces.vocabulary: 1",
+        trial->config.name));
   }
   trial->is_evaluation = true;
   trial->first_step = trial->config.train.max_steps;
