@@ -127,7 +127,7 @@ void Comparison::add_links(const std::string& name, double bytes_per_s) {
 }
 
 Trained Comparison::train_resident(ResidentTrainer::Order order) const {
-  ResidentTrainer trainer(trial_, planned_.plan->shards, order);
+  ResidentTrainer trainer(trial_, layers_of(planned_.plan->strategy), order);
   Trained trained;
   trained.step_s = step_seconds(trainer.run());
   trained.result.trials.push_back({.losses = trainer.losses()});

@@ -92,7 +92,7 @@ class Simulation {
   double delay_s(const ResizeJob& resize) {
     const JobTable& now = shell_.shell().engine().job(resize.job);
     if (now.paused) return 0;  // its start
-    const bool grows = resize.lanes > static_cast<int>(now.plan->lanes.size());
+    const bool grows = resize.lanes > now.plan->strategy.tracks;
     return grows ? job(resize.job).growth_s : job(resize.job).shrink_s;
   }
 

@@ -6,55 +6,55 @@
 namespace spillway {
 namespace {
 
-/// The device that the plan chose for the lane; the invalid id: any device may take it.
-DeviceId made_for(const EngineTables& tables, const JobTable& job, int lane) {
-  const DeviceId id = job.plan->device_of(lane);
+/// The device that the plan chose for the track; the invalid id: any device may take it.
+DeviceId made_for(const EngineTables& tables, const JobTable& job, int track) {
+  const DeviceId id = job.plan->device_of(track);
   return id.valid() && tables.can_run(job, id) ? id : DeviceId();
 }
 
-/// The device that may claim the lane's next unit now; an invalid id: any device; nothing: none.
-std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int lane,
+/// The device that may claim the track's next unit now; an invalid id: any device; nothing: none.
+std::optional<DeviceId> claimant(const EngineTables& tables, const JobTable& job, int track,
                                  bool double_buffer) {
   if (job.phase != JobPhase::running) return std::nullopt;
-  const auto& units = job.program->lane_units[at(lane)];
-  const LaneState& state = job.lanes[at(lane)];
+  const auto& units = job.program->track_units[at(track)];
+  const TrackState& state = job.tracks[at(track)];
   if (state.cursor == units.size()) return std::nullopt;
   if (job.units[at(units[state.cursor])].waits_for > 0) return std::nullopt;
-  if (state.cursor == 0) return made_for(tables, job, lane);
+  if (state.cursor == 0) return made_for(tables, job, track);
   const int before = units[state.cursor - 1];
   if (job.is_done(before)) {
-    return job.lanes.size() == 1 ? made_for(tables, job, lane) : state.device;
+    return job.plan->roams() ? made_for(tables, job, track) : state.device;
   }
   // Its predecessor may still run: the queue of a device keeps the order.
   if (!double_buffer) return std::nullopt;
   const DeviceId runs_on = job.units[at(before)].device;
-  if (job.lanes.size() == 1 && tables.of(runs_on).state != DeviceState::usable) {
+  if (job.plan->roams() && tables.of(runs_on).state != DeviceState::usable) {
     return std::nullopt;
   }
   return runs_on;
 }
 
-/// True if the device may take a lane that is open to all. Each lane of a job gets its own device
+/// True if the device may take a track that is open to all. Each track of a job gets its own device
 /// if there are enough.
-bool may_take(const EngineTables& tables, DeviceId id, const ReadyLane& lane) {
-  const JobTable& job = tables.of(lane.job);
+bool may_take(const EngineTables& tables, DeviceId id, const ReadyTrack& track) {
+  const JobTable& job = tables.of(track.job);
   if (!tables.can_run(job, id)) return false;
-  return job.lanes.size() == 1 ||
-         std::ranges::count(job.lanes, id, &LaneState::device) < job.lanes_a_device;
+  return job.plan->roams() ||
+         std::ranges::count(job.tracks, id, &TrackState::device) < job.tracks_a_device;
 }
 
-/// True if the device may take a ready lane, open to all or not.
-bool may_take(const EngineTables& tables, DeviceId id, const LaneState& lane) {
-  return lane.only.valid() ? lane.only == id : may_take(tables, id, *lane.ready);
+/// True if the device may take a ready track, open to all or not.
+bool may_take(const EngineTables& tables, DeviceId id, const TrackState& track) {
+  return track.only.valid() ? track.only == id : may_take(tables, id, *track.ready);
 }
 
-int next_unit(const EngineTables& tables, const ReadyLane& ready) {
+int next_unit(const EngineTables& tables, const ReadyTrack& ready) {
   const JobTable& job = tables.of(ready.job);
-  return job.program->lane_units[at(ready.lane)][job.lanes[at(ready.lane)].cursor];
+  return job.program->track_units[at(ready.track)][job.tracks[at(ready.track)].cursor];
 }
 
 Bytes resident_bytes(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
-                     const ReadyLane& ready) {
+                     const ReadyTrack& ready) {
   const JobTable& job = tables.of(ready.job);
   const Program& program = *job.program;
   const UnitSpec& unit = program.units[at(next_unit(tables, ready))];
@@ -69,17 +69,17 @@ Bytes resident_bytes(const EngineTables& tables, const ResidencyManager& memory,
   return bytes;
 }
 
-/// True if another device may take this device's next unit: nothing of it has been loaded, its lane
-/// is not bound to a device, and its predecessor has ended.
+/// True if another device may take this device's next unit: nothing of it has been loaded, its
+/// track is not bound to a device, and its predecessor has ended.
 bool may_be_stolen(const EngineTables& tables, const ResidencyManager& memory, DeviceId id) {
   const DeviceTable& owner = tables.of(id);
   if (!owner.next) return false;
   const UnitRef unit = *owner.next;
   const JobTable& job = tables.of(unit.job);
-  if (job.lanes.size() > 1 || made_for(tables, job, 0).valid()) return false;
-  const auto& lane_units = job.program->lane_units[0];
-  const auto next = std::ranges::lower_bound(lane_units, unit.unit);
-  return (next == lane_units.begin() || job.is_done(*std::prev(next))) &&
+  if (!job.plan->roams() || made_for(tables, job, 0).valid()) return false;
+  const auto& track_units = job.program->track_units[0];
+  const auto next = std::ranges::lower_bound(track_units, unit.unit);
+  return (next == track_units.begin() || job.is_done(*std::prev(next))) &&
          std::ranges::none_of(tables.spec(unit).weights, [&](int b) {
            return memory.on(id).find({unit.job, b}) != nullptr;
          });
@@ -92,7 +92,7 @@ bool may_be_overtaken(const EngineTables& tables, const DeviceTable& device) {
   return !unit.reserved && unit.group == device.group;
 }
 
-/// Calls `visit(lane, its next unit)` for the ready lanes of all jobs that share the first shared
+/// Calls `visit(track, its next unit)` for the ready tracks of all jobs that share the first shared
 /// block of `unit`: all its blocks have the same users, unless models differ.
 template <typename Visit>
 void for_each_sharing(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
@@ -101,9 +101,9 @@ void for_each_sharing(const EngineTables& tables, const ResidencyManager& memory
     const int block = memory.shared_number({unit.job, b});
     if (block < 0) continue;
     for (BufferRef user : memory.users(block)) {
-      for (const LaneState& lane : tables.of(user.job).lanes) {
-        if (!lane.grouped || !may_take(tables, id, lane)) continue;
-        visit(*lane.ready, next_unit(tables, *lane.ready));
+      for (const TrackState& track : tables.of(user.job).tracks) {
+        if (!track.grouped || !may_take(tables, id, track)) continue;
+        visit(*track.ready, next_unit(tables, *track.ready));
       }
     }
     return;
@@ -152,79 +152,79 @@ void Dispatcher::note_state(const EngineTables& tables, const ResidencyManager& 
   stealable_.set(id, may_be_stolen(tables, memory, id));
 }
 
-void Dispatcher::rank(EngineTables& tables, JobId id, int lane) {
+void Dispatcher::rank(EngineTables& tables, JobId id, int track) {
   JobTable& job = tables.of(id);
-  LaneState& state = job.lanes[at(lane)];
+  TrackState& state = job.tracks[at(track)];
   if (state.ready) ready_.remove(*state.ready, state.only);
   if (state.grouped) ready_.remove(state.group, *state.grouped);
   state.ready.reset();
   state.grouped.reset();
-  const auto only = claimant(tables, job, lane, double_buffer_);
+  const auto only = claimant(tables, job, track, double_buffer_);
   if (!only) return;
   const Candidate candidate{.job = id,
-                            .lane = lane,
-                            .unit = job.program->lane_units[at(lane)][state.cursor],
+                            .track = track,
+                            .unit = job.program->track_units[at(track)][state.cursor],
                             .remaining_s = job.remaining_s(),
                             .step = job.step,
                             .last_served = job.last_served};
-  state.ready = ReadyLane{policy_->priority(candidate), id, lane};
+  state.ready = ReadyTrack{policy_->priority(candidate), id, track};
   state.only = *only;
   ready_.add(*state.ready, state.only);
   state.group = job.units[at(candidate.unit)].group;
   if (state.group >= 0) {
-    state.grouped = GroupedLane{job.last_served, id, lane};
+    state.grouped = GroupedTrack{job.last_served, id, track};
     ready_.add(state.group, *state.grouped);
   }
   if (only->valid()) touch(*only);
 }
 
 void Dispatcher::rank(EngineTables& tables, JobId id) {
-  const auto lanes = static_cast<int>(tables.of(id).lanes.size());
-  for (int l = 0; l < lanes; ++l) rank(tables, id, l);
+  const auto tracks = static_cast<int>(tables.of(id).tracks.size());
+  for (int l = 0; l < tracks; ++l) rank(tables, id, l);
 }
 
-/// The lane with the most resident bytes among those with the priority of `first`.
-ReadyLane Dispatcher::prefer_resident(const EngineTables& tables, const ResidencyManager& memory,
-                                      DeviceId id, const ReadyLane& first) const {
-  ReadyLane best = first;
+/// The track with the most resident bytes among those with the priority of `first`.
+ReadyTrack Dispatcher::prefer_resident(const EngineTables& tables, const ResidencyManager& memory,
+                                       DeviceId id, const ReadyTrack& first) const {
+  ReadyTrack best = first;
   Bytes most = resident_bytes(tables, memory, id, first);
   for (const auto& [job, bytes_of_job] : memory.on(id).jobs()) {
     if (job == kAllJobs || bytes_of_job < most) continue;
-    for (const LaneState& lane : tables.of(job).lanes) {
-      if (!lane.ready || lane.ready->priority != first.priority) continue;
-      if (!may_take(tables, id, lane)) continue;
-      const Bytes bytes = resident_bytes(tables, memory, id, *lane.ready);
-      if (bytes < most || (bytes == most && !(*lane.ready < best))) continue;
-      best = *lane.ready;
+    for (const TrackState& track : tables.of(job).tracks) {
+      if (!track.ready || track.ready->priority != first.priority) continue;
+      if (!may_take(tables, id, track)) continue;
+      const Bytes bytes = resident_bytes(tables, memory, id, *track.ready);
+      if (bytes < most || (bytes == most && !(*track.ready < best))) continue;
+      best = *track.ready;
       most = bytes;
     }
   }
   return best;
 }
 
-std::optional<ReadyLane> Dispatcher::of_same_group(const EngineTables& tables, DeviceId id) const {
+std::optional<ReadyTrack> Dispatcher::of_same_group(const EngineTables& tables, DeviceId id) const {
   const DeviceTable& device = tables.of(id);
-  const auto lane_of = [&](const GroupedLane& grouped) -> const LaneState& {
-    return tables.of(grouped.job).lanes[at(grouped.lane)];
+  const auto track_of = [&](const GroupedTrack& grouped) -> const TrackState& {
+    return tables.of(grouped.job).tracks[at(grouped.track)];
   };
   const auto found = ready_.first(
       device.group, device.group_begin,
-      [&](const GroupedLane& grouped) { return may_take(tables, id, lane_of(grouped)); });
+      [&](const GroupedTrack& grouped) { return may_take(tables, id, track_of(grouped)); });
   if (!found) return std::nullopt;
-  return lane_of(*found).ready;
+  return track_of(*found).ready;
 }
 
 /// Of the jobs that share blocks with that of `first`: the one whose next unit comes first in its
 /// program, so that they meet. Otherwise one that was not ready in time would stay behind and need
 /// every block alone.
-ReadyLane Dispatcher::furthest_behind(const EngineTables& tables, const ResidencyManager& memory,
-                                      DeviceId id, const ReadyLane& first) const {
+ReadyTrack Dispatcher::furthest_behind(const EngineTables& tables, const ResidencyManager& memory,
+                                       DeviceId id, const ReadyTrack& first) const {
   const UnitRef next{first.job, next_unit(tables, first)};
-  ReadyLane best = first;
+  ReadyTrack best = first;
   int least = next.unit;
-  for_each_sharing(tables, memory, id, next, [&](const ReadyLane& lane, int unit) {
-    if (unit > least || (unit == least && !(lane < best))) return;
-    best = lane;
+  for_each_sharing(tables, memory, id, next, [&](const ReadyTrack& track, int unit) {
+    if (unit > least || (unit == least && !(track < best))) return;
+    best = track;
     least = unit;
   });
   return best;
@@ -236,7 +236,7 @@ bool Dispatcher::is_overtaken(EngineTables& tables, const ResidencyManager& memo
   if (device.compared == readiness_ || !may_be_overtaken(tables, device)) return false;
   device.compared = readiness_;
   bool found = false;
-  for_each_sharing(tables, memory, id, *device.current, [&](const ReadyLane&, int unit) {
+  for_each_sharing(tables, memory, id, *device.current, [&](const ReadyTrack&, int unit) {
     found = found || unit < device.current->unit;
   });
   return found;
@@ -246,9 +246,9 @@ std::optional<UnitRef> Dispatcher::claim(EngineTables& tables, const ResidencyMa
                                          DeviceId id) {
   DeviceTable& device = tables.of(id);
   if (device.tried == readiness_) return std::nullopt;
-  std::optional<ReadyLane> best = of_same_group(tables, id);
+  std::optional<ReadyTrack> best = of_same_group(tables, id);
   const bool begins_group = !best;
-  if (!best) best = ready_.first(id, [&](const ReadyLane& l) { return may_take(tables, id, l); });
+  if (!best) best = ready_.first(id, [&](const ReadyTrack& l) { return may_take(tables, id, l); });
   if (!best) {
     device.tried = readiness_;
     return std::nullopt;
@@ -272,9 +272,9 @@ void Dispatcher::claim(EngineTables& tables, DeviceId id, UnitRef unit) {
   const UnitSpec& spec = tables.spec(unit);
   tables.state(unit).claimed = true;
   tables.state(unit).device = id;
-  LaneState& lane = job.lanes[at(spec.lane)];
-  ++lane.cursor;
-  lane.device = id;
+  TrackState& track = job.tracks[at(spec.track)];
+  ++track.cursor;
+  track.device = id;
   job.unclaimed_s -= spec.cost_s;
   job.last_served = ++claims_;
   ++readiness_;  // its successor may be chosen now, for this device
@@ -293,7 +293,7 @@ std::optional<UnitRef> Dispatcher::steal(EngineTables& tables, const ResidencyMa
     note_state(tables, memory, id);
     touch(id);
     tables.state(unit).device = thief;
-    rank(tables, unit.job, tables.spec(unit).lane);
+    rank(tables, unit.job, tables.spec(unit).track);
     return unit;
   }
 }

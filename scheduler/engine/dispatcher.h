@@ -7,12 +7,12 @@
 
 #include "scheduler/engine/device_set.h"
 #include "scheduler/engine/engine_state.h"
-#include "scheduler/engine/ready_lanes.h"
+#include "scheduler/engine/ready_tracks.h"
 
 namespace spillway {
 
 /// Chooses which ready unit goes to which device, and which devices to visit after an event. Ready
-/// lanes are kept in the policy's order and devices in sets, so the cost of an event does not grow
+/// tracks are kept in the policy's order and devices in sets, so the cost of an event does not grow
 /// with the number of jobs and devices. Copyable.
 class Dispatcher {
  public:
@@ -26,10 +26,10 @@ class Dispatcher {
   void note_state(const EngineTables& tables, const ResidencyManager& memory, DeviceId id);
   /// A unit may have become ready.
   void note_ready() { ++readiness_; }
-  /// Ranks a lane's next unit again. Called whenever its possible devices or the policy's input may
-  /// have changed.
-  void rank(EngineTables& tables, JobId id, int lane);
-  /// Ranks all lanes of a job.
+  /// Ranks a track's next unit again. Called whenever its possible devices or the policy's input
+  /// may have changed.
+  void rank(EngineTables& tables, JobId id, int track);
+  /// Ranks all tracks of a job.
   void rank(EngineTables& tables, JobId id);
 
   /// Claims the unit that the device runs next; nothing if no ready unit may run there. The policy
@@ -55,18 +55,18 @@ class Dispatcher {
   void visit_touched(const EngineTables& tables, const ResidencyManager& memory,
                      const DeviceSet& idle, DeviceSet& touched, const DeviceSet& wanting,
                      const HasWork& has_work, const Handle& handle);
-  ReadyLane prefer_resident(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
-                            const ReadyLane& first) const;
-  ReadyLane furthest_behind(const EngineTables& tables, const ResidencyManager& memory, DeviceId id,
-                            const ReadyLane& first) const;
-  std::optional<ReadyLane> of_same_group(const EngineTables& tables, DeviceId id) const;
+  ReadyTrack prefer_resident(const EngineTables& tables, const ResidencyManager& memory,
+                             DeviceId id, const ReadyTrack& first) const;
+  ReadyTrack furthest_behind(const EngineTables& tables, const ResidencyManager& memory,
+                             DeviceId id, const ReadyTrack& first) const;
+  std::optional<ReadyTrack> of_same_group(const EngineTables& tables, DeviceId id) const;
   void claim(EngineTables& tables, DeviceId id, UnitRef unit);
 
   std::shared_ptr<const Policy> policy_;
   bool double_buffer_;
   std::uint64_t claims_ = 0;
   std::uint64_t readiness_ = 1;  ///< grows whenever a unit may have become ready
-  ReadyLanes ready_;
+  ReadyTracks ready_;
   DeviceSet to_drive_, to_prefetch_;      ///< touched since their last visit
   DeviceSet idle_;                        ///< nothing runs there
   DeviceSet wants_current_, wants_next_;  ///< could claim a unit: to run, to prefetch

@@ -179,6 +179,7 @@ void Engine::begin_buffers(JobId id) {
   JobTable& job = table(id);
   const std::vector<BufferSpec>& buffers = job.plan->layout.buffers;
   job.last_units.assign(buffers.size(), -1);
+  job.reads_left = job.program->reads;
   memory_.begin(id, buffers, job.step, job.plan->layout.shared);
   const auto make_valid = [&](const std::vector<int>& at_home) {
     for (int b : at_home) memory_.set_home_valid({id, b});
@@ -189,23 +190,25 @@ void Engine::begin_buffers(JobId id) {
   if (job.kept.eval_loads) make_valid(layout.eval_batch);
 }
 
-/// Units that are kept count as claimed and done; they come first in their lanes.
+/// Units that are kept count as claimed and done; they come first in their tracks.
 void Engine::begin_units(JobId id) {
   JobTable& job = table(id);
   const Program& program = *job.program;
   job.units.assign(program.units.size(), UnitState{});
-  job.lanes.assign(program.lane_units.size(), LaneState{});
-  share_lanes(job);
+  job.tracks.assign(program.track_units.size(), TrackState{});
+  share_tracks(job);
   for (std::size_t u = 0; u < program.units.size(); ++u) {
     const UnitSpec& unit = program.units[u];
     UnitState& unit_state = job.units[u];
     unit_state.group = group_of(id, unit);
     unit_state.waits_for = static_cast<int>(std::ranges::count_if(
         unit.host_deps, [&](int op) { return !job.kept.has(program.host_ops[at(op)]); }));
+    unit_state.waits_for += static_cast<int>(std::ranges::count_if(
+        unit.unit_deps, [&](int before) { return !job.kept.has(program.units[at(before)]); }));
     if (!job.kept.has(unit)) continue;
     unit_state.claimed = true;
     unit_state.ops_started = unit_state.ops_done = unit.num_ops;
-    ++job.lanes[at(unit.lane)].cursor;
+    ++job.tracks[at(unit.track)].cursor;
     job.unclaimed_s -= unit.cost_s;
     --job.left;
   }
@@ -251,14 +254,17 @@ void Engine::host_op_done(JobId id, int op, double now_s) {
     for (int b : host_op.index == 1 ? layout.eval_batch : layout.batch) make_valid(b);
   }
   for (int dependent : program.host_ops_after_host[at(op)]) host_dependency_done(id, dependent);
-  for (int u : program.units_after_host[at(op)]) {
-    UnitState& unit = job.units[at(u)];
-    unit.ready_s = std::max(unit.ready_s, now_s);
-    if (--unit.waits_for > 0) continue;
-    dispatcher_.note_ready();
-    dispatcher_.rank(tables_, id, program.units[at(u)].lane);
-  }
+  for (int u : program.units_after_host[at(op)]) unit_dependency_done(id, u, now_s);
   count_finished(id);
+}
+
+void Engine::unit_dependency_done(JobId id, int number, double now_s) {
+  JobTable& job = table(id);
+  UnitState& unit = job.units[at(number)];
+  unit.ready_s = std::max(unit.ready_s, now_s);
+  if (--unit.waits_for > 0) return;
+  dispatcher_.note_ready();
+  dispatcher_.rank(tables_, id, job.program->units[at(number)].track);
 }
 
 void Engine::unit_drained(JobId id, int unit) {
@@ -368,8 +374,8 @@ void Engine::check_integrity() const {
       require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");
       require(entry.version == job.step, "a copy has another step's version");
       require(entry.dirty || entry.filling != 0 || entry.writer != 0 || memory_.home_valid(ref) ||
-                  job.phase != JobPhase::running,
-              "a clean copy without a valid home");
+                  memory_.has_original(ref) || job.phase != JobPhase::running,
+              "a clean copy without a valid home or an original");
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
     }
   }

@@ -61,8 +61,8 @@ class Engine : private ResidencyOwner {
 
   /// Adds a device, ready for use. It gets the next number.
   DeviceId add_device(Bytes budget, std::vector<Action>& out);
-  /// Lanes bound to the device finish their program there; no other unit starts. Then its copies go
-  /// home, and the device leaves. No effect on a device that is gone.
+  /// Tracks bound to the device finish their program there; no other unit starts. Then its copies
+  /// go home, and the device leaves. No effect on a device that is gone.
   void remove_device(DeviceId device, std::vector<Action>& out);
   /// The device and its copies are gone. Jobs with unfinished units or the only copy of a boundary
   /// there redo their open step, but not completed updates, loads and evaluations. Actions in
@@ -109,6 +109,7 @@ class Engine : private ResidencyOwner {
   void handle(const InFlight& action, const Done& done);
   void host_op_done(JobId id, int op, double now_s);
   void host_dependency_done(JobId id, int op);
+  void unit_dependency_done(JobId id, int unit, double now_s);
   void unit_drained(JobId id, int unit);
   void count_finished(JobId id);
   void end_job(JobId id, JobEnd end, const std::string& reason);
@@ -123,18 +124,19 @@ class Engine : private ResidencyOwner {
   void withdraw(JobId id);
   void redo(JobId id);
   void end_shared_leases(JobId id);
-  void share_lanes(JobTable& job) const;
+  void share_tracks(JobTable& job) const;
   void reconsider();
   bool needs(JobId id, DeviceId device) const;
   void give_back(UnitRef unit);
   void forget_copies(DeviceId id);
-  bool has_bound_lanes(DeviceId id) const;
+  bool has_bound_tracks(DeviceId id) const;
   void leave_if_empty(DeviceId id);
 
   // engine_devices.cpp: work of devices
   void drive(DeviceId id);
   void take_back(DeviceId id);
   bool reserve_unit(DeviceId id);
+  bool sums_can_come(DeviceId id, UnitRef unit);
   bool same_unit(ActionId a, ActionId b) const;
   bool start_op(DeviceId id);
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
@@ -159,6 +161,7 @@ class Engine : private ResidencyOwner {
   double next_use(BufferRef ref) const override;
   bool is_running(JobId job) const override { return table(job).phase == JobPhase::running; }
   ActionId start_copy(StartCopy copy) override;
+  bool has_several_readers(BufferRef ref) const override;
   void touch(DeviceId id) override { dispatcher_.touch(id); }
   void watch(JobId job, DeviceId watcher) override;
 

@@ -53,8 +53,8 @@ void Engine::take_back(DeviceId id) {
   const UnitRef unit = *std::exchange(table(id).current, std::nullopt);
   JobTable& job = table(unit.job);
   give_back(unit);
-  LaneState& lane = job.lanes[at(spec(unit).lane)];
-  if (lane.cursor == 0) lane.device = DeviceId();  // otherwise it is bound to this device
+  TrackState& track = job.tracks[at(spec(unit).track)];
+  if (track.cursor == 0) track.device = DeviceId();  // otherwise it is bound to this device
   dispatcher_.note_ready();
   dispatcher_.rank(tables_, unit.job);
 }
@@ -70,6 +70,7 @@ bool Engine::reserve_unit(DeviceId id) {
     return false;
   }
   const UnitSpec& unit = spec(ref);
+  if (!sums_can_come(id, ref)) return false;
   const auto request = [&] {
     Request asked{.end = device.side, .workspace = unit.workspace, .op_area = unit.op_area};
     ask_for(asked, id, ref.job, unit.weights);
@@ -81,6 +82,7 @@ bool Engine::reserve_unit(DeviceId id) {
   Room room = make_room(id, asked);
   if (room == Room::never) {  // kept copies fragment the memory: empty the device first
     evict_all(id);
+    if (!sums_can_come(id, ref)) return false;
     asked = request();
     room = make_room(id, asked);
     if (room == Room::never) throw std::logic_error("engine: a planned unit does not fit");
@@ -88,18 +90,33 @@ bool Engine::reserve_unit(DeviceId id) {
   if (room == Room::wait) return false;
   state(ref).reserved = true;
   device.group_reserved = device.group_reserved || state(ref).group == device.group;
-  Residency& held = memory_.on(id);
   for (const auto* buffers : {&unit.weights, &unit.sums}) {
     for (int b : *buffers) {
       ++memory_.find(id, {ref.job, b})->leases;
       table(ref.job).last_units[at(b)] = ref.unit;
     }
   }
-  for (int b : unit.sums) held.find({ref.job, b})->dirty = true;
   for (BufferRef b : asked.place) {
-    if (buffer_spec(b).kind == BufferKind::weights) memory_.load(*this, id, b);
+    const bool is_new_sum = buffer_spec(b).kind == BufferKind::sum && !memory_.home_valid(b);
+    if (is_new_sum) {
+      memory_.find(id, b)->dirty = true;
+    } else {
+      memory_.load(*this, id, b);
+    }
   }
   return true;
+}
+
+/// False while a sum to which the unit adds is being evicted.
+bool Engine::sums_can_come(DeviceId id, UnitRef unit) {
+  const auto is_leaving = [&](int b) {
+    const Resident* sum = memory_.find(id, {unit.job, b});
+    return sum && sum->draining != 0;
+  };
+  if (std::ranges::none_of(spec(unit).sums, is_leaving)) return true;
+  table(id).waits_for_space = true;
+  watch(unit.job, id);
+  return false;
 }
 
 bool Engine::same_unit(ActionId a, ActionId b) const {
@@ -166,7 +183,7 @@ bool Engine::start_op(DeviceId id) {
     if (use == BufferUse::input || use == BufferUse::output) ++entry->leases;
     if (entry->filling != 0) action.after.push_back(entry->filling);
     if (entry->writer != 0) action.after.push_back(entry->writer);
-    if (use == BufferUse::sum || use == BufferUse::output) entry->dirty = true;
+    if (use == BufferUse::output) entry->dirty = true;  // sums are since they came
     held.set_evicting(*entry, false);
     start_action.offsets.push_back(entry->offset);
     job.last_units[at(buffer)] = ref.unit;
@@ -236,7 +253,9 @@ void Engine::op_done(const InFlight& action, const Done& done) {
     }
   }
   if (job.phase != JobPhase::running) return end_shared_leases(action.job);
-  for (int b : op.frees) memory_.drop_everywhere(*this, {action.job, b});
+  for (int b : op.inputs) {
+    if (--job.reads_left[at(b)] == 0) memory_.drop_everywhere(*this, {action.job, b});
+  }
   UnitState& unit = job.units[at(action.unit)];
   ++unit.ops_done;
   if (job.is_done(action.unit)) {
@@ -268,18 +287,20 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   }
   drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());
-  for (int b : unit.drains) memory_.write_back(*this, device, {id, b}, true);
+  for (int b : unit.drains) memory_.finish_sum(*this, device, {id, b});
   for (int b : unit.sums) {
+    if (unit.drains.empty()) break;  // a later unit adds to them
     if (copies(device).find({id, b})->draining == 0) memory_.drop(*this, device, {id, b});
   }
-  const auto& lane_units = job.program->lane_units[at(unit.lane)];
-  const std::size_t cursor = job.lanes[at(unit.lane)].cursor;
-  if (cursor < lane_units.size()) {
-    UnitState& successor = job.units[at(lane_units[cursor])];
+  for (int u : job.program->units_after_unit[at(number)]) unit_dependency_done(id, u, now_s);
+  const auto& track_units = job.program->track_units[at(unit.track)];
+  const std::size_t cursor = job.tracks[at(unit.track)].cursor;
+  if (cursor < track_units.size()) {
+    UnitState& successor = job.units[at(track_units[cursor])];
     successor.ready_s = std::max(successor.ready_s, now_s);
   }
   dispatcher_.note_ready();
-  dispatcher_.rank(tables_, id, unit.lane);
+  dispatcher_.rank(tables_, id, unit.track);
   if (unit_state.drains_left == 0) unit_drained(id, number);
 }
 

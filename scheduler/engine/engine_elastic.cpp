@@ -12,7 +12,7 @@ void Engine::resize(JobId id, std::shared_ptr<const JobPlan> plan, std::vector<A
   assert(plan->layout.home_bytes <= job.home_bytes);
   if (job.phase >= JobPhase::ending) return;
   job.next_plan = plan == job.plan ? nullptr : std::move(plan);
-  const bool stuck = job.phase == JobPhase::running && job.lanes_a_device == 0;
+  const bool stuck = job.phase == JobPhase::running && job.tracks_a_device == 0;
   if (job.next_plan && stuck) redo(id);
   schedule();
 }
@@ -162,13 +162,13 @@ void Engine::redo(JobId id) {
   settle(id);
 }
 
-/// Lanes share devices only if there are fewer devices than lanes, and then evenly.
-void Engine::share_lanes(JobTable& job) const {
+/// Tracks share devices only if there are fewer devices than tracks, and then evenly.
+void Engine::share_tracks(JobTable& job) const {
   int devices = 0;
   for (std::size_t d = 0; d < tables_.devices.size(); ++d)
     devices += tables_.can_run(job, DeviceId(d)) ? 1 : 0;
-  const auto lanes = static_cast<int>(job.lanes.size());
-  job.lanes_a_device = devices == 0 ? 0 : (lanes + devices - 1) / devices;
+  const auto tracks = static_cast<int>(job.tracks.size());
+  job.tracks_a_device = devices == 0 ? 0 : (tracks + devices - 1) / devices;
 }
 
 /// Ranks all jobs again after the devices have changed.
@@ -176,7 +176,7 @@ void Engine::reconsider() {
   dispatcher_.note_ready();
   for (std::size_t j = 0; j < tables_.jobs.size(); ++j) {
     if (tables_.jobs[j].phase != JobPhase::running) continue;
-    share_lanes(tables_.jobs[j]);
+    share_tracks(tables_.jobs[j]);
     dispatcher_.rank(tables_, JobId(j));
   }
   for (std::size_t d = 0; d < tables_.devices.size(); ++d) {
@@ -204,17 +204,17 @@ void Engine::give_back(UnitRef unit) {
   if (state(unit).ops_started > 0) return;
   JobTable& job = table(unit.job);
   state(unit).claimed = state(unit).reserved = false;
-  --job.lanes[at(spec(unit).lane)].cursor;
+  --job.tracks[at(spec(unit).track)].cursor;
   job.unclaimed_s += spec(unit).cost_s;
 }
 
-/// Clears the tables of a lost device and frees the lanes bound to it.
+/// Clears the tables of a lost device and frees the tracks bound to it.
 void Engine::forget_copies(DeviceId id) {
   DeviceTable& device = table(id);
   memory_.forget(id);
   for (JobTable& job : tables_.jobs) {
-    for (LaneState& lane : job.lanes) {
-      if (lane.device == id) lane.device = DeviceId();
+    for (TrackState& track : job.tracks) {
+      if (track.device == id) track.device = DeviceId();
     }
   }
   for (auto* unit : {&device.next, &device.current}) {
@@ -225,14 +225,14 @@ void Engine::forget_copies(DeviceId id) {
   device.overlap = {};
 }
 
-/// True if lanes still have to finish their program on the device.
-bool Engine::has_bound_lanes(DeviceId id) const {
+/// True if tracks still have to finish their program on the device.
+bool Engine::has_bound_tracks(DeviceId id) const {
   return std::ranges::any_of(tables_.jobs, [&](const JobTable& job) {
-    if (job.phase != JobPhase::running || job.lanes.size() == 1) return false;
-    return std::ranges::any_of(job.lanes, [&](const LaneState& lane) {
+    if (job.phase != JobPhase::running || job.plan->roams()) return false;
+    return std::ranges::any_of(job.tracks, [&](const TrackState& track) {
       const auto& units =
-          job.program->lane_units[static_cast<std::size_t>(&lane - job.lanes.data())];
-      return lane.device == id && lane.cursor < units.size();
+          job.program->track_units[static_cast<std::size_t>(&track - job.tracks.data())];
+      return track.device == id && track.cursor < units.size();
     });
   });
 }
@@ -241,7 +241,7 @@ bool Engine::has_bound_lanes(DeviceId id) const {
 void Engine::leave_if_empty(DeviceId id) {
   DeviceTable& device = table(id);
   if (device.state != DeviceState::leaving) return;
-  if (device.current || device.next || !device.running.empty() || has_bound_lanes(id)) return;
+  if (device.current || device.next || !device.running.empty() || has_bound_tracks(id)) return;
   evict_all(id);
   if (copies(id).used() > 0) return;
   device.state = DeviceState::gone;

@@ -63,32 +63,32 @@ void Engine::evict_all(DeviceId id) {
   table(id).counters.evictions += static_cast<std::uint64_t>(memory_.evict_all(*this, id));
 }
 
-/// Weights leave with their unit, unless the lane's next unit uses them too and may run here. So
-/// the program alone determines the bytes that a step moves, not the timing of transfers. Blocks
+/// Weights leave with the unit that the program says, or if the track's next unit runs elsewhere.
+/// So the program alone determines the bytes that a step moves, not the timing of transfers. Blocks
 /// that jobs share stay: the next unit of another job may use them.
 void Engine::drop_weights(DeviceId id, JobId job_id, int number) {
   const JobTable& job = table(job_id);
   const UnitSpec& unit = job.program->units[at(number)];
-  const auto& lane_units = job.program->lane_units[at(unit.lane)];
-  const auto after = std::ranges::upper_bound(lane_units, number);
-  const bool goes_on = after != lane_units.end() &&
+  const auto& track_units = job.program->track_units[at(unit.track)];
+  const auto after = std::ranges::upper_bound(track_units, number);
+  const bool goes_on = after != track_units.end() &&
                        (!job.units[at(*after)].claimed || job.units[at(*after)].device == id);
   for (int b : unit.weights) {
     const BufferRef ref{job_id, b};
     if (memory_.shared_number(ref) >= 0 || copies(id).find(ref)->busy()) continue;
-    if (goes_on && std::ranges::count(job.program->units[at(*after)].weights, b) > 0) continue;
+    if (goes_on && std::ranges::count(unit.leaves, b) == 0) continue;
     if (is_used_again(id, ref)) ++table(id).counters.evictions;
     memory_.drop(*this, id, ref);
   }
 }
 
-/// True if a lane will still read the copy on this device. Lanes on other devices have their own
+/// True if a track will still read the copy on this device. Tracks on other devices have their own
 /// copies.
 bool Engine::is_used_again(DeviceId id, BufferRef ref) const {
   const JobTable& job = table(ref.job);
   return std::ranges::any_of(job.program->unit_users[at(ref.buffer)], [&](int u) {
-    const LaneState& lane = job.lanes[at(job.program->units[at(u)].lane)];
-    return !job.is_done(u) && (job.lanes.size() == 1 || lane.device == id);
+    const TrackState& track = job.tracks[at(job.program->units[at(u)].track)];
+    return !job.is_done(u) && (job.plan->roams() || track.device == id);
   });
 }
 
@@ -114,14 +114,28 @@ double Engine::next_use(BufferRef ref) const {
   const JobTable& job = table(ref.job);
   if (!job.program) return std::numeric_limits<double>::infinity();
   for (int u : job.program->unit_users[at(ref.buffer)]) {
-    if (u <= job.last_units[at(ref.buffer)] || job.is_done(u)) continue;
-    const auto lane = at(job.program->units[at(u)].lane);
-    const auto& lane_units = job.program->lane_units[lane];
-    const auto position = std::ranges::lower_bound(lane_units, u) - lane_units.begin();
-    const auto cursor = static_cast<std::ptrdiff_t>(job.lanes[lane].cursor);
+    if (u == job.last_units[at(ref.buffer)] || job.has_started(u)) continue;
+    const auto track = at(job.program->units[at(u)].track);
+    const auto& track_units = job.program->track_units[track];
+    const auto position = std::ranges::lower_bound(track_units, u) - track_units.begin();
+    const auto cursor = static_cast<std::ptrdiff_t>(job.tracks[track].cursor);
     return static_cast<double>(position - cursor) + 1e-6 * static_cast<double>(ref.buffer);
   }
   return std::numeric_limits<double>::infinity();
+}
+
+bool Engine::has_several_readers(BufferRef ref) const {
+  if (ref.job == kAllJobs) return false;
+  const JobTable& job = table(ref.job);
+  if (job.tracks.size() == 1) return false;
+  int first = -1;  // track
+  for (int u : job.program->unit_users[at(ref.buffer)]) {
+    if (job.is_done(u)) continue;
+    const int track = job.program->units[at(u)].track;
+    if (first >= 0 && track != first) return true;
+    first = track;
+  }
+  return false;
 }
 
 ActionId Engine::start_copy(StartCopy copy) {
@@ -136,7 +150,8 @@ ActionId Engine::start_copy(StartCopy copy) {
                    .unit = to_device ? 0 : job.last_units[at(copy.buffer)],
                    .buffer = copy.buffer,
                    .direction = copy.direction,
-                   .peer = copy.peer});
+                   .peer = copy.peer,
+                   .is_shared = copy.is_shared});
   device.overlap.copy_started(copy.direction);
   (to_device ? counters.h2d_bytes : counters.d2h_bytes) += copy.bytes;
   if (to_device) {
@@ -177,8 +192,9 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   if (copy.direction == CopyDirection::to_device) return;
   note_space(copy.device, done.finished_s);
   JobTable& job = table(copy.job);
-  if (job.plan->layout.buffers[at(copy.buffer)].kind != BufferKind::sum) return;
-  if (job.phase != JobPhase::running) return;
+  if (job.phase != JobPhase::running || copy.unit < 0) return;
+  const std::vector<int>& drains = job.program->units[at(copy.unit)].drains;
+  if (std::ranges::find(drains, copy.buffer) == drains.end()) return;
   if (--job.units[at(copy.unit)].drains_left == 0) unit_drained(copy.job, copy.unit);
 }
 

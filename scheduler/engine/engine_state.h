@@ -10,7 +10,7 @@
 #include "scheduler/engine/action.h"
 #include "scheduler/engine/copy_overlap.h"
 #include "scheduler/engine/policy.h"
-#include "scheduler/engine/ready_lanes.h"
+#include "scheduler/engine/ready_tracks.h"
 #include "scheduler/plan/program.h"
 #include "spilling/residency/residency_manager.h"
 
@@ -43,7 +43,7 @@ struct EngineConfig {
 
 struct UnitState {
   int ops_started = 0, ops_done = 0;
-  int waits_for = 0;  ///< host ops not done
+  int waits_for = 0;  ///< host ops and units of other tracks that are not done
   int drains_left = 0;
   bool claimed = false, reserved = false;
   int group = -1;  ///< units of one kind with the same last shared block; -1: it has none
@@ -51,14 +51,14 @@ struct UnitState {
   double ready_s = 0;  ///< when the last thing it waited for, transfers aside, ended
 };
 
-/// The progress of a lane in the job's program.
-struct LaneState {
-  std::size_t cursor = 0;              ///< first unit not claimed
-  DeviceId device;                     ///< device that claimed its latest unit
-  std::optional<ReadyLane> ready;      ///< its rank, if its next unit may be claimed
-  std::optional<GroupedLane> grouped;  ///< its rank in the group of that unit
-  DeviceId only;                       ///< by this device; the invalid id: by any
-  int group = -1;                      ///< of that unit
+/// The progress of a track in the job's program.
+struct TrackState {
+  std::size_t cursor = 0;               ///< first unit not claimed
+  DeviceId device;                      ///< device that claimed its latest unit
+  std::optional<ReadyTrack> ready;      ///< its rank, if its next unit may be claimed
+  std::optional<GroupedTrack> grouped;  ///< its rank in the group of that unit
+  DeviceId only;                        ///< by this device; the invalid id: by any
+  int group = -1;                       ///< of that unit
 };
 
 /// settling: between two programs or attempts. Nothing starts; once no action is in flight, the
@@ -103,9 +103,10 @@ struct JobTable {
   const Program* program = nullptr;  // owned by plan
   std::vector<UnitState> units;
   std::vector<int> host_waits;  ///< by host op: dependencies not done
-  std::vector<LaneState> lanes;
-  int lanes_a_device = 0;          ///< limit of lanes per device: 1 if there are enough devices
+  std::vector<TrackState> tracks;
+  int tracks_a_device = 0;         ///< limit of tracks per device: 1 if there are enough devices
   std::vector<int> last_units;     ///< by buffer: the last unit that started an op on it; -1: none
+  std::vector<int> reads_left;     ///< by buffer: ops that still have to read it
   std::vector<DeviceWork> work;    ///< work of the open program that is done
   std::vector<DeviceId> watchers;  ///< devices that are blocked until an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished
@@ -115,6 +116,10 @@ struct JobTable {
   JobEnd end = JobEnd::done;
   std::string reason;
 
+  /// Whether all ops of the unit have started.
+  bool has_started(int unit) const {
+    return units[at(unit)].ops_started == program->units[at(unit)].num_ops;
+  }
   bool is_done(int unit) const {
     return units[at(unit)].ops_done == program->units[at(unit)].num_ops;
   }
@@ -131,7 +136,7 @@ struct UnitRef {
   bool operator==(const UnitRef&) const = default;
 };
 
-/// leaving: takes no new lane; lanes bound to it finish their program. gone: lost or removed.
+/// leaving: takes no new track; tracks bound to it finish their program. gone: lost or removed.
 enum class DeviceState : std::uint8_t { usable, leaving, gone };
 
 struct DeviceTable {
@@ -177,8 +182,8 @@ struct InFlight {
   int unit = 0, op = 0;  ///< op: position in the program's ops or host ops
   int buffer = 0;        ///< copy
   CopyDirection direction = CopyDirection::to_device;
-  DeviceId
-      peer;  ///< copy: moves from there, where it is draining meanwhile; the invalid id: home's
+  DeviceId peer;           ///< copy: comes from there, not from the home
+  bool is_shared = false;  ///< copy from a device that keeps its own; otherwise it drains there
   Bytes workspace = 0;
   Bytes used_high = 0;  ///< op: largest planned use of its device since it was started
   ShortList<ActionId> after;
@@ -187,7 +192,7 @@ struct InFlight {
 
 /// Of a copy.
 inline CopyRoute route_of(const InFlight& copy) {
-  return {{copy.job, copy.buffer}, copy.device, copy.direction, copy.peer};
+  return {{copy.job, copy.buffer}, copy.device, copy.direction, copy.peer, copy.is_shared};
 }
 
 }  // namespace spillway

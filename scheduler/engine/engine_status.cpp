@@ -73,7 +73,7 @@ EngineStatus status_of(const Engine& engine) {
     now.step = job.step;
     now.waits_for = waits_for(job, runs[j]);
     if (job.phase != JobPhase::running) continue;
-    for (const LaneState& lane : job.lanes) now.lanes.push_back(lane.device);
+    for (const TrackState& track : job.tracks) now.tracks.push_back(track.device);
   }
   return status;
 }

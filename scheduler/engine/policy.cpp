@@ -37,7 +37,7 @@ class Random final : public Policy {
  public:
   std::string_view name() const override { return to_string(PolicyKind::random); }
   double priority(const Candidate& candidate) const override {
-    const PhiloxBlock what{candidate.job.value, static_cast<std::uint32_t>(candidate.lane),
+    const PhiloxBlock what{candidate.job.value, static_cast<std::uint32_t>(candidate.track),
                            static_cast<std::uint32_t>(candidate.unit),
                            static_cast<std::uint32_t>(candidate.step)};
     return philox(what, /*key=*/0)[0];

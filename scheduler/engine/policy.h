@@ -13,7 +13,7 @@ namespace spillway {
 /// A unit that a device could run next, and its job.
 struct Candidate {
   JobId job;
-  int lane = 0;
+  int track = 0;
   int unit = 0;
   double remaining_s = 0;  ///< compute left in the whole job
   std::int64_t step = 0;
@@ -21,7 +21,7 @@ struct Candidate {
 };
 
 /// Ranks ready units; pure. Ties go to the unit with more resident weights and inputs on the
-/// device, then to the lower job, then to the lower lane.
+/// device, then to the lower job, then to the lower track.
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -35,7 +35,7 @@ class Policy {
 ///   srtf         the shortest remaining time first
 ///   fifo         the lower job first
 ///   round_robin  the job that was served longest ago first
-///   random       by a hash of job, lane, unit and step: the same in every run
+///   random       by a hash of job, track, unit and step: the same in every run
 std::shared_ptr<const Policy> make_policy(PolicyKind kind);
 /// Null for a name that is not among kPolicyNames.
 std::shared_ptr<const Policy> make_policy(std::string_view name);

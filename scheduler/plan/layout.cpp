@@ -13,11 +13,11 @@
 
 namespace spillway {
 
-FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
+FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group) {
   FoldPlan plan;
   std::map<int, int> slot_of;  // first group of a live subtree -> slot
   std::vector<int> free_slots;
-  for (int g = lane.begin; g < lane.end; ++g) {
+  for (int g = cell.begin; g < cell.end; ++g) {
     if (free_slots.empty()) free_slots.push_back(plan.num_slots++);
     const int slot = free_slots.back();
     free_slots.pop_back();
@@ -28,7 +28,7 @@ FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group) {
       const bool is_left = first % (2 * size) == 0;
       if (is_left && first + size < groups) break;  // right sibling not yet summed
       if (is_left) continue;                        // no right sibling: skip this level
-      if (first - size < lane.begin) break;         // left sibling belongs to another lane
+      if (first - size < cell.begin) break;         // left sibling belongs to another cell
       const int into = slot_of.at(first - size), from = slot_of.at(first);
       plan.steps.back().merges.push_back({into, from});
       free_slots.push_back(from);
@@ -67,10 +67,21 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
 }
 
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
-                             std::vector<GroupRange> lanes, const Cut& cut)
-    : model_(model), uses_(uses_of(model)), shape_(shape), lanes_(std::move(lanes)), cut_(cut) {
-  for (const GroupRange& lane : lanes_) {
-    folds_.push_back(plan_fold(lane, shape_.groups, shape_.virtual_nodes / shape_.groups));
+                             const Strategy& strategy, const Cut& cut)
+    : model_(model),
+      uses_(uses_of(model)),
+      shape_(shape),
+      strategy_(strategy),
+      cut_(cut),
+      keeps_order_(strategy.is_data_parallel() && strategy.chunk == 0) {
+  const int per_group = shape_.virtual_nodes / shape_.groups;
+  for (const Stage& stage : strategy_.stages) {
+    std::vector<int>& partials = partials_.emplace_back();
+    for (const Cell& cell : stage.cells) {
+      const auto [fold, is_new] = folds_.try_emplace({cell.groups.begin, cell.groups.end});
+      if (is_new) fold->second = plan_fold(cell.groups, shape_.groups, per_group);
+      for (const auto& [first, slot] : fold->second.roots) partials.push_back(first);
+    }
   }
   place_weights();
   place_sums();
@@ -179,37 +190,48 @@ Bytes LayoutBuilder::share(const std::vector<int>& params, Bytes bytes) {
 
 void LayoutBuilder::place_sums() {
   const Bytes plane_begin = layout_.home_bytes;
-  // True for a single lane on devices whose access to host memory is slow (GPUs).
-  const bool has_whole_sums = shape_.split.dedicated_activations() && lanes_.size() == 1;
-  for (const LayerSpec& layer : model_.layers) {
-    Layout::LayerPlace place;
-    for (int p : layer.params) {
-      place.weights_buffers.push_back(layout_.params[at(p)].weights_buffer);
-      place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
+  for (const Stage& stage : strategy_.stages) {
+    // True for a single cell on devices whose access to host memory is slow (GPUs).
+    const bool has_whole_sums = shape_.split.dedicated_activations() && stage.cells.size() == 1;
+    for (int l = stage.layers.begin; l < stage.layers.end; ++l) {
+      const LayerSpec& layer = model_.layers[at(l)];
+      Layout::LayerPlace place;
+      for (int p : layer.params) {
+        place.weights_buffers.push_back(layout_.params[at(p)].weights_buffer);
+        place.weight_offsets.push_back(layout_.params[at(p)].offset_in_block);
+      }
+      place.sum = sum_places(model_, layer);
+      for (std::size_t i = 0; has_whole_sums && i < layer.params.size(); ++i) {
+        const int p = layer.params[i];
+        const bool is_whole = model_.params[at(p)].trainable && uses_[at(p)] == 1;
+        if (is_whole) place.device_norms.push_back(i);
+      }
+      place.sum_home = reserve(place.sum.packed_bytes, kPage);
+      layout_.layers.push_back(std::move(place));
     }
-    place.sum = sum_places(model_, layer);
-    for (std::size_t i = 0; has_whole_sums && i < layer.params.size(); ++i) {
-      const int p = layer.params[i];
-      const bool is_whole = model_.params[at(p)].trainable && uses_[at(p)] == 1;
-      if (is_whole) place.device_norms.push_back(i);
-    }
-    place.sum_home = reserve(place.sum.packed_bytes, kPage);
-    layout_.layers.push_back(std::move(place));
   }
   layout_.sum_plane = round_up(layout_.home_bytes - plane_begin, kPage);
-  for (const FoldPlan& plan : folds_) {
-    for (const auto& [first, slot] : plan.roots) layout_.partials.push_back(first);
-  }
-  layout_.home_bytes = plane_begin + layout_.partials.size() * layout_.sum_plane;
-  const auto position = [&](int first_group) {
-    const auto found = std::ranges::lower_bound(layout_.partials, first_group);
-    return static_cast<int>(found - layout_.partials.begin());
-  };
-  for (const auto& [into, from] : remaining_merges(layout_.partials, shape_.groups)) {
-    layout_.merges.push_back({position(into), position(from)});
-  }
+  place_partials();
+  layout_.home_bytes = plane_begin + layout_.sum_planes * layout_.sum_plane;
   place_whole_sums();
   add_sum_buffers();
+}
+
+void LayoutBuilder::place_partials() {
+  for (std::size_t s = 0; s < strategy_.stages.size(); ++s) {
+    const std::vector<int>& partials = partials_[s];
+    layout_.sum_planes = std::max(layout_.sum_planes, partials.size());
+    const auto position = [&](int first_group) {
+      const auto found = std::ranges::lower_bound(partials, first_group);
+      return static_cast<int>(found - partials.begin());
+    };
+    std::vector<FoldStep::Merge> merges;
+    for (const auto& [into, from] : remaining_merges(partials, shape_.groups)) {
+      merges.push_back({position(into), position(from)});
+    }
+    const LayerRange layers = strategy_.stages[s].layers;
+    for (int l = layers.begin; l < layers.end; ++l) layout_.layers[at(l)].merges = merges;
+  }
 }
 
 /// The sum of a tied parameter is placed with its last layer.
@@ -224,23 +246,52 @@ void LayoutBuilder::place_whole_sums() {
 }
 
 void LayoutBuilder::add_sum_buffers() {
-  std::size_t partial = 0;
-  for (const FoldPlan& plan : folds_) {
-    auto& slots = layout_.sum_buffers.emplace_back();
-    for (int slot = 0; slot < plan.num_slots; ++slot) {
-      const auto root = std::ranges::find(plan.roots, slot, &std::pair<int, int>::second);
-      const auto number = static_cast<std::size_t>(root - plan.roots.begin()) + partial;
-      std::vector<int>& by_layer = slots.emplace_back(layout_.layers.size(), -1);
-      for (int l = 0; l < static_cast<int>(layout_.layers.size()); ++l) {
-        const SumPlaces& places = layout_.layers[at(l)].sum;
-        if (places.bytes == 0) continue;
-        const Bytes home = root == plan.roots.end() ? kNoHome : layout_.partial(l, number);
-        by_layer[at(l)] = add_buffer(BufferKind::sum, places.bytes, home);
-        layout_.buffers.back().home_bytes = places.packed_bytes;
+  std::size_t cells = 0;
+  for (const Stage& stage : strategy_.stages) cells = std::max(cells, stage.cells.size());
+  for (int c = 0; c < static_cast<int>(cells); ++c) {
+    layout_.sum_buffers.emplace_back();
+    bool is_found = true;
+    for (int slot = 0; is_found; ++slot) {
+      is_found = false;
+      for (int s = 0; s < static_cast<int>(strategy_.stages.size()); ++s) {
+        const bool has_cell = at(c) < strategy_.stages[at(s)].cells.size();
+        if (!has_cell || slot >= fold(s, c).num_slots) continue;
+        is_found = true;
+        add_sum_buffers(s, c, slot);
       }
     }
-    partial += plan.roots.size();
   }
+}
+
+/// The sums of the layers of a stage in one slot of a cell.
+void LayoutBuilder::add_sum_buffers(int stage, int cell, int slot) {
+  const Stage& spec = strategy_.stages[at(stage)];
+  auto& slots = layout_.sum_buffers[at(cell)];
+  if (at(slot) == slots.size()) slots.emplace_back(layout_.layers.size(), -1);
+  const FoldPlan& plan = fold(stage, cell);
+  const auto root = std::ranges::find(plan.roots, slot, &std::pair<int, int>::second);
+  const GroupRange groups = spec.cells[at(cell)].groups;
+  const bool is_kept = strategy_.divides(groups, shape_.virtual_nodes / shape_.groups);
+  for (int l = spec.layers.begin; l < spec.layers.end; ++l) {
+    if (layout_.layers[at(l)].sum.bytes == 0) continue;
+    Bytes home = kNoHome;
+    if (root != plan.roots.end()) {
+      const auto number = std::ranges::lower_bound(partials_[at(stage)], root->first);
+      home = layout_.partial(l, static_cast<std::size_t>(number - partials_[at(stage)].begin()));
+    }
+    slots[at(slot)][at(l)] = add_sum(l, home, is_kept);
+  }
+}
+
+/// `is_kept`: between units.
+int LayoutBuilder::add_sum(int layer, Bytes home, bool is_kept) {
+  const SumPlaces& places = layout_.layers[at(layer)].sum;
+  const int buffer = add_buffer(BufferKind::sum, places.bytes, home);
+  BufferSpec& spec = layout_.buffers.back();
+  spec.home_bytes = places.packed_bytes;
+  const bool fits_home = home != kNoHome && places.packed_bytes >= places.bytes;
+  if (is_kept) spec.kept_home = fits_home ? home : reserve(places.bytes, kAlignment);
+  return buffer;
 }
 
 void LayoutBuilder::place_batches() {
@@ -255,18 +306,21 @@ void LayoutBuilder::place_batches() {
   }
 }
 
-std::vector<int> LayoutBuilder::sums(int lane, LayerRange range) {
+std::vector<int> LayoutBuilder::sums(int stage, int cell) const {
+  const LayerRange layers = strategy_.stages[at(stage)].layers;
+  const auto& slots = layout_.sum_buffers[at(cell)];
   std::vector<int> found;
-  for (const auto& by_layer : layout_.sum_buffers[at(lane)]) {
-    for (int l = range.begin; l < range.end; ++l) {
-      if (by_layer[at(l)] >= 0) found.push_back(by_layer[at(l)]);
+  for (int slot = 0; slot < fold(stage, cell).num_slots; ++slot) {
+    for (int l = layers.begin; l < layers.end; ++l) {
+      const int buffer = slots[at(slot)][at(l)];
+      if (buffer >= 0) found.push_back(buffer);
     }
   }
   return found;
 }
 
-std::vector<int> LayoutBuilder::drains(int lane, LayerRange range) {
-  auto found = sums(lane, range);
+std::vector<int> LayoutBuilder::drains(int stage, int cell) const {
+  auto found = sums(stage, cell);
   std::erase_if(found, [&](int b) { return layout_.buffers[at(b)].home == kNoHome; });
   return found;
 }
@@ -282,9 +336,11 @@ int LayoutBuilder::boundary(EdgePart part, int vn) {
 
 Bytes LayoutBuilder::gradient_home(EdgePart part, int shard, int vn) {
   const int edge = part.edge;
+  // The gradients of pieces do not wait for each other.
+  const bool is_last_read = keeps_order_ || model_.edges[at(edge)].reading_pieces == 1;
   const bool is_first = shard == cut_.readers(edge).front() &&
                         part.pieces == cut_.gradient_parts(edge, shard).front();
-  if (!is_first) return reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
+  if (!is_first || !is_last_read) return reserve(model_.edges[at(edge)].tensor.bytes(), kAlignment);
   return layout_.buffers[at(boundary({edge, cut_.parts(edge).front().pieces}, vn))].home;
 }
 
@@ -298,7 +354,10 @@ int LayoutBuilder::gradient(EdgePart part, int shard, int vn) {
 
 int LayoutBuilder::eval_boundary(EdgePart part, int vn) {
   const auto [place, is_new] = eval_boundaries_.try_emplace({part, vn}, 0);
-  if (is_new) {
+  if (is_new && !keeps_order_) {  // any may be there at the same time
+    const Bytes home = reserve(model_.edges[at(part.edge)].tensor.bytes(), kAlignment);
+    place->second = add_edge(BufferKind::boundary, part, home);
+  } else if (is_new) {
     const int slot = cut_.slot(part);
     const auto [home, first_use] = eval_homes_.try_emplace({slot, vn}, 0);
     if (first_use) home->second = reserve(cut_.slot_bytes(slot), kAlignment);

@@ -9,15 +9,15 @@
 
 namespace spillway {
 
-/// A lane's stack of gradient sums: which slot every virtual node's gradient goes to, and which
-/// slots hold finished subtrees at the end. The stack is at most log2(groups) + 2 deep for a lane
-/// that starts at a subtree's edge; finished subtrees keep their slot until the unit ends.
+/// A cell's stack of gradient sums: which slot every virtual node's gradient goes to, and which
+/// slots hold finished subtrees at the end. The stack is at most log2(groups) + 2 deep for a cell
+/// that starts at a subtree's edge; finished subtrees keep their slot until the last unit ends.
 struct FoldPlan {
   int num_slots = 0;
-  std::vector<FoldStep> steps;             ///< by virtual node of the lane
+  std::vector<FoldStep> steps;             ///< by virtual node of the cell
   std::vector<std::pair<int, int>> roots;  ///< (first group, slot), ascending
 };
-FoldPlan plan_fold(GroupRange lane, int groups, int vns_per_group);
+FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group);
 
 /// By parameter: the number of layers that use it.
 std::vector<int> uses_of(const ModelSpec& model);
@@ -25,13 +25,13 @@ std::vector<int> uses_of(const ModelSpec& model);
 /// Assigns homes and numbers buffers while lower() asks for them.
 class LayoutBuilder {
  public:
-  LayoutBuilder(const ModelSpec& model, const JobShape& shape, std::vector<GroupRange> lanes,
+  LayoutBuilder(const ModelSpec& model, const JobShape& shape, const Strategy& strategy,
                 const Cut& cut);
 
-  /// Buffers of the sums of `lane`, slot-major, over the layers of `range` with gradients.
-  std::vector<int> sums(int lane, LayerRange range);
-  /// The buffers among them that hold finished subtrees when the unit ends.
-  std::vector<int> drains(int lane, LayerRange range);
+  /// Buffers of the sums of a cell, slot-major, over the layers of its stage with gradients.
+  std::vector<int> sums(int stage, int cell) const;
+  /// The buffers among them that hold finished subtrees when its last unit ends.
+  std::vector<int> drains(int stage, int cell) const;
   /// A part of a boundary of virtual node `vn`.
   int boundary(EdgePart part, int vn);
   /// A part of its gradient, over the readers from shard `shard` on; over that shard alone if
@@ -41,7 +41,10 @@ class LayoutBuilder {
   /// As boundary(), for evaluation: edges that are never live together share homes.
   int eval_boundary(EdgePart part, int vn);
 
-  const FoldPlan& fold(int lane) const { return folds_[at(lane)]; }
+  const FoldPlan& fold(int stage, int cell) const {
+    const GroupRange groups = strategy_.stages[at(stage)].cells[at(cell)].groups;
+    return folds_.at({groups.begin, groups.end});
+  }
   const Layout& layout() const { return layout_; }
   Layout finish() &&;
 
@@ -50,8 +53,11 @@ class LayoutBuilder {
   void place_block(const std::vector<int>& params, std::vector<int>& copied);
   Bytes share(const std::vector<int>& params, Bytes bytes);
   void place_sums();
+  void place_partials();
   void place_whole_sums();
   void add_sum_buffers();
+  void add_sum_buffers(int stage, int cell, int slot);
+  int add_sum(int layer, Bytes home, bool is_kept);
   void place_batches();
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
   int add_edge(BufferKind kind, EdgePart part, Bytes home);
@@ -61,9 +67,11 @@ class LayoutBuilder {
   const ModelSpec& model_;
   const std::vector<int> uses_;  // by parameter
   JobShape shape_;
-  std::vector<GroupRange> lanes_;
+  const Strategy& strategy_;
   const Cut& cut_;
-  std::vector<FoldPlan> folds_;
+  const bool keeps_order_;  // each virtual node goes forward, then backward, stage by stage
+  std::map<std::pair<int, int>, FoldPlan> folds_;  // by first, last group
+  std::vector<std::vector<int>> partials_;  // by stage: first groups of its subtrees, ascending
   std::map<std::pair<EdgePart, int>, int> boundaries_, eval_boundaries_;  // (part, vn)
   std::map<std::tuple<EdgePart, int, int>, int> gradients_;               // (part, shard, vn)
   std::map<std::pair<int, int>, Bytes> eval_homes_;                       // (slot, vn)

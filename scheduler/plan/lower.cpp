@@ -10,6 +10,8 @@
 #include "scheduler/plan/cut.h"
 #include "scheduler/plan/layout.h"
 #include "scheduler/plan/need.h"
+#include "scheduler/plan/stage_ops.h"
+#include "scheduler/plan/tasks.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
 
@@ -29,16 +31,16 @@ class ProgramBuilder {
         cut_(cut),
         needs_(needs),
         buffers_(buffers),
-        first_backward_(static_cast<int>(std::ranges::find_if(needs, &RangeNeed::has_backward) -
-                                         needs.begin())) {}
+        ops_(model, cut, needs, buffers) {}
 
   std::shared_ptr<const Program> build(StepKind step_kind) {
-    program_.lane_units.resize(plan_.lanes.size());
+    program_.track_units.resize(at(plan_.strategy.tracks));
     add_loads(step_kind);
     if (step_kind.update) add_updates();
     if (step_kind.evaluate) add_evaluation();
     if (step_kind.train) add_training();
     if (step_kind.finish) add_finish();
+    choose_leaving();
     index_users();
     index_dependents();
     program_.commits = step_kind.train;
@@ -47,7 +49,7 @@ class ProgramBuilder {
   }
 
  private:
-  int num_shards() const { return static_cast<int>(plan_.shards.size()); }
+  int num_stages() const { return static_cast<int>(plan_.strategy.stages.size()); }
   int num_layers() const { return static_cast<int>(model_.layers.size()); }
   int add_host_op(HostOpSpec op) {
     program_.host_ops.push_back(std::move(op));
@@ -84,37 +86,43 @@ class ProgramBuilder {
     return {found.begin(), found.end()};
   }
 
-  std::vector<int> host_deps(const UnitSpec& unit, int load) const {
+  std::vector<int> host_deps(const UnitSpec& unit, bool reads_batch, int load) const {
     std::vector<int> deps;
     for (int buffer : unit.weights) {
       if (const auto update = update_of_.find(buffer); update != update_of_.end()) {
         deps.push_back(update->second);
       }
     }
-    if (need_of(unit).reads_batch()) deps.push_back(load);
+    if (reads_batch) deps.push_back(load);
     return deps;
   }
 
-  /// Appends a unit whose ops `make_op(vn)` describes for vn in [vn_begin, vn_end).
-  template <typename MakeOp>
-  int add_unit(UnitSpec unit, int load, int vn_begin, int vn_end, const MakeOp& make_op) {
+  /// Appends the unit of a task. `load`: the host op that reads its batch.
+  int add_unit(const Task& task, int load) {
+    const RangeNeed& need = needs_[at(task.stage)];
+    UnitSpec unit{.track = task.track,
+                  .cell = task.cell,
+                  .kind = task.kind,
+                  .layers = plan_.strategy.stages[at(task.stage)].layers};
     unit.weights = weights_of(unit.layers);
-    unit.host_deps = host_deps(unit, load);
+    unit.host_deps = host_deps(unit, need.reads_batch(), load);
     unit.first_op = static_cast<int>(program_.ops.size());
-    unit.num_ops = vn_end - vn_begin;
-    const RangeNeed& need = need_of(unit);
-    const Bytes workspace =
-        (unit.kind == OpKind::backward ? need.backward() : need.forward()).workspace;
+    unit.num_ops = task.vn_end - task.vn_begin;
+    const bool is_backward = task.kind == OpKind::backward;
+    const bool is_last = is_backward && task.vn_end == end_of(task);
+    if (is_backward) unit.sums = buffers_.sums(task.stage, task.cell);
+    if (is_last) unit.drains = buffers_.drains(task.stage, task.cell);
+    const Bytes workspace = (is_backward ? need.backward() : need.forward()).workspace;
     if (!shape_.split.dedicated_activations()) unit.workspace = workspace;
-    const double cost = cost_of(unit.kind, unit.layers), merge_s = merge_s_of(unit.layers);
-    for (int vn = vn_begin; vn < vn_end; ++vn) {
-      OpSpec op = make_op(vn);
-      op.kind = unit.kind;
+    const double merge_s = merge_s_of(unit.layers);
+    for (int vn = task.vn_begin; vn < task.vn_end; ++vn) {
+      OpSpec op = ops_.make(task.kind, task.stage, vn);
       op.layers = unit.layers;
-      op.vn = vn;
       op.workspace = workspace;
-      op.num_numbers = numbers_of(unit, /*is_last=*/vn + 1 == vn_end);
-      op.cost_s = cost + static_cast<double>(op.fold.merges.size()) * merge_s;
+      if (is_backward) op.fold = fold_step(task, vn);
+      op.num_numbers = numbers_of(unit, is_last && vn + 1 == task.vn_end);
+      op.cost_s =
+          cost_of(task.kind, unit.layers) + static_cast<double>(op.fold.merges.size()) * merge_s;
       unit.cost_s += op.cost_s;
       program_.ops.push_back(std::move(op));
     }
@@ -124,15 +132,28 @@ class ProgramBuilder {
     }
     program_.compute_s += unit.cost_s;
     const int number = static_cast<int>(program_.units.size());
-    program_.lane_units[at(unit.lane)].push_back(number);
+    program_.track_units[at(unit.track)].push_back(number);
+    set_of_unit_.push_back(plan_.strategy.stages[at(task.stage)].set);
     program_.units.push_back(std::move(unit));
     return number;
+  }
+
+  GroupRange groups_of(const Task& task) const {
+    return plan_.strategy.stages[at(task.stage)].cells[at(task.cell)].groups;
+  }
+  /// One behind the last virtual node of the cell of a training task.
+  int end_of(const Task& task) const {
+    return groups_of(task).end * (shape_.virtual_nodes / shape_.groups);
+  }
+  FoldStep fold_step(const Task& task, int vn) const {
+    const int begin = groups_of(task).begin * (shape_.virtual_nodes / shape_.groups);
+    return buffers_.fold(task.stage, task.cell).steps[at(vn - begin)];
   }
 
   int numbers_of(const UnitSpec& unit, bool is_last) const {
     int numbers = unit.layers.end == num_layers() ? 1 : 0;
     if (unit.kind == OpKind::evaluate && numbers > 0) numbers += model_.num_metric_sums();
-    if (unit.kind != OpKind::backward || !is_last) return numbers;
+    if (!is_last) return numbers;
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
       numbers += static_cast<int>(buffers_.layout().layers[at(l)].device_norms.size());
     }
@@ -165,61 +186,33 @@ class ProgramBuilder {
     return cost;
   }
 
-  void add_evaluation() {
-    std::vector<int> units;
-    const auto first_vn = [&](std::int64_t group) {  // divided like the groups
-      return static_cast<int>(shape_.eval_virtual_nodes * group / shape_.groups);
+  OpCost op_cost() const {
+    return [this](OpKind kind, int stage) {
+      return cost_of(kind, plan_.strategy.stages[at(stage)].layers);
     };
-    for (int lane = 0; lane < static_cast<int>(plan_.lanes.size()); ++lane) {
-      const int begin = first_vn(plan_.lanes[at(lane)].begin);
-      const int end = first_vn(plan_.lanes[at(lane)].end);
-      if (begin == end) continue;
-      for (int s = 0; s < num_shards(); ++s) {
-        UnitSpec unit{.lane = lane, .kind = OpKind::evaluate, .layers = plan_.shards[at(s)]};
-        units.push_back(add_unit(std::move(unit), eval_load_, begin, end,
-                                 [&](int vn) { return evaluation_op(s, vn); }));
-      }
+  }
+
+  void add_evaluation() {
+    const std::vector<Task> tasks = evaluation_tasks(shape_, plan_.strategy, cut_, op_cost());
+    std::vector<int> units;
+    for (int t : planned_order(tasks, plan_.strategy)) {
+      units.push_back(add_unit(tasks[at(t)], eval_load_));
     }
     evaluation_ = add_host_op({HostOpKind::finish_evaluation, 0, std::move(units), {}, 0});
   }
 
-  OpSpec evaluation_op(int s, int vn) {
-    OpSpec op;
-    const int batch = buffers_.layout().eval_batch[at(vn)];
-    for (int e : cut_.boundaries(s).in) {
-      for (const Cut::Part& part : cut_.parts(e)) {
-        op.inputs.push_back(buffers_.eval_boundary({e, part.pieces}, vn));
-        if (cut_.next_reader(e, s) < 0) op.frees.push_back(op.inputs.back());
-      }
-    }
-    if (needs_[at(s)].reads_batch()) op.inputs.push_back(batch);
-    if (s + 1 == num_shards()) op.frees.push_back(batch);
-    for (EdgePart part : made_by(s)) op.outputs.push_back(buffers_.eval_boundary(part, vn));
-    return op;
-  }
-
   void add_training() {
-    std::vector<std::vector<int>> backward_units(plan_.shards.size());  // by shard
-    for (int lane = 0; lane < static_cast<int>(plan_.lanes.size()); ++lane) {
-      const int per_group = shape_.virtual_nodes / shape_.groups;
-      const int begin = plan_.lanes[at(lane)].begin * per_group;
-      const int end = plan_.lanes[at(lane)].end * per_group;
-      for (int s = 0; s + 1 < num_shards(); ++s) {
-        UnitSpec unit{.lane = lane, .kind = OpKind::forward, .layers = plan_.shards[at(s)]};
-        add_unit(std::move(unit), load_, begin, end, [&](int vn) { return forward_op(s, vn); });
-      }
-      for (int s = num_shards() - 1; s >= 0; --s) {
-        if (!needs_[at(s)].has_backward()) continue;
-        const LayerRange layers = plan_.shards[at(s)];
-        UnitSpec unit{.lane = lane, .kind = OpKind::backward, .layers = layers};
-        unit.sums = buffers_.sums(lane, layers);
-        unit.drains = buffers_.drains(lane, layers);
-        backward_units[at(s)].push_back(add_unit(std::move(unit), load_, begin, end, [&](int vn) {
-          return backward_op(s, vn, lane, vn - begin);
-        }));
-      }
+    HasBackward has_backward;
+    for (const RangeNeed& need : needs_) has_backward.push_back(need.has_backward());
+    const std::vector<Task> tasks =
+        training_tasks(model_, shape_, plan_.strategy, cut_, has_backward, op_cost());
+    std::vector<std::map<int, int>> last_units(plan_.strategy.stages.size());  // by stage, cell
+    for (int t : planned_order(tasks, plan_.strategy)) {
+      const int unit = add_unit(tasks[at(t)], load_);
+      if (tasks[at(t)].kind != OpKind::backward) continue;
+      last_units[at(tasks[at(t)].stage)][tasks[at(t)].cell] = unit;
     }
-    add_commit(backward_units);
+    add_commit(last_units);
   }
 
   void add_finish() {
@@ -229,110 +222,30 @@ class ProgramBuilder {
     add_host_op(std::move(finish));
   }
 
-  OpSpec forward_op(int s, int vn) {
-    OpSpec op;
-    for (int e : cut_.boundaries(s).in) {
-      const bool is_last = last_reader_in_backward(e) < 0 && cut_.readers(e).back() == s;
-      for (const Cut::Part& part : cut_.parts(e)) {
-        op.inputs.push_back(buffers_.boundary({e, part.pieces}, vn));
-        if (is_last) op.frees.push_back(op.inputs.back());
-      }
-    }
-    if (needs_[at(s)].reads_batch()) {
-      op.inputs.push_back(buffers_.layout().batch[at(vn)]);
-    }
-    for (EdgePart part : made_by(s)) op.outputs.push_back(buffers_.boundary(part, vn));
-    return op;
-  }
-
-  /// The parts of boundaries that a shard makes for later ones.
-  std::vector<EdgePart> made_by(int s) const {
-    std::vector<EdgePart> made;
-    for (int e : cut_.boundaries(s).out) {
-      for (const Cut::Part& part : cut_.parts(e)) {
-        if (part.shard == s) made.push_back({e, part.pieces});
-      }
-    }
-    return made;
-  }
-
-  /// The buffers of a boundary's gradient that its makers read: those of all shards whose pieces
-  /// read it, or the one to which the first reader has added.
-  std::vector<int> gradients_for_makers(int edge, int vn) {
-    std::vector<int> buffers;
-    for (int reader : cut_.readers(edge)) {
-      for (LeafRange part : cut_.gradient_parts(edge, reader)) {
-        buffers.push_back(buffers_.gradient({edge, part}, reader, vn));
-      }
-      if (model_.edges[at(edge)].reading_pieces == 1) break;
-    }
-    return buffers;
-  }
-
-  OpSpec backward_op(int s, int vn, int lane, int vn_of_lane) {
-    OpSpec op;
-    const int batch = buffers_.layout().batch[at(vn)];
-    const auto take = [&](int buffer, bool last_use) {
-      op.inputs.push_back(buffer);
-      if (last_use) op.frees.push_back(buffer);
-    };
-    for (int e : cut_.boundaries(s).in) {
-      for (const Cut::Part& part : cut_.parts(e)) {
-        take(buffers_.boundary({e, part.pieces}, vn), last_reader_in_backward(e) == s);
-      }
-      if (!has_gradient(model_.edges[at(e)])) continue;
-      const int behind = cut_.next_reader(e, s);
-      const bool is_summed_on = model_.edges[at(e)].reading_pieces == 1;
-      if (behind >= 0 && is_summed_on) take(buffers_.gradient({e, {}}, behind, vn), true);
-      for (LeafRange part : cut_.gradient_parts(e, s)) {
-        op.outputs.push_back(buffers_.gradient({e, part}, s, vn));
-      }
-    }
-    for (int e : cut_.boundaries(s).out) {
-      if (!has_gradient(model_.edges[at(e)])) continue;
-      const bool is_last_use = cut_.parts(e).front().shard == s;
-      for (int buffer : gradients_for_makers(e, vn)) take(buffer, is_last_use);
-    }
-    if (needs_[at(s)].reads_batch()) take(batch, false);
-    if (s == first_backward_) op.frees.push_back(batch);
-    op.fold = buffers_.fold(lane).steps[at(vn_of_lane)];
-    return op;
-  }
-
-  /// The shard whose backward is the last to read the edge; -1: none reads it.
-  int last_reader_in_backward(int edge) const {
-    const auto found = std::ranges::find_if(cut_.readers(edge),
-                                            [&](int s) { return needs_[at(s)].has_backward(); });
-    return found == cut_.readers(edge).end() ? -1 : *found;
-  }
-
-  const RangeNeed& need_of(const UnitSpec& unit) const {
-    return needs_[at(shard_of(unit.layers.begin))];
-  }
-
-  int shard_of(int layer) const {
-    const auto shard = std::ranges::upper_bound(plan_.shards, layer, {}, &LayerRange::begin);
-    return static_cast<int>(shard - plan_.shards.begin()) - 1;
-  }
-
   /// Layers in backward order, so that a tied parameter's last use is reduced first.
-  void add_commit(const std::vector<std::vector<int>>& backward_units) {
-    HostOpSpec commit{HostOpKind::commit, 0, backward_units[at(first_backward_)], {}, 0};
+  /// `last_units`: by stage, the last backward unit of each cell.
+  void add_commit(const std::vector<std::map<int, int>>& last_units) {
+    HostOpSpec commit{HostOpKind::commit, 0, {}, {}, 0};
+    for (const std::vector<int>& units : program_.track_units) {
+      if (!units.empty()) commit.unit_deps.push_back(units.back());
+    }
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
     std::vector<std::vector<int>> reduces_of(model_.params.size());  // of later layers
-    const auto merges = static_cast<double>(buffers_.layout().partials.size() - 1);
-    for (int l = num_layers() - 1; l >= 0; --l) {
-      if (buffers_.layout().layers[at(l)].sum.bytes == 0) continue;
-      const double norm_s = static_cast<double>(reduced_bytes(l)) / profile_.reduce_bytes_per_s;
-      HostOpSpec reduce{HostOpKind::reduce,
-                        l,
-                        backward_units[at(shard_of(l))],
-                        {},
-                        norm_s + merges * profile_.layers[at(l)].merge_s};
-      reduce.host_deps = reduces_before(reduces_of, l);
-      const int number = add_host_op(std::move(reduce));
-      for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
-      commit.host_deps.push_back(number);
+    for (int s = num_stages() - 1; s >= 0; --s) {
+      std::vector<int> units;
+      for (const auto& [cell, unit] : last_units[at(s)]) units.push_back(unit);
+      const LayerRange layers = plan_.strategy.stages[at(s)].layers;
+      for (int l = layers.end - 1; l >= layers.begin; --l) {
+        const Layout::LayerPlace& place = buffers_.layout().layers[at(l)];
+        if (place.sum.bytes == 0) continue;
+        const double norm_s = static_cast<double>(reduced_bytes(l)) / profile_.reduce_bytes_per_s;
+        const auto merges = static_cast<double>(place.merges.size());
+        HostOpSpec reduce{HostOpKind::reduce, l, units, reduces_before(reduces_of, l),
+                          norm_s + merges * profile_.layers[at(l)].merge_s};
+        const int number = add_host_op(std::move(reduce));
+        for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
+        commit.host_deps.push_back(number);
+      }
     }
     add_host_op(std::move(commit));
   }
@@ -346,15 +259,48 @@ class ProgramBuilder {
     return {before.begin(), before.end()};
   }
 
-  void index_users() {
-    program_.unit_users.resize(buffers_.layout().buffers.size());
-    for (std::size_t u = 0; u < program_.units.size(); ++u) {
-      std::set<int> used(program_.units[u].weights.begin(), program_.units[u].weights.end());
-      for (int i = 0; i < program_.units[u].num_ops; ++i) {
-        const OpSpec& op = program_.ops[at(program_.units[u].first_op + i)];
-        used.insert(op.inputs.begin(), op.inputs.end());
+  /// Weights stay while the track's next unit uses them, or belongs to the same set and a later one
+  /// uses them.
+  void choose_leaving() {
+    for (const std::vector<int>& units : program_.track_units) {
+      std::set<int> later;  // weights
+      for (std::size_t i = units.size(); i-- > 0;) {
+        UnitSpec& unit = program_.units[at(units[i])];
+        const int next = i + 1 < units.size() ? units[i + 1] : -1;
+        const bool stays = next >= 0 && set_of_unit_[at(next)] == set_of_unit_[at(units[i])];
+        for (int b : unit.weights) {
+          const bool is_next =
+              next >= 0 && std::ranges::binary_search(program_.units[at(next)].weights, b);
+          if (!is_next && !(stays && later.contains(b))) unit.leaves.push_back(b);
+        }
+        later.insert(unit.weights.begin(), unit.weights.end());
       }
-      for (int b : used) program_.unit_users[at(b)].push_back(static_cast<int>(u));
+    }
+  }
+
+  void index_users() {
+    const std::vector<BufferSpec>& buffers = buffers_.layout().buffers;
+    program_.unit_users.resize(buffers.size());
+    program_.reads.resize(buffers.size());
+    std::vector<int> makers(buffers.size(), -1);
+    for (int u = 0; u < static_cast<int>(program_.units.size()); ++u) {
+      UnitSpec& unit = program_.units[at(u)];
+      std::set<int> used(unit.weights.begin(), unit.weights.end()), before;
+      for (int i = 0; i < unit.num_ops; ++i) {
+        const OpSpec& op = program_.ops[at(unit.first_op + i)];
+        used.insert(op.inputs.begin(), op.inputs.end());
+        for (int b : op.outputs) makers[at(b)] = u;
+        for (int b : op.inputs) {
+          ++program_.reads[at(b)];
+          const int maker = makers[at(b)];
+          if (maker >= 0 && program_.units[at(maker)].track != unit.track) before.insert(maker);
+        }
+      }
+      for (int b : unit.sums) {
+        if (buffers[at(b)].kept_home != kNoHome) used.insert(b);
+      }
+      unit.unit_deps.assign(before.begin(), before.end());
+      for (int b : used) program_.unit_users[at(b)].push_back(u);
     }
   }
 
@@ -362,6 +308,7 @@ class ProgramBuilder {
     program_.host_ops_after_unit.resize(program_.units.size());
     program_.host_ops_after_host.resize(program_.host_ops.size());
     program_.units_after_host.resize(program_.host_ops.size());
+    program_.units_after_unit.resize(program_.units.size());
     for (std::size_t h = 0; h < program_.host_ops.size(); ++h) {
       const int number = static_cast<int>(h);
       for (int u : program_.host_ops[h].unit_deps) {
@@ -375,6 +322,9 @@ class ProgramBuilder {
       for (int before : program_.units[u].host_deps) {
         program_.units_after_host[at(before)].push_back(static_cast<int>(u));
       }
+      for (int before : program_.units[u].unit_deps) {
+        program_.units_after_unit[at(before)].push_back(static_cast<int>(u));
+      }
     }
   }
 
@@ -383,10 +333,11 @@ class ProgramBuilder {
   const JobShape& shape_;
   const JobPlan& plan_;
   const Cut& cut_;
-  const std::vector<RangeNeed>& needs_;  // by shard
+  const std::vector<RangeNeed>& needs_;  // by stage
   LayoutBuilder& buffers_;
-  const int first_backward_;  // shard
+  StageOps ops_;
   Program program_;
+  std::vector<int> set_of_unit_;
   std::map<int, int> update_of_;  // weights buffer -> host op
   int load_ = -1, eval_load_ = -1, evaluation_ = -1;
 };
@@ -418,25 +369,24 @@ StepKind JobPlan::step_kind(std::int64_t step) const {
 }
 
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-              std::vector<LayerRange> shards, bool vn_major) {
-  assert(!shards.empty() && shards.front().begin == 0 &&
-         shards.back().end == static_cast<int>(model.layers.size()));
+              Strategy strategy) {
+  assert(!strategy.stages.empty() && strategy.stages.front().layers.begin == 0 &&
+         strategy.stages.back().layers.end == static_cast<int>(model.layers.size()));
   JobPlan plan;
-  plan.shards = std::move(shards);
-  plan.vn_major = vn_major;
-  plan.lanes = lane_ranges(shape);
+  plan.strategy = std::move(strategy);
   plan.first_step = shape.first_step;
   plan.max_steps = shape.max_steps;
   plan.eval_steps = shape.eval_steps;
   plan.evaluates = shape.eval_virtual_nodes > 0;
-  const Cut cut(model, plan.shards);
-  const NeedTable table(model, profile, shape);
+  const std::vector<LayerRange> layers = layers_of(plan.strategy);
+  const Cut cut(model, layers);
+  const NeedTable table(model, profile, shape, plan.strategy);
   std::vector<RangeNeed> needs;
-  for (LayerRange shard : plan.shards) {
-    needs.push_back(range_need(table, shard));
+  for (LayerRange range : layers) {
+    needs.push_back(range_need(table, range));
     plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total(shape.split));
   }
-  LayoutBuilder buffers(model, shape, plan.lanes, cut);
+  LayoutBuilder buffers(model, shape, plan.strategy, cut);
   // Building programs numbers the boundaries, so the program with most of them comes first.
   plan.programs.resize(StepKind::kNum);
   std::vector<StepKind> step_kinds{{.update = true, .evaluate = plan.evaluates, .train = true}};
@@ -457,6 +407,13 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   plan.step_s =
       plan.programs[StepKind{.update = false, .evaluate = false, .train = true}.index()]->compute_s;
   plan.layout = std::move(buffers).finish();
+  return plan;
+}
+
+JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+              const std::vector<LayerRange>& shards, bool vn_major) {
+  JobPlan plan = lower(model, profile, shape, data_parallel(shards, lane_ranges(shape)));
+  plan.vn_major = vn_major;
   return plan;
 }
 

@@ -25,12 +25,20 @@ std::vector<int> split_groups(int groups, int lanes);
 /// Lanes take consecutive groups.
 std::vector<GroupRange> lane_ranges(const JobShape& shape);
 
-/// Writes a job as step programs. Shards cover the model's layers in order.
+/// Writes a job as step programs.
+///
+/// A unit takes Strategy::chunk virtual nodes of a cell through a stage: forward and backward in
+/// one unit for the last stage, which nothing recomputes; one of each for the others. The order of
+/// the units of a track is planned from their costs.
+JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+              Strategy strategy);
+
+/// The same for shards that cover the model's layers in order, on the lanes of `shape`.
 ///
 /// Shard-major: forward units shard by shard, then backward units in reverse; every unit takes all
 /// virtual nodes of its lane through one shard, so a shard's weights are loaded at most twice.
 /// VN-major: one backward unit over all layers, nothing recomputed.
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-              std::vector<LayerRange> shards, bool vn_major);
+              const std::vector<LayerRange>& shards, bool vn_major);
 
 }  // namespace spillway

@@ -1,6 +1,8 @@
 #include "scheduler/plan/need.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "scheduler/plan/layout.h"
 #include "scheduler/plan/lower.h"
@@ -15,10 +17,14 @@ Bytes sum_of(const std::vector<int>& edges, const std::vector<Bytes>& bytes) {
   return sum;
 }
 
-int slots_of(const JobShape& shape) {
+int slots_of(const JobShape& shape, const Strategy& strategy) {
+  std::set<std::pair<int, int>> ranges;
+  for (const Stage& stage : strategy.stages) {
+    for (const Cell& cell : stage.cells) ranges.emplace(cell.groups.begin, cell.groups.end);
+  }
   int slots = 0;
-  for (GroupRange lane : lane_ranges(shape)) {
-    slots = std::max(slots, plan_fold(lane, shape.groups, 1).num_slots);
+  for (const auto& [begin, end] : ranges) {
+    slots = std::max(slots, plan_fold({begin, end}, shape.groups, 1).num_slots);
   }
   return slots;
 }
@@ -34,11 +40,15 @@ bool has_backward(const ModelSpec& model, const LayerSpec& layer) {
 }
 
 NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape)
+    : NeedTable(spec, costs, shape, data_parallel({{}}, lane_ranges(shape))) {}
+
+NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape,
+                     const Strategy& strategy)
     : model(spec),
       profile(costs),
       split(shape.split),
       readers(readers_of(spec)),
-      most_slots(slots_of(shape)) {
+      most_slots(slots_of(shape, strategy)) {
   for (const EdgeSpec& edge : model.edges) {
     edge_bytes.push_back(round_up(edge.tensor.bytes(), kAlignment));
   }

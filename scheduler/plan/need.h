@@ -27,6 +27,8 @@ bool has_backward(const ModelSpec& model, const LayerSpec& layer);
 /// Precomputed values for the needs of all ranges of a model. Model and profile outlive it.
 struct NeedTable {
   NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape);
+  NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape,
+            const Strategy& strategy);
 
   const ModelSpec& model;
   const Profile& profile;
@@ -38,7 +40,7 @@ struct NeedTable {
   std::vector<Bytes> tied_bytes;              // by parameter; 0: has one use
   std::vector<std::vector<int>> tied_params;  // by layer: those with several uses
   std::vector<bool> has_backward;             // by layer
-  int most_slots = 0;                         // of gradient sums, in any lane
+  int most_slots = 0;                         // of gradient sums, in any cell
 };
 
 /// The need of a range of layers, updated as the range grows at its end. It counts every gradient

@@ -8,6 +8,7 @@
 
 #include "core/base/fold.h"
 #include "core/spec/profile.h"
+#include "scheduler/plan/strategy.h"
 #include "spilling/residency/buffer.h"
 #include "spillway/ids.h"
 #include "spillway/spec.h"
@@ -19,17 +20,6 @@ namespace spillway {
 
 /// A step that no job reaches.
 inline constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
-
-/// Layers [begin, end) that move and run together.
-struct LayerRange {
-  int begin = 0, end = 0;
-  bool operator==(const LayerRange&) const = default;
-};
-
-/// A consecutive range of reduction groups that runs together on one device at a time.
-struct GroupRange {
-  int begin = 0, end = 0;
-};
 
 enum class OpKind : std::uint8_t {
   forward,   ///< no graph; writes the boundary after the range
@@ -54,23 +44,25 @@ struct OpSpec {
   LayerRange layers;
   std::vector<int> inputs;   ///< boundaries, gradients, batch parts
   std::vector<int> outputs;  ///< created by the op
-  std::vector<int> frees;    ///< inputs that no later op reads
   FoldStep fold;             ///< backward only
   int num_numbers = 0;       ///< scalar results: a loss, sums of metrics, squared norms
   Bytes workspace = 0;       ///< activations at their peak
   double cost_s = 0;
 };
 
-/// Hydra's shard unit: consecutive ops of one lane over the same layers, run on one device with
+/// Hydra's shard unit: consecutive ops of one track over the same layers, run on one device with
 /// weights and gradient sums held throughout.
 struct UnitSpec {
-  int lane = 0;
+  int track = 0;
+  int cell = 0;  ///< of its virtual nodes, among the cells of the stage
   OpKind kind = OpKind::forward;
   LayerRange layers;
   int first_op = 0, num_ops = 0;
   std::vector<int> weights;    ///< buffers
+  std::vector<int> leaves;     ///< weights that leave the device with it
   std::vector<int> sums;       ///< buffers, slot-major: slot * (layers with gradients) + layer
-  std::vector<int> drains;     ///< sums that go home when the unit ends
+  std::vector<int> drains;     ///< of the last unit of its cell: sums that go home when it ends
+  std::vector<int> unit_deps;  ///< units of other tracks that make what it reads
   std::vector<int> host_deps;  ///< host ops that must be done before the unit starts
   Bytes workspace = 0;         ///< largest of its ops; 0 with a dedicated activation pool
   std::vector<Bytes> op_area;  ///< memory that any one op needs besides weights and sums
@@ -107,14 +99,17 @@ struct HostOpSpec {
   double cost_s = 0;
 };
 
-/// One step. The lists are in an order that satisfies every dependency; the units of a lane run
-/// in list order, one at a time.
+/// One step. The lists are in an order that satisfies every dependency; the units of a track run
+/// in list order, one at a time. A unit is started only once all that it reads has been made, so no
+/// unit on a device waits for another.
 struct Program {
   std::vector<OpSpec> ops;
   std::vector<UnitSpec> units;
   std::vector<HostOpSpec> host_ops;
-  std::vector<std::vector<int>> lane_units;           ///< unit positions by lane
-  std::vector<std::vector<int>> unit_users;           ///< by buffer: units that use it, ascending
+  std::vector<std::vector<int>> track_units;  ///< unit positions by track
+  std::vector<std::vector<int>> unit_users;   ///< by buffer: units that use it, ascending
+  std::vector<int> reads;  ///< by buffer: ops that read it; then it is dead. Not for weights, sums
+  std::vector<std::vector<int>> units_after_unit;     ///< dependents on other tracks, by unit
   std::vector<std::vector<int>> host_ops_after_unit;  ///< dependents, by unit
   std::vector<std::vector<int>> host_ops_after_host;  ///< dependents, by host op
   std::vector<std::vector<int>> units_after_host;
@@ -167,16 +162,16 @@ struct Layout {
     /// Positions among the layer's parameters: the last op on its sums takes their squared norms.
     /// The host takes the others.
     std::vector<std::size_t> device_norms;
-    Bytes sum_home = 0;  ///< in plane g; partial i > 0 lies i * sum_plane further
+    Bytes sum_home = 0;                   ///< in plane g; partial i > 0 lies i * sum_plane further
+    std::vector<FoldStep::Merge> merges;  ///< of partials, by position, in order: finishes the sum
   };
   std::vector<BufferSpec> buffers;
   std::vector<int> weights;        ///< weights buffers in update order: tied first
   std::vector<ParamPlace> params;  ///< by parameter
   std::vector<LayerPlace> layers;  ///< by layer
-  /// Buffers of sums, by lane, slot of the lane's stack and layer; -1: the layer has none.
+  /// Buffers of sums, by cell of the layer's stage, slot of the cell's stack and layer; -1: none.
   std::vector<std::vector<std::vector<int>>> sum_buffers;
-  std::vector<int> partials;  ///< first groups of the subtrees that lanes send home, ascending
-  std::vector<FoldStep::Merge> merges;  ///< of partials, by position, in order: finishes a sum
+  std::size_t sum_planes = 0;  ///< the most partials of a layer: subtrees that its cells send home
   Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
   Bytes copies_plane = 0;           ///< of weights that layers compute with in another type
   int moments = 0;                  ///< planes of them
@@ -210,12 +205,11 @@ struct Layout {
 
 /// Everything the engine needs to run a job.
 struct JobPlan {
-  std::vector<LayerRange> shards;
+  Strategy strategy;
   bool vn_major = false;
-  std::vector<GroupRange> lanes;
-  /// The devices chosen for lanes, by lane, all different; empty: any device takes any lane.
-  std::vector<DeviceId> lane_devices;
-  std::vector<DeviceId> avoided;  ///< devices that take no lane of it
+  /// The devices chosen for tracks, by track, all different; empty: any device takes any track.
+  std::vector<DeviceId> track_devices;
+  std::vector<DeviceId> avoided;  ///< devices that take no track of it
   Layout layout;
   std::vector<std::shared_ptr<const Program>> programs;  ///< by StepKind::index(); null: unused
   std::int64_t first_step = 0, max_steps = 0, eval_steps = 0;
@@ -223,10 +217,13 @@ struct JobPlan {
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
   double step_s = 0;        ///< compute of one training step
 
-  /// The device of a lane; the invalid id: any.
-  DeviceId device_of(int lane) const {
-    return lane_devices.empty() ? DeviceId() : lane_devices[at(lane)];
+  /// The device of a track; the invalid id: any.
+  DeviceId device_of(int track) const {
+    return track_devices.empty() ? DeviceId() : track_devices[at(track)];
   }
+  /// Whether its only track may change its device between two units. Otherwise a track stays on the
+  /// first device that takes a unit of it, for the rest of the program.
+  bool roams() const { return strategy.tracks == 1 && strategy.chunk == 0; }
   bool avoids(DeviceId device) const { return std::ranges::count(avoided, device) > 0; }
   /// The program after the commit of step `step`, if nothing holds the job there.
   StepKind step_kind(std::int64_t step) const;

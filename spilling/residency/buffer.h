@@ -15,7 +15,7 @@ inline constexpr Bytes kNoHome = ~Bytes{0};
 
 enum class BufferKind : std::uint8_t {
   weights,   ///< a layer's own parameters, or one tied parameter; read-only on devices
-  sum,       ///< gradients and observations of one layer, summed: a slot of a lane's stack
+  sum,       ///< gradients and observations of one layer, summed: a slot of a cell's stack
   boundary,  ///< activation that crosses a cut, per virtual node
   gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
   batch,     ///< part of the batch, per virtual node
@@ -35,6 +35,8 @@ struct BufferSpec {
   Bytes bytes = 0;
   Bytes home_bytes = 0;  ///< the first bytes, which are kept at home; for a sum: once finished
   Bytes home = kNoHome;
+  /// Where a sum is kept in between that several units add to: all its bytes. kNoHome: it stays.
+  Bytes kept_home = kNoHome;
   EdgePart part;    ///< of the model: boundary, gradient, batch
   int shared = -1;  ///< among the job's shared blocks; -1: the bytes are the job's alone
 };

@@ -23,6 +23,7 @@ struct StartCopy {
   /// If valid, `device` loads from this device instead of the home, which is not valid.
   DeviceId peer = {};
   Bytes peer_offset = 0;
+  bool is_shared = false;  ///< the peer keeps its copy
 };
 
 /// Which copy has ended.
@@ -31,6 +32,7 @@ struct CopyRoute {
   DeviceId device;
   CopyDirection direction = CopyDirection::to_device;
   DeviceId peer = {};
+  bool is_shared = false;
 };
 
 }  // namespace spillway

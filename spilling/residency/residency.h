@@ -13,8 +13,8 @@ namespace spillway {
 /// A copy of a buffer on a device.
 ///
 /// Invariants: a leased, filling or draining copy keeps its range; a filling copy is not dirty; a
-/// dirty copy is the only valid one and leaves the device only by a write back, or by a move to
-/// another device, where it stays dirty.
+/// dirty copy is the original, and leaves the device only by a write back, or by a move to another
+/// device, where it stays dirty. Other devices may have clean copies of it.
 struct Resident {
   Bytes offset = 0, bytes = 0;
   std::int64_t version = 0;  ///< the step whose state it holds

@@ -117,10 +117,17 @@ bool ResidencyManager::holds(DeviceId id, BufferRef ref) const {
   return std::ranges::find(holders, id) != holders.end();
 }
 
+bool ResidencyManager::has_original(BufferRef ref) const {
+  return std::ranges::any_of(state(ref).holders, [&](DeviceId holder) {
+    const Resident* entry = on(holder).find(ref);
+    return entry->dirty || entry->filling != 0;
+  });
+}
+
 bool ResidencyManager::has_only_copy(const ResidencyOwner& owner, DeviceId id, JobId job) const {
   return std::ranges::any_of(on(id).entries(), [&](const auto& item) {
     const BufferRef ref = item.first;
-    return ref.job == job && !home_valid(ref) &&
+    return ref.job == job && item.second.dirty && !home_valid(ref) &&
            owner.next_use(ref) < std::numeric_limits<double>::infinity();
   });
 }
@@ -232,32 +239,47 @@ int ResidencyManager::evict_all(ResidencyOwner& owner, DeviceId id) {
 void ResidencyManager::load(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
   DeviceCopies& device = devices_[id.index()];
   Resident* entry = find(id, ref);
-  assert(spec(ref).home != kNoHome);
+  const bool is_sum = spec(ref).kind == BufferKind::sum;
   owner.touch(id);
   StartCopy copy{.job = ref.job,
                  .device = id,
                  .buffer = ref.buffer,
                  .device_offset = entry->offset,
-                 .home = spec(ref).home,
+                 .home = is_sum ? spec(ref).kept_home : spec(ref).home,
                  .bytes = spec(ref).bytes,
-                 .peer = home_valid(ref) ? DeviceId() : sender(ref)};
+                 .peer = home_valid(ref) ? DeviceId() : sender(owner, ref)};
+  assert(copy.home != kNoHome);
   if (copy.peer.valid()) {
     copy.peer_offset = on(copy.peer).find(ref)->offset;
-  } else {
+    copy.is_shared = owner.has_several_readers(ref);
+  } else if (!is_sum) {
     jobs_[ref.job.index()].busy_homes.push_back(copy.home);
   }
   ++device.num_transfers;
   entry->filling = owner.start_copy(copy);
-  if (copy.peer.valid()) send_away(owner, copy.peer, ref, entry->filling);
+  if (!copy.peer.valid()) return;
+  if (copy.is_shared) return lend(owner, copy.peer, ref);
+  send_away(owner, copy.peer, ref, entry->filling);
 }
 
-/// A device whose dirty copy is unused and can move to another device; not valid if there is none.
-DeviceId ResidencyManager::sender(BufferRef ref) const {
+/// A device with the original that can send it: if it moves, it must be unused. The invalid id:
+/// there is none.
+DeviceId ResidencyManager::sender(const ResidencyOwner& owner, BufferRef ref) const {
+  const bool is_shared = owner.has_several_readers(ref);
   for (DeviceId holder : state(ref).holders) {
     const Resident* entry = on(holder).find(ref);
-    if (entry->dirty && !entry->busy() && entry->writer == 0) return holder;
+    const bool is_free = is_shared ? entry->draining == 0 : !entry->busy();
+    if (entry->dirty && is_free && entry->writer == 0) return holder;
   }
   return DeviceId();
+}
+
+/// The source's side of a copy that it keeps.
+void ResidencyManager::lend(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
+  DeviceCopies& device = devices_[id.index()];
+  owner.touch(id);
+  ++device.copies.find(ref)->leases;
+  ++device.num_transfers;
 }
 
 /// The source's side of a move.
@@ -270,10 +292,11 @@ void ResidencyManager::send_away(ResidencyOwner& owner, DeviceId id, BufferRef r
   ++device.num_transfers;
 }
 
-/// Releases the other end of a copy that has ended or was lost: its home, or the source of a move.
-/// Returns whether the source still has its copy.
+/// Releases the other end of a copy that has ended or was lost: its home, or the device that it
+/// comes from. Returns whether that device has to give its copy up.
 bool ResidencyManager::release_other_end(ResidencyOwner& owner, const CopyRoute& copy) {
   if (!copy.peer.valid()) {
+    if (spec(copy.buffer).kind == BufferKind::sum) return false;
     auto& busy_homes = jobs_[copy.buffer.job.index()].busy_homes;
     busy_homes.erase(std::ranges::find(busy_homes, spec(copy.buffer).home));
     return false;
@@ -283,6 +306,10 @@ bool ResidencyManager::release_other_end(ResidencyOwner& owner, const CopyRoute&
   if (!entry) return false;  // that device was lost
   owner.touch(copy.peer);
   --source.num_transfers;
+  if (copy.is_shared) {
+    if (entry->leases > 0) --entry->leases;  // else drop_all() has ended all leases
+    return false;
+  }
   entry->draining = 0;
   source.copies.set_evicting(*entry, false);
   return true;
@@ -304,12 +331,25 @@ bool ResidencyManager::cannot_leave(ResidencyOwner& owner, DeviceId id, BufferRe
 }
 
 void ResidencyManager::write_back(ResidencyOwner& owner, DeviceId id, BufferRef ref, bool leaves) {
+  const BufferSpec& buffer = spec(ref);
+  if (buffer.kind == BufferKind::sum) {
+    return send_home(owner, id, ref, buffer.kept_home, buffer.bytes, leaves);
+  }
+  jobs_[ref.job.index()].busy_homes.push_back(buffer.home);
+  send_home(owner, id, ref, buffer.home, buffer.home_bytes, leaves);
+}
+
+void ResidencyManager::finish_sum(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
+  send_home(owner, id, ref, spec(ref).home, spec(ref).home_bytes, /*leaves=*/true);
+}
+
+void ResidencyManager::send_home(ResidencyOwner& owner, DeviceId id, BufferRef ref, Bytes home,
+                                 Bytes bytes, bool leaves) {
   DeviceCopies& device = devices_[id.index()];
   Resident* entry = device.copies.find(ref);
   assert(entry->dirty && entry->draining == 0 && entry->writer == 0);
-  assert(spec(ref).home != kNoHome);
+  assert(home != kNoHome);
   owner.touch(id);
-  jobs_[ref.job.index()].busy_homes.push_back(spec(ref).home);
   device.copies.set_evicting(*entry, leaves);
   ++device.num_transfers;
   entry->draining = owner.start_copy({.job = ref.job,
@@ -317,8 +357,8 @@ void ResidencyManager::write_back(ResidencyOwner& owner, DeviceId id, BufferRef 
                                       .direction = CopyDirection::to_host,
                                       .buffer = ref.buffer,
                                       .device_offset = entry->offset,
-                                      .home = spec(ref).home,
-                                      .bytes = spec(ref).home_bytes});
+                                      .home = home,
+                                      .bytes = bytes});
 }
 
 bool ResidencyManager::fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job,
@@ -326,7 +366,7 @@ bool ResidencyManager::fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job
   bool ready = true;
   for (int b : buffers) {
     const BufferRef ref{job, b};
-    if (on(id).find(ref) || home_valid(ref) || sender(ref).valid()) continue;
+    if (on(id).find(ref) || home_valid(ref) || sender(owner, ref).valid()) continue;
     ready = false;
     for (DeviceId holder : state(ref).holders) {
       const Resident* entry = on(holder).find(ref);
@@ -385,8 +425,10 @@ void ResidencyManager::end_copy(ResidencyOwner& owner, const CopyRoute& copy) {
   Resident* entry = find(copy.device, copy.buffer);
   --device.num_transfers;
   if (copy.direction == CopyDirection::to_device) {
+    const bool is_sum = spec(copy.buffer).kind == BufferKind::sum;
     entry->filling = 0;
-    entry->dirty = copy.peer.valid();
+    entry->dirty = is_sum || (copy.peer.valid() && !copy.is_shared);
+    if (is_sum) state(copy.buffer).home_valid = false;  // its units add to it
     return;
   }
   entry->draining = 0;

@@ -24,6 +24,8 @@ class ResidencyOwner {
  public:
   /// The distance to the next read of a buffer; infinity: there is none. Eviction follows it.
   virtual double next_use(BufferRef ref) const = 0;
+  /// Whether several tracks will still read a buffer. Their devices then get copies of their own.
+  virtual bool has_several_readers(BufferRef ref) const = 0;
   /// Whether a job is running. If not, its copies need no write back.
   virtual bool is_running(JobId job) const = 0;
   /// Starts the copy and returns its id.
@@ -95,6 +97,8 @@ class ResidencyManager {
   Bytes give_back_homes(std::span<const SharedBlock> blocks) { return shared_.give_back(blocks); }
   void set_home_valid(BufferRef ref) { state(ref).home_valid = true; }
   bool home_valid(BufferRef ref) const { return state(ref).home_valid; }
+  /// Whether a device has the original of a buffer, or is about to have it.
+  bool has_original(BufferRef ref) const;
   /// Whether the device has a copy.
   bool holds(DeviceId id, BufferRef ref) const;
   /// The copy there; null: there is none.
@@ -116,8 +120,11 @@ class ResidencyManager {
 
   /// Fills a copy from its home or, if that is not valid, from a device that can send it.
   void load(ResidencyOwner& owner, DeviceId id, BufferRef ref);
-  /// `leaves`: the copy leaves the device afterwards.
+  /// `leaves`: the copy leaves the device afterwards. A sum goes to the home where it is kept
+  /// between units.
   void write_back(ResidencyOwner& owner, DeviceId id, BufferRef ref, bool leaves);
+  /// Sends a finished sum home. It leaves the device.
+  void finish_sum(ResidencyOwner& owner, DeviceId id, BufferRef ref);
   /// Writes back those buffers that only other devices hold and that cannot move directly. Returns
   /// true if there are none.
   bool fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job, const std::vector<int>& buffers);
@@ -160,7 +167,10 @@ class ResidencyManager {
   bool place_all(DeviceId id, const Request& request);
   bool later_fits(DeviceId id, const Request& request) const;
   bool evict_one(ResidencyOwner& owner, DeviceId id, const Request& request);
-  DeviceId sender(BufferRef ref) const;
+  void send_home(ResidencyOwner& owner, DeviceId id, BufferRef ref, Bytes home, Bytes bytes,
+                 bool leaves);
+  DeviceId sender(const ResidencyOwner& owner, BufferRef ref) const;
+  void lend(ResidencyOwner& owner, DeviceId id, BufferRef ref);
   void send_away(ResidencyOwner& owner, DeviceId id, BufferRef ref, ActionId move);
   bool release_other_end(ResidencyOwner& owner, const CopyRoute& copy);
   bool home_is_busy(BufferRef ref) const;

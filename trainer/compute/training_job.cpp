@@ -188,7 +188,8 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   };
   const double weight = runner.backward(inputs, gradients, outputs, take, loss);
   merge_sums(call);
-  if (call.op == unit.first_op + unit.num_ops - 1) finish_sums(call, numbers);
+  const bool is_last = call.op == unit.first_op + unit.num_ops - 1;
+  if (is_last && !unit.drains.empty()) finish_sums(call, numbers);
   if (numbers.empty()) return keep_loss(losses_, op.vn, loss, weight);
   return [this, call, keep = keep_loss(losses_, op.vn, loss, weight)] {
     if (keep) keep();
@@ -196,9 +197,9 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   };
 }
 
-/// A layer's sums in one slot of the lane's stack.
+/// A layer's sums in one slot of the cell's stack.
 static std::byte* sums_in(const OpCall& call, int slot, int layer) {
-  const auto& slots = call.plan->layout.sum_buffers[at(call.unit_spec().lane)];
+  const auto& slots = call.plan->layout.sum_buffers[at(call.unit_spec().cell)];
   return call.memory(slots[at(slot)][at(layer)]);
 }
 
@@ -243,7 +244,7 @@ void TrainingJob::finish_sums(const OpCall& call, std::span<double* const> norms
   const UnitSpec& unit = call.unit_spec();
   const Layout& layout = call.plan->layout;
   auto norm = norms.begin();
-  for (const std::vector<int>& by_layer : layout.sum_buffers[at(unit.lane)]) {
+  for (const std::vector<int>& by_layer : layout.sum_buffers[at(unit.cell)]) {
     for (int l = unit.layers.begin; l < unit.layers.end; ++l) {
       const int buffer = by_layer[at(l)];
       if (buffer < 0 || layout.buffers[at(buffer)].home == kNoHome) continue;
@@ -312,10 +313,10 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   }
 }
 
-/// Completes the tree over the sums that lanes have sent.
+/// Completes the tree over the sums that cells have sent.
 void TrainingJob::add_partials(const HostCall& call, int layer) const {
   const Layout& layout = call.plan->layout;
-  for (const FoldStep::Merge& merge : layout.merges) {
+  for (const FoldStep::Merge& merge : layout.layers[at(layer)].merges) {
     std::byte* into = call.home->at(layout.partial(layer, at(merge.into)));
     const std::byte* from = call.home->at(layout.partial(layer, at(merge.from)));
     for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {

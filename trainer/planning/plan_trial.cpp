@@ -72,7 +72,7 @@ void describe_home(const Layout& layout, TrialPlan& summary) {
   if (layout.shared_bytes > 0) summary.shared_content = content.hex();
   summary.home_weights_bytes = layout.weights_plane + layout.copies_plane;
   summary.home_moments_bytes = static_cast<Bytes>(layout.moments) * layout.moments_plane;
-  summary.home_sums_bytes = layout.partials.size() * layout.sum_plane;
+  summary.home_sums_bytes = layout.sum_planes * layout.sum_plane;
 }
 
 std::string parts_of_home(const Layout& layout) {
@@ -268,7 +268,7 @@ struct Planner {
     TrialPlan summary{
         .num_shards = static_cast<int>(cut.shards.size()),
         .order = to_string(cut.vn_major ? OrderChoice::vn_major : OrderChoice::shard_major),
-        .lanes = static_cast<int>(plan.lanes.size()),
+        .lanes = plan.strategy.tracks,
         .lane_groups = shape.lane_groups,
         .lane_devices = lanes.device_names,
         .declined = lanes.declined,
@@ -317,7 +317,7 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();
   JobPlan plan = lower(model, profile, planner.shape, planner.cut.shards, planner.cut.vn_major);
-  plan.lane_devices = planner.lanes.lane_devices;
+  plan.track_devices = planner.lanes.lane_devices;
   plan.avoided = avoided;
   if (plan.layout.all_home_bytes() > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan.layout.all_home_bytes(), host_budget,

@@ -8,11 +8,7 @@
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
-namespace {
-
-int num_lanes(const JobPlan& plan) { return static_cast<int>(plan.lanes.size()); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
   Pilot::Kinds kinds;
@@ -60,7 +56,7 @@ void Session::Impl::refit_all() {
 Bytes Session::Impl::touched_at_start() const {
   Bytes touched = 0;
   for (const auto& trial : trials) {
-    if (trial->ended() || trial->lanes.max <= num_lanes(*trial->plan)) continue;
+    if (trial->ended() || trial->lanes.max <= trial->plan->strategy.tracks) continue;
     touched = std::max(touched, trial->plan->needed_budget);
   }
   return touched;

@@ -102,8 +102,8 @@ void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
   const MutexLock lock(mutex);
   SessionTrial& resized = trial(id);
   TrialResult& result = resized.result;
-  result.lanes = static_cast<int>(plan.lanes.size());
-  result.num_shards = static_cast<int>(plan.shards.size());
+  result.lanes = plan.strategy.tracks;
+  result.num_shards = static_cast<int>(plan.strategy.stages.size());
   result.order = to_string(plan.vn_major ? OrderChoice::vn_major : OrderChoice::shard_major);
   const bool is_latest = &plan == resized.plan.get();  // else a later one is on its way
   SessionEvent event = event_of(id, SessionEvent::Kind::resized);

@@ -20,7 +20,7 @@ SessionState::Trial trial_state(const SessionTrial& trial, const EngineStatus::J
                             .step = trial.result.steps,
                             .max_steps = trial.config.train.max_steps};
   if (!now) return state;
-  for (const DeviceId device : now->lanes) {
+  for (const DeviceId device : now->tracks) {
     state.lanes.push_back(device.valid() ? static_cast<int>(device.value) : -1);
   }
   const bool says_why = !has_ended(state.state) && !trial.result.reason.empty();

@@ -84,7 +84,7 @@ TEST(ActionChecker, DetectsRepeatedOps) {
                 op->op = last.op;
               last = *op;
             }),
-            15);  // the others have only one virtual node per lane
+            15);  // the others have only one virtual node per track
 }
 
 /// The same for runs whose devices and plans change: the number of seeds with a problem among those

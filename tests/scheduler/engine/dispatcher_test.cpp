@@ -12,7 +12,7 @@ namespace {
 
 constexpr DeviceId kFirst(0), kSecond(1);
 
-/// A dispatcher over handmade tables: jobs whose lanes have two units each, of one op and without
+/// A dispatcher over handmade tables: jobs whose tracks have two units each, of one op and without
 /// buffers.
 class Dispatching {
  public:
@@ -21,21 +21,22 @@ class Dispatching {
         memory(std::vector<Bytes>(num_devices, 100)),
         dispatcher(tables, memory, make_policy("fifo"), double_buffer) {}
 
-  JobId add_job(int num_lanes, JobPlan plan = {}) {
+  JobId add_job(int num_tracks, JobPlan plan = {}) {
     auto program = std::make_shared<Program>();
-    program->lane_units.resize(at(num_lanes));
-    for (int unit = 0; unit < 2 * num_lanes; ++unit) {
+    program->track_units.resize(at(num_tracks));
+    plan.strategy.tracks = num_tracks;
+    for (int unit = 0; unit < 2 * num_tracks; ++unit) {
       program->ops.emplace_back();
-      program->units.push_back({.lane = unit % num_lanes, .first_op = unit, .num_ops = 1});
-      program->lane_units[at(unit % num_lanes)].push_back(unit);
+      program->units.push_back({.track = unit % num_tracks, .first_op = unit, .num_ops = 1});
+      program->track_units[at(unit % num_tracks)].push_back(unit);
     }
     plan.programs = {program};
     JobTable job;
     job.program = program.get();
     job.plan = std::make_shared<const JobPlan>(std::move(plan));
     job.phase = JobPhase::running;
-    job.lanes.resize(at(num_lanes));
-    job.lanes_a_device = 1;
+    job.tracks.resize(at(num_tracks));
+    job.tracks_a_device = 1;
     job.units.resize(program->units.size());
     const JobId id(tables.jobs.size());
     tables.jobs.push_back(std::move(job));
@@ -55,7 +56,7 @@ class Dispatching {
     dispatcher.note_state(tables, memory, id);
   }
 
-  /// Ends the unit, and ranks the next one of its lane.
+  /// Ends the unit, and ranks the next one of its track.
   void finish(JobId job, int unit) {
     tables.state({job, unit}).ops_done = 1;
     dispatcher.rank(tables, job);
@@ -96,16 +97,16 @@ TEST(Dispatcher, ClaimsTheNextUnitAheadWithDoubleBuffer) {
     } else {
       EXPECT_EQ(test.claim(kFirst), -1);
       test.finish(job, 0);
-      EXPECT_EQ(test.claim(kSecond), 1) << "a single lane goes wherever there is room";
+      EXPECT_EQ(test.claim(kSecond), 1) << "a single track goes wherever there is room";
     }
   }
 }
 
-TEST(Dispatcher, BindsEachLaneToADevice) {
+TEST(Dispatcher, BindsEachTrackToADevice) {
   Dispatching test(2);
   const JobId job = test.add_job(2);
   EXPECT_EQ(test.claim(kFirst), 0);
-  EXPECT_EQ(test.claim(kFirst), 2) << "the next unit of its lane, rather than another lane";
+  EXPECT_EQ(test.claim(kFirst), 2) << "the next unit of its track, rather than another track";
   EXPECT_EQ(test.claim(kFirst), -1);
   EXPECT_EQ(test.claim(kSecond), 1);
   test.finish(job, 1);
@@ -113,9 +114,9 @@ TEST(Dispatcher, BindsEachLaneToADevice) {
   EXPECT_EQ(test.claim(kSecond), 3);
 }
 
-TEST(Dispatcher, GivesAPlacedLaneToItsDevice) {
+TEST(Dispatcher, GivesAPlacedTrackToItsDevice) {
   Dispatching test(2);
-  test.add_job(1, {.lane_devices = {kSecond}});
+  test.add_job(1, {.track_devices = {kSecond}});
   EXPECT_EQ(test.claim(kFirst), -1);
   EXPECT_EQ(test.claim(kSecond), 0);
 }
@@ -162,7 +163,7 @@ TEST(Dispatcher, LetsAnIdleDeviceStealAReadyUnit) {
   EXPECT_EQ(test.steal(kSecond), -1);
 }
 
-TEST(Dispatcher, StealsNoUnitOfSeveralLanes) {
+TEST(Dispatcher, StealsNoUnitOfSeveralTracks) {
   Dispatching test(2);
   const JobId job = test.add_job(2);
   EXPECT_EQ(test.claim(kFirst), 0);

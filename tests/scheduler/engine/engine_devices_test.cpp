@@ -31,7 +31,7 @@ TEST(EngineDevices, GivesWorkToANewDevice) {
   EXPECT_GT(run.engine().device(kSecond).counters.ops, 10u);
 }
 
-TEST(EngineDevices, FinishesLanesOnARemovedDevice) {
+TEST(EngineDevices, FinishesTracksOnARemovedDevice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(spilled({2, 2}));
   run.run_into_step(job, 1);
@@ -46,13 +46,13 @@ TEST(EngineDevices, FinishesLanesOnARemovedDevice) {
   EXPECT_TRUE(run.all<StepRedone>().empty());
 }
 
-/// Also between two units of a lane: here the second one waits for the update of its weights.
-TEST(EngineDevices, RemovesADeviceAfterItsLanes) {
+/// Also between two units of a track: here the second one waits for the update of its weights.
+TEST(EngineDevices, RemovesADeviceAfterItsTracks) {
   const ModelSpec model = chain(4);
   const JobShape shape = shape_of({1, 1});
   Profile slow = testing::profile_of(model);
   slow.update_bytes_per_s = 1e5;
-  const auto shards = spilled({1, 1})->shards;
+  const auto shards = layers_of(spilled({1, 1})->strategy);
   ASSERT_GT(shards.size(), 1u);
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(std::make_shared<JobPlan>(lower(model, slow, shape, shards, false)));
@@ -69,7 +69,7 @@ TEST(EngineDevices, RemovesADeviceAfterItsLanes) {
 }
 
 /// Its boundaries move to the host, its next units to other devices.
-TEST(EngineDevices, MovesASingleLaneAfterItsUnit) {
+TEST(EngineDevices, MovesASingleTrackAfterItsUnit) {
   const auto plan = spilled({4});
   WatchedRun run(devices({kAmple, kAmple}), {.copy_bytes_per_s = 1e8});
   const JobId job = run.submit(plan);

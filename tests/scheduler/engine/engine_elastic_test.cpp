@@ -116,7 +116,7 @@ TEST(EngineElastic, RepeatsOnlyTheOpenStepAfterAnyLoss) {
   EXPECT_GT(lost, 200);
 }
 
-/// Three jobs of one lane each go to whichever of two devices is free. All their data fits, so no
+/// Three jobs of one track each go to whichever of two devices is free. All their data fits, so no
 /// boundary has to go to the host.
 TEST(EngineElastic, MovesBoundariesBetweenDevices) {
   WatchedRun run(devices({kAmple, kAmple}));
@@ -188,20 +188,20 @@ TEST(EngineElastic, LeavesUnaffectedJobsAlone) {
   EXPECT_EQ(run.checker.attempts(one) + run.checker.attempts(other), 1);
 }
 
-/// The short lane has sent its sums to the host before its device is lost.
+/// The short track has sent its sums to the host before its device is lost.
 TEST(EngineElastic, DoesNotRepeatWorkSavedToTheHost) {
   WatchedRun run(devices({kAmple, kAmple}));
   const JobId job = run.submit(plan_of({7, 1}));
   const auto& table = run.job(job);
   run.run_until([&] {
     if (table.phase != JobPhase::running) return false;
-    const auto& units = table.program->lane_units[1];
+    const auto& units = table.program->track_units[1];
     const UnitState& last = table.units[at(units.back())];
     const bool ended = last.ops_done == table.program->units[at(units.back())].num_ops;
     return ended && last.drains_left == 0;
   });
-  const DeviceId device = table.lanes[1].device;
-  ASSERT_NE(device, table.lanes[0].device);
+  const DeviceId device = table.tracks[1].device;
+  ASSERT_NE(device, table.tracks[0].device);
   run.shell.lose_device(device);
   run.run();
   expect_done(run);
@@ -279,7 +279,7 @@ TEST(EngineElastic, SharesADeviceOnlyIfDevicesAreTooFew) {
   run.run_into_step(job, 1);
   run.shell.lose_device(kFirst);
   run.run_into_step(job, 2);
-  EXPECT_EQ(run.job(job).lanes_a_device, 2);
+  EXPECT_EQ(run.job(job).tracks_a_device, 2);
   run.shell.add_device(kAmple);
   run.run();
   expect_done(run);
@@ -288,7 +288,7 @@ TEST(EngineElastic, SharesADeviceOnlyIfDevicesAreTooFew) {
   EXPECT_EQ(devices_used(run, 3), (std::set{DeviceId(1), DeviceId(2), DeviceId(3)}));
 }
 
-TEST(EngineElastic, GivesNoLaneToAnAvoidedDevice) {
+TEST(EngineElastic, GivesNoTrackToAnAvoidedDevice) {
   WatchedRun run(devices({kAmple, kAmple}));
   const auto all = plan_of({2, 2});
   JobPlan others = *all;

@@ -107,12 +107,12 @@ TEST(EngineProperty, KeepsInvariantsAndFinishesRandomWorkloads) {
   EXPECT_GT(ends[JobEnd::done], num_workloads());
 }
 
-TEST(EngineProperty, RunsPlacedLanesOnTheirDevices) {
+TEST(EngineProperty, RunsPlacedTracksOnTheirDevices) {
   int made_for_devices = 0;
   for (std::uint64_t seed = 1; seed <= num_workloads() / 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Workload workload = make_workload(seed);
-    for (const auto& plan : workload.jobs) made_for_devices += plan->lane_devices.empty() ? 0 : 1;
+    for (const auto& plan : workload.jobs) made_for_devices += plan->track_devices.empty() ? 0 : 1;
     EXPECT_EQ(run(workload).checker.strays(), 0u);
     if (::testing::Test::HasFailure()) return;
   }
@@ -130,7 +130,7 @@ TEST(EngineProperty, RepeatsTheRunForTheSameWorkload) {
 
 /// For any virtual nodes and budget, a shard's weights are copied to a device at most twice a step
 /// (forward and backward), and once more for an evaluation.
-TEST(EngineProperty, LoadsWeightsOfOneLaneAtMostTwiceAStep) {
+TEST(EngineProperty, LoadsWeightsOfOneTrackAtMostTwiceAStep) {
   for (std::uint64_t seed = 1; seed <= num_workloads() / 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Workload workload = make_workload(seed);

@@ -68,7 +68,7 @@ TEST(EngineStatus, ListsRunningWorkByDevice) {
   }
   EXPECT_FALSE(names.empty());
   for (const std::string& name : names) EXPECT_TRUE(name.starts_with("backward 0-3 vn ")) << name;
-  EXPECT_EQ(status.jobs[0].lanes, (std::vector{kFirst, kSecond}));
+  EXPECT_EQ(status.jobs[0].tracks, (std::vector{kFirst, kSecond}));
 }
 
 TEST(EngineStatus, NamesWhatAJobWaitsFor) {
@@ -97,7 +97,7 @@ TEST(EngineStatus, NamesTheMissingDeviceOrShare) {
   while (run.advance()) {
   }
   EXPECT_TRUE(waits_for("a device"));
-  EXPECT_EQ(status_of(run.engine()).jobs[0].lanes, std::vector{DeviceId()});
+  EXPECT_EQ(status_of(run.engine()).jobs[0].tracks, std::vector{DeviceId()});
   run.shell.add_device(kAmple);
   run.shell.pause(job);
   while (run.advance()) {

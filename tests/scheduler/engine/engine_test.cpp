@@ -95,8 +95,8 @@ TEST(Engine, PrefetchesOneBlockAtATime) {
   const JobShape shape = shape_of(4);
   const Bytes budget = 4 * least_budget(model, shape);
   const auto plan = plan_job(model, shape, budget, OrderChoice::shard_major);
-  ASSERT_GT(plan->shards.size(), 1u);
-  ASSERT_GT(plan->shards[1].end - plan->shards[1].begin, 2);
+  ASSERT_GT(plan->strategy.stages.size(), 1u);
+  ASSERT_GT(plan->strategy.stages[1].layers.end - plan->strategy.stages[1].layers.begin, 2);
   std::set<ActionId> ops, prefetches;
   std::size_t most = 0, loads = 0;
   const auto note = [&](const Action& action) {
@@ -126,11 +126,11 @@ TEST(Engine, MovesWeightsAtMostTwiceAStep) {
     std::vector<Bytes> moved;
     for (const int vns : {1, 2, 16}) {
       const auto plan = plan_job(model, shape_of(vns), budget);
-      ASSERT_GT(plan->shards.size(), 1u);
+      ASSERT_GT(plan->strategy.stages.size(), 1u);
       const DeviceCounters device = run({plan}, {budget}).counters.devices[0];
       // All but the last shard are loaded twice: 10 steps.
       const Bytes once = testing::weights_bytes(model, {0, 6}),
-                  last = testing::weights_bytes(model, plan->shards.back());
+                  last = testing::weights_bytes(model, plan->strategy.stages.back().layers);
       EXPECT_EQ(device.h2d_weight_bytes, 10 * (2 * once - last));
       moved.push_back(device.h2d_weight_bytes);
     }
@@ -171,17 +171,17 @@ TEST(Engine, SharesDevicesAmongSpilledJobs) {
   EXPECT_LT(run({plan, plan, plan, plan}, {budget, budget}).seconds, 2.2 * alone);
 }
 
-TEST(Engine, ShortensAStepByLanes) {
+TEST(Engine, ShortensAStepByTracks) {
   const ModelSpec model = chain(4);
   const auto one = plan_job(model, shape_of(8, {8}), kAmple);
   const auto two = plan_job(model, shape_of(8, {4, 4}), kAmple);
   EXPECT_LT(run({two}, {kAmple, kAmple}).seconds, 0.7 * run({one}, {kAmple, kAmple}).seconds);
 }
 
-std::vector<std::uint64_t> ops_of(const JobPlan& plan, std::vector<DeviceId> lane_devices,
+std::vector<std::uint64_t> ops_of(const JobPlan& plan, std::vector<DeviceId> track_devices,
                                   int num_jobs = 1) {
   JobPlan bound = plan;
-  bound.lane_devices = std::move(lane_devices);
+  bound.track_devices = std::move(track_devices);
   const std::vector jobs(at(num_jobs), std::make_shared<const JobPlan>(std::move(bound)));
   std::vector<std::uint64_t> ops;
   for (const auto& device : run(jobs, {kAmple, kAmple, kAmple}).counters.devices) {
@@ -190,7 +190,7 @@ std::vector<std::uint64_t> ops_of(const JobPlan& plan, std::vector<DeviceId> lan
   return ops;
 }
 
-TEST(Engine, RunsPlacedLanesOnTheirDevices) {
+TEST(Engine, RunsPlacedTracksOnTheirDevices) {
   using Ops = std::vector<std::uint64_t>;
   const auto two = plan_job(chain(4), shape_of(8, {5, 3}), kAmple);
   EXPECT_EQ(ops_of(*two, {DeviceId(2), DeviceId(0)}), (Ops{30, 0, 50}));
@@ -201,11 +201,11 @@ TEST(Engine, RunsPlacedLanesOnTheirDevices) {
   EXPECT_GT(ops_of(*one, {}, 3)[0], 0u) << "the control";
 }
 
-TEST(Engine, CountsNoEvictionOfWeightsThatALaneHasFinished) {
+TEST(Engine, CountsNoEvictionOfWeightsThatATrackHasFinished) {
   const ModelSpec model = chain(4);
   const auto evictions = [&](Bytes budget) {
     JobPlan bound = *plan_job(model, shape_of(8, {3, 5}), budget);
-    bound.lane_devices = {DeviceId(1), DeviceId(0)};
+    bound.track_devices = {DeviceId(1), DeviceId(0)};
     const auto counters =
         run({std::make_shared<const JobPlan>(std::move(bound))}, {budget, budget}).counters;
     return counters.devices[0].evictions + counters.devices[1].evictions;
@@ -310,8 +310,7 @@ TEST(Engine, BreaksTiesByResidentBytesThenJob) {
   const auto plan = plan_job(model, shape, 2 * least_budget(model, shape));
   Profile late = testing::profile_of(model);
   late.load_s = 2e-3;
-  const auto late_plan =
-      std::make_shared<JobPlan>(lower(model, late, shape, plan->shards, plan->vn_major));
+  const auto late_plan = std::make_shared<JobPlan>(lower(model, late, shape, plan->strategy));
   VirtualShell shell({.device_budgets = {kAmple},
                       .host_budget = 1_GiB,
                       .policy = std::make_shared<Indifferent>(),

@@ -39,8 +39,8 @@ TEST(Policy, PicksTheLeastRecentlyServedForRoundRobin) {
   EXPECT_EQ(picked("round_robin", {served(0, 9), served(1, 4), served(2, 0)}), 2u) << "never yet";
 }
 
-/// Equal candidates are picked about equally often, for any job, lane, unit and step.
-TEST(Policy, RanksByJobLaneUnitAndStepForRandom) {
+/// Equal candidates are picked about equally often, for any job, track, unit and step.
+TEST(Policy, RanksByJobTrackUnitAndStepForRandom) {
   constexpr int kDraws = 3000;
   for (int what = 0; what < 4; ++what) {
     std::vector<int> taken(3);
@@ -49,7 +49,7 @@ TEST(Policy, RanksByJobLaneUnitAndStepForRandom) {
       for (int c = 0; c < 3; ++c) {
         const int n = 3 * i + c;
         candidates.push_back({.job = JobId(what == 0 ? n : 1),
-                              .lane = what == 1 ? n : 2,
+                              .track = what == 1 ? n : 2,
                               .unit = what == 2 ? n : 3,
                               .step = what == 3 ? n : 4});
       }

@@ -93,7 +93,7 @@ TEST(SharedBlocks, AreLoadedForAllJobsAtOnce) {
                                   PolicyKind::srtf, PolicyKind::random}) {
     SCOPED_TRACE(to_string(policy));
     const auto jobs = jobs_of(kOneBase, quarter());
-    ASSERT_GE(jobs.front()->shards.size(), 4u);
+    ASSERT_GE(jobs.front()->strategy.stages.size(), 4u);
     const Outcome shared = run(jobs, policy, {quarter()});
     EXPECT_LE(shared.counters.devices[0].h2d_shared_bytes, 2 * kBase * kSteps);
     EXPECT_GT(shared.counters.devices[0].h2d_shared_bytes, kBase * kSteps);
@@ -120,7 +120,7 @@ TEST(SharedBlocks, AreLoadedAsOftenByAnyNumberOfJobs) {
   const Bytes base = plan_job(model, shape(), 64_MiB)->layout.shared_bytes;
   const Bytes budget = std::max(base * 2 / 5, least_budget(model, shape()));
   const auto plan = plan_job(model, shape(), budget, OrderChoice::shard_major);
-  ASSERT_GE(plan->shards.size(), 4u);
+  ASSERT_GE(plan->strategy.stages.size(), 4u);
   const auto loaded = [&](std::size_t num_jobs) {
     const Outcome outcome = run(std::vector(num_jobs, plan), PolicyKind::lrtf, {budget});
     return outcome.counters.devices[0].h2d_shared_bytes;
@@ -187,7 +187,7 @@ TEST(SharedBlocks, StayWithTheOthersWhenAJobEnds) {
 /// One shard, so that the group of a job's next step is that of its last.
 TEST(SharedBlocks, LetEachJobRunOnceBeforeThePolicyChoosesAgain) {
   const auto jobs = jobs_of(kOneBase, 64_MiB);
-  ASSERT_EQ(jobs.front()->shards.size(), 1u);
+  ASSERT_EQ(jobs.front()->strategy.stages.size(), 1u);
   for (const PolicyKind policy : {PolicyKind::lrtf, PolicyKind::fifo, PolicyKind::srtf}) {
     const Outcome outcome = run(jobs, policy, {64_MiB});
     EXPECT_LE(outcome.most_apart, 2) << to_string(policy);

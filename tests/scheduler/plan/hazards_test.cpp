@@ -12,12 +12,12 @@
 namespace spillway {
 namespace {
 
-/// The order that the engine enforces for a unit or host op: earlier units of its lane, host ops.
+/// The order that the engine enforces for a unit or host op: earlier units of its track, host ops.
 class Order {
  public:
   explicit Order(const Program& program) : program_(program) {}
   bool unit_after_host(int unit, int host_op) const {
-    for (int u : program_.lane_units[at(program_.units[at(unit)].lane)]) {
+    for (int u : program_.track_units[at(program_.units[at(unit)].track)]) {
       if (u > unit) break;
       for (int before : program_.units[at(u)].host_deps) {
         if (before == host_op || host_after_host(before, host_op)) return true;
@@ -27,10 +27,10 @@ class Order {
   }
   bool host_after_unit(int host_op, int unit) const {
     const HostOpSpec& op = program_.host_ops[at(host_op)];
-    const int lane = program_.units[at(unit)].lane;
+    const int track = program_.units[at(unit)].track;
     return std::ranges::any_of(
                op.unit_deps,
-               [&](int u) { return u >= unit && program_.units[at(u)].lane == lane; }) ||
+               [&](int u) { return u >= unit && program_.units[at(u)].track == track; }) ||
            std::ranges::any_of(op.host_deps, [&](int h) { return host_after_unit(h, unit); });
   }
   bool host_after_host(int host_op, int before) const {

@@ -55,7 +55,7 @@ class ControlledRun {
     shell_.on_action = [this](const Action& action) {
       checker_.on_action(action);
       if (const auto* changed = std::get_if<PlanChanged>(&action)) {
-        path[changed->job.value].push_back(static_cast<int>(changed->plan->lanes.size()));
+        path[changed->job.value].push_back(changed->plan->strategy.tracks);
       } else if (const auto* op = std::get_if<StartOp>(&action)) {
         ++ops[op->device.value];
         last_op_s[op->device.value] = shell_.shell().now_s();

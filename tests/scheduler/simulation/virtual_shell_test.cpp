@@ -275,7 +275,7 @@ TEST(VirtualShell, SlowsOnlyOpsOfASlowDevice) {
   workload.config = {.device_budgets = {64_MiB, 64_MiB}, .host_budget = 1_GiB};
   workload.config.policy = make_policy("lrtf");
   JobPlan plan = *plan_job(model, shape, 64_MiB);
-  plan.lane_devices = {DeviceId(0), DeviceId(1)};
+  plan.track_devices = {DeviceId(0), DeviceId(1)};
   workload.jobs = {std::make_shared<JobPlan>(std::move(plan))};
   workload.costs.slowdown = {1, 3};
   const Record record(workload);

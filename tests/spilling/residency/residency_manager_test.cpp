@@ -32,6 +32,7 @@ class Owner : public ResidencyOwner {
     const auto found = uses.find(ref.buffer);
     return found == uses.end() ? std::numeric_limits<double>::infinity() : found->second;
   }
+  bool has_several_readers(BufferRef) const override { return is_read_by_several; }
   bool is_running(JobId) const override { return true; }
   ActionId start_copy(StartCopy copy) override {
     copies.push_back(copy);
@@ -66,6 +67,7 @@ class Owner : public ResidencyOwner {
   std::vector<BufferSpec> specs;
   std::map<int, double> uses;
   std::vector<StartCopy> copies;
+  bool is_read_by_several = false;
   std::set<DeviceId> touched, watching;
 };
 

@@ -67,7 +67,7 @@ class ActionChecker {
   int attempts(JobId job) const { return history_.attempt(job); }
   std::int64_t max_steps(JobId job) const { return history_.plan(job).max_steps; }
   std::size_t ops_seen() const { return ops_seen_; }
-  /// Ops of lanes that ran on another device than the one planned for them.
+  /// Ops of tracks that ran on another device than the one planned for them.
   std::size_t strays() const { return strays_; }
 
  private:
@@ -81,6 +81,7 @@ class ActionChecker {
     int buffer;  // or sum_of(layer): its sum over all lanes
     std::int64_t step;
     int attempt = 0;  // 0: outlives attempts
+    int terms = -1;   // of a sum: ops that have added to it; -1: it is no sum
     bool operator==(const Content&) const = default;
   };
   using Place = std::pair<int, Bytes>;
@@ -119,7 +120,7 @@ class ActionChecker {
     const OpSpec& op = program.ops[index(start.op)];
     const UnitSpec& unit = program.units[index(start.unit)];
     require(!plan(start.job).avoids(start.device), "an op on a device that its plan avoids");
-    const DeviceId made_for = plan(start.job).device_of(unit.lane);
+    const DeviceId made_for = plan(start.job).device_of(unit.track);
     if (made_for.valid() && made_for != start.device) ++strays_;
     const int device = static_cast<int>(start.device.value);
     Flight flight{start.id, start.job, start.device, device * 3, start};
@@ -128,12 +129,14 @@ class ActionChecker {
     for_each_buffer(unit, op, [&](int b, BufferUse use) {
       const Place place{device, start.offsets.at(next++)};
       const Bytes bytes = buffer(start.job, b).bytes;
-      const bool is_first_term = use == BufferUse::sum && start.op == unit.first_op;
-      const bool writes = use == BufferUse::sum || use == BufferUse::output;
-      if (use != BufferUse::output && !is_first_term) {
-        flight.read(place, bytes, content_of(start.job, b));
+      Content content = content_of(start.job, b);
+      if (use != BufferUse::output && content.terms != 0) flight.read(place, bytes, content);
+      if (use == BufferUse::sum) {
+        ++content.terms;
+        sums_[{start.job, b}] = content;
       }
-      if (writes) flight.write(place, bytes, content_of(start.job, b));
+      const bool writes = use == BufferUse::sum || use == BufferUse::output;
+      if (writes) flight.write(place, bytes, content);
     });
     require(next == start.offsets.size(), "an op with ranges that nothing needs");
     launch(std::move(flight));
@@ -311,7 +314,13 @@ class ActionChecker {
     }
     const BufferKind kind = buffer(job, b).kind;
     const bool outlives = kind == BufferKind::weights || kind == BufferKind::batch;
-    return {job, b, history_.step(job), outlives ? 0 : history_.attempt(job)};
+    Content content{job, b, history_.step(job), outlives ? 0 : history_.attempt(job)};
+    if (kind != BufferKind::sum) return content;
+    content.terms = 0;
+    const auto known = sums_.find({job, b});
+    if (known == sums_.end()) return content;
+    const bool is_open = known->second.step == content.step;
+    return is_open && known->second.attempt == content.attempt ? known->second : content;
   }
 
   static bool same_state(const Layout& a, const Layout& b) {
@@ -362,6 +371,7 @@ class ActionChecker {
   StepHistory history_;
   std::map<ActionId, Flight> flights_;
   std::map<Place, Content> contents_;
+  std::map<std::pair<JobId, int>, Content> sums_;  // as of the latest op
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
   std::set<JobId> admitted_, ended_, failed_, failed_in_op_;
   std::set<DeviceId> gone_, lost_;

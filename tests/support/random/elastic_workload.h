@@ -89,7 +89,8 @@ class RandomElasticWorkload {
   }
 
  private:
-  /// Up to four plans of one contract: other lanes, shards and orders; one avoids a device.
+  /// Up to four plans of one contract: other lanes, shards, orders and strategies; one avoids a
+  /// device.
   void add_job() {
     ModelSpec model = random_.model();
     Profile profile = random_.profile(model);
@@ -110,7 +111,9 @@ class RandomElasticWorkload {
       const Partition tight = partition(model, profile, shape, 0, OrderChoice::shard_major, ahead);
       const Bytes budget = tight.smallest_budget * static_cast<Bytes>(random_.between(4, 12)) / 4;
       const Partition cut = partition(model, profile, shape, budget, order, ahead);
-      JobPlan plan = lower(model, profile, shape, cut.shards, cut.vn_major);
+      JobPlan plan = random_.chance(40)
+                         ? lower(model, profile, shape, random_.strategy(model, shape))
+                         : lower(model, profile, shape, cut.shards, cut.vn_major);
       if (plans.size() == 2) plan.avoided = {DeviceId(1)};
       plans.push_back(std::make_shared<JobPlan>(std::move(plan)));
       most_ = std::max(most_, plans.back()->needed_budget);

@@ -94,6 +94,28 @@ class RandomWorkload {
     return devices;
   }
 
+  /// Any stages on up to four tracks, in units of any size.
+  Strategy strategy(const ModelSpec& model, const JobShape& shape) {
+    Strategy strategy{.tracks = between(1, 4)};
+    const int num_layers = static_cast<int>(model.layers.size());
+    const int per_stage = between(1, 3);
+    for (int begin = 0; begin < num_layers;) {
+      const int end = std::min(begin + between(1, per_stage), num_layers);
+      Stage stage{{begin, end}, {}, chance(70) ? 0 : between(1, 2)};
+      for (int group = 0; group < shape.groups;) {
+        const int last = chance(50) ? shape.groups : between(group + 1, shape.groups);
+        stage.cells.push_back({{group, last}, between(0, strategy.tracks - 1)});
+        group = last;
+      }
+      strategy.stages.push_back(std::move(stage));
+      begin = end;
+    }
+    strategy.chunk = between(0, 3);
+    strategy.window = chance(50) ? 0 : between(1, 4);
+    if (chance(50)) strategy.first = Strategy::First::forward;
+    return strategy;
+  }
+
   JobShape shape(int num_devices) {
     JobShape shape;
     shape.groups = between(1, 6);
@@ -260,7 +282,9 @@ inline Workload make_workload(std::uint64_t seed) {
         partition(model, profile, shapes[j], budget, order, workload.config.double_buffer);
     if (!cut.fits) throw std::logic_error("a workload that must fit does not");
     JobPlan plan = lower(model, profile, shapes[j], cut.shards, cut.vn_major);
-    if (random.chance(25)) plan.lane_devices = random.some_of(num_devices, plan.lanes.size());
+    if (random.chance(25)) {
+      plan.track_devices = random.some_of(num_devices, at(plan.strategy.tracks));
+    }
     workload.jobs.push_back(std::make_shared<JobPlan>(std::move(plan)));
     largest_home = std::max(largest_home, workload.jobs.back()->layout.all_home_bytes());
     all_homes += workload.jobs.back()->layout.home_bytes;

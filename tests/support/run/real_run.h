@@ -44,7 +44,7 @@ struct Heard final : ShellObserver {
   void on_rested(const JobRested& news) override { rested[news.job].push_back(news.step); }
   void on_redone(JobId job, std::int64_t) override { ++redone[job]; }
   void on_resized(JobId job, const JobPlan& plan) override {
-    lanes[job].push_back(plan.lanes.size());
+    lanes[job].push_back(at(plan.strategy.tracks));
   }
   void on_ended(JobId job, JobEnd end, const std::string& reason) override {
     ends[job] = end;

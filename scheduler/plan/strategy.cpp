@@ -1,0 +1,29 @@
+#include "scheduler/plan/strategy.h"
+
+#include <algorithm>
+
+namespace spillway {
+
+bool Strategy::is_data_parallel() const {
+  return std::ranges::all_of(
+      stages, [&](const Stage& stage) { return stage.cells == stages.front().cells; });
+}
+
+Strategy data_parallel(const std::vector<LayerRange>& shards,
+                       const std::vector<GroupRange>& lanes) {
+  Strategy strategy{.tracks = static_cast<int>(lanes.size())};
+  std::vector<Cell> cells;
+  for (GroupRange lane : lanes) cells.push_back({lane, static_cast<int>(cells.size())});
+  for (LayerRange shard : shards) {
+    strategy.stages.push_back({shard, cells, static_cast<int>(strategy.stages.size())});
+  }
+  return strategy;
+}
+
+std::vector<LayerRange> layers_of(const Strategy& strategy) {
+  std::vector<LayerRange> layers;
+  for (const Stage& stage : strategy.stages) layers.push_back(stage.layers);
+  return layers;
+}
+
+}  // namespace spillway
