@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/choices.h"
+#include "spillway/strategy_config.h"
 
 namespace spillway {
 
@@ -79,6 +80,8 @@ struct TrainConfig {
   std::vector<AutoscaleRule> autoscale;
   int priority = 1;  ///< 1 to 100, used by sharing; larger is more important
   OrderChoice order = OrderChoice::automatic;  ///< order of the units of a step
+  /// Where its layers are computed, instead of `data_parallel` and `order`.
+  std::optional<StrategyConfig> strategy;
   /// Type in which layers compute. Weights, optimizer state, growing gradient sums and the loss are
   /// fp32 in both cases, as are norms and softmax of families; spillway/graph.h for own modules.
   FloatType dtype = FloatType::fp32;

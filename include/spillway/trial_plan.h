@@ -28,8 +28,11 @@ struct TrialPlan {
   Bytes load_ahead_budget_bytes = 0;
   bool loads_ahead = false;         ///< whether this budget is large enough
   std::vector<std::string> shards;  ///< first and last layer of each: "embed - h.1.mlp"
-  Bytes home_weights_bytes = 0;     ///< weights in home_bytes
-  Bytes home_moments_bytes = 0;     ///< optimizer state in home_bytes
+  /// With a strategy, by shard, then by track: S, a part of the reduction groups; P, a part of the
+  /// pieces; SP, both; O, the whole; empty, nothing. Otherwise empty.
+  std::vector<std::vector<std::string>> placement;
+  Bytes home_weights_bytes = 0;  ///< weights in home_bytes
+  Bytes home_moments_bytes = 0;  ///< optimizer state in home_bytes
   Bytes home_sums_bytes = 0;  ///< gradient sums in home_bytes; the rest is boundaries and batches
   Bytes unit_weights_bytes = 0;      ///< weights of the unit that needs the most memory
   Bytes unit_sums_bytes = 0;         ///< its gradient sums

@@ -83,6 +83,7 @@ struct RunConfig {
   std::optional<AdapterConfig> adapter;  ///< of a torch
   DataConfig data;
   TrainConfig train{.virtual_nodes = 0};        ///< train.*, seed, scheduling.order
+  std::string strategy;                         ///< file with train.strategy; empty: none
   double num_train_epochs = 0;                  ///< gives train.max_steps; 0: it is given itself
   CheckpointConfig checkpoint{.every_s = 600};  ///< but for its folder; keep 0: none are written
   SweepConfig sweep;

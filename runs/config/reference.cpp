@@ -141,6 +141,7 @@ std::string reference_tables() {
   add("train", [&](auto& v) {
     visit_train(run.train, v);
     visit_epochs(run, v);
+    visit_strategy(run, v);
   });
   add("scheduling", [&](auto& v) { visit_scheduling(run, v); });
   add("checkpoint", [&](auto& v) { visit_checkpoint(run.checkpoint, v); });

@@ -124,6 +124,15 @@ void visit_epochs(Config& run, Visitor& v) {
 }
 
 template <typename Config, typename Visitor>
+void visit_strategy(Config& run, Visitor& v) {
+  if (!v.shows(!run.strategy.empty())) return;
+  v.field(
+      "strategy", run.strategy, kAny,
+      "A [strategy file](formats.md#strategies): which devices compute which layers, pieces and "
+      "parts of the batch. Instead of `data_parallel`; it does not change the result.");
+}
+
+template <typename Config, typename Visitor>
 void visit_order(Config& train, Visitor& v) {
   v.field("order", train.order, kAny,
           "`shard_major`: load a shard once and run all virtual nodes through it. `vn_major`: run "
@@ -177,6 +186,7 @@ void visit_run(Config& run, Visitor& v) {
   v.section("train", [&](auto& train) {
     visit_train(run.train, train);
     visit_epochs(run, train);
+    visit_strategy(run, train);
   });
   v.section("scheduling", [&](auto& scheduling) { visit_scheduling(run, scheduling); });
   v.section("checkpoint", [&](auto& checkpoint) { visit_checkpoint(run.checkpoint, checkpoint); });

@@ -131,7 +131,7 @@ void read_models(std::vector<Trial>& trials, const YamlNode& tree, Findings& fin
 bool may_share(const std::vector<Trial>& trials) {
   for (const Trial& trial : trials) {
     for (const char* key : {"scheduling.sharing", "train.data_parallel", "train.max_data_parallel",
-                            "train.lane_groups", "train.autoscale"}) {
+                            "train.lane_groups", "train.autoscale", "train.strategy"}) {
       if (find_at(trial.tree, key) != nullptr) return false;
     }
   }

@@ -11,6 +11,7 @@
 
 #include "core/base/config_check.h"
 #include "runs/config/yaml_path.h"
+#include "runs/folder/strategy_file.h"
 #include "spillway/data_source.h"
 #include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
@@ -168,6 +169,10 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
     if (config.family == ModelFamily::torch && !config.torch.info.name.empty())
       check_virtual_nodes(config.train, config.torch.path, config.torch.info);
     made.model = model(config);
+  });
+  check.run([&] {
+    if (!config.strategy.empty())
+      made.train.strategy = read_strategy(config.data_root / config.strategy);
   });
   check.run([&] { made.validate(); });
   if (!unread.contains("devices")) check.run([&] { check_lanes(config); });

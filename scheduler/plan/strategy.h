@@ -1,7 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <vector>
+
+#include "spillway/strategy_config.h"
 
 /// Where and in which order the layers of a job run. No bit of its result depends on that.
 /// Source: the strategies of FlexFlow ("Beyond Data and Model Parallelism for Deep Neural
@@ -49,9 +50,7 @@ struct Strategy {
   /// A track takes no further virtual node while it has not finished this many lower ones; 0: it
   /// always does. Fewer need less memory for what lies between forward and backward.
   int window = 0;
-  /// What a track does first if it could do either: backward frees memory soon (1F1B), forward lets
-  /// others begin soon (GPipe).
-  enum class First : std::uint8_t { backward, forward } first = First::backward;
+  FirstChoice first = FirstChoice::backward;
 
   /// Whether each virtual node goes through all stages on one track.
   bool is_data_parallel() const;

@@ -50,8 +50,8 @@ class TaskList {
     }
   }
 
-  /// The backward tasks of `stage` wait for the gradients that they read, and for its forward, which
-  /// reads what the gradients may replace at home.
+  /// The backward tasks of `stage` wait for the gradients that they read, and for its forward,
+  /// which reads what the gradients may replace at home.
   void wait_for_gradients(const ModelSpec& model, int stage) {
     const auto wait_for = [&](int reader) {
       wait(OpKind::backward, stage, OpKind::backward, reader);
@@ -142,7 +142,7 @@ class ListScheduler {
     const bool is_backward = task.kind == OpKind::backward;
     const int stage = is_backward ? -task.stage : task.stage;
     if (strategy_.chunk == 0) return {is_backward ? 1 : 0, stage, task.vn_begin};
-    const bool is_first = is_backward == (strategy_.first == Strategy::First::backward);
+    const bool is_first = is_backward == (strategy_.first == FirstChoice::backward);
     return {is_first ? 0 : 1, task.vn_begin, stage};
   }
 

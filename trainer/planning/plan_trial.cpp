@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
+#include <ranges>
 #include <sstream>
 #include <utility>
 
 #include "core/base/xxh3.h"
 #include "scheduler/plan/need.h"
+#include "scheduler/plan/placement.h"
 #include "spillway/data_source.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
@@ -152,15 +155,43 @@ struct Planner {
 
   /// Throws if no device can run the trial. Returns the number of those that can.
   int cut_for_all(Bytes host_budget) {
-    cut_under(largest_budget());
+    if (trial.train.strategy) {
+      strategy = placed(*trial.train.strategy, model, shape.groups);
+      cut.smallest_budget = spillway::smallest_budget(NeedTable(model, profile, shape, *strategy));
+    } else {
+      cut_under(largest_budget());
+    }
     std::vector<Bytes> usable;
     for (const PlanDevice& device : devices) {
       if (device.budget >= cut.smallest_budget) usable.push_back(device.budget);
     }
     if (usable.empty()) throw does_not_fit(host_budget);
     const Bytes smallest = *std::ranges::min_element(usable);
-    if (smallest < least) cut_under(smallest);
+    if (strategy) {
+      divide_under(smallest);
+    } else if (smallest < least) {
+      cut_under(smallest);
+    }
     return static_cast<int>(usable.size());
+  }
+
+  void divide_under(Bytes budget) {
+    least = budget;
+    divide_to_fit(*strategy, NeedTable(model, profile, shape, *strategy), budget);
+    cut.fits = true;
+    cut.shards = layers_of(*strategy);
+  }
+
+  JobPlan lowered() const {
+    if (!strategy) return lower(model, profile, shape, cut.shards, cut.vn_major);
+    JobPlan plan = lower(model, profile, shape, *strategy);
+    // Track t runs on device t while there are enough.
+    const auto fits = [&](const PlanDevice& device) { return device.budget >= plan.needed_budget; };
+    for (const PlanDevice& device : devices | std::views::filter(fits)) {
+      if (plan.track_devices.size() < at(strategy->tracks)) plan.track_devices.push_back(device.id);
+    }
+    if (plan.track_devices.size() < at(strategy->tracks)) plan.track_devices.clear();
+    return plan;
   }
 
   std::vector<std::string> too_small() const {
@@ -174,7 +205,7 @@ struct Planner {
 
   bool may_choose_lanes(int usable_devices) const {
     const TrainConfig& train = trial.train;
-    return train.data_parallel > 1 && train.data_parallel <= usable_devices &&
+    return !strategy && train.data_parallel > 1 && train.data_parallel <= usable_devices &&
            train.lane_groups.empty() && !equally_fast(devices);
   }
 
@@ -230,7 +261,7 @@ struct Planner {
   }
 
   DoesNotFit does_not_fit(Bytes host_budget) const {
-    const std::string share = better_share();
+    const std::string share = strategy ? "" : better_share();
     return DoesNotFit(described(trial), Tier::device, smallest_budget(host_budget),
                       largest_budget(),
                       (share.empty() ? "" : share + "; ") +
@@ -245,6 +276,7 @@ struct Planner {
   /// The smallest budget for which the home fits too, since more shards have more boundaries at
   /// home; if there is none, the smallest budget that devices need.
   Bytes smallest_budget(Bytes host_budget) const {
+    if (strategy) return cut.smallest_budget;
     const auto fits = [&](Bytes budget) {
       return home_bytes(cut_of(shape, budget)) <= host_budget;
     };
@@ -278,11 +310,14 @@ struct Planner {
         .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
         .compute_s_per_step = plan.step_s,
         .training_state_bytes = training_state_bytes(plan.layout)};
-    if (most_home_bytes(model, shape, plan.layout) > host_budget) {
+    if (!strategy && most_home_bytes(model, shape, plan.layout) > host_budget) {
       summary.smallest_budget_bytes = smallest_budget(host_budget);
     }
     describe_home(plan.layout, summary);
     describe_shards(model, profile, shape, cut.shards, summary);
+    for (std::size_t s = 0; strategy && s < strategy->stages.size(); ++s) {
+      summary.placement.push_back(letters_of(*strategy, s, model));
+    }
     return summary;
   }
 
@@ -293,8 +328,9 @@ struct Planner {
   const bool double_buffer;
   JobShape shape;
   Partition cut;
-  Bytes least = 0;   // the budget of the cut
-  LaneChoice lanes;  // empty: even lanes on any devices
+  std::optional<Strategy> strategy;  // of the trial; nothing: lanes
+  Bytes least = 0;                   // the budget of the cut
+  LaneChoice lanes;                  // empty: even lanes on any devices
 };
 
 }  // namespace
@@ -316,8 +352,8 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();
-  JobPlan plan = lower(model, profile, planner.shape, planner.cut.shards, planner.cut.vn_major);
-  plan.track_devices = planner.lanes.lane_devices;
+  JobPlan plan = planner.lowered();
+  if (!planner.strategy) plan.track_devices = planner.lanes.lane_devices;
   plan.avoided = avoided;
   if (plan.layout.all_home_bytes() > host_budget) {
     throw DoesNotFit(described(trial), Tier::host, plan.layout.all_home_bytes(), host_budget,

@@ -7,6 +7,7 @@
 
 #include "core/base/config_check.h"
 #include "core/base/divisor.h"
+#include "scheduler/plan/placement.h"
 #include "spillway/model.h"
 #include "spillway/trial_config.h"
 #include "trainer/config/batch_split.h"
@@ -75,6 +76,16 @@ void check_extension(const TrainConfig& train, const FieldCheck& fields, ConfigC
                   to_string(train.lr_scheduler_type), train.extended_from.front()));
 }
 
+void check_strategy(const TrainConfig& train, ConfigCheck& check) {
+  if (!train.strategy) return;
+  check.run([&] { train.strategy->validate(); });
+  const bool has_lanes = train.data_parallel != 1 || train.max_data_parallel > 1 ||
+                         !train.lane_groups.empty() || !train.autoscale.empty();
+  check.require(!has_lanes, "strategy",
+                "cannot be used with data_parallel, max_data_parallel, lane_groups or autoscale; "
+                "it says which tracks take which part of the batch");
+}
+
 void check_changes(const TrainConfig& train, ConfigCheck& check) {
   for (std::size_t i = 0; i < train.changes.size(); ++i) {
     const TrainChange& change = train.changes[i];
@@ -103,6 +114,8 @@ std::unique_ptr<Model> make_model(const ModelFactory& make, const TrainConfig& t
     auto model = make(can_train ? train.batch_size / virtual_nodes_of(train) : 2);
     model->spec.validate();
     if (can_train) require_matches(train.parameter_groups, model->spec);
+    if (can_train && train.strategy)
+      placed(*train.strategy, model->spec, reduction_groups_of(train));
     return model;
   } catch (const ConfigError& error) {
     if (can_train || error.field.starts_with("model")) throw;
@@ -132,6 +145,7 @@ void TrainConfig::validate() const {
   check_extension(*this, fields, check);
   check_function(*this, check);
   check_changes(*this, check);
+  check_strategy(*this, check);
   check.run([&] { require_valid(parameter_groups); });
   check.run([&] { make_rules(*this); });
   check.finish();

@@ -107,7 +107,8 @@ std::shared_ptr<const JobPlan> Planner::best_plan(const SessionTrial& trial, int
 bool Planner::is_current(const SessionTrial& trial, int lanes, const Devices& avoided) const {
   const auto usable = present_devices(trial, avoided);
   const auto fits = [&](const PlanDevice& d) { return d.budget >= trial.plan->needed_budget; };
-  return lanes == trial.plan->strategy.tracks && trial.plan->avoided == avoided &&
+  const bool has_lanes = trial.config.train.strategy || lanes == trial.plan->strategy.tracks;
+  return has_lanes && trial.plan->avoided == avoided &&
          std::ranges::count_if(usable, fits) >= lanes && equally_fast(usable);
 }
 

@@ -24,8 +24,8 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   if (is_auto && trial.lanes.rules.empty() && !allocator)
     trial.lanes.rules = {make_heuristic(RuleKind::throughput)};
   trial.lanes.max = std::max(train.data_parallel, train.max_data_parallel);
-  const bool takes_all =
-      train.max_data_parallel == 0 && (is_auto || config.sharing == SharingKind::fill);
+  const bool takes_all = !train.strategy && train.max_data_parallel == 0 &&
+                         (is_auto || config.sharing == SharingKind::fill);
   const bool asks_planner = is_auto || takes_all;
   if (asks_planner) {
     trial.planned = planner.plan(trial, 1);

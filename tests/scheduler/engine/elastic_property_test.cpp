@@ -47,6 +47,8 @@ TEST(ElasticProperty, KeepsInvariantsAndStarvesNoJob) {
   EXPECT_GT(all.failed, tenth);
   EXPECT_GT(all.done, 10 * tenth);
   EXPECT_GT(all.moved, tenth);
+  EXPECT_GT(all.lent, tenth);
+  EXPECT_GT(all.kept, tenth);
   EXPECT_GT(all.rested, tenth);
   EXPECT_GT(all.done_early, tenth / 2);
 }

@@ -112,7 +112,7 @@ class RandomWorkload {
     }
     strategy.chunk = between(0, 3);
     strategy.window = chance(50) ? 0 : between(1, 4);
-    if (chance(50)) strategy.first = Strategy::First::forward;
+    if (chance(50)) strategy.first = FirstChoice::forward;
     return strategy;
   }
 

@@ -69,13 +69,15 @@ class ElasticRun {
   struct Counts {
     int redone = 0, lost = 0, replanned = 0, removed = 0, stopped = 0, failed = 0, done = 0;
     int moved = 0;  ///< copies from device to device
+    int lent = 0;   ///< of these, copies beside the original
+    int kept = 0;   ///< sums that come back to a device
     int rested = 0;
     int done_early = 0;
     void operator+=(const Counts& other) {
       redone += other.redone, lost += other.lost, replanned += other.replanned;
       removed += other.removed, stopped += other.stopped, failed += other.failed;
       done += other.done, moved += other.moved, rested += other.rested;
-      done_early += other.done_early;
+      done_early += other.done_early, lent += other.lent, kept += other.kept;
     }
   };
   Counts counts;
@@ -89,7 +91,13 @@ class ElasticRun {
   template <typename Other>
   void note(const Other&) {}
   void note(const StepRedone&) { ++counts.redone; }
-  void note(const StartCopy& copy) { counts.moved += copy.peer.valid() ? 1 : 0; }
+  void note(const StartCopy& copy) {
+    const auto& buffers = engine().job(copy.job).plan->layout.buffers;
+    const bool is_sum = buffers[at(copy.buffer)].kind == BufferKind::sum;
+    counts.moved += copy.peer.valid() ? 1 : 0;
+    counts.lent += copy.is_shared ? 1 : 0;
+    counts.kept += is_sum && copy.direction == CopyDirection::to_device ? 1 : 0;
+  }
   void note(const PlanChanged&) { ++counts.replanned; }
   void note(const DeviceLeft& left) { counts.removed += left.lost ? 0 : 1; }
   void note(const JobRested& rested) {

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spillway/choices.h"
+
+namespace spillway {
+
+/// Where some layers of a model are computed.
+struct LayerPlacement {
+  /// Patterns of layer names with `*` and `?`, such as `h.*`. A pattern that matches a divided
+  /// layer matches all its pieces; `h.0.mlp/1` is one of them.
+  std::vector<std::string> layers;
+  /// By range of reduction groups, then by range of pieces. Ranges are as equal as possible.
+  std::vector<int> tracks{0};
+  /// Ranges of pieces; divides the number of tracks. A layer that is not divided is on the first.
+  int pieces = 1;
+  /// Layers of a track with the same number are on its device together; those of another number
+  /// displace them.
+  int set = 0;
+};
+
+/// What a track does first if it could do either.
+enum class FirstChoice : std::uint8_t {
+  backward,  ///< which frees memory soon (1F1B)
+  forward    ///< which lets other tracks begin soon (GPipe)
+};
+template <>
+inline constexpr std::array kNames<FirstChoice>{"backward", "forward"};  ///< names
+
+/// On which tracks the layers of a trial are computed, and in which order. A track is a sequence of
+/// work on one device at a time. The result of the trial is the same for every strategy.
+struct StrategyConfig {
+  std::vector<LayerPlacement> place;          ///< later ones win; other layers are on track 0
+  FirstChoice first = FirstChoice::backward;  ///< see FirstChoice
+  int chunk = 1;  ///< virtual nodes that a track takes through its layers at a time; 0: all
+  int window =
+      0;  ///< virtual nodes that a track has begun and not finished, at most; 0: any number
+
+  /// The highest number of a track, plus 1.
+  int num_tracks() const;
+  /// Throws ConfigError that names the field (`train.strategy.place[1].tracks`), the value, the
+  /// remedy.
+  void validate() const;
+};
+
+}  // namespace spillway

@@ -1,0 +1,64 @@
+#include "runs/folder/strategy_file.h"
+
+#include <fmt/format.h>
+
+#include "runs/config/findings.h"
+#include "runs/config/yaml_node.h"
+#include "runs/config/yaml_reader.h"
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr IntRange kVersion{1, 1}, kNumber{0, 1 << 16};
+
+void read_placement(LayerPlacement& placement, YamlReader& v) {
+  v.require_key("layers", "name layers, such as h.*, or \"*\" for all");
+  v.require_key("tracks", "name tracks, such as [0, 1]");
+  v.field("layers", placement.layers, TextList{});
+  v.field("tracks", placement.tracks, kNumber);
+  v.field("pieces", placement.pieces, kNumber);
+  v.field("set", placement.set, kNumber);
+}
+
+StrategyConfig read(const YamlNode& tree) {
+  StrategyConfig strategy;
+  int version = 1;
+  Findings findings;
+  YamlSchema schema(findings);
+  YamlReader root(schema, &tree, "");
+  root.require_key("spillway_strategy", "write spillway_strategy: 1, the version of the format");
+  root.field("spillway_strategy", version, kVersion);
+  root.section("order", [&](YamlReader& order) {
+    order.field("first", strategy.first, kAny);
+    order.field("chunk", strategy.chunk, kNumber);
+    order.field("window", strategy.window, kNumber);
+  });
+  root.require_key("place", "list the layers and their tracks");
+  root.list("place", strategy.place, "", read_placement);
+  root.finish();
+  schema.report_unknown();
+  findings.throw_if_any();
+  return strategy;
+}
+
+}  // namespace
+
+StrategyConfig read_strategy(const std::filesystem::path& file) {
+  const auto fail = [&](const ConfigError& error) {
+    const std::string line = error.line > 0 ? fmt::format(", line {}", error.line) : "";
+    const std::string field = error.field.empty() ? "" : error.field + " ";
+    throw ConfigError("train.strategy", 0,
+                      fmt::format("'{}'{}: {}{}", file.string(), line, field, error.problem));
+  };
+  try {
+    return read(read_yaml_file(file));
+  } catch (const ConfigError& error) {
+    fail(error);
+  } catch (const IoError& error) {
+    throw ConfigError("train.strategy", 0, error.what());
+  }
+  return {};
+}
+
+}  // namespace spillway

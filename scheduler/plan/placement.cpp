@@ -1,0 +1,188 @@
+#include "scheduler/plan/placement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <span>
+
+#include "spillway/error.h"
+#include "spillway/ids.h"
+
+namespace spillway {
+namespace {
+
+constexpr int kMostTracks = 1024;
+
+std::string field_of(std::size_t placement, const char* key) {
+  return fmt::format("train.strategy.place[{}].{}", placement, key);
+}
+
+/// The name of the layer that was divided into pieces; of another layer, its own.
+std::string whole_name(const LayerSpec& layer) {
+  return layer.pieces == 1 ? layer.name : layer.name.substr(0, layer.name.rfind('/'));
+}
+
+bool matches(const std::string& pattern, const LayerSpec& layer) {
+  return fnmatch(pattern.c_str(), layer.name.c_str(), 0) == 0 ||
+         fnmatch(pattern.c_str(), whole_name(layer).c_str(), 0) == 0;
+}
+
+/// Where one layer is.
+struct Place {
+  std::vector<Cell> cells;
+  int set = 0;
+  bool operator==(const Place&) const = default;
+};
+
+int num_rows(const LayerPlacement& placement) {
+  return static_cast<int>(placement.tracks.size()) / placement.pieces;
+}
+
+Place place_of(const LayerPlacement& placement, const LayerSpec& layer, int groups) {
+  const int column = layer.piece * placement.pieces / layer.pieces;
+  Place place{{}, placement.set};
+  int begin = 0, row = 0;
+  for (int size : split_groups(groups, num_rows(placement))) {
+    const int track = placement.tracks[at(row++ * placement.pieces + column)];
+    place.cells.push_back({{begin, begin + size}, track});
+    begin += size;
+  }
+  return place;
+}
+
+void require_layers(const ModelSpec& model, const std::string& pattern, std::size_t number) {
+  const auto is_match = [&](const LayerSpec& layer) { return matches(pattern, layer); };
+  if (std::ranges::any_of(model.layers, is_match)) return;
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : model.layers) {
+    if (names.empty() || names.back() != whole_name(layer)) names.push_back(whole_name(layer));
+  }
+  const std::size_t shown = std::min<std::size_t>(names.size(), 8);
+  throw ConfigError(field_of(number, "layers"), 0,
+                    fmt::format("is {}, which matches no layer of the model; its layers are {}{}",
+                                pattern, fmt::join(std::span(names).first(shown), ", "),
+                                shown < names.size() ? ", ..." : ""));
+}
+
+/// Whether stages end behind a layer: another track reads what it makes, and no further piece of
+/// the same layer follows there.
+bool ends_stage(const ModelSpec& model, const std::vector<Place>& places, int layer) {
+  const LayerSpec& spec = model.layers[at(layer)];
+  if (spec.piece + 1 < spec.pieces) return false;
+  const auto is_elsewhere = [&](int reader) {
+    return places[at(reader)].cells != places[at(layer)].cells;
+  };
+  return std::ranges::any_of(spec.outputs, [&](int edge) {
+    return std::ranges::any_of(model.consumers(edge), is_elsewhere);
+  });
+}
+
+}  // namespace
+
+int StrategyConfig::num_tracks() const {
+  int most = 0;
+  for (const LayerPlacement& placement : place) {
+    for (int track : placement.tracks) most = std::max(most, track);
+  }
+  return most + 1;
+}
+
+void StrategyConfig::validate() const {
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    const auto& [layers, tracks, pieces, set] = place[i];
+    const auto require = [&](bool holds, const char* key, const std::string& problem) {
+      if (!holds) throw ConfigError(field_of(i, key), 0, problem);
+    };
+    require(!layers.empty(), "layers", "is empty; name layers, such as h.*, or * for all");
+    require(!tracks.empty(), "tracks", "is empty; name tracks, such as [0, 1]");
+    for (int track : tracks) {
+      require(track >= 0 && track < kMostTracks, "tracks",
+              fmt::format("has {}, must be from 0 to {}", track, kMostTracks - 1));
+    }
+    require(
+        pieces >= 1 && tracks.size() % at(pieces) == 0, "pieces",
+        fmt::format("is {}, must divide the number of tracks, which is {}", pieces, tracks.size()));
+  }
+  const auto require = [&](const char* key, int value) {
+    if (value >= 0) return;
+    throw ConfigError(fmt::format("train.strategy.{}", key), 0,
+                      fmt::format("is {}, must be 0 or more", value));
+  };
+  require("chunk", chunk);
+  require("window", window);
+}
+
+Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
+  config.validate();
+  std::vector<Place> places(model.layers.size(), Place{{{{0, groups}, 0}}, 0});
+  for (std::size_t i = 0; i < config.place.size(); ++i) {
+    const LayerPlacement& placement = config.place[i];
+    if (num_rows(placement) > groups) {
+      throw ConfigError(field_of(i, "tracks"), 0,
+                        fmt::format("divides the batch by {}, but train.reduction_groups is {}; "
+                                    "use fewer tracks",
+                                    num_rows(placement), groups));
+    }
+    for (const std::string& pattern : placement.layers) {
+      require_layers(model, pattern, i);
+      for (std::size_t l = 0; l < places.size(); ++l) {
+        if (!matches(pattern, model.layers[l])) continue;
+        places[l] = place_of(placement, model.layers[l], groups);
+      }
+    }
+  }
+  Strategy strategy{.tracks = config.num_tracks(),
+                    .chunk = config.chunk,
+                    .window = config.window,
+                    .first = config.first};
+  for (int l = 0; l < static_cast<int>(places.size()); ++l) {
+    const bool begins =
+        l == 0 || places[at(l)] != places[at(l - 1)] || ends_stage(model, places, l - 1);
+    if (begins) strategy.stages.push_back({{l, l}, places[at(l)].cells, places[at(l)].set});
+    strategy.stages.back().layers.end = l + 1;
+  }
+  return strategy;
+}
+
+Bytes smallest_budget(const NeedTable& needs) {
+  Bytes most = 0;
+  for (int l = 0; l < static_cast<int>(needs.model.layers.size()); ++l) {
+    most = std::max(most, range_need(needs, {l, l + 1}).largest().total(needs.split));
+  }
+  return round_up(most, kPage);
+}
+
+/// Each stage is as long as fits.
+void divide_to_fit(Strategy& strategy, const NeedTable& needs, Bytes budget) {
+  std::vector<Stage> stages;
+  for (const Stage& whole : strategy.stages) {
+    Stage stage = whole;
+    for (int begin = whole.layers.begin; begin < whole.layers.end; begin = stage.layers.end) {
+      RangeNeed need(needs, begin);
+      stage.layers = {begin, begin + 1};
+      need.grow();
+      while (stage.layers.end < whole.layers.end) {
+        need.grow();
+        if (need.largest().total(needs.split) > budget) break;
+        ++stage.layers.end;
+      }
+      stages.push_back(stage);
+    }
+  }
+  strategy.stages = std::move(stages);
+}
+
+std::vector<std::string> letters_of(const Strategy& strategy, std::size_t stage,
+                                    const ModelSpec& model) {
+  const Stage& placed = strategy.stages[stage];
+  const LayerSpec& first = model.layers[at(placed.layers.begin)];
+  const bool is_part = first.pieces > 1 && placed.layers.end - placed.layers.begin < first.pieces;
+  const std::string letter = std::string(placed.cells.size() > 1 ? "S" : "") + (is_part ? "P" : "");
+  std::vector<std::string> letters(at(strategy.tracks));
+  for (const Cell& cell : placed.cells) letters[at(cell.track)] = letter.empty() ? "O" : letter;
+  return letters;
+}
+
+}  // namespace spillway

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "scheduler/plan/lower.h"
+#include "scheduler/plan/need.h"
+
+namespace spillway {
+
+/// Puts the layers of a model on tracks. Consecutive layers with the same tracks make a stage,
+/// which ends behind a layer that other tracks read, so that they do not wait for more than they
+/// need. Throws ConfigError (`train.strategy.place[...]`) for patterns without a layer and for more
+/// ranges than there are groups.
+Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups);
+
+/// The smallest device budget, a multiple of kPage, for stages of one layer each.
+Bytes smallest_budget(const NeedTable& needs);
+/// Divides stages so that each fits a device of `budget` bytes, which is not below the smallest.
+void divide_to_fit(Strategy& strategy, const NeedTable& needs, Bytes budget);
+
+/// How a stage is divided over the tracks, by track: S, P, SP, O, or empty (TrialPlan::placement).
+std::vector<std::string> letters_of(const Strategy& strategy, std::size_t stage,
+                                    const ModelSpec& model);
+
+}  // namespace spillway

@@ -1,0 +1,218 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "scheduler/plan/placement.h"
+#include "tests/support/models/divided_model.h"
+#include "tests/support/models/small_model.h"
+#include "tests/support/run/watched_run.h"
+
+/// Strategies on the virtual clock: pipelines, pieces on several devices, sums of several units.
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::divided_chain;
+using testing::profile_of;
+using testing::WatchedRun;
+
+constexpr int kSteps = 3;
+constexpr double kForward = 1e-3;
+
+JobShape shape_of(int virtual_nodes) {
+  return {.virtual_nodes = virtual_nodes,
+          .groups = virtual_nodes,
+          .lane_groups = {virtual_nodes},
+          .max_steps = kSteps};
+}
+
+EngineConfig devices(int number, Bytes budget = 64_MiB) {
+  return {.device_budgets = std::vector<Bytes>(at(number), budget),
+          .host_budget = 1_GiB,
+          .policy = make_policy("fifo")};
+}
+
+/// `stages` stages of as many layers.
+StrategyConfig pipeline(int stages, int layers) {
+  StrategyConfig config;
+  for (int l = 0; l < layers; ++l) {
+    config.place.push_back({{"layer." + std::to_string(l)}, {l * stages / layers}});
+  }
+  return config;
+}
+
+std::shared_ptr<JobPlan> plan_of(const ModelSpec& model, const JobShape& shape,
+                                 const Strategy& strategy) {
+  auto plan = std::make_shared<JobPlan>(lower(model, profile_of(model, kForward), shape, strategy));
+  for (int t = 0; t < strategy.tracks; ++t) plan->track_devices.emplace_back(t);
+  return plan;
+}
+
+void expect_done(const WatchedRun& run) {
+  EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
+  EXPECT_EQ(run.checker.strays(), 0u);
+  for (const JobEnded& end : run.all<JobEnded>()) EXPECT_EQ(end.end, JobEnd::done);
+  EXPECT_TRUE(run.engine().all_ended());
+}
+
+/// Copies of a kind of buffers that `keep(copy)`.
+template <typename Keep>
+int copies(const WatchedRun& run, const JobPlan& plan, BufferKind kind, const Keep& keep) {
+  return static_cast<int>(run.all<StartCopy>([&](const StartCopy& copy) {
+                               return plan.layout.buffers[at(copy.buffer)].kind == kind &&
+                                      keep(copy);
+                             })
+                              .size());
+}
+
+/// A step of V virtual nodes through S equal stages takes (V + S - 1) / V times that of a stage.
+TEST(Tracks, PipelineIsNearItsIdeal) {
+  constexpr int kStages = 4, kNodes = 16, kLayers = 8;
+  const ModelSpec model = chain(kLayers);
+  const auto plan =
+      plan_of(model, shape_of(kNodes), placed(pipeline(kStages, kLayers), model, kNodes));
+  ASSERT_EQ(plan->strategy.stages.size(), at(kStages));
+  WatchedRun run(devices(kStages), {.copy_bytes_per_s = 1e10, .copy_latency_s = 1e-7});
+  run.submit(plan);
+  run.run();
+  expect_done(run);
+  // The last stage does not recompute.
+  const double stage_s = kLayers / kStages * (kForward + 2 * kForward);
+  const double ideal_s = kSteps * (kNodes + kStages - 1) * stage_s;
+  EXPECT_LT(run.shell.now_s(), 1.1 * ideal_s);
+  EXPECT_GT(run.shell.now_s(), 0.9 * ideal_s);
+}
+
+/// The first of four stages holds what lies between forward and backward of `window` virtual nodes.
+TEST(Tracks, WindowBoundsWhatAPipelineHolds) {
+  constexpr int kStages = 4, kNodes = 16;
+  const ModelSpec model = chain(kStages);
+  std::map<int, Bytes> peaks;
+  for (int window : {2, 0}) {
+    StrategyConfig config = pipeline(kStages, kStages);
+    config.first = FirstChoice::forward;
+    config.window = window;
+    WatchedRun run(devices(kStages));
+    run.submit(plan_of(model, shape_of(kNodes), placed(config, model, kNodes)));
+    run.run();
+    expect_done(run);
+    peaks[window] = run.engine().device(DeviceId(1)).counters.peak_bytes;
+  }
+  EXPECT_LT(peaks[2], peaks[0]);
+}
+
+/// Three jobs fill the bubbles of each other's pipelines.
+TEST(Tracks, JobsFillEachOthersBubbles) {
+  constexpr int kStages = 4, kNodes = 4;
+  const ModelSpec model = chain(kStages);
+  std::map<int, double> busy;
+  for (int jobs : {1, 3}) {
+    WatchedRun run(devices(kStages), {.copy_bytes_per_s = 1e10, .copy_latency_s = 1e-7});
+    const Strategy strategy = placed(pipeline(kStages, kStages), model, kNodes);
+    for (int j = 0; j < jobs; ++j) run.submit(plan_of(model, shape_of(kNodes), strategy));
+    run.run();
+    expect_done(run);
+    for (int d = 0; d < kStages; ++d) {
+      busy[jobs] += run.engine().device(DeviceId(d)).counters.busy_s / run.shell.now_s() / kStages;
+    }
+  }
+  EXPECT_LT(busy[1], 0.6);
+  EXPECT_GT(busy[3], 0.8);
+}
+
+/// What several devices read goes to each of them and stays where it was made. Nothing of it passes
+/// through its home, and neither do the terms that come back.
+TEST(Tracks, LendsWhatSeveralDevicesRead) {
+  constexpr int kPieces = 4, kNodes = 2;
+  const ModelSpec model = divided_chain(1, kPieces);
+  const Strategy strategy =
+      placed({{{{"*"}, {0}}, {{"*.mlp"}, {0, 1, 2, 3}, kPieces}}}, model, kNodes);
+  const auto plan = plan_of(model, shape_of(kNodes), strategy);
+  WatchedRun run(devices(kPieces));
+  run.submit(plan);
+  run.run();
+  expect_done(run);
+  const auto is_lent = [](const StartCopy& copy) { return copy.is_shared; };
+  const auto passes_home = [](const StartCopy& copy) { return !copy.peer.valid(); };
+  // Their backward reads it again, from the copy that they have.
+  EXPECT_EQ(copies(run, *plan, BufferKind::boundary, is_lent), kSteps * kNodes * (kPieces - 1));
+  EXPECT_EQ(copies(run, *plan, BufferKind::boundary, passes_home), 0);
+  EXPECT_EQ(copies(run, *plan, BufferKind::gradient, passes_home), 0);
+}
+
+/// The weights of one set are loaded once a step, those of sets that displace each other for each
+/// unit that does not follow one with them.
+TEST(Tracks, LoadsTheWeightsOfASetOnceAStep) {
+  constexpr int kNodes = 4;
+  const ModelSpec model = chain(2);
+  std::map<int, int> loads;
+  for (int second : {0, 1}) {
+    StrategyConfig config{{{{"layer.0"}, {0}}, {{"layer.1"}, {0}, 1, second}}};
+    Strategy strategy = placed(config, model, kNodes);
+    if (strategy.stages.size() == 1) {
+      strategy.stages = {{{0, 1}, strategy.stages[0].cells}, {{1, 2}, strategy.stages[0].cells}};
+    }
+    const auto plan = plan_of(model, shape_of(kNodes), strategy);
+    WatchedRun run(devices(1));
+    run.submit(plan);
+    run.run();
+    expect_done(run);
+    const auto is_load = [](const StartCopy& copy) {
+      return copy.direction == CopyDirection::to_device;
+    };
+    loads[second] = copies(run, *plan, BufferKind::weights, is_load) / kSteps;
+  }
+  EXPECT_EQ(loads[0], 2);
+  // Forward and backward of layer 0 enclose layer 1; the next virtual node goes on with layer 0.
+  EXPECT_EQ(loads[1], 1 + 2 * kNodes);
+}
+
+/// On a device without room for the sums of both stages, they go home between units and come back
+/// with all their terms (the checker counts them). A sum that is on its way is waited for.
+TEST(Tracks, KeepsSumsAtHomeBetweenUnits) {
+  constexpr int kNodes = 4;
+  const ModelSpec model = chain(2);
+  const Profile profile = profile_of(model);
+  Strategy strategy = placed({}, model, kNodes);
+  strategy.stages = {{{0, 1}, strategy.stages[0].cells}, {{1, 2}, strategy.stages[0].cells}};
+  const auto plan = plan_of(model, shape_of(kNodes), strategy);
+  WatchedRun run(devices(1, plan->needed_budget));
+  run.submit(plan);
+  run.run();
+  expect_done(run);
+  const auto comes_back = [](const StartCopy& copy) {
+    return copy.direction == CopyDirection::to_device;
+  };
+  EXPECT_GT(copies(run, *plan, BufferKind::sum, comes_back), kSteps * kNodes);
+  WatchedRun roomy(devices(1));
+  roomy.submit(plan);
+  roomy.run();
+  expect_done(roomy);
+  EXPECT_EQ(copies(roomy, *plan, BufferKind::sum, comes_back), 0);
+}
+
+/// With fewer devices than tracks, tracks share them; a device that is lost repeats the step.
+TEST(Tracks, GoOnWithFewerDevices) {
+  constexpr int kStages = 4, kNodes = 4;
+  const ModelSpec model = chain(kStages);
+  const Strategy strategy = placed(pipeline(kStages, kStages), model, kNodes);
+  WatchedRun run(devices(3));
+  auto plan = plan_of(model, shape_of(kNodes), strategy);
+  plan->track_devices.clear();
+  const JobId job = run.submit(plan);
+  run.run_until([&] {
+    const auto* op = std::get_if<StartOp>(&run.actions.back());
+    return op && op->step == 1 && op->device == DeviceId(1);
+  });
+  run.shell.lose_device(DeviceId(1));
+  run.run();
+  EXPECT_EQ(run.checker.problems(), std::vector<std::string>{});
+  EXPECT_TRUE(run.engine().all_ended());
+  EXPECT_EQ(run.checker.steps(job), kSteps);
+  EXPECT_EQ(run.checker.attempts(job), 1);
+}
+
+}  // namespace
+}  // namespace spillway

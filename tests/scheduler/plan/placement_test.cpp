@@ -1,0 +1,107 @@
+#include "scheduler/plan/placement.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "spillway/error.h"
+#include "tests/support/models/divided_model.h"
+#include "tests/support/models/small_model.h"
+
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::divided_chain;
+using testing::profile_of;
+using Ranges = std::vector<LayerRange>;
+using Cells = std::vector<Cell>;
+
+constexpr int kGroups = 4;
+
+TEST(Placement, PutsPartsOfTheBatchOnTracks) {
+  const Strategy strategy = placed({{{{"*"}, {0, 1}}}}, chain(4), kGroups);
+  EXPECT_EQ(strategy.tracks, 2);
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 4}}));
+  EXPECT_EQ(strategy.stages[0].cells, (Cells{{{0, 2}, 0}, {{2, 4}, 1}}));
+  EXPECT_TRUE(strategy.is_data_parallel());
+}
+
+TEST(Placement, MakesAPipeline) {
+  const Strategy strategy =
+      placed({{{{"*"}, {0}}, {{"layer.2", "layer.3"}, {1}}}}, chain(4), kGroups);
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 2}, {2, 4}}));
+  EXPECT_EQ(strategy.stages[1].cells, (Cells{{{0, 4}, 1}}));
+  EXPECT_FALSE(strategy.is_data_parallel());
+}
+
+/// norm, mlp/0, mlp/1, mlp/2, mlp/3, add, loss. The norm ends its stage: other tracks wait for it.
+TEST(Placement, PutsPiecesOnTracks) {
+  const Strategy strategy = placed({{{{"*.mlp"}, {0, 1}, 2}}}, divided_chain(1, 4), kGroups);
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 1}, {1, 3}, {3, 5}, {5, 7}}));
+  EXPECT_EQ(strategy.stages[1].cells, (Cells{{{0, 4}, 0}}));
+  EXPECT_EQ(strategy.stages[2].cells, (Cells{{{0, 4}, 1}}));
+}
+
+TEST(Placement, DividesBatchAndPieces) {
+  const ModelSpec model = divided_chain(1, 4);
+  const Strategy strategy = placed({{{{"h.0.mlp"}, {3, 2, 1, 0}, 2}}}, model, kGroups);
+  EXPECT_EQ(strategy.tracks, 4);
+  EXPECT_EQ(strategy.stages[1].cells, (Cells{{{0, 2}, 3}, {{2, 4}, 1}}));
+  EXPECT_EQ(strategy.stages[2].cells, (Cells{{{0, 2}, 2}, {{2, 4}, 0}}));
+  EXPECT_EQ(letters_of(strategy, 1, model), (std::vector<std::string>{"", "SP", "", "SP"}));
+  EXPECT_EQ(letters_of(strategy, 0, model), (std::vector<std::string>{"O", "", "", ""}));
+}
+
+TEST(Placement, LetsLaterLinesWin) {
+  const Strategy strategy = placed({{{{"*"}, {1}}, {{"layer.?"}, {0}}}}, chain(3), kGroups);
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 3}}));
+  EXPECT_EQ(strategy.stages[0].cells[0].track, 0);
+}
+
+TEST(Placement, DividesStagesThatDoNotFit) {
+  const ModelSpec model = chain(6);
+  const Profile profile = profile_of(model);
+  Strategy strategy = placed({{{{"layer.4", "layer.5"}, {1}}}}, model, 1);
+  const NeedTable needs(model, profile, JobShape{}, strategy);
+  const auto whole = [&](LayerRange layers) {
+    return range_need(needs, layers).largest().total(needs.split);
+  };
+  divide_to_fit(strategy, needs, whole({0, 4}));
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 4}, {4, 6}}));
+  divide_to_fit(strategy, needs, whole({0, 3}));
+  EXPECT_EQ(layers_of(strategy), (Ranges{{0, 3}, {3, 4}, {4, 6}}));
+  EXPECT_EQ(strategy.stages[1].cells[0].track, 0);
+  divide_to_fit(strategy, needs, smallest_budget(needs));
+  EXPECT_EQ(strategy.stages.size(), 6u);
+}
+
+std::string problem_of(const StrategyConfig& config) {
+  try {
+    placed(config, chain(3), kGroups);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Placement, RefusesWhatItCannotPlace) {
+  EXPECT_EQ(
+      problem_of({{{{"*"}, {0}}, {{"h.0"}, {0}}}}),
+      "train.strategy.place[1].layers: is h.0, which matches no layer of the model; its layers "
+      "are layer.0, layer.1, layer.2");
+  EXPECT_EQ(problem_of({{{{"*"}, {0, 1, 2, 3, 4}}}}),
+            "train.strategy.place[0].tracks: divides the batch by 5, but train.reduction_groups is "
+            "4; use fewer tracks");
+  EXPECT_EQ(problem_of({{{{"*"}, {0, 1, 2}, 2}}}),
+            "train.strategy.place[0].pieces: is 2, must divide the number of tracks, which is 3");
+  EXPECT_EQ(problem_of({{{{"*"}, {-1}}}}),
+            "train.strategy.place[0].tracks: has -1, must be from 0 to 1023");
+  EXPECT_EQ(problem_of({{{{}, {0}}}}),
+            "train.strategy.place[0].layers: is empty; name layers, such as h.*, or * for all");
+  EXPECT_EQ(problem_of({.chunk = -1}), "train.strategy.chunk: is -1, must be 0 or more");
+}
+
+}  // namespace
+}  // namespace spillway
