@@ -69,6 +69,33 @@ std::string lanes_text(const TrialPlan& plan) {
   return text;
 }
 
+/// What each track computes of the stages of a strategy. Consecutive equal lines are one.
+std::string placement_text(const TrialPlan& plan) {
+  if (plan.placement.empty()) return "";
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;
+  for (std::size_t s = 0; s < plan.placement.size(); ++s) {
+    const std::string& name = plan.shards[s];
+    if (lines.empty() || lines.back().second != plan.placement[s]) {
+      lines.emplace_back(name, plan.placement[s]);
+    } else {
+      lines.back().first = fmt::format(
+          "{} - {}", lines.back().first.substr(0, lines.back().first.find(" - ")),
+          name.substr(name.find(" - ") == std::string::npos ? 0 : name.find(" - ") + 3));
+    }
+  }
+  std::size_t width = 0;
+  for (const auto& [name, letters] : lines) width = std::max(width, name.size());
+  std::string text = fmt::format("\n    {:{}}", "track", width);
+  for (std::size_t t = 0; t < plan.placement.front().size(); ++t) text += fmt::format("  {:>2}", t);
+  text += "   S: part of the batch, P: part of the pieces, O: the whole";
+  for (const auto& [name, letters] : lines) {
+    text += fmt::format("\n    {:{}}", name, width);
+    for (const std::string& letter : letters)
+      text += fmt::format("  {:>2}", letter.empty() ? "." : letter);
+  }
+  return text;
+}
+
 /// Prints equal plans once.
 void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
   std::vector<std::string> seen;
@@ -83,7 +110,8 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
         format_bytes(plan.unit_sums_bytes), format_bytes(plan.unit_activations_bytes),
         format_bytes(plan.unit_boundaries_bytes), format_bytes(plan.home_weights_bytes),
         format_bytes(plan.home_moments_bytes), format_bytes(plan.home_sums_bytes),
-        format_bytes(home_boundaries_bytes(plan)), shared_text(plan), lanes_text(plan));
+        format_bytes(home_boundaries_bytes(plan)), shared_text(plan),
+        lanes_text(plan) + placement_text(plan));
     if (plan.load_ahead_budget_bytes > 0 && !plan.loads_ahead) {
       text += fmt::format(
           "\n    no room to load the next shard during compute; that takes {} on a "

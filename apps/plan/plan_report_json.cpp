@@ -26,6 +26,7 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
                {"data_parallel", row.plan.lanes},
                {"groups", row.plan.lane_groups},
                {"devices", row.plan.lane_devices},
+               {"placement", row.plan.placement},
                {"declined", row.plan.declined},
                {"order", row.plan.order},
                {"loads_ahead", row.plan.loads_ahead},

@@ -45,7 +45,7 @@ struct TrialResult {
   int num_shards = 0;                      ///< pieces into which the model is cut
   int virtual_nodes = 0;                   ///< per step
   int lanes = 0;                           ///< devices that compute a step together
-  std::string order;                       ///< shard_major | vn_major
+  std::string order;                       ///< shard_major | vn_major | strategy
   std::int64_t steps = 0;                  ///< committed
   std::optional<double> first_loss;        ///< of the first step
   std::optional<double> final_loss;        ///< of the last committed step

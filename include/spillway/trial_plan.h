@@ -12,7 +12,7 @@ namespace spillway {
 /// What is known about a trial before it runs.
 struct TrialPlan {
   int num_shards = 0;                     ///< pieces into which the model is cut
-  std::string order;                      ///< shard_major | vn_major
+  std::string order;                      ///< shard_major | vn_major | strategy
   int lanes = 0;                          ///< devices that compute a step together
   std::vector<int> lane_groups;           ///< reduction groups of each of these devices
   std::vector<std::string> lane_devices;  ///< these devices; empty: any

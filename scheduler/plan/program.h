@@ -217,6 +217,12 @@ struct JobPlan {
   Bytes needed_budget = 0;  ///< of a device that can run any unit of this plan
   double step_s = 0;        ///< compute of one training step
 
+  /// shard_major, vn_major, or "strategy" if it has units of parts of a cell or other tracks than
+  /// lanes.
+  const char* order() const {
+    if (strategy.chunk > 0 || !strategy.is_data_parallel()) return "strategy";
+    return to_string(vn_major ? OrderChoice::vn_major : OrderChoice::shard_major);
+  }
   /// The device of a track; the invalid id: any.
   DeviceId device_of(int track) const {
     return track_devices.empty() ? DeviceId() : track_devices[at(track)];

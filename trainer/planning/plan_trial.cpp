@@ -88,18 +88,17 @@ std::string parts_of_home(const Layout& layout) {
                      format_bytes(layout.home_bytes - known));
 }
 
-void describe_shards(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-                     const std::vector<LayerRange>& shards, TrialPlan& summary) {
-  const NeedTable table(model, profile, shape);
+void describe_shards(const NeedTable& table, const std::vector<LayerRange>& shards,
+                     TrialPlan& summary) {
   UnitNeed largest;
   for (LayerRange shard : shards) {
-    const auto &first = model.layers[at(shard.begin)].name,
-               &last = model.layers[at(shard.end - 1)].name;
+    const auto &first = table.model.layers[at(shard.begin)].name,
+               &last = table.model.layers[at(shard.end - 1)].name;
     summary.shards.push_back(first == last ? first : first + " - " + last);
     const RangeNeed range = range_need(table, shard);
     const UnitNeed need = range.largest();
     summary.shard_weights_bytes += range.weights();
-    if (need.total(shape.split) > largest.total(shape.split)) largest = need;
+    if (need.total(table.split) > largest.total(table.split)) largest = need;
   }
   summary.unit_weights_bytes = largest.weights;
   summary.unit_sums_bytes = largest.sums;
@@ -297,24 +296,23 @@ struct Planner {
 
   TrialPlan summary(const JobPlan& plan, Bytes host_budget) const {
     const bool spills = cut.shards.size() > 1;
-    TrialPlan summary{
-        .num_shards = static_cast<int>(cut.shards.size()),
-        .order = to_string(cut.vn_major ? OrderChoice::vn_major : OrderChoice::shard_major),
-        .lanes = plan.strategy.tracks,
-        .lane_groups = shape.lane_groups,
-        .lane_devices = lanes.device_names,
-        .declined = lanes.declined,
-        .home_bytes = plan.layout.home_bytes,
-        .smallest_budget_bytes = cut.smallest_budget,
-        .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
-        .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
-        .compute_s_per_step = plan.step_s,
-        .training_state_bytes = training_state_bytes(plan.layout)};
+    TrialPlan summary{.num_shards = static_cast<int>(cut.shards.size()),
+                      .order = plan.order(),
+                      .lanes = plan.strategy.tracks,
+                      .lane_groups = shape.lane_groups,
+                      .lane_devices = lanes.device_names,
+                      .declined = lanes.declined,
+                      .home_bytes = plan.layout.home_bytes,
+                      .smallest_budget_bytes = cut.smallest_budget,
+                      .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
+                      .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
+                      .compute_s_per_step = plan.step_s,
+                      .training_state_bytes = training_state_bytes(plan.layout)};
     if (!strategy && most_home_bytes(model, shape, plan.layout) > host_budget) {
       summary.smallest_budget_bytes = smallest_budget(host_budget);
     }
     describe_home(plan.layout, summary);
-    describe_shards(model, profile, shape, cut.shards, summary);
+    describe_shards(NeedTable(model, profile, shape, plan.strategy), cut.shards, summary);
     for (std::size_t s = 0; strategy && s < strategy->stages.size(); ++s) {
       summary.placement.push_back(letters_of(*strategy, s, model));
     }

@@ -104,7 +104,7 @@ void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
   TrialResult& result = resized.result;
   result.lanes = plan.strategy.tracks;
   result.num_shards = static_cast<int>(plan.strategy.stages.size());
-  result.order = to_string(plan.vn_major ? OrderChoice::vn_major : OrderChoice::shard_major);
+  result.order = plan.order();
   const bool is_latest = &plan == resized.plan.get();  // else a later one is on its way
   SessionEvent event = event_of(id, SessionEvent::Kind::resized);
   if (is_latest) event.reason = std::exchange(resized.lanes.reason, {});

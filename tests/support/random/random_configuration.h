@@ -12,6 +12,7 @@
 #include "spillway/session_config.h"
 #include "spillway/train_config.h"
 #include "tests/support/random/random_contract.h"
+#include "tests/support/random/random_strategy.h"
 
 namespace spillway::testing {
 
@@ -53,6 +54,7 @@ inline std::string to_text(const RandomConfiguration& c) {
     text << "\n  job: " << job.text << "; lanes " << train.data_parallel << " (";
     for (const int groups : train.lane_groups) text << groups << " ";
     text << "), at most " << train.max_data_parallel << ", " << to_string(train.order);
+    if (train.strategy) text << ", " << train.strategy->num_tracks() << " tracks of a strategy";
   }
   for (const RandomChange& change : c.changes) {
     const char* const kinds[]{"resize to ", "add, budget % ", "remove "};
@@ -118,7 +120,18 @@ class RandomCircumstances {
     train.order =
         draw_.one_of({OrderChoice::automatic, OrderChoice::automatic, OrderChoice::automatic,
                       OrderChoice::shard_major, OrderChoice::shard_major, OrderChoice::vn_major});
+    if (draw_.chance(25)) place(job.trial);
     made_.jobs.push_back(std::move(job));
+  }
+
+  /// A strategy instead of lanes.
+  void place(TrialConfig& trial) {
+    TrainConfig& train = trial.train;
+    train.data_parallel = 1;
+    train.max_data_parallel = 0;
+    train.lane_groups.clear();
+    const auto model = trial.model(train.batch_size / train.virtual_nodes);
+    train.strategy = random_strategy(draw_, model->spec, train.reduction_groups, 4);
   }
 
   /// One group each, the rest at random.

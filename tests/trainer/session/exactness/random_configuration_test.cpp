@@ -51,6 +51,7 @@ TrialConfig unplaced(TrialConfig trial) {
   trial.train.data_parallel = 1;
   trial.train.max_data_parallel = 0;
   trial.train.lane_groups.clear();
+  trial.train.strategy.reset();
   trial.train.order = OrderChoice::automatic;
   return trial;
 }
@@ -66,8 +67,9 @@ const Outcome& oracle(const Contract& contract) {
 
 /// Paths taken, over all runs.
 struct Taken {
-  int spilled = 0, lanes = 0, resized = 0, redone = 0, lost = 0, hung = 0, shrank = 0, joined = 0,
-      left = 0, company = 0, files = 0, dedicated_activations = 0, refused = 0, rescued = 0;
+  int spilled = 0, lanes = 0, placed = 0, resized = 0, redone = 0, lost = 0, hung = 0, shrank = 0,
+      joined = 0, left = 0, company = 0, files = 0, dedicated_activations = 0, refused = 0,
+      rescued = 0;
 };
 
 /// One configuration as a session.
@@ -182,9 +184,11 @@ class RandomRun {
     taken.dedicated_activations += configuration_.session.activation_share > 0 ? 1 : 0;
     taken.company += configuration_.jobs.size() > 1 ? 1 : 0;
     taken.files += configuration_.homes_in_files ? 1 : 0;
-    for (const TrialResult& trial : run.result.trials) {
+    for (std::size_t t = 0; t < run.result.trials.size(); ++t) {
+      const TrialResult& trial = run.result.trials[t];
+      const bool is_placed = configuration_.jobs[t].trial.train.strategy.has_value();
       taken.spilled += trial.num_shards > 1 ? 1 : 0;
-      taken.lanes += trial.lanes > 1 ? 1 : 0;
+      (is_placed ? taken.placed : taken.lanes) += trial.lanes > 1 ? 1 : 0;
     }
   }
 
@@ -196,9 +200,9 @@ class RandomRun {
 
 void expect_every_path(const Taken& taken, int runs) {
   const int twentieth = runs / 20, hundredth = runs / 100;
-  for (const int common :
-       {taken.spilled, taken.lanes, taken.company, taken.files, taken.dedicated_activations,
-        taken.resized, taken.redone, taken.lost, taken.joined, taken.left}) {
+  for (const int common : {taken.spilled, taken.lanes, taken.placed, taken.company, taken.files,
+                           taken.dedicated_activations, taken.resized, taken.redone, taken.lost,
+                           taken.joined, taken.left}) {
     EXPECT_GT(common, twentieth);
   }
   for (const int rare : {taken.hung, taken.shrank, taken.refused, taken.rescued}) {

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <string>
+
+#include "spillway/error.h"
+#include "tests/support/check/thrown.h"
+#include "tests/support/disk/temporary_folder.h"
+#include "tests/support/random/from_environment.h"
+#include "tests/support/random/random_strategy.h"
+#include "tests/support/run/training_run.h"
+
+/// Trials that strategies place: pipelines, pieces and parts of the batch on several devices.
+namespace spillway::testing {
+namespace {
+
+TrialConfig trial_with(FloatType dtype = FloatType::fp32) {
+  GptConfig model = tiny_gpt();
+  model.num_attention_heads = 4;
+  model.pieces = {.attention = 4, .mlp = 3, .vocabulary = 5};
+  TrialConfig trial = tiny_trial("placed", model);
+  trial.train.virtual_nodes = trial.train.reduction_groups = 4;
+  trial.train.dtype = dtype;
+  trial.train.gradient_dtype = dtype;
+  return trial;
+}
+
+const TrialResult& resident(FloatType dtype) {
+  static const RunResult results[] = {train(session_of(1, kAmple), trial_with(FloatType::fp32)),
+                                      train(session_of(1, kAmple), trial_with(FloatType::bf16))};
+  return results[static_cast<std::size_t>(dtype)].trials[0];
+}
+
+TrialConfig with_strategy(StrategyConfig strategy, FloatType dtype = FloatType::fp32) {
+  TrialConfig trial = trial_with(dtype);
+  trial.train.strategy = std::move(strategy);
+  return trial;
+}
+
+/// Its sessions measure costs once.
+SessionConfig devices_of(int number, Bytes budget) {
+  static const TemporaryFolder folder;
+  SessionConfig config = session_of(number, budget);
+  config.pilot_cache = folder / "pilot.json";
+  return config;
+}
+
+Bytes least_budget_of(const TrialConfig& trial) {
+  Session session(devices_of(1, kAmple));
+  return session.plan(session.submit(trial)).smallest_budget_bytes;
+}
+
+const StrategyConfig kPipeline{
+    {{{"*"}, {1}}, {{"embed", "h.0.*"}, {0}}}, FirstChoice::backward, 1, 2};
+const StrategyConfig kMegatron{
+    {{{"*"}, {0}}, {{"*.attn", "*.mlp", "head", "embed"}, {0, 1, 2}, 3}}};
+
+TEST(Strategies, KeepTheBitsOfOneDevice) {
+  for (const StrategyConfig& strategy : {kPipeline, kMegatron}) {
+    const TrialConfig trial = with_strategy(strategy);
+    for (const Bytes budget : {least_budget_of(trial), kAmple}) {
+      const RunResult placed = train(devices_of(strategy.num_tracks(), budget), trial);
+      for (const DeviceResult& device : placed.devices) EXPECT_GT(device.ops, 0u);
+      expect_same_bits(placed.trials[0], resident(FloatType::fp32));
+      expect_within_budgets(placed);
+    }
+  }
+}
+
+/// Any strategy, budget and number of devices; every third run loses a device.
+TEST(Strategies, KeepTheirBitsHoweverTheyAreDrawn) {
+  const ModelSpec model = trial_with().model(1)->spec;
+  const int groups = trial_with().train.reduction_groups;
+  int lost = 0, spilled = 0;
+  const std::uint64_t only = from_environment("SPILLWAY_SEED", 0);
+  const std::uint64_t last = only ? only : campaign_size(8);
+  for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
+    SCOPED_TRACE("SPILLWAY_SEED=" + std::to_string(seed));
+    std::cout << seed << " " << std::flush;  // the last one names a run that hangs
+    Draw draw(seed);
+    const FloatType dtype = draw.chance(25) ? FloatType::bf16 : FloatType::fp32;
+    const TrialConfig trial = with_strategy(random_strategy(draw, model, groups, 4), dtype);
+    const Bytes least = least_budget_of(trial);
+    const bool loses = seed % 3 == 0;
+    const int devices = draw.between(loses ? 2 : 1, 4);
+    SessionConfig session =
+        devices_of(devices, least * static_cast<Bytes>(draw.between(100, 250)) / 100);
+    session.double_buffer = draw.chance(75);
+    if (loses) {
+      session.devices.back().imitate.fault = {DeviceFault::Kind::fail,
+                                              static_cast<std::uint64_t>(draw.between(1, 200))};
+    }
+    const RunResult placed = train(session, trial);
+    expect_same_bits(placed.trials[0], resident(dtype));
+    expect_within_budgets(placed);
+    const std::uint64_t after_ops = session.devices.back().imitate.fault.after_ops;
+    lost += after_ops > 0 && placed.devices.back().ops >= after_ops / 2 ? 1 : 0;
+    spilled += total(placed, &DeviceResult::evictions) > 0 ? 1 : 0;
+    if (HasFailure()) return;
+  }
+  std::cout << "\n";
+  if (only) return;
+  EXPECT_GT(lost, 0);
+  EXPECT_GT(spilled, 0);
+}
+
+/// Another order of the sums is noticed.
+TEST(Strategies, DifferForOtherGroups) {
+  TrialConfig trial = with_strategy(kPipeline);
+  trial.train.reduction_groups = 1;  // from the left
+  const RunResult other = train(session_of(2, kAmple), trial);
+  expect_other_bits(other.trials[0], resident(FloatType::fp32));
+}
+
+TEST(Strategies, AreRefusedBesideLanes) {
+  TrialConfig trial = with_strategy(kPipeline);
+  trial.train.data_parallel = 2;
+  EXPECT_NE(thrown<ConfigError>([&] { trial.validate(); }).problem.find("cannot be used with"),
+            std::string::npos);
+  trial = with_strategy({{{{"h.7.*"}, {0}}}});
+  EXPECT_EQ(thrown<ConfigError>([&] { trial.validate(); }).field, "train.strategy.place[0].layers");
+}
+
+}  // namespace
+}  // namespace spillway::testing
