@@ -14,6 +14,7 @@
 #include "python/src/tensor_caster.h"
 #include "runs/config/embedded.h"
 #include "runs/folder/cache_file.h"
+#include "runs/folder/strategy_file.h"
 #include "runs/folder/trial_factory.h"
 #include "runs/log/event_json.h"
 #include "spillway/weights.h"
@@ -64,6 +65,7 @@ TrialConfig trial_config(const PythonModel& model, const PythonData& data,
                          const std::string& client_id, std::int64_t until,
                          const fs::path& checkpoint_dir, const fs::path& weights_file) {
   Training training = read_document(document, &read_training);
+  if (!training.strategy.empty()) training.train.strategy = read_strategy(training.strategy);
   if (!model.info.name.empty()) {
     divide_batch(training.train, model.info);
     check_virtual_nodes(training.train, model.path, model.info);

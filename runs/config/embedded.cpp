@@ -34,12 +34,15 @@ SessionConfig read_session(const YamlNode& tree, Findings& findings) {
 Training read_training(const YamlNode& tree, Findings& findings) {
   const auto visit = [](RunConfig& config, YamlReader& root, YamlSchema&) {
     visit_seed(config.train, root);
-    root.section("train", [&](YamlReader& v) { visit_train(config.train, v); });
+    root.section("train", [&](YamlReader& v) {
+      visit_train(config.train, v);
+      visit_strategy(config, v);
+    });
     root.section("scheduling", [&](YamlReader& v) { visit_order(config.train, v); });
     root.section("checkpoint", [&](YamlReader& v) { visit_checkpoint(config.checkpoint, v); });
   };
   RunConfig config = read(tree, findings, visit);
-  return {config.train, config.checkpoint};
+  return {config.train, config.checkpoint, config.strategy};
 }
 
 RunConfig read_model(const YamlNode& section, Findings& findings) {

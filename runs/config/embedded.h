@@ -18,6 +18,7 @@ SessionConfig read_session(const YamlNode& tree, Findings& findings);
 struct Training {
   TrainConfig train{.virtual_nodes = 0};
   CheckpointConfig checkpoint;  ///< but for its folder
+  std::string strategy;         ///< file with train.strategy; empty: none
 };
 Training read_training(const YamlNode& tree, Findings& findings);
 

@@ -75,6 +75,16 @@ class SessionTest(unittest.TestCase):
         self.assertEqual([bits[0], bits[2]], [expected, expected])
         self.assertNotEqual(bits[1], expected)
 
+    def test_has_equal_bits_with_a_strategy(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write('{spillway_strategy: 1, place: [{layers: "h.[12]", tracks: [1]}]}')
+            file.flush()
+            with sp.Session(["64MiB", "64MiB"]) as session:
+                trial = submit(session, strategy=file.name)
+                session.wait()
+                self.assertEqual(session.plan(trial).order, "strategy")
+                self.assertEqual(session.result(trial).weights_xxh3, alone())
+
     def test_waits_at_a_step_and_goes_on_with_the_same_bits(self):
         with sp.Session("64MiB") as session:
             trial = submit(session, until=5)

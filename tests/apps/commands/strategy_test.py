@@ -1,0 +1,98 @@
+"""Runs that a strategy file places: the same weights, pictures in plans, plain errors."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support/run"))
+from small_run import SmallRun, finish, start  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+DEVICES = "devices=[{memory: 16MiB}, {memory: 16MiB}]"
+MODEL = ["model.num_hidden_layers=4", "model.pieces={vocabulary: 2}", "train.max_steps=20"]
+
+
+def strategy(folder, place, **order):
+    path = pathlib.Path(folder) / "strategy.yaml"
+    path.write_text(json.dumps({"spillway_strategy": 1, "order": order, "place": place}))
+    return f"train.strategy={path}"
+
+
+class StrategyTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.text = self.folder / "text"
+        self.text.write_bytes(bytes(range(32, 127)) * 200)
+
+    def run_of(self, name):
+        return SmallRun(PROGRAM, self.text, self.folder / name)
+
+    def weights(self, name, *overrides):
+        run = self.run_of(name)
+        finish(run.train_command(*MODEL, *overrides))
+        return run.weights()
+
+    def test_gives_the_weights_of_one_device(self):
+        alone = self.weights("alone")
+        example = f"train.strategy={ROOT / 'examples/pipeline.yaml'}"
+        self.assertEqual(self.weights("example", DEVICES, example), alone)
+        parts = strategy(self.folder, [{"layers": "*", "tracks": [0, 1]},
+                                       {"layers": "h.1.*", "tracks": [1]}], chunk=2)
+        self.assertEqual(self.weights("parts", DEVICES, parts), alone)
+        self.assertNotEqual(self.weights("control", "train.reduction_groups=1"), alone)
+
+    def test_resumes_on_other_devices(self):
+        run = self.run_of("killed")
+        pipeline = strategy(self.folder, [{"layers": ["h.2.*", "h.3.*", "head"], "tracks": [1]}])
+        slow = DEVICES.replace("16MiB}", "16MiB, imitate: {link: 20MiB/s}}")
+        process = start(run.train_command(*MODEL, slow, pipeline))
+        while len(run.generations()) == 0 and process.poll() is None:
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        finish(run.resume_command("devices=[{memory: 16MiB}]"))
+        self.assertEqual(run.weights(), self.weights("alone"))
+
+    def test_is_drawn_in_the_plan(self):
+        run = self.run_of("planned")
+        command = [PROGRAM, "plan", str(run.config), *MODEL, DEVICES,
+                   f"train.strategy={ROOT / 'examples/pipeline.yaml'}"]
+        lines = [line.split() for line in finish(command).splitlines()]
+        self.assertIn(["head/0", ".", "P"], lines)
+        self.assertIn(["head/1", "P", "."], lines)
+        plan = json.loads(finish([*command, "--json"]))
+        self.assertEqual(plan["trials"][0]["order"], "strategy")
+        self.assertEqual(plan["trials"][0]["placement"][0], ["O", ""])
+
+    def assert_refused(self, message, *overrides):
+        run = self.run_of("refused")
+        done = subprocess.run(run.train_command(*MODEL, *overrides), capture_output=True,
+                              text=True, check=False, timeout=100)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(message, done.stderr)
+        self.assertFalse(run.folder.exists())
+
+    def test_refuses_what_does_not_fit_the_model(self):
+        self.assert_refused("train.strategy.place[0].layers: is h.9.*, which matches no layer",
+                            strategy(self.folder, [{"layers": "h.9.*", "tracks": [0]}]))
+        self.assert_refused("train.strategy: cannot be used with",
+                            "train.data_parallel=2", DEVICES,
+                            strategy(self.folder, [{"layers": "*", "tracks": [0]}]))
+
+    def test_names_the_place_in_the_file(self):
+        path = self.folder / "wrong.yaml"
+        path.write_text("spillway_strategy: 1\nplace:\n  - {layers: '*', trakcs: [0]}\n")
+        self.assert_refused(f"train.strategy: '{path}', line 3: place[0].", f"train.strategy={path}")
+        self.assert_refused("train.strategy: cannot read",
+                            f"train.strategy={self.folder / 'missing.yaml'}")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
