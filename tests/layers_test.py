@@ -64,8 +64,8 @@ ROOMS = {
                    "runs/text",
     "runs/log": "core/base core/os trainer/config trainer/storage trainer/compute trainer/session "
                 "runs/text runs/config",
-    "runs/folder": "core/base core/os models/data models/exported trainer/config trainer/storage "
-                   "trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
+    "runs/folder": "core/base core/spec core/os models/data models/exported trainer/config "
+                   "trainer/storage trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
     "runs/output": "core/base trainer/config trainer/storage runs/text runs/config runs/log runs/folder",
     "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
                     "trainer/journal trainer/session runs/config runs/log runs/folder runs/output",
@@ -86,7 +86,7 @@ MAX_FILES = 25
 # The headers of include/spillway/, which are installed: each belongs to the room of its body.
 PUBLIC = {
     "core/base": "choices error ids metric philox trace units",
-    "core/spec": "model_factory spec",
+    "core/spec": "model_factory spec strategy_config",
     "core/device": "device_config",
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",

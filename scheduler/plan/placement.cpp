@@ -13,12 +13,6 @@
 namespace spillway {
 namespace {
 
-constexpr int kMostTracks = 1024;
-
-std::string field_of(std::size_t placement, const char* key) {
-  return fmt::format("train.strategy.place[{}].{}", placement, key);
-}
-
 /// The name of the layer that was divided into pieces; of another layer, its own.
 std::string whole_name(const LayerSpec& layer) {
   return layer.pieces == 1 ? layer.name : layer.name.substr(0, layer.name.rfind('/'));
@@ -60,7 +54,7 @@ void require_layers(const ModelSpec& model, const std::string& pattern, std::siz
     if (names.empty() || names.back() != whole_name(layer)) names.push_back(whole_name(layer));
   }
   const std::size_t shown = std::min<std::size_t>(names.size(), 8);
-  throw ConfigError(field_of(number, "layers"), 0,
+  throw ConfigError(fmt::format("train.strategy.place[{}].layers", number), 0,
                     fmt::format("is {}, which matches no layer of the model; its layers are {}{}",
                                 pattern, fmt::join(std::span(names).first(shown), ", "),
                                 shown < names.size() ? ", ..." : ""));
@@ -81,46 +75,13 @@ bool ends_stage(const ModelSpec& model, const std::vector<Place>& places, int la
 
 }  // namespace
 
-int StrategyConfig::num_tracks() const {
-  int most = 0;
-  for (const LayerPlacement& placement : place) {
-    for (int track : placement.tracks) most = std::max(most, track);
-  }
-  return most + 1;
-}
-
-void StrategyConfig::validate() const {
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    const auto& [layers, tracks, pieces, set] = place[i];
-    const auto require = [&](bool holds, const char* key, const std::string& problem) {
-      if (!holds) throw ConfigError(field_of(i, key), 0, problem);
-    };
-    require(!layers.empty(), "layers", "is empty; name layers, such as h.*, or * for all");
-    require(!tracks.empty(), "tracks", "is empty; name tracks, such as [0, 1]");
-    for (int track : tracks) {
-      require(track >= 0 && track < kMostTracks, "tracks",
-              fmt::format("has {}, must be from 0 to {}", track, kMostTracks - 1));
-    }
-    require(
-        pieces >= 1 && tracks.size() % at(pieces) == 0, "pieces",
-        fmt::format("is {}, must divide the number of tracks, which is {}", pieces, tracks.size()));
-  }
-  const auto require = [&](const char* key, int value) {
-    if (value >= 0) return;
-    throw ConfigError(fmt::format("train.strategy.{}", key), 0,
-                      fmt::format("is {}, must be 0 or more", value));
-  };
-  require("chunk", chunk);
-  require("window", window);
-}
-
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
   config.validate();
   std::vector<Place> places(model.layers.size(), Place{{{{0, groups}, 0}}, 0});
   for (std::size_t i = 0; i < config.place.size(); ++i) {
     const LayerPlacement& placement = config.place[i];
     if (num_rows(placement) > groups) {
-      throw ConfigError(field_of(i, "tracks"), 0,
+      throw ConfigError(fmt::format("train.strategy.place[{}].tracks", i), 0,
                         fmt::format("divides the batch by {}, but train.reduction_groups is {}; "
                                     "use fewer tracks",
                                     num_rows(placement), groups));
