@@ -3,35 +3,26 @@
 namespace spillway {
 
 OpSpec StageOps::make(OpKind kind, int stage, int vn) {
-  OpSpec op = kind == OpKind::evaluate  ? evaluation(stage, vn)
-              : kind == OpKind::forward ? forward(stage, vn)
-                                        : backward(stage, vn);
+  OpSpec op = kind == OpKind::backward ? backward(stage, vn) : forward(kind, stage, vn);
   op.kind = kind;
   op.vn = vn;
   return op;
 }
 
-OpSpec StageOps::evaluation(int s, int vn) {
+OpSpec StageOps::forward(OpKind kind, int s, int vn) {
+  const bool evaluates = kind == OpKind::evaluate;
+  const auto boundary = [&](EdgePart part) {
+    return evaluates ? buffers_.eval_boundary(part, vn) : buffers_.boundary(part, vn);
+  };
+  const Layout& layout = buffers_.layout();
   OpSpec op;
   for (int e : cut_.boundaries(s).in) {
-    for (const Cut::Part& part : cut_.parts(e)) {
-      op.inputs.push_back(buffers_.eval_boundary({e, part.pieces}, vn));
-    }
+    for (const Cut::Part& part : cut_.parts(e)) op.inputs.push_back(boundary({e, part.pieces}));
   }
-  if (needs_[at(s)].reads_batch()) op.inputs.push_back(buffers_.layout().eval_batch[at(vn)]);
-  for (EdgePart part : made_by(s)) op.outputs.push_back(buffers_.eval_boundary(part, vn));
-  return op;
-}
-
-OpSpec StageOps::forward(int s, int vn) {
-  OpSpec op;
-  for (int e : cut_.boundaries(s).in) {
-    for (const Cut::Part& part : cut_.parts(e)) {
-      op.inputs.push_back(buffers_.boundary({e, part.pieces}, vn));
-    }
+  if (needs_[at(s)].reads_batch()) {
+    op.inputs.push_back((evaluates ? layout.eval_batch : layout.batch)[at(vn)]);
   }
-  if (needs_[at(s)].reads_batch()) op.inputs.push_back(buffers_.layout().batch[at(vn)]);
-  for (EdgePart part : made_by(s)) op.outputs.push_back(buffers_.boundary(part, vn));
+  for (EdgePart part : made_by(s)) op.outputs.push_back(boundary(part));
   return op;
 }
 

@@ -18,8 +18,7 @@ class StageOps {
   OpSpec make(OpKind kind, int stage, int vn);
 
  private:
-  OpSpec evaluation(int stage, int vn);
-  OpSpec forward(int stage, int vn);
+  OpSpec forward(OpKind kind, int stage, int vn);
   OpSpec backward(int stage, int vn);
   std::vector<EdgePart> made_by(int stage) const;
   std::vector<int> gradients_for_makers(int edge, int vn);
