@@ -11,8 +11,8 @@ namespace spillway {
 
 /// Where some layers of a model are computed.
 struct LayerPlacement {
-  /// Patterns of layer names with `*` and `?`, such as `h.*`. A pattern that matches a divided
-  /// layer matches all its pieces; `h.0.mlp/1` is one of them.
+  /// Patterns of layer names, as those of a shell for files. A pattern that matches a divided layer
+  /// matches all its pieces; one of them is `h.0.mlp/1`.
   std::vector<std::string> layers;
   /// By range of reduction groups, then by range of pieces. Ranges are as equal as possible.
   std::vector<int> tracks{0};
