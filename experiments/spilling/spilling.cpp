@@ -96,7 +96,7 @@ void Comparison::plan() {
   planned_ = plan_trial(trial_, model->spec, profile, {PlanDevice{.budget = budget_}}, 4_GiB,
                         /*double_buffer=*/true);
   const JobPlan& plan = *planned_.plan;
-  const auto num_shards = static_cast<double>(plan.shards.size());
+  const auto num_shards = static_cast<double>(plan.strategy.stages.size());
   double forward_s = 0;
   for (const LayerProfile& layer : profile.layers) forward_s += layer.forward_s;
   forward_s_ = forward_s * trial_.train.virtual_nodes / num_shards;
