@@ -1,8 +1,9 @@
-"""Ray Tune chooses what a session trains. Needs `pip install spillway[ray]`."""
+"""Sweeps over the nodes of Ray, and trials that Ray Tune chooses. Needs `pip install spillway[ray]`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -10,9 +11,31 @@ import torch
 from ray import tune
 
 from .errors import ConfigError, Error
+from .runs import Path, Run
 from .session import Device, Session
+from .shares import merge, train_share
 
-__all__ = ["SessionActor", "trainable"]
+__all__ = ["SessionActor", "sweep", "trainable"]
+
+
+def sweep(config: Path, output_dir: Path, *, shares: int, overrides: Sequence[str] = (),
+          **options: Any) -> Run:
+    """Trains the sweep of a configuration file on the nodes of Ray, and merges it into one run.
+
+    Each of `shares` tasks of Ray trains a share in a process of its own, in
+    `output_dir`/shares/NUMBER. `output_dir`, the configuration and its data are on storage that all
+    nodes share. If a node is lost, another goes on from the newest checkpoints, with the same bits.
+    `options` are those of `ray.remote`, such as `num_cpus` (default 1). Raises ConfigError (`shares`)
+    and Error with what a share's process wrote, and like `spillway.resume`.
+    """
+    if shares < 1:
+        raise ConfigError(f"shares is {shares}; it must be at least 1", "shares")
+    config, output_dir = os.path.abspath(config), os.path.abspath(output_dir)
+    task = ray.remote(max_retries=-1, **{"num_cpus": 1, **options})(train_share)
+    ray.get([task.remote(config, output_dir, number, shares, overrides, cwd=os.getcwd())
+             for number in range(1, shares + 1)])
+    return merge(output_dir, progress=False)
+
 
 #: Takes what Ray chose; returns the arguments of `Session.submit`.
 Space = Callable[[Mapping[str, Any]], Mapping[str, Any]]

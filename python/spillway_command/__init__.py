@@ -1,6 +1,6 @@
 """The command `spillway`: the C++ program of the package, without importing PyTorch first.
 
-`import`, `export`, `eval` and `generate`, which need Python, are here.
+`import`, `export`, `eval`, `generate` and `merge`, which need Python, are here.
 """
 
 import argparse
@@ -120,4 +120,18 @@ def _generate(arguments: list[str]) -> None:
         temperature=given.temperature, seed=given.seed))
 
 
-_COMMANDS = {"import": _import, "export": _export, "eval": _eval, "generate": _generate}
+def _merge(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="spillway merge", description="Makes one run of the shares of a sweep.")
+    parser.add_argument("folder", help="its folders shares/1, shares/2, ... become one run there")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE",
+                        help="values to replace, such as devices='[{memory: 1GiB}]'")
+    given = parser.parse_args(arguments)
+    import spillway.shares
+
+    run = spillway.shares.merge(given.folder, given.overrides, progress=False)
+    print(f"{given.folder}: {len(run.trials)} trials")
+
+
+_COMMANDS = {"import": _import, "export": _export, "eval": _eval, "generate": _generate,
+             "merge": _merge}

@@ -167,6 +167,11 @@ void visit_sweep(Config& sweep, Visitor& v) {
   v.field("seed", sweep.seed, kAny,
           "Seed of the draws, by default that of the run; the same file always gives the same "
           "trials.");
+  v.field(
+      "share", sweep.share, kAny,
+      "`2/4`: only the 2nd, 6th, 10th, ... trial, for sweeps that are [divided among "
+      "machines](guide/sweep.md#divide-a-sweep-among-machines). Not with `early_terminate`, which "
+      "compares all trials.");
   v.section("metric", [&](auto& metric) {
     metric.field(
         "name", sweep.metric.name, kAny,

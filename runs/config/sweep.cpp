@@ -164,6 +164,24 @@ void make_names_safe(std::vector<Trial>& trials) {
   }
 }
 
+/// Leaves the trials of the sweep's share.
+void keep_share(std::vector<Trial>& trials, const SweepConfig& sweep, const YamlNode& tree,
+                Findings& findings) {
+  const SweepShare share = parse_share(sweep.share).value_or(SweepShare{});
+  const auto first = static_cast<std::size_t>(share.number - 1);
+  if (first >= trials.size()) {
+    findings.add("sweep.share", find_at(tree, "sweep.share")->line,
+                 fmt::format("is {}, but the sweep has {} trials; use at most as many shares",
+                             sweep.share, trials.size()));
+    return;
+  }
+  std::vector<Trial> kept;
+  for (std::size_t t = first; t < trials.size(); t += static_cast<std::size_t>(share.of)) {
+    kept.push_back(std::move(trials[t]));
+  }
+  trials = std::move(kept);
+}
+
 /// What early stopping needs of all trials: steps enough, and the metric at rungs. Counts brackets.
 class EarlyStoppingCheck {
  public:
@@ -279,6 +297,7 @@ std::vector<Trial> expand_trials(const YamlNode& tree, Findings& findings) {
   for (std::size_t i = 0; i < base.sweep.trials.size(); ++i)
     trials.push_back(make_listed_trial(tree, base, i, findings));
   make_names_safe(trials);
+  keep_share(trials, base.sweep, tree, findings);
   if (std::ranges::none_of(trials, has_epochs)) check_early_stopping(trials, tree, findings);
   if (std::ranges::none_of(trials, has_model_file)) check_metric(trials, tree, findings);
   return trials;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -224,11 +225,42 @@ void read_trial_list(YamlReader& sweep, SweepConfig& config, Findings& findings)
 
 }  // namespace
 
+std::optional<SweepShare> parse_share(const std::string& text) {
+  SweepShare share;
+  const char* const end = text.data() + text.size();
+  const auto number = std::from_chars(text.data(), end, share.number);
+  if (number.ec != std::errc() || number.ptr == end || *number.ptr != '/') return std::nullopt;
+  const auto of = std::from_chars(number.ptr + 1, end, share.of);
+  if (of.ec != std::errc() || of.ptr != end) return std::nullopt;
+  if (share.number < 1 || share.number > share.of) return std::nullopt;
+  return share;
+}
+
+static void check_share(YamlReader& sweep, SweepConfig& config, bool stops_early,
+                        Findings& findings) {
+  const YamlNode* node = sweep.raw("share");
+  if (node == nullptr) return;
+  const auto share = parse_share(config.share);
+  if (!share) {
+    findings.add(
+        "sweep.share", node->line,
+        fmt::format("is '{}', must be the number of a share and the number of shares, such "
+                    "as 1/4",
+                    config.share));
+    config.share = "1/1";
+  } else if (share->of > 1 && stops_early) {
+    findings.add("sweep.share", node->line,
+                 "cannot be used with sweep.early_terminate, which compares all trials; remove one "
+                 "of them");
+  }
+}
+
 void read_sweep(YamlReader& sweep, YamlSchema& schema, SweepConfig& config,
                 std::optional<EarlyTerminate>& early_terminate) {
   Findings& findings = schema.findings();
   visit_sweep(config, sweep);
   read_early_terminate(sweep, config, early_terminate);
+  check_share(sweep, config, early_terminate.has_value(), findings);
   read_trial_list(sweep, config, findings);
   const auto* parameters = sweep.raw("parameters");
   if (parameters != nullptr) read_parameters(*parameters, schema, config);

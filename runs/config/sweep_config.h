@@ -21,6 +21,13 @@ enum class SweepMethod : std::uint8_t { grid, random };
 template <>
 inline constexpr std::array kNames<SweepMethod>{"grid", "random"};
 
+/// Trials `number`, `number` + `of`, ... of a sweep, from 1.
+struct SweepShare {
+  int number = 1, of = 1;
+};
+/// Of a text such as "2/4"; nothing if it is none.
+std::optional<SweepShare> parse_share(const std::string& text);
+
 /// Which trial is the best.
 struct MetricConfig {
   MetricKind name = MetricKind::eval_loss;
@@ -88,8 +95,9 @@ struct SweepParameter {
 
 struct SweepConfig {
   SweepMethod method = SweepMethod::grid;
-  std::int64_t run_cap = 0;  ///< the most trials; 0: no cap, for grids only
-  std::uint64_t seed = 0;    ///< of random draws; the run's seed unless given
+  std::int64_t run_cap = 0;   ///< the most trials; 0: no cap, for grids only
+  std::uint64_t seed = 0;     ///< of random draws; the run's seed unless given
+  std::string share = "1/1";  ///< see SweepShare
   MetricConfig metric;
   int line = 0;                            ///< of `parameters`
   std::vector<SweepParameter> parameters;  ///< in file order

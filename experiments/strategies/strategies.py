@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Bits of drawn strategies, and time of strategies made by hand; prints Markdown tables.
+
+Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the programs. Exits with 1
+if a strategy gives other bits than one device, or if other reduction groups give the same.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+
+NODES = 8
+PIECES = {"attention": 4, "mlp": 4, "vocabulary": 4}
+SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+         "max_position_embeddings": 16, "vocab_size": 256}
+LARGE = {"num_hidden_layers": 8, "hidden_size": 128, "num_attention_heads": 4,
+         "max_position_embeddings": 64, "vocab_size": 4096}
+# As many operations a byte as a GPU behind a slow network has.
+
+
+def slow_device(slowdown):
+    return {"kind": "cpu", "memory": "64MiB", "imitate": {"slowdown": slowdown, "link": "40MiB/s"}}
+
+
+def config_of(model, text, devices, steps, **train):
+    return {"devices": devices, "host_memory": "1GiB",
+            "model": {"family": "gpt", "dropout": 0.1, **model, "pieces": PIECES},
+            "data": {"format": "bytes", "path": text},
+            "train": {"batch_size": NODES, "virtual_nodes": NODES, "learning_rate": 1e-3,
+                      "max_steps": steps, "eval_batches": 1, **train}}
+
+
+def placed(config, strategy, run):
+    """What `run` makes of the configuration with this strategy."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump({"spillway_strategy": 1, **strategy}, file)
+        file.flush()
+        return run({**config, "train": {**config["train"], "strategy": file.name}})
+
+
+def hash_of(run):
+    return next(event["weights_xxh3"] for event in run.events if "weights_xxh3" in event)
+
+
+def layers_of(model):
+    blocks = [f"h.{block}.{part}" for block in range(model["num_hidden_layers"])
+              for part in ("ln_1", "attn", "ln_2", "mlp")]
+    return ["embed", *blocks, "ln_f", "head"]
+
+
+def drawn_strategy(draw, model):
+    layers, place = layers_of(model), []
+    tracks = draw.randint(1, 4)
+    while layers:
+        taken = draw.randint(1, len(layers))
+        pieces = draw.randint(1, 4)
+        entries = pieces * draw.randint(1, 3)
+        place.append({"layers": layers[:taken], "pieces": pieces, "set": draw.choice([0, 0, 0, 1]),
+                      "tracks": [draw.randrange(tracks) for _ in range(entries)]})
+        layers = layers[taken:]
+    return {"place": place, "order": {"first": draw.choice(["forward", "backward"]),
+                                      "chunk": draw.randint(0, 3), "window": draw.randint(0, 4)}}
+
+
+def drawn_table(program, text, number):
+    """Whether every drawn strategy has the bits of one device, and the control has others."""
+    config = config_of(SMALL, text, [{"kind": "cpu", "memory": "64MiB"}], steps=5)
+    alone = spillway_run.train(program, config)
+    other = spillway_run.train(program, {**config, "train": {**config["train"], "reduction_groups": 1}})
+    equal = lost = tight = 0
+    for seed in range(1, number + 1):
+        draw = random.Random(seed)
+        strategy = drawn_strategy(draw, SMALL)
+        least = placed(config, strategy, lambda c: spillway_run.plan(program, c))
+        memory = least[0]["smallest_budget_bytes"] * draw.randint(100, 200) // 100
+        devices = [{"kind": "cpu", "memory": memory} for _ in range(draw.randint(1, 4))]
+        if len(devices) > 1 and seed % 3 == 0:
+            devices[-1]["imitate"] = {"fault": {"kind": "fail", "after_ops": draw.randint(1, 100)}}
+        run = placed({**config, "devices": devices}, strategy,
+                     lambda c: spillway_run.train(program, c))
+        is_equal = hash_of(run) == hash_of(alone)
+        equal += is_equal
+        lost += any(event["event"] == "lost" for event in run.events)
+        tight += sum(device["evictions"]["actual"] for device in run.plan["devices"]) > 0
+        if not is_equal:
+            print(f"seed {seed}: other bits", file=sys.stderr)
+    tables.print_head(["drawn strategies", "with the bits of one device", "of these evicted copies",
+                       "lost a device", "control: one reduction group"])
+    differs = hash_of(other) != hash_of(alone)
+    tables.print_row([str(number), str(equal), str(tight), str(lost),
+                      "other bits" if differs else "THE SAME BITS"])
+    return equal == number and differs
+
+
+def by_hand(model, devices):
+    """Strategies by name; None: without one."""
+    blocks = model["num_hidden_layers"]
+    stages = [{"layers": ["*"], "tracks": [devices - 1]}]
+    stages += [{"layers": [f"h.{b}.*" for b in range(blocks) if b * devices // blocks == d],
+                "tracks": [d]} for d in range(devices)]
+    stages.append({"layers": ["embed"], "tracks": [0]})
+    everywhere = list(range(devices))
+    split = {"tracks": everywhere, "pieces": devices}
+    return {
+        "one device": ({}, None),
+        "data parallel": ({"data_parallel": devices}, None),
+        "pipeline, 1F1B": ({}, {"place": stages, "order": {"window": devices}}),
+        "pipeline, GPipe": ({}, {"place": stages, "order": {"first": "forward"}}),
+        "pieces (Megatron-LM)": ({}, {"place": [
+            {"layers": ["embed", "*.attn", "*.mlp", "head"], **split}]}),
+        "pipeline, head by vocabulary": ({}, {"order": {"window": devices}, "place": [
+            *stages, {"layers": ["head", "embed"], **split}]}),
+        "data parallel, head by vocabulary": ({}, {"place": [
+            {"layers": ["*"], "tracks": everywhere}, {"layers": ["head", "embed"], **split}]}),
+    }
+
+
+def time_table(program, text, model, devices, slowdown, rounds, steps):
+    """Whether all have the same bits."""
+    plain = config_of(model, text, [slow_device(slowdown)] * devices, steps)
+    rows = {name: [] for name in by_hand(model, devices)}
+    hashes = set()
+    for _ in range(rounds):
+        for name, (train, strategy) in by_hand(model, devices).items():
+            config = {**plain, "train": {**plain["train"], **train}}
+            run_it = lambda c: spillway_run.train(program, c)  # noqa: E731
+            run = placed(config, strategy, run_it) if strategy else run_it(config)
+            hashes.add(hash_of(run))
+            rows[name].append((spillway_run.step_seconds(run), spillway_run.step_seconds(run, "planned"),
+                               run.plan["h2d_bytes"]["actual"] / steps))
+    tables.print_head(["strategy", "step, ms", "planned, ms", "planned / actual",
+                       "time of data parallel / its own", "to devices, MB a step"])
+    baseline = statistics.median(step for step, _, _ in rows["data parallel"])
+    for name, runs in rows.items():
+        steps_s, planned_s, moved = zip(*runs)
+        tables.print_row([name, tables.spread([1e3 * s for s in steps_s], 0),
+                          tables.spread([1e3 * s for s in planned_s], 0),
+                          f"{statistics.median(p / s for p, s in zip(planned_s, steps_s)):.2f}",
+                          f"{baseline / statistics.median(steps_s):.2f}",
+                          f"{moved[-1] / 1e6:.1f}"])
+    return len(hashes) == 1
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin")
+    parser.add_argument("text")
+    parser.add_argument("digits", nargs="?")
+    parser.add_argument("--brief", action="store_true", help="few strategies of a small model")
+    parser.add_argument("--drawn", type=int, default=300, help="number of drawn strategies")
+    arguments = parser.parse_args()
+    program = os.path.abspath(arguments.bin) + "/spillway"
+    text = os.path.abspath(arguments.text)
+    print("## Bits\n")
+    right = drawn_table(program, text, 3 if arguments.brief else arguments.drawn)
+    print("\n## Time\n")
+    if arguments.brief:
+        right &= time_table(program, text, SMALL, devices=2, slowdown=1, rounds=1, steps=3)
+    else:
+        right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
