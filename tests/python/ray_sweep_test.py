@@ -1,6 +1,5 @@
 """The package `spillway`: sweeps over the nodes of Ray, one of which is lost."""
 
-import json
 import os
 import pathlib
 import sys
@@ -18,23 +17,23 @@ except ImportError:
     sys.exit(77)
 
 import spillway as sp
-from shares_test import CONFIG, rows
+from shares_test import rows, write_sweep
 from spillway.ray import sweep
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
-SLOW = "devices=[{memory: 64MiB, imitate: {slowdown: 30}}]"
+SLOW = "devices=[{memory: 64MiB, imitate: {slowdown: 10}}]"
 
 
 class RaySweepTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (self.folder / "text").write_bytes(bytes(range(32, 127)) * 100)
-        self.config = self.folder / "sweep.yaml"
-        self.config.write_text(json.dumps({**CONFIG, "data_root": str(self.folder)}))
-        self.out = self.folder / "out"
+        self.config, self.out = write_sweep(self.folder), self.folder / "out"
 
     def test_survives_the_loss_of_a_node(self):
-        cluster = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 0})
+        cluster = Cluster(initialize_head=True, head_node_args={
+            **NODE, "num_cpus": 0, "_system_config": {
+                "health_check_initial_delay_ms": 0, "health_check_period_ms": 500,
+                "health_check_failure_threshold": 2}})
         self.addCleanup(cluster.shutdown)
         nodes = [cluster.add_node(**NODE) for _ in range(2)]
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
@@ -47,9 +46,9 @@ class RaySweepTest(unittest.TestCase):
 
         loser = threading.Thread(target=lose_a_node)
         loser.start()
-        run = sweep(self.config, self.out, shares=3, overrides=[SLOW])
+        run = sweep(self.config, self.out, shares=2, overrides=[SLOW])
         loser.join()
-        self.assertEqual(len(run.trials), 5)
+        self.assertEqual(len(run.trials), 4)
         sp.train(self.config, output_dir=self.folder / "alone", progress=False)
         self.assertEqual([row["weights_xxh3"] for row in rows(self.out)],
                          [row["weights_xxh3"] for row in rows(self.folder / "alone")])
