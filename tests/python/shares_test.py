@@ -20,7 +20,7 @@ CONFIG = {
     "model": {"family": "gpt", "vocab_size": 256, "num_hidden_layers": 1, "hidden_size": 32,
               "num_attention_heads": 2, "max_position_embeddings": 16, "dropout": 0.1},
     "data": {"format": "bytes", "path": "text"},
-    "train": {"batch_size": 8, "max_steps": 20},
+    "train": {"batch_size": 8, "max_steps": 20, "lr_scheduler_type": "constant"},
     "checkpoint": {"every_steps": 4},
     "sweep": {"method": "random", "run_cap": 4,
               "parameters": {"train.learning_rate": {"distribution": "log_uniform_values",
@@ -63,18 +63,10 @@ class SharesTest(unittest.TestCase):
         self.assertEqual(rows(self.out), self.alone)
         self.assertEqual(run.state, "ended")
         self.assertTrue((self.out / "trials" / run.best["name"] / "weights.safetensors").exists())
-        other = self.folder / "other"
-        sp.train(self.config, ["seed=2"], output_dir=other, progress=False)
-        self.assertNotEqual(rows(other), rows(self.out))
-
-    def test_a_merged_run_grows_like_any_other(self):
-        for number in range(1, SHARES + 1):
-            train_share(self.config, self.out, number, SHARES, ["train.lr_scheduler_type=constant"])
-        merge(self.out, progress=False)
-        sp.resume(self.out, ["train.max_steps=30"], progress=False)
+        sp.resume(self.out, ["train.max_steps=30"], progress=False)  # it grows like any other run
+        self.assertNotEqual(rows(self.out), self.alone)
         longer = self.folder / "longer"
-        sp.train(self.config, ["train.lr_scheduler_type=constant", "train.max_steps=30"],
-                 output_dir=longer, progress=False)
+        sp.train(self.config, ["train.max_steps=30"], output_dir=longer, progress=False)
         self.assertEqual([row["weights_xxh3"] for row in rows(self.out)],
                          [row["weights_xxh3"] for row in rows(longer)])
 
