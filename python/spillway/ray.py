@@ -31,7 +31,7 @@ def sweep(config: Path, output_dir: Path, *, shares: int, overrides: Sequence[st
     if shares < 1:
         raise ConfigError(f"shares is {shares}; it must be at least 1", "shares")
     config, output_dir = os.path.abspath(config), os.path.abspath(output_dir)
-    task = ray.remote(max_retries=-1, **{"num_cpus": 1, **options})(train_share)
+    task: Any = ray.remote(max_retries=-1, **{"num_cpus": 1, **options})(train_share)
     ray.get([task.remote(config, output_dir, number, shares, overrides, cwd=os.getcwd())
              for number in range(1, shares + 1)])
     return merge(output_dir, progress=False)
