@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Bits of drawn strategies, and time of strategies made by hand; prints Markdown tables.
 
-Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the programs. Exits with 1
-if a strategy gives other bits than one device, or if other reduction groups give the same.
+Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the programs. Exits with
+1 if a strategy gives other bits than one device, or if other reduction groups give the same.
 """
 
 import argparse
@@ -75,7 +75,8 @@ def drawn_table(program, text, number):
     """Whether every drawn strategy has the bits of one device, and the control has others."""
     config = config_of(SMALL, text, [{"kind": "cpu", "memory": "64MiB"}], steps=5)
     alone = spillway_run.train(program, config)
-    other = spillway_run.train(program, {**config, "train": {**config["train"], "reduction_groups": 1}})
+    other = spillway_run.train(program, config_of(SMALL, text, config["devices"], steps=5,
+                                                  reduction_groups=1))
     equal = lost = tight = 0
     for seed in range(1, number + 1):
         draw = random.Random(seed)
@@ -135,7 +136,8 @@ def time_table(program, text, model, devices, slowdown, rounds, steps):
             run_it = lambda c: spillway_run.train(program, c)  # noqa: E731
             run = placed(config, strategy, run_it) if strategy else run_it(config)
             hashes.add(hash_of(run))
-            rows[name].append((spillway_run.step_seconds(run), spillway_run.step_seconds(run, "planned"),
+            rows[name].append((spillway_run.step_seconds(run),
+                               spillway_run.step_seconds(run, "planned"),
                                run.plan["h2d_bytes"]["actual"] / steps))
     tables.print_head(["strategy", "step, ms", "planned, ms", "planned / actual",
                        "time of data parallel / its own", "to devices, MB a step"])

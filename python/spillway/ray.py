@@ -1,4 +1,7 @@
-"""Sweeps over the nodes of Ray, and trials that Ray Tune chooses. Needs `pip install spillway[ray]`."""
+"""Sweeps over the nodes of Ray, and trials that Ray Tune chooses.
+
+Needs `pip install spillway[ray]`.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ def sweep(config: Path, output_dir: Path, *, shares: int, overrides: Sequence[st
     Each of `shares` tasks of Ray trains a share in a process of its own, in
     `output_dir`/shares/NUMBER. `output_dir`, the configuration and its data are on storage that all
     nodes share. If a node is lost, another goes on from the newest checkpoints, with the same bits.
-    `options` are those of `ray.remote`, such as `num_cpus` (default 1). Raises ConfigError (`shares`)
-    and Error with what a share's process wrote, and like `spillway.resume`.
+    `options` are those of `ray.remote`, such as `num_cpus` (default 1). Raises ConfigError
+    (`shares`), Error with what a share's process wrote, and like `spillway.resume`.
     """
     if shares < 1:
         raise ConfigError(f"shares is {shares}; it must be at least 1", "shares")

@@ -60,9 +60,10 @@ def train_share(
 def merge(output_dir: Path, overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     """Makes one run of the shares in `output_dir`/shares: that of a sweep that one machine trained.
 
-    Moves the trials' folders to `output_dir`/trials and resumes the run there with `overrides`, such
-    as other devices; that trains what the shares have not finished. After a kill, a second call goes on. Raises ConfigError if a share is
-    missing or there are no checkpoints, InUse if a share still trains, and like `resume`.
+    Moves the trials' folders to `output_dir`/trials and resumes the run there with `overrides`,
+    such as other devices; that trains what the shares have not finished. After a kill, a second
+    call goes on. Raises ConfigError if a share is missing or there are no checkpoints, InUse if a
+    share still trains, and like `resume`.
     """
     folder = pathlib.Path(output_dir)
     shares = _shares_in(folder)
