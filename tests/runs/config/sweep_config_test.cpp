@@ -57,7 +57,7 @@ constexpr const char* kEntries = R"({min: 0.1} -> .max: is missing; write the la
 {distribution: normal, max: 3} -> .max: cannot be used with the distribution normal; remove it
 {min: 1, max: 3, q: 2} -> .q: cannot be used with the distribution int_uniform; remove it
 {value: 1, mu: 1} -> .mu: cannot be used with the distribution constant; remove it
-{distribution: uniform, min: 1, max: 2, shape: 2} -> .shape: unknown key; remove it
+{distribution: uniform, min: 1, max: 2, colour: 2} -> .colour: unknown key; remove it
 {min: 2.5, max: 1} -> .max: is 1, must be at least min, which is 2.5
 {min: 0.5, max: 0.5} ->
 {min: x, max: 1} -> .min: is 'x', must be a number
