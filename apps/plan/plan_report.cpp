@@ -69,18 +69,24 @@ std::string lanes_text(const TrialPlan& plan) {
   return text;
 }
 
-/// What each track computes of the stages of a strategy. Consecutive equal lines are one.
+/// The name of two shards together: "embed - h.0.mlp" and "h.1.attn" are "embed - h.1.attn".
+std::string joined_names(const std::string& first, const std::string& last) {
+  constexpr std::string_view kTo = " - ";
+  const auto to = last.find(kTo);
+  const std::string end = to == std::string::npos ? last : last.substr(to + kTo.size());
+  return fmt::format("{}{}{}", first.substr(0, first.find(kTo)), kTo, end);
+}
+
+/// What each track computes of the stages of a strategy. Consecutive stages with the same letters
+/// are one line.
 std::string placement_text(const TrialPlan& plan) {
   if (plan.placement.empty()) return "";
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;
   for (std::size_t s = 0; s < plan.placement.size(); ++s) {
-    const std::string& name = plan.shards[s];
     if (lines.empty() || lines.back().second != plan.placement[s]) {
-      lines.emplace_back(name, plan.placement[s]);
+      lines.emplace_back(plan.shards[s], plan.placement[s]);
     } else {
-      lines.back().first = fmt::format(
-          "{} - {}", lines.back().first.substr(0, lines.back().first.find(" - ")),
-          name.substr(name.find(" - ") == std::string::npos ? 0 : name.find(" - ") + 3));
+      lines.back().first = joined_names(lines.back().first, plan.shards[s]);
     }
   }
   std::size_t width = 0;

@@ -4,7 +4,6 @@
 Usage: checkpoint.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
 """
 
-import argparse
 import os
 import pathlib
 import statistics
@@ -154,12 +153,7 @@ def print_resumes(resumes):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("bin")
-    parser.add_argument("text")
-    parser.add_argument("digits", nargs="?")
-    parser.add_argument("--brief", action="store_true", help="small, one pair")
-    arguments = parser.parse_args()
+    arguments = spillway_run.parser("small, one pair").parse_args()
     program, text = os.path.abspath(arguments.bin) + "/spillway", os.path.abspath(arguments.text)
     setting = BRIEF if arguments.brief else FULL
     with tempfile.TemporaryDirectory() as cache:

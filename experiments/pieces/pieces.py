@@ -5,7 +5,6 @@ Usage: pieces.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs. Exits
 small device has other bits than one with room, or if other pieces have the same.
 """
 
-import argparse
 import os
 import pathlib
 import statistics
@@ -85,12 +84,7 @@ def speed_table(program, text, shapes, numbers, rounds, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("bin")
-    parser.add_argument("text")
-    parser.add_argument("digits", nargs="?")
-    parser.add_argument("--brief", action="store_true", help="small models, one round")
-    arguments = parser.parse_args()
+    arguments = spillway_run.parser("small models, one round").parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     text = os.path.abspath(arguments.text)
     print("## Memory\n")

@@ -4,7 +4,6 @@
 Usage: plan_accuracy.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs
 """
 
-import argparse
 import os
 import pathlib
 import sys
@@ -66,11 +65,7 @@ def row_of(name, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("bin")
-    parser.add_argument("text")
-    parser.add_argument("digits", nargs="?")
-    parser.add_argument("--brief", action="store_true", help="one run of the first, 3 steps")
+    parser = spillway_run.parser("one run of the first, 3 steps")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="configurations whose name has this in it")
     arguments = parser.parse_args()

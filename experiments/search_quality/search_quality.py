@@ -5,7 +5,6 @@ Usage: search_quality.py BIN TEXT [DIGITS] [--brief], BIN: folder of the program
 contain PyTorch.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -20,6 +19,7 @@ import cancer  # noqa: E402
 import choices  # noqa: E402
 import problems  # noqa: E402
 import report  # noqa: E402
+import spillway_run  # noqa: E402
 import spillway_search  # noqa: E402
 
 
@@ -137,11 +137,7 @@ def run_all(arguments, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("bin")
-    parser.add_argument("text")
-    parser.add_argument("digits", nargs="?")
-    parser.add_argument("--brief", action="store_true", help="one seed of tiny searches, no Ray")
+    parser = spillway_run.parser("one seed of tiny searches, no Ray")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rows", type=pathlib.Path, default=ROOT / "build/search_quality.jsonl",
                         help="searches so far, which are not repeated; delete it to begin again")

@@ -5,7 +5,6 @@ Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the
 1 if a strategy gives other bits than one device, or if other reduction groups give the same.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -40,7 +39,9 @@ def config_of(model, text, devices, steps, **train):
 
 
 def placed(config, strategy, run):
-    """What `run` makes of the configuration with this strategy."""
+    """What `run` makes of the configuration with this strategy, or None for none."""
+    if strategy is None:
+        return run(config)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump({"spillway_strategy": 1, **strategy}, file)
         file.flush()
@@ -103,7 +104,7 @@ def drawn_table(program, text, number):
 
 
 def by_hand(model, devices):
-    """Strategies by name; None: without one."""
+    """By name: values of `train`, and a strategy or None."""
     blocks = model["num_hidden_layers"]
     stages = [{"layers": ["*"], "tracks": [devices - 1]}]
     stages += [{"layers": [f"h.{b}.*" for b in range(blocks) if b * devices // blocks == d],
@@ -133,8 +134,7 @@ def time_table(program, text, model, devices, slowdown, rounds, steps):
     for _ in range(rounds):
         for name, (train, strategy) in by_hand(model, devices).items():
             config = {**plain, "train": {**plain["train"], **train}}
-            run_it = lambda c: spillway_run.train(program, c)  # noqa: E731
-            run = placed(config, strategy, run_it) if strategy else run_it(config)
+            run = placed(config, strategy, lambda c: spillway_run.train(program, c))
             hashes.add(hash_of(run))
             rows[name].append((spillway_run.step_seconds(run),
                                spillway_run.step_seconds(run, "planned"),
@@ -153,11 +153,7 @@ def time_table(program, text, model, devices, slowdown, rounds, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("bin")
-    parser.add_argument("text")
-    parser.add_argument("digits", nargs="?")
-    parser.add_argument("--brief", action="store_true", help="few strategies of a small model")
+    parser = spillway_run.parser("few strategies of a small model")
     parser.add_argument("--drawn", type=int, default=300, help="number of drawn strategies")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"

@@ -1,5 +1,6 @@
 """Runs `spillway train` in a temporary folder and returns its outputs."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -11,6 +12,17 @@ import types
 
 class Failed(Exception):
     """The program exited with a code other than 0."""
+
+
+def parser(brief):
+    """The arguments of an experiment: BIN, the folder of the programs, TEXT, perhaps DIGITS, and
+    --brief, of which `brief` says what it does."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("bin")
+    arguments.add_argument("text")
+    arguments.add_argument("digits", nargs="?")
+    arguments.add_argument("--brief", action="store_true", help=brief)
+    return arguments
 
 
 def train(program, config, environment=None, core=None):

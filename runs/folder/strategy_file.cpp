@@ -45,20 +45,16 @@ StrategyConfig read(const YamlNode& tree) {
 }  // namespace
 
 StrategyConfig read_strategy(const std::filesystem::path& file) {
-  const auto fail = [&](const ConfigError& error) {
+  try {
+    return read(read_yaml_file(file));
+  } catch (const ConfigError& error) {
     const std::string line = error.line > 0 ? fmt::format(", line {}", error.line) : "";
     const std::string field = error.field.empty() ? "" : error.field + " ";
     throw ConfigError("train.strategy", 0,
                       fmt::format("'{}'{}: {}{}", file.string(), line, field, error.problem));
-  };
-  try {
-    return read(read_yaml_file(file));
-  } catch (const ConfigError& error) {
-    fail(error);
   } catch (const IoError& error) {
     throw ConfigError("train.strategy", 0, error.what());
   }
-  return {};
 }
 
 }  // namespace spillway

@@ -288,9 +288,11 @@ void Engine::unit_done(JobId id, int number, double now_s) {
   drop_weights(device, id, number);
   unit_state.drains_left = static_cast<int>(unit.drains.size());
   for (int b : unit.drains) memory_.finish_sum(*this, device, {id, b});
+  const bool is_last = !unit.drains.empty();  // otherwise a later unit adds to its sums
   for (int b : unit.sums) {
-    if (unit.drains.empty()) break;  // a later unit adds to them
-    if (copies(device).find({id, b})->draining == 0) memory_.drop(*this, device, {id, b});
+    if (is_last && copies(device).find({id, b})->draining == 0) {
+      memory_.drop(*this, device, {id, b});
+    }
   }
   for (int u : job.program->units_after_unit[at(number)]) unit_dependency_done(id, u, now_s);
   const auto& track_units = job.program->track_units[at(unit.track)];

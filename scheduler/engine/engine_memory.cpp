@@ -192,7 +192,8 @@ void Engine::copy_done(const InFlight& copy, const Done& done) {
   if (copy.direction == CopyDirection::to_device) return;
   note_space(copy.device, done.finished_s);
   JobTable& job = table(copy.job);
-  if (job.phase != JobPhase::running || copy.unit < 0) return;
+  if (job.plan->layout.buffers[at(copy.buffer)].kind != BufferKind::sum) return;
+  if (job.phase != JobPhase::running) return;
   const std::vector<int>& drains = job.program->units[at(copy.unit)].drains;
   if (std::ranges::find(drains, copy.buffer) == drains.end()) return;
   if (--job.units[at(copy.unit)].drains_left == 0) unit_drained(copy.job, copy.unit);

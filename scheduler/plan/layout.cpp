@@ -272,13 +272,13 @@ void LayoutBuilder::add_sum_buffers(int stage, int cell, int slot) {
   const auto root = std::ranges::find(plan.roots, slot, &std::pair<int, int>::second);
   const GroupRange groups = spec.cells[at(cell)].groups;
   const bool is_kept = strategy_.divides(groups, shape_.virtual_nodes / shape_.groups);
+  const bool is_root = root != plan.roots.end();
+  const std::vector<int>& partials = partials_[at(stage)];
+  const auto number =
+      is_root ? std::ranges::lower_bound(partials, root->first) - partials.begin() : 0;
   for (int l = spec.layers.begin; l < spec.layers.end; ++l) {
     if (layout_.layers[at(l)].sum.bytes == 0) continue;
-    Bytes home = kNoHome;
-    if (root != plan.roots.end()) {
-      const auto number = std::ranges::lower_bound(partials_[at(stage)], root->first);
-      home = layout_.partial(l, static_cast<std::size_t>(number - partials_[at(stage)].begin()));
-    }
+    const Bytes home = is_root ? layout_.partial(l, static_cast<std::size_t>(number)) : kNoHome;
     slots[at(slot)][at(l)] = add_sum(l, home, is_kept);
   }
 }
@@ -354,16 +354,18 @@ int LayoutBuilder::gradient(EdgePart part, int shard, int vn) {
 
 int LayoutBuilder::eval_boundary(EdgePart part, int vn) {
   const auto [place, is_new] = eval_boundaries_.try_emplace({part, vn}, 0);
-  if (is_new && !keeps_order_) {  // any may be there at the same time
-    const Bytes home = reserve(model_.edges[at(part.edge)].tensor.bytes(), kAlignment);
-    place->second = add_edge(BufferKind::boundary, part, home);
-  } else if (is_new) {
-    const int slot = cut_.slot(part);
-    const auto [home, first_use] = eval_homes_.try_emplace({slot, vn}, 0);
-    if (first_use) home->second = reserve(cut_.slot_bytes(slot), kAlignment);
-    place->second = add_edge(BufferKind::boundary, part, home->second);
-  }
+  if (is_new) place->second = add_edge(BufferKind::boundary, part, eval_home(part, vn));
   return place->second;
+}
+
+Bytes LayoutBuilder::eval_home(EdgePart part, int vn) {
+  if (!keeps_order_) {  // all may be live at the same time
+    return reserve(model_.edges[at(part.edge)].tensor.bytes(), kAlignment);
+  }
+  const int slot = cut_.slot(part);
+  const auto [home, first_use] = eval_homes_.try_emplace({slot, vn}, 0);
+  if (first_use) home->second = reserve(cut_.slot_bytes(slot), kAlignment);
+  return home->second;
 }
 
 Layout LayoutBuilder::finish() && {

@@ -62,6 +62,7 @@ class LayoutBuilder {
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
   int add_edge(BufferKind kind, EdgePart part, Bytes home);
   Bytes gradient_home(EdgePart part, int shard, int vn);
+  Bytes eval_home(EdgePart part, int vn);
   Bytes reserve(Bytes bytes, Bytes alignment);
 
   const ModelSpec& model_;

@@ -55,7 +55,6 @@ class SharesTest(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.config, self.out = write_sweep(self.folder), self.folder / "out"
 
-
     def test_merges_shares_into_the_run_of_one_machine(self):
         for number in range(1, SHARES + 1):
             train_share(self.config, self.out, number, SHARES)

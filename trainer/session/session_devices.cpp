@@ -8,7 +8,6 @@
 #include "trainer/session/session_impl.h"
 
 namespace spillway {
-namespace {}  // namespace
 
 std::map<std::string, std::vector<LayerTimes>> Session::Impl::measure_kinds(const Model& model) {
   Pilot::Kinds kinds;

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
@@ -10,7 +9,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support/run"))
-from small_run import SmallRun, finish, start  # noqa: E402
+from small_run import SmallRun, finish, start, wait_for  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 DEVICES = "devices=[{memory: 16MiB}, {memory: 16MiB}]"
@@ -53,9 +52,8 @@ class StrategyTest(unittest.TestCase):
         pipeline = strategy(self.folder, [{"layers": ["h.2.*", "h.3.*", "head"], "tracks": [1]}])
         slow = DEVICES.replace("16MiB}", "16MiB, imitate: {link: 20MiB/s}}")
         process = start(run.train_command(*MODEL, slow, pipeline))
-        while len(run.generations()) == 0 and process.poll() is None:
-            pass
-        process.send_signal(signal.SIGKILL)
+        wait_for(process, run.generations)
+        process.kill()
         process.communicate()
         finish(run.resume_command("devices=[{memory: 16MiB}]"))
         self.assertEqual(run.weights(), self.weights("alone"))
