@@ -20,6 +20,11 @@ struct StoredTensor {
 /// same tensor do not make it up.
 std::vector<StoredTensor> stored_tensors(const ModelSpec& model);
 
+/// Whether checkpoints leave it out: training never changes it, and the model can write it again.
+inline bool is_constant(const ParamSpec& param) {
+  return param.can_be_shared() && param.stored.name.empty();
+}
+
 /// By parameter: the position of its stored tensor among them.
 std::vector<std::size_t> tensor_numbers(const ModelSpec& model);
 

@@ -14,6 +14,9 @@ using Contract = std::map<std::string, std::string>;
 /// Prefix of fields that are hashes of probe results (trainer/profile/numerics.h).
 inline constexpr std::string_view kFingerprint = "numerics.";
 
+/// The field with a hash of the frozen parameters that checkpoints do not contain.
+inline constexpr const char* kFrozenParameters = "model.frozen";
+
 /// A field in which two contracts differ.
 struct ContractDifference {
   std::string field;                ///< its name
@@ -22,8 +25,8 @@ struct ContractDifference {
   bool operator==(const ContractDifference&) const = default;
 };
 
-/// All differences, in the order of fields. A fingerprint that only one contract has is no
-/// difference, because programs of other versions have other probes.
+/// All differences, in the order of fields. A fingerprint or kFrozenParameters that only one
+/// contract has is no difference, because other versions of the program lack it.
 std::vector<ContractDifference> differences(const Contract& then, const Contract& now);
 
 /// "seed: was 7, is 8"; "train.dtype: was not set, is bf16".

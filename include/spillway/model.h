@@ -63,8 +63,10 @@ struct Model {
   ModelSpec spec;                              ///< parameters, edges, layers
   std::vector<std::unique_ptr<Layer>> layers;  ///< in the order of `spec.layers`
   /// Writes the initial values of all parameters, in order: a function of `seed` alone. Any thread
-  /// may call it. An address is null if another trial has written that parameter, which both
-  /// share: see ParamSpec::content. Null: each parameter starts as its spec says.
+  /// may call it. An address is null where no value is wanted, because another trial that shares
+  /// the parameter has written it, or a checkpoint has it. With parameters that no trial can share
+  /// (see ParamSpec::content), none or all are wanted. Null: each parameter starts as its spec
+  /// says.
   std::function<void(std::uint64_t seed, std::span<std::byte* const> params)> initialize;
 };
 

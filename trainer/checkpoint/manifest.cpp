@@ -78,6 +78,8 @@ void check_file(const ManifestFile& file, Bytes block_bytes, std::set<std::strin
 }
 
 void check(const Manifest& manifest) {
+  if (manifest.version == 0 || manifest.version > Manifest::kVersion)
+    fail(fmt::format("has version {}", manifest.version));
   if (manifest.block_bytes == 0 || manifest.block_bytes > Manifest::kMaxBlockBytes)
     fail(fmt::format("has blocks of {} bytes", manifest.block_bytes));
   std::set<std::string> names;
@@ -119,7 +121,7 @@ ManifestFile take_file(Lines& lines) {
 
 Manifest take_manifest(Lines lines) {
   Manifest manifest;
-  lines.take(kFirstLine);
+  manifest.version = number(lines.take(kFirstLine));
   manifest.job = unescaped(lines.take("job "));
   manifest.step = number(lines.take("step "));
   manifest.build = unescaped(lines.take("build "));
@@ -136,7 +138,7 @@ std::string body_of(const Manifest& manifest) {
   const auto line = [](std::string_view key, const std::string& value) {
     return fmt::format("{}{}\n", key, value);
   };
-  std::string text = line(kFirstLine, fmt::to_string(Manifest::kVersion)) +
+  std::string text = line(kFirstLine, fmt::to_string(manifest.version)) +
                      line("job ", escaped(manifest.job, false)) +
                      line("step ", fmt::to_string(manifest.step)) +
                      line("build ", escaped(manifest.build, false));
@@ -179,7 +181,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
   try {
     const auto body = checked_body(text);
     const auto version = number(Lines(body).take(kFirstLine));
-    if (version != Manifest::kVersion) throw NewerFormat(path, version, Manifest::kVersion);
+    if (version > Manifest::kVersion) throw NewerFormat(path, version, Manifest::kVersion);
     Manifest manifest = take_manifest(Lines(body));
     if (to_text(manifest) != text) fail("is not in canonical form");
     return manifest;

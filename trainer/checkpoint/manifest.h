@@ -21,9 +21,10 @@ struct ManifestFile {
 /// The contents of one generation of checkpoints. The text ends with a hash of itself, so that a
 /// truncated text is never accepted; docs/formats.md describes every byte.
 struct Manifest {
-  static constexpr std::uint64_t kVersion = 1;
+  static constexpr std::uint64_t kVersion = 2;
   static constexpr Bytes kMaxBlockBytes = 64_MiB, kMaxBytes = 256_MiB;
 
+  std::uint64_t version = kVersion;
   std::string job;
   std::uint64_t step = 0;
   std::string build;

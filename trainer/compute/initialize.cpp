@@ -1,6 +1,9 @@
 #include "trainer/compute/initialize.h"
 
+#include <oneapi/tbb/parallel_for.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "core/device/kernels.h"
 #include "core/spec/stored_tensor.h"
@@ -31,6 +34,17 @@ void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::s
       return;
     }
   }
+}
+
+void initialize(const Model& model, std::uint64_t seed, std::span<std::byte* const> params) {
+  if (std::ranges::none_of(params, [](const std::byte* param) { return param != nullptr; })) return;
+  if (model.initialize) return model.initialize(seed, params);
+  const std::vector<std::size_t> tensors = tensor_numbers(model.spec);
+  tbb::parallel_for(std::size_t{0}, params.size(), [&](std::size_t p) {
+    const ParamSpec& spec = model.spec.params[p];
+    if (params[p] == nullptr || spec.master().dtype != DType::f32) return;
+    initialize(reinterpret_cast<float*>(params[p]), spec, seed, tensors[p]);
+  });
 }
 
 }  // namespace spillway

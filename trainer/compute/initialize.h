@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
-#include "spillway/spec.h"
+#include "spillway/model.h"
 
 namespace spillway {
 
@@ -10,5 +12,9 @@ namespace spillway {
 /// or a part of it: a function of `seed`, the number and the spec alone. A part has the values that
 /// the whole tensor has there. `values` holds all elements of the parameter.
 void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::size_t tensor);
+
+/// Writes the initial values of a model's parameters, given by number, where the address is not
+/// null. Of counts that start as their spec says it writes nothing: memory is zero.
+void initialize(const Model& model, std::uint64_t seed, std::span<std::byte* const> params);
 
 }  // namespace spillway

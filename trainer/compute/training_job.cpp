@@ -125,25 +125,16 @@ void TrainingJob::admit(const Home& home) {
   const OneTorchThread one_thread;  // for the user's initial weights
   home_ = &home;
   const std::vector<ParamSpec>& params = model_->spec.params;
-  const bool by_spec = !start_ && !model_->initialize;
   const auto is_written = [&](int p) { return home.is_written(plan_->layout.params[at(p)].home); };
-  if (start_) {
-    places_.restore(*start_, home);
-  } else if (!by_spec) {
-    std::vector<std::byte*> values;
-    for (int p = 0; p < static_cast<int>(params.size()); ++p) {
-      values.push_back(is_written(p) ? nullptr : value(home, p));
-    }
-    model_->initialize(config_.train.seed, values);
+  std::vector<std::byte*> initial;
+  for (int p = 0; p < static_cast<int>(params.size()); ++p) {
+    const bool is_wanted = !is_written(p) && (!start_ || is_constant(params[at(p)]));
+    initial.push_back(is_wanted ? value(home, p) : nullptr);
   }
-  const std::vector<std::size_t> tensors = tensor_numbers(model_->spec);
-  tbb::parallel_for(std::size_t{0}, params.size(), [&](std::size_t p) {
-    const auto number = static_cast<int>(p);
-    if (is_written(number)) return;
-    if (by_spec && params[p].master().dtype == DType::f32) {
-      initialize(floats(value(home, number)), params[p], config_.train.seed, tensors[p]);
-    }
-    write_copy(home, number, 0, elements(params[p]));
+  initialize(*model_, config_.train.seed, initial);
+  if (start_) places_.restore(*start_, home);
+  tbb::parallel_for(0, static_cast<int>(params.size()), [&](int p) {
+    if (!is_written(p)) write_copy(home, p, 0, elements(params[at(p)]));
   });
 }
 
@@ -397,7 +388,7 @@ void TrainingJob::update(const HostCall& call, int weights_buffer) {
 
 void TrainingJob::update_param(const HostCall& call, int number) {
   const ParamSpec& param = model_->spec.params[at(number)];
-  gate_.begin_update(at(number));
+  if (!is_constant(param)) gate_.begin_update(at(number));  // otherwise no checkpoint reads it
   if (param.is_statistic()) {
     update_statistic(value(*call.home, number), param,
                      param.is_observed() ? floats(sum(call, number)) : nullptr,
@@ -418,8 +409,8 @@ void TrainingJob::complete_updates(std::int64_t step) {
 void TrainingJob::take_state(const TrainingJob& from) {
   places_.take(from.places_, *from.home_, *home_, gate_);
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    if (Home::is_shared(plan_->layout.params[at(p)].home)) continue;
-    write_copy(*home_, p, 0, elements(model_->spec.params[at(p)]));
+    const ParamSpec& param = model_->spec.params[at(p)];
+    if (!is_constant(param)) write_copy(*home_, p, 0, elements(param));
   }
 }
 

@@ -23,10 +23,6 @@ std::string moment_name(const TrainConfig& train, int moment) {
   return moment == 0 ? "exp_avg" : "exp_avg_sq";
 }
 
-at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, bool is_f32) {
-  return at::empty(shape, is_f32 ? at::kFloat : at::kLong);
-}
-
 /// The elements of a stored tensor that a parameter holds.
 void read_part(const Safetensors& file, const TensorEntry& stored, const ParamSpec& param,
                std::byte* into) {
@@ -44,6 +40,7 @@ StatePlaces::StatePlaces(const ModelSpec& model, const TrainConfig& train, const
     : model_(model) {
   for (const StoredTensor& stored : stored_tensors(model)) {
     const ParamSpec& first = model.params[at(stored.params.front())];
+    if (is_constant(first)) continue;
     const int moments = first.trainable && !first.is_statistic() ? layout.moments : 0;
     Place weights{.is_last = moments == 0};
     for (int p : stored.params) weights.parts.push_back({at(p), layout.params[at(p)].home});
@@ -108,7 +105,6 @@ void StatePlaces::take(const StatePlaces& from, const Home& from_home, const Hom
       const std::vector<Part>& parts = places_.at(tensor.name).parts;
       for (std::size_t i = 0; i < parts.size(); ++i) {
         gate.begin_update(parts[i].param);
-        if (Home::is_shared(parts[i].home)) continue;
         const Bytes source = from.places_.at(tensor.name).parts[i].home;
         std::memcpy(home.at(parts[i].home), from_home.at(source),
                     param_of(parts[i]).master().bytes());
@@ -127,8 +123,7 @@ void StatePlaces::restore(const Generation& from, const Home& home) const {
         throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
       }
       for (const Part& part : places_.at(tensor.name).parts) {
-        if (!home.is_written(part.home))
-          read_part(file, stored, param_of(part), home.at(part.home));
+        read_part(file, stored, param_of(part), home.at(part.home));
       }
     }
   };
@@ -140,10 +135,14 @@ TrialHistory read_history(const Generation& from, std::size_t limit, std::option
   return TrialHistory::parse(bytes_of(from.file(kHistory)), kHistory, limit, rungs);
 }
 
+at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, DType dtype) {
+  return at::empty(shape, dtype == DType::f32 ? at::kFloat : at::kLong);
+}
+
 std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays) {
   std::vector<NamedTensor> tensors;
   for (const NamedArray& array : arrays) {
-    const at::Tensor value = empty_tensor(array.shape, array.dtype == DType::f32);
+    const at::Tensor value = empty_tensor(array.shape, array.dtype);
     auto* place = static_cast<std::byte*>(value.mutable_data_ptr());
     for (const auto part : array.data) place = std::ranges::copy(part, place).out;
     tensors.push_back({array.name, value});
@@ -159,7 +158,7 @@ std::vector<NamedTensor> read_tensors(const Safetensors& file) {
     if (!is_f32 && entry.dtype != safetensors_dtype(DType::i64)) {
       throw CorruptData(name, fmt::format("has the type {}, not F32 or I64", entry.dtype));
     }
-    const at::Tensor value = empty_tensor(entry.shape, is_f32);
+    const at::Tensor value = empty_tensor(entry.shape, is_f32 ? DType::f32 : DType::i64);
     file.read(entry, 0, {static_cast<std::byte*>(value.mutable_data_ptr()), value.nbytes()});
     tensors.push_back({name, value});
   }

@@ -26,8 +26,9 @@ namespace spillway {
 /// The file of a generation that has the weights.
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 
-/// Where the state of a trial lies in its home. Weights have the names of stored tensors, moments
-/// PyTorch's names ("exp_avg.wte", "momentum_buffer.wte").
+/// Where the state of a trial lies in its home: all but constants, see
+/// is_constant(). Weights have the names of stored tensors, moments PyTorch's names
+/// ("exp_avg.wte", "momentum_buffer.wte").
 class StatePlaces {
  public:
   /// `model` outlives it.
@@ -40,8 +41,7 @@ class StatePlaces {
                                     const TrialHistory& history) const;
   /// Whether both have the same tensors, wherever they lie.
   bool has_tensors_of(const StatePlaces& other) const;
-  /// Copies weights and moments between homes of such states, each parameter when `gate` allows;
-  /// not those that trials share.
+  /// Copies weights and moments between homes of such states, each parameter when `gate` allows.
   void take(const StatePlaces& from, const Home& from_home, const Home& home,
             StateGate& gate) const;
   /// Reads weights and moments into a home that is being filled. Throws CorruptData if a tensor is
@@ -70,6 +70,9 @@ class StatePlaces {
 
 /// The history of the checkpoint's trial; see TrialHistory.
 TrialHistory read_history(const Generation& from, std::size_t limit, std::optional<Rungs> rungs);
+
+/// A tensor of f32 or i64 whose values are not set.
+at::Tensor empty_tensor(const std::vector<std::int64_t>& shape, DType dtype);
 
 /// Copies of arrays as tensors.
 std::vector<NamedTensor> copy_of(std::span<const NamedArray> arrays);

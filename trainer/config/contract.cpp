@@ -19,9 +19,10 @@ bool is_fingerprint(const ContractDifference& difference) {
   return difference.field.starts_with(kFingerprint);
 }
 
-/// A probe that only one of the two programs has.
+/// What only one of the two programs notes.
 bool cannot_be_compared(const ContractDifference& difference) {
-  return is_fingerprint(difference) && !(difference.then && difference.now);
+  const bool is_noted_by_some = is_fingerprint(difference) || difference.field == kFrozenParameters;
+  return is_noted_by_some && !(difference.then && difference.now);
 }
 
 std::string remedy_of_kernels() {

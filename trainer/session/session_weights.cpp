@@ -6,7 +6,9 @@
 
 #include "core/spec/stored_tensor.h"
 #include "spillway/error.h"
+#include "spillway/ids.h"
 #include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/compute/initialize.h"
 #include "trainer/compute/trial_state.h"
 #include "trainer/session/session_impl.h"
 
@@ -14,15 +16,25 @@
 namespace spillway {
 namespace {
 
-/// In the order of the model's tensors.
-std::vector<NamedTensor> in_order(std::vector<NamedTensor> tensors, const ModelSpec& model) {
-  std::vector<NamedTensor> sorted;
-  for (const StoredTensor& stored : stored_tensors(model)) {
+/// All tensors of the model, in its order. Checkpoints lack constants, which are as they began.
+std::vector<NamedTensor> completed(std::vector<NamedTensor> tensors, const Model& model,
+                                   std::uint64_t seed) {
+  std::vector<NamedTensor> all;
+  std::vector<std::byte*> constants(model.spec.params.size());
+  for (const StoredTensor& stored : stored_tensors(model.spec)) {
     const auto found = std::ranges::find(tensors, stored.name, &NamedTensor::name);
-    if (found == tensors.end()) throw Error("the saved weights lack parameter " + stored.name);
-    sorted.push_back(std::move(*found));
+    const auto param = at(stored.params.front());
+    if (found != tensors.end()) {
+      all.push_back(std::move(*found));
+    } else if (is_constant(model.spec.params[param])) {
+      all.push_back({stored.name, empty_tensor(stored.tensor.shape(), stored.tensor.dtype)});
+      constants[param] = static_cast<std::byte*>(all.back().value.mutable_data_ptr());
+    } else {
+      throw Error("the saved weights lack parameter " + stored.name);
+    }
   }
-  return sorted;
+  initialize(model, seed, constants);
+  return all;
 }
 
 /// Of a trial that has ended; nothing if it has left none.
@@ -61,7 +73,7 @@ std::vector<NamedTensor> Session::weights(JobId id) const {
     if (trial.job && has_final_weights && config.keep_weights) return trial.job->kept_weights();
   }
   if (auto saved = weights_on_disk(config, has_final_weights)) {
-    return in_order(std::move(*saved), model->spec);
+    return completed(std::move(*saved), *model, config.train.seed);
   }
   throw Error(fmt::format(
       "the weights of trial {} were not kept; set keep_weights, weights_file or checkpoint.folder",

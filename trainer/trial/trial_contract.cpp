@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/xxh3.h"
+#include "core/spec/stored_tensor.h"
 #include "models/data/sample_check.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/config/parameter_groups.h"
@@ -53,6 +54,15 @@ std::string description(const ModelSpec& model) {
     text += '\n';
   }
   return text;
+}
+
+/// A hash of the parameters that no checkpoint has; empty: there are none.
+std::string xxh3_of_contents(const ModelSpec& model) {
+  std::string text;
+  for (const ParamSpec& param : model.params) {
+    if (is_constant(param)) text += param.name + " " + param.content + "\n";
+  }
+  return text.empty() ? "" : xxh3(std::as_bytes(std::span(text)));
 }
 
 std::string exact(double value) {
@@ -160,6 +170,8 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
       {"threads_per_op", "1"},
       {"libtorch", TORCH_VERSION},
       {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
+  const std::string contents = xxh3_of_contents(model);
+  if (!contents.empty()) contract[kFrozenParameters] = contents;
   TrainFields fields(train, contract);
   visit_seed(train, fields);
   visit_train(train, fields);

@@ -152,10 +152,10 @@ TEST(CheckpointStore, RefusesANewerFormat) {
   run.write(store, 1);
   disk.make_folder(kCheckpoints / "000000000002");
   auto manifest = OpenFile::create(disk, kCheckpoints / "000000000002/MANIFEST");
-  std::string text = "spillway-checkpoint 2\n";
+  std::string text = "spillway-checkpoint 3\n";
   text += "xxh3 " + xxh3(std::as_bytes(std::span(text))) + "\n";
   manifest.write_all(std::as_bytes(std::span(text)), 0);
-  EXPECT_EQ(thrown<NewerFormat>([&] { store.open_newest(); }).version, 2u);
+  EXPECT_EQ(thrown<NewerFormat>([&] { store.open_newest(); }).version, 3u);
 }
 
 TEST(CheckpointStore, ReportsUnreadableFilesAsErrorsNotDamage) {

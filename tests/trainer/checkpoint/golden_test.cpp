@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -40,14 +41,21 @@ GenerationContent golden_content() {
 }
 constexpr CheckpointOptions kOptions{.block_bytes = 128};
 
-TEST(Golden, ReadsCheckpointsOfVersion1) {
+/// Version 2 may leave out parameters that the model can write again.
+class GoldenCheckpoints : public ::testing::TestWithParam<std::uint64_t> {
+ protected:
+  fs::path golden() const { return kGolden / fmt::format("checkpoints_{}", GetParam()); }
+};
+
+TEST_P(GoldenCheckpoints, AreReadable) {
   const TemporaryFolder folder;
-  fs::copy(kGolden / "checkpoints_1", folder / "checkpoints", fs::copy_options::recursive);
+  fs::copy(golden(), folder / "checkpoints", fs::copy_options::recursive);
   CheckpointStore store(posix_file_system(), folder / "checkpoints");
   const auto newest = store.open_newest();
   ASSERT_TRUE(newest.generation);
   EXPECT_TRUE(newest.findings.empty());
   const auto content = golden_content();
+  EXPECT_EQ(newest.generation->manifest().version, GetParam());
   EXPECT_EQ(newest.generation->manifest().job, content.job);
   EXPECT_EQ(newest.generation->manifest().step, 42u);
   EXPECT_EQ(newest.generation->manifest().contract, content.contract);
@@ -59,12 +67,14 @@ TEST(Golden, ReadsCheckpointsOfVersion1) {
   EXPECT_EQ(read, counted_bytes(80));
 }
 
-TEST(Golden, WritesCheckpointsOfVersion1) {
+INSTANTIATE_TEST_SUITE_P(Versions, GoldenCheckpoints, ::testing::Values(1u, 2u));
+
+TEST(Golden, WritesCheckpointsOfVersion2) {
   const TemporaryFolder folder;
   CheckpointStore store(posix_file_system(), folder / "checkpoints", kOptions);
   store.write(golden_content());
   const TemporaryFolder golden;
-  fs::copy(kGolden / "checkpoints_1", golden / "checkpoints", fs::copy_options::recursive);
+  fs::copy(kGolden / "checkpoints_2", golden / "checkpoints", fs::copy_options::recursive);
   for (const std::string name : {"MANIFEST", "weights.safetensors", "state.json", "empty"}) {
     const auto path = "checkpoints/000000000001/" + name;
     EXPECT_EQ(folder.read(path), golden.read(path)) << name;

@@ -49,7 +49,7 @@ std::string problem_of(const std::string& text) {
 
 TEST(Manifest, HasExactlyTheseLines) {
   EXPECT_EQ(body(),
-            "spillway-checkpoint 1\n"
+            "spillway-checkpoint 2\n"
             "job gpt lr=0.1\n"
             "step 120\n"
             "build 0.1.0\n"
@@ -130,7 +130,7 @@ TEST(Manifest, RefusesNonCanonicalText) {
                            replaced("block a", "block A"),
                            replaced("block a", "block "),
                            replaced("file 0 state.json\n", "file 0 state.json"),
-                           replaced("spillway-checkpoint 1", "spillway-checkpoint one"),
+                           replaced("spillway-checkpoint 2", "spillway-checkpoint one"),
                            hashed(""),
                            hashed("\n"),
                            hashed(body() + "more\n"),
@@ -140,11 +140,11 @@ TEST(Manifest, RefusesNonCanonicalText) {
 }
 
 TEST(Manifest, ReportsAnIntactUnknownVersionAsNewer) {
-  const auto text = hashed("spillway-checkpoint 2\nwhatever comes then\n");
+  const auto text = hashed("spillway-checkpoint 3\nwhatever comes then\n");
   const auto error = thrown<NewerFormat>([&] { parse_manifest(text, "/g/MANIFEST"); });
-  EXPECT_EQ(error.version, 2u);
+  EXPECT_EQ(error.version, 3u);
   EXPECT_STREQ(error.what(),
-               "/g/MANIFEST has format version 2, this program knows versions up to 1; use the "
+               "/g/MANIFEST has format version 3, this program knows versions up to 2; use the "
                "newer Spillway that wrote it");
   auto damaged = text;
   damaged[30] ^= 1;

@@ -10,6 +10,9 @@
 #include "tests/support/models/exported_net.h"
 #include "tests/support/run/plain_training.h"
 #include "tests/support/run/training_run.h"
+#include "tests/support/run/watched_session.h"
+#include "trainer/checkpoint/checkpoint_store.h"
+#include "trainer/compute/trial_state.h"
 
 /// Models that PyTorch exported as whole runs.
 namespace spillway::testing {
@@ -94,6 +97,45 @@ TEST_F(Exported, MovesStatisticsAndKeepsFrozenWeights) {
   EXPECT_FALSE(weight("body.weight").equal(net.tensors[7].second));
   EXPECT_FALSE(weight("norm.running_mean").equal(torch::zeros({kNetWidth})));
   EXPECT_EQ(weight("norm.num_batches_tracked").item<std::int64_t>(), 20);
+}
+
+/// The trial after the step at which it stops, or at its end.
+TrialResult trained_until(const TrialConfig& trial, std::int64_t stop_at) {
+  WatchedSession run(session_of(1, smallest_budget(trial)));
+  run.session.submit(trial);
+  run.run([&](const SessionEvent& event) {
+    if (event.kind == SessionEvent::Kind::step && event.step == stop_at) run.session.stop();
+  });
+  return run.result.trials[0];
+}
+
+TEST_F(Exported, ResumesFromCheckpointsWithoutFrozenWeights) {
+  ExportedNet net = exported_net();
+  TrialConfig trial = trial_of(net);
+  const TrialResult whole = train(session_of(1, kAmple), trial).trials[0];
+  const auto checkpoints = folder_ / "checkpoints";
+  trial.checkpoint = {.folder = checkpoints, .every_steps = 3, .resume = true};
+  EXPECT_LT(trained_until(trial, 7).steps, whole.steps);
+  const auto newest = CheckpointStore(posix_file_system(), checkpoints).open_newest().generation;
+  const Safetensors file(newest->file(kWeightsFile));
+  EXPECT_TRUE(std::ranges::count(file.names(), "body.weight") == 1);
+  EXPECT_TRUE(std::ranges::count(file.names(), "head.bias") == 0);
+
+  net.tensors[9].second += 1;  // the control: another frozen bias
+  TrialConfig other = trial;
+  other.model = trial_of(net).model;
+  Session session(session_of(1, kAmple));
+  const std::string said = thrown<ConfigError>([&] { session.submit(other); }).what();
+  EXPECT_NE(said.find("model.frozen: was "), std::string::npos) << said;
+
+  trial.model = trial_of(exported_net()).model;
+  Session rest(session_of(1, smallest_budget(trial)));
+  const JobId id = rest.submit(trial);
+  rest.run();
+  expect_same_bits(whole, rest.result().trials[0]);
+  const auto weights = rest.weights(id);  // from a checkpoint
+  EXPECT_TRUE(std::ranges::find(weights, "head.bias", &NamedTensor::name)
+                  ->value.equal(exported_net().tensors[9].second));
 }
 
 TEST_F(Exported, RefusesAnotherTypeThanThatOfItsGraphs) {
