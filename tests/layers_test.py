@@ -27,7 +27,8 @@ ROOMS = {
     "scheduler/plan": "core/base core/spec core/device spilling/residency",
     "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
     "scheduler/elastic": "core/base scheduler/plan scheduler/engine",
-    "scheduler/simulation": "scheduler/plan scheduler/engine scheduler/elastic",
+    "scheduler/simulation": "core/base core/spec scheduler/plan scheduler/engine scheduler/elastic",
+    "scheduler/search": "core/base core/spec scheduler/plan",
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
     "models/exported": "core/base core/spec core/os core/safetensors models/base models/data",
@@ -53,7 +54,8 @@ ROOMS = {
                      "models/data trainer/config trainer/storage trainer/checkpoint trainer/journal "
                      "trainer/torch trainer/compute trainer/profile trainer/planning",
     "trainer/session": "core/base core/spec core/os core/device spilling/tiers scheduler/engine "
-                       "scheduler/elastic scheduler/simulation models/base models/data "
+                       "scheduler/elastic scheduler/simulation scheduler/search models/base "
+                       "models/data "
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
                        "trainer/runtime trainer/torch trainer/compute trainer/profile "
                        "trainer/planning "
@@ -73,7 +75,7 @@ ROOMS = {
     "apps/report": "core/base trainer/config runs/text runs/config runs/log runs/output "
                    "apps/terminal",
     "apps/page": "core/base runs/config runs/log runs/output apps/report",
-    "apps/plan": "core/base core/os trainer/config trainer/profile trainer/session runs/text "
+    "apps/plan": "core/base core/spec core/os trainer/config trainer/profile trainer/session runs/text "
                  "runs/config runs/log runs/folder",
     "apps/commands": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
                      "trainer/journal trainer/profile trainer/session runs/text runs/config "
@@ -86,7 +88,7 @@ MAX_FILES = 25
 # The headers of include/spillway/, which are installed: each belongs to the room of its body.
 PUBLIC = {
     "core/base": "choices error ids metric philox trace units",
-    "core/spec": "model_factory spec strategy_config",
+    "core/spec": "model_factory spec strategy_config strategy_search",
     "core/device": "device_config",
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",

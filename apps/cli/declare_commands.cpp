@@ -293,6 +293,21 @@ void declare_plan(CLI::App& app, Command& chosen) {
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("SECONDS")
       ->needs(largest);
+  CLI::Option* const search =
+      command
+          .add_option("--search", options->search.file,
+                      "Search for the fastest strategy, write it to FILE, and plan with it")
+          ->type_name("FILE")
+          ->excludes(largest);
+  command
+      .add_option("--proposals", options->search.proposals,
+                  "With --search: strategies to simulate, 1000 by default")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("NUMBER")
+      ->needs(search);
+  command.add_option("--seed", options->search.seed, "With --search: of its draws, 1 by default")
+      ->type_name("NUMBER")
+      ->needs(search);
   command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing");
   add_json(command, options->json, "Print one JSON document instead of tables");
   command.footer(
@@ -305,6 +320,7 @@ Examples:
   spillway plan sweep.yaml
   spillway plan sweep.yaml devices='[{memory: 64MiB}]'
   spillway plan sweep.yaml --largest --step-seconds 2.5
+  spillway plan run.yaml --search strategy.yaml
 
 Exit codes: 0 everything fits, 2 usage or configuration error, 3 a trial does not fit its budgets, or
 the run does not fit this machine.)");

@@ -16,6 +16,10 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
     largest = find_largest_model(input, options.most_step_s);
     for (const std::string& each : largest->overrides) input.overrides.push_back(each);
   }
+  std::optional<FoundStrategy> found;
+  if (!options.search.file.empty()) found = find_strategy(input, options.search);
+  if (found)
+    input.overrides.insert(input.overrides.end(), found->overrides.begin(), found->overrides.end());
   PlannedRun run = plan_run(input);
   const RunResult result = run.simulate(kMostOps);
   const Advice advice = run.fits() ? Advice{} : find_remedies(input, run);
@@ -25,6 +29,7 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
                           .advice = advice,
                           .times = times,
                           .largest = largest ? &*largest : nullptr,
+                          .found = found ? &*found : nullptr,
                           .estimated = options.estimate};
   if (options.json) {
     out << to_json(report);

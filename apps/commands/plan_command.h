@@ -4,6 +4,7 @@
 
 #include "apps/plan/largest_model.h"
 #include "apps/plan/planned_run.h"
+#include "apps/plan/strategy_plan.h"
 #include "apps/terminal/exit_code.h"
 
 namespace spillway {
@@ -12,6 +13,7 @@ struct PlanOptions : PlanInput {
   bool json = false;     ///< one JSON document instead of tables
   bool largest = false;  ///< the largest model of the family that fits, not that of the file
   double most_step_s = kAnySpeed;  ///< of the largest model
+  SearchOptions search;
 };
 
 /// `spillway plan`: predicts a run. Measures the layers, then runs the scheduler on a virtual

@@ -18,12 +18,6 @@
 namespace spillway {
 namespace {
 
-/// "0.0123 s", "27.7 s", "5:32 min".
-std::string seconds_text(double seconds) {
-  constexpr double kMinute = 60;
-  return seconds < kMinute ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
-}
-
 std::string text_of(const std::optional<Bytes>& bytes) { return bytes ? format_bytes(*bytes) : ""; }
 
 void print_trials(std::ostream& out, const PlannedRun& run) {
@@ -38,7 +32,7 @@ void print_trials(std::ostream& out, const PlannedRun& run) {
     } else {
       cells.insert(cells.end(), {format_count(static_cast<double>(row.parameters)),
                                  fmt::to_string(row.plan.num_shards), row.plan.order,
-                                 seconds_text(row.plan.compute_s_per_step)});
+                                 format_seconds(row.plan.compute_s_per_step)});
     }
     table.add(std::move(cells));
   }
@@ -218,8 +212,8 @@ void print_run(std::ostream& out, const PlannedRun& run, const RunResult& result
                      per_step(result.h2d_bytes), per_step(result.d2h_bytes));
   if (result.copy_hidden_share)
     out << fmt::format("Copies: {}, {} of them hidden under compute; devices wait {} for copies\n",
-                       seconds_text(result.copy_s), format_percent(*result.copy_hidden_share),
-                       seconds_text(result.copy_wait_s));
+                       format_seconds(result.copy_s), format_percent(*result.copy_hidden_share),
+                       format_seconds(result.copy_wait_s));
   if (const auto wanted = virtual_nodes_to_hide_copies(result, rows))
     out << fmt::format(
         "Devices wait for copies: with {} virtual nodes of this size, compute would "
@@ -234,9 +228,10 @@ void print_times(std::ostream& out, const RunResult& result, const PlannedTimes&
       "Time: {} to the end, {} a step of a trial with its update and share of evaluations\n"
       "Speed: {}; an epoch of all trials takes {}\n"
       "Work: training {} and update {} a step{}; devices and host work at the same time\n",
-      seconds_text(result.wall_s), seconds_text(times.step_s), speed, seconds_text(times.epoch_s),
-      seconds_text(times.training_s), seconds_text(times.update_s),
-      times.evaluation_s ? fmt::format(", {} an evaluation", seconds_text(*times.evaluation_s))
+      format_seconds(result.wall_s), format_seconds(times.step_s), speed,
+      format_seconds(times.epoch_s), format_seconds(times.training_s),
+      format_seconds(times.update_s),
+      times.evaluation_s ? fmt::format(", {} an evaluation", format_seconds(*times.evaluation_s))
                          : "");
 }
 
@@ -283,7 +278,7 @@ void print_advice(std::ostream& out, const Advice& advice) {
     for (const Remedy& remedy : advice.remedies) {
       table.add({in_shell(remedy.overrides), text_of(remedy.needs.device),
                  text_of(remedy.needs.host), text_of(remedy.needs.disk),
-                 seconds_text(remedy.step_s), remedy.changes_bits ? "change" : "stay"});
+                 format_seconds(remedy.step_s), remedy.changes_bits ? "change" : "stay"});
     }
     table.print(out);
   }
@@ -321,6 +316,7 @@ void print(std::ostream& out, const PlanReport& report) {
     out << fmt::format("The largest {} that fits, found by {} plans; add to the command: {}\n\n",
                        to_string(run.config().family), report.largest->plans,
                        in_shell(report.largest->overrides));
+  if (report.found) print(out, *report.found);
   print_trials(out, run);
   if (!std::ranges::all_of(run.rows, &PlannedRow::is_misfit)) print_simulation(out, report);
   print_advice(out, report.advice);

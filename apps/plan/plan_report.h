@@ -7,6 +7,7 @@
 #include "apps/plan/planned_run.h"
 #include "apps/plan/planned_times.h"
 #include "apps/plan/remedies.h"
+#include "apps/plan/strategy_plan.h"
 
 /// A plan as text and as JSON.
 namespace spillway {
@@ -18,6 +19,7 @@ struct PlanReport {
   const Advice& advice;     ///< if it does not fit
   const PlannedTimes& times;
   const LargestModel* largest = nullptr;  ///< null: the model of the file
+  const FoundStrategy* found = nullptr;   ///< null: there was no search
   bool estimated = false;
 };
 

@@ -85,6 +85,26 @@ Json to_json(const Remedy& remedy) {
           {"step_s", remedy.step_s}};
 }
 
+Json to_json(const PricedStrategy& priced) {
+  Json json{{"name", priced.name}, {"has_strategy", priced.strategy.has_value()}};
+  if (!priced.cost) return json;
+  json.update({{"step_s", priced.cost->step_s},
+               {"h2d_bytes_per_step", priced.cost->to_device},
+               {"d2h_bytes_per_step", priced.cost->to_host},
+               {"peer_bytes_per_step", priced.cost->between_devices}});
+  return json;
+}
+
+Json to_json(const FoundStrategy& found) {
+  Json known = Json::array();
+  for (const PricedStrategy& each : found.result.known) known.push_back(to_json(each));
+  return {{"trial", found.trial},
+          {"simulated", found.result.simulated},
+          {"known", std::move(known)},
+          {"best", to_json(found.result.best)},
+          {"overrides", found.overrides}};
+}
+
 }  // namespace
 
 std::string to_json(const PlanReport& report) {
@@ -102,6 +122,7 @@ std::string to_json(const PlanReport& report) {
             {"weights_bytes", outputs.weights},
             {"disk_free_bytes", outputs.free}};
   if (report.largest) json["largest_model"] = report.largest->overrides;
+  if (report.found) json["search"] = to_json(*report.found);
   if (!run.fits_memory()) json["reason"] = MachineTooSmall(run.memory, run.machine).what();
   json["remedies"] = Json::array();
   for (const Remedy& remedy : report.advice.remedies) json["remedies"].push_back(to_json(remedy));

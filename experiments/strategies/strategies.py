@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Bits of drawn strategies, and time of strategies made by hand; prints Markdown tables.
+"""Bits of drawn strategies, time of strategies made by hand or found; prints Markdown tables.
 
 Usage: strategies.py BIN TEXT [DIGITS] [--brief] [--drawn N], BIN: folder of the programs. Exits with
 1 if a strategy gives other bits than one device, or if other reduction groups give the same.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -12,8 +13,10 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import ranks  # noqa: E402
 import spillway_run  # noqa: E402
 import tables  # noqa: E402
 
@@ -23,10 +26,12 @@ SMALL = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
          "max_position_embeddings": 16, "vocab_size": 256}
 LARGE = {"num_hidden_layers": 8, "hidden_size": 128, "num_attention_heads": 4,
          "max_position_embeddings": 64, "vocab_size": 4096}
-# As many operations a byte as a GPU behind a slow network has.
+WIDE = {"num_hidden_layers": 8, "hidden_size": 256, "num_attention_heads": 4,
+        "max_position_embeddings": 32, "vocab_size": 256}
 
 
 def slow_device(slowdown):
+    """As many operations a byte as a GPU behind a slow network has."""
     return {"kind": "cpu", "memory": "64MiB", "imitate": {"slowdown": slowdown, "link": "40MiB/s"}}
 
 
@@ -126,13 +131,17 @@ def by_hand(model, devices):
     }
 
 
-def time_table(program, text, model, devices, slowdown, rounds, steps):
+def time_table(program, text, model, devices, slowdown, rounds, steps, proposals, folder):
     """Whether all have the same bits."""
     plain = config_of(model, text, [slow_device(slowdown)] * devices, steps)
-    rows = {name: [] for name in by_hand(model, devices)}
+    found = spillway_run.search(program, plain, folder / "found.yaml", proposals)
+    compared = by_hand(model, devices)
+    if found["best"]["has_strategy"]:
+        compared["found"] = ({"strategy": str(folder / "found.yaml")}, None)
+    rows = {name: [] for name in compared}
     hashes = set()
     for _ in range(rounds):
-        for name, (train, strategy) in by_hand(model, devices).items():
+        for name, (train, strategy) in compared.items():
             config = {**plain, "train": {**plain["train"], **train}}
             run = placed(config, strategy, lambda c: spillway_run.train(program, c))
             hashes.add(hash_of(run))
@@ -142,6 +151,8 @@ def time_table(program, text, model, devices, slowdown, rounds, steps):
     tables.print_head(["strategy", "step, ms", "planned, ms", "planned / actual",
                        "time of data parallel / its own", "to devices, MB a step"])
     baseline = statistics.median(step for step, _, _ in rows["data parallel"])
+    medians = [[statistics.median(run[i] for run in runs) for runs in rows.values()]
+               for i in (0, 1)]
     for name, runs in rows.items():
         steps_s, planned_s, moved = zip(*runs)
         tables.print_row([name, tables.spread([1e3 * s for s in steps_s], 0),
@@ -149,7 +160,29 @@ def time_table(program, text, model, devices, slowdown, rounds, steps):
                           f"{statistics.median(p / s for p, s in zip(planned_s, steps_s)):.2f}",
                           f"{baseline / statistics.median(steps_s):.2f}",
                           f"{moved[-1] / 1e6:.1f}"])
+    print(f"\nKendall's tau of planned and actual medians: {ranks.kendall_tau(*medians):.2f}")
     return len(hashes) == 1
+
+
+def search_table(program, text, models, numbers, links, proposals, folder):
+    """What searches find, by the simulation."""
+    tables.print_head(["model", "devices", "link", "data parallel, ms", "best start, ms",
+                       "found, ms", "data parallel / found", "best start / found", "simulated",
+                       "seconds"])
+    for (name, model), devices, link in itertools.product(models.items(), numbers, links):
+        device = {"kind": "cpu", "memory": "256MiB", "imitate": {"slowdown": 16, "link": link}}
+        config = config_of(model, text, [device] * devices, steps=3)
+        begin = time.monotonic()
+        search = spillway_run.search(program, config, folder / f"{name}{devices}{link[:2]}.yaml",
+                                     proposals)
+        seconds = time.monotonic() - begin
+        steps_s = {known["name"]: known["step_s"] for known in search["known"]
+                   if "step_s" in known}
+        lanes_s = min(s for known, s in steps_s.items() if known.startswith("data_parallel"))
+        start_s, found_s = min(steps_s.values()), search["best"]["step_s"]
+        tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}", f"{1e3 * start_s:.0f}",
+                          f"{1e3 * found_s:.0f}", f"{lanes_s / found_s:.2f}",
+                          f"{start_s / found_s:.2f}", str(search["simulated"]), f"{seconds:.1f}"])
 
 
 def main():
@@ -161,10 +194,19 @@ def main():
     print("## Bits\n")
     right = drawn_table(program, text, 3 if arguments.brief else arguments.drawn)
     print("\n## Time\n")
-    if arguments.brief:
-        right &= time_table(program, text, SMALL, devices=2, slowdown=1, rounds=1, steps=3)
-    else:
-        right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8)
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        if arguments.brief:
+            right &= time_table(program, text, SMALL, devices=2, slowdown=1, rounds=1, steps=3,
+                                proposals=20, folder=folder)
+            print("\n## Searches\n")
+            search_table(program, text, {"small": SMALL}, [2], ["40MiB/s"], 20, folder)
+        else:
+            right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8,
+                                proposals=1000, folder=folder)
+            print("\n## Searches\n")
+            search_table(program, text, {"many words": LARGE, "wide": WIDE}, [4, 8],
+                         ["10MiB/s", "40MiB/s", "160MiB/s"], 1000, folder)
     return 0 if right else 1
 
 

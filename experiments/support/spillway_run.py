@@ -47,14 +47,25 @@ def train(program, config, environment=None, core=None):
         return read(place / "run", seen)
 
 
-def plan(program, config):
-    """What `spillway plan --json` says of the trials."""
+def planned(program, config, *options):
+    """What `spillway plan --json` says."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(config, file)
         file.flush()
-        planned = subprocess.run([program, "plan", file.name, "--json"], capture_output=True,
-                                 text=True, check=True)
-    return json.loads(planned.stdout)["trials"]
+        done = subprocess.run([program, "plan", file.name, "--json", *options],
+                              capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def plan(program, config):
+    """What it says of the trials."""
+    return planned(program, config)["trials"]
+
+
+def search(program, config, strategy_file, proposals):
+    """What it says of a search, which writes the strategy to a new file."""
+    return planned(program, config, "--search", str(strategy_file), "--proposals",
+                   str(proposals))["search"]
 
 
 def step_seconds(run, process="real"):

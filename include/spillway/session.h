@@ -14,6 +14,7 @@
 #include "spillway/results.h"
 #include "spillway/session_config.h"
 #include "spillway/session_state.h"
+#include "spillway/strategy_search.h"
 #include "spillway/trial_config.h"
 #include "spillway/trial_plan.h"
 
@@ -103,6 +104,12 @@ class Session {
   /// stopping needs losses, which are unknown: the simulation keeps the trials submitted first.
   /// If the run has more than `most_ops` ops, it simulates some of the steps and scales the totals.
   RunResult simulate(double most_ops = std::numeric_limits<double>::infinity()) const;
+  /// Searches for the strategy with which a step of the trial takes least time, when it has all
+  /// devices for itself. Simulates each strategy like simulate(); trains nothing. No strategy
+  /// changes a bit of the trial, which keeps its own: submit another one with
+  /// TrainConfig::strategy. The result is a function of the measured costs and of `config`. Throws
+  /// ConfigError (`proposals`), and Error for an unknown trial or during a run.
+  SearchResult search(JobId trial, const SearchConfig& config = {}) const;
   /// Ends all trials after their running ops: in this run, or, outside of one, in the next.
   void stop();
   /// Ends one trial after its running ops. Its state is saved if it has checkpoints. These four

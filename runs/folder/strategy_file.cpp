@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <span>
+
 #include "runs/config/findings.h"
 #include "runs/config/yaml_node.h"
 #include "runs/config/yaml_reader.h"
 #include "spillway/error.h"
+#include "trainer/storage/atomic_file.h"
 
 namespace spillway {
 namespace {
@@ -42,6 +46,12 @@ StrategyConfig read(const YamlNode& tree) {
   return strategy;
 }
 
+/// JSON is YAML, and it quotes patterns such as "*".
+template <typename Value>
+std::string text_of(const Value& value) {
+  return nlohmann::json(value).dump();
+}
+
 }  // namespace
 
 StrategyConfig read_strategy(const std::filesystem::path& file) {
@@ -54,6 +64,27 @@ StrategyConfig read_strategy(const std::filesystem::path& file) {
                       fmt::format("'{}'{}: {}{}", file.string(), line, field, error.problem));
   } catch (const IoError& error) {
     throw ConfigError("train.strategy", 0, error.what());
+  }
+}
+
+void write_strategy(const std::filesystem::path& path, const StrategyConfig& strategy,
+                    const std::string& comment, const std::string& field) {
+  std::string text = fmt::format("# {}\nspillway_strategy: 1\n", comment);
+  text += fmt::format("order: {{first: {}, chunk: {}, window: {}}}\nplace:\n",
+                      to_string(strategy.first), strategy.chunk, strategy.window);
+  for (const LayerPlacement& placement : strategy.place) {
+    text += fmt::format("  - {{layers: {}, tracks: {}", text_of(placement.layers),
+                        text_of(placement.tracks));
+    if (placement.pieces != 1) text += fmt::format(", pieces: {}", placement.pieces);
+    if (placement.set != 0) text += fmt::format(", set: {}", placement.set);
+    text += "}\n";
+  }
+  try {
+    AtomicFile file(path);
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  } catch (const IoError& error) {
+    throw ConfigError(field, 0, error.what());
   }
 }
 

@@ -63,6 +63,11 @@ std::string format_duration(double seconds) {
   return format_fixed(seconds / 86400, 1) + " days";
 }
 
+std::string format_seconds(double seconds) {
+  constexpr double kMinute = 60;
+  return seconds < kMinute ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
+}
+
 std::string padded(const std::string& text, std::size_t width) {
   const std::size_t columns = columns_of(text);
   return text + std::string(width > columns ? width - columns : 0, ' ');

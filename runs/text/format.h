@@ -16,6 +16,8 @@ std::string format_count(double value);
 std::string format_rounded(const std::string& text);
 /// "8 s", "2:05 min", "3:20 h", "4.1 days".
 std::string format_duration(double seconds);
+/// Below a minute with three significant digits: "0.0123 s", "2.05 s"; otherwise format_duration().
+std::string format_seconds(double seconds);
 /// Pads `text` with spaces to a width in terminal columns, on the right or on the left.
 std::string padded(const std::string& text, std::size_t width);
 std::string padded_left(const std::string& text, std::size_t width);

@@ -13,11 +13,6 @@
 namespace spillway {
 namespace {
 
-/// The name of the layer that was divided into pieces; of another layer, its own.
-std::string whole_name(const LayerSpec& layer) {
-  return layer.pieces == 1 ? layer.name : layer.name.substr(0, layer.name.rfind('/'));
-}
-
 bool matches(const std::string& pattern, const LayerSpec& layer) {
   return fnmatch(pattern.c_str(), layer.name.c_str(), 0) == 0 ||
          fnmatch(pattern.c_str(), whole_name(layer).c_str(), 0) == 0;
@@ -74,6 +69,10 @@ bool ends_stage(const ModelSpec& model, const std::vector<Place>& places, int la
 }
 
 }  // namespace
+
+std::string whole_name(const LayerSpec& layer) {
+  return layer.pieces == 1 ? layer.name : layer.name.substr(0, layer.name.rfind('/'));
+}
 
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
   config.validate();

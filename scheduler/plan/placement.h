@@ -5,6 +5,9 @@
 
 namespace spillway {
 
+/// The name of the layer that was divided into pieces; of another layer, its own.
+std::string whole_name(const LayerSpec& layer);
+
 /// Puts the layers of a model on tracks. Consecutive layers with the same tracks make a stage,
 /// which ends behind a layer that other tracks read, so that they do not wait for more than they
 /// need. Throws ConfigError (`train.strategy.place[...]`) for patterns without a layer and for more

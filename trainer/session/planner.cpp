@@ -82,6 +82,19 @@ PlannedTrial Planner::plan_resize(const SessionTrial& trial, int lanes) const {
   return planned;
 }
 
+std::shared_ptr<const JobPlan> Planner::plan_of(const SessionTrial& trial,
+                                                const TrialConfig& config) const {
+  try {
+    PlannedTrial planned =
+        plan_trial(config, trial.model->spec, trial.profile, present_devices(trial, {}),
+                   config_.host_memory, config_.double_buffer);
+    const bool has_devices = planned.usable_devices >= planned.plan->strategy.tracks;
+    return has_devices ? std::move(planned.plan) : nullptr;
+  } catch (const DoesNotFit&) {
+    return nullptr;
+  }
+}
+
 /// Null if there are too few devices, or too little host memory.
 std::shared_ptr<const JobPlan> Planner::try_plan(const SessionTrial& trial, int lanes,
                                                  const Devices& avoided) const {

@@ -33,6 +33,10 @@ class Planner {
   /// Like plan(), for lanes that the user requests. Throws ConfigError (`train.data_parallel`) if
   /// the trial cannot have them.
   PlannedTrial plan_resize(const SessionTrial& trial, int lanes) const;
+  /// The plan that the trial would have with this configuration, a device for each track. Null if
+  /// there is none.
+  std::shared_ptr<const JobPlan> plan_of(const SessionTrial& trial,
+                                         const TrialConfig& config) const;
   /// A plan for as many of these lanes as possible. Null if not even one is possible.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
                                            const Devices& avoided) const;

@@ -47,6 +47,31 @@ class StrategyTest(unittest.TestCase):
         self.assertEqual(self.weights("parts", DEVICES, parts), alone)
         self.assertNotEqual(self.weights("control", "train.reduction_groups=1"), alone)
 
+    def search(self, file, *options):
+        slow = DEVICES.replace("16MiB}", "16MiB, imitate: {link: 4MiB/s}}")
+        return [PROGRAM, "plan", str(self.run_of("searched").config), *MODEL, slow,
+                "--search", str(file), "--proposals", "40", *options]
+
+    def test_finds_strategies(self):
+        file = self.folder / "found.yaml"
+        found = json.loads(finish(self.search(file, "--json")))["search"]
+        times = {each["name"]: each["step_s"] for each in found["known"] if "step_s" in each}
+        self.assertTrue({"data_parallel: 2", "pipeline of 2"} <= times.keys(), times)
+        self.assertLessEqual(found["best"]["step_s"], min(times.values()))
+        self.assertTrue(found["best"]["has_strategy"])
+        self.assertEqual(self.weights("placed", DEVICES, *found["overrides"]),
+                         self.weights("alone"))
+        refused = subprocess.run(self.search(file), capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--search: is " + str(file) + ", which exists", refused.stderr)
+
+    def test_shows_what_it_has_found(self):
+        file = self.folder / "found.yaml"
+        text = finish(self.search(file))
+        self.assertIn("pipeline of 2", text)
+        self.assertIn(f"Train with train.data_parallel=1 train.strategy={file}", text)
+        self.assertIn("S: part of the batch", text)
+
     def test_resumes_on_other_devices(self):
         run = self.run_of("killed")
         pipeline = strategy(self.folder, [{"layers": ["h.2.*", "h.3.*", "head"], "tracks": [1]}])

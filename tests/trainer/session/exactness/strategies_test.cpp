@@ -67,6 +67,29 @@ TEST(Strategies, KeepTheBitsOfOneDevice) {
   }
 }
 
+/// Behind slow links, by which lanes would load all weights.
+TEST(Strategies, AreFoundAndKeepTheBits) {
+  SessionConfig config = devices_of(2, kAmple);
+  for (DeviceConfig& device : config.devices) device.imitate.link_bytes_per_s = 4e6;
+  TrialConfig trial = trial_with();
+  Session session(config);
+  const JobId id = session.submit(trial);
+  const SearchResult found = session.search(id, {.proposals = 60});
+  ASSERT_TRUE(found.best.strategy);
+  for (const PricedStrategy& known : found.known) {
+    EXPECT_LE(found.best.cost->step_s, known.cost->step_s) << known.name;
+  }
+  EXPECT_EQ(session.search(id, {.proposals = 60}).simulated, found.simulated);
+  EXPECT_EQ(thrown<ConfigError>([&] { session.search(id, {.proposals = 0}); }).field, "proposals");
+  session.start();
+  EXPECT_THROW(session.search(id), Error);
+  session.finish();
+
+  trial.train.strategy = found.best.strategy;
+  const RunResult placed = train(devices_of(2, kAmple), trial);
+  expect_same_bits(placed.trials[0], resident(FloatType::fp32));
+}
+
 /// Any strategy, budget and number of devices; every third run loses a device.
 TEST(Strategies, KeepTheirBitsHoweverTheyAreDrawn) {
   const ModelSpec model = trial_with().model(1)->spec;

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/strategy_config.h"
+#include "spillway/units.h"
+
+namespace spillway {
+
+/// How to search for a strategy.
+struct SearchConfig {
+  int proposals = 1000;    ///< strategies that are tried, at least 1
+  std::uint64_t seed = 1;  ///< of the draws
+};
+
+/// The cost of a training step, simulated.
+struct StepCost {
+  double step_s = 0;                 ///< from one commit to the next
+  Bytes to_device = 0, to_host = 0;  ///< bytes that are copied in a step, on all devices
+  Bytes between_devices = 0;         ///< likewise, from one device to another
+};
+
+/// A strategy and its cost.
+struct PricedStrategy {
+  std::string name;                        ///< "pipeline of 4"
+  std::optional<StrategyConfig> strategy;  ///< nothing: none, but `data_parallel`
+  int data_parallel = 1;                   ///< TrainConfig::data_parallel, if there is no strategy
+  std::optional<StepCost> cost;            ///< nothing: it does not fit
+};
+
+/// What a search has found.
+struct SearchResult {
+  std::vector<PricedStrategy> known;  ///< data parallelism and well-known strategies, in this order
+  PricedStrategy best;  ///< the fastest of all, named "found" if it is none of `known`
+  int simulated = 0;    ///< different strategies that were simulated
+};
+
+}  // namespace spillway

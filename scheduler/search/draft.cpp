@@ -1,0 +1,80 @@
+#include "scheduler/search/draft.h"
+
+#include <numeric>
+
+#include "scheduler/plan/placement.h"
+#include "spillway/ids.h"
+
+namespace spillway {
+namespace {
+
+/// "h.3." of "h.3.attn": all up to the last point, if there are several.
+std::string block_of(const std::string& name) {
+  const std::size_t last = name.rfind('.');
+  const bool has_two = last != std::string::npos && name.find('.') != last;
+  return has_two ? name.substr(0, last + 1) : "";
+}
+
+/// Patterns for the layers [begin, end): whole blocks by one each.
+std::vector<std::string> patterns(const std::vector<WholeLayer>& layers, std::size_t begin,
+                                  std::size_t end) {
+  if (begin == 0 && end == layers.size()) return {"*"};
+  std::vector<std::string> found;
+  for (std::size_t l = begin; l < end;) {
+    const std::string& block = layers[l].block;
+    std::size_t next = l + 1;
+    while (!block.empty() && next < layers.size() && layers[next].block == block) ++next;
+    const bool is_whole = !block.empty() && next <= end && (l == 0 || layers[l - 1].block != block);
+    found.push_back(is_whole ? block + "*" : layers[l].name);
+    l = is_whole ? next : l + 1;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<double>& cost_s) {
+  std::vector<WholeLayer> layers;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const LayerSpec& layer = model.layers[l];
+    const std::string name = whole_name(layer);
+    if (layers.empty() || layers.back().name != name) {
+      layers.push_back({name, layer.kind, block_of(name), layer.pieces});
+    }
+    if (!cost_s.empty()) layers.back().cost_s += cost_s[l];
+  }
+  return layers;
+}
+
+StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& layers) {
+  StrategyConfig config{.first = draft.first, .chunk = draft.chunk, .window = draft.window};
+  for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
+    while (end < layers.size() && draft.grids[end] == draft.grids[begin]) ++end;
+    const Grid& grid = draft.grids[begin];
+    config.place.push_back({patterns(layers, begin, end), grid.tracks, grid.pieces});
+  }
+  return config;
+}
+
+Grid grid_for(const WholeLayer& layer, const Grid& grid) {
+  if (layer.pieces > 1) return grid;
+  Grid rows{.tracks = {}};
+  for (std::size_t t = 0; t < grid.tracks.size(); t += at(grid.pieces)) {
+    rows.tracks.push_back(grid.tracks[t]);
+  }
+  return rows;
+}
+
+Draft everywhere(const Grid& grid, const std::vector<WholeLayer>& layers) {
+  Draft draft;
+  for (const WholeLayer& layer : layers) draft.grids.push_back(grid_for(layer, grid));
+  return draft;
+}
+
+Grid consecutive(int begin, int tracks, int pieces) {
+  Grid grid{std::vector<int>(at(tracks)), pieces};
+  std::iota(grid.tracks.begin(), grid.tracks.end(), begin);
+  return grid;
+}
+
+}  // namespace spillway

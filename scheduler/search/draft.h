@@ -1,0 +1,52 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "spillway/spec.h"
+#include "spillway/strategy_config.h"
+
+namespace spillway {
+
+/// A layer with all its pieces, and the layer that joins them if there is one. A search places them
+/// together, since patterns name them together.
+struct WholeLayer {
+  std::string name, kind;
+  std::string block;  ///< "h.3.", or empty: it is in no block
+  int pieces = 1;
+  double cost_s = 0;  ///< forward and backward of one virtual node
+};
+
+/// The layers of a model, in order. `cost_s`: by layer, or empty.
+std::vector<WholeLayer> whole_layers(const ModelSpec& model,
+                                     const std::vector<double>& cost_s = {});
+
+/// Tracks as in LayerPlacement.
+struct Grid {
+  std::vector<int> tracks{0};
+  int pieces = 1;
+  auto operator<=>(const Grid&) const = default;
+};
+
+/// A strategy under search: a grid for each whole layer.
+struct Draft {
+  std::vector<Grid> grids;
+  FirstChoice first = FirstChoice::backward;
+  int chunk = 0, window = 0;
+  auto operator<=>(const Draft&) const = default;
+};
+
+/// The draft as a configuration, with one placement for consecutive equal layers, and "h.3.*" for
+/// the layers of a block.
+StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& layers);
+
+/// The grid as it is for a layer: one that is not divided has no use for ranges of pieces.
+Grid grid_for(const WholeLayer& layer, const Grid& grid);
+/// All layers on the same grid.
+Draft everywhere(const Grid& grid, const std::vector<WholeLayer>& layers);
+/// Consecutive tracks from `begin`: ranges of groups times `pieces` ranges of pieces.
+Grid consecutive(int begin, int tracks, int pieces = 1);
+
+}  // namespace spillway

@@ -1,0 +1,331 @@
+#include "scheduler/search/strategy_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "scheduler/search/starts.h"
+#include "spillway/ids.h"
+
+namespace spillway {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+double seconds(const std::optional<StepCost>& cost) { return cost ? cost->step_s : kNever; }
+
+/// Random numbers that are the same everywhere.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : words_(seed) {}
+  /// Below `bound`, which is at least 1.
+  std::size_t below(std::size_t bound) { return words_() % bound; }
+  bool one_in(std::size_t bound) { return below(bound) == 0; }
+  /// In [0, 1).
+  double unit() { return static_cast<double>(words_() >> 11) * 0x1p-53; }
+  template <typename Values>
+  auto any_of(const Values& values) {
+    return values[below(values.size())];
+  }
+
+ private:
+  std::mt19937_64 words_;
+};
+
+/// Draws changes of drafts.
+class Moves {
+ public:
+  Moves(const SearchSpace& space, Draws& draws) : space_(space), draws_(draws) {
+    for (int n = 1; n < space.devices; n *= 2) sizes_.push_back(n);
+    sizes_.push_back(space.devices);
+  }
+
+  /// Another draft, or the same.
+  Draft change(Draft draft) {
+    constexpr std::size_t kPercent = 100;
+    const std::size_t kind = draws_.below(kPercent);
+    if (kind < 70) {
+      const Grid grid = any_grid();
+      for (std::size_t l : any_group(kind)) draft.grids[l] = grid_for(space_.layers[l], grid);
+    } else if (kind < 80) {
+      copy_a_block(draft);
+    } else if (kind < 85) {
+      swap_devices(draft);
+    } else {
+      change_order(draft);
+    }
+    return draft;
+  }
+
+  /// All grids of consecutive tracks.
+  std::vector<Grid> all_grids() const {
+    std::vector<Grid> found;
+    for (int size : sizes_) {
+      for (int begin = 0; begin + size <= space_.devices; begin += size) {
+        for (int pieces = 1; pieces <= size; ++pieces) {
+          if (is_possible(size, pieces)) found.push_back(consecutive(begin, size, pieces));
+        }
+      }
+    }
+    return found;
+  }
+
+  /// The draft with another chunk, window or first choice.
+  std::vector<Draft> all_orders(const Draft& draft) const {
+    std::vector<Draft> found(6, draft);
+    for (int i = 0; i < 3; ++i) found[at(i)].chunk = std::min(i, space_.virtual_nodes);
+    found[3].window = 0;
+    found[4].window = space_.devices;
+    const bool is_forward = draft.first == FirstChoice::forward;
+    found[5].first = is_forward ? FirstChoice::backward : FirstChoice::forward;
+    return found;
+  }
+
+  std::vector<std::vector<std::size_t>> all_groups() const {
+    std::map<std::string, std::vector<std::size_t>> kinds, blocks;
+    std::vector<std::vector<std::size_t>> found;
+    for (std::size_t l = 0; l < space_.layers.size(); ++l) {
+      kinds[space_.layers[l].kind].push_back(l);
+      if (!space_.layers[l].block.empty()) blocks[space_.layers[l].block].push_back(l);
+      found.push_back({l});
+    }
+    for (const auto* groups : {&kinds, &blocks}) {
+      for (const auto& [name, members] : *groups) {
+        if (members.size() > 1) found.push_back(members);
+      }
+    }
+    return found;
+  }
+
+ private:
+  bool is_possible(int size, int pieces) const {
+    return size % pieces == 0 && size / pieces <= space_.groups;
+  }
+
+  Grid any_grid() {
+    while (true) {
+      const int size = draws_.any_of(sizes_);
+      const auto places = at(space_.devices - size + 1);
+      const int begin = static_cast<int>(draws_.below(places));
+      const int pieces = 1 << draws_.below(at(static_cast<int>(sizes_.size())));
+      if (pieces <= size && is_possible(size, pieces)) return consecutive(begin, size, pieces);
+    }
+  }
+
+  /// The layers from `first` to `last` that are `like` one of them.
+  template <typename Like>
+  std::vector<std::size_t> those(const Like& like) const {
+    std::vector<std::size_t> found;
+    for (std::size_t l = 0; l < space_.layers.size(); ++l) {
+      if (like(l)) found.push_back(l);
+    }
+    return found;
+  }
+
+  std::vector<std::size_t> any_group(std::size_t kind) {
+    const std::size_t one = draws_.below(space_.layers.size());
+    const WholeLayer& layer = space_.layers[one];
+    if (kind < 20) return {one};
+    if (kind < 40) return those([&](std::size_t l) { return space_.layers[l].kind == layer.kind; });
+    if (kind < 55 && !layer.block.empty()) {
+      return those([&](std::size_t l) { return space_.layers[l].block == layer.block; });
+    }
+    const std::size_t other = draws_.below(space_.layers.size());
+    const auto [first, last] = std::minmax(one, other);
+    return those([&, begin = begin_of_block(first), end = end_of_block(last)](std::size_t l) {
+      return begin <= l && l < end;
+    });
+  }
+
+  std::size_t begin_of_block(std::size_t l) const {
+    const std::string& block = space_.layers[l].block;
+    while (!block.empty() && l > 0 && space_.layers[l - 1].block == block) --l;
+    return l;
+  }
+  std::size_t end_of_block(std::size_t l) const {
+    const std::string& block = space_.layers[l].block;
+    for (++l; !block.empty() && l < space_.layers.size() && space_.layers[l].block == block;) ++l;
+    return l;
+  }
+
+  /// A block gets the grids of the one before or behind it.
+  void copy_a_block(Draft& draft) {
+    const std::size_t one = draws_.below(space_.layers.size());
+    const std::size_t begin = begin_of_block(one), end = end_of_block(one);
+    const std::size_t size = end - begin;
+    const bool from_before = draws_.one_in(2);
+    if (from_before ? begin < size : end + size > draft.grids.size()) return;
+    for (std::size_t l = begin; l < end; ++l) {
+      const std::size_t from = from_before ? l - size : l + size;
+      draft.grids[l] = grid_for(space_.layers[l], draft.grids[from]);
+    }
+  }
+
+  void swap_devices(Draft& draft) {
+    const auto devices = at(space_.devices);
+    const int a = static_cast<int>(draws_.below(devices));
+    const int b = static_cast<int>(draws_.below(devices));
+    for (Grid& grid : draft.grids) {
+      for (int& track : grid.tracks) track = track == a ? b : track == b ? a : track;
+    }
+  }
+
+  void change_order(Draft& draft) { draft = draws_.any_of(all_orders(draft)); }
+
+  const SearchSpace& space_;
+  Draws& draws_;
+  std::vector<int> sizes_;
+};
+
+class Search {
+ public:
+  Search(const SearchSpace& space, const PriceStrategy& price, const SearchConfig& config)
+      : space_(space), price_(price), config_(config), draws_(config.seed), moves_(space, draws_) {}
+
+  SearchResult run() && {
+    std::vector<Draft> starts;
+    for (auto& [name, draft] : known_drafts(space_.layers, space_.devices, space_.groups)) {
+      const std::optional<StepCost> cost = price(draft);
+      result_.known.push_back({name, to_config(draft, space_.layers), 1, cost});
+      if (cost) starts.push_back(std::move(draft));
+    }
+    if (starts.empty()) return std::move(result_);
+    std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds(price(draft)); });
+    starts.resize(std::min(starts.size(), kChains));
+    best_ = starts.front();
+    for (const Draft& start : starts) {
+      anneal(start, config_.proposals / 2 / static_cast<int>(starts.size()));
+    }
+    descend();
+    while (has_proposals()) {  // again from the best, at other temperatures than it was found
+      anneal(best_, std::max(1, (config_.proposals - result_.simulated) / 2));
+      descend();
+    }
+    tidy();
+    return std::move(*this).result();
+  }
+
+ private:
+  static constexpr std::size_t kChains = 4;
+
+  /// Strategies that were simulated before are free, but a small space has no end of them.
+  bool has_proposals() const {
+    constexpr int kMostRepeated = 10;
+    return result_.simulated < config_.proposals && tried_ / kMostRepeated < config_.proposals;
+  }
+
+  std::optional<StepCost> price(const Draft& draft) {
+    const auto [place, is_new] = prices_.try_emplace(draft);
+    if (is_new) {
+      place->second = price_(to_config(draft, space_.layers));
+      ++result_.simulated;
+    }
+    return place->second;
+  }
+
+  double seconds_of(const Draft& draft) { return seconds(price(draft)); }
+
+  void keep(const Draft& draft, double step_s) {
+    if (step_s < seconds_of(best_)) best_ = draft;
+  }
+
+  void anneal(Draft draft, int proposals) {
+    constexpr double kFirstBeta = 30, kLastBeta = 500;
+    double now_s = seconds_of(draft);
+    const int first = tried_;
+    for (int i = 0; i < proposals && has_proposals(); i = tried_ - first) {
+      ++tried_;
+      const double beta =
+          kFirstBeta * std::pow(kLastBeta / kFirstBeta, static_cast<double>(i) / proposals);
+      Draft next = moves_.change(draft);
+      const double most_s = now_s * (1 - std::log(1 - draws_.unit()) / beta);
+      const double next_s = seconds_of(next);
+      if (next_s > most_s) continue;
+      keep(next, next_s);
+      draft = std::move(next);
+      now_s = next_s;
+    }
+  }
+
+  /// Tries all changes of the best by one grid for a group, or of the order, until none helps.
+  void descend() {
+    const std::vector<Grid> grids = moves_.all_grids();
+    const auto groups = moves_.all_groups();
+    while (true) {
+      const double before_s = seconds_of(best_);
+      for (const auto& group : groups) {
+        for (const Grid& grid : grids) {
+          Draft next = best_;
+          for (std::size_t l : group) next.grids[l] = grid_for(space_.layers[l], grid);
+          if (!tries(next)) return;
+        }
+      }
+      for (const Draft& next : moves_.all_orders(best_)) {
+        if (!tries(next)) return;
+      }
+      if (seconds_of(best_) == before_s) return;
+    }
+  }
+
+  /// False if there are no proposals left.
+  bool tries(const Draft& next) {
+    if (!has_proposals()) return false;
+    tried_ += next == best_ ? 0 : 1;
+    keep(next, seconds_of(next));
+    return true;
+  }
+
+  std::size_t num_placements(const Draft& draft) const {
+    return to_config(draft, space_.layers).place.size();
+  }
+
+  /// Takes back what annealing changed without need, because people read and edit the strategy:
+  /// layers get the grid of the layer before, or of the same kind before, unless that costs time.
+  void tidy() {
+    constexpr double kNoTime = 1e-3;
+    const double most_s = seconds_of(best_) * (1 + kNoTime);
+    for (std::size_t l = 1; l < space_.layers.size(); ++l) {
+      for (std::size_t from = l; from-- > 0;) {
+        const bool is_like = from + 1 == l || space_.layers[from].kind == space_.layers[l].kind;
+        if (!is_like) continue;
+        Draft next = best_;
+        next.grids[l] = grid_for(space_.layers[l], best_.grids[from]);
+        if (next == best_ || num_placements(next) > num_placements(best_)) continue;
+        if (seconds_of(next) <= most_s) best_ = next;
+      }
+    }
+  }
+
+  SearchResult result() && {
+    const double best_s = seconds_of(best_);
+    result_.best = {"found", to_config(best_, space_.layers), 1, price(best_)};
+    for (const PricedStrategy& known : result_.known) {
+      if (seconds(known.cost) > best_s) continue;
+      result_.best = known;
+      break;
+    }
+    return std::move(result_);
+  }
+
+  const SearchSpace& space_;
+  const PriceStrategy& price_;
+  const SearchConfig config_;
+  Draws draws_;
+  Moves moves_;
+  std::map<Draft, std::optional<StepCost>> prices_;
+  Draft best_;
+  int tried_ = 0;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
+                             const SearchConfig& config) {
+  return Search(space, price, config).run();
+}
+
+}  // namespace spillway

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "scheduler/search/draft.h"
+#include "spillway/strategy_search.h"
+
+namespace spillway {
+
+/// What a search may draw.
+struct SearchSpace {
+  std::vector<WholeLayer> layers;
+  int devices = 1;
+  int groups = 1;         ///< reduction groups
+  int virtual_nodes = 1;  ///< of a step
+};
+
+/// The cost of a strategy; nothing if it does not fit. A function of the strategy alone.
+using PriceStrategy = std::function<std::optional<StepCost>(const StrategyConfig&)>;
+
+/// Searches for the strategy with the shortest step: simulated annealing from the best of the known
+/// strategies, then descent, which tries changes of one group of layers until none helps. A move
+/// gives the layers of a group the same new grid; groups are a layer, all of a kind, a block, and
+/// a range of blocks. The result is a function of the space, the prices and `config`.
+/// Source: Jia et al., "Beyond Data and Model Parallelism for Deep Neural Networks", 2019, section
+/// 6, which changes one operation at a time; here changes of the cost are relative.
+SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
+                             const SearchConfig& config);
+
+}  // namespace spillway

@@ -1,0 +1,173 @@
+#include "scheduler/search/strategy_search.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scheduler/plan/placement.h"
+#include "scheduler/search/starts.h"
+#include "scheduler/simulation/step_cost.h"
+#include "tests/support/models/divided_model.h"
+#include "tests/support/models/small_model.h"
+
+/// Searches of strategies that the virtual clock prices.
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::divided_chain;
+using testing::profile_of;
+
+constexpr double kForward = 1e-3;
+
+/// A model on equal devices.
+struct Problem {
+  Problem(ModelSpec spec, int num_devices, int virtual_nodes, double bytes_per_s,
+          Bytes budget = 64_MiB)
+      : model(std::move(spec)),
+        profile(profile_of(model, kForward)),
+        shape{.virtual_nodes = virtual_nodes,
+              .groups = virtual_nodes,
+              .lane_groups = {virtual_nodes},
+              .max_steps = kPricedSteps},
+        engine{.device_budgets = std::vector<Bytes>(at(num_devices), budget),
+               .host_budget = 1_GiB,
+               .policy = make_policy("fifo")},
+        costs{.copy_bytes_per_s = bytes_per_s},
+        space{whole_layers(model, std::vector<double>(model.layers.size(), 3 * kForward)),
+              num_devices, virtual_nodes, virtual_nodes} {}
+
+  std::optional<StepCost> price(const StrategyConfig& config) const {
+    Strategy strategy = placed(config, model, shape.groups);
+    const NeedTable needs(model, profile, shape, strategy);
+    if (smallest_budget(needs) > engine.device_budgets[0]) return std::nullopt;
+    divide_to_fit(strategy, needs, engine.device_budgets[0]);
+    auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, strategy));
+    for (int t = 0; t < strategy.tracks; ++t) plan->track_devices.emplace_back(t);
+    return step_cost(plan, engine, costs);
+  }
+
+  SearchResult search(const SearchConfig& config) const {
+    return search_strategy(
+        space, [&](const StrategyConfig& strategy) { return price(strategy); }, config);
+  }
+
+  ModelSpec model;
+  Profile profile;
+  JobShape shape;
+  EngineConfig engine;
+  VirtualCosts costs;
+  SearchSpace space;
+};
+
+double step_of(const SearchResult& result, const std::string& name) {
+  for (const PricedStrategy& known : result.known) {
+    if (known.name == name) return known.cost->step_s;
+  }
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+TEST(StrategySearch, NamesKnownStrategies) {
+  const Problem problem(divided_chain(2, 4), 4, 4, 1e9);
+  std::vector<std::string> names;
+  for (const auto& [name, draft] : known_drafts(problem.space.layers, 4, 4)) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"one device, as a strategy",
+                                             "data parallelism, as a strategy",
+                                             "pipeline of 2, each on 2 devices", "pipeline of 4",
+                                             "tensor parallelism", "pieces or batch"}));
+}
+
+TEST(StrategySearch, WritesPatternsOfBlocks) {
+  const Problem problem(divided_chain(3, 2), 2, 4, 1e9);
+  Draft draft = everywhere(consecutive(0, 2), problem.space.layers);
+  EXPECT_EQ(to_config(draft, problem.space.layers).place.at(0).layers,
+            std::vector<std::string>{"*"});
+  for (std::size_t l = 4; l < 10; ++l) draft.grids[l] = consecutive(1, 1);  // from h.1.mlp on
+  const StrategyConfig config = to_config(draft, problem.space.layers);
+  ASSERT_EQ(config.place.size(), 2u);
+  EXPECT_EQ(config.place[0].layers, (std::vector<std::string>{"h.0.*", "h.1.norm"}));
+  EXPECT_EQ(config.place[1].layers,
+            (std::vector<std::string>{"h.1.mlp", "h.1.add", "h.2.*", "loss"}));
+  const Strategy strategy = placed(config, problem.model, 4);
+  EXPECT_EQ(strategy.stages.front().cells.size(), 2u);
+  EXPECT_EQ(strategy.stages.back().cells, (std::vector<Cell>{{{0, 4}, 1}}));
+}
+
+/// Layers with many weights behind slow links: each should be on one device.
+TEST(StrategySearch, BeatsDataParallelismWhereWeightsAreLarge) {
+  const Problem problem(chain(8, 400'000), 4, 8, 1e8);
+  const SearchResult result = problem.search({.proposals = 300});
+  ASSERT_TRUE(result.best.cost);
+  EXPECT_LT(1.3 * result.best.cost->step_s, step_of(result, "data parallelism, as a strategy"));
+  EXPECT_LE(result.best.cost->step_s, step_of(result, "pipeline of 4"));
+  EXPECT_EQ(problem.price(*result.best.strategy)->step_s, result.best.cost->step_s);
+}
+
+TEST(StrategySearch, IsAFunctionOfItsSeed) {
+  const Problem problem(divided_chain(2, 2, 50'000), 2, 4, 1e8);
+  const auto tried = [&](std::uint64_t seed) {
+    std::vector<double> prices;
+    search_strategy(problem.space,
+                    [&](const StrategyConfig& strategy) {
+                      const auto cost = problem.price(strategy);
+                      prices.push_back(cost ? cost->step_s : 0);
+                      return cost;
+                    },
+                    {.proposals = 60, .seed = seed});
+    return prices;
+  };
+  EXPECT_EQ(tried(1), tried(1));
+  EXPECT_NE(tried(1), tried(2));
+}
+
+/// The shortest step of all strategies whose layers are each on a grid of consecutive tracks.
+double shortest_step(const Problem& problem, const std::vector<Grid>& grids) {
+  double least = std::numeric_limits<double>::infinity();
+  const std::size_t layers = problem.space.layers.size();
+  std::vector<std::size_t> digits(layers, 0);
+  while (true) {
+    Draft draft = everywhere({}, problem.space.layers);
+    for (std::size_t l = 0; l < layers; ++l) draft.grids[l] = grids[digits[l]];
+    for (const int chunk : {0, 1, 2}) {
+      draft.chunk = chunk;
+      const auto cost = problem.price(to_config(draft, problem.space.layers));
+      if (cost) least = std::min(least, cost->step_s);
+    }
+    std::size_t l = 0;
+    while (l < layers && ++digits[l] == grids.size()) digits[l++] = 0;
+    if (l == layers) return least;
+  }
+}
+
+TEST(StrategySearch, FindsTheBestOfASmallSpace) {
+  constexpr int kSeeds = 10;
+  ModelSpec model = chain(5, 20'000);
+  model.params[1].tensor.dims[0].size = 400'000;
+  const Problem problem(model, 2, 4, 2e8);
+  const double least_s =
+      shortest_step(problem, {consecutive(0, 1), consecutive(1, 1), consecutive(0, 2)});
+  int found = 0;
+  std::set<double> starts;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const SearchResult result = problem.search({.proposals = 400, .seed = seed});
+    found += result.best.cost->step_s <= least_s ? 1 : 0;
+    for (const PricedStrategy& known : result.known) starts.insert(known.cost->step_s);
+  }
+  EXPECT_GE(found, kSeeds - 1);
+  EXPECT_GT(*starts.begin(), least_s) << "the control: no start is the best";
+}
+
+TEST(StrategySearch, SaysThatNothingFits) {
+  const Problem problem(chain(4), 2, 2, 1e9, kPage);
+  const SearchResult result = problem.search({.proposals = 10});
+  EXPECT_FALSE(result.best.cost);
+  EXPECT_FALSE(result.known.empty());
+}
+
+}  // namespace
+}  // namespace spillway

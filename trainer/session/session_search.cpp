@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "scheduler/search/strategy_search.h"
+#include "scheduler/simulation/step_cost.h"
+#include "spillway/error.h"
+#include "trainer/session/session_impl.h"
+
+/// Searches of strategies.
+namespace spillway {
+namespace {
+
+/// The trial with the steps that are priced, without evaluations, on one device.
+TrialConfig priced_trial(TrialConfig config) {
+  TrainConfig& train = config.train;
+  train.strategy.reset();
+  train.lane_groups.clear();
+  train.data_parallel = 1;
+  train.max_steps = kPricedSteps;
+  train.eval_steps = 0;
+  config.data = std::make_shared<DataSplit>(
+      DataSplit{.train = config.data->train, .eval = nullptr, .augment = config.data->augment});
+  return config;
+}
+
+SearchSpace space_of(const SessionTrial& trial, int devices) {
+  std::vector<double> cost_s;
+  for (const LayerProfile& layer : trial.profile.layers) {
+    cost_s.push_back(layer.forward_s + layer.backward_s);
+  }
+  return {.layers = whole_layers(trial.model->spec, cost_s),
+          .devices = devices,
+          .groups = trial.config.train.reduction_groups,
+          .virtual_nodes = trial.config.train.virtual_nodes};
+}
+
+/// Without a strategy, on 1, 2, 4, ... and all devices.
+std::vector<PricedStrategy> lanes_on(int devices, int groups) {
+  std::vector<PricedStrategy> found;
+  for (int lanes = 1; lanes < std::min(devices, groups); lanes *= 2) {
+    found.push_back({.name = fmt::format("data_parallel: {}", lanes), .data_parallel = lanes});
+  }
+  const int most = std::min(devices, groups);
+  found.push_back({.name = fmt::format("data_parallel: {}", most), .data_parallel = most});
+  return found;
+}
+
+bool is_faster(const PricedStrategy& one, const PricedStrategy& other) {
+  return one.cost && (!other.cost || one.cost->step_s < other.cost->step_s);
+}
+
+}  // namespace
+
+SearchResult Session::search(JobId id, const SearchConfig& config) const {
+  if (config.proposals < 1) {
+    throw ConfigError("proposals", 0, fmt::format("is {}, must be at least 1", config.proposals));
+  }
+  const Impl& impl = *impl_;
+  const MutexLock lock(impl.mutex);
+  const SessionTrial& trial = impl.known_trial(id);
+  if (impl.shell || trial.ended()) throw Error("search for a strategy before the run begins");
+  const VirtualCosts costs = impl.measure_costs();
+  const EngineConfig engine = impl.engine_config();
+  const TrialConfig priced = priced_trial(trial.config);
+  const auto price = [&](TrialConfig&& variant) SPILLWAY_REQUIRES(impl.mutex) {
+    const auto plan = impl.planner.plan_of(trial, variant);
+    return plan ? step_cost(plan, engine, costs) : std::nullopt;
+  };
+
+  const SearchSpace space = space_of(trial, static_cast<int>(impl.devices.budgets().size()));
+  SearchResult result = search_strategy(
+      space,
+      [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {
+        TrialConfig variant = priced;
+        variant.train.strategy = strategy;
+        return price(std::move(variant));
+      },
+      config);
+  std::vector<PricedStrategy> lanes = lanes_on(space.devices, space.groups);
+  for (PricedStrategy& each : lanes) {
+    TrialConfig variant = priced;
+    variant.train.data_parallel = each.data_parallel;
+    each.cost = price(std::move(variant));
+    if (!is_faster(result.best, each)) result.best = each;
+  }
+  result.known.insert(result.known.begin(), lanes.begin(), lanes.end());
+  return result;
+}
+
+}  // namespace spillway
