@@ -308,7 +308,19 @@ void declare_plan(CLI::App& app, Command& chosen) {
   command.add_option("--seed", options->search.seed, "With --search: of its draws, 1 by default")
       ->type_name("NUMBER")
       ->needs(search);
-  command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing");
+  CLI::Option* const verify =
+      command
+          .add_flag("--verify", options->search.verify,
+                    "With --search: train some steps with each strategy of the table")
+          ->disable_flag_override()
+          ->needs(search);
+  command
+      .add_flag("--suggest-pieces", options->search.suggest_pieces,
+                "With --search: also search with other model.pieces, which change bits")
+      ->disable_flag_override()
+      ->needs(search);
+  command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing")
+      ->excludes(verify);
   add_json(command, options->json, "Print one JSON document instead of tables");
   command.footer(
       R"(It measures the layers, then runs the scheduler on a virtual clock. It shows which

@@ -96,12 +96,16 @@ Json to_json(const PricedStrategy& priced) {
 }
 
 Json to_json(const FoundStrategy& found) {
-  Json known = Json::array();
+  Json known = Json::array(), pieces = Json::array();
   for (const PricedStrategy& each : found.result.known) known.push_back(to_json(each));
-  return {{"trial", found.trial},
-          {"simulated", found.result.simulated},
-          {"known", std::move(known)},
-          {"best", to_json(found.result.best)},
+  for (const SearchedPieces& each : found.pieces) {
+    pieces.push_back({{"overrides", each.overrides},
+                      {"device_bytes", each.least_budget},
+                      {"best", to_json(each.best)}});
+  }
+  return {{"trial", found.trial},         {"simulated", found.result.simulated},
+          {"known", std::move(known)},    {"best", to_json(found.result.best)},
+          {"trained_s", found.trained_s}, {"pieces", std::move(pieces)},
           {"overrides", found.overrides}};
 }
 

@@ -102,9 +102,11 @@ PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
   session.estimate = input.estimate;
   session.pilot_cache = input.pilot_cache;
   session.max_trace_spans = kTraceSpans;
-  auto submitted = submit_new_run(std::move(trials), configs, std::move(session), input.machine,
-                                  std::move(findings));
+  auto submitted =
+      submit_new_run(std::move(trials), configs, session, input.machine, std::move(findings));
   PlannedRun run{.trials = std::move(submitted.trials),
+                 .configs = configs,
+                 .session_config = std::move(session),
                  .session = std::move(submitted.session),
                  .machine = input.machine};
   run.rows = rows_of(*run.session, configs, submitted.misfits);

@@ -49,6 +49,8 @@ TierBytes tiers_of(const PlannedRow& row, const RunConfig& config);
 /// A planned run.
 struct PlannedRun {
   std::vector<Trial> trials;
+  std::vector<TrialConfig> configs;  ///< of all trials
+  SessionConfig session_config;
   std::unique_ptr<Session> session;
   std::vector<PlannedRow> rows;  ///< of all trials; those that fit have consecutive ids
   MemoryNeed memory;

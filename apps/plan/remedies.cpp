@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "apps/plan/planned_times.h"
+#include "apps/plan/with_pieces.h"
 #include "core/os/file_system.h"
 #include "trainer/config/batch_split.h"
 
@@ -142,19 +143,11 @@ class Changes {
 
   /// Smaller layers. Their number depends on what they divide.
   void more_pieces() {
-    const auto divided = [](const char* layer, std::int64_t size) {
-      constexpr std::int64_t kMost = 8;
-      return fmt::format("model.pieces.{}={}", layer, std::min(size, kMost));
-    };
+    constexpr std::int64_t kMost = 8;
     const RunConfig& config = run_.config();
-    if (config.family == ModelFamily::gpt && config.gpt.pieces == GptPieces{}) {
-      changes_.push_back({divided("attention", config.gpt.num_attention_heads),
-                          divided("mlp", config.gpt.mlp_size()),
-                          divided("vocabulary", config.gpt.vocab_size)});
-    }
-    if (config.family == ModelFamily::mlp && config.mlp.pieces == MlpPieces{}) {
-      changes_.push_back({divided("hidden", config.mlp.hidden_size)});
-    }
+    if (config.gpt.pieces != GptPieces{} || config.mlp.pieces != MlpPieces{}) return;
+    Overrides divided = with_pieces(config, kMost);
+    if (!divided.empty()) changes_.push_back(std::move(divided));
   }
 
   void fewer_checkpoints() {

@@ -24,7 +24,8 @@ METHODS = {
                   "rule": {"type": "hyperband", "min_iter": 1, "eta": ETA}},
     "hyperband, all brackets": {"trials": 18, "at": RUNGS, "rule": {
         "type": "hyperband", "min_iter": 1, "eta": ETA, "brackets": "all"}},
-    "asha": {"trials": 60, "at": RUNGS, "rule": {"type": "asha", "min_iter": 1, "eta": ETA}},
+    "asha": {"trials": 60, "at": RUNGS,
+             "rule": {"type": "asha", "min_iter": 1, "eta": ETA, "max_concurrent_trials": 2}},
     "median": {"trials": 14, "at": EVERY_THIRD,
                "rule": {"type": "median", "min_iter": 3, "interval": 3}},
     "pbt": {"trials": 6, "at": [6, 12, 18, 24, FULL],

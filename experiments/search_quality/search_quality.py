@@ -87,10 +87,10 @@ def searches(seed):
                 yield method, system
 
 
-def run_seed(program, ray, rows, name, path, seed):
+def run_seed(program, ray, rows, name, path, seed, only):
     problem = problems.PROBLEMS[name]
     missing = [(method, system) for method, system in searches(seed)
-               if (ray or system == "spillway") and not
+               if (ray or system == "spillway") and only in ("", f"{name},{method}") and not
                rows.has(problem=name, seed=seed, method=method, system=system)]
     if not missing:
         return
@@ -112,7 +112,7 @@ def run_searches(arguments, paths, ray, seeds, rows_file):
     rows = Rows(rows_file)
     for seed in range(1, seeds + 1):
         for name, path in paths.items():
-            run_seed(f"{arguments.bin}/spillway", ray, rows, name, path, seed)
+            run_seed(f"{arguments.bin}/spillway", ray, rows, name, path, seed, arguments.only)
     report.print_tables(rows.rows)
 
 
@@ -127,8 +127,9 @@ def run_all(arguments, folder):
              "text": arguments.text}
     cancer.write(data_script("breast_cancer"), paths["cancer"])
     python = data_script("ray")
-    print("## Choices on recorded losses\n")
-    choices.print_table(f"{arguments.bin}/spillway", python, paths)
+    if not arguments.only:
+        print("## Choices on recorded losses\n")
+        choices.print_table(f"{arguments.bin}/spillway", python, paths)
     ray = Ray(python)
     try:
         run_searches(arguments, paths, ray, arguments.seeds, arguments.rows)
@@ -139,6 +140,7 @@ def run_all(arguments, folder):
 def main():
     parser = spillway_run.parser("one seed of tiny searches, no Ray")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", default="", metavar="PROBLEM,METHOD")
     parser.add_argument("--rows", type=pathlib.Path, default=ROOT / "build/search_quality.jsonl",
                         help="searches so far, which are not repeated; delete it to begin again")
     arguments = parser.parse_args()

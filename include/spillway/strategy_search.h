@@ -18,9 +18,10 @@ struct SearchConfig {
 
 /// The cost of a training step, simulated.
 struct StepCost {
-  double step_s = 0;                 ///< from one commit to the next
-  Bytes to_device = 0, to_host = 0;  ///< bytes that are copied in a step, on all devices
-  Bytes between_devices = 0;         ///< likewise, from one device to another
+  double step_s = 0;          ///< seconds from one commit to the next
+  Bytes to_device = 0;        ///< that are copied from the host in a step, to all devices
+  Bytes to_host = 0;          ///< likewise to the host
+  Bytes between_devices = 0;  ///< likewise from one device to another
 };
 
 /// A strategy and its cost.

@@ -23,7 +23,6 @@ class Draws {
   explicit Draws(std::uint64_t seed) : words_(seed) {}
   /// Below `bound`, which is at least 1.
   std::size_t below(std::size_t bound) { return words_() % bound; }
-  bool one_in(std::size_t bound) { return below(bound) == 0; }
   /// In [0, 1).
   double unit() { return static_cast<double>(words_() >> 11) * 0x1p-53; }
   template <typename Values>
@@ -39,8 +38,16 @@ class Draws {
 class Moves {
  public:
   Moves(const SearchSpace& space, Draws& draws) : space_(space), draws_(draws) {
-    for (int n = 1; n < space.devices; n *= 2) sizes_.push_back(n);
-    sizes_.push_back(space.devices);
+    int most_pieces = 1;
+    for (const WholeLayer& layer : space.layers) most_pieces = std::max(most_pieces, layer.pieces);
+    const auto add_shapes = [&](int tracks) {
+      for (int pieces = 1; pieces <= std::min(tracks, most_pieces); ++pieces) {
+        if (tracks % pieces != 0 || tracks / pieces > space.groups) continue;
+        shapes_.push_back({tracks, pieces});
+      }
+    };
+    for (int tracks = 1; tracks < space.devices; tracks *= 2) add_shapes(tracks);
+    add_shapes(space.devices);
   }
 
   /// Another draft, or the same.
@@ -48,7 +55,8 @@ class Moves {
     constexpr std::size_t kPercent = 100;
     const std::size_t kind = draws_.below(kPercent);
     if (kind < 70) {
-      const Grid grid = any_grid();
+      // That of another layer moves the end of a stage.
+      const Grid grid = draws_.below(3) == 0 ? draws_.any_of(draft.grids) : any_grid();
       for (std::size_t l : any_group(kind)) draft.grids[l] = grid_for(space_.layers[l], grid);
     } else if (kind < 80) {
       copy_a_block(draft);
@@ -60,14 +68,12 @@ class Moves {
     return draft;
   }
 
-  /// All grids of consecutive tracks.
+  /// All grids of consecutive tracks that begin at a multiple of their number.
   std::vector<Grid> all_grids() const {
     std::vector<Grid> found;
-    for (int size : sizes_) {
-      for (int begin = 0; begin + size <= space_.devices; begin += size) {
-        for (int pieces = 1; pieces <= size; ++pieces) {
-          if (is_possible(size, pieces)) found.push_back(consecutive(begin, size, pieces));
-        }
+    for (const Shape& shape : shapes_) {
+      for (int begin = 0; begin + shape.tracks <= space_.devices; begin += shape.tracks) {
+        found.push_back(consecutive(begin, shape.tracks, shape.pieces));
       }
     }
     return found;
@@ -101,21 +107,18 @@ class Moves {
   }
 
  private:
-  bool is_possible(int size, int pieces) const {
-    return size % pieces == 0 && size / pieces <= space_.groups;
-  }
+  /// Of a grid.
+  struct Shape {
+    int tracks = 1, pieces = 1;
+  };
 
   Grid any_grid() {
-    while (true) {
-      const int size = draws_.any_of(sizes_);
-      const auto places = at(space_.devices - size + 1);
-      const int begin = static_cast<int>(draws_.below(places));
-      const int pieces = 1 << draws_.below(at(static_cast<int>(sizes_.size())));
-      if (pieces <= size && is_possible(size, pieces)) return consecutive(begin, size, pieces);
-    }
+    const Shape shape = draws_.any_of(shapes_);
+    const auto begin = draws_.below(at(space_.devices - shape.tracks + 1));
+    return consecutive(static_cast<int>(begin), shape.tracks, shape.pieces);
   }
 
-  /// The layers from `first` to `last` that are `like` one of them.
+  /// The layers that are `like` that.
   template <typename Like>
   std::vector<std::size_t> those(const Like& like) const {
     std::vector<std::size_t> found;
@@ -156,7 +159,7 @@ class Moves {
     const std::size_t one = draws_.below(space_.layers.size());
     const std::size_t begin = begin_of_block(one), end = end_of_block(one);
     const std::size_t size = end - begin;
-    const bool from_before = draws_.one_in(2);
+    const bool from_before = draws_.below(2) == 0;
     if (from_before ? begin < size : end + size > draft.grids.size()) return;
     for (std::size_t l = begin; l < end; ++l) {
       const std::size_t from = from_before ? l - size : l + size;
@@ -177,7 +180,7 @@ class Moves {
 
   const SearchSpace& space_;
   Draws& draws_;
-  std::vector<int> sizes_;
+  std::vector<Shape> shapes_;
 };
 
 class Search {

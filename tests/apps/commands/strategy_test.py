@@ -67,10 +67,23 @@ class StrategyTest(unittest.TestCase):
 
     def test_shows_what_it_has_found(self):
         file = self.folder / "found.yaml"
-        text = finish(self.search(file))
-        self.assertIn("pipeline of 2", text)
+        text = finish(self.search(file, "--verify"))
+        self.assertRegex(text, r"strategy +step +trained +speed")
+        self.assertRegex(text, r"pipeline of 2 +[0-9.]+ s +[0-9.]+ s ")
+        self.assertRegex(text, r"the order of [0-9]+ of [0-9]+ pairs right")
         self.assertIn(f"Train with train.data_parallel=1 train.strategy={file}", text)
         self.assertIn("S: part of the batch", text)
+
+    def test_compares_pieces(self):
+        file = self.folder / "found.yaml"
+        found = json.loads(finish(self.search(file, "--suggest-pieces", "--json")))["search"]
+        memory = [each["device_bytes"] for each in found["pieces"]]
+        self.assertEqual(len(memory), 4)
+        self.assertEqual(found["pieces"][1]["overrides"],
+                         [f"model.pieces.{part}=2" for part in ("attention", "mlp", "vocabulary")])
+        self.assertLess(memory[3], memory[0])
+        for each in found["pieces"]:
+            self.assertGreater(each["best"]["step_s"], 0)
 
     def test_resumes_on_other_devices(self):
         run = self.run_of("killed")
