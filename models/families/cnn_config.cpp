@@ -1,0 +1,51 @@
+#include "spillway/cnn_config.h"
+
+#include <fmt/format.h>
+
+#include "models/base/model_checks.h"
+#include "models/families/cnn_graph.h"
+#include "models/families/family_fields.h"
+
+namespace spillway {
+
+void CnnConfig::validate() const {
+  using namespace detail;
+  ConfigCheck check("model.");
+  FieldCheck fields(check);
+  visit_cnn(*this, fields);
+  const bool is_preset = preset != CnnPreset::none;
+  check.require(is_preset || !layers.empty(), "layers",
+                "is empty; list the layers, or choose a model.preset");
+  check.require(!is_preset || layers.empty(), "layers",
+                fmt::format("cannot be used with model.preset: {}; remove one of them",
+                            to_string(preset)));
+  check.require(is_preset || width_mult == 1, "width_mult",
+                fmt::format("is {}, but there is no model.preset; write the channels of each layer "
+                            "instead",
+                            width_mult));
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const bool rounds_to_1 = layers[l].p < 1 && static_cast<float>(layers[l].p) >= 1;
+    check.require(!rounds_to_1, fmt::format("layers[{}].p", l),
+                  fmt::format("is {}, which is 1 in single precision; write a smaller number",
+                              layers[l].p));
+  }
+  check.finish();
+  require_range(check, num_channels * image_size * image_size, 1, kMaxTensorElements, "image_size");
+  check.finish();
+  cnn_steps(*this);
+}
+
+std::vector<CnnLayerConfig> CnnConfig::all_layers() const {
+  if (preset != CnnPreset::none) return preset_layers(*this);
+  std::vector<CnnLayerConfig> named = layers;
+  for (std::size_t l = 0; l < named.size(); ++l) {
+    if (named[l].name.empty()) named[l].name = fmt::format("{}", l);
+  }
+  return named;
+}
+
+std::int64_t CnnConfig::num_layers() const {
+  return static_cast<std::int64_t>(cnn_steps(*this).size());
+}
+
+}  // namespace spillway
