@@ -93,7 +93,7 @@ PUBLIC = {
     "models/base": "loss model model_builder weights",
     "models/data": "augment data_source tensor_source",
     "models/exported": "adapter exported",
-    "models/families": "builtin gpt_config mlp_config resnet_config",
+    "models/families": "builtin cnn_config gpt_config mlp_config resnet_config",
     "models/modules": "graph sequential",
     "trainer/config": "contract events results session_config session_state train_config "
                       "trial_config trial_plan",

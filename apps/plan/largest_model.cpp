@@ -16,6 +16,7 @@ constexpr int kLargestScale = 512;
 /// The models of a family are one line, from small to large.
 std::vector<std::string> model_of(const RunConfig& config, int scale) {
   constexpr int kHead = 64, kWidth = 64, kChannels = 8;
+  constexpr double kWidthSteps = 16;
   if (config.family == ModelFamily::mlp)
     return {fmt::format("model.hidden_size={}", kWidth * scale)};
   if (config.family == ModelFamily::resnet) {
@@ -25,6 +26,8 @@ std::vector<std::string> model_of(const RunConfig& config, int scale) {
       scaled.push_back(std::max<std::int64_t>(1, size * kChannels * scale / sizes.front()));
     return {fmt::format("model.hidden_sizes=[{}]", fmt::join(scaled, ", "))};
   }
+  if (config.family == ModelFamily::cnn)
+    return {fmt::format("model.width_mult={}", scale / kWidthSteps)};
   return {fmt::format("model.num_hidden_layers={}", scale),
           fmt::format("model.hidden_size={}", kHead * scale),
           fmt::format("model.num_attention_heads={}", scale), "model.intermediate_size=0"};
@@ -41,6 +44,11 @@ class ModelSearch {
     if (config_.family == ModelFamily::torch) {
       throw ConfigError("model.family", 0,
                         "is torch, whose file has one size of model; plan without --largest");
+    }
+    if (config_.family == ModelFamily::cnn && config_.cnn.preset == CnnPreset::none) {
+      throw ConfigError(
+          "model.layers", 0,
+          "are a model of one size; choose a model.preset, or plan without --largest");
     }
   }
 

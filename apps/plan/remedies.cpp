@@ -145,7 +145,10 @@ class Changes {
   void more_pieces() {
     constexpr std::int64_t kMost = 8;
     const RunConfig& config = run_.config();
-    if (config.gpt.pieces != GptPieces{} || config.mlp.pieces != MlpPieces{}) return;
+    if (config.gpt.pieces != GptPieces{} || config.mlp.pieces != MlpPieces{} ||
+        config.cnn.pieces != CnnPieces{}) {
+      return;
+    }
     Overrides divided = with_pieces(config, kMost);
     if (!divided.empty()) changes_.push_back(std::move(divided));
   }

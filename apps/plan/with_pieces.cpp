@@ -16,6 +16,8 @@ std::vector<std::string> with_pieces(const RunConfig& config, std::int64_t piece
               divided("mlp", config.gpt.mlp_size()), divided("vocabulary", config.gpt.vocab_size)};
     case ModelFamily::mlp:
       return {divided("hidden", config.mlp.hidden_size)};
+    case ModelFamily::cnn:
+      return {divided("channels", pieces)};
     default:
       return {};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <set>
@@ -13,7 +14,7 @@
 /// How a field of a configuration is declared, once: by a line in a function template `visit_...`,
 ///   visitor.field(key, value, range, sentence, in_contract);
 /// Visitors read, write, check and document it, see docs/internals/configuration.md. They also have
-///   section(key, visit), list(key, items, sentence, visit);
+///   section(key, visit), list(key, items, example, sentence, visit, in_contract);
 ///   require_key(key, remedy): the key has no default;
 ///   applies(condition): whether fields exist that depend on other values;
 ///   shows(condition): whether fields are written that mean nothing otherwise.
@@ -92,10 +93,23 @@ class FieldCheck {
              const char* /*sentence*/, InContract /*in_contract*/ = InContract::no) {
     for (const Item& value : values) require(key, range, value);
   }
+  void field(const std::string& key, const std::array<std::int64_t, 2>& values,
+             const IntRange& range, const char* sentence, InContract in_contract = InContract::no) {
+    field(key, std::vector(values.begin(), values.end()), range, sentence, in_contract);
+  }
   template <typename Visit>
   void section(const std::string& key, const Visit& visit) {
     FieldCheck inner(check_, prefix_ + key + ".");
     visit(inner);
+  }
+  template <typename Item, typename Visit>
+  void list(const std::string& key, const std::vector<Item>& items, const char* /*example*/,
+            const char* /*sentence*/, const Visit& visit,
+            InContract /*in_contract*/ = InContract::no) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      FieldCheck inner(check_, prefix_ + key + "[" + std::to_string(i) + "].");
+      visit(items[i], inner);
+    }
   }
   void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool condition) const { return condition; }

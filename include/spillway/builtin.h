@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spillway/choices.h"
+#include "spillway/cnn_config.h"
 #include "spillway/data_source.h"
 #include "spillway/gpt_config.h"
 #include "spillway/mlp_config.h"
@@ -22,6 +23,8 @@ ModelFactory mlp_factory(const MlpConfig& config);
 
 /// Makes a residual network. Throws ConfigError like ResnetConfig::validate().
 ModelFactory resnet_factory(const ResnetConfig& config);
+/// Makes a convolutional network. Throws ConfigError like CnnConfig::validate().
+ModelFactory cnn_factory(const CnnConfig& config);
 
 /// Like open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,

@@ -43,15 +43,15 @@ using CnnSize = std::array<std::int64_t, 2>;
 
 /// A layer of a convolutional network; names follow PyTorch. A layer type uses only some members.
 struct CnnLayerConfig {
-  CnnLayerType type = CnnLayerType::conv;          ///< what it computes
-  std::string name;                                ///< empty: its position in the list
-  std::vector<std::string> inputs;                 ///< layers that it reads; empty: the previous one
-  std::int64_t out_channels = 0;                   ///< of a convolution
-  CnnSize kernel_size{0, 0};                       ///< of a convolution or pooling
-  CnnSize stride{0, 0};                            ///< 0: 1; of pooling: `kernel_size`
-  CnnSize padding{0, 0};                           ///< at each side
-  std::string batch_norm;                          ///< name; "true": NAME.bn; "", "false": none
-  std::int64_t out_features = 0;                   ///< of a linear layer
+  CnnLayerType type = CnnLayerType::conv;  ///< what it computes
+  std::string name;                        ///< empty: its position in the list
+  std::vector<std::string> inputs;         ///< layers that it reads; empty: the previous one
+  std::int64_t out_channels = 0;           ///< of a convolution
+  CnnSize kernel_size{0, 0};               ///< of a convolution or pooling
+  CnnSize stride{0, 0};                    ///< 0: 1; of pooling: `kernel_size`
+  CnnSize padding{0, 0};                   ///< at each side
+  std::string batch_norm;                  ///< name; "true": NAME.bn; "", "false": none
+  std::int64_t out_features = 0;           ///< of a linear layer
   CnnActivation activation = CnnActivation::none;  ///< of a convolution, linear layer or sum
   double p = 0;                                    ///< of dropout
   bool operator==(const CnnLayerConfig&) const = default;

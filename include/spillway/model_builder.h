@@ -19,10 +19,13 @@ class ModelBuilder {
 
   /// Appends a parameter and returns its number.
   int add_param(ParamSpec param);
-  /// Appends "NAME.weight" [out, in], normal, and "NAME.bias" [out], zeros without decay. Adds both
-  /// numbers to `params`.
+  /// Appends "NAME/PIECE", the part of a parameter that a piece of a layer holds if its first
+  /// dimension is divided; the parameter itself if `pieces` is 1. Returns its number.
+  int add_piece(ParamSpec whole, int piece, int pieces);
+  /// Appends "NAME.weight" [out, in], normal, and "NAME.bias" [out], zeros without decay, or a
+  /// piece of each. Adds both numbers to `params`.
   void add_linear(std::vector<int>& params, const std::string& name, const Dim& out, const Dim& in,
-                  double stddev);
+                  double stddev, int piece = 0, int pieces = 1);
   /// Appends "NAME/PIECE", the part `stored` of tensor NAME, with dimensions `dims`: of a matrix,
   /// normal; of a bias, zeros without decay. Returns its number.
   int add_part(StoredSlice stored, std::vector<Dim> dims, int piece, double stddev);

@@ -13,21 +13,23 @@ at::Tensor as_float(const at::Tensor& tensor) {
 }  // namespace
 
 void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::string& name,
-                    const Dim& channel, const BatchNormConfig& config) {
+                    const Dim& channel, const BatchNormConfig& config, int piece, int pieces) {
   using Kind = StatisticSpec::Kind;
   const TensorSpec tensor{DType::f32, {channel}};
   const auto add = [&](const char* part, TensorSpec spec, InitSpec::Kind init, Kind statistic) {
-    params.push_back(model.add_param({.name = name + part,
+    params.push_back(model.add_piece({.name = name + part,
                                       .tensor = std::move(spec),
                                       .init = {init},
                                       .trainable = statistic == Kind::none,
                                       .decay = false,
-                                      .statistic = {statistic, config.momentum}}));
+                                      .statistic = {statistic, config.momentum}},
+                                     piece, statistic == Kind::count ? 1 : pieces));
   };
   add(".weight", tensor, InitSpec::Kind::ones, Kind::none);
   add(".bias", tensor, InitSpec::Kind::zeros, Kind::none);
   add(".running_mean", tensor, InitSpec::Kind::zeros, Kind::average);
   add(".running_var", tensor, InitSpec::Kind::ones, Kind::average);
+  if (piece > 0) return;
   add(".num_batches_tracked", {DType::i64, {}}, InitSpec::Kind::zeros, Kind::count);
 }
 

@@ -19,9 +19,11 @@ struct BatchNormConfig {
 
 /// "NAME.weight" (ones) and "NAME.bias" (zeros), [C], without decay; the statistics
 /// "NAME.running_mean" (zeros) and "NAME.running_var" (ones), [C], and "NAME.num_batches_tracked".
-/// All are appended to `params`.
+/// All are appended to `params`, or a piece of each (ModelBuilder::add_piece()); the first piece
+/// has the count.
 void add_batch_norm(ModelBuilder& model, std::vector<int>& params, const std::string& name,
-                    const Dim& channel, const BatchNormConfig& config);
+                    const Dim& channel, const BatchNormConfig& config, int piece = 0,
+                    int pieces = 1);
 
 /// [B, C, ...] -> [B, C, ...], each channel normalised, then scaled and shifted. `params` are the
 /// values of those that add_batch_norm() adds; weight and bias may be undefined. In training each

@@ -11,13 +11,28 @@ int ModelBuilder::add_param(ParamSpec param) {
   return static_cast<int>(spec().params.size()) - 1;
 }
 
+int ModelBuilder::add_piece(ParamSpec whole, int piece, int pieces) {
+  if (pieces == 1) return add_param(std::move(whole));
+  ParamSpec part = whole;
+  const std::int64_t size = whole.tensor.dims.front().size;
+  part.name = fmt::format("{}/{}", whole.name, piece);
+  part.stored = {.name = std::move(whole.name),
+                 .dims = std::move(whole.tensor.dims),
+                 .size = size,
+                 .begin = size * piece / pieces,
+                 .end = size * (piece + 1) / pieces};
+  part.tensor.dims.front().size = part.stored.end - part.stored.begin;
+  return add_param(std::move(part));
+}
+
 void ModelBuilder::add_linear(std::vector<int>& params, const std::string& name, const Dim& out,
-                              const Dim& in, double stddev) {
-  params.push_back(add_param({.name = name + ".weight",
+                              const Dim& in, double stddev, int piece, int pieces) {
+  params.push_back(add_piece({.name = name + ".weight",
                               .tensor = {DType::f32, {out, in}},
-                              .init = {InitSpec::Kind::normal, stddev}}));
-  params.push_back(
-      add_param({.name = name + ".bias", .tensor = {DType::f32, {out}}, .decay = false}));
+                              .init = {InitSpec::Kind::normal, stddev}},
+                             piece, pieces));
+  params.push_back(add_piece(
+      {.name = name + ".bias", .tensor = {DType::f32, {out}}, .decay = false}, piece, pieces));
 }
 
 int ModelBuilder::add_part(StoredSlice stored, std::vector<Dim> dims, int piece, double stddev) {

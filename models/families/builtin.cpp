@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "models/families/cnn.h"
 #include "models/families/gpt.h"
 #include "models/families/mlp.h"
 #include "models/families/resnet.h"
@@ -27,6 +28,11 @@ ModelFactory mlp_factory(const MlpConfig& config) {
 ModelFactory resnet_factory(const ResnetConfig& config) {
   config.validate();
   return [config](std::int64_t vn_size) { return make_resnet(config, vn_size); };
+}
+
+ModelFactory cnn_factory(const CnnConfig& config) {
+  config.validate();
+  return [config](std::int64_t vn_size) { return make_cnn(config, vn_size); };
 }
 
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,

@@ -16,18 +16,18 @@ void CnnConfig::validate() const {
   const bool is_preset = preset != CnnPreset::none;
   check.require(is_preset || !layers.empty(), "layers",
                 "is empty; list the layers, or choose a model.preset");
-  check.require(!is_preset || layers.empty(), "layers",
-                fmt::format("cannot be used with model.preset: {}; remove one of them",
-                            to_string(preset)));
+  check.require(
+      !is_preset || layers.empty(), "layers",
+      fmt::format("cannot be used with model.preset: {}; remove one of them", to_string(preset)));
   check.require(is_preset || width_mult == 1, "width_mult",
                 fmt::format("is {}, but there is no model.preset; write the channels of each layer "
                             "instead",
                             width_mult));
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const bool rounds_to_1 = layers[l].p < 1 && static_cast<float>(layers[l].p) >= 1;
-    check.require(!rounds_to_1, fmt::format("layers[{}].p", l),
-                  fmt::format("is {}, which is 1 in single precision; write a smaller number",
-                              layers[l].p));
+    check.require(
+        !rounds_to_1, fmt::format("layers[{}].p", l),
+        fmt::format("is {}, which is 1 in single precision; write a smaller number", layers[l].p));
   }
   check.finish();
   require_range(check, num_channels * image_size * image_size, 1, kMaxTensorElements, "image_size");

@@ -361,8 +361,7 @@ void GraphReader::add_end() {
   const Value& last = *values_.back();
   const CnnSource& source = last.sources.front();
   const bool is_last_step = last.sources.size() == 1 && source.pool == CnnPool::none &&
-                            source.step >= 0 &&
-                            source.step + 1 == static_cast<int>(steps_.size());
+                            source.step >= 0 && source.step + 1 == static_cast<int>(steps_.size());
   if (!is_last_step) add_identity({&last});
 }
 

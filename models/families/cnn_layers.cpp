@@ -112,6 +112,8 @@ class CnnLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_cnn_layer(CnnOp op) { return std::make_unique<CnnLayer>(std::move(op)); }
+std::unique_ptr<Layer> make_cnn_layer(CnnOp op) {
+  return std::make_unique<CnnLayer>(std::move(op));
+}
 
 }  // namespace spillway

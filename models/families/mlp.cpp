@@ -112,20 +112,12 @@ std::vector<int> add_pieces(ModelBuilder& model, const MlpConfig& config, const 
   const bool is_first = whole.inputs.front() == 0;
   std::vector<int> edges;
   for (int i = 0; i < whole.pieces; ++i) {
-    StoredSlice slice{.name = whole.name + ".weight",
-                      .dims = {out, in},
-                      .size = out.size,
-                      .begin = out.size * i / whole.pieces,
-                      .end = out.size * (i + 1) / whole.pieces};
-    const Dim part{"hidden", slice.end - slice.begin};
     LayerSpec piece = whole;
     piece.name = fmt::format("{}/{}", whole.name, i);
     piece.kind = is_first ? "mlp.input.piece" : "mlp.hidden.piece";
     piece.piece = i;
-    piece.params.push_back(model.add_part(slice, {part, in}, i, stddev_of(in)));
-    slice.name = whole.name + ".bias";
-    slice.dims = {out};
-    piece.params.push_back(model.add_part(slice, {part}, i, 0));
+    model.add_linear(piece.params, whole.name, out, in, stddev_of(in), i, whole.pieces);
+    const Dim part{"hidden", out.size * (i + 1) / whole.pieces - out.size * i / whole.pieces};
     edges.push_back(model.add_layer(std::move(piece),
                                     std::make_unique<HiddenPiece>(config, is_first),
                                     {DType::f32, {sample, part}}));

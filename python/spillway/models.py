@@ -8,7 +8,7 @@ from typing import Any
 from . import _core
 from ._core import Model
 
-__all__ = ["Model", "gpt", "mlp", "resnet"]
+__all__ = ["Model", "cnn", "gpt", "mlp", "resnet"]
 
 
 def _built_in(family: str, fields: dict[str, Any]) -> Model:
@@ -32,3 +32,10 @@ def mlp(**fields: Any) -> Model:
 def resnet(**fields: Any) -> Model:
     """A residual network that classifies pictures: a sample is the pixels and the class."""
     return _built_in("resnet", fields)
+
+
+def cnn(**fields: Any) -> Model:
+    """A convolutional network that classifies pictures, such as `cnn(preset="alexnet")` or
+    `cnn(layers=[{"type": "conv", ...}, ...])`: a sample is the pixels and the class.
+    """
+    return _built_in("cnn", fields)

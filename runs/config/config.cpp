@@ -117,6 +117,7 @@ std::vector<std::string> config_keys() {
   for (const char* kind : {"{model: {family: gpt}, data: {format: tokens}}",
                            "{model: {family: mlp}, data: {format: digits}}",
                            "{model: {family: resnet}, data: {format: digits}}",
+                           "{model: {family: cnn}, data: {format: digits}}",
                            "{model: {family: torch}, data: {format: tensors}}"}) {
     read_config(parse_yaml(kind), schema);
   }

@@ -23,9 +23,9 @@
 
 namespace spillway {
 
-enum class ModelFamily : std::uint8_t { gpt, mlp, resnet, torch };
+enum class ModelFamily : std::uint8_t { gpt, mlp, resnet, cnn, torch };
 template <>
-inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet", "torch"};
+inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet", "cnn", "torch"};
 
 enum class DataFormat : std::uint8_t { bytes, tokens, digits, tensors };
 template <>
@@ -75,10 +75,11 @@ struct RunConfig {
   std::filesystem::path data_root;  ///< of data.paths, torch.path; empty: the current folder
   /// devices, host_memory, offload_path, scheduling but for its order, sweep.early_terminate
   SessionConfig session;
-  ModelFamily family = ModelFamily::gpt;  ///< which of the next four counts
+  ModelFamily family = ModelFamily::gpt;  ///< which of the next five counts
   GptConfig gpt;
   MlpConfig mlp;
   ResnetConfig resnet;
+  CnnConfig cnn;
   TorchConfig torch;
   std::optional<AdapterConfig> adapter;  ///< of a torch
   DataConfig data;
@@ -92,6 +93,7 @@ struct RunConfig {
   std::int64_t num_layers() const {
     if (family == ModelFamily::torch) return torch.info.num_layers;
     if (family == ModelFamily::resnet) return resnet.num_layers();
+    if (family == ModelFamily::cnn) return cnn.num_layers();
     return family == ModelFamily::mlp ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
   }
   /// Names of what evaluations give beside the loss.

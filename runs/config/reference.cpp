@@ -29,6 +29,9 @@ std::string kind_of(const std::vector<std::string>&, TextList) {
   return "string or list of strings";
 }
 std::string kind_of(const std::vector<AutoscaleRule>&, AnyValue) { return "rule or list of rules"; }
+std::string kind_of(const std::array<std::int64_t, 2>&, const IntRange& range) {
+  return fmt::format("integer from {} to {}, or list of two", range.min, range.max);
+}
 std::string kind_of(const std::vector<std::int64_t>&, const IntRange& range) {
   return fmt::format("list of integers from {} to {}", range.min, range.max);
 }
@@ -68,8 +71,9 @@ class TableWriter {
         sentence);
   }
   template <typename Item, typename Visit>
-  void list(const std::string& key, const std::vector<Item>&, const char* sentence, const Visit&) {
-    row(key, "list", "required", InContract::no, sentence);
+  void list(const std::string& key, const std::vector<Item>&, const char* /*example*/,
+            const char* sentence, const Visit&, InContract in_contract = InContract::no) {
+    row(key, "list", key == required_ ? "required" : "", in_contract, sentence);
   }
   template <typename Visit>
   void section(const std::string& key, const Visit& visit) {
@@ -101,6 +105,8 @@ class FirstField {
   }
   template <typename Visit>
   void section(const char* /*key*/, const Visit& /*visit*/) {}
+  template <typename... List>
+  void list(const List&... /*list*/) {}
   void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool /*condition*/) const { return false; }
   bool shows(bool /*condition*/) const { return false; }
@@ -120,6 +126,7 @@ std::string reference_tables() {
     visit(table);
   };
   const RunConfig run;
+  const CnnLayerConfig layer;
   const DeviceConfig device;
   const EarlyTerminate early;
   const AdapterConfig adapter;
@@ -132,6 +139,8 @@ std::string reference_tables() {
   add("gpt", [&](auto& v) { visit_gpt(run.gpt, v); });
   add("mlp", [&](auto& v) { visit_mlp(run.mlp, v); });
   add("resnet", [&](auto& v) { visit_resnet(run.resnet, v); });
+  add("cnn", [&](auto& v) { visit_cnn(run.cnn, v); });
+  add("cnn_layers", [&](auto& v) { visit_cnn_layer(layer, v); });
   add("torch", [&](auto& v) { visit_torch(run.torch, v); });
   add("adapter", [&](auto& v) {
     v.require_key("target_modules", "");

@@ -60,11 +60,12 @@ class ContractFields {
   template <typename Value, typename Range>
   void field(const char* key, const Value& value, const Range& range, const char* /*sentence*/,
              InContract in_contract = InContract::no) {
-    if (in_contract != InContract::yes) return;
-    const YamlNode node = YamlWriter::node_of(value, range);
-    std::string text = node.kind == YamlNode::Kind::scalar ? node.text : to_yaml(node);
-    if (text.ends_with('\n')) text.pop_back();
-    fields_[prefix_ + key] = text;
+    if (in_contract == InContract::yes) take(key, YamlWriter::node_of(value, range));
+  }
+  template <typename Item, typename Visit>
+  void list(const char* key, const std::vector<Item>& items, const char* /*example*/,
+            const char* /*sentence*/, const Visit& visit, InContract in_contract = InContract::no) {
+    if (in_contract == InContract::yes) take(key, YamlWriter::node_of_list(items, visit));
   }
   template <typename Visit>
   void section(const char* key, const Visit& visit) {
@@ -76,6 +77,12 @@ class ContractFields {
   bool shows(bool condition) const { return condition; }
 
  private:
+  void take(const char* key, const YamlNode& node) {
+    std::string text = node.kind == YamlNode::Kind::scalar ? node.text : to_yaml(node);
+    if (text.ends_with('\n')) text.pop_back();
+    fields_[prefix_ + key] = text;
+  }
+
   std::map<std::string, std::string>& fields_;
   std::string prefix_;
   bool all_;

@@ -12,7 +12,7 @@ namespace spillway {
 template <typename Config, typename Visitor>
 void visit_resources(Config& session, Visitor& v) {
   v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
-  v.list("devices", session.devices, "List of devices, see below.",
+  v.list("devices", session.devices, "[{memory: 1GiB}]", "List of devices, see below.",
          [](auto& device, auto& item) { visit_device(device, item); });
   v.field("host_memory", session.host_memory, SizeRange{},
           "Limit of host memory for the training state of all running trials. Trials that do not "
@@ -62,11 +62,13 @@ void visit_model(Config& run, Visitor& v) {
           "`gpt`: GPT-2 (pre-norm, learned positions, tied embedding, GELU by tanh; "
           "`models/families/gpt.h` lists its parameter names in GPT-2). `mlp`: multilayer "
           "perceptron that classifies. `resnet`: residual network with batch normalization that "
-          "classifies pictures. `torch`: a model of PyTorch, from a file.",
+          "classifies pictures. `cnn`: any graph of convolutions that classifies pictures, or a "
+          "known one. `torch`: a model of PyTorch, from a file.",
           InContract::yes);
   if (v.applies(run.family == ModelFamily::gpt)) visit_gpt(run.gpt, v);
   if (v.applies(run.family == ModelFamily::mlp)) visit_mlp(run.mlp, v);
   if (v.applies(run.family == ModelFamily::resnet)) visit_resnet(run.resnet, v);
+  if (v.applies(run.family == ModelFamily::cnn)) visit_cnn(run.cnn, v);
   if (v.applies(run.family == ModelFamily::torch)) visit_torch(run.torch, v);
 }
 
@@ -83,8 +85,10 @@ template <typename Config, typename Visitor>
 void visit_data(Config& data, Visitor& v) {
   v.field("format", data.format, kAny,
           "For a `gpt`: `bytes` (each byte is a token) or `tokens` (files of token numbers, as "
-          "tokenizers write them, all below `vocab_size`). For an `mlp` or `resnet`: `digits` "
-          "(lines of 64 pixels from 0 to 16 and a digit, separated by commas). For a `torch`: "
+          "tokenizers write them, all below `vocab_size`). For an `mlp`, `resnet` or `cnn`: "
+          "`digits` (lines of 64 pixels from 0 to 16 and a digit, separated by commas). For a "
+          "`cnn` also `tensors`: one safetensors file with whole numbers `images` `[samples, "
+          "num_channels, image_size, image_size]` and `labels` `[samples]`. For a `torch`: "
           "`tensors` (one safetensors file with a tensor `[samples, ...]` for each input of the "
           "model, by its name, or one tensor `rows`), or any other format whose samples are its "
           "rows.",
@@ -177,7 +181,7 @@ void visit_sweep(Config& sweep, Visitor& v) {
         "name", sweep.metric.name, kAny,
         "What ranks the trials, at their end and where early stopping compares them: loss "
         "on the evaluation data, training loss, or on the evaluation data `accuracy` (mlp, "
-        "resnet) or `perplexity` (gpt); of a `torch` model, those that it has.");
+        "resnet, cnn) or `perplexity` (gpt); of a `torch` model, those that it has.");
     metric.field("goal", sweep.metric.goal, kAny, "Whether smaller or larger values are better.");
   });
 }

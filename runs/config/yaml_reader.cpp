@@ -113,6 +113,18 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
   }
 }
 
+void YamlReader::read(const std::string& key, const YamlNode& node,
+                      std::array<std::int64_t, 2>& values, const IntRange& range) {
+  if (node.kind != Kind::list) {
+    if (read(key, node, values[0], range)) values[1] = values[0];
+    return;
+  }
+  if (node.children.size() != values.size())
+    return complain(key, node, "an integer or a list of two, such as [1, 7]");
+  for (std::size_t i = 0; i < values.size(); ++i)
+    read(fmt::format("{}[{}]", key, i), node.children[i], values[i], range);
+}
+
 void YamlReader::read(const std::string& key, const YamlNode& node, std::filesystem::path& value,
                       AnyValue) {
   if (node.kind == Kind::scalar) {
@@ -146,12 +158,12 @@ void YamlReader::read(const std::string& key, const YamlNode& node,
   }
 }
 
-std::vector<YamlReader> YamlReader::items_of(const char* key) {
+std::vector<YamlReader> YamlReader::items_of(const char* key, const char* example) {
   const auto* node = raw(key);
   std::vector<YamlReader> readers;
   if (node == nullptr) return readers;
   if (node->kind != Kind::list || node->children.empty()) {
-    complain(key, *node, "a list of at least one mapping, such as [{memory: 1GiB}]");
+    complain(key, *node, fmt::format("a list of at least one mapping, such as {}", example));
     return readers;
   }
   for (std::size_t i = 0; i < node->children.size(); ++i) {

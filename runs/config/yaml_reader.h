@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -54,9 +55,10 @@ class YamlReader {
   }
   /// A list of at least one map.
   template <typename Item, typename Visit>
-  void list(const char* key, std::vector<Item>& items, const char* /*sentence*/,
-            const Visit& visit) {
-    for (YamlReader& reader : items_of(key)) {
+  void list(const char* key, std::vector<Item>& items, const char* example,
+            const char* /*sentence*/, const Visit& visit,
+            InContract /*in_contract*/ = InContract::no) {
+    for (YamlReader& reader : items_of(key, example)) {
       visit(items.emplace_back(), reader);
       reader.finish();
     }
@@ -74,7 +76,7 @@ class YamlReader {
 
  private:
   std::string path_of(const std::string& key) const;
-  std::vector<YamlReader> items_of(const char* key);
+  std::vector<YamlReader> items_of(const char* key, const char* example);
   /// "is 'x', must be ..."
   void complain(const std::string& key, const YamlNode& node, const std::string& expected);
 
@@ -110,6 +112,9 @@ class YamlReader {
     }
     if (is_right) values = std::move(items);
   }
+  /// A number for both, or a list of two.
+  void read(const std::string& key, const YamlNode& node, std::array<std::int64_t, 2>& values,
+            const IntRange& range);
   void read(const std::string& key, const YamlNode& node, std::vector<std::string>& values,
             const TextList& range);
   /// An empty text stands for no path.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -30,15 +31,10 @@ class YamlWriter {
     put(key, std::move(writer.map_));
   }
   template <typename Item, typename Visit>
-  void list(const char* key, const std::vector<Item>& items, const char* /*sentence*/,
-            const Visit& visit) {
-    YamlNode list{.kind = YamlNode::Kind::list};
-    for (const Item& item : items) {
-      YamlWriter writer;
-      visit(item, writer);
-      list.children.push_back(std::move(writer.map_));
-    }
-    put(key, std::move(list));
+  void list(const char* key, const std::vector<Item>& items, const char* /*example*/,
+            const char* /*sentence*/, const Visit& visit,
+            InContract /*in_contract*/ = InContract::no) {
+    put(key, node_of_list(items, visit));
   }
   void require_key(const char* /*key*/, const char* /*remedy*/) {}
   bool applies(bool condition) const { return condition; }
@@ -50,6 +46,17 @@ class YamlWriter {
   }
   YamlNode take() { return std::move(map_); }
 
+  /// A list of maps.
+  template <typename Item, typename Visit>
+  static YamlNode node_of_list(const std::vector<Item>& items, const Visit& visit) {
+    YamlNode list{.kind = YamlNode::Kind::list};
+    for (const Item& item : items) {
+      YamlWriter writer;
+      visit(item, writer);
+      list.children.push_back(std::move(writer.map_));
+    }
+    return list;
+  }
   /// The value of a field.
   template <typename Value, typename Range>
   static YamlNode node_of(const Value& value, const Range& range) {
@@ -60,6 +67,10 @@ class YamlWriter {
     YamlNode list{.kind = YamlNode::Kind::list};
     for (const Item& value : values) list.children.push_back(node_of(value, range));
     return list;
+  }
+  static YamlNode node_of(const std::array<std::int64_t, 2>& values, const IntRange& range) {
+    if (values[0] == values[1]) return node_of(values[0], range);
+    return node_of(std::vector(values.begin(), values.end()), range);
   }
   static YamlNode node_of(const std::vector<std::string>& values, const TextList& range) {
     const bool is_one = !range.may_be_empty && values.size() == 1;

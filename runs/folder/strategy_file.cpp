@@ -39,7 +39,7 @@ StrategyConfig read(const YamlNode& tree) {
     order.field("window", strategy.window, kNumber);
   });
   root.require_key("place", "list the layers and their tracks");
-  root.list("place", strategy.place, "", read_placement);
+  root.list("place", strategy.place, "[{layers: \"*\", tracks: [0, 1]}]", "", read_placement);
   root.finish();
   schema.report_unknown();
   findings.throw_if_any();

@@ -43,8 +43,32 @@ void check_rows(const RunConfig& config) {
                                 info.row_dtype == DType::f32 ? "float32" : "int64"));
 }
 
+void check_pictures(const CnnConfig& cnn, DataFormat format) {
+  const bool are_digits = format == DataFormat::digits;
+  if (format == DataFormat::tensors || (are_digits && cnn.num_channels == 1 && cnn.image_size == 8))
+    return;
+  throw ConfigError(
+      "data.format", 0,
+      fmt::format("is {}, but the model reads pictures of {} x {} x {}; write tensors, or digits "
+                  "with model.num_channels: 1 and model.image_size: 8",
+                  to_string(format), cnn.num_channels, cnn.image_size, cnn.image_size));
+}
+
+/// What tensors in files are parts of.
+ExportedInfo rows_of(const RunConfig& config) {
+  if (config.family != ModelFamily::cnn) return config.torch.info;
+  const std::int64_t channels = config.cnn.num_channels, size = config.cnn.image_size;
+  const std::int64_t numbers = channels * size * size;
+  ExportedInfo rows{
+      .row_dtype = DType::i64, .row_elements = numbers + 1, .inputs = {}, .metrics = {}};
+  rows.inputs = {{.name = "images", .begin = 0, .shape = {channels, size, size}, .dtype = "int64"},
+                 {.name = "labels", .begin = numbers, .shape = {}, .dtype = "int64"}};
+  return rows;
+}
+
 void check_format(const RunConfig& config) {
   if (config.family == ModelFamily::torch) return check_rows(config);
+  if (config.family == ModelFamily::cnn) return check_pictures(config.cnn, config.data.format);
   const bool of_pictures = config.family != ModelFamily::gpt;
   const bool are_tensors = config.data.format == DataFormat::tensors;
   if (!are_tensors && (config.data.format == DataFormat::digits) == of_pictures) return;
@@ -72,7 +96,7 @@ std::shared_ptr<const DataSplit> open(const RunConfig& config,
   for (const auto& name : names) paths.push_back(config.data_root / name);
   if (data.format == DataFormat::tensors) {
     if (paths.size() != 1) throw ConfigError("data.path", 0, "names several files; name one");
-    return exported_data(paths[0], config.torch.info, data.eval_fraction);
+    return exported_data(paths[0], rows_of(config), data.eval_fraction);
   }
   if (data.format == DataFormat::digits) {
     return digits_data(paths, data.eval_fraction, data.augment);
@@ -134,6 +158,7 @@ void check_virtual_nodes(const TrainConfig& train, const std::string& path,
 ModelFactory model_factory(const RunConfig& config) {
   if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
   if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
+  if (config.family == ModelFamily::cnn) return cnn_factory(config.cnn);
   return gpt_factory(config.gpt);
 }
 
@@ -186,9 +211,7 @@ TrialConfig TrialFactory::make(const Trial& trial, Findings& findings) {
 }
 
 ModelFactory TrialFactory::model(const RunConfig& config) {
-  if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
-  if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
-  if (config.family == ModelFamily::gpt) return gpt_factory(config.gpt);
+  if (config.family != ModelFamily::torch) return model_factory(config);
   if (config.torch.info.name.empty()) return nullptr;  // a finding
   const auto lora = config.adapter ? std::optional(config.adapter->lora) : std::nullopt;
   auto& known = model_files_[{config.torch.path, lora}];
@@ -216,8 +239,10 @@ std::optional<std::int64_t> TrialFactory::steps_of_epochs(Trial& trial) {
 
 std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
   check_format(config);
-  auto& known = opened_[{config.data, config.tokens_per_sample(), num_tokens(config),
-                         config.torch.info.xxh3}];
+  std::string kind = config.torch.info.xxh3;
+  if (config.family == ModelFamily::cnn)
+    kind = fmt::format("{} x {}", config.cnn.num_channels, config.cnn.image_size);
+  auto& known = opened_[{config.data, config.tokens_per_sample(), num_tokens(config), kind}];
   if (!known) known = open(config);
   return known;
 }

@@ -41,7 +41,7 @@ class TrialFactory {
   ModelFactory model(const RunConfig& config);
   std::shared_ptr<const DataSplit> data(const RunConfig& config);
 
-  /// By data, tokens of a sample, number of tokens, and file of the model.
+  /// By data, tokens of a sample, number of tokens, and file of the model or size of pictures.
   std::map<std::tuple<DataConfig, std::int64_t, std::int64_t, std::string>,
            std::shared_ptr<const DataSplit>>
       opened_;
