@@ -2,17 +2,20 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "core/spec/stored_tensor.h"
+#include "models/families/cnn.h"
 #include "models/families/gpt.h"
 #include "models/families/mlp.h"
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/models/run_layers.h"
+#include "tests/support/models/small_cnn.h"
 
 /// Models whose layers are divided into pieces.
 namespace spillway {
@@ -72,6 +75,7 @@ std::vector<at::Tensor> parts_of(const Values& values, const ModelSpec& spec) {
 Values gradients_of(const std::vector<at::Tensor>& params, const Model& model) {
   Values gradients;
   for (const StoredTensor& stored : stored_tensors(model.spec)) {
+    if (!model.spec.params[at(stored.params.front())].trainable) continue;
     const at::Tensor whole = at::zeros({stored.tensor.elements()});
     for (int p : stored.params) {
       const at::Tensor part = params[at(p)].grad().contiguous().view({-1});
@@ -115,6 +119,44 @@ TEST(MlpPieces, ComputeTheFunctionOfTheUndividedModel) {
   for (const std::int64_t pieces : {2, 5, 22}) {
     expect_same_function(*make_mlp(mlp_of(pieces), 3), *whole, rows);
   }
+}
+
+TEST(CnnPieces, ComputeTheFunctionOfTheUndividedModel) {
+  const at::Tensor rows = at::randint(10, {4, 65}, at::kLong);
+  const auto whole = make_cnn(testing::small_cnn(/*drop=*/0), 4);
+  for (const std::int64_t pieces : {2, 3, 7}) {
+    expect_same_function(*make_cnn(testing::small_cnn(/*drop=*/0, pieces), 4), *whole, rows);
+  }
+}
+
+/// Where others read the input, it is copied; sums, dropout and the loss come behind the pieces.
+TEST(CnnPieces, AreLayersOfTheirOwn) {
+  const auto model = make_cnn(testing::small_cnn(0.1, 2), 4);
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"conv1/0", "conv1/1", "pool", "left/in", "left/0",
+                                             "left/1", "right", "conv2/0", "conv2/1", "conv2",
+                                             "fc1/in", "fc1/0", "fc1/1", "fc2/0", "fc2/1", "fc2"}));
+  EXPECT_EQ(model->spec.layers[9].draws_as, 4) << "as without pieces";
+  EXPECT_TRUE(model->spec.has_predictions);
+}
+
+TEST(CnnPieces, AreAtMostTheChannelsAndByDefaultLarge) {
+  CnnConfig config{.preset = CnnPreset::alexnet, .num_classes = 10};
+  config.pieces.channels = 0;
+  const auto pieces_of = [&](const std::string& layer) {
+    const auto model = make_cnn(config, 1);
+    return std::ranges::count_if(model->spec.layers, [&](const LayerSpec& spec) {
+      return spec.name.starts_with(layer + "/") && spec.name != layer + "/in";
+    });
+  };
+  EXPECT_EQ(pieces_of("features.0"), 0) << "64 channels";
+  EXPECT_EQ(pieces_of("features.3"), 2) << "192 channels";
+  EXPECT_EQ(pieces_of("features.6"), 4) << "384 channels";
+  EXPECT_EQ(pieces_of("classifier.1"), 8) << "4,096 outputs";
+  EXPECT_EQ(pieces_of("classifier.6"), 0) << "10 outputs";
+  config.pieces.channels = 64;
+  EXPECT_EQ(pieces_of("classifier.6"), 10);
 }
 
 TEST(GptPieces, AreLayersOfTheirOwn) {

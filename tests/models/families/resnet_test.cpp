@@ -71,8 +71,8 @@ TEST(Resnet, NamesAndInitializesItsValues) {
     EXPECT_EQ(param.is_statistic() && !param.is_observed(), param.name.ends_with("tracked"));
   }
   for (const LayerSpec& layer : spec.layers) layers.push_back(layer.name);
-  EXPECT_EQ(layers, (Names{"conv1", "layer1.0.conv1", "layer1.0.conv2", "layer2.0.downsample",
-                           "layer2.0.conv1", "layer2.0.conv2", "layer3.0.downsample",
+  EXPECT_EQ(layers, (Names{"conv1", "layer1.0.conv1", "layer1.0.conv2", "layer2.0.downsample.0",
+                           "layer2.0.conv1", "layer2.0.conv2", "layer3.0.downsample.0",
                            "layer3.0.conv1", "layer3.0.conv2", "fc"}));
   EXPECT_EQ(static_cast<std::int64_t>(layers.size()), ResnetConfig{}.num_layers());
   EXPECT_EQ(Names(names.begin(), names.begin() + 7),
