@@ -23,6 +23,7 @@ ModelFactory mlp_factory(const MlpConfig& config);
 
 /// Makes a residual network. Throws ConfigError like ResnetConfig::validate().
 ModelFactory resnet_factory(const ResnetConfig& config);
+
 /// Makes a convolutional network. Throws ConfigError like CnnConfig::validate().
 ModelFactory cnn_factory(const CnnConfig& config);
 

@@ -30,10 +30,10 @@ bool require_positive(ConfigCheck& check, double value, const std::string& field
                        fmt::format("is {}, must be above 0", text(value)));
 }
 
-bool require_dropout(ConfigCheck& check, double value) {
+bool require_dropout(ConfigCheck& check, double value, const std::string& field) {
   const bool rounds_to_1 = value < 1 && static_cast<float>(value) >= 1;
   return check.require(
-      !rounds_to_1, "dropout",
+      !rounds_to_1, field,
       fmt::format("is {}, which is 1 in single precision; write a smaller number", text(value)));
 }
 

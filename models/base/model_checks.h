@@ -17,7 +17,7 @@ bool require_range(ConfigCheck& check, std::int64_t value, std::int64_t low, std
                    const std::string& field);
 bool require_positive(ConfigCheck& check, double value, const std::string& field);
 /// Below 1 in single precision too.
-bool require_dropout(ConfigCheck& check, double value);
+bool require_dropout(ConfigCheck& check, double value, const std::string& field = "dropout");
 /// A matrix of at most kMaxTensorElements; both sizes are known to be at most 3 * kMaxSize.
 bool require_tensor(ConfigCheck& check, std::int64_t rows, std::int64_t columns,
                     const std::string& field);

@@ -24,10 +24,12 @@ void CnnConfig::validate() const {
                             "instead",
                             width_mult));
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    const bool rounds_to_1 = layers[l].p < 1 && static_cast<float>(layers[l].p) >= 1;
-    check.require(
-        !rounds_to_1, fmt::format("layers[{}].p", l),
-        fmt::format("is {}, which is 1 in single precision; write a smaller number", layers[l].p));
+    const CnnLayerConfig& layer = layers[l];
+    require_dropout(check, layer.p, fmt::format("layers[{}].p", l));
+    check.require(layer.activation == CnnActivation::none || has_activation(layer.type),
+                  fmt::format("layers[{}].activation", l),
+                  fmt::format("is {}, but a layer of type {} has none; remove it",
+                              to_string(layer.activation), to_string(layer.type)));
   }
   check.finish();
   require_range(check, num_channels * image_size * image_size, 1, kMaxTensorElements, "image_size");

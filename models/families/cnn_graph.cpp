@@ -57,14 +57,16 @@ class GraphReader {
  private:
   const CnnLayerConfig& layer() const { return layers_[at_]; }
 
-  /// Layers of a preset fit unless the picture is too small, so then the field is its size.
+  /// The layers of a preset fit one another, but maybe not the picture.
   bool require(bool holds, const std::string& key, const std::string& problem) {
     if (config_.preset == CnnPreset::none)
       return check_.require(holds, fmt::format("layers[{}].{}", at_, key), problem);
     return check_.require(
         holds, "image_size",
-        fmt::format("is {}, too small for {}: {} of layer '{}' {}", config_.image_size,
-                    to_string(config_.preset), key, layer().name, problem));
+        fmt::format("is {}, which does not fit model.preset: {} with model.width_mult: {}: {} of "
+                    "layer '{}' {}",
+                    config_.image_size, to_string(config_.preset), config_.width_mult, key,
+                    layer().name, problem));
   }
 
   void find_names();

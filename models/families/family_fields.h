@@ -119,6 +119,11 @@ void visit_cnn_window(Config& layer, Visitor& v) {
           "Rows and columns added at each side; for pooling at most half of `kernel_size`.", yes);
 }
 
+/// Whether a layer of this type can end with an activation function.
+constexpr bool has_activation(CnnLayerType type) {
+  return type == CnnLayerType::conv || type == CnnLayerType::linear || type == CnnLayerType::add;
+}
+
 /// `Config` is CnnLayerConfig, constant or not.
 template <typename Config, typename Visitor>
 void visit_cnn_layer(Config& layer, Visitor& v) {
@@ -158,7 +163,7 @@ void visit_cnn_layer(Config& layer, Visitor& v) {
     v.field("out_features", layer.out_features, kSize,
             "Values that a `linear` makes from all values of a sample.", yes);
   }
-  if (v.applies(type == conv || type == linear || type == add)) {
+  if (v.applies(has_activation(type))) {
     v.field("activation", layer.activation, kAny,
             "Activation function at the end of a `conv`, `linear` or `add`.", yes);
   }
@@ -168,10 +173,12 @@ void visit_cnn_layer(Config& layer, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_cnn(Config& cnn, Visitor& v) {
   using enum InContract;
-  v.field("preset", cnn.preset, kAny,
-          "A known network, with the sizes and names of torchvision: LeNet-5, AlexNet, "
-          "Inception-v3 (without the auxiliary classifier), ResNet-101. `none`: `layers`.",
-          yes);
+  v.field(
+      "preset", cnn.preset, kAny,
+      "A known network, with the sizes and names of torchvision: LeNet-5, AlexNet, "
+      "Inception-v3 (without the auxiliary classifier; torchvision's `batch_norm_eps` is 0.001), "
+      "ResNet-101. `none`: `layers`.",
+      yes);
   v.field("width_mult", cnn.width_mult, NumberRange{.min = 0, .max = 64, .above_min = true},
           "Factor for the channels and features of a `preset`.", yes);
   v.field("num_channels", cnn.num_channels, kSize, "Channels of a picture.", yes);

@@ -12,8 +12,8 @@ namespace spillway {
 /// convolution and ends with average pooling and a linear layer. Dropout is between the
 /// convolutions of a block.
 /// A graph of layers, each one convolution and the operations after it: "conv1", then for each
-/// block "layer1.0.downsample" (if needed), "layer1.0.conv1", "layer1.0.conv2", then "fc". A sample
-/// is a picture of integers and a label in [0, num_labels); batch edge "rows" is [sample,
+/// block "layer1.0.downsample.0" (if needed), "layer1.0.conv1", "layer1.0.conv2", then "fc". A
+/// sample is a picture of integers and a label in [0, num_labels); batch edge "rows" is [sample,
 /// num_channels * image_size^2 + 1] i64.
 /// Parameters and running statistics are named as in torchvision: "conv1.weight", "bn1.weight",
 /// "bn1.running_mean", "layer1.0.conv1.weight", ..., "fc.bias". Convolutions start normal with

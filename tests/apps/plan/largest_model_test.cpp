@@ -8,6 +8,7 @@
 
 #include "apps/commands/plan_command.h"
 #include "core/base/config_check.h"
+#include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/small_sweep.h"
 
@@ -38,6 +39,15 @@ class Largest : public ::testing::Test {
     std::ostringstream out;
     EXPECT_EQ(plan(options, out), kDone);
     return Json::parse(out.str());
+  }
+  /// Override of the data.
+  std::string digits() {
+    std::string lines;
+    for (int i = 0; i < 400; ++i) {
+      for (int pixel = 0; pixel < 64; ++pixel) lines += std::to_string(i * pixel % 17) + ",";
+      lines += std::to_string(i % 10) + "\n";
+    }
+    return "data={format: digits, path: " + folder_.write("digits.csv", lines) + "}";
   }
   static std::vector<std::string> gpt_of(int scale) {
     const std::string n = std::to_string(scale);
@@ -76,18 +86,21 @@ TEST_F(Largest, IsTheSmallestWhereNoneIsAsFastAsAsked) {
 }
 
 TEST_F(Largest, GrowsInWidthForAnMlp) {
-  std::string digits;
-  for (int i = 0; i < 400; ++i) {
-    for (int pixel = 0; pixel < 64; ++pixel) digits += std::to_string(i * pixel % 17) + ",";
-    digits += std::to_string(i % 10) + "\n";
-  }
-  const std::string data =
-      "data={format: digits, path: " + folder_.write("digits.csv", digits) + "}";
-  options_.overrides.insert(options_.overrides.end(), {"model={family: mlp}", data});
+  options_.overrides.insert(options_.overrides.end(), {"model={family: mlp}", digits()});
   const LargestModel found = find_largest_model(options_, kAnySpeed);
   ASSERT_EQ(found.overrides.size(), 1u);
   EXPECT_TRUE(found.overrides[0].starts_with("model.hidden_size=")) << found.overrides[0];
   EXPECT_EQ(fits(found.overrides), kDone);
+}
+
+TEST_F(Largest, HasOneSizeForAGraphOfLayers) {
+  options_.overrides.insert(
+      options_.overrides.end(),
+      {"model={family: cnn, num_channels: 1, image_size: 8, num_classes: 10, layers: [{type: "
+       "linear, out_features: 10}]}",
+       digits()});
+  const auto error = thrown<ConfigError>([&] { find_largest_model(options_, kAnySpeed); });
+  EXPECT_EQ(error.field, "model.layers");
 }
 
 /// What is wrong with the file is no matter of size.

@@ -186,15 +186,15 @@ TEST(CnnPresets, TrainWithSmallPicturesAndWidths) {
   }
 }
 
-TEST(CnnPresets, SayIfPicturesAreTooSmall) {
+TEST(CnnPresets, RefusePicturesThatAreTooSmall) {
   CnnConfig config = config_of(known_presets()[1]);
   config.image_size = 32;
   const auto error = thrown<ConfigError>([&] { config.validate(); });
   EXPECT_EQ(error.field, "model.image_size");
   EXPECT_EQ(error.problem,
-            "is 32, too small for alexnet: kernel_size of layer 'features.12' is 3 x 3, but it "
-            "reads pictures of 1 x 1 with padding of 0 x 0; use a smaller kernel, more padding or "
-            "larger pictures");
+            "is 32, which does not fit model.preset: alexnet with model.width_mult: 1: kernel_size "
+            "of layer 'features.12' is 3 x 3, but it reads pictures of 1 x 1 with padding of 0 x "
+            "0; use a smaller kernel, more padding or larger pictures");
 }
 
 /// The error of a changed small_cnn().
@@ -266,6 +266,8 @@ TEST(Cnn, ChecksSizes) {
                "makes 9 values, must make one for each of model.num_classes, 10");
   expect_error([](auto& c) { c.layers[13].out_features = 0; }, "model.layers[13].out_features",
                "is 0");
+  expect_error([](auto& c) { c.layers[1].activation = CnnActivation::relu; },
+               "model.layers[1].activation", "is relu, but a layer of type max_pool has none");
   expect_error([](auto& c) { c.layers[7].p = 1 - 1e-12; }, "model.layers[7].p",
                "1 in single precision");
   expect_error(

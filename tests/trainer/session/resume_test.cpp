@@ -12,7 +12,7 @@
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
-#include "tests/support/models/small_resnet.h"
+#include "tests/support/models/small_cnn.h"
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 #include "trainer/checkpoint/checkpoint_store.h"
@@ -66,6 +66,7 @@ TrialConfig sgd() {
   return trial;
 }
 TrialConfig resnet() { return resnet_trial(); }
+TrialConfig cnn_in_pieces() { return cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)); }
 
 class Resume : public ::testing::TestWithParam<Case> {
  protected:
@@ -191,7 +192,8 @@ TEST_P(Resume, ContinuesFromASnapshotTakenDuringTraining) {
 
 INSTANTIATE_TEST_SUITE_P(Trials, Resume,
                          ::testing::Values(Case{"gpt", gpt}, Case{"sgd", sgd},
-                                           Case{"resnet", resnet}),
+                                           Case{"resnet", resnet},
+                                           Case{"cnn_in_pieces", cnn_in_pieces}),
                          [](const auto& each) { return each.param.name; });
 
 TEST(ResumeControl, DiffersWithoutMoments) {

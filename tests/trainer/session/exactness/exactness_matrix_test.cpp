@@ -11,7 +11,7 @@
 
 #include "scheduler/plan/lower.h"
 #include "tests/support/check/outcome.h"
-#include "tests/support/models/small_resnet.h"
+#include "tests/support/models/small_cnn.h"
 #include "tests/support/random/broken_rules.h"
 #include "tests/support/run/watched_session.h"
 
@@ -57,6 +57,7 @@ std::vector<Family> families() {
   return {{"GptWithDropout", gpt},
           {"GptInPieces", divided},
           {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
+          {"CnnInPieces", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)))},
           {"GptInBf16", bf16}};
 }
 
