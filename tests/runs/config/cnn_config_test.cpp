@@ -62,8 +62,9 @@ constexpr BadCnn kBad[] = {
      "line 13: model.layers[2].kernel_size: is a list, must be an integer or a list of two"},
     {kGraph, "kernel_size: [1, 3]", "kernel_size: [1, 0]",
      "line 13: model.layers[2].kernel_size[1]: is '0', must be an integer from 1"},
-    {kGraph, "kernel_size: [1, 3]", "kernel: 3",
-     "line 13: model.layers[2].kernel: unknown key; did you mean model.layers[2].kernel_size?"},
+    {kGraph, "kernel_size: [1, 3]", "kernel_sizes: 3",
+     "line 13: model.layers[2].kernel_sizes: unknown key; did you mean "
+     "model.layers[2].kernel_size?"},
     {kGraph, "kernel_size: [1, 3]", "kernel_size: [1, 7]",
      "line 13: model.layers[2].kernel_size: is 1 x 7, but it reads pictures of 4 x 4 with padding "
      "of 0 x 1; use a smaller kernel"},
@@ -93,8 +94,7 @@ constexpr BadCnn kBad[] = {
      "line 4: model.image_size: is 12, which does not fit model.preset: lenet with "
      "model.width_mult: 1: kernel_size of layer 'conv2' is 5 x 5, but it reads pictures of 4 x 4"},
     {kPreset, "preset: lenet, ", "", "model.layers: is empty; list the layers, or choose"},
-    {kPreset, "image_size: 32", "image_size: 36", "line 3: data.path: "},
-    {kPreset, "num_classes: 10", "num_classes: 7", "line 3: data.path: "}};
+    {kPreset, "image_size: 32", "image_size: 36", "line 3: data.path: "}};
 
 class CnnInput : public BadInput {
  protected:
@@ -118,6 +118,15 @@ TEST_F(CnnInput, IsReportedByFieldAndLine) {
     }
     EXPECT_FALSE(std::filesystem::exists("out"));
   }
+}
+
+/// Training reads all samples first.
+TEST_F(CnnInput, HasLabelsBelowTheNumberOfClasses) {
+  folder_.write("config.yaml", kPreset);
+  EXPECT_EQ(run({"train", "config.yaml", "model.num_classes=7"}), kUsage) << log_.str();
+  expect_said(
+      {"data: sample 0 for training has 7 as value 3072, where the model takes whole "
+       "numbers from 0 to 6"});
 }
 
 TEST_F(CnnInput, IsPlannedAndTrained) {
