@@ -175,7 +175,7 @@ void visit_cnn(Config& cnn, Visitor& v) {
   using enum InContract;
   v.field(
       "preset", cnn.preset, kAny,
-      "A known network, with the sizes and names of torchvision: LeNet-5, AlexNet, "
+      "A known network: LeNet-5 or, with the sizes and names of torchvision, AlexNet, "
       "Inception-v3 (without the auxiliary classifier; torchvision's `batch_norm_eps` is 0.001), "
       "ResNet-101. `none`: `layers`.",
       yes);
