@@ -258,8 +258,8 @@ void CnnBuilder::add_divided(const CnnStep& step) {
   if (!is_read_alone(step)) {
     const CnnStep copy{
         .layer = {.type = CnnLayerType::concat}, .terms = part.terms, .in = {}, .out = step.in};
-    reading.inputs = {add_layer(copy, {.name = name + "/in"}, std::move(reading))};
-    reading.terms = {{CnnPart{}}};
+    const int edge = add_layer(copy, {.name = name + "/in"}, std::move(reading));
+    reading = {.inputs = {edge}, .terms = {{CnnPart{}}}};
     part.terms = {};
   }
   std::vector<int> edges;

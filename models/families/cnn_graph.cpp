@@ -13,8 +13,6 @@
 namespace spillway {
 namespace {
 
-using enum CnnLayerType;
-
 constexpr const char* kPictures = "input";
 
 std::string text(const CnnShape& shape) {
@@ -33,6 +31,8 @@ struct Value {
 /// Follows the list of layers, front to back. A layer with a problem has no value, and those that
 /// read it are not checked.
 class GraphReader {
+  using enum CnnLayerType;
+
  public:
   explicit GraphReader(const CnnConfig& config)
       : config_(config),
@@ -370,7 +370,7 @@ void GraphReader::add_end() {
 }  // namespace
 
 std::string norm_name(const CnnLayerConfig& layer) {
-  if (layer.type != conv || layer.batch_norm == "false") return "";
+  if (layer.type != CnnLayerType::conv || layer.batch_norm == "false") return "";
   return layer.batch_norm == "true" ? layer.name + ".bn" : layer.batch_norm;
 }
 

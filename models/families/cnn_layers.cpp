@@ -78,7 +78,7 @@ class CnnLayer final : public Layer {
     switch (op_.layer.type) {
       case CnnLayerType::conv: {
         const at::Tensor bias = op_.has_norm ? at::Tensor{} : params[1];
-        const at::Tensor y = at::conv2d(joined(parts), params[0], bias, stride, padding);
+        at::Tensor y = at::conv2d(joined(parts), params[0], bias, stride, padding);
         if (!op_.has_norm) return y;
         return batch_norm(y, params.subspan(1), op_.norm_eps, context, observations);
       }

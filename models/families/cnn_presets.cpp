@@ -9,11 +9,12 @@
 namespace spillway {
 namespace {
 
-using enum CnnLayerType;
 using Names = std::vector<std::string>;
 
 /// The layers of all presets, whose channels and features are scaled.
 class PresetList {
+  using enum CnnLayerType;
+
  public:
   explicit PresetList(const CnnConfig& config) : config_(config) {}
 

@@ -6,6 +6,15 @@ MLP = {"model": {"family": "mlp", "num_hidden_layers": 2, "hidden_size": 24, "dr
        "data": {"format": "digits", "path": "digits.csv", "eval_fraction": 0.2}}
 RESNET = {"model": {"family": "resnet", "hidden_sizes": [4, 8], "depths": [1, 1]},
           "data": {"format": "digits", "path": "digits.csv", "eval_fraction": 0.2}}
+CNN = {"model": {"family": "cnn", "num_channels": 1, "image_size": 8, "num_classes": 10,
+                 "input_scale": 1 / 16, "pieces": {"channels": 2}, "layers": [
+                     {"type": "conv", "name": "conv", "out_channels": 4, "kernel_size": 3,
+                      "batch_norm": True, "activation": "relu"},
+                     {"type": "max_pool", "inputs": "conv", "kernel_size": 2},
+                     {"type": "avg_pool", "inputs": "conv", "kernel_size": 2},
+                     {"type": "concat", "inputs": ["1", "2"]},
+                     {"type": "linear", "out_features": 10}]},
+       "data": {"format": "digits", "path": "digits.csv", "eval_fraction": 0.2}}
 SGD = {"train.optimizer": "sgd", "train.learning_rate": 0.05}
 
 CONTRACTS = {
@@ -25,6 +34,8 @@ CONTRACTS = {
     "a residual network": RESNET,
     "a residual network in bf16 with shifted pictures": {
         **RESNET, "train.dtype": "bf16", "data.augment": "shift", **SGD},
+    "a graph of convolutions in pieces": CNN,
+    "a graph of convolutions in bf16": {**CNN, "train.dtype": "bf16", "model.pieces": {}},
 }
 
 

@@ -1,7 +1,7 @@
 """Does each setting reach the training: do those of the contract change the bits, and no others?
 Tests of sessions combine contracts, devices, faults and changes."""
 
-from groups.contracts import MLP, RESNET, SGD
+from groups.contracts import CNN, MLP, RESNET, SGD
 from run import Run, exists
 from scene import Attempt
 from steps import (equal_trials, every, furnish, other_bits, peaks_within_budgets, same_bits,
@@ -35,6 +35,8 @@ CONTROLS = [
     ("model.hidden_act", MLP, {"model.hidden_act": "gelu"}),
     ("model.batch_norm_eps", RESNET, {"model.batch_norm_eps": 1e-2}),
     ("model.batch_norm_momentum", RESNET, {"model.batch_norm_momentum": 0.5}),
+    ("model.input_scale", CNN, {"model.input_scale": 0.1}),
+    ("model.pieces", CNN, {"model.pieces": {"channels": 3}}),
     ("data.augment", RESNET, {"data.augment": "shift"}),
     ("data.eval_fraction", {}, {"data.eval_fraction": 0.3}),
 ]

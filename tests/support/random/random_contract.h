@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "models/families/mlp.h"
-#include "tests/support/models/small_resnet.h"
+#include "tests/support/models/small_cnn.h"
 
 namespace spillway::testing {
 
@@ -41,15 +41,18 @@ class RandomContract {
   explicit RandomContract(std::uint64_t seed) : draw_(seed) {
     contract_.trial.name = "contract " + std::to_string(seed);
     draw_train();
-    switch (draw_.between(0, 2)) {
+    switch (draw_.between(0, 3)) {
       case 0:
         draw_gpt();
         break;
       case 1:
         draw_mlp();
         break;
-      default:
+      case 2:
         draw_resnet();
+        break;
+      default:
+        draw_cnn();
     }
     if (draw_.chance(20)) drop_evaluation();
     if (draw_.chance(25)) contract_.trial.train.dtype = FloatType::bf16;
@@ -146,6 +149,23 @@ class RandomContract {
     contract_.trial.model = [c](std::int64_t vn_size) { return make_resnet(c, vn_size); };
     cut_batch(draw_.between(2, 4));
     text_ << ", dropout " << c.dropout << ", frozen " << c.freeze.size();
+  }
+
+  /// Layers of any widths, in the order of small_cnn().
+  void draw_cnn() {
+    CnnConfig c = small_cnn(draw_dropout(), draw_.between(1, 4));
+    const std::int64_t stem = draw_.between(1, 8), left = draw_.between(1, 8);
+    for (CnnLayerConfig& layer : c.layers) {
+      if (layer.name == "conv1" || layer.name == "conv2") layer.out_channels = stem;
+      if (layer.name == "left") layer.out_channels = left;
+      if (layer.name == "fc1") layer.out_features = draw_.between(1, 16);
+    }
+    if (draw_.chance(20)) c.freeze = {draw_.one_of({"conv1.*", "left.*", "fc1.*"})};
+    draw_digits();
+    contract_.trial.model = [c](std::int64_t vn_size) { return make_cnn(c, vn_size); };
+    cut_batch(draw_.between(1, 4));
+    text_ << "cnn: channels " << stem << " " << left << ", pieces " << c.pieces.channels
+          << ", dropout " << c.layers[7].p << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0]);
   }
 
   void draw_digits() {
