@@ -11,7 +11,8 @@ from steps import (error_of_kind, furnish, is_absent, peaks_within_budgets, same
 ROWS = ["a GPT", "a GPT in bf16", "a GPT with bf16 gradients", "a GPT with a frozen embedding",
         "a GPT of eight virtual nodes in two groups", "a GPT of one virtual node",
         "a GPT with momentum and a linear schedule", "a perceptron", "a residual network",
-        "a residual network in bf16 with shifted pictures"]
+        "a residual network in bf16 with shifted pictures",
+        "a graph of convolutions in pieces", "a graph of convolutions in bf16"]
 PAGE = 4096
 DEEP = "model.num_hidden_layers=1024 devices='[{memory: 1MiB}]'"
 
