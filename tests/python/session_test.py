@@ -75,6 +75,28 @@ class SessionTest(unittest.TestCase):
         self.assertEqual([bits[0], bits[2]], [expected, expected])
         self.assertNotEqual(bits[1], expected)
 
+    def test_trains_graphs_of_convolutions(self):
+        pixels, classes = samples()
+        conv = {"type": "conv", "out_channels": 8, "kernel_size": 3, "batch_norm": True}
+        sizes = {"num_channels": 1, "image_size": 8, "num_classes": 10, "input_scale": 1 / 16}
+
+        def bits(*first):
+            layers = [*first, {"type": "linear", "out_features": 10}]
+            with sp.Session("64MiB") as session:
+                trial = session.submit(sp.cnn(layers=layers, **sizes),
+                                       sp.data(pixels.view(-1, 1, 8, 8), classes), batch_size=16,
+                                       max_steps=STEPS, learning_rate=0.01)
+                session.wait()
+                result = session.result(trial)
+            self.assertLess(result.final_loss, result.first_loss)
+            return result.weights_xxh3
+
+        expected = bits({**conv, "kernel_size": [3, 3], "stride": 1})
+        self.assertEqual(bits(conv), expected)
+        self.assertNotEqual(bits({**conv, "activation": "relu"}), expected)
+        with self.assertRaisesRegex(sp.ConfigError, r"model.layers\[0\].kernel_size: is 9 x 9"):
+            sp.cnn(layers=[{**conv, "kernel_size": 9}], **sizes)
+
     def test_has_equal_bits_with_a_strategy(self):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write('{spillway_strategy: 1, place: [{layers: "h.[12]", tracks: [1]}]}')
@@ -246,28 +268,6 @@ with sp.Session("64MiB") as session:
 assert alone() == expected
 """)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-
-    def test_trains_graphs_of_convolutions(self):
-        pixels, classes = samples()
-        conv = {"type": "conv", "out_channels": 8, "kernel_size": 3, "batch_norm": True}
-        sizes = {"num_channels": 1, "image_size": 8, "num_classes": 10, "input_scale": 1 / 16}
-
-        def bits(*first):
-            layers = [*first, {"type": "linear", "out_features": 10}]
-            with sp.Session("64MiB") as session:
-                trial = session.submit(sp.cnn(layers=layers, **sizes),
-                                       sp.data(pixels.view(-1, 1, 8, 8), classes), batch_size=16,
-                                       max_steps=STEPS, learning_rate=0.01)
-                session.wait()
-                result = session.result(trial)
-            self.assertLess(result.final_loss, result.first_loss)
-            return result.weights_xxh3
-
-        expected = bits({**conv, "kernel_size": [3, 3], "stride": 1})
-        self.assertEqual(bits(conv), expected)
-        self.assertNotEqual(bits({**conv, "activation": "relu"}), expected)
-        with self.assertRaisesRegex(sp.ConfigError, r"model.layers\[0\].kernel_size: is 9 x 9"):
-            sp.cnn(layers=[{**conv, "kernel_size": 9}], **sizes)
 
     def test_trains_on_while_a_model_is_exported(self):
         """Convolutions, whose bits depend on a flag that torch.export changes."""
