@@ -236,7 +236,8 @@ void Engine::prefetch(DeviceId id) {
 
 void Engine::op_done(const InFlight& action, const Done& done) {
   DeviceTable& device = table(action.device);
-  device.running.erase(std::ranges::find(device.running, done.id));
+  assert(!device.running.empty() && device.running.front() == done.id);  // ops end in order
+  device.running.erase(device.running.begin());
   account_op(action, done);
   JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];

@@ -174,11 +174,10 @@ Bytes RangeNeed::area_of_in_gradient(int edge) const {
 }
 
 /// Pieces behind the range may all be shards of their own.
-Bytes RangeNeed::area_of_out_gradient(int edge) const {
+int RangeNeed::parts_of_out_gradient(int edge) const {
   if (!has_gradient_of(edge)) return 0;
   const int behind = table_.readers[at(edge)].last + 1 - end_;
-  const int readers = std::min(behind, table_.model.edges[at(edge)].reading_pieces);
-  return table_.edge_bytes[at(edge)] * static_cast<Bytes>(readers);
+  return std::min(behind, table_.model.edges[at(edge)].reading_pieces);
 }
 
 UnitNeed RangeNeed::forward() const {
@@ -190,11 +189,18 @@ UnitNeed RangeNeed::forward() const {
 
 UnitNeed RangeNeed::backward() const {
   if (!has_backward()) return forward();
-  Bytes area = batch_bytes_;
+  Bytes area = batch_bytes_, adding = 0, added = 0;
   for (int e : in_) area += area_of_in(e) + area_of_in_gradient(e);
-  for (int e : out_) area += area_of_out_gradient(e);
-  return {weights_, sums_ * static_cast<Bytes>(table_.most_slots), backward_peak_ + standing_in_,
-          area};
+  for (int e : out_) {
+    const int parts = parts_of_out_gradient(e);
+    area += table_.edge_bytes[at(e)] * static_cast<Bytes>(parts);
+    if (parts < 2) continue;  // read where it lies
+    adding += folding_bytes(table_.model.edges[at(e)].reading_pieces, e);
+    added += table_.edge_bytes[at(e)];
+  }
+  // Gradients from behind are added between the last layer's forward and its backward.
+  const Bytes workspace = std::max(backward_peak_ + added, retained_ + adding) + standing_in_;
+  return {weights_, sums_ * static_cast<Bytes>(table_.most_slots), workspace, area};
 }
 
 Bytes RangeNeed::least_of_longer() const {

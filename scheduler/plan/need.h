@@ -72,7 +72,7 @@ class RangeNeed {
   Bytes area_of_in(int edge) const;
   Bytes area_of_out(int edge) const;
   Bytes area_of_in_gradient(int edge) const;
-  Bytes area_of_out_gradient(int edge) const;
+  int parts_of_out_gradient(int edge) const;
 
   const NeedTable& table_;
   int begin_, end_;

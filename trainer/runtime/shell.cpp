@@ -4,6 +4,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "spillway/error.h"
@@ -158,10 +159,17 @@ std::future<Shell::Status> Shell::status() {
   return promise->get_future();
 }
 
-/// An op may report its end before the copy of its inputs does.
-bool Shell::may_report(const Done& done) const {
-  return std::ranges::none_of(flights_.at(done.id).after,
-                              [&](ActionId id) { return flights_.contains(id); });
+/// The first that may be reported. The end of an op may land before that of the copy of its inputs.
+/// Then it is held, and so are the ends of later ops of its device.
+std::vector<Done>::iterator Shell::next_to_report() {
+  std::set<DeviceId> held;
+  return std::ranges::find_if(held_, [&](const Done& done) {
+    const Flight& flight = flights_.at(done.id);
+    const bool waits =
+        std::ranges::any_of(flight.after, [&](ActionId id) { return flights_.contains(id); });
+    if (waits) held.insert(flight.device);
+    return !waits && !(flight.is_op && held.contains(flight.device));
+  });
 }
 
 /// Actions on a lost device have been reported already.
@@ -169,7 +177,7 @@ void Shell::land(Done done) {
   if (!flights_.contains(done.id)) return;
   held_.push_back(std::move(done));
   for (;;) {
-    const auto next = std::ranges::find_if(held_, [&](const Done& d) { return may_report(d); });
+    const auto next = next_to_report();
     if (next == held_.end()) return;
     const Done ready = std::move(*next);
     held_.erase(next);
@@ -230,6 +238,7 @@ void Shell::perform(const StartOp& start) {
   task->flight = {.failed = std::make_shared<std::atomic<bool>>(false),
                   .after = start.after,
                   .device = start.device,
+                  .is_op = true,
                   .planned_s = op.cost_s * device.slowdown()};
   task->done.id = start.id;
   Queue& queue = device.compute();

@@ -118,7 +118,8 @@ class Shell {
     std::shared_ptr<std::atomic<bool>> failed;
     std::vector<ActionId> after = {};
     DeviceId device = {};
-    DeviceId peer = {};    ///< source of a copy
+    DeviceId peer = {};  ///< source of a copy
+    bool is_op = false;
     double planned_s = 0;  ///< duration on its device
     double launched_s = 0;
   };
@@ -142,7 +143,7 @@ class Shell {
   void perform(const JobEnded& ended);
   OpCall resolve(const StartOp& start);
   void land(Done done);
-  bool may_report(const Done& done) const;
+  std::vector<Done>::iterator next_to_report();
   void report(const Done& done);
   void wait_for_one();
   void publish();
