@@ -273,6 +273,37 @@ Examples:
 Exit codes: as for resume; also 2 if there is no such trial.)");
 }
 
+/// Returns the option that trains.
+CLI::Option* add_search(CLI::App& command, SearchOptions& options, CLI::Option* largest) {
+  CLI::Option* const search =
+      command
+          .add_option("--search", options.file,
+                      "Search for the fastest strategy, write it to FILE, and plan with it")
+          ->type_name("FILE")
+          ->excludes(largest);
+  command
+      .add_option("--proposals", options.proposals,
+                  "With --search: strategies to simulate, 1000 by default")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("NUMBER")
+      ->needs(search);
+  command.add_option("--seed", options.seed, "With --search: of its draws, 1 by default")
+      ->type_name("NUMBER")
+      ->needs(search);
+  CLI::Option* const verify =
+      command
+          .add_flag("--verify", options.verify,
+                    "With --search: train some steps with each strategy of the table")
+          ->disable_flag_override()
+          ->needs(search);
+  command
+      .add_flag("--suggest-pieces", options.suggest_pieces,
+                "With --search: also search with other model.pieces, which change bits")
+      ->disable_flag_override()
+      ->needs(search);
+  return verify;
+}
+
 void declare_plan(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App& command = add_command(app, chosen, "plan",
@@ -293,32 +324,7 @@ void declare_plan(CLI::App& app, Command& chosen) {
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("SECONDS")
       ->needs(largest);
-  CLI::Option* const search =
-      command
-          .add_option("--search", options->search.file,
-                      "Search for the fastest strategy, write it to FILE, and plan with it")
-          ->type_name("FILE")
-          ->excludes(largest);
-  command
-      .add_option("--proposals", options->search.proposals,
-                  "With --search: strategies to simulate, 1000 by default")
-      ->check(CLI::PositiveNumber.description(""))
-      ->type_name("NUMBER")
-      ->needs(search);
-  command.add_option("--seed", options->search.seed, "With --search: of its draws, 1 by default")
-      ->type_name("NUMBER")
-      ->needs(search);
-  CLI::Option* const verify =
-      command
-          .add_flag("--verify", options->search.verify,
-                    "With --search: train some steps with each strategy of the table")
-          ->disable_flag_override()
-          ->needs(search);
-  command
-      .add_flag("--suggest-pieces", options->search.suggest_pieces,
-                "With --search: also search with other model.pieces, which change bits")
-      ->disable_flag_override()
-      ->needs(search);
+  CLI::Option* const verify = add_search(command, options->search, largest);
   command.add_flag("--no-pilot", options->estimate, "Estimate costs from shapes; measure nothing")
       ->excludes(verify);
   add_json(command, options->json, "Print one JSON document instead of tables");
@@ -326,7 +332,8 @@ void declare_plan(CLI::App& app, Command& chosen) {
       R"(It measures the layers, then runs the scheduler on a virtual clock. It shows which
 trials fit, what each needs of devices, host and disk, the shards, bytes moved, peaks and time, and
 compares the run with the memory and the free disk of this machine. If the run does not fit, it tries
-changes and prints those that help. It writes nothing but the cache of measured costs.
+changes and prints those that help. It writes nothing but the cache of measured costs and the FILE of
+--search.
 
 Examples:
   spillway plan sweep.yaml
