@@ -110,7 +110,7 @@ BUGS = [
         "Manifest.ReportsAnIntactUnknownVersionAsNewer"),
     Bug("a manifest may say things in its own way", MANIFEST, "if (to_text(manifest) != text)",
         "if (text.empty())", "Manifest.RefusesNonCanonicalText"),
-    Bug("any version is read", MANIFEST, "if (version != Manifest::kVersion)",
+    Bug("any version is read", MANIFEST, "if (version > Manifest::kVersion)",
         "if (version == 0)", "Manifest.ReportsAnIntactUnknownVersionAsNewer"),
     # Single files.
     Bug("a replaced file is not synced", ATOMIC, "  file_.sync();\n", "",
