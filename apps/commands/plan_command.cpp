@@ -3,6 +3,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "apps/plan/plan_report.h"
 
@@ -11,15 +12,17 @@ namespace spillway {
 ExitCode plan(const PlanOptions& options, std::ostream& out) {
   constexpr double kMostOps = 4e5;  // a few seconds
   PlanInput input = options;
+  const auto add = [&](const std::vector<std::string>& overrides) {
+    input.overrides.insert(input.overrides.end(), overrides.begin(), overrides.end());
+  };
   std::optional<LargestModel> largest;
   if (options.largest) {
     largest = find_largest_model(input, options.most_step_s);
-    for (const std::string& each : largest->overrides) input.overrides.push_back(each);
+    add(largest->overrides);
   }
   std::optional<FoundStrategy> found;
   if (!options.search.file.empty()) found = find_strategy(input, options.search);
-  if (found)
-    input.overrides.insert(input.overrides.end(), found->overrides.begin(), found->overrides.end());
+  if (found) add(found->overrides);
   PlannedRun run = plan_run(input);
   const RunResult result = run.simulate(kMostOps);
   const Advice advice = run.fits() ? Advice{} : find_remedies(input, run);

@@ -17,9 +17,9 @@ struct PlanOptions : PlanInput {
 };
 
 /// `spillway plan`: predicts a run. Measures the layers, then runs the scheduler on a virtual
-/// clock; writes nothing to disk but the cache of measured costs, and the
-/// strategy that a search finds. Returns kDoesNotFit if a trial
-/// fits no device, or the run does not fit this machine. Throws ConfigErrors or ConfigError.
+/// clock; writes nothing to disk but the cache of measured costs, and the strategy that a search
+/// finds. Returns kDoesNotFit if a trial fits no device, or the run does not fit this machine.
+/// Throws ConfigErrors or ConfigError.
 ExitCode plan(const PlanOptions& options, std::ostream& out);
 
 }  // namespace spillway

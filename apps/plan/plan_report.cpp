@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <ctime>
 #include <map>
@@ -251,24 +250,6 @@ void print_early_ends(std::ostream& out, const std::vector<PlannedRow>& rows,
     before = ", ";
   }
   out << "\n";
-}
-
-/// As one writes it in a shell.
-std::string in_shell(const std::string& override_text) {
-  const bool plain = std::ranges::all_of(override_text, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("._=/-").find(c) != std::string_view::npos;
-  });
-  if (plain) return override_text;
-  std::string quoted = "'";
-  for (const char c : override_text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-std::string in_shell(const std::vector<std::string>& overrides) {
-  std::string text;
-  for (const auto& each : overrides) text += (text.empty() ? "" : " ") + in_shell(each);
-  return text;
 }
 
 void print_advice(std::ostream& out, const Advice& advice) {

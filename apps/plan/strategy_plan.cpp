@@ -1,7 +1,6 @@
 #include "apps/plan/strategy_plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ostream>
@@ -108,8 +107,8 @@ void print_pieces(std::ostream& out, const FoundStrategy& found) {
   out << "With other pieces, which change bits:\n\n";
   Table table({"override", "device at least", "best step", "with"});
   for (const SearchedPieces& pieces : found.pieces) {
-    table.add({fmt::format("{}", fmt::join(pieces.overrides, " ")),
-               format_bytes(pieces.least_budget), format_seconds(pieces.best.cost->step_s),
+    table.add({in_shell(pieces.overrides), format_bytes(pieces.least_budget),
+               format_seconds(pieces.best.cost->step_s),
                pieces.best.strategy ? "a strategy" : pieces.best.name});
   }
   table.print(out);
@@ -173,7 +172,7 @@ void print(std::ostream& out, const FoundStrategy& found) {
   if (is_trained) out << "\n" << order_text(found.all(), found.trained_s);
   if (result.best.strategy) {
     out << fmt::format("\nWrote {}. It changes no bit of the result. Train with {}\n\n",
-                       found.file.string(), fmt::join(found.overrides, " "));
+                       found.file.string(), in_shell(found.overrides));
   } else {
     out << fmt::format("\nNo strategy is faster than {}; wrote none\n\n", found.overrides.front());
   }

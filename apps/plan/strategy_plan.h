@@ -39,9 +39,9 @@ struct FoundStrategy {
   std::vector<PricedStrategy> all() const;
 };
 
-/// Searches a strategy for the first trial that fits, and writes it to the file, unless the trial
-/// is faster without one. Nothing if no trial fits. Throws ConfigError (`--search`, `--proposals`),
-/// and what plan_run() throws.
+/// Searches for a strategy of the first trial that fits, and writes it to the file, unless the
+/// trial is faster without one. Nothing if no trial fits. Throws ConfigError (`--search`,
+/// `--proposals`), and what plan_run() throws.
 std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchOptions& options);
 
 /// A table of the strategies, and how to train with the best.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "runs/config/findings.h"
 #include "runs/config/yaml_node.h"
@@ -81,7 +80,7 @@ void write_strategy(const std::filesystem::path& path, const StrategyConfig& str
   }
   try {
     AtomicFile file(path);
-    file.write(std::as_bytes(std::span(text)));
+    file.write(text);
     file.commit();
   } catch (const IoError& error) {
     throw ConfigError(field, 0, error.what());

@@ -2,15 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 #include <system_error>
 
 #include "runs/text/terminal_text.h"
 
 namespace spillway {
+namespace {
+
+/// In single quotes, unless a shell takes it as it is.
+std::string shell_word(const std::string& word) {
+  const bool is_plain = std::ranges::all_of(word, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._=/-").find(c) != std::string_view::npos;
+  });
+  if (is_plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
 
 std::string format_number(double value) {
   std::array<char, 32> text{};
@@ -66,6 +84,12 @@ std::string format_duration(double seconds) {
 std::string format_seconds(double seconds) {
   constexpr double kMinute = 60;
   return seconds < kMinute ? fmt::format("{:.3g} s", seconds) : format_duration(seconds);
+}
+
+std::string in_shell(std::span<const std::string> words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
+  return text;
 }
 
 std::string padded(const std::string& text, std::size_t width) {

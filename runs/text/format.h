@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace spillway {
@@ -18,6 +19,8 @@ std::string format_rounded(const std::string& text);
 std::string format_duration(double seconds);
 /// Below a minute with three significant digits: "0.0123 s", "2.05 s"; otherwise format_duration().
 std::string format_seconds(double seconds);
+/// Words of a command as one writes them in a shell, separated by spaces.
+std::string in_shell(std::span<const std::string> words);
 /// Pads `text` with spaces to a width in terminal columns, on the right or on the left.
 std::string padded(const std::string& text, std::size_t width);
 std::string padded_left(const std::string& text, std::size_t width);

@@ -41,7 +41,7 @@ std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<d
     if (layers.empty() || layers.back().name != name) {
       layers.push_back({name, layer.kind, block_of(name), layer.pieces});
     }
-    if (!cost_s.empty()) layers.back().cost_s += cost_s[l];
+    layers.back().cost_s += cost_s[l];
   }
   return layers;
 }

@@ -19,9 +19,8 @@ struct WholeLayer {
   double cost_s = 0;  ///< forward and backward of one virtual node
 };
 
-/// The layers of a model, in order. `cost_s`: by layer, or empty.
-std::vector<WholeLayer> whole_layers(const ModelSpec& model,
-                                     const std::vector<double>& cost_s = {});
+/// The layers of a model, in order. `cost_s`: by layer of the model.
+std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<double>& cost_s);
 
 /// Tracks as in LayerPlacement.
 struct Grid {

@@ -107,7 +107,7 @@ class Moves {
   }
 
  private:
-  /// Of a grid.
+  /// Numbers of a grid: its tracks, and its ranges of pieces.
   struct Shape {
     int tracks = 1, pieces = 1;
   };
@@ -118,7 +118,7 @@ class Moves {
     return consecutive(static_cast<int>(begin), shape.tracks, shape.pieces);
   }
 
-  /// The layers that are `like` that.
+  /// The layers for which `like` holds.
   template <typename Like>
   std::vector<std::size_t> those(const Like& like) const {
     std::vector<std::size_t> found;
@@ -203,7 +203,7 @@ class Search {
       anneal(start, config_.proposals / 2 / static_cast<int>(starts.size()));
     }
     descend();
-    while (has_proposals()) {  // again from the best, at other temperatures than it was found
+    while (has_proposals()) {  // anneal again, from the best
       anneal(best_, std::max(1, (config_.proposals - result_.simulated) / 2));
       descend();
     }
@@ -214,7 +214,8 @@ class Search {
  private:
   static constexpr std::size_t kChains = 4;
 
-  /// Strategies that were simulated before are free, but a small space has no end of them.
+  /// A strategy that was simulated before costs no proposal, so tries are limited, too: a small
+  /// space may have fewer strategies than there are proposals.
   bool has_proposals() const {
     constexpr int kMostRepeated = 10;
     return result_.simulated < config_.proposals && tried_ / kMostRepeated < config_.proposals;
@@ -285,8 +286,8 @@ class Search {
     return to_config(draft, space_.layers).place.size();
   }
 
-  /// Takes back what annealing changed without need, because people read and edit the strategy:
-  /// layers get the grid of the layer before, or of the same kind before, unless that costs time.
+  /// Undoes changes that gain nothing, because people read and edit the strategy: a layer gets the
+  /// grid of the layer before, or of an earlier one of its kind, unless that costs time.
   void tidy() {
     constexpr double kNoTime = 1e-3;
     const double most_s = seconds_of(best_) * (1 + kNoTime);

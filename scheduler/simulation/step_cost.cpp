@@ -1,6 +1,5 @@
 #include "scheduler/simulation/step_cost.h"
 
-#include <utility>
 #include <variant>
 #include <vector>
 

@@ -14,7 +14,7 @@ namespace spillway {
 void initialize(float* values, const ParamSpec& spec, std::uint64_t seed, std::size_t tensor);
 
 /// Writes the initial values of a model's parameters, given by number, where the address is not
-/// null. Of counts that start as their spec says it writes nothing: memory is zero.
+/// null. Without a function of the model's own it leaves out counts, which are zero in new memory.
 void initialize(const Model& model, std::uint64_t seed, std::span<std::byte* const> params);
 
 }  // namespace spillway

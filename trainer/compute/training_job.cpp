@@ -409,8 +409,8 @@ void TrainingJob::complete_updates(std::int64_t step) {
 void TrainingJob::take_state(const TrainingJob& from) {
   places_.take(from.places_, *from.home_, *home_, gate_);
   for (int p = 0; p < static_cast<int>(model_->spec.params.size()); ++p) {
-    const ParamSpec& param = model_->spec.params[at(p)];
-    if (!is_constant(param)) write_copy(*home_, p, 0, elements(param));
+    if (Home::is_shared(plan_->layout.params[at(p)].home)) continue;
+    write_copy(*home_, p, 0, elements(model_->spec.params[at(p)]));
   }
 }
 

@@ -105,6 +105,7 @@ void StatePlaces::take(const StatePlaces& from, const Home& from_home, const Hom
       const std::vector<Part>& parts = places_.at(tensor.name).parts;
       for (std::size_t i = 0; i < parts.size(); ++i) {
         gate.begin_update(parts[i].param);
+        if (Home::is_shared(parts[i].home)) continue;
         const Bytes source = from.places_.at(tensor.name).parts[i].home;
         std::memcpy(home.at(parts[i].home), from_home.at(source),
                     param_of(parts[i]).master().bytes());
@@ -123,7 +124,8 @@ void StatePlaces::restore(const Generation& from, const Home& home) const {
         throw CorruptData(name, "tensor '" + tensor.name + "' has another type or shape");
       }
       for (const Part& part : places_.at(tensor.name).parts) {
-        read_part(file, stored, param_of(part), home.at(part.home));
+        if (!home.is_written(part.home))
+          read_part(file, stored, param_of(part), home.at(part.home));
       }
     }
   };

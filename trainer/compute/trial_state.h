@@ -26,9 +26,8 @@ namespace spillway {
 /// The file of a generation that has the weights.
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 
-/// Where the state of a trial lies in its home: all but constants, see
-/// is_constant(). Weights have the names of stored tensors, moments PyTorch's names
-/// ("exp_avg.wte", "momentum_buffer.wte").
+/// Where the state of a trial lies in its home, without constants (is_constant()). Weights have the
+/// names of stored tensors, moments PyTorch's names ("exp_avg.wte", "momentum_buffer.wte").
 class StatePlaces {
  public:
   /// `model` outlives it.
@@ -41,7 +40,8 @@ class StatePlaces {
                                     const TrialHistory& history) const;
   /// Whether both have the same tensors, wherever they lie.
   bool has_tensors_of(const StatePlaces& other) const;
-  /// Copies weights and moments between homes of such states, each parameter when `gate` allows.
+  /// Copies weights and moments between homes of such states, each parameter when `gate` allows;
+  /// not those that trials share.
   void take(const StatePlaces& from, const Home& from_home, const Home& home,
             StateGate& gate) const;
   /// Reads weights and moments into a home that is being filled. Throws CorruptData if a tensor is

@@ -118,8 +118,8 @@ class Shell {
     std::shared_ptr<std::atomic<bool>> failed;
     std::vector<ActionId> after = {};
     DeviceId device = {};
-    DeviceId peer = {};  ///< source of a copy
-    bool is_op = false;
+    DeviceId peer = {};    ///< source of a copy
+    bool is_op = false;    ///< neither a copy nor work of the host
     double planned_s = 0;  ///< duration on its device
     double launched_s = 0;
   };
