@@ -61,6 +61,7 @@ void ResidencyManager::forget(DeviceId id) {
   for (const auto& [ref, entry] : device.copies.entries()) {
     auto& holders = state(ref).holders;
     holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
+    if (ref.job != kAllJobs) jobs_[ref.job.index()].graphs.erase(ref.buffer);
   }
   device = DeviceCopies{Residency(device.copies.budget())};
 }
@@ -77,6 +78,7 @@ void ResidencyManager::begin(JobId job, const std::vector<BufferSpec>& buffers,
   table.specs = buffers.data();
   table.version = version;
   table.buffers.assign(buffers.size(), BufferState{});
+  assert(table.graphs.empty());
   table.shared.assign(blocks.empty() ? 0 : buffers.size(), -1);
   for (int b = 0; b < static_cast<int>(table.shared.size()); ++b) {
     const int shared = buffers[at(b)].shared;
@@ -213,8 +215,10 @@ bool ResidencyManager::evict_one(ResidencyOwner& owner, DeviceId id, const Reque
     }
   }
   if (!victim) return false;
-  if (on(id).find(*victim)->dirty &&
-      owner.is_running(victim->job)) {  // a shared one is never dirty
+  if (spec(*victim).kind == BufferKind::graph) {
+    free_graph(owner, id, *victim);
+  } else if (on(id).find(*victim)->dirty &&
+             owner.is_running(victim->job)) {  // a shared one is never dirty
     write_back(owner, id, *victim, true);
   } else {
     drop(owner, id, *victim);
@@ -378,9 +382,56 @@ bool ResidencyManager::fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job
   return ready;
 }
 
+void ResidencyManager::hold_for(DeviceId id, BufferRef graph, const std::vector<int>& needed) {
+  ShortList<int>& held = jobs_[graph.job.index()].graphs[graph.buffer];
+  for (int b : needed) {
+    ++find(id, {graph.job, b})->leases;
+    held.push_back(b);
+  }
+}
+
+void ResidencyManager::free_graph(ResidencyOwner& owner, DeviceId id, BufferRef graph) {
+  DeviceCopies& device = devices_[id.index()];
+  Resident* entry = device.copies.find(graph);
+  owner.touch(id);
+  device.copies.set_evicting(*entry, true);
+  ++device.num_transfers;
+  entry->draining = owner.start_drop(id, graph);
+}
+
+bool ResidencyManager::drop_graphs(ResidencyOwner& owner, JobId job) {
+  for (const auto& [b, held] : jobs_[job.index()].graphs) {
+    for (DeviceId id : state({job, b}).holders) free_graph(owner, id, {job, b});
+  }
+  return !jobs_[job.index()].graphs.empty();
+}
+
+void ResidencyManager::end_drop(ResidencyOwner& owner, DeviceId id, BufferRef graph) {
+  DeviceCopies& device = devices_[id.index()];
+  --device.num_transfers;
+  device.copies.find(graph)->draining = 0;
+  drop(owner, id, graph);
+}
+
+int ResidencyManager::graphs_that_need(DeviceId id, BufferRef ref) const {
+  int graphs = 0;
+  for (const auto& [b, held] : jobs_[ref.job.index()].graphs) {
+    const bool is_here = holds(id, {ref.job, b});
+    graphs += is_here ? static_cast<int>(std::ranges::count(held, ref.buffer)) : 0;
+  }
+  return graphs;
+}
+
 void ResidencyManager::drop(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
   owner.touch(id);
   on(id).release(ref);
+  if (ref.job != kAllJobs) {
+    JobBuffers& job = jobs_[ref.job.index()];
+    if (const auto graph = job.graphs.find(ref.buffer); graph != job.graphs.end()) {
+      for (int b : graph->second) --find(id, {ref.job, b})->leases;
+      job.graphs.erase(graph);
+    }
+  }
   auto& holders = state(ref).holders;
   const auto holder = std::ranges::find(holders, id);
   if (holder != holders.end()) holders.erase(holder);
