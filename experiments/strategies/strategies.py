@@ -75,7 +75,8 @@ def drawn_strategy(draw, model):
                       "tracks": [draw.randrange(tracks) for _ in range(entries)]})
         layers = layers[taken:]
     return {"place": place, "order": {"first": draw.choice(["forward", "backward"]),
-                                      "chunk": draw.randint(0, 3), "window": draw.randint(0, 4)}}
+                                      "chunk": draw.randint(0, 3), "window": draw.randint(0, 4),
+                                      "graphs": draw.choice(["keep", "keep", "recompute"])}}
 
 
 def drawn_table(program, text, number):
@@ -84,7 +85,7 @@ def drawn_table(program, text, number):
     alone = spillway_run.train(program, config)
     other = spillway_run.train(program, config_of(SMALL, text, config["devices"], steps=5,
                                                   reduction_groups=1))
-    equal = lost = tight = 0
+    equal = lost = tight = kept = 0
     for seed in range(1, number + 1):
         draw = random.Random(seed)
         strategy = drawn_strategy(draw, SMALL)
@@ -99,12 +100,13 @@ def drawn_table(program, text, number):
         equal += is_equal
         lost += any(event["event"] == "lost" for event in run.events)
         tight += sum(device["evictions"]["actual"] for device in run.plan["devices"]) > 0
+        kept += sum(device["kept_graphs"]["actual"] for device in run.plan["devices"]) > 0
         if not is_equal:
             print(f"seed {seed}: other bits", file=sys.stderr)
     tables.print_head(["drawn strategies", "with the bits of one device", "of these evicted copies",
-                       "lost a device", "control: one reduction group"])
+                       "kept graphs", "lost a device", "control: one reduction group"])
     differs = hash_of(other) != hash_of(alone)
-    tables.print_row([str(number), str(equal), str(tight), str(lost),
+    tables.print_row([str(number), str(equal), str(tight), str(kept), str(lost),
                       "other bits" if differs else "THE SAME BITS"])
     return equal == number and differs
 
@@ -118,13 +120,16 @@ def by_hand(model, devices):
     stages.append({"layers": ["embed"], "tracks": [0]})
     everywhere = list(range(devices))
     split = {"tracks": everywhere, "pieces": devices}
+    megatron = [{"layers": ["embed", "*.attn", "*.mlp", "head"], **split}]
     return {
         "one device": ({}, None),
         "data parallel": ({"data_parallel": devices}, None),
         "pipeline, 1F1B": ({}, {"place": stages, "order": {"window": devices}}),
+        "pipeline, recomputed": ({}, {"place": stages, "order": {"window": devices,
+                                                                 "graphs": "recompute"}}),
         "pipeline, GPipe": ({}, {"place": stages, "order": {"first": "forward"}}),
-        "pieces (Megatron-LM)": ({}, {"place": [
-            {"layers": ["embed", "*.attn", "*.mlp", "head"], **split}]}),
+        "pieces (Megatron-LM)": ({}, {"place": megatron}),
+        "pieces, recomputed": ({}, {"place": megatron, "order": {"graphs": "recompute"}}),
         "pipeline, head by vocabulary": ({}, {"order": {"window": devices}, "place": [
             *stages, {"layers": ["head", "embed"], **split}]}),
         "data parallel, head by vocabulary": ({}, {"place": [
