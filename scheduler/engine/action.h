@@ -27,6 +27,9 @@ struct JobStart {
   Hold hold;
 };
 
+/// Ops of the running unit whose inputs are loaded ahead of the next unit's weights.
+inline constexpr int kOpsAhead = 8;
+
 /// A compute op. `attempt`, here, below and in copies, counts the dropped open steps of the job.
 /// `offsets`: the positions of its buffers on the device, in the order of for_each_buffer().
 struct StartOp {

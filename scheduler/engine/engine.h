@@ -144,6 +144,7 @@ class Engine : private ResidencyOwner {
   bool keep_graph(DeviceId id, UnitRef unit, const OpSpec& op);
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
   bool fetch_homes(DeviceId id, const OpSpec& op, JobId job);
+  void load_inputs_ahead(DeviceId id);
   void prefetch(DeviceId id);
   void op_done(const InFlight& op, const Done& done);
   void graph_op_done(DeviceId id, BufferRef graph, OpKind kind);

@@ -244,11 +244,36 @@ bool Engine::start_op(DeviceId id) {
   return true;
 }
 
+/// Loads the inputs of the running unit's next ops in order, as far as they have been made and
+/// there is room without evictions, beside that for any one op. So they do not wait for the weights
+/// of the next unit, which use the same link. Not on a device that was ever short of room: there
+/// copies could displace each other for ever.
+void Engine::load_inputs_ahead(DeviceId id) {
+  if (table(id).counters.short_of_room) return;
+  const UnitRef ref = *table(id).current;
+  const UnitSpec& unit = spec(ref);
+  const int first = unit.first_op + state(ref).ops_started;
+  const int end = std::min(first + kOpsAhead, unit.first_op + unit.num_ops);
+  for (int i = first; i < end; ++i) {
+    for (int b : table(ref.job).program->ops[at(i)].inputs) {
+      const BufferRef input{ref.job, b};
+      if (memory_.find(id, input)) continue;
+      if (!memory_.can_come(*this, input)) return watch(ref.job, id);
+      Request request{.place = {input}, .end = table(id).side, .op_area = unit.op_area};
+      complete(request, id);
+      if (!memory_.place_all(id, request)) return;
+      note_use(id);
+      memory_.load(*this, id, input);
+    }
+  }
+}
+
 /// Chooses the next unit and loads its weights if they fit beside the running unit: one block at a
 /// time, because the running unit's inputs use the same link.
 void Engine::prefetch(DeviceId id) {
   DeviceTable& device = table(id);
   if (!device.current || !state(*device.current).reserved) return;
+  load_inputs_ahead(id);
   if (!device.next) device.next = dispatcher_.claim(tables_, memory_, id);
   if (!device.next) return;
   const UnitSpec& running = spec(*device.current);

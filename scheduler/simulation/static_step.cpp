@@ -165,19 +165,24 @@ class StaticStep {
     device.reserved_s = reserved_s;
     device.is_long = unit.num_ops > 2;
     device.workspace = std::max(device.workspace, unit.workspace);
+    std::array<double, kOpsAhead> issued{};
+    issued.fill(reserved_s);
     for (int i = 0; i < unit.num_ops; ++i) {
-      run_op(where, number, program_.ops[at(unit.first_op + i)], weights_s);
+      double& ahead_s = issued[at(i % kOpsAhead)];
+      run_op(where, number, program_.ops[at(unit.first_op + i)], weights_s, ahead_s);
+      ahead_s = device.issued_s;
     }
     unit_ends_[at(number)] = device.ends[1];
     end_unit(where, number, unit);
   }
 
-  void run_op(std::size_t where, int unit, const OpSpec& op, double weights_s) {
+  /// `ahead_s`: when its inputs may be loaded.
+  void run_op(std::size_t where, int unit, const OpSpec& op, double weights_s, double ahead_s) {
     StaticDevice& device = devices_[where];
     const double issued_s = std::max(device.reserved_s, device.ends[0]);
     double data_s = weights_s;
     for (int b : op.inputs) {
-      load(where, b, issued_s);
+      load(where, b, ahead_s);
       data_s = std::max(data_s, device.there[at(b)]);
     }
     const double start_s =

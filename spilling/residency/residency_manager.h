@@ -103,6 +103,10 @@ class ResidencyManager {
   Bytes give_back_homes(std::span<const SharedBlock> blocks) { return shared_.give_back(blocks); }
   void set_home_valid(BufferRef ref) { state(ref).home_valid = true; }
   bool home_valid(BufferRef ref) const { return state(ref).home_valid; }
+  /// Whether load() can fill a copy of it: from its home, or from a device that can send it.
+  bool can_come(const ResidencyOwner& owner, BufferRef ref) const {
+    return home_valid(ref) || sender(owner, ref).valid();
+  }
   /// Whether a device has the original of a buffer, or is about to have it.
   bool has_original(BufferRef ref) const;
   /// Whether the device has a copy.

@@ -1,0 +1,149 @@
+#include "scheduler/simulation/static_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "experiments/support/spread.h"
+#include "scheduler/plan/placement.h"
+#include "scheduler/search/draft.h"
+#include "scheduler/simulation/step_cost.h"
+#include "tests/support/models/divided_model.h"
+#include "tests/support/models/small_model.h"
+
+/// The static simulation of a step beside the engine's: error, order and time.
+namespace spillway::experiments {
+namespace {
+
+struct Case {
+  int blocks, pieces, devices;
+};
+
+constexpr Case kCases[]{{6, 4, 4}, {12, 4, 8}, {24, 8, 8}, {24, 8, 16}};
+constexpr double kLinks[]{10e6, 40e6, 160e6, 640e6};
+constexpr int kNodes = 8;
+
+/// Blocks of 3 + pieces layers; 1 MiB of weights and 2 ms of forward for each layer.
+struct Problem {
+  explicit Problem(const Case& what)
+      : model(testing::divided_chain(what.blocks, what.pieces, 1 << 18)),
+        profile(testing::profile_of(model, 2e-3)),
+        shape{.virtual_nodes = kNodes,
+              .groups = kNodes,
+              .lane_groups = {kNodes},
+              .max_steps = kPricedSteps},
+        layers(whole_layers(model, std::vector<double>(model.layers.size(), 1))) {
+    engine.device_budgets.assign(at(what.devices), 4_GiB);
+    engine.host_budget = 64_GiB;
+    engine.policy = make_policy("fifo");
+  }
+
+  Strategy strategy(std::mt19937_64& words, int devices) const {
+    Draft draft = everywhere({}, layers);
+    for (std::size_t begin = 0; begin < layers.size();) {
+      const std::size_t end = std::min(layers.size(), begin + 1 + words() % layers.size());
+      const int tracks = 1 << words() % (1 + at(static_cast<int>(std::log2(devices))));
+      const int pieces = words() % 2 == 0 && tracks <= kNodes ? 1 : std::min(tracks, 4);
+      const int first = static_cast<int>(words() % at(devices - tracks + 1));
+      for (; begin < end; ++begin) {
+        draft.grids[begin] = grid_for(layers[begin], consecutive(first, tracks, pieces));
+      }
+    }
+    draft.chunk = static_cast<int>(words() % 3);
+    return placed(to_config(draft, layers), model, shape.groups);
+  }
+
+  ModelSpec model;
+  Profile profile;
+  JobShape shape;
+  std::vector<WholeLayer> layers;
+  EngineConfig engine;
+};
+
+/// The seconds of CPU time that `work` takes, and its result.
+template <typename Work>
+auto timed(const Work& work) {
+  const std::clock_t begin = std::clock();
+  auto result = work();
+  return std::pair(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, std::move(result));
+}
+
+/// Kendall's rank correlation.
+double tau(const std::vector<std::pair<double, double>>& both) {
+  double sum = 0, pairs = 0;
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j, ++pairs) {
+      const double order = (both[i].first - both[j].first) * (both[i].second - both[j].second);
+      sum += order > 0 ? 1 : order < 0 ? -1 : 0;
+    }
+  }
+  return sum / pairs;
+}
+
+void print_case(const Case& what, int strategies) {
+  const Problem problem(what);
+  std::vector<double> errors, ops, engine_ms, static_ms, all_ms, step_ms;
+  std::vector<std::pair<double, double>> both;
+  std::mt19937_64 words(1);
+  for (int i = 0; i < strategies; ++i) {
+    const Strategy strategy = problem.strategy(words, what.devices);
+    const VirtualCosts costs{.copy_bytes_per_s = kLinks[words() % std::size(kLinks)]};
+    auto [lower_s, plan] = timed([&] {
+      auto lowered =
+          std::make_shared<JobPlan>(lower(problem.model, problem.profile, problem.shape, strategy));
+      for (int t = 0; t < strategy.tracks; ++t) lowered->track_devices.emplace_back(t);
+      return lowered;
+    });
+    const auto [lower_step_s, step] =
+        timed([&] { return lower_step(problem.model, problem.profile, problem.shape, strategy); });
+    const auto [engine_s, cost] = timed([&] { return step_cost(plan, problem.engine, costs); });
+    const auto [static_s, estimate] =
+        timed([&, &of = step] { return static_step_s(of, problem.engine, costs); });
+    if (!cost || !estimate) continue;
+    both.emplace_back(*estimate, cost->step_s);
+    errors.push_back(std::abs(*estimate / cost->step_s - 1));
+    ops.push_back(static_cast<double>(step.programs[kStepAfterStep.index()]->ops.size()));
+    engine_ms.push_back(1e3 * engine_s);
+    static_ms.push_back(1e3 * static_s);
+    all_ms.push_back(1e3 * lower_s);
+    step_ms.push_back(1e3 * lower_step_s);
+  }
+  std::ranges::sort(errors);
+  const auto median = [](const std::vector<double>& values) { return spread_of(values).median; };
+  const auto percent = [](double error) { return fixed(100 * error, 2); };
+  double sum = 0;
+  for (double error : errors) sum += error;
+  const double before = median(engine_ms) + median(all_ms);
+  const double now = median(static_ms) + median(step_ms);
+  print_row({std::to_string(what.blocks) + " blocks, " + std::to_string(what.pieces) + " pieces, " +
+                 std::to_string(what.devices) + " devices",
+             std::to_string(errors.size()), fixed(median(ops), 0), fixed(median(all_ms), 2),
+             fixed(median(engine_ms), 2), fixed(median(step_ms), 2), fixed(median(static_ms), 3),
+             fixed(before / now, 1), percent(sum / static_cast<double>(errors.size())),
+             percent(errors[errors.size() * 99 / 100]), percent(errors.back()),
+             fixed(tau(both), 4)});
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace spillway::experiments
+
+int main(int argc, char** argv) {
+  using namespace spillway::experiments;
+  const bool brief = argc > 1 && std::string_view(argv[1]) == "--brief";
+  print_head({"model", "strategies", "ops a step", "lowering, ms", "engine, ms",
+              "lowering a step, ms", "static, ms", "times faster", "mean error, %", "99th, %",
+              "most, %", "Kendall's tau"});
+  for (const auto& what : kCases) {
+    print_case(what, brief ? 3 : 300);
+    if (brief) break;
+  }
+  return 0;
+}
