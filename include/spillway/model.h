@@ -40,7 +40,7 @@ struct LayerResult {
   /// Leaves of the graph that stand for the parameters, one each; empty: the parameters themselves.
   std::vector<at::Tensor> leaves;
   /// Released when the graph is gone, by the thread that called forward(). Protects what the graph
-  /// must not share.
+  /// must not share. Only if LayerSpec::keeps_graph is false.
   std::shared_ptr<void> lease;
 };
 

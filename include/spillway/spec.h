@@ -132,6 +132,8 @@ struct LayerSpec {
   /// The number by which its random draws are keyed; negative: its position. Pieces must not change
   /// the draws of the layers behind them.
   int draws_as = -1;
+  /// False if its results have a LayerResult::lease: then none of its graphs outlives an op.
+  bool keeps_graph = true;
 };
 
 /// A tensor that passes between layers, one per virtual node.

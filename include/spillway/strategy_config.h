@@ -31,6 +31,14 @@ enum class FirstChoice : std::uint8_t {
 template <>
 inline constexpr std::array kNames<FirstChoice>{"backward", "forward"};  ///< names
 
+/// What becomes of the autograd graph of a forward whose backward comes later.
+enum class GraphChoice : std::uint8_t {
+  keep,      ///< it stays while there is room and the weights stay; otherwise as `recompute`
+  recompute  ///< it is freed, and backward computes the layers again
+};
+template <>
+inline constexpr std::array kNames<GraphChoice>{"keep", "recompute"};  ///< names
+
 /// On which tracks the layers of a trial are computed, and in which order. A track is a sequence of
 /// work on one device at a time. The result of the trial is the same for every strategy.
 struct StrategyConfig {
@@ -39,6 +47,7 @@ struct StrategyConfig {
   int chunk = 1;  ///< virtual nodes that a track takes through its layers at a time; 0: all
   int window =
       0;  ///< virtual nodes that a track has begun and not finished, at most; 0: any number
+  GraphChoice graphs = GraphChoice::keep;  ///< see GraphChoice
 
   /// The highest number of a track, plus 1.
   int num_tracks() const;

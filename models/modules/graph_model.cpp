@@ -189,6 +189,7 @@ class GraphLowering {
       return make_function_layer(std::get<Graph::Function>(piece.work), std::move(arguments));
     }
     layer.params = numbers_[p].params;
+    layer.keeps_graph = false;  // the module is leased
     if (!numbers_[p].is_tied) return make_module_layer(module->module(), std::move(arguments));
     // Each layer points the tensors of its module at memory of its own: it needs its own module.
     const auto again = build(make_);

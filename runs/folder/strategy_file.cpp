@@ -36,6 +36,7 @@ StrategyConfig read(const YamlNode& tree) {
     order.field("first", strategy.first, kAny);
     order.field("chunk", strategy.chunk, kNumber);
     order.field("window", strategy.window, kNumber);
+    order.field("graphs", strategy.graphs, kAny);
   });
   root.require_key("place", "list the layers and their tracks");
   root.list("place", strategy.place, "[{layers: \"*\", tracks: [0, 1]}]", "", read_placement);
@@ -69,8 +70,12 @@ StrategyConfig read_strategy(const std::filesystem::path& file) {
 void write_strategy(const std::filesystem::path& path, const StrategyConfig& strategy,
                     const std::string& comment, const std::string& field) {
   std::string text = fmt::format("# {}\nspillway_strategy: 1\n", comment);
-  text += fmt::format("order: {{first: {}, chunk: {}, window: {}}}\nplace:\n",
-                      to_string(strategy.first), strategy.chunk, strategy.window);
+  text += fmt::format("order: {{first: {}, chunk: {}, window: {}", to_string(strategy.first),
+                      strategy.chunk, strategy.window);
+  if (strategy.graphs != GraphChoice::keep) {
+    text += fmt::format(", graphs: {}", to_string(strategy.graphs));
+  }
+  text += "}\nplace:\n";
   for (const LayerPlacement& placement : strategy.place) {
     text += fmt::format("  - {{layers: {}, tracks: {}", text_of(placement.layers),
                         text_of(placement.tracks));

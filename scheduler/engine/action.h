@@ -39,6 +39,16 @@ struct StartOp {
   int unit = 0, op = 0;
   std::vector<ActionId> after;  ///< started earlier, may still run
   std::vector<Bytes> offsets;
+  /// A forward keeps its graph for the backward (OpSpec::graph). A backward uses the kept one.
+  bool has_graph = false;
+};
+
+/// Frees a kept graph, on the device's compute queue. Its backward computes the layers again.
+struct DropGraph {
+  ActionId id = 0;
+  JobId job;
+  DeviceId device;
+  int buffer = 0;  ///< OpSpec::graph
 };
 
 /// Work of the host pool. Everything it depends on is done.
@@ -118,8 +128,8 @@ struct JobEnded {
   std::string reason;
 };
 
-using Action = std::variant<StartOp, StartCopy, StartHostOp, AdmitJob, StepCommitted, JobRested,
-                            StepRedone, PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
+using Action = std::variant<StartOp, DropGraph, StartCopy, StartHostOp, AdmitJob, StepCommitted,
+                            JobRested, StepRedone, PlanChanged, DeviceLeft, ReleaseJob, JobEnded>;
 
 /// An action has ended. Times are seconds of the shell's clock. An action is reported after
 /// everything in its `after`, and the actions of one queue are reported in order.

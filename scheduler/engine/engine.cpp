@@ -94,6 +94,9 @@ void Engine::handle(const InFlight& action, const Done& done) {
   switch (action.kind) {
     case InFlight::Kind::op:
       return op_done(action, done);
+    case InFlight::Kind::drop:
+      memory_.end_drop(*this, action.device, {action.job, action.buffer});
+      return note_space(action.device, done.finished_s);
     case InFlight::Kind::copy:
       return copy_done(action, done);
     case InFlight::Kind::admission:
@@ -303,6 +306,7 @@ void Engine::settle(JobId id) {
   JobTable& job = table(id);
   const bool ends = job.phase == JobPhase::ending;
   if (job.in_flight > 0 || (!ends && job.phase != JobPhase::settling)) return;
+  if (memory_.drop_graphs(*this, id)) return;  // settles when they are gone
   end_shared_leases(id);
   memory_.drop_all(*this, id);
   if (ends) return release(id);
@@ -335,10 +339,11 @@ void Engine::report_end(JobId id) {
   out_->push_back(JobEnded{id, job.end, job.reason});
 }
 
-/// Units that have reserved a shared block on a device and have not ended.
+/// Units that have reserved a shared block on a device and have not ended, and kept graphs.
 int Engine::shared_leases(DeviceId id, int block) const {
   int leases = 0;
   for (BufferRef user : memory_.users(block)) {
+    leases += memory_.graphs_that_need(id, user);
     const JobTable& job = table(user.job);
     if (!job.program) continue;
     for (int u : job.program->unit_users[at(user.buffer)]) {
@@ -374,7 +379,8 @@ void Engine::check_integrity() const {
       require(job.phase == JobPhase::running || job.in_flight > 0, "a copy outlives its job");
       require(entry.version == job.step, "a copy has another step's version");
       require(entry.dirty || entry.filling != 0 || entry.writer != 0 || memory_.home_valid(ref) ||
-                  memory_.has_original(ref) || job.phase != JobPhase::running,
+                  memory_.has_original(ref) || job.phase != JobPhase::running ||
+                  spec.kind == BufferKind::graph,
               "a clean copy without a valid home or an original");
       require(spec.kind != BufferKind::weights || !entry.dirty, "weights written on a device");
     }

@@ -137,12 +137,16 @@ class Engine : private ResidencyOwner {
   void take_back(DeviceId id);
   bool reserve_unit(DeviceId id);
   bool sums_can_come(DeviceId id, UnitRef unit);
+  bool is_leaving(DeviceId id, BufferRef ref) const;
   bool same_unit(ActionId a, ActionId b) const;
   bool start_op(DeviceId id);
+  bool has_graph(DeviceId id, UnitRef unit, const OpSpec& op);
+  bool keep_graph(DeviceId id, UnitRef unit, const OpSpec& op);
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
   bool fetch_homes(DeviceId id, const OpSpec& op, JobId job);
   void prefetch(DeviceId id);
   void op_done(const InFlight& op, const Done& done);
+  void graph_op_done(DeviceId id, BufferRef graph, OpKind kind);
   void unit_done(JobId id, int unit, double now_s);
   void account_op(const InFlight& op, const Done& done);
 
@@ -161,6 +165,7 @@ class Engine : private ResidencyOwner {
   double next_use(BufferRef ref) const override;
   bool is_running(JobId job) const override { return table(job).phase == JobPhase::running; }
   ActionId start_copy(StartCopy copy) override;
+  ActionId start_drop(DeviceId device, BufferRef graph) override;
   bool has_several_readers(BufferRef ref) const override;
   void touch(DeviceId id) override { dispatcher_.touch(id); }
   void watch(JobId job, DeviceId watcher) override;

@@ -109,14 +109,16 @@ bool Engine::reserve_unit(DeviceId id) {
 
 /// False while a sum to which the unit adds is being evicted.
 bool Engine::sums_can_come(DeviceId id, UnitRef unit) {
-  const auto is_leaving = [&](int b) {
-    const Resident* sum = memory_.find(id, {unit.job, b});
-    return sum && sum->draining != 0;
-  };
-  if (std::ranges::none_of(spec(unit).sums, is_leaving)) return true;
+  const auto leaves = [&](int b) { return is_leaving(id, {unit.job, b}); };
+  if (std::ranges::none_of(spec(unit).sums, leaves)) return true;
   table(id).waits_for_space = true;
   watch(unit.job, id);
   return false;
+}
+
+bool Engine::is_leaving(DeviceId id, BufferRef ref) const {
+  const Resident* entry = memory_.find(id, ref);
+  return entry && entry->draining != 0;
 }
 
 bool Engine::same_unit(ActionId a, ActionId b) const {
@@ -151,6 +153,28 @@ Engine::Room Engine::make_op_room(DeviceId id, const OpSpec& op, JobId job) {
   return Room::wait;
 }
 
+/// Whether the op keeps its graph or finds it kept.
+bool Engine::has_graph(DeviceId id, UnitRef unit, const OpSpec& op) {
+  if (op.graph < 0) return false;
+  if (op.kind == OpKind::backward) return memory_.find(id, {unit.job, op.graph}) != nullptr;
+  return keep_graph(id, unit, op);
+}
+
+/// A forward keeps its graph if that displaces nothing. The weights and inputs that the graph needs
+/// stay where they are until it is gone.
+bool Engine::keep_graph(DeviceId id, UnitRef unit, const OpSpec& op) {
+  const BufferRef graph{unit.job, op.graph};
+  Request request{.place = {graph}, .end = table(id).side};
+  complete(request, id);
+  if (!memory_.place_all(id, request)) return false;
+  for (const auto* needed : {&spec(unit).weights, &op.inputs}) {
+    memory_.hold_for(id, graph, *needed);
+  }
+  note_use(id);
+  touch(id);
+  return true;
+}
+
 bool Engine::start_op(DeviceId id) {
   DeviceTable& device = table(id);
   const UnitRef ref = *device.current;
@@ -161,21 +185,32 @@ bool Engine::start_op(DeviceId id) {
   const OpSpec& op = job.program->ops[at(number)];
   if (device.running.size() >= (config_.double_buffer ? 2u : 1u)) return false;
   if (!fetch_homes(id, op, ref.job)) return false;
+  if (op.graph >= 0 && is_leaving(id, {ref.job, op.graph})) return false;
   Room room = make_op_room(id, op, ref.job);
   if (room != Room::ready && device.running.empty() && fetch_homes(id, op, ref.job)) {
     room = make_op_room(id, op, ref.job);  // the device may be empty now
   }
   if (room != Room::ready) return false;
+  const bool has_graph = this->has_graph(id, ref, op);
 
   InFlight action{.kind = InFlight::Kind::op,
                   .job = ref.job,
                   .device = id,
                   .unit = ref.unit,
                   .op = number,
+                  .has_graph = has_graph,
                   .workspace = spec(ref).workspace,
                   .used_high = held.used()};
-  StartOp start_action{0,      ref.job, id, job.kind.index(), job.step, job.attempt, ref.unit,
-                       number, {},      {}};
+  StartOp start_action{.job = ref.job,
+                       .device = id,
+                       .step_kind = job.kind.index(),
+                       .step = job.step,
+                       .attempt = job.attempt,
+                       .unit = ref.unit,
+                       .op = number,
+                       .after = {},
+                       .offsets = {},
+                       .has_graph = has_graph};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
     Resident* entry = memory_.find(id, {ref.job, buffer});
     assert(entry);
@@ -188,6 +223,12 @@ bool Engine::start_op(DeviceId id) {
     start_action.offsets.push_back(entry->offset);
     job.last_units[at(buffer)] = ref.unit;
   });
+  if (has_graph) {
+    Resident* graph = memory_.find(id, {ref.job, op.graph});
+    ++graph->leases;
+    if (graph->writer != 0) action.after.push_back(graph->writer);
+    job.last_units[at(op.graph)] = ref.unit;
+  }
   std::ranges::sort(action.after);
   const auto repeated = std::ranges::unique(action.after);
   action.after.erase(repeated.begin(), repeated.end());
@@ -196,6 +237,7 @@ bool Engine::start_op(DeviceId id) {
   start_action.after.assign(action.after.begin(), action.after.end());
   start_action.id = start(std::move(action));
   for (int b : op.outputs) held.find({ref.job, b})->writer = start_action.id;
+  if (has_graph) held.find({ref.job, op.graph})->writer = start_action.id;
   device.running.push_back(start_action.id);
   out_->push_back(std::move(start_action));
   ++unit_state.ops_started;
@@ -241,12 +283,14 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   account_op(action, done);
   JobTable& job = table(action.job);
   const OpSpec& op = job.program->ops[at(action.op)];
-  note_work(job.work, action.device, op.cost_s, done.finished_s - done.started_s);
+  note_work(job.work, action.device, op.seconds(action.has_graph),
+            done.finished_s - done.started_s);
   Residency& held = memory_.on(action.device);
   for (const auto* list : {&op.inputs, &op.outputs}) {
     for (int b : *list) --held.find({action.job, b})->leases;
   }
   for (int b : op.outputs) held.find({action.job, b})->writer = 0;
+  if (action.has_graph) graph_op_done(action.device, {action.job, op.graph}, op.kind);
   for (ActionId id : device.running) {
     InFlight& waiting = in_flight_.at(id);
     if (std::ranges::find(waiting.after, done.id) != waiting.after.end()) {
@@ -262,6 +306,16 @@ void Engine::op_done(const InFlight& action, const Done& done) {
   if (job.is_done(action.unit)) {
     unit_done(action.job, action.unit, done.finished_s);
   }
+}
+
+/// A backward has used up its graph.
+void Engine::graph_op_done(DeviceId id, BufferRef graph, OpKind kind) {
+  Resident* entry = memory_.find(id, graph);
+  --entry->leases;
+  entry->writer = 0;
+  if (kind == OpKind::forward) return;
+  memory_.drop(*this, id, graph);
+  ++table(id).counters.kept_graphs;
 }
 
 void Engine::account_op(const InFlight& action, const Done& done) {

@@ -170,6 +170,13 @@ ActionId Engine::start_copy(StartCopy copy) {
   return copy.id;
 }
 
+ActionId Engine::start_drop(DeviceId device, BufferRef graph) {
+  const ActionId id = start(
+      {.kind = InFlight::Kind::drop, .job = graph.job, .device = device, .buffer = graph.buffer});
+  out_->push_back(DropGraph{id, graph.job, device, graph.buffer});
+  return id;
+}
+
 /// The device waits until an action of the job ends, maybe one on another device.
 void Engine::watch(JobId job, DeviceId watcher) {
   auto& watchers = table(job).watchers;

@@ -24,7 +24,8 @@ struct DeviceCounters {
   std::uint64_t evictions = 0;   ///< copies evicted before their last use there
   std::uint64_t moves = 0;       ///< loads from another device
   Bytes h2d_bytes = 0, d2h_bytes = 0, h2d_weight_bytes = 0;
-  Bytes h2d_shared_bytes = 0;  ///< weights that jobs share, in h2d_weight_bytes
+  Bytes h2d_shared_bytes = 0;     ///< weights that jobs share, in h2d_weight_bytes
+  std::uint64_t kept_graphs = 0;  ///< backward ops that used a kept graph
   double busy_s = 0, copy_s = 0;
   double hidden_s = 0;              ///< the part of copy_s during which the device computed
   double stall_s = 0;               ///< idle while the next op waited only for a transfer
@@ -176,11 +177,12 @@ struct EngineTables {
 
 /// An action between start and Done.
 struct InFlight {
-  enum class Kind : std::uint8_t { op, copy, host_op, admission, release } kind = Kind::op;
+  enum class Kind : std::uint8_t { op, drop, copy, host_op, admission, release } kind = Kind::op;
   JobId job;
   DeviceId device;
-  int unit = 0, op = 0;  ///< op: position in the program's ops or host ops
-  int buffer = 0;        ///< copy
+  int unit = 0, op = 0;    ///< op: position in the program's ops or host ops
+  int buffer = 0;          ///< copy, drop
+  bool has_graph = false;  ///< see StartOp
   CopyDirection direction = CopyDirection::to_device;
   DeviceId peer;           ///< copy: comes from there, not from the home
   bool is_shared = false;  ///< copy from a device that keeps its own; otherwise it drains there

@@ -10,7 +10,7 @@ namespace {
 using Kind = InFlight::Kind;
 
 TraceSpan::Track track_of(const InFlight& action) {
-  if (action.kind == Kind::op) return TraceSpan::Track::compute;
+  if (action.kind == Kind::op || action.kind == Kind::drop) return TraceSpan::Track::compute;
   if (action.kind != Kind::copy) return TraceSpan::Track::host_pool;
   return action.direction == CopyDirection::to_host ? TraceSpan::Track::to_host
                                                     : TraceSpan::Track::to_device;
@@ -20,6 +20,7 @@ std::string name_of(const JobTable& job, const InFlight& action) {
   switch (action.kind) {
     case Kind::op:
       return span_name(job.program->ops[at(action.op)]);
+    case Kind::drop:
     case Kind::copy:
       return to_string(job.plan->layout.buffers[at(action.buffer)].kind);
     case Kind::host_op:

@@ -28,6 +28,7 @@ class TraceRecorder {
   void observe(const StartOp& start);
   void observe(const StartCopy& start);
   void observe(const StartHostOp& start);
+  void observe(const DropGraph&) {}
   void observe(const AdmitJob&) {}
   void observe(const StepCommitted& committed) { steps_[committed.job] = committed.step; }
   void observe(const JobRested&) {}

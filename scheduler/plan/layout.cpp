@@ -352,6 +352,15 @@ int LayoutBuilder::gradient(EdgePart part, int shard, int vn) {
   return place->second;
 }
 
+int LayoutBuilder::graph(int stage, int vn, Bytes bytes) {
+  const auto [place, is_new] = graphs_.try_emplace({stage, vn}, 0);
+  if (is_new) {
+    place->second = add_buffer(BufferKind::graph, bytes, kNoHome);
+    layout_.buffers.back().home_bytes = 0;
+  }
+  return place->second;
+}
+
 int LayoutBuilder::eval_boundary(EdgePart part, int vn) {
   const auto [place, is_new] = eval_boundaries_.try_emplace({part, vn}, 0);
   if (is_new) place->second = add_edge(BufferKind::boundary, part, eval_home(part, vn));

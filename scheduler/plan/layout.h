@@ -38,6 +38,8 @@ class LayoutBuilder {
   /// pieces read it. The first reading shard's gradient shares the boundary's home: its op is the
   /// last to read the boundary.
   int gradient(EdgePart part, int shard, int vn);
+  /// The graph of a forward op, of `bytes`.
+  int graph(int stage, int vn, Bytes bytes);
   /// As boundary(), for evaluation: edges that are never live together share homes.
   int eval_boundary(EdgePart part, int vn);
 
@@ -75,6 +77,7 @@ class LayoutBuilder {
   std::vector<std::vector<int>> partials_;  // by stage: first groups of its subtrees, ascending
   std::map<std::pair<EdgePart, int>, int> boundaries_, eval_boundaries_;  // (part, vn)
   std::map<std::tuple<EdgePart, int, int>, int> gradients_;               // (part, shard, vn)
+  std::map<std::pair<int, int>, int> graphs_;                             // (stage, vn)
   std::map<std::pair<int, int>, Bytes> eval_homes_;                       // (slot, vn)
   Layout layout_;
 };

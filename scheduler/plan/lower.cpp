@@ -23,13 +23,14 @@ class ProgramBuilder {
  public:
   ProgramBuilder(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                  const JobPlan& plan, const Cut& cut, const std::vector<RangeNeed>& needs,
-                 LayoutBuilder& buffers)
+                 const std::vector<Bytes>& graphs, LayoutBuilder& buffers)
       : model_(model),
         profile_(profile),
         shape_(shape),
         plan_(plan),
         cut_(cut),
         needs_(needs),
+        graphs_(graphs),
         buffers_(buffers),
         ops_(model, cut, needs, buffers) {}
 
@@ -121,9 +122,13 @@ class ProgramBuilder {
       op.workspace = workspace;
       if (is_backward) op.fold = fold_step(task, vn);
       op.num_numbers = numbers_of(unit, is_last && vn + 1 == task.vn_end);
-      op.cost_s =
-          cost_of(task.kind, unit.layers) + static_cast<double>(op.fold.merges.size()) * merge_s;
-      unit.cost_s += op.cost_s;
+      const double merges_s = static_cast<double>(op.fold.merges.size()) * merge_s;
+      op.cost_s = cost_of(task.kind, unit.layers) + merges_s;
+      op.cost_kept_s = expected_cost(task.kind, task.stage) + merges_s;
+      unit.cost_s += op.cost_kept_s;
+      if (graphs_[at(task.stage)] > 0 && task.kind != OpKind::evaluate) {
+        op.graph = buffers_.graph(task.stage, vn, graphs_[at(task.stage)]);
+      }
       program_.ops.push_back(std::move(op));
     }
     const OpSpec& first = program_.ops[at(unit.first_op)];
@@ -186,10 +191,16 @@ class ProgramBuilder {
     return cost;
   }
 
+  /// As long as there is room for graphs.
+  double expected_cost(OpKind kind, int stage) const {
+    const LayerRange layers = plan_.strategy.stages[at(stage)].layers;
+    const bool uses_graph = kind == OpKind::backward && graphs_[at(stage)] > 0;
+    const double saved_s = uses_graph ? cost_of(OpKind::forward, layers) : 0;
+    return std::max(cost_of(kind, layers) - saved_s, 0.);
+  }
+
   OpCost op_cost() const {
-    return [this](OpKind kind, int stage) {
-      return cost_of(kind, plan_.strategy.stages[at(stage)].layers);
-    };
+    return [this](OpKind kind, int stage) { return expected_cost(kind, stage); };
   }
 
   void add_evaluation() {
@@ -289,6 +300,7 @@ class ProgramBuilder {
       for (int i = 0; i < unit.num_ops; ++i) {
         const OpSpec& op = program_.ops[at(unit.first_op + i)];
         used.insert(op.inputs.begin(), op.inputs.end());
+        if (op.graph >= 0) used.insert(op.graph);
         for (int b : op.outputs) makers[at(b)] = u;
         for (int b : op.inputs) {
           ++program_.reads[at(b)];
@@ -334,6 +346,7 @@ class ProgramBuilder {
   const JobPlan& plan_;
   const Cut& cut_;
   const std::vector<RangeNeed>& needs_;  // by stage
+  const std::vector<Bytes>& graphs_;     // by stage: of a kept graph; 0: none is kept
   LayoutBuilder& buffers_;
   StageOps ops_;
   Program program_;
@@ -341,6 +354,19 @@ class ProgramBuilder {
   std::map<int, int> update_of_;  // weights buffer -> host op
   int load_ = -1, eval_load_ = -1, evaluation_ = -1;
 };
+
+/// By stage: the bytes of a graph that its forward may keep. The last stage has none: its forward
+/// and backward are one op.
+std::vector<Bytes> kept_graphs(const Strategy& strategy, const JobShape& shape,
+                               const std::vector<RangeNeed>& needs) {
+  std::vector<Bytes> graphs(strategy.stages.size());
+  if (strategy.graphs == GraphChoice::recompute || shape.split.dedicated_activations())
+    return graphs;
+  for (std::size_t s = 0; s + 1 < graphs.size(); ++s) {
+    if (strategy.keeps_weights(strategy.stages[s])) graphs[s] = needs[s].graph();
+  }
+  return graphs;
+}
 
 }  // namespace
 
@@ -386,6 +412,7 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
     needs.push_back(range_need(table, range));
     plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total(shape.split));
   }
+  const std::vector<Bytes> graphs = kept_graphs(plan.strategy, shape, needs);
   LayoutBuilder buffers(model, shape, plan.strategy, cut);
   // Building programs numbers the boundaries, so the program with most of them comes first.
   plan.programs.resize(StepKind::kNum);
@@ -402,7 +429,8 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   for (const StepKind& step_kind : step_kinds) {
     auto& program = plan.programs[step_kind.index()];
     if (program) continue;
-    program = ProgramBuilder(model, profile, shape, plan, cut, needs, buffers).build(step_kind);
+    program =
+        ProgramBuilder(model, profile, shape, plan, cut, needs, graphs, buffers).build(step_kind);
   }
   plan.step_s =
       plan.programs[StepKind{.update = false, .evaluate = false, .train = true}.index()]->compute_s;

@@ -78,6 +78,7 @@ void RangeNeed::grow() {
   weights_ += table_.own_weights[at(end_)];
   sums_ += table_.sums[at(end_)];
   has_backward_ = has_backward_ || table_.has_backward[at(end_)];
+  keeps_graph_ = keeps_graph_ && table_.model.layers[at(end_)].keeps_graph;
   for (int p : table_.tied_params[at(end_)]) {
     if (std::ranges::count(tied_, p) > 0) continue;
     tied_.push_back(p);
@@ -125,8 +126,9 @@ void RangeNeed::grow_workspaces() {
     if (table_.model.edges[at(e)].producer < begin_) continue;  // in standing_in_
     gradients += goes_on(e) ? gradient_bytes(e) : 0;
   }
-  backward_peak_ = std::max({backward_peak_, retained_ + folding_ + costs.graph_peak,
-                             retained_ + gradients + costs.backward_peak});
+  graph_peak_ = std::max(graph_peak_, retained_ + folding_ + costs.graph_peak);
+  backward_peak_ =
+      std::max({backward_peak_, graph_peak_, retained_ + gradients + costs.backward_peak});
   retained_ += costs.graph_retained;
   for (int e : layer.inputs) {
     const int makers = table_.model.edges[at(e)].makers;
@@ -201,6 +203,11 @@ UnitNeed RangeNeed::backward() const {
   // Gradients from behind are added between the last layer's forward and its backward.
   const Bytes workspace = std::max(backward_peak_ + added, retained_ + adding) + standing_in_;
   return {weights_, sums_ * static_cast<Bytes>(table_.most_slots), workspace, area};
+}
+
+Bytes RangeNeed::graph() const {
+  if (!keeps_graph_ || !has_backward()) return 0;
+  return std::max(retained_, graph_peak_ - std::min(graph_peak_, forward_peak_));
 }
 
 Bytes RangeNeed::least_of_longer() const {

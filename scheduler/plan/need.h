@@ -61,6 +61,9 @@ class RangeNeed {
   bool reads_batch() const { return batch_bytes_ > 0; }
   UnitNeed forward() const;   ///< of evaluation too
   UnitNeed backward() const;  ///< recomputation included; that of forward if there is none
+  /// What the graph of a forward takes beside the workspace of forward(), during the op and until
+  /// its backward. 0: no graph outlives an op.
+  Bytes graph() const;
   /// The larger of the two.
   UnitNeed largest() const;
 
@@ -80,7 +83,8 @@ class RangeNeed {
   std::vector<int> tied_;      // parameters
   bool has_backward_ = false;
   Bytes weights_ = 0, sums_ = 0, batch_bytes_ = 0;
-  Bytes forward_peak_ = 0, backward_peak_ = 0, retained_ = 0;
+  Bytes forward_peak_ = 0, graph_peak_ = 0, backward_peak_ = 0, retained_ = 0;
+  bool keeps_graph_ = true;
   Bytes standing_in_ = 0;  // gradients of inputs with readers after the first one here
   Bytes folding_ = 0;      // terms of edges that pieces here make, until they are read
 };

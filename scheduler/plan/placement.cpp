@@ -96,7 +96,8 @@ Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups
   Strategy strategy{.tracks = config.num_tracks(),
                     .chunk = config.chunk,
                     .window = config.window,
-                    .first = config.first};
+                    .first = config.first,
+                    .graphs = config.graphs};
   for (int l = 0; l < static_cast<int>(places.size()); ++l) {
     const bool begins =
         l == 0 || places[at(l)] != places[at(l - 1)] || ends_stage(model, places, l - 1);

@@ -45,9 +45,12 @@ struct OpSpec {
   std::vector<int> inputs;   ///< boundaries, gradients, batch parts
   std::vector<int> outputs;  ///< created by the op
   FoldStep fold;             ///< backward only
-  int num_numbers = 0;       ///< scalar results: a loss, sums of metrics, squared norms
-  Bytes workspace = 0;       ///< activations at their peak
+  int graph = -1;       ///< buffer: a forward may keep its graph, a backward uses it if it is there
+  int num_numbers = 0;  ///< scalar results: a loss, sums of metrics, squared norms
+  Bytes workspace = 0;  ///< activations at their peak, beside a kept graph
   double cost_s = 0;
+  double cost_kept_s = 0;  ///< of a backward that uses a kept graph; of others: cost_s
+  double seconds(bool has_graph) const { return has_graph ? cost_kept_s : cost_s; }
 };
 
 /// Hydra's shard unit: consecutive ops of one track over the same layers, run on one device with
@@ -227,9 +230,7 @@ struct JobPlan {
   DeviceId device_of(int track) const {
     return track_devices.empty() ? DeviceId() : track_devices[at(track)];
   }
-  /// Whether its only track may change its device between two units. Otherwise a track stays on the
-  /// first device that takes a unit of it, for the rest of the program.
-  bool roams() const { return strategy.tracks == 1 && strategy.chunk == 0; }
+  bool roams() const { return strategy.roams(); }
   bool avoids(DeviceId device) const { return std::ranges::count(avoided, device) > 0; }
   /// The program after the commit of step `step`, if nothing holds the job there.
   StepKind step_kind(std::int64_t step) const;

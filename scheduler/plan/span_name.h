@@ -11,8 +11,8 @@ namespace spillway {
 template <>
 inline constexpr std::array kNames<OpKind>{"forward", "backward", "evaluate"};
 template <>
-inline constexpr std::array kNames<BufferKind>{"weights", "gradient sum", "boundary",
-                                               "boundary gradient", "batch"};
+inline constexpr std::array kNames<BufferKind>{"weights",           "gradient sum", "boundary",
+                                               "boundary gradient", "batch",        "graph"};
 template <>
 inline constexpr std::array kNames<HostOpKind>{
     "load", "reduce", "commit", "update", "finish evaluation", "finish"};

@@ -9,6 +9,17 @@ bool Strategy::is_data_parallel() const {
       stages, [&](const Stage& stage) { return stage.cells == stages.front().cells; });
 }
 
+bool Strategy::keeps_weights(const Stage& stage) const {
+  const auto shares_track = [&](const Stage& other) {
+    return std::ranges::any_of(stage.cells, [&](const Cell& cell) {
+      return std::ranges::count(other.cells, cell.track, &Cell::track) > 0;
+    });
+  };
+  return !roams() && std::ranges::all_of(stages, [&](const Stage& other) {
+    return other.set == stage.set || !shares_track(other);
+  });
+}
+
 Strategy data_parallel(const std::vector<LayerRange>& shards,
                        const std::vector<GroupRange>& lanes) {
   Strategy strategy{.tracks = static_cast<int>(lanes.size())};

@@ -51,9 +51,16 @@ struct Strategy {
   /// always does. Fewer need less memory for what lies between forward and backward.
   int window = 0;
   FirstChoice first = FirstChoice::backward;
+  GraphChoice graphs = GraphChoice::keep;
 
   /// Whether each virtual node goes through all stages on one track.
   bool is_data_parallel() const;
+  /// Whether the weights of a stage stay on its devices between its units, as far as there is room:
+  /// nothing displaces them, and its tracks do not move.
+  bool keeps_weights(const Stage& stage) const;
+  /// Whether its only track may change its device between two units. Otherwise a track stays on the
+  /// first device that takes a unit of it, for the rest of the program.
+  bool roams() const { return tracks == 1 && chunk == 0; }
   /// Whether the virtual nodes of a cell of `groups`, `per_group` each, are several units.
   bool divides(GroupRange groups, int per_group) const {
     return chunk > 0 && chunk < (groups.end - groups.begin) * per_group;

@@ -140,10 +140,16 @@ void VirtualShell::perform(const StartOp& op) {
     }
   }
   const OpSpec& spec = program(op.job, op.step_kind).ops[at(op.op)];
-  const double duration_s =
-      spec.cost_s * slowdown(op.device) * costs_.contention.at(busy_threads(start_s, op.device));
+  const double duration_s = spec.seconds(op.has_graph) * slowdown(op.device) *
+                            costs_.contention.at(busy_threads(start_s, op.device));
   free_s = start_s + duration_s;
   complete(op.id, op.job, op.device, start_s, duration_s, spec.workspace);
+}
+
+void VirtualShell::perform(const DropGraph& drop) {
+  double& free_s = queues_[drop.device.index()].compute_s;
+  free_s = std::max(now_s_ + costs_.dispatch_latency_s, free_s);
+  complete(drop.id, drop.job, drop.device, free_s, 0, 0, /*may_fail=*/false);
 }
 
 /// Includes the device that computes, when an op starts. A slowed device sleeps most of the time

@@ -94,6 +94,7 @@ class VirtualShell {
   void carry_out(std::vector<Action>& actions);
   bool make_call();
   void perform(const StartOp& op);
+  void perform(const DropGraph& drop);
   void perform(const StartCopy& copy);
   void perform(const StartHostOp& op);
   void perform(const AdmitJob& admission);

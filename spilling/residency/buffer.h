@@ -19,6 +19,7 @@ enum class BufferKind : std::uint8_t {
   boundary,  ///< activation that crosses a cut, per virtual node
   gradient,  ///< gradient of a boundary from the shards behind a cut, per virtual node
   batch,     ///< part of the batch, per virtual node
+  graph,     ///< autograd graph of a forward op, until its backward; LibTorch has the bytes
 };
 
 /// What one range of layers contributes to an edge: the sum of the terms of pieces `pieces` of the

@@ -61,6 +61,7 @@ void ResidencyManager::forget(DeviceId id) {
   for (const auto& [ref, entry] : device.copies.entries()) {
     auto& holders = state(ref).holders;
     holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
+    if (ref.job != kAllJobs) jobs_[ref.job.index()].graphs.erase(ref.buffer);
   }
   device = DeviceCopies{Residency(device.copies.budget())};
 }
@@ -77,6 +78,7 @@ void ResidencyManager::begin(JobId job, const std::vector<BufferSpec>& buffers,
   table.specs = buffers.data();
   table.version = version;
   table.buffers.assign(buffers.size(), BufferState{});
+  assert(table.graphs.empty());
   table.shared.assign(blocks.empty() ? 0 : buffers.size(), -1);
   for (int b = 0; b < static_cast<int>(table.shared.size()); ++b) {
     const int shared = buffers[at(b)].shared;
@@ -213,8 +215,10 @@ bool ResidencyManager::evict_one(ResidencyOwner& owner, DeviceId id, const Reque
     }
   }
   if (!victim) return false;
-  if (on(id).find(*victim)->dirty &&
-      owner.is_running(victim->job)) {  // a shared one is never dirty
+  if (spec(*victim).kind == BufferKind::graph) {
+    free_graph(owner, id, *victim);
+  } else if (on(id).find(*victim)->dirty &&
+             owner.is_running(victim->job)) {  // a shared one is never dirty
     write_back(owner, id, *victim, true);
   } else {
     drop(owner, id, *victim);
@@ -381,6 +385,13 @@ bool ResidencyManager::fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job
 void ResidencyManager::drop(ResidencyOwner& owner, DeviceId id, BufferRef ref) {
   owner.touch(id);
   on(id).release(ref);
+  if (ref.job != kAllJobs) {
+    JobBuffers& job = jobs_[ref.job.index()];
+    if (const auto graph = job.graphs.find(ref.buffer); graph != job.graphs.end()) {
+      for (int b : graph->second) --find(id, {ref.job, b})->leases;
+      job.graphs.erase(graph);
+    }
+  }
   auto& holders = state(ref).holders;
   const auto holder = std::ranges::find(holders, id);
   if (holder != holders.end()) holders.erase(holder);

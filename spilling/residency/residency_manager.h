@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/container/small_vector.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <span>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ class ResidencyOwner {
   virtual bool is_running(JobId job) const = 0;
   /// Starts the copy and returns its id.
   virtual ActionId start_copy(StartCopy copy) = 0;
+  /// Starts to free a kept graph and returns the action's id.
+  virtual ActionId start_drop(DeviceId device, BufferRef graph) = 0;
   /// The tables of the device have changed.
   virtual void touch(DeviceId device) = 0;
   /// The device has to wait until an action of the job ends.
@@ -46,6 +49,9 @@ class ResidencyOwner {
 /// A block that jobs share has one copy on a device, whichever job asked for it: its leases count
 /// for all jobs, its home is always valid, and it stays until its room is needed or no job is left.
 /// Every function takes the job's own number of such a block.
+///
+/// A graph that an op keeps has a range for its bytes and no home. It needs the copies that its
+/// tensors are views of, so it leases them. Like any copy, it is evicted when its room is needed.
 class ResidencyManager {
  public:
   enum class Room {
@@ -113,6 +119,8 @@ class ResidencyManager {
 
   /// Makes room for everything in `request`. If it cannot, only evictions change the tables.
   RoomMade make_room(ResidencyOwner& owner, DeviceId id, const Request& request);
+  /// Places everything in `request` if there is room without evictions.
+  bool place_all(DeviceId id, const Request& request);
   /// Whether the pieces of request.op_area fit once every evictable copy has left.
   bool op_area_fits(DeviceId id, const Request& request) const;
   /// Evicts all unused copies. Returns their number.
@@ -128,6 +136,13 @@ class ResidencyManager {
   /// Writes back those buffers that only other devices hold and that cannot move directly. Returns
   /// true if there are none.
   bool fetch_homes(ResidencyOwner& owner, DeviceId id, JobId job, const std::vector<int>& buffers);
+  /// A graph on the device leases these copies until it leaves.
+  void hold_for(DeviceId id, BufferRef graph, const std::vector<int>& needed);
+  /// Starts to free the graphs of a job. Returns whether there are any.
+  bool drop_graphs(ResidencyOwner& owner, JobId job);
+  void end_drop(ResidencyOwner& owner, DeviceId id, BufferRef graph);
+  /// The number of graphs on the device that lease a copy.
+  int graphs_that_need(DeviceId id, BufferRef ref) const;
   void drop(ResidencyOwner& owner, DeviceId id, BufferRef ref);
   /// The buffer is dead: every copy leaves, at once or when its transfer ends.
   void drop_everywhere(ResidencyOwner& owner, BufferRef ref);
@@ -153,6 +168,7 @@ class ResidencyManager {
     std::vector<BufferState> buffers;
     std::vector<int> shared;        ///< by buffer: number of the shared block, or -1; or empty
     std::vector<Bytes> busy_homes;  ///< of copies in flight
+    boost::unordered_flat_map<int, ShortList<int>> graphs;  ///< kept ones, and what they lease
   };
   struct BlockState {
     BufferSpec spec;
@@ -164,9 +180,9 @@ class ResidencyManager {
     int num_transfers = 0;  ///< copies in flight to and from it
   };
 
-  bool place_all(DeviceId id, const Request& request);
   bool later_fits(DeviceId id, const Request& request) const;
   bool evict_one(ResidencyOwner& owner, DeviceId id, const Request& request);
+  void free_graph(ResidencyOwner& owner, DeviceId id, BufferRef graph);
   void send_home(ResidencyOwner& owner, DeviceId id, BufferRef ref, Bytes home, Bytes bytes,
                  bool leaves);
   DeviceId sender(const ResidencyOwner& owner, BufferRef ref) const;

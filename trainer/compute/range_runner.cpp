@@ -175,6 +175,10 @@ RangeRunner::LayerRun RangeRunner::run_layer(int layer, const EdgeSums& values,
   }
   run.result = run_for(
       spec, [&] { return model_.layers[at(layer)]->forward(run.inputs, run.params, context); });
+  if (run.result.lease && spec.keeps_graph) {
+    throw Error(fmt::format(
+        "layer {} returned a lease; set LayerSpec::keeps_graph of the layer to false", spec.name));
+  }
   run.result.output = as_at_cut(run.result.output);
   if (const int made = output_of(layer); made >= 0) {
     check_type(spec, model_.spec.edges[at(made)].tensor.dtype, run.result.output);
@@ -285,22 +289,33 @@ void RangeRunner::take_observations(int layer, LayerResult& result, const TakeTe
   result.observations.clear();
 }
 
-double RangeRunner::backward(const EdgeMemory& inputs, const EdgeMemory& gradient_memory,
-                             const EdgeMemory& input_gradients, const TakeTerm& take,
-                             double* loss) const {
+RangeRunner::Graphs RangeRunner::forward_with_graphs(const EdgeMemory& inputs,
+                                                     const EdgeMemory& outputs) const {
   const OpScope scope(true);
-  std::vector<LayerRun> runs;
+  Graphs runs;
   EdgeSums values = views_of(inputs, &EdgeSpec::makers);
   for (int l = layers_.begin; l < layers_.end; ++l) {
     runs.push_back(run_layer(l, values, true));
-    take_observations(l, runs.back().result, take);
-    if (output_of(l) >= 0) add_output(l, runs.back().result.output, values);
     for (int e : model_.spec.layers[at(l)].inputs) {
       if (model_.spec.edges[at(e)].makers > 1) values.erase(e);  // the run has the sum
     }
     if (after_forward) after_forward(l);
+    const int made = output_of(l);
+    if (made < 0) break;
+    add_output(l, runs.back().result.output, values);
+    const int end_of_makers = model_.spec.edges[at(made)].end_of_makers();
+    if (l + 1 == std::min(end_of_makers, layers_.end)) copy_parts(made, values, outputs);
   }
-  values.clear();
+  return runs;
+}
+
+double RangeRunner::backward(Graphs runs, const EdgeMemory& gradient_memory,
+                             const EdgeMemory& input_gradients, const TakeTerm& take,
+                             double* loss) const {
+  const OpScope scope(true);
+  for (int l = layers_.begin; l < layers_.end; ++l) {
+    take_observations(l, runs[at(l - layers_.begin)].result, take);
+  }
   const double weight = take_loss(runs.back(), loss);
   EdgeSums gradients = views_of(gradient_memory, &EdgeSpec::reading_pieces);
   std::map<int, int> readers = count_readers();

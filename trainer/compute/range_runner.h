@@ -31,7 +31,7 @@ class RangeRunner {
   /// Memory of parts of edges, or of their gradients, for this virtual node.
   using EdgeMemory = std::map<EdgePart, std::byte*>;
 
-  /// Called in backward() after each layer's forward; a pilot reads the memory in use there.
+  /// Called after each layer's forward with a graph; a pilot reads the memory in use there.
   std::function<void(int layer)> after_forward;
   /// Called in forward() with the prediction, if the range ends with the loss layer.
   std::function<void(const at::Tensor& prediction)> take_prediction;
@@ -44,20 +44,31 @@ class RangeRunner {
   double forward(const EdgeMemory& inputs, const EdgeMemory& outputs, double* loss,
                  std::span<double* const> metrics = {}) const;
 
+  /// A layer after its forward, with its graph.
+  struct LayerRun {
+    std::vector<at::Tensor> inputs, params;
+    LayerResult result;
+  };
+  /// The graphs of the range's layers, in order. They need the memory of the inputs and parameters.
+  using Graphs = std::vector<LayerRun>;
+  /// Like forward(), with graphs; not for a range with the loss. backward() takes them.
+  Graphs forward_with_graphs(const EdgeMemory& inputs, const EdgeMemory& outputs) const;
+
   /// Forward with graphs, then backward. Observations of running statistics are taken here only, so
   /// once per step, however often forward runs. `gradients`: those of the range's outputs, and the
   /// partial sums of inputs that later layers read too. `input_gradients`: memory for the gradients
   /// of the inputs, this range's share added. Loss and weight as in forward().
   double backward(const EdgeMemory& inputs, const EdgeMemory& gradients,
-                  const EdgeMemory& input_gradients, const TakeTerm& take, double* loss) const;
+                  const EdgeMemory& input_gradients, const TakeTerm& take, double* loss) const {
+    return backward(forward_with_graphs(inputs, {}), gradients, input_gradients, take, loss);
+  }
+  /// Only backward.
+  double backward(Graphs graphs, const EdgeMemory& gradients, const EdgeMemory& input_gradients,
+                  const TakeTerm& take, double* loss) const;
 
  private:
   /// By edge: its value or gradient, as far as it is there.
   using EdgeSums = std::map<int, TreeSum<at::Tensor>>;
-  struct LayerRun {
-    std::vector<at::Tensor> inputs, params;
-    LayerResult result;
-  };
   LayerRun run_layer(int layer, const EdgeSums& values, bool with_graph) const;
   /// Passes on the gradients of the parameters; returns those of the inputs, in order.
   std::vector<at::Tensor> run_backward(int layer, LayerRun run, const at::Tensor& gradient,

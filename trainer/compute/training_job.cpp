@@ -61,6 +61,16 @@ OpRunner::Keep keep_loss(std::vector<WeightedSum>& losses, int vn, const double*
   return [&place = losses[at(vn)], sum, weight] { place = {*sum, weight}; };
 }
 
+/// If they take more memory than planned, backward computes the layers again.
+void keep_graphs(const OpCall& call, const RangeRunner& runner,
+                 const RangeRunner::EdgeMemory& inputs, const RangeRunner::EdgeMemory& outputs) {
+  const ActivationMeter& meter = call.device->activations();
+  const Bytes before = meter.in_use();
+  auto graphs = std::make_shared<RangeRunner::Graphs>(runner.forward_with_graphs(inputs, outputs));
+  if (meter.in_use() > before + call.graph_bytes()) return;
+  call.graphs->keep(call.graph(), call.graph_bytes(), std::move(graphs));
+}
+
 std::size_t elements(const ParamSpec& param) {
   return static_cast<std::size_t>(param.tensor.elements());
 }
@@ -162,6 +172,10 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
                              .stream = stream_of(call),
                              .gpu = call.device->gpu()};
   RangeRunner runner(*model_, op.layers, context, parameters);
+  if (call.has_graph && op.kind == OpKind::forward) {
+    keep_graphs(call, runner, inputs, outputs);
+    return {};
+  }
   const bool has_loss = op.layers.end == static_cast<int>(model_->layers.size());
   double* const loss = has_loss ? call.numbers.front() : nullptr;
   const auto numbers = std::span(call.numbers).subspan(has_loss ? 1 : 0);
@@ -177,7 +191,10 @@ OpRunner::Keep TrainingJob::run_op(const OpCall& call) {
   const auto take = [&](int layer, int param, const std::byte* term) {
     fold_term(call, layer, param, term);
   };
-  const double weight = runner.backward(inputs, gradients, outputs, take, loss);
+  const auto kept = call.has_graph ? call.graphs->take(call.graph()) : nullptr;
+  RangeRunner::Graphs graphs = kept ? std::move(*static_cast<RangeRunner::Graphs*>(kept.get()))
+                                    : runner.forward_with_graphs(inputs, {});
+  const double weight = runner.backward(std::move(graphs), gradients, outputs, take, loss);
   merge_sums(call);
   const bool is_last = call.op == unit.first_op + unit.num_ops - 1;
   if (is_last && !unit.drains.empty()) finish_sums(call, numbers);

@@ -6,6 +6,7 @@
 
 #include "spilling/tiers/device_arena.h"
 #include "spilling/transfer/copier.h"
+#include "trainer/runtime/kept_graphs.h"
 #include "trainer/runtime/watchdog.h"
 
 namespace spillway {
@@ -32,7 +33,7 @@ class Numbers {
   std::vector<double*> free_;
 };
 
-/// The shell's state of a device. Only for the shell's thread.
+/// The shell's state of a device. Only for the shell's thread, except for the graphs.
 struct DevicePart {
   /// `is_gone`: the device left before, and nothing is allocated on it.
   explicit DevicePart(Device& d, bool is_gone = false)
@@ -55,6 +56,7 @@ struct DevicePart {
   std::unique_ptr<DeviceArena> arena;  ///< freed once nothing can access it any more
   Copier copier;
   Numbers numbers;
+  KeptGraphs graphs;
   std::unique_ptr<Watchdog> watchdog;
   int running = 0;   ///< started actions that have not ended, even if they were reported as lost
   int expected = 0;  ///< the part of them that is not reported

@@ -12,6 +12,7 @@
 #include "scheduler/plan/program.h"
 #include "spilling/tiers/homes.h"
 #include "spillway/ids.h"
+#include "trainer/runtime/kept_graphs.h"
 
 namespace spillway {
 
@@ -26,9 +27,14 @@ struct OpCall {
   boost::unordered_flat_map<int, std::byte*> buffers;  ///< on the device, by number
   /// Host memory for the numbers that the op writes, until they are kept: OpSpec::num_numbers.
   std::vector<double*> numbers;
+  bool has_graph = false;        ///< see StartOp
+  KeptGraphs* graphs = nullptr;  ///< of the device
 
   const UnitSpec& unit_spec() const { return program->units[at(unit)]; }
   const OpSpec& op_spec() const { return program->ops[at(op)]; }
+  /// Where its graph is kept, and how many bytes it may take.
+  BufferRef graph() const { return {job, op_spec().graph}; }
+  Bytes graph_bytes() const { return plan->layout.buffers[at(op_spec().graph)].bytes; }
   /// The address of one of its buffers on the device.
   std::byte* memory(int buffer) const { return buffers.at(buffer); }
 };
@@ -54,6 +60,8 @@ class OpRunner {
   /// Changes only the device's memory: if the device is given up meanwhile, the op has no effect.
   /// Returns a function that keeps its other results, such as a loss. The shell's thread calls it
   /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.
+  /// With OpCall::has_graph, a forward may leave its graph in OpCall::graphs, and a backward takes
+  /// it out; if it is not there, the backward computes the layers again.
   virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
   /// Nothing of the job runs any more; its home is freed when this returns. May wait. If it throws,

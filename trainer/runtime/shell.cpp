@@ -210,7 +210,9 @@ OpCall Shell::resolve(const StartOp& start) {
               .plan = plan,
               .program = plan->programs[start.step_kind].get(),
               .unit = start.unit,
-              .op = start.op};
+              .op = start.op,
+              .has_graph = start.has_graph,
+              .graphs = &on.graphs};
   call.buffers.reserve(start.offsets.size());
   std::size_t next = 0;
   for_each_buffer(call.unit_spec(), call.op_spec(), [&](int buffer, BufferUse) {
@@ -239,7 +241,7 @@ void Shell::perform(const StartOp& start) {
                   .after = start.after,
                   .device = start.device,
                   .is_op = true,
-                  .planned_s = op.cost_s * device.slowdown()};
+                  .planned_s = op.seconds(start.has_graph) * device.slowdown()};
   task->done.id = start.id;
   Queue& queue = device.compute();
   for (ActionId id : start.after) {
@@ -251,9 +253,12 @@ void Shell::perform(const StartOp& start) {
   queue.notify([this, task] { task->done.started_s = seconds(Clock::now()); });
   queue.enqueue([this, task, &device] {
     ActivationMeter& meter = device.activations();
+    const OpCall& call = task->call;
+    const bool keeps_graph = call.has_graph && call.op_spec().kind == OpKind::forward;
+    const Bytes kept = call.graphs->bytes() + (keeps_graph ? call.graph_bytes() : 0);
     try {
       device.begin_op();
-      meter.begin_op(task->workspace);
+      meter.begin_op(task->workspace + kept);
       for (const Flight& flight : task->after) {
         if (*flight.failed) throw Error("an op that this one depends on has failed");
       }
@@ -265,7 +270,8 @@ void Shell::perform(const StartOp& start) {
       task->done.error = current_reason();
     }
     *task->flight.failed = !task->done.error.empty();
-    task->done.activation_peak = meter.peak_since_begin();
+    const Bytes peak = meter.peak_since_begin();
+    task->done.activation_peak = peak - std::min(peak, kept);  // graphs count as planned
   });
   task->flight.event = queue.record();
   launch(start.id, task->flight);
@@ -274,6 +280,20 @@ void Shell::perform(const StartOp& start) {
     note_failure(device, task->done);
     post(task->flight.device, task->done, std::move(task->keep), task->call.numbers);
   });
+}
+
+/// The memory is free when this has run, so it counts as work of the compute queue.
+void Shell::perform(const DropGraph& drop) {
+  DevicePart& on = part(drop.device);
+  Queue& queue = on.device->compute();
+  const auto done = std::make_shared<Done>(Done{.id = drop.id});
+  queue.enqueue([this, done, &graphs = on.graphs, ref = BufferRef{drop.job, drop.buffer}] {
+    done->started_s = seconds(Clock::now());
+    graphs.take(ref);
+    done->finished_s = seconds(Clock::now());
+  });
+  launch(drop.id, {.event = queue.record(), .failed = {}, .device = drop.device});
+  queue.notify([this, done, device = drop.device] { post(device, *done); });
 }
 
 void Shell::perform(const StartCopy& start) {

@@ -132,6 +132,7 @@ class Shell {
   // shell.cpp
   void carry_out(const Actions& actions);
   void perform(const StartOp& start);
+  void perform(const DropGraph& drop);
   void perform(const StartCopy& start);
   void perform(const StartHostOp& start);
   void perform(const AdmitJob& admission);

@@ -157,9 +157,11 @@ void Shell::perform(const DeviceLeft& left) {
   observer_.on_device_left(left.device, left.lost, gone.why);
 }
 
-/// Frees the arena once nothing can access it any more.
+/// Frees the memory once nothing can access it any more.
 void Shell::release(DevicePart& left) {
-  if (left.gone && left.running == 0) left.arena.reset();
+  if (!left.gone || left.running > 0) return;
+  left.graphs = {};
+  left.arena.reset();
 }
 
 void Shell::add_device(Device& device, Bytes touched) {

@@ -159,6 +159,25 @@ TEST(ActionChecker, DetectsActionsOnARemovedDevice) {
   }));
 }
 
+TEST(ActionChecker, DetectsGraphsThatWereNotKept) {
+  expect_caught(caught_elastic([](Action& action, const Engine& engine, bool& tampered) {
+    auto* op = std::get_if<StartOp>(&action);
+    if (!op || op->has_graph) return true;
+    const OpSpec& spec = engine.job(op->job).plan->programs[op->step_kind]->ops[at(op->op)];
+    op->has_graph = spec.kind == OpKind::backward && spec.graph >= 0;
+    tampered |= op->has_graph;
+    return true;
+  }));
+}
+
+TEST(ActionChecker, DetectsGraphsThatStay) {
+  expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
+    if (!std::holds_alternative<DropGraph>(action)) return true;
+    tampered = true;
+    return false;
+  }));
+}
+
 TEST(ActionChecker, DetectsAMissingOp) {
   expect_caught(caught_elastic([](Action& action, const Engine&, bool& tampered) {
     const bool hidden = !tampered && std::holds_alternative<StartOp>(action);

@@ -51,6 +51,8 @@ TEST(ElasticProperty, KeepsInvariantsAndStarvesNoJob) {
   EXPECT_GT(all.kept, tenth);
   EXPECT_GT(all.rested, tenth);
   EXPECT_GT(all.done_early, tenth / 2);
+  EXPECT_GT(all.graphs_used, 10 * tenth);
+  EXPECT_GT(all.graphs_dropped, tenth);
 }
 
 TEST(ElasticProperty, RepeatsTheLogForTheSameSeed) {

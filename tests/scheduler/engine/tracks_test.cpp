@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -68,21 +69,53 @@ int copies(const WatchedRun& run, const JobPlan& plan, BufferKind kind, const Ke
 }
 
 /// A step of V virtual nodes through S equal stages takes (V + S - 1) / V times that of a stage.
+/// Without kept graphs each stage but the last computes forward twice.
 TEST(Tracks, PipelineIsNearItsIdeal) {
   constexpr int kStages = 4, kNodes = 16, kLayers = 8;
   const ModelSpec model = chain(kLayers);
-  const auto plan =
-      plan_of(model, shape_of(kNodes), placed(pipeline(kStages, kLayers), model, kNodes));
-  ASSERT_EQ(plan->strategy.stages.size(), at(kStages));
-  WatchedRun run(devices(kStages), {.copy_bytes_per_s = 1e10, .copy_latency_s = 1e-7});
-  run.submit(plan);
-  run.run();
-  expect_done(run);
-  // The last stage does not recompute.
-  const double stage_s = kLayers / kStages * (kForward + 2 * kForward);
-  const double ideal_s = kSteps * (kNodes + kStages - 1) * stage_s;
-  EXPECT_LT(run.shell.now_s(), 1.1 * ideal_s);
-  EXPECT_GT(run.shell.now_s(), 0.9 * ideal_s);
+  for (const GraphChoice graphs : {GraphChoice::keep, GraphChoice::recompute}) {
+    StrategyConfig config = pipeline(kStages, kLayers);
+    config.graphs = graphs;
+    const auto plan = plan_of(model, shape_of(kNodes), placed(config, model, kNodes));
+    ASSERT_EQ(plan->strategy.stages.size(), at(kStages));
+    WatchedRun run(devices(kStages), {.copy_bytes_per_s = 1e10, .copy_latency_s = 1e-7});
+    run.submit(plan);
+    run.run();
+    expect_done(run);
+    const bool keeps = graphs == GraphChoice::keep;
+    const double stage_s = kLayers / kStages * (keeps ? 2 : 3) * kForward;
+    const double ideal_s = kSteps * (kNodes + kStages - 1) * stage_s;
+    EXPECT_LT(run.shell.now_s(), 1.1 * ideal_s);
+    EXPECT_GT(run.shell.now_s(), 0.9 * ideal_s);
+    EXPECT_EQ(run.checker.graphs_used(), at(keeps ? kSteps * kNodes * (kStages - 1) : 0));
+    EXPECT_EQ(run.checker.graphs_dropped(), 0u);
+  }
+}
+
+/// Graphs fill the room that is left, and leave when a unit needs it. Every budget that the plan
+/// allows is enough.
+TEST(Tracks, KeepsGraphsWhileThereIsRoom) {
+  constexpr int kStages = 2, kNodes = 8;
+  const ModelSpec model = chain(kStages);
+  StrategyConfig config = pipeline(kStages, kStages);
+  config.first = FirstChoice::forward;  // all graphs of the first stage would wait at once
+  const auto plan = plan_of(model, shape_of(kNodes), placed(config, model, kNodes));
+  const auto used = [&](Bytes budget) {
+    WatchedRun run(devices(kStages, budget));
+    run.submit(plan);
+    run.run();
+    expect_done(run);
+    const std::size_t graphs = run.checker.graphs_used();
+    EXPECT_EQ(run.engine().device(DeviceId(0)).counters.kept_graphs, graphs);
+    return graphs;
+  };
+  const std::size_t all = kSteps * kNodes;
+  EXPECT_EQ(used(64_MiB), all);
+  const auto graph = std::ranges::find(plan->layout.buffers, BufferKind::graph, &BufferSpec::kind);
+  const std::size_t few = used(plan->needed_budget + 8 * graph->bytes);
+  EXPECT_GT(few, 0u);
+  EXPECT_LT(few, all);
+  used(plan->needed_budget);
 }
 
 /// The first of four stages holds what lies between forward and backward of `window` virtual nodes.

@@ -38,6 +38,10 @@ class Owner : public ResidencyOwner {
     copies.push_back(copy);
     return copies.size();
   }
+  ActionId start_drop(DeviceId, BufferRef graph) override {
+    dropped.push_back(graph.buffer);
+    return 1000 + dropped.size();
+  }
   void touch(DeviceId device) override { touched.insert(device); }
   void watch(JobId, DeviceId device) override { watching.insert(device); }
 
@@ -67,6 +71,7 @@ class Owner : public ResidencyOwner {
   std::vector<BufferSpec> specs;
   std::map<int, double> uses;
   std::vector<StartCopy> copies;
+  std::vector<int> dropped;
   bool is_read_by_several = false;
   std::set<DeviceId> touched, watching;
 };
@@ -176,6 +181,28 @@ TEST(ResidencyManager, DropsDeadBuffersAtOnceOrAfterTheirTransfer) {
   EXPECT_FALSE(owner.has(kFirst, 1));
   owner.end_last();
   EXPECT_FALSE(owner.has(kFirst, 0));
+}
+
+/// A graph leaves for what needs its room, and then what it needed may leave too.
+TEST(ResidencyManager, EvictsAGraphBeforeWhatItNeeds) {
+  Owner owner;
+  owner.specs[2] = {.kind = BufferKind::graph, .bytes = kSize};
+  owner.manager.begin(kJob, owner.specs, 0);
+  for (int b = 0; b < 2; ++b) owner.manager.set_home_valid({kJob, b});
+  for (int b = 0; b < 2; ++b) owner.load(kFirst, b);
+  EXPECT_FALSE(owner.manager.place_all(kFirst, {.place = {{kJob, 3}, {kJob, 4}}}));
+  ASSERT_TRUE(owner.manager.place_all(kFirst, {.place = {{kJob, 2}}}));
+  owner.manager.hold_for(kFirst, {kJob, 2}, {0, 1});
+  EXPECT_EQ(owner.manager.graphs_that_need(kFirst, {kJob, 1}), 1);
+  EXPECT_EQ(owner.place(kFirst, 3), Room::wait) << "until the graph is gone";
+  EXPECT_EQ(owner.dropped, std::vector<int>{2});
+  EXPECT_EQ(owner.copy(kFirst, 0).leases, 1);
+  owner.manager.end_drop(owner, kFirst, {kJob, 2});
+  EXPECT_FALSE(owner.has(kFirst, 2));
+  EXPECT_EQ(owner.copy(kFirst, 0).leases, 0);
+  EXPECT_EQ(owner.place(kFirst, 3), Room::ready);
+  EXPECT_EQ(owner.place(kFirst, 4), Room::ready);
+  owner.manager.check_integrity();
 }
 
 TEST(ResidencyManager, RequiresRoomForAnOpBesideTheRemainingCopies) {

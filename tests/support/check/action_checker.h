@@ -22,7 +22,8 @@ namespace spillway::testing {
 /// bytes with unexpected contents, unless its job has failed. Nothing starts on a device that has
 /// left. Data that existed only on a lost device, was in flight from it, or belongs to a dropped
 /// attempt is never read. Nothing of a job is in flight when its step is repeated or its plan
-/// changes, and another plan finds weights, moments and gradient sums in the same homes.
+/// changes, and another plan finds weights, moments and gradient sums in the same homes. A backward
+/// uses the graph of its own forward only, and what that graph needs has not moved since.
 class ActionChecker {
  public:
   void submit(JobId job, std::shared_ptr<const JobPlan> plan) {
@@ -69,6 +70,9 @@ class ActionChecker {
   std::size_t ops_seen() const { return ops_seen_; }
   /// Ops of tracks that ran on another device than the one planned for them.
   std::size_t strays() const { return strays_; }
+  /// Backward ops that used a kept graph, and graphs that were dropped.
+  std::size_t graphs_used() const { return graphs_used_; }
+  std::size_t graphs_dropped() const { return graphs_dropped_; }
 
  private:
   struct Access {
@@ -85,6 +89,12 @@ class ActionChecker {
     bool operator==(const Content&) const = default;
   };
   using Place = std::pair<int, Bytes>;
+  struct Graph {
+    std::int64_t step = 0;
+    int attempt = 0;
+    std::map<int, Bytes> needed;  // offsets by buffer
+    bool operator==(const Graph&) const = default;
+  };
   struct Flight {
     ActionId id;
     JobId job;
@@ -126,7 +136,12 @@ class ActionChecker {
     Flight flight{start.id, start.job, start.device, device * 3, start};
     flight.before = {start.after.begin(), start.after.end()};
     std::size_t next = 0;
+    std::map<int, Bytes> needed;  // offsets of what a graph needs
     for_each_buffer(unit, op, [&](int b, BufferUse use) {
+      const bool is_boundary = buffer(start.job, b).kind != BufferKind::gradient;
+      if (use == BufferUse::weights || (use == BufferUse::input && is_boundary)) {
+        needed[b] = start.offsets.at(next);
+      }
       const Place place{device, start.offsets.at(next++)};
       const Bytes bytes = buffer(start.job, b).bytes;
       Content content = content_of(start.job, b);
@@ -139,7 +154,29 @@ class ActionChecker {
       if (writes) flight.write(place, bytes, content);
     });
     require(next == start.offsets.size(), "an op with ranges that nothing needs");
+    if (start.has_graph) observe_graph(start, op, std::move(needed));
     launch(std::move(flight));
+  }
+
+  void observe_graph(const StartOp& start, const OpSpec& op, std::map<int, Bytes> needed) {
+    const Graph graph{history_.step(start.job), history_.attempt(start.job), std::move(needed)};
+    const auto place = std::make_tuple(start.device, start.job, op.graph);
+    if (op.kind == OpKind::forward) {
+      require(graphs_.emplace(place, graph).second, "a graph is kept twice");
+      return;
+    }
+    const auto kept = graphs_.find(place);
+    if (kept == graphs_.end()) return complain("a backward uses a graph that is not there");
+    require(kept->second == graph, "a backward uses another graph, or what it needs has moved");
+    graphs_.erase(kept);
+    ++graphs_used_;
+  }
+
+  void observe(const DropGraph& drop) {
+    require(graphs_.erase({drop.device, drop.job, drop.buffer}) == 1, "no graph to drop");
+    ++graphs_dropped_;
+    const int queue = static_cast<int>(drop.device.value) * 3;
+    launch({drop.id, drop.job, drop.device, queue, drop});
   }
 
   void observe(const StartCopy& copy) {
@@ -265,6 +302,9 @@ class ActionChecker {
     std::erase_if(contents_, [&](const auto& item) {
       return item.first.first == static_cast<int>(left.device.value);
     });
+    const auto is_there = [&](const auto& item) { return std::get<0>(item.first) == left.device; };
+    require(left.lost || std::ranges::none_of(graphs_, is_there), "a device left with a graph");
+    std::erase_if(graphs_, is_there);
   }
 
   /// Drops work in flight from the device, and work of the job that waits for it: the job repeats
@@ -292,6 +332,9 @@ class ActionChecker {
     if (!holds) complain(problem);
   }
   void require_quiet(JobId job) {
+    require(std::ranges::none_of(graphs_,
+                                 [&](const auto& item) { return std::get<1>(item.first) == job; }),
+            "a graph of the job is kept");
     for (const auto& [id, flight] : flights_) {
       require(flight.job != job, "something of the job is in flight");
     }
@@ -373,10 +416,11 @@ class ActionChecker {
   std::map<Place, Content> contents_;
   std::map<std::pair<JobId, int>, Content> sums_;  // as of the latest op
   std::map<std::tuple<JobId, std::int64_t, int>, int> loads_;
+  std::map<std::tuple<DeviceId, JobId, int>, Graph> graphs_;  // kept
   std::set<JobId> admitted_, ended_, failed_, failed_in_op_;
   std::set<DeviceId> gone_, lost_;
   std::vector<std::string> problems_;
-  std::size_t ops_seen_ = 0, strays_ = 0;
+  std::size_t ops_seen_ = 0, strays_ = 0, graphs_used_ = 0, graphs_dropped_ = 0;
 };
 
 }  // namespace spillway::testing

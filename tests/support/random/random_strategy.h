@@ -29,6 +29,7 @@ inline StrategyConfig random_strategy(Draw& draw, const ModelSpec& model, int gr
   strategy.first = draw.chance(50) ? FirstChoice::forward : FirstChoice::backward;
   strategy.chunk = draw.between(0, 3);
   strategy.window = draw.between(0, 3);
+  if (draw.chance(25)) strategy.graphs = GraphChoice::recompute;
   return strategy;
 }
 

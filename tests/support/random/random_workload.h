@@ -113,6 +113,7 @@ class RandomWorkload {
     strategy.chunk = between(0, 3);
     strategy.window = chance(50) ? 0 : between(1, 4);
     if (chance(50)) strategy.first = FirstChoice::forward;
+    if (chance(25)) strategy.graphs = GraphChoice::recompute;
     return strategy;
   }
 
@@ -295,6 +296,28 @@ inline Workload make_workload(std::uint64_t seed) {
   for (int i = 0; i < num_accidents; ++i) {
     workload.accidents.push_back(
         {random.between(0, 200), JobId(random.between(0, num_jobs - 1)), random.chance(50)});
+  }
+  return workload;
+}
+
+/// Jobs with strategies of any kind, on devices from the smallest that hold them.
+inline Workload make_strategies(std::uint64_t seed) {
+  RandomWorkload random(seed);
+  Workload workload;
+  workload.config.policy = make_policy("fifo");
+  Bytes least = 0;
+  for (int j = random.between(1, 3); j > 0; --j) {
+    const ModelSpec model = random.model();
+    const Profile profile = random.profile(model);
+    const JobShape shape = random.shape(1);
+    workload.jobs.push_back(
+        std::make_shared<JobPlan>(lower(model, profile, shape, random.strategy(model, shape))));
+    least = std::max(least, workload.jobs.back()->needed_budget);
+    workload.config.host_budget += workload.jobs.back()->layout.all_home_bytes();
+  }
+  for (int d = random.between(1, 4); d > 0; --d) {
+    workload.config.device_budgets.push_back(least * static_cast<Bytes>(random.between(10, 30)) /
+                                             10);
   }
   return workload;
 }

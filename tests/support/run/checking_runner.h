@@ -61,6 +61,7 @@ class CheckingRunner final : public OpRunner {
     for (int b : call.op_spec().inputs) {
       check(*call.plan, call.memory(b), call.job, b, call.step, 0);
     }
+    if (call.has_graph) check_graph(call);
     const int nth = call.op - unit.first_op;
     for (int b : unit.sums) {
       if (nth > 0) check(*call.plan, call.memory(b), call.job, b, call.step, nth);
@@ -112,6 +113,27 @@ class CheckingRunner final : public OpRunner {
   }
 
  private:
+  /// What a graph needs: the addresses of weights and boundaries, at one step.
+  struct Graph {
+    std::int64_t step = 0;
+    std::map<int, const std::byte*> needed;
+    bool operator==(const Graph&) const = default;
+  };
+  static void check_graph(const OpCall& call) {
+    Graph graph{call.step, {}};
+    for (int b : call.unit_spec().weights) graph.needed[b] = call.memory(b);
+    for (int b : call.op_spec().inputs) {
+      const bool is_boundary = spec(*call.plan, b).kind != BufferKind::gradient;
+      if (is_boundary) graph.needed[b] = call.memory(b);
+    }
+    if (call.op_spec().kind == OpKind::forward) {
+      return call.graphs->keep(call.graph(), call.graph_bytes(), std::make_shared<Graph>(graph));
+    }
+    const auto kept = std::static_pointer_cast<Graph>(call.graphs->take(call.graph()));
+    if (!kept) throw std::runtime_error("a graph is not there");
+    if (!(*kept == graph)) throw std::runtime_error("what a graph needs has moved");
+  }
+
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static const BufferSpec& spec(const JobPlan& plan, int buffer) {
     return plan.layout.buffers[index(buffer)];

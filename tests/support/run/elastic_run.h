@@ -73,11 +73,13 @@ class ElasticRun {
     int kept = 0;   ///< sums that come back to a device
     int rested = 0;
     int done_early = 0;
+    int graphs_used = 0, graphs_dropped = 0;
     void operator+=(const Counts& other) {
       redone += other.redone, lost += other.lost, replanned += other.replanned;
       removed += other.removed, stopped += other.stopped, failed += other.failed;
       done += other.done, moved += other.moved, rested += other.rested;
       done_early += other.done_early, lent += other.lent, kept += other.kept;
+      graphs_used += other.graphs_used, graphs_dropped += other.graphs_dropped;
     }
   };
   Counts counts;
@@ -91,6 +93,12 @@ class ElasticRun {
   template <typename Other>
   void note(const Other&) {}
   void note(const StepRedone&) { ++counts.redone; }
+  void note(const StartOp& op) {
+    const Program& program = *engine().job(op.job).plan->programs[op.step_kind];
+    const bool uses_graph = op.has_graph && program.ops[at(op.op)].kind == OpKind::backward;
+    counts.graphs_used += uses_graph ? 1 : 0;
+  }
+  void note(const DropGraph&) { ++counts.graphs_dropped; }
   void note(const StartCopy& copy) {
     const auto& buffers = engine().job(copy.job).plan->layout.buffers;
     const bool is_sum = buffers[at(copy.buffer)].kind == BufferKind::sum;

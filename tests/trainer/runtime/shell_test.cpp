@@ -34,6 +34,19 @@ TEST(Shell, MovesEveryByteOfRandomWorkloads) {
   EXPECT_GT(moves, 60u) << "from device to device";
 }
 
+/// The runner fails a backward whose graph is not there, or needs bytes that have moved.
+TEST(Shell, KeepsGraphsAndWhatTheyNeed) {
+  std::uint64_t kept = 0;
+  for_seeds(60, [&](std::uint64_t seed) {
+    RealRun run(make_strategies(seed));
+    run.run_all();
+    run.expect_all_done();
+    EXPECT_EQ(run.runner.ops(), run.planned_ops());
+    for (const DeviceCounters& device : run.shell.snapshot().devices) kept += device.kept_graphs;
+  });
+  EXPECT_GT(kept, 60u);
+}
+
 TEST(Shell, ReportsTheStateToAnyThread) {
   std::vector<std::future<Shell::Status>> asked;
   std::future<Shell::Status> too_late;
