@@ -64,6 +64,16 @@ Json best_json(const PageInput& input) {
           {"value", or_null(metric_of(input.run, *best))}};
 }
 
+/// That of the best trial with a strategy; null: there is none.
+Json strategy_json(const RunLog& run, const std::vector<std::size_t>& ranked) {
+  for (const std::size_t trial : ranked) {
+    const TrialLog& log = run.trials[trial];
+    if (log.placement.empty()) continue;
+    return {{"id", short_name(run, trial)}, {"lines", placement_json(log.placement)}};
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Json page_data(const PageInput& input) {
@@ -86,6 +96,7 @@ Json page_data(const PageInput& input) {
           {"best", best_json(input)},
           {"titles", parameter_titles(keys)},
           {"trials", std::move(trials)},
+          {"strategy", strategy_json(input.run, ranked)},
           {"timeline", std::move(picture.timeline)},
           {"memory", std::move(picture.memory)}};
 }

@@ -8,9 +8,9 @@
 #include <map>
 #include <optional>
 #include <ostream>
-#include <string_view>
 #include <utility>
 
+#include "runs/log/placed_layers.h"
 #include "runs/text/format.h"
 #include "runs/text/table.h"
 
@@ -62,33 +62,18 @@ std::string lanes_text(const TrialPlan& plan) {
   return text;
 }
 
-/// The name of two shards together: "embed - h.0.mlp" and "h.1.attn" are "embed - h.1.attn".
-std::string joined_names(const std::string& first, const std::string& last) {
-  constexpr std::string_view kTo = " - ";
-  const auto to = last.find(kTo);
-  const std::string end = to == std::string::npos ? last : last.substr(to + kTo.size());
-  return fmt::format("{}{}{}", first.substr(0, first.find(kTo)), kTo, end);
-}
-
-/// What each track computes of the stages of a strategy. Consecutive stages with the same letters
-/// are one line.
+/// What each track computes of the stages of a strategy.
 std::string placement_text(const TrialPlan& plan) {
-  if (plan.placement.empty()) return "";
-  std::vector<std::pair<std::string, std::vector<std::string>>> lines;
-  for (std::size_t s = 0; s < plan.placement.size(); ++s) {
-    if (lines.empty() || lines.back().second != plan.placement[s]) {
-      lines.emplace_back(plan.shards[s], plan.placement[s]);
-    } else {
-      lines.back().first = joined_names(lines.back().first, plan.shards[s]);
-    }
-  }
+  const std::vector<PlacedLayers> placement = placed_layers(plan);
+  if (placement.empty()) return "";
   std::size_t width = 0;
-  for (const auto& [name, letters] : lines) width = std::max(width, name.size());
+  for (const PlacedLayers& placed : placement) width = std::max(width, placed.layers.size());
   std::string text = fmt::format("\n    {:{}}", "track", width);
-  for (std::size_t t = 0; t < plan.placement.front().size(); ++t) text += fmt::format("  {:>2}", t);
+  for (std::size_t t = 0; t < placement.front().letters.size(); ++t)
+    text += fmt::format("  {:>2}", t);
   text += "   S: part of the batch, P: part of the pieces, O: the whole";
-  for (const auto& [name, letters] : lines) {
-    text += fmt::format("\n    {:{}}", name, width);
+  for (const auto& [layers, letters] : placement) {
+    text += fmt::format("\n    {:{}}", layers, width);
     for (const std::string& letter : letters)
       text += fmt::format("  {:>2}", letter.empty() ? "." : letter);
   }

@@ -75,7 +75,8 @@ def drawn_strategy(draw, model):
                       "tracks": [draw.randrange(tracks) for _ in range(entries)]})
         layers = layers[taken:]
     return {"place": place, "order": {"first": draw.choice(["forward", "backward"]),
-                                      "chunk": draw.randint(0, 3), "window": draw.randint(0, 4)}}
+                                      "chunk": draw.randint(0, 3), "window": draw.randint(0, 4),
+                                      "graphs": draw.choice(["keep", "keep", "recompute"])}}
 
 
 def drawn_table(program, text, number):
@@ -84,7 +85,7 @@ def drawn_table(program, text, number):
     alone = spillway_run.train(program, config)
     other = spillway_run.train(program, config_of(SMALL, text, config["devices"], steps=5,
                                                   reduction_groups=1))
-    equal = lost = tight = 0
+    equal = lost = tight = kept = 0
     for seed in range(1, number + 1):
         draw = random.Random(seed)
         strategy = drawn_strategy(draw, SMALL)
@@ -99,12 +100,13 @@ def drawn_table(program, text, number):
         equal += is_equal
         lost += any(event["event"] == "lost" for event in run.events)
         tight += sum(device["evictions"]["actual"] for device in run.plan["devices"]) > 0
+        kept += sum(device["kept_graphs"]["actual"] for device in run.plan["devices"]) > 0
         if not is_equal:
             print(f"seed {seed}: other bits", file=sys.stderr)
     tables.print_head(["drawn strategies", "with the bits of one device", "of these evicted copies",
-                       "lost a device", "control: one reduction group"])
+                       "kept graphs", "lost a device", "control: one reduction group"])
     differs = hash_of(other) != hash_of(alone)
-    tables.print_row([str(number), str(equal), str(tight), str(lost),
+    tables.print_row([str(number), str(equal), str(tight), str(kept), str(lost),
                       "other bits" if differs else "THE SAME BITS"])
     return equal == number and differs
 
@@ -118,13 +120,16 @@ def by_hand(model, devices):
     stages.append({"layers": ["embed"], "tracks": [0]})
     everywhere = list(range(devices))
     split = {"tracks": everywhere, "pieces": devices}
+    megatron = [{"layers": ["embed", "*.attn", "*.mlp", "head"], **split}]
     return {
         "one device": ({}, None),
         "data parallel": ({"data_parallel": devices}, None),
         "pipeline, 1F1B": ({}, {"place": stages, "order": {"window": devices}}),
+        "pipeline, recomputed": ({}, {"place": stages, "order": {"window": devices,
+                                                                 "graphs": "recompute"}}),
         "pipeline, GPipe": ({}, {"place": stages, "order": {"first": "forward"}}),
-        "pieces (Megatron-LM)": ({}, {"place": [
-            {"layers": ["embed", "*.attn", "*.mlp", "head"], **split}]}),
+        "pieces (Megatron-LM)": ({}, {"place": megatron}),
+        "pieces, recomputed": ({}, {"place": megatron, "order": {"graphs": "recompute"}}),
         "pipeline, head by vocabulary": ({}, {"order": {"window": devices}, "place": [
             *stages, {"layers": ["head", "embed"], **split}]}),
         "data parallel, head by vocabulary": ({}, {"place": [
@@ -195,6 +200,46 @@ def search_table(program, configs, numbers, links, proposals, folder):
                           f"{start_s / found_s:.2f}", str(search["simulated"]), f"{seconds:.1f}"])
 
 
+def memory_table(program, configs, shares, proposals, folder):
+    """What searches find with less memory than data parallelism needs to move nothing twice."""
+    tables.print_head(["model", "memory of a device", "share of what data parallel uses",
+                       "data parallel, ms", "best pipeline, ms", "found, ms",
+                       "better of both / found"])
+    device = {"kind": "cpu", "memory": "1GiB", "imitate": {"slowdown": 16, "link": "40MiB/s"}}
+    for (name, config), share in itertools.product(configs.items(), shares):
+        roomy = {**config, "devices": [device] * 4}
+        lanes = spillway_run.planned(program, {**roomy, "train": {**config["train"],
+                                                                  "data_parallel": 4}})
+        used = max(each["peak_bytes"] for each in lanes["devices"])
+        memory = int(used * share) // 4096 * 4096
+        tight = {**config, "devices": [{**device, "memory": memory}] * 4}
+        search = spillway_run.search(program, tight, folder / f"{name} {share}.yaml", proposals)
+        steps_s = {known["name"]: known["step_s"] for known in search["known"]
+                   if "step_s" in known}
+        lanes_s, pipeline_s = (min((s for known, s in steps_s.items() if known.startswith(kind)),
+                                   default=float("inf")) for kind in ("data_par", "pipeline"))
+        found_s = search["best"]["step_s"]
+        tables.print_row([name, f"{memory / 2**20:.1f} MiB", f"{share:g}", f"{1e3 * lanes_s:.0f}",
+                          f"{1e3 * pipeline_s:.0f}", f"{1e3 * found_s:.0f}",
+                          f"{min(lanes_s, pipeline_s) / found_s:.2f}"])
+
+
+def bubbles_table(program, text, numbers, steps):
+    """How busy pipelines keep devices if several trials share them."""
+    tables.print_head(["trials", "busy, planned", "busy, trained", "steps a second, trained"])
+    strategy = by_hand(LARGE, 4)["pipeline, 1F1B"][1]
+    for number in numbers:
+        config = config_of(LARGE, text, [slow_device(16)] * 4, steps)
+        config["sweep"] = {"parameters": {"train.learning_rate": {
+            "values": [1e-3 / (1 + i) for i in range(number)]}}}
+        run = placed(config, strategy, lambda c: spillway_run.train(program, c))
+        busy = [statistics.mean(device["busy_share"][kind] for device in run.plan["devices"])
+                for kind in ("planned", "actual")]
+        ends = sorted(event["time_s"] for event in spillway_run.steps_of(run))
+        tables.print_row([str(number), f"{busy[0]:.2f}", f"{busy[1]:.2f}",
+                          f"{(len(ends) - number) / (ends[-1] - ends[number - 1]):.2f}"])
+
+
 def main():
     parser = spillway_run.parser("few strategies of a small model")
     parser.add_argument("--drawn", type=int, default=300, help="number of drawn strategies")
@@ -212,10 +257,15 @@ def main():
         else:
             right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8,
                                 proposals=1000, folder=folder)
+        print("\n## Several trials\n")
+        bubbles_table(program, text, [2] if arguments.brief else [1, 2, 3, 4], steps=3 if
+                      arguments.brief else 12)
         print("\n## Searches\n")
         if arguments.brief:
-            search_table(program, {"small": config_of(SMALL, text, [], 3)}, [2], ["40MiB/s"], 20,
-                         folder)
+            small = {"small": config_of(SMALL, text, [], 3)}
+            search_table(program, small, [2], ["40MiB/s"], 20, folder)
+            print("\n## Less memory\n")
+            memory_table(program, small, [0.5], 20, folder)
         else:
             model, data = alexnet(folder)
             wide = config_of(WIDE, text, [], 3)
@@ -224,6 +274,9 @@ def main():
                                    "AlexNet": {**wide, "host_memory": "4GiB", "model": model,
                                                "data": data}},
                          [4, 8], ["10MiB/s", "40MiB/s", "160MiB/s"], 1000, folder)
+            print("\n## Less memory\n")
+            memory_table(program, {"GPT, many words": config_of(LARGE, text, [], 3),
+                                   "GPT, wide": wide}, [1, 0.5, 0.25], 1000, folder)
     return 0 if right else 1
 
 

@@ -84,6 +84,7 @@ struct DeviceResult {
   std::uint64_t loads = 0;          ///< copies to it
   std::uint64_t prefetches = 0;     ///< loads before their unit began
   std::uint64_t evictions = 0;      ///< copies removed before their last use there
+  std::uint64_t kept_graphs = 0;    ///< backward ops that recomputed nothing (GraphChoice::keep)
 };
 
 /// What a run did, or would do.

@@ -32,6 +32,7 @@ from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
 from .samples import Samples, pack, pad
 from .session import Event, Session
+from .strategies import SearchResult, search_strategy
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ __all__ = [
     "Results",
     "Run",
     "Samples",
+    "SearchResult",
     "Session",
     "TrialPlan",
     "TrialResult",
@@ -74,6 +76,7 @@ __all__ = [
     "resume",
     "rnn",
     "save_pretrained",
+    "search_strategy",
     "token_data",
     "tokenize",
     "train",

@@ -59,6 +59,59 @@ class TrialPlan:
     def compute_s_per_step(self) -> float:
         """Seconds of a step on one device, as measured."""
 
+class StepCost:
+    """The cost of a training step, simulated."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds from one commit to the next."""
+
+    @property
+    def to_device_bytes(self) -> int:
+        """Copied from the host in a step."""
+
+    @property
+    def to_host_bytes(self) -> int:
+        """Copied to the host."""
+
+    @property
+    def between_devices_bytes(self) -> int:
+        """From one device to another."""
+
+class PricedStrategy:
+    """A strategy and its cost."""
+
+    @property
+    def name(self) -> str:
+        """Such as: pipeline of 4."""
+
+    @property
+    def has_strategy(self) -> bool:
+        """False: data parallelism without a strategy."""
+
+    @property
+    def data_parallel(self) -> int:
+        """Without a strategy: devices that compute a step together."""
+
+    @property
+    def cost(self) -> StepCost | None:
+        """None: it does not fit."""
+
+class SearchResult:
+    """What a search has found."""
+
+    @property
+    def known(self) -> list[PricedStrategy]:
+        """Data parallelism and well-known strategies."""
+
+    @property
+    def best(self) -> PricedStrategy:
+        """The fastest of all."""
+
+    @property
+    def simulated(self) -> int:
+        """Different strategies that were simulated."""
+
 class TrialResult:
     """What became of a trial."""
 
@@ -164,6 +217,10 @@ class DeviceResult:
     @property
     def d2h_bytes(self) -> int:
         """Bytes copied to the host."""
+
+    @property
+    def kept_graphs(self) -> int:
+        """Backward ops that recomputed nothing."""
 
 class RunResult:
     """What a session did so far."""
@@ -278,6 +335,9 @@ class Session:
 
     def plan(self, trial: int) -> TrialPlan:
         """The plan of a trial."""
+
+    def search(self, trial: int, path: str | os.PathLike, proposals: int, seed: int) -> SearchResult:
+        """Searches for a strategy and writes it."""
 
     def stop(self, trial: int) -> None:
         """Stops a trial."""

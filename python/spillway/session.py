@@ -129,22 +129,29 @@ class Session:
         in memory. A `trial_id` that the session knows gives the number of that trial. Raises
         ConfigError, and DoesNotFit with the smallest budget that would fit.
         """
+        trial = self._add(
+            model, data, train, seed, name, trial_id, until, os.fspath(checkpoint_dir or ""),
+            os.fspath(weights_file or ""), scheduling={"order": order}, checkpoint=checkpoint,
+        )
+        self._session.start()
+        return trial
+
+    def _add(self, model: Model | ExportedModel, data: Data, train: dict[str, Any],
+             seed: int | None = None, name: str = "", trial_id: str = "", until: int = 0,
+             checkpoint_dir: str = "", weights_file: str = "", **sections: Any) -> int:
+        """Plans a trial. `sections`: other sections of its document."""
         exported: ExportedModel | None = None
         if isinstance(model, ExportedModel):
             exported, train = model, model.train_values(train)
             model = model.model
-        document = _document(
-            seed=seed, train=train, scheduling={"order": order}, checkpoint=checkpoint
-        )
         name = name or trial_id or f"trial {len(self._trials)}"
         trial = self._session.submit(
-            model, data, document, name, trial_id, until, os.fspath(checkpoint_dir or ""),
-            os.fspath(weights_file or ""),
+            model, data, _document(seed=seed, train=train, **sections), name, trial_id, until,
+            checkpoint_dir, weights_file,
         )
         given = train if seed is None else {**train, "seed": seed}
         self._trials[trial] = (name, given)
         self._exported[trial] = exported
-        self._session.start()
         return trial
 
     def submitted(self, trial: int) -> tuple[str, Mapping[str, Any]]:

@@ -1,5 +1,6 @@
 #include "spillway/session.h"
 
+#include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -17,6 +18,7 @@
 #include "runs/folder/strategy_file.h"
 #include "runs/folder/trial_factory.h"
 #include "runs/log/event_json.h"
+#include "runs/text/format.h"
 #include "spillway/weights.h"
 
 namespace nb = nanobind;
@@ -110,6 +112,23 @@ std::vector<std::pair<std::string, at::Tensor>> weights(const PythonSession& ses
   return named;
 }
 
+/// Writes the strategy that it finds.
+SearchResult search(const PythonSession& session, std::uint32_t trial, const fs::path& path,
+                    int proposals, std::uint64_t seed) {
+  if (fs::exists(path)) {
+    throw ConfigError(
+        "path", 0,
+        fmt::format("is {}, which exists; remove it, or choose another name", path.string()));
+  }
+  SearchResult result = session->search(JobId(trial), {.proposals = proposals, .seed = seed});
+  if (result.best.strategy) {
+    const std::string comment = fmt::format("Found by spillway.search_strategy; planned step {}",
+                                            format_seconds(result.best.cost->step_s));
+    write_strategy(path, *result.best.strategy, comment, "path");
+  }
+  return result;
+}
+
 TrainValues values_of(std::optional<double> learning_rate, std::optional<double> weight_decay,
                       std::optional<double> max_grad_norm) {
   return {learning_rate, weight_decay, max_grad_norm};
@@ -178,6 +197,8 @@ void bind_trials(nb::class_<PythonSession>& session) {
           "plan",
           [](const PythonSession& self, std::uint32_t trial) { return self->plan(JobId(trial)); },
           "trial"_a, Release(), "The plan of a trial.")
+      .def("search", &search, "trial"_a, "path"_a, "proposals"_a, "seed"_a, Release(),
+           "Searches for a strategy and writes it.")
       .def("stop", by_number(nb::overload_cast<JobId>(&Session::stop)), "trial"_a, Release(),
            "Stops a trial.")
       .def("pause", by_number(&Session::pause), "trial"_a, Release(), "Pauses a trial.")

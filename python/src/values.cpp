@@ -6,6 +6,7 @@
 
 #include "python/src/module.h"
 #include "spillway/results.h"
+#include "spillway/strategy_search.h"
 #include "spillway/trial_plan.h"
 
 namespace nb = nanobind;
@@ -34,6 +35,26 @@ void bind_values(nb::module_& module) {
               "Most bytes of its checkpoints on disk.")
       .def_ro("compute_s_per_step", &TrialPlan::compute_s_per_step,
               "Seconds of a step on one device, as measured.");
+
+  nb::class_<StepCost>(module, "StepCost", "The cost of a training step, simulated.")
+      .def_ro("step_s", &StepCost::step_s, "Seconds from one commit to the next.")
+      .def_ro("to_device_bytes", &StepCost::to_device, "Copied from the host in a step.")
+      .def_ro("to_host_bytes", &StepCost::to_host, "Copied to the host.")
+      .def_ro("between_devices_bytes", &StepCost::between_devices, "From one device to another.");
+
+  nb::class_<PricedStrategy>(module, "PricedStrategy", "A strategy and its cost.")
+      .def_ro("name", &PricedStrategy::name, "Such as: pipeline of 4.")
+      .def_prop_ro(
+          "has_strategy", [](const PricedStrategy& priced) { return priced.strategy.has_value(); },
+          "False: data parallelism without a strategy.")
+      .def_ro("data_parallel", &PricedStrategy::data_parallel,
+              "Without a strategy: devices that compute a step together.")
+      .def_ro("cost", &PricedStrategy::cost, "None: it does not fit.");
+
+  nb::class_<SearchResult>(module, "SearchResult", "What a search has found.")
+      .def_ro("known", &SearchResult::known, "Data parallelism and well-known strategies.")
+      .def_ro("best", &SearchResult::best, "The fastest of all.")
+      .def_ro("simulated", &SearchResult::simulated, "Different strategies that were simulated.");
 
   nb::class_<TrialResult>(module, "TrialResult", "What became of a trial.")
       .def_ro("name", &TrialResult::name, "Its name.")
@@ -65,7 +86,8 @@ void bind_values(nb::module_& module) {
       .def_ro("peak_bytes", &DeviceResult::peak_bytes, "Most bytes held.")
       .def_ro("busy_share", &DeviceResult::busy_share, "Of the run's time, 0 to 1.")
       .def_ro("h2d_bytes", &DeviceResult::h2d_bytes, "Bytes copied from the host.")
-      .def_ro("d2h_bytes", &DeviceResult::d2h_bytes, "Bytes copied to the host.");
+      .def_ro("d2h_bytes", &DeviceResult::d2h_bytes, "Bytes copied to the host.")
+      .def_ro("kept_graphs", &DeviceResult::kept_graphs, "Backward ops that recomputed nothing.");
 
   nb::class_<RunResult>(module, "RunResult", "What a session did so far.")
       .def_ro("trials", &RunResult::trials, "In order of submission.")

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "runs/log/placed_layers.h"
 #include "trainer/compute/optimizer.h"
 #include "trainer/config/train_changes.h"
 
@@ -21,6 +22,10 @@ void put_changes(Json& json, const std::vector<TrainChange>& changes) {
   json["changes"] = Json::parse(contract.at(kChanges));
 }
 
+void put_placement(Json& json, const TrialPlan& plan) {
+  if (!plan.placement.empty()) json["placement"] = placement_json(placed_layers(plan));
+}
+
 Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& plan) {
   Json sweep = Json::object();
   for (const auto& [key, value] : trial.parameters) sweep[key] = value;
@@ -36,6 +41,7 @@ Json trial_json(const Trial& trial, const TrialResult& result, const TrialPlan& 
             {"tokens_per_step", trial.config.tokens_per_step()},
             {"compute_s_per_step", plan.compute_s_per_step},
             {"metrics", trial.config.metrics()}};
+  put_placement(json, plan);
   put_steps(json, trial.config.train);
   put_changes(json, result.changes);
   return json;
@@ -146,6 +152,7 @@ Json restart_event(const std::vector<Trial>& trials, const std::vector<std::size
               {"order", results[t].order}};
     put_steps(json, trials[t].config.train);
     put_changes(json, results[t].changes);
+    put_placement(json, session.plan(JobId(t)));
     list.push_back(std::move(json));
   }
   return {{"event", "restart"},

@@ -16,7 +16,8 @@ Json to_json(const DeviceResult& device) {
           {"ops", device.ops},
           {"loads", device.loads},
           {"prefetches", device.prefetches},
-          {"evictions", device.evictions}};
+          {"evictions", device.evictions},
+          {"kept_graphs", device.kept_graphs}};
 }
 
 DeviceResult device_of(const Json& json) {
@@ -30,7 +31,8 @@ DeviceResult device_of(const Json& json) {
           .ops = json.at("ops"),
           .loads = json.at("loads"),
           .prefetches = json.at("prefetches"),
-          .evictions = json.at("evictions")};
+          .evictions = json.at("evictions"),
+          .kept_graphs = json.value("kept_graphs", std::uint64_t{0})};
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ TrialLog trial_of(const Json& json) {
                  .compute_s_per_step = json.at("compute_s_per_step"),
                  .checkpoint_bytes = json.value("checkpoint_bytes", Bytes{0}),
                  .metrics = json.value("metrics", std::vector<std::string>()),
+                 .placement = placement_of(json.value("placement", Json::array())),
                  .result = {.name = json.at("name"),
                             .parameters = json.at("parameters"),
                             .num_shards = json.at("num_shards"),
@@ -155,6 +156,7 @@ void restart(RunLog& run, const Json& event) {
     trial.max_steps = json.value("max_steps", trial.max_steps);
     trial.extended_from = json.value("extended_from", trial.extended_from);
     trial.changes = changes_of(json);
+    trial.placement = placement_of(json.value("placement", Json::array()));
     trial.result.num_shards = json.at("num_shards");
     trial.result.lanes = json.at("lanes");
     trial.result.order = json.at("order");

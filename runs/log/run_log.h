@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runs/config/sweep_config.h"
+#include "runs/log/placed_layers.h"
 #include "runs/log/run_json.h"
 #include "spillway/results.h"
 
@@ -43,6 +44,7 @@ struct TrialLog {
   double compute_s_per_step = 0;         ///< as planned
   Bytes checkpoint_bytes = 0;            ///< planned peak on disk; 0: unknown
   std::vector<std::string> metrics;      ///< names; of logs of earlier versions none
+  std::vector<PlacedLayers> placement;   ///< by its strategy; empty: it has none
   TrialResult result;                    ///< so far, without the lists of losses
   std::optional<SavedCheckpoint> saved;  ///< the latest
 };

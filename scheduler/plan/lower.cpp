@@ -394,8 +394,26 @@ StepKind JobPlan::step_kind(std::int64_t step) const {
   return {.update = step > first_step, .evaluate = evaluates && due, .train = true};
 }
 
+namespace {
+
+/// All programs that the job may need, the one with most boundaries first: building programs
+/// numbers them.
+std::vector<StepKind> all_kinds(const JobPlan& plan, const JobShape& shape) {
+  std::vector<StepKind> kinds{{.update = true, .evaluate = plan.evaluates, .train = true}};
+  for (std::int64_t step :
+       {std::int64_t{0}, shape.first_step, shape.first_step + 1, shape.max_steps}) {
+    kinds.push_back(plan.step_kind(std::min(step, shape.max_steps)));
+  }
+  kinds.push_back({.update = true, .evaluate = false, .train = true});
+  for (std::int64_t step : {shape.first_step, shape.first_step + 1}) {
+    kinds.push_back(plan.finish_kind(step));
+    for (bool evaluate : {false, true}) kinds.push_back(plan.rest_kind(step, evaluate));
+  }
+  return kinds;
+}
+
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
-              Strategy strategy) {
+              Strategy strategy, bool only_a_step) {
   assert(!strategy.stages.empty() && strategy.stages.front().layers.begin == 0 &&
          strategy.stages.back().layers.end == static_cast<int>(model.layers.size()));
   JobPlan plan;
@@ -414,28 +432,28 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
   }
   const std::vector<Bytes> graphs = kept_graphs(plan.strategy, shape, needs);
   LayoutBuilder buffers(model, shape, plan.strategy, cut);
-  // Building programs numbers the boundaries, so the program with most of them comes first.
   plan.programs.resize(StepKind::kNum);
-  std::vector<StepKind> step_kinds{{.update = true, .evaluate = plan.evaluates, .train = true}};
-  for (std::int64_t step :
-       {std::int64_t{0}, shape.first_step, shape.first_step + 1, shape.max_steps}) {
-    step_kinds.push_back(plan.step_kind(std::min(step, shape.max_steps)));
-  }
-  step_kinds.push_back({.update = true, .evaluate = false, .train = true});
-  for (std::int64_t step : {shape.first_step, shape.first_step + 1}) {
-    step_kinds.push_back(plan.finish_kind(step));
-    for (bool evaluate : {false, true}) step_kinds.push_back(plan.rest_kind(step, evaluate));
-  }
-  for (const StepKind& step_kind : step_kinds) {
-    auto& program = plan.programs[step_kind.index()];
+  const auto kinds = only_a_step ? std::vector{kStepAfterStep} : all_kinds(plan, shape);
+  for (const StepKind& kind : kinds) {
+    auto& program = plan.programs[kind.index()];
     if (program) continue;
-    program =
-        ProgramBuilder(model, profile, shape, plan, cut, needs, graphs, buffers).build(step_kind);
+    program = ProgramBuilder(model, profile, shape, plan, cut, needs, graphs, buffers).build(kind);
+    if (kind.train && !kind.evaluate) plan.step_s = program->compute_s;
   }
-  plan.step_s =
-      plan.programs[StepKind{.update = false, .evaluate = false, .train = true}.index()]->compute_s;
   plan.layout = std::move(buffers).finish();
   return plan;
+}
+
+}  // namespace
+
+JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+              Strategy strategy) {
+  return lower(model, profile, shape, std::move(strategy), /*only_a_step=*/false);
+}
+
+JobPlan lower_step(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                   Strategy strategy) {
+  return lower(model, profile, shape, std::move(strategy), /*only_a_step=*/true);
 }
 
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,

@@ -33,6 +33,10 @@ std::vector<GroupRange> lane_ranges(const JobShape& shape);
 JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& shape,
               Strategy strategy);
 
+/// The same with the program of a step that follows another (kStepAfterStep) alone, for simulation.
+JobPlan lower_step(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                   Strategy strategy);
+
 /// The same for shards that cover the model's layers in order, on the lanes of `shape`.
 ///
 /// Shard-major: forward units shard by shard, then backward units in reverse; every unit takes all

@@ -135,6 +135,9 @@ struct StepKind {
   static constexpr std::size_t kNum = 16;
 };
 
+/// A training step with the updates of the step before.
+inline constexpr StepKind kStepAfterStep{.update = true, .train = true};
+
 /// The offsets of the sums of a layer's parameters. They accumulate in f32; at the end of a unit
 /// they are packed in place, from the front, as ParamSpec::finished_sum(). If packing rounds, the
 /// sums start at kAlignment, so that packing never overwrites unread sums.

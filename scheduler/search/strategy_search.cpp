@@ -5,7 +5,9 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "scheduler/search/starts.h"
 #include "spillway/ids.h"
@@ -185,8 +187,14 @@ class Moves {
 
 class Search {
  public:
-  Search(const SearchSpace& space, const PriceStrategy& price, const SearchConfig& config)
-      : space_(space), price_(price), config_(config), draws_(config.seed), moves_(space, draws_) {}
+  Search(const SearchSpace& space, const PriceStrategy& price, const SearchConfig& config,
+         const EstimateStrategy& estimate)
+      : space_(space),
+        price_(price),
+        estimate_(estimate),
+        config_(config),
+        draws_(config.seed),
+        moves_(space, draws_) {}
 
   SearchResult run() && {
     std::vector<Draft> starts;
@@ -196,7 +204,7 @@ class Search {
       if (cost) starts.push_back(std::move(draft));
     }
     if (starts.empty()) return std::move(result_);
-    std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds(price(draft)); });
+    std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds_of(draft); });
     starts.resize(std::min(starts.size(), kChains));
     best_ = starts.front();
     for (const Draft& start : starts) {
@@ -207,12 +215,13 @@ class Search {
       anneal(best_, std::max(1, (config_.proposals - result_.simulated) / 2));
       descend();
     }
+    choose();
     tidy();
     return std::move(*this).result();
   }
 
  private:
-  static constexpr std::size_t kChains = 4;
+  static constexpr std::size_t kChains = 4, kChosenFrom = 32;
 
   /// A strategy that was simulated before costs no proposal, so tries are limited, too: a small
   /// space may have fewer strategies than there are proposals.
@@ -223,14 +232,33 @@ class Search {
 
   std::optional<StepCost> price(const Draft& draft) {
     const auto [place, is_new] = prices_.try_emplace(draft);
+    if (is_new) place->second = price_(to_config(draft, space_.layers));
+    return place->second;
+  }
+
+  /// As estimated, where that is possible.
+  double seconds_of(const Draft& draft) {
+    const auto [place, is_new] = seconds_.try_emplace(draft);
     if (is_new) {
-      place->second = price_(to_config(draft, space_.layers));
+      const auto estimate = estimate_ ? estimate_(to_config(draft, space_.layers)) : std::nullopt;
+      place->second = estimate ? *estimate : seconds(price(draft));
       ++result_.simulated;
     }
     return place->second;
   }
 
-  double seconds_of(const Draft& draft) { return seconds(price(draft)); }
+  /// The best by its price among the best by estimates.
+  void choose() {
+    std::vector<std::pair<double, const Draft*>> drafts;
+    for (const auto& [draft, seconds] : seconds_) drafts.emplace_back(seconds, &draft);
+    std::ranges::sort(drafts, [](const auto& a, const auto& b) {
+      return std::tie(a.first, *a.second) < std::tie(b.first, *b.second);
+    });
+    drafts.resize(std::min(drafts.size(), kChosenFrom));
+    for (const auto& [seconds, draft] : drafts) {
+      if (spillway::seconds(price(*draft)) < spillway::seconds(price(best_))) best_ = *draft;
+    }
+  }
 
   void keep(const Draft& draft, double step_s) {
     if (step_s < seconds_of(best_)) best_ = draft;
@@ -290,6 +318,7 @@ class Search {
   /// grid of the layer before, or of an earlier one of its kind, unless that costs time.
   void tidy() {
     constexpr double kNoTime = 1e-3;
+    const Draft found = best_;
     const double most_s = seconds_of(best_) * (1 + kNoTime);
     for (std::size_t l = 1; l < space_.layers.size(); ++l) {
       for (std::size_t from = l; from-- > 0;) {
@@ -301,10 +330,11 @@ class Search {
         if (seconds_of(next) <= most_s) best_ = next;
       }
     }
+    if (seconds(price(best_)) > seconds(price(found)) * (1 + kNoTime)) best_ = found;
   }
 
   SearchResult result() && {
-    const double best_s = seconds_of(best_);
+    const double best_s = seconds(price(best_));
     result_.best = {"found", to_config(best_, space_.layers), 1, price(best_)};
     for (const PricedStrategy& known : result_.known) {
       if (seconds(known.cost) > best_s) continue;
@@ -316,9 +346,11 @@ class Search {
 
   const SearchSpace& space_;
   const PriceStrategy& price_;
+  const EstimateStrategy& estimate_;
   const SearchConfig config_;
   Draws draws_;
   Moves moves_;
+  std::map<Draft, double> seconds_;
   std::map<Draft, std::optional<StepCost>> prices_;
   Draft best_;
   int tried_ = 0;
@@ -328,8 +360,8 @@ class Search {
 }  // namespace
 
 SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
-                             const SearchConfig& config) {
-  return Search(space, price, config).run();
+                             const SearchConfig& config, const EstimateStrategy& estimate) {
+  return Search(space, price, config, estimate).run();
 }
 
 }  // namespace spillway

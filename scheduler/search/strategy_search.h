@@ -19,13 +19,19 @@ struct SearchSpace {
 /// The cost of a strategy; nothing if it does not fit. A function of the strategy alone.
 using PriceStrategy = std::function<std::optional<StepCost>(const StrategyConfig&)>;
 
+/// The seconds of a step.
+using EstimateStrategy = std::function<std::optional<double>(const StrategyConfig&)>;
+
 /// Searches for the strategy with the shortest step: simulated annealing from the best of the known
 /// strategies, then descent, which tries changes of one group of layers until none helps. A move
 /// gives the layers of a group the same new grid; groups are a layer, all of a kind, a block, and
 /// a range of blocks. The result is a function of the space, the prices and `config`.
 /// Source: Jia et al., "Beyond Data and Model Parallelism for Deep Neural Networks", 2019, section
 /// 6, which changes one operation at a time; here changes of the cost are relative.
+///
+/// `estimate`: quicker than `price` and close to it; nothing if only `price` can tell. The search
+/// goes by it and lets `price` choose among the best. Null: `price` alone.
 SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
-                             const SearchConfig& config);
+                             const SearchConfig& config, const EstimateStrategy& estimate = {});
 
 }  // namespace spillway

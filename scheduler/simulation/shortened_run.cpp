@@ -110,8 +110,9 @@ class Extrapolation {
 DeviceCounters whole_of(const Extrapolation& whole, const DeviceCounters& one,
                         const DeviceCounters& twice, const DeviceCounters& evaluated) {
   DeviceCounters counters;
-  for (auto member : {&DeviceCounters::ops, &DeviceCounters::loads, &DeviceCounters::prefetches,
-                      &DeviceCounters::evictions, &DeviceCounters::moves}) {
+  for (auto member :
+       {&DeviceCounters::ops, &DeviceCounters::loads, &DeviceCounters::prefetches,
+        &DeviceCounters::evictions, &DeviceCounters::moves, &DeviceCounters::kept_graphs}) {
     whole.add(member, counters, one, twice, evaluated);
   }
   for (auto member : {&DeviceCounters::h2d_bytes, &DeviceCounters::d2h_bytes,

@@ -129,6 +129,27 @@ class SessionTest(unittest.TestCase):
                 self.assertEqual(session.plan(trial).order, "strategy")
                 self.assertEqual(session.result(trial).weights_xxh3, alone())
 
+    def test_searches_for_a_strategy(self):
+        devices = [{"memory": "64MiB", "imitate": {"link": "4MiB/s"}} for _ in range(2)]
+        values = {"batch_size": 16, "virtual_nodes": 4, "learning_rate": 0.01, "max_steps": STEPS}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "found.yaml"
+            found = sp.search_strategy(model(), sp.data(*samples()), path, devices=devices,
+                                       proposals=40, **values)
+            self.assertIn("pipeline of 2", [each.name for each in found.known])
+            self.assertLessEqual(found.best.cost.step_s, found.known[0].cost.step_s)
+            self.assertEqual(path.exists(), found.best.has_strategy)
+            with self.assertRaisesRegex(sp.ConfigError, "path: is .*, which exists"):
+                path.touch()
+                sp.search_strategy(model(), sp.data(*samples()), path, devices=devices, **values)
+            again = path.with_name("again.yaml")
+            sp.search_strategy(model(), sp.data(*samples()), again, devices=devices, proposals=40,
+                               **values)
+            with sp.Session(devices) as session:
+                trial = submit(session, strategy=str(again))
+                session.wait()
+                self.assertEqual(session.result(trial).weights_xxh3, alone())
+
     def test_waits_at_a_step_and_goes_on_with_the_same_bits(self):
         with sp.Session("64MiB") as session:
             trial = submit(session, until=5)

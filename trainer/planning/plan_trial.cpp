@@ -181,9 +181,11 @@ struct Planner {
     cut.shards = layers_of(*strategy);
   }
 
-  JobPlan lowered() const {
+  /// `only_a_step`: as lower_step(), if it has a strategy.
+  JobPlan lowered(bool only_a_step = false) const {
     if (!strategy) return lower(model, profile, shape, cut.shards, cut.vn_major);
-    JobPlan plan = lower(model, profile, shape, *strategy);
+    JobPlan plan = only_a_step ? lower_step(model, profile, shape, *strategy)
+                               : lower(model, profile, shape, *strategy);
     // Track t runs on device t while there are enough.
     const auto fits = [&](const PlanDevice& device) { return device.budget >= plan.needed_budget; };
     for (const PlanDevice& device : devices | std::views::filter(fits)) {
@@ -360,6 +362,15 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
   TrialPlan summary = planner.summary(plan, host_budget);
   return {std::make_shared<JobPlan>(std::move(plan)), usable, planner.too_small(),
           std::move(summary), profile.copy_bytes_per_s};
+}
+
+std::optional<JobPlan> plan_step(const TrialConfig& trial, const ModelSpec& model,
+                                 const Profile& profile, const std::vector<PlanDevice>& devices,
+                                 bool double_buffer) {
+  Planner planner(trial, model, profile, devices, double_buffer);
+  const int usable = planner.cut_for_all(/*host_budget=*/0);
+  JobPlan plan = planner.lowered(/*only_a_step=*/true);
+  return usable >= plan.strategy.tracks ? std::optional(std::move(plan)) : std::nullopt;
 }
 
 void require_devices(const PlannedTrial& planned, int lanes) {

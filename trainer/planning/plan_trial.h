@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "spillway/model.h"
@@ -28,6 +29,12 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided = {},
                         std::int64_t first_step = 0);
+
+/// The program of a step of a trial with a strategy, for simulation (lower_step()); nothing if
+/// there are too few devices. Throws DoesNotFit.
+std::optional<JobPlan> plan_step(const TrialConfig& trial, const ModelSpec& model,
+                                 const Profile& profile, const std::vector<PlanDevice>& devices,
+                                 bool double_buffer);
 
 /// Throws ConfigError (`train.data_parallel`) if there are too few devices for that many lanes.
 void require_devices(const PlannedTrial& planned, int lanes);

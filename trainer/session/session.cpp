@@ -103,7 +103,8 @@ RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s
                               .ops = counters.ops,
                               .loads = counters.loads,
                               .prefetches = counters.prefetches,
-                              .evictions = counters.evictions});
+                              .evictions = counters.evictions,
+                              .kept_graphs = counters.kept_graphs});
     result.h2d_bytes += counters.h2d_bytes;
     result.d2h_bytes += counters.d2h_bytes;
     result.h2d_weight_bytes += counters.h2d_weight_bytes;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "scheduler/search/strategy_search.h"
+#include "scheduler/simulation/static_step.h"
 #include "scheduler/simulation/step_cost.h"
 #include "spillway/error.h"
 #include "trainer/session/session_impl.h"
@@ -69,14 +70,20 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   };
 
   const SearchSpace space = space_of(trial, static_cast<int>(impl.devices.budgets().size()));
+  const auto with = [&](const StrategyConfig& strategy) {
+    TrialConfig variant = priced;
+    variant.train.strategy = strategy;
+    return variant;
+  };
   SearchResult result = search_strategy(
       space,
+      [&](const StrategyConfig& strategy)
+          SPILLWAY_REQUIRES(impl.mutex) { return price(with(strategy)); },
+      config,
       [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {
-        TrialConfig variant = priced;
-        variant.train.strategy = strategy;
-        return price(std::move(variant));
-      },
-      config);
+        const auto step = impl.planner.step_of(trial, with(strategy));
+        return step ? static_step_s(*step, engine, costs) : std::nullopt;
+      });
   std::vector<PricedStrategy> lanes = lanes_on(space.devices, space.groups);
   for (PricedStrategy& each : lanes) {
     TrialConfig variant = priced;

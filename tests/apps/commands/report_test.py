@@ -22,13 +22,15 @@ name: "<b>a & b</b></script>"
 devices: [{{memory: 1MiB}}, {{memory: 1MiB}}]
 model: {{num_hidden_layers: 2, hidden_size: 16, max_position_embeddings: 16}}
 data: {{path: {TEXT}}}
-train: {{batch_size: 4, virtual_nodes: 2, max_steps: 60, eval_steps: 20, eval_batches: 1}}
+train: {{batch_size: 4, virtual_nodes: 2, max_steps: 60, eval_steps: 20, eval_batches: 1,
+  strategy: strategy.yaml}}
 output_dir: run
 sweep:
   parameters:
     train.learning_rate: {{values: [1e-4, 1e-3, 1e-2]}}
     train.optimizer: {{values: [sgd, adamw]}}
 """
+STRATEGY = '{spillway_strategy: 1, place: [{layers: "h.1.*", tracks: [1]}]}'
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -64,6 +66,7 @@ class Report(unittest.TestCase):
         cls.addClassCleanup(cls.temporary.cleanup)
         cls.folder = Path(cls.temporary.name)
         (cls.folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+        (cls.folder / "strategy.yaml").write_text(STRATEGY, encoding="utf-8")
         cls.spillway("train", "config.yaml")
         cls.spillway("report", "run")
         cls.page = (cls.folder / "run/report.html").read_text(encoding="utf-8")
@@ -109,7 +112,8 @@ class Report(unittest.TestCase):
         dom = drawn.stdout.split("</script>")[-1] + drawn.stdout.split("<script")[0]
         self.assertIn("&lt;b&gt;a &amp; b&lt;/b&gt;&lt;/script&gt;</h1>", dom)
         main = re.search("<main>.*</main>", drawn.stdout, re.DOTALL).group()
-        self.assertEqual(main.count("<tr"), 1 + 6)
+        self.assertEqual(main.count("<tr"), 1 + 6 + 1 + 3)  # trials, strategy
+        self.assertEqual(main.count('class="placed">O<'), 3)
         # A line for the training and one for the evaluation of each trial, one for its values.
         self.assertEqual(main.count("<polyline"), 3 * 6 + 3)  # the last three: memory
         self.assertEqual(main.count("<canvas"), 1)

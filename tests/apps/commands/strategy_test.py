@@ -45,6 +45,9 @@ class StrategyTest(unittest.TestCase):
         parts = strategy(self.folder, [{"layers": "*", "tracks": [0, 1]},
                                        {"layers": "h.1.*", "tracks": [1]}], chunk=2)
         self.assertEqual(self.weights("parts", DEVICES, parts), alone)
+        again = strategy(self.folder, [{"layers": ["h.2.*", "h.3.*", "head"], "tracks": [1]}],
+                         graphs="recompute")
+        self.assertEqual(self.weights("recomputed", DEVICES, again), alone)
         self.assertNotEqual(self.weights("control", "train.reduction_groups=1"), alone)
 
     def search(self, file, *options):
@@ -121,6 +124,10 @@ class StrategyTest(unittest.TestCase):
         self.assert_refused("train.strategy: cannot be used with",
                             "train.data_parallel=2", DEVICES,
                             strategy(self.folder, [{"layers": "*", "tracks": [0]}]))
+
+    def test_refuses_other_choices_for_graphs(self):
+        self.assert_refused("order.graphs is maybe", strategy(
+            self.folder, [{"layers": "*", "tracks": [0]}], graphs="maybe"))
 
     def test_names_the_place_in_the_file(self):
         path = self.folder / "wrong.yaml"

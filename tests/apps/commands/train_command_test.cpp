@@ -178,8 +178,8 @@ TEST_F(TrainCommand, PrintsOneJsonDocumentWithTheseFields) {
   for (const Json& device : json["devices"]) {
     EXPECT_EQ(keys_of(device),
               (std::vector<std::string>{"activation_peak_bytes", "budget_bytes", "busy_share",
-                                        "d2h_bytes", "evictions", "h2d_bytes", "kind", "loads",
-                                        "ops", "peak_bytes", "prefetches"}));
+                                        "d2h_bytes", "evictions", "h2d_bytes", "kept_graphs",
+                                        "kind", "loads", "ops", "peak_bytes", "prefetches"}));
     EXPECT_LE(device["peak_bytes"], 720 << 10);
   }
   ASSERT_EQ(json["trials"].size(), 4u);

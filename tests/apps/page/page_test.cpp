@@ -62,6 +62,20 @@ TEST(Page, SaysFromWhichTrialACloneCame) {
   EXPECT_TRUE(data["trials"][1]["clone_of"].is_null());
 }
 
+TEST(Page, HasTheStrategyOfTheBestTrialWithOne) {
+  RunLog run = two_trials();
+  const PageInput input{.run = run,
+                        .folder = "runs/x",
+                        .state = "ended",
+                        .metrics = {rows(1), rows(1)},
+                        .trace = ""};
+  EXPECT_TRUE(page_data(input)["strategy"].is_null());
+  run.trials[0].placement = {{"embed - h.0", {"O", ""}}, {"head", {"P", "P"}}};
+  EXPECT_EQ(page_data(input)["strategy"],
+            Json::parse(R"({"id": "t0", "lines": [["embed - h.0", ["O", ""]],
+                                                  ["head", ["P", "P"]]]})"));
+}
+
 TEST(Page, DrawsMeansOfStepsForLongCurves) {
   const RunLog run = two_trials();
   const Json data = page_data(

@@ -10,6 +10,7 @@
 
 #include "scheduler/plan/placement.h"
 #include "scheduler/search/starts.h"
+#include "scheduler/simulation/static_step.h"
 #include "scheduler/simulation/step_cost.h"
 #include "tests/support/models/divided_model.h"
 #include "tests/support/models/small_model.h"
@@ -41,14 +42,26 @@ struct Problem {
         space{whole_layers(model, std::vector<double>(model.layers.size(), 3 * kForward)),
               num_devices, virtual_nodes, virtual_nodes} {}
 
-  std::optional<StepCost> price(const StrategyConfig& config) const {
+  std::optional<Strategy> strategy_of(const StrategyConfig& config) const {
     Strategy strategy = placed(config, model, shape.groups);
     const NeedTable needs(model, profile, shape, strategy);
     if (smallest_budget(needs) > engine.device_budgets[0]) return std::nullopt;
     divide_to_fit(strategy, needs, engine.device_budgets[0]);
-    auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, strategy));
-    for (int t = 0; t < strategy.tracks; ++t) plan->track_devices.emplace_back(t);
+    return strategy;
+  }
+
+  std::optional<StepCost> price(const StrategyConfig& config) const {
+    const auto strategy = strategy_of(config);
+    if (!strategy) return std::nullopt;
+    auto plan = std::make_shared<JobPlan>(lower(model, profile, shape, *strategy));
+    for (int t = 0; t < strategy->tracks; ++t) plan->track_devices.emplace_back(t);
     return step_cost(plan, engine, costs);
+  }
+
+  std::optional<double> estimate(const StrategyConfig& config) const {
+    const auto strategy = strategy_of(config);
+    if (!strategy) return std::nullopt;
+    return static_step_s(lower_step(model, profile, shape, *strategy), engine, costs);
   }
 
   SearchResult search(const SearchConfig& config) const {
@@ -160,6 +173,19 @@ TEST(StrategySearch, FindsTheBestOfASmallSpace) {
   }
   EXPECT_GE(found, kSeeds - 1);
   EXPECT_GT(*starts.begin(), least_s) << "the control: no start is the best";
+
+  int by_estimates = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    int priced = 0;
+    const SearchResult result = search_strategy(
+        problem.space,
+        [&](const StrategyConfig& strategy) { return ++priced, problem.price(strategy); },
+        {.proposals = 400, .seed = seed},
+        [&](const StrategyConfig& strategy) { return problem.estimate(strategy); });
+    by_estimates += result.best.cost->step_s <= least_s ? 1 : 0;
+    EXPECT_LT(priced, result.simulated / 5);
+  }
+  EXPECT_GE(by_estimates, kSeeds - 1);
 }
 
 TEST(StrategySearch, SaysThatNothingFits) {

@@ -6,6 +6,7 @@
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
+#include "tests/support/models/small_resnet.h"
 #include "tests/support/random/from_environment.h"
 #include "tests/support/random/random_strategy.h"
 #include "tests/support/run/training_run.h"
@@ -65,6 +66,35 @@ TEST(Strategies, KeepTheBitsOfOneDevice) {
       expect_within_budgets(placed);
     }
   }
+}
+
+/// A kept graph has the bits of a recomputed one.
+TEST(Strategies, KeepTheBitsWithAndWithoutGraphs) {
+  for (const GraphChoice graphs : {GraphChoice::keep, GraphChoice::recompute}) {
+    for (StrategyConfig strategy : {kPipeline, kMegatron}) {
+      strategy.graphs = graphs;
+      const RunResult placed =
+          train(devices_of(strategy.num_tracks(), kAmple), with_strategy(strategy));
+      const bool keeps = graphs == GraphChoice::keep;
+      EXPECT_EQ(total(placed, &DeviceResult::kept_graphs) > 0, keeps);
+      expect_same_bits(placed.trials[0], resident(FloatType::fp32));
+      expect_within_budgets(placed);
+    }
+  }
+}
+
+/// The observations of batch norm stay with a graph, and count once.
+TEST(Strategies, KeepTheBitsOfRunningStatistics) {
+  TrialConfig trial = resnet_trial();
+  const RunResult alone = train(session_of(1, kAmple), trial);
+  const std::vector<LayerSpec> layers = trial.model(1)->spec.layers;
+  trial.train.strategy.emplace();
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    trial.train.strategy->place.push_back({{layers[l].name}, {l < layers.size() / 2 ? 0 : 1}});
+  }
+  const RunResult placed = train(devices_of(2, kAmple), trial);
+  EXPECT_GT(total(placed, &DeviceResult::kept_graphs), 0u);
+  expect_same_bits(placed.trials[0], alone.trials[0]);
 }
 
 /// Behind slow links, by which lanes would load all weights.

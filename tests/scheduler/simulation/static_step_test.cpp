@@ -1,0 +1,96 @@
+#include "scheduler/simulation/static_step.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "scheduler/simulation/step_cost.h"
+#include "tests/support/random/random_workload.h"
+
+/// The static simulation of a step beside the engine's.
+namespace spillway {
+namespace {
+
+using testing::RandomWorkload;
+
+struct Case {
+  std::shared_ptr<const JobPlan> plan;
+  JobPlan step;
+  EngineConfig engine;
+  VirtualCosts costs;
+};
+
+/// Any strategy for a random model, with `percent` of the least memory that it needs.
+Case make_case(std::uint64_t seed, Bytes percent) {
+  RandomWorkload random(seed);
+  const ModelSpec model = random.model();
+  const Profile profile = random.profile(model);
+  JobShape shape = random.shape(1);
+  shape.max_steps = kPricedSteps;
+  shape.eval_virtual_nodes = 0;
+  const Strategy strategy = random.strategy(model, shape);
+  Case made;
+  made.plan = std::make_shared<JobPlan>(lower(model, profile, shape, strategy));
+  made.step = lower_step(model, profile, shape, strategy);
+  made.engine.device_budgets.assign(at(strategy.tracks), made.plan->needed_budget * percent / 100);
+  made.engine.host_budget = 1_GiB;
+  made.engine.policy = make_policy("fifo");
+  made.costs = {.copy_bytes_per_s = random.between(1, 100) * 1e7};
+  return made;
+}
+
+struct Errors {
+  std::vector<double> all;  ///< relative, ascending
+  int unknown = 0;          ///< cases of which the static simulation says nothing
+  double mean() const { return std::accumulate(all.begin(), all.end(), 0.) / num(); }
+  double num() const { return static_cast<double>(all.size()); }
+};
+
+Errors errors_at(Bytes percent, int cases) {
+  Errors errors;
+  for (int seed = 1; seed <= cases; ++seed) {
+    SCOPED_TRACE(seed);
+    const Case each = make_case(at(seed), percent);
+    const auto cost = step_cost(each.plan, each.engine, each.costs);
+    const auto estimate = static_step_s(each.step, each.engine, each.costs);
+    EXPECT_TRUE(cost);
+    if (cost && estimate) errors.all.push_back(std::abs(*estimate / cost->step_s - 1));
+    errors.unknown += estimate ? 0 : 1;
+  }
+  std::ranges::sort(errors.all);
+  return errors;
+}
+
+TEST(StaticStep, IsTheEnginesStepWhereAllFits) {
+  const Errors errors = errors_at(10'000, 500);
+  EXPECT_EQ(errors.unknown, 0);
+  EXPECT_LT(errors.mean(), 0.005);
+  EXPECT_LT(errors.all[errors.all.size() * 99 / 100], 0.05);
+}
+
+TEST(StaticStep, SaysNothingWhereTheEngineWouldEvict) {
+  const Errors tight = errors_at(100, 300), roomier = errors_at(200, 300);
+  EXPECT_GT(tight.unknown, 280);
+  EXPECT_GT(roomier.unknown, 30);
+  EXPECT_LT(roomier.unknown, 270);
+  EXPECT_LT(roomier.mean(), 0.005);
+}
+
+/// Negative control: with faster copies the step is shorter.
+TEST(StaticStep, DependsOnTheCosts) {
+  int others = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    Case each = make_case(seed, 10'000);
+    const auto before = static_step_s(each.step, each.engine, each.costs);
+    each.costs.copy_bytes_per_s *= 4;
+    others += *static_step_s(each.step, each.engine, each.costs) < *before ? 1 : 0;
+  }
+  EXPECT_GT(others, 40);
+}
+
+}  // namespace
+}  // namespace spillway
