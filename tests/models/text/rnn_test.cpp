@@ -30,14 +30,16 @@ using enum RnnPreset;
 constexpr RnnPreset kPresets[]{none, rnntc, rnnlm, nmt};
 
 Names layers_of(const RnnConfig& config) {
+  const auto model = make_rnn(config, 3);
   Names names;
-  for (const LayerSpec& layer : make_rnn(config, 3)->spec.layers) names.push_back(layer.name);
+  for (const LayerSpec& layer : model->spec.layers) names.push_back(layer.name);
   return names;
 }
 
 Names params_of(const RnnConfig& config) {
+  const auto model = make_rnn(config, 3);
   Names names;
-  for (const ParamSpec& param : make_rnn(config, 3)->spec.params) names.push_back(param.name);
+  for (const ParamSpec& param : model->spec.params) names.push_back(param.name);
   return names;
 }
 
