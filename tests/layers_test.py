@@ -32,7 +32,8 @@ ROOMS = {
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
     "models/exported": "core/base core/spec core/os core/safetensors models/base models/data",
-    "models/families": "core/base core/spec models/base models/data",
+    "models/text": "core/base core/spec models/base",
+    "models/families": "core/base core/spec models/base models/data models/text",
     "models/modules": "core/base core/spec models/base",
     "trainer/config": "core/base core/spec core/device",
     "trainer/storage": "core/base core/spec core/os core/safetensors",
@@ -95,6 +96,7 @@ PUBLIC = {
     "models/exported": "adapter exported",
     "models/families": "builtin cnn_config gpt_config mlp_config resnet_config",
     "models/modules": "graph sequential",
+    "models/text": "rnn_config",
     "trainer/config": "contract events results session_config session_state train_config "
                       "trial_config trial_plan",
     "trainer/session": "session",
@@ -104,7 +106,7 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
 WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/modules",
-              "trainer/torch", "trainer/compute", "trainer/profile", "trainer/planning",
+              "models/text", "trainer/torch", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 WITH_CUDA = ("core/device/cuda/", "trainer/torch/cuda/")

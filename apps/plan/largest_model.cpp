@@ -19,6 +19,8 @@ std::vector<std::string> model_of(const RunConfig& config, int scale) {
   constexpr double kWidthSteps = 16;
   if (config.family == ModelFamily::mlp)
     return {fmt::format("model.hidden_size={}", kWidth * scale)};
+  if (config.family == ModelFamily::rnn)
+    return {fmt::format("model.hidden_size={}", kWidth * scale), "model.embedding_size=0"};
   if (config.family == ModelFamily::resnet) {
     const auto& sizes = config.resnet.hidden_sizes;
     std::vector<std::int64_t> scaled;  // in the proportions of the file

@@ -146,7 +146,7 @@ class Changes {
     constexpr std::int64_t kMost = 8;
     const RunConfig& config = run_.config();
     if (config.gpt.pieces != GptPieces{} || config.mlp.pieces != MlpPieces{} ||
-        config.cnn.pieces != CnnPieces{}) {
+        config.cnn.pieces != CnnPieces{} || config.rnn.pieces != RnnPieces{}) {
       return;
     }
     Overrides divided = with_pieces(config, kMost);

@@ -18,6 +18,8 @@ std::vector<std::string> with_pieces(const RunConfig& config, std::int64_t piece
       return {divided("hidden", config.mlp.hidden_size)};
     case ModelFamily::cnn:
       return {divided("channels", pieces)};
+    case ModelFamily::rnn:
+      return {divided("vocabulary", config.rnn.vocab_size)};
     default:
       return {};
   }

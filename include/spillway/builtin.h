@@ -11,6 +11,7 @@
 #include "spillway/mlp_config.h"
 #include "spillway/model_factory.h"
 #include "spillway/resnet_config.h"
+#include "spillway/rnn_config.h"
 
 /// The model families and data formats that a configuration can name.
 namespace spillway {
@@ -26,6 +27,9 @@ ModelFactory resnet_factory(const ResnetConfig& config);
 
 /// Makes a convolutional network. Throws ConfigError like CnnConfig::validate().
 ModelFactory cnn_factory(const CnnConfig& config);
+
+/// Makes a recurrent network. Throws ConfigError like RnnConfig::validate().
+ModelFactory rnn_factory(const RnnConfig& config);
 
 /// Like open_bytes(). Throws ConfigError (`data.path`, `data.eval_fraction`).
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,

@@ -6,6 +6,7 @@
 #include "models/families/gpt.h"
 #include "models/families/mlp.h"
 #include "models/families/resnet.h"
+#include "models/text/rnn.h"
 #include "spillway/data_source.h"
 
 namespace spillway {
@@ -33,6 +34,11 @@ ModelFactory resnet_factory(const ResnetConfig& config) {
 ModelFactory cnn_factory(const CnnConfig& config) {
   config.validate();
   return [config](std::int64_t vn_size) { return make_cnn(config, vn_size); };
+}
+
+ModelFactory rnn_factory(const RnnConfig& config) {
+  config.validate();
+  return [config](std::int64_t vn_size) { return make_rnn(config, vn_size); };
 }
 
 std::shared_ptr<const DataSplit> bytes_data(const std::vector<std::string>& paths,

@@ -8,6 +8,7 @@
 
 #include "models/base/freeze.h"
 #include "models/base/model_checks.h"
+#include "models/text/vocabulary.h"
 #include "models/families/gpt_layers.h"
 #include "spillway/loss.h"
 #include "spillway/model_builder.h"
@@ -119,6 +120,7 @@ class GptBuilder {
   const Dim position_{"position", config_.max_position_embeddings};
   const Dim channel_{"channel", config_.hidden_size};
   const Dim vocabulary_{"vocabulary", config_.vocab_size};
+  const Positions inputs_{0, position_.size}, targets_{1, position_.size};
   int tokens_ = -1, last_edge_ = -1;
   std::vector<int> wte_;  // the embedding, or its pieces
   int num_whole_ = 0;     // layers of the undivided model so far
@@ -216,7 +218,7 @@ void GptBuilder::add_divided_embed() {
                     .saved_elements = 2 * rows() * static_cast<double>(channel_.size),
                     .piece = i,
                     .pieces = static_cast<int>(pieces_.vocabulary)},
-                   make_gpt_embed_piece(tokens.begin));
+                   make_embed_piece(tokens.begin, inputs_));
   });
   const int wpe = add_matrix("wpe.weight", position_, channel_);
   add_layer({.name = "embed",
@@ -303,12 +305,12 @@ void GptBuilder::add_divided_head() {
                                         .inputs = {norm, tokens_},
                                         .piece = i,
                                         .pieces = static_cast<int>(pieces_.vocabulary)},
-                                       make_gpt_head_piece(tokens.begin),
+                                       make_head_piece(tokens.begin, targets_),
                                        {DType::f32, {sample_, position_, {"result", 2}}}));
     model_.spec().edges.back().keeps_type = true;
   });
   model_.add_loss({.name = "head", .kind = "gpt.loss", .inputs = std::move(results)},
-                  make_gpt_loss());
+                  make_vocabulary_loss());
   model_.spec().metrics = {perplexity().spec};
   model_.spec().has_predictions = false;
 }

@@ -5,9 +5,7 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/stack.h>
 
 #include "models/base/compute_type.h"
 #include "models/base/dropout.h"
@@ -110,31 +108,6 @@ class Norm final : public Layer {
   double eps_;
 };
 
-/// Tokens as rows of a piece of the embedding.
-struct Rows {
-  at::Tensor index;   // into the piece; any of its rows for a token of another piece
-  at::Tensor is_own;  // whether the token is one of the piece
-};
-
-Rows rows_of(const at::Tensor& tokens, std::int64_t first, std::int64_t size) {
-  const at::Tensor index = tokens - first;
-  return {index.clamp(0, size - 1), (index >= 0).logical_and(index < size)};
-}
-
-class EmbedPiece final : public Layer {
- public:
-  explicit EmbedPiece(std::int64_t first) : first_(first) {}
-
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
-    const Rows rows = rows_of(inputs_of(inputs[0]), first_, params[0].size(0));
-    const at::Tensor found = at::embedding(params[0], rows.index).to(at::kFloat);
-    return {.output = found * rows.is_own.unsqueeze(-1)};
-  }
-
- private:
-  std::int64_t first_;
-};
-
 class EmbedSum final : public Layer {
  public:
   explicit EmbedSum(const GptConfig& config) : dropout_(config.dropout) {}
@@ -183,32 +156,6 @@ class Residual final : public Layer {
   double dropout_;
 };
 
-class HeadPiece final : public Layer {
- public:
-  explicit HeadPiece(std::int64_t first) : first_(first) {}
-
-  LayerResult forward(Tensors inputs, Tensors params, const LayerContext&) const override {
-    const at::Tensor logits = at::linear(inputs[0], params[0]).to(at::kFloat);  // [B, P, V']
-    const Rows rows = rows_of(targets_of(inputs[1]), first_, params[0].size(0));
-    const at::Tensor of_target = logits.gather(2, rows.index.unsqueeze(-1)).squeeze(-1);
-    return {.output = at::stack({at::logsumexp(logits, 2), of_target * rows.is_own}, 2)};
-  }
-
- private:
-  std::int64_t first_;
-};
-
-/// Source: Shoeybi et al., "Megatron-LM", 2019, section 3, for losses over a divided vocabulary.
-class Loss final : public Layer {
- public:
-  LayerResult forward(Tensors inputs, Tensors, const LayerContext&) const override {
-    const at::Tensor pieces = at::stack(at::TensorList(inputs.data(), inputs.size()));
-    const at::Tensor sums = at::logsumexp(pieces.select(3, 0), 0);  // [B, P]
-    const at::Tensor of_targets = pieces.select(3, 1).sum(0);
-    return {.output = (sums - of_targets).sum(), .weight = static_cast<double>(sums.numel())};
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<Layer> make_gpt_embed(const GptConfig& config) {
@@ -231,10 +178,6 @@ std::unique_ptr<Layer> make_gpt_norm(const GptConfig& config) {
   return std::make_unique<Norm>(config);
 }
 
-std::unique_ptr<Layer> make_gpt_embed_piece(std::int64_t first) {
-  return std::make_unique<EmbedPiece>(first);
-}
-
 std::unique_ptr<Layer> make_gpt_embed_sum(const GptConfig& config) {
   return std::make_unique<EmbedSum>(config);
 }
@@ -248,11 +191,5 @@ std::unique_ptr<Layer> make_gpt_mlp_piece() { return std::make_unique<MlpPiece>(
 std::unique_ptr<Layer> make_gpt_residual(const GptConfig& config) {
   return std::make_unique<Residual>(config);
 }
-
-std::unique_ptr<Layer> make_gpt_head_piece(std::int64_t first) {
-  return std::make_unique<HeadPiece>(first);
-}
-
-std::unique_ptr<Layer> make_gpt_loss() { return std::make_unique<Loss>(); }
 
 }  // namespace spillway

@@ -27,15 +27,11 @@ std::unique_ptr<Layer> make_gpt_mlp(const GptConfig& config);
 /// and bias [C], [C]; wte [V, C].
 std::unique_ptr<Layer> make_gpt_head(const GptConfig& config);
 
-/// The layers of a GPT that is divided into pieces. Terms are f32, whatever the layer computes
-/// with.
+/// The layers of a GPT that is divided into pieces, beside those of its vocabulary
+/// (models/text/vocabulary.h). Terms are f32, whatever the layer computes with.
 
 /// A layer norm: [B, P, C] -> [B, P, C]. Parameters: [C], [C].
 std::unique_ptr<Layer> make_gpt_norm(const GptConfig& config);
-
-/// The look-up of tokens [first, first + V'): tokens -> term of [B, P, C], zeros for other tokens.
-/// Parameters: wte [V', C].
-std::unique_ptr<Layer> make_gpt_embed_piece(std::int64_t first);
 
 /// Sum of the terms [B, P, C] -> [B, P, C]. Parameters: wpe [P, C].
 std::unique_ptr<Layer> make_gpt_embed_sum(const GptConfig& config);
@@ -51,12 +47,5 @@ std::unique_ptr<Layer> make_gpt_mlp_piece();
 /// Sum of the terms [B, P, C], residual stream [B, P, C] -> [B, P, C]. Parameters: bias of the
 /// projection [C].
 std::unique_ptr<Layer> make_gpt_residual(const GptConfig& config);
-
-/// The logits of tokens [first, first + V'): norm [B, P, C], tokens -> [B, P, 2] f32: the logarithm
-/// of the sum of their exponentials, and the target's logit or 0. Parameters: wte [V', C].
-std::unique_ptr<Layer> make_gpt_head_piece(std::int64_t first);
-
-/// The results of all pieces -> sum of the cross entropies; weight: B * P targets.
-std::unique_ptr<Layer> make_gpt_loss();
 
 }  // namespace spillway

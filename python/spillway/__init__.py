@@ -27,7 +27,7 @@ from .errors import (
 from .export import ExportError, ExportedModel, from_torch, load
 from .fit import fit
 from .hugging_face import from_pretrained, save_pretrained
-from .models import Model, cnn, gpt, mlp, resnet
+from .models import Model, cnn, gpt, mlp, resnet, rnn
 from .results import Evaluation, Results, TrialPlan, TrialResult
 from .runs import Run, open, resume, train
 from .samples import Samples, pack, pad
@@ -74,6 +74,7 @@ __all__ = [
     "pad",
     "resnet",
     "resume",
+    "rnn",
     "save_pretrained",
     "search_strategy",
     "token_data",

@@ -8,7 +8,7 @@ from typing import Any
 from . import _core
 from ._core import Model
 
-__all__ = ["Model", "cnn", "gpt", "mlp", "resnet"]
+__all__ = ["Model", "cnn", "gpt", "mlp", "resnet", "rnn"]
 
 
 def _built_in(family: str, fields: dict[str, Any]) -> Model:
@@ -39,3 +39,12 @@ def cnn(**fields: Any) -> Model:
     `cnn(layers=[{"type": "conv", ...}, ...])`: a sample is the pixels and the class.
     """
     return _built_in("cnn", fields)
+
+
+def rnn(**fields: Any) -> Model:
+    """A recurrent network of LSTMs over tokens, such as `rnn(preset="rnnlm", hidden_size=256)`.
+
+    A sample is `max_position_embeddings` + 1 tokens, as of a `gpt`. A classifier
+    (`preset="rnntc"`) takes the last one, modulo `num_classes`, as the class.
+    """
+    return _built_in("rnn", fields)

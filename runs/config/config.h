@@ -23,9 +23,9 @@
 
 namespace spillway {
 
-enum class ModelFamily : std::uint8_t { gpt, mlp, resnet, cnn, torch };
+enum class ModelFamily : std::uint8_t { gpt, mlp, resnet, cnn, rnn, torch };
 template <>
-inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet", "cnn", "torch"};
+inline constexpr std::array kNames<ModelFamily>{"gpt", "mlp", "resnet", "cnn", "rnn", "torch"};
 
 enum class DataFormat : std::uint8_t { bytes, tokens, digits, tensors };
 template <>
@@ -75,11 +75,12 @@ struct RunConfig {
   std::filesystem::path data_root;  ///< of data.paths, torch.path; empty: the current folder
   /// devices, host_memory, offload_path, scheduling but for its order, sweep.early_terminate
   SessionConfig session;
-  ModelFamily family = ModelFamily::gpt;  ///< which of the next five counts
+  ModelFamily family = ModelFamily::gpt;  ///< which of the next six counts
   GptConfig gpt;
   MlpConfig mlp;
   ResnetConfig resnet;
   CnnConfig cnn;
+  RnnConfig rnn;
   TorchConfig torch;
   std::optional<AdapterConfig> adapter;  ///< of a torch
   DataConfig data;
@@ -94,18 +95,26 @@ struct RunConfig {
     if (family == ModelFamily::torch) return torch.info.num_layers;
     if (family == ModelFamily::resnet) return resnet.num_layers();
     if (family == ModelFamily::cnn) return cnn.num_layers();
+    if (family == ModelFamily::rnn) return rnn.num_layers();
     return family == ModelFamily::mlp ? mlp.num_hidden_layers + 1 : 2 * gpt.num_hidden_layers + 2;
   }
   /// Names of what evaluations give beside the loss.
   std::vector<std::string> metrics() const {
     if (family == ModelFamily::torch) return torch.info.metrics;
-    return {to_string(family == ModelFamily::gpt ? MetricKind::perplexity : MetricKind::accuracy)};
+    const bool is_rnnlm = family == ModelFamily::rnn && rnn.preset != RnnPreset::rnntc;
+    return {to_string(family == ModelFamily::gpt || is_rnnlm ? MetricKind::perplexity
+                                                             : MetricKind::accuracy)};
   }
-  /// Tokens that a sample predicts; 0 if it is no text.
-  std::int64_t tokens_per_sample() const {
+  /// One less than the tokens of a sample; 0 if it is no text.
+  std::int64_t sequence_length() const {
     const bool is_text = data.format == DataFormat::bytes || data.format == DataFormat::tokens;
     if (family == ModelFamily::torch) return is_text ? torch.info.row_elements - 1 : 0;
+    if (family == ModelFamily::rnn) return rnn.max_position_embeddings;
     return family == ModelFamily::gpt ? gpt.max_position_embeddings : 0;
+  }
+  /// Tokens that a sample predicts; 0 if it predicts none.
+  std::int64_t tokens_per_sample() const {
+    return family == ModelFamily::rnn ? rnn.num_predictions() : sequence_length();
   }
   /// What a step predicts: tokens, or one result per sample.
   std::int64_t tokens_per_step() const {

@@ -141,6 +141,7 @@ std::string reference_tables() {
   add("resnet", [&](auto& v) { visit_resnet(run.resnet, v); });
   add("cnn", [&](auto& v) { visit_cnn(run.cnn, v); });
   add("cnn_layers", [&](auto& v) { visit_cnn_layer(layer, v); });
+  add("rnn", [&](auto& v) { visit_rnn(run.rnn, v); });
   add("torch", [&](auto& v) { visit_torch(run.torch, v); });
   add("adapter", [&](auto& v) {
     v.require_key("target_modules", "");

@@ -63,12 +63,14 @@ void visit_model(Config& run, Visitor& v) {
           "`models/families/gpt.h` lists its parameter names in GPT-2). `mlp`: multilayer "
           "perceptron that classifies. `resnet`: residual network with batch normalization that "
           "classifies pictures. `cnn`: any graph of convolutions that classifies pictures, or a "
-          "known one. `torch`: a model of PyTorch, from a file.",
+          "known one. `rnn`: LSTMs over tokens, as a language model, classifier or translation. "
+          "`torch`: a model of PyTorch, from a file.",
           InContract::yes);
   if (v.applies(run.family == ModelFamily::gpt)) visit_gpt(run.gpt, v);
   if (v.applies(run.family == ModelFamily::mlp)) visit_mlp(run.mlp, v);
   if (v.applies(run.family == ModelFamily::resnet)) visit_resnet(run.resnet, v);
   if (v.applies(run.family == ModelFamily::cnn)) visit_cnn(run.cnn, v);
+  if (v.applies(run.family == ModelFamily::rnn)) visit_rnn(run.rnn, v);
   if (v.applies(run.family == ModelFamily::torch)) visit_torch(run.torch, v);
 }
 
@@ -84,7 +86,8 @@ void visit_adapter(Config& adapter, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_data(Config& data, Visitor& v) {
   v.field("format", data.format, kAny,
-          "For a `gpt`: `bytes` (each byte is a token) or `tokens` (files of token numbers, as "
+          "For a `gpt` or `rnn`: `bytes` (each byte is a token) or `tokens` (files of token "
+          "numbers, as "
           "tokenizers write them, all below `vocab_size`). For an `mlp`, `resnet` or `cnn`: "
           "`digits` (lines of 64 pixels from 0 to 16 and a digit, separated by commas). For a "
           "`cnn` also `tensors`: one safetensors file with whole numbers `images` `[samples, "
@@ -181,7 +184,8 @@ void visit_sweep(Config& sweep, Visitor& v) {
         "name", sweep.metric.name, kAny,
         "What ranks the trials, at their end and where early stopping compares them: loss "
         "on the evaluation data, training loss, or on the evaluation data `accuracy` (mlp, "
-        "resnet, cnn) or `perplexity` (gpt); of a `torch` model, those that it has.");
+        "resnet, cnn, an rnn that classifies) or `perplexity` (gpt, other rnn); of a `torch` "
+        "model, those that it has.");
     metric.field("goal", sweep.metric.goal, kAny, "Whether smaller or larger values are better.");
   });
 }

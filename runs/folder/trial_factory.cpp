@@ -69,7 +69,8 @@ ExportedInfo rows_of(const RunConfig& config) {
 void check_format(const RunConfig& config) {
   if (config.family == ModelFamily::torch) return check_rows(config);
   if (config.family == ModelFamily::cnn) return check_pictures(config.cnn, config.data.format);
-  const bool of_pictures = config.family != ModelFamily::gpt;
+  const bool of_pictures =
+      config.family == ModelFamily::mlp || config.family == ModelFamily::resnet;
   const bool are_tensors = config.data.format == DataFormat::tensors;
   if (!are_tensors && (config.data.format == DataFormat::digits) == of_pictures) return;
   throw ConfigError("data.format", 0,
@@ -84,14 +85,14 @@ std::string section_of(const ConfigError& error) {
 
 /// Below which tokens must be. What a model in a file takes is checked with its samples.
 std::int64_t num_tokens(const RunConfig& config) {
-  return config.family == ModelFamily::torch ? std::numeric_limits<std::int64_t>::max()
-                                             : config.gpt.vocab_size;
+  if (config.family == ModelFamily::torch) return std::numeric_limits<std::int64_t>::max();
+  return config.family == ModelFamily::rnn ? config.rnn.vocab_size : config.gpt.vocab_size;
 }
 
 std::shared_ptr<const DataSplit> open(const RunConfig& config,
                                       const std::vector<std::string>& names) {
   const DataConfig& data = config.data;
-  const auto length = config.tokens_per_sample();
+  const auto length = config.sequence_length();
   std::vector<std::string> paths;
   for (const auto& name : names) paths.push_back(config.data_root / name);
   if (data.format == DataFormat::tensors) {
@@ -159,6 +160,7 @@ ModelFactory model_factory(const RunConfig& config) {
   if (config.family == ModelFamily::mlp) return mlp_factory(config.mlp);
   if (config.family == ModelFamily::resnet) return resnet_factory(config.resnet);
   if (config.family == ModelFamily::cnn) return cnn_factory(config.cnn);
+  if (config.family == ModelFamily::rnn) return rnn_factory(config.rnn);
   return gpt_factory(config.gpt);
 }
 
@@ -242,7 +244,7 @@ std::shared_ptr<const DataSplit> TrialFactory::data(const RunConfig& config) {
   std::string kind = config.torch.info.xxh3;
   if (config.family == ModelFamily::cnn)
     kind = fmt::format("{} x {}", config.cnn.num_channels, config.cnn.image_size);
-  auto& known = opened_[{config.data, config.tokens_per_sample(), num_tokens(config), kind}];
+  auto& known = opened_[{config.data, config.sequence_length(), num_tokens(config), kind}];
   if (!known) known = open(config);
   return known;
 }

@@ -97,6 +97,28 @@ class SessionTest(unittest.TestCase):
         with self.assertRaisesRegex(sp.ConfigError, r"model.layers\[0\].kernel_size: is 9 x 9"):
             sp.cnn(layers=[{**conv, "kernel_size": 9}], **sizes)
 
+    def test_trains_recurrent_networks(self):
+        def bits(**fields):
+            with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+                file.write("to be or not to be " * 100)
+                file.flush()
+                with sp.Session("64MiB") as session:
+                    trial = session.submit(
+                        sp.rnn(preset="rnnlm", hidden_size=16, max_position_embeddings=10,
+                               **fields),
+                        sp.bytes_data(file.name, 10), batch_size=16, virtual_nodes=4,
+                        max_steps=STEPS, learning_rate=0.01)
+                    session.wait()
+                    result = session.result(trial)
+            self.assertLess(result.final_loss, result.first_loss)
+            return result.weights_xxh3
+
+        expected = bits()
+        self.assertEqual(bits(chunk_steps=10), expected)
+        self.assertNotEqual(bits(chunk_steps=4), expected)
+        with self.assertRaisesRegex(sp.ConfigError, "model.chunk_steps: is '0', must be"):
+            sp.rnn(chunk_steps=0)
+
     def test_has_equal_bits_with_a_strategy(self):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write('{spillway_strategy: 1, place: [{layers: "h.[12]", tracks: [1]}]}')

@@ -15,6 +15,8 @@ CNN = {"model": {"family": "cnn", "num_channels": 1, "image_size": 8, "num_class
                      {"type": "concat", "inputs": ["1", "2"]},
                      {"type": "linear", "out_features": 10}]},
        "data": {"format": "digits", "path": "digits.csv", "eval_fraction": 0.2}}
+RNN = {"model": {"family": "rnn", "preset": "nmt", "hidden_size": 16, "num_hidden_layers": 1,
+                 "max_position_embeddings": 16, "chunk_steps": 3, "pieces": {"vocabulary": 2}}}
 SGD = {"train.optimizer": "sgd", "train.learning_rate": 0.05}
 
 CONTRACTS = {
@@ -36,6 +38,8 @@ CONTRACTS = {
         **RESNET, "train.dtype": "bf16", "data.augment": "shift", **SGD},
     "a graph of convolutions in pieces": CNN,
     "a graph of convolutions in bf16": {**CNN, "train.dtype": "bf16", "model.pieces": {}},
+    "a translation by LSTMs in pieces": RNN,
+    "a language model of LSTMs in bf16": {**RNN, "model.preset": "rnnlm", "train.dtype": "bf16"},
 }
 
 

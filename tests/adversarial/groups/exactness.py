@@ -1,7 +1,7 @@
 """Does each setting reach the training: do those of the contract change the bits, and no others?
 Tests of sessions combine contracts, devices, faults and changes."""
 
-from groups.contracts import CNN, MLP, RESNET, SGD
+from groups.contracts import CNN, MLP, RESNET, RNN, SGD
 from run import Run, exists
 from scene import Attempt
 from steps import (equal_trials, every, furnish, other_bits, peaks_within_budgets, same_bits,
@@ -37,6 +37,8 @@ CONTROLS = [
     ("model.batch_norm_momentum", RESNET, {"model.batch_norm_momentum": 0.5}),
     ("model.input_scale", CNN, {"model.input_scale": 0.1}),
     ("model.pieces", CNN, {"model.pieces": {"channels": 3}}),
+    ("model.chunk_steps", RNN, {"model.chunk_steps": 4}),
+    ("model.tie_word_embeddings", RNN, {"model.tie_word_embeddings": True}),
     ("data.augment", RESNET, {"data.augment": "shift"}),
     ("data.eval_fraction", {}, {"data.eval_fraction": 0.3}),
 ]

@@ -93,6 +93,14 @@ TEST_F(Largest, GrowsInWidthForAnMlp) {
   EXPECT_EQ(fits(found.overrides), kDone);
 }
 
+TEST_F(Largest, GrowsInWidthForAnRnn) {
+  options_.overrides.push_back("model={family: rnn, max_position_embeddings: 16}");
+  const LargestModel found = find_largest_model(options_, kAnySpeed);
+  ASSERT_EQ(found.overrides.size(), 2u);
+  EXPECT_TRUE(found.overrides[0].starts_with("model.hidden_size=")) << found.overrides[0];
+  EXPECT_EQ(fits(found.overrides), kDone);
+}
+
 TEST_F(Largest, HasOneSizeForAGraphOfLayers) {
   options_.overrides.insert(
       options_.overrides.end(),

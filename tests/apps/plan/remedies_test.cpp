@@ -44,6 +44,8 @@ constexpr Model kModels[]{
     {"{family: resnet, hidden_sizes: [16, 32], depths: [1, 1]}",
      "{format: digits, path: digits.csv, eval_fraction: 0.5}",
      "{batch_size: 32, virtual_nodes: 4}"},
+    {"{family: rnn, hidden_size: 96, vocab_size: 2048}", "{path: text.txt, eval_fraction: 0.5}",
+     "{batch_size: 32, virtual_nodes: 4}"},
 };
 constexpr std::size_t kNumModels = std::size(kModels);
 

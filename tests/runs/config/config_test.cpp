@@ -173,7 +173,7 @@ zzzzzzzzzzzz: 1 -> zzzzzzzzzzzz: unknown key; remove it
 model: {family: mlp, hidden_act: gelu} ->
 model: {family: mlp, num_attention_heads: 2} -> model.num_attention_heads: unknown key; remove it
 model: {hidden_act: gelu} -> model.hidden_act: unknown key; did you mean model.hidden_size?
-model: {family: rnn} -> model.family: is 'rnn', must be gpt, mlp, resnet, cnn or torch
+model: {family: lstm} -> model.family: is 'lstm', must be gpt, mlp, resnet, cnn, rnn or torch
 model: {vocab_size: 256} ->
 model: {vocab_size: 255} -> model.vocab_size: is 255, must be at least 256 with data.format: bytes
 train: {max_steps: 1000000000000} ->
@@ -247,6 +247,8 @@ TEST(Config, ReadsTheLayersOfModels) {
   EXPECT_EQ(read_with("model: {family: mlp, num_hidden_layers: 5}\n").num_layers(), 6);
   EXPECT_EQ(read_with("model: {family: resnet, depths: [2, 3, 1]}\n").num_layers(), 2 + 2 * 6 + 2);
   EXPECT_EQ(read_with("model: {family: cnn, preset: alexnet}\n").num_layers(), 5 + 3 + 3);
+  EXPECT_EQ(read_with("model: {family: rnn, preset: rnntc, chunk_steps: 9}\n").num_layers(),
+            1 + 4 * 5 + 1);
 }
 
 TEST(Config, ReadsSeedsOf64Bits) {

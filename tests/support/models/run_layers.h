@@ -59,7 +59,9 @@ inline LayersResult run_layers(const Model& model, const std::vector<at::Tensor>
       values.push_back(params[at(p)]);
       if (model.spec.params[at(p)].is_observed()) averages.push_back(model.spec.params[at(p)].name);
     }
-    result.last = model.layers[l]->forward(in, values, context_of(l, training));
+    const std::uint32_t draws_as =
+        layer.draws_as < 0 ? l : static_cast<std::uint32_t>(layer.draws_as);
+    result.last = model.layers[l]->forward(in, values, context_of(draws_as, training));
     const std::vector<at::Tensor>& observations = result.last.observations;
     EXPECT_EQ(observations.size(), training ? averages.size() : 0) << layer.name;
     for (std::size_t i = 0; i < observations.size(); ++i) {

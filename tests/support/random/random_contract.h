@@ -10,6 +10,7 @@
 
 #include "models/families/mlp.h"
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_rnn.h"
 
 namespace spillway::testing {
 
@@ -41,7 +42,7 @@ class RandomContract {
   explicit RandomContract(std::uint64_t seed) : draw_(seed) {
     contract_.trial.name = "contract " + std::to_string(seed);
     draw_train();
-    switch (draw_.between(0, 3)) {
+    switch (draw_.between(0, 4)) {
       case 0:
         draw_gpt();
         break;
@@ -51,8 +52,11 @@ class RandomContract {
       case 2:
         draw_resnet();
         break;
-      default:
+      case 3:
         draw_cnn();
+        break;
+      default:
+        draw_rnn();
     }
     if (draw_.chance(20)) drop_evaluation();
     if (draw_.chance(25)) contract_.trial.train.dtype = FloatType::bf16;
@@ -105,11 +109,8 @@ class RandomContract {
       c.pieces = {draw_.between(1, static_cast<int>(c.num_attention_heads)), draw_.between(1, 8),
                   draw_.between(1, 8)};
     }
-    const auto samples = static_cast<std::uint64_t>(draw_.between(20, 120));
     const std::int64_t tokens = c.max_position_embeddings + 1;
-    contract_.trial.data =
-        std::make_shared<DataSplit>(DataSplit{std::make_shared<RuleSource>(samples, tokens, 0),
-                                              std::make_shared<RuleSource>(16, tokens, 1000)});
+    const std::uint64_t samples = draw_text(tokens);
     contract_.trial.model = [c](std::int64_t vn_size) { return make_gpt(c, vn_size); };
     cut_batch(draw_.between(1, 3));
     text_ << "gpt: blocks " << c.num_hidden_layers << ", heads " << c.num_attention_heads
@@ -117,6 +118,40 @@ class RandomContract {
           << c.dropout << ", pieces " << c.pieces.attention << " " << c.pieces.mlp << " "
           << c.pieces.vocabulary << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0])
           << ", samples " << samples;
+  }
+
+  void draw_rnn() {
+    RnnConfig c;
+    c.preset = draw_.one_of({RnnPreset::rnntc, RnnPreset::rnnlm, RnnPreset::nmt});
+    c.vocab_size = 64;
+    c.num_hidden_layers = draw_.between(1, 2);
+    c.hidden_size = draw_.between(2, 16);
+    c.max_position_embeddings = 2 * draw_.between(1, 5);
+    c.chunk_steps = draw_.between(1, 6);
+    c.num_classes = draw_.between(2, 6);
+    c.dropout = draw_dropout();
+    c.tie_word_embeddings = c.preset != RnnPreset::rnntc && draw_.chance(30);
+    if (!c.tie_word_embeddings) c.embedding_size = draw_.between(2, 16);
+    if (draw_.chance(30)) c.pieces.vocabulary = draw_.between(2, 8);
+    if (draw_.chance(20)) c.freeze = {draw_.one_of({"*_l0", "*embed.*", "*.weight_hh_*"})};
+    const std::uint64_t samples = draw_text(c.max_position_embeddings + 1);
+    contract_.trial.model = [c](std::int64_t vn_size) { return make_rnn(c, vn_size); };
+    cut_batch(draw_.between(1, 3));
+    text_ << to_string(c.preset) << ": layers " << c.num_hidden_layers << ", hidden "
+          << c.hidden_size << ", embedding " << c.embedding_size << ", positions "
+          << c.max_position_embeddings << " by " << c.chunk_steps << ", classes " << c.num_classes
+          << ", dropout " << c.dropout << ", tied " << c.tie_word_embeddings << ", pieces "
+          << c.pieces.vocabulary << ", frozen " << (c.freeze.empty() ? "-" : c.freeze[0])
+          << ", samples " << samples;
+  }
+
+  /// Returns the number of samples for training.
+  std::uint64_t draw_text(std::int64_t tokens) {
+    const auto samples = static_cast<std::uint64_t>(draw_.between(20, 120));
+    contract_.trial.data =
+        std::make_shared<DataSplit>(DataSplit{std::make_shared<RuleSource>(samples, tokens, 0),
+                                              std::make_shared<RuleSource>(16, tokens, 1000)});
+    return samples;
   }
 
   void draw_mlp() {

@@ -13,6 +13,7 @@
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_rnn.h"
 #include "tests/support/run/training_run.h"
 #include "tests/support/run/watched_session.h"
 #include "trainer/checkpoint/checkpoint_store.h"
@@ -67,6 +68,8 @@ TrialConfig sgd() {
 }
 TrialConfig resnet() { return resnet_trial(); }
 TrialConfig cnn_in_pieces() { return cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)); }
+
+TrialConfig rnn() { return rnn_trial(small_rnn(RnnPreset::nmt, /*dropout=*/0.1, /*pieces=*/2)); }
 
 class Resume : public ::testing::TestWithParam<Case> {
  protected:
@@ -193,7 +196,7 @@ TEST_P(Resume, ContinuesFromASnapshotTakenDuringTraining) {
 INSTANTIATE_TEST_SUITE_P(Trials, Resume,
                          ::testing::Values(Case{"gpt", gpt}, Case{"sgd", sgd},
                                            Case{"resnet", resnet},
-                                           Case{"cnn_in_pieces", cnn_in_pieces}),
+                                           Case{"cnn_in_pieces", cnn_in_pieces}, Case{"rnn", rnn}),
                          [](const auto& each) { return each.param.name; });
 
 TEST(ResumeControl, DiffersWithoutMoments) {

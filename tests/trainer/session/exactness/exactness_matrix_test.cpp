@@ -12,6 +12,7 @@
 #include "scheduler/plan/lower.h"
 #include "tests/support/check/outcome.h"
 #include "tests/support/models/small_cnn.h"
+#include "tests/support/models/small_rnn.h"
 #include "tests/support/random/broken_rules.h"
 #include "tests/support/run/watched_session.h"
 
@@ -54,10 +55,14 @@ std::vector<Family> families() {
   in_pieces.pieces = {.attention = 2, .mlp = 3, .vocabulary = 5};
   TrialConfig divided = gpt;
   divided.model = tiny_trial("divided", in_pieces).model;
+  TrialConfig translation = in_matrix(rnn_trial(small_rnn(RnnPreset::nmt, 0.1, /*pieces=*/2)));
+  translation.data = std::make_shared<DataSplit>(DataSplit{
+      std::make_shared<RuleSource>(100, 21, 0), std::make_shared<RuleSource>(64, 21, 500)});
   return {{"GptWithDropout", gpt},
           {"GptInPieces", divided},
           {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
           {"CnnInPieces", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)))},
+          {"TranslationInChunksAndPieces", translation},
           {"GptInBf16", bf16}};
 }
 

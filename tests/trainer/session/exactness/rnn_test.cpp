@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/models/small_rnn.h"
+#include "tests/support/run/interrupted.h"
+#include "tests/support/run/plain_training.h"
+#include "tests/support/run/training_run.h"
+#include "trainer/compute/initialize.h"
+
+/// Whole runs of recurrent networks, in chunks of steps, undivided and in pieces.
+namespace spillway::testing {
+namespace {
+
+using enum RnnPreset;
+
+struct RnnCase {
+  std::string name;
+  RnnPreset preset;
+  std::int64_t pieces;
+};
+
+void PrintTo(const RnnCase& each, std::ostream* out) { *out << each.name; }
+
+std::vector<double> plain_rnn_losses(const TrialConfig& trial, const RnnConfig& config) {
+  const ModelSpec spec = trial.model(2)->spec;
+  std::map<std::string, torch::Tensor> values;
+  std::vector<torch::Tensor> params;
+  for (std::size_t p = 0; p < spec.params.size(); ++p) {
+    torch::Tensor& value = values[spec.params[p].name] =
+        torch::empty(spec.params[p].tensor.shape());
+    initialize(value.mutable_data_ptr<float>(), spec.params[p], trial.train.seed, p);
+    params.push_back(value.requires_grad_());
+  }
+  const PlainRnn plain(config, [&](const std::string& name) { return values.at(name); });
+  const std::int64_t predictions = std::max<std::int64_t>(1, config.num_predictions());
+  return plain_training(trial, params, [&](const torch::Tensor& tokens) {
+    return plain.loss(tokens) / (tokens.size(0) * predictions);
+  });
+}
+
+/// Trained as plain_training() does.
+TrialConfig sgd_trial(const RnnConfig& config) {
+  TrialConfig trial = rnn_trial(config);
+  trial.train.optimizer = OptimizerKind::sgd;
+  trial.train.learning_rate = 0.1;
+  trial.train.weight_decay = trial.train.max_grad_norm = 0;
+  trial.train.lr_scheduler_type = LrSchedulerType::constant;
+  trial.train.warmup_ratio = 0;
+  return trial;
+}
+
+class RnnTraining : public ::testing::TestWithParam<RnnCase> {
+ protected:
+  static RnnConfig config(double dropout = 0.1) {
+    return small_rnn(GetParam().preset, dropout, GetParam().pieces);
+  }
+  static TrialConfig trial() { return rnn_trial(config()); }
+};
+
+TEST_P(RnnTraining, HasTheLossesOfPlainTraining) {
+  RnnConfig whole = config(/*dropout=*/0);
+  whole.pieces = {};
+  TrialConfig trial = sgd_trial(whole);
+  const std::vector<double> plain = plain_rnn_losses(trial, whole);
+  trial.model = rnn_trial(config(/*dropout=*/0)).model;
+  const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
+  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  EXPECT_LT(largest_difference(spilled.losses, plain), 1e-5);
+  TrialConfig control = sgd_trial(whole);
+  control.train.learning_rate *= 1.02;  // a slightly different optimizer shows
+  EXPECT_GT(largest_difference(plain_rnn_losses(control, whole), plain), 1e-4);
+}
+
+/// Sums are added in another order, and nothing else changes.
+TEST_P(RnnTraining, HasTheSameLossesForChunksOfAnyLength) {
+  RnnConfig chunked = config(/*dropout=*/0);
+  const TrialResult four = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
+  for (const std::int64_t steps : {2, 7, 10}) {
+    chunked.chunk_steps = steps;
+    const TrialResult other = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
+    expect_other_bits(other, four);
+    EXPECT_LT(largest_difference(other.losses, four.losses), 1e-5) << steps;
+  }
+}
+
+TEST_P(RnnTraining, KeepsItsBitsOverBudgetsOrdersAndLanes) {
+  const TrialResult resident = train(session_of(1, kAmple), trial()).trials[0];
+  ASSERT_EQ(resident.num_shards, 1);
+  const Bytes least = smallest_budget(trial());
+  using enum OrderChoice;
+  for (const auto& [budget, order] : {std::pair{least, shard_major},
+                                      {2 * least, automatic},
+                                      {kAmple, shard_major},
+                                      {kAmple, vn_major}}) {
+    TrialConfig ordered = trial();
+    ordered.train.order = order;
+    const RunResult run = train(session_of(1, budget), ordered);
+    expect_within_budgets(run);
+    expect_same_bits(run.trials[0], resident);
+    EXPECT_TRUE(budget > least || run.trials[0].num_shards > 2);
+  }
+  for (const auto& lanes : {std::vector{2, 2}, {3, 1}, {1, 1, 2}}) {
+    for (const Bytes budget : {2 * least, kAmple}) {
+      const auto devices = static_cast<int>(lanes.size());
+      const RunResult run = train(session_of(devices, budget), with_lanes(trial(), lanes));
+      for (const DeviceResult& device : run.devices) EXPECT_GT(device.ops, 0u);
+      expect_same_bits(run.trials[0], resident);
+    }
+  }
+}
+
+TEST_P(RnnTraining, KeepsItsBitsInBf16) {
+  TrialConfig bf16 = trial();
+  bf16.train.dtype = bf16.train.gradient_dtype = FloatType::bf16;
+  bf16.train.virtual_nodes = bf16.train.reduction_groups = 2;
+  const TrialResult resident = train(session_of(1, kAmple), bf16).trials[0];
+  expect_same_bits_when_spilled(bf16, resident);
+  EXPECT_LT(resident.losses.back(), resident.losses.front());
+}
+
+TEST_P(RnnTraining, KeepsItsBitsAfterAResume) {
+  const TrialResult resident = train(session_of(1, kAmple), trial()).trials[0];
+  const Interrupted interrupted(trial());
+  const Bytes least = smallest_budget(trial());
+  const RunResult resumed = train(session_of(1, least), interrupted.continued(trial()));
+  expect_same_bits(resumed.trials[0], resident);
+}
+
+INSTANTIATE_TEST_SUITE_P(, RnnTraining,
+                         ::testing::Values(RnnCase{"Classifier", rnntc, 1},
+                                           RnnCase{"LanguageModel", rnnlm, 1},
+                                           RnnCase{"LanguageModelInPieces", rnnlm, 3},
+                                           RnnCase{"TranslationInPieces", nmt, 3}),
+                         [](const auto& test) { return test.param.name; });
+
+/// Layers on devices by depth, and chunks of one layer on devices by time.
+TEST(RnnStrategy, KeepsTheBitsOfOneDevice) {
+  TrialConfig trial = rnn_trial(small_rnn(nmt, 0.1, /*pieces=*/2));
+  const TrialResult resident = train(session_of(1, kAmple), trial).trials[0];
+  const std::vector<StrategyConfig> strategies{
+      {{{{"*"}, {0}}, {{"decoder.*", "output", "head"}, {1}}}},
+      {{{{"*"}, {0}},
+        {{"*.0.1", "*.1.0"}, {1}},
+        {{"*.0.2", "*.1.2"}, {2}},
+        {{"head"}, {0, 1}, 2}}}};
+  for (const StrategyConfig& strategy : strategies) {
+    trial.train.strategy = strategy;
+    const RunResult placed = train(session_of(strategy.num_tracks(), kAmple), trial);
+    for (const DeviceResult& device : placed.devices) EXPECT_GT(device.ops, 0u);
+    expect_same_bits(placed.trials[0], resident);
+    expect_within_budgets(placed);
+  }
+}
+
+/// Masks are those of the undivided layers, so losses differ by rounding alone.
+TEST(RnnControl, DiffersForOtherPiecesGroupsAndMasks) {
+  const TrialConfig trial = rnn_trial(small_rnn(rnnlm, 0.1, /*pieces=*/3));
+  const TrialResult resident = train(session_of(1, kAmple), trial).trials[0];
+  const TrialConfig whole = rnn_trial(small_rnn(rnnlm));
+  TrialConfig other_groups = trial;
+  other_groups.train.reduction_groups = 1;
+  for (const TrialConfig& control : {whole, other_groups}) {
+    const TrialResult other = train(session_of(1, kAmple), control).trials[0];
+    expect_other_bits(other, resident);
+    EXPECT_LT(largest_difference(other.losses, resident.losses), 1e-3);
+  }
+  const TrialConfig undropped = rnn_trial(small_rnn(rnnlm, /*dropout=*/0, /*pieces=*/3));
+  const TrialResult other = train(session_of(1, kAmple), undropped).trials[0];
+  expect_other_bits(other, resident);
+  EXPECT_GT(largest_difference(other.losses, resident.losses), 1e-3);
+}
+
+}  // namespace
+}  // namespace spillway::testing
