@@ -47,7 +47,7 @@ std::vector<double> plain_rnn_losses(const TrialConfig& trial, const RnnConfig& 
 TrialConfig sgd_trial(const RnnConfig& config) {
   TrialConfig trial = rnn_trial(config);
   trial.train.optimizer = OptimizerKind::sgd;
-  trial.train.learning_rate = 0.1;
+  trial.train.learning_rate = 1;
   trial.train.weight_decay = trial.train.max_grad_norm = 0;
   trial.train.lr_scheduler_type = LrSchedulerType::constant;
   trial.train.warmup_ratio = 0;
@@ -72,7 +72,7 @@ TEST_P(RnnTraining, HasTheLossesOfPlainTraining) {
   ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-5);
   TrialConfig control = sgd_trial(whole);
-  control.train.learning_rate *= 1.02;  // a slightly different optimizer shows
+  control.train.learning_rate *= 1.05;  // a slightly different optimizer shows
   EXPECT_GT(largest_difference(plain_rnn_losses(control, whole), plain), 1e-4);
 }
 
@@ -83,7 +83,8 @@ TEST_P(RnnTraining, HasTheSameLossesForChunksOfAnyLength) {
   for (const std::int64_t steps : {2, 7, 10}) {
     chunked.chunk_steps = steps;
     const TrialResult other = train(session_of(1, kAmple), sgd_trial(chunked)).trials[0];
-    expect_other_bits(other, four);
+    ASSERT_EQ(other.losses.size(), 20u) << other.reason;
+    EXPECT_NE(other.weights_xxh3, four.weights_xxh3) << steps;
     EXPECT_LT(largest_difference(other.losses, four.losses), 1e-5) << steps;
   }
 }
