@@ -142,6 +142,7 @@ class Engine : private ResidencyOwner {
   bool start_op(DeviceId id);
   bool has_graph(DeviceId id, UnitRef unit, const OpSpec& op);
   bool keep_graph(DeviceId id, UnitRef unit, const OpSpec& op);
+  void lease_graph(InFlight& op, int graph);
   Room make_op_room(DeviceId id, const OpSpec& op, JobId job);
   bool fetch_homes(DeviceId id, const OpSpec& op, JobId job);
   void load_inputs_ahead(DeviceId id);

@@ -175,6 +175,14 @@ bool Engine::keep_graph(DeviceId id, UnitRef unit, const OpSpec& op) {
   return true;
 }
 
+/// For an op that makes it or uses it up.
+void Engine::lease_graph(InFlight& op, int graph) {
+  Resident* entry = memory_.find(op.device, {op.job, graph});
+  ++entry->leases;
+  if (entry->writer != 0) op.after.push_back(entry->writer);
+  table(op.job).last_units[at(graph)] = op.unit;
+}
+
 bool Engine::start_op(DeviceId id) {
   DeviceTable& device = table(id);
   const UnitRef ref = *device.current;
@@ -191,14 +199,13 @@ bool Engine::start_op(DeviceId id) {
     room = make_op_room(id, op, ref.job);  // the device may be empty now
   }
   if (room != Room::ready) return false;
-  const bool has_graph = this->has_graph(id, ref, op);
 
   InFlight action{.kind = InFlight::Kind::op,
                   .job = ref.job,
                   .device = id,
                   .unit = ref.unit,
                   .op = number,
-                  .has_graph = has_graph,
+                  .has_graph = has_graph(id, ref, op),
                   .workspace = spec(ref).workspace,
                   .used_high = held.used()};
   StartOp start_action{.job = ref.job,
@@ -208,9 +215,7 @@ bool Engine::start_op(DeviceId id) {
                        .attempt = job.attempt,
                        .unit = ref.unit,
                        .op = number,
-                       .after = {},
-                       .offsets = {},
-                       .has_graph = has_graph};
+                       .has_graph = action.has_graph};
   for_each_buffer(spec(ref), op, [&](int buffer, BufferUse use) {
     Resident* entry = memory_.find(id, {ref.job, buffer});
     assert(entry);
@@ -223,12 +228,7 @@ bool Engine::start_op(DeviceId id) {
     start_action.offsets.push_back(entry->offset);
     job.last_units[at(buffer)] = ref.unit;
   });
-  if (has_graph) {
-    Resident* graph = memory_.find(id, {ref.job, op.graph});
-    ++graph->leases;
-    if (graph->writer != 0) action.after.push_back(graph->writer);
-    job.last_units[at(op.graph)] = ref.unit;
-  }
+  if (action.has_graph) lease_graph(action, op.graph);
   std::ranges::sort(action.after);
   const auto repeated = std::ranges::unique(action.after);
   action.after.erase(repeated.begin(), repeated.end());
@@ -237,7 +237,7 @@ bool Engine::start_op(DeviceId id) {
   start_action.after.assign(action.after.begin(), action.after.end());
   start_action.id = start(std::move(action));
   for (int b : op.outputs) held.find({ref.job, b})->writer = start_action.id;
-  if (has_graph) held.find({ref.job, op.graph})->writer = start_action.id;
+  if (start_action.has_graph) held.find({ref.job, op.graph})->writer = start_action.id;
   device.running.push_back(start_action.id);
   out_->push_back(std::move(start_action));
   ++unit_state.ops_started;
