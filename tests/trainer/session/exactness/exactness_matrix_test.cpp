@@ -362,6 +362,9 @@ TEST_P(MatrixControl, DiffersWithMoreThreadsPerOp) {
   if (brief.train.dtype == FloatType::bf16) {
     GTEST_SKIP() << "oneDNN multiplies bf16 by as many threads as it finds useful";
   }
+  if (GetParam().name.starts_with("Translation")) {
+    GTEST_SKIP() << "no operation of this network is large enough for two threads";
+  }
   brief.train.max_steps = 1;
   const Outcome one_thread = computed_by(1, brief);
   EXPECT_NE(difference(computed_by(1, with_two_threads_per_op(brief)), one_thread), "");
