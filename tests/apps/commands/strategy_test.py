@@ -126,7 +126,7 @@ class StrategyTest(unittest.TestCase):
                             strategy(self.folder, [{"layers": "*", "tracks": [0]}]))
 
     def test_refuses_other_choices_for_graphs(self):
-        self.assert_refused("order.graphs is maybe", strategy(
+        self.assert_refused("order.graphs is 'maybe', must be keep or recompute", strategy(
             self.folder, [{"layers": "*", "tracks": [0]}], graphs="maybe"))
 
     def test_names_the_place_in_the_file(self):
