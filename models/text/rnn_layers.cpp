@@ -154,12 +154,14 @@ class RnnLstm final : public Layer {
     const at::Tensor x =
         dropout(rows(inputs[0], chunk_.steps.begin, chunk_.steps.size), chunk_.dropout, context);
     const at::Tensor from_input = at::linear(x, params[0], params[2]);
-    const bool is_first = inputs.size() == 1;
-    const at::Tensor zeros =
-        is_first ? at::zeros({x.size(0), params[1].size(1)}, x.options()) : at::Tensor();
-    return {.output = LstmSteps::apply(from_input, params[1], params[3],
-                                       is_first ? zeros : state_of(inputs[1], 2),
-                                       is_first ? zeros : state_of(inputs[1], 1))};
+    at::Tensor hidden, cell;
+    if (inputs.size() == 1) {
+      hidden = cell = at::zeros({x.size(0), params[1].size(1)}, x.options());
+    } else {
+      hidden = state_of(inputs[1], 2);
+      cell = state_of(inputs[1], 1);
+    }
+    return {.output = LstmSteps::apply(from_input, params[1], params[3], hidden, cell)};
   }
 
  private:
