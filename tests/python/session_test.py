@@ -116,7 +116,7 @@ class SessionTest(unittest.TestCase):
         expected = bits()
         self.assertEqual(bits(chunk_steps=10), expected)
         self.assertNotEqual(bits(chunk_steps=4), expected)
-        with self.assertRaisesRegex(sp.ConfigError, "model.chunk_steps: is '0', must be"):
+        with self.assertRaisesRegex(sp.ConfigError, "chunk_steps: is '0', must be"):
             sp.rnn(chunk_steps=0)
 
     def test_has_equal_bits_with_a_strategy(self):
