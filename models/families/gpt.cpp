@@ -8,8 +8,8 @@
 
 #include "models/base/freeze.h"
 #include "models/base/model_checks.h"
-#include "models/text/vocabulary.h"
 #include "models/families/gpt_layers.h"
+#include "models/text/vocabulary.h"
 #include "spillway/loss.h"
 #include "spillway/model_builder.h"
 

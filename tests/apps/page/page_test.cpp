@@ -64,11 +64,8 @@ TEST(Page, SaysFromWhichTrialACloneCame) {
 
 TEST(Page, HasTheStrategyOfTheBestTrialWithOne) {
   RunLog run = two_trials();
-  const PageInput input{.run = run,
-                        .folder = "runs/x",
-                        .state = "ended",
-                        .metrics = {rows(1), rows(1)},
-                        .trace = ""};
+  const PageInput input{
+      .run = run, .folder = "runs/x", .state = "ended", .metrics = {rows(1), rows(1)}, .trace = ""};
   EXPECT_TRUE(page_data(input)["strategy"].is_null());
   run.trials[0].placement = {{"embed - h.0", {"O", ""}}, {"head", {"P", "P"}}};
   EXPECT_EQ(page_data(input)["strategy"],
