@@ -34,14 +34,13 @@ void find_bases(const YamlNode& tree, SweepConfig& sweep) {
 void check_vocabulary(const RunConfig& config, const YamlNode& tree, Findings& findings) {
   constexpr std::int64_t kBytes = 256;
   const char* key = "model.vocab_size";
-  const bool is_rnn = config.family == ModelFamily::rnn;
-  const bool reads_bytes =
-      (is_rnn || config.family == ModelFamily::gpt) && config.data.format == DataFormat::bytes;
-  const std::int64_t vocabulary = is_rnn ? config.rnn.vocab_size : config.gpt.vocab_size;
-  if (!reads_bytes || vocabulary >= kBytes || findings.concern(key)) return;
-  findings.add(
-      key, find_at(tree, key)->line,
-      fmt::format("is {}, must be at least {} with data.format: bytes", vocabulary, kBytes));
+  const bool has_vocabulary =
+      config.family == ModelFamily::gpt || config.family == ModelFamily::rnn;
+  const bool reads_bytes = has_vocabulary && config.data.format == DataFormat::bytes;
+  if (!reads_bytes || config.vocab_size() >= kBytes || findings.concern(key)) return;
+  findings.add(key, find_at(tree, key)->line,
+               fmt::format("is {}, must be at least {} with data.format: bytes",
+                           config.vocab_size(), kBytes));
 }
 
 /// Of two keys that say the same in two ways, the document may have one.

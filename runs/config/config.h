@@ -105,6 +105,10 @@ struct RunConfig {
     return {to_string(family == ModelFamily::gpt || is_rnnlm ? MetricKind::perplexity
                                                              : MetricKind::accuracy)};
   }
+  /// Below which the tokens of a gpt or rnn are.
+  std::int64_t vocab_size() const {
+    return family == ModelFamily::rnn ? rnn.vocab_size : gpt.vocab_size;
+  }
   /// One less than the tokens of a sample; 0 if it is no text.
   std::int64_t sequence_length() const {
     const bool is_text = data.format == DataFormat::bytes || data.format == DataFormat::tokens;

@@ -87,8 +87,8 @@ template <typename Config, typename Visitor>
 void visit_data(Config& data, Visitor& v) {
   v.field("format", data.format, kAny,
           "For a `gpt` or `rnn`: `bytes` (each byte is a token) or `tokens` (files of token "
-          "numbers, as "
-          "tokenizers write them, all below `vocab_size`). For an `mlp`, `resnet` or `cnn`: "
+          "numbers, as tokenizers write them, all below `vocab_size`). For an `mlp`, `resnet` or "
+          "`cnn`: "
           "`digits` (lines of 64 pixels from 0 to 16 and a digit, separated by commas). For a "
           "`cnn` also `tensors`: one safetensors file with whole numbers `images` `[samples, "
           "num_channels, image_size, image_size]` and `labels` `[samples]`. For a `torch`: "

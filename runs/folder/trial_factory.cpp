@@ -85,8 +85,8 @@ std::string section_of(const ConfigError& error) {
 
 /// Below which tokens must be. What a model in a file takes is checked with its samples.
 std::int64_t num_tokens(const RunConfig& config) {
-  if (config.family == ModelFamily::torch) return std::numeric_limits<std::int64_t>::max();
-  return config.family == ModelFamily::rnn ? config.rnn.vocab_size : config.gpt.vocab_size;
+  return config.family == ModelFamily::torch ? std::numeric_limits<std::int64_t>::max()
+                                             : config.vocab_size();
 }
 
 std::shared_ptr<const DataSplit> open(const RunConfig& config,

@@ -244,9 +244,9 @@ bool Engine::start_op(DeviceId id) {
   return true;
 }
 
-/// Loads the inputs of the running unit's next ops in order, as far as they have been made and
-/// there is room without evictions, beside that for any one op. So they do not wait for the weights
-/// of the next unit, which use the same link. Not on a device that was ever short of room: there
+/// Loads the inputs of the running unit's next ops in order, so that they do not wait for the
+/// weights of the next unit, which use the same link. Takes what has been made, and only room that
+/// is free and that no op needs. Does nothing on a device that was ever short of room, where such
 /// copies could displace each other for ever.
 void Engine::load_inputs_ahead(DeviceId id) {
   if (table(id).counters.short_of_room) return;

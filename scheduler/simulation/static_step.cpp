@@ -136,7 +136,7 @@ class StaticStep {
   static void change(StaticDevice& device, double time_s, Bytes bytes, int sign) {
     device.memory.push_back({time_s, sign * static_cast<std::int64_t>(bytes)});
   }
-  /// The buffer takes room from now on. Boundaries leave with their last read.
+  /// The buffer takes room from now on.
   void note(StaticDevice& device, double now_s, int buffer) {
     change(device, now_s, bytes_of(buffer), 1);
   }

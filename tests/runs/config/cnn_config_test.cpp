@@ -109,14 +109,7 @@ class CnnInput : public BadInput {
 
 TEST_F(CnnInput, IsReportedByFieldAndLine) {
   for (const auto& [text, from, to, message] : kBad) {
-    std::string bad = text;
-    bad.replace(bad.find(from), std::string(from).size(), to);
-    folder_.write("config.yaml", bad);
-    for (const char* command : {"train", "plan"}) {
-      EXPECT_EQ(run({command, "config.yaml"}), kUsage) << message << "\nin " << log_.str();
-      expect_said({message});
-    }
-    EXPECT_FALSE(std::filesystem::exists("out"));
+    expect_bad_config(text, from, to, message);
   }
 }
 

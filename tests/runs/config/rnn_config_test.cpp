@@ -55,14 +55,7 @@ class RnnInput : public BadInput {
 
 TEST_F(RnnInput, IsReportedByFieldAndLine) {
   for (const auto& [from, to, message] : kBadTexts) {
-    std::string bad = kText;
-    bad.replace(bad.find(from), std::string(from).size(), to);
-    folder_.write("config.yaml", bad);
-    for (const char* command : {"train", "plan"}) {
-      EXPECT_EQ(run({command, "config.yaml"}), kUsage) << message << "\nin " << log_.str();
-      expect_said({message});
-    }
-    EXPECT_FALSE(std::filesystem::exists("out"));
+    expect_bad_config(kText, from, to, message);
   }
 }
 

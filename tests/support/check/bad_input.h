@@ -37,6 +37,18 @@ class BadInput : public ::testing::Test {
     EXPECT_TRUE(log_.str().ends_with("\n"));
   }
 
+  /// Neither trains nor plans with `from` replaced by `to`, and says why.
+  void expect_bad_config(std::string text, const std::string& from, const std::string& to,
+                         const std::string& message) {
+    text.replace(text.find(from), from.size(), to);
+    folder_.write("config.yaml", text);
+    for (const char* command : {"train", "plan"}) {
+      EXPECT_EQ(run({command, "config.yaml"}), kUsage) << message << "\nin " << log_.str();
+      expect_said({message});
+    }
+    EXPECT_FALSE(std::filesystem::exists("out"));
+  }
+
   const std::filesystem::path before_ = std::filesystem::current_path();
   TemporaryFolder folder_;
   std::ostringstream out_, log_;

@@ -3,12 +3,29 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/support/models/training_rows.h"
+#include "trainer/compute/initialize.h"
 
 namespace spillway::testing {
+
+/// The trainable parameters as a run begins, by name. They require gradients.
+inline std::map<std::string, torch::Tensor> initial_values(const TrialConfig& trial) {
+  std::map<std::string, torch::Tensor> values;
+  const ModelSpec spec = trial.model(2)->spec;
+  for (std::size_t p = 0; p < spec.params.size(); ++p) {
+    const ParamSpec& param = spec.params[p];
+    if (!param.trainable) continue;
+    torch::Tensor& value = values[param.name] = torch::empty(param.tensor.shape());
+    initialize(value.mutable_data_ptr<float>(), param, trial.train.seed, p);
+    value.requires_grad_();
+  }
+  return values;
+}
 
 /// Parameters with a factor of the trial's learning rate.
 struct PlainGroup {

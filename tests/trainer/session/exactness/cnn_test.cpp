@@ -1,33 +1,18 @@
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/support/models/small_cnn.h"
-#include "tests/support/run/interrupted.h"
 #include "tests/support/run/plain_training.h"
-#include "trainer/compute/initialize.h"
+#include "tests/support/run/same_bits.h"
 
 /// Whole runs of graphs of convolutions, undivided and in pieces.
 namespace spillway::testing {
 namespace {
 
 constexpr std::int64_t kWhole = 1, kPieces = 3;
-
-std::map<std::string, torch::Tensor> initial_values(const TrialConfig& trial) {
-  std::map<std::string, torch::Tensor> values;
-  const ModelSpec spec = trial.model(2)->spec;
-  for (std::size_t p = 0; p < spec.params.size(); ++p) {
-    const ParamSpec& param = spec.params[p];
-    if (!param.trainable) continue;
-    torch::Tensor& value = values[param.name] = torch::empty(param.tensor.shape());
-    initialize(value.mutable_data_ptr<float>(), param, trial.train.seed, p);
-    value.requires_grad_();
-  }
-  return values;
-}
 
 std::vector<double> plain_cnn_losses(const TrialConfig& trial) {
   const auto values = initial_values(trial);
@@ -64,59 +49,19 @@ class CnnTraining : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(CnnTraining, KeepsItsBitsOverBudgetsOrdersAndLanes) {
-  const TrialResult resident = train(session_of(1, kAmple), trial()).trials[0];
-  ASSERT_EQ(resident.num_shards, 1);
-  const Bytes least = smallest_budget(trial());
-  using enum OrderChoice;
-  for (const auto& [budget, order] : {std::pair{least, shard_major},
-                                      {2 * least, automatic},
-                                      {kAmple, shard_major},
-                                      {kAmple, vn_major}}) {
-    TrialConfig ordered = trial();
-    ordered.train.order = order;
-    const RunResult run = train(session_of(1, budget), ordered);
-    expect_within_budgets(run);
-    expect_same_bits(run.trials[0], resident);
-    EXPECT_TRUE(budget > least || run.trials[0].num_shards > 2);
-  }
-  for (const auto& lanes : {std::vector{2, 2}, {3, 1}, {1, 1, 2}}) {
-    for (const Bytes budget : {2 * least, kAmple}) {
-      const auto devices = static_cast<int>(lanes.size());
-      const RunResult run = train(session_of(devices, budget), with_lanes(trial(), lanes));
-      for (const DeviceResult& device : run.devices) EXPECT_GT(device.ops, 0u);
-      expect_same_bits(run.trials[0], resident);
-    }
-  }
+  expect_same_bits_over_budgets_orders_and_lanes(trial());
 }
 
-TEST_P(CnnTraining, KeepsItsBitsAfterAResume) {
-  const TrialResult resident = train(session_of(1, kAmple), trial()).trials[0];
-  const Interrupted interrupted(trial());
-  const Bytes least = smallest_budget(trial());
-  const RunResult resumed = train(session_of(1, least), interrupted.continued(trial()));
-  expect_same_bits(resumed.trials[0], resident);
-}
+TEST_P(CnnTraining, KeepsItsBitsAfterAResume) { expect_same_bits_after_a_resume(trial()); }
 
 INSTANTIATE_TEST_SUITE_P(, CnnTraining, ::testing::Values(kWhole, kPieces), [](const auto& test) {
   return test.param == kWhole ? "Whole" : "InPieces";
 });
 
-/// Masks are those of the undivided layers, so losses differ by rounding alone.
 TEST(CnnControl, DiffersForOtherPiecesGroupsAndMasks) {
-  const TrialConfig trial = cnn_trial(small_cnn(0.1, kPieces));
-  const TrialResult resident = train(session_of(1, kAmple), trial).trials[0];
-  const TrialConfig whole = cnn_trial(small_cnn(0.1, kWhole));
-  TrialConfig other_groups = trial;
-  other_groups.train.reduction_groups = 1;
-  for (const TrialConfig& control : {whole, other_groups}) {
-    const TrialResult other = train(session_of(1, kAmple), control).trials[0];
-    expect_other_bits(other, resident);
-    EXPECT_LT(largest_difference(other.losses, resident.losses), 1e-3);
-  }
-  const TrialConfig undropped = cnn_trial(small_cnn(/*drop=*/0, kPieces));
-  const TrialResult other = train(session_of(1, kAmple), undropped).trials[0];
-  expect_other_bits(other, resident);
-  EXPECT_GT(largest_difference(other.losses, resident.losses), 1e-3);
+  expect_other_bits_of_controls(cnn_trial(small_cnn(0.1, kPieces)),
+                                cnn_trial(small_cnn(0.1, kWhole)),
+                                cnn_trial(small_cnn(/*drop=*/0, kPieces)));
 }
 
 }  // namespace

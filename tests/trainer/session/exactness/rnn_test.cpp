@@ -1,16 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <map>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/support/models/small_rnn.h"
-#include "tests/support/run/interrupted.h"
 #include "tests/support/run/plain_training.h"
-#include "tests/support/run/training_run.h"
-#include "trainer/compute/initialize.h"
+#include "tests/support/run/same_bits.h"
 
 /// Whole runs of recurrent networks, in chunks of steps, undivided and in pieces.
 namespace spillway::testing {
@@ -27,15 +24,9 @@ struct RnnCase {
 void PrintTo(const RnnCase& each, std::ostream* out) { *out << each.name; }
 
 std::vector<double> plain_rnn_losses(const TrialConfig& trial, const RnnConfig& config) {
-  const ModelSpec spec = trial.model(2)->spec;
-  std::map<std::string, torch::Tensor> values;
+  const auto values = initial_values(trial);
   std::vector<torch::Tensor> params;
-  for (std::size_t p = 0; p < spec.params.size(); ++p) {
-    torch::Tensor& value = values[spec.params[p].name] =
-        torch::empty(spec.params[p].tensor.shape());
-    initialize(value.mutable_data_ptr<float>(), spec.params[p], trial.train.seed, p);
-    params.push_back(value.requires_grad_());
-  }
+  for (const auto& [name, value] : values) params.push_back(value);
   const PlainRnn plain(config, [&](const std::string& name) { return values.at(name); });
   const std::int64_t predictions = std::max<std::int64_t>(1, config.num_predictions());
   return plain_training(trial, params, [&](const torch::Tensor& tokens) {
@@ -90,29 +81,7 @@ TEST_P(RnnTraining, HasTheSameLossesForChunksOfAnyLength) {
 }
 
 TEST_P(RnnTraining, KeepsItsBitsOverBudgetsOrdersAndLanes) {
-  const TrialResult resident = train(session_of(1, kAmple), trial()).trials[0];
-  ASSERT_EQ(resident.num_shards, 1);
-  const Bytes least = smallest_budget(trial());
-  using enum OrderChoice;
-  for (const auto& [budget, order] : {std::pair{least, shard_major},
-                                      {2 * least, automatic},
-                                      {kAmple, shard_major},
-                                      {kAmple, vn_major}}) {
-    TrialConfig ordered = trial();
-    ordered.train.order = order;
-    const RunResult run = train(session_of(1, budget), ordered);
-    expect_within_budgets(run);
-    expect_same_bits(run.trials[0], resident);
-    EXPECT_TRUE(budget > least || run.trials[0].num_shards > 2);
-  }
-  for (const auto& lanes : {std::vector{2, 2}, {3, 1}, {1, 1, 2}}) {
-    for (const Bytes budget : {2 * least, kAmple}) {
-      const auto devices = static_cast<int>(lanes.size());
-      const RunResult run = train(session_of(devices, budget), with_lanes(trial(), lanes));
-      for (const DeviceResult& device : run.devices) EXPECT_GT(device.ops, 0u);
-      expect_same_bits(run.trials[0], resident);
-    }
-  }
+  expect_same_bits_over_budgets_orders_and_lanes(trial());
 }
 
 TEST_P(RnnTraining, KeepsItsBitsInBf16) {
@@ -124,13 +93,7 @@ TEST_P(RnnTraining, KeepsItsBitsInBf16) {
   EXPECT_LT(resident.losses.back(), resident.losses.front());
 }
 
-TEST_P(RnnTraining, KeepsItsBitsAfterAResume) {
-  const TrialResult resident = train(session_of(1, kAmple), trial()).trials[0];
-  const Interrupted interrupted(trial());
-  const Bytes least = smallest_budget(trial());
-  const RunResult resumed = train(session_of(1, least), interrupted.continued(trial()));
-  expect_same_bits(resumed.trials[0], resident);
-}
+TEST_P(RnnTraining, KeepsItsBitsAfterAResume) { expect_same_bits_after_a_resume(trial()); }
 
 INSTANTIATE_TEST_SUITE_P(, RnnTraining,
                          ::testing::Values(RnnCase{"Classifier", rnntc, 1},
@@ -158,22 +121,10 @@ TEST(RnnStrategy, KeepsTheBitsOfOneDevice) {
   }
 }
 
-/// Masks are those of the undivided layers, so losses differ by rounding alone.
 TEST(RnnControl, DiffersForOtherPiecesGroupsAndMasks) {
-  const TrialConfig trial = rnn_trial(small_rnn(rnnlm, 0.1, /*pieces=*/3));
-  const TrialResult resident = train(session_of(1, kAmple), trial).trials[0];
-  const TrialConfig whole = rnn_trial(small_rnn(rnnlm));
-  TrialConfig other_groups = trial;
-  other_groups.train.reduction_groups = 1;
-  for (const TrialConfig& control : {whole, other_groups}) {
-    const TrialResult other = train(session_of(1, kAmple), control).trials[0];
-    expect_other_bits(other, resident);
-    EXPECT_LT(largest_difference(other.losses, resident.losses), 1e-3);
-  }
-  const TrialConfig undropped = rnn_trial(small_rnn(rnnlm, /*dropout=*/0, /*pieces=*/3));
-  const TrialResult other = train(session_of(1, kAmple), undropped).trials[0];
-  expect_other_bits(other, resident);
-  EXPECT_GT(largest_difference(other.losses, resident.losses), 1e-3);
+  expect_other_bits_of_controls(rnn_trial(small_rnn(rnnlm, 0.1, /*pieces=*/3)),
+                                rnn_trial(small_rnn(rnnlm)),
+                                rnn_trial(small_rnn(rnnlm, /*dropout=*/0, /*pieces=*/3)));
 }
 
 }  // namespace
