@@ -155,7 +155,8 @@ class Experiment {
     const auto model = make_gpt(setting_.model, setting_.vn_samples);
     Resident resident(trial(OrderChoice::shard_major, virtual_nodes, clip),
                       ranges_of(trained.plan, model->spec), setting_.kind,
-                      trained.plan.unit_activations_bytes);
+                      // That of the unit with the largest need; the loss may need more.
+                      2 * trained.plan.unit_activations_bytes);
     const double step_s = resident.run(), loss = trained.result.trials[0].losses.back();
     if (std::abs(resident.loss() - loss) > 0.02 * loss) {
       throw Error("resident, the last loss is " + std::to_string(resident.loss()) + ", spilled " +

@@ -57,6 +57,10 @@ class ProgramBuilder {
     return static_cast<int>(program_.host_ops.size()) - 1;
   }
 
+  static int grains_of(Bytes bytes) {
+    return static_cast<int>(std::max<Bytes>(1, bytes / kHostGrain));
+  }
+
   /// Host ops start in order, so loads come first: a batch must not wait for all updates.
   void add_loads(StepKind step_kind) {
     if (step_kind.evaluate)
@@ -72,9 +76,10 @@ class ProgramBuilder {
       if (param.trainable) updated[layout.params[p].weights_buffer] += param.master().bytes();
     }
     for (int buffer : layout.weights) {
-      const auto bytes = static_cast<double>(updated[buffer]);
-      update_of_[buffer] =
-          add_host_op({HostOpKind::update, buffer, {}, {}, bytes / profile_.update_bytes_per_s});
+      const Bytes bytes = updated[buffer];
+      update_of_[buffer] = add_host_op({HostOpKind::update, buffer, {}, {},
+                                        static_cast<double>(bytes) / profile_.update_bytes_per_s,
+                                        grains_of(bytes)});
     }
   }
 
@@ -249,10 +254,11 @@ class ProgramBuilder {
       for (int l = layers.end - 1; l >= layers.begin; --l) {
         const Layout::LayerPlace& place = buffers_.layout().layers[at(l)];
         if (place.sum.bytes == 0) continue;
-        const double norm_s = static_cast<double>(reduced_bytes(l)) / profile_.reduce_bytes_per_s;
-        const auto merges = static_cast<double>(place.merges.size());
+        const Bytes normed = reduced_bytes(l), merges = place.merges.size();
+        const double norm_s = static_cast<double>(normed) / profile_.reduce_bytes_per_s;
+        const double merge_s = static_cast<double>(merges) * profile_.layers[at(l)].merge_s;
         HostOpSpec reduce{HostOpKind::reduce, l, units, reduces_before(reduces_of, l),
-                          norm_s + merges * profile_.layers[at(l)].merge_s};
+                          norm_s + merge_s, grains_of(normed + merges * place.sum.packed_bytes)};
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
         commit.host_deps.push_back(number);

@@ -94,12 +94,16 @@ enum class HostOpKind : std::uint8_t {
   finish,  ///< the last weights are at home: hand them out; the job is done after it
 };
 
+/// Bytes of a parameter, or of sums, that a thread takes of a host op that several share.
+inline constexpr Bytes kHostGrain = 256 * 1024;
+
 struct HostOpSpec {
   HostOpKind kind = HostOpKind::load;
   int index = 0;               ///< layer (reduce), weights buffer (update); load: 1 for evaluation
   std::vector<int> unit_deps;  ///< units that must be done and drained
   std::vector<int> host_deps;
-  double cost_s = 0;
+  double cost_s = 0;  ///< on one thread
+  int grains = 1;     ///< parts that threads may compute at the same time
 };
 
 /// One step. The lists are in an order that satisfies every dependency; the units of a track run

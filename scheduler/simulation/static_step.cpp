@@ -50,7 +50,7 @@ class StaticStep {
     drained_s_.assign(program_.units.size(), 0);
     last_reads_.assign(plan_.layout.buffers.size(), 0);
     host_ends_.assign(program_.host_ops.size(), 0);
-    workers_.assign(at(costs_.host_workers), 0);
+    workers_ = HostWorkers(costs_.host_workers);
     const auto run_host_ops = [&](bool before_units) {
       for (std::size_t h = 0; h < program_.host_ops.size(); ++h) {
         const HostOpSpec& op = program_.host_ops[h];
@@ -113,9 +113,8 @@ class StaticStep {
     double ready_s = 0;
     for (int u : op.unit_deps) ready_s = std::max(ready_s, drained_s_[at(u)]);
     for (int h : op.host_deps) ready_s = std::max(ready_s, host_ends_[at(h)]);
-    double& worker = *std::ranges::min_element(workers_);
-    worker = std::max(ready_s + costs_.dispatch_latency_s, worker) + op.cost_s;
-    host_ends_[number] = worker;
+    host_ends_[number] =
+        workers_.run(ready_s + costs_.dispatch_latency_s, op.cost_s, op.grains).end_s;
   }
 
   /// Queues a copy at `now_s` and returns its end.
@@ -237,7 +236,8 @@ class StaticStep {
   const VirtualCosts& costs_;
   double contention_ = 1;
   std::vector<StaticDevice> devices_;
-  std::vector<double> unit_ends_, drained_s_, host_ends_, workers_;
+  std::vector<double> unit_ends_, drained_s_, host_ends_;
+  HostWorkers workers_{0};
   std::vector<double> last_reads_;  // by buffer
 };
 

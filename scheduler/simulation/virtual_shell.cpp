@@ -17,7 +17,7 @@ VirtualShell::VirtualShell(EngineConfig config, VirtualCosts costs)
     : engine_(config),
       costs_(std::move(costs)),
       queues_(config.device_budgets.size()),
-      worker_free_s_(at(costs_.host_workers)) {}
+      host_workers_(costs_.host_workers) {}
 
 template <typename Member, typename... Arguments>
 auto VirtualShell::tell(Member member, Arguments&&... arguments) {
@@ -165,8 +165,7 @@ double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
     const double copying = copy_rate(device) / costs_.copy_bytes_per_s;
     busy += copying * ((queues.to_device_s > time_s) + (queues.to_host_s > time_s));
   }
-  return busy + static_cast<double>(std::ranges::count_if(
-                    worker_free_s_, [&](double free_s) { return free_s > time_s; }));
+  return busy + host_workers_.num_busy(time_s);
 }
 
 double VirtualShell::slowdown(DeviceId device) const {
@@ -192,11 +191,10 @@ void VirtualShell::perform(const StartCopy& copy) {
 }
 
 void VirtualShell::perform(const StartHostOp& op) {
-  auto worker = std::ranges::min_element(worker_free_s_);
-  const double start_s = std::max(now_s_ + costs_.dispatch_latency_s, *worker);
-  const double cost_s = program(op.job, op.step_kind).host_ops[at(op.op)].cost_s;
-  *worker = start_s + cost_s;
-  complete(op.id, op.job, DeviceId(), start_s, cost_s, 0);
+  const HostOpSpec& spec = program(op.job, op.step_kind).host_ops[at(op.op)];
+  const HostWorkers::Span span =
+      host_workers_.run(now_s_ + costs_.dispatch_latency_s, spec.cost_s, spec.grains);
+  complete(op.id, op.job, DeviceId(), span.begin_s, span.end_s - span.begin_s, 0);
 }
 
 void VirtualShell::perform(const AdmitJob& admission) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scheduler/engine/engine.h"
+#include "scheduler/simulation/host_workers.h"
 
 namespace spillway {
 
@@ -125,7 +126,7 @@ class VirtualShell {
   std::multimap<double, std::function<void(VirtualShell&)>> calls_;
   boost::unordered_flat_map<ActionId, Flight> in_flight_;
   std::vector<Queues> queues_;  // by device
-  std::vector<double> worker_free_s_;
+  HostWorkers host_workers_;
   std::map<JobId, std::string> failures_;
 };
 

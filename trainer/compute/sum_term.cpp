@@ -1,12 +1,38 @@
 #include "trainer/compute/sum_term.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "trainer/compute/grains.h"
 
 namespace spillway {
 namespace {
 
 std::size_t elements(const TensorSpec& tensor) {
   return static_cast<std::size_t>(tensor.elements());
+}
+
+template <typename T>
+void add_in_grains(std::byte* into, const std::byte* from, std::size_t n) {
+  in_grains(n, [&](std::size_t begin, std::size_t size) {
+    kernels::add(reinterpret_cast<T*>(into) + begin, reinterpret_cast<const T*>(from) + begin,
+                 size);
+  });
+}
+
+/// The bits of kernels::squared_norm() over all: its chunks are added in their order.
+template <typename T>
+double squared_norm_in_grains(const T* x, std::size_t n) {
+  static_assert(kHostGrain / sizeof(float) % kernels::kNormChunk == 0);
+  std::vector<double> chunks(kernels::num_norm_chunks(n));
+  in_grains(n, [&](std::size_t begin, std::size_t size) {
+    for (std::size_t i = begin; i < begin + size; i += kernels::kNormChunk) {
+      chunks[i / kernels::kNormChunk] =
+          kernels::squared_norm(x + i, std::min(kernels::kNormChunk, begin + size - i));
+    }
+  });
+  return std::accumulate(chunks.begin(), chunks.end(), 0.0);
 }
 
 }  // namespace
@@ -56,19 +82,15 @@ void pack_sum(kernels::Stream stream, std::byte* to, const std::byte* from,
 }
 
 void add_packed(std::byte* into, const std::byte* from, const TensorSpec& sum) {
-  if (sum.dtype == DType::bf16) {
-    kernels::add(reinterpret_cast<BFloat16*>(into), reinterpret_cast<const BFloat16*>(from),
-                 elements(sum));
-  } else {
-    kernels::add(reinterpret_cast<float*>(into), reinterpret_cast<const float*>(from),
-                 elements(sum));
-  }
+  const auto add = sum.dtype == DType::bf16 ? add_in_grains<BFloat16> : add_in_grains<float>;
+  add(into, from, elements(sum));
 }
 
 double squared_norm_of(const std::byte* data, const TensorSpec& sum) {
+  const std::size_t n = elements(sum);
   return sum.dtype == DType::bf16
-             ? kernels::squared_norm(reinterpret_cast<const BFloat16*>(data), elements(sum))
-             : kernels::squared_norm(reinterpret_cast<const float*>(data), elements(sum));
+             ? squared_norm_in_grains(reinterpret_cast<const BFloat16*>(data), n)
+             : squared_norm_in_grains(reinterpret_cast<const float*>(data), n);
 }
 
 }  // namespace spillway

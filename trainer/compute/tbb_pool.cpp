@@ -1,5 +1,6 @@
 #include "trainer/compute/tbb_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway {
@@ -9,16 +10,27 @@ TbbPool::~TbbPool() {
   quiet_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return running_ == 0; });
 }
 
-void TbbPool::submit(std::function<void()> work) {
-  {
-    const MutexLock lock(mutex_);
+void TbbPool::submit(int grains, std::function<void()> work) {
+  const MutexLock lock(mutex_);
+  waiting_.push_back({std::min(grains, num_threads_), std::move(work)});
+  start_next();
+}
+
+void TbbPool::start_next() {
+  while (!waiting_.empty() && busy_ < num_threads_) {
+    Op op = std::move(waiting_.front());
+    waiting_.pop_front();
     ++running_;
+    busy_ += op.threads;
+    arena_.enqueue([this, op = std::move(op)] {
+      op.work();
+      const MutexLock lock(mutex_);
+      busy_ -= op.threads;
+      --running_;
+      start_next();
+      if (running_ == 0) quiet_.notify_all();
+    });
   }
-  arena_.enqueue([this, work = std::move(work)] {
-    work();
-    const MutexLock lock(mutex_);
-    if (--running_ == 0) quiet_.notify_all();
-  });
 }
 
 }  // namespace spillway

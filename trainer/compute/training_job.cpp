@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <ATen/ops/empty.h>
-#include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "models/data/sample_check.h"
 #include "spillway/error.h"
 #include "spillway/ids.h"
+#include "trainer/compute/grains.h"
 #include "trainer/compute/initialize.h"
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/running_statistic.h"
@@ -28,9 +28,6 @@
 
 namespace spillway {
 namespace {
-
-/// Elements per task of an update. Any split gives the same bits.
-constexpr std::size_t kUpdateGrain = std::size_t{1} << 16;
 
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
@@ -445,14 +442,10 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
     place.moments[at(i)] = floats(call.home->at(layout.moment(number, i)));
   }
   const UpdateRule rule = update_rule(config_.train, call.step - 1, param, gradient_scale_);
-  tbb::parallel_for(
-      tbb::blocked_range<std::size_t>(0, (elements(param) + kUpdateGrain - 1) / kUpdateGrain),
-      [&](const tbb::blocked_range<std::size_t>& grains) {
-        const std::size_t begin = grains.begin() * kUpdateGrain;
-        const std::size_t end = std::min(grains.end() * kUpdateGrain, elements(param));
-        apply_update(place, begin, end, rule);
-        write_copy(*call.home, number, begin, end);
-      });
+  in_grains(elements(param), [&](std::size_t begin, std::size_t size) {
+    apply_update(place, begin, begin + size, rule);
+    write_copy(*call.home, number, begin, begin + size);
+  });
 }
 
 std::vector<NamedArray> TrainingJob::weights() const {

@@ -71,12 +71,13 @@ class OpRunner {
   virtual void warm(Device& device) = 0;
 };
 
-/// Threads for host ops. submit() returns at once; work must not throw. Thread-safe.
-/// The destructor waits for everything submitted.
+/// Threads for host ops. Thread-safe. The destructor waits for everything submitted.
 class HostPool {
  public:
   virtual ~HostPool() = default;
-  virtual void submit(std::function<void()> work) = 0;
+  /// Returns at once. Work begins in the order of submission; it must not throw. `grains`: the
+  /// most threads that it shares its work among.
+  virtual void submit(int grains, std::function<void()> work) = 0;
 };
 
 }  // namespace spillway

@@ -328,7 +328,7 @@ void Shell::perform(const StartHostOp& start) {
                       .op = start.op,
                       .home = homes_.at(start.job).get()};
   launch(start.id, {});
-  pool_.submit([this, call, id = start.id] {
+  pool_.submit(call.program->host_ops[at(call.op)].grains, [this, call, id = start.id] {
     Done done{.id = id, .started_s = seconds(Clock::now())};
     try {
       runner_.run_host_op(call);
@@ -344,7 +344,7 @@ void Shell::perform(const StartHostOp& start) {
 void Shell::perform(const AdmitJob& admission) {
   observer_.on_started(admission.job);
   launch(admission.id, {});
-  pool_.submit([this, admission, plan = plans_.at(admission.job)] {
+  pool_.submit(1, [this, admission, plan = plans_.at(admission.job)] {
     Done done{.id = admission.id, .started_s = seconds(Clock::now())};
     const auto home = std::make_shared<Home>();
     try {
@@ -381,7 +381,7 @@ void Shell::perform(const ReleaseJob& release) {
   const auto found = homes_.find(release.job);
   const auto home = found == homes_.end() ? nullptr : std::move(found->second);
   homes_.erase(release.job);
-  pool_.submit([this, release, home] {
+  pool_.submit(1, [this, release, home] {
     Done done{.id = release.id, .started_s = seconds(Clock::now())};
     try {
       if (home) runner_.release(release.job, release.end);

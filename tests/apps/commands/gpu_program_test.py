@@ -53,11 +53,12 @@ class OnGpus(unittest.TestCase):
         bf16 = ("train.dtype=bf16", "train.gradient_dtype=bf16", "train.max_steps=60")
         whole, killed = self.new_run("whole"), self.new_run("killed")
         small_run.finish(whole.train_command(gpus(0), *bf16))
-        with small_run.start(killed.train_command(gpus(0, LAST, memory="2MiB"), "train.data_parallel=2",
-                                                  "scheduling.order=shard_major", *bf16)) as process:
+        spilled = ("activation_share=0.8", "scheduling.order=shard_major", "train.data_parallel=2")
+        with small_run.start(killed.train_command(gpus(0, LAST, memory="4MiB"), *spilled,
+                                                  *bf16)) as process:
             small_run.wait_for(process, lambda: len(killed.generations()) > 1)
             process.kill()
-        small_run.finish(killed.resume_command(gpus(LAST, memory="1MiB"), "train.data_parallel=1"))
+        small_run.finish(killed.resume_command(gpus(LAST, memory="3584KiB"), "train.data_parallel=1"))
         self.assertEqual(killed.weights(), whole.weights())
         other = self.new_run("other")
         small_run.finish(other.train_command(gpus(0), "seed=5", *bf16))

@@ -25,7 +25,7 @@ class ThreadPool final : public HostPool {
     changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
-  void submit(std::function<void()> task) override {
+  void submit(int /*grains*/, std::function<void()> task) override {
     {
       const std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/base/fold.h"
@@ -62,6 +64,36 @@ std::vector<std::byte> summed_by(const std::vector<GroupRange>& lanes, int group
 
 const std::vector<std::vector<GroupRange>> kLanes{
     {{0, 7}}, {{0, 4}, {4, 7}}, {{0, 1}, {1, 6}, {6, 7}}, {{0, 3}, {3, 4}, {4, 5}, {5, 7}}};
+
+/// Sums of more elements than a thread takes, and not a multiple of that.
+template <typename T>
+void expect_the_bits_of_one_thread(DType type) {
+  const std::size_t n = 5 * (kHostGrain / sizeof(float)) + 4321;
+  const TensorSpec sum = parameter(n, type).finished_sum();
+  std::vector<T> into(n), from(n);
+  for (auto [vn, x] : {std::pair{0, &into}, {1, &from}}) {
+    const std::vector<float> values = gradient_of(vn, n);
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      kernels::narrow(x->data(), values.data(), n);
+    } else {
+      *x = values;
+    }
+  }
+  std::vector<T> by_one = into;
+  kernels::add(by_one.data(), from.data(), n);
+  auto* const bytes = reinterpret_cast<std::byte*>(into.data());
+  add_packed(bytes, reinterpret_cast<const std::byte*>(from.data()), sum);
+  EXPECT_EQ(std::memcmp(into.data(), by_one.data(), sum.bytes()), 0);
+  const double norm = kernels::squared_norm(by_one.data(), n);
+  EXPECT_EQ(squared_norm_of(bytes, sum), norm);
+  bytes[0] ^= std::byte{1};
+  EXPECT_NE(squared_norm_of(bytes, sum), norm) << "each bit counts";
+}
+
+TEST(PackedSums, OfManyThreadsHaveTheBitsOfOne) {
+  expect_the_bits_of_one_thread<float>(DType::f32);
+  expect_the_bits_of_one_thread<BFloat16>(DType::bf16);
+}
 
 TEST(FinishedSums, DoNotDependOnLanes) {
   for (const DType gradient : {DType::f32, DType::bf16}) {
