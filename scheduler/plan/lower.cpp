@@ -77,7 +77,10 @@ class ProgramBuilder {
     }
     for (int buffer : layout.weights) {
       const Bytes bytes = updated[buffer];
-      update_of_[buffer] = add_host_op({HostOpKind::update, buffer, {}, {},
+      update_of_[buffer] = add_host_op({HostOpKind::update,
+                                        buffer,
+                                        {},
+                                        {},
                                         static_cast<double>(bytes) / profile_.update_bytes_per_s,
                                         grains_of(bytes)});
     }
@@ -257,8 +260,12 @@ class ProgramBuilder {
         const Bytes normed = reduced_bytes(l), merges = place.merges.size();
         const double norm_s = static_cast<double>(normed) / profile_.reduce_bytes_per_s;
         const double merge_s = static_cast<double>(merges) * profile_.layers[at(l)].merge_s;
-        HostOpSpec reduce{HostOpKind::reduce, l, units, reduces_before(reduces_of, l),
-                          norm_s + merge_s, grains_of(normed + merges * place.sum.packed_bytes)};
+        HostOpSpec reduce{HostOpKind::reduce,
+                          l,
+                          units,
+                          reduces_before(reduces_of, l),
+                          norm_s + merge_s,
+                          grains_of(normed + merges * place.sum.packed_bytes)};
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
         commit.host_deps.push_back(number);
