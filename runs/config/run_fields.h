@@ -19,8 +19,8 @@ void visit_resources(Config& session, Visitor& v) {
           "fit wait.");
   v.field("activation_share", session.activation_share, kActivationShare,
           "Part of each device's memory reserved for activations. With 0, activations share the "
-          "whole budget; on GPUs, whose memory is one piece, 0 means a quarter. If a trial does "
-          "not fit, the message names the share with which it needs the least memory.");
+          "whole budget; on GPUs, whose memory is one piece, 0 means a quarter or, if trials do "
+          "not fit with it, the first of 0.5, 0.75, 0.9 and 0.1 with which all do.");
   v.field("offload_path", session.offload_path, kAny,
           "Folder for files that hold the training state instead of host memory. Spillway reserves "
           "their space before training; the system keeps the parts in use in memory.");

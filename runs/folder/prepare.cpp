@@ -138,6 +138,19 @@ bool may_share(const std::vector<Trial>& trials) {
   return trials.size() > 1 && trials.front().config.session.devices.size() > 1;
 }
 
+/// The shares for activations to try in turn. The default of GPUs is a quarter.
+std::vector<double> activation_shares_of(const SessionConfig& config) {
+  const bool has_gpu =
+      std::ranges::count(config.devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;
+  if (config.activation_share > 0 || !has_gpu) return {config.activation_share};
+  return {0, 0.5, 0.75, kMostActivations, 0.1};
+}
+
+bool lack_device_memory(const Misfits& misfits) {
+  return std::ranges::any_of(
+      misfits, [](const auto& misfit) { return misfit && misfit->tier == Tier::device; });
+}
+
 /// Whether memory and disks hold the state of all trials at once.
 bool fit_at_once(const SubmittedRun& run, const HostMemory& machine) {
   if (has_any(run.misfits)) return false;
@@ -241,18 +254,30 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
 SubmittedRun submit_new_run(std::vector<Trial> trials, const std::vector<TrialConfig>& configs,
                             SessionConfig config, const HostMemory& machine, Findings findings) {
   SubmittedRun run{.trials = std::move(trials), .session = nullptr, .misfits = {}};
-  const auto submit = [&](SharingKind sharing) {
+  const auto submit = [&](SharingKind sharing, double activation_share) {
     run.session.reset();  // its devices
-    for (Trial& trial : run.trials) trial.config.session.sharing = sharing;
+    for (Trial& trial : run.trials) {
+      trial.config.session.sharing = sharing;
+      trial.config.session.activation_share = activation_share;
+    }
     config.sharing = sharing;
+    config.activation_share = activation_share;
     run.session = make_session(config, run.trials.front(), findings);
     findings.throw_if_any();
     run.misfits = submit_all(*run.session, configs, run.trials);
   };
   const SharingKind given = config.sharing;
   const bool shares = may_share(run.trials);
-  submit(shares ? SharingKind::fill : given);
-  if (shares && !fit_at_once(run, machine)) submit(given);  // one device for each
+  const SharingKind first = shares ? SharingKind::fill : given;
+  const std::vector<double> activation_shares = activation_shares_of(config);
+  for (const double share : activation_shares) {
+    submit(first, share);
+    if (!lack_device_memory(run.misfits)) break;
+  }
+  if (lack_device_memory(run.misfits)) submit(first, activation_shares.front());
+  if (shares && !fit_at_once(run, machine)) {
+    submit(given, config.activation_share);  // one device for each
+  }
   return run;
 }
 

@@ -58,7 +58,9 @@ struct SubmittedRun {
 /// Makes the session of a new run and submits `configs`, one per trial. The trials take the devices
 /// that others leave (scheduling.sharing: fill) if there are several trials and devices, the
 /// configuration says nothing about how many devices trials have, and memory and disks hold the
-/// state of all at once. Throws ConfigErrors with `findings` and all other problems.
+/// state of all at once. On GPUs, if the configuration gives no activation_share, it is the first
+/// of 0.25, 0.5, 0.75, 0.9 and 0.1 with which all trials fit. Throws ConfigErrors with `findings`
+/// and all other problems.
 SubmittedRun submit_new_run(std::vector<Trial> trials, const std::vector<TrialConfig>& configs,
                             SessionConfig config, const HostMemory& machine, Findings findings);
 

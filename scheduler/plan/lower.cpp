@@ -64,8 +64,8 @@ class ProgramBuilder {
   /// Host ops start in order, so loads come first: a batch must not wait for all updates.
   void add_loads(StepKind step_kind) {
     if (step_kind.evaluate)
-      eval_load_ = add_host_op({HostOpKind::load, 1, {}, {}, profile_.load_s});
-    if (step_kind.train) load_ = add_host_op({HostOpKind::load, 0, {}, {}, profile_.load_s});
+      eval_load_ = add_host_op({.kind = HostOpKind::load, .index = 1, .cost_s = profile_.load_s});
+    if (step_kind.train) load_ = add_host_op({.kind = HostOpKind::load, .cost_s = profile_.load_s});
   }
 
   void add_updates() {
@@ -77,12 +77,11 @@ class ProgramBuilder {
     }
     for (int buffer : layout.weights) {
       const Bytes bytes = updated[buffer];
-      update_of_[buffer] = add_host_op({HostOpKind::update,
-                                        buffer,
-                                        {},
-                                        {},
-                                        static_cast<double>(bytes) / profile_.update_bytes_per_s,
-                                        grains_of(bytes)});
+      const double cost_s = static_cast<double>(bytes) / profile_.update_bytes_per_s;
+      update_of_[buffer] = add_host_op({.kind = HostOpKind::update,
+                                        .index = buffer,
+                                        .cost_s = cost_s,
+                                        .grains = grains_of(bytes)});
     }
   }
 
@@ -217,7 +216,8 @@ class ProgramBuilder {
     for (int t : planned_order(tasks, plan_.strategy)) {
       units.push_back(add_unit(tasks[at(t)], eval_load_));
     }
-    evaluation_ = add_host_op({HostOpKind::finish_evaluation, 0, std::move(units), {}, 0});
+    evaluation_ =
+        add_host_op({.kind = HostOpKind::finish_evaluation, .unit_deps = std::move(units)});
   }
 
   void add_training() {
@@ -235,7 +235,7 @@ class ProgramBuilder {
   }
 
   void add_finish() {
-    HostOpSpec finish{HostOpKind::finish, 0, {}, {}, 0};
+    HostOpSpec finish{.kind = HostOpKind::finish};
     for (const auto& [buffer, update] : update_of_) finish.host_deps.push_back(update);
     if (evaluation_ >= 0) finish.host_deps.push_back(evaluation_);
     add_host_op(std::move(finish));
@@ -244,7 +244,7 @@ class ProgramBuilder {
   /// Layers in backward order, so that a tied parameter's last use is reduced first.
   /// `last_units`: by stage, the last backward unit of each cell.
   void add_commit(const std::vector<std::map<int, int>>& last_units) {
-    HostOpSpec commit{HostOpKind::commit, 0, {}, {}, 0};
+    HostOpSpec commit{.kind = HostOpKind::commit};
     for (const std::vector<int>& units : program_.track_units) {
       if (!units.empty()) commit.unit_deps.push_back(units.back());
     }
@@ -260,12 +260,12 @@ class ProgramBuilder {
         const Bytes normed = reduced_bytes(l), merges = place.merges.size();
         const double norm_s = static_cast<double>(normed) / profile_.reduce_bytes_per_s;
         const double merge_s = static_cast<double>(merges) * profile_.layers[at(l)].merge_s;
-        HostOpSpec reduce{HostOpKind::reduce,
-                          l,
-                          units,
-                          reduces_before(reduces_of, l),
-                          norm_s + merge_s,
-                          grains_of(normed + merges * place.sum.packed_bytes)};
+        HostOpSpec reduce{.kind = HostOpKind::reduce,
+                          .index = l,
+                          .unit_deps = units,
+                          .host_deps = reduces_before(reduces_of, l),
+                          .cost_s = norm_s + merge_s,
+                          .grains = grains_of(normed + merges * place.sum.packed_bytes)};
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
         commit.host_deps.push_back(number);

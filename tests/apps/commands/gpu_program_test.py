@@ -4,6 +4,7 @@
 Usage: gpu_program_test.py SPILLWAY TEXT; skipped without GPUs.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -36,11 +37,11 @@ class OnGpus(unittest.TestCase):
     def new_run(self, name):
         return small_run.SmallRun(PROGRAM, TEXT, self.folder / name)
 
-    def refusal(self, *overrides):
+    def refusal(self, *overrides, code=2):
         run = self.new_run("refused")
         done = subprocess.run(run.train_command(*overrides), capture_output=True, text=True,
                               check=False, timeout=100)
-        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.assertFalse(run.folder.exists())
         return done.stderr
 
@@ -58,11 +59,24 @@ class OnGpus(unittest.TestCase):
                                                   *bf16)) as process:
             small_run.wait_for(process, lambda: len(killed.generations()) > 1)
             process.kill()
-        small_run.finish(killed.resume_command(gpus(LAST, memory="3584KiB"), "train.data_parallel=1"))
+        small_run.finish(killed.resume_command(gpus(LAST, memory="3584KiB"),
+                                               "train.data_parallel=1"))
         self.assertEqual(killed.weights(), whole.weights())
         other = self.new_run("other")
         small_run.finish(other.train_command(gpus(0), "seed=5", *bf16))
         self.assertNotEqual(other.weights(), whole.weights())
+
+    def test_another_share_for_activations_is_chosen_if_a_quarter_is_too_little(self):
+        order, quarter = "scheduling.order=shard_major", "activation_share=0.25"
+        run = self.new_run("chosen")
+        plan = [PROGRAM, "plan", str(run.config), gpus(0), order, quarter, "--json"]
+        needed = json.loads(small_run.finish(plan))["trials"][0]["smallest_budget_bytes"]
+        memory = f"{needed // 1024 - 64}KiB"
+        self.refusal(gpus(0, memory=memory), order, quarter, code=3)
+        small_run.finish(run.train_command(gpus(0, memory=memory), order, "train.max_steps=3"))
+        written = (run.folder / "config.yaml").read_text()
+        share = re.search("(?m)^activation_share: ([0-9.]+)", written).group(1)
+        self.assertIn(share, ("0.5", "0.75", "0.9", "0.1"))
 
     def test_invalid_requests(self):
         self.assertIn(f"devices[0].index: is {LAST + 1}, but ", self.refusal(gpus(LAST + 1)))
