@@ -104,6 +104,8 @@ PlannedRun plan_run(const PlanInput& input, std::optional<std::size_t> only) {
   session.max_trace_spans = kTraceSpans;
   auto submitted =
       submit_new_run(std::move(trials), configs, session, input.machine, std::move(findings));
+  const SessionConfig& chosen = submitted.trials.front().config.session;
+  session.activation_share = chosen.activation_share;
   PlannedRun run{.trials = std::move(submitted.trials),
                  .configs = configs,
                  .session_config = std::move(session),

@@ -129,12 +129,13 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
         "--search", 0,
         fmt::format("is {}, which exists; name a new file, or delete it", options.file.string()));
   }
-  const PlannedRun run = plan_run(input);
+  PlannedRun run = plan_run(input);
   const auto fits = std::ranges::find_if_not(run.rows, &PlannedRow::is_misfit);
   if (fits == run.rows.end()) return std::nullopt;
   const auto number = static_cast<std::size_t>(fits - run.rows.begin());
   FoundStrategy found{
       .result = run.session->search(JobId(0), options), .trial = fits->name, .file = options.file};
+  run.session.reset();  // its devices
   const PricedStrategy& best = found.result.best;
   found.overrides = overrides_of(best, options.file);
   if (best.strategy) {

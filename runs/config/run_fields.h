@@ -111,7 +111,8 @@ void visit_data(Config& data, Visitor& v) {
           "during the run: a trial that reads a changed file fails and names it.",
           InContract::by_content);
   v.field("eval_fraction", data.eval_fraction, NumberRange{.min = 0, .max = 1, .below_max = true},
-          "Part of the samples, the last ones, reserved for evaluation; 0 with `eval_path`.",
+          "Part of the samples, the last ones, reserved for evaluation. Omit it with "
+          "`eval_path`, with which it is 0.",
           InContract::by_content);
   if (v.shows(!data.eval_paths.empty())) {
     v.field(
@@ -155,7 +156,8 @@ void visit_scheduling(Config& run, Visitor& v) {
   v.field("sharing", run.session.sharing, kAny,
           "How many devices each trial gets: what it asks for (`none`); all or nothing by priority "
           "(`priority`); in proportion to priority, as powers of two (`wfs`); one, and more where "
-          "they reduce the remaining time most (`fill`). See below.");
+          "they reduce the remaining time most (`fill`). Several trials on several devices use "
+          "`fill` if nothing else is given, see below.");
   visit_order(run.train, v);
   v.field("double_buffer", run.session.double_buffer, kAny,
           "Load the next shard while the device computes.");

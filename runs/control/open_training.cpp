@@ -15,10 +15,13 @@ OpenTraining open_training(const TrainingRequest& request, const RunResources& r
   const OutputFolder& folder = training.folder;
   const bool resumes = config.resume == ResumeMode::automatic && !request.overwrite;
   folder.require_free();
-  if (resumes && folder.content() == OutputFolder::Content::run) {
+  const auto resume = [&] {
     Findings of_run;
     auto all = read_trials_of_run(request.config_file, request.overrides, folder, of_run);
     training.run = resume_run(std::move(all), std::move(of_run), folder, resources, {}, notes);
+  };
+  if (resumes && folder.content() == OutputFolder::Content::run) {
+    resume();
     return training;
   }
   Findings findings;
@@ -27,7 +30,7 @@ OpenTraining open_training(const TrainingRequest& request, const RunResources& r
                           : resumes         ? Earlier::resume
                                             : Earlier::refuse;
   training.run = begin_run(trials, std::move(findings), folder, resources, earlier, notes);
-  if (!training.run) training.run = resume_run(trials, {}, folder, resources, {}, notes);
+  if (!training.run) resume();
   return training;
 }
 

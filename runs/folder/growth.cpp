@@ -147,8 +147,12 @@ std::vector<Trial> read_trials_of_run(const std::string& file, std::vector<std::
     const auto is_same = [&](const YamlNode& other) { return to_yaml(other) == to_yaml(trial); };
     if (std::ranges::none_of(given, is_same)) list.children.push_back(trial);
   }
-  if (stored && find_at(any.tree, "scheduling.sharing") == nullptr) {  // chosen as the run began
-    overrides.push_back("scheduling.sharing=" + std::string(to_string(stored->session.sharing)));
+  const auto keep_choice = [&](const std::string& key, const std::string& value) {
+    if (find_at(any.tree, key) == nullptr) overrides.push_back(key + "=" + value);
+  };
+  if (stored) {  // both may have been chosen as the run began
+    keep_choice("scheduling.sharing", std::string(to_string(stored->session.sharing)));
+    keep_choice("activation_share", fmt::format("{}", stored->session.activation_share));
   }
   if (!list.children.empty()) overrides.push_back("sweep.trials=" + to_yaml(list));
   return read_trials(file, overrides, findings);

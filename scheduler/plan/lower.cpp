@@ -70,18 +70,24 @@ class ProgramBuilder {
 
   void add_updates() {
     const Layout& layout = buffers_.layout();
-    std::map<int, Bytes> updated;  // by buffer
+    struct Updated {
+      Bytes all = 0, largest = 0;  ///< of its parameters; threads share one after the other
+    };
+    std::map<int, Updated> updated;  // by buffer
     for (std::size_t p = 0; p < model_.params.size(); ++p) {
-      const ParamSpec& param = model_.params[p];
-      if (param.trainable) updated[layout.params[p].weights_buffer] += param.master().bytes();
+      if (!model_.params[p].trainable) continue;
+      const Bytes bytes = model_.params[p].master().bytes();
+      Updated& block = updated[layout.params[p].weights_buffer];
+      block.all += bytes;
+      block.largest = std::max(block.largest, bytes);
     }
     for (int buffer : layout.weights) {
-      const Bytes bytes = updated[buffer];
-      const double cost_s = static_cast<double>(bytes) / profile_.update_bytes_per_s;
+      const auto& [all, largest] = updated[buffer];
+      const double cost_s = static_cast<double>(all) / profile_.update_bytes_per_s;
       update_of_[buffer] = add_host_op({.kind = HostOpKind::update,
                                         .index = buffer,
                                         .cost_s = cost_s,
-                                        .grains = grains_of(bytes)});
+                                        .grains = grains_of(largest)});
     }
   }
 
@@ -183,6 +189,15 @@ class ProgramBuilder {
     return bytes;
   }
 
+  Bytes largest_sum(int layer) const {
+    Bytes largest = 0;
+    for (int p : model_.layers[at(layer)].params) {
+      const ParamSpec& param = model_.params[at(p)];
+      if (param.has_sum()) largest = std::max(largest, param.finished_sum().bytes());
+    }
+    return largest;
+  }
+
   double merge_s_of(LayerRange layers) const {
     double seconds = 0;
     for (int l = layers.begin; l < layers.end; ++l) seconds += profile_.layers[at(l)].merge_s;
@@ -265,7 +280,7 @@ class ProgramBuilder {
                           .unit_deps = units,
                           .host_deps = reduces_before(reduces_of, l),
                           .cost_s = norm_s + merge_s,
-                          .grains = grains_of(normed + merges * place.sum.packed_bytes)};
+                          .grains = normed + merges > 0 ? grains_of(largest_sum(l)) : 1};
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
         commit.host_deps.push_back(number);

@@ -95,7 +95,7 @@ enum class HostOpKind : std::uint8_t {
 };
 
 /// Bytes of a parameter, or of sums, that a thread takes of a host op that several share.
-inline constexpr Bytes kHostGrain = 256 * 1024;
+inline constexpr Bytes kHostGrain = 256_KiB;
 
 struct HostOpSpec {
   HostOpKind kind = HostOpKind::load;

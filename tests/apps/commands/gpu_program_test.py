@@ -73,10 +73,14 @@ class OnGpus(unittest.TestCase):
         needed = json.loads(small_run.finish(plan))["trials"][0]["smallest_budget_bytes"]
         memory = f"{needed // 1024 - 64}KiB"
         self.refusal(gpus(0, memory=memory), order, quarter, code=3)
-        small_run.finish(run.train_command(gpus(0, memory=memory), order, "train.max_steps=3"))
+        train = run.train_command(gpus(0, memory=memory), order, "resume=auto",
+                                  "train.lr_scheduler_type=constant")
+        small_run.finish([*train, "train.max_steps=3"])
         written = (run.folder / "config.yaml").read_text()
         share = re.search("(?m)^activation_share: ([0-9.]+)", written).group(1)
         self.assertIn(share, ("0.5", "0.75", "0.9", "0.1"))
+        small_run.finish([*train, "train.max_steps=6"])
+        self.assertEqual(run.events("step")[-1]["step"], 6)
 
     def test_invalid_requests(self):
         self.assertIn(f"devices[0].index: is {LAST + 1}, but ", self.refusal(gpus(LAST + 1)))

@@ -4,20 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "spillway/session.h"
+#include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/tiny_gpt.h"
 
 /// Whole runs of a session, and comparisons of their bits.
 namespace spillway::testing {
 
+/// A file of measured costs for the sessions of this process, which so measure only once.
+inline std::filesystem::path measured_costs() {
+  static const TemporaryFolder folder;
+  return folder / "pilot.json";
+}
+
 /// Devices of equal budgets.
 inline SessionConfig session_of(int num_devices, Bytes budget) {
-  SessionConfig config;
+  SessionConfig config{.pilot_cache = measured_costs()};
   config.devices.assign(static_cast<std::size_t>(num_devices), {.memory = budget});
   return config;
 }

@@ -49,11 +49,8 @@ std::vector<TrialConfig> sweep() {
   return trials;
 }
 
-/// Sessions that measure costs once for all of them.
 SessionConfig with_rungs(SessionConfig config, EarlyTerminate early = kEarly) {
-  static const TemporaryFolder measured;
   config.early_terminate = early;
-  config.pilot_cache = measured / "pilot.json";
   return config;
 }
 

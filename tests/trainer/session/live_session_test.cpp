@@ -268,9 +268,8 @@ TEST(LiveSession, ReturnsFromRunIfAPausedTrialIsNextForHostMemory) {
 /// after each step.
 class RandomCalls {
  public:
-  /// The runs share a file of measured costs.
-  RandomCalls(std::uint64_t seed, const std::filesystem::path& pilot_cache)
-      : random_(seed), is_durable_(seed % 2 == 0), session_(config(pilot_cache)) {
+  explicit RandomCalls(std::uint64_t seed)
+      : random_(seed), is_durable_(seed % 2 == 0), session_(config()) {
     if (is_durable_) session_.keep_journal(folder_.path());
     const std::size_t num_trials = 2 + random_() % 3;
     session_.start();
@@ -310,9 +309,8 @@ class RandomCalls {
     std::vector<Trial> clones;
   };
 
-  SessionConfig config(const std::filesystem::path& pilot_cache) {
+  SessionConfig config() {
     SessionConfig config = session_of(1 + static_cast<int>(random_() % 2), kAmple);
-    config.pilot_cache = pilot_cache;
     constexpr SharingKind kKinds[] = {SharingKind::none, SharingKind::wfs, SharingKind::priority};
     config.sharing = kKinds[random_() % std::size(kKinds)];
     return config;
@@ -422,11 +420,10 @@ class RandomCalls {
 TEST(LiveSession, KeepsTheBitsOverCallsAtRandomInstants) {
   const std::uint64_t only = from_environment("SPILLWAY_LIVE_SEED", 0);
   const std::uint64_t last = only ? only : campaign_size(20);
-  const TemporaryFolder folder;
   int stopped = 0, changed = 0, clones = 0, runs = 0, calls = 0;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_LIVE_SEED=" + std::to_string(seed));
-    RandomCalls run(seed, folder.path() / "pilot.json");
+    RandomCalls run(seed);
     run.expect_good_end();
     stopped += run.num_stopped;
     changed += run.num_changed;

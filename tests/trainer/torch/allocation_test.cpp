@@ -133,7 +133,7 @@ TrialConfig wide_gpt() {
 }
 
 /// Memory that oneDNN keeps for the compiled kernels of a net, whatever its sizes.
-constexpr std::size_t kCompiled = 128 << 10;
+constexpr std::size_t kCompiled = 192 << 10;
 
 TrialConfig bf16_gpt() {
   TrialConfig trial = wide_gpt();

@@ -66,14 +66,8 @@ std::vector<Family> families() {
           {"GptInBf16", bf16}};
 }
 
-const TemporaryFolder& measured() {
-  static const TemporaryFolder folder;
-  return folder;
-}
-
 SessionConfig devices_of(int num_devices, Bytes budget) {
   SessionConfig config = session_of(num_devices, budget);
-  config.pilot_cache = measured() / "pilot.json";
   config.device_timeout_s = 2;
   return config;
 }
@@ -367,8 +361,12 @@ TEST_P(MatrixControl, DiffersWithMoreThreadsPerOp) {
   }
   brief.train.max_steps = 1;
   const Outcome one_thread = computed_by(1, brief);
-  EXPECT_NE(difference(computed_by(1, with_two_threads_per_op(brief)), one_thread), "");
+  const std::string by_two = difference(computed_by(1, with_two_threads_per_op(brief)), one_thread);
   EXPECT_EQ(difference(computed_by(1, brief), one_thread), "") << "one thread again";
+  if (by_two.empty() && !__builtin_cpu_supports("avx512f")) {
+    GTEST_SKIP() << "MKL divides no sum of these products without AVX-512";
+  }
+  EXPECT_NE(by_two, "");
 }
 
 INSTANTIATE_TEST_SUITE_P(, Matrix, ::testing::ValuesIn(families()),

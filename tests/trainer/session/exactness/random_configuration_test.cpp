@@ -34,13 +34,8 @@ const TemporaryFolder& scratch() {
   return folder;
 }
 
-SessionConfig remembering(SessionConfig config) {
-  config.pilot_cache = scratch() / "pilot.json";
-  return config;
-}
-
 Outcome computed_alone(const TrialConfig& trial) {
-  WatchedSession run(remembering(session_of(1, kAmple)));
+  WatchedSession run(session_of(1, kAmple));
   const JobId id = run.session.submit(trial);
   run.run();
   return outcome_of(run.session, id);
@@ -112,7 +107,7 @@ class RandomRun {
 
   void choose_budgets() {
     SessionConfig& session = configuration_.session;
-    session = remembering(session);
+    session.pilot_cache = measured_costs();
     if (configuration_.homes_in_files) session.offload_path = scratch().path();
     SessionConfig ample = session_of(static_cast<int>(session.devices.size()), kAmple);
     ample.activation_share = session.activation_share;
@@ -137,7 +132,7 @@ class RandomRun {
   }
 
   void plan(const SessionConfig& config, const std::function<void(const TrialPlan&)>& look) const {
-    Session session(remembering(config));
+    Session session(config);
     for (const Contract& job : configuration_.jobs) look(session.plan(session.submit(job.trial)));
   }
 

@@ -5,7 +5,6 @@
 
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
-#include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/small_resnet.h"
 #include "tests/support/random/from_environment.h"
 #include "tests/support/random/random_strategy.h"
@@ -38,16 +37,8 @@ TrialConfig with_strategy(StrategyConfig strategy, FloatType dtype = FloatType::
   return trial;
 }
 
-/// Its sessions measure costs once.
-SessionConfig devices_of(int number, Bytes budget) {
-  static const TemporaryFolder folder;
-  SessionConfig config = session_of(number, budget);
-  config.pilot_cache = folder / "pilot.json";
-  return config;
-}
-
 Bytes least_budget_of(const TrialConfig& trial) {
-  Session session(devices_of(1, kAmple));
+  Session session(session_of(1, kAmple));
   return session.plan(session.submit(trial)).smallest_budget_bytes;
 }
 
@@ -60,7 +51,7 @@ TEST(Strategies, KeepTheBitsOfOneDevice) {
   for (const StrategyConfig& strategy : {kPipeline, kMegatron}) {
     const TrialConfig trial = with_strategy(strategy);
     for (const Bytes budget : {least_budget_of(trial), kAmple}) {
-      const RunResult placed = train(devices_of(strategy.num_tracks(), budget), trial);
+      const RunResult placed = train(session_of(strategy.num_tracks(), budget), trial);
       for (const DeviceResult& device : placed.devices) EXPECT_GT(device.ops, 0u);
       expect_same_bits(placed.trials[0], resident(FloatType::fp32));
       expect_within_budgets(placed);
@@ -74,7 +65,7 @@ TEST(Strategies, KeepTheBitsWithAndWithoutGraphs) {
     for (StrategyConfig strategy : {kPipeline, kMegatron}) {
       strategy.graphs = graphs;
       const RunResult placed =
-          train(devices_of(strategy.num_tracks(), kAmple), with_strategy(strategy));
+          train(session_of(strategy.num_tracks(), kAmple), with_strategy(strategy));
       const bool keeps = graphs == GraphChoice::keep;
       EXPECT_EQ(total(placed, &DeviceResult::kept_graphs) > 0, keeps);
       expect_same_bits(placed.trials[0], resident(FloatType::fp32));
@@ -92,14 +83,14 @@ TEST(Strategies, KeepTheBitsOfRunningStatistics) {
   for (std::size_t l = 0; l < layers.size(); ++l) {
     trial.train.strategy->place.push_back({{layers[l].name}, {l < layers.size() / 2 ? 0 : 1}});
   }
-  const RunResult placed = train(devices_of(2, kAmple), trial);
+  const RunResult placed = train(session_of(2, kAmple), trial);
   EXPECT_GT(total(placed, &DeviceResult::kept_graphs), 0u);
   expect_same_bits(placed.trials[0], alone.trials[0]);
 }
 
 /// Behind slow links, by which lanes would load all weights.
 TEST(Strategies, AreFoundAndKeepTheBits) {
-  SessionConfig config = devices_of(2, kAmple);
+  SessionConfig config = session_of(2, kAmple);
   for (DeviceConfig& device : config.devices) device.imitate.link_bytes_per_s = 4e6;
   TrialConfig trial = trial_with();
   Session session(config);
@@ -116,7 +107,7 @@ TEST(Strategies, AreFoundAndKeepTheBits) {
   session.finish();
 
   trial.train.strategy = found.best.strategy;
-  const RunResult placed = train(devices_of(2, kAmple), trial);
+  const RunResult placed = train(session_of(2, kAmple), trial);
   expect_same_bits(placed.trials[0], resident(FloatType::fp32));
 }
 
@@ -137,7 +128,7 @@ TEST(Strategies, KeepTheirBitsHoweverTheyAreDrawn) {
     const bool loses = seed % 3 == 0;
     const int devices = draw.between(loses ? 2 : 1, 4);
     SessionConfig session =
-        devices_of(devices, least * static_cast<Bytes>(draw.between(100, 250)) / 100);
+        session_of(devices, least * static_cast<Bytes>(draw.between(100, 250)) / 100);
     session.double_buffer = draw.chance(75);
     if (loses) {
       session.devices.back().imitate.fault = {DeviceFault::Kind::fail,
