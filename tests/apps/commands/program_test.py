@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -11,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
+import small_run  # noqa: E402
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin/spillway"
 
@@ -204,6 +208,7 @@ class Program(unittest.TestCase):
                            for run in (quiet, asked)))
 
     def test_interrupted_is_130_with_results(self):
+        log = pathlib.Path(self.folder, "runs/run/events.jsonl")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process = subprocess.Popen(
                 [os.path.abspath(PROGRAM), "train", "config.yaml", "train.max_steps=1000000000",
@@ -211,6 +216,7 @@ class Program(unittest.TestCase):
                 cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.addCleanup(process.kill)
             self.assertIn("running", process.stderr.readline())
+            small_run.wait_for(process, lambda: '"event":"step"' in log.read_text())
             process.send_signal(number)
             out, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 130)
