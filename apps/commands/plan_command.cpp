@@ -25,7 +25,7 @@ ExitCode plan(const PlanOptions& options, std::ostream& out) {
   if (found) add(found->overrides);
   PlannedRun run = plan_run(input);
   const RunResult result = run.simulate(kMostOps);
-  run.session.reset();  // its devices: remedies are tried on them
+  run.session.reset();  // frees the devices, on which remedies are tried
   const Advice advice = run.fits() ? Advice{} : find_remedies(input, run);
   const PlannedTimes times = times_of(run, result);
   const PlanReport report{.run = run,

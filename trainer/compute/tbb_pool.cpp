@@ -7,7 +7,7 @@ namespace spillway {
 
 TbbPool::~TbbPool() {
   const MutexLock lock(mutex_);
-  quiet_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return running_ == 0; });
+  quiet_.wait(mutex_, [this]() SPILLWAY_REQUIRES(mutex_) { return busy_ == 0; });
 }
 
 void TbbPool::submit(int grains, std::function<void()> work) {
@@ -20,15 +20,13 @@ void TbbPool::start_next() {
   while (!waiting_.empty() && busy_ < num_threads_) {
     Op op = std::move(waiting_.front());
     waiting_.pop_front();
-    ++running_;
     busy_ += op.threads;
     arena_.enqueue([this, op = std::move(op)] {
       op.work();
       const MutexLock lock(mutex_);
       busy_ -= op.threads;
-      --running_;
       start_next();
-      if (running_ == 0) quiet_.notify_all();
+      if (busy_ == 0) quiet_.notify_all();
     });
   }
 }

@@ -30,7 +30,7 @@ class TbbPool final : public HostPool {
 
  private:
   struct Op {
-    int threads = 1;  ///< that it keeps busy
+    int threads = 1;  ///< that it keeps busy, at least one
     std::function<void()> work;
   };
 
@@ -42,8 +42,7 @@ class TbbPool final : public HostPool {
   Mutex mutex_;
   CondVar quiet_;
   std::deque<Op> waiting_ SPILLWAY_GUARDED_BY(mutex_);
-  int running_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< ops
-  int busy_ SPILLWAY_GUARDED_BY(mutex_) = 0;     ///< their threads
+  int busy_ SPILLWAY_GUARDED_BY(mutex_) = 0;  ///< threads of the ops that run
 };
 
 }  // namespace spillway
