@@ -86,10 +86,13 @@ endif()
 # OWN_KERNELS: the test runs with the kernels that MKL chooses, or chooses them itself.
 function(spillway_test_properties name)
   cmake_parse_arguments(ARG "OWN_KERNELS" "" "SOURCES;DEPENDS;ARGS;LABELS" ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT})
+  # Threads of LibTorch that wait leave their cores to the other tests.
+  set(environment OMP_WAIT_POLICY=passive)
   if(NOT ARG_OWN_KERNELS)
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${_test_environment}")
+    list(APPEND environment ${_test_environment})
   endif()
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${ARG_LABELS}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT} ENVIRONMENT "${environment}")
 endfunction()
 
 # spillway_test(name SOURCES... DEPENDS... [LABELS ...] [OWN_KERNELS]): a GoogleTest program as one

@@ -104,7 +104,7 @@ void visit_cnn_window(Config& layer, Visitor& v) {
           "`[height, width]`.",
           yes);
   v.field("stride", layer.stride, IntRange{0, kMost},
-          "Distance of windows; 0: 1 for a `conv`, `kernel_size` for pooling.", yes);
+          "Step from one window to the next; 0: 1 for a `conv`, `kernel_size` for pooling.", yes);
   v.field("padding", layer.padding, IntRange{0, kMost},
           "Rows and columns added at each side; for pooling at most half of `kernel_size`.", yes);
 }
@@ -139,7 +139,7 @@ void visit_cnn_layer(Config& layer, Visitor& v) {
   }
   if (v.applies(type == conv)) {
     v.require_key("out_channels", "write their number, such as 64");
-    v.field("out_channels", layer.out_channels, kSize, "Channels that a `conv` makes.", yes);
+    v.field("out_channels", layer.out_channels, kSize, "Output channels of a `conv`.", yes);
   }
   if (v.applies(type == conv || type == max_pool || type == avg_pool)) visit_cnn_window(layer, v);
   if (v.applies(type == conv) && v.shows(!layer.batch_norm.empty())) {
@@ -151,7 +151,7 @@ void visit_cnn_layer(Config& layer, Visitor& v) {
   if (v.applies(type == linear)) {
     v.require_key("out_features", "write their number, such as 128");
     v.field("out_features", layer.out_features, kSize,
-            "Values that a `linear` makes from all values of a sample.", yes);
+            "Output features of a `linear`, which reads all values of a sample.", yes);
   }
   if (v.applies(has_activation(type))) {
     v.field("activation", layer.activation, kAny,
@@ -183,7 +183,7 @@ void visit_cnn(Config& cnn, Visitor& v) {
   if (v.shows(!cnn.layers.empty())) {
     v.list(
         "layers", cnn.layers, "[{type: conv, out_channels: 8, kernel_size: 3}]",
-        "List of layers, see below. The last one makes a value for each class.",
+        "List of layers, see below. The last one has one output for each class.",
         [](auto& layer, auto& item) { visit_cnn_layer(layer, item); }, yes);
   }
   if (v.shows(cnn.pieces != CnnPieces{})) {

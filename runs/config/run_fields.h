@@ -112,7 +112,7 @@ void visit_data(Config& data, Visitor& v) {
           InContract::by_content);
   v.field("eval_fraction", data.eval_fraction, NumberRange{.min = 0, .max = 1, .below_max = true},
           "Part of the samples, the last ones, reserved for evaluation. Omit it with "
-          "`eval_path`, with which it is 0.",
+          "`eval_path`; it is then 0.",
           InContract::by_content);
   if (v.shows(!data.eval_paths.empty())) {
     v.field(

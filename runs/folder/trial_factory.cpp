@@ -144,8 +144,8 @@ void check_virtual_nodes(const TrainConfig& train, const std::string& path,
   if (batch == nodes * info.batch_size) return;
   const auto fail = [&](const char* field, const std::string& problem) {
     throw ConfigError(field, 0,
-                      fmt::format("is {}; '{}' is a model of {} samples per virtual node", problem,
-                                  path, info.batch_size));
+                      fmt::format("is {}; each virtual node of '{}' has a batch size of {}",
+                                  problem, path, info.batch_size));
   };
   if (batch % info.batch_size != 0) {
     const std::int64_t next = (batch / info.batch_size + 1) * info.batch_size;

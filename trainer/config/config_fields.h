@@ -147,10 +147,10 @@ void visit_early_terminate(Config& early, Visitor& v) {
   v.field(
       "type", early.type, kAny,
       "`hyperband`: successive halving; `asha`: the same for trials that begin one after the "
-      "other; `median`: stops a trial that is worse than the median; `pbt`: stops none, the worst "
-      "take over the state of the best with another learning rate. Required.");
+      "other; `median`: stops a trial that is worse than the median; `pbt`: stops no trial; the "
+      "worst continue from the state of the best, with another learning rate. Required.");
   v.field("min_iter", early.min_iter, kSteps,
-          "Number of steps before the first comparison; required.");
+          "Number of steps before the first comparison. Required.");
   const bool is_pbt = early.type == EarlyTerminateKind::pbt;
   const bool has_interval = is_pbt || early.type == EarlyTerminateKind::median;
   if (v.applies(!has_interval)) {

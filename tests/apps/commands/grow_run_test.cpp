@@ -13,6 +13,7 @@
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/measured_costs.h"
 #include "tests/support/run/small_sweep.h"
 
 namespace spillway::testing {
@@ -26,11 +27,17 @@ class GrowRun : public ::testing::Test {
  protected:
   Json trained(const std::string& name, Texts overrides) {
     overrides.push_back("output_dir=" + folder_ / name);
-    TrainOptions options{.config_file = config_, .overrides = std::move(overrides), .json = true};
+    TrainOptions options{.config_file = config_,
+                         .overrides = std::move(overrides),
+                         .pilot_cache = measured_costs(),
+                         .json = true};
     return document([&] { return train(options, out_, log_, requests_); });
   }
   Json resumed(const std::string& name, const Texts& overrides = {}) {
-    ResumeOptions options{.folder = folder_ / name, .overrides = overrides, .json = true};
+    ResumeOptions options{.folder = folder_ / name,
+                          .overrides = overrides,
+                          .json = true,
+                          .pilot_cache = measured_costs()};
     return document([&] { return resume(options, out_, log_, requests_); });
   }
   template <typename Command>

@@ -85,7 +85,7 @@ class Run:
 
 def main():
     program, text = sys.argv[1:3]
-    usual = 40 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
+    usual = 20 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
     kills_wanted = int(sys.argv[3]) if len(sys.argv) > 3 else usual
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     chance = random.Random(seed)

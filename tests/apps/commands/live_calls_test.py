@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/ru
 import small_run  # noqa: E402
 
 PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
-KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 6 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
+KILLS = int(sys.argv[3]) if len(sys.argv) > 3 else 3 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 RATES = ("1e-3", "2e-3", "3e-3")
 SWEEP = ["sweep.parameters={train.learning_rate: {values: [%s]}}" % ", ".join(RATES),

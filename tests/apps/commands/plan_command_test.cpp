@@ -16,6 +16,7 @@
 #include "tests/support/check/measured.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/measured_costs.h"
 #include "tests/support/run/small_sweep.h"
 
 namespace spillway::testing {
@@ -25,7 +26,10 @@ using Json = nlohmann::json;
 
 class PlanCommand : public ::testing::Test {
  protected:
-  PlanCommand() { options_.config_file = write_small_sweep(folder_); }
+  PlanCommand() {
+    options_.config_file = write_small_sweep(folder_);
+    options_.pilot_cache = measured_costs();
+  }
   Json planned(ExitCode expected = kDone) {
     std::ostringstream out;
     options_.json = true;
@@ -34,10 +38,12 @@ class PlanCommand : public ::testing::Test {
   }
   Json trained() {
     std::ostringstream out, log;
-    EXPECT_EQ(
-        train({.config_file = options_.config_file, .overrides = options_.overrides, .json = true},
-              out, log, {}),
-        kDone);
+    EXPECT_EQ(train({.config_file = options_.config_file,
+                     .overrides = options_.overrides,
+                     .pilot_cache = measured_costs(),
+                     .json = true},
+                    out, log, {}),
+              kDone);
     return Json::parse(out.str());
   }
 

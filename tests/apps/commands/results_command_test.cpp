@@ -11,6 +11,7 @@
 #include "spillway/error.h"
 #include "tests/support/disk/temporary_folder.h"
 #include "tests/support/run/made_up_run.h"
+#include "tests/support/run/measured_costs.h"
 #include "tests/support/run/small_sweep.h"
 #include "trainer/storage/run_lock.h"
 
@@ -20,7 +21,8 @@ namespace {
 class ResultsCommand : public ::testing::Test {
  protected:
   std::string trained(bool json, const std::string& override = "") {
-    TrainOptions options{.config_file = write_small_sweep(folder_), .json = json};
+    TrainOptions options{
+        .config_file = write_small_sweep(folder_), .pilot_cache = measured_costs(), .json = json};
     options.overrides = {"train.max_grad_norm=0"};
     if (!override.empty()) options.overrides.push_back(override);
     std::ostringstream out, log;

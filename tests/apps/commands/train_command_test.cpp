@@ -13,6 +13,7 @@
 #include "spillway/error.h"
 #include "tests/support/check/thrown.h"
 #include "tests/support/disk/temporary_folder.h"
+#include "tests/support/run/measured_costs.h"
 #include "tests/support/run/small_sweep.h"
 
 namespace spillway::testing {
@@ -23,7 +24,10 @@ using Json = nlohmann::json;
 /// A sweep of four small trials that spill on both devices.
 class TrainCommand : public ::testing::Test {
  protected:
-  TrainCommand() { options_.config_file = write_small_sweep(folder_); }
+  TrainCommand() {
+    options_.config_file = write_small_sweep(folder_);
+    options_.pilot_cache = measured_costs();
+  }
 
   ExitCode run() {
     out_.str("");

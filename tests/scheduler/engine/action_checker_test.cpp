@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "scheduler/simulation/virtual_shell.h"
+#include "tests/support/random/from_environment.h"
 #include "tests/support/random/random_workload.h"
 #include "tests/support/run/elastic_run.h"
 
@@ -15,6 +16,7 @@ namespace {
 using testing::ActionChecker;
 using testing::ElasticRun;
 using testing::ElasticWorkload;
+using testing::kSanitized;
 using testing::make_workload;
 using testing::RandomElasticWorkload;
 using testing::Workload;
@@ -87,6 +89,8 @@ TEST(ActionChecker, DetectsRepeatedOps) {
             15);  // the others have only one virtual node per track
 }
 
+constexpr std::uint64_t kElasticSeeds = kSanitized ? 40 : 100;
+
 /// The same for runs whose devices and plans change: the number of seeds with a problem among those
 /// in which `tamper` changed something.
 struct Caught {
@@ -95,7 +99,7 @@ struct Caught {
 using Tamper = std::function<bool(Action&, const Engine&, bool& tampered)>;
 Caught caught_elastic(const Tamper& tamper) {
   Caught caught;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kElasticSeeds; ++seed) {
     const ElasticWorkload workload = RandomElasticWorkload(seed).make();
     ElasticRun run(workload);
     bool tampered = false;
@@ -117,7 +121,7 @@ void expect_caught(const Caught& caught) {
 TEST(ActionChecker, AcceptsChangingDevicesAndPlans) {
   const Caught caught =
       caught_elastic([](Action&, const Engine&, bool& tampered) { return tampered = true; });
-  EXPECT_EQ(caught.of, 100);
+  EXPECT_EQ(caught.of, static_cast<int>(kElasticSeeds));
   EXPECT_EQ(caught.seeds, 0);
 }
 

@@ -90,7 +90,7 @@ Outcome run(const Workload& workload, std::string* log = nullptr) {
 }
 
 std::uint64_t num_workloads() {
-  return from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000, 400));
+  return from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000, 150));
 }
 
 /// Jobs that fail or stop do not affect the others.
@@ -108,15 +108,15 @@ TEST(EngineProperty, KeepsInvariantsAndFinishesRandomWorkloads) {
 }
 
 TEST(EngineProperty, RunsPlacedTracksOnTheirDevices) {
-  int made_for_devices = 0;
+  std::uint64_t made_for_devices = 0;
   for (std::uint64_t seed = 1; seed <= num_workloads() / 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Workload workload = make_workload(seed);
-    for (const auto& plan : workload.jobs) made_for_devices += plan->track_devices.empty() ? 0 : 1;
+    for (const auto& plan : workload.jobs) made_for_devices += plan->track_devices.empty() ? 0u : 1u;
     EXPECT_EQ(run(workload).checker.strays(), 0u);
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(made_for_devices, num_workloads() < 100 ? 0 : 20);
+  EXPECT_GT(made_for_devices, num_workloads() / 40);
 }
 
 TEST(EngineProperty, RepeatsTheRunForTheSameWorkload) {

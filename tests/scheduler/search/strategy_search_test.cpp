@@ -14,6 +14,7 @@
 #include "scheduler/simulation/step_cost.h"
 #include "tests/support/models/divided_model.h"
 #include "tests/support/models/small_model.h"
+#include "tests/support/random/from_environment.h"
 
 /// Searches of strategies that the virtual clock prices.
 namespace spillway {
@@ -21,6 +22,7 @@ namespace {
 
 using testing::chain;
 using testing::divided_chain;
+using testing::kSanitized;
 using testing::profile_of;
 
 constexpr double kForward = 1e-3;
@@ -158,7 +160,7 @@ double shortest_step(const Problem& problem, const std::vector<Grid>& grids) {
 }
 
 TEST(StrategySearch, FindsTheBestOfASmallSpace) {
-  constexpr int kSeeds = 10;
+  constexpr int kSeeds = kSanitized ? 3 : 10;
   ModelSpec model = chain(5, 20'000);
   model.params[1].tensor.dims[0].size = 400'000;
   const Problem problem(model, 2, 4, 2e8);

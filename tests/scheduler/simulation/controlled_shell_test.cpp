@@ -13,12 +13,14 @@
 
 #include "tests/support/check/action_checker.h"
 #include "tests/support/models/small_model.h"
+#include "tests/support/random/from_environment.h"
 
 /// Jobs on the virtual clock with the lanes that a controller gives them.
 namespace spillway {
 namespace {
 
 using testing::ActionChecker;
+using testing::campaign_size;
 using testing::chain;
 
 constexpr int kGroups = 8;
@@ -305,7 +307,7 @@ void play_at_random(unsigned seed) {
 }
 
 TEST(ControlledShell, EndsEveryJobWhateverHappens) {
-  for (unsigned seed = 1; seed <= 100; ++seed) {
+  for (unsigned seed = 1; seed <= campaign_size(100, 20); ++seed) {
     SCOPED_TRACE(seed);
     play_at_random(seed);
     if (::testing::Test::HasFailure()) return;

@@ -40,9 +40,9 @@ inline TrialConfig resnet_trial(const ResnetConfig& model = small_resnet(),
   trial.train.batch_size = 8 * vn_size;
   trial.train.virtual_nodes = 8;
   trial.train.reduction_groups = 4;
-  trial.train.max_steps = 20;
+  trial.train.max_steps = 10;
   trial.train.learning_rate = 3e-3;
-  trial.train.eval_steps = 10;
+  trial.train.eval_steps = 5;
   trial.train.eval_batches = 1;
   return trial;
 }

@@ -4,24 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "spillway/session.h"
-#include "tests/support/disk/temporary_folder.h"
 #include "tests/support/models/tiny_gpt.h"
+#include "tests/support/run/measured_costs.h"
 
 /// Whole runs of a session, and comparisons of their bits.
 namespace spillway::testing {
-
-/// A file of measured costs for the sessions of this process, which so measure only once.
-inline std::filesystem::path measured_costs() {
-  static const TemporaryFolder folder;
-  return folder / "pilot.json";
-}
 
 /// Devices of equal budgets.
 inline SessionConfig session_of(int num_devices, Bytes budget) {
@@ -66,7 +59,7 @@ inline Bytes smallest_budget(TrialConfig trial, bool double_buffer = true) {
 inline void expect_same_bits(const TrialResult& a, const TrialResult& b) {
   ASSERT_EQ(a.state, TrialState::done) << a.reason;
   ASSERT_EQ(b.state, TrialState::done) << b.reason;
-  EXPECT_GE(a.steps, 20);
+  EXPECT_GE(a.steps, 10);
   EXPECT_EQ(a.weights_xxh3, b.weights_xxh3);
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.eval_losses, b.eval_losses);

@@ -154,7 +154,7 @@ class ControllerCrash : public ::testing::Test {
 TEST_F(ControllerCrash, LosesNoAcknowledgedJobAndRunsNoneTwice) {
   const std::uint64_t only = from_environment("SPILLWAY_PROPERTY_SEED", 0);
   const std::uint64_t last =
-      only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(2000, 300));
+      only ? only : from_environment("SPILLWAY_PROPERTY_RUNS", campaign_size(1000, 100));
   Counts all;
   for (std::uint64_t seed = only ? only : 1; seed <= last; ++seed) {
     SCOPED_TRACE("SPILLWAY_PROPERTY_SEED=" + std::to_string(seed));

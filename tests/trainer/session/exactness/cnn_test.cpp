@@ -36,7 +36,7 @@ TEST(Cnn, HasTheLossesOfPlainTraining) {
     TrialConfig divided = trial;
     divided.model = cnn_trial(small_cnn(/*drop=*/0, pieces)).model;
     const auto spilled = train(session_of(1, smallest_budget(divided)), divided).trials[0];
-    ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+    ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
     EXPECT_LT(largest_difference(spilled.losses, plain), 1e-5) << pieces;
   }
   trial.train.learning_rate *= 1.02;  // negative control: a slightly different optimizer shows

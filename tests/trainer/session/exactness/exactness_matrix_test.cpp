@@ -14,18 +14,23 @@
 #include "tests/support/models/small_cnn.h"
 #include "tests/support/models/small_rnn.h"
 #include "tests/support/random/broken_rules.h"
+#include "tests/support/random/from_environment.h"
 #include "tests/support/run/watched_session.h"
 
 /// One table: what is trained x who computes which share x whether it fits there x what happens
 /// during training. The reference of every cell is the same trial on one device that holds all of
 /// it, in one lane. Each cell asserts by counters that it took its path, and controls that break
-/// one rule have other bits.
+/// one rule have other bits. A family tries a third of its cells, so that each placement is tried
+/// by two families; with SPILLWAY_CAMPAIGN=3 or more it tries all.
 namespace spillway::testing {
 namespace {
 
 using Kind = SessionEvent::Kind;
 
 constexpr std::int64_t kSteps = 10, kVirtualNodes = 12, kEvaluations = 2;
+
+/// A family tries one of so many cells.
+std::size_t stride() { return std::max<std::size_t>(1, 3 / campaign_size(1)); }
 
 /// Twelve virtual nodes of two samples, each a group: any number of lanes up to twelve. An epoch
 /// ends within the fifth or the ninth step, so every change below happens within one.
@@ -41,6 +46,7 @@ TrialConfig in_matrix(TrialConfig trial) {
 struct Family {
   std::string name;
   TrialConfig trial;
+  std::size_t number = 0;
 };
 
 void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
@@ -58,12 +64,15 @@ std::vector<Family> families() {
   TrialConfig translation = in_matrix(rnn_trial(small_rnn(RnnPreset::nmt, 0.1, /*pieces=*/2)));
   translation.data = std::make_shared<DataSplit>(DataSplit{
       std::make_shared<RuleSource>(100, 21, 0), std::make_shared<RuleSource>(64, 21, 500)});
-  return {{"GptWithDropout", gpt},
-          {"GptInPieces", divided},
-          {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
-          {"CnnInPieces", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)))},
-          {"TranslationInChunksAndPieces", translation},
-          {"GptInBf16", bf16}};
+  std::vector<Family> all{
+      {"GptWithDropout", gpt},
+      {"GptInPieces", divided},
+      {"ResnetWithStatisticsDropoutAugmentation", in_matrix(resnet_trial())},
+      {"CnnInPieces", in_matrix(cnn_trial(small_cnn(/*drop=*/0.1, /*pieces=*/2)))},
+      {"TranslationInChunksAndPieces", translation},
+      {"GptInBf16", bf16}};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].number = i;
+  return all;
 }
 
 SessionConfig devices_of(int num_devices, Bytes budget) {
@@ -106,6 +115,21 @@ std::string text(const Placement& placement) {
 class Matrix : public ::testing::TestWithParam<Family> {
  protected:
   static const TrialConfig& trial() { return GetParam().trial; }
+
+  /// The cells of this family.
+  template <typename Cell>
+  static std::vector<Cell> tried(const std::vector<Cell>& cells) {
+    std::vector<Cell> own;
+    for (std::size_t i = GetParam().number % stride(); i < cells.size(); i += stride()) {
+      own.push_back(cells[i]);
+    }
+    return own;
+  }
+  /// Resident or spilled: one of them, or both if all cells are tried.
+  static std::vector<bool> tried_memory() {
+    if (stride() == 1) return {false, true};
+    return {GetParam().number % 2 == 1};
+  }
 
   /// One device, resident, one lane.
   static Outcome computed_alone(const TrialConfig& config) {
@@ -173,7 +197,7 @@ void expect_path(const RunResult& result, const Placement& placement) {
 }
 
 TEST_P(Matrix, HasTheBitsOfOneDeviceForEveryPlacement) {
-  for (const Placement& placement : placements()) {
+  for (const Placement& placement : tried(placements())) {
     SCOPED_TRACE(text(placement));
     WatchedSession run(session_for(placement));
     const JobId id = run.session.submit(with_lanes(trial(), placement.lane_groups));
@@ -198,7 +222,7 @@ TEST_P(Matrix, KeepsItsBitsAmongOtherJobs) {
   TrialConfig reseeded = trial();
   reseeded.train.seed = 77;
   reseeded.train.max_steps = kSteps / 2;
-  for (const Placement& placement : half_of_placements(0)) {
+  for (const Placement& placement : tried(half_of_placements(0))) {
     SCOPED_TRACE(text(placement));
     SessionConfig config = session_for(placement);
     for (DeviceConfig& device : config.devices) {
@@ -240,8 +264,8 @@ bool runs_with_a_loss(const Placement& placement, const SessionConfig& config,
 TEST_P(Matrix, KeepsItsBitsIfDevicesFail) {
   std::mt19937 random(11);
   std::size_t redone = 0;
-  const std::vector<Placement> tried = half_of_placements(1);
-  for (const Placement& placement : tried) {
+  const std::vector<Placement> cells = tried(half_of_placements(1));
+  for (const Placement& placement : cells) {
     // In the first half, so that the remaining devices get a new plan.
     const auto smallest_share = static_cast<std::uint64_t>(kSteps / 2) *
                                 least_ops_a_step(placement.lane_groups, placement.spilled ? 2 : 1);
@@ -254,11 +278,11 @@ TEST_P(Matrix, KeepsItsBitsIfDevicesFail) {
     config.devices[device].imitate.fault = {DeviceFault::Kind::fail, after_ops};
     if (runs_with_a_loss(placement, config, trial(), oracle())) ++redone;
   }
-  EXPECT_GE(redone, tried.size() / 2);
+  EXPECT_GE(redone, cells.size() / 2);
 }
 
 TEST_P(Matrix, KeepsItsBitsIfADeviceHangs) {
-  for (const bool spilled : {false, true}) {
+  for (const bool spilled : tried_memory()) {
     const Placement placement{{3, 3, 3, 3}, spilled};
     SessionConfig config = session_for(placement);
     config.devices[2].imitate.fault = {DeviceFault::Kind::hang, 14};
@@ -268,7 +292,7 @@ TEST_P(Matrix, KeepsItsBitsIfADeviceHangs) {
 
 /// Devices 4 -> 2 -> 1 -> 3, each change within an epoch.
 TEST_P(Matrix, KeepsItsBitsOnAPathOverDevices) {
-  for (const bool spilled : {false, true}) {
+  for (const bool spilled : tried_memory()) {
     const SessionConfig config = session_for({{1, 5, 2, 4}, spilled});
     TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
     WatchedSession run(config);
@@ -296,7 +320,7 @@ TEST_P(Matrix, KeepsItsBitsOnAPathOverDevices) {
 /// The same numbers of lanes on devices that stay, then one lane per device.
 TEST_P(Matrix, KeepsItsBitsOverResizes) {
   const std::map<std::int64_t, int> path{{2, 2}, {4, 1}, {6, 3}, {8, 8}};
-  for (const bool spilled : {false, true}) {
+  for (const bool spilled : tried_memory()) {
     TrialConfig four = with_lanes(trial(), {1, 5, 2, 4});
     four.train.max_data_parallel = 8;
     WatchedSession run(session_for({{2, 2, 2, 2, 1, 1, 1, 1}, spilled}));

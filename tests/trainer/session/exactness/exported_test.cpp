@@ -75,7 +75,7 @@ TEST_F(Exported, HasTheLossesOfPlainTraining) {
   TrialConfig trial = trial_of(net);
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   const auto plain = plain_losses(net, trial);
-  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   EXPECT_LT(plain.back(), 0.95 * plain.front());
   trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows
@@ -96,7 +96,7 @@ TEST_F(Exported, MovesStatisticsAndKeepsFrozenWeights) {
   EXPECT_TRUE(weight("head.bias").equal(net.tensors[9].second));
   EXPECT_FALSE(weight("body.weight").equal(net.tensors[7].second));
   EXPECT_FALSE(weight("norm.running_mean").equal(torch::zeros({kNetWidth})));
-  EXPECT_EQ(weight("norm.num_batches_tracked").item<std::int64_t>(), 20);
+  EXPECT_EQ(weight("norm.num_batches_tracked").item<std::int64_t>(), 10);
 }
 
 /// The trial after the step at which it stops, or at its end.

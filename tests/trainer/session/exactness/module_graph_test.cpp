@@ -60,7 +60,7 @@ TEST(ModuleGraph, HasTheLossesOfPlainTraining) {
   TrialConfig trial = padded_trial(0);
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   const auto plain = plain_losses(trial);
-  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   EXPECT_LT(plain.back(), 0.95 * plain.front());
   trial.train.learning_rate *= 1.01;  // the control: a slightly different optimizer shows

@@ -88,7 +88,7 @@ TEST(Resnet, HasTheLossesOfPlainTraining) {
   trial.train.lr_scheduler_type = LrSchedulerType::constant;
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   const auto plain = plain_losses(config, trial);
-  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-3);
   trial.train.learning_rate *= 1.02;  // negative control: a slightly different optimizer shows
   EXPECT_GT(largest_difference(plain_losses(config, trial), plain), 1e-3);

@@ -58,7 +58,7 @@ TEST_P(Net, HasTheLossesOfPlainTraining) {
   TrialConfig trial = net_trial(GetParam());
   const auto spilled = train(session_of(1, smallest_budget(trial)), trial).trials[0];
   const auto plain = plain_losses(GetParam(), trial);
-  ASSERT_EQ(spilled.losses.size(), 20u) << spilled.reason;
+  ASSERT_EQ(spilled.losses.size(), 10u) << spilled.reason;
   EXPECT_LT(largest_difference(spilled.losses, plain), 1e-4);
   EXPECT_LT(plain.back(), 0.95 * plain.front());
 
