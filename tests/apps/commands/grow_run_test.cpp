@@ -29,8 +29,8 @@ class GrowRun : public ::testing::Test {
     overrides.push_back("output_dir=" + folder_ / name);
     TrainOptions options{.config_file = config_,
                          .overrides = std::move(overrides),
-                         .pilot_cache = measured_costs(),
-                         .json = true};
+                         .json = true,
+                         .pilot_cache = measured_costs()};
     return document([&] { return train(options, out_, log_, requests_); });
   }
   Json resumed(const std::string& name, const Texts& overrides = {}) {

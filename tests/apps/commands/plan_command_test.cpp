@@ -40,8 +40,8 @@ class PlanCommand : public ::testing::Test {
     std::ostringstream out, log;
     EXPECT_EQ(train({.config_file = options_.config_file,
                      .overrides = options_.overrides,
-                     .pilot_cache = measured_costs(),
-                     .json = true},
+                     .json = true,
+                     .pilot_cache = measured_costs()},
                     out, log, {}),
               kDone);
     return Json::parse(out.str());

@@ -22,7 +22,7 @@ class ResultsCommand : public ::testing::Test {
  protected:
   std::string trained(bool json, const std::string& override = "") {
     TrainOptions options{
-        .config_file = write_small_sweep(folder_), .pilot_cache = measured_costs(), .json = json};
+        .config_file = write_small_sweep(folder_), .json = json, .pilot_cache = measured_costs()};
     options.overrides = {"train.max_grad_norm=0"};
     if (!override.empty()) options.overrides.push_back(override);
     std::ostringstream out, log;

@@ -48,7 +48,7 @@ TEST(LrFunction, KeepsTheBitsOfAResidentRunWhenSpilledOverLanes) {
 
 TEST(LrFunction, HasTheBitsOfTheSameNamedSchedule) {
   const LrFunction line{.name = "line", .factor = [](std::int64_t step) {
-                          return std::max(0.0, 1 - static_cast<double>(step) / 20);
+                          return std::max(0.0, 1 - static_cast<double>(step) / 10);
                         }};
   TrialConfig named = net_trial(small_nets()[3]);
   named.train.lr_scheduler_type = LrSchedulerType::linear;

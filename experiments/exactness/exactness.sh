@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Prints the numbers of tests and failures as a Markdown table. CAMPAIGN (3, at least 3): the size.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+bash scripts/build.sh build -- exactness_matrix_test random_configuration_test \
+  families_exactness_test >/dev/null || exit 1
+# As in ctest; see cmake/Spillway.cmake.
+if grep -q GenuineIntel /proc/cpuinfo; then export MKL_ENABLE_INSTRUCTIONS=SSE4_2; fi
+export OMP_WAIT_POLICY=passive SPILLWAY_CAMPAIGN="${CAMPAIGN:-3}"
+log="$(mktemp)"
+trap 'rm -f "$log"' EXIT
+failed=0
+
+# count WORD: GoogleTest's number of tests that PASSED, FAILED or were SKIPPED.
+count() { sed -nE "s/^\[ +$1 +\] ([0-9]+) tests?.*/\1/p" "$log" | head -1; }
+
+# row WHAT PROGRAM [FILTER]
+row() {
+  local begin="$SECONDS" failures
+  "build/tests/$2" --gtest_filter="${3:-*}" >"$log" 2>&1
+  cat "$log" >&2
+  failures="$(count FAILED)"
+  if [[ -z "$(count PASSED)" ]]; then failures=1; fi
+  failed=$((failed + ${failures:-0}))
+  echo "| $1 | $(count PASSED) | $(count SKIPPED) | ${failures:-0} | $((SECONDS - begin)) |"
+}
+
+echo "| what | passed | skipped | failed | seconds |"
+echo "| --- | ---: | ---: | ---: | ---: |"
+row matrix exactness_matrix_test '-*Control*'
+row "controls of the matrix" exactness_matrix_test '*Control*'
+row "random configurations" random_configuration_test
+row "random strategies" families_exactness_test 'Strategies.*'
+exit "$((failed > 0))"
