@@ -112,7 +112,8 @@ TEST(EngineProperty, RunsPlacedTracksOnTheirDevices) {
   for (std::uint64_t seed = 1; seed <= num_workloads() / 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Workload workload = make_workload(seed);
-    for (const auto& plan : workload.jobs) made_for_devices += plan->track_devices.empty() ? 0u : 1u;
+    for (const auto& plan : workload.jobs)
+      made_for_devices += plan->track_devices.empty() ? 0u : 1u;
     EXPECT_EQ(run(workload).checker.strays(), 0u);
     if (::testing::Test::HasFailure()) return;
   }
