@@ -175,7 +175,7 @@ TEST(SessionMetrics, AreInEventsAndSurviveAResume) {
   const TemporaryFolder folder;
   TrialConfig trial = regression();
   trial.checkpoint = {.folder = folder / "checkpoints", .every_steps = 5};
-  trial.until = 15;
+  trial.until = 8;
   {
     Session session(session_of(1, kAmple));
     const JobId id = session.submit(trial);

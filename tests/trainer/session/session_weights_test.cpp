@@ -73,16 +73,16 @@ TEST(SessionWeights, AreTheSameFromMemoryFileAndCheckpoint) {
 
 TEST(SessionWeights, AreTheSameForAPausedAndAnEndedTrial) {
   TrialConfig trial = norm_trial();
-  trial.until = 10;
+  trial.until = 5;
   Session session(session_of(1, smallest_budget(trial)));
   const JobId id = session.submit(trial);
   session.start();
   ASSERT_EQ(session.wait(id), TrialState::paused);
   const std::string at_rest = hash_of(session.weights(id));
   TrialConfig shorter = norm_trial();
-  shorter.train.max_steps = 10;
+  shorter.train.max_steps = 5;
   EXPECT_EQ(at_rest, Trained(shorter).result.weights_xxh3);
-  session.extend(id, 20);
+  session.extend(id, 10);
   ASSERT_EQ(session.wait(id), TrialState::done);
   EXPECT_EQ(session.result().trials[0].weights_xxh3, Trained(norm_trial()).result.weights_xxh3);
   EXPECT_NE(session.result().trials[0].weights_xxh3, at_rest) << "the control";
