@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the numbers of tests and failures as a Markdown table. CAMPAIGN (3, at least 3): the size.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
 bash scripts/build.sh build -- exactness_matrix_test random_configuration_test \
   families_exactness_test >/dev/null || exit 1
@@ -17,13 +17,13 @@ count() { sed -nE "s/^\[ +$1 +\] ([0-9]+) tests?.*/\1/p" "$log" | head -1; }
 
 # row WHAT PROGRAM [FILTER]
 row() {
-  local begin="$SECONDS" failures
+  local begin="$SECONDS" failures skipped
   "build/tests/$2" --gtest_filter="${3:-*}" >"$log" 2>&1
   cat "$log" >&2
-  failures="$(count FAILED)"
+  failures="$(count FAILED)" skipped="$(count SKIPPED)"
   if [[ -z "$(count PASSED)" ]]; then failures=1; fi
   failed=$((failed + ${failures:-0}))
-  echo "| $1 | $(count PASSED) | $(count SKIPPED) | ${failures:-0} | $((SECONDS - begin)) |"
+  echo "| $1 | $(count PASSED) | ${skipped:-0} | ${failures:-0} | $((SECONDS - begin)) |"
 }
 
 echo "| what | passed | skipped | failed | seconds |"
