@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the numbers of tests and failures as a Markdown table. CAMPAIGN (3, at least 3): the size.
+# Prints the numbers of tests and failures as a Markdown table. CAMPAIGN (3, at least 3): see README.md.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 

@@ -29,7 +29,7 @@ using Kind = SessionEvent::Kind;
 
 constexpr std::int64_t kSteps = 10, kVirtualNodes = 12, kEvaluations = 2;
 
-/// A family tries one of so many cells.
+/// A family tries every third cell, or all in a larger campaign.
 std::size_t stride() { return std::max<std::size_t>(1, 3 / campaign_size(1)); }
 
 /// Twelve virtual nodes of two samples, each a group: any number of lanes up to twelve. An epoch
