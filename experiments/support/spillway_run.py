@@ -62,10 +62,10 @@ def plan(program, config):
     return planned(program, config)["trials"]
 
 
-def search(program, config, strategy_file, proposals):
+def search(program, config, strategy_file, proposals, *options):
     """What it says of a search, which writes the strategy to a new file."""
     return planned(program, config, "--search", str(strategy_file), "--proposals",
-                   str(proposals))["search"]
+                   str(proposals), *options)["search"]
 
 
 def step_seconds(run, process="real"):

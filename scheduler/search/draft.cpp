@@ -42,6 +42,7 @@ std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<d
       layers.push_back({name, layer.kind, block_of(name), layer.pieces});
     }
     layers.back().cost_s += cost_s[l];
+    for (int p : layer.params) layers.back().weights += model.params[at(p)].tensor.bytes();
   }
   return layers;
 }

@@ -7,6 +7,7 @@
 
 #include "spillway/spec.h"
 #include "spillway/strategy_config.h"
+#include "spillway/units.h"
 
 namespace spillway {
 
@@ -17,6 +18,7 @@ struct WholeLayer {
   std::string block;  ///< "h.3.", or empty: it is in no block
   int pieces = 1;
   double cost_s = 0;  ///< forward and backward of one virtual node
+  Bytes weights = 0;
 };
 
 /// The layers of a model, in order. `cost_s`: by layer of the model.

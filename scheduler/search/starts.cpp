@@ -49,6 +49,20 @@ Draft pipeline(const std::vector<WholeLayer>& layers, int stages, int tracks_per
 
 bool is_divided(const WholeLayer& layer) { return layer.pieces > 1; }
 
+/// By layer: whether it has a larger part of the model's weights than of its work.
+std::vector<bool> with_many_weights(const std::vector<WholeLayer>& layers) {
+  double weights = 0, cost_s = 0;
+  for (const WholeLayer& layer : layers) {
+    weights += static_cast<double>(layer.weights);
+    cost_s += layer.cost_s;
+  }
+  std::vector<bool> found;
+  for (const WholeLayer& layer : layers) {
+    found.push_back(static_cast<double>(layer.weights) * cost_s > layer.cost_s * weights);
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, Draft>> known_drafts(const std::vector<WholeLayer>& layers,
@@ -72,8 +86,9 @@ std::vector<std::pair<std::string, Draft>> known_drafts(const std::vector<WholeL
     Draft tensor = everywhere(consecutive(0, devices, devices), layers);
     tensor.chunk = 1;
     Draft expert = tensor;
+    const std::vector<bool> is_heavy = with_many_weights(layers);
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      if (!is_divided(layers[l])) expert.grids[l] = consecutive(0, most_lanes);
+      if (!is_divided(layers[l]) || !is_heavy[l]) expert.grids[l] = consecutive(0, most_lanes);
     }
     found.emplace_back("tensor parallelism", std::move(tensor));
     found.emplace_back("pieces or batch", std::move(expert));

@@ -97,6 +97,16 @@ TEST(StrategySearch, NamesKnownStrategies) {
                                              "tensor parallelism", "pieces or batch"}));
 }
 
+TEST(StrategySearch, DividesLayersWithManyWeightsByPieces) {
+  std::vector<WholeLayer> layers{{.name = "conv", .pieces = 4, .cost_s = 9, .weights = 1_MiB},
+                                 {.name = "pool", .cost_s = 1},
+                                 {.name = "linear", .pieces = 4, .cost_s = 1, .weights = 9_MiB}};
+  const auto& [name, expert] = known_drafts(layers, 4, 4).back();
+  EXPECT_EQ(name, "pieces or batch");
+  EXPECT_EQ(expert.grids,
+            (std::vector{consecutive(0, 4), consecutive(0, 4), consecutive(0, 4, /*pieces=*/4)}));
+}
+
 TEST(StrategySearch, WritesPatternsOfBlocks) {
   const Problem problem(divided_chain(3, 2), 2, 4, 1e9);
   Draft draft = everywhere(consecutive(0, 2), problem.space.layers);

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""What searches find for the models of FlexFlow, and how it trains; prints a Markdown table.
+
+Usage: flexflow.py BIN TEXT [DIGITS] [--brief] [--only MODEL], BIN: folder of the programs.
+"""
+
+import itertools
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import pictures  # noqa: E402
+import ranks  # noqa: E402
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+
+NODES = 8
+STEPS = 4  # that --verify trains
+CNN = {"family": "cnn", "num_classes": 100, "pieces": {"channels": 4}}
+RNN = {"family": "rnn", "pieces": {"vocabulary": 4}}
+# By name: the model, and the samples of a virtual node.
+MODELS = {
+    "AlexNet": ({**CNN, "preset": "alexnet", "width_mult": 0.5, "image_size": 64}, 2),
+    "Inception-v3": ({**CNN, "preset": "inception_v3", "width_mult": 0.25, "image_size": 107}, 1),
+    "ResNet-101": ({**CNN, "preset": "resnet101", "width_mult": 0.25, "image_size": 64}, 1),
+    "RNNTC": ({**RNN, "preset": "rnntc", "vocab_size": 4096, "hidden_size": 128}, 2),
+    "RNNLM": ({**RNN, "preset": "rnnlm", "vocab_size": 4096, "hidden_size": 128}, 2),
+    "NMT": ({**RNN, "preset": "nmt", "vocab_size": 4096, "hidden_size": 128,
+             "max_position_embeddings": 80}, 1),
+}
+SLOW, FAST = "20MiB/s", "80MiB/s"
+
+
+def config_of(name, devices, link, text, folder):
+    model, samples = MODELS[name]
+    data = {"format": "bytes", "path": text}
+    if model["family"] == "cnn":
+        path = folder / f"{model['image_size']}.safetensors"
+        if not path.exists():
+            pictures.write(path, samples=64, channels=3, size=model["image_size"], classes=100)
+        data = {"format": "tensors", "path": str(path)}
+    device = {"kind": "cpu", "memory": "512MiB", "imitate": {"slowdown": 8, "link": link}}
+    return {"devices": [device] * devices, "host_memory": "8GiB", "model": model, "data": data,
+            "train": {"batch_size": NODES * samples, "virtual_nodes": NODES,
+                      "learning_rate": 1e-3, "max_steps": STEPS, "eval_batches": 1}}
+
+
+def searched(program, config, folder, proposals):
+    """[(name, planned seconds, trained seconds)] of all strategies that fit, and the seconds of
+    the search by proposal."""
+    spillway_run.planned(program, config)  # measures the layers
+    begin = time.monotonic()
+    spillway_run.planned(program, config)
+    plan_s = time.monotonic() - begin
+    begin = time.monotonic()
+    search = spillway_run.search(program, config, folder / "alone.yaml", proposals)
+    search_s = time.monotonic() - begin - plan_s
+    (folder / "alone.yaml").unlink(missing_ok=True)
+    verified = spillway_run.search(program, config, folder / "found.yaml", proposals, "--verify")
+    (folder / "found.yaml").unlink(missing_ok=True)
+    rows = [known for known in verified["known"] if "step_s" in known]
+    if verified["best"]["name"] == "found":
+        rows.append(verified["best"])
+    return ([(row["name"], row["step_s"], trained_s)
+             for row, trained_s in zip(rows, verified["trained_s"], strict=True)],
+            search_s / search["simulated"])
+
+
+def print_cell(name, devices, link, rows, proposal_s):
+    is_lanes = [strategy.startswith("data_parallel") for strategy, _, _ in rows]
+    trained_s = [trained for _, _, trained in rows]
+    lanes_s = min(s for s, is_one in zip(trained_s, is_lanes) if is_one)
+    known = [(s, strategy) for (strategy, _, s), is_one in zip(rows, is_lanes)
+             if not is_one and strategy != "found"]
+    known_s, known_name = min(known)
+    found_s = min((s for strategy, _, s in rows if strategy == "found"),
+                  default=min(lanes_s, known_s))
+    shares = [planned / trained for _, planned, trained in rows]
+    tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}",
+                      f"{1e3 * known_s:.0f} ({known_name})", f"{1e3 * found_s:.0f}",
+                      f"{lanes_s / found_s:.2f}", f"{known_s / found_s:.2f}",
+                      tables.spread(shares, 2),
+                      f"{ranks.kendall_tau([p for _, p, _ in rows], trained_s):.2f}",
+                      f"{1e3 * proposal_s:.2f}",
+                      f"1/{STEPS * statistics.median(trained_s) / proposal_s:,.0f}"])
+
+
+def main():
+    parser = spillway_run.parser("one small model, few proposals")
+    parser.add_argument("--only", choices=MODELS, help="one of the models")
+    arguments = parser.parse_args()
+    program = os.path.abspath(arguments.bin) + "/spillway"
+    names = [arguments.only] if arguments.only else list(MODELS)
+    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 1000
+    if arguments.brief:
+        MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
+        names, machines, proposals = ["RNNLM"], [(2, FAST)], 20
+    tables.print_head(["model", "devices", "link", "data parallel, ms", "best known, ms",
+                       "found, ms", "data parallel / found", "best known / found",
+                       "planned / trained", "Kendall's tau", "ms a proposal", "of training it"])
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        for (devices, link), name in itertools.product(machines, names):
+            config = config_of(name, devices, link, os.path.abspath(arguments.text), folder)
+            print_cell(name, devices, link, *searched(program, config, folder, proposals))
+
+
+if __name__ == "__main__":
+    main()
