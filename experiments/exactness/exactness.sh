@@ -5,9 +5,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
 bash scripts/build.sh build -- exactness_matrix_test random_configuration_test \
   families_exactness_test >/dev/null || exit 1
-# As in ctest; see cmake/Spillway.cmake.
-if grep -q GenuineIntel /proc/cpuinfo; then export MKL_ENABLE_INSTRUCTIONS=SSE4_2; fi
-export OMP_WAIT_POLICY=passive SPILLWAY_CAMPAIGN="${CAMPAIGN:-3}"
+# shellcheck source=experiments/support/as_ctest.sh
+source experiments/support/as_ctest.sh
+export SPILLWAY_CAMPAIGN="${CAMPAIGN:-3}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 failed=0

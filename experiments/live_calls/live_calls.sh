@@ -2,11 +2,11 @@
 # Prints the numbers of runs, live calls and failures as a Markdown table.
 # VIRTUAL_RUNS (10000), SESSION_RUNS (60, a multiple of 20), KILLS (50): how many of each.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
 bash scripts/build.sh build -- spillway elastic_property_test live_session_test >/dev/null || exit 1
-# As in ctest; see cmake/Spillway.cmake.
-if grep -q GenuineIntel /proc/cpuinfo; then export MKL_ENABLE_INSTRUCTIONS=SSE4_2; fi
+# shellcheck source=experiments/support/as_ctest.sh
+source experiments/support/as_ctest.sh
 virtual_runs="${VIRTUAL_RUNS:-10000}" session_runs="${SESSION_RUNS:-60}" kills="${KILLS:-50}"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
