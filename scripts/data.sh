@@ -4,7 +4,7 @@
 #   data.sh digits   handwritten digits as scikit-learn ships them
 #   data.sh breast_cancer   likewise: 569 tumours with 30 measurements each
 # and of what tests and experiments compare with, and what makes the documentation:
-#   data.sh safetensors|tensorboard|ray|mkdocs   a Python that has these packages
+#   data.sh safetensors|tensorboard|ray|operators|mkdocs   a Python that has these packages
 #   data.sh python   likewise, for the tests of the package spillway
 #   data.sh libraries   likewise: those that the package works with, without PyTorch
 #   data.sh trackers   likewise: Ray, W&B, trackio and MLflow, without what `libraries` has
@@ -22,6 +22,7 @@ readonly -A packages_of=(
   [safetensors]="safetensors==0.5.3 numpy"
   [tensorboard]="tensorboard==2.21.0"
   [ray]="ray[tune]==2.60.0 optuna==5.0.0"
+  [operators]="expecttest==0.3.0"
   [mkdocs]="mkdocs==1.6.1"
   [libraries]="transformers==5.24.0 psutil pyyaml optuna==5.0.0 datasets==5.2.0"
   [trackers]="wandb==0.31.0 trackio==0.43.0 mlflow-skinny==3.17.2 ray[tune]==2.60.0"

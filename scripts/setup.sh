@@ -17,7 +17,7 @@ readonly packages=(
   libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libxxhash-dev
   libgtest-dev libbenchmark-dev 'clang-format-14|clang-format'
   'clang-19|clang-18' 'clang-tidy-19|clang-tidy-18' 'libclang-rt-19-dev|libclang-rt-18-dev'
-  strace doxygen
+  strace doxygen qemu-user
 )
 spillway_cache="${XDG_CACHE_HOME:-$HOME/.cache}/spillway"
 readonly spillway_cache

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -35,6 +37,14 @@ struct EarlyTerminate {
   bool operator==(const EarlyTerminate&) const = default;
 };
 
+/// The kernels with which LibTorch computes on CPUs.
+enum class NumericsKind : std::uint8_t {
+  native,   ///< the fastest of the processor
+  portable  ///< those that give the same bits on every x86-64 processor with AVX2 and FMA
+};
+template <>
+inline constexpr std::array kNames<NumericsKind>{"native", "portable"};  ///< names
+
 /// The largest SessionConfig::activation_share.
 inline constexpr double kMostActivations = 0.9;
 
@@ -44,6 +54,8 @@ inline constexpr std::size_t kMaxHistory = 65'536;
 /// Devices, memory and scheduling of a session.
 struct SessionConfig {
   std::vector<DeviceConfig> devices;  ///< at least one, all of one kind
+  /// `portable` holds for the process: before LibTorch computes in it, and for all later sessions.
+  NumericsKind numerics = NumericsKind::native;
   /// Part of each device's memory reserved for activations. 0: activations share the whole budget;
   /// on GPUs a quarter is reserved.
   double activation_share = 0;
@@ -68,6 +80,10 @@ struct SessionConfig {
   /// Compares all trials of the session and of its journal. Waiting trials keep their training
   /// state, so host_memory must hold that of all trials that train at once.
   std::optional<EarlyTerminate> early_terminate;
+
+  bool has_gpus() const {  ///< whether a device is a GPU
+    return std::ranges::count(devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;
+  }
 };
 
 }  // namespace spillway

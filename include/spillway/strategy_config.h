@@ -44,9 +44,8 @@ inline constexpr std::array kNames<GraphChoice>{"keep", "recompute"};  ///< name
 struct StrategyConfig {
   std::vector<LayerPlacement> place;          ///< later ones win; other layers are on track 0
   FirstChoice first = FirstChoice::backward;  ///< see FirstChoice
-  int chunk = 1;  ///< virtual nodes that a track takes through its layers at a time; 0: all
-  int window =
-      0;  ///< virtual nodes that a track has begun and not finished, at most; 0: any number
+  int chunk = 1;   ///< virtual nodes that a track takes through its layers at a time; 0: all
+  int window = 0;  ///< the most virtual nodes that a track may have begun and not finished; 0: any
   GraphChoice graphs = GraphChoice::keep;  ///< see GraphChoice
 
   /// The highest number of a track, plus 1.

@@ -75,6 +75,7 @@ class Session:
         self,
         devices: Device | Sequence[Device],
         *,
+        numerics: str | None = None,
         host_memory: str | int | None = None,
         activation_share: float | None = None,
         offload_path: str | os.PathLike[str] | None = None,
@@ -93,6 +94,7 @@ class Session:
         self._session = _core.Session(
             _document(
                 devices=[_device(device) for device in several],
+                numerics=numerics,
                 host_memory=host_memory,
                 activation_share=activation_share,
                 offload_path=None if offload_path is None else os.fspath(offload_path),

@@ -10,8 +10,8 @@
 /// messages are those of a whole document.
 namespace spillway {
 
-/// `devices`, `host_memory`, `activation_share`, `offload_path`, `scheduling` and `sweep` of a
-/// document that has no other keys. Adds problems to `findings`.
+/// `devices`, `numerics`, `host_memory`, `activation_share`, `offload_path`, `scheduling` and
+/// `sweep` of a document that has no other keys. Adds problems to `findings`.
 SessionConfig read_session(const YamlNode& tree, Findings& findings);
 
 /// How a trial trains: `seed`, `train`, `scheduling.order` and `checkpoint`, likewise.

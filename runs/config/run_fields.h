@@ -14,6 +14,12 @@ void visit_resources(Config& session, Visitor& v) {
   v.require_key("devices", "list at least one, such as [{kind: cpu, memory: 1GiB}]");
   v.list("devices", session.devices, "[{memory: 1GiB}]", "List of devices, see below.",
          [](auto& device, auto& item) { visit_device(device, item); });
+  v.field(
+      "numerics", session.numerics, kAny,
+      "With which kernels LibTorch computes on CPUs: the fastest of the processor (`native`), or "
+      "slower ones that give the same bits on every x86-64 processor with AVX2 and FMA "
+      "(`portable`), see [Exactness](exactness.md#portable-numerics).",
+      InContract::by_content);
   v.field("host_memory", session.host_memory, SizeRange{},
           "Limit of host memory for the training state of all running trials. Trials that do not "
           "fit wait.");

@@ -140,9 +140,7 @@ bool may_share(const std::vector<Trial>& trials) {
 
 /// The shares for activations to try in turn. The default of GPUs is a quarter.
 std::vector<double> activation_shares_of(const SessionConfig& config) {
-  const bool has_gpu =
-      std::ranges::count(config.devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;
-  if (config.activation_share > 0 || !has_gpu) return {config.activation_share};
+  if (config.activation_share > 0 || !config.has_gpus()) return {config.activation_share};
   return {0, 0.5, 0.75, kMostActivations, 0.1};
 }
 
@@ -202,8 +200,8 @@ std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
 }
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
-  for (const char* needed :
-       {"devices", "activation_share", "host_memory", "offload_path", "scheduling", "sweep"}) {
+  for (const char* needed : {"devices", "numerics", "activation_share", "host_memory",
+                             "offload_path", "scheduling", "sweep"}) {
     if (findings.concern(needed)) return nullptr;
   }
   std::unique_ptr<Session> session;

@@ -19,24 +19,33 @@ bool is_fingerprint(const ContractDifference& difference) {
   return difference.field.starts_with(kFingerprint);
 }
 
+bool is_of_device(const ContractDifference& difference) { return difference.field == "device"; }
+
 /// What only one of the two programs notes.
 bool cannot_be_compared(const ContractDifference& difference) {
   const bool is_noted_by_some = is_fingerprint(difference) || difference.field == kFrozenParameters;
   return is_noted_by_some && !(difference.then && difference.now);
 }
 
-std::string remedy_of_kernels() {
+std::string remedy_of_device() {
+  return "use the original value of numerics, on the original kind of device; only portable "
+         "numerics continue on other processors";
+}
+
+std::string remedy_of_kernels(bool has_device) {
   const auto variables = kernel_variables();
   return fmt::format(
       "these operations compute other bits here, because the processor, a library, a process flag "
-      "or an environment variable selects other kernels ({}); continue on a machine that computes "
-      "the original bits",
+      "or an environment variable selects other kernels ({1}); {0}",
+      has_device ? remedy_of_device() : "continue on a machine that computes the original bits",
       variables.empty() ? "no variable known to do so is set here"
                         : fmt::format("set here: {}", fmt::join(variables, ", ")));
 }
 
 std::string remedy_of(const std::vector<ContractDifference>& differences) {
-  if (std::ranges::any_of(differences, is_fingerprint)) return remedy_of_kernels();
+  const bool has_device = std::ranges::any_of(differences, is_of_device);
+  if (std::ranges::any_of(differences, is_fingerprint)) return remedy_of_kernels(has_device);
+  if (has_device) return remedy_of_device();
   if (differences.size() == 1 && differences[0].field == "data") {
     return "the files of data.path, or the way they are read, have changed; restore them";
   }

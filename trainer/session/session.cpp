@@ -9,6 +9,7 @@
 #include "trainer/config/config_fields.h"
 #include "trainer/session/session_impl.h"
 #include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/portable_kernels.h"
 
 namespace spillway {
 namespace {
@@ -16,13 +17,21 @@ namespace {
 /// A GPU needs a share for activations. Throws ConfigError (`activation_share`).
 MemorySplit split_of(const SessionConfig& config) {
   constexpr double kOfGpus = 0.25;
-  const bool has_gpu =
-      std::ranges::count(config.devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;
   const double share = config.activation_share;
   ConfigCheck check;
   FieldCheck(check).field("activation_share", share, kActivationShare, "");
   check.finish();
-  return {share > 0 || !has_gpu ? share : kOfGpus};
+  return {share > 0 || !config.has_gpus() ? share : kOfGpus};
+}
+
+/// Before LibTorch computes. Throws ConfigError (`numerics`).
+void choose_kernels(const SessionConfig& config) {
+  if (config.numerics == NumericsKind::native) return;
+  if (config.has_gpus()) {
+    throw ConfigError("numerics", 0,
+                      "is portable, but kernels of GPUs cannot be chosen; use native");
+  }
+  use_portable_kernels();
 }
 
 /// Throws all errors of the configuration together.
@@ -118,6 +127,7 @@ RunResult Session::Impl::summarise(const EngineSnapshot& snapshot, double wall_s
 }
 
 Session::Session(SessionConfig config) {
+  choose_kernels(config);
   initialize_torch();
   impl_ = std::make_unique<Impl>(std::move(config));
 }

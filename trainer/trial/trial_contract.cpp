@@ -19,6 +19,7 @@
 #include "trainer/config/train_changes.h"
 #include "trainer/profile/machine.h"
 #include "trainer/profile/numerics.h"
+#include "trainer/torch/portable_kernels.h"
 #include "trainer/torch/torch_threads.h"
 
 namespace spillway {
@@ -117,6 +118,12 @@ std::string text_at(const Contract& contract, const char* field) {
   return found == contract.end() ? "" : found->second;
 }
 
+/// As far as it decides bits.
+std::string processor() {
+  if (uses_portable_kernels()) return "x86-64 with AVX2 and FMA, portable numerics";
+  return processor_name() + ", " + at::get_cpu_capability();
+}
+
 void add(const DataSource& source, bool evaluation, const ModelSpec& model, Xxh3& hash) {
   const std::uint64_t samples = source.num_samples();
   const std::size_t row_bytes =
@@ -163,13 +170,12 @@ Contract contract_of(const TrialConfig& trial, const ModelSpec& model, const std
                      const std::string& device) {
   const TrainConfig& train = trial.train;
   const std::string shapes = description(model);
-  Contract contract{
-      {"model", xxh3(std::as_bytes(std::span(shapes)))},
-      {"data", data_xxh3},
-      {"numerics", fmt::to_string(kNumericsVersion)},
-      {"threads_per_op", "1"},
-      {"libtorch", TORCH_VERSION},
-      {"device", device == "cpu" ? processor_name() + ", " + at::get_cpu_capability() : device}};
+  Contract contract{{"model", xxh3(std::as_bytes(std::span(shapes)))},
+                    {"data", data_xxh3},
+                    {"numerics", fmt::to_string(kNumericsVersion)},
+                    {"threads_per_op", "1"},
+                    {"libtorch", TORCH_VERSION},
+                    {"device", device == "cpu" ? processor() : device}};
   const std::string contents = xxh3_of_contents(model);
   if (!contents.empty()) contract[kFrozenParameters] = contents;
   TrainFields fields(train, contract);

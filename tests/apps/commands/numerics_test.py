@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Environment variables that select other kernels: a run does not resume under them, and costs
-measured without them are not used.
+measured without them are not used. Portable numerics choose kernels themselves.
 
 Usage: numerics_test.py SPILLWAY TEXT
 """
@@ -31,6 +31,9 @@ CASES = [("MKL_CBWR", "COMPATIBLE", GPT),
          ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE", RESNET + BF16),
          ("DNNL_MAX_CPU_ISA", "SSE41", RESNET),
          ("ATEN_CPU_CAPABILITY", "default", GPT)]
+PORTABLE = "numerics=portable"
+PORTABLE_KERNELS = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "avx2",
+                    "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 
 class Numerics(unittest.TestCase):
@@ -60,10 +63,10 @@ class Numerics(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200,
                               env={**os.environ, **variables})
 
-    def trained(self, name, model, **variables):
+    def trained(self, name, model, steps=20, **variables):
         """A whole run; the first one measures costs."""
         run = self.run_of(name, model)
-        done = self.call(run.train_command(*model, "train.max_steps=20"), **variables)
+        done = self.call(run.train_command(*model, f"train.max_steps={steps}"), **variables)
         self.assertEqual(done.returncode, 0, done.stderr)
         return run
 
@@ -93,6 +96,27 @@ class Numerics(unittest.TestCase):
         for number, (variable, value, model) in enumerate(CASES):
             with self.subTest(variable=variable, value=value, model=model):
                 self.check(number, variable, value, model)
+
+    def test_portable_numerics_are_those_of_portable_kernels(self):
+        for number, model in enumerate([GPT, GPT + BF16, MLP, RESNET]):
+            with self.subTest(model=model):
+                portable = self.trained(f"portable{number}", model + [PORTABLE],
+                                        MKL_CBWR="AUTO", ONEDNN_MAX_CPU_ISA="SSE41")
+                same = self.trained(f"same{number}", model, **PORTABLE_KERNELS)
+                self.assertEqual(portable.weights(), same.weights())
+        native = self.trained("native", GPT)
+        self.assertNotEqual(native.weights(), self.trained("control", GPT + [PORTABLE]).weights())
+
+    def test_a_portable_run_resumes_only_as_one(self):
+        whole = self.trained("whole", GPT + [PORTABLE], steps=40)
+        run = self.killed("portable", GPT + [PORTABLE])
+        refused = self.call(run.resume_command("numerics=native"))
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("device: was x86-64 with AVX2 and FMA, portable numerics, is ",
+                      refused.stderr)
+        resumed = self.call(run.resume_command(small_run.FAST), MKL_CBWR="AUTO")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertEqual(run.weights(), whole.weights())
 
     def smallest_budget(self, run, cache, **variables):
         done = self.call([PROGRAM, "plan", str(run.config), "--json"],

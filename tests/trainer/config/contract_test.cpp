@@ -57,6 +57,11 @@ TEST(Contract, ExplainsOtherKernels) {
   EXPECT_NE(said.find("(set here: MKL_CBWR=COMPATIBLE, ONEDNN_MAX_CPU_ISA=AVX2)"),
             std::string::npos)
       << said;
+  const ContractDifference device{"device", "one", "other"};
+  for (const auto& differences : {std::vector{device}, std::vector{device, kernels.front()}}) {
+    EXPECT_NE(explain(differences).find("only portable numerics continue on other processors"),
+              std::string::npos);
+  }
   EXPECT_EQ(explain({{"seed", "7", "8"}}), "\n  seed: was 7, is 8\nuse the original values");
 }
 
