@@ -1,6 +1,7 @@
 #include "trainer/torch/portable_kernels.h"
 
 #include <ATen/Version.h>
+#include <ATen/cpu/Utils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/atan_cpu_dispatch.h>
@@ -16,10 +17,6 @@
 #include <array>
 #include <cstdlib>
 #include <string>
-
-#ifdef __x86_64__
-#include <sys/platform/x86.h>
-#endif
 
 #include "core/base/mutex.h"
 #include "spillway/error.h"
@@ -87,12 +84,12 @@ constexpr std::array kVariables{Variable{"ATEN_CPU_CAPABILITY", "avx2"},
                                 Variable{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
 
 bool has_instructions() {
-#ifdef __x86_64__
-  // GCC's __builtin_cpu_supports() knows few makers.
-  return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA);
-#else
-  return false;
-#endif
+  const auto capabilities = at::cpu::get_cpu_capabilities();
+  const auto has = [&](const char* name) {
+    const auto found = capabilities.find(name);
+    return found != capabilities.end() && found->second.toBool();
+  };
+  return has("avx2") && has("fma3");
 }
 
 /// Whether MKL computes in the mode COMPATIBLE, or there is no MKL.
@@ -102,7 +99,7 @@ bool has_compatible_mkl() {
   return get == nullptr || get(kBranch) == kCompatible;
 }
 
-void choose_kernels() {
+void choose_portable() {
   if (!has_instructions()) {
     throw ConfigError("numerics", 0,
                       "is portable, which needs an x86-64 processor with AVX2 and FMA; use native");
@@ -136,7 +133,7 @@ Chosen& chosen() {
 
 void use_portable_kernels() {
   const MutexLock lock(chosen().mutex);
-  if (!chosen().is_portable) choose_kernels();
+  if (!chosen().is_portable) choose_portable();
   chosen().is_portable = true;
 }
 
