@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Bits of portable numerics on other processors, by emulation, and their cost; prints Markdown.
 
-Usage: portable.py BIN TEXT [DIGITS] [--brief] [--only TABLE], BIN: folder of the programs; PYTHONPATH
-must contain PyTorch. Exits with 1 if a trial has other bits on another processor, and with 77
-without QEMU.
+Usage: portable.py BIN TEXT [DIGITS] [--brief] [--only TABLE], BIN: folder of the programs;
+PYTHONPATH must contain PyTorch. Exits with 1 if a trial has other bits on another processor, and
+with 77 without QEMU.
 """
 
 import concurrent.futures
