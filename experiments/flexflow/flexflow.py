@@ -71,20 +71,18 @@ def searched(program, config, folder, proposals):
 
 
 def print_cell(name, devices, link, rows, proposal_s):
-    is_lanes = [strategy.startswith("data_parallel") for strategy, _, _ in rows]
-    trained_s = [trained for _, _, trained in rows]
-    lanes_s = min(s for s, is_one in zip(trained_s, is_lanes) if is_one)
-    known = [(s, strategy) for (strategy, _, s), is_one in zip(rows, is_lanes)
-             if not is_one and strategy != "found"]
-    known_s, known_name = min(known)
-    found_s = min((s for strategy, _, s in rows if strategy == "found"),
-                  default=min(lanes_s, known_s))
-    shares = [planned / trained for _, planned, trained in rows]
+    names, planned_s, trained_s = zip(*rows)
+    trained = dict(zip(names, trained_s))
+    lanes_s = min(s for each, s in trained.items() if each.startswith("data_parallel"))
+    known_s, known_name = min((s, each) for each, s in trained.items()
+                              if each != "found" and not each.startswith("data_parallel"))
+    found_s = trained.get("found", min(lanes_s, known_s))
+    shares = [planned / actual for planned, actual in zip(planned_s, trained_s)]
     tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}",
                       f"{1e3 * known_s:.0f} ({known_name})", f"{1e3 * found_s:.0f}",
                       f"{lanes_s / found_s:.2f}", f"{known_s / found_s:.2f}",
                       tables.spread(shares, 2),
-                      f"{ranks.kendall_tau([p for _, p, _ in rows], trained_s):.2f}",
+                      f"{ranks.kendall_tau(planned_s, trained_s):.2f}",
                       f"{1e3 * proposal_s:.2f}",
                       f"1/{STEPS * statistics.median(trained_s) / proposal_s:,.0f}"])
 

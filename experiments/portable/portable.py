@@ -174,9 +174,9 @@ def main():
         return 77
     program = os.path.abspath(arguments.bin) + "/spillway"
     text, digits = (os.path.abspath(path) for path in (arguments.text, arguments.digits or "."))
-    all_trials = {name: config_of(*trial, "portable")
-                  for name, trial in trials(text, digits).items()}
-    control = {"control: gpt, native": config_of(*trials(text, digits)["gpt"], "native")}
+    small = trials(text, digits)
+    all_trials = {name: config_of(*trial, "portable") for name, trial in small.items()}
+    control = {"control: gpt, native": config_of(*small["gpt"], "native")}
     if arguments.brief:
         return 0 if processors_table(program, {"gpt": all_trials["gpt"]}, {}, ["Haswell"]) else 1
     wanted = [arguments.only] if arguments.only else ["processors", "operators", "cost"]

@@ -54,7 +54,7 @@ inline constexpr std::size_t kMaxHistory = 65'536;
 /// Devices, memory and scheduling of a session.
 struct SessionConfig {
   std::vector<DeviceConfig> devices;  ///< at least one, all of one kind
-  /// `portable` holds for the process: before LibTorch computes in it, and for all later sessions.
+  /// Of the whole process: choose `portable` before LibTorch computes; later sessions keep it.
   NumericsKind numerics = NumericsKind::native;
   /// Part of each device's memory reserved for activations. 0: activations share the whole budget;
   /// on GPUs a quarter is reserved.

@@ -2,7 +2,8 @@
 """The trained weights of the examples, and the output of the API example, equal weights.json: a
 change that should not change bits changes none.
 
-Usage: weights_test.py SPILLWAY [CUSTOM_MODEL [--write]]; --write writes the file. Without CUSTOM_MODEL, the program alone is tested: in the example, the compiler chooses
+Usage: weights_test.py SPILLWAY [CUSTOM_MODEL [--write]]; --write writes the file. Without
+CUSTOM_MODEL, the program alone is tested: in the example, the compiler chooses
 the order in which the layers of the network draw their initial weights.
 
 Runs are portable, so the weights are the same on every processor with AVX2 and FMA. Only functions
@@ -68,7 +69,8 @@ def weights(folder, program, case):
     file, *overrides = CASES[case]
     data = folder / "data" / ("text" if file == "quickstart.yaml" else "digits")
     report = json.loads(call(folder, program, "train", ROOT / "examples" / file, "--json",
-                             "numerics=portable", f"output_dir={folder / case}", f"data.path={data}", *overrides))
+                             "numerics=portable", f"output_dir={folder / case}",
+                             f"data.path={data}", *overrides))
     return {trial["name"]: trial["weights_xxh3"] for trial in report["trials"]}
 
 

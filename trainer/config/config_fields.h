@@ -147,8 +147,8 @@ void visit_early_terminate(Config& early, Visitor& v) {
   v.field("type", early.type, kAny,
           "`hyperband`: successive halving; `asha`: the same for trials that begin one after the "
           "other; `median`: stops a trial that is worse than the median; `pbt`: stops no trial, "
-          "but the "
-          "worst ones continue from the state of the best, with another learning rate. Required.");
+          "but the worst ones continue from the state of the best, with another learning rate. "
+          "Required.");
   v.field("min_iter", early.min_iter, kSteps,
           "Number of steps before the first comparison. Required.");
   const bool is_pbt = early.type == EarlyTerminateKind::pbt;

@@ -36,10 +36,10 @@ std::string remedy_of_kernels(bool has_device) {
   const auto variables = kernel_variables();
   return fmt::format(
       "these operations compute other bits here, because the processor, a library, a process flag "
-      "or an environment variable selects other kernels ({1}); {0}",
-      has_device ? remedy_of_device() : "continue on a machine that computes the original bits",
+      "or an environment variable selects other kernels ({}); {}",
       variables.empty() ? "no variable known to do so is set here"
-                        : fmt::format("set here: {}", fmt::join(variables, ", ")));
+                        : fmt::format("set here: {}", fmt::join(variables, ", ")),
+      has_device ? remedy_of_device() : "continue on a machine that computes the original bits");
 }
 
 std::string remedy_of(const std::vector<ContractDifference>& differences) {

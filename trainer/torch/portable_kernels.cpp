@@ -113,7 +113,7 @@ void choose_portable() {
     throw ConfigError(
         "numerics", 0,
         "is portable, but LibTorch has computed in this process before and keeps the kernels that "
-        "it chose; begin with the session, or start the program with" +
+        "it chose; create the session before LibTorch computes, or start the program with" +
             assignments);
   }
   replace_kernels();
