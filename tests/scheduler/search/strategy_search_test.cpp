@@ -101,7 +101,7 @@ TEST(StrategySearch, DividesLayersWithManyWeightsByPieces) {
   std::vector<WholeLayer> layers{{.name = "conv", .pieces = 4, .cost_s = 9, .weights = 1_MiB},
                                  {.name = "pool", .cost_s = 1},
                                  {.name = "linear", .pieces = 4, .cost_s = 1, .weights = 9_MiB}};
-  const auto& [name, expert] = known_drafts(layers, 4, 4).back();
+  const auto [name, expert] = known_drafts(layers, 4, 4).back();
   EXPECT_EQ(name, "pieces or batch");
   EXPECT_EQ(expert.grids,
             (std::vector{consecutive(0, 4), consecutive(0, 4), consecutive(0, 4, /*pieces=*/4)}));
