@@ -93,15 +93,16 @@ double expected(std::vector<double> values) {
 double measure_contention(int threads, const std::function<std::function<void()>()>& make_work) {
   initialize_torch();
   const OneTorchThread one_thread;
-  constexpr int kRounds = 18;  // long enough to average over other load
+  constexpr std::chrono::milliseconds kLeast(720);  // averages over other load
   std::vector<std::function<void()>> works;
   for (int i = 0; i < threads; ++i) works.push_back(make_work());
   works[0]();
   std::vector<double> alone_s, together_s;
-  for (int i = 0; i < kRounds; ++i) {
+  const auto round = [&] {
     alone_s.push_back(1 / calls_per_s(works[0], thread_cpu_s));
     together_s.push_back(1 / calls_per_s_together(works));
-  }
+  };
+  repeat_measurement(round, kLeast);
   return std::max(1.0, expected(together_s) / expected(alone_s));
 }
 

@@ -9,14 +9,21 @@
 
 namespace spillway {
 
-/// Calls `measure` at least five times, and for at least 30 ms per part: the first calls are slow
-/// because their memory is new.
+/// Calls `measure` for at least `least`, and at least five times, because the first calls are slow:
+/// their memory is new. Of calls that last long, two in one second are enough.
 template <typename Measure>
-void repeat_measurement(const Measure& measure, int parts = 1) {
+void repeat_measurement(const Measure& measure, std::chrono::milliseconds least) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + parts * std::chrono::milliseconds(30);
-  for (int calls = 0; calls < 5 || Clock::now() < end; ++calls) measure();
+  const auto begin = Clock::now();
+  const auto is_enough = [&](int calls) {
+    const auto passed = Clock::now() - begin;
+    return passed >= least && (calls >= 5 || (calls >= 2 && passed >= std::chrono::seconds(1)));
+  };
+  for (int calls = 0; !is_enough(calls); ++calls) measure();
 }
+
+/// For how long a part is measured.
+inline constexpr std::chrono::milliseconds kPerPart(30);
 
 template <typename Work>
 double seconds_of(const Work& work) {
@@ -35,7 +42,7 @@ double expected(std::vector<double> values);
 template <typename Work>
 double expected_seconds(const Work& work) {
   std::vector<double> seconds;
-  repeat_measurement([&] { seconds.push_back(seconds_of(work)); });
+  repeat_measurement([&] { seconds.push_back(seconds_of(work)); }, kPerPart);
   return expected(seconds);
 }
 

@@ -130,7 +130,7 @@ std::map<std::string, LayerProfile> measure_layers(const PilotLayers& layers, De
         [&](auto& key, const auto& work) { note(backward_s, key, work); });
     for (const auto& [key, layer] : layers) note(merge_s, key, [&] { layer->merge(); });
   };
-  repeat_measurement(pass, 2 * static_cast<int>(layers.size()));
+  repeat_measurement(pass, 2 * layers.size() * kPerPart);
   for (auto& [key, profile] : profiles) {
     profile.forward_s = expected(forward_s[key]);
     profile.backward_s = expected(backward_s[key]);
@@ -200,7 +200,7 @@ std::map<std::string, LayerTimes> time_layers(const PilotLayers& layers,
   const auto pass = [&] {
     for (const auto& [kind, device] : kinds) turn(kind, device->compute());
   };
-  repeat_measurement(pass, 2 * static_cast<int>(layers.size() * kinds.size()));
+  repeat_measurement(pass, 2 * layers.size() * kinds.size() * kPerPart);
   std::map<std::string, LayerTimes> times;
   for (const auto& [key, all] : forward_s) {
     times[key] = {.forward_s = expected_by_size(all),
