@@ -23,7 +23,7 @@ from groups import GROUPS, RANDOM  # noqa: E402
 from run import end_all  # noqa: E402
 from scene import Scene, Skip, Surprise  # noqa: E402
 
-USUAL = 120 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))  # attempts: about three minutes
+USUAL = 60 * int(os.environ.get("SPILLWAY_CAMPAIGN", "1"))  # attempts
 
 
 def listed():

@@ -1,7 +1,11 @@
 #include "trainer/profile/dispatch_latency.h"
 
+#include <tbb/global_control.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -73,7 +77,10 @@ double measure_dispatch_latency() {
   const auto device = make_cpu_device("latency", kMemory);
   MemoryStore store(*device);
   HostArena host(kMemory, store);
-  TbbPool pool(1);
+  // Leaves the number of TBB's threads as it is: a session may be training.
+  using Control = tbb::global_control;
+  const std::size_t threads = Control::active_value(Control::max_allowed_parallelism);
+  TbbPool pool(std::max(1, static_cast<int>(threads) - 1));
   LatencyProbe measured;
   NullObserver observer;
   Shell shell({.device_budgets = {kMemory}, .host_budget = kMemory, .policy = make_policy("fifo")},

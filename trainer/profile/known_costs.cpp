@@ -13,7 +13,7 @@ namespace spillway {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kFormat = 5;
+constexpr int kFormat = 6;
 
 Json to_json(const LayerProfile& p) {
   return {p.forward_s,  p.backward_s,     p.merge_s,      p.forward_peak,
@@ -23,7 +23,7 @@ Json to_json(const LayerTimes& times) { return {times.forward_s, times.backward_
 Json to_json(const HostRates& r) {
   return {r.copy_bytes_per_s, r.update_bytes_per_s, r.reduce_bytes_per_s, r.matmul_flops_per_s};
 }
-Json to_json(double rate) { return rate; }
+Json to_json(double ratio) { return ratio; }
 
 /// Seconds, or a load.
 double number_in(const Json& json) {
@@ -98,6 +98,7 @@ std::string to_text(const KnownCosts& costs, const std::string& made_by) {
   const Json all{{"layers", all_to_json(costs.layers)},
                  {"times", all_to_json(costs.times)},
                  {"copies", all_to_json(costs.copies)},
+                 {"contentions", all_to_json(costs.contentions)},
                  {"rates", all_to_json(costs.rates)}};
   return Json{{"format", kFormat},
               {"made_by", made_by},
@@ -115,6 +116,7 @@ KnownCosts parse_costs(const std::string& text, const std::string& made_by) {
   read_all(costs.at("layers"), known.layers);
   read_all(costs.at("times"), known.times);
   read_all(costs.at("copies"), known.copies);
+  read_all(costs.at("contentions"), known.contentions);
   read_all(costs.at("rates"), known.rates);
   return known;
 }

@@ -28,6 +28,7 @@ struct KnownCosts {
   CostEntries<LayerProfile> layers;
   CostEntries<LayerTimes> times;
   CostEntries<double> copies;
+  CostEntries<double> contentions;
   CostEntries<HostRates> rates;  ///< of "host"
 };
 

@@ -233,7 +233,12 @@ Profile Pilot::measure(const Model& model, Device* device) {
   initialize_torch();
   const OneTorchThread one_thread;
   Profile profile = with_rates(rates());
-  measure_missing(model, device);
+  try {
+    measure_missing(model, device);
+  } catch (...) {
+    cache_.save();
+    throw;
+  }
   if (device) profile.copy_bytes_per_s = *cache_.find_copy_rate(device->exact_kind());
   cache_.save();
   for (const LayerSpec& layer : model.spec.layers) {
@@ -335,19 +340,25 @@ std::map<std::string, std::vector<LayerTimes>> Pilot::measure_on(const Kinds& ki
   return all;
 }
 
-double Pilot::measure_contention(int threads, const Model& model, const Profile& profile) const {
+double Pilot::measure_contention(int threads, const Model& model, const Profile& profile) {
   const auto alike = layers_by_cost(model.spec);
   const auto seconds = [&](const auto& each) {
     const LayerProfile& layer = profile.layers[at(each.second.front())];
     return static_cast<double>(each.second.size()) * (layer.forward_s + layer.backward_s);
   };
-  const std::vector<int> most = std::ranges::max_element(alike, {}, seconds)->second;
-  return spillway::measure_contention(threads, [&]() -> std::function<void()> {
-    return [layer = std::make_shared<PilotLayer>(model, most)] {
-      layer->forward();
-      layer->backward();
+  const auto& [layer, most] = *std::ranges::max_element(alike, {}, seconds);
+  const std::string key = fmt::format("{} threads: {}", threads, layer);
+  if (const auto known = cache_.find_contention(key)) return *known;
+  const auto measurement = cache_.begin_measurement();
+  const double contention = spillway::measure_contention(threads, [&]() -> std::function<void()> {
+    return [repeated = std::make_shared<PilotLayer>(model, most)] {
+      repeated->forward();
+      repeated->backward();
     };
   });
+  cache_.add_contention(key, contention, measurement.end());
+  cache_.save();
+  return contention;
 }
 
 Profile Pilot::estimate(const ModelSpec& model) {

@@ -38,8 +38,9 @@ class Pilot {
   /// nodes in a row, unless all are known. The devices take turns, so that other load slows all of
   /// them equally. Nothing else may use them in the meantime.
   std::map<std::string, std::vector<LayerTimes>> measure_on(const Kinds& kinds, const Model& model);
-  /// CPU contention of the layer that dominates a step, with `threads` threads at once.
-  double measure_contention(int threads, const Model& model, const Profile& profile) const;
+  /// CPU contention of the layer that dominates a step, with `threads` threads at once; measured
+  /// unless it is known.
+  double measure_contention(int threads, const Model& model, const Profile& profile);
   /// Estimates costs from shapes without running layers (trainer/profile/estimate.h).
   Profile estimate(const ModelSpec& model);
 

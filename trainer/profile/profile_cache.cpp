@@ -70,6 +70,7 @@ void ProfileCache::drop_busier_measurements() {
   drop(known_.layers);
   drop(known_.times);
   drop(known_.copies);
+  drop(known_.contentions);
   drop(known_.rates);
 }
 
@@ -97,6 +98,10 @@ std::optional<double> ProfileCache::find_copy_rate(const std::string& kind) cons
   return find_in(known_.copies, kind);
 }
 
+std::optional<double> ProfileCache::find_contention(const std::string& key) const {
+  return find_in(known_.contentions, key);
+}
+
 std::optional<HostRates> ProfileCache::rates() const { return find_in(known_.rates, kHost); }
 
 void ProfileCache::add(const std::string& key, const LayerProfile& profile, const MeasuredAt& at) {
@@ -110,6 +115,10 @@ void ProfileCache::add_times(const std::string& key, const LayerTimes& times,
 
 void ProfileCache::add_copy_rate(const std::string& kind, double rate, const MeasuredAt& at) {
   add_to(known_.copies, kind, rate, at);
+}
+
+void ProfileCache::add_contention(const std::string& key, double contention, const MeasuredAt& at) {
+  add_to(known_.contentions, key, contention, at);
 }
 
 void ProfileCache::set_rates(const HostRates& rates, const MeasuredAt& at) {

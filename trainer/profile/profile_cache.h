@@ -42,6 +42,9 @@ class ProfileCache {
   /// Bytes per second and direction of one kind of device.
   std::optional<double> find_copy_rate(const std::string& kind) const;
   void add_copy_rate(const std::string& kind, double rate, const MeasuredAt& at);
+  /// CPU contention; the key names the layer and the number of threads.
+  std::optional<double> find_contention(const std::string& key) const;
+  void add_contention(const std::string& key, double contention, const MeasuredAt& at);
   std::optional<HostRates> rates() const;
   void set_rates(const HostRates& rates, const MeasuredAt& at);
   /// Writes new entries. Ignores errors: a cache is optional.

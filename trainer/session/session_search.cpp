@@ -57,7 +57,7 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   if (config.proposals < 1) {
     throw ConfigError("proposals", 0, fmt::format("is {}, must be at least 1", config.proposals));
   }
-  const Impl& impl = *impl_;
+  Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   const SessionTrial& trial = impl.known_trial(id);
   if (impl.shell || trial.ended()) throw Error("search for a strategy before the run begins");

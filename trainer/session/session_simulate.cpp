@@ -35,7 +35,7 @@ const SessionTrial* Session::Impl::first_planned() const {
 
 /// For the threads that are busy in the run: one per device, and one that helps. The ops of GPUs do
 /// not compete for cores.
-Contention Session::Impl::measure_contention() const {
+Contention Session::Impl::measure_contention() {
   const int threads = std::min(num_host_workers(), static_cast<int>(devices.budgets().size()) + 1);
   const SessionTrial* first = first_planned();
   if (!first || devices[0].device->gpu() >= 0) return {};
@@ -46,7 +46,7 @@ Contention Session::Impl::measure_contention() const {
   return {threads, pilot.measure_contention(threads, *first->model, first->profile)};
 }
 
-VirtualCosts Session::Impl::measure_costs() const {
+VirtualCosts Session::Impl::measure_costs() {
   VirtualCosts costs{.host_workers = num_host_workers()};
   costs.contention = measure_contention();
   const SessionTrial* first = first_planned();
@@ -92,7 +92,7 @@ RunTotals Session::Impl::simulate(const VirtualCosts& costs, const RunLength& le
 }
 
 RunResult Session::simulate(double most_ops) const {
-  const Impl& impl = *impl_;
+  Impl& impl = *impl_;
   const MutexLock lock(impl.mutex);
   impl.require_room_at_rungs();
   const VirtualCosts costs = impl.measure_costs();

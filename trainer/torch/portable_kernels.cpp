@@ -15,7 +15,9 @@
 #include <torch/library.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "core/base/mutex.h"
@@ -83,6 +85,37 @@ constexpr std::array kVariables{Variable{"ATEN_CPU_CAPABILITY", "avx2"},
                                 Variable{"MKL_CBWR", "COMPATIBLE"},
                                 Variable{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
 
+/// Sets the variables for the process, or until it ends unless they are kept.
+class Assignments {
+ public:
+  Assignments() {
+    for (std::size_t v = 0; v < kVariables.size(); ++v) {
+      if (const char* value = std::getenv(kVariables[v].name)) before_[v] = value;
+      setenv(kVariables[v].name, kVariables[v].value, /*overwrite=*/1);
+    }
+  }
+  Assignments(const Assignments&) = delete;
+  Assignments& operator=(const Assignments&) = delete;
+  ~Assignments() {
+    if (are_kept_) return;
+    for (std::size_t v = 0; v < kVariables.size(); ++v) {
+      const char* name = kVariables[v].name;
+      before_[v] ? setenv(name, before_[v]->c_str(), /*overwrite=*/1) : unsetenv(name);
+    }
+  }
+  void keep() { are_kept_ = true; }
+  /// " NAME=value" of each.
+  static std::string text() {
+    std::string text;
+    for (const auto& [name, value] : kVariables) text += fmt::format(" {}={}", name, value);
+    return text;
+  }
+
+ private:
+  std::array<std::optional<std::string>, kVariables.size()> before_;
+  bool are_kept_ = false;
+};
+
 bool has_instructions() {
   const auto capabilities = at::cpu::get_cpu_capabilities();
   const auto has = [&](const char* name) {
@@ -104,19 +137,16 @@ void choose_portable() {
     throw ConfigError("numerics", 0,
                       "is portable, which needs an x86-64 processor with AVX2 and FMA; use native");
   }
-  std::string assignments;
-  for (const auto& [name, value] : kVariables) {
-    setenv(name, value, /*overwrite=*/1);
-    assignments += fmt::format(" {}={}", name, value);
-  }
+  Assignments assignments;
   if (at::get_cpu_capability() != "AVX2" || !has_compatible_mkl()) {
     throw ConfigError(
         "numerics", 0,
         "is portable, but LibTorch has computed in this process before and keeps the kernels that "
         "it chose; create the session before LibTorch computes, or start the program with" +
-            assignments);
+            Assignments::text());
   }
   replace_kernels();
+  assignments.keep();
 }
 
 struct Chosen {

@@ -118,6 +118,20 @@ TEST(Pilot, NamesALayerThatIsTooLargeAlone) {
   }
 }
 
+TEST(Pilot, KeepsTheContentionOfALayerAndOfANumberOfThreads) {
+  const TemporaryFolder folder;
+  const auto file = folder / "pilot.json";
+  const auto model = make_gpt(tiny_gpt(), 2);
+  const auto quiet = [] { return 0.0; };
+  Pilot pilot(file, quiet);
+  const Profile profile = pilot.measure(*model);
+  const double measured = pilot.measure_contention(2, *model, profile);
+  EXPECT_GE(measured, 1);
+  EXPECT_EQ(Pilot(file, quiet).measure_contention(2, *model, profile), measured);
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  EXPECT_GT(Pilot(file, quiet).measure_contention(8 * cores, *model, profile), measured);
+}
+
 TEST(HostRates, ExpectAMeanWithoutFirstCallsAndPauses) {
   EXPECT_EQ(expected({7}), 7);
   EXPECT_EQ(expected({100, 1, 2, 6}), 3);
