@@ -17,6 +17,7 @@ ROOMS = {
     "core/spec": "core/base",
     "core/os": "core/base",
     "core/safetensors": "core/base core/spec core/os",
+    "core/peers": "core/base",
     "core/device": "core/base",
     "core/device/cpu": "core/base core/device",
     "core/device/cuda": "core/base core/os core/device core/device/cpu",
@@ -49,6 +50,7 @@ ROOMS = {
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "
                        "trainer/torch trainer/compute",
+    "trainer/c10d": "core/base core/peers",
     "trainer/planning": "core/base core/spec scheduler/plan scheduler/elastic models/base "
                         "models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
@@ -106,7 +108,7 @@ ROOM_OF_HEADER = {f"spillway/{name}.h": room
 
 # All others reach no LibTorch, through headers neither, so they run under sanitizers.
 WITH_TORCH = {"models/base", "models/data", "models/exported", "models/families", "models/modules",
-              "models/text", "trainer/torch", "trainer/compute", "trainer/profile", "trainer/planning",
+              "models/text", "trainer/torch", "trainer/c10d", "trainer/compute", "trainer/profile", "trainer/planning",
               "trainer/trial", "trainer/session"}
 TORCH = re.compile(r"(torch|ATen|c10|caffe2)/")
 WITH_CUDA = ("core/device/cuda/", "trainer/torch/cuda/")

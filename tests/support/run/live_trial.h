@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "tests/support/run/seeded_trial.h"
@@ -55,6 +56,19 @@ inline SessionEvent event_of(const Session& session, SessionEvent::Kind kind) {
   }
 }
 
+/// Copies a folder in which a session writes: again if one of its files has gone meanwhile.
+inline void copy_live_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+  for (bool is_whole = false; !is_whole;) {
+    std::filesystem::remove_all(to);
+    try {
+      std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+      is_whole = true;
+    } catch (const std::filesystem::filesystem_error& error) {
+      if (error.code() != std::errc::no_such_file_or_directory) throw;
+    }
+  }
+}
+
 /// Waits until so many trials have a checkpoint of this step, then copies a folder, as a kill would
 /// leave it.
 inline void copy_run(const Session& session, std::int64_t step, const std::filesystem::path& from,
@@ -66,7 +80,7 @@ inline void copy_run(const Session& session, std::int64_t step, const std::files
       num_trials -= is_saved ? 1 : 0;
     }
   }
-  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+  copy_live_folder(from, to);
 }
 
 }  // namespace spillway::testing

@@ -1,0 +1,47 @@
+#include "core/peers/framed_peers.h"
+
+#include <cassert>
+#include <utility>
+
+namespace spillway {
+
+FramedPeers::FramedPeers(int number, std::vector<std::unique_ptr<Pipe>> pipes,
+                         PeersListener& listener)
+    : number_(number) {
+  for (std::size_t peer = 0; peer < pipes.size(); ++peer) {
+    links_.push_back(pipes[peer] ? std::make_unique<PeerLink>(static_cast<int>(peer),
+                                                              std::move(pipes[peer]), listener)
+                                 : nullptr);
+  }
+}
+
+FramedPeers::~FramedPeers() { abandon(); }
+
+PeerLink& FramedPeers::link(int peer) const {
+  assert(peer >= 0 && peer < size() && peer != number_);
+  return *links_[static_cast<std::size_t>(peer)];
+}
+
+bool FramedPeers::send(int to, std::uint64_t tag, std::span<const std::byte> bytes, Ended ended) {
+  return link(to).send(tag, bytes, std::move(ended));
+}
+
+bool FramedPeers::take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) {
+  return link(from).take(tag, bytes, std::move(ended));
+}
+
+bool FramedPeers::notify(int to, std::span<const std::byte> message) {
+  assert(message.size() <= kMostMessage);
+  return link(to).notify(message);
+}
+
+void FramedPeers::abandon() {
+  for (const auto& link : links_) {
+    if (link) link->begin_abandon();
+  }
+  for (const auto& link : links_) {
+    if (link) link->abandon();
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,183 @@
+#include "core/peers/peer_link.h"
+
+#include <utility>
+
+namespace spillway {
+
+PeerLink::PeerLink(int peer, std::unique_ptr<Pipe> pipe, PeersListener& listener)
+    : peer_(peer), pipe_(std::move(pipe)), listener_(listener) {
+  writer_ = std::thread([this] { write_all(); });
+  reader_ = std::thread([this] { read_all(); });
+}
+
+PeerLink::~PeerLink() { abandon(); }
+
+bool PeerLink::send(std::uint64_t tag, std::span<const std::byte> bytes, Peers::Ended ended) {
+  const MutexLock lock(mutex_);
+  if (is_broken_) return false;
+  if (const auto length = ready_.extract(tag)) {
+    enqueue({{Kind::transfer, tag, length.mapped()}, {bytes, std::move(ended)}, {}});
+  } else {
+    sends_.emplace(tag, Send{bytes, std::move(ended)});
+  }
+  return true;
+}
+
+bool PeerLink::take(std::uint64_t tag, std::span<std::byte> bytes, Peers::Ended ended) {
+  const MutexLock lock(mutex_);
+  if (is_broken_) return false;
+  enqueue({{Kind::ready, tag, bytes.size()}, {}, {}});
+  takes_.emplace(tag, Take{bytes, std::move(ended)});
+  return true;
+}
+
+bool PeerLink::notify(std::span<const std::byte> message) {
+  const MutexLock lock(mutex_);
+  if (is_broken_) return false;
+  enqueue({{Kind::message, 0, message.size()}, {}, {message.begin(), message.end()}});
+  return true;
+}
+
+void PeerLink::begin_abandon() {
+  {
+    const MutexLock lock(mutex_);
+    is_abandoned_ = true;
+  }
+  break_off();
+}
+
+void PeerLink::abandon() {
+  begin_abandon();
+  if (writer_.joinable()) writer_.join();
+  if (reader_.joinable()) reader_.join();
+}
+
+void PeerLink::enqueue(Outgoing outgoing) {
+  outgoing_.push_back(std::move(outgoing));
+  changed_.notify_all();
+}
+
+/// From here on both threads come to their end.
+void PeerLink::break_off() {
+  {
+    const MutexLock lock(mutex_);
+    is_broken_ = true;
+    changed_.notify_all();
+  }
+  pipe_->close();
+}
+
+/// The transfers that are still open.
+template <typename Transfers>
+Transfers PeerLink::taken_from(Transfers PeerLink::*open) {
+  const MutexLock lock(mutex_);
+  return std::exchange(this->*open, {});
+}
+
+void PeerLink::write_all() {
+  while (std::optional<Outgoing> next = next_outgoing()) {
+    const bool is_written = write(*next);
+    if (!is_written) break_off();
+    if (next->send.ended)
+      next->send.ended(is_written ? Peers::Outcome::done : Peers::Outcome::lost);
+  }
+  for (const auto& [tag, send] : taken_from(&PeerLink::sends_)) send.ended(Peers::Outcome::lost);
+}
+
+/// Nothing once the link is broken and all of them have ended.
+std::optional<PeerLink::Outgoing> PeerLink::next_outgoing() {
+  const MutexLock lock(mutex_);
+  changed_.wait(mutex_,
+                [this]() SPILLWAY_REQUIRES(mutex_) { return is_broken_ || !outgoing_.empty(); });
+  if (outgoing_.empty()) return std::nullopt;
+  Outgoing next = std::move(outgoing_.front());
+  outgoing_.pop_front();
+  return next;
+}
+
+bool PeerLink::write(const Outgoing& outgoing) {
+  const bool is_transfer = outgoing.header.kind == Kind::transfer;
+  const auto bytes = is_transfer ? outgoing.send.bytes : std::span(outgoing.message);
+  if (is_transfer && outgoing.header.length != bytes.size()) {
+    return false;  // the peer takes another length
+  }
+  try {
+    pipe_->write(std::as_bytes(std::span(&outgoing.header, 1)));
+    if (!bytes.empty()) pipe_->write(bytes);
+    return true;
+  } catch (const PipeBroken&) {
+    return false;
+  }
+}
+
+void PeerLink::read_all() {
+  try {
+    while (read_one()) {
+    }
+  } catch (const PipeBroken&) {
+  }
+  break_off();
+  for (const auto& [tag, take] : taken_from(&PeerLink::takes_)) take.ended(Peers::Outcome::lost);
+  if (is_lost()) listener_.lost(peer_);
+}
+
+/// False if the peer sends what this host does not take.
+bool PeerLink::read_one() {
+  Header header;
+  pipe_->read(std::as_writable_bytes(std::span(&header, 1)));
+  switch (header.kind) {
+    case Kind::ready:
+      note_ready(header);
+      return true;
+    case Kind::transfer:
+      return read_transfer(header);
+    case Kind::message:
+      return read_message(header);
+  }
+  return false;
+}
+
+void PeerLink::note_ready(const Header& header) {
+  const MutexLock lock(mutex_);
+  if (is_broken_) return;
+  if (auto send = sends_.extract(header.tag)) {
+    enqueue({{Kind::transfer, header.tag, header.length}, std::move(send.mapped()), {}});
+  } else {
+    ready_.emplace(header.tag, header.length);
+  }
+}
+
+bool PeerLink::read_transfer(const Header& header) {
+  const std::optional<Take> take = take_of(header);
+  if (!take) return false;
+  try {
+    if (header.length > 0) pipe_->read(take->bytes);
+  } catch (const PipeBroken&) {
+    take->ended(Peers::Outcome::lost);
+    return false;
+  }
+  take->ended(Peers::Outcome::done);
+  return true;
+}
+
+std::optional<PeerLink::Take> PeerLink::take_of(const Header& header) {
+  const MutexLock lock(mutex_);
+  const auto found = takes_.find(header.tag);
+  if (found == takes_.end() || found->second.bytes.size() != header.length) return std::nullopt;
+  return std::move(takes_.extract(found).mapped());
+}
+
+bool PeerLink::read_message(const Header& header) {
+  if (header.length > Peers::kMostMessage) return false;
+  std::vector<std::byte> message(header.length);
+  if (!message.empty()) pipe_->read(message);
+  listener_.heard(peer_, message);
+  return true;
+}
+
+bool PeerLink::is_lost() {
+  const MutexLock lock(mutex_);
+  return !is_abandoned_;
+}
+
+}  // namespace spillway

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/peers/peers.h"
+#include "core/peers/pipe.h"
+
+namespace spillway {
+
+/// The connection to one other host: a reading and a writing thread. A header goes before the bytes
+/// of each transfer and message. A host says which takes it has posted, and a transfer begins when
+/// the sender knows of its take; so neither thread ever waits for anything but the pipe.
+class PeerLink {
+ public:
+  /// `peer`: its number. The listener outlives the link, and may be called before this returns.
+  PeerLink(int peer, std::unique_ptr<Pipe> pipe, PeersListener& listener);
+  ~PeerLink();
+  PeerLink(const PeerLink&) = delete;
+  PeerLink& operator=(const PeerLink&) = delete;
+
+  /// As the functions of Peers.
+  bool send(std::uint64_t tag, std::span<const std::byte> bytes, Peers::Ended ended);
+  bool take(std::uint64_t tag, std::span<std::byte> bytes, Peers::Ended ended);
+  bool notify(std::span<const std::byte> message);
+  /// Breaks the connection off.
+  void begin_abandon();
+  /// The same, and waits for the end of both threads.
+  void abandon();
+
+ private:
+  /// Both hosts have the same byte order.
+  struct Header {
+    enum class Kind : std::uint64_t {
+      ready,     ///< a take is posted; no bytes follow
+      transfer,  ///< of a send whose take is posted
+      message,
+    } kind = Kind::ready;
+    std::uint64_t tag = 0;
+    std::uint64_t length = 0;  ///< in bytes
+  };
+  using Kind = Header::Kind;
+  struct Send {
+    std::span<const std::byte> bytes;
+    Peers::Ended ended;
+  };
+  struct Take {
+    std::span<std::byte> bytes;
+    Peers::Ended ended;
+  };
+  struct Outgoing {
+    Header header;
+    Send send;                       ///< of a transfer
+    std::vector<std::byte> message;  ///< the bytes of a message
+  };
+
+  void enqueue(Outgoing outgoing) SPILLWAY_REQUIRES(mutex_);
+  void break_off();
+  template <typename Transfers>
+  Transfers taken_from(Transfers PeerLink::*open);
+  void write_all();
+  std::optional<Outgoing> next_outgoing();
+  bool write(const Outgoing& outgoing);
+  void read_all();
+  bool read_one();
+  void note_ready(const Header& header);
+  bool read_transfer(const Header& header);
+  std::optional<Take> take_of(const Header& header);
+  bool read_message(const Header& header);
+  bool is_lost();
+
+  const int peer_;
+  const std::unique_ptr<Pipe> pipe_;
+  PeersListener& listener_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Outgoing> outgoing_ SPILLWAY_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Send> sends_ SPILLWAY_GUARDED_BY(mutex_);  // their takes are not posted
+  std::map<std::uint64_t, Take> takes_ SPILLWAY_GUARDED_BY(mutex_);
+  // Lengths of the peer's takes that nothing was sent to.
+  std::map<std::uint64_t, std::uint64_t> ready_ SPILLWAY_GUARDED_BY(mutex_);
+  bool is_broken_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  bool is_abandoned_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  std::thread writer_, reader_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "spillway/units.h"
+
+namespace spillway {
+
+/// Hears what other hosts do. One thread at a time calls it for one peer; calls are short, because
+/// what the peer sends next waits.
+class PeersListener {
+ public:
+  virtual ~PeersListener() = default;
+  /// A message of notify(). Those of a peer arrive in the order of its calls.
+  virtual void heard(int from, std::span<const std::byte> message) = 0;
+  /// The connection to a peer broke, or its transfer has another length than the one here. Comes
+  /// once, and nothing else follows from this peer but the ends of its transfers. Not after
+  /// abandon(). The peer may hear of it only when this host abandons its peers.
+  virtual void lost(int peer) = 0;
+};
+
+/// The hosts that train a trial together, each with a number from 0. Bytes go straight from host to
+/// host; both ends know from the plan what travels, and a tag says which transfer it is. There is
+/// no time limit: a transfer ends when it is done, when its peer is lost, or when this host
+/// abandons its peers. Each implementation passes tests/conformance/peers_conformance.h.
+/// Thread-safe.
+class Peers {
+ public:
+  static constexpr Bytes kMostMessage = 64_MiB;
+  /// How a transfer ended: `done`, or the peer was lost or abandoned.
+  enum class Outcome : std::uint8_t { done, lost };
+  /// Called once, by a thread of the peers; short, as PeersListener.
+  using Ended = std::function<void(Outcome)>;
+
+  virtual ~Peers() = default;
+  virtual int number() const = 0;  ///< of this host
+  virtual int size() const = 0;    ///< number of hosts, this one included
+
+  /// Begins to send `bytes` to another host. They stay as they are until `ended`. False, and
+  /// `ended` is never called, if the peer is lost.
+  virtual bool send(int to, std::uint64_t tag, std::span<const std::byte> bytes, Ended ended) = 0;
+  /// Receives what the peer sends with this tag, which is as long as `bytes`; nobody reads or
+  /// writes them until `ended`. A tag is in use once at a time. What a peer sends waits
+  /// for its take, so a take that is posted early saves a round trip. False as for send().
+  virtual bool take(int from, std::uint64_t tag, std::span<std::byte> bytes, Ended ended) = 0;
+  /// Sends a copy of a message of at most kMostMessage. False as for send().
+  virtual bool notify(int to, std::span<const std::byte> message) = 0;
+  /// Ends all open transfers as lost, and makes the others lose this host. Afterwards nothing is
+  /// called and no memory of a transfer is touched. Not from a callback. The destructor does it
+  /// too.
+  virtual void abandon() = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+
+namespace spillway {
+
+/// The other end of a pipe is gone, or this end was closed.
+class PipeBroken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Bytes from one host to another and back, each way in order. One thread reads while another
+/// writes.
+class Pipe {
+ public:
+  virtual ~Pipe() = default;
+  /// Return when all bytes are sent or received. The parts that one end reads are those that the
+  /// other wrote, with the same lengths, none of them 0. Throw PipeBroken.
+  virtual void write(std::span<const std::byte> bytes) = 0;
+  virtual void read(std::span<std::byte> bytes) = 0;
+  /// Ends reads and writes, those that wait included; on the other side too, at the latest when all
+  /// pipes of this host are closed. Any thread may call it, any number of times.
+  virtual void close() = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,3 @@
+#pragma once
+
+#include "trainer/c10d/gloo/names.h"

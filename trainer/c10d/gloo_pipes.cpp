@@ -1,0 +1,133 @@
+#include "trainer/c10d/gloo_pipes.h"
+
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <utility>
+
+#define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "core/base/mutex.h"
+#include "spillway/error.h"
+#include "trainer/c10d/no_sigpipe.h"
+#include "trainer/c10d/quiet_c10d.h"
+
+namespace spillway {
+namespace {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+using Work = c10::intrusive_ptr<c10d::Work>;
+
+/// Longer than any training: transfers end by themselves or by close().
+constexpr std::chrono::hours kEver(24 * 365);
+constexpr int kTag = 0;  // bytes between two hosts travel in order
+
+/// A view of the bytes.
+at::Tensor tensor_of(std::span<const std::byte> bytes) {
+  return at::from_blob(const_cast<std::byte*>(bytes.data()),
+                       {static_cast<std::int64_t>(bytes.size())}, at::kByte);
+}
+
+class GlooPipe final : public Pipe {
+ public:
+  GlooPipe(Group group, int peer) : peer_(peer), group_(std::move(group)) {}
+  ~GlooPipe() override { close(); }
+
+  void write(std::span<const std::byte> bytes) override {
+    std::vector<at::Tensor> tensors{tensor_of(bytes)};
+    run(writing_, [&](auto& group) { return group.send(tensors, peer_, kTag); });
+  }
+  void read(std::span<std::byte> bytes) override {
+    std::vector<at::Tensor> tensors{tensor_of(bytes)};
+    run(reading_, [&](auto& group) { return group.recv(tensors, peer_, kTag); });
+  }
+
+  void close() override {
+    Group last;  // destroyed without the lock
+    const MutexLock lock(mutex_);
+    last = std::move(group_);
+    for (const Work& work : {writing_, reading_}) {
+      if (work) work->abort();
+    }
+  }
+
+ private:
+  /// The work is there for close() while this thread waits for it.
+  template <typename Begin>
+  void run(Work& here, const Begin& begin) {
+    const NoSigpipe no_sigpipe;
+    Group group;
+    Work work;
+    bool is_done = false;
+    try {
+      {
+        const MutexLock lock(mutex_);
+        if (!group_) throw PipeBroken("closed");
+        group = group_;
+        here = work = begin(*group);
+      }
+      is_done = work->wait(kEver);
+    } catch (const PipeBroken&) {
+      throw;
+    } catch (const std::exception&) {  // the connection broke
+    }
+    const MutexLock lock(mutex_);
+    here.reset();
+    if (!is_done) throw PipeBroken("the connection broke");
+  }
+
+  const int peer_;
+  Mutex mutex_;
+  // Of all pipes. Its connections are closed once none of them is open.
+  Group group_ SPILLWAY_GUARDED_BY(mutex_);
+  Work writing_, reading_;
+};
+
+void refuse_tls() {
+  const char* transport = std::getenv("GLOO_DEVICE_TRANSPORT");
+  if (transport == nullptr || std::string_view(transport) != "TCP_TLS") return;
+  throw Error(
+      "the environment has GLOO_DEVICE_TRANSPORT=TCP_TLS, but Gloo in PyTorch 2.11 then sends "
+      "plain "
+      "text all the same; unset it, and use a private network");
+}
+
+Group form(const Rendezvous& rendezvous, const HostGroup& group, std::chrono::milliseconds limit) {
+  const auto options = c10d::ProcessGroupGloo::Options::create(limit);
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(group.address));
+  options->threads = 1;
+  const auto store = rendezvous.store()->clone();  // waits of its own
+  store->setTimeout(limit);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(
+      c10::make_intrusive<c10d::PrefixStore>(group.name, store), group.number, group.size, options);
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Pipe>> connect_by_gloo(const Rendezvous& rendezvous,
+                                                   const HostGroup& group,
+                                                   std::chrono::milliseconds limit) {
+  refuse_tls();
+  const QuietC10d quiet;
+  const NoSigpipe no_sigpipe;
+  std::vector<std::unique_ptr<Pipe>> pipes;
+  try {
+    const Group formed = form(rendezvous, group, limit);
+    for (int peer = 0; peer < group.size; ++peer) {
+      pipes.push_back(peer == group.number ? nullptr : std::make_unique<GlooPipe>(formed, peer));
+    }
+  } catch (const std::exception& error) {
+    throw Error(
+        fmt::format("host {} could not connect to the other {} of group '{}' at {} within "
+                    "{} s ({}); check that all have started and reach each other",
+                    group.number, group.size - 1, group.name, group.address,
+                    std::chrono::duration<double>(limit).count(), first_line(error)));
+  }
+  return pipes;
+}
+
+}  // namespace spillway

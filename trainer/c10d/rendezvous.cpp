@@ -1,0 +1,79 @@
+#include "trainer/c10d/rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/system/system_error.hpp>
+#include <cstdint>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "spillway/error.h"
+#include "trainer/c10d/quiet_c10d.h"
+
+namespace spillway {
+namespace {
+
+using boost::asio::ip::tcp;
+
+struct Listening {
+  int socket = -1;
+  std::uint16_t port = 0;
+};
+
+/// c10d alone would listen at every address of the machine.
+Listening listen_at(const Endpoint& endpoint) {
+  boost::asio::io_context context;
+  const auto found = tcp::resolver(context).resolve(endpoint.host, fmt::to_string(endpoint.port));
+  tcp::acceptor acceptor(context, found.begin()->endpoint());
+  const std::uint16_t port = acceptor.local_endpoint().port();
+  return {acceptor.release(), port};
+}
+
+c10d::TCPStoreOptions options_of(std::uint16_t port) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  return options;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(Endpoint endpoint, c10::intrusive_ptr<c10d::Store> store)
+    : endpoint_(std::move(endpoint)), store_(std::move(store)) {}
+Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
+Rendezvous::~Rendezvous() = default;
+
+Rendezvous Rendezvous::open(const Endpoint& endpoint) {
+  try {
+    const Listening listening = listen_at(endpoint);
+    c10d::TCPStoreOptions options = options_of(listening.port);
+    options.isServer = true;
+    options.masterListenFd = listening.socket;
+    return {{endpoint.host, listening.port},
+            c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
+  } catch (const boost::system::system_error& error) {
+    throw Error(
+        fmt::format("hosts cannot meet at {}:{}, because this machine cannot listen there "
+                    "({}); choose another address or port",
+                    endpoint.host, endpoint.port, error.code().message()));
+  }
+}
+
+Rendezvous Rendezvous::join(const Endpoint& endpoint, std::chrono::milliseconds limit) {
+  const QuietC10d quiet;
+  try {
+    c10d::TCPStoreOptions options = options_of(static_cast<std::uint16_t>(endpoint.port));
+    options.timeout = limit;
+    return {endpoint, c10::make_intrusive<c10d::TCPStore>(endpoint.host, options)};
+  } catch (const std::exception& error) {
+    throw Error(
+        fmt::format("nobody answered at {}:{} within {} s ({}); check the endpoint, and "
+                    "that its host has started and can be reached",
+                    endpoint.host, endpoint.port, std::chrono::duration<double>(limit).count(),
+                    first_line(error)));
+  }
+}
+
+}  // namespace spillway

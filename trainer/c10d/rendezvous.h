@@ -1,0 +1,41 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <string>
+
+namespace c10d {
+class Store;
+}
+
+namespace spillway {
+
+/// Where a host listens.
+struct Endpoint {
+  std::string host = "127.0.0.1";  ///< name or address
+  int port = 0;                    ///< 0: any that is free, of one to open
+};
+
+/// Where hosts find each other: a store of keys and values in one of them, c10d's TCPStore. Anyone
+/// who reaches the port can read and change it.
+class Rendezvous {
+ public:
+  /// Opens a store in this process, which listens at this endpoint alone. Throws Error.
+  static Rendezvous open(const Endpoint& endpoint);
+  /// Joins the store there. It may open later, but within `limit`. Throws Error.
+  static Rendezvous join(const Endpoint& endpoint, std::chrono::milliseconds limit);
+  Rendezvous(Rendezvous&&) noexcept;
+  ~Rendezvous();
+
+  const Endpoint& endpoint() const { return endpoint_; }
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+
+ private:
+  Rendezvous(Endpoint endpoint, c10::intrusive_ptr<c10d::Store> store);
+
+  Endpoint endpoint_;
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+}  // namespace spillway
