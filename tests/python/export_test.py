@@ -129,7 +129,9 @@ def pictures(count=96):
 
 class ExportCase(unittest.TestCase):
     def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
 
     def export(self, module, example, **values):
         return sp.from_torch(module, example, path=self.folder / "net.spw", **values)

@@ -56,7 +56,9 @@ class MlflowTest(unittest.TestCase):
         cls.client = MlflowClient(cls.uri)
 
     def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
 
     def write(self):
         return write_run(f"{self.folder}/run", tracking_uri=self.uri, experiment=self.id())

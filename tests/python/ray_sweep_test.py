@@ -26,7 +26,9 @@ SLOW = "devices=[{memory: 64MiB, imitate: {slowdown: 10}}]"
 
 class RaySweepTest(unittest.TestCase):
     def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
         self.config, self.out = write_sweep(self.folder), self.folder / "out"
 
     def test_survives_the_loss_of_a_node(self):

@@ -68,7 +68,9 @@ class RayTest(unittest.TestCase):
         cls.addClassCleanup(ray.shutdown)
 
     def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
 
     def tune(self, actor, rates, *callbacks, **options):
         tuner = tune.Tuner(

@@ -50,7 +50,9 @@ def hashes(run):
 
 class RunsTest(unittest.TestCase):
     def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
 
     def test_trains_a_sweep_as_the_command_does(self):
         document = config(self.folder)

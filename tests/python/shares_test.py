@@ -52,7 +52,9 @@ class SharesTest(unittest.TestCase):
         cls.alone = rows(folder / "alone")
 
     def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
         self.config, self.out = write_sweep(self.folder), self.folder / "out"
 
     def test_merges_shares_into_the_run_of_one_machine(self):

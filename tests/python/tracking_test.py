@@ -133,8 +133,12 @@ def train_and_die(name, folder):
 
 class TrackingTest(unittest.TestCase):
     def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
-        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        output = contextlib.ExitStack()
+        self.addCleanup(output.close)
+        output.enter_context(contextlib.redirect_stdout(io.StringIO()))
 
     def test_tracks_each_trial(self):
         for name in MODULES:
