@@ -1,7 +1,4 @@
-"""The package `spillway`: modules of PyTorch as files that sessions train.
-
-Usage: export_test.py
-"""
+"""The package `spillway`: modules of PyTorch as files that sessions train. Usage: export_test.py"""
 
 import copy
 import json
