@@ -78,13 +78,14 @@ void PeerLink::write_all() {
   while (std::optional<Outgoing> next = next_outgoing()) {
     const bool is_written = write(*next);
     if (!is_written) break_off();
-    if (next->send.ended)
+    if (next->send.ended) {
       next->send.ended(is_written ? Peers::Outcome::done : Peers::Outcome::lost);
+    }
   }
   for (const auto& [tag, send] : taken_from(&PeerLink::sends_)) send.ended(Peers::Outcome::lost);
 }
 
-/// Nothing once the link is broken and all of them have ended.
+/// Waits for one. Nothing if the link is broken and none is left.
 std::optional<PeerLink::Outgoing> PeerLink::next_outgoing() {
   const MutexLock lock(mutex_);
   changed_.wait(mutex_,

@@ -9,16 +9,16 @@
 
 namespace spillway {
 
-/// Hears what other hosts do. One thread at a time calls it for one peer; calls are short, because
-/// what the peer sends next waits.
+/// Is told what other hosts do. Calls about one peer come one after the other. Each should return
+/// quickly: what the peer sends next waits for it.
 class PeersListener {
  public:
   virtual ~PeersListener() = default;
   /// A message of notify(). Those of a peer arrive in the order of its calls.
   virtual void heard(int from, std::span<const std::byte> message) = 0;
-  /// The connection to a peer broke, or its transfer has another length than the one here. Comes
-  /// once, and nothing else follows from this peer but the ends of its transfers. Not after
-  /// abandon(). The peer may hear of it only when this host abandons its peers.
+  /// The connection to a peer broke, or a transfer has another length there than here. Called once;
+  /// afterwards its transfers end, and nothing else comes from it. Not called after abandon(). The
+  /// peer may notice only when this host abandons its peers.
   virtual void lost(int peer) = 0;
 };
 
@@ -32,7 +32,7 @@ class Peers {
   static constexpr Bytes kMostMessage = 64_MiB;
   /// How a transfer ended: `done`, or the peer was lost or abandoned.
   enum class Outcome : std::uint8_t { done, lost };
-  /// Called once, by a thread of the peers; short, as PeersListener.
+  /// Called once, by a thread of the peers. It should return quickly too.
   using Ended = std::function<void(Outcome)>;
 
   virtual ~Peers() = default;

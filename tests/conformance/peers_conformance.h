@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -53,14 +52,14 @@ class Told final : public PeersListener {
   void lost(int peer) override {
     note([&]() SPILLWAY_REQUIRES(mutex_) { lost_.push_back(peer); });
   }
-  /// A callback that counts the transfer `name`.
+  /// A callback that notes how the transfer `name` ended.
   Peers::Ended ended(std::uint64_t name) {
     return [this, name](Peers::Outcome outcome) {
       note([&]() SPILLWAY_REQUIRES(mutex_) { ends_[name].push_back(outcome); });
     };
   }
 
-  /// Waits for it.
+  /// Waits until the transfer has ended.
   Peers::Outcome end_of(std::uint64_t name) {
     const MutexLock lock(mutex_);
     changed_.wait(mutex_, [&]() SPILLWAY_REQUIRES(mutex_) { return ends_.contains(name); });

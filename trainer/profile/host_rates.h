@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-/// Calls `measure` for at least `least`, and at least five times, because the first calls are slow:
-/// their memory is new. Of calls that last long, two in one second are enough.
+/// Calls `measure` for at least the time `least`, and at least five times, because the first calls
+/// are slow: their memory is new. Two calls are enough if they take a second.
 template <typename Measure>
 void repeat_measurement(const Measure& measure, std::chrono::milliseconds least) {
   using Clock = std::chrono::steady_clock;
@@ -22,7 +22,7 @@ void repeat_measurement(const Measure& measure, std::chrono::milliseconds least)
   for (int calls = 0; !is_enough(calls); ++calls) measure();
 }
 
-/// For how long a part is measured.
+/// The least time for each of the parts that are measured together.
 inline constexpr std::chrono::milliseconds kPerPart(30);
 
 template <typename Work>

@@ -233,12 +233,7 @@ Profile Pilot::measure(const Model& model, Device* device) {
   initialize_torch();
   const OneTorchThread one_thread;
   Profile profile = with_rates(rates());
-  try {
-    measure_missing(model, device);
-  } catch (...) {
-    cache_.save();
-    throw;
-  }
+  measure_missing(model, device);
   if (device) profile.copy_bytes_per_s = *cache_.find_copy_rate(device->exact_kind());
   cache_.save();
   for (const LayerSpec& layer : model.spec.layers) {
@@ -302,6 +297,7 @@ void Pilot::measure_in_turn(const Model& model, Device& device) {
       const auto measurement = cache_.begin_measurement();
       const LayerProfile profile = measure_layers(one, &device).at(layer);
       cache_.add(key_on(&device, layer), profile, measurement.end());
+      cache_.save();  // the next layer may not fit
     } catch (const OutOfMemory& error) {
       if (error.tier != Tier::device) throw;
       throw too_large(model.spec.layers[at(alike.front())], device, error,

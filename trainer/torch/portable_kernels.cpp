@@ -85,7 +85,7 @@ constexpr std::array kVariables{Variable{"ATEN_CPU_CAPABILITY", "avx2"},
                                 Variable{"MKL_CBWR", "COMPATIBLE"},
                                 Variable{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
 
-/// Sets the variables for the process, or until it ends unless they are kept.
+/// Sets the variables. Its destructor restores what they were, unless they are to be kept.
 class Assignments {
  public:
   Assignments() {

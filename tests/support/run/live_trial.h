@@ -56,13 +56,12 @@ inline SessionEvent event_of(const Session& session, SessionEvent::Kind kind) {
   }
 }
 
-/// Copies a folder in which a session writes: again if one of its files has gone meanwhile.
+/// Copies a folder in which a session writes; starts again if a file disappears meanwhile.
 inline void copy_live_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
-  for (bool is_whole = false; !is_whole;) {
+  while (true) {
     std::filesystem::remove_all(to);
     try {
-      std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
-      is_whole = true;
+      return std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
     } catch (const std::filesystem::filesystem_error& error) {
       if (error.code() != std::errc::no_such_file_or_directory) throw;
     }

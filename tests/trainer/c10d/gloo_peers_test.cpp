@@ -76,14 +76,10 @@ TEST(Rendezvous, ListensAtItsEndpointAlone) {
 TEST(Rendezvous, NamesAPortInUseAndAnAddressOfAnotherMachine) {
   const Rendezvous rendezvous = Rendezvous::open({});
   const int port = rendezvous.endpoint().port;
-  EXPECT_PRED2(contains, thrown<Error>([&] {
-                           Rendezvous::open({"127.0.0.1", port});
-                         }).what(),
-               "Address already in use); choose another address or port");
-  EXPECT_PRED2(contains, thrown<Error>([&] {
-                           Rendezvous::open({"192.0.2.1", port});
-                         }).what(),
-               "hosts cannot meet at 192.0.2.1:");
+  const auto in_use = thrown<Error>([&] { Rendezvous::open({"127.0.0.1", port}); });
+  EXPECT_PRED2(contains, in_use.what(), "Address already in use); choose another address or port");
+  const auto elsewhere = thrown<Error>([&] { Rendezvous::open({"192.0.2.1", port}); });
+  EXPECT_PRED2(contains, elsewhere.what(), "hosts cannot meet at 192.0.2.1:");
 }
 
 }  // namespace

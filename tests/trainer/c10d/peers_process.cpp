@@ -3,7 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <cstdio>
+#include <cstdint>
 #include <iostream>
 #include <span>
 #include <string>
@@ -17,7 +17,8 @@
 /// A host as a process of its own, for peers_processes_test.py.
 /// peers_process serve: opens a rendezvous, prints its port and waits for the end of its input.
 /// peers_process PORT NUMBER SIZE ROUNDS: joins it. In each round every host sends a megabyte to
-/// every other. Prints what happens; "wrong" if bytes are. Then waits for the end of its input.
+/// every other. Prints what happens, and "wrong" if it gets wrong bytes. Then waits for the end of
+/// its input.
 namespace spillway {
 namespace {
 

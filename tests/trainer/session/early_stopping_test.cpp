@@ -329,8 +329,7 @@ TEST(EarlyStopping, CountsATrialThatEndedBeforeOnce) {
 /// All rules and metrics.
 class Rules : public ::testing::TestWithParam<EarlyTerminate> {
  protected:
-  /// Of `all`, those that this rule is tried with: one, another for the next rule, or all of them
-  /// in a campaign.
+  /// What this rule is tried with: one of `all`, in turn from rule to rule; in a campaign, all.
   template <typename T>
   static std::vector<T> some_of(const std::vector<T>& all) {
     if (campaign_size(1) > 1) return all;
