@@ -6,7 +6,8 @@
 # Python, and without one nothing is trained; what the system lacks of Boost 1.81, fmt, GoogleTest,
 # nlohmann_json, SQLite and xxHash (and of CLI11, TBB and yaml-cpp, to train) is looked for in
 # SPILLWAY_DEPS, a folder with include/ and lib/, or usr/ with these in it: for example Debian
-# packages downloaded on another machine by apt-get download, unpacked there by dpkg -x.
+# packages downloaded on another machine by apt-get download, unpacked there by dpkg -x. The Python
+# package is tested if SPILLWAY_PACKAGE_PYTHON is a Python that has it.
 # shellcheck disable=SC2317  # functions are reached through check()
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

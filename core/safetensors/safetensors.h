@@ -67,6 +67,8 @@ class Safetensors {
   const TensorMetadata& metadata() const { return metadata_; }
   /// Throws CorruptData if there is no such tensor.
   const TensorEntry& at(std::string_view name) const;
+  /// Where a tensor begins in the file.
+  Bytes begin(const TensorEntry& tensor) const { return data_begin_ + tensor.begin; }
   /// Reads bytes of a tensor, starting at its byte `offset`. Throws what the source throws.
   void read(const TensorEntry& tensor, Bytes offset, std::span<std::byte> into) const;
 

@@ -20,6 +20,7 @@ STEPS = 6
 TRAIN = {"batch_size": SAMPLES, "max_steps": STEPS, "learning_rate": 1e-3, "weight_decay": 0.0,
          "max_grad_norm": 0.0, "lr_scheduler_type": "constant"}
 AMPLE = "256MiB"
+on_gpu = False  # or on CPUs
 
 
 @dataclass
@@ -53,6 +54,10 @@ def measure(architecture: Architecture) -> Row:
     return row
 
 
+def _device(memory: str | int) -> dict[str, str | int]:
+    return {"kind": "cuda" if on_gpu else "cpu", "memory": memory}
+
+
 def export(architecture: Architecture, module: nn.Module, folder: Path, nodes: int
            ) -> sp.ExportedModel:
     """For virtual nodes of SAMPLES / nodes."""
@@ -80,19 +85,19 @@ def _compare_bits(architecture: Architecture, folder: Path, row: Row) -> None:
     module = architecture.make()
     model = export(architecture, module, folder, nodes=4)
     data = _data(architecture, model)
-    with sp.Session(AMPLE) as session:
+    with sp.Session(_device(AMPLE)) as session:
         trials = [session.submit(model, data, **TRAIN) for _ in range(2)]
         smallest = session.plan(trials[0]).smallest_budget_bytes
     alone = session.result(trials[0])
-    with sp.Session(smallest) as small:
+    with sp.Session(_device(smallest)) as small:
         small.submit(model, data, **TRAIN)
-    with sp.Session([AMPLE, AMPLE]) as two:
+    with sp.Session([_device(AMPLE)] * 2) as two:
         two.submit(model, data, data_parallel=2, **TRAIN)
     spilled = small.result(0)
     row.layers, row.shards = len(model.layers), spilled.num_shards
     bits = [each.weights_xxh3 for each in (session.result(trials[1]), spilled, two.result(0))]
     row.equal_bits = alone.state == "done" and bits == [alone.weights_xxh3] * 3
-    with sp.Session(AMPLE) as control:
+    with sp.Session(_device(AMPLE)) as control:
         other = export(architecture, module, folder, nodes=2)
         control.submit(other, data, **TRAIN)
     row.control_differs = control.result(0).weights_xxh3 not in (alone.weights_xxh3, "")
@@ -103,7 +108,7 @@ def _compare_with_pytorch(architecture: Architecture, folder: Path, row: Row) ->
     module = without_dropout(architecture.make())
     module.save_pretrained(folder / "source")  # type: ignore[operator]
     model = export(architecture, module, folder, nodes=1)
-    with sp.Session(AMPLE) as session:
+    with sp.Session(_device(AMPLE)) as session:
         trial = session.submit(model, _data(architecture, model), **TRAIN)
         session.wait()
         weights = session.state_dict(trial)

@@ -1,12 +1,13 @@
-"""Prints what holds for each architecture; names of some as arguments."""
+"""Prints what holds for each architecture; names of some as arguments; --gpu: on the first GPU."""
 
+import argparse
 import os
 import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import transformers
-from matrix import measure
+import matrix
 from models import ARCHITECTURES
 
 
@@ -15,14 +16,19 @@ def word(holds: bool) -> str:
 
 
 def main() -> None:
-    chosen = [each for each in ARCHITECTURES if not sys.argv[1:] or each.name in sys.argv[1:]]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--gpu", action="store_true")
+    given = parser.parse_args()
+    matrix.on_gpu = given.gpu
+    chosen = [each for each in ARCHITECTURES if not given.names or each.name in given.names]
     print(f"transformers {transformers.__version__}\n")
     print("| architecture | layers | shards | equal bits | other nodes differ | largest difference "
           "of a loss | control | logits equal |")
     print("|---|---|---|---|---|---|---|---|")
     failed = []
     for architecture in chosen:
-        row = measure(architecture)
+        row = matrix.measure(architecture)
         if not row.holds:
             failed.append(row.name)
         print(f"| {row.name} | {row.layers} | {row.shards} | {word(row.equal_bits)} | "

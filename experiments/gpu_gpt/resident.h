@@ -11,6 +11,7 @@
 #include "scheduler/plan/cut.h"
 #include "spillway/trial_config.h"
 #include "trainer/compute/range_runner.h"
+#include "trainer/torch/kernel_flags.h"
 
 namespace spillway::experiments {
 
@@ -51,6 +52,7 @@ class Resident {
   const std::unique_ptr<Model> model_;
   const std::vector<LayerRange> shards_;
   const Cut cut_;
+  const ReproducibleGpuKernels gpu_kernels_;
   const std::unique_ptr<Device> device_;                // for edges and activations
   const std::unique_ptr<DeviceMemory> edge_memory_;     // of one virtual node
   const std::unique_ptr<DeviceMemory> batch_, losses_;  // host memory, by virtual node

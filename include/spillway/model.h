@@ -68,6 +68,15 @@ struct Model {
   /// (see ParamSpec::content), none or all are wanted. Null: each parameter starts as its spec
   /// says.
   std::function<void(std::uint64_t seed, std::span<std::byte* const> params)> initialize;
+  /// A parameter among others in one piece of memory.
+  struct Place {
+    int param = 0;
+    Bytes offset = 0;  ///< behind the first
+  };
+  /// Maps the initial values of parameters from a file that has them in these places, as
+  /// ParamSpec::master(). The result is null if it has not, and must not be written. Null: there is
+  /// no file.
+  std::function<std::shared_ptr<std::byte>(std::span<const Place> places)> map;
 };
 
 }  // namespace spillway

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -173,14 +174,32 @@ void DataFiles::read(std::size_t file, Bytes offset, std::span<std::byte> into) 
     const auto count = ::pread(open->value, into.data(), into.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw IoError("cannot read data file", known.path, errno);
-    if (count == 0) break;
+    if (count == 0) break;  // it is shorter now
     into = into.subspan(static_cast<std::size_t>(count));
     offset += static_cast<Bytes>(count);
   }
   // Checked after the read: a writer changes the time before the bytes.
+  require_unchanged(file, *open);
+}
+
+std::shared_ptr<std::byte> DataFiles::map(std::size_t file, Bytes offset, Bytes bytes) const {
+  const File& known = files_[file];
+  assert(bytes > 0 && offset + bytes <= known.size);
+  const auto open = descriptor(file);
+  require_unchanged(file, *open);
+  const Bytes before = offset % kPage, mapped = before + bytes;
+  void* const pages = ::mmap(nullptr, mapped, PROT_READ, MAP_SHARED, open->value,
+                             static_cast<off_t>(offset - before));
+  if (pages == MAP_FAILED) throw IoError("cannot map", known.path, errno);
+  return {static_cast<std::byte*>(pages) + before,
+          [pages, mapped](std::byte*) { ::munmap(pages, mapped); }};
+}
+
+void DataFiles::require_unchanged(std::size_t file, const Descriptor& open) const {
+  const File& known = files_[file];
   struct stat now {};
-  if (::fstat(open->value, &now) != 0) throw IoError("cannot look at", known.path, errno);
-  if (static_cast<Bytes>(now.st_size) != known.size || !into.empty()) {
+  if (::fstat(open.value, &now) != 0) throw IoError("cannot look at", known.path, errno);
+  if (static_cast<Bytes>(now.st_size) != known.size) {
     fail(known.path, fmt::format("was changed during the run: it had {} bytes, now it has {} bytes",
                                  known.size, now.st_size));
   }

@@ -36,6 +36,10 @@ class DataFiles {
   Bytes size(std::size_t file) const { return files_[file].size; }
   /// Fills `into` with the bytes of the file from `offset` on; it has as many.
   void read(std::size_t file, Bytes offset, std::span<std::byte> into) const;
+  /// The bytes of the file from `offset` on, read as they are needed; the system may forget them
+  /// and read them again. They must not be written. Throws Error if the file has changed; what
+  /// changes later is not noticed.
+  std::shared_ptr<std::byte> map(std::size_t file, Bytes offset, Bytes bytes) const;
 
  private:
   /// A file as it was when it was opened first.
@@ -52,6 +56,7 @@ class DataFiles {
   bool add_folder(const std::string& folder);
   bool add(const std::string& path);
   std::shared_ptr<const Descriptor> descriptor(std::size_t file) const;
+  void require_unchanged(std::size_t file, const Descriptor& open) const;
 
   std::vector<File> files_;
   std::unique_ptr<OpenFiles> open_;

@@ -145,6 +145,13 @@ class Lowering {
         if (params[p]) initialize(*loaded, seed, p, params[p]);
       }
     };
+    std::vector<std::string> types;  // of masters, by parameter
+    for (const ParamSpec& param : model->spec.params) {
+      types.push_back(safetensors_dtype(param.master().dtype));
+    }
+    model->map = [loaded = loaded_, types = std::move(types)](auto places) {
+      return map(*loaded, types, places);
+    };
     return model;
   }
 
@@ -154,6 +161,26 @@ class Lowering {
     if (!param.uniform) return write_initial(loaded.file, param.tensor, to);
     const std::size_t values = param.tensor.bytes() / sizeof(float);
     write_uniform(*param.uniform, {reinterpret_cast<float*>(to), values}, seed, p);
+  }
+
+  /// See Model::map. `types`: of masters, by parameter.
+  static std::shared_ptr<std::byte> map(const Loaded& loaded, const std::vector<std::string>& types,
+                                        std::span<const Model::Place> places) {
+    const auto param_at = [&](const Model::Place& place) -> const ExportedParam& {
+      return loaded.spec.params[static_cast<std::size_t>(place.param)];
+    };
+    const Bytes begin = loaded.file.begin(param_at(places.front()).tensor);
+    if (begin % kAlignment != 0) return nullptr;
+    Bytes end = begin;
+    for (const Model::Place& place : places) {
+      const ExportedParam& param = param_at(place);
+      const bool is_there = !param.uniform &&
+                            param.tensor.dtype == types[static_cast<std::size_t>(place.param)] &&
+                            loaded.file.begin(param.tensor) == begin + place.offset;
+      if (!is_there) return nullptr;
+      end = begin + place.offset + param.tensor.bytes();
+    }
+    return end > begin ? loaded.file.map(begin, end - begin) : nullptr;
   }
 
   DType type_of(const ExportedParam& param) const {

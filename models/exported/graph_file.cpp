@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/base/xxh3.h"
-#include "models/data/data_files.h"
 #include "models/exported/spec_json.h"
 #include "spillway/error.h"
 
@@ -19,19 +18,21 @@ namespace {
 constexpr const char* kDocument = "spillway";
 constexpr Bytes kBlock = 1_MiB;
 
-ByteSource source_of(const std::filesystem::path& path) {
+std::shared_ptr<const DataFiles> opened(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     throw Error(fmt::format("'{}' is a folder; name a .spw file", path.string()));
   try {
-    // Shared, because std::function copies its target.
-    const auto files = std::make_shared<const DataFiles>(std::vector{path.string()});
-    return {.path = path, .size = files->size(0), .read = [files](auto into, Bytes offset) {
-              files->read(0, offset, into);
-            }};
+    return std::make_shared<const DataFiles>(std::vector{path.string()});
   } catch (const ConfigError& problem) {
     throw Error(problem.problem);
   }
+}
+
+ByteSource source_of(const std::shared_ptr<const DataFiles>& file) {
+  return {.path = file->path(0), .size = file->size(0), .read = [file](auto into, Bytes offset) {
+            file->read(0, offset, into);
+          }};
 }
 
 ExportedSpec spec_of(const Safetensors& tensors, const std::string& path) {
@@ -64,7 +65,15 @@ std::string hash_of(Bytes size, const std::function<void(std::span<std::byte>, B
 }  // namespace
 
 GraphFile::GraphFile(const std::filesystem::path& path)
-    : path_(path), source_(source_of(path)), tensors_(source_), spec_(spec_of(tensors_, path_)) {}
+    : path_(path),
+      file_(opened(path)),
+      source_(source_of(file_)),
+      tensors_(source_),
+      spec_(spec_of(tensors_, path_)) {}
+
+std::shared_ptr<std::byte> GraphFile::map(Bytes begin, Bytes bytes) const {
+  return file_->map(0, begin, bytes);
+}
 
 std::string GraphFile::xxh3() const { return hash_of(source_.size, source_.read); }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "models/data/data_files.h"
 #include "models/exported/exported_spec.h"
 
 namespace spillway {
@@ -23,9 +24,14 @@ class GraphFile {
   std::string xxh3() const;
   /// Of the bytes of one tensor.
   std::string xxh3(const TensorEntry& tensor) const;
+  /// Where a tensor begins in the file.
+  Bytes begin(const TensorEntry& tensor) const { return tensors_.begin(tensor); }
+  /// Bytes of the file, read as they are needed. They must not be written.
+  std::shared_ptr<std::byte> map(Bytes begin, Bytes bytes) const;
 
  private:
   std::string path_;
+  std::shared_ptr<const DataFiles> file_;
   ByteSource source_;
   Safetensors tensors_;
   ExportedSpec spec_;

@@ -3,6 +3,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
@@ -143,9 +144,32 @@ void append(const IValue& result, std::vector<at::Tensor>& values) {
   }
 }
 
+bool is_batch_by_matrix(const at::Tensor& batch, const at::Tensor& matrix) {
+  return batch.dim() > 2 && matrix.dim() <= 2;
+}
+
+/// Makes LibTorch multiply a batch by a matrix in one product, whatever the strides are and whether
+/// or not a gradient will be needed: kernels of GPUs give other bits for a batch of products.
+/// `stack`: arguments of linear or matmul. Returns whether it has multiplied; the stack then has
+/// the result. Source: should_fold() in aten/src/ATen/native/LinearAlgebra.cpp.
+bool multiply_at_once(torch::jit::Stack& stack) {
+  const at::Tensor left = stack[0].toTensor(), right = stack[1].toTensor();
+  if (is_batch_by_matrix(left, right)) {
+    stack[0] = left.contiguous();
+  } else if (is_batch_by_matrix(right, left)) {  // (right^T left^T)^T
+    const at::Tensor product = at::matmul(right.mT().contiguous(), left.t());
+    stack = {left.dim() == 2 ? product.mT().contiguous() : product};
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-NodeCall::NodeCall(const GraphNode& node) : op_(find(node)), num_outputs_(node.num_outputs) {
+NodeCall::NodeCall(const GraphNode& node)
+    : op_(find(node)),
+      num_outputs_(node.num_outputs),
+      is_product_(node.op == "aten::linear" || node.op == "aten::matmul") {
   const c10::FunctionSchema& schema = op_.schema();
   if (node.args.size() != schema.arguments().size()) {
     throw Error(
@@ -267,7 +291,7 @@ IValue NodeCall::resolve(const Prepared& argument, const std::vector<at::Tensor>
 void NodeCall::run(std::vector<at::Tensor>& values, c10::Device device) const {
   torch::jit::Stack stack;
   for (const Prepared& argument : arguments_) stack.push_back(resolve(argument, values, device));
-  op_.callBoxed(stack);
+  if (!is_product_ || !multiply_at_once(stack)) op_.callBoxed(stack);
   const std::size_t before = values.size();
   for (const IValue& result : stack) append(result, values);
   if (const std::size_t made = values.size() - before;

@@ -52,6 +52,7 @@ class NodeCall {
 
   c10::OperatorHandle op_;
   int num_outputs_;
+  bool is_product_;
   std::vector<Prepared> arguments_;
   std::vector<int> reads_, writes_, views_;
 };

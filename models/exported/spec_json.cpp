@@ -302,8 +302,10 @@ class SpecReader {
         fail_for("layer", spec_.layers[l].name, "is read by no later layer and not by the loss");
     }
     for (const TensorEntry& entry : tensors_.tensors()) {
-      // The rest of the module's state_dict, for Python.
-      if (!named_.contains(entry.name) && !entry.name.starts_with("state_dict."))
+      // The rest of the module's state_dict, for Python, and what fills gaps.
+      const bool is_other =
+          entry.name.starts_with("state_dict.") || entry.name.starts_with("padding.");
+      if (!named_.contains(entry.name) && !is_other)
         fail_for("tensor", entry.name, "is neither a parameter nor a constant");
     }
     if (std::ranges::none_of(spec_.params, &ExportedParam::trainable))

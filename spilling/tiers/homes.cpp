@@ -12,7 +12,7 @@ const Home::Part& Home::part_at(Bytes position) const {
   return *std::prev(after);
 }
 
-void Homes::fill(Home& home, Bytes own, std::span<const SharedBlock> shared,
+void Homes::fill(Home& home, Bytes own, std::span<const SharedBlock> shared, const Find& find,
                  const std::function<void()>& write) {
   home.own_ = arena_.reserve(own);
   home.data_ = home.own_.data();
@@ -23,7 +23,10 @@ void Homes::fill(Home& home, Bytes own, std::span<const SharedBlock> shared,
     std::shared_ptr<Home::Block> here = known.lock();
     if (!here) {
       here = std::make_shared<Home::Block>();
-      here->memory = arena_.reserve(block.bytes);
+      auto found = find(block);
+      here->is_written = found != nullptr;
+      here->memory =
+          found ? arena_.adopt(std::move(found), block.bytes) : arena_.reserve(block.bytes);
       known = here;
     }
     home.parts_.push_back({block.home, here, here->is_written});

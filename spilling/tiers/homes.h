@@ -62,9 +62,12 @@ class Homes {
   /// The arena outlives all homes.
   explicit Homes(HostArena& arena) : arena_(arena) {}
 
+  /// Memory that has a block's content, such as a part of a file; null: none.
+  using Find = std::function<std::shared_ptr<std::byte>(const SharedBlock& block)>;
   /// Reserves memory and calls `write`, which writes the initial state everywhere but where
-  /// Home::is_written(). Throws what the arena and `write` throw; `home` then keeps what it has.
-  void fill(Home& home, Bytes own, std::span<const SharedBlock> shared,
+  /// Home::is_written(). A block that `find` finds is written. Throws what the arena, `find` and
+  /// `write` throw; `home` then keeps what it has.
+  void fill(Home& home, Bytes own, std::span<const SharedBlock> shared, const Find& find,
             const std::function<void()>& write);
   /// Frees its memory, and the blocks that no other home has.
   void release(Home& home);

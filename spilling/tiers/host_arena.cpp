@@ -6,6 +6,21 @@
 #include "spillway/error.h"
 
 namespace spillway {
+namespace {
+
+class AdoptedMemory final : public DeviceMemory {
+ public:
+  AdoptedMemory(std::shared_ptr<std::byte> memory, Bytes bytes)
+      : memory_(std::move(memory)), bytes_(bytes) {}
+  std::byte* data() const override { return memory_.get(); }
+  Bytes size() const override { return bytes_; }
+
+ private:
+  const std::shared_ptr<std::byte> memory_;
+  const Bytes bytes_;
+};
+
+}  // namespace
 
 HostArena::Region::Region(Region&& other) noexcept
     : arena_(std::exchange(other.arena_, nullptr)),
@@ -25,16 +40,26 @@ HostArena::Region::~Region() {
   if (arena_) arena_->give_back(bytes_);
 }
 
-HostArena::Region HostArena::reserve(Bytes bytes) {
-  {
-    const MutexLock lock(mutex_);
-    if (bytes > budget_ - in_use_) {
-      throw OutOfMemory(Tier::host, bytes, budget_ - in_use_, "host arena");
-    }
-    in_use_ += bytes;
+HostArena::Region HostArena::charge(Bytes bytes) {
+  const MutexLock lock(mutex_);
+  if (bytes > budget_ - in_use_) {
+    throw OutOfMemory(Tier::host, bytes, budget_ - in_use_, "host arena");
   }
-  Region region(*this, bytes);  // gives the bytes back if the store throws
+  in_use_ += bytes;
+  return {*this, bytes};
+}
+
+HostArena::Region HostArena::reserve(Bytes bytes) {
+  Region region = charge(bytes);  // gives the bytes back if the store throws
   region.memory_ = store_.allocate(bytes);
+  const MutexLock lock(mutex_);
+  peak_ = std::max(peak_, in_use_);
+  return region;
+}
+
+HostArena::Region HostArena::adopt(std::shared_ptr<std::byte> memory, Bytes bytes) {
+  Region region = charge(bytes);
+  region.memory_ = std::make_unique<AdoptedMemory>(std::move(memory), bytes);
   const MutexLock lock(mutex_);
   peak_ = std::max(peak_, in_use_);
   return region;

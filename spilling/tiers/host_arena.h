@@ -38,12 +38,17 @@ class HostArena {
   /// Zeroed memory of exactly `bytes`, aligned to kPage. Throws OutOfMemory of the host tier beyond
   /// the budget, and what the store throws; it then takes nothing.
   Region reserve(Bytes bytes);
+  /// Memory from elsewhere as a region of `bytes`, which count. Throws OutOfMemory of the host tier
+  /// beyond the budget.
+  Region adopt(std::shared_ptr<std::byte> memory, Bytes bytes);
 
   Bytes budget() const { return budget_; }
   Bytes in_use() const;
   Bytes peak() const;
 
  private:
+  /// A region without memory.
+  Region charge(Bytes bytes);
   void give_back(Bytes bytes) noexcept;
 
   const Bytes budget_;

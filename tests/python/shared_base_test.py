@@ -3,6 +3,7 @@
 Usage: shared_base_test.py
 """
 
+import os
 import pathlib
 import tempfile
 import unittest
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import spillway as sp
+from spillway.export.spw import read_header, read_safetensors, write_safetensors
 
 WIDTH, LAYERS, STEPS = 64, 8, 4
 TRAIN = {"batch_size": 8, "virtual_nodes": 2, "max_steps": STEPS, "lr_scheduler_type": "constant"}
@@ -107,6 +109,39 @@ class SharedBaseTest(unittest.TestCase):
         self.assertEqual(self.bits(mixed), [alone[0], alone[1], alone[3]])
         self.assertGreater(mixed.host_peak_bytes, of_one_base.host_peak_bytes + 0.9 * base)
         self.assertEqual(self.train([trained], RATES, "64MiB").h2d_shared_bytes, 0)
+
+    def train_and_look(self, model, path):
+        """Its bits, and whether the file was mapped while it trained."""
+        with sp.Session("64MiB") as session:
+            trial = session.submit(model, self.data(), until=1, **TRAIN)
+            session.wait()
+            is_mapped = str(path) in pathlib.Path("/proc/self/maps").read_text()
+            session.extend(trial, STEPS)
+            session.wait()
+        return session.result(trial).weights_xxh3, is_mapped
+
+    def test_that_homes_are_mapped_from_the_file(self):
+        path, moved = self.folder / "net.spw", self.folder / "moved.spw"
+        bits = self.train_and_look(self.export(), path)
+        self.assertEqual(bits[1], True)
+        header, _ = read_header(path)
+        tensors = {name: tensor for name, tensor in read_safetensors(path).items()
+                   if not name.startswith("padding.")}
+        # A tensor of odd size comes first.
+        write_safetensors(moved, {"state_dict.unused": torch.zeros(3), **tensors},
+                          header["__metadata__"])
+        self.assertEqual(self.train_and_look(sp.load(moved), moved), (bits[0], False))
+
+    def test_that_a_mapped_file_must_stay_as_it_is(self):
+        model = self.export()
+        with sp.Session("64MiB") as session:
+            trial = session.submit(model, self.data(), until=1, **TRAIN)
+            session.wait()
+            os.utime(self.folder / "net.spw", (0, 0))
+            session.extend(trial, STEPS)
+            session.wait()
+        self.assertEqual(session.result(trial).state, "failed")
+        self.assertIn("was written to during the run", session.result(trial).reason)
 
     def test_that_host_memory_needs_room_for_one_base(self):
         model = self.export()

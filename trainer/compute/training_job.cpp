@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <numeric>
 #include <utility>
 
@@ -22,7 +21,6 @@
 #include "trainer/compute/optimizer.h"
 #include "trainer/compute/running_statistic.h"
 #include "trainer/compute/sum_term.h"
-#include "trainer/storage/weights_file.h"
 #include "trainer/torch/torch_gpu.h"
 #include "trainer/torch/torch_threads.h"
 
@@ -446,45 +444,6 @@ void TrainingJob::update_weights(const HostCall& call, int number) const {
     apply_update(place, begin, begin + size, rule);
     write_copy(*call.home, number, begin, begin + size);
   });
-}
-
-std::vector<NamedArray> TrainingJob::weights() const {
-  std::vector<NamedArray> arrays;
-  for (const StoredTensor& stored : stored_tensors(model_->spec)) {
-    const Bytes size = size_of(stored.tensor.dtype);
-    std::map<std::int64_t, std::span<const std::byte>> runs;  // by position in the tensor
-    for (int p : stored.params) {
-      for_each_run(model_->spec.params[at(p)], [&](const StoredRun& run) {
-        runs[run.in_tensor] = {value(*home_, p) + static_cast<Bytes>(run.in_param) * size,
-                               static_cast<Bytes>(run.length) * size};
-      });
-    }
-    NamedArray array{.name = stored.name,
-                     .shape = stored.tensor.shape(),
-                     .data = {},
-                     .dtype = stored.tensor.dtype};
-    for (const auto& [position, bytes] : runs) array.data.push_back(bytes);
-    arrays.push_back(std::move(array));
-  }
-  return arrays;
-}
-
-std::vector<NamedTensor> TrainingJob::kept_weights() const {
-  const MutexLock lock(mutex_);
-  std::vector<NamedTensor> copies;
-  for (const NamedTensor& kept : kept_weights_) copies.push_back({kept.name, kept.value.clone()});
-  return copies;
-}
-
-void TrainingJob::finish() {
-  const std::vector<NamedArray> arrays = weights();
-  const std::string hash = weights_xxh3(arrays);
-  if (!config_.weights_file.empty()) write_safetensors(config_.weights_file, arrays);
-  std::vector<NamedTensor> kept;
-  if (config_.keep_weights) kept = copy_of(arrays);
-  const MutexLock lock(mutex_);
-  progress_.weights_xxh3 = hash;
-  kept_weights_ = std::move(kept);
 }
 
 }  // namespace spillway

@@ -38,6 +38,8 @@ class TrainingJob {
   void start_from(Generation generation) { start_ = std::move(generation); }
   /// Writes the initial weights, or those of the checkpoint; moments are already zero.
   void admit(const Home& home);
+  /// The file of the model that has a shared block; null: none. See Model::map.
+  std::shared_ptr<std::byte> map(const SharedBlock& block) const;
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
   /// Keeps what evaluations predict; call before admit().
@@ -78,8 +80,8 @@ class TrainingJob {
   const Home* home() const { return home_; }  ///< since admit()
   /// The present weights, at home. Nothing may change them meanwhile.
   std::vector<NamedArray> weights() const;
-  /// The final weights, if TrialConfig::keep_weights says so and the trial has finished. Any
-  /// thread.
+  /// The final weights but constants (is_constant()), if TrialConfig::keep_weights says so and the
+  /// trial has finished. Any thread.
   std::vector<NamedTensor> kept_weights() const;
 
  private:

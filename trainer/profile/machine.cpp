@@ -26,6 +26,7 @@
 #include "trainer/config/kernel_variables.h"
 #include "trainer/profile/copy_rates.h"
 #include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/kernel_flags.h"
 #include "trainer/torch/torch_gpu.h"
 #include "trainer/torch/torch_threads.h"
 
@@ -107,7 +108,9 @@ void measure_gpus(Machine& machine) {
       const auto device = make_cuda_device(kind, static_cast<int>(i), 2 * kBeyondCaches);
       machine.devices.push_back(measure(kind, *device));
       load_torch_gpu();
+      const ReproducibleGpuKernels kernels;
       measure_products(machine.devices.back(), *device);
+      free_torch_workspaces(device->compute().stream());
     } catch (const ConfigError& error) {
       machine.gpus.gpus[i].problem = error.problem;
     } catch (const std::exception& error) {

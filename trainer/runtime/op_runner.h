@@ -57,6 +57,8 @@ class OpRunner {
   virtual ~OpRunner() = default;
   /// Writes the initial state of a job into its zeroed home, except what another job has written.
   virtual void admit(JobId job, const Home& home) = 0;
+  /// Memory that has the content of a shared block of the job already; null: none.
+  virtual std::shared_ptr<std::byte> find(JobId, const SharedBlock&) { return nullptr; }
   /// Changes only the device's memory: if the device is given up meanwhile, the op has no effect.
   /// Returns a function that keeps its other results, such as a loss. The shell's thread calls it
   /// before anything that depends on the op begins. It must not throw; empty: nothing to keep.

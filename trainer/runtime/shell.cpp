@@ -348,8 +348,10 @@ void Shell::perform(const AdmitJob& admission) {
     Done done{.id = admission.id, .started_s = seconds(Clock::now())};
     const auto home = std::make_shared<Home>();
     try {
-      all_homes_.fill(*home, admission.home_bytes, plan->layout.shared,
-                      [&] { runner_.admit(admission.job, *home); });
+      all_homes_.fill(
+          *home, admission.home_bytes, plan->layout.shared,
+          [&](const SharedBlock& block) { return runner_.find(admission.job, block); },
+          [&] { runner_.admit(admission.job, *home); });
     } catch (...) {
       done.error = current_reason();
     }

@@ -28,7 +28,7 @@ void validate(const DeviceConfig& config, const std::string& field) {
   check.finish();
 }
 
-std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& config,
+std::shared_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& config,
                                  const MemorySplit& split, const std::string& field) {
   try {
     if (!split.dedicated_activations()) {
@@ -38,13 +38,16 @@ std::unique_ptr<Device> open_gpu(const std::string& name, const DeviceConfig& co
     }
     auto device = make_cuda_device(name, config.index, config.memory, split);
     load_torch_gpu();
-    return device;
+    return {device.release(), [](Device* gone) {
+              free_torch_workspaces(gone->compute().stream());
+              delete gone;
+            }};
   } catch (const ConfigError& error) {
     throw ConfigError(field + "." + error.field, 0, error.problem);
   }
 }
 
-std::unique_ptr<Device> open(std::size_t number, const DeviceConfig& config,
+std::shared_ptr<Device> open(std::size_t number, const DeviceConfig& config,
                              const MemorySplit& split) {
   const std::string field = fmt::format("devices[{}]", number),
                     name = fmt::format("{}:{}", to_string(config.kind), number);

@@ -74,7 +74,9 @@ Session::Impl::Impl(SessionConfig session_config)
       events(config.max_events),
       store(config, devices.exact_kind(),
             [this](JobId id, const TrialCheckpoints::Saved& saved) { on_saved(id, saved); }),
-      pool(num_host_workers()) {}
+      pool(num_host_workers()) {
+  if (config.has_gpus()) gpu_kernels.emplace();
+}
 
 int Session::Impl::num_host_workers() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

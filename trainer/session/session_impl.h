@@ -24,6 +24,7 @@
 #include "trainer/session/event_list.h"
 #include "trainer/session/planner.h"
 #include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/kernel_flags.h"
 #include "trainer/trial/session_trial.h"
 #include "trainer/trial/trial_store.h"
 
@@ -50,6 +51,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
 
   // session_ops.cpp: calls go to the trial they belong to. Threads of devices and the pool.
   void admit(JobId id, const Home& home) override;
+  std::shared_ptr<std::byte> find(JobId id, const SharedBlock& block) override;
   Keep run_op(const OpCall& call) override;
   void run_host_op(const HostCall& call) override;
   void release(JobId id, JobEnd job_end) override;
@@ -201,6 +203,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   }
 
   const KeptMemory kept_memory;  ///< first: the last to go
+  std::optional<ReproducibleGpuKernels> gpu_kernels;
   SessionConfig config;
   const std::shared_ptr<const Policy> policy;
   const std::shared_ptr<const Allocator> allocator;  // null: nothing is shared

@@ -49,6 +49,11 @@ void Session::Impl::admit(JobId id, const Home& home) {
   trial.checkpoints->attach(trial.job->places(), home, trial.job->gate());
 }
 
+/// GPUs copy from memory that is locked, which mapped files are not.
+std::shared_ptr<std::byte> Session::Impl::find(JobId id, const SharedBlock& block) {
+  return config.has_gpus() ? nullptr : trial_of_run(id).job->map(block);
+}
+
 OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
   const MeterScope scope(call.device->activations(), call.device->gpu() >= 0);
   const SessionTrial& trial = trial_of_run(call.job);
@@ -62,9 +67,13 @@ OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
 }
 
 void Session::Impl::run_host_op(const HostCall& call) {
-  // Before the weights are written: if that fails, the last checkpoint has them.
-  const bool finishes = call.program->host_ops[at(call.op)].kind == HostOpKind::finish;
-  if (finishes) save_last(call.job);
+  if (call.program->host_ops[at(call.op)].kind == HostOpKind::finish) {
+    for (const SharedBlock& block : call.plan->layout.shared) {
+      find(call.job, block);  // throws if the file that it is mapped from has changed
+    }
+    // Before the weights are written: if that fails, the last checkpoint has them.
+    save_last(call.job);
+  }
   without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });
 }
 

@@ -16,7 +16,8 @@
 namespace spillway {
 namespace {
 
-/// All tensors of the model, in its order. Checkpoints lack constants, which are as they began.
+/// All tensors of the model, in its order. Checkpoints and kept weights lack constants, which are
+/// as they began.
 std::vector<NamedTensor> completed(std::vector<NamedTensor> tensors, const Model& model,
                                    std::uint64_t seed) {
   std::vector<NamedTensor> all;
@@ -57,6 +58,7 @@ std::vector<NamedTensor> Session::weights(JobId id) const {
   const Impl& impl = *impl_;
   TrialConfig config;
   std::shared_ptr<const Model> model;
+  std::optional<std::vector<NamedTensor>> kept;
   bool has_final_weights = false;
   {
     const MutexLock lock(impl.mutex);
@@ -70,8 +72,9 @@ std::vector<NamedTensor> Session::weights(JobId id) const {
                               config.name));
     }
     has_final_weights = !trial.result.weights_xxh3.empty();
-    if (trial.job && has_final_weights && config.keep_weights) return trial.job->kept_weights();
+    if (trial.job && has_final_weights && config.keep_weights) kept = trial.job->kept_weights();
   }
+  if (kept) return completed(std::move(*kept), *model, config.train.seed);
   if (auto saved = weights_on_disk(config, has_final_weights)) {
     return completed(std::move(*saved), *model, config.train.seed);
   }

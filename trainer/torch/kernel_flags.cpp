@@ -4,7 +4,98 @@
 #include <c10/core/DefaultDtype.h>
 #include <fmt/format.h>
 
+#include <tuple>
+#include <utility>
+
+#include "core/base/mutex.h"
+
 namespace spillway {
+namespace {
+
+using enum at::Float32Backend;
+using enum at::Float32Op;
+
+/// The flags that choose kernels of GPUs.
+struct GpuChoices {
+  bool deterministic = true, only_warn = false, fill_uninitialized = false;
+  bool cudnn_deterministic = true, cudnn_benchmark = false, cudnn_attention = false;
+  at::CuBLASReductionOption fp16_sums{}, bf16_sums{};
+  at::Float32Precision matmul{}, conv{}, rnn{}, cpu_matmul{};
+  bool operator==(const GpuChoices&) const = default;
+};
+
+GpuChoices choices_now() {
+  const at::Context& context = at::globalContext();
+  return {.deterministic = context.deterministicAlgorithms(),
+          .only_warn = context.deterministicAlgorithmsWarnOnly(),
+          .fill_uninitialized = context.deterministicFillUninitializedMemory(),
+          .cudnn_deterministic = context.deterministicCuDNN(),
+          .cudnn_benchmark = context.benchmarkCuDNN(),
+          .cudnn_attention = context.userEnabledCuDNNSDP(),
+          .fp16_sums = context.allowFP16ReductionCuBLAS(),
+          .bf16_sums = context.allowBF16ReductionCuBLAS(),
+          .matmul = context.float32Precision(CUDA, MATMUL),
+          .conv = context.float32Precision(CUDA, CONV),
+          .rnn = context.float32Precision(CUDA, RNN),
+          .cpu_matmul = context.float32Precision(MKLDNN, MATMUL)};
+}
+
+void choose(const GpuChoices& choices) {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(choices.deterministic, choices.only_warn);
+  context.setDeterministicFillUninitializedMemory(choices.fill_uninitialized);
+  context.setDeterministicCuDNN(choices.cudnn_deterministic);
+  context.setBenchmarkCuDNN(choices.cudnn_benchmark);
+  context.setSDPUseCuDNN(choices.cudnn_attention);
+  const auto sums = [](at::CuBLASReductionOption option) {
+    using enum at::CuBLASReductionOption;
+    return std::pair(option == AllowReducedPrecisionWithSplitK,
+                     option != DisallowReducedPrecisionDisallowSplitK);
+  };
+  std::apply([&](bool reduced, bool split) { context.setAllowFP16ReductionCuBLAS(reduced, split); },
+             sums(choices.fp16_sums));
+  std::apply([&](bool reduced, bool split) { context.setAllowBF16ReductionCuBLAS(reduced, split); },
+             sums(choices.bf16_sums));
+  // The older setters first: LibTorch's own reads fail where they and the newer ones disagree.
+  context.setAllowTF32CuBLAS(choices.matmul == at::Float32Precision::TF32);
+  context.setAllowTF32CuDNN(choices.conv == at::Float32Precision::TF32);
+  context.setFloat32Precision(CUDA, MATMUL, choices.matmul);
+  context.setFloat32Precision(CUDA, CONV, choices.conv);
+  context.setFloat32Precision(CUDA, RNN, choices.rnn);
+  context.setFloat32Precision(MKLDNN, MATMUL, choices.cpu_matmul);
+}
+
+/// Those of a process whose first session with a GPU begins.
+GpuChoices reproducible(const GpuChoices& of_process) {
+  constexpr auto kExact = at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK;
+  constexpr auto kFp32 = at::Float32Precision::IEEE;
+  return {.fp16_sums = kExact,
+          .bf16_sums = kExact,
+          .matmul = kFp32,
+          .conv = kFp32,
+          .rnn = kFp32,
+          .cpu_matmul = of_process.cpu_matmul};
+}
+
+Mutex reproducible_mutex;
+int num_reproducible SPILLWAY_GUARDED_BY(reproducible_mutex) = 0;
+GpuChoices of_process SPILLWAY_GUARDED_BY(reproducible_mutex);
+GpuChoices chosen SPILLWAY_GUARDED_BY(reproducible_mutex);
+
+}  // namespace
+
+ReproducibleGpuKernels::ReproducibleGpuKernels() {
+  const MutexLock lock(reproducible_mutex);
+  if (num_reproducible++ > 0) return;
+  of_process = choices_now();
+  choose(reproducible(of_process));
+  chosen = choices_now();
+}
+
+ReproducibleGpuKernels::~ReproducibleGpuKernels() {
+  const MutexLock lock(reproducible_mutex);
+  if (--num_reproducible == 0 && choices_now() == chosen) choose(of_process);
+}
 
 KernelFlags kernel_flags(bool on_gpus) {
   const at::Context& context = at::globalContext();
@@ -12,8 +103,6 @@ KernelFlags kernel_flags(bool on_gpus) {
     return at::precision2str(context.float32Precision(backend, op));
   };
   const auto number = [](auto value) { return fmt::to_string(static_cast<int>(value)); };
-  using enum at::Float32Backend;
-  using enum at::Float32Op;
   KernelFlags flags{
       {"torch.backends.cuda.flash_sdp_enabled()", fmt::to_string(context.userEnabledFlashSDP())},
       {"torch.backends.cuda.math_sdp_enabled()", fmt::to_string(context.userEnabledMathSDP())},

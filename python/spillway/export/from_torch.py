@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,8 @@ def from_torch(
     write_safetensors(Path(path), {**export.tensors(), **untrained},
                       {"format": "pt", "spillway": json.dumps(document),
                        "state_dict": json.dumps(state)},
-                      weights and (lambda name: weights(name.removeprefix("state_dict."))))
+                      weights and (lambda name: weights(name.removeprefix("state_dict."))),
+                      aligned=export.in_order_of_homes())
     return described(Path(path), document, state)
 
 
@@ -281,6 +283,17 @@ class _Export:
         held = {name: _stored(name, self._state_of_model[name]) for name in
                 self._read(self.layers)}
         return {**held, **self._constants.tensors}
+
+    def in_order_of_homes(self) -> list[str]:
+        """Parameters in the order in which homes hold them, so that frozen ones can be mapped.
+
+        Tied ones first, then layer by layer; frozen ones before all others.
+        """
+        uses = Counter(name for layer in self.layers for name in layer.parameters)
+        by_layer = [name for layer in self.layers for name in layer.parameters]
+        tied = [name for name in uses if uses[name] > 1]
+        order = dict.fromkeys([*tied, *by_layer])
+        return sorted(order, key=lambda name: name in self._statistics or self._is_trainable(name))
 
     def state(self) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
         """For each key of the module's state_dict its tensor in the file, and those to add."""

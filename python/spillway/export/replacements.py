@@ -66,6 +66,19 @@ class Bernoulli(nn.Module):
         return (functional.dropout(torch.ones(self.shape), 1 - self.p) > 0).to(self.dtype)
 
 
+class Counts(nn.Module):
+    """How often each of the numbers 0 to `bins` - 1 occurs, as `histc` counts whole numbers."""
+
+    def __init__(self, bins: int) -> None:
+        super().__init__()
+        self.bins = bins
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[...] -> [bins]"""
+        numbers = torch.arange(self.bins, device=x.device)
+        return (x.reshape(-1, 1) == numbers).sum(0).to(x.dtype)
+
+
 class NormByStatistics(nn.Module):
     """Batch norm by running statistics in fp32, whatever the type of `x` is."""
 

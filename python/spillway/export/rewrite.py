@@ -11,7 +11,7 @@ from torch import nn
 
 from .errors import ExportError
 from .graphs import Argument, Graph, Kind, Node, Value, read_program, substituted, values_in
-from .replacements import Attention, Bernoulli, FeatureDropout, NormByStatistics
+from .replacements import Attention, Bernoulli, Counts, FeatureDropout, NormByStatistics
 
 _RECURRENT = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}
 _REMEDIES = {
@@ -71,6 +71,9 @@ class _Rewriter:
         self._uniform: dict[Value, Node] = {}  # random numbers, maybe plus a number
         self._keep: dict[Value, float] = {}  # that number
         self._learned: set[Value] = set()  # may depend on weights
+        self._whole: set[Value] = set()  # floating-point numbers without fractions
+        self._has_writes = any(value.kind != Kind.STATE for node in graph.nodes
+                               for value in node.writes())
         self._handlers: dict[str, Callable[[Node], Value | None]] = {
             "aten::dropout": self._dropout,
             "aten::dropout_": self._in_place(self._dropout),
@@ -85,6 +88,9 @@ class _Rewriter:
             "aten::floor": self._floor,
             "aten::floor_": self._floor,
             "aten::bernoulli_": self._in_place(self._bernoulli),
+            "aten::view": self._view,
+            "aten::to": self._converted,
+            "aten::histc": self._histc,
         }
         self._add_all(graph.nodes)
         self.result.outputs = [self._now(value) for value in graph.outputs]
@@ -171,6 +177,23 @@ class _Rewriter:
         if not isinstance(p, float):
             self._refuse_chance(node)
         return self._inline(node, Bernoulli(p, x.shape, x.dtype), [])
+
+    def _view(self, node: Node) -> None:
+        """A view, or a copy: on GPUs, results can have other strides than in this graph."""
+        if node.overload == "" and not self._has_writes:
+            node.op, node.target = "aten::reshape", torch.ops.aten.reshape.default
+
+    def _converted(self, node: Node) -> None:
+        x = node.args[0]
+        if isinstance(x, Value) and not x.dtype.is_floating_point:
+            self._whole.update(node.outputs)
+
+    def _histc(self, node: Node) -> Value | None:
+        """How models count the tokens of each expert. The operator is not deterministic on GPUs."""
+        x, bins, least, most = node.args
+        if x not in self._whole or least != 0 or most != cast(int, bins) - 1:
+            return None
+        return self._inline(node, Counts(cast(int, bins)), [x])
 
     def _in_place(self, handler: Callable[[Node], Value | None]) -> Callable[[Node], Value]:
         """Computes a result apart, then copies it over the input."""

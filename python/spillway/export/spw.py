@@ -17,11 +17,15 @@ from .errors import ExportError
 TYPE_NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64", torch.int32: "I32",
               torch.bool: "BOOL"}
 
+# Of parameters in memory, in bytes: kAlignment of include/spillway/units.h.
+ALIGNMENT = 256
+
 
 def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
                       metadata: Mapping[str, str],
-                      values: Callable[[str], torch.Tensor | None] | None = None) -> None:
-    """Replaces `path` at once by a file with these tensors, the ones with larger elements first.
+                      values: Callable[[str], torch.Tensor | None] | None = None,
+                      aligned: Sequence[str] = ()) -> None:
+    """Replaces `path` at once by a file with these tensors, in the order of `header_of`.
 
     `values` may give others for a name, of the same shape.
     """
@@ -30,12 +34,13 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
             raise ExportError(f"'{name}' has no values: it is on the meta device. Load the "
                               "weights before the export")
     described = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-    text, begins = header_of(described, metadata)
+    text, begins = header_of(described, metadata, aligned)
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:
             file.write(text)
-            for name in begins:
+            for name, begin in begins.items():
+                file.write(bytes(len(text) + begin - file.tell()))  # what lies between tensors
                 write_tensor(file, tensors[name], None if values is None else values(name))
         os.replace(part, path)
     finally:
@@ -43,18 +48,35 @@ def write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor],
 
 
 def header_of(tensors: Mapping[str, tuple[torch.dtype, Sequence[int]]],
-              metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
-    """What stands before the tensors, and where behind it each begins, in this order."""
+              metadata: Mapping[str, str], aligned: Sequence[str] = ()
+              ) -> tuple[bytes, dict[str, int]]:
+    """What stands before the tensors, and where behind it each begins, in this order.
+
+    First those that `aligned` names, each at a multiple of ALIGNMENT in the file, then the others,
+    the ones with larger elements first. A safetensors file has no gaps, so tensors named `padding.`
+    and a number fill them.
+    """
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     begins: dict[str, int] = {}
     end = 0
-    for name in sorted(tensors, key=lambda name: -tensors[name][0].itemsize):
+
+    def add(name: str, word: str, shape: Sequence[int], size: int) -> None:
+        nonlocal end
+        header[name] = {"dtype": word, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+
+    first = dict.fromkeys(aligned)
+    others = sorted((name for name in tensors if name not in first),
+                    key=lambda name: -tensors[name][0].itemsize)
+    for name in (*first, *others):
+        gap = -end % ALIGNMENT if name in first or (first and name == others[0]) else 0
+        if gap:
+            add(f"padding.{len(header)}", "BOOL", [gap], gap)
         dtype, shape = tensors[name]
-        begins[name], end = end, end + math.prod(shape) * dtype.itemsize
-        header[name] = {"dtype": TYPE_NAMES[dtype], "shape": list(shape),
-                        "data_offsets": [begins[name], end]}
+        begins[name] = end
+        add(name, TYPE_NAMES[dtype], shape, math.prod(shape) * dtype.itemsize)
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(8 + len(text)) % (ALIGNMENT if first else 8))
     return len(text).to_bytes(8, "little") + text, begins
 
 

@@ -58,6 +58,22 @@ TEST(DataFiles, ReadAtAnyOffset) {
   EXPECT_EQ(files.size(0), 10u);
 }
 
+TEST(DataFiles, MapAtAnyOffset) {
+  const TemporaryFolder folder;
+  std::string text(3 * kPage, 'a');
+  text.replace(2 * kPage - 3, 6, "middle");
+  const std::string path = write_old(folder, "a", text);
+  const DataFiles files({path});
+  for (const Bytes begin : {Bytes{0}, 2 * kPage - 3}) {
+    const auto bytes = files.map(0, begin, kPage);
+    EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(bytes.get()), kPage),
+              text.substr(begin, kPage));
+  }
+  overwrite(path, "x");
+  EXPECT_NE(std::string(thrown<Error>([&] { files.map(0, 0, 1); }).what()).find("was written to"),
+            std::string::npos);
+}
+
 TEST(DataFiles, NameAFileThatBecomesShorter) {
   const TemporaryFolder folder;
   const std::string path = write_old(folder, "a", "0123456789");

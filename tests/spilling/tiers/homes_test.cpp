@@ -21,7 +21,7 @@ class HomesTest : public ::testing::Test {
  protected:
   /// Writes `value` wherever it may.
   void fill(Home& home, int value, const std::vector<SharedBlock>& blocks = kBlocks) {
-    homes.fill(home, kOwn, blocks, [&] {
+    homes.fill(home, kOwn, blocks, find, [&] {
       *home.at(kOwn - 1) = std::byte(value);
       for (const SharedBlock& block : blocks) {
         const Bytes last = block.home + block.bytes - 1;
@@ -37,6 +37,7 @@ class HomesTest : public ::testing::Test {
   MemoryStore store{*device};
   HostArena arena{2 * kOwn + kShared + kPage, store};
   Homes homes{arena};
+  Homes::Find find = [](const SharedBlock&) { return nullptr; };
 };
 
 TEST_F(HomesTest, HaveSharedBlocksOnce) {
@@ -60,6 +61,29 @@ TEST_F(HomesTest, HaveSharedBlocksOnce) {
   EXPECT_EQ(last_of(first, 0), 3) << "nobody had them any more";
 }
 
+TEST_F(HomesTest, UseMemoryThatHasABlockAlready) {
+  constexpr int kFound = 7;
+  const auto file = std::make_shared<std::vector<std::byte>>(kBlocks[1].bytes);
+  file->back() = std::byte{kFound};
+  find = [&](const SharedBlock& block) -> std::shared_ptr<std::byte> {
+    return block.content == "second" ? std::shared_ptr<std::byte>(file, file->data()) : nullptr;
+  };
+  Home first, second;
+  fill(first, 1);
+  fill(second, 2);
+  for (const Home* home : {&first, &second}) {
+    EXPECT_EQ(last_of(*home, 0), 1);
+    EXPECT_EQ(last_of(*home, 1), kFound) << "nobody writes what is there";
+    EXPECT_EQ(home->at(kBlocks[1].home), file->data());
+  }
+  EXPECT_EQ(arena.in_use(), 2 * kOwn + kShared) << "it counts nevertheless";
+  EXPECT_GT(file.use_count(), 1);
+  homes.release(first);
+  homes.release(second);
+  EXPECT_EQ(file.use_count(), 1) << "this test";
+  EXPECT_EQ(arena.in_use(), 0u);
+}
+
 TEST_F(HomesTest, HaveBlocksOfOtherContentApart) {
   Home first, second;
   fill(first, 1);
@@ -71,8 +95,9 @@ TEST_F(HomesTest, HaveBlocksOfOtherContentApart) {
 
 TEST_F(HomesTest, AreWrittenByTheNextJobIfOneFails) {
   Home failing, next;
-  EXPECT_THROW(homes.fill(failing, kOwn, kBlocks, [] { throw std::runtime_error("a bad file"); }),
-               std::runtime_error);
+  EXPECT_THROW(
+      homes.fill(failing, kOwn, kBlocks, find, [] { throw std::runtime_error("a bad file"); }),
+      std::runtime_error);
   fill(next, 2);
   EXPECT_EQ(last_of(next, 0), 2);
   homes.release(failing);

@@ -217,4 +217,6 @@ void bind_torch_thread(int gpu, void* stream) {
   bound = {static_cast<c10::DeviceIndex>(gpu), static_cast<cudaStream_t>(stream)};
 }
 
+void free_torch_workspaces(void*) {}
+
 }  // namespace spillway

@@ -10,33 +10,19 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 
+#include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
+#include <tuple>
 
 #include "core/device/cuda/cuda_error.h"
 #include "models/base/reason.h"
-#include "trainer/torch/counting_allocator.h"
+#include "trainer/torch/cuda/gpu_allocator.h"
 
 namespace spillway {
 namespace {
-
-namespace pluggable = torch::cuda::CUDAPluggableAllocator;
-
-/// Allocations without a meter are LibTorch's own workspaces.
-void* allocate(std::size_t bytes, int, cudaStream_t) {
-  if (void* block = place_on_gpu(bytes)) return block;
-  void* memory = nullptr;
-  if (cudaMalloc(&memory, bytes) == cudaSuccess) return memory;
-  cudaGetLastError();
-  throw OutOfMemory(Tier::device, bytes, 0, "LibTorch's workspaces on a GPU");
-}
-
-/// In stream order, so the next owner computes after the previous one.
-void release(void* block, std::size_t, int, cudaStream_t) {
-  if (!remove_from_gpu(block)) cudaFree(block);
-}
 
 /// A function of a library that is loaded at run time, with the type that its header declares.
 template <typename Function>
@@ -60,25 +46,25 @@ void* load_library() {
   return library;
 }
 
+/// ATen/cuda/CUDAContextLight.h, which needs headers of libraries that nothing else here uses,
+/// declares these.
+struct Workspaces {
+  std::map<std::tuple<void*, void*>, at::DataPtr> of_handle_and_stream;
+  std::shared_mutex mutex;
+};
 struct Library {
-  /// The interface by which LibTorch uses another GPU allocator.
-  decltype(pluggable::createCustomAllocator)* create = nullptr;
-  decltype(pluggable::changeCurrentAllocator)* change = nullptr;
-  /// The workspace of cuBLASLt, kept per thread, handle and stream (ATen/cuda/CUDAContextLight.h,
-  /// which needs headers of libraries that nothing else here uses).
+  /// The workspace of cuBLASLt for the calling thread's handle and stream.
   void* (*product_workspace)() = nullptr;
+  Workspaces& (*workspaces)() = nullptr;
+  Workspaces& (*product_workspaces)() = nullptr;
 };
 
 Library find_functions(void* library) {
-  return {.create = find<decltype(pluggable::createCustomAllocator)>(
-              library,
-              "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorE"
-              "St8functionIFPvmiP11CUstream_stEES2_IFvS3_miS5_EE"),
-          .change = find<decltype(pluggable::changeCurrentAllocator)>(
-              library,
-              "_ZN5torch4cuda22CUDAPluggableAllocator22changeCurrentAllocatorE"
-              "RKSt10shared_ptrIN3c104cuda20CUDACachingAllocator13CUDAAllocatorEE"),
-          .product_workspace = find<void*()>(library, "_ZN2at4cuda22getCUDABlasLtWorkspaceEv")};
+  return {.product_workspace = find<void*()>(library, "_ZN2at4cuda22getCUDABlasLtWorkspaceEv"),
+          .workspaces =
+              find<Workspaces&()>(library, "_ZN2at4cuda33cublas_handle_stream_to_workspaceEv"),
+          .product_workspaces =
+              find<Workspaces&()>(library, "_ZN2at4cuda35cublaslt_handle_stream_to_workspaceEv")};
 }
 
 Library& library() {
@@ -86,19 +72,10 @@ Library& library() {
   return functions;
 }
 
-/// The same bits in every run, computed with fp32 arithmetic.
-void choose_kernels() {
-  at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(false);
-  context.setBenchmarkCuDNN(false);
-  context.setDeterministicCuDNN(true);
-  context.setAllowTF32CuBLAS(false);
-  context.setAllowTF32CuDNN(false);
-  context.setAllowFP16ReductionCuBLAS(false);
-  context.setAllowBF16ReductionCuBLAS(false);
-  context.setSDPUseCuDNN(false);
-}
+/// LibTorch reads it once, in the first product on a GPU, which may be the user's. Workspaces of
+/// one size on every GPU let cuBLAS choose the same kernels.
+[[maybe_unused]] const bool fixes_workspaces =
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0) == 0;
 
 }  // namespace
 
@@ -111,24 +88,31 @@ void offer_torch_gpu() {
 void load_torch_gpu() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // cuBLAS guarantees equal bits only with workspaces of this kind.
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
     library() = find_functions(load_library());
     if (!at::globalContext().hasCUDA()) {
       throw no_gpu("LibTorch finds no GPU, or was used before Spillway was");
     }
-    library().change(library().create(&allocate, &release));
-    choose_kernels();
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    install_gpu_allocator();
   });
 }
 
 static void bind(c10::DeviceIndex gpu, cudaStream_t stream) {
+  allocate_as_own_gpu_thread();
   c10::cuda::set_device(gpu);
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(stream, gpu));
   const at::Tensor x = at::ones({32, 32}, at::TensorOptions(torch_device(gpu)));
   at::mm(x, x);
   library().product_workspace();  // inside an op it would be charged as activations, and kept
+}
+
+void free_torch_workspaces(void* stream) {
+  if (library().workspaces == nullptr) return;
+  for (Workspaces* all : {&library().workspaces(), &library().product_workspaces()}) {
+    const std::unique_lock lock(all->mutex);
+    std::erase_if(all->of_handle_and_stream,
+                  [&](const auto& entry) { return std::get<1>(entry.first) == stream; });
+  }
 }
 
 void bind_torch_thread(int gpu, void* stream) {

@@ -16,4 +16,6 @@ void load_torch_gpu() {
 
 void bind_torch_thread(int, void*) {}
 
+void free_torch_workspaces(void*) {}
+
 }  // namespace spillway
