@@ -40,7 +40,7 @@ GpuChoices choices_now() {
           .cpu_matmul = context.float32Precision(MKLDNN, MATMUL)};
 }
 
-void choose(const GpuChoices& choices) {
+void set_choices(const GpuChoices& choices) {
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(choices.deterministic, choices.only_warn);
   context.setDeterministicFillUninitializedMemory(choices.fill_uninitialized);
@@ -66,7 +66,7 @@ void choose(const GpuChoices& choices) {
 }
 
 /// Those of a process whose first session with a GPU begins.
-GpuChoices reproducible(const GpuChoices& of_process) {
+GpuChoices reproducible(const GpuChoices& before) {
   constexpr auto kExact = at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK;
   constexpr auto kFp32 = at::Float32Precision::IEEE;
   return {.fp16_sums = kExact,
@@ -74,27 +74,36 @@ GpuChoices reproducible(const GpuChoices& of_process) {
           .matmul = kFp32,
           .conv = kFp32,
           .rnn = kFp32,
-          .cpu_matmul = of_process.cpu_matmul};
+          .cpu_matmul = before.cpu_matmul};
 }
 
-Mutex reproducible_mutex;
-int num_reproducible SPILLWAY_GUARDED_BY(reproducible_mutex) = 0;
-GpuChoices of_process SPILLWAY_GUARDED_BY(reproducible_mutex);
-GpuChoices chosen SPILLWAY_GUARDED_BY(reproducible_mutex);
+struct GpuFlags {
+  Mutex mutex;
+  int num_users SPILLWAY_GUARDED_BY(mutex) = 0;
+  GpuChoices of_process SPILLWAY_GUARDED_BY(mutex);
+  GpuChoices ours SPILLWAY_GUARDED_BY(mutex);  ///< as LibTorch then reads them
+};
+
+GpuFlags& gpu_flags() {
+  static GpuFlags flags;
+  return flags;
+}
 
 }  // namespace
 
 ReproducibleGpuKernels::ReproducibleGpuKernels() {
-  const MutexLock lock(reproducible_mutex);
-  if (num_reproducible++ > 0) return;
-  of_process = choices_now();
-  choose(reproducible(of_process));
-  chosen = choices_now();
+  GpuFlags& flags = gpu_flags();
+  const MutexLock lock(flags.mutex);
+  if (flags.num_users++ > 0) return;
+  flags.of_process = choices_now();
+  set_choices(reproducible(flags.of_process));
+  flags.ours = choices_now();
 }
 
 ReproducibleGpuKernels::~ReproducibleGpuKernels() {
-  const MutexLock lock(reproducible_mutex);
-  if (--num_reproducible == 0 && choices_now() == chosen) choose(of_process);
+  GpuFlags& flags = gpu_flags();
+  const MutexLock lock(flags.mutex);
+  if (--flags.num_users == 0 && choices_now() == flags.ours) set_choices(flags.of_process);
 }
 
 KernelFlags kernel_flags(bool on_gpus) {
