@@ -70,8 +70,8 @@ struct Model {
   std::function<void(std::uint64_t seed, std::span<std::byte* const> params)> initialize;
   /// A parameter among others in one piece of memory.
   struct Place {
-    int param = 0;
-    Bytes offset = 0;  ///< behind the first
+    int param = 0;     ///< its position in the model
+    Bytes offset = 0;  ///< behind the first of them
   };
   /// Maps the initial values of parameters from a file that has them in these places, as
   /// ParamSpec::master(). The result is null if it has not, and must not be written. Null: there is
