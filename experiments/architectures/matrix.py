@@ -20,7 +20,7 @@ STEPS = 6
 TRAIN = {"batch_size": SAMPLES, "max_steps": STEPS, "learning_rate": 1e-3, "weight_decay": 0.0,
          "max_grad_norm": 0.0, "lr_scheduler_type": "constant"}
 AMPLE = "256MiB"
-on_gpu = False  # or on CPUs
+on_gpu = False  # True: all devices are parts of the first GPU
 
 
 @dataclass

@@ -94,6 +94,11 @@ def peft_losses(setting, folder, tokens, rate):
     return losses, time.perf_counter() - begin
 
 
+def last_step_s(session):
+    """When the last step ended."""
+    return max(event.time_s for event in session.events() if event.kind == "step")
+
+
 class Sweep:
     """A session that trains adapters with these learning rates."""
 
@@ -105,12 +110,11 @@ class Sweep:
             for trial in trials:
                 session.wait(trial)
             before = session.results().h2d_shared_bytes
-            first = [event.time_s for event in session.events() if event.kind == "step"]
+            begin = last_step_s(session)
             for trial in trials:
                 session.extend(trial, STEPS + 1)
             session.wait()
-            steps = [event.time_s for event in session.events() if event.kind == "step"]
-            self.seconds = max(steps) - max(first)  # the end of a trial reads all weights
+            self.seconds = last_step_s(session) - begin  # the end of a trial reads all weights
         run = session.results()
         self.results = [session.result(trial) for trial in trials]
         self.base = plan.shared_bytes

@@ -73,9 +73,9 @@ struct Model {
     int param = 0;     ///< its position in the model
     Bytes offset = 0;  ///< behind the first of them
   };
-  /// Maps the initial values of parameters from a file that has them in these places, as
-  /// ParamSpec::master(). The result is null if it has not, and must not be written. Null: there is
-  /// no file.
+  /// Maps the initial values of parameters, as ParamSpec::master(), from the model's file. Returns
+  /// null if the file does not have them in these places. Nobody may write to the result. Null: the
+  /// model has no file.
   std::function<std::shared_ptr<std::byte>(std::span<const Place> places)> map;
 };
 

@@ -59,8 +59,9 @@ class RewriteTest(unittest.TestCase):
 
     def test_that_views_may_copy(self):
         x = torch.randn(3, 4, 6)
-        self.assertTrue({"aten::reshape"} <= self.operators(Views(in_place=False), x))
-        self.assertNotIn("aten::view", self.operators(Views(in_place=False), x))
+        operators = self.operators(Views(in_place=False), x)
+        self.assertIn("aten::reshape", operators)
+        self.assertNotIn("aten::view", operators)
         self.assertIn("aten::view", self.operators(Views(in_place=True), x))
 
     def test_that_whole_numbers_are_counted(self):

@@ -15,7 +15,7 @@ namespace {
 using enum at::Float32Backend;
 using enum at::Float32Op;
 
-/// The flags that choose kernels of GPUs.
+/// The flags that choose kernels of GPUs. The defaults give the same bits in every run.
 struct GpuChoices {
   bool deterministic = true, only_warn = false, fill_uninitialized = false;
   bool cudnn_deterministic = true, cudnn_benchmark = false, cudnn_attention = false;

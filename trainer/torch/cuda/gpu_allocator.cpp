@@ -59,8 +59,9 @@ OwnBlocksOfCuda& blocks_of_cuda() {
   return *blocks;
 }
 
-/// Null if the calling thread is not one of ours.
+/// Null if the calling thread is not one of ours, or for no bytes.
 void* allocate_own(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
   if (void* block = place_on_gpu(bytes)) return block;
   return is_own_thread ? blocks_of_cuda().allocate(bytes) : nullptr;
 }
@@ -74,17 +75,17 @@ class GpuAllocator final : public CUDAAllocator {
   explicit GpuAllocator(CUDAAllocator& inner) : inner_(inner) {}
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    void* const block = bytes > 0 ? allocate_own(bytes) : nullptr;
+    void* const block = allocate_own(bytes);
     if (block == nullptr) return inner_.allocate(bytes);
     const c10::Device here(c10::DeviceType::CUDA, c10::cuda::current_device());
     return {block, block, [](void* freed) { free_own(freed); }, here};
   }
   void* raw_alloc(std::size_t bytes) override {
-    void* const block = bytes > 0 ? allocate_own(bytes) : nullptr;
+    void* const block = allocate_own(bytes);
     return block ? block : inner_.raw_alloc(bytes);
   }
   void* raw_alloc_with_stream(std::size_t bytes, cudaStream_t stream) override {
-    void* const block = bytes > 0 ? allocate_own(bytes) : nullptr;
+    void* const block = allocate_own(bytes);
     return block ? block : inner_.raw_alloc_with_stream(bytes, stream);
   }
   void raw_delete(void* block) override {
