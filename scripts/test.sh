@@ -56,10 +56,9 @@ fixed_layout() {
 }
 
 # sanitized DIR KIND [CMAKE_ARG...]: the layers without LibTorch, built with a sanitizer, and their
-# tests. Each room is compiled as one file, in two thirds of the time.
+# tests.
 sanitized() {
-  bash scripts/build.sh "$1" -DSPILLWAY_TORCH=OFF -DCMAKE_UNITY_BUILD=ON \
-    -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 "-DSPILLWAY_SANITIZE=$2" "${@:3}"
+  bash scripts/build.sh "$1" -DSPILLWAY_TORCH=OFF "-DSPILLWAY_SANITIZE=$2" "${@:3}"
   export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
@@ -68,8 +67,7 @@ sanitized() {
 
 # The program by clang has the same bits. Exit code 77 says that this processor's are not known.
 by_clang() {
-  bash scripts/build.sh build-clang -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 \
-    "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG" -- spillway
+  bash scripts/build.sh build-clang "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG" -- spillway
   python3 tests/golden/weights_test.py build-clang/bin/spillway || (($? == 77))
 }
 

@@ -44,6 +44,5 @@ mkdir -p "$passed"
 find "$passed" -type f -mtime +30 -delete
 # The tree in which scripts/test.sh builds the program by clang.
 cmake -S . -B "$build" -G Ninja --no-warn-unused-cli "-DSPILLWAY_TORCH_DIR=$SPILLWAY_TORCH_DIR" \
-  "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG" -DCMAKE_UNITY_BUILD=ON \
-  -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 >/dev/null
+  "-DCMAKE_CXX_COMPILER=clang++-$SPILLWAY_CLANG" >/dev/null
 units "$@" | tr '\t' '\n' | xargs -d '\n' -n 2 -P "$(nproc)" bash -c 'set -e; read_unit "$@"' read

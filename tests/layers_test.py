@@ -41,7 +41,7 @@ ROOMS = {
     "trainer/checkpoint": "core/base core/os core/safetensors scheduler/elastic trainer/config "
                           "trainer/storage",
     "trainer/journal": "core/base core/os trainer/storage",
-    "trainer/runtime": "core/base core/device spilling/tiers spilling/transfer scheduler/plan "
+    "trainer/runtime": "core/base core/peers core/device spilling/tiers spilling/transfer scheduler/plan "
                        "scheduler/engine",
     "trainer/torch": "core/base core/os core/device core/device/cuda models/base",
     "trainer/compute": "core/base core/spec core/os core/safetensors core/device spilling/tiers "
@@ -50,7 +50,7 @@ ROOMS = {
     "trainer/profile": "core/base core/spec core/os core/device spilling/tiers scheduler/plan "
                        "models/base trainer/config trainer/storage trainer/runtime "
                        "trainer/torch trainer/compute",
-    "trainer/c10d": "core/base core/peers",
+    "trainer/c10d": "core/base core/peers trainer/config",
     "trainer/planning": "core/base core/spec scheduler/plan scheduler/elastic models/base "
                         "models/data trainer/config trainer/torch trainer/compute",
     "trainer/trial": "core/base core/spec core/os scheduler/plan scheduler/elastic models/base "
@@ -61,8 +61,7 @@ ROOMS = {
                        "models/data "
                        "trainer/config trainer/storage trainer/checkpoint trainer/journal "
                        "trainer/runtime trainer/torch trainer/compute trainer/profile "
-                       "trainer/planning "
-                       "trainer/trial",
+                       "trainer/c10d trainer/planning trainer/trial",
     "runs/text": "",
     "runs/config": "core/base core/device scheduler/elastic models/exported models/families "
                    "trainer/config "
@@ -73,7 +72,7 @@ ROOMS = {
                    "trainer/storage trainer/checkpoint trainer/journal trainer/session runs/config runs/log",
     "runs/output": "core/base trainer/config trainer/storage runs/text runs/config runs/log runs/folder",
     "runs/control": "core/base core/os trainer/config trainer/storage trainer/checkpoint "
-                    "trainer/journal trainer/session runs/config runs/log runs/folder runs/output",
+                    "trainer/journal trainer/c10d trainer/session runs/config runs/log runs/folder runs/output",
     "apps/terminal": "core/base runs/text runs/log",
     "apps/report": "core/base trainer/config runs/text runs/config runs/log runs/output "
                    "apps/terminal",

@@ -82,6 +82,27 @@ Exit codes: 0 done, 1 a trial failed or a file cannot be written, 2 usage or con
 3 does not fit, 130 interrupted.)");
 }
 
+void declare_join(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<JoinOptions>();
+  CLI::App& command = add_command(
+      app, chosen, "join", "Train together with a host that waits for others", options,
+      [](JoinOptions& of, const Output& output) { return run_training(of, output, join); });
+  command.add_option("endpoint", options->endpoint, "Where host 0 listens")
+      ->required()
+      ->type_name("HOST:PORT");
+  add_overrides(command, options->overrides);
+  command.footer(
+      R"(Host 0 is 'spillway train' with hosts.size and hosts.endpoint; it begins once all hosts have
+joined. This one gets the configuration from there and trains its part of each step. Host 0 writes
+the outputs. Data and output_dir must have the same paths here; devices may differ.
+
+Examples:
+  spillway train gpt.yaml hosts.size=2 hosts.endpoint=10.0.0.1:29400
+  spillway join 10.0.0.1:29400 devices='[{memory: 4GiB}]'
+
+Exit codes: as for train.)");
+}
+
 void declare_resume(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ResumeOptions>();
   CLI::App& command = add_command(
@@ -446,6 +467,7 @@ void declare_configuration_tables(CLI::App& app, Command& chosen) {
 
 void declare_commands(CLI::App& app, Command& chosen) {
   declare_train(app, chosen);
+  declare_join(app, chosen);
   declare_resume(app, chosen);
   declare_stop(app, chosen);
   declare_pause(app, chosen);

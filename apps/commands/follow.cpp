@@ -76,11 +76,16 @@ void print(const RunLog& run, const OutputFolder& folder, const Console& console
 }
 
 ExitCode exit_code(const RunLog& run, bool interrupted) {
-  const auto any = [&](TrialState state) {
-    return std::ranges::any_of(run.trials, [&](const auto& t) { return t.result.state == state; });
+  const auto any = [&](const auto& is_so) {
+    return std::ranges::any_of(run.trials, [&](const auto& trial) { return is_so(trial.result); });
   };
-  if (interrupted && any(TrialState::stopped)) return kInterrupted;
-  return any(TrialState::failed) ? kTrialFailed : kDone;
+  const auto is_stopped = [](const TrialResult& t) { return t.state == TrialState::stopped; };
+  if (interrupted && any(is_stopped)) return kInterrupted;
+  // One that was stopped for a reason has lost a host.
+  const auto has_failed = [&](const TrialResult& t) {
+    return t.state == TrialState::failed || (is_stopped(t) && !t.reason.empty());
+  };
+  return any(has_failed) ? kTrialFailed : kDone;
 }
 
 bool report_paused(const RunLog& run, const OutputFolder& folder, std::ostream& log) {

@@ -22,6 +22,15 @@ struct TrainOptions {
   HostMemory machine = host_memory();  ///< which the run must fit
 };
 
+struct JoinOptions {
+  std::string endpoint;                ///< of host 0, "HOST:PORT"
+  std::vector<std::string> overrides;  ///< "a.b=c"
+  bool json = false;                   ///< as of the others; it has no results
+  std::filesystem::path pilot_cache;
+  int progress_file = -1;
+  HostMemory machine = host_memory();
+};
+
 struct ResumeOptions {
   std::string folder;                  ///< the run's output_dir
   std::vector<std::string> overrides;  ///< "a.b=c", of fields outside the contract
@@ -43,5 +52,10 @@ ExitCode resume(const ResumeOptions& options, std::ostream& out, std::ostream& l
 /// Throws ConfigErrors or ConfigError, DoesNotFit, IoError.
 ExitCode train(const TrainOptions& options, std::ostream& out, std::ostream& log,
                const Requests& requests);
+
+/// `spillway join`: trains as a further host with one that waits at an endpoint, and writes
+/// nothing. Throws what train() throws, and Error if nobody answers.
+ExitCode join(const JoinOptions& options, std::ostream& out, std::ostream& log,
+              const Requests& requests);
 
 }  // namespace spillway

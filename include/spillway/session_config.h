@@ -51,6 +51,21 @@ inline constexpr double kMostActivations = 0.9;
 /// Default of SessionConfig::max_history: about 1 MiB of losses and norms and 1 MiB of evaluations.
 inline constexpr std::size_t kMaxHistory = 65'536;
 
+/// The hosts that train the trials of their sessions together: each takes a part of the reduction
+/// groups. Every host has a session with these values and its own number, and gets the same trials
+/// in the same order. Whoever reaches the endpoint or a host's address can disturb the training:
+/// use addresses of a private network.
+struct HostsConfig {
+  int size = 1;            ///< number of hosts; 1: this host is alone
+  int number = 0;          ///< of this host, below `size`
+  std::string endpoint;    ///< HOST:PORT where host 0 listens; empty: the session can only plan
+  std::string address;     ///< of this host, at which others reach it; empty: towards the endpoint
+  double timeout_s = 300;  ///< seconds to wait for the others, at the start and at submit()
+  std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
+  bool several() const { return size > 1; }  ///< whether there are other hosts
+  bool operator==(const HostsConfig&) const = default;
+};
+
 /// Devices, memory and scheduling of a session.
 struct SessionConfig {
   std::vector<DeviceConfig> devices;  ///< at least one, all of one kind
@@ -80,6 +95,7 @@ struct SessionConfig {
   /// Compares all trials of the session and of its journal. Waiting trials keep their training
   /// state, so host_memory must hold that of all trials that train at once.
   std::optional<EarlyTerminate> early_terminate;
+  HostsConfig hosts;  ///< of several hosts, if they train together
 
   bool has_gpus() const {  ///< whether a device is a GPU
     return std::ranges::count(devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;

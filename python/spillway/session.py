@@ -84,6 +84,7 @@ class Session:
         double_buffer: bool | None = None,
         metric: Mapping[str, str] | None = None,
         early_terminate: Mapping[str, Any] | None = None,
+        hosts: Mapping[str, Any] | None = None,
     ) -> None:
         """A session with these devices, each of so many bytes: "2GiB", or {"kind": "cuda", ...}.
 
@@ -100,6 +101,7 @@ class Session:
                 offload_path=None if offload_path is None else os.fspath(offload_path),
                 scheduling={"policy": policy, "sharing": sharing, "double_buffer": double_buffer},
                 sweep={"metric": metric, "early_terminate": early_terminate},
+                hosts=None if hosts is None else dict(hosts),
             )
         )
         self._process = os.getpid()

@@ -151,7 +151,9 @@ Evaluation evaluate(const std::string& path, const std::string& name,
   const Trial trial = trial_of(folder, name, overrides);
   Findings findings;
   const TrialConfig config = run_configs({trial}, folder, findings).front();
-  const auto session = make_session(run_session(trial, pilot_cache_file()), trial, findings);
+  SessionConfig alone = run_session(trial, pilot_cache_file());
+  alone.hosts = {};
+  const auto session = make_session(std::move(alone), trial, findings);
   findings.throw_if_any();
   if (!config.data->eval) {
     throw ConfigError("data.eval_path", 0,

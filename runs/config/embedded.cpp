@@ -24,6 +24,7 @@ SessionConfig read_session(const YamlNode& tree, Findings& findings) {
   const auto visit = [](RunConfig& config, YamlReader& root, YamlSchema& schema) {
     visit_resources(config.session, root);
     root.section("scheduling", [&](YamlReader& v) { visit_scheduling(config, v); });
+    root.section("hosts", [&](YamlReader& v) { visit_hosts(config.session.hosts, v); });
     root.section("sweep", [&](YamlReader& v) {
       read_sweep(v, schema, config.sweep, config.session.early_terminate);
     });

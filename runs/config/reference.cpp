@@ -155,6 +155,7 @@ std::string reference_tables() {
   });
   add("scheduling", [&](auto& v) { visit_scheduling(run, v); });
   add("checkpoint", [&](auto& v) { visit_checkpoint(run.checkpoint, v); });
+  add("hosts", [&](auto& v) { visit_hosts(run.session.hosts, v); });
   add("sweep", [&](auto& v) { visit_sweep(run.sweep, v); });
   add("early_terminate", [&](auto& v) { visit_early_terminate(early, v); });
   return text;

@@ -198,6 +198,27 @@ void visit_sweep(Config& sweep, Visitor& v) {
   });
 }
 
+template <typename Config, typename Visitor>
+void visit_hosts(Config& hosts, Visitor& v) {
+  v.field("size", hosts.size, IntRange{.min = 1, .max = 1024},
+          "Number of hosts that train together, each with a part of the reduction groups. Nothing "
+          "here changes a bit of the result. Under `torchrun` and `srun`, `size`, `number` and "
+          "`endpoint` come from the environment, see [Several machines](guide/hosts.md).");
+  v.field("number", hosts.number, IntRange{.min = 0, .max = 1023},
+          "The number of this host, from 0. Host 0 writes the run's outputs.");
+  if (v.shows(!hosts.endpoint.empty())) {
+    v.field("endpoint", hosts.endpoint, kAny,
+            "`HOST:PORT`, where host 0 listens and the others find it.");
+  }
+  if (v.shows(!hosts.address.empty())) {
+    v.field("address", hosts.address, kAny,
+            "The address at which others reach this host; by default that of the network through "
+            "which it reaches `endpoint`.");
+  }
+  v.field("timeout_s", hosts.timeout_s, NumberRange{.min = 0, .above_min = true},
+          "Seconds for which a host waits for the others at the start.");
+}
+
 /// All sections but the sweep.
 template <typename Config, typename Visitor>
 void visit_run(Config& run, Visitor& v) {
@@ -211,6 +232,9 @@ void visit_run(Config& run, Visitor& v) {
   });
   v.section("scheduling", [&](auto& scheduling) { visit_scheduling(run, scheduling); });
   v.section("checkpoint", [&](auto& checkpoint) { visit_checkpoint(run.checkpoint, checkpoint); });
+  if (v.shows(run.session.hosts.several())) {
+    v.section("hosts", [&](auto& hosts) { visit_hosts(run.session.hosts, hosts); });
+  }
 }
 
 }  // namespace spillway

@@ -13,15 +13,6 @@
 namespace spillway {
 namespace {
 
-/// Makes paths absolute, so that the configuration can be used from any folder.
-RunConfig from_anywhere(RunConfig config) {
-  const auto here = std::filesystem::current_path();
-  config.data_root = here / config.data_root;
-  if (!config.session.offload_path.empty())
-    config.session.offload_path = here / config.session.offload_path;
-  return config;
-}
-
 /// Writes down how the batch is divided, unless each trial has its own default.
 RunConfig with_split(RunConfig config) {
   const auto is_swept = [&](const char* key) {

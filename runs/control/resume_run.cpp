@@ -296,6 +296,7 @@ std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
   if (ended && !insert(*ended, place.trials)) ended.reset();
   require_unchanged(session, all_configs, folder);
   if (place.trials.empty()) {
+    session.announce_trials({});
     write_again(before.run, folder, notes);
     return std::nullopt;
   }

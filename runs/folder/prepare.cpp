@@ -140,7 +140,8 @@ bool may_share(const std::vector<Trial>& trials) {
 
 /// The shares for activations to try in turn. The default of GPUs is a quarter.
 std::vector<double> activation_shares_of(const SessionConfig& config) {
-  if (config.activation_share > 0 || !config.has_gpus()) return {config.activation_share};
+  const bool has_one = config.activation_share > 0 || !config.has_gpus() || config.hosts.several();
+  if (has_one) return {config.activation_share};
   return {0, 0.5, 0.75, kMostActivations, 0.1};
 }
 
@@ -161,14 +162,8 @@ bool fit_at_once(const SubmittedRun& run, const HostMemory& machine) {
          std::ranges::all_of(disk_use(config, plans), &DiskUse::fits);
 }
 
-/// A file with overrides; of two keys that exclude each other the later one counts.
-YamlNode read_tree(const std::string& file, const std::vector<std::string>& overrides) {
-  YamlNode tree;
-  try {
-    tree = read_yaml_file(file);
-  } catch (const IoError& error) {
-    throw ConfigError("", 0, error.what());
-  }
+/// Of two keys that exclude each other the later one counts.
+YamlNode with_overrides(YamlNode tree, const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     remove_alternative(tree, text.substr(0, text.find('=')));
     apply_override(tree, text);
@@ -176,7 +171,36 @@ YamlNode read_tree(const std::string& file, const std::vector<std::string>& over
   return tree;
 }
 
+YamlNode read_tree(const std::string& file, const std::vector<std::string>& overrides) {
+  try {
+    return with_overrides(read_yaml_file(file), overrides);
+  } catch (const IoError& error) {
+    throw ConfigError("", 0, error.what());
+  }
+}
+
+/// What a host gets that joins by hand. It sees the same folders.
+std::string invitation_of(RunConfig config) {
+  config = from_anywhere(std::move(config));
+  config.output_dir = fs::absolute(config.output_dir).string();
+  return to_yaml(config);
+}
+
 }  // namespace
+
+RunConfig from_anywhere(RunConfig config) {
+  const auto here = fs::current_path();
+  config.data_root = here / config.data_root;
+  if (!config.session.offload_path.empty())
+    config.session.offload_path = here / config.session.offload_path;
+  return config;
+}
+
+std::vector<Trial> trials_of_document(const std::string& text,
+                                      const std::vector<std::string>& overrides,
+                                      Findings& findings) {
+  return trials_of(with_overrides(parse_yaml(text), overrides), findings);
+}
 
 std::vector<Trial> read_trials(const std::string& file, const std::vector<std::string>& overrides,
                                Findings& findings, const std::optional<std::string>& output_dir) {
@@ -201,9 +225,11 @@ std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings) {
 
 std::unique_ptr<Session> make_session(SessionConfig config, const Trial& any, Findings& findings) {
   for (const char* needed : {"devices", "numerics", "activation_share", "host_memory",
-                             "offload_path", "scheduling", "sweep"}) {
+                             "offload_path", "scheduling", "hosts", "sweep"}) {
     if (findings.concern(needed)) return nullptr;
   }
+  // The others, which have the same problems, will not come.
+  if (config.hosts.several()) findings.throw_if_any();
   std::unique_ptr<Session> session;
   run_noting(any.tree, findings, [&] { session = std::make_unique<Session>(std::move(config)); });
   return session;
@@ -230,6 +256,7 @@ SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
   config.max_trace_spans = kMaxTraceSpans;
   config.wait_for_devices = false;  // no command adds devices
   config.pilot_cache = pilot_cache;
+  if (config.hosts.several()) config.hosts.invitation = invitation_of(any.config);
   return config;
 }
 
@@ -238,6 +265,9 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
                                                   const std::vector<Trial>& trials) {
   Findings findings;
   std::vector<std::optional<DoesNotFit>> misfits(configs.size());
+  std::vector<std::string> names;
+  for (const TrialConfig& config : configs) names.push_back(config.client_id);
+  session.announce_trials(names);
   for (std::size_t t = 0; t < configs.size(); ++t) {
     try {
       run_noting(trials[t].tree, findings, [&] { session.submit(std::move(configs[t])); });
@@ -265,7 +295,7 @@ SubmittedRun submit_new_run(std::vector<Trial> trials, const std::vector<TrialCo
     run.misfits = submit_all(*run.session, configs, run.trials);
   };
   const SharingKind given = config.sharing;
-  const bool shares = may_share(run.trials);
+  const bool shares = !config.hosts.several() && may_share(run.trials);
   const SharingKind first = shares ? SharingKind::fill : given;
   const std::vector<double> activation_shares = activation_shares_of(config);
   for (const double share : activation_shares) {

@@ -28,6 +28,14 @@ std::vector<Trial> read_trials(const std::string& file, const std::vector<std::s
 /// large, is read only if steps depend on it. Throws like read_trials(), and ignores problems.
 Trial read_first_trial(const std::string& file, const std::vector<std::string>& overrides);
 
+/// Makes paths absolute, so that the configuration can be used from any folder.
+RunConfig from_anywhere(RunConfig config);
+
+/// Like read_trials(), of a document instead of a file.
+std::vector<Trial> trials_of_document(const std::string& text,
+                                      const std::vector<std::string>& overrides,
+                                      Findings& findings);
+
 /// The trials of a document with their steps, also if they are given in epochs.
 std::vector<Trial> trials_of(const YamlNode& tree, Findings& findings);
 

@@ -82,10 +82,19 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
       if (is_new) fold->second = plan_fold(cell.groups, shape_.groups, per_group);
       for (const auto& [first, slot] : fold->second.roots) partials.push_back(first);
     }
+    for (int host = 0; host < static_cast<int>(shape_.host_groups.size()); ++host) {
+      if (host == shape_.host) continue;
+      const GroupRange groups = shape_.groups_of(host);
+      for (LeafRange part : subtrees({groups.begin, groups.end}, shape_.groups)) {
+        partials.push_back(part.begin);
+      }
+    }
+    std::ranges::sort(partials);
   }
   place_weights();
   place_sums();
   place_batches();
+  if (shape_.has_peers()) place_numbers();
 }
 
 int LayoutBuilder::add_buffer(BufferKind kind, Bytes bytes, Bytes home) {
@@ -192,7 +201,8 @@ void LayoutBuilder::place_sums() {
   const Bytes plane_begin = layout_.home_bytes;
   for (const Stage& stage : strategy_.stages) {
     // True for a single cell on devices whose access to host memory is slow (GPUs).
-    const bool has_whole_sums = shape_.split.dedicated_activations() && stage.cells.size() == 1;
+    const bool has_whole_sums =
+        shape_.split.dedicated_activations() && stage.cells.size() == 1 && !shape_.has_peers();
     for (int l = stage.layers.begin; l < stage.layers.end; ++l) {
       const LayerSpec& layer = model_.layers[at(l)];
       Layout::LayerPlace place;
@@ -225,6 +235,7 @@ void LayoutBuilder::place_partials() {
       const auto found = std::ranges::lower_bound(partials, first_group);
       return static_cast<int>(found - partials.begin());
     };
+    if (shape_.has_peers()) continue;  // HostExchange has them
     std::vector<FoldStep::Merge> merges;
     for (const auto& [into, from] : remaining_merges(partials, shape_.groups)) {
       merges.push_back({position(into), position(from)});
@@ -297,13 +308,25 @@ int LayoutBuilder::add_sum(int layer, Bytes home, bool is_kept) {
 void LayoutBuilder::place_batches() {
   const int edge = batch_edge(model_);
   const Bytes bytes = model_.edges[at(edge)].tensor.bytes();
-  for (int vn = 0; vn < shape_.virtual_nodes; ++vn) {
-    layout_.batch.push_back(add_edge(BufferKind::batch, {edge, {}}, reserve(bytes, kAlignment)));
-  }
-  for (int vn = 0; vn < shape_.eval_virtual_nodes; ++vn) {
-    layout_.eval_batch.push_back(
-        add_edge(BufferKind::batch, {edge, {}}, reserve(bytes, kAlignment)));
-  }
+  const auto place = [&](int first, int end, std::vector<int>& buffers) {
+    for (int vn = first; vn < end; ++vn) {
+      buffers.push_back(add_edge(BufferKind::batch, {edge, {}}, reserve(bytes, kAlignment)));
+    }
+  };
+  const GroupRange own = shape_.own_groups();
+  layout_.virtual_nodes = shape_.virtual_nodes;
+  layout_.eval_virtual_nodes = shape_.eval_virtual_nodes;
+  layout_.first_vn = shape_.first_vn(own.begin);
+  layout_.first_eval_vn = shape_.first_eval_vn(own.begin);
+  place(layout_.first_vn, shape_.first_vn(own.end), layout_.batch);
+  place(layout_.first_eval_vn, shape_.first_eval_vn(own.end), layout_.eval_batch);
+}
+
+void LayoutBuilder::place_numbers() {
+  layout_.eval_numbers = 2 + model_.num_metric_sums();
+  layout_.numbers_home = layout_.home_bytes;
+  const Bytes end = layout_.numbers_of_eval(shape_.eval_virtual_nodes);
+  layout_.numbers_home = reserve(end - layout_.numbers_home, kAlignment);
 }
 
 std::vector<int> LayoutBuilder::sums(int stage, int cell) const {

@@ -47,6 +47,9 @@ class LayoutBuilder {
     const GroupRange groups = strategy_.stages[at(stage)].cells[at(cell)].groups;
     return folds_.at({groups.begin, groups.end});
   }
+  /// The first groups of the subtrees whose sums meet at home, ascending: those that cells of the
+  /// stage send home, and those of the groups of other hosts.
+  const std::vector<int>& partials(int stage) const { return partials_[at(stage)]; }
   const Layout& layout() const { return layout_; }
   Layout finish() &&;
 
@@ -61,6 +64,7 @@ class LayoutBuilder {
   void add_sum_buffers(int stage, int cell, int slot);
   int add_sum(int layer, Bytes home, bool is_kept);
   void place_batches();
+  void place_numbers();
   int add_buffer(BufferKind kind, Bytes bytes, Bytes home);
   int add_edge(BufferKind kind, EdgePart part, Bytes home);
   Bytes gradient_home(EdgePart part, int shard, int vn);
@@ -73,8 +77,8 @@ class LayoutBuilder {
   const Strategy& strategy_;
   const Cut& cut_;
   const bool keeps_order_;  // each virtual node goes forward, then backward, stage by stage
-  std::map<std::pair<int, int>, FoldPlan> folds_;  // by first, last group
-  std::vector<std::vector<int>> partials_;  // by stage: first groups of its subtrees, ascending
+  std::map<std::pair<int, int>, FoldPlan> folds_;                         // by first, last group
+  std::vector<std::vector<int>> partials_;                                // by stage
   std::map<std::pair<EdgePart, int>, int> boundaries_, eval_boundaries_;  // (part, vn)
   std::map<std::tuple<EdgePart, int, int>, int> gradients_;               // (part, shard, vn)
   std::map<std::pair<int, int>, int> graphs_;                             // (stage, vn)

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "scheduler/plan/cut.h"
+#include "scheduler/plan/host_exchange.h"
 #include "scheduler/plan/layout.h"
 #include "scheduler/plan/need.h"
+#include "scheduler/plan/program_index.h"
 #include "scheduler/plan/stage_ops.h"
 #include "scheduler/plan/tasks.h"
 #include "spillway/error.h"
@@ -32,7 +34,8 @@ class ProgramBuilder {
         needs_(needs),
         graphs_(graphs),
         buffers_(buffers),
-        ops_(model, cut, needs, buffers) {}
+        ops_(model, cut, needs, buffers),
+        exchange_(shape, buffers) {}
 
   std::shared_ptr<const Program> build(StepKind step_kind) {
     program_.track_units.resize(at(plan_.strategy.tracks));
@@ -42,8 +45,7 @@ class ProgramBuilder {
     if (step_kind.train) add_training();
     if (step_kind.finish) add_finish();
     choose_leaving();
-    index_users();
-    index_dependents();
+    index(program_, buffers_.layout().buffers);
     program_.commits = step_kind.train;
     program_.finishes = step_kind.finish;
     return std::make_shared<const Program>(std::move(program_));
@@ -231,8 +233,11 @@ class ProgramBuilder {
     for (int t : planned_order(tasks, plan_.strategy)) {
       units.push_back(add_unit(tasks[at(t)], eval_load_));
     }
-    evaluation_ =
-        add_host_op({.kind = HostOpKind::finish_evaluation, .unit_deps = std::move(units)});
+    HostOpSpec finish{.kind = HostOpKind::finish_evaluation, .unit_deps = units};
+    if (shape_.has_peers()) {
+      finish.host_deps.push_back(add_exchange(kEvalNumbers, exchange_.eval_numbers(), units, {}));
+    }
+    evaluation_ = add_host_op(std::move(finish));
   }
 
   void add_training() {
@@ -264,6 +269,10 @@ class ProgramBuilder {
       if (!units.empty()) commit.unit_deps.push_back(units.back());
     }
     if (evaluation_ >= 0) commit.host_deps.push_back(evaluation_);
+    if (shape_.has_peers()) {
+      commit.host_deps.push_back(
+          add_exchange(kStepNumbers, exchange_.numbers(), commit.unit_deps, {}));
+    }
     std::vector<std::vector<int>> reduces_of(model_.params.size());  // of later layers
     for (int s = num_stages() - 1; s >= 0; --s) {
       std::vector<int> units;
@@ -281,12 +290,51 @@ class ProgramBuilder {
                           .host_deps = reduces_before(reduces_of, l),
                           .cost_s = norm_s + merge_s,
                           .grains = normed + merges > 0 ? grains_of(largest_sum(l)) : 1};
+        if (shape_.has_peers()) reduce.host_deps.push_back(add_sum_over_hosts(s, l, units));
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
         commit.host_deps.push_back(number);
       }
     }
     add_host_op(std::move(commit));
+  }
+
+  int add_exchange(int layer, std::vector<Transfer> transfers, std::vector<int> units,
+                   std::vector<int> host_ops) {
+    return add_host_op({.kind = HostOpKind::exchange,
+                        .index = layer,
+                        .unit_deps = std::move(units),
+                        .host_deps = std::move(host_ops),
+                        .transfers = std::move(transfers)});
+  }
+
+  /// Adds partial sums of a layer, bytes `part` of them.
+  int add_partials(int layer, std::vector<FoldStep::Merge> merges, HomeRange part,
+                   std::vector<int> units, std::vector<int> host_ops) {
+    const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
+    const double share = static_cast<double>(part.bytes) / static_cast<double>(packed);
+    return add_host_op(
+        {.kind = HostOpKind::add,
+         .index = layer,
+         .unit_deps = std::move(units),
+         .host_deps = std::move(host_ops),
+         .cost_s = static_cast<double>(merges.size()) * share * profile_.layers[at(layer)].merge_s,
+         .merges = std::move(merges),
+         .begin = part.home,
+         .end = part.home + part.bytes});
+  }
+
+  /// Each host finishes the subtrees of its groups, the hosts add a part of the layer each, and
+  /// each gets the others' parts. Returns the last op; then the sum is whole.
+  int add_sum_over_hosts(int stage, int layer, const std::vector<int>& units) {
+    const Bytes packed = buffers_.layout().layers[at(layer)].sum.packed_bytes;
+    std::vector<int> before;
+    if (auto merges = exchange_.own_merges(stage); !merges.empty()) {
+      before.push_back(add_partials(layer, std::move(merges), {0, packed}, units, {}));
+    }
+    int last = add_exchange(layer, exchange_.scatter(stage, layer), units, std::move(before));
+    last = add_partials(layer, exchange_.merges(stage), exchange_.own_part(layer), {}, {last});
+    return add_exchange(layer, exchange_.gather(layer), {}, {last});
   }
 
   /// The reduces of later layers that share a parameter with this one, nearest first.
@@ -317,57 +365,6 @@ class ProgramBuilder {
     }
   }
 
-  void index_users() {
-    const std::vector<BufferSpec>& buffers = buffers_.layout().buffers;
-    program_.unit_users.resize(buffers.size());
-    program_.reads.resize(buffers.size());
-    std::vector<int> makers(buffers.size(), -1);
-    for (int u = 0; u < static_cast<int>(program_.units.size()); ++u) {
-      UnitSpec& unit = program_.units[at(u)];
-      std::set<int> used(unit.weights.begin(), unit.weights.end()), before;
-      for (int i = 0; i < unit.num_ops; ++i) {
-        const OpSpec& op = program_.ops[at(unit.first_op + i)];
-        used.insert(op.inputs.begin(), op.inputs.end());
-        if (op.graph >= 0) used.insert(op.graph);
-        for (int b : op.outputs) makers[at(b)] = u;
-        for (int b : op.inputs) {
-          ++program_.reads[at(b)];
-          const int maker = makers[at(b)];
-          if (maker >= 0 && program_.units[at(maker)].track != unit.track) before.insert(maker);
-        }
-      }
-      for (int b : unit.sums) {
-        if (buffers[at(b)].kept_home != kNoHome) used.insert(b);
-      }
-      unit.unit_deps.assign(before.begin(), before.end());
-      for (int b : used) program_.unit_users[at(b)].push_back(u);
-    }
-  }
-
-  void index_dependents() {
-    program_.host_ops_after_unit.resize(program_.units.size());
-    program_.host_ops_after_host.resize(program_.host_ops.size());
-    program_.units_after_host.resize(program_.host_ops.size());
-    program_.units_after_unit.resize(program_.units.size());
-    for (std::size_t h = 0; h < program_.host_ops.size(); ++h) {
-      const int number = static_cast<int>(h);
-      for (int u : program_.host_ops[h].unit_deps) {
-        program_.host_ops_after_unit[at(u)].push_back(number);
-      }
-      for (int before : program_.host_ops[h].host_deps) {
-        program_.host_ops_after_host[at(before)].push_back(number);
-      }
-    }
-    for (std::size_t u = 0; u < program_.units.size(); ++u) {
-      for (int before : program_.units[u].host_deps) {
-        program_.units_after_host[at(before)].push_back(static_cast<int>(u));
-      }
-      for (int before : program_.units[u].unit_deps) {
-        program_.units_after_unit[at(before)].push_back(static_cast<int>(u));
-      }
-    }
-  }
-
   const ModelSpec& model_;
   const Profile& profile_;
   const JobShape& shape_;
@@ -377,6 +374,7 @@ class ProgramBuilder {
   const std::vector<Bytes>& graphs_;     // by stage: of a kept graph; 0: none is kept
   LayoutBuilder& buffers_;
   StageOps ops_;
+  const HostExchange exchange_;
   Program program_;
   std::vector<int> set_of_unit_;
   std::map<int, int> update_of_;  // weights buffer -> host op
@@ -407,13 +405,21 @@ std::vector<int> split_groups(int groups, int lanes) {
 
 std::vector<GroupRange> lane_ranges(const JobShape& shape) {
   std::vector<GroupRange> ranges;
-  int begin = 0;
+  const GroupRange own = shape.own_groups();
+  int begin = own.begin;
   for (int size : shape.lane_groups) {
     ranges.push_back({begin, begin + size});
     begin += size;
   }
-  assert(begin == shape.groups);
+  assert(begin == own.end);
   return ranges;
+}
+
+GroupRange JobShape::groups_of(int of_host) const {
+  if (!has_peers()) return {0, groups};
+  const auto own = host_groups.begin() + of_host;
+  const int begin = std::accumulate(host_groups.begin(), own, 0);
+  return {begin, begin + *own};
 }
 
 StepKind JobPlan::step_kind(std::int64_t step) const {

@@ -7,22 +7,35 @@
 
 namespace spillway {
 
-/// The shape of a step, independent of devices except for `lane_groups` and `split`.
+/// The shape of a step on one host, independent of devices except for `lane_groups` and `split`.
 struct JobShape {
   int virtual_nodes = 1;
   int groups = 1;                   ///< divides virtual_nodes
-  std::vector<int> lane_groups{1};  ///< groups of each lane; `groups` in all
+  std::vector<int> lane_groups{1};  ///< groups of each lane; in all, those of this host
   int eval_virtual_nodes = 0;       ///< 0: no evaluation
   std::int64_t first_step = 0;      ///< committed before: its updates are done
   std::int64_t max_steps = 1;
   std::int64_t eval_steps = 0;  ///< steps between evaluations; 0: only after the last step
   int moments = 2;              ///< values that the optimizer keeps for each weight
   MemorySplit split;            ///< of the devices
+  /// If several hosts train the job together: the groups of each of them, `groups` in all.
+  std::vector<int> host_groups;
+  int host = 0;  ///< the number of this one
+
+  bool has_peers() const { return host_groups.size() > 1; }
+  /// The first virtual node of a group.
+  int first_vn(int group) const { return group * (virtual_nodes / groups); }
+  /// The same for evaluation, whose virtual nodes are divided like the groups.
+  int first_eval_vn(int group) const {
+    return static_cast<int>(std::int64_t{eval_virtual_nodes} * group / groups);
+  }
+  GroupRange groups_of(int of_host) const;
+  GroupRange own_groups() const { return groups_of(host); }
 };
 
 /// Groups of each lane, as even as possible: sizes differ by at most one, larger ones first.
 std::vector<int> split_groups(int groups, int lanes);
-/// Lanes take consecutive groups.
+/// Lanes take consecutive groups of this host.
 std::vector<GroupRange> lane_ranges(const JobShape& shape);
 
 /// Writes a job as step programs.

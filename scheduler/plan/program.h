@@ -91,7 +91,20 @@ enum class HostOpKind : std::uint8_t {
   commit,  ///< fold losses and norms; the step's only commit point
   update,  ///< optimizer on one weights block, then its next version is at home (frozen: the same)
   finish_evaluation,
-  finish,  ///< the last weights are at home: hand them out; the job is done after it
+  finish,    ///< the last weights are at home: hand them out; the job is done after it
+  add,       ///< adds partial sums of a layer to others
+  exchange,  ///< carries out its transfers
+};
+
+/// Instead of a layer, of an exchange of numbers.
+inline constexpr int kStepNumbers = -1, kEvalNumbers = -2;
+
+/// A range of the job's home goes to another host that trains the job, or comes from there.
+struct Transfer {
+  int peer = 0;           ///< number of the other host
+  bool is_sent = false;   ///< else taken
+  std::uint64_t tag = 0;  ///< the same on both hosts; in use once at a time
+  Bytes home = 0, bytes = 0;
 };
 
 /// Bytes of a parameter, or of sums, that a thread takes of a host op that several share.
@@ -99,12 +112,21 @@ inline constexpr Bytes kHostGrain = 256_KiB;
 
 struct HostOpSpec {
   HostOpKind kind = HostOpKind::load;
-  int index = 0;               ///< layer (reduce), weights buffer (update); load: 1 for evaluation
+  /// Layer (reduce, add, exchange of its sums; or kStepNumbers, kEvalNumbers), weights buffer
+  /// (update); load: 1 for evaluation.
+  int index = 0;
   std::vector<int> unit_deps;  ///< units that must be done and drained
   std::vector<int> host_deps;
-  double cost_s = 0;  ///< on one thread
-  int grains = 1;     ///< parts that threads may compute at the same time
+  double cost_s = 0;                    ///< on one thread
+  int grains = 1;                       ///< parts that threads may compute at the same time
+  std::vector<FoldStep::Merge> merges;  ///< add: of partials, by position, in order
+  Bytes begin = 0, end = 0;             ///< add: of the packed sums of the layer
+  std::vector<Transfer> transfers;      ///< exchange
 };
+
+/// The bytes that an exchange sends to all other hosts, and those that it takes.
+Bytes sent_bytes(const HostOpSpec& op);
+Bytes taken_bytes(const HostOpSpec& op);
 
 /// One step. The lists are in an order that satisfies every dependency; the units of a track run
 /// in list order, one at a time. A unit is started only once all that it reads has been made, so no
@@ -172,8 +194,9 @@ struct Layout {
     /// Positions among the layer's parameters: the last op on its sums takes their squared norms.
     /// The host takes the others.
     std::vector<std::size_t> device_norms;
-    Bytes sum_home = 0;                   ///< in plane g; partial i > 0 lies i * sum_plane further
-    std::vector<FoldStep::Merge> merges;  ///< of partials, by position, in order: finishes the sum
+    Bytes sum_home = 0;  ///< in plane g; partial i > 0 lies i * sum_plane further
+    /// Of partials, by position, in order: finishes the sum. With other hosts, add ops do.
+    std::vector<FoldStep::Merge> merges;
   };
   std::vector<BufferSpec> buffers;
   std::vector<int> weights;        ///< weights buffers in update order: tied first
@@ -183,15 +206,23 @@ struct Layout {
   std::vector<std::vector<std::vector<int>>> sum_buffers;
   std::size_t sum_planes = 0;  ///< the most partials of a layer: subtrees that its cells send home
   Bytes weights_plane = 0, moments_plane = 0, sum_plane = 0;  ///< bytes of one
-  Bytes copies_plane = 0;           ///< of weights that layers compute with in another type
-  int moments = 0;                  ///< planes of them
-  Bytes moments_home = 0;           ///< of the first
-  std::vector<int> batch;           ///< buffers, by virtual node
-  std::vector<int> eval_batch;      ///< buffers, by evaluation virtual node
+  Bytes copies_plane = 0;       ///< of weights that layers compute with in another type
+  int moments = 0;              ///< planes of them
+  Bytes moments_home = 0;       ///< of the first
+  std::vector<int> batch;       ///< buffers, by virtual node from `first_vn` on
+  std::vector<int> eval_batch;  ///< buffers, by evaluation virtual node from `first_eval_vn` on
+  int first_vn = 0, first_eval_vn = 0;            ///< of this host
+  int virtual_nodes = 0, eval_virtual_nodes = 0;  ///< of all hosts
+  /// What hosts tell each other, f64: by virtual node, loss and weight; then by evaluation virtual
+  /// node, loss, weight and the sums of metrics. Without other hosts: kNoHome.
+  Bytes numbers_home = kNoHome;
+  int eval_numbers = 0;             ///< of an evaluation virtual node
   Bytes home_bytes = 0;             ///< of the job alone
   std::vector<SharedBlock> shared;  ///< of frozen parameters, beyond home_bytes
   Bytes shared_bytes = 0;           ///< of these blocks
 
+  /// Whether several hosts train the job.
+  bool has_peers() const { return numbers_home != kNoHome; }
   /// Host memory of a job that shares with no other.
   Bytes all_home_bytes() const { return home_bytes + shared_bytes; }
   /// Moment `i` of a parameter. Not for a frozen one.
@@ -202,6 +233,11 @@ struct Layout {
   Bytes in_block(int param) const {
     const ParamPlace& place = params[at(param)];
     return buffers[at(place.weights_buffer)].home + place.offset_in_block;
+  }
+  /// The numbers of a virtual node, or of one of an evaluation. Behind the last: the end.
+  Bytes numbers(int vn) const { return numbers_home + static_cast<Bytes>(2 * vn) * sizeof(double); }
+  Bytes numbers_of_eval(int vn) const {
+    return numbers(virtual_nodes) + static_cast<Bytes>(eval_numbers * vn) * sizeof(double);
   }
   /// The sums of a layer over the subtree that is partial `k`.
   Bytes partial(int layer, std::size_t k) const {

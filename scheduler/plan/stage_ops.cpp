@@ -20,7 +20,8 @@ OpSpec StageOps::forward(OpKind kind, int s, int vn) {
     for (const Cut::Part& part : cut_.parts(e)) op.inputs.push_back(boundary({e, part.pieces}));
   }
   if (needs_[at(s)].reads_batch()) {
-    op.inputs.push_back((evaluates ? layout.eval_batch : layout.batch)[at(vn)]);
+    op.inputs.push_back(evaluates ? layout.eval_batch[at(vn - layout.first_eval_vn)]
+                                  : layout.batch[at(vn - layout.first_vn)]);
   }
   for (EdgePart part : made_by(s)) op.outputs.push_back(boundary(part));
   return op;
@@ -44,7 +45,10 @@ OpSpec StageOps::backward(int s, int vn) {
     if (!has_gradient(model_.edges[at(e)])) continue;
     for (int buffer : gradients_for_makers(e, vn)) op.inputs.push_back(buffer);
   }
-  if (needs_[at(s)].reads_batch()) op.inputs.push_back(buffers_.layout().batch[at(vn)]);
+  if (needs_[at(s)].reads_batch()) {
+    const Layout& layout = buffers_.layout();
+    op.inputs.push_back(layout.batch[at(vn - layout.first_vn)]);
+  }
   return op;
 }
 

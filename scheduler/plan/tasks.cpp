@@ -208,7 +208,7 @@ std::vector<Task> training_tasks(const ModelSpec& model, const JobShape& shape,
                                  const Strategy& strategy, const Cut& cut,
                                  const HasBackward& has_backward, const OpCost& cost) {
   const int stages = static_cast<int>(strategy.stages.size());
-  const auto first_vn = [&](int group) { return group * (shape.virtual_nodes / shape.groups); };
+  const auto first_vn = [&](int group) { return shape.first_vn(group); };
   TaskList tasks(strategy, cut, cost);
   for (int s = 0; s + 1 < stages; ++s) tasks.add(OpKind::forward, s, first_vn);
   for (int s = stages - 1; s >= 0; --s) {
@@ -224,9 +224,7 @@ std::vector<Task> training_tasks(const ModelSpec& model, const JobShape& shape,
 
 std::vector<Task> evaluation_tasks(const JobShape& shape, const Strategy& strategy, const Cut& cut,
                                    const OpCost& cost) {
-  const auto first_vn = [&](int group) {
-    return static_cast<int>(std::int64_t{shape.eval_virtual_nodes} * group / shape.groups);
-  };
+  const auto first_vn = [&](int group) { return shape.first_eval_vn(group); };
   TaskList tasks(strategy, cut, cost);
   const int stages = static_cast<int>(strategy.stages.size());
   for (int s = 0; s < stages; ++s) tasks.add(OpKind::evaluate, s, first_vn);

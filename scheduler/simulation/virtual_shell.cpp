@@ -192,9 +192,19 @@ void VirtualShell::perform(const StartCopy& copy) {
 
 void VirtualShell::perform(const StartHostOp& op) {
   const HostOpSpec& spec = program(op.job, op.step_kind).host_ops[at(op.op)];
+  if (spec.kind == HostOpKind::exchange) return exchange(op, spec);
   const HostWorkers::Span span =
       host_workers_.run(now_s_ + costs_.dispatch_latency_s, spec.cost_s, spec.grains);
   complete(op.id, op.job, DeviceId(), span.begin_s, span.end_s - span.begin_s, 0);
+}
+
+/// As if all hosts were as far: the exchange ends when its bytes have passed.
+void VirtualShell::exchange(const StartHostOp& op, const HostOpSpec& spec) {
+  const Bytes bytes = std::max(sent_bytes(spec), taken_bytes(spec));
+  const double start_s = std::max(now_s_ + costs_.dispatch_latency_s, network_free_s_);
+  network_free_s_ = start_s + static_cast<double>(bytes) / costs_.network_bytes_per_s;
+  const double end_s = network_free_s_ + costs_.network_latency_s;
+  complete(op.id, op.job, DeviceId(), start_s, end_s - start_s, 0);
 }
 
 void VirtualShell::perform(const AdmitJob& admission) {

@@ -31,7 +31,9 @@ struct VirtualCosts {
   double dispatch_latency_s = 0;         ///< dispatch latency of an idle queue
   double copy_latency_s = 5e-6;          ///< of a copy whose queue was idle
   double admission_s = 1e-3;
-  std::vector<double> slowdown;  ///< by device, factor on the time of compute; empty: 1
+  double network_bytes_per_s = 1e9;  ///< between this host and all others, each direction
+  double network_latency_s = 1e-4;   ///< of an exchange
+  std::vector<double> slowdown;      ///< by device, factor on the time of compute; empty: 1
   Contention contention;
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
@@ -106,6 +108,7 @@ class VirtualShell {
   void perform(const DeviceLeft&) {}
   void perform(const ReleaseJob& release);
   void perform(const JobEnded&) {}
+  void exchange(const StartHostOp& op, const HostOpSpec& spec);
   double copy_rate(DeviceId device) const;
   double slowdown(DeviceId device) const;
   double busy_threads(double time_s, DeviceId computing) const;
@@ -127,6 +130,7 @@ class VirtualShell {
   boost::unordered_flat_map<ActionId, Flight> in_flight_;
   std::vector<Queues> queues_;  // by device
   HostWorkers host_workers_;
+  double network_free_s_ = 0;
   std::map<JobId, std::string> failures_;
 };
 

@@ -81,9 +81,9 @@ void pack_sum(kernels::Stream stream, std::byte* to, const std::byte* from,
   }
 }
 
-void add_packed(std::byte* into, const std::byte* from, const TensorSpec& sum) {
-  const auto add = sum.dtype == DType::bf16 ? add_in_grains<BFloat16> : add_in_grains<float>;
-  add(into, from, elements(sum));
+void add_packed(std::byte* into, const std::byte* from, DType dtype, Bytes bytes) {
+  const auto add = dtype == DType::bf16 ? add_in_grains<BFloat16> : add_in_grains<float>;
+  add(into, from, bytes / size_of(dtype));
 }
 
 double squared_norm_of(const std::byte* data, const TensorSpec& sum) {

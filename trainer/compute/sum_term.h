@@ -21,9 +21,9 @@ void merge_sum(kernels::Stream stream, float* into, const float* from, const Par
 /// bytes if the sum is rounded. The ranges may overlap.
 void pack_sum(kernels::Stream stream, std::byte* to, const std::byte* from, const ParamSpec& param);
 
-/// Like merge_sum(), for packed sums of the type and shape of `sum` in host memory. These two share
-/// large sums among TBB's threads.
-void add_packed(std::byte* into, const std::byte* from, const TensorSpec& sum);
+/// Like merge_sum(), for packed sums in host memory. These two share large sums among TBB's
+/// threads.
+void add_packed(std::byte* into, const std::byte* from, DType dtype, Bytes bytes);
 double squared_norm_of(const std::byte* data, const TensorSpec& sum);
 
 }  // namespace spillway

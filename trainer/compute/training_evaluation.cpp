@@ -28,6 +28,7 @@ void TrainingJob::take_prediction(const OpCall& call, const at::Tensor& tensor,
 }
 
 void TrainingJob::finish_evaluation(const HostCall& call) {
+  if (call.plan->layout.has_peers()) take_eval_numbers(call);
   Evaluation values = evaluation_of(model_->spec, evaluation_sums());
   const MutexLock lock(mutex_);
   progress_.evaluations.emplace_back(call.step, std::move(values));

@@ -96,8 +96,8 @@ TrainingJob::TrainingJob(std::shared_ptr<const Model> model, TrialConfig config,
       places_(model_->spec, config_.train, plan_->layout),
       gate_(model_->spec.params.size(), plan_->first_step),
       vn_size_(config_.train.batch_size / config_.train.virtual_nodes),
-      losses_(plan_->layout.batch.size()),
-      eval_losses_(plan_->layout.eval_batch.size()),
+      losses_(at(plan_->layout.virtual_nodes)),
+      eval_losses_(at(plan_->layout.eval_virtual_nodes)),
       metric_sums_(at(model_->spec.num_metric_sums()), std::vector<double>(eval_losses_.size())),
       squared_norms_(model_->spec.params.size()),
       predictions_(eval_losses_.size()),
@@ -291,6 +291,10 @@ void TrainingJob::run_host_op(const HostCall& call) {
       return finish_evaluation(call);
     case HostOpKind::finish:
       return finish();
+    case HostOpKind::add:
+      return add_partials(call, op.index, op.merges, op.begin, op.end);
+    case HostOpKind::exchange:
+      return;  // see OpRunner::exchange()
   }
 }
 
@@ -299,10 +303,13 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
   const DataSource& source = evaluation ? *config_.data->eval : *config_.data->train;
   const auto row_bytes =
       static_cast<std::size_t>(source.sample_elements()) * size_of(source.dtype());
-  const auto& buffers = evaluation ? call.plan->layout.eval_batch : call.plan->layout.batch;
-  auto position = evaluation ? 0 : static_cast<std::uint64_t>(call.step * config_.train.batch_size);
-  for (int vn = 0; vn < static_cast<int>(buffers.size()); ++vn) {
-    std::byte* row = call.home->at(call.plan->layout.buffers[at(buffers[at(vn)])].home);
+  const Layout& layout = call.plan->layout;
+  const auto& buffers = evaluation ? layout.eval_batch : layout.batch;
+  int vn = evaluation ? layout.first_eval_vn : layout.first_vn;
+  auto position = static_cast<std::uint64_t>(
+      (evaluation ? 0 : call.step * config_.train.batch_size) + vn * vn_size_);
+  for (int buffer : buffers) {
+    std::byte* row = call.home->at(layout.buffers[at(buffer)].home);
     for (std::int64_t i = 0; i < vn_size_; ++i, ++position, row += row_bytes) {
       const std::uint64_t sample =
           evaluation ? position : sample_at(position, source.num_samples(), config_.train.seed);
@@ -313,18 +320,24 @@ void TrainingJob::load(const HostCall& call, bool evaluation) const {
       }
       check_sample(model_->spec, source.dtype(), values, {evaluation, sample});
     }
+    ++vn;
   }
 }
 
-/// Completes the tree over the sums that cells have sent.
-void TrainingJob::add_partials(const HostCall& call, int layer) const {
+/// Bytes [begin, end) of the packed sums of a layer.
+void TrainingJob::add_partials(const HostCall& call, int layer,
+                               std::span<const FoldStep::Merge> merges, Bytes begin,
+                               Bytes end) const {
   const Layout& layout = call.plan->layout;
-  for (const FoldStep::Merge& merge : layout.layers[at(layer)].merges) {
+  for (const FoldStep::Merge& merge : merges) {
     std::byte* into = call.home->at(layout.partial(layer, at(merge.into)));
     const std::byte* from = call.home->at(layout.partial(layer, at(merge.from)));
     for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
       const Bytes offset = layout.layers[at(layer)].sum.packed_offsets[i];
-      add_packed(into + offset, from + offset, param.finished_sum());
+      const Bytes first = std::max(offset, begin);
+      const Bytes last = std::min(offset + param.finished_sum().bytes(), end);
+      if (first >= last) return;
+      add_packed(into + first, from + first, param.finished_sum().dtype, last - first);
     });
   }
 }
@@ -353,21 +366,24 @@ std::byte* TrainingJob::sum(const HostCall& call, int param) const {
 }
 
 void TrainingJob::reduce(const HostCall& call, int layer) {
-  add_partials(call, layer);
   const Layout& layout = call.plan->layout;
+  const Layout::LayerPlace& place = layout.layers[at(layer)];
+  add_partials(call, layer, place.merges, 0, place.sum.packed_bytes);
   const std::vector<int>& params = model_->spec.layers[at(layer)].params;
   for_each_sum(layer, [&](std::size_t i, const ParamSpec& param) {
     if (!param.trainable) return;
     const std::byte* use = call.home->at(layout.sum_of_use(layer, i));
     std::byte* total = sum(call, params[i]);
     // A tied parameter is summed from its last use to its first.
-    if (use != total) add_packed(total, use, param.finished_sum());
+    const TensorSpec packed = param.finished_sum();
+    if (use != total) add_packed(total, use, packed.dtype, packed.bytes());
     if (std::ranges::count(layout.layers[at(layer)].device_norms, i) > 0) return;
     squared_norms_[at(params[i])] = squared_norm_of(total, param.finished_sum());
   });
 }
 
 void TrainingJob::commit(const HostCall& call) {
+  if (call.plan->layout.has_peers()) take_numbers(call);
   const auto loss = fold(std::span<const WeightedSum>(losses_), config_.train.reduction_groups);
   double squared = 0;
   for (double norm : squared_norms_) squared += norm;

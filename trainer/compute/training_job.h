@@ -42,6 +42,8 @@ class TrainingJob {
   std::shared_ptr<std::byte> map(const SharedBlock& block) const;
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
+  /// Before an exchange: writes the numbers of this host that it sends, if it sends any.
+  void write_numbers(const HostCall& call) const;
   /// Keeps what evaluations predict; call before admit().
   void keep_predictions() { keeps_predictions_ = true; }
   /// What a virtual node of an evaluation predicts, [B, ...].
@@ -87,7 +89,10 @@ class TrainingJob {
  private:
   void load(const HostCall& call, bool evaluation) const;
   void reduce(const HostCall& call, int layer);
-  void add_partials(const HostCall& call, int layer) const;
+  void add_partials(const HostCall& call, int layer, std::span<const FoldStep::Merge> merges,
+                    Bytes begin, Bytes end) const;
+  void take_numbers(const HostCall& call);
+  void take_eval_numbers(const HostCall& call);
   void commit(const HostCall& call);
   void update(const HostCall& call, int weights_buffer);
   void update_param(const HostCall& call, int param);

@@ -19,6 +19,7 @@
 #include "spillway/ids.h"
 #include "spillway/session_config.h"
 #include "trainer/compute/optimizer.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/planning/largest_layer.h"
 
 namespace spillway {
@@ -41,17 +42,20 @@ int evaluation_vns(const TrialConfig& trial) {
   return static_cast<int>(std::min(available, wanted));
 }
 
-JobShape shape_of(const TrialConfig& trial) {
+JobShape shape_of(const TrialConfig& trial, const HostsConfig& hosts) {
   const TrainConfig& train = trial.train;
   return {.virtual_nodes = train.virtual_nodes,
           .groups = train.reduction_groups,
           .lane_groups = train.lane_groups.empty()
-                             ? split_groups(train.reduction_groups, train.data_parallel)
+                             ? split_groups(groups_of_host(train, hosts), train.data_parallel)
                              : train.lane_groups,
           .eval_virtual_nodes = evaluation_vns(trial),
           .max_steps = train.max_steps,
           .eval_steps = train.eval_steps,
-          .moments = num_moments(train)};
+          .moments = num_moments(train),
+          .split = {},
+          .host_groups = groups_of_hosts(train, hosts),
+          .host = hosts.number};
 }
 
 /// Weights, their copies, moments and gradients.
@@ -129,13 +133,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Finds the shards and the lanes of a trial.
 struct Planner {
   Planner(const TrialConfig& config, const ModelSpec& spec, const Profile& costs,
-          const std::vector<PlanDevice>& those_present, bool loads_ahead)
+          const std::vector<PlanDevice>& those_present, bool loads_ahead,
+          const HostsConfig& hosts = {})
       : trial(config),
         model(spec),
         profile(costs),
         devices(those_present),
         double_buffer(loads_ahead),
-        shape(shape_of(config)) {
+        shape(shape_of(config, hosts)) {
     shape.split = devices.front().split;  // the same for all
   }
 
@@ -207,7 +212,7 @@ struct Planner {
   bool may_choose_lanes(int usable_devices) const {
     const TrainConfig& train = trial.train;
     return !strategy && train.data_parallel > 1 && train.data_parallel <= usable_devices &&
-           train.lane_groups.empty() && !equally_fast(devices);
+           train.lane_groups.empty() && !shape.has_peers() && !equally_fast(devices);
   }
 
   /// Uneven lanes may need more room for sums than even ones. Takes the fastest that fit, on larger
@@ -346,9 +351,9 @@ Bytes shared_bytes_of(std::span<const TrialPlan> plans) {
 PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const Profile& profile,
                         const std::vector<PlanDevice>& devices, Bytes host_budget,
                         bool double_buffer, const std::vector<DeviceId>& avoided,
-                        std::int64_t first_step) {
+                        std::int64_t first_step, const HostsConfig& hosts) {
   if (devices.empty()) throw ConfigError("devices", 0, "is empty; add a device");
-  Planner planner(trial, model, profile, devices, double_buffer);
+  Planner planner(trial, model, profile, devices, double_buffer, hosts);
   planner.shape.first_step = first_step;
   const int usable = planner.cut_for_all(host_budget);
   if (planner.may_choose_lanes(usable)) planner.choose();

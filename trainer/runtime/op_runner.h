@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/device/device.h"
@@ -66,6 +67,10 @@ class OpRunner {
   /// it out; if it is not there, the backward computes the layers again.
   virtual Keep run_op(const OpCall& call) = 0;
   virtual void run_host_op(const HostCall& call) = 0;
+  /// Begins a host op that exchanges data with other hosts. `ended` is called once, on any thread
+  /// or before this returns, with the reason if it has failed.
+  using Ended = std::function<void(const std::string& error)>;
+  virtual void exchange(const HostCall&, const Ended& ended) { ended("there are no other hosts"); }
   /// Nothing of the job runs any more; its home is freed when this returns. May wait. If it throws,
   /// the job has failed.
   virtual void release(JobId, JobEnd) {}

@@ -328,6 +328,9 @@ void Shell::perform(const StartHostOp& start) {
                       .op = start.op,
                       .home = homes_.at(start.job).get()};
   launch(start.id, {});
+  if (call.program->host_ops[at(call.op)].kind == HostOpKind::exchange) {
+    return exchange(start.id, call);
+  }
   pool_.submit(call.program->host_ops[at(call.op)].grains, [this, call, id = start.id] {
     Done done{.id = id, .started_s = seconds(Clock::now())};
     try {
@@ -337,6 +340,16 @@ void Shell::perform(const StartHostOp& start) {
     }
     done.finished_s = seconds(Clock::now());
     post({}, std::move(done));
+  });
+}
+
+/// The network works while the host's threads do other things.
+void Shell::exchange(ActionId id, const HostCall& call) {
+  Done done{.id = id, .started_s = seconds(Clock::now())};
+  runner_.exchange(call, [this, done](const std::string& error) mutable {
+    done.error = error;
+    done.finished_s = seconds(Clock::now());
+    post({}, done);
   });
 }
 

@@ -143,6 +143,7 @@ class Shell {
   void perform(const ReleaseJob& release);
   void perform(const JobEnded& ended);
   OpCall resolve(const StartOp& start);
+  void exchange(ActionId id, const HostCall& call);
   void land(Done done);
   std::vector<Done>::iterator next_to_report();
   void report(const Done& done);

@@ -66,12 +66,18 @@ std::vector<PlanDevice> Planner::present_devices(const SessionTrial& trial,
   return present;
 }
 
+/// Each host evaluates other trials alone.
+HostsConfig Planner::hosts_of(const SessionTrial& trial) const {
+  return trial.is_evaluation ? HostsConfig() : config_.hosts;
+}
+
 PlannedTrial Planner::plan(const SessionTrial& trial, int lanes, const Devices& avoided) const {
   TrialConfig with_lanes = trial.config;
   if (lanes != with_lanes.train.data_parallel) with_lanes.train.lane_groups.clear();
   with_lanes.train.data_parallel = lanes;
   return plan_trial(with_lanes, trial.model->spec, trial.profile, present_devices(trial, avoided),
-                    config_.host_memory, config_.double_buffer, avoided, trial.first_step);
+                    config_.host_memory, config_.double_buffer, avoided, trial.first_step,
+                    hosts_of(trial));
 }
 
 PlannedTrial Planner::plan_resize(const SessionTrial& trial, int lanes) const {

@@ -60,6 +60,7 @@ class Planner {
   std::vector<PlanDevice> present_devices(const SessionTrial& trial, const Devices& avoided) const;
   std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,
                                           const Devices& avoided) const;
+  HostsConfig hosts_of(const SessionTrial& trial) const;
   bool is_current(const SessionTrial& trial, int lanes, const Devices& avoided) const;
 
   const SessionConfig& config_;

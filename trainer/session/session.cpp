@@ -1,5 +1,7 @@
 #include "spillway/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -43,8 +45,26 @@ DeviceList open_devices(const SessionConfig& config) {
   check.require(config.max_events > 0, "max_events", "is 0; keep at least the last one");
   check.require(config.max_history > 0, "max_history", "is 0; keep at least the last step");
   if (config.early_terminate) check.run([&] { require_valid(*config.early_terminate); });
+  check.require(config.hosts.size >= 1, "hosts.size",
+                fmt::format("is {}, must be at least 1", config.hosts.size));
+  if (config.hosts.several()) {
+    check.require(config.hosts.number >= 0 && config.hosts.number < config.hosts.size,
+                  "hosts.number",
+                  fmt::format("is {}, must be from 0 to {}: below hosts.size", config.hosts.number,
+                              config.hosts.size - 1));
+    check.require(!config.early_terminate, "sweep.early_terminate",
+                  "cannot be used on several hosts; leave it out");
+    check.require(config.sharing == SharingKind::none, "scheduling.sharing",
+                  "must be none on several hosts");
+  }
   check.finish();
   return std::move(*devices);
+}
+
+/// Null for one that is alone, or only plans.
+std::unique_ptr<Hosts> meet_hosts(const HostsConfig& config) {
+  if (!config.several() || config.endpoint.empty()) return nullptr;
+  return std::make_unique<Hosts>(config);
 }
 
 /// Including the lists.
@@ -70,6 +90,7 @@ Session::Impl::Impl(SessionConfig session_config)
       home_store(make_home_store(config.offload_path, *devices[0].device)),
       host(config.host_memory, *home_store),
       pilot(config.pilot_cache),
+      hosts(meet_hosts(config.hosts)),
       trace(config.max_trace_spans),
       events(config.max_events),
       store(config, devices.exact_kind(),

@@ -38,6 +38,7 @@ void Session::stop(JobId id) {
   if (!impl.is_in_run(id)) return impl.end(id, TrialPhase::stopped, "");
   stopped.request = TrialRequest::stop;
   impl.shell->stop(id);
+  if (stopped.exchange >= 0) impl.leave_hosts("");
 }
 
 void Session::pause(JobId id) {
@@ -125,6 +126,7 @@ std::int64_t Session::set(JobId id, const TrainValues& values) {
   std::vector<TrainChange> changes;
   {
     const MutexLock lock(impl.mutex);
+    Impl::require_alone(impl.known_trial(id), "changed while it trains");
     change = impl.change(id, values, to_string(values));
     client_id = impl.trial(id).config.client_id;
     changes = impl.trial(id).history.changes();

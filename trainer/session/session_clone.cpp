@@ -104,6 +104,7 @@ JobId Session::clone(JobId id, const CloneChanges& changes) {
   {
     const MutexLock lock(impl.mutex);
     const SessionTrial& source = impl.known_trial(id);
+    Impl::require_alone(source, "cloned");
     clone = impl.config_of_clone(source, changes);
     from = source.config.checkpoint;
     reason = fmt::format("clone of '{}'", source.config.name);

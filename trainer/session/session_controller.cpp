@@ -8,6 +8,7 @@
 #include "core/base/config_check.h"
 #include "spillway/error.h"
 #include "trainer/compute/optimizer.h"
+#include "trainer/config/batch_split.h"
 #include "trainer/config/config_fields.h"
 #include "trainer/planning/rules.h"
 #include "trainer/session/session_impl.h"
@@ -29,11 +30,11 @@ void Session::Impl::choose_lanes(SessionTrial& trial) const {
   const bool asks_planner = is_auto || takes_all;
   if (asks_planner) {
     trial.planned = planner.plan(trial, 1);
-    const int allowed = std::min(train.reduction_groups, trial.planned.usable_devices);
+    const int groups = groups_of_host(train, config.hosts);
+    const int allowed = std::min(groups, trial.planned.usable_devices);
     if (takes_all) trial.lanes.max = std::max(allowed, train.data_parallel);
     if (is_auto) {
-      train.data_parallel =
-          useful_lanes(train.reduction_groups, std::min(allowed, trial.lanes.max)).back();
+      train.data_parallel = useful_lanes(groups, std::min(allowed, trial.lanes.max)).back();
     }
   }
   if (!asks_planner || train.data_parallel > 1)
@@ -89,7 +90,7 @@ LaneDemand Session::Impl::demand(JobId id) const {
   return {.job = id,
           .lanes = wants.lanes.requested,
           .most_lanes = planner.lanes_possible(wants),
-          .groups = train.reduction_groups,
+          .groups = groups_of_host(train, config.hosts),
           .priority = train.priority,
           .first_step = wants.result.steps,
           .max_steps = train.max_steps,

@@ -96,6 +96,11 @@ void Session::Impl::on_redone(JobId id, std::int64_t) {
   const MutexLock lock(mutex);
   add_event(id, SessionEvent::Kind::redone);
   controller->on_redone(id);
+  if (trial(id).exchange >= 0) {
+    leave_hosts(
+        "a device was lost, and hosts that train together cannot repeat a step; start all "
+        "hosts again with resume: auto");
+  }
 }
 
 void Session::Impl::on_resized(JobId id, const JobPlan& plan) {
@@ -121,7 +126,11 @@ void Session::Impl::on_ended(JobId id, JobEnd job_end, const std::string& reason
   if (job_end == JobEnd::done && ended.lifecycle.phase() == TrialPhase::stopping_early) {
     end(id, TrialPhase::stopped_early, ended.early_stop_reason);
   } else {
-    end(id, phase_of(job_end), reason);
+    const bool is_left = job_end == JobEnd::stopped && ended.exchange >= 0;
+    end(id, phase_of(job_end), is_left ? hosts->problem() : reason);
+  }
+  if (job_end == JobEnd::failed && ended.exchange >= 0) {
+    leave_hosts(fmt::format("trial {} has failed", ended.config.name));
   }
   RunCommands commands;
   controller->on_ended(id, now_s(), commands);

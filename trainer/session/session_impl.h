@@ -17,6 +17,7 @@
 #include "scheduler/simulation/virtual_shell.h"
 #include "spillway/session.h"
 #include "spillway/weights.h"
+#include "trainer/c10d/hosts.h"
 #include "trainer/compute/tbb_pool.h"
 #include "trainer/profile/pilot.h"
 #include "trainer/runtime/shell.h"
@@ -54,6 +55,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   std::shared_ptr<std::byte> find(JobId id, const SharedBlock& block) override;
   Keep run_op(const OpCall& call) override;
   void run_host_op(const HostCall& call) override;
+  void exchange(const HostCall& call, const Ended& ended) override;
   void release(JobId id, JobEnd job_end) override;
   void warm(Device& device) override;
   void save_last(JobId id);
@@ -133,6 +135,16 @@ struct Session::Impl final : ShellObserver, OpRunner {
   JobId submit(TrialConfig trial, const std::string& origin) SPILLWAY_EXCLUDES(submitting);
   JobId add(std::unique_ptr<SessionTrial> trial) SPILLWAY_REQUIRES(mutex);
   JobId submit_evaluation(TrialConfig evaluation, bool predicts);
+
+  // session_hosts.cpp: trials that several hosts train together
+  void require_trial_of_hosts(const TrainConfig& train) const;
+  TrialCheckpoints::Newest open_checkpoints(JobId id, SessionTrial& trial)
+      SPILLWAY_REQUIRES(submitting);
+  TrialCheckpoints::Newest join_trial(JobId id, SessionTrial& trial);
+  void watch_hosts() SPILLWAY_REQUIRES(mutex);
+  void leave_hosts(const std::string& why) SPILLWAY_REQUIRES(mutex);
+  bool has_trained_with_hosts() const SPILLWAY_REQUIRES(mutex);
+  static void require_alone(const SessionTrial& trial, const char* what);
 
   // session_calls.cpp: calls about one trial
   SessionTrial& known_trial(JobId id) const SPILLWAY_REQUIRES(mutex);
@@ -216,6 +228,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   const std::unique_ptr<Store> home_store;
   HostArena host;
   Pilot pilot;
+  const std::unique_ptr<Hosts> hosts;                     ///< null: this host is alone
+  int num_exchanges SPILLWAY_GUARDED_BY(submitting) = 0;  ///< trials that hosts began together
   std::vector<std::unique_ptr<SessionTrial>> trials SPILLWAY_GUARDED_BY(mutex);
   mutable Mutex roster_mutex;
   std::vector<SessionTrial*> roster SPILLWAY_GUARDED_BY(roster_mutex);  ///< the same trials

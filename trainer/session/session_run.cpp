@@ -15,6 +15,13 @@ namespace spillway {
 void Session::Impl::begin_run() {
   if (config.estimate)
     throw Error("a session with estimated costs can only plan; set estimate = false to train");
+  if (config.hosts.several() && !hosts) {
+    throw ConfigError(
+        "hosts.endpoint", 0,
+        fmt::format("is missing, but there are {} hosts; name HOST:PORT, where host 0 "
+                    "listens",
+                    config.hosts.size));
+  }
   const MutexLock lock(mutex);
   idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return run_phase != RunPhase::closing; });
   if (has_run()) return;
@@ -34,6 +41,7 @@ void Session::Impl::begin_run() {
                                   Patience{.least_s = config.device_timeout_s}, touched_at_start(),
                                   devices.gone());
   for (std::size_t t = 0; t < trials.size(); ++t) bring(JobId(t));
+  watch_hosts();
   decide_rungs();
   if (!devices.gone().empty()) {
     shell->call([this] {
@@ -107,6 +115,7 @@ void Session::Impl::end_run(const std::string& failure) {
     ended = std::move(shell);
     controller.reset();
   }
+  if (hosts) hosts->when_lost({});
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
   devices.settle();
@@ -166,6 +175,7 @@ void Session::Impl::wait_for(const Done& done) {
 void Session::Impl::stop_all() {
   controller->stop();
   shell->stop_all();
+  if (!all_ended()) leave_hosts("");
   for (const auto& trial : trials) {
     if (!trial->ended()) trial->request = TrialRequest::stop;
   }
@@ -257,6 +267,8 @@ Session::~Session() {
     finish();
   } catch (...) {  // nobody is left to be told
   }
+  const MutexLock lock(impl_->mutex);
+  if (impl_->hosts && !impl_->has_trained_with_hosts()) impl_->hosts->give_up("");
 }
 
 void Session::stop() {

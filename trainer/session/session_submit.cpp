@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "core/os/disk.h"
@@ -32,6 +33,21 @@ std::unique_ptr<SessionTrial> make_entry(TrialConfig trial) {
   entry->config = std::move(trial);
   return entry;
 }
+
+/// If this host cannot train a trial that it has announced, the others must not wait for it.
+class LeaveOnError {
+ public:
+  explicit LeaveOnError(Hosts* hosts) : hosts_(hosts) {}
+  LeaveOnError(const LeaveOnError&) = delete;
+  LeaveOnError& operator=(const LeaveOnError&) = delete;
+  ~LeaveOnError() {
+    if (hosts_ && std::uncaught_exceptions() > before_) hosts_->give_up("a trial was refused");
+  }
+
+ private:
+  Hosts* const hosts_;
+  const int before_ = std::uncaught_exceptions();
+};
 
 }  // namespace
 
@@ -161,6 +177,7 @@ std::unique_ptr<SessionTrial> Session::Impl::make_trial(TrialConfig trial_config
   auto trial = make_entry(std::move(trial_config));
   if (trial->config.until != 0) require_until(trial->config.train, trial->config.until);
   require_comparable(*trial);
+  require_trial_of_hosts(trial->config.train);
   return trial;
 }
 
@@ -231,15 +248,17 @@ JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin)
   {
     const MutexLock lock(mutex);
     id = JobId(trials.size());
-    if (trial->ended()) {
-      add(std::move(trial));
-      join_run(id);
-      return id;
-    }
-    check_sizes_of(*trial);
+    if (!trial->ended()) check_sizes_of(*trial);
+  }
+  const LeaveOnError leave(hosts.get());
+  auto newest = open_checkpoints(id, *trial);
+  if (trial->ended()) {
+    const MutexLock lock(mutex);
+    add(std::move(trial));
+    join_run(id);
+    return id;
   }
   measure_costs_of(*trial);
-  auto newest = store.open_checkpoints(id, *trial);
   const bool resumes = newest.generation.has_value();
   const std::uint64_t generation = resumes ? newest.generation->number() : 0;
   std::vector<Bytes> planned_for;

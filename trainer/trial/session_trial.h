@@ -56,6 +56,7 @@ struct SessionTrial {
   std::shared_ptr<const JobPlan> plan;  ///< from the next commit on; null: it had ended before
   TrialLanes lanes;
   TrialRequest request = TrialRequest::run;
+  int exchange = -1;              ///< its number among the trials that hosts train together
   bool is_evaluation = false;     ///< of another trial, on other data: it trains nothing
   bool is_continued = false;      ///< it ended in this session before, under another number
   std::int64_t rested_step = -1;  ///< where it rested last; -1: nowhere

@@ -57,7 +57,8 @@ std::vector<std::byte> summed_by(const std::vector<GroupRange>& lanes, int group
     }
   }
   for (const auto& [into, from] : remaining_merges(firsts, groups)) {
-    add_packed(packed[into].data(), packed[from].data(), param.finished_sum());
+    add_packed(packed[into].data(), packed[from].data(), param.finished_sum().dtype,
+               param.finished_sum().bytes());
   }
   return packed[0];
 }
@@ -82,7 +83,7 @@ void expect_the_bits_of_one_thread(DType type) {
   std::vector<T> by_one = into;
   kernels::add(by_one.data(), from.data(), n);
   auto* const bytes = reinterpret_cast<std::byte*>(into.data());
-  add_packed(bytes, reinterpret_cast<const std::byte*>(from.data()), sum);
+  add_packed(bytes, reinterpret_cast<const std::byte*>(from.data()), sum.dtype, sum.bytes());
   EXPECT_EQ(std::memcmp(into.data(), by_one.data(), sum.bytes()), 0);
   const double norm = kernels::squared_norm(by_one.data(), n);
   EXPECT_EQ(squared_norm_of(bytes, sum), norm);

@@ -1,0 +1,77 @@
+#include "runs/control/join_training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+#include <utility>
+
+#include "runs/folder/prepare.h"
+#include "trainer/c10d/invitation.h"
+
+namespace spillway {
+namespace {
+
+/// The trials that host 0 trains, in its order.
+std::vector<Trial> announced(const Session& session, const std::vector<Trial>& all) {
+  std::vector<Trial> trials;
+  for (const std::string& name : session.announced_trials()) {
+    const auto found = std::ranges::find(all, name, &Trial::name);
+    if (found == all.end()) {
+      throw Error(
+          fmt::format("host 0 trains trial {}, which this host's configuration does not "
+                      "have; give all hosts the same file",
+                      name));
+    }
+    trials.push_back(*found);
+  }
+  return trials;
+}
+
+/// Until all trials have ended.
+void train(Session& session, const std::function<bool()>& wants_stop) {
+  constexpr double kInterval_s = 0.1;
+  session.start();
+  bool stopped = false;
+  while (!session.wait_for(kInterval_s)) {
+    if (!std::exchange(stopped, stopped || wants_stop()) && stopped) session.stop();
+  }
+  session.finish();
+}
+
+}  // namespace
+
+std::vector<Trial> invited_trials(const std::string& endpoint,
+                                  const std::vector<std::string>& overrides) {
+  const Invitation invitation = ask_for_invitation(endpoint, HostsConfig().timeout_s);
+  std::vector<std::string> all{"hosts.endpoint=" + endpoint,
+                               fmt::format("hosts.number={}", invitation.number)};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  Findings findings;
+  auto trials = trials_of_document(invitation.document, all, findings);
+  findings.throw_if_any();
+  return trials;
+}
+
+RunResult join_training(const std::vector<Trial>& all, const RunResources& resources,
+                        const std::function<bool()>& wants_stop, std::ostream& log) {
+  Findings findings;
+  const RunConfig& config = all.front().config;
+  const HostsConfig& hosts = config.session.hosts;
+  const auto session =
+      make_session(run_session(all.front(), resources.pilot_cache), all.front(), findings);
+  findings.throw_if_any();
+  log << fmt::format("host {} of {}: joined host 0 at {}, which writes the outputs\n", hosts.number,
+                     hosts.size, hosts.endpoint)
+      << std::flush;
+  const auto trials = announced(*session, all);
+  if (trials.empty()) return {};
+  auto configs = run_configs(trials, OutputFolder(config.output_dir), findings);
+  findings.throw_if_any();
+  const auto misfits = submit_all(*session, std::move(configs), trials);
+  require_fit(*session, config.session, misfits, resources.machine, log);
+  train(*session, wants_stop);
+  return session->result();
+}
+
+}  // namespace spillway

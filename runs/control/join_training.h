@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "runs/control/open_run.h"
+#include "spillway/results.h"
+
+namespace spillway {
+
+/// The trials of a host that knows nothing but where host 0 listens: it gets the configuration from
+/// there. Throws Error if nobody answers; ConfigError.
+std::vector<Trial> invited_trials(const std::string& endpoint,
+                                  const std::vector<std::string>& overrides);
+
+/// Trains those of `all` trials that host 0 trains, as another host. Host 0 writes all outputs,
+/// this one writes nothing. Returns what became of them. `wants_stop` is called about ten
+/// times a second; true: all trials end, on all hosts. Throws like begin_run().
+RunResult join_training(const std::vector<Trial>& all, const RunResources& resources,
+                        const std::function<bool()>& wants_stop, std::ostream& log);
+
+}  // namespace spillway

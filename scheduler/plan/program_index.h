@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "scheduler/plan/program.h"
+
+namespace spillway {
+
+/// Fills what follows from the ops, units and host ops of a program: who uses and reads which
+/// buffer, and who waits for whom.
+void index(Program& program, const std::vector<BufferSpec>& buffers);
+
+}  // namespace spillway

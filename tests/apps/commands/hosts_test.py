@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Several hosts train together, each a process of the program, with the bits of one.
+Usage: hosts_test.py SPILLWAY TEXT"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/run"))
+from small_run import CONFIG, wait_for  # noqa: E402
+
+PROGRAM, TEXT = (os.path.abspath(argument) for argument in sys.argv[1:3])
+GPT = {**CONFIG, "data": {"path": TEXT},
+       "train": {"batch_size": 12, "virtual_nodes": 6, "reduction_groups": 6, "max_steps": 6,
+                 "eval_steps": 3, "eval_batches": 2}}
+RESNET = {"name": "small", "devices": [{"memory": "16MiB"}],
+          "model": {"family": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1]},
+          "data": {"format": "digits"},
+          "train": {"optimizer": "sgd", "batch_size": 12, "virtual_nodes": 6, "max_steps": 4}}
+TWO_SMALL = "devices=[{memory: 600KiB}, {memory: 600KiB}]"
+
+
+def free_endpoint():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+class Hosts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.processes = []
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+    def write(self, config, name="config"):
+        path = self.folder / f"{name}.yaml"
+        path.write_text(json.dumps(config))
+        return path
+
+    def start(self, *arguments, **environment):
+        self.processes.append(subprocess.Popen(
+            [PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, cwd=self.folder, env={**os.environ, **environment}))
+        return self.processes[-1]
+
+    def begin(self, config, size, *overrides, own=(), out="run"):
+        """Hosts 0 to size - 1. `own`: further overrides of each host."""
+        path, endpoint = self.write(config), free_endpoint()
+        return [self.start("train", path, f"output_dir={self.folder / out}", f"hosts.size={size}",
+                           f"hosts.number={number}", f"hosts.endpoint={endpoint}",
+                           *(["--json"] if number == 0 else []), *overrides,
+                           *(own[number] if own else []))
+                for number in range(size)]
+
+    def end(self, hosts):
+        """(exit code, stdout, stderr) of each."""
+        ends = []
+        for host in hosts:
+            out, log = host.communicate(timeout=200)
+            ends.append((host.returncode, out, log))
+        return ends
+
+    def results(self, hosts):
+        """By trial, what every bit of a run shows in."""
+        ends = self.end(hosts)
+        self.assertEqual([code for code, _, _ in ends], [0] * len(hosts), ends)
+        return {trial["name"]: (trial["weights_xxh3"], trial["final_loss"], trial["eval_loss"])
+                for trial in json.loads(ends[0][1])["trials"]}
+
+    def alone(self, config, *overrides):
+        return self.results([self.start("train", self.write(config), "--json", "--overwrite",
+                                        f"output_dir={self.folder / 'alone'}", *overrides)])
+
+    def logs_of_failed(self, hosts):
+        ends = self.end(hosts)
+        for code, _, log in ends:
+            self.assertNotEqual(code, 0, log)
+        return [log for _, _, log in ends]
+
+
+class Bits(Hosts):
+    def test_are_those_of_one_host(self):
+        expected = self.alone(GPT)
+        own = [["devices=[{memory: 16MiB}]"], [TWO_SMALL, "train.data_parallel=2"],
+               ["devices=[{memory: 500KiB}]"], ["scheduling.order=shard_major"]]
+        for size in (2, 3, 4):
+            hosts = self.begin(GPT, size, own=own, out=f"run{size}")
+            # Host 3 of four has one group, which is one lane.
+            self.assertEqual(self.results(hosts), expected, f"{size} hosts")
+        self.assertNotEqual(self.alone(GPT, "train.reduction_groups=2"), expected)
+
+    def test_in_bf16(self):
+        changes = ["train.dtype=bf16", "train.gradient_dtype=bf16"]
+        expected = self.alone(GPT, *changes)
+        self.assertEqual(self.results(self.begin(GPT, 3, *changes)), expected)
+
+    def test_with_batch_normalization(self):
+        pixels = random.Random(1)
+        lines = [",".join(str(pixels.randrange(17)) for _ in range(64)) + f",{i % 10}\n"
+                 for i in range(120)]
+        (self.folder / "digits.csv").write_text("".join(lines))
+        config = {**RESNET, "data": {"format": "digits", "path": str(self.folder / "digits.csv"),
+                                     "augment": "shift"}}
+        self.assertEqual(self.results(self.begin(config, 2)), self.alone(config))
+
+    def test_of_several_trials(self):
+        config = {**GPT, "sweep": {"method": "grid",
+                                   "parameters": {"train.learning_rate": {"values": [1e-3, 1e-4]}}}}
+        expected = self.alone(config)
+        self.assertEqual(len(expected), 2)
+        self.assertEqual(self.results(self.begin(config, 2)), expected)
+
+
+class Starts(Hosts):
+    def test_by_torchrun(self):
+        endpoint, path = free_endpoint(), self.write(GPT)
+        name, port = endpoint.split(":")
+        hosts = [self.start("train", path, "--json", f"output_dir={self.folder / 'run'}",
+                            WORLD_SIZE="2", RANK=str(rank), MASTER_ADDR=name, MASTER_PORT=port)
+                 for rank in range(2)]
+        self.assertEqual(self.results(hosts), self.alone(GPT))
+
+    def test_by_srun(self):
+        endpoint, path = free_endpoint(), self.write(GPT)
+        hosts = [self.start("train", path, "--json", f"output_dir={self.folder / 'run'}",
+                            f"hosts.endpoint={endpoint}", SLURM_NTASKS="2", SLURM_PROCID=str(number),
+                            SLURM_LAUNCH_NODE_IPADDR="127.0.0.1")
+                 for number in range(2)]
+        self.assertEqual(self.results(hosts), self.alone(GPT))
+
+    def test_by_hand(self):
+        endpoint = free_endpoint()
+        first = self.start("train", self.write(GPT), "--json", f"output_dir={self.folder / 'run'}",
+                           "hosts.size=3", f"hosts.endpoint={endpoint}")
+        joined = [self.start("join", endpoint, "devices=[{memory: 8MiB}]") for _ in range(2)]
+        self.assertEqual(self.results([first, *joined]), self.alone(GPT))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir() if path.is_dir()),
+                         ["alone", "run"])  # host 0 alone has outputs
+
+
+class Failures(Hosts):
+    LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
+            "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
+            "checkpoint": {"every_steps": 1000}}
+
+    def num_steps(self):
+        log = self.folder / "run/events.jsonl"
+        return log.read_text().count('"event":"step"') if log.exists() else 0
+
+    def wait_for_steps(self, hosts):
+        begin = self.num_steps()
+        wait_for(hosts[0], lambda: self.num_steps() > begin + 3)
+
+    def test_a_host_that_is_killed_stops_the_others_which_resume_exactly(self):
+        expected = self.alone(self.LONG, "devices=[{memory: 16MiB}]")
+        for lost, number in ((1, signal.SIGKILL), (0, signal.SIGKILL), (2, signal.SIGTERM)):
+            hosts = self.begin(self.LONG, 3, "resume=auto")
+            self.wait_for_steps(hosts)
+            hosts[lost].send_signal(number)
+            logs = self.logs_of_failed(hosts)
+            for other, log in enumerate(logs):
+                if other != lost:
+                    self.assertIn("is lost or has stopped; start all hosts again with resume: auto",
+                                  log)
+        fast = "devices=[{memory: 16MiB}]"
+        self.assertEqual(self.results(self.begin(self.LONG, 2, "resume=auto", fast)), expected)
+
+    def test_one_host_resumes_what_several_began(self):
+        expected = self.alone(self.LONG, "devices=[{memory: 16MiB}]")
+        hosts = self.begin(self.LONG, 2)
+        self.wait_for_steps(hosts)
+        hosts[0].send_signal(signal.SIGINT)
+        self.assertEqual([code for code, _, _ in self.end(hosts)], [130, 1])
+        self.assertEqual(self.results([self.start("resume", self.folder / "run", "hosts.size=1",
+                                                  "devices=[{memory: 16MiB}]", "--json")]),
+                         expected)
+
+    def test_hosts_with_other_trials_are_refused(self):
+        logs = self.logs_of_failed(self.begin(GPT, 2, own=[[], ["seed=5"]]))
+        for log in logs:
+            self.assertIn("seed: is 5 on host 1 and 1 on host 0", log)
+        self.assertFalse((self.folder / "run").exists())
+        text = self.folder / "other.txt"
+        text.write_text("other text " * 2000)
+        logs = self.logs_of_failed(self.begin(GPT, 2, own=[[], [f"data.path={text}"]]))
+        for log in logs:
+            self.assertIn("data: is ", log)
+
+    def test_a_host_that_does_not_fit_is_named(self):
+        logs = self.logs_of_failed(self.begin(GPT, 2, own=[[], ["devices=[{memory: 20KiB}]"]]))
+        self.assertIn("does not fit", logs[1])
+        self.assertIn("host 1 is lost or has stopped", logs[0])
+
+    def test_more_hosts_than_groups_are_refused(self):
+        hosts = self.begin(GPT, 2, "train.reduction_groups=1")
+        for log in self.logs_of_failed(hosts):
+            self.assertIn("train.reduction_groups: is 1, but each of the 2 hosts takes at least one",
+                          log)
+
+    def test_what_hosts_cannot_share_is_refused(self):
+        for change, key in (("train.autoscale={rule: throughput}", "train.autoscale"),
+                            ("train.lane_groups=[6]", "train.lane_groups"),
+                            ("scheduling.sharing=fill", "scheduling.sharing")):
+            for log in self.logs_of_failed(self.begin(GPT, 2, change)):
+                self.assertIn(f"{key}: ", log)
+
+    def test_a_host_that_does_not_come_is_not_waited_for_longer_than_the_limit(self):
+        hosts = self.begin(GPT, 2, "hosts.timeout_s=2")
+        hosts[1].kill()
+        log = self.logs_of_failed(hosts)[0]
+        self.assertIn("host 0 could not connect to the other 1", log)
+        self.assertIn("within 2 s", log)
+
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as used:
+            used.bind(("127.0.0.1", 0))
+            used.listen()
+            endpoint = f"127.0.0.1:{used.getsockname()[1]}"
+            log = self.logs_of_failed([self.start("train", self.write(GPT), "hosts.size=2",
+                                                  f"hosts.endpoint={endpoint}")])[0]
+            self.assertIn(f"hosts cannot meet at {endpoint}", log)
+
+    def test_an_endpoint_must_be_a_host_and_a_port(self):
+        for endpoint in ("nowhere", "host:port", "host:70000", ":80"):
+            log = self.logs_of_failed([self.start("join", endpoint)])[0]
+            self.assertIn(f"hosts.endpoint: is '{endpoint}', must be HOST:PORT", log)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,250 @@
+#include "scheduler/plan/host_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/base/fold.h"
+#include "tests/support/models/small_model.h"
+
+namespace spillway {
+namespace {
+
+using testing::chain;
+using testing::profile_of;
+
+/// A sum, written out: "(0+1)" of groups 0 and 1.
+struct Sum {
+  std::string text;
+  Sum operator+(const Sum& other) const { return {"(" + text + "+" + other.text + ")"}; }
+  bool operator==(const Sum&) const = default;
+};
+
+/// A training step of each host, whose sums are texts by home, one for each kAlignment bytes.
+class Hosts {
+ public:
+  /// `lanes`: by host, the groups of each lane.
+  Hosts(const ModelSpec& model, int groups, const std::vector<std::vector<int>>& lanes)
+      : model_(model), groups_(groups) {
+    std::vector<int> host_groups;
+    for (const auto& own : lanes) {
+      host_groups.push_back(std::accumulate(own.begin(), own.end(), 0));
+    }
+    for (int h = 0; h < static_cast<int>(lanes.size()); ++h) {
+      const JobShape shape{.virtual_nodes = 2 * groups,
+                           .groups = groups,
+                           .lane_groups = lanes[at(h)],
+                           .eval_virtual_nodes = 3,
+                           .host_groups = host_groups,
+                           .host = h};
+      plans_.push_back(lower(model, profile_of(model), shape, {{0, num_layers()}}, false));
+      homes_.emplace_back();
+      ended_.emplace_back(program(h).host_ops.size());
+      add_own_sums(h);
+    }
+  }
+
+  /// False if a host waits for ever.
+  bool run() {
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (int h = 0; h < num_hosts(); ++h) {
+        for (int op = 0; op < static_cast<int>(ended_[at(h)].size()); ++op) {
+          if (ended_[at(h)][at(op)] || !may_begin(h, op) || !carry_out(h, op)) continue;
+          ended_[at(h)][at(op)] = moves = true;
+        }
+      }
+    }
+    for (const auto& ended : ended_) {
+      for (bool has_ended : ended) {
+        if (!has_ended) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Of each host, layer and piece of kAlignment bytes.
+  std::set<std::string> sums() const {
+    std::set<std::string> found;
+    for (int h = 0; h < num_hosts(); ++h) {
+      for (int l = 0; l < num_layers(); ++l) {
+        for (Bytes b = 0; b < packed(h, l); b += kAlignment) {
+          const auto sum = homes_[at(h)].find(plans_[at(h)].layout.partial(l, 0) + b);
+          found.insert(sum == homes_[at(h)].end() ? "nothing" : sum->second.text);
+        }
+      }
+    }
+    return found;
+  }
+
+  /// That ops have not taken: none if both sides agree on all.
+  std::size_t num_left() const { return sent_.size(); }
+  Bytes bytes_sent() const { return bytes_sent_; }
+
+  const Program& program(int host) const {
+    return *plans_[at(host)].programs[StepKind{.train = true}.index()];
+  }
+
+ private:
+  int num_hosts() const { return static_cast<int>(plans_.size()); }
+  int num_layers() const { return static_cast<int>(model_.layers.size()); }
+  Bytes packed(int host, int layer) const {
+    return plans_[at(host)].layout.layers[at(layer)].sum.packed_bytes;
+  }
+
+  /// What the lanes of the host have sent home.
+  void add_own_sums(int host) {
+    const JobPlan& plan = plans_[at(host)];
+    for (const Cell& cell : plan.strategy.stages.front().cells) {
+      TreeSum<Sum> tree(groups_);
+      for (int g = cell.groups.begin; g < cell.groups.end; ++g) {
+        tree.add({g, g + 1}, {std::to_string(g)});
+      }
+      const auto number = &cell - plan.strategy.stages.front().cells.data();
+      const FoldPlan fold = plan_fold(cell.groups, groups_, 2);
+      for (const auto& [first, slot] : fold.roots) {
+        const auto part = std::ranges::find_if(
+            tree.parts(), [&](const auto& item) { return item.first.begin == first; });
+        for (int l = 0; l < num_layers(); ++l) {
+          const int buffer = plan.layout.sum_buffers[at(number)][at(slot)][at(l)];
+          const Bytes home = plan.layout.buffers[at(buffer)].home;
+          for (Bytes b = 0; b < packed(host, l); b += kAlignment) {
+            homes_[at(host)][home + b] = part->second;
+          }
+        }
+      }
+    }
+  }
+
+  bool may_begin(int host, int op) const {
+    const auto has_ended = [&](int before) { return ended_[at(host)][at(before)]; };
+    return std::ranges::all_of(program(host).host_ops[at(op)].host_deps, has_ended);
+  }
+
+  bool carry_out(int host, int number) {
+    const HostOpSpec& op = program(host).host_ops[at(number)];
+    if (op.kind == HostOpKind::add) add(host, op);
+    return op.kind != HostOpKind::exchange || exchange(host, number, op);
+  }
+
+  void add(int host, const HostOpSpec& op) {
+    auto& home = homes_[at(host)];
+    const Layout& layout = plans_[at(host)].layout;
+    for (const FoldStep::Merge& merge : op.merges) {
+      const Bytes into = layout.partial(op.index, at(merge.into));
+      const Bytes from = layout.partial(op.index, at(merge.from));
+      for (Bytes b = op.begin; b < op.end; b += kAlignment) {
+        home[into + b] = home.at(into + b) + home.at(from + b);
+      }
+    }
+  }
+
+  /// True once it has sent all and taken all.
+  bool exchange(int host, int number, const HostOpSpec& op) {
+    for (const Transfer& transfer : op.transfers) {
+      if (!transfer.is_sent || begun_.contains({host, number})) continue;
+      std::vector<Sum> values;
+      for (Bytes b = 0; b < transfer.bytes; b += kAlignment) {
+        values.push_back(homes_[at(host)][transfer.home + b]);
+      }
+      bytes_sent_ += transfer.bytes;
+      const bool is_new =
+          sent_.emplace(std::tuple(host, transfer.peer, transfer.tag), values).second;
+      EXPECT_TRUE(is_new) << "tag " << transfer.tag << " is in use";
+    }
+    begun_.insert({host, number});
+    const auto found = [&](const Transfer& transfer) {
+      return sent_.find({transfer.peer, host, transfer.tag});
+    };
+    for (const Transfer& transfer : op.transfers) {
+      if (!transfer.is_sent && found(transfer) == sent_.end()) return false;
+    }
+    for (const Transfer& transfer : op.transfers) {
+      if (transfer.is_sent) continue;
+      const auto taken = sent_.extract(found(transfer));
+      EXPECT_EQ(taken.mapped().size(), (transfer.bytes + kAlignment - 1) / kAlignment);
+      Bytes place = transfer.home;
+      for (const Sum& value : taken.mapped()) {
+        homes_[at(host)][place] = value;
+        place += kAlignment;
+      }
+    }
+    return true;
+  }
+
+  const ModelSpec& model_;
+  const int groups_;
+  std::vector<JobPlan> plans_;
+  std::vector<std::map<Bytes, Sum>> homes_;
+  std::vector<std::vector<bool>> ended_;
+  std::set<std::pair<int, int>> begun_;
+  std::map<std::tuple<int, int, std::uint64_t>, std::vector<Sum>> sent_;  // from, to, tag
+  Bytes bytes_sent_ = 0;
+};
+
+std::string whole_sum(int groups) {
+  TreeSum<Sum> tree(groups);
+  for (int g = 0; g < groups; ++g) tree.add({g, g + 1}, {std::to_string(g)});
+  return tree.whole().text;
+}
+
+/// Numbers of at least 1 that add up to `sum`.
+std::vector<int> parts_of(int sum, int most, std::mt19937_64& random) {
+  std::vector<int> parts;
+  while (sum > 0) {
+    const bool is_last = static_cast<int>(parts.size()) + 1 == most;
+    parts.push_back(is_last ? sum : 1 + static_cast<int>(random() % static_cast<unsigned>(sum)));
+    sum -= parts.back();
+  }
+  return parts;
+}
+
+TEST(HostExchange, GivesEveryHostTheSumInTheOrderOfTheTree) {
+  const ModelSpec model = chain(3, 1000);
+  std::mt19937_64 random(1);
+  for (int run = 0; run < 300; ++run) {
+    const int groups = 2 + static_cast<int>(random() % 12);
+    std::vector<std::vector<int>> lanes;
+    for (int own : parts_of(groups, 5, random)) lanes.push_back(parts_of(own, 3, random));
+    if (lanes.size() == 1) continue;
+    Hosts hosts(model, groups, lanes);
+    EXPECT_TRUE(hosts.run()) << run;
+    EXPECT_EQ(hosts.sums(), std::set<std::string>{whole_sum(groups)}) << run;
+    EXPECT_EQ(hosts.num_left(), 0u) << run;
+    Bytes planned = 0;
+    for (int h = 0; h < static_cast<int>(lanes.size()); ++h) {
+      for (const HostOpSpec& op : hosts.program(h).host_ops) planned += sent_bytes(op);
+    }
+    EXPECT_EQ(hosts.bytes_sent(), planned);
+  }
+}
+
+/// The control: hosts that add what they have, in the order of the hosts, get another sum.
+TEST(HostExchange, DiffersFromTheSumInTheOrderOfTheHosts) {
+  TreeSum<Sum> tree(6);
+  const Sum by_hosts = Sum{"((0+1)+2)"} + Sum{"((3+4)+5)"};
+  for (int g = 0; g < 6; ++g) tree.add({g, g + 1}, {std::to_string(g)});
+  EXPECT_NE(by_hosts, tree.whole());
+}
+
+/// As a ring: with aligned shares, twice (H - 1) / H of the sums from each host.
+TEST(HostExchange, SendsAsMuchAsARing) {
+  constexpr int kHosts = 4;
+  const ModelSpec model = chain(3, 4096);
+  Hosts hosts(model, 8, std::vector<std::vector<int>>(kHosts, {2}));
+  ASSERT_TRUE(hosts.run());
+  Bytes sums = 0;
+  for (const ParamSpec& param : model.params) sums += param.master().bytes();
+  const Bytes ring = 2 * (kHosts - 1) * sums;
+  const Bytes numbers = 2 * 16 * sizeof(double) * (kHosts - 1);
+  EXPECT_EQ(hosts.bytes_sent(), ring + numbers);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,163 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/config_check.h"
+#include "spillway/error.h"
+#include "trainer/config/batch_split.h"
+#include "trainer/runtime/exchange.h"
+#include "trainer/session/session_impl.h"
+
+/// Trials that several hosts train together: each host has a session with the same trials.
+namespace spillway {
+namespace {
+
+std::string key_of(int exchange, int host) { return fmt::format("trial/{}/{}", exchange, host); }
+
+/// What host 0 says of a trial: how far it is, and its contract.
+std::string word_of(const SessionTrial& trial, const Contract& contract) {
+  nlohmann::json word{{"step", trial.first_step}, {"contract", contract}};
+  if (trial.ended()) word["state"] = static_cast<int>(trial.result.state);
+  return word.dump();
+}
+
+/// Why this host cannot train the trial with host 0; empty: it can.
+std::string difference_from(const nlohmann::json& word, const SessionTrial& trial,
+                            const Contract& own, int number) {
+  const auto different = differences(word.at("contract").get<Contract>(), own);
+  if (!different.empty()) {
+    const ContractDifference& first = different.front();
+    return fmt::format(
+        "{}: is {} on host {} and {} on host 0; give both the same trial, data, "
+        "version and kernels (numerics: portable), or leave this host out",
+        first.field, first.now.value_or("not set"), number, first.then.value_or("not set"));
+  }
+  const auto step = word.at("step").get<std::int64_t>();
+  if (step == trial.first_step) return "";
+  return fmt::format(
+      "checkpoint: host {} finds step {}, host 0 step {}; keep output_dir in a folder "
+      "that all hosts share",
+      number, trial.first_step, step);
+}
+
+}  // namespace
+
+/// Throws ConfigError unless hosts can train the trial together.
+void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
+  if (!config.hosts.several()) return;
+  ConfigCheck check;
+  const std::string on_hosts =
+      fmt::format("cannot be used on {} hosts; leave it out", config.hosts.size);
+  check.require(!train.strategy, "train.strategy", on_hosts);
+  check.require(train.lane_groups.empty(), "train.lane_groups", on_hosts);
+  check.require(train.autoscale.empty(), "train.autoscale", on_hosts);
+  check.require(train.reduction_groups >= config.hosts.size, "train.reduction_groups",
+                fmt::format("is {}, but each of the {} hosts takes at least one; raise "
+                            "train.virtual_nodes, or use fewer hosts",
+                            train.reduction_groups, config.hosts.size));
+  check.finish();
+  const int own = groups_of_host(train, config.hosts);
+  check.require(std::max(train.data_parallel, train.max_data_parallel) <= own,
+                "train.data_parallel",
+                fmt::format("is {}, but this host has {} of the {} reduction groups",
+                            std::max(train.data_parallel, train.max_data_parallel), own,
+                            train.reduction_groups));
+  check.finish();
+}
+
+/// Opens the checkpoints of a trial, if it has some. Only host 0 writes any.
+TrialCheckpoints::Newest Session::Impl::open_checkpoints(JobId id, SessionTrial& trial) {
+  if (!hosts) return store.open_checkpoints(id, trial);
+  if (const std::string why = hosts->problem(); !why.empty()) throw Error(why);
+  const int number = hosts->number(), exchange = num_exchanges++;
+  trial.exchange = exchange;
+  if (number > 0) return join_trial(id, trial);
+  auto newest = trial.ended() ? TrialCheckpoints::Newest() : store.open_checkpoints(id, trial);
+  hosts->tell(key_of(exchange, 0), word_of(trial, store.contract(trial)));
+  for (int peer = 1; peer < hosts->size(); ++peer) {
+    const std::string problem = hosts->hear(key_of(exchange, peer), peer);
+    if (!problem.empty()) throw Error(problem);
+  }
+  return newest;
+}
+
+/// On another host than host 0, after its word.
+TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial) {
+  const auto word = nlohmann::json::parse(hosts->hear(key_of(trial.exchange, 0), 0));
+  TrialCheckpoints::Newest newest;
+  std::string problem;
+  try {
+    const bool resumes = word.at("step").get<std::int64_t>() > 0;
+    trial.config.checkpoint.resume = resumes;
+    if (word.contains("state")) {
+      trial.result.state = static_cast<TrialState>(word.at("state").get<int>());
+      trial.lifecycle.recall(trial.result.state);
+    } else {
+      newest = store.open_checkpoints(id, trial);
+      problem = difference_from(word, trial, store.contract(trial), hosts->number());
+    }
+  } catch (const std::exception& error) {
+    problem = fmt::format("host {}: {}", hosts->number(), error.what());
+  }
+  trial.checkpoints.reset();
+  trial.config.weights_file.clear();
+  hosts->tell(key_of(trial.exchange, hosts->number()), problem);
+  if (!problem.empty()) throw Error(problem);
+  return newest;
+}
+
+void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
+  const SessionTrial& trial = trial_of_run(call.job);
+  trial.job->write_numbers(call);
+  spillway::exchange(hosts->peers(), static_cast<std::uint64_t>(trial.exchange), call,
+                     [this, ended](int lost) {
+                       if (lost < 0) return ended("");
+                       hosts->note_lost(lost);  // so the trial is stopped, and has not failed
+                       ended(hosts->problem());
+                     });
+}
+
+/// All trials end, here and on the other hosts: none can go on alone. `why`: for users.
+void Session::Impl::leave_hosts(const std::string& why) {
+  if (!hosts) return;
+  shell->stop_all();
+  shell->call([this, why] { hosts->give_up(why); });
+}
+
+void Session::Impl::watch_hosts() {
+  if (!hosts) return;
+  hosts->when_lost([this, serving = shell.get()] {
+    serving->stop_all();
+    serving->call([this] { hosts->give_up(""); });
+  });
+}
+
+/// Throws Error if several hosts train the trial, which would then get different ones.
+void Session::Impl::require_alone(const SessionTrial& trial, const char* what) {
+  if (trial.exchange < 0) return;
+  throw Error(
+      fmt::format("trial {} trains on several hosts and cannot be {}", trial.config.name, what));
+}
+
+/// Whether all that hosts began together is done, so that they part in peace.
+bool Session::Impl::has_trained_with_hosts() const {
+  const auto is_shared = [](const auto& trial) { return trial->exchange >= 0; };
+  return std::ranges::any_of(trials, is_shared) &&
+         std::ranges::all_of(trials, [&](const auto& trial) {
+           return !is_shared(trial) || trial->result.state == TrialState::done;
+         });
+}
+
+void Session::announce_trials(const std::vector<std::string>& client_ids) {
+  const bool decides = impl_->hosts && impl_->hosts->number() == 0;
+  if (decides) impl_->hosts->tell("trials", nlohmann::json(client_ids).dump());
+}
+
+std::vector<std::string> Session::announced_trials() const {
+  if (!impl_->hosts) throw Error("there are no other hosts; set hosts");
+  return nlohmann::json::parse(impl_->hosts->hear("trials", 0)).get<std::vector<std::string>>();
+}
+
+}  // namespace spillway
