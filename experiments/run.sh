@@ -38,7 +38,7 @@ reading_of() {
 # prepare_python NAME: builds the whole program for a script; its Python gets LibTorch's own
 # package.
 prepare_python() {
-  bash scripts/build.sh build -- spillway kernels_bench >/dev/null
+  bash scripts/build.sh build -- spillway kernels_bench hosts_exchange >/dev/null
   # shellcheck source=scripts/setup.sh
   source scripts/setup.sh >/dev/null
   experiment=(env PYTHONPATH="$(dirname "$SPILLWAY_TORCH_DIR")" python3 "experiments/$1/$1.py"

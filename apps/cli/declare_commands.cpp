@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 a trial failed or a file cannot be written, 2 usage or con
 void declare_join(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<JoinOptions>();
   CLI::App& command = add_command(
-      app, chosen, "join", "Train together with a host that waits for others", options,
+      app, chosen, "join", "Join a run of several hosts, which host 0 has started", options,
       [](JoinOptions& of, const Output& output) { return run_training(of, output, join); });
   command.add_option("endpoint", options->endpoint, "Where host 0 listens")
       ->required()
@@ -93,8 +93,9 @@ void declare_join(CLI::App& app, Command& chosen) {
   add_overrides(command, options->overrides);
   command.footer(
       R"(Host 0 is 'spillway train' with hosts.size and hosts.endpoint; it begins once all hosts have
-joined. This one gets the configuration from there and trains its part of each step. Host 0 writes
-the outputs. Data and output_dir must have the same paths here; devices may differ.
+joined. The joining host gets the configuration from host 0 and trains its part of each step. Host 0
+writes the outputs. The data must have the same path here, output_dir must be in a folder that all
+hosts share, and devices may differ.
 
 Examples:
   spillway train gpt.yaml hosts.size=2 hosts.endpoint=10.0.0.1:29400

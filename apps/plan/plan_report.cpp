@@ -102,6 +102,10 @@ void print_cuts(std::ostream& out, const std::vector<PlannedRow>& rows) {
           "device",
           format_bytes(plan.load_ahead_budget_bytes));
     }
+    if (plan.sent_bytes_per_step > 0) {
+      text += fmt::format("\n    sends {} a step to other hosts",
+                          format_bytes(plan.sent_bytes_per_step));
+    }
     if (std::ranges::find(seen, text) != seen.end()) continue;
     seen.push_back(text);
     out << fmt::format("  {}: {}\n", row.name, text);

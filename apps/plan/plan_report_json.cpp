@@ -44,6 +44,7 @@ Json to_json(const PlannedRow& row, const RunConfig& config) {
                {"unit_activations_bytes", row.plan.unit_activations_bytes},
                {"unit_boundaries_bytes", row.plan.unit_boundaries_bytes},
                {"checkpoint_bytes", row.plan.checkpoint_bytes},
+               {"sent_bytes_per_step", row.plan.sent_bytes_per_step},
                {"costs_measured_unix_s", row.plan.costs_measured_unix_s},
                {"costs_load", row.plan.costs_load},
                {"compute_s_per_step", row.plan.compute_s_per_step}});

@@ -70,8 +70,8 @@ class Session {
   /// ConfigError (`sweep.metric.name`) if early stopping compares evaluations and there is no data
   /// for them.
   JobId submit(TrialConfig trial);
-  /// With several hosts: host 0 says which trials it will submit, by client id, and the others ask
-  /// for that, so that they submit the same in the same order. Throw Error if hosts do not answer.
+  /// With several hosts: host 0 says which trials it will submit, by client id, and the others read
+  /// this list, so that they submit the same in the same order. Throw Error if hosts do not answer.
   void announce_trials(const std::vector<std::string>& client_ids);
   std::vector<std::string> announced_trials() const;  ///< waits for host 0
   /// Throws what submit() would throw for one of these trials, beside those that are there and with

@@ -56,11 +56,13 @@ inline constexpr std::size_t kMaxHistory = 65'536;
 /// in the same order. Whoever reaches the endpoint or a host's address can disturb the training:
 /// use addresses of a private network.
 struct HostsConfig {
-  int size = 1;            ///< number of hosts; 1: this host is alone
-  int number = 0;          ///< of this host, below `size`
-  std::string endpoint;    ///< HOST:PORT where host 0 listens; empty: the session can only plan
-  std::string address;     ///< of this host, at which others reach it; empty: towards the endpoint
-  double timeout_s = 300;  ///< seconds to wait for the others, at the start and at submit()
+  int size = 1;          ///< number of hosts; 1: this host is alone
+  int number = 0;        ///< of this host, below `size`
+  std::string endpoint;  ///< HOST:PORT where host 0 listens; empty: the session can only plan
+  /// Of this host, at which others reach it; empty: the one from which it reaches the endpoint.
+  std::string address;
+  /// Seconds to wait for another host: at the start, at submit(), at the end, for a sign of life.
+  double timeout_s = 300;
   std::string invitation;  ///< of host 0: what a host gets that has no configuration yet
   bool several() const { return size > 1; }  ///< whether there are other hosts
   bool operator==(const HostsConfig&) const = default;
@@ -95,7 +97,7 @@ struct SessionConfig {
   /// Compares all trials of the session and of its journal. Waiting trials keep their training
   /// state, so host_memory must hold that of all trials that train at once.
   std::optional<EarlyTerminate> early_terminate;
-  HostsConfig hosts;  ///< of several hosts, if they train together
+  HostsConfig hosts;  ///< those that train together, if there are several
 
   bool has_gpus() const {  ///< whether a device is a GPU
     return std::ranges::count(devices, DeviceKind::cuda, &DeviceConfig::kind) > 0;

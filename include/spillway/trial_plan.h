@@ -42,6 +42,7 @@ struct TrialPlan {
   Bytes training_state_bytes = 0;    ///< weights, gradients, moments
   Bytes checkpoint_bytes = 0;        ///< most bytes of its checkpoints on disk; 0 without a folder
   Bytes shard_weights_bytes = 0;     ///< sum over shards; shared weights count in each shard
+  Bytes sent_bytes_per_step = 0;     ///< from this host to others that train it together
   /// When the oldest of its layers' costs was measured, in seconds since 1970; 0: it is estimated.
   std::int64_t costs_measured_unix_s = 0;
   double costs_load = 0;  ///< share of time in which a thread waited for a core then, at most

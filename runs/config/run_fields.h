@@ -201,8 +201,8 @@ void visit_sweep(Config& sweep, Visitor& v) {
 template <typename Config, typename Visitor>
 void visit_hosts(Config& hosts, Visitor& v) {
   v.field("size", hosts.size, IntRange{.min = 1, .max = 1024},
-          "Number of hosts that train together, each with a part of the reduction groups. Nothing "
-          "here changes a bit of the result. Under `torchrun` and `srun`, `size`, `number` and "
+          "Number of hosts that train together, each with a part of the reduction groups. These "
+          "keys do not affect the result. Under `torchrun` and `srun`, `size`, `number` and "
           "`endpoint` come from the environment, see [Several machines](guide/hosts.md).");
   v.field("number", hosts.number, IntRange{.min = 0, .max = 1023},
           "The number of this host, from 0. Host 0 writes the run's outputs.");
@@ -212,11 +212,13 @@ void visit_hosts(Config& hosts, Visitor& v) {
   }
   if (v.shows(!hosts.address.empty())) {
     v.field("address", hosts.address, kAny,
-            "The address at which others reach this host; by default that of the network through "
-            "which it reaches `endpoint`.");
+            "The address at which others reach this host; by default the one from which it reaches "
+            "`endpoint`.");
   }
-  v.field("timeout_s", hosts.timeout_s, NumberRange{.min = 0, .above_min = true},
-          "Seconds for which a host waits for the others at the start.");
+  v.field(
+      "timeout_s", hosts.timeout_s, NumberRange{.min = 0, .above_min = true},
+      "Seconds for which a host waits for another one: at the start, at the end, and for a sign of "
+      "life meanwhile.");
 }
 
 /// All sections but the sweep.

@@ -36,6 +36,7 @@ void require_no_problem(const OutputFolder& folder, bool overwrite) {
 std::optional<OpenRun> begin_run(const std::vector<Trial>& given, Findings findings,
                                  const OutputFolder& folder, const RunResources& resources,
                                  Earlier earlier, std::ostream& notes) {
+  require_first_host(given.front().config);
   const bool overwrites = earlier == Earlier::overwrite;
   const auto configs = run_configs(given, folder, findings);
   run_noting(given.front().tree, findings, [&] { require_no_problem(folder, overwrites); });

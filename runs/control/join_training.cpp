@@ -43,13 +43,13 @@ void train(Session& session, const std::function<bool()>& wants_stop) {
 
 std::vector<Trial> invited_trials(const std::string& endpoint,
                                   const std::vector<std::string>& overrides) {
-  const Invitation invitation = ask_for_invitation(endpoint, HostsConfig().timeout_s);
-  std::vector<std::string> all{"hosts.endpoint=" + endpoint,
-                               fmt::format("hosts.number={}", invitation.number)};
+  const double timeout_s = HostsConfig().timeout_s;
+  std::vector<std::string> all{"hosts.endpoint=" + endpoint};
   all.insert(all.end(), overrides.begin(), overrides.end());
   Findings findings;
-  auto trials = trials_of_document(invitation.document, all, findings);
+  auto trials = trials_of_document(invitation_at(endpoint, timeout_s), all, findings);
   findings.throw_if_any();
+  trials.front().config.session.hosts.number = take_host_number(endpoint, timeout_s);
   return trials;
 }
 
@@ -61,8 +61,8 @@ RunResult join_training(const std::vector<Trial>& all, const RunResources& resou
   const auto session =
       make_session(run_session(all.front(), resources.pilot_cache), all.front(), findings);
   findings.throw_if_any();
-  log << fmt::format("host {} of {}: joined host 0 at {}, which writes the outputs\n", hosts.number,
-                     hosts.size, hosts.endpoint)
+  log << fmt::format("joined {} as host {} of {}; host 0 writes the outputs\n", hosts.endpoint,
+                     hosts.number, hosts.size)
       << std::flush;
   const auto trials = announced(*session, all);
   if (trials.empty()) return {};

@@ -266,6 +266,7 @@ std::optional<OpenRun> resume_run(std::vector<Trial> all, Findings findings,
                                   const OutputFolder& folder, const RunResources& resources,
                                   const ResumeWish& wish, std::ostream& notes) {
   const RunConfig given = all.front().config;
+  require_first_host(given);
   const RunConfig stored = stored_config(folder).value_or(given);
   std::optional<RunLock> lock;
   LoggedRun before;

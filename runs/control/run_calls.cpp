@@ -46,6 +46,12 @@ std::string RunCalls::answer(const Json& request) {
   if (!request.is_object()) throw Error("the request is damaged");
   const std::string call = request.value("call", "");
   const auto values = request.value("values", std::vector<std::string>{});
+  const bool adds_work = call == "add" || call == "set" || call == "clone" || call == "extend";
+  if (adds_work && trials_.front().config.session.hosts.several()) {
+    throw Error(
+        "a run on several hosts cannot be changed while it trains; stop it, and start all hosts "
+        "again with the change");
+  }
   if (call == "add") return answer_add(values);
   if (call != "set" && call != "clone") return answer_call(request);
   const std::size_t number = number_of(request.value("trial", ""), log_.run());

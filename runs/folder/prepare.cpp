@@ -11,6 +11,7 @@
 
 #include "runs/config/yaml_path.h"
 #include "runs/folder/trial_factory.h"
+#include "trainer/config/host_groups.h"
 
 namespace spillway {
 namespace {
@@ -183,6 +184,7 @@ YamlNode read_tree(const std::string& file, const std::vector<std::string>& over
 std::string invitation_of(RunConfig config) {
   config = from_anywhere(std::move(config));
   config.output_dir = fs::absolute(config.output_dir).string();
+  config.session.hosts.address.clear();
   return to_yaml(config);
 }
 
@@ -194,6 +196,16 @@ RunConfig from_anywhere(RunConfig config) {
   if (!config.session.offload_path.empty())
     config.session.offload_path = here / config.session.offload_path;
   return config;
+}
+
+void require_first_host(const RunConfig& config) {
+  const HostsConfig& hosts = config.session.hosts;
+  if (hosts.number == 0) return;
+  throw ConfigError(
+      "hosts.number", 0,
+      fmt::format("is {}, but host 0 alone has the run; 'spillway train' and 'spillway "
+                  "join' train as another host",
+                  hosts.number));
 }
 
 std::vector<Trial> trials_of_document(const std::string& text,
@@ -256,6 +268,7 @@ SessionConfig run_session(const Trial& any, const fs::path& pilot_cache) {
   config.max_trace_spans = kMaxTraceSpans;
   config.wait_for_devices = false;  // no command adds devices
   config.pilot_cache = pilot_cache;
+  require_endpoint(config.hosts);
   if (config.hosts.several()) config.hosts.invitation = invitation_of(any.config);
   return config;
 }
@@ -265,6 +278,7 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
                                                   const std::vector<Trial>& trials) {
   Findings findings;
   std::vector<std::optional<DoesNotFit>> misfits(configs.size());
+  const bool is_of_hosts = trials.front().config.session.hosts.several();
   std::vector<std::string> names;
   for (const TrialConfig& config : configs) names.push_back(config.client_id);
   session.announce_trials(names);
@@ -274,6 +288,8 @@ std::vector<std::optional<DoesNotFit>> submit_all(Session& session,
     } catch (const DoesNotFit& error) {
       misfits[t] = error;
     }
+    // The other hosts do not go on without a trial.
+    if (is_of_hosts && (misfits[t] || !findings.empty())) break;
   }
   findings.throw_if_any();
   return misfits;
@@ -302,7 +318,9 @@ SubmittedRun submit_new_run(std::vector<Trial> trials, const std::vector<TrialCo
     submit(first, share);
     if (!lack_device_memory(run.misfits)) break;
   }
-  if (lack_device_memory(run.misfits)) submit(first, activation_shares.front());
+  if (lack_device_memory(run.misfits) && activation_shares.size() > 1) {
+    submit(first, activation_shares.front());
+  }
   if (shares && !fit_at_once(run, machine)) {
     submit(given, config.activation_share);  // one device for each
   }

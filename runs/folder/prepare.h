@@ -31,6 +31,9 @@ Trial read_first_trial(const std::string& file, const std::vector<std::string>& 
 /// Makes paths absolute, so that the configuration can be used from any folder.
 RunConfig from_anywhere(RunConfig config);
 
+/// Throws ConfigError (`hosts.number`) for another host than host 0.
+void require_first_host(const RunConfig& config);
+
 /// Like read_trials(), of a document instead of a file.
 std::vector<Trial> trials_of_document(const std::string& text,
                                       const std::vector<std::string>& overrides,

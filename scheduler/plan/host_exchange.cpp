@@ -22,6 +22,12 @@ Bytes bytes_of(const HostOpSpec& op, bool is_sent) {
 Bytes sent_bytes(const HostOpSpec& op) { return bytes_of(op, true); }
 Bytes taken_bytes(const HostOpSpec& op) { return bytes_of(op, false); }
 
+Bytes sent_bytes(const Program& program) {
+  Bytes bytes = 0;
+  for (const HostOpSpec& op : program.host_ops) bytes += sent_bytes(op);
+  return bytes;
+}
+
 /// Its bytes start at a multiple of kAlignment.
 HomeRange HostExchange::part(int layer, int host) const {
   const Bytes units = buffers_.layout().layers[at(layer)].sum.packed_bytes / kAlignment;

@@ -147,6 +147,9 @@ struct Program {
   bool finishes = false;  ///< the last program of its job. With neither: the job rests after it
 };
 
+/// The bytes that the exchanges of a program send.
+Bytes sent_bytes(const Program& program);
+
 /// The parts of a program. One that neither trains nor finishes brings the job to rest: its state
 /// at home is that after its last commit.
 struct StepKind {

@@ -2,8 +2,8 @@
 """Are the tests of checkpoints able to fail? Each bug of bugs.py must be caught by its test.
 
 Usage: audit_test.py SOURCE_DIR WORK_DIR COMPILER -- COMPILE_ARG... -- LINK_ARG...
-A bug's file is changed, compiled and linked in front of the libraries, whose own copy of it is then
-not taken; the test named beside the bug must fail.
+A bug's file is changed, compiled with the other files of its room, as libraries are, and linked in
+front of the libraries, whose own copies are then not taken; the test named beside the bug must fail.
 """
 import concurrent.futures
 import os
@@ -38,9 +38,13 @@ def changed_source(source, bug):
 
 def build(source, folder, compiler, compile_args, link_args, bug):
     folder.mkdir(parents=True, exist_ok=True)
-    changed, compiled, program = folder / "changed.cpp", folder / "changed.o", folder / "program"
-    changed.write_text(changed_source(source, bug), encoding="utf-8")
-    run([*compiler, *compile_args, f"-I{source}", f"-I{source}/include", "-c", str(changed), "-o", str(compiled)])
+    room, compiled, program = folder / "room.cpp", folder / "room.o", folder / "program"
+    (folder / "changed.cpp").write_text(changed_source(source, bug), encoding="utf-8")
+    files = [str(file.relative_to(source)) for file in sorted((source / bug.file).parent.glob("*.cpp"))]
+    files[files.index(bug.file)] = "changed.cpp"
+    room.write_text("".join(f'#include "{file}"\n' for file in files), encoding="utf-8")
+    run([*compiler, *compile_args, f"-I{source}", f"-I{source}/include", "-c", str(room), "-o",
+         str(compiled)])
     run([compiler[-1], str(compiled), *link_args, "-o", str(program)])
     return program
 

@@ -59,8 +59,8 @@ std::string address_towards(const Endpoint& endpoint) {
     return socket.local_endpoint().address().to_string();
   } catch (const boost::system::system_error& error) {
     throw ConfigError("hosts.endpoint", 0,
-                      fmt::format("is {}:{}, which this machine cannot reach ({}); check the name, "
-                                  "or set hosts.address",
+                      fmt::format("is {}:{}, to which this machine finds no way ({}); check the "
+                                  "name, or set hosts.address",
                                   endpoint.host, endpoint.port, error.code().message()));
   }
 }
@@ -80,8 +80,10 @@ auto ask_store(const std::string& endpoint, const Work& work) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(fmt::format("the store at {} does not answer ({}); start all hosts again", endpoint,
-                            first_line(error)));
+    throw Error(
+        fmt::format("host 0 is lost or has stopped: its store at {} does not answer ({}); its "
+                    "own output says why",
+                    endpoint, first_line(error)));
   }
 }
 
@@ -99,22 +101,36 @@ std::string wait_for(c10d::Store& store, const std::string& name, const GiveUp& 
   return {value.begin(), value.end()};
 }
 
-constexpr std::byte kParting{1};  ///< a message: this host is done
+/// Messages: this host is done; this host lives.
+constexpr std::byte kParting{1}, kAlive{2};
 
 }  // namespace
 
-Invitation ask_for_invitation(const std::string& endpoint, double timeout_s) {
+std::string invitation_at(const std::string& endpoint, double timeout_s) {
   const HostsConfig config{.endpoint = endpoint, .timeout_s = timeout_s};
   require_valid(config);
   const auto rendezvous = Rendezvous::join(*endpoint_of(endpoint), limit_of(config));
+  const auto end = std::chrono::steady_clock::now() + limit_of(config);
   return ask_store(endpoint, [&] {
-    c10d::Store& store = *rendezvous.store();
-    const std::string document = wait_for(store, "invitation", [] {});
-    return Invitation{static_cast<int>(store.add(key("invited"), 1)), document};
+    return wait_for(*rendezvous.store(), "invitation", [&] {
+      if (std::chrono::steady_clock::now() < end) return;
+      throw Error(
+          fmt::format("{} is no endpoint of host 0, or host 0 does not invite others; "
+                      "start it with hosts.size and hosts.endpoint",
+                      endpoint));
+    });
   });
 }
 
-Hosts::Hosts(const HostsConfig& config) : config_(config) {
+int take_host_number(const std::string& endpoint, double timeout_s) {
+  const HostsConfig config{.endpoint = endpoint, .timeout_s = timeout_s};
+  const auto rendezvous = Rendezvous::join(*endpoint_of(endpoint), limit_of(config));
+  return ask_store(endpoint,
+                   [&] { return static_cast<int>(rendezvous.store()->add(key("numbers"), 1)); });
+}
+
+Hosts::Hosts(const HostsConfig& config)
+    : config_(config), last_heard_(static_cast<std::size_t>(config.size), Clock::now()) {
   require_valid(config);
   const Endpoint endpoint = *endpoint_of(config.endpoint);
   const milliseconds limit = limit_of(config);
@@ -126,13 +142,20 @@ Hosts::Hosts(const HostsConfig& config) : config_(config) {
       .number = config.number,
       .size = config.size,
       .address = config.address.empty() ? address_towards(endpoint) : config.address};
+  auto pipes = connect_by_gloo(*rendezvous_, group, limit);
+  {
+    const MutexLock lock(mutex_);
+    std::ranges::fill(last_heard_, Clock::now());
+  }
   PeersListener& listener = *this;
-  peers_ = std::make_unique<FramedPeers>(config.number, connect_by_gloo(*rendezvous_, group, limit),
-                                         listener);
+  peers_ = std::make_unique<FramedPeers>(config.number, std::move(pipes), listener);
+  life_ = std::jthread([this](const std::stop_token& stop) { show_life(stop); });
 }
 
 Hosts::~Hosts() {
-  if (peers_) part();
+  if (!peers_) return;
+  part();
+  life_ = {};
 }
 
 void Hosts::tell(const std::string& name, const std::string& value) {
@@ -146,60 +169,99 @@ std::string Hosts::hear(const std::string& name, int from) {
   const auto give_up = [&] {
     if (const std::string why = problem(); !why.empty()) throw Error(why);
     if (std::chrono::steady_clock::now() < end) return;
-    throw Error(
-        fmt::format("host {} did not come as far as this one within {:g} s; give all hosts the "
-                    "same trials, or raise hosts.timeout_s",
-                    from, config_.timeout_s));
+    throw Error(fmt::format(
+        "host {} did not answer within {:g} s; give all hosts the same trials, or raise "
+        "hosts.timeout_s",
+        from, config_.timeout_s));
   };
   return ask_store(config_.endpoint,
                    [&] { return wait_for(*rendezvous_->store(), name, give_up); });
 }
 
-void Hosts::when_lost(std::function<void()> what) {
+void Hosts::when_ended(std::function<void()> what) {
   const MutexLock lock(mutex_);
-  when_lost_ = std::move(what);
-  if (when_lost_ && lost_) when_lost_();
+  when_ended_ = std::move(what);
+  if (when_ended_ && !why_.empty()) when_ended_();
+}
+
+void Hosts::end(const std::string& why) {
+  if (!why_.empty()) return;
+  why_ = why;
+  if (when_ended_) when_ended_();
+  changed_.notify_all();
 }
 
 void Hosts::note_lost(int host) {
   const MutexLock lock(mutex_);
-  if (lost_ || gave_up_ || parting_.contains(host)) return;
-  lost_ = host;
-  if (when_lost_) when_lost_();
-  changed_.notify_all();
+  if (parting_.contains(host)) return;
+  end(
+      fmt::format("host {} is lost or has stopped; its own output says why. Start all hosts again "
+                  "with resume: auto",
+                  host));
 }
 
-void Hosts::heard(int from, std::span<const std::byte>) {
-  const MutexLock lock(mutex_);
-  parting_.insert(from);
-  changed_.notify_all();
-}
-
-void Hosts::give_up(const std::string& why) {
+void Hosts::leave(const std::string& why) {
   {
     const MutexLock lock(mutex_);
-    if (!std::exchange(gave_up_, true)) why_ = why;
+    end(why);
   }
+  abandon();
+}
+
+void Hosts::abandon() {
+  const MutexLock lock(abandoning_);  // it joins threads
   peers_->abandon();
 }
 
 std::string Hosts::problem() const {
   const MutexLock lock(mutex_);
-  if (!lost_) return why_;
-  return fmt::format("host {} is lost or has stopped; start all hosts again with resume: auto",
-                     *lost_);
+  return why_;
+}
+
+void Hosts::heard(int from, std::span<const std::byte> message) {
+  const MutexLock lock(mutex_);
+  last_heard_[static_cast<std::size_t>(from)] = Clock::now();
+  if (message.front() == kParting) parting_.insert(from);
+  changed_.notify_all();
+}
+
+void Hosts::notify_all(std::byte message) {
+  for (int host = 0; host < size(); ++host) {
+    if (host != number()) peers_->notify(host, std::span(&message, 1));
+  }
 }
 
 /// A host that closes its connections early could take bytes away that others have not read.
 void Hosts::part() {
-  for (int host = 0; host < size(); ++host) {
-    if (host != number()) peers_->notify(host, std::span(&kParting, 1));
-  }
+  notify_all(kParting);
   const MutexLock lock(mutex_);
-  changed_.wait_for(
-      mutex_, std::chrono::duration<double>(config_.timeout_s), [this]() SPILLWAY_REQUIRES(mutex_) {
-        return lost_ || gave_up_ || parting_.size() + 1 == static_cast<std::size_t>(size());
-      });
+  changed_.wait_for(mutex_, limit_of(config_), [this]() SPILLWAY_REQUIRES(mutex_) {
+    return !why_.empty() || parting_.size() + 1 == static_cast<std::size_t>(size());
+  });
+}
+
+/// Says that this host lives, and notices those that do not say it any more.
+void Hosts::show_life(const std::stop_token& stop) {
+  const auto limit = limit_of(config_), interval = limit / 8;
+  auto last = Clock::now();
+  const MutexLock lock(mutex_);
+  while (!stop.stop_requested() && why_.empty()) {
+    const auto now = Clock::now();
+    const bool was_stopped = now - last > 2 * interval;  // this process, so the others count anew
+    last = now;
+    for (int host = 0; host < size(); ++host) {
+      auto& heard = last_heard_[static_cast<std::size_t>(host)];
+      if (was_stopped) heard = now;
+      if (host == number() || parting_.contains(host) || now - heard < limit) continue;
+      end(fmt::format("host {} has been silent for {:g} s; start all hosts again with resume: auto",
+                      host, config_.timeout_s));
+    }
+    mutex_.unlock();
+    notify_all(kAlive);
+    mutex_.lock();
+    changed_.wait_until(mutex_, stop, now + interval,
+                        [this]() SPILLWAY_REQUIRES(mutex_) { return !why_.empty(); });
+  }
 }
 
 }  // namespace spillway

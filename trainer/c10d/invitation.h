@@ -4,12 +4,10 @@
 
 namespace spillway {
 
-/// What a host gets that knows nothing but the endpoint.
-struct Invitation {
-  int number = 0;        ///< of the host
-  std::string document;  ///< HostsConfig::invitation of host 0
-};
-/// Asks for one; the next host gets the next number. Throws ConfigError (`hosts.endpoint`), Error.
-Invitation ask_for_invitation(const std::string& endpoint, double timeout_s);
+/// HostsConfig::invitation of host 0, for a host that knows nothing but the endpoint. Waits for
+/// host 0. Throws ConfigError (`hosts.endpoint`), Error.
+std::string invitation_at(const std::string& endpoint, double timeout_s);
+/// The number of a host that has accepted it: each gets the next one, from 1 on. Throws Error.
+int take_host_number(const std::string& endpoint, double timeout_s);
 
 }  // namespace spillway

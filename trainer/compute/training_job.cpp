@@ -388,7 +388,8 @@ void TrainingJob::commit(const HostCall& call) {
   double squared = 0;
   for (double norm : squared_norms_) squared += norm;
   const double norm = std::sqrt(squared) / loss.weight;
-  if (!std::isfinite(loss.mean()) || !std::isfinite(norm)) {
+  failed_to_commit_ = !std::isfinite(loss.mean()) || !std::isfinite(norm);
+  if (failed_to_commit_) {
     throw Error(fmt::format("step {}: loss {:f}, gradient norm {:f} are not finite; {}",
                             call.step + 1, loss.mean(), norm,
                             not_finite_remedy(model_->spec, call.step)));

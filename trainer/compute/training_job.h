@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,8 @@ class TrainingJob {
   std::shared_ptr<std::byte> map(const SharedBlock& block) const;
   OpRunner::Keep run_op(const OpCall& call);
   void run_host_op(const HostCall& call);
+  /// Whether a commit has thrown; on other hosts it throws the same. Any thread.
+  bool failed_to_commit() const { return failed_to_commit_; }
   /// Before an exchange: writes the numbers of this host that it sends, if it sends any.
   void write_numbers(const HostCall& call) const;
   /// Keeps what evaluations predict; call before admit().
@@ -131,6 +134,7 @@ class TrainingJob {
   bool keeps_predictions_ = false;
   std::vector<Prediction> predictions_;  // by virtual node of an evaluation
   double gradient_scale_ = 1;            // of the updates that follow the last commit
+  std::atomic<bool> failed_to_commit_ = false;
   mutable Mutex mutex_;
   std::vector<NamedTensor> kept_weights_ SPILLWAY_GUARDED_BY(mutex_);
   Progress progress_ SPILLWAY_GUARDED_BY(mutex_);

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <vector>
-
-#include "spillway/session_config.h"
 #include "spillway/train_config.h"
 
 /// How a batch is divided where a configuration leaves it open.
@@ -13,10 +10,5 @@ int virtual_nodes_of(const TrainConfig& train);
 
 /// `train.reduction_groups`; if that is 0, the largest divisor of virtual_nodes_of() up to 8.
 int reduction_groups_of(const TrainConfig& train);
-
-/// The reduction groups of each host, in order: as even as possible. One host alone has all.
-std::vector<int> groups_of_hosts(const TrainConfig& train, const HostsConfig& hosts);
-/// Those of this host.
-int groups_of_host(const TrainConfig& train, const HostsConfig& hosts);
 
 }  // namespace spillway

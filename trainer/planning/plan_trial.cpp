@@ -19,7 +19,7 @@
 #include "spillway/ids.h"
 #include "spillway/session_config.h"
 #include "trainer/compute/optimizer.h"
-#include "trainer/config/batch_split.h"
+#include "trainer/config/host_groups.h"
 #include "trainer/planning/largest_layer.h"
 
 namespace spillway {
@@ -314,7 +314,9 @@ struct Planner {
                       .load_ahead_budget_bytes = spills ? cut.load_ahead_budget : 0,
                       .loads_ahead = spills && double_buffer && least >= cut.load_ahead_budget,
                       .compute_s_per_step = plan.step_s,
-                      .training_state_bytes = training_state_bytes(plan.layout)};
+                      .training_state_bytes = training_state_bytes(plan.layout),
+                      .sent_bytes_per_step = sent_bytes(
+                          *plan.programs[StepKind{.update = true, .train = true}.index()])};
     if (!strategy && most_home_bytes(model, shape, plan.layout) > host_budget) {
       summary.smallest_budget_bytes = smallest_budget(host_budget);
     }

@@ -66,7 +66,7 @@ std::vector<PlanDevice> Planner::present_devices(const SessionTrial& trial,
   return present;
 }
 
-/// Each host evaluates other trials alone.
+/// Each host evaluates by itself.
 HostsConfig Planner::hosts_of(const SessionTrial& trial) const {
   return trial.is_evaluation ? HostsConfig() : config_.hosts;
 }

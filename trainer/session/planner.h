@@ -55,12 +55,13 @@ class Planner {
   /// Host memory for every plan that is possible now, with up to TrialLanes::max.
   Bytes home_for_all_lanes(const SessionTrial& trial) const;
   PlanDevice device(const SessionTrial& trial, std::size_t number) const;
+  /// The hosts that train it together.
+  HostsConfig hosts_of(const SessionTrial& trial) const;
 
  private:
   std::vector<PlanDevice> present_devices(const SessionTrial& trial, const Devices& avoided) const;
   std::shared_ptr<const JobPlan> try_plan(const SessionTrial& trial, int lanes,
                                           const Devices& avoided) const;
-  HostsConfig hosts_of(const SessionTrial& trial) const;
   bool is_current(const SessionTrial& trial, int lanes, const Devices& avoided) const;
 
   const SessionConfig& config_;

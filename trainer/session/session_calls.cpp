@@ -35,10 +35,15 @@ void Session::stop(JobId id) {
   const MutexLock lock(impl.mutex);
   SessionTrial& stopped = impl.known_trial(id);
   if (stopped.ended()) return;
-  if (!impl.is_in_run(id)) return impl.end(id, TrialPhase::stopped, "");
   stopped.request = TrialRequest::stop;
-  impl.shell->stop(id);
-  if (stopped.exchange >= 0) impl.leave_hosts("");
+  if (impl.is_in_run(id)) {
+    impl.shell->stop(id);
+  } else {
+    impl.end(id, TrialPhase::stopped, "");
+  }
+  if (stopped.exchange >= 0) {
+    impl.leave_hosts(fmt::format("trial {} was stopped", stopped.config.name));
+  }
 }
 
 void Session::pause(JobId id) {

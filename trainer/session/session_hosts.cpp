@@ -6,7 +6,7 @@
 
 #include "core/base/config_check.h"
 #include "spillway/error.h"
-#include "trainer/config/batch_split.h"
+#include "trainer/config/host_groups.h"
 #include "trainer/runtime/exchange.h"
 #include "trainer/session/session_impl.h"
 
@@ -53,17 +53,18 @@ void Session::Impl::require_trial_of_hosts(const TrainConfig& train) const {
   check.require(!train.strategy, "train.strategy", on_hosts);
   check.require(train.lane_groups.empty(), "train.lane_groups", on_hosts);
   check.require(train.autoscale.empty(), "train.autoscale", on_hosts);
-  check.require(train.reduction_groups >= config.hosts.size, "train.reduction_groups",
-                fmt::format("is {}, but each of the {} hosts takes at least one; raise "
-                            "train.virtual_nodes, or use fewer hosts",
-                            train.reduction_groups, config.hosts.size));
+  check.require(
+      train.reduction_groups >= config.hosts.size, "train.reduction_groups",
+      fmt::format("is {}, but each of the {} hosts takes at least one; use fewer hosts, or "
+                  "raise it or train.virtual_nodes, which changes the result",
+                  train.reduction_groups, config.hosts.size));
   check.finish();
   const int own = groups_of_host(train, config.hosts);
-  check.require(std::max(train.data_parallel, train.max_data_parallel) <= own,
-                "train.data_parallel",
-                fmt::format("is {}, but this host has {} of the {} reduction groups",
-                            std::max(train.data_parallel, train.max_data_parallel), own,
-                            train.reduction_groups));
+  check.require(
+      std::max(train.data_parallel, train.max_data_parallel) <= own, "train.data_parallel",
+      fmt::format("is {}, but this host has {} of the {} reduction groups; use at most {}",
+                  std::max(train.data_parallel, train.max_data_parallel), own,
+                  train.reduction_groups, own));
   check.finish();
 }
 
@@ -95,6 +96,7 @@ TrialCheckpoints::Newest Session::Impl::join_trial(JobId id, SessionTrial& trial
       trial.result.state = static_cast<TrialState>(word.at("state").get<int>());
       trial.lifecycle.recall(trial.result.state);
     } else {
+      TrialStore::take_over(trial, word.at("contract").get<Contract>());
       newest = store.open_checkpoints(id, trial);
       problem = difference_from(word, trial, store.contract(trial), hosts->number());
     }
@@ -115,23 +117,33 @@ void Session::Impl::exchange(const HostCall& call, const Ended& ended) {
                      [this, ended](int lost) {
                        if (lost < 0) return ended("");
                        hosts->note_lost(lost);  // so the trial is stopped, and has not failed
-                       ended(hosts->problem());
+                       const std::string why = hosts->problem();
+                       ended(why.empty() ? fmt::format("host {} has parted", lost) : why);
                      });
 }
 
-/// All trials end, here and on the other hosts: none can go on alone. `why`: for users.
+/// The trials of hosts end here and on the others: none can go on alone. `why`: for users.
 void Session::Impl::leave_hosts(const std::string& why) {
-  if (!hosts) return;
-  shell->stop_all();
-  shell->call([this, why] { hosts->give_up(why); });
+  if (hosts) hosts->leave(why);
 }
 
+/// Once hosts no longer train together, all trials of the run stop. Those that begin later stop at
+/// once, see bring().
 void Session::Impl::watch_hosts() {
   if (!hosts) return;
-  hosts->when_lost([this, serving = shell.get()] {
-    serving->stop_all();
-    serving->call([this] { hosts->give_up(""); });
+  hosts->when_ended([this, run = serving] {
+    run->stop_all();
+    run->call([this] { hosts->abandon(); });
   });
+}
+
+/// An op has thrown. The other hosts hear of it at once, because exchanges that are under way here
+/// may wait for them. All hosts fail together at a commit.
+void Session::Impl::fail_on_hosts(JobId id, const std::string& reason) {
+  const SessionTrial& trial = trial_of_run(id);
+  if (trial.exchange < 0 || trial.job->failed_to_commit()) return;
+  serving->fail(id, reason);
+  leave_hosts(fmt::format("trial {} has failed: {}", trial.config.name, reason));
 }
 
 /// Throws Error if several hosts train the trial, which would then get different ones.
@@ -141,12 +153,14 @@ void Session::Impl::require_alone(const SessionTrial& trial, const char* what) {
       fmt::format("trial {} trains on several hosts and cannot be {}", trial.config.name, what));
 }
 
-/// Whether all that hosts began together is done, so that they part in peace.
+/// Whether all that hosts began together has come to the same end on all, so that they part in
+/// peace.
 bool Session::Impl::has_trained_with_hosts() const {
   const auto is_shared = [](const auto& trial) { return trial->exchange >= 0; };
   return std::ranges::any_of(trials, is_shared) &&
          std::ranges::all_of(trials, [&](const auto& trial) {
-           return !is_shared(trial) || trial->result.state == TrialState::done;
+           return !is_shared(trial) || trial->result.state == TrialState::done ||
+                  (trial->job && trial->job->failed_to_commit());
          });
 }
 
@@ -156,7 +170,7 @@ void Session::announce_trials(const std::vector<std::string>& client_ids) {
 }
 
 std::vector<std::string> Session::announced_trials() const {
-  if (!impl_->hosts) throw Error("there are no other hosts; set hosts");
+  if (!impl_->hosts) throw Error("hosts.size is 1; set hosts.size and hosts.endpoint");
   return nlohmann::json::parse(impl_->hosts->hear("trials", 0)).get<std::vector<std::string>>();
 }
 

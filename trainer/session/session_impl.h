@@ -142,7 +142,10 @@ struct Session::Impl final : ShellObserver, OpRunner {
       SPILLWAY_REQUIRES(submitting);
   TrialCheckpoints::Newest join_trial(JobId id, SessionTrial& trial);
   void watch_hosts() SPILLWAY_REQUIRES(mutex);
-  void leave_hosts(const std::string& why) SPILLWAY_REQUIRES(mutex);
+  void leave_hosts(const std::string& why);
+  void fail_on_hosts(JobId id, const std::string& reason);
+  template <typename Work>
+  auto or_fail_on_hosts(JobId id, const Work& work);
   bool has_trained_with_hosts() const SPILLWAY_REQUIRES(mutex);
   static void require_alone(const SessionTrial& trial, const char* what);
 
@@ -173,7 +176,7 @@ struct Session::Impl final : ShellObserver, OpRunner {
   void run_until_ended(JobId id);
   void bring(JobId id) SPILLWAY_REQUIRES(mutex);
   void join_run(JobId id) SPILLWAY_REQUIRES(mutex);
-  void serve(Shell& serving);
+  void serve(Shell& run);
   void end_run(const std::string& failure);
   void join() SPILLWAY_REQUIRES(mutex);
   void stop_all() SPILLWAY_REQUIRES(mutex);
@@ -237,6 +240,8 @@ struct Session::Impl final : ShellObserver, OpRunner {
   const Clock::time_point start = Clock::now();
   EventList events;
 
+  Shell* serving = nullptr;  ///< that of the run: its ops may call it, as it outlives them
+
   // During a run. The shell ends before the threads below.
   std::unique_ptr<Shell> shell SPILLWAY_GUARDED_BY(mutex);
   std::optional<RunController> controller SPILLWAY_GUARDED_BY(mutex);
@@ -254,5 +259,16 @@ struct Session::Impl final : ShellObserver, OpRunner {
   TrialStore store;
   TbbPool pool;
 };
+
+/// Returns what an op returns. If it throws, the other hosts hear of it.
+template <typename Work>
+auto Session::Impl::or_fail_on_hosts(JobId id, const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    fail_on_hosts(id, current_reason());
+    throw;
+  }
+}
 
 }  // namespace spillway

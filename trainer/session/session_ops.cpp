@@ -57,24 +57,28 @@ std::shared_ptr<std::byte> Session::Impl::find(JobId id, const SharedBlock& bloc
 OpRunner::Keep Session::Impl::run_op(const OpCall& call) {
   const MeterScope scope(call.device->activations(), call.device->gpu() >= 0);
   const SessionTrial& trial = trial_of_run(call.job);
-  try {
-    return trial.job->run_op(call);
-  } catch (const OutOfMemory& error) {
-    if (error.tier != Tier::device) throw;
-    throw needs_more_than_measured(error, trial.model->spec, call.program->ops[at(call.op)].layers,
-                                   config.pilot_cache);
-  }
+  return or_fail_on_hosts(call.job, [&] {
+    try {
+      return trial.job->run_op(call);
+    } catch (const OutOfMemory& error) {
+      if (error.tier != Tier::device) throw;
+      throw needs_more_than_measured(error, trial.model->spec,
+                                     call.program->ops[at(call.op)].layers, config.pilot_cache);
+    }
+  });
 }
 
 void Session::Impl::run_host_op(const HostCall& call) {
-  if (call.program->host_ops[at(call.op)].kind == HostOpKind::finish) {
-    for (const SharedBlock& block : call.plan->layout.shared) {
-      find(call.job, block);  // throws if the file that it is mapped from has changed
+  or_fail_on_hosts(call.job, [&] {
+    if (call.program->host_ops[at(call.op)].kind == HostOpKind::finish) {
+      for (const SharedBlock& block : call.plan->layout.shared) {
+        find(call.job, block);  // throws if the file that it is mapped from has changed
+      }
+      // Before the weights are written: if that fails, the last checkpoint has them.
+      save_last(call.job);
     }
-    // Before the weights are written: if that fails, the last checkpoint has them.
-    save_last(call.job);
-  }
-  without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });
+    without_stack([&] { trial_of_run(call.job).job->run_host_op(call); });
+  });
 }
 
 /// Nothing of the trial runs except the caller.

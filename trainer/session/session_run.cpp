@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/default_floats.h"
+#include "trainer/config/host_groups.h"
 #include "trainer/session/session_impl.h"
 
 /// A run begins, takes in trials, and ends. The engine has a thread of its own.
@@ -15,13 +16,7 @@ namespace spillway {
 void Session::Impl::begin_run() {
   if (config.estimate)
     throw Error("a session with estimated costs can only plan; set estimate = false to train");
-  if (config.hosts.several() && !hosts) {
-    throw ConfigError(
-        "hosts.endpoint", 0,
-        fmt::format("is missing, but there are {} hosts; name HOST:PORT, where host 0 "
-                    "listens",
-                    config.hosts.size));
-  }
+  require_endpoint(config.hosts);
   const MutexLock lock(mutex);
   idle.wait(mutex, [this]() SPILLWAY_REQUIRES(mutex) { return run_phase != RunPhase::closing; });
   if (has_run()) return;
@@ -40,6 +35,7 @@ void Session::Impl::begin_run() {
   shell = std::make_unique<Shell>(engine_config(), all_devices, host, pool, *this, *this, &trace,
                                   Patience{.least_s = config.device_timeout_s}, touched_at_start(),
                                   devices.gone());
+  serving = shell.get();
   for (std::size_t t = 0; t < trials.size(); ++t) bring(JobId(t));
   watch_hosts();
   decide_rungs();
@@ -50,7 +46,7 @@ void Session::Impl::begin_run() {
     });
   }
   if (std::exchange(run_phase, RunPhase::until_ended) == RunPhase::stopped) stop_all();
-  engine_thread = std::thread([this, serving = shell.get()] { serve(*serving); });
+  engine_thread = std::thread([this] { serve(*serving); });
 }
 
 /// Submits a trial to the engine, on its thread. One that has ended takes only its number.
@@ -68,6 +64,7 @@ void Session::Impl::bring(JobId id) {
   }
   shell->call(
       [to = shell.get(), id, plan, home_bytes, begin] { to->submit(id, plan, home_bytes, begin); });
+  if (comes.exchange >= 0 && !hosts->problem().empty()) shell->stop(id);
 }
 
 /// If there is a run, a trial that was just added takes part in it.
@@ -83,12 +80,12 @@ void Session::Impl::join_run(JobId id) {
 }
 
 /// The engine's thread.
-void Session::Impl::serve(Shell& serving) {
+void Session::Impl::serve(Shell& run) {
   const DefaultFloats floats;  // sums of losses
   std::exception_ptr error;
   std::string failure;
   try {
-    serving.serve();
+    run.serve();
   } catch (...) {
     error = std::current_exception();
     failure = fmt::format("the run failed: {}", current_reason());
@@ -115,7 +112,8 @@ void Session::Impl::end_run(const std::string& failure) {
     ended = std::move(shell);
     controller.reset();
   }
-  if (hosts) hosts->when_lost({});
+  if (hosts) hosts->when_ended({});
+  if (!failure.empty()) leave_hosts(failure);
   ended.reset();  // without the lock, which what it waits for may take
   const MutexLock lock(mutex);
   devices.settle();
@@ -175,7 +173,7 @@ void Session::Impl::wait_for(const Done& done) {
 void Session::Impl::stop_all() {
   controller->stop();
   shell->stop_all();
-  if (!all_ended()) leave_hosts("");
+  if (!all_ended()) leave_hosts("the session was stopped");
   for (const auto& trial : trials) {
     if (!trial->ended()) trial->request = TrialRequest::stop;
   }
@@ -268,7 +266,7 @@ Session::~Session() {
   } catch (...) {  // nobody is left to be told
   }
   const MutexLock lock(impl_->mutex);
-  if (impl_->hosts && !impl_->has_trained_with_hosts()) impl_->hosts->give_up("");
+  if (!impl_->has_trained_with_hosts()) impl_->leave_hosts("the session has ended");
 }
 
 void Session::stop() {

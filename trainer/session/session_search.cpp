@@ -58,6 +58,11 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
     throw ConfigError("proposals", 0, fmt::format("is {}, must be at least 1", config.proposals));
   }
   Impl& impl = *impl_;
+  if (impl.config.hosts.several()) {
+    throw ConfigError("hosts.size", 0,
+                      fmt::format("is {}, but a strategy is of one host; leave hosts out",
+                                  impl.config.hosts.size));
+  }
   const MutexLock lock(impl.mutex);
   const SessionTrial& trial = impl.known_trial(id);
   if (impl.shell || trial.ended()) throw Error("search for a strategy before the run begins");

@@ -41,7 +41,7 @@ class LeaveOnError {
   LeaveOnError(const LeaveOnError&) = delete;
   LeaveOnError& operator=(const LeaveOnError&) = delete;
   ~LeaveOnError() {
-    if (hosts_ && std::uncaught_exceptions() > before_) hosts_->give_up("a trial was refused");
+    if (hosts_ && std::uncaught_exceptions() > before_) hosts_->leave("a trial was refused");
   }
 
  private:
@@ -244,13 +244,13 @@ JobId Session::Impl::submit(TrialConfig trial_config, const std::string& origin)
     }
     trial->config.checkpoint.resume ? store.take_over_changes(*trial) : store.recall(*trial);
   }
+  const LeaveOnError leave(hosts.get());
   JobId id;
   {
     const MutexLock lock(mutex);
     id = JobId(trials.size());
     if (!trial->ended()) check_sizes_of(*trial);
   }
-  const LeaveOnError leave(hosts.get());
   auto newest = open_checkpoints(id, *trial);
   if (trial->ended()) {
     const MutexLock lock(mutex);

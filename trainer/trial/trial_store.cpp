@@ -26,15 +26,6 @@ void require_none(const std::string& client_id, const std::vector<ContractDiffer
                                 client_id, explain(different)));
 }
 
-/// Unless it has others from the start.
-void take_over(SessionTrial& trial, const Contract& then) {
-  std::vector<TrainChange>& changes = trial.config.train.changes;
-  std::vector<TrainChange> made = changes_in(then);
-  if (!begins_with(made, changes)) return;
-  changes = std::move(made);
-  if (!trial.contract.empty()) set_changes(trial.contract, changes);
-}
-
 /// Copies the generation, as one of this trial.
 GenerationContent content_of(const Generation& from, const TrialConfig& trial) {
   const Manifest& manifest = from.manifest();
@@ -94,6 +85,14 @@ const Contract& TrialStore::contract(SessionTrial& trial) {
 void TrialStore::require_same_contract(SessionTrial& known, SessionTrial& trial) {
   take_over(trial, contract(known));
   require_none(trial.config.client_id, differences(contract(known), contract(trial)));
+}
+
+void TrialStore::take_over(SessionTrial& trial, const Contract& then) {
+  std::vector<TrainChange>& changes = trial.config.train.changes;
+  std::vector<TrainChange> made = changes_in(then);
+  if (!begins_with(made, changes)) return;
+  changes = std::move(made);
+  if (!trial.contract.empty()) set_changes(trial.contract, changes);
 }
 
 RunJournal* TrialStore::journal() const {

@@ -33,6 +33,9 @@ class TrialStore {
   /// Throws what RunJournal's constructor throws.
   void keep_journal(RunLock lock);
   bool has_journal() const { return journal() != nullptr; }
+  /// The trial repeats the changes of values that a contract of it has, unless it has others from
+  /// the start.
+  static void take_over(SessionTrial& trial, const Contract& then);
   /// The trial repeats the changes of values that earlier sessions made, as far as the journal has
   /// them.
   void take_over_changes(SessionTrial& trial) const;

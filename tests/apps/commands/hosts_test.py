@@ -152,6 +152,35 @@ class Starts(Hosts):
                          ["alone", "run"])  # host 0 alone has outputs
 
 
+class Plans(Hosts):
+    def plan(self, *overrides):
+        done = self.end([self.start("plan", self.write(GPT), "--json", *overrides)])[0]
+        self.assertEqual(done[0], 0, done)
+        return json.loads(done[1])["trials"][0]
+
+    def test_need_no_other_host(self):
+        alone = self.plan()
+        self.assertEqual(alone["sent_bytes_per_step"], 0)
+        own = [self.plan("hosts.size=2", f"hosts.number={number}") for number in range(2)]
+        self.assertEqual([sum(trial["groups"]) for trial in own], [3, 3])
+        for trial in own:  # half of its sums to the owner of that half, and its half of the whole
+            self.assertGreater(trial["sent_bytes_per_step"], 4 * trial["parameters"])
+
+    def test_find_no_strategies(self):
+        log = self.logs_of_failed([self.start(
+            "plan", self.write(GPT), "hosts.size=2", "--search", self.folder / "strategy.yaml")])[0]
+        self.assertIn("hosts.size: is 2, but a strategy is of one host", log)
+
+    def test_are_of_known_hosts(self):
+        for overrides in (["hosts.size=2", "hosts.number=2"], ["hosts.size=0"]):
+            self.logs_of_failed([self.start("plan", self.write(GPT), *overrides)])
+
+    def test_without_an_endpoint_do_not_train(self):
+        log = self.logs_of_failed([self.start("train", self.write(GPT), "hosts.size=2")])[0]
+        self.assertIn("hosts.endpoint: is missing, but there are 2 hosts", log)
+        self.assertFalse((self.folder / "runs").exists())
+
+
 class Failures(Hosts):
     LONG = {**GPT, "train": {**GPT["train"], "max_steps": 60, "eval_steps": 0},
             "devices": [{"memory": "16MiB", "imitate": {"link": "20MiB/s"}}],
@@ -174,8 +203,8 @@ class Failures(Hosts):
             logs = self.logs_of_failed(hosts)
             for other, log in enumerate(logs):
                 if other != lost:
-                    self.assertIn("is lost or has stopped; start all hosts again with resume: auto",
-                                  log)
+                    self.assertIn("is lost or has stopped", log)
+                    self.assertIn("Start all hosts again with resume: auto", log)
         fast = "devices=[{memory: 16MiB}]"
         self.assertEqual(self.results(self.begin(self.LONG, 2, "resume=auto", fast)), expected)
 
@@ -201,9 +230,43 @@ class Failures(Hosts):
             self.assertIn("data: is ", log)
 
     def test_a_host_that_does_not_fit_is_named(self):
-        logs = self.logs_of_failed(self.begin(GPT, 2, own=[[], ["devices=[{memory: 20KiB}]"]]))
-        self.assertIn("does not fit", logs[1])
-        self.assertIn("host 1 is lost or has stopped", logs[0])
+        config = {**GPT, "sweep": {"parameters": {"train.learning_rate": {"values": [1e-3, 1e-4]}}}}
+        for small in range(2):
+            own = [[], []]
+            own[small] = ["devices=[{memory: 20KiB}]"]
+            logs = self.logs_of_failed(self.begin(config, 2, own=own, out=f"run{small}"))
+            self.assertIn("does not fit", logs[small])
+            self.assertIn(f"host {small} is lost or has stopped", logs[1 - small])
+
+    def test_all_hosts_fail_together_at_a_commit(self):
+        """The other trial goes on."""
+        config = {**GPT, "sweep": {"parameters": {
+            "model.initializer_range": {"values": [1e30, 0.02]}}}}
+        ends = self.end(self.begin(config, 2))
+        self.assertEqual([code for code, _, _ in ends], [1, 1], ends)
+        bad, good = json.loads(ends[0][1])["trials"]
+        self.assertIn("are not finite", bad["reason"])
+        self.assertEqual((bad["state"], good["state"]), ("failed", "done"))
+        self.assertIn("are not finite", ends[1][2])
+
+    def test_a_host_whose_op_fails_says_why(self):
+        """The data changes on one host only."""
+        text = self.folder / "text.txt"
+        text.write_bytes(pathlib.Path(TEXT).read_bytes())
+        hosts = self.begin(self.LONG, 2, own=[[], [f"data.path={text}"]])
+        self.wait_for_steps(hosts)
+        text.write_text("something else " * 10000)
+        logs = self.logs_of_failed(hosts)
+        self.assertIn("changed", logs[1])
+        self.assertIn("host 1 is lost or has stopped; its own output says why", logs[0])
+
+    def test_a_host_that_is_silent_is_not_waited_for_longer_than_the_limit(self):
+        hosts = self.begin(self.LONG, 2, "hosts.timeout_s=3")
+        self.wait_for_steps(hosts)
+        hosts[1].send_signal(signal.SIGSTOP)
+        code, _, log = self.end(hosts[:1])[0]
+        self.assertEqual(code, 1)
+        self.assertIn("host 1 has been silent for 3 s", log)
 
     def test_more_hosts_than_groups_are_refused(self):
         hosts = self.begin(GPT, 2, "train.reduction_groups=1")

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""One trial on several hosts, which are processes of one machine: bits, bytes and time, beside
+PyTorch; prints Markdown tables.
+
+Usage: hosts.py BIN TEXT [DIGITS] [--brief], BIN: folder of the programs; PYTHONPATH must contain the
+PyTorch to compare with.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+import host_processes  # noqa: E402
+import spillway_run  # noqa: E402
+import tables  # noqa: E402
+import torch_run  # noqa: E402
+
+SHAPE = {"blocks": 4, "width": 256, "heads": 8, "positions": 64, "batch": 24, "virtual_nodes": 12,
+         "dropout": 0, "steps": 12}
+TINY = {**SHAPE, "blocks": 1, "width": 32, "heads": 4, "steps": 4}
+SIZES = (1, 2, 3, 4)
+
+
+def gpt_config(shape, text):
+    return {
+        "name": "gpt", "devices": [{"memory": "1GiB"}],
+        "model": {"family": "gpt", "num_hidden_layers": shape["blocks"],
+                  "hidden_size": shape["width"], "num_attention_heads": shape["heads"],
+                  "max_position_embeddings": shape["positions"], "dropout": shape["dropout"]},
+        "data": {"path": text, "eval_fraction": 0},
+        "train": {"batch_size": shape["batch"], "virtual_nodes": shape["virtual_nodes"],
+                  "reduction_groups": shape["virtual_nodes"], "max_steps": shape["steps"],
+                  "learning_rate": 3e-4, "weight_decay": 0.1},
+        "checkpoint": {"keep": 0},
+    }
+
+
+def resnet_config(digits, steps):
+    return {"name": "resnet", "devices": [{"memory": "64MiB"}],
+            "model": {"family": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1]},
+            "data": {"format": "digits", "augment": "shift", "path": digits},
+            "train": {"optimizer": "sgd", "batch_size": 48, "virtual_nodes": 12,
+                      "reduction_groups": 6, "max_steps": steps, "eval_steps": steps // 2},
+            "checkpoint": {"keep": 0}}
+
+
+def cases(shape, arguments):
+    """(name, configuration, overrides, overrides of each host)"""
+    gpt = gpt_config(shape, arguments.text)
+    least = spillway_run.plan(f"{arguments.bin}/spillway", gpt)[0]["smallest_budget_bytes"]
+    small = f"devices=[{{memory: {least + 65536}}}]"
+    two = "devices=[{memory: 1GiB}, {memory: 1GiB}]"
+    all_cases = [
+        ("gpt", gpt, [], {}),
+        ("gpt, smallest budget", gpt, [small], {}),
+        ("gpt, order shard_major", gpt, ["scheduling.order=shard_major"], {}),
+        ("gpt, two devices on each host", gpt, [two, "train.data_parallel=2"], {}),
+        ("gpt, hosts differ in budget, order and devices", gpt, [],
+         {1: [small], 2: ["scheduling.order=shard_major"], 3: [two, "train.data_parallel=2"]}),
+        ("gpt, dropout", {**gpt, "model": {**gpt["model"], "dropout": 0.1}}, [], {}),
+        ("gpt in bf16, gradients too", gpt,
+         ["train.dtype=bf16", "train.gradient_dtype=bf16"], {}),
+    ]
+    if arguments.digits:
+        all_cases.append(("resnet", resnet_config(arguments.digits, shape["steps"]), [], {}))
+    return all_cases
+
+
+def ddp(shape, text, size):
+    port = host_processes.free_port()
+    outputs = host_processes.outputs(
+        [[sys.executable, str(HERE / "ddp_gpt.py"), str(rank), str(size), str(port),
+          json.dumps(shape), text] for rank in range(size)])
+    return json.loads(outputs[0])
+
+
+def print_bits(shape, arguments):
+    program = f"{arguments.bin}/spillway"
+    tables.print_head(["different weights on 1, 2, 3 and 4 hosts", "runs", "hashes"])
+    for name, config, overrides, own in cases(shape, arguments):
+        hashes = [json.dumps(host_processes.weights_of(host_processes.train(
+            program, config, size, *overrides, own=own))) for size in arguments.sizes]
+        tables.print_row([name, str(len(hashes)), str(len(set(hashes)))])
+    other = gpt_config({**shape, "virtual_nodes": 6}, arguments.text)
+    hashes = {json.dumps(host_processes.weights_of(host_processes.train(program, config, 1)))
+              for config in (gpt_config(shape, arguments.text), other)}
+    tables.print_row(["control: gpt with 12 and 6 virtual nodes, 1 host", "2", str(len(hashes))])
+    hashes = {ddp(shape, arguments.text, size)["weights"] for size in arguments.sizes}
+    tables.print_row(["control: PyTorch DDP, 1 to 4 processes, the same batch",
+                      str(len(arguments.sizes)), str(len(hashes))])
+
+
+def step_s(run):
+    """The median, without the first quarter."""
+    ends = sorted(span["ts"] + span["dur"] for span in run.trace
+                  if span["ph"] == "X" and span["pid"] == 1 and span["name"] == "commit")
+    seconds = [(b - a) / 1e6 for a, b in zip(ends, ends[1:])]
+    return statistics.median(seconds[len(seconds) // 4:])
+
+
+def print_steps(shape, arguments):
+    """In turns: hosts, as many devices of one host, DDP."""
+    program, config = f"{arguments.bin}/spillway", gpt_config(shape, arguments.text)
+    tables.print_head(["milliseconds a step", "hosts", "devices of one host", "PyTorch DDP",
+                       "hosts / DDP", "MiB sent a step, planned", "on the loopback interface"])
+    for size in arguments.sizes:
+        times = {"hosts": [], "devices": [], "ddp": []}
+        for _ in range(arguments.rounds):
+            before = host_processes.loopback_bytes()
+            times["hosts"].append(1e3 * step_s(host_processes.train(program, config, size)))
+            sent = host_processes.loopback_bytes() - before
+            devices = f"devices=[{', '.join(['{memory: 1GiB}'] * size)}]"
+            times["devices"].append(1e3 * step_s(host_processes.train(
+                program, config, 1, devices, f"train.data_parallel={size}")))
+            seconds = ddp(shape, arguments.text, size)["seconds"]
+            times["ddp"].append(1e3 * statistics.median(seconds[len(seconds) // 4:]))
+        planned = sum(spillway_run.planned(program, config, f"hosts.size={size}",
+                                           f"hosts.number={number}")["trials"][0]["sent_bytes_per_step"]
+                      for number in range(size)) if size > 1 else 0
+        tables.print_row([
+            f"{size}", *(tables.spread(times[side], 0) for side in times),
+            tables.spread([a / b for a, b in zip(times["hosts"], times["ddp"])], 2),
+            f"{planned / 2**20:.1f}",
+            f"{sent / 2**20 / shape['steps']:.1f}" if size > 1 else "0"])
+
+
+def print_exchange(arguments):
+    """Of one layer's sums, nothing else running."""
+    tables.print_head([f"{arguments.mebibytes} MiB of sums over hosts", "Spillway, ms", "Gloo, ms",
+                       "ratio", "elements that differ: Spillway", "Gloo"])
+    for size in arguments.sizes[1:]:
+        port = host_processes.free_port()
+        text = host_processes.outputs(
+            [[f"{arguments.bin}/hosts_exchange", str(port), str(number), str(size),
+              str(arguments.mebibytes), str(arguments.exchanges)] for number in range(size)])[0]
+        *rounds, different = [line.split() for line in text.splitlines()]
+        pairs = [(float(ours) * 1e3, float(theirs) * 1e3) for ours, theirs in rounds]
+        elements = arguments.mebibytes << 18
+        tables.print_row([
+            str(size), tables.spread([ours for ours, _ in pairs], 0),
+            tables.spread([theirs for _, theirs in pairs], 0),
+            tables.spread([ours / theirs for ours, theirs in pairs], 2),
+            *(f"{100 * int(number) / elements:.0f} %" for number in different)])
+
+
+def main():
+    parser = spillway_run.parser("tiny shapes, 1 and 2 hosts")
+    arguments = parser.parse_args()
+    shape, arguments.sizes = SHAPE, SIZES
+    arguments.rounds, arguments.exchanges, arguments.mebibytes = 5, 15, 32
+    if arguments.brief:
+        shape, arguments.sizes = TINY, SIZES[:2]
+        arguments.rounds, arguments.exchanges, arguments.mebibytes = 1, 2, 1
+    torch_run.skip_without_torch()
+    print_bits(shape, arguments)
+    print()
+    print_exchange(arguments)
+    print()
+    print_steps(shape, arguments)
+
+
+if __name__ == "__main__":
+    main()

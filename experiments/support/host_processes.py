@@ -1,0 +1,60 @@
+"""Several hosts as processes of this machine."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import types
+
+import spillway_run
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def outputs(commands, environment=None):
+    """What processes that run at the same time print. All must succeed."""
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, **(environment or {})})
+                 for command in commands]
+    ends = [process.communicate() for process in processes]
+    for process, (_, errors) in zip(processes, ends):
+        if process.returncode != 0:
+            raise spillway_run.Failed(errors)
+    return [out for out, _ in ends]
+
+
+def train(program, config, size, *overrides, own=None):
+    """Trains a configuration on `size` hosts. `own`: further overrides of each host. Returns the
+    report of the run, its events and its trace, as host 0 wrote them."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        (place / "config.yaml").write_text(json.dumps({**config, "output_dir": f"{folder}/run"}))
+        hosts = [] if size == 1 else [f"hosts.size={size}", f"hosts.endpoint=127.0.0.1:{free_port()}"]
+        reports = outputs([[program, "train", str(place / "config.yaml"), "--json", *hosts,
+                            *([f"hosts.number={number}"] if hosts else []), *overrides,
+                            *((own or {}).get(number, []))] for number in range(size)],
+                          {"OMP_WAIT_POLICY": "passive"})
+        events = (place / "run/events.jsonl").read_text().splitlines()
+        return types.SimpleNamespace(
+            trials=json.loads(reports[0])["trials"], events=[json.loads(line) for line in events],
+            trace=json.loads((place / "run/trace.json").read_text())["traceEvents"])
+
+
+def weights_of(run):
+    """By trial."""
+    return {trial["name"]: trial["weights_xxh3"] for trial in run.trials}
+
+
+def loopback_bytes():
+    """Bytes that the machine has sent to itself."""
+    for line in pathlib.Path("/proc/net/dev").read_text(encoding="ascii").splitlines():
+        name, _, fields = line.partition(":")
+        if name.strip() == "lo":
+            return int(fields.split()[8])
+    return 0
