@@ -1,6 +1,7 @@
 #include "scheduler/plan/host_exchange.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "core/base/fold.h"
@@ -28,6 +29,20 @@ Bytes sent_bytes(const Program& program) {
   return bytes;
 }
 
+GroupRange JobShape::groups_of(int of_host) const {
+  if (!has_peers()) return {0, groups};
+  const auto own = host_groups.begin() + of_host;
+  const int begin = std::accumulate(host_groups.begin(), own, 0);
+  return {begin, begin + *own};
+}
+
+std::vector<int> JobShape::subtrees_of(int of_host) const {
+  const GroupRange own = groups_of(of_host);
+  std::vector<int> firsts;
+  for (LeafRange part : subtrees({own.begin, own.end}, groups)) firsts.push_back(part.begin);
+  return firsts;
+}
+
 /// Its bytes start at a multiple of kAlignment.
 HomeRange HostExchange::part(int layer, int host) const {
   const Bytes units = buffers_.layout().layers[at(layer)].sum.packed_bytes / kAlignment;
@@ -37,30 +52,16 @@ HomeRange HostExchange::part(int layer, int host) const {
   return {begin_of(host), begin_of(host + 1) - begin_of(host)};
 }
 
-/// Their first groups.
-std::vector<int> HostExchange::subtrees_of(int host) const {
-  const GroupRange groups = shape_.groups_of(host);
-  std::vector<int> firsts;
-  for (LeafRange part : subtrees({groups.begin, groups.end}, shape_.groups)) {
-    firsts.push_back(part.begin);
-  }
-  return firsts;
-}
-
 Bytes HostExchange::partial(int stage, int layer, int first_group) const {
-  const std::vector<int>& partials = buffers_.partials(stage);
-  const auto number = std::ranges::lower_bound(partials, first_group) - partials.begin();
-  return buffers_.layout().partial(layer, static_cast<std::size_t>(number));
+  const int number = buffers_.position_of_partial(stage, first_group);
+  return buffers_.layout().partial(layer, at(number));
 }
 
 std::vector<FoldStep::Merge> HostExchange::merges(int stage, bool own) const {
-  const std::vector<int>& partials = buffers_.partials(stage);
   const GroupRange groups = shape_.own_groups();
-  const auto position = [&](int first) {
-    return static_cast<int>(std::ranges::lower_bound(partials, first) - partials.begin());
-  };
+  const auto position = [&](int first) { return buffers_.position_of_partial(stage, first); };
   std::vector<FoldStep::Merge> found;
-  for (const auto& [into, from] : remaining_merges(partials, shape_.groups)) {
+  for (const auto& [into, from] : remaining_merges(buffers_.partials(stage), shape_.groups)) {
     const int end = std::min(from + (from - into), shape_.groups);  // of the sum
     const bool is_own = into >= groups.begin && end <= groups.end;
     if (is_own == own) found.push_back({position(into), position(from)});
@@ -86,8 +87,8 @@ std::vector<Transfer> HostExchange::scatter(int stage, int layer) const {
   };
   for (int peer = 0; peer < num_hosts(); ++peer) {
     if (peer == shape_.host) continue;
-    for (int first : subtrees_of(shape_.host)) add(peer, true, first, part(layer, peer));
-    for (int first : subtrees_of(peer)) add(peer, false, first, own);
+    for (int first : shape_.subtrees_of(shape_.host)) add(peer, true, first, part(layer, peer));
+    for (int first : shape_.subtrees_of(peer)) add(peer, false, first, own);
   }
   return transfers;
 }

@@ -45,7 +45,6 @@ class HostExchange {
   int num_hosts() const { return static_cast<int>(shape_.host_groups.size()); }
   std::vector<FoldStep::Merge> merges(int stage, bool own) const;
   HomeRange part(int layer, int host) const;
-  std::vector<int> subtrees_of(int host) const;
   Bytes partial(int stage, int layer, int first_group) const;
   static std::uint64_t tag(Phase phase, int layer, int number);
   template <typename Range>

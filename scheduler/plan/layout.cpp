@@ -84,10 +84,7 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
     }
     for (int host = 0; host < static_cast<int>(shape_.host_groups.size()); ++host) {
       if (host == shape_.host) continue;
-      const GroupRange groups = shape_.groups_of(host);
-      for (LeafRange part : subtrees({groups.begin, groups.end}, shape_.groups)) {
-        partials.push_back(part.begin);
-      }
+      for (int first : shape_.subtrees_of(host)) partials.push_back(first);
     }
     std::ranges::sort(partials);
   }
@@ -227,20 +224,20 @@ void LayoutBuilder::place_sums() {
   add_sum_buffers();
 }
 
+int LayoutBuilder::position_of_partial(int stage, int first_group) const {
+  const std::vector<int>& firsts = partials(stage);
+  return static_cast<int>(std::ranges::lower_bound(firsts, first_group) - firsts.begin());
+}
+
 void LayoutBuilder::place_partials() {
-  for (std::size_t s = 0; s < strategy_.stages.size(); ++s) {
-    const std::vector<int>& partials = partials_[s];
-    layout_.sum_planes = std::max(layout_.sum_planes, partials.size());
-    const auto position = [&](int first_group) {
-      const auto found = std::ranges::lower_bound(partials, first_group);
-      return static_cast<int>(found - partials.begin());
-    };
-    if (shape_.has_peers()) continue;  // HostExchange has them
+  for (int s = 0; s < static_cast<int>(strategy_.stages.size()); ++s) {
+    layout_.sum_planes = std::max(layout_.sum_planes, partials(s).size());
+    if (shape_.has_peers()) continue;  // HostExchange has the merges
     std::vector<FoldStep::Merge> merges;
-    for (const auto& [into, from] : remaining_merges(partials, shape_.groups)) {
-      merges.push_back({position(into), position(from)});
+    for (const auto& [into, from] : remaining_merges(partials(s), shape_.groups)) {
+      merges.push_back({position_of_partial(s, into), position_of_partial(s, from)});
     }
-    const LayerRange layers = strategy_.stages[s].layers;
+    const LayerRange layers = strategy_.stages[at(s)].layers;
     for (int l = layers.begin; l < layers.end; ++l) layout_.layers[at(l)].merges = merges;
   }
 }
@@ -284,12 +281,10 @@ void LayoutBuilder::add_sum_buffers(int stage, int cell, int slot) {
   const GroupRange groups = spec.cells[at(cell)].groups;
   const bool is_kept = strategy_.divides(groups, shape_.virtual_nodes / shape_.groups);
   const bool is_root = root != plan.roots.end();
-  const std::vector<int>& partials = partials_[at(stage)];
-  const auto number =
-      is_root ? std::ranges::lower_bound(partials, root->first) - partials.begin() : 0;
+  const int number = is_root ? position_of_partial(stage, root->first) : 0;
   for (int l = spec.layers.begin; l < spec.layers.end; ++l) {
     if (layout_.layers[at(l)].sum.bytes == 0) continue;
-    const Bytes home = is_root ? layout_.partial(l, static_cast<std::size_t>(number)) : kNoHome;
+    const Bytes home = is_root ? layout_.partial(l, at(number)) : kNoHome;
     slots[at(slot)][at(l)] = add_sum(l, home, is_kept);
   }
 }

@@ -50,6 +50,8 @@ class LayoutBuilder {
   /// The first groups of the subtrees whose sums meet at home, ascending: those that cells of the
   /// stage send home, and those of the groups of other hosts.
   const std::vector<int>& partials(int stage) const { return partials_[at(stage)]; }
+  /// The position of one of them.
+  int position_of_partial(int stage, int first_group) const;
   const Layout& layout() const { return layout_; }
   Layout finish() &&;
 

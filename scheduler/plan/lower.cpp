@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cassert>
 #include <functional>
-#include <numeric>
 #include <set>
 #include <utility>
 
+#include "core/base/divisor.h"
 #include "scheduler/plan/cut.h"
 #include "scheduler/plan/host_exchange.h"
 #include "scheduler/plan/layout.h"
@@ -398,9 +398,7 @@ std::vector<Bytes> kept_graphs(const Strategy& strategy, const JobShape& shape,
 
 std::vector<int> split_groups(int groups, int lanes) {
   assert(lanes >= 1 && lanes <= groups);
-  std::vector<int> sizes(at(lanes), groups / lanes);
-  for (int lane = 0; lane < groups % lanes; ++lane) ++sizes[at(lane)];
-  return sizes;
+  return split_evenly(groups, lanes);
 }
 
 std::vector<GroupRange> lane_ranges(const JobShape& shape) {
@@ -413,13 +411,6 @@ std::vector<GroupRange> lane_ranges(const JobShape& shape) {
   }
   assert(begin == own.end);
   return ranges;
-}
-
-GroupRange JobShape::groups_of(int of_host) const {
-  if (!has_peers()) return {0, groups};
-  const auto own = host_groups.begin() + of_host;
-  const int begin = std::accumulate(host_groups.begin(), own, 0);
-  return {begin, begin + *own};
 }
 
 StepKind JobPlan::step_kind(std::int64_t step) const {

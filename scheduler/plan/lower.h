@@ -31,6 +31,8 @@ struct JobShape {
   }
   GroupRange groups_of(int of_host) const;
   GroupRange own_groups() const { return groups_of(host); }
+  /// The first groups of the finished subtrees of a host's groups, ascending.
+  std::vector<int> subtrees_of(int of_host) const;
 };
 
 /// Groups of each lane, as even as possible: sizes differ by at most one, larger ones first.

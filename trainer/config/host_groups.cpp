@@ -2,18 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "core/base/divisor.h"
 #include "spillway/error.h"
 #include "trainer/config/batch_split.h"
 
 namespace spillway {
 
 std::vector<int> groups_of_hosts(const TrainConfig& train, const HostsConfig& hosts) {
-  const int groups = reduction_groups_of(train);
-  std::vector<int> sizes;
-  for (int host = 0; host < hosts.size; ++host) {
-    sizes.push_back(groups / hosts.size + (host < groups % hosts.size ? 1 : 0));
-  }
-  return sizes;
+  return split_evenly(reduction_groups_of(train), hosts.size);
 }
 
 int groups_of_host(const TrainConfig& train, const HostsConfig& hosts) {

@@ -31,8 +31,8 @@ std::string difference_from(const nlohmann::json& word, const SessionTrial& tria
     const ContractDifference& first = different.front();
     return fmt::format(
         "{}: is {} on host {} and {} on host 0; give both the same trial, data, "
-        "version and kernels (numerics: portable), or leave this host out",
-        first.field, first.now.value_or("not set"), number, first.then.value_or("not set"));
+        "version and kernels (numerics: portable), or leave host {} out",
+        first.field, first.now.value_or("not set"), number, first.then.value_or("not set"), number);
   }
   const auto step = word.at("step").get<std::int64_t>();
   if (step == trial.first_step) return "";
