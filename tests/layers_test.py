@@ -29,7 +29,7 @@ ROOMS = {
     "scheduler/engine": "core/base core/device spilling/residency scheduler/plan",
     "scheduler/elastic": "core/base scheduler/plan scheduler/engine",
     "scheduler/simulation": "core/base core/spec scheduler/plan scheduler/engine scheduler/elastic",
-    "scheduler/search": "core/base core/spec scheduler/plan",
+    "scheduler/search": "core/base core/spec scheduler/plan scheduler/engine scheduler/simulation",
     "models/base": "core/base core/spec core/device",
     "models/data": "core/base core/spec",
     "models/exported": "core/base core/spec core/os core/safetensors models/base models/data",

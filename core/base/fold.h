@@ -66,6 +66,8 @@ class TreeSum {
 
 /// The subtrees that leaves `range` of a tree over `leaves` leaves finish, ascending.
 inline std::vector<LeafRange> subtrees(LeafRange range, int leaves) {
+  const int size = range.end - range.begin;
+  if (size == 1 || size == leaves) return {range};
   TreeSum<int> tree(leaves);
   for (int leaf = range.begin; leaf < range.end; ++leaf) tree.add({leaf, leaf + 1}, 0);
   std::vector<LeafRange> found;

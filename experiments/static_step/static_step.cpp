@@ -1,4 +1,4 @@
-#include "scheduler/simulation/static_step.h"
+#include "scheduler/search/static_step.h"
 
 #include <algorithm>
 #include <cmath>
@@ -103,12 +103,14 @@ void print_case(const Case& what, int strategies) {
     });
     const auto [lower_step_s, step] =
         timed([&] { return lower_step(problem.model, problem.profile, problem.shape, strategy); });
+    StepEstimator estimator(problem.model, problem.profile, problem.shape, problem.engine, costs);
+    estimator.estimate(strategy);
     const auto [engine_s, cost] = timed([&] { return step_cost(plan, problem.engine, costs); });
     const auto [static_s, estimate] =
-        timed([&, &of = step] { return static_step_s(of, problem.engine, costs); });
+        timed([&] { return estimator.estimate(strategy); });
     if (!cost || !estimate) continue;
-    both.emplace_back(*estimate, cost->step_s);
-    errors.push_back(std::abs(*estimate / cost->step_s - 1));
+    both.emplace_back(estimate->step_s, cost->step_s);
+    errors.push_back(std::abs(estimate->step_s / cost->step_s - 1));
     ops.push_back(static_cast<double>(step.programs[kStepAfterStep.index()]->ops.size()));
     engine_ms.push_back(1e3 * engine_s);
     static_ms.push_back(1e3 * static_s);

@@ -77,7 +77,6 @@ Cut::Cut(const ModelSpec& model, const std::vector<LayerRange>& shards)
       }
     }
   }
-  assign_slots();
 }
 
 int Cut::next_reader(int edge, int shard) const {
@@ -86,22 +85,22 @@ int Cut::next_reader(int edge, int shard) const {
 }
 
 /// First fit: a slot is free again after the last reader of its edge.
-void Cut::assign_slots() {
+BoundarySlots::BoundarySlots(const ModelSpec& model, const Cut& cut) {
   std::vector<int> busy_until;  // by slot, a shard
   const auto assign = [&](EdgePart part, int shard) {
     const auto free = std::ranges::find_if(busy_until, [&](int last) { return last < shard; });
     const auto slot = static_cast<std::size_t>(free - busy_until.begin());
     if (free == busy_until.end()) {
       busy_until.push_back(0);
-      slot_bytes_.push_back(0);
+      bytes_.push_back(0);
     }
-    busy_until[slot] = readers(part.edge).back();
-    slot_bytes_[slot] = std::max(slot_bytes_[slot], model_.edges[at(part.edge)].tensor.bytes());
+    busy_until[slot] = cut.readers(part.edge).back();
+    bytes_[slot] = std::max(bytes_[slot], model.edges[at(part.edge)].tensor.bytes());
     slots_[part] = static_cast<int>(slot);
   };
-  for (int s = 0; s < static_cast<int>(boundaries_.size()); ++s) {
-    for (int e : boundaries(s).out) {
-      for (const Part& part : parts(e)) {
+  for (int s = 0; s < cut.num_shards(); ++s) {
+    for (int e : cut.boundaries(s).out) {
+      for (const Cut::Part& part : cut.parts(e)) {
         if (part.shard == s) assign({e, part.pieces}, s);
       }
     }

@@ -58,21 +58,29 @@ class Cut {
                                     shards_[at(shard)]);
   }
 
-  /// A slot for a part of a boundary that no other live one has in one pass through the shards.
-  int slot(EdgePart part) const { return slots_.at(part); }
-  Bytes slot_bytes(int slot) const { return slot_bytes_[at(slot)]; }
+  int num_shards() const { return static_cast<int>(shards_.size()); }
 
  private:
-  void assign_slots();
-
   const ModelSpec& model_;
   const std::vector<LayerRange> shards_;
   const std::vector<Readers> reading_layers_;
   std::vector<Boundaries> boundaries_;
   std::vector<std::vector<int>> readers_;
   std::vector<std::vector<Part>> parts_;
+};
+
+/// A slot for each part of a boundary, such that those that are live at the same time in one pass
+/// through the shards have different ones.
+class BoundarySlots {
+ public:
+  BoundarySlots(const ModelSpec& model, const Cut& cut);
+  int of(EdgePart part) const { return slots_.at(part); }
+  /// The largest part that it holds.
+  Bytes bytes(int slot) const { return bytes_[at(slot)]; }
+
+ private:
   std::map<EdgePart, int> slots_;
-  std::vector<Bytes> slot_bytes_;
+  std::vector<Bytes> bytes_;
 };
 
 }  // namespace spillway

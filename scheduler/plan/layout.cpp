@@ -66,6 +66,27 @@ SumPlaces sum_places(const ModelSpec& model, const LayerSpec& layer) {
   return places;
 }
 
+int host_grains(Bytes bytes) { return static_cast<int>(std::max<Bytes>(1, bytes / kHostGrain)); }
+
+HostOpSpec reduce_of(const ModelSpec& model, const Profile& profile, int layer,
+                     const Layout::LayerPlace& place, std::size_t merges) {
+  const std::vector<int>& params = model.layers[at(layer)].params;
+  Bytes normed = place.sum.packed_bytes, largest = 0;  // that the host reads
+  for (std::size_t i : place.device_norms) {
+    normed -= round_up(model.params[at(params[i])].finished_sum().bytes(), kAlignment);
+  }
+  for (int p : params) {
+    const ParamSpec& param = model.params[at(p)];
+    if (param.has_sum()) largest = std::max(largest, param.finished_sum().bytes());
+  }
+  const double norm_s = static_cast<double>(normed) / profile.reduce_bytes_per_s;
+  const double merge_s = static_cast<double>(merges) * profile.layers[at(layer)].merge_s;
+  return {.kind = HostOpKind::reduce,
+          .index = layer,
+          .cost_s = norm_s + merge_s,
+          .grains = normed + merges > 0 ? host_grains(largest) : 1};
+}
+
 LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
                              const Strategy& strategy, const Cut& cut)
     : model_(model),
@@ -88,6 +109,7 @@ LayoutBuilder::LayoutBuilder(const ModelSpec& model, const JobShape& shape,
     }
     std::ranges::sort(partials);
   }
+  if (keeps_order_ && shape_.eval_virtual_nodes > 0) eval_slots_.emplace(model, cut);
   place_weights();
   place_sums();
   place_batches();
@@ -389,9 +411,9 @@ Bytes LayoutBuilder::eval_home(EdgePart part, int vn) {
   if (!keeps_order_) {  // all may be live at the same time
     return reserve(model_.edges[at(part.edge)].tensor.bytes(), kAlignment);
   }
-  const int slot = cut_.slot(part);
+  const int slot = eval_slots_->of(part);
   const auto [home, first_use] = eval_homes_.try_emplace({slot, vn}, 0);
-  if (first_use) home->second = reserve(cut_.slot_bytes(slot), kAlignment);
+  if (first_use) home->second = reserve(eval_slots_->bytes(slot), kAlignment);
   return home->second;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "scheduler/plan/cut.h"
@@ -22,6 +23,12 @@ FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group);
 /// By parameter: the number of layers that use it.
 std::vector<int> uses_of(const ModelSpec& model);
 
+/// The parts of so many bytes that threads of the host may take at the same time.
+int host_grains(Bytes bytes);
+/// The op that finishes the sum of a layer by `merges` additions, without what it waits for.
+HostOpSpec reduce_of(const ModelSpec& model, const Profile& profile, int layer,
+                     const Layout::LayerPlace& place, std::size_t merges);
+
 /// Assigns homes and numbers buffers while lower() asks for them.
 class LayoutBuilder {
  public:
@@ -40,6 +47,8 @@ class LayoutBuilder {
   int gradient(EdgePart part, int shard, int vn);
   /// The graph of a forward op, of `bytes`.
   int graph(int stage, int vn, Bytes bytes);
+  int batch(int vn) const { return layout_.batch[at(vn - layout_.first_vn)]; }
+  int eval_batch(int vn) const { return layout_.eval_batch[at(vn - layout_.first_eval_vn)]; }
   /// As boundary(), for evaluation: edges that are never live together share homes.
   int eval_boundary(EdgePart part, int vn);
 
@@ -79,6 +88,7 @@ class LayoutBuilder {
   const Strategy& strategy_;
   const Cut& cut_;
   const bool keeps_order_;  // each virtual node goes forward, then backward, stage by stage
+  std::optional<BoundarySlots> eval_slots_;                               // if it keeps that order
   std::map<std::pair<int, int>, FoldPlan> folds_;                         // by first, last group
   std::vector<std::vector<int>> partials_;                                // by stage
   std::map<std::pair<EdgePart, int>, int> boundaries_, eval_boundaries_;  // (part, vn)

@@ -34,7 +34,7 @@ class ProgramBuilder {
         needs_(needs),
         graphs_(graphs),
         buffers_(buffers),
-        ops_(model, cut, needs, buffers),
+        ops_(model, cut, reads_batch(needs), buffers),
         exchange_(shape, buffers) {}
 
   std::shared_ptr<const Program> build(StepKind step_kind) {
@@ -52,15 +52,16 @@ class ProgramBuilder {
   }
 
  private:
+  static std::vector<bool> reads_batch(const std::vector<RangeNeed>& needs) {
+    std::vector<bool> found;
+    for (const RangeNeed& need : needs) found.push_back(need.reads_batch());
+    return found;
+  }
   int num_stages() const { return static_cast<int>(plan_.strategy.stages.size()); }
   int num_layers() const { return static_cast<int>(model_.layers.size()); }
   int add_host_op(HostOpSpec op) {
     program_.host_ops.push_back(std::move(op));
     return static_cast<int>(program_.host_ops.size()) - 1;
-  }
-
-  static int grains_of(Bytes bytes) {
-    return static_cast<int>(std::max<Bytes>(1, bytes / kHostGrain));
   }
 
   /// Host ops start in order, so loads come first: a batch must not wait for all updates.
@@ -89,7 +90,7 @@ class ProgramBuilder {
       update_of_[buffer] = add_host_op({.kind = HostOpKind::update,
                                         .index = buffer,
                                         .cost_s = cost_s,
-                                        .grains = grains_of(largest)});
+                                        .grains = host_grains(largest)});
     }
   }
 
@@ -180,26 +181,6 @@ class ProgramBuilder {
     return numbers;
   }
 
-  /// The bytes of a layer's sums that the host reads.
-  Bytes reduced_bytes(int layer) const {
-    const Layout::LayerPlace& place = buffers_.layout().layers[at(layer)];
-    Bytes bytes = place.sum.packed_bytes;
-    for (std::size_t i : place.device_norms) {
-      const int p = model_.layers[at(layer)].params[i];
-      bytes -= round_up(model_.params[at(p)].finished_sum().bytes(), kAlignment);
-    }
-    return bytes;
-  }
-
-  Bytes largest_sum(int layer) const {
-    Bytes largest = 0;
-    for (int p : model_.layers[at(layer)].params) {
-      const ParamSpec& param = model_.params[at(p)];
-      if (param.has_sum()) largest = std::max(largest, param.finished_sum().bytes());
-    }
-    return largest;
-  }
-
   double merge_s_of(LayerRange layers) const {
     double seconds = 0;
     for (int l = layers.begin; l < layers.end; ++l) seconds += profile_.layers[at(l)].merge_s;
@@ -281,15 +262,9 @@ class ProgramBuilder {
       for (int l = layers.end - 1; l >= layers.begin; --l) {
         const Layout::LayerPlace& place = buffers_.layout().layers[at(l)];
         if (place.sum.bytes == 0) continue;
-        const Bytes normed = reduced_bytes(l), merges = place.merges.size();
-        const double norm_s = static_cast<double>(normed) / profile_.reduce_bytes_per_s;
-        const double merge_s = static_cast<double>(merges) * profile_.layers[at(l)].merge_s;
-        HostOpSpec reduce{.kind = HostOpKind::reduce,
-                          .index = l,
-                          .unit_deps = units,
-                          .host_deps = reduces_before(reduces_of, l),
-                          .cost_s = norm_s + merge_s,
-                          .grains = normed + merges > 0 ? grains_of(largest_sum(l)) : 1};
+        HostOpSpec reduce = reduce_of(model_, profile_, l, place, place.merges.size());
+        reduce.unit_deps = units;
+        reduce.host_deps = reduces_before(reduces_of, l);
         if (shape_.has_peers()) reduce.host_deps.push_back(add_sum_over_hosts(s, l, units));
         const int number = add_host_op(std::move(reduce));
         for (int p : model_.layers[at(l)].params) reduces_of[at(p)].push_back(number);
@@ -373,7 +348,7 @@ class ProgramBuilder {
   const std::vector<RangeNeed>& needs_;  // by stage
   const std::vector<Bytes>& graphs_;     // by stage: of a kept graph; 0: none is kept
   LayoutBuilder& buffers_;
-  StageOps ops_;
+  StageOps<LayoutBuilder> ops_;
   const HostExchange exchange_;
   Program program_;
   std::vector<int> set_of_unit_;
@@ -388,8 +363,9 @@ std::vector<Bytes> kept_graphs(const Strategy& strategy, const JobShape& shape,
   std::vector<Bytes> graphs(strategy.stages.size());
   if (strategy.graphs == GraphChoice::recompute || shape.split.dedicated_activations())
     return graphs;
+  const std::vector<bool> keeps_weights = strategy.keeps_weights();
   for (std::size_t s = 0; s + 1 < graphs.size(); ++s) {
-    if (strategy.keeps_weights(strategy.stages[s])) graphs[s] = needs[s].graph();
+    if (keeps_weights[s]) graphs[s] = needs[s].graph();
   }
   return graphs;
 }

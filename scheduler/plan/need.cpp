@@ -17,7 +17,9 @@ Bytes sum_of(const std::vector<int>& edges, const std::vector<Bytes>& bytes) {
   return sum;
 }
 
-int slots_of(const JobShape& shape, const Strategy& strategy) {
+}  // namespace
+
+int sum_slots(const JobShape& shape, const Strategy& strategy) {
   std::set<std::pair<int, int>> ranges;
   for (const Stage& stage : strategy.stages) {
     for (const Cell& cell : stage.cells) ranges.emplace(cell.groups.begin, cell.groups.end);
@@ -28,8 +30,6 @@ int slots_of(const JobShape& shape, const Strategy& strategy) {
   }
   return slots;
 }
-
-}  // namespace
 
 bool has_backward(const ModelSpec& model, const LayerSpec& layer) {
   const auto has_sum = [&](int p) { return model.params[at(p)].has_sum(); };
@@ -44,11 +44,11 @@ NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape
 
 NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape,
                      const Strategy& strategy)
-    : model(spec),
-      profile(costs),
-      split(shape.split),
-      readers(readers_of(spec)),
-      most_slots(slots_of(shape, strategy)) {
+    : NeedTable(spec, costs, shape.split, sum_slots(shape, strategy)) {}
+
+NeedTable::NeedTable(const ModelSpec& spec, const Profile& costs, const MemorySplit& memory,
+                     int slots)
+    : model(spec), profile(costs), split(memory), readers(readers_of(spec)), most_slots(slots) {
   for (const EdgeSpec& edge : model.edges) {
     edge_bytes.push_back(round_up(edge.tensor.bytes(), kAlignment));
   }

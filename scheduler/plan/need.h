@@ -24,11 +24,15 @@ struct UnitNeed {
 /// others only run forward, such as frozen layers before the first one that is trained.
 bool has_backward(const ModelSpec& model, const LayerSpec& layer);
 
+/// The most slots of gradient sums in any cell.
+int sum_slots(const JobShape& shape, const Strategy& strategy);
+
 /// Precomputed values for the needs of all ranges of a model. Model and profile outlive it.
 struct NeedTable {
   NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape);
   NeedTable(const ModelSpec& spec, const Profile& costs, const JobShape& shape,
             const Strategy& strategy);
+  NeedTable(const ModelSpec& spec, const Profile& costs, const MemorySplit& memory, int slots);
 
   const ModelSpec& model;
   const Profile& profile;
@@ -40,7 +44,7 @@ struct NeedTable {
   std::vector<Bytes> tied_bytes;              // by parameter; 0: has one use
   std::vector<std::vector<int>> tied_params;  // by layer: those with several uses
   std::vector<bool> has_backward;             // by layer
-  int most_slots = 0;                         // of gradient sums, in any cell
+  const int most_slots;                       // see sum_slots()
 };
 
 /// The need of a range of layers, updated as the range grows at its end. It counts every gradient

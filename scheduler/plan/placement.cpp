@@ -55,17 +55,21 @@ void require_layers(const ModelSpec& model, const std::string& pattern, std::siz
                                 shown < names.size() ? ", ..." : ""));
 }
 
-/// Whether stages end behind a layer: another track reads what it makes, and no further piece of
-/// the same layer follows there.
-bool ends_stage(const ModelSpec& model, const std::vector<Place>& places, int layer) {
-  const LayerSpec& spec = model.layers[at(layer)];
-  if (spec.piece + 1 < spec.pieces) return false;
-  const auto is_elsewhere = [&](int reader) {
-    return places[at(reader)].cells != places[at(layer)].cells;
-  };
-  return std::ranges::any_of(spec.outputs, [&](int edge) {
-    return std::ranges::any_of(model.consumers(edge), is_elsewhere);
-  });
+/// By layer: whether a stage ends behind it. Another track reads what it makes, and no further
+/// piece of the same layer follows there.
+std::vector<bool> stage_ends(const ModelSpec& model, const std::vector<Place>& places) {
+  std::vector<bool> ends(places.size());
+  for (std::size_t reader = 0; reader < places.size(); ++reader) {
+    for (int e : model.layers[reader].inputs) {
+      const EdgeSpec& edge = model.edges[at(e)];
+      if (edge.producer < 0) continue;
+      const std::size_t maker = at(edge.producer + edge.makers - 1);
+      const LayerSpec& spec = model.layers[maker];
+      const bool is_last_piece = spec.piece + 1 == spec.pieces;
+      if (is_last_piece && places[reader].cells != places[maker].cells) ends[maker] = true;
+    }
+  }
+  return ends;
 }
 
 }  // namespace
@@ -76,7 +80,7 @@ std::string whole_name(const LayerSpec& layer) {
 
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups) {
   config.validate();
-  std::vector<Place> places(model.layers.size(), Place{{{{0, groups}, 0}}, 0});
+  std::vector<const LayerPlacement*> by_layer(model.layers.size());
   for (std::size_t i = 0; i < config.place.size(); ++i) {
     const LayerPlacement& placement = config.place[i];
     if (num_rows(placement) > groups) {
@@ -87,20 +91,36 @@ Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups
     }
     for (const std::string& pattern : placement.layers) {
       require_layers(model, pattern, i);
-      for (std::size_t l = 0; l < places.size(); ++l) {
-        if (!matches(pattern, model.layers[l])) continue;
-        places[l] = place_of(placement, model.layers[l], groups);
+      for (std::size_t l = 0; l < by_layer.size(); ++l) {
+        if (matches(pattern, model.layers[l])) by_layer[l] = &placement;
       }
     }
   }
-  Strategy strategy{.tracks = config.num_tracks(),
+  Strategy strategy = placed(config, by_layer, model, groups);
+  strategy.tracks = config.num_tracks();
+  return strategy;
+}
+
+Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlacement*>& by_layer,
+                const ModelSpec& model, int groups) {
+  std::vector<Place> places;
+  int tracks = 1;
+  for (std::size_t l = 0; l < by_layer.size(); ++l) {
+    if (by_layer[l] == nullptr) {
+      places.push_back({{{{0, groups}, 0}}, 0});
+      continue;
+    }
+    places.push_back(place_of(*by_layer[l], model.layers[l], groups));
+    tracks = std::max(tracks, 1 + *std::ranges::max_element(by_layer[l]->tracks));
+  }
+  Strategy strategy{.tracks = tracks,
                     .chunk = config.chunk,
                     .window = config.window,
                     .first = config.first,
                     .graphs = config.graphs};
+  const std::vector<bool> ends = stage_ends(model, places);
   for (int l = 0; l < static_cast<int>(places.size()); ++l) {
-    const bool begins =
-        l == 0 || places[at(l)] != places[at(l - 1)] || ends_stage(model, places, l - 1);
+    const bool begins = l == 0 || places[at(l)] != places[at(l - 1)] || ends[at(l - 1)];
     if (begins) strategy.stages.push_back({{l, l}, places[at(l)].cells, places[at(l)].set});
     strategy.stages.back().layers.end = l + 1;
   }

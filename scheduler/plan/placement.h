@@ -13,6 +13,9 @@ std::string whole_name(const LayerSpec& layer);
 /// need. Throws ConfigError (`train.strategy.place[...]`) for patterns without a layer and for more
 /// ranges than there are groups.
 Strategy placed(const StrategyConfig& config, const ModelSpec& model, int groups);
+/// The same with a placement for each layer instead of `config.place`; null: on track 0.
+Strategy placed(const StrategyConfig& config, const std::vector<const LayerPlacement*>& by_layer,
+                const ModelSpec& model, int groups);
 
 /// The smallest device budget, a multiple of kPage, for stages of one layer each.
 Bytes smallest_budget(const NeedTable& needs);

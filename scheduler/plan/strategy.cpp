@@ -9,15 +9,25 @@ bool Strategy::is_data_parallel() const {
       stages, [&](const Stage& stage) { return stage.cells == stages.front().cells; });
 }
 
-bool Strategy::keeps_weights(const Stage& stage) const {
-  const auto shares_track = [&](const Stage& other) {
-    return std::ranges::any_of(stage.cells, [&](const Cell& cell) {
-      return std::ranges::count(other.cells, cell.track, &Cell::track) > 0;
-    });
+std::vector<bool> Strategy::keeps_weights() const {
+  constexpr int kNone = -1, kSeveral = -2;
+  std::vector<int> sets(static_cast<std::size_t>(tracks), kNone);  // by track
+  const auto set_of = [&](const Cell& cell) -> int& {
+    return sets[static_cast<std::size_t>(cell.track)];
   };
-  return !roams() && std::ranges::all_of(stages, [&](const Stage& other) {
-    return other.set == stage.set || !shares_track(other);
-  });
+  for (const Stage& stage : stages) {
+    for (const Cell& cell : stage.cells) {
+      int& set = set_of(cell);
+      set = set == kNone || set == stage.set ? stage.set : kSeveral;
+    }
+  }
+  std::vector<bool> keeps;
+  for (const Stage& stage : stages) {
+    keeps.push_back(!roams() && std::ranges::none_of(stage.cells, [&](const Cell& cell) {
+      return set_of(cell) == kSeveral;
+    }));
+  }
+  return keeps;
 }
 
 Strategy data_parallel(const std::vector<LayerRange>& shards,

@@ -55,9 +55,9 @@ struct Strategy {
 
   /// Whether each virtual node goes through all stages on one track.
   bool is_data_parallel() const;
-  /// Whether the weights of a stage stay on its devices between its units, as far as there is room:
-  /// nothing displaces them, and its tracks do not move.
-  bool keeps_weights(const Stage& stage) const;
+  /// By stage: whether its weights stay on its devices between its units, as far as there is room.
+  /// Nothing displaces them, and its tracks do not move.
+  std::vector<bool> keeps_weights() const;
   /// Whether its only track may change its device between two units. Otherwise a track stays on the
   /// first device that takes a unit of it, for the rest of the program.
   bool roams() const { return tracks == 1 && chunk == 0; }

@@ -42,6 +42,7 @@ std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<d
       layers.push_back({name, layer.kind, block_of(name), layer.pieces});
     }
     layers.back().cost_s += cost_s[l];
+    ++layers.back().num_layers;
     for (int p : layer.params) layers.back().weights += model.params[at(p)].tensor.bytes();
   }
   return layers;
@@ -55,6 +56,19 @@ StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& laye
     config.place.push_back({patterns(layers, begin, end), grid.tracks, grid.pieces});
   }
   return config;
+}
+
+Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,
+                     const ModelSpec& model, int groups) {
+  std::vector<LayerPlacement> placements;
+  placements.reserve(layers.size());
+  std::vector<const LayerPlacement*> by_layer;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    placements.push_back({.tracks = draft.grids[l].tracks, .pieces = draft.grids[l].pieces});
+    by_layer.insert(by_layer.end(), at(layers[l].num_layers), &placements.back());
+  }
+  const StrategyConfig order{.first = draft.first, .chunk = draft.chunk, .window = draft.window};
+  return placed(order, by_layer, model, groups);
 }
 
 Grid grid_for(const WholeLayer& layer, const Grid& grid) {

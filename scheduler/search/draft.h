@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/plan/strategy.h"
 #include "spillway/spec.h"
 #include "spillway/strategy_config.h"
 #include "spillway/units.h"
@@ -19,6 +20,7 @@ struct WholeLayer {
   int pieces = 1;
   double cost_s = 0;  ///< forward and backward of one virtual node
   Bytes weights = 0;
+  int num_layers = 0;  ///< of the model
 };
 
 /// The layers of a model, in order. `cost_s`: by layer of the model.
@@ -42,6 +44,10 @@ struct Draft {
 /// The draft as a configuration, with one placement for consecutive equal layers, and "h.3.*" for
 /// the layers of a block.
 StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& layers);
+
+/// The draft on the layers of a model; see placed().
+Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,
+                     const ModelSpec& model, int groups);
 
 /// The grid as it is for a layer: one that is not divided has no use for ranges of pieces.
 Grid grid_for(const WholeLayer& layer, const Grid& grid);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -236,27 +237,50 @@ class Search {
     return place->second;
   }
 
-  /// As estimated, where that is possible.
-  double seconds_of(const Draft& draft) {
+  /// The time of a step, as estimated where that is possible. If it is more than `most_s`, this may
+  /// be any number between the two.
+  double seconds_of(const Draft& draft, double most_s = kNever) {
     const auto [place, is_new] = seconds_.try_emplace(draft);
-    if (is_new) {
-      const auto estimate = estimate_ ? estimate_(to_config(draft, space_.layers)) : std::nullopt;
-      place->second = estimate ? *estimate : seconds(price(draft));
-      ++result_.simulated;
+    if (is_new) ++result_.simulated;
+    Seconds& known = place->second;
+    if (!known.is_exact && known.least_s <= most_s) known = measured(draft, most_s);
+    return known.least_s;
+  }
+
+  struct Seconds {
+    double least_s = 0;
+    bool is_exact = false;
+  };
+
+  Seconds measured(const Draft& draft, double most_s) {
+    std::optional<StepEstimate> estimate;
+    if (estimate_) {
+      const Strategy strategy = to_strategy(draft, space_.layers, space_.model, space_.groups);
+      estimate = estimate_(strategy, most_s);
     }
-    return place->second;
+    if (!estimate) return {seconds(price(draft)), true};
+    if (estimate->fits) return {estimate->step_s, true};
+    if (estimate->step_s > most_s) return {estimate->step_s, false};
+    return {std::max(estimate->step_s, seconds(price(draft))), true};
   }
 
   /// The best by its price among the best by estimates.
   void choose() {
-    std::vector<std::pair<double, const Draft*>> drafts;
-    for (const auto& [draft, seconds] : seconds_) drafts.emplace_back(seconds, &draft);
-    std::ranges::sort(drafts, [](const auto& a, const auto& b) {
+    using Item = std::pair<double, const Draft*>;
+    const auto is_better = [](const Item& a, const Item& b) {
       return std::tie(a.first, *a.second) < std::tie(b.first, *b.second);
-    });
-    drafts.resize(std::min(drafts.size(), kChosenFrom));
-    for (const auto& [seconds, draft] : drafts) {
-      if (spillway::seconds(price(*draft)) < spillway::seconds(price(best_))) best_ = *draft;
+    };
+    std::set<Item, decltype(is_better)> drafts(is_better);
+    for (const auto& [draft, seconds] : seconds_) drafts.emplace(seconds.least_s, &draft);
+    for (std::size_t chosen = 0; chosen < kChosenFrom && !drafts.empty();) {
+      const auto [least_s, draft] = *drafts.begin();
+      drafts.erase(drafts.begin());
+      if (const double exact_s = seconds_of(*draft); exact_s > least_s) {
+        drafts.emplace(exact_s, draft);
+        continue;
+      }
+      ++chosen;
+      if (seconds(price(*draft)) < seconds(price(best_))) best_ = *draft;
     }
   }
 
@@ -274,7 +298,7 @@ class Search {
           kFirstBeta * std::pow(kLastBeta / kFirstBeta, static_cast<double>(i) / proposals);
       Draft next = moves_.change(draft);
       const double most_s = now_s * (1 - std::log(1 - draws_.unit()) / beta);
-      const double next_s = seconds_of(next);
+      const double next_s = seconds_of(next, most_s);
       if (next_s > most_s) continue;
       keep(next, next_s);
       draft = std::move(next);
@@ -306,7 +330,7 @@ class Search {
   bool tries(const Draft& next) {
     if (!has_proposals()) return false;
     tried_ += next == best_ ? 0 : 1;
-    keep(next, seconds_of(next));
+    keep(next, seconds_of(next, seconds_of(best_)));
     return true;
   }
 
@@ -327,7 +351,7 @@ class Search {
         Draft next = best_;
         next.grids[l] = grid_for(space_.layers[l], best_.grids[from]);
         if (next == best_ || num_placements(next) > num_placements(best_)) continue;
-        if (seconds_of(next) <= most_s) best_ = next;
+        if (seconds_of(next, most_s) <= most_s) best_ = next;
       }
     }
     if (seconds(price(best_)) > seconds(price(found)) * (1 + kNoTime)) best_ = found;
@@ -350,7 +374,7 @@ class Search {
   const SearchConfig config_;
   Draws draws_;
   Moves moves_;
-  std::map<Draft, double> seconds_;
+  std::map<Draft, Seconds> seconds_;
   std::map<Draft, std::optional<StepCost>> prices_;
   Draft best_;
   int tried_ = 0;

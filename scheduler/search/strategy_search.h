@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "scheduler/search/draft.h"
+#include "scheduler/search/static_step.h"
 #include "spillway/strategy_search.h"
 
 namespace spillway {
 
 /// What a search may draw.
 struct SearchSpace {
+  const ModelSpec& model;
   std::vector<WholeLayer> layers;
   int devices = 1;
   int groups = 1;         ///< reduction groups
@@ -19,8 +21,9 @@ struct SearchSpace {
 /// The cost of a strategy; nothing if it does not fit. A function of the strategy alone.
 using PriceStrategy = std::function<std::optional<StepCost>(const StrategyConfig&)>;
 
-/// The seconds of a step.
-using EstimateStrategy = std::function<std::optional<double>(const StrategyConfig&)>;
+/// See StepEstimator::estimate().
+using EstimateStrategy =
+    std::function<std::optional<StepEstimate>(const Strategy& strategy, double most_s)>;
 
 /// Searches for the strategy with the shortest step: simulated annealing from the best of the known
 /// strategies, then descent, which tries changes of one group of layers until none helps. A move
@@ -29,8 +32,10 @@ using EstimateStrategy = std::function<std::optional<double>(const StrategyConfi
 /// Source: Jia et al., "Beyond Data and Model Parallelism for Deep Neural Networks", 2019, section
 /// 6, which changes one operation at a time; here changes of the cost are relative.
 ///
-/// `estimate`: quicker than `price` and close to it; nothing if only `price` can tell. The search
-/// goes by it and lets `price` choose among the best. Null: `price` alone.
+/// `estimate`: quicker than `price` and close to it. The search goes by it, or by the longer of
+/// both times for a strategy that has no room for everything, and lets `price` choose among the
+/// best. It asks only whether a step is quicker than another; that changes no decision. Null:
+/// `price` alone.
 SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
                              const SearchConfig& config, const EstimateStrategy& estimate = {});
 

@@ -42,22 +42,6 @@ int evaluation_vns(const TrialConfig& trial) {
   return static_cast<int>(std::min(available, wanted));
 }
 
-JobShape shape_of(const TrialConfig& trial, const HostsConfig& hosts) {
-  const TrainConfig& train = trial.train;
-  return {.virtual_nodes = train.virtual_nodes,
-          .groups = train.reduction_groups,
-          .lane_groups = train.lane_groups.empty()
-                             ? split_groups(groups_of_host(train, hosts), train.data_parallel)
-                             : train.lane_groups,
-          .eval_virtual_nodes = evaluation_vns(trial),
-          .max_steps = train.max_steps,
-          .eval_steps = train.eval_steps,
-          .moments = num_moments(train),
-          .split = {},
-          .host_groups = groups_of_hosts(train, hosts),
-          .host = hosts.number};
-}
-
 /// Weights, their copies, moments and gradients.
 Bytes training_state_bytes(const Layout& layout) {
   return layout.shared_bytes + layout.weights_plane + layout.copies_plane +
@@ -133,16 +117,13 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Finds the shards and the lanes of a trial.
 struct Planner {
   Planner(const TrialConfig& config, const ModelSpec& spec, const Profile& costs,
-          const std::vector<PlanDevice>& those_present, bool loads_ahead,
-          const HostsConfig& hosts = {})
+          const std::vector<PlanDevice>& those_present, bool loads_ahead, const HostsConfig& hosts)
       : trial(config),
         model(spec),
         profile(costs),
         devices(those_present),
         double_buffer(loads_ahead),
-        shape(shape_of(config, hosts)) {
-    shape.split = devices.front().split;  // the same for all
-  }
+        shape(shape_of(config, those_present, hosts)) {}
 
   Partition cut_of(const JobShape& any, Bytes budget) const {
     return partition(model, profile, any, budget, trial.train.order, double_buffer);
@@ -186,11 +167,9 @@ struct Planner {
     cut.shards = layers_of(*strategy);
   }
 
-  /// `only_a_step`: as lower_step(), if it has a strategy.
-  JobPlan lowered(bool only_a_step = false) const {
+  JobPlan lowered() const {
     if (!strategy) return lower(model, profile, shape, cut.shards, cut.vn_major);
-    JobPlan plan = only_a_step ? lower_step(model, profile, shape, *strategy)
-                               : lower(model, profile, shape, *strategy);
+    JobPlan plan = lower(model, profile, shape, *strategy);
     // Track t runs on device t while there are enough.
     const auto fits = [&](const PlanDevice& device) { return device.budget >= plan.needed_budget; };
     for (const PlanDevice& device : devices | std::views::filter(fits)) {
@@ -371,13 +350,21 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
           std::move(summary), profile.copy_bytes_per_s};
 }
 
-std::optional<JobPlan> plan_step(const TrialConfig& trial, const ModelSpec& model,
-                                 const Profile& profile, const std::vector<PlanDevice>& devices,
-                                 bool double_buffer) {
-  Planner planner(trial, model, profile, devices, double_buffer);
-  const int usable = planner.cut_for_all(/*host_budget=*/0);
-  JobPlan plan = planner.lowered(/*only_a_step=*/true);
-  return usable >= plan.strategy.tracks ? std::optional(std::move(plan)) : std::nullopt;
+JobShape shape_of(const TrialConfig& trial, const std::vector<PlanDevice>& devices,
+                  const HostsConfig& hosts) {
+  const TrainConfig& train = trial.train;
+  return {.virtual_nodes = train.virtual_nodes,
+          .groups = train.reduction_groups,
+          .lane_groups = train.lane_groups.empty()
+                             ? split_groups(groups_of_host(train, hosts), train.data_parallel)
+                             : train.lane_groups,
+          .eval_virtual_nodes = evaluation_vns(trial),
+          .max_steps = train.max_steps,
+          .eval_steps = train.eval_steps,
+          .moments = num_moments(train),
+          .split = devices.front().split,  // the same for all
+          .host_groups = groups_of_hosts(train, hosts),
+          .host = hosts.number};
 }
 
 void require_devices(const PlannedTrial& planned, int lanes) {

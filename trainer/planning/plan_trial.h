@@ -32,11 +32,9 @@ PlannedTrial plan_trial(const TrialConfig& trial, const ModelSpec& model, const 
                         bool double_buffer, const std::vector<DeviceId>& avoided = {},
                         std::int64_t first_step = 0, const HostsConfig& hosts = {});
 
-/// The program of a step of a trial with a strategy, for simulation (lower_step()); nothing if
-/// there are too few devices. Throws DoesNotFit.
-std::optional<JobPlan> plan_step(const TrialConfig& trial, const ModelSpec& model,
-                                 const Profile& profile, const std::vector<PlanDevice>& devices,
-                                 bool double_buffer);
+/// The shape of its steps. Throws ConfigError (`data.eval_fraction`).
+JobShape shape_of(const TrialConfig& trial, const std::vector<PlanDevice>& devices,
+                  const HostsConfig& hosts = {});
 
 /// Throws ConfigError (`train.data_parallel`) if there are too few devices for that many lanes.
 void require_devices(const PlannedTrial& planned, int lanes);

@@ -101,14 +101,8 @@ std::shared_ptr<const JobPlan> Planner::plan_of(const SessionTrial& trial,
   }
 }
 
-std::optional<JobPlan> Planner::step_of(const SessionTrial& trial,
-                                        const TrialConfig& config) const {
-  try {
-    return plan_step(config, trial.model->spec, trial.profile, present_devices(trial, {}),
-                     config_.double_buffer);
-  } catch (const DoesNotFit&) {
-    return std::nullopt;
-  }
+JobShape Planner::shape_of(const SessionTrial& trial, const TrialConfig& config) const {
+  return spillway::shape_of(config, present_devices(trial, {}));
 }
 
 /// Null if there are too few devices, or too little host memory.

@@ -37,8 +37,8 @@ class Planner {
   /// there is none.
   std::shared_ptr<const JobPlan> plan_of(const SessionTrial& trial,
                                          const TrialConfig& config) const;
-  /// Its step alone, for simulation.
-  std::optional<JobPlan> step_of(const SessionTrial& trial, const TrialConfig& config) const;
+  /// The shape of its steps.
+  JobShape shape_of(const SessionTrial& trial, const TrialConfig& config) const;
   /// A plan for as many of these lanes as possible. Null if not even one is possible.
   std::shared_ptr<const JobPlan> best_plan(const SessionTrial& trial, int lanes,
                                            const Devices& avoided) const;

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "scheduler/search/static_step.h"
 #include "scheduler/search/strategy_search.h"
-#include "scheduler/simulation/static_step.h"
 #include "scheduler/simulation/step_cost.h"
 #include "spillway/error.h"
 #include "trainer/session/session_impl.h"
@@ -30,7 +30,8 @@ SearchSpace space_of(const SessionTrial& trial, int devices) {
   for (const LayerProfile& layer : trial.profile.layers) {
     cost_s.push_back(layer.forward_s + layer.backward_s);
   }
-  return {.layers = whole_layers(trial.model->spec, cost_s),
+  return {.model = trial.model->spec,
+          .layers = whole_layers(trial.model->spec, cost_s),
           .devices = devices,
           .groups = trial.config.train.reduction_groups,
           .virtual_nodes = trial.config.train.virtual_nodes};
@@ -75,19 +76,18 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   };
 
   const SearchSpace space = space_of(trial, static_cast<int>(impl.devices.budgets().size()));
-  const auto with = [&](const StrategyConfig& strategy) {
-    TrialConfig variant = priced;
-    variant.train.strategy = strategy;
-    return variant;
-  };
+  StepEstimator estimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
+                          engine, costs);
   SearchResult result = search_strategy(
       space,
-      [&](const StrategyConfig& strategy)
-          SPILLWAY_REQUIRES(impl.mutex) { return price(with(strategy)); },
-      config,
       [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {
-        const auto step = impl.planner.step_of(trial, with(strategy));
-        return step ? static_step_s(*step, engine, costs) : std::nullopt;
+        TrialConfig variant = priced;
+        variant.train.strategy = strategy;
+        return price(std::move(variant));
+      },
+      config,
+      [&](const Strategy& strategy, double most_s) {
+        return estimator.estimate(strategy, most_s);
       });
   std::vector<PricedStrategy> lanes = lanes_on(space.devices, space.groups);
   for (PricedStrategy& each : lanes) {

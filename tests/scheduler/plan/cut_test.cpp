@@ -44,11 +44,11 @@ TEST(Cut, MakesNoBoundaryInsideAShard) {
 
 TEST(Cut, GivesLiveEdgesDifferentSlots) {
   const ModelSpec model = skipping();
-  const Cut cut(model, single_layers());
-  for (int e = 2; e <= 5; ++e) EXPECT_NE(cut.slot({e, {}}), cut.slot({1, {}})) << e;
-  for (int e = 2; e < 5; ++e) EXPECT_NE(cut.slot({e, {}}), cut.slot({e + 1, {}})) << e;
-  EXPECT_EQ(cut.slot({2, {}}), cut.slot({4, {}})) << "dead when the other is made";
-  EXPECT_GE(cut.slot_bytes(cut.slot({1, {}})), model.edges[1].tensor.bytes());
+  const BoundarySlots slots(model, Cut(model, single_layers()));
+  for (int e = 2; e <= 5; ++e) EXPECT_NE(slots.of({e, {}}), slots.of({1, {}})) << e;
+  for (int e = 2; e < 5; ++e) EXPECT_NE(slots.of({e, {}}), slots.of({e + 1, {}})) << e;
+  EXPECT_EQ(slots.of({2, {}}), slots.of({4, {}})) << "dead when the other is made";
+  EXPECT_GE(slots.bytes(slots.of({1, {}})), model.edges[1].tensor.bytes());
 }
 
 TEST(Cut, ReservesMemoryForReadEdgesOnly) {

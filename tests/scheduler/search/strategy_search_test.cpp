@@ -10,7 +10,7 @@
 
 #include "scheduler/plan/placement.h"
 #include "scheduler/search/starts.h"
-#include "scheduler/simulation/static_step.h"
+#include "scheduler/search/static_step.h"
 #include "scheduler/simulation/step_cost.h"
 #include "tests/support/models/divided_model.h"
 #include "tests/support/models/small_model.h"
@@ -41,7 +41,7 @@ struct Problem {
                .host_budget = 1_GiB,
                .policy = make_policy("fifo")},
         costs{.copy_bytes_per_s = bytes_per_s},
-        space{whole_layers(model, std::vector<double>(model.layers.size(), 3 * kForward)),
+        space{model, whole_layers(model, std::vector<double>(model.layers.size(), 3 * kForward)),
               num_devices, virtual_nodes, virtual_nodes} {}
 
   std::optional<Strategy> strategy_of(const StrategyConfig& config) const {
@@ -60,10 +60,12 @@ struct Problem {
     return step_cost(plan, engine, costs);
   }
 
-  std::optional<double> estimate(const StrategyConfig& config) const {
-    const auto strategy = strategy_of(config);
-    if (!strategy) return std::nullopt;
-    return static_step_s(lower_step(model, profile, shape, *strategy), engine, costs);
+  /// `asks_for_all`: takes no heed of the time that is enough to know.
+  EstimateStrategy estimate(bool asks_for_all = false) const {
+    auto estimator = std::make_shared<StepEstimator>(model, profile, shape, engine, costs);
+    return [=](const Strategy& strategy, double most_s) {
+      return asks_for_all ? estimator->estimate(strategy) : estimator->estimate(strategy, most_s);
+    };
   }
 
   SearchResult search(const SearchConfig& config) const {
@@ -192,12 +194,37 @@ TEST(StrategySearch, FindsTheBestOfASmallSpace) {
     const SearchResult result = search_strategy(
         problem.space,
         [&](const StrategyConfig& strategy) { return ++priced, problem.price(strategy); },
-        {.proposals = 400, .seed = seed},
-        [&](const StrategyConfig& strategy) { return problem.estimate(strategy); });
+        {.proposals = 400, .seed = seed}, problem.estimate());
     by_estimates += result.best.cost->step_s <= least_s ? 1 : 0;
     EXPECT_LT(priced, result.simulated / 5);
   }
   EXPECT_GE(by_estimates, kSeeds - 1);
+}
+
+std::vector<std::vector<Cell>> cells_of(const Problem& problem, const SearchResult& result) {
+  std::vector<std::vector<Cell>> cells;
+  const Strategy strategy = placed(*result.best.strategy, problem.model, problem.shape.groups);
+  for (const Stage& stage : strategy.stages) cells.push_back(stage.cells);
+  return cells;
+}
+
+/// Whether all passes are whole or end early, in ample memory and in so little that the engine has
+/// the last word for many.
+TEST(StrategySearch, DecidesTheSameWhenPassesEndEarly) {
+  for (const Bytes budget : {64_MiB, 3_MiB}) {
+    const Problem problem(divided_chain(3, 2, 100'000), 4, 8, 1e8, budget);
+    const auto found = [&](bool asks_for_all, std::uint64_t seed) {
+      const auto price = [&](const StrategyConfig& strategy) { return problem.price(strategy); };
+      return search_strategy(problem.space, price, {.proposals = 300, .seed = seed},
+                             problem.estimate(asks_for_all));
+    };
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      const SearchResult whole = found(true, seed), early = found(false, seed);
+      EXPECT_EQ(whole.simulated, early.simulated);
+      EXPECT_EQ(whole.best.cost->step_s, early.best.cost->step_s);
+      EXPECT_EQ(cells_of(problem, whole), cells_of(problem, early));
+    }
+  }
 }
 
 TEST(StrategySearch, SaysThatNothingFits) {

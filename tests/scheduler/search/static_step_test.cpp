@@ -1,11 +1,13 @@
-#include "scheduler/simulation/static_step.h"
+#include "scheduler/search/static_step.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "scheduler/simulation/step_cost.h"
@@ -18,8 +20,16 @@ namespace {
 using testing::RandomWorkload;
 
 struct Case {
+  std::optional<double> estimate(double most_s = std::numeric_limits<double>::infinity()) const {
+    StepEstimator estimator(model, profile, shape, engine, costs);
+    const auto found = estimator.estimate(plan->strategy, most_s);
+    return found && found->fits ? std::optional(found->step_s) : std::nullopt;
+  }
+
+  ModelSpec model;
+  Profile profile;
+  JobShape shape;
   std::shared_ptr<const JobPlan> plan;
-  JobPlan step;
   EngineConfig engine;
   VirtualCosts costs;
 };
@@ -27,15 +37,14 @@ struct Case {
 /// Any strategy for a random model, with `percent` of the least memory that it needs.
 Case make_case(std::uint64_t seed, Bytes percent) {
   RandomWorkload random(seed);
-  const ModelSpec model = random.model();
-  const Profile profile = random.profile(model);
-  JobShape shape = random.shape(1);
-  shape.max_steps = kPricedSteps;
-  shape.eval_virtual_nodes = 0;
-  const Strategy strategy = random.strategy(model, shape);
-  Case made;
-  made.plan = std::make_shared<JobPlan>(lower(model, profile, shape, strategy));
-  made.step = lower_step(model, profile, shape, strategy);
+  Case made{
+      .model = random.model(), .profile = {}, .shape = {}, .plan = {}, .engine = {}, .costs = {}};
+  made.profile = random.profile(made.model);
+  made.shape = random.shape(1);
+  made.shape.max_steps = kPricedSteps;
+  made.shape.eval_virtual_nodes = 0;
+  const Strategy strategy = random.strategy(made.model, made.shape);
+  made.plan = std::make_shared<JobPlan>(lower(made.model, made.profile, made.shape, strategy));
   made.engine.device_budgets.assign(at(strategy.tracks), made.plan->needed_budget * percent / 100);
   made.engine.host_budget = 1_GiB;
   made.engine.policy = make_policy("fifo");
@@ -56,7 +65,7 @@ Errors errors_at(Bytes percent, int cases) {
     SCOPED_TRACE(seed);
     const Case each = make_case(at(seed), percent);
     const auto cost = step_cost(each.plan, each.engine, each.costs);
-    const auto estimate = static_step_s(each.step, each.engine, each.costs);
+    const auto estimate = each.estimate();
     EXPECT_TRUE(cost);
     if (cost && estimate) errors.all.push_back(std::abs(*estimate / cost->step_s - 1));
     errors.unknown += estimate ? 0 : 1;
@@ -80,14 +89,37 @@ TEST(StaticStep, SaysNothingWhereTheEngineWouldEvict) {
   EXPECT_LT(roomier.mean(), 0.005);
 }
 
+/// A pass may end early, but it never says "longer" of a step that is not.
+TEST(StaticStep, IsLongerThanAskedOnlyIfItIs) {
+  int early = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const Case each = make_case(seed, 10'000);
+    StepEstimator estimator(each.model, each.profile, each.shape, each.engine, each.costs);
+    const double whole_s = estimator.estimate(each.plan->strategy)->step_s;
+    for (const double share : {0.5, 0.9, 0.999, 1., 1.1}) {
+      const auto found = estimator.estimate(each.plan->strategy, share * whole_s);
+      EXPECT_EQ(found->fits, share >= 1) << share;
+      EXPECT_LE(found->step_s, whole_s);
+      if (share >= 1) {
+        EXPECT_EQ(found->step_s, whole_s) << share;
+        continue;
+      }
+      EXPECT_GT(found->step_s, share * whole_s);
+      early += found->step_s < whole_s ? 1 : 0;
+    }
+  }
+  EXPECT_GT(early, 100) << "the control: passes do end early";
+}
+
 /// Negative control: with faster copies the step is shorter.
 TEST(StaticStep, DependsOnTheCosts) {
   int others = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Case each = make_case(seed, 10'000);
-    const auto before = static_step_s(each.step, each.engine, each.costs);
+    const auto before = each.estimate();
     each.costs.copy_bytes_per_s *= 4;
-    others += *static_step_s(each.step, each.engine, each.costs) < *before ? 1 : 0;
+    others += *each.estimate() < *before ? 1 : 0;
   }
   EXPECT_GT(others, 40);
 }

@@ -1,0 +1,415 @@
+#include "scheduler/search/static_step.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "scheduler/search/step_outline.h"
+#include "spillway/ids.h"
+
+namespace spillway {
+namespace {
+
+constexpr double kAbsent = -1;
+
+/// A device while its track passes.
+struct StaticDevice {
+  std::size_t number = 0;
+  double slowdown = 1, bytes_per_s = 0;
+  double compute_s = 0, to_device_s = 0, to_host_s = 0;  ///< when its queues are free
+  double busy_s = 0;
+  double ahead_s = 0;  ///< compute of the units that are left
+  /// The last two ops: when they end, and their units.
+  std::array<double, 2> ends{};
+  std::array<int, 2> units{-1, -1};
+  double issued_s = 0;    ///< when its last op was handed over
+  double reserved_s = 0;  ///< when its last unit got its memory
+  double drained_s = 0;   ///< when the sums of its last unit are at home
+  bool is_long = false;   ///< that unit has more ops than are handed over at once
+  Bytes workspace = 0;
+  struct Change {
+    double time_s = 0;
+    std::int64_t bytes = 0;
+  };
+  std::vector<Change> memory;
+  std::int64_t most_bytes = 0;  ///< of all that is ever there, as if nothing left
+
+  void change(double time_s, Bytes bytes, int sign) {
+    if (bytes == 0) return;
+    memory.push_back({time_s, sign * static_cast<std::int64_t>(bytes)});
+    if (sign > 0) most_bytes += static_cast<std::int64_t>(bytes);
+  }
+};
+
+using HostBegin = StepEstimator::HostBegin;
+
+HostBegin host_begin(const JobPlan& whole, const VirtualCosts& costs) {
+  HostBegin begin{.updated_s = std::vector<double>(whole.layout.buffers.size()),
+                  .workers = HostWorkers(costs.host_workers)};
+  for (const HostOpSpec& op : whole.programs[kStepAfterStep.index()]->host_ops) {
+    const bool is_load = op.kind == HostOpKind::load;
+    if (!is_load && op.kind != HostOpKind::update) continue;
+    const auto span = begin.workers.run(costs.dispatch_latency_s, op.cost_s, op.grains);
+    (is_load ? begin.loaded_s : begin.updated_s[at(op.index)]) = span.end_s;
+  }
+  return begin;
+}
+
+/// One pass over the units of a step.
+class StaticStep {
+ public:
+  StaticStep(const StepOutline& step, StageTable& table, const HostBegin& begin,
+             std::vector<StaticDevice> tracks, const VirtualCosts& costs)
+      : step_(step),
+        table_(table),
+        begin_(begin),
+        tracks_(std::move(tracks)),
+        costs_(costs),
+        vns_(table.shape().virtual_nodes),
+        num_weights_(begin.updated_s.size()),
+        weights_there_(tracks_.size() * num_weights_, kAbsent),
+        sums_there_(step.stages.size()),
+        there_(step.bytes.size() * at(vns_) * tracks_.size(), kAbsent),
+        last_reads_(step.bytes.size() * at(vns_)),
+        ends_(step.tasks.size()),
+        drained_(step.stages.size()) {
+    for (std::size_t s = 0; s < step.stages.size(); ++s) {
+      sums_there_[s].resize(step.cells(static_cast<int>(s)).size(), kAbsent);
+    }
+    choose_leaving();
+  }
+
+  /// `contention`: the slowdown of compute.
+  double run(double contention, double most_s) {
+    contention_ = contention;
+    for (const Task& task : step_.tasks) device(task).ahead_s += compute_s(task);
+    for (std::size_t i = 0; i < step_.order.size(); ++i) {
+      const Task& task = step_.tasks[at(step_.order[i])];
+      run_unit(step_.order[i], task, leaves_[i]);
+      const double least_s = (device(task).compute_s + device(task).ahead_s) / kRounding;
+      if (least_s > most_s) return least_s;
+    }
+    return commit_s();
+  }
+
+  /// After run(): the threads that are busy on average while a device computes.
+  double busy_threads(double step_s, std::size_t devices) const {
+    double busy_s = 0;
+    for (const StaticDevice& device : tracks_) busy_s += device.busy_s / device.slowdown;
+    const auto number = static_cast<double>(devices);
+    return 1 + busy_s / step_s * (number - 1) / number;
+  }
+
+  /// After run().
+  bool fits(const EngineConfig& engine) {
+    note_boundaries();
+    return std::ranges::all_of(tracks_, [&](StaticDevice& device) {
+      return fits(device, engine.split.planned(engine.device_budgets[device.number]));
+    });
+  }
+
+ private:
+  static constexpr double kRounding = 1 + 1e-9;
+
+  StaticDevice& device(const Task& task) { return tracks_[at(task.track)]; }
+  const StageFacts& facts(const Task& task) const { return *step_.stages[at(task.stage)]; }
+  std::size_t buffer(int exchanged, int vn) const { return at(exchanged * vns_ + vn); }
+  double& there(std::size_t buffer, const Task& task) {
+    return there_[buffer * tracks_.size() + at(task.track)];
+  }
+  double& weights_there(int weights, int track) {
+    return weights_there_[at(track) * num_weights_ + at(weights)];
+  }
+  Bytes weights_bytes(int weights) const {
+    return table_.whole().layout.buffers[at(weights)].bytes;
+  }
+  const FoldPlan& fold(const Task& task) {
+    return table_.fold(step_.cells(task.stage)[at(task.cell)].groups);
+  }
+
+  /// Without merges, which come on top.
+  double compute_s(const Task& task) { return task.cost_s * device(task).slowdown * contention_; }
+
+  /// By position in the order: the weights that leave the track with the unit. Those stay that the
+  /// track's next unit uses, or a later one while the set is the same.
+  void choose_leaving() {
+    std::vector<int> next(tracks_.size(), -1);  // tasks, by track
+    std::vector<bool> is_used(weights_there_.size());
+    leaves_.resize(step_.order.size());
+    for (std::size_t i = step_.order.size(); i-- > 0;) {
+      const Task& task = step_.tasks[at(step_.order[i])];
+      const int behind = std::exchange(next[at(task.track)], step_.order[i]);
+      const Task* follows = behind < 0 ? nullptr : &step_.tasks[at(behind)];
+      const bool is_same_set = follows != nullptr && set_of(*follows) == set_of(task);
+      const std::size_t begin = at(task.track) * num_weights_;
+      for (int w : facts(task).weights) {
+        const bool is_next =
+            follows != nullptr && (follows->stage == task.stage ||
+                                   std::ranges::binary_search(facts(*follows).weights, w));
+        if (!is_next && !(is_same_set && is_used[begin + at(w)])) leaves_[i].push_back(w);
+        is_used[begin + at(w)] = true;
+      }
+    }
+  }
+  int set_of(const Task& task) const { return step_.strategy.stages[at(task.stage)].set; }
+
+  /// Queues a copy at `now_s` and returns its end.
+  double copy(const StaticDevice& device, double& queue_s, double now_s, Bytes bytes) const {
+    const double latency_s = queue_s < now_s ? costs_.copy_latency_s : 0;
+    queue_s = std::max(now_s + costs_.dispatch_latency_s, queue_s) + latency_s +
+              static_cast<double>(bytes) / device.bytes_per_s;
+    return queue_s;
+  }
+
+  /// `there_s`: since when the device has a copy; loads one at `now_s` if it has none.
+  double load(StaticDevice& device, double& there_s, Bytes bytes, double now_s) {
+    if (there_s >= 0) return there_s;
+    there_s = copy(device, device.to_device_s, now_s, bytes);
+    device.change(now_s, bytes, 1);
+    return there_s;
+  }
+
+  double ready_s(const Task& task) const {
+    double ready_s = facts(task).reads_batch ? begin_.loaded_s : 0;
+    for (int t : task.after) {
+      if (step_.tasks[at(t)].track != task.track) ready_s = std::max(ready_s, ends_[at(t)]);
+    }
+    for (int w : facts(task).weights) ready_s = std::max(ready_s, begin_.updated_s[at(w)]);
+    return ready_s;
+  }
+
+  void run_unit(int number, const Task& task, const std::vector<int>& leaves) {
+    StaticDevice& device = this->device(task);
+    device.ahead_s -= compute_s(task);
+    const double ready_s = this->ready_s(task);
+    double reserved_s = std::max(ready_s, device.issued_s);
+    // At most two units have memory.
+    if (device.units[0] != device.units[1]) reserved_s = std::max(reserved_s, device.ends[0]);
+    const double load_s = device.is_long ? std::max(ready_s, device.reserved_s) : reserved_s;
+    double weights_s = 0;
+    for (int w : facts(task).weights) {
+      double& there_s = weights_there(w, task.track);
+      weights_s = std::max(weights_s, load(device, there_s, weights_bytes(w), load_s));
+    }
+    if (task.kind == OpKind::backward) reserve_sums(task, reserved_s);
+    device.reserved_s = reserved_s;
+    device.is_long = task.vn_end - task.vn_begin > 2;
+    if (!table_.shape().split.dedicated_activations()) {
+      device.workspace = std::max(device.workspace, step_.workspace(task));
+    }
+    std::array<double, kOpsAhead> issued{};
+    issued.fill(reserved_s);
+    for (int vn = task.vn_begin; vn < task.vn_end; ++vn) {
+      double& ahead_s = issued[at((vn - task.vn_begin) % kOpsAhead)];
+      run_op(number, task, vn, weights_s, ahead_s);
+      ahead_s = device.issued_s;
+    }
+    ends_[at(number)] = device.ends[1];
+    end_unit(task, leaves);
+  }
+
+  void reserve_sums(const Task& task, double now_s) {
+    double& there_s = sums_there_[at(task.stage)][at(task.cell)];
+    if (there_s >= 0) return;
+    there_s = now_s;
+    device(task).change(now_s, facts(task).sums * at(fold(task).num_slots), 1);
+  }
+
+  double merge_s(const Task& task, int vn) {
+    if (task.kind != OpKind::backward || facts(task).merge_s == 0) return 0;
+    const JobShape& shape = table_.shape();
+    const int first = shape.first_vn(step_.cells(task.stage)[at(task.cell)].groups.begin);
+    const auto merges = fold(task).steps[at(vn - first)].merges.size();
+    return static_cast<double>(merges) * facts(task).merge_s;
+  }
+
+  /// `ahead_s`: when its inputs may be loaded.
+  void run_op(int unit, const Task& task, int vn, double weights_s, double ahead_s) {
+    StaticDevice& device = this->device(task);
+    const double issued_s = std::max(device.reserved_s, device.ends[0]);
+    const StepOutline::Exchange& exchange = step_.exchange(task);
+    double data_s = weights_s;
+    for (int e : exchange.inputs) {
+      const std::size_t b = buffer(e, vn);
+      data_s = std::max(data_s, load(device, there(b, task), step_.bytes[at(e)], ahead_s));
+    }
+    const double start_s =
+        std::max({issued_s + costs_.dispatch_latency_s, device.compute_s, data_s});
+    const double cost_s = task.cost_s / (task.vn_end - task.vn_begin) + merge_s(task, vn);
+    const double seconds = cost_s * device.slowdown * contention_;
+    const double end_s = device.compute_s = start_s + seconds;
+    device.busy_s += seconds;
+    for (int e : exchange.inputs) {
+      double& last_s = last_reads_[buffer(e, vn)];
+      last_s = std::max(last_s, end_s);
+    }
+    for (int e : exchange.outputs) {
+      there(buffer(e, vn), task) = end_s;
+      device.change(issued_s, step_.bytes[at(e)], 1);
+    }
+    const Bytes graph = step_.graphs[at(task.stage)];
+    if (task.kind == OpKind::forward) device.change(issued_s, graph, 1);
+    if (task.kind == OpKind::backward) device.change(end_s, graph, -1);
+    device.ends = {device.ends[1], end_s};
+    device.units = {device.units[1], unit};
+    device.issued_s = issued_s;
+  }
+
+  void end_unit(const Task& task, const std::vector<int>& leaves) {
+    StaticDevice& device = this->device(task);
+    const double end_s = device.drained_s = device.ends[1];
+    for (int w : leaves) {
+      weights_there(w, task.track) = kAbsent;
+      device.change(end_s, weights_bytes(w), -1);
+    }
+    if (task.kind != OpKind::backward) return;
+    const GroupRange groups = step_.cells(task.stage)[at(task.cell)].groups;
+    if (task.vn_end < table_.shape().first_vn(groups.end)) return;
+    double& drained_s = drained_[at(task.stage)];
+    if (const Bytes packed = facts(task).packed_sums * fold(task).roots.size(); packed > 0) {
+      device.drained_s = copy(device, device.to_host_s, end_s, packed);
+      device.change(device.drained_s, facts(task).sums * at(fold(task).num_slots), -1);
+    }
+    drained_s = std::max(drained_s, device.drained_s);
+  }
+
+  /// The host reduces layers, the last one first, and commits.
+  double commit_s() {
+    HostWorkers workers = begin_.workers;
+    std::vector<double> reduced_s(table_.model().params.size());  // of those with several uses
+    double ready_s = 0;
+    for (const StaticDevice& device : tracks_) ready_s = std::max(ready_s, device.drained_s);
+    for (std::size_t s = step_.stages.size(); s-- > 0;) {
+      if (step_.stages[s]->packed_sums == 0) continue;
+      std::size_t partials = 0;
+      const std::vector<Cell>& cells = step_.cells(static_cast<int>(s));
+      for (const Cell& cell : cells) partials += table_.fold(cell.groups).roots.size();
+      const auto& reduces = table_.reduces(cells.size(), partials);
+      const LayerRange layers = step_.strategy.stages[s].layers;
+      for (int l = layers.end - 1; l >= layers.begin; --l) {
+        if (table_.whole().layout.layers[at(l)].sum.bytes == 0) continue;
+        double after_s = drained_[s];
+        const std::vector<int>& tied = table_.tied_params()[at(l)];
+        for (int p : tied) after_s = std::max(after_s, reduced_s[at(p)]);
+        const HostOpSpec& op = reduces[at(l)];
+        const double end_s =
+            workers.run(after_s + costs_.dispatch_latency_s, op.cost_s, op.grains).end_s;
+        for (int p : tied) reduced_s[at(p)] = end_s;
+        ready_s = std::max(ready_s, end_s);
+      }
+    }
+    return workers.run(ready_s + costs_.dispatch_latency_s, 0, 1).end_s;
+  }
+
+  /// All copies of a boundary leave with its last read.
+  void note_boundaries() {
+    for (std::size_t b = 0; b < last_reads_.size(); ++b) {
+      if (last_reads_[b] == 0) continue;
+      for (std::size_t t = 0; t < tracks_.size(); ++t) {
+        if (there_[b * tracks_.size() + t] < 0) continue;
+        tracks_[t].change(last_reads_[b], step_.bytes[b / at(vns_)], -1);
+      }
+    }
+  }
+
+  static bool fits(StaticDevice& device, Bytes budget) {
+    const auto most = static_cast<std::int64_t>(budget - std::min(budget, device.workspace));
+    if (device.most_bytes <= most) return true;
+    // What leaves at the same time goes first.
+    std::ranges::sort(device.memory, [](const auto& a, const auto& b) {
+      return std::pair(a.time_s, a.bytes) < std::pair(b.time_s, b.bytes);
+    });
+    std::int64_t used = 0;
+    return std::ranges::all_of(device.memory,
+                               [&](const auto& change) { return (used += change.bytes) <= most; });
+  }
+
+  const StepOutline& step_;
+  StageTable& table_;
+  const HostBegin& begin_;
+  std::vector<StaticDevice> tracks_;
+  const VirtualCosts& costs_;
+  const int vns_;
+  const std::size_t num_weights_;
+  double contention_ = 1;
+  std::vector<double> weights_there_;            // by track, weights buffer: since when
+  std::vector<std::vector<double>> sums_there_;  // by stage, cell
+  std::vector<double> there_;                    // by exchanged buffer, track
+  std::vector<double> last_reads_;               // by exchanged buffer
+  std::vector<double> ends_;                     // by task
+  std::vector<double> drained_;                  // by stage
+  std::vector<std::vector<int>> leaves_;         // by position in the order
+};
+
+StaticDevice static_device(std::size_t number, const VirtualCosts& costs) {
+  const auto of = [number](const std::vector<double>& values, double otherwise) {
+    return number < values.size() && values[number] > 0 ? values[number] : otherwise;
+  };
+  const double all = costs.copy_bytes_per_s;
+  return {.number = number,
+          .slowdown = of(costs.slowdown, 1),
+          .bytes_per_s = std::min(of(costs.link_bytes_per_s, all), all)};
+}
+
+/// The threads of devices that compute slow each other down; a first pass tells how many do.
+StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBegin& begin,
+                    const std::vector<StaticDevice>& tracks, const EngineConfig& engine,
+                    const VirtualCosts& costs, double most_s) {
+  StaticStep first(outline, table, begin, tracks, costs);
+  double step_s = first.run(1, most_s);
+  if (step_s > most_s) return {step_s, false};
+  if (costs.contention.threads == 0) return {step_s, first.fits(engine)};
+  const double busy = first.busy_threads(step_s, engine.device_budgets.size());
+  StaticStep step(outline, table, begin, tracks, costs);
+  step_s = step.run(costs.contention.at(busy), most_s);
+  return {step_s, step_s <= most_s && step.fits(engine)};
+}
+
+}  // namespace
+
+StepEstimator::StepEstimator(const ModelSpec& model, const Profile& profile, const JobShape& shape,
+                             const EngineConfig& engine, const VirtualCosts& costs)
+    : table_(model, profile, shape),
+      engine_(engine),
+      costs_(costs),
+      begin_(host_begin(table_.whole(), costs)) {}
+
+std::optional<StepEstimate> StepEstimator::estimate(Strategy strategy, double most_s) {
+  const int slots = sum_slots(table_.shape(), strategy);
+  const auto devices = devices_for(strategy, slots);
+  if (!devices) return std::nullopt;
+  std::vector<StaticDevice> tracks;
+  for (std::size_t device : *devices) tracks.push_back(static_device(device, costs_));
+  const StepOutline outline(table_, strategy, slots);
+  return passed(outline, table_, begin_, tracks, engine_, costs_, most_s);
+}
+
+/// Divides its stages to fit the devices that can run it. The first of them, by track.
+std::optional<std::vector<std::size_t>> StepEstimator::devices_for(Strategy& strategy, int slots) {
+  const Bytes smallest = table_.smallest_budget(slots);
+  std::vector<Bytes> usable;
+  for (Bytes budget : engine_.device_budgets) {
+    if (budget >= smallest) usable.push_back(budget);
+  }
+  if (usable.empty()) return std::nullopt;
+  const Bytes budget = *std::ranges::min_element(usable);
+  Bytes needed = 0;
+  std::vector<Stage> stages;
+  for (Stage stage : strategy.stages) {
+    for (LayerRange layers : table_.divided(stage.layers, slots, budget)) {
+      stage.layers = layers;
+      needed = std::max(needed, table_.facts(layers, slots).needed_budget);
+      stages.push_back(stage);
+    }
+  }
+  strategy.stages = std::move(stages);
+  std::vector<std::size_t> devices;
+  for (std::size_t d = 0; d < engine_.device_budgets.size(); ++d) {
+    const bool is_next = devices.size() < at(strategy.tracks);
+    if (is_next && engine_.device_budgets[d] >= needed) devices.push_back(d);
+  }
+  return devices.size() == at(strategy.tracks) ? std::optional(devices) : std::nullopt;
+}
+
+}  // namespace spillway
