@@ -305,7 +305,7 @@ CLI::Option* add_search(CLI::App& command, SearchOptions& options, CLI::Option* 
           ->excludes(largest);
   command
       .add_option("--proposals", options.proposals,
-                  "With --search: strategies to simulate, 1000 by default")
+                  "With --search: strategies to simulate, 4000 by default")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("NUMBER")
       ->needs(search);

@@ -12,7 +12,7 @@ namespace spillway {
 
 /// How to search for a strategy.
 struct SearchConfig {
-  int proposals = 1000;    ///< strategies that are tried, at least 1
+  int proposals = 4000;    ///< strategies that are tried, at least 1
   std::uint64_t seed = 1;  ///< of the draws
 };
 

@@ -21,7 +21,7 @@ def search_strategy(
     path: str | os.PathLike[str],
     *,
     devices: Device | Sequence[Device],
-    proposals: int = 1000,
+    proposals: int = 4000,
     search_seed: int = 1,
     host_memory: str | int | None = None,
     double_buffer: bool | None = None,

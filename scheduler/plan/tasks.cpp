@@ -113,7 +113,7 @@ class ListScheduler {
   /// By track.
   std::vector<std::vector<int>> run() {
     for (int t = 0; t < static_cast<int>(tasks_.size()); ++t) {
-      if (waits_for_[at(t)] == 0) track_of(t).ready.insert({rank(tasks_[at(t)]), t});
+      if (waits_for_[at(t)] == 0) add_ready(t);
     }
     for (begin_tasks(); !running_.empty(); begin_tasks()) {
       const auto [end_s, task] = running_.top();
@@ -148,8 +148,14 @@ class ListScheduler {
 
   Track& track_of(int task) { return tracks_[at(tasks_[at(task)].track)]; }
 
+  void add_ready(int task) {
+    track_of(task).ready.insert({rank(tasks_[at(task)]), task});
+    touched_.push_back(tasks_[at(task)].track);
+  }
+
   void begin_tasks() {
-    for (Track& track : tracks_) begin_next(track);
+    for (int t : touched_) begin_next(tracks_[at(t)]);
+    touched_.clear();
     if (!running_.empty()) return;
     // A unit of another track waits for one that is held back.
     const auto first = std::ranges::min_element(tracks_, [](const Track& a, const Track& b) {
@@ -184,11 +190,11 @@ class ListScheduler {
   void finish(int task) {
     Track& track = track_of(task);
     track.is_busy = false;
+    touched_.push_back(tasks_[at(task)].track);
     const auto unfinished = track.unfinished.find(tasks_[at(task)].vn_begin);
     if (--unfinished->second == 0) track.unfinished.erase(unfinished);
     for (int dependent : dependents_[at(task)]) {
-      if (--waits_for_[at(dependent)] > 0) continue;
-      track_of(dependent).ready.insert({rank(tasks_[at(dependent)]), dependent});
+      if (--waits_for_[at(dependent)] == 0) add_ready(dependent);
     }
   }
 
@@ -198,6 +204,7 @@ class ListScheduler {
   std::vector<std::vector<int>> dependents_;
   std::vector<std::size_t> waits_for_;
   std::vector<Track> tracks_;
+  std::vector<int> touched_;  // tracks that may begin a task
   std::priority_queue<End, std::vector<End>, std::greater<>> running_;
   double now_s_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "scheduler/search/draft.h"
 
+#include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "scheduler/plan/placement.h"
@@ -48,12 +50,33 @@ std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<d
   return layers;
 }
 
+std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& layers) {
+  std::vector<int> sets;
+  std::map<int, Bytes> in_set;  // by track
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const Grid& grid = draft.grids[l];
+    const Bytes bytes = layers[l].weights / static_cast<Bytes>(grid.pieces);
+    const bool is_full = draft.set_bytes > 0 && std::ranges::any_of(grid.tracks, [&](int track) {
+                           return in_set[track] > 0 && in_set[track] + bytes > draft.set_bytes;
+                         });
+    if (is_full) in_set.clear();
+    sets.push_back(l == 0 ? 0 : sets.back() + (is_full ? 1 : 0));
+    for (int track : grid.tracks) in_set[track] += bytes;
+  }
+  return sets;
+}
+
 StrategyConfig to_config(const Draft& draft, const std::vector<WholeLayer>& layers) {
-  StrategyConfig config{.first = draft.first, .chunk = draft.chunk, .window = draft.window};
+  StrategyConfig config{
+      .first = draft.first, .chunk = draft.chunk, .window = draft.window, .graphs = draft.graphs};
+  const std::vector<int> sets = sets_of(draft, layers);
   for (std::size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
-    while (end < layers.size() && draft.grids[end] == draft.grids[begin]) ++end;
     const Grid& grid = draft.grids[begin];
-    config.place.push_back({patterns(layers, begin, end), grid.tracks, grid.pieces});
+    const auto is_like = [&](std::size_t l) {
+      return draft.grids[l] == grid && sets[l] == sets[begin];
+    };
+    while (end < layers.size() && is_like(end)) ++end;
+    config.place.push_back({patterns(layers, begin, end), grid.tracks, grid.pieces, sets[begin]});
   }
   return config;
 }
@@ -63,11 +86,14 @@ Strategy to_strategy(const Draft& draft, const std::vector<WholeLayer>& layers,
   std::vector<LayerPlacement> placements;
   placements.reserve(layers.size());
   std::vector<const LayerPlacement*> by_layer;
+  const std::vector<int> sets = sets_of(draft, layers);
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    placements.push_back({.tracks = draft.grids[l].tracks, .pieces = draft.grids[l].pieces});
+    const Grid& grid = draft.grids[l];
+    placements.push_back({.tracks = grid.tracks, .pieces = grid.pieces, .set = sets[l]});
     by_layer.insert(by_layer.end(), at(layers[l].num_layers), &placements.back());
   }
-  const StrategyConfig order{.first = draft.first, .chunk = draft.chunk, .window = draft.window};
+  const StrategyConfig order{
+      .first = draft.first, .chunk = draft.chunk, .window = draft.window, .graphs = draft.graphs};
   return placed(order, by_layer, model, groups);
 }
 

@@ -38,8 +38,15 @@ struct Draft {
   std::vector<Grid> grids;
   FirstChoice first = FirstChoice::backward;
   int chunk = 0, window = 0;
+  GraphChoice graphs = GraphChoice::keep;
+  /// The most weights of a residency set on one track; 0: any. The layers of a model, in order,
+  /// make sets of at most so many bytes each.
+  Bytes set_bytes = 0;
   auto operator<=>(const Draft&) const = default;
 };
+
+/// The residency set of each layer (LayerPlacement::set).
+std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& layers);
 
 /// The draft as a configuration, with one placement for consecutive equal layers, and "h.3.*" for
 /// the layers of a block.

@@ -101,12 +101,20 @@ class StaticStep {
     return 1 + busy_s / step_s * (number - 1) / number;
   }
 
-  /// After run().
-  bool fits(const EngineConfig& engine) {
+  /// After run(): the time that copies of what has no room take, once, on the worst device.
+  double overflow_s(const EngineConfig& engine) {
+    const auto room = [&](const StaticDevice& device) {
+      const Bytes planned = engine.split.planned(engine.device_budgets[device.number]);
+      return static_cast<std::int64_t>(planned) - static_cast<std::int64_t>(device.workspace);
+    };
+    const auto is_ample = [&](const auto& device) { return device.most_bytes <= room(device); };
+    if (std::ranges::all_of(tracks_, is_ample)) return 0;
     note_boundaries();
-    return std::ranges::all_of(tracks_, [&](StaticDevice& device) {
-      return fits(device, engine.split.planned(engine.device_budgets[device.number]));
-    });
+    double most_s = 0;
+    for (StaticDevice& device : tracks_) {
+      most_s = std::max(most_s, overflow(device, room(device)) / device.bytes_per_s);
+    }
+    return most_s;
   }
 
  private:
@@ -313,16 +321,15 @@ class StaticStep {
     }
   }
 
-  static bool fits(StaticDevice& device, Bytes budget) {
-    const auto most = static_cast<std::int64_t>(budget - std::min(budget, device.workspace));
-    if (device.most_bytes <= most) return true;
+  /// The bytes for which there is no room at the worst time.
+  static double overflow(StaticDevice& device, std::int64_t room) {
     // What leaves at the same time goes first.
     std::ranges::sort(device.memory, [](const auto& a, const auto& b) {
       return std::pair(a.time_s, a.bytes) < std::pair(b.time_s, b.bytes);
     });
-    std::int64_t used = 0;
-    return std::ranges::all_of(device.memory,
-                               [&](const auto& change) { return (used += change.bytes) <= most; });
+    std::int64_t used = 0, peak = 0;
+    for (const auto& change : device.memory) peak = std::max(peak, used += change.bytes);
+    return static_cast<double>(std::max<std::int64_t>(peak - room, 0));
   }
 
   const StepOutline& step_;
@@ -356,14 +363,19 @@ StaticDevice static_device(std::size_t number, const VirtualCosts& costs) {
 StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBegin& begin,
                     const std::vector<StaticDevice>& tracks, const EngineConfig& engine,
                     const VirtualCosts& costs, double most_s) {
-  StaticStep first(outline, table, begin, tracks, costs);
-  double step_s = first.run(1, most_s);
+  std::optional<StaticStep> step;
+  const auto run = [&](double contention) {
+    step.emplace(outline, table, begin, tracks, costs);
+    return step->run(contention, most_s);
+  };
+  double step_s = run(1);
+  if (step_s <= most_s && costs.contention.threads > 0) {
+    const double busy = step->busy_threads(step_s, engine.device_budgets.size());
+    step_s = run(costs.contention.at(busy));
+  }
   if (step_s > most_s) return {step_s, false};
-  if (costs.contention.threads == 0) return {step_s, first.fits(engine)};
-  const double busy = first.busy_threads(step_s, engine.device_budgets.size());
-  StaticStep step(outline, table, begin, tracks, costs);
-  step_s = step.run(costs.contention.at(busy), most_s);
-  return {step_s, step_s <= most_s && step.fits(engine)};
+  const double overflow_s = step->overflow_s(engine);
+  return {step_s + overflow_s, overflow_s == 0};
 }
 
 }  // namespace

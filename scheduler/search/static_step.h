@@ -11,7 +11,9 @@ namespace spillway {
 
 /// The estimate of a step.
 struct StepEstimate {
-  double step_s = 0;  ///< seconds from one commit to the next
+  /// Seconds from one commit to the next. If it does not fit, with the time for copying once what
+  /// has no room, which is less than the engine takes, as a rule.
+  double step_s = 0;
   bool fits = false;  ///< the devices have room for all that would be there at once
 };
 

@@ -82,7 +82,11 @@ class Moves {
     return found;
   }
 
-  /// The draft with another chunk, window or first choice.
+  /// From now on, memory matters.
+  void save_memory() { saves_memory_ = true; }
+
+  /// The draft with another chunk, window or first choice; if memory matters, with other choices of
+  /// what stays on devices.
   std::vector<Draft> all_orders(const Draft& draft) const {
     std::vector<Draft> found(6, draft);
     for (int i = 0; i < 3; ++i) found[at(i)].chunk = std::min(i, space_.virtual_nodes);
@@ -90,6 +94,18 @@ class Moves {
     found[4].window = space_.devices;
     const bool is_forward = draft.first == FirstChoice::forward;
     found[5].first = is_forward ? FirstChoice::backward : FirstChoice::forward;
+    if (!saves_memory_) return found;
+    const auto add = [&](const auto& change) {
+      found.push_back(draft);
+      change(found.back());
+    };
+    const bool keeps = draft.graphs == GraphChoice::keep;
+    add([&](Draft& d) { d.graphs = keeps ? GraphChoice::recompute : GraphChoice::keep; });
+    add([&](Draft& d) { d.chunk = std::min(4, space_.virtual_nodes); });
+    add([&](Draft& d) { d.window = 1; });
+    for (const Bytes parts : {0u, 2u, 4u, 8u, 16u}) {
+      add([&](Draft& d) { d.set_bytes = parts == 0 ? 0 : space_.budget / parts; });
+    }
     return found;
   }
 
@@ -184,6 +200,7 @@ class Moves {
   const SearchSpace& space_;
   Draws& draws_;
   std::vector<Shape> shapes_;
+  bool saves_memory_ = false;
 };
 
 class Search {
@@ -202,8 +219,14 @@ class Search {
     for (auto& [name, draft] : known_drafts(space_.layers, space_.devices, space_.groups)) {
       const std::optional<StepCost> cost = price(draft);
       result_.known.push_back({name, to_config(draft, space_.layers), 1, cost});
-      if (cost) starts.push_back(std::move(draft));
+      seconds_of(draft);
+      starts.push_back(std::move(draft));
     }
+    if (is_tight_) {
+      moves_.save_memory();
+      add_spilled(starts);
+    }
+    std::erase_if(starts, [&](const Draft& draft) { return seconds_of(draft) == kNever; });
     if (starts.empty()) return std::move(result_);
     std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds_of(draft); });
     starts.resize(std::min(starts.size(), kChains));
@@ -223,6 +246,17 @@ class Search {
 
  private:
   static constexpr std::size_t kChains = 4, kChosenFrom = 32;
+
+  /// The same with two sets of weights on a device in turn, or more, and all virtual nodes of a
+  /// cell in one unit: each set is loaded twice in a step, while the one before computes.
+  void add_spilled(std::vector<Draft>& starts) const {
+    constexpr Bytes kParts = 4;  // two sets, and their gradient sums
+    for (Draft draft : std::vector(starts)) {
+      draft.chunk = draft.window = 0;
+      draft.set_bytes = space_.budget / kParts;
+      starts.push_back(std::move(draft));
+    }
+  }
 
   /// A strategy that was simulated before costs no proposal, so tries are limited, too: a small
   /// space may have fewer strategies than there are proposals.
@@ -258,9 +292,17 @@ class Search {
       const Strategy strategy = to_strategy(draft, space_.layers, space_.model, space_.groups);
       estimate = estimate_(strategy, most_s);
     }
-    if (!estimate) return {seconds(price(draft)), true};
+    if (!estimate) {
+      is_tight_ = is_tight_ || estimate_ != nullptr;
+      return {seconds(price(draft)), true};
+    }
     if (estimate->fits) return {estimate->step_s, true};
     if (estimate->step_s > most_s) return {estimate->step_s, false};
+    is_tight_ = true;
+    // One price costs as much as many estimates.
+    constexpr int kProposalsOfAPrice = 8;
+    if (priced_misfits_ * kProposalsOfAPrice > config_.proposals) return {kNever, true};
+    ++priced_misfits_;
     return {std::max(estimate->step_s, seconds(price(draft))), true};
   }
 
@@ -378,6 +420,8 @@ class Search {
   std::map<Draft, std::optional<StepCost>> prices_;
   Draft best_;
   int tried_ = 0;
+  bool is_tight_ = false;   ///< not every strategy has room for everything
+  int priced_misfits_ = 0;  ///< strategies without room that the engine has priced
   SearchResult result_;
 };
 

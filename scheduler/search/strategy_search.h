@@ -16,6 +16,7 @@ struct SearchSpace {
   int devices = 1;
   int groups = 1;         ///< reduction groups
   int virtual_nodes = 1;  ///< of a step
+  Bytes budget = 0;       ///< of the smallest device
 };
 
 /// The cost of a strategy; nothing if it does not fit. A function of the strategy alone.

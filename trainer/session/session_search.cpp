@@ -25,16 +25,17 @@ TrialConfig priced_trial(TrialConfig config) {
   return config;
 }
 
-SearchSpace space_of(const SessionTrial& trial, int devices) {
+SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budgets) {
   std::vector<double> cost_s;
   for (const LayerProfile& layer : trial.profile.layers) {
     cost_s.push_back(layer.forward_s + layer.backward_s);
   }
   return {.model = trial.model->spec,
           .layers = whole_layers(trial.model->spec, cost_s),
-          .devices = devices,
+          .devices = static_cast<int>(budgets.size()),
           .groups = trial.config.train.reduction_groups,
-          .virtual_nodes = trial.config.train.virtual_nodes};
+          .virtual_nodes = trial.config.train.virtual_nodes,
+          .budget = *std::ranges::min_element(budgets)};
 }
 
 /// Without a strategy, on 1, 2, 4, ... and all devices.
@@ -75,7 +76,7 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
     return plan ? step_cost(plan, engine, costs) : std::nullopt;
   };
 
-  const SearchSpace space = space_of(trial, static_cast<int>(impl.devices.budgets().size()));
+  const SearchSpace space = space_of(trial, impl.devices.budgets());
   StepEstimator estimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
                           engine, costs);
   SearchResult result = search_strategy(

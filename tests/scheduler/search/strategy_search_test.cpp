@@ -125,6 +125,44 @@ TEST(StrategySearch, WritesPatternsOfBlocks) {
   EXPECT_EQ(strategy.stages.back().cells, (std::vector<Cell>{{{0, 4}, 1}}));
 }
 
+TEST(StrategySearch, DividesWeightsIntoSetsOfLimitedBytes) {
+  const Problem problem(chain(6, 256 << 10), 2, 4, 1e9);  // 1 MiB a layer
+  Draft draft = everywhere(consecutive(0, 1), problem.space.layers);
+  EXPECT_EQ(sets_of(draft, problem.space.layers), std::vector<int>(6, 0));
+  draft.set_bytes = 2_MiB;
+  EXPECT_EQ(sets_of(draft, problem.space.layers), (std::vector{0, 0, 1, 1, 2, 2}));
+  draft.set_bytes = 1;
+  EXPECT_EQ(sets_of(draft, problem.space.layers), (std::vector{0, 1, 2, 3, 4, 5}));
+  draft.set_bytes = 2_MiB;
+  draft.grids[1] = consecutive(1, 1);
+  EXPECT_EQ(sets_of(draft, problem.space.layers), (std::vector{0, 0, 0, 1, 1, 2}));
+  const StrategyConfig config = to_config(draft, problem.space.layers);
+  const Strategy written = placed(config, problem.model, 4);
+  const Strategy direct = to_strategy(draft, problem.space.layers, problem.model, 4);
+  ASSERT_EQ(written.stages.size(), direct.stages.size());
+  for (std::size_t s = 0; s < written.stages.size(); ++s) {
+    EXPECT_EQ(written.stages[s].layers, direct.stages[s].layers);
+    EXPECT_EQ(written.stages[s].cells, direct.stages[s].cells);
+    EXPECT_EQ(written.stages[s].set, direct.stages[s].set);
+  }
+}
+
+/// Of 12 MiB of weights 10 MiB have room, without gradients. Where everything has room, the search
+/// does not try four virtual nodes a unit.
+TEST(StrategySearch, ChoosesWhatStaysWhereMemoryIsShort) {
+  const auto found = [](Bytes budget) {
+    const Problem problem(chain(12, 256 << 10), 2, 8, 3e8, budget);
+    const auto price = [&](const StrategyConfig& strategy) { return problem.price(strategy); };
+    return search_strategy(problem.space, price, {.proposals = 300}, problem.estimate());
+  };
+  const SearchResult tight = found(10_MiB);
+  EXPECT_EQ(tight.best.strategy.value().chunk, 4);
+  for (const PricedStrategy& known : tight.known) {
+    EXPECT_LT(1.15 * tight.best.cost.value().step_s, known.cost.value().step_s) << known.name;
+  }
+  EXPECT_LT(found(64_MiB).best.strategy.value().chunk, 4);
+}
+
 /// Layers with many weights behind slow links: each should be on one device.
 TEST(StrategySearch, BeatsDataParallelismWhereWeightsAreLarge) {
   const Problem problem(chain(8, 400'000), 4, 8, 1e8);
