@@ -84,6 +84,27 @@ std::vector<std::string> overrides_of(const PricedStrategy& best,
   return {lanes, "train.strategy=" + file.string()};
 }
 
+/// Whether more lanes might make the trial fit.
+bool may_have_more_lanes(const PlannedRow& row) {
+  const TrainConfig& train = row.train;
+  return row.misfit && row.misfit->tier == Tier::device && !train.strategy &&
+         train.lane_groups.empty() && train.max_data_parallel == 0;
+}
+
+/// The run as configured. If no trial fits, the run with as many lanes as possible, because a lane
+/// with fewer groups needs less memory for sums.
+PlannedRun planned_to_search(PlanInput input, std::optional<std::size_t> only = std::nullopt) {
+  PlannedRun run = plan_run(input, only);
+  if (run.session_config.hosts.several()) return run;
+  if (!std::ranges::all_of(run.rows, may_have_more_lanes)) return run;
+  auto lanes = static_cast<int>(run.session_config.devices.size());
+  for (const PlannedRow& row : run.rows) lanes = std::min(lanes, row.train.reduction_groups);
+  if (lanes <= run.rows.front().train.data_parallel) return run;
+  run.session.reset();  // its devices
+  input.overrides.push_back(fmt::format("train.data_parallel={}", lanes));
+  return plan_run(input, only);
+}
+
 /// The trial with other pieces. Those that do not fit are left out.
 std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedRun& run,
                                           std::size_t trial, const SearchConfig& config) {
@@ -93,7 +114,7 @@ std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedR
     if (searched.overrides.empty()) return {};
     PlanInput divided = input;
     for (const std::string& each : searched.overrides) divided.overrides.push_back(each);
-    const PlannedRun other = plan_run(divided, trial);
+    const PlannedRun other = planned_to_search(divided, trial);
     if (other.rows.front().misfit) continue;
     searched.least_budget = other.rows.front().plan.smallest_budget_bytes;
     searched.best = other.session->search(JobId(0), config).best;
@@ -129,7 +150,7 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
         "--search", 0,
         fmt::format("is {}, which exists; name a new file, or delete it", options.file.string()));
   }
-  PlannedRun run = plan_run(input);
+  PlannedRun run = planned_to_search(input);
   const auto fits = std::ranges::find_if_not(run.rows, &PlannedRow::is_misfit);
   if (fits == run.rows.end()) return std::nullopt;
   const auto number = static_cast<std::size_t>(fits - run.rows.begin());

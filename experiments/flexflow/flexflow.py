@@ -93,7 +93,7 @@ def main():
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.bin) + "/spillway"
     names = [arguments.only] if arguments.only else list(MODELS)
-    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 1000
+    machines, proposals = [(8, SLOW), (8, FAST), (4, SLOW)], 4000
     if arguments.brief:
         MODELS["RNNLM"][0].update(vocab_size=256, hidden_size=16)
         names, machines, proposals = ["RNNLM"], [(2, FAST)], 20

@@ -256,7 +256,7 @@ def main():
                                 proposals=20, folder=folder)
         else:
             right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8,
-                                proposals=1000, folder=folder)
+                                proposals=4000, folder=folder)
         print("\n## Several trials\n")
         bubbles_table(program, text, [2] if arguments.brief else [1, 2, 3, 4], steps=3 if
                       arguments.brief else 12)
@@ -273,10 +273,10 @@ def main():
                                    "GPT, wide": wide,
                                    "AlexNet": {**wide, "host_memory": "4GiB", "model": model,
                                                "data": data}},
-                         [4, 8], ["10MiB/s", "40MiB/s", "160MiB/s"], 1000, folder)
+                         [4, 8], ["10MiB/s", "40MiB/s", "160MiB/s"], 4000, folder)
             print("\n## Less memory\n")
             memory_table(program, {"GPT, many words": config_of(LARGE, text, [], 3),
-                                   "GPT, wide": wide}, [1, 0.5, 0.25], 1000, folder)
+                                   "GPT, wide": wide}, [1, 0.5, 0.25], 4000, folder)
     return 0 if right else 1
 
 

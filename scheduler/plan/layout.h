@@ -23,7 +23,7 @@ FoldPlan plan_fold(GroupRange cell, int groups, int vns_per_group);
 /// By parameter: the number of layers that use it.
 std::vector<int> uses_of(const ModelSpec& model);
 
-/// The parts of so many bytes that threads of the host may take at the same time.
+/// The number of parts into which host threads can divide an op over `bytes` bytes.
 int host_grains(Bytes bytes);
 /// The op that finishes the sum of a layer by `merges` additions, without what it waits for.
 HostOpSpec reduce_of(const ModelSpec& model, const Profile& profile, int layer,

@@ -196,12 +196,10 @@ class ProgramBuilder {
     return cost;
   }
 
-  /// As long as there is room for graphs.
   double expected_cost(OpKind kind, int stage) const {
     const LayerRange layers = plan_.strategy.stages[at(stage)].layers;
-    const bool uses_graph = kind == OpKind::backward && graphs_[at(stage)] > 0;
-    const double saved_s = uses_graph ? cost_of(OpKind::forward, layers) : 0;
-    return std::max(cost_of(kind, layers) - saved_s, 0.);
+    return spillway::expected_cost(kind, cost_of(OpKind::forward, layers),
+                                   cost_of(OpKind::backward, layers), graphs_[at(stage)] > 0);
   }
 
   OpCost op_cost() const {
@@ -321,21 +319,13 @@ class ProgramBuilder {
     return {before.begin(), before.end()};
   }
 
-  /// Weights stay while the track's next unit uses them, or belongs to the same set and a later one
-  /// uses them.
   void choose_leaving() {
     for (const std::vector<int>& units : program_.track_units) {
-      std::set<int> later;  // weights
-      for (std::size_t i = units.size(); i-- > 0;) {
-        UnitSpec& unit = program_.units[at(units[i])];
-        const int next = i + 1 < units.size() ? units[i + 1] : -1;
-        const bool stays = next >= 0 && set_of_unit_[at(next)] == set_of_unit_[at(units[i])];
-        for (int b : unit.weights) {
-          const bool is_next =
-              next >= 0 && std::ranges::binary_search(program_.units[at(next)].weights, b);
-          if (!is_next && !(stays && later.contains(b))) unit.leaves.push_back(b);
-        }
-        later.insert(unit.weights.begin(), unit.weights.end());
+      std::vector<UnitWeights> track;
+      for (int u : units) track.push_back({&program_.units[at(u)].weights, set_of_unit_[at(u)]});
+      std::vector<std::vector<int>> leaving = leaving_weights(track);
+      for (std::size_t i = 0; i < units.size(); ++i) {
+        program_.units[at(units[i])].leaves = std::move(leaving[i]);
       }
     }
   }
@@ -355,20 +345,6 @@ class ProgramBuilder {
   std::map<int, int> update_of_;  // weights buffer -> host op
   int load_ = -1, eval_load_ = -1, evaluation_ = -1;
 };
-
-/// By stage: the bytes of a graph that its forward may keep. The last stage has none: its forward
-/// and backward are one op.
-std::vector<Bytes> kept_graphs(const Strategy& strategy, const JobShape& shape,
-                               const std::vector<RangeNeed>& needs) {
-  std::vector<Bytes> graphs(strategy.stages.size());
-  if (strategy.graphs == GraphChoice::recompute || shape.split.dedicated_activations())
-    return graphs;
-  const std::vector<bool> keeps_weights = strategy.keeps_weights();
-  for (std::size_t s = 0; s + 1 < graphs.size(); ++s) {
-    if (keeps_weights[s]) graphs[s] = needs[s].graph();
-  }
-  return graphs;
-}
 
 }  // namespace
 
@@ -431,7 +407,9 @@ JobPlan lower(const ModelSpec& model, const Profile& profile, const JobShape& sh
     needs.push_back(range_need(table, range));
     plan.needed_budget = std::max(plan.needed_budget, needs.back().largest().total(shape.split));
   }
-  const std::vector<Bytes> graphs = kept_graphs(plan.strategy, shape, needs);
+  std::vector<Bytes> graphs;
+  for (const RangeNeed& need : needs) graphs.push_back(need.graph());
+  graphs = kept_graphs(plan.strategy, shape.split, std::move(graphs));
   LayoutBuilder buffers(model, shape, plan.strategy, cut);
   plan.programs.resize(StepKind::kNum);
   const auto kinds = only_a_step ? std::vector{kStepAfterStep} : all_kinds(plan, shape);

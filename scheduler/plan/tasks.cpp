@@ -211,6 +211,21 @@ class ListScheduler {
 
 }  // namespace
 
+double expected_cost(OpKind kind, double forward_s, double backward_s, bool has_graph) {
+  if (kind != OpKind::backward) return forward_s;
+  return std::max(backward_s - (has_graph ? forward_s : 0), 0.);
+}
+
+std::vector<Bytes> kept_graphs(const Strategy& strategy, const MemorySplit& split,
+                               std::vector<Bytes> graphs) {
+  const bool keeps = strategy.graphs == GraphChoice::keep && !split.dedicated_activations();
+  const std::vector<bool> keeps_weights = strategy.keeps_weights();
+  for (std::size_t s = 0; s < graphs.size(); ++s) {
+    if (!keeps || !keeps_weights[s] || s + 1 == graphs.size()) graphs[s] = 0;
+  }
+  return graphs;
+}
+
 std::vector<Task> training_tasks(const ModelSpec& model, const JobShape& shape,
                                  const Strategy& strategy, const Cut& cut,
                                  const HasBackward& has_backward, const OpCost& cost) {
@@ -256,6 +271,23 @@ std::vector<int> planned_order(const std::vector<Task>& tasks, const Strategy& s
     }
   }
   return order;
+}
+
+std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& track) {
+  std::vector<std::vector<int>> leaving(track.size());
+  std::vector<bool> is_used;  // by buffer: by a later unit
+  for (std::size_t i = track.size(); i-- > 0;) {
+    const std::vector<int>& weights = *track[i].weights;
+    const UnitWeights* next = i + 1 < track.size() ? &track[i + 1] : nullptr;
+    const bool keeps_set = next != nullptr && next->set == track[i].set;
+    if (!weights.empty()) is_used.resize(std::max(is_used.size(), at(weights.back()) + 1));
+    for (int b : weights) {
+      const bool is_next = next != nullptr && std::ranges::binary_search(*next->weights, b);
+      if (!is_next && !(keeps_set && is_used[at(b)])) leaving[i].push_back(b);
+      is_used[at(b)] = true;
+    }
+  }
+  return leaving;
 }
 
 }  // namespace spillway

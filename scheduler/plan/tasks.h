@@ -19,6 +19,12 @@ struct Task {
 
 /// The cost of an op of a stage.
 using OpCost = std::function<double(OpKind kind, int stage)>;
+/// As long as there is room for graphs: a backward that uses one computes no forward.
+double expected_cost(OpKind kind, double forward_s, double backward_s, bool has_graph);
+/// By stage: the bytes of a graph that its forward keeps; 0: none. `graphs`: of a forward that may.
+/// The last stage has none: its forward and backward are one op.
+std::vector<Bytes> kept_graphs(const Strategy& strategy, const MemorySplit& split,
+                               std::vector<Bytes> graphs);
 /// By stage: whether it has a backward.
 using HasBackward = std::vector<bool>;
 
@@ -35,5 +41,14 @@ std::vector<Task> evaluation_tasks(const JobShape& shape, const Strategy& strate
 /// begins the best of the tasks that could start, as if copies took no time. Source: Graham,
 /// "Bounds on multiprocessing timing anomalies", 1969.
 std::vector<int> planned_order(const std::vector<Task>& tasks, const Strategy& strategy);
+
+/// What a unit of a track keeps on its device.
+struct UnitWeights {
+  const std::vector<int>* weights = nullptr;  ///< buffers, ascending
+  int set = 0;                                ///< Stage::set
+};
+/// By unit: the weights that leave the device with it. They stay while the track's next unit uses
+/// them, or belongs to the same set and a later one uses them. `track`: its units, in order.
+std::vector<std::vector<int>> leaving_weights(const std::vector<UnitWeights>& track);
 
 }  // namespace spillway

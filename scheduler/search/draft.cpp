@@ -51,17 +51,26 @@ std::vector<WholeLayer> whole_layers(const ModelSpec& model, const std::vector<d
 }
 
 std::vector<int> sets_of(const Draft& draft, const std::vector<WholeLayer>& layers) {
+  struct Filled {
+    int set = 0;
+    Bytes bytes = 0;
+  };
   std::vector<int> sets;
-  std::map<int, Bytes> in_set;  // by track
+  std::map<int, Filled> tracks;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const Grid& grid = draft.grids[l];
     const Bytes bytes = layers[l].weights / static_cast<Bytes>(grid.pieces);
-    const bool is_full = draft.set_bytes > 0 && std::ranges::any_of(grid.tracks, [&](int track) {
-                           return in_set[track] > 0 && in_set[track] + bytes > draft.set_bytes;
-                         });
-    if (is_full) in_set.clear();
-    sets.push_back(l == 0 ? 0 : sets.back() + (is_full ? 1 : 0));
-    for (int track : grid.tracks) in_set[track] += bytes;
+    int set = 0;  // the first in which all tracks have room
+    for (int track : grid.tracks) {
+      const auto& [number, filled] = tracks[track];
+      const bool is_full = draft.set_bytes > 0 && filled > 0 && filled + bytes > draft.set_bytes;
+      set = std::max(set, number + (is_full ? 1 : 0));
+    }
+    for (int track : grid.tracks) {
+      if (tracks[track].set < set) tracks[track] = {set, 0};
+      tracks[track].bytes += bytes;
+    }
+    sets.push_back(set);
   }
   return sets;
 }

@@ -39,8 +39,8 @@ struct Draft {
   FirstChoice first = FirstChoice::backward;
   int chunk = 0, window = 0;
   GraphChoice graphs = GraphChoice::keep;
-  /// The most weights of a residency set on one track; 0: any. The layers of a model, in order,
-  /// make sets of at most so many bytes each.
+  /// The layers of a track, in order, are grouped into residency sets with at most this many bytes
+  /// of weights; 0: into one.
   Bytes set_bytes = 0;
   auto operator<=>(const Draft&) const = default;
 };

@@ -41,7 +41,7 @@ class StageTable {
   const JobShape& shape() const { return shape_; }
   /// By layer: parameters that other layers use, too.
   const std::vector<std::vector<int>>& tied_params() const { return tied_params_; }
-  /// Of a strategy with one stage: its weights and what the host does with them are those of all.
+  /// The plan with one stage. Every strategy has the same weights buffers and host updates.
   const JobPlan& whole() const { return whole_; }
 
  private:

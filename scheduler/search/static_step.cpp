@@ -19,21 +19,21 @@ struct StaticDevice {
   double slowdown = 1, bytes_per_s = 0;
   double compute_s = 0, to_device_s = 0, to_host_s = 0;  ///< when its queues are free
   double busy_s = 0;
-  double ahead_s = 0;  ///< compute of the units that are left
+  double ahead_s = 0;  ///< compute time of the units that are left
   /// The last two ops: when they end, and their units.
   std::array<double, 2> ends{};
   std::array<int, 2> units{-1, -1};
   double issued_s = 0;    ///< when its last op was handed over
   double reserved_s = 0;  ///< when its last unit got its memory
   double drained_s = 0;   ///< when the sums of its last unit are at home
-  bool is_long = false;   ///< that unit has more ops than are handed over at once
+  bool is_long = false;   ///< that unit has more than the two ops that a queue holds
   Bytes workspace = 0;
   struct Change {
     double time_s = 0;
     std::int64_t bytes = 0;
   };
   std::vector<Change> memory;
-  std::int64_t most_bytes = 0;  ///< of all that is ever there, as if nothing left
+  std::int64_t most_bytes = 0;  ///< of all that arrives: no peak is higher
 
   void change(double time_s, Bytes bytes, int sign) {
     if (bytes == 0) return;
@@ -77,16 +77,18 @@ class StaticStep {
     for (std::size_t s = 0; s < step.stages.size(); ++s) {
       sums_there_[s].resize(step.cells(static_cast<int>(s)).size(), kAbsent);
     }
-    choose_leaving();
   }
 
   /// `contention`: the slowdown of compute.
   double run(double contention, double most_s) {
     contention_ = contention;
     for (const Task& task : step_.tasks) device(task).ahead_s += compute_s(task);
-    for (std::size_t i = 0; i < step_.order.size(); ++i) {
-      const Task& task = step_.tasks[at(step_.order[i])];
-      run_unit(step_.order[i], task, leaves_[i]);
+    for (const StaticDevice& device : tracks_) {
+      if (device.ahead_s / kRounding > most_s) return device.ahead_s / kRounding;
+    }
+    for (int number : step_.order) {
+      const Task& task = step_.tasks[at(number)];
+      run_unit(number, task);
       const double least_s = (device(task).compute_s + device(task).ahead_s) / kRounding;
       if (least_s > most_s) return least_s;
     }
@@ -99,6 +101,12 @@ class StaticStep {
     for (const StaticDevice& device : tracks_) busy_s += device.busy_s / device.slowdown;
     const auto number = static_cast<double>(devices);
     return 1 + busy_s / step_s * (number - 1) / number;
+  }
+
+  /// After run(): a bound of the step while devices compute more slowly. Then copies wait less
+  /// often for idle queues.
+  double least_s(double step_s) const {
+    return step_s - static_cast<double>(num_copies_) * costs_.copy_latency_s;
   }
 
   /// After run(): the time that copies of what has no room take, once, on the worst device.
@@ -139,31 +147,9 @@ class StaticStep {
   /// Without merges, which come on top.
   double compute_s(const Task& task) { return task.cost_s * device(task).slowdown * contention_; }
 
-  /// By position in the order: the weights that leave the track with the unit. Those stay that the
-  /// track's next unit uses, or a later one while the set is the same.
-  void choose_leaving() {
-    std::vector<int> next(tracks_.size(), -1);  // tasks, by track
-    std::vector<bool> is_used(weights_there_.size());
-    leaves_.resize(step_.order.size());
-    for (std::size_t i = step_.order.size(); i-- > 0;) {
-      const Task& task = step_.tasks[at(step_.order[i])];
-      const int behind = std::exchange(next[at(task.track)], step_.order[i]);
-      const Task* follows = behind < 0 ? nullptr : &step_.tasks[at(behind)];
-      const bool is_same_set = follows != nullptr && set_of(*follows) == set_of(task);
-      const std::size_t begin = at(task.track) * num_weights_;
-      for (int w : facts(task).weights) {
-        const bool is_next =
-            follows != nullptr && (follows->stage == task.stage ||
-                                   std::ranges::binary_search(facts(*follows).weights, w));
-        if (!is_next && !(is_same_set && is_used[begin + at(w)])) leaves_[i].push_back(w);
-        is_used[begin + at(w)] = true;
-      }
-    }
-  }
-  int set_of(const Task& task) const { return step_.strategy.stages[at(task.stage)].set; }
-
   /// Queues a copy at `now_s` and returns its end.
-  double copy(const StaticDevice& device, double& queue_s, double now_s, Bytes bytes) const {
+  double copy(const StaticDevice& device, double& queue_s, double now_s, Bytes bytes) {
+    ++num_copies_;
     const double latency_s = queue_s < now_s ? costs_.copy_latency_s : 0;
     queue_s = std::max(now_s + costs_.dispatch_latency_s, queue_s) + latency_s +
               static_cast<double>(bytes) / device.bytes_per_s;
@@ -187,7 +173,7 @@ class StaticStep {
     return ready_s;
   }
 
-  void run_unit(int number, const Task& task, const std::vector<int>& leaves) {
+  void run_unit(int number, const Task& task) {
     StaticDevice& device = this->device(task);
     device.ahead_s -= compute_s(task);
     const double ready_s = this->ready_s(task);
@@ -214,7 +200,7 @@ class StaticStep {
       ahead_s = device.issued_s;
     }
     ends_[at(number)] = device.ends[1];
-    end_unit(task, leaves);
+    end_unit(task, step_.leaves[at(number)]);
   }
 
   void reserve_sums(const Task& task, double now_s) {
@@ -340,24 +326,14 @@ class StaticStep {
   const int vns_;
   const std::size_t num_weights_;
   double contention_ = 1;
+  std::int64_t num_copies_ = 0;
   std::vector<double> weights_there_;            // by track, weights buffer: since when
   std::vector<std::vector<double>> sums_there_;  // by stage, cell
   std::vector<double> there_;                    // by exchanged buffer, track
   std::vector<double> last_reads_;               // by exchanged buffer
   std::vector<double> ends_;                     // by task
   std::vector<double> drained_;                  // by stage
-  std::vector<std::vector<int>> leaves_;         // by position in the order
 };
-
-StaticDevice static_device(std::size_t number, const VirtualCosts& costs) {
-  const auto of = [number](const std::vector<double>& values, double otherwise) {
-    return number < values.size() && values[number] > 0 ? values[number] : otherwise;
-  };
-  const double all = costs.copy_bytes_per_s;
-  return {.number = number,
-          .slowdown = of(costs.slowdown, 1),
-          .bytes_per_s = std::min(of(costs.link_bytes_per_s, all), all)};
-}
 
 /// The threads of devices that compute slow each other down; a first pass tells how many do.
 StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBegin& begin,
@@ -369,7 +345,8 @@ StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBeg
     return step->run(contention, most_s);
   };
   double step_s = run(1);
-  if (step_s <= most_s && costs.contention.threads > 0) {
+  if (costs.contention.threads > 0) {
+    if (const double least_s = step->least_s(step_s); least_s > most_s) return {least_s, false};
     const double busy = step->busy_threads(step_s, engine.device_budgets.size());
     step_s = run(costs.contention.at(busy));
   }
@@ -392,7 +369,11 @@ std::optional<StepEstimate> StepEstimator::estimate(Strategy strategy, double mo
   const auto devices = devices_for(strategy, slots);
   if (!devices) return std::nullopt;
   std::vector<StaticDevice> tracks;
-  for (std::size_t device : *devices) tracks.push_back(static_device(device, costs_));
+  for (std::size_t device : *devices) {
+    tracks.push_back({.number = device,
+                      .slowdown = costs_.slowdown_of(device),
+                      .bytes_per_s = costs_.copy_rate_of(device)});
+  }
   const StepOutline outline(table_, strategy, slots);
   return passed(outline, table_, begin_, tracks, engine_, costs_, most_s);
 }
@@ -404,7 +385,7 @@ std::optional<std::vector<std::size_t>> StepEstimator::devices_for(Strategy& str
   for (Bytes budget : engine_.device_budgets) {
     if (budget >= smallest) usable.push_back(budget);
   }
-  if (usable.empty()) return std::nullopt;
+  if (usable.empty() || usable.size() < at(strategy.tracks)) return std::nullopt;
   const Bytes budget = *std::ranges::min_element(usable);
   Bytes needed = 0;
   std::vector<Stage> stages;

@@ -11,8 +11,8 @@ namespace spillway {
 
 /// The estimate of a step.
 struct StepEstimate {
-  /// Seconds from one commit to the next. If it does not fit, with the time for copying once what
-  /// has no room, which is less than the engine takes, as a rule.
+  /// Seconds from one commit to the next. If memory is short, with the time to copy once what has
+  /// no room. The engine usually takes longer.
   double step_s = 0;
   bool fits = false;  ///< the devices have room for all that would be there at once
 };
@@ -28,16 +28,16 @@ class StepEstimator {
   /// `shape`: without other hosts. `profile` outlives it, and `model`.
   StepEstimator(const ModelSpec& model, const Profile& profile, const JobShape& shape,
                 const EngineConfig& engine, const VirtualCosts& costs);
-  /// Nothing if too few devices have room for its units. Track t is on the t-th device that has;
-  /// stages are divided to fit. The pass ends once the step is known to take longer than `most_s`:
-  /// then `step_s` is between the two, and `fits` false.
+  /// Nothing if too few devices can run its units. Stages are divided to fit; track t gets the t-th
+  /// device that fits. The pass ends once the step must take longer than `most_s`. Then `step_s` is
+  /// above `most_s` and at most the true estimate, and `fits` is false.
   std::optional<StepEstimate> estimate(Strategy strategy,
                                        double most_s = std::numeric_limits<double>::infinity());
 
   /// What the host does before the first unit: the same for all strategies.
   struct HostBegin {
     double loaded_s = 0;            ///< when the batch is there
-    std::vector<double> updated_s;  ///< by weights buffer; frozen: 0
+    std::vector<double> updated_s;  ///< by weights buffer: when its update is done
     HostWorkers workers{0};
   };
 

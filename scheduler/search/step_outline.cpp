@@ -45,9 +45,6 @@ class ExchangeNumbers {
 
 StepOutline::StepOutline(StageTable& table, const Strategy& placed, int slots) : strategy(placed) {
   const std::vector<LayerRange> layers = layers_of(strategy);
-  const std::vector<bool> keeps_weights = strategy.keeps_weights();
-  const bool keeps_graphs =
-      strategy.graphs == GraphChoice::keep && !table.shape().split.dedicated_activations();
   HasBackward has_backward;
   std::vector<bool> reads_batch;
   for (std::size_t s = 0; s < layers.size(); ++s) {
@@ -55,12 +52,13 @@ StepOutline::StepOutline(StageTable& table, const Strategy& placed, int slots) :
     stages.push_back(&facts);
     has_backward.push_back(facts.has_backward);
     reads_batch.push_back(facts.reads_batch);
-    const bool is_last = s + 1 == layers.size();
-    graphs.push_back(keeps_graphs && keeps_weights[s] && !is_last ? facts.graph : 0);
+    graphs.push_back(facts.graph);
   }
+  graphs = kept_graphs(strategy, table.shape().split, std::move(graphs));
   const Cut cut(table.model(), layers);
   tasks = training_tasks(table.model(), table.shape(), strategy, cut, has_backward, op_cost());
   order = planned_order(tasks, strategy);
+  choose_leaving();
   ExchangeNumbers numbers(table.model());
   StageOps ops(table.model(), cut, reads_batch, numbers);
   for (int s = 0; s < static_cast<int>(layers.size()); ++s) {
@@ -76,9 +74,26 @@ StepOutline::StepOutline(StageTable& table, const Strategy& placed, int slots) :
 OpCost StepOutline::op_cost() const {
   return [this](OpKind kind, int stage) {
     const StageFacts& facts = *stages[at(stage)];
-    if (kind != OpKind::backward) return facts.forward_s;
-    return std::max(facts.backward_s - (graphs[at(stage)] > 0 ? facts.forward_s : 0), 0.);
+    return expected_cost(kind, facts.forward_s, facts.backward_s, graphs[at(stage)] > 0);
   };
+}
+
+void StepOutline::choose_leaving() {
+  std::vector<std::vector<UnitWeights>> units(at(strategy.tracks));
+  std::vector<std::vector<int>> numbers(at(strategy.tracks));
+  for (int t : order) {
+    const Task& task = tasks[at(t)];
+    const int set = strategy.stages[at(task.stage)].set;
+    units[at(task.track)].push_back({&stages[at(task.stage)]->weights, set});
+    numbers[at(task.track)].push_back(t);
+  }
+  leaves.resize(tasks.size());
+  for (std::size_t track = 0; track < units.size(); ++track) {
+    std::vector<std::vector<int>> leaving = leaving_weights(units[track]);
+    for (std::size_t i = 0; i < leaving.size(); ++i) {
+      leaves[at(numbers[track][i])] = std::move(leaving[i]);
+    }
+  }
 }
 
 }  // namespace spillway

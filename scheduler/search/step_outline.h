@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <tuple>
 #include <vector>
 
 #include "scheduler/plan/stage_ops.h"
@@ -35,11 +33,13 @@ struct StepOutline {
   std::vector<Bytes> graphs;  ///< by stage; 0: none is kept
   std::vector<Task> tasks;
   std::vector<int> order;                   ///< of the tasks
+  std::vector<std::vector<int>> leaves;     ///< by task: see leaving_weights()
   std::vector<Exchange> forward, backward;  ///< by stage
   std::vector<Bytes> bytes;                 ///< by what is exchanged
 
  private:
   OpCost op_cost() const;
+  void choose_leaving();
 };
 
 }  // namespace spillway

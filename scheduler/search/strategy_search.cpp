@@ -226,7 +226,9 @@ class Search {
       moves_.save_memory();
       add_spilled(starts);
     }
-    std::erase_if(starts, [&](const Draft& draft) { return seconds_of(draft) == kNever; });
+    std::erase_if(starts, [&](const Draft& draft) {
+      return seconds_of(draft) == kNever || !price(draft);  // which asks for host memory, too
+    });
     if (starts.empty()) return std::move(result_);
     std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds_of(draft); });
     starts.resize(std::min(starts.size(), kChains));
@@ -247,8 +249,8 @@ class Search {
  private:
   static constexpr std::size_t kChains = 4, kChosenFrom = 32;
 
-  /// The same with two sets of weights on a device in turn, or more, and all virtual nodes of a
-  /// cell in one unit: each set is loaded twice in a step, while the one before computes.
+  /// The same starts with weights in sets of a quarter of the budget, and one unit for all virtual
+  /// nodes of a cell: each set is loaded twice in a step, while the set before it computes.
   void add_spilled(std::vector<Draft>& starts) const {
     constexpr Bytes kParts = 4;  // two sets, and their gradient sums
     for (Draft draft : std::vector(starts)) {
@@ -271,8 +273,8 @@ class Search {
     return place->second;
   }
 
-  /// The time of a step, as estimated where that is possible. If it is more than `most_s`, this may
-  /// be any number between the two.
+  /// The time of a step, by the estimate if there is one. If the time exceeds `most_s`, the result
+  /// is some number above `most_s` and not above the time.
   double seconds_of(const Draft& draft, double most_s = kNever) {
     const auto [place, is_new] = seconds_.try_emplace(draft);
     if (is_new) ++result_.simulated;
@@ -292,17 +294,18 @@ class Search {
       const Strategy strategy = to_strategy(draft, space_.layers, space_.model, space_.groups);
       estimate = estimate_(strategy, most_s);
     }
-    if (!estimate) {
-      is_tight_ = is_tight_ || estimate_ != nullptr;
-      return {seconds(price(draft)), true};
-    }
+    if (!estimate_) return {seconds(price(draft)), true};
+    is_tight_ = is_tight_ || !estimate;
+    if (!estimate) return {kNever, true};
     if (estimate->fits) return {estimate->step_s, true};
     if (estimate->step_s > most_s) return {estimate->step_s, false};
     is_tight_ = true;
     // One price costs as much as many estimates.
     constexpr int kProposalsOfAPrice = 8;
-    if (priced_misfits_ * kProposalsOfAPrice > config_.proposals) return {kNever, true};
-    ++priced_misfits_;
+    if (!prices_.contains(draft)) {
+      if (priced_misfits_ * kProposalsOfAPrice > config_.proposals) return {kNever, true};
+      ++priced_misfits_;
+    }
     return {std::max(estimate->step_s, seconds(price(draft))), true};
   }
 
@@ -317,8 +320,9 @@ class Search {
     for (std::size_t chosen = 0; chosen < kChosenFrom && !drafts.empty();) {
       const auto [least_s, draft] = *drafts.begin();
       drafts.erase(drafts.begin());
-      if (const double exact_s = seconds_of(*draft); exact_s > least_s) {
-        drafts.emplace(exact_s, draft);
+      const double next_s = drafts.empty() ? kNever : drafts.begin()->first;
+      if (const double more_s = seconds_of(*draft, next_s); more_s > least_s) {
+        drafts.emplace(more_s, draft);
         continue;
       }
       ++chosen;
@@ -400,13 +404,10 @@ class Search {
   }
 
   SearchResult result() && {
-    const double best_s = seconds(price(best_));
     result_.best = {"found", to_config(best_, space_.layers), 1, price(best_)};
-    for (const PricedStrategy& known : result_.known) {
-      if (seconds(known.cost) > best_s) continue;
-      result_.best = known;
-      break;
-    }
+    const auto known = std::ranges::min_element(
+        result_.known, {}, [](const PricedStrategy& each) { return seconds(each.cost); });
+    if (seconds(known->cost) <= seconds(result_.best.cost)) result_.best = *known;
     return std::move(result_);
   }
 

@@ -16,7 +16,7 @@ struct SearchSpace {
   int devices = 1;
   int groups = 1;         ///< reduction groups
   int virtual_nodes = 1;  ///< of a step
-  Bytes budget = 0;       ///< of the smallest device
+  Bytes budget = 0;       ///< of the smallest device that can run any unit
 };
 
 /// The cost of a strategy; nothing if it does not fit. A function of the strategy alone.
@@ -33,10 +33,10 @@ using EstimateStrategy =
 /// Source: Jia et al., "Beyond Data and Model Parallelism for Deep Neural Networks", 2019, section
 /// 6, which changes one operation at a time; here changes of the cost are relative.
 ///
-/// `estimate`: quicker than `price` and close to it. The search goes by it, or by the longer of
-/// both times for a strategy that has no room for everything, and lets `price` choose among the
-/// best. It asks only whether a step is quicker than another; that changes no decision. Null:
-/// `price` alone.
+/// `estimate`: quicker than `price` and close to it; where it gives nothing, so does `price`. The
+/// search goes by it, or by the longer of both times for a strategy that has no room for
+/// everything, and lets `price` choose among the best. It passes the longest time that it would
+/// accept, so an estimate may end early. That changes no decision. Null: `price` alone.
 SearchResult search_strategy(const SearchSpace& space, const PriceStrategy& price,
                              const SearchConfig& config, const EstimateStrategy& estimate = {});
 

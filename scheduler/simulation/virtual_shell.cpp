@@ -7,6 +7,15 @@
 
 namespace spillway {
 
+double VirtualCosts::slowdown_of(std::size_t device) const {
+  return device < slowdown.size() ? slowdown[device] : 1;
+}
+
+double VirtualCosts::copy_rate_of(std::size_t device) const {
+  const double link = device < link_bytes_per_s.size() ? link_bytes_per_s[device] : 0;
+  return link > 0 ? std::min(link, copy_bytes_per_s) : copy_bytes_per_s;
+}
+
 double Contention::at(double busy) const {
   if (threads == 0) return 1;
   if (busy >= threads) return factor * busy / threads;
@@ -166,16 +175,6 @@ double VirtualShell::busy_threads(double time_s, DeviceId computing) const {
     busy += copying * ((queues.to_device_s > time_s) + (queues.to_host_s > time_s));
   }
   return busy + host_workers_.num_busy(time_s);
-}
-
-double VirtualShell::slowdown(DeviceId device) const {
-  return device.index() < costs_.slowdown.size() ? costs_.slowdown[device.index()] : 1;
-}
-
-double VirtualShell::copy_rate(DeviceId device) const {
-  const auto& links = costs_.link_bytes_per_s;
-  const double link = device.index() < links.size() ? links[device.index()] : 0;
-  return link > 0 ? std::min(link, costs_.copy_bytes_per_s) : costs_.copy_bytes_per_s;
 }
 
 void VirtualShell::perform(const StartCopy& copy) {

@@ -37,6 +37,9 @@ struct VirtualCosts {
   Contention contention;
   int host_workers = 2;
   double cancel_s = 0;  ///< until the actions of a lost device have ended
+
+  double slowdown_of(std::size_t device) const;
+  double copy_rate_of(std::size_t device) const;  ///< bytes a second, each direction
 };
 
 /// Runs an engine under a virtual clock, with completions ordered by (time, action), ordered queues
@@ -109,8 +112,8 @@ class VirtualShell {
   void perform(const ReleaseJob& release);
   void perform(const JobEnded&) {}
   void exchange(const StartHostOp& op, const HostOpSpec& spec);
-  double copy_rate(DeviceId device) const;
-  double slowdown(DeviceId device) const;
+  double copy_rate(DeviceId device) const { return costs_.copy_rate_of(device.index()); }
+  double slowdown(DeviceId device) const { return costs_.slowdown_of(device.index()); }
   double busy_threads(double time_s, DeviceId computing) const;
   const Program& program(JobId job, std::size_t step_kind) const;
   void complete(ActionId id, JobId job, DeviceId device, double start_s, double duration_s,

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "scheduler/search/static_step.h"
@@ -25,6 +27,16 @@ TrialConfig priced_trial(TrialConfig config) {
   return config;
 }
 
+/// The smallest budget of a device that can run the trial.
+Bytes smallest_usable(const SessionTrial& trial, const std::vector<Bytes>& budgets) {
+  Bytes smallest = std::numeric_limits<Bytes>::max();
+  for (Bytes budget : budgets) {
+    if (budget >= trial.planned.summary.smallest_budget_bytes)
+      smallest = std::min(smallest, budget);
+  }
+  return smallest;
+}
+
 SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budgets) {
   std::vector<double> cost_s;
   for (const LayerProfile& layer : trial.profile.layers) {
@@ -35,7 +47,7 @@ SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budget
           .devices = static_cast<int>(budgets.size()),
           .groups = trial.config.train.reduction_groups,
           .virtual_nodes = trial.config.train.virtual_nodes,
-          .budget = *std::ranges::min_element(budgets)};
+          .budget = smallest_usable(trial, budgets)};
 }
 
 /// Without a strategy, on 1, 2, 4, ... and all devices.
@@ -70,6 +82,10 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   if (impl.shell || trial.ended()) throw Error("search for a strategy before the run begins");
   const VirtualCosts costs = impl.measure_costs();
   const EngineConfig engine = impl.engine_config();
+  EngineConfig present = engine;
+  for (std::size_t d = 0; d < present.device_budgets.size(); ++d) {
+    if (impl.devices[d].state != DeviceList::State::present) present.device_budgets[d] = 0;
+  }
   const TrialConfig priced = priced_trial(trial.config);
   const auto price = [&](TrialConfig&& variant) SPILLWAY_REQUIRES(impl.mutex) {
     const auto plan = impl.planner.plan_of(trial, variant);
@@ -78,7 +94,7 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
 
   const SearchSpace space = space_of(trial, impl.devices.budgets());
   StepEstimator estimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
-                          engine, costs);
+                          present, costs);
   SearchResult result = search_strategy(
       space,
       [&](const StrategyConfig& strategy) SPILLWAY_REQUIRES(impl.mutex) {

@@ -68,6 +68,21 @@ class StrategyTest(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("--search: is " + str(file) + ", which exists", refused.stderr)
 
+    def test_searches_for_a_trial_that_fits_several_devices_only(self):
+        run = self.run_of("tight")
+        command = [PROGRAM, "plan", str(run.config), *MODEL]
+        least = [json.loads(finish([*command, DEVICES, f"train.data_parallel={lanes}", "--json"]))
+                 ["trials"][0]["smallest_budget_bytes"] for lanes in (1, 2)]
+        self.assertLess(least[1], least[0])
+        tight = f"devices=[{{memory: {least[1]}}}, {{memory: {least[1]}}}]"
+        alone = subprocess.run([*command, tight], capture_output=True, check=False)
+        self.assertEqual(alone.returncode, 3)
+        file = self.folder / "found.yaml"
+        found = json.loads(finish([*command, tight, "--search", str(file), "--proposals", "40",
+                                   "--json"]))["search"]
+        self.assertEqual(self.weights("spread", tight, *found["overrides"]),
+                         self.weights("alone"))
+
     def test_shows_what_it_has_found(self):
         file = self.folder / "found.yaml"
         text = finish(self.search(file, "--verify"))
