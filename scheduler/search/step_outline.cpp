@@ -47,8 +47,8 @@ StepOutline::StepOutline(StageTable& table, const Strategy& placed, int slots) :
   const std::vector<LayerRange> layers = layers_of(strategy);
   HasBackward has_backward;
   std::vector<bool> reads_batch;
-  for (std::size_t s = 0; s < layers.size(); ++s) {
-    const StageFacts& facts = table.facts(layers[s], slots);
+  for (LayerRange each : layers) {
+    const StageFacts& facts = table.facts(each, slots);
     stages.push_back(&facts);
     has_backward.push_back(facts.has_backward);
     reads_batch.push_back(facts.reads_batch);
