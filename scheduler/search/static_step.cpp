@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kAbsent = -1;
 
-/// A device while its track passes.
+/// The state of a device during a pass over its track.
 struct StaticDevice {
   std::size_t number = 0;
   double slowdown = 1, bytes_per_s = 0;
@@ -335,7 +335,7 @@ class StaticStep {
   std::vector<double> drained_;                  // by stage
 };
 
-/// The threads of devices that compute slow each other down; a first pass tells how many do.
+/// Devices that compute at the same time slow each other down; a first pass tells how many do.
 StepEstimate passed(const StepOutline& outline, StageTable& table, const HostBegin& begin,
                     const std::vector<StaticDevice>& tracks, const EngineConfig& engine,
                     const VirtualCosts& costs, double most_s) {

@@ -227,7 +227,7 @@ class Search {
       add_spilled(starts);
     }
     std::erase_if(starts, [&](const Draft& draft) {
-      return seconds_of(draft) == kNever || !price(draft);  // which asks for host memory, too
+      return seconds_of(draft) == kNever || !price(draft);  // the host may be too small
     });
     if (starts.empty()) return std::move(result_);
     std::ranges::stable_sort(starts, {}, [&](const Draft& draft) { return seconds_of(draft); });
@@ -289,17 +289,13 @@ class Search {
   };
 
   Seconds measured(const Draft& draft, double most_s) {
-    std::optional<StepEstimate> estimate;
-    if (estimate_) {
-      const Strategy strategy = to_strategy(draft, space_.layers, space_.model, space_.groups);
-      estimate = estimate_(strategy, most_s);
-    }
     if (!estimate_) return {seconds(price(draft)), true};
-    is_tight_ = is_tight_ || !estimate;
-    if (!estimate) return {kNever, true};
-    if (estimate->fits) return {estimate->step_s, true};
-    if (estimate->step_s > most_s) return {estimate->step_s, false};
+    const Strategy strategy = to_strategy(draft, space_.layers, space_.model, space_.groups);
+    const std::optional<StepEstimate> estimate = estimate_(strategy, most_s);
+    if (estimate && estimate->fits) return {estimate->step_s, true};
+    if (estimate && estimate->step_s > most_s) return {estimate->step_s, false};
     is_tight_ = true;
+    if (!estimate) return {kNever, true};
     // One price costs as much as many estimates.
     constexpr int kProposalsOfAPrice = 8;
     if (!prices_.contains(draft)) {
