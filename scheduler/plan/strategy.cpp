@@ -1,6 +1,7 @@
 #include "scheduler/plan/strategy.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace spillway {
 
@@ -10,21 +11,20 @@ bool Strategy::is_data_parallel() const {
 }
 
 std::vector<bool> Strategy::keeps_weights() const {
-  constexpr int kNone = -1, kSeveral = -2;
-  std::vector<int> sets(static_cast<std::size_t>(tracks), kNone);  // by track
-  const auto set_of = [&](const Cell& cell) -> int& {
-    return sets[static_cast<std::size_t>(cell.track)];
-  };
+  const auto index = [](const Cell& cell) { return static_cast<std::size_t>(cell.track); };
+  std::vector<std::optional<int>> sets(static_cast<std::size_t>(tracks));  // by track: its first
+  std::vector<bool> has_several(sets.size());
   for (const Stage& stage : stages) {
     for (const Cell& cell : stage.cells) {
-      int& set = set_of(cell);
-      set = set == kNone || set == stage.set ? stage.set : kSeveral;
+      std::optional<int>& set = sets[index(cell)];
+      if (!set) set = stage.set;
+      if (*set != stage.set) has_several[index(cell)] = true;
     }
   }
   std::vector<bool> keeps;
   for (const Stage& stage : stages) {
     keeps.push_back(!roams() && std::ranges::none_of(stage.cells, [&](const Cell& cell) {
-      return set_of(cell) == kSeveral;
+      return has_several[index(cell)];
     }));
   }
   return keeps;
