@@ -165,13 +165,14 @@ bool comes(std::future<void>& event) {
 
 TEST(Shell, DoesNotWaitForASlowRelease) {
   RealRun run(two_jobs());
-  std::promise<void> releasing, other_ended;
+  std::promise<void> releasing, other_ended, asked;
   auto released = releasing.get_future(), ended = other_ended.get_future();
+  auto answered = asked.get_future();
   bool waited = false;
   run.runner.released = [&](JobId job, JobEnd) {
     if (job == JobId(1)) return;
     releasing.set_value();
-    waited = comes(ended);
+    waited = comes(ended) && comes(answered);  // until then run() goes on
   };
   run.heard.ended = [&](JobId job) {
     if (job == JobId(1)) other_ended.set_value();
@@ -180,6 +181,7 @@ TEST(Shell, DoesNotWaitForASlowRelease) {
     EXPECT_TRUE(comes(released));
     auto status = run.shell.status();  // answered meanwhile
     EXPECT_EQ(status.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    asked.set_value();
     run.shell.stop(JobId(1));
   });
   run.submit_all();
