@@ -224,20 +224,27 @@ def memory_table(program, configs, shares, proposals, folder):
                           f"{min(lanes_s, pipeline_s) / found_s:.2f}"])
 
 
-def bubbles_table(program, text, numbers, steps):
-    """How busy pipelines keep devices if several trials share them."""
-    tables.print_head(["trials", "busy, planned", "busy, trained", "steps a second, trained"])
-    strategy = by_hand(LARGE, 4)["pipeline, 1F1B"][1]
-    for number in numbers:
-        config = config_of(LARGE, text, [slow_device(16)] * 4, steps)
+def bubbles_table(program, text, model, rows, steps):
+    """How busy pipelines keep devices if several trials share them. `rows`: number of trials,
+    memory of a device, policy."""
+    tables.print_head(["trials", "memory of a device", "policy", "busy, planned", "busy, trained",
+                       "steps a second, trained", "to devices, MB a step"])
+    strategy = by_hand(model, 4)["pipeline, 1F1B"][1]
+    for number, memory, policy in rows:
+        device = {"kind": "cpu", "memory": memory,
+                  "imitate": {"slowdown": 16, "link": "400MiB/s"}}
+        config = config_of(model, text, [device] * 4, steps)
+        config["scheduling"] = {"policy": policy}
         config["sweep"] = {"parameters": {"train.learning_rate": {
             "values": [1e-3 / (1 + i) for i in range(number)]}}}
         run = placed(config, strategy, lambda c: spillway_run.train(program, c))
         busy = [statistics.mean(device["busy_share"][kind] for device in run.plan["devices"])
                 for kind in ("planned", "actual")]
         ends = sorted(event["time_s"] for event in spillway_run.steps_of(run))
-        tables.print_row([str(number), f"{busy[0]:.2f}", f"{busy[1]:.2f}",
-                          f"{(len(ends) - number) / (ends[-1] - ends[number - 1]):.2f}"])
+        moved = run.plan["h2d_bytes"]["actual"] / (number * steps)
+        tables.print_row([str(number), memory, policy, f"{busy[0]:.2f}", f"{busy[1]:.2f}",
+                          f"{(len(ends) - number) / (ends[-1] - ends[number - 1]):.2f}",
+                          f"{moved / 1e6:.1f}"])
 
 
 def main():
@@ -258,8 +265,13 @@ def main():
             right &= time_table(program, text, LARGE, devices=4, slowdown=16, rounds=3, steps=8,
                                 proposals=4000, folder=folder)
         print("\n## Several trials\n")
-        bubbles_table(program, text, [2] if arguments.brief else [1, 2, 3, 4], steps=3 if
-                      arguments.brief else 12)
+        if arguments.brief:
+            bubbles_table(program, text, SMALL, [(2, "64MiB", "lrtf")], steps=3)
+        else:
+            roomy, short = "256MiB", "64MiB"
+            bubbles_table(program, text, WIDE, [
+                *((number, roomy, "round_robin") for number in (1, 2, 3, 4)), (4, roomy, "lrtf"),
+                *((number, short, "round_robin") for number in (2, 4))], steps=12)
         print("\n## Searches\n")
         if arguments.brief:
             small = {"small": config_of(SMALL, text, [], 3)}

@@ -59,7 +59,8 @@ class Dispatcher {
                              DeviceId id, const ReadyTrack& first) const;
   ReadyTrack furthest_behind(const EngineTables& tables, const ResidencyManager& memory,
                              DeviceId id, const ReadyTrack& first) const;
-  std::optional<ReadyTrack> of_same_group(const EngineTables& tables, DeviceId id) const;
+  std::optional<ReadyTrack> of_same_group(const EngineTables& tables,
+                                          const ResidencyManager& memory, DeviceId id) const;
   void claim(EngineTables& tables, DeviceId id, UnitRef unit);
 
   std::shared_ptr<const Policy> policy_;

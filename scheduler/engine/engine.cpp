@@ -170,6 +170,7 @@ void Engine::begin_program(JobId id, StepKind kind) {
   job.program = job.plan->programs[kind.index()].get();
   job.left = job.program->units.size() + job.program->host_ops.size();
   job.unclaimed_s = job.program->compute_s;
+  job.first_served = 0;
   job.work.clear();
   begin_buffers(id);
   begin_units(id);

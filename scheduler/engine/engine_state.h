@@ -112,6 +112,7 @@ struct JobTable {
   std::vector<DeviceId> watchers;  ///< devices that are blocked until an action of it ends
   std::size_t left = 0;            ///< units and host ops of the program that are not finished
   double unclaimed_s = 0;          ///< compute of the program's unclaimed units
+  std::uint64_t first_served = 0;  ///< number of the first claim of the program; 0: none yet
   std::uint64_t last_served = 0;   ///< number of its latest claim, over all jobs; 0: none yet
   int in_flight = 0;               ///< actions
   JobEnd end = JobEnd::done;

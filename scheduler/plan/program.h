@@ -128,6 +128,14 @@ struct HostOpSpec {
 Bytes sent_bytes(const HostOpSpec& op);
 Bytes taken_bytes(const HostOpSpec& op);
 
+/// Memory that a track needs on its device.
+struct TrackNeed {
+  Bytes blocks = 0;    ///< most bytes of weights and sums at once, without those that jobs share
+  Bytes shared = 0;    ///< most bytes of these at once
+  Bytes room = 0;      ///< most bytes that one op needs beside all of them
+  bool stays = false;  ///< some of the blocks stay between its units
+};
+
 /// One step. The lists are in an order that satisfies every dependency; the units of a track run
 /// in list order, one at a time. A unit is started only once all that it reads has been made, so no
 /// unit on a device waits for another.
@@ -136,6 +144,7 @@ struct Program {
   std::vector<UnitSpec> units;
   std::vector<HostOpSpec> host_ops;
   std::vector<std::vector<int>> track_units;  ///< unit positions by track
+  std::vector<TrackNeed> track_needs;         ///< by track
   std::vector<std::vector<int>> unit_users;   ///< by buffer: units that use it, ascending
   std::vector<int> reads;  ///< by buffer: ops that read it; then it is dead. Not for weights, sums
   std::vector<std::vector<int>> units_after_unit;     ///< dependents on other tracks, by unit

@@ -1,5 +1,7 @@
 #include "scheduler/plan/program_index.h"
 
+#include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "spillway/ids.h"
@@ -33,6 +35,35 @@ void index_users(Program& program, const std::vector<BufferSpec>& buffers) {
   }
 }
 
+/// Weights leave with the unit that says so, sums with the last unit that adds to them.
+TrackNeed need_of(const Program& program, const std::vector<int>& units,
+                  const std::vector<BufferSpec>& buffers) {
+  TrackNeed need;
+  Bytes used = 0, shared = 0;
+  std::vector<bool> is_here(buffers.size());
+  const auto set = [&](const std::vector<int>& blocks, bool here) {
+    for (int b : blocks) {
+      if (is_here[at(b)] == here) continue;
+      is_here[at(b)] = here;
+      Bytes& bytes = buffers[at(b)].shared >= 0 ? shared : used;
+      here ? bytes += buffers[at(b)].bytes : bytes -= buffers[at(b)].bytes;
+    }
+  };
+  for (int u : units) {
+    const UnitSpec& unit = program.units[at(u)];
+    set(unit.weights, true);
+    set(unit.sums, true);
+    need.blocks = std::max(need.blocks, used);
+    need.shared = std::max(need.shared, shared);
+    const Bytes area = std::accumulate(unit.op_area.begin(), unit.op_area.end(), Bytes{0});
+    need.room = std::max(need.room, unit.workspace + area);
+    set(unit.leaves, false);
+    if (!unit.drains.empty()) set(unit.sums, false);
+    need.stays = need.stays || (used > 0 && u != units.back());
+  }
+  return need;
+}
+
 void index_dependents(Program& program) {
   program.host_ops_after_unit.resize(program.units.size());
   program.host_ops_after_host.resize(program.host_ops.size());
@@ -61,6 +92,9 @@ void index_dependents(Program& program) {
 
 void index(Program& program, const std::vector<BufferSpec>& buffers) {
   index_users(program, buffers);
+  for (const std::vector<int>& units : program.track_units) {
+    program.track_needs.push_back(need_of(program, units, buffers));
+  }
   index_dependents(program);
 }
 

@@ -155,6 +155,36 @@ TEST(Tracks, JobsFillEachOthersBubbles) {
   EXPECT_GT(busy[3], 0.8);
 }
 
+/// A device without room for the blocks of all jobs keeps those of the jobs that the policy prefers
+/// until their step ends. So jobs load their weights once a step, however many there are.
+TEST(Tracks, JobsDoNotDisplaceEachOthersBlocks) {
+  constexpr int kStages = 2, kNodes = 8;
+  const ModelSpec model = chain(2 * kStages);
+  StrategyConfig config = pipeline(kStages, 2 * kStages);
+  config.chunk = 1;
+  config.graphs = GraphChoice::recompute;
+  const auto plan = plan_of(model, shape_of(kNodes), placed(config, model, kNodes));
+  const TrackNeed& need = plan->programs[kStepAfterStep.index()]->track_needs[0];
+  ASSERT_TRUE(need.stays);
+  const auto weights = static_cast<int>(plan->layout.weights.size());
+  for (const char* policy : {"lrtf", "srtf", "fifo", "round_robin", "random"}) {
+    for (const Bytes tracks : {Bytes{1}, Bytes{2}}) {
+      EngineConfig engine = devices(kStages, tracks * need.blocks + 3 * need.room);
+      engine.policy = make_policy(policy);
+      WatchedRun run(std::move(engine), {.copy_bytes_per_s = 1e8, .copy_latency_s = 1e-7});
+      constexpr int kJobs = 4;
+      for (int j = 0; j < kJobs; ++j) run.submit(plan);
+      run.run();
+      expect_done(run);
+      const auto is_load = [](const StartCopy& copy) {
+        return copy.direction == CopyDirection::to_device;
+      };
+      EXPECT_EQ(copies(run, *plan, BufferKind::weights, is_load), kJobs * kSteps * weights)
+          << policy << " with room for " << tracks;
+    }
+  }
+}
+
 /// What several devices read goes to each of them and stays where it was made. Nothing of it passes
 /// through its home, and neither do the terms that come back.
 TEST(Tracks, LendsWhatSeveralDevicesRead) {
