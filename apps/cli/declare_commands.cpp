@@ -299,8 +299,10 @@ Exit codes: as for resume; also 2 if there is no such trial.)");
 CLI::Option* add_search(CLI::App& command, SearchOptions& options, CLI::Option* largest) {
   CLI::Option* const search =
       command
-          .add_option("--search", options.file,
-                      "Search for the fastest strategy, write it to FILE, and plan with it")
+          .add_option(
+              "--search", options.file,
+              "Search for the strategy with which the run is fastest, write it to FILE, and plan "
+              "with it")
           ->type_name("FILE")
           ->excludes(largest);
   command

@@ -96,17 +96,26 @@ Json to_json(const PricedStrategy& priced) {
   return json;
 }
 
+Json to_json(const ComparedStrategy& compared) {
+  Json json = to_json(static_cast<const PricedStrategy&>(compared));
+  if (compared.run_s) json["run_s"] = *compared.run_s;
+  if (compared.trained_s) json["trained_step_s"] = *compared.trained_s;
+  return json;
+}
+
 Json to_json(const FoundStrategy& found) {
-  Json known = Json::array(), pieces = Json::array();
-  for (const PricedStrategy& each : found.result.known) known.push_back(to_json(each));
+  Json compared = Json::array(), pieces = Json::array();
+  for (const ComparedStrategy& each : found.compared) compared.push_back(to_json(each));
   for (const SearchedPieces& each : found.pieces) {
     pieces.push_back({{"overrides", each.overrides},
                       {"device_bytes", each.least_budget},
                       {"best", to_json(each.best)}});
   }
-  return {{"trial", found.trial},         {"simulated", found.result.simulated},
-          {"known", std::move(known)},    {"best", to_json(found.result.best)},
-          {"trained_s", found.trained_s}, {"pieces", std::move(pieces)},
+  return {{"trial", found.trial},
+          {"simulated", found.simulated},
+          {"best", to_json(found.compared[found.best])},
+          {"compared", std::move(compared)},
+          {"pieces", std::move(pieces)},
           {"overrides", found.overrides}};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <ostream>
 #include <utility>
 
@@ -14,14 +15,16 @@
 namespace spillway {
 namespace {
 
-/// The fastest without a strategy.
-const PricedStrategy* best_without(const SearchResult& result) {
+constexpr double kMostOps = 1e5;  // of a simulated run: about a second
+
+/// Seconds of a step with the fastest known strategy that is none, else with the best.
+double reference_s(const FoundStrategy& found) {
   const PricedStrategy* best = nullptr;
-  for (const PricedStrategy& known : result.known) {
-    if (known.strategy || !known.cost) continue;
-    if (best == nullptr || known.cost->step_s < best->cost->step_s) best = &known;
+  for (const PricedStrategy& each : found.compared) {
+    if (each.strategy || !each.cost) continue;
+    if (best == nullptr || each.cost->step_s < best->cost->step_s) best = &each;
   }
-  return best;
+  return (best != nullptr ? *best : found.compared[found.best]).cost->step_s;
 }
 
 /// Seconds of a step when the trial trains some alone.
@@ -47,11 +50,36 @@ double trained_step_s(TrialConfig trial, const SessionConfig& config,
   return (commits_s.back() - commits_s.front()) / (kSteps - 1);
 }
 
+/// Seconds of the run if all trials that fit have the strategy, simulated. Nothing if they cannot.
+std::optional<double> run_s(const PlannedRun& run, const PricedStrategy& priced) {
+  Session session(run.session_config);
+  try {
+    for (std::size_t t = 0; t < run.rows.size(); ++t) {
+      if (run.rows[t].misfit) continue;
+      TrialConfig trial = run.configs[t];
+      trial.train.strategy = priced.strategy;
+      trial.train.data_parallel = priced.data_parallel;
+      trial.checkpoint = {};
+      trial.weights_file.clear();
+      session.submit(std::move(trial));
+    }
+    return session.simulate(kMostOps).wall_s;
+  } catch (const ConfigError&) {  // it names a layer that a trial does not have
+    return std::nullopt;
+  } catch (const DoesNotFit&) {
+    return std::nullopt;
+  }
+}
+
+std::string seconds_or_dash(std::optional<double> seconds) {
+  return seconds ? format_seconds(*seconds) : "-";
+}
+
 /// `reference_s`: seconds of a step, to which the speed is relative.
-std::vector<std::string> row_of(const PricedStrategy& priced, double reference_s) {
-  if (!priced.cost) return {priced.name, "does not fit", "", "", "", ""};
-  const StepCost& cost = *priced.cost;
-  return {priced.name,
+std::vector<std::string> row_of(const ComparedStrategy& each, double reference_s) {
+  if (!each.cost) return {each.name, each.is_configured ? "" : "does not fit", "", "", "", ""};
+  const StepCost& cost = *each.cost;
+  return {each.name,
           format_seconds(cost.step_s),
           fmt::format("{:.2f}", reference_s / cost.step_s),
           format_bytes(cost.to_device),
@@ -60,25 +88,22 @@ std::vector<std::string> row_of(const PricedStrategy& priced, double reference_s
 }
 
 /// How many pairs of strategies have the same order both ways.
-std::string order_text(const std::vector<PricedStrategy>& all,
-                       const std::vector<double>& trained_s) {
-  std::vector<double> planned_s;
-  for (const PricedStrategy& priced : all) {
-    if (priced.cost) planned_s.push_back(priced.cost->step_s);
-  }
+std::string order_text(const std::vector<ComparedStrategy>& all) {
   int pairs = 0, same = 0;
-  for (std::size_t i = 0; i < planned_s.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (planned_s[i] == planned_s[j]) continue;
+  for (auto one = all.begin(); one != all.end(); ++one) {
+    for (auto other = all.begin(); other != one; ++other) {
+      if (!one->cost || !other->cost || one->cost->step_s == other->cost->step_s) continue;
       ++pairs;
-      same += (planned_s[i] < planned_s[j]) == (trained_s[i] < trained_s[j]) ? 1 : 0;
+      const bool is_faster = one->cost->step_s < other->cost->step_s;
+      same += is_faster == (*one->trained_s < *other->trained_s) ? 1 : 0;
     }
   }
   return fmt::format("The simulation has the order of {} of {} pairs right\n", same, pairs);
 }
 
-std::vector<std::string> overrides_of(const PricedStrategy& best,
+std::vector<std::string> overrides_of(const ComparedStrategy& best,
                                       const std::filesystem::path& file) {
+  if (best.is_configured) return {};
   const std::string lanes = fmt::format("train.data_parallel={}", best.data_parallel);
   if (!best.strategy) return {lanes};
   return {lanes, "train.strategy=" + file.string()};
@@ -123,6 +148,48 @@ std::vector<SearchedPieces> search_pieces(const PlanInput& input, const PlannedR
   return found;
 }
 
+/// For all devices; for several trials also for 2, 4, ... of them.
+void search(const Session& session, int devices, const SearchConfig& config, FoundStrategy& found) {
+  const SearchResult all = session.search(JobId(0), config);
+  found.simulated = all.simulated;
+  for (const PricedStrategy& known : all.known) found.compared.push_back({known});
+  if (all.best.name == "found") found.compared.push_back({all.best});
+  if (!found.has_several_trials) return;
+  for (int fewer = 2; fewer < devices; fewer *= 2) {
+    SearchConfig other = config;
+    other.devices = fewer;
+    SearchResult result = session.search(JobId(0), other);
+    found.simulated += result.simulated;
+    if (!result.best.strategy) continue;
+    result.best.name = fmt::format("{}, on {} devices", result.best.name, fewer);
+    found.compared.push_back({std::move(result.best)});
+  }
+}
+
+/// Simulates the run of several trials as it is configured, and with each strategy.
+void compare_runs(PlannedRun& run, std::vector<ComparedStrategy>& compared) {
+  const double configured_s = run.session->simulate(kMostOps).wall_s;
+  run.session.reset();  // its devices
+  for (ComparedStrategy& each : compared) {
+    if (each.cost) each.run_s = run_s(run, each);
+  }
+  ComparedStrategy& configured = compared.emplace_back();
+  configured.name = "as configured";
+  configured.is_configured = true;
+  configured.run_s = configured_s;
+}
+
+/// What has the shortest run, or for one trial the shortest step.
+std::size_t best_of(const FoundStrategy& found) {
+  const auto time_s = [&](const ComparedStrategy& each) {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    if (found.has_several_trials) return each.run_s.value_or(kNever);
+    return each.cost ? each.cost->step_s : kNever;
+  };
+  const auto best = std::ranges::min_element(found.compared, {}, time_s);
+  return static_cast<std::size_t>(best - found.compared.begin());
+}
+
 void print_pieces(std::ostream& out, const FoundStrategy& found) {
   if (found.pieces.empty()) return;
   out << "With other pieces, which change bits:\n\n";
@@ -138,12 +205,6 @@ void print_pieces(std::ostream& out, const FoundStrategy& found) {
 
 }  // namespace
 
-std::vector<PricedStrategy> FoundStrategy::all() const {
-  std::vector<PricedStrategy> all = result.known;
-  if (result.best.name == "found") all.push_back(result.best);
-  return all;
-}
-
 std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchOptions& options) {
   if (std::filesystem::exists(options.file)) {
     throw ConfigError(
@@ -151,13 +212,17 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
         fmt::format("is {}, which exists; name a new file, or delete it", options.file.string()));
   }
   PlannedRun run = planned_to_search(input);
-  const auto fits = std::ranges::find_if_not(run.rows, &PlannedRow::is_misfit);
+  const auto fits_devices = [](const PlannedRow& row) { return !row.misfit; };
+  const auto fits = std::ranges::find_if(run.rows, fits_devices);
   if (fits == run.rows.end()) return std::nullopt;
   const auto number = static_cast<std::size_t>(fits - run.rows.begin());
-  FoundStrategy found{
-      .result = run.session->search(JobId(0), options), .trial = fits->name, .file = options.file};
+  FoundStrategy found{.trial = fits->name, .file = options.file};
+  found.has_several_trials = std::count_if(fits, run.rows.end(), fits_devices) > 1;
+  search(*run.session, static_cast<int>(run.session_config.devices.size()), options, found);
+  if (found.has_several_trials) compare_runs(run, found.compared);
   run.session.reset();  // its devices
-  const PricedStrategy& best = found.result.best;
+  found.best = best_of(found);
+  const ComparedStrategy& best = found.compared[found.best];
   found.overrides = overrides_of(best, options.file);
   if (best.strategy) {
     const std::string comment =
@@ -167,36 +232,37 @@ std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchO
   }
   if (options.suggest_pieces) found.pieces = search_pieces(input, run, number, options);
   if (options.verify) {
-    for (const PricedStrategy& priced : found.all()) {
-      if (!priced.cost) continue;
-      found.trained_s.push_back(trained_step_s(run.configs[number], run.session_config, priced));
+    for (ComparedStrategy& each : found.compared) {
+      if (!each.cost) continue;
+      each.trained_s = trained_step_s(run.configs[number], run.session_config, each);
     }
   }
   return found;
 }
 
 void print(std::ostream& out, const FoundStrategy& found) {
-  const SearchResult& result = found.result;
-  const PricedStrategy* without = best_without(result);
-  const double reference_s = without != nullptr ? without->cost->step_s : result.best.cost->step_s;
-  out << fmt::format("Strategies for trial {}: {} simulated\n\n", found.trial, result.simulated);
-  const bool is_trained = !found.trained_s.empty();
+  out << fmt::format("Strategies for trial {}: {} simulated\n\n", found.trial, found.simulated);
+  const ComparedStrategy& best = found.compared[found.best];
+  const bool is_trained = best.trained_s.has_value();
   std::vector<std::string> titles{"strategy", "step", "speed", "to devices", "to host", "between"};
   if (is_trained) titles.insert(titles.begin() + 2, "trained");
+  if (found.has_several_trials) titles.emplace_back("all trials");
   Table table(std::move(titles));
-  auto trained = found.trained_s.begin();
-  for (const PricedStrategy& priced : found.all()) {
-    std::vector<std::string> row = row_of(priced, reference_s);
-    if (is_trained) row.insert(row.begin() + 2, priced.cost ? format_seconds(*trained++) : "");
+  for (const ComparedStrategy& each : found.compared) {
+    std::vector<std::string> row = row_of(each, reference_s(found));
+    if (is_trained) row.insert(row.begin() + 2, seconds_or_dash(each.trained_s));
+    if (found.has_several_trials) row.push_back(seconds_or_dash(each.run_s));
     table.add(std::move(row));
   }
   table.print(out);
-  if (is_trained) out << "\n" << order_text(found.all(), found.trained_s);
-  if (result.best.strategy) {
-    out << fmt::format("\nWrote {}. It changes no bit of the result. Train with {}\n\n",
-                       found.file.string(), in_shell(found.overrides));
+  if (is_trained) out << "\n" << order_text(found.compared);
+  if (best.strategy) {
+    out << fmt::format("\nWrote {}: {}. It changes no bit of the result. Train with {}\n\n",
+                       found.file.string(), best.name, in_shell(found.overrides));
   } else {
-    out << fmt::format("\nNo strategy is faster than {}; wrote none\n\n", found.overrides.front());
+    const std::string fastest =
+        best.is_configured ? "the run as it is configured" : found.overrides.front();
+    out << fmt::format("\nNo strategy is faster than {}; wrote none\n\n", fastest);
   }
   print_pieces(out, found);
 }

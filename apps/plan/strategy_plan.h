@@ -25,22 +25,29 @@ struct SearchedPieces {
   PricedStrategy best;
 };
 
-/// The outcome of a search for a run.
-struct FoundStrategy {
-  SearchResult result;
-  std::string trial;  ///< that was searched
-  std::filesystem::path file;
-  std::vector<std::string> overrides;  ///< with which the run has what is fastest
-  /// Seconds of a step as trained, of each of all() that fits. Empty: nothing was trained.
-  std::vector<double> trained_s;
-  std::vector<SearchedPieces> pieces;  ///< empty: not searched, or the family has none
-
-  /// Those in SearchResult::known, and the best if it is none of them.
-  std::vector<PricedStrategy> all() const;
+/// A strategy, and how long the run takes with it.
+struct ComparedStrategy : PricedStrategy {
+  bool is_configured = false;       ///< the run as its configuration says; without a `cost`
+  std::optional<double> run_s;      ///< of several trials that all have it, simulated
+  std::optional<double> trained_s;  ///< a step of the trial alone, if some were trained
 };
 
-/// Searches for a strategy of the first trial that fits, and writes it to the file, unless the
-/// trial is faster without one. Nothing if no trial fits. Throws ConfigError (`--search`,
+/// The outcome of a search for a run.
+struct FoundStrategy {
+  std::string trial;                       ///< that was searched
+  std::vector<ComparedStrategy> compared;  ///< known and found ones
+  std::size_t best = 0;                    ///< among them: the fastest
+  int simulated = 0;                       ///< different strategies that were simulated
+  bool has_several_trials = false;         ///< then the best has the least `run_s`
+  std::filesystem::path file;
+  std::vector<std::string> overrides;  ///< with which the run has the best
+  std::vector<SearchedPieces> pieces;  ///< empty: not searched, or the family has none
+};
+
+/// Searches for a strategy of the first trial that fits, and writes it to the file, unless the run
+/// is faster without one. If several trials fit, they all get the strategy. The search then also
+/// tries strategies for fewer devices, so that trials may train beside each other, and simulates
+/// the whole run with each. Nothing if no trial fits. Throws ConfigError (`--search`,
 /// `--proposals`), and what plan_run() throws.
 std::optional<FoundStrategy> find_strategy(const PlanInput& input, const SearchOptions& options);
 

@@ -62,11 +62,8 @@ def searched(program, config, folder, proposals):
     (folder / "alone.yaml").unlink(missing_ok=True)
     verified = spillway_run.search(program, config, folder / "found.yaml", proposals, "--verify")
     (folder / "found.yaml").unlink(missing_ok=True)
-    rows = [known for known in verified["known"] if "step_s" in known]
-    if verified["best"]["name"] == "found":
-        rows.append(verified["best"])
-    return ([(row["name"], row["step_s"], trained_s)
-             for row, trained_s in zip(rows, verified["trained_s"], strict=True)],
+    return ([(row["name"], row["step_s"], row["trained_step_s"])
+             for row in verified["compared"] if "step_s" in row],
             search_s / search["simulated"])
 
 

@@ -54,8 +54,14 @@ def placed(config, strategy, run):
         return run({**config, "train": {**config["train"], "strategy": file.name}})
 
 
+def hashes_of(run):
+    """By trial."""
+    return {event["trial"]: event["weights_xxh3"] for event in run.events
+            if "weights_xxh3" in event}
+
+
 def hash_of(run):
-    return next(event["weights_xxh3"] for event in run.events if "weights_xxh3" in event)
+    return next(iter(hashes_of(run).values()))
 
 
 def layers_of(model):
@@ -179,6 +185,12 @@ def alexnet(folder):
             {"format": "tensors", "path": str(folder / "pictures.safetensors")})
 
 
+def known_steps(search):
+    """Seconds of a step by the name of each known strategy that fits."""
+    return {each["name"]: each["step_s"] for each in search["compared"]
+            if "step_s" in each and each["name"] != "found"}
+
+
 def search_table(program, configs, numbers, links, proposals, folder):
     """What searches find, by the simulation."""
     tables.print_head(["model", "devices", "link", "data parallel, ms", "best start, ms",
@@ -191,8 +203,7 @@ def search_table(program, configs, numbers, links, proposals, folder):
                                      folder / f"{name} {devices} {links.index(link)}.yaml",
                                      proposals)
         seconds = time.monotonic() - begin
-        steps_s = {known["name"]: known["step_s"] for known in search["known"]
-                   if "step_s" in known}
+        steps_s = known_steps(search)
         lanes_s = min(s for known, s in steps_s.items() if known.startswith("data_parallel"))
         start_s, found_s = min(steps_s.values()), search["best"]["step_s"]
         tables.print_row([name, str(devices), link, f"{1e3 * lanes_s:.0f}", f"{1e3 * start_s:.0f}",
@@ -214,14 +225,50 @@ def memory_table(program, configs, shares, proposals, folder):
         memory = int(used * share) // 4096 * 4096
         tight = {**config, "devices": [{**device, "memory": memory}] * 4}
         search = spillway_run.search(program, tight, folder / f"{name} {share}.yaml", proposals)
-        steps_s = {known["name"]: known["step_s"] for known in search["known"]
-                   if "step_s" in known}
+        steps_s = known_steps(search)
         lanes_s, pipeline_s = (min((s for known, s in steps_s.items() if known.startswith(kind)),
                                    default=float("inf")) for kind in ("data_par", "pipeline"))
         found_s = search["best"]["step_s"]
         tables.print_row([name, f"{memory / 2**20:.1f} MiB", f"{share:g}", f"{1e3 * lanes_s:.0f}",
                           f"{1e3 * pipeline_s:.0f}", f"{1e3 * found_s:.0f}",
                           f"{min(lanes_s, pipeline_s) / found_s:.2f}"])
+
+
+def sweep_of(config, number):
+    """With as many trials."""
+    rates = [1e-3 / (1 + i) for i in range(number)]
+    return {**config, "sweep": {"parameters": {"train.learning_rate": {"values": rates}}}}
+
+
+def trials_table(program, rows, proposals, folder):
+    """What a search for all trials brings. `rows`: (model, its configuration, trials)."""
+    tables.print_head(["model", "trials", "as configured, s", "found for one trial, s",
+                       "found for all, s", "which is", "as configured / found for all",
+                       "as configured, trained, s", "found for all, trained, s",
+                       "the same, trained"])
+    right = True
+    for name, config, number in rows:
+        config = sweep_of(config, number)
+        file = folder / f"{name} {number} trials.yaml"
+        search = spillway_run.search(program, config, file, proposals)
+        run_s = {each["name"]: each["run_s"] for each in search["compared"] if "run_s" in each}
+        alone_s = min((each for each in search["compared"] if "step_s" in each),
+                      key=lambda each: each["step_s"])["run_s"]
+        train = {key.removeprefix("train."): value for key, value in (
+            override.split("=", 1) for override in search["overrides"])}
+        found = {**config["train"], **train}
+        if train:
+            found["data_parallel"] = int(train["data_parallel"])
+        trained = [spillway_run.train(program, {**config, "train": values})
+                   for values in (config["train"], found)]
+        right &= hashes_of(trained[0]) == hashes_of(trained[1])
+        best, configured_s = search["best"], run_s["as configured"]
+        real_s = [run.plan["wall_s"]["actual"] for run in trained]
+        tables.print_row([name, str(number), f"{configured_s:.1f}", f"{alone_s:.1f}",
+                          f"{best['run_s']:.1f}", best["name"],
+                          f"{configured_s / best['run_s']:.2f}", f"{real_s[0]:.1f}",
+                          f"{real_s[1]:.1f}", f"{real_s[0] / real_s[1]:.2f}"])
+    return right
 
 
 def bubbles_table(program, text, model, rows, steps):
@@ -235,8 +282,7 @@ def bubbles_table(program, text, model, rows, steps):
                   "imitate": {"slowdown": 16, "link": "400MiB/s"}}
         config = config_of(model, text, [device] * 4, steps)
         config["scheduling"] = {"policy": policy}
-        config["sweep"] = {"parameters": {"train.learning_rate": {
-            "values": [1e-3 / (1 + i) for i in range(number)]}}}
+        config = sweep_of(config, number)
         run = placed(config, strategy, lambda c: spillway_run.train(program, c))
         busy = [statistics.mean(device["busy_share"][kind] for device in run.plan["devices"])
                 for kind in ("planned", "actual")]
@@ -266,12 +312,23 @@ def main():
                                 proposals=4000, folder=folder)
         print("\n## Several trials\n")
         if arguments.brief:
-            bubbles_table(program, text, SMALL, [(2, "64MiB", "lrtf")], steps=3)
+            bubbles_table(program, text, WIDE, [(2, "64MiB", "lrtf")], steps=3)
+            devices = [slow_device(1)] * 2
+            right &= trials_table(program, [("small", config_of(SMALL, text, devices, 3), 2)],
+                                  proposals=20, folder=folder)
         else:
             roomy, short = "256MiB", "64MiB"
             bubbles_table(program, text, WIDE, [
                 *((number, roomy, "round_robin") for number in (1, 2, 3, 4)), (4, roomy, "lrtf"),
                 *((number, short, "round_robin") for number in (2, 4))], steps=12)
+            print()
+            models = [(name, config_of(model, text, [
+                {"kind": "cpu", "memory": "64MiB", "imitate": {"slowdown": 16, "link": link}}] * 4,
+                12)) for name, model, link in (("GPT, many words", LARGE, "40MiB/s"),
+                                               ("GPT, wide", WIDE, "10MiB/s"))]
+            right &= trials_table(
+                program, [(name, config, number) for name, config in models
+                          for number in (2, 3, 4)], proposals=4000, folder=folder)
         print("\n## Searches\n")
         if arguments.brief:
             small = {"small": config_of(SMALL, text, [], 3)}

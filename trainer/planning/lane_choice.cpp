@@ -109,6 +109,12 @@ bool equally_fast(const std::vector<PlanDevice>& devices) {
   });
 }
 
+bool are_alike(const std::vector<PlanDevice>& devices) {
+  return equally_fast(devices) && std::ranges::all_of(devices, [&](const PlanDevice& device) {
+           return device.budget == devices.front().budget;
+         });
+}
+
 double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other) {
   const auto backward_s = [](double sum_s, const LayerTimes& layer) {
     return sum_s + layer.backward_s.front();

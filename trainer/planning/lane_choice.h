@@ -27,6 +27,9 @@ std::vector<LayerTimes> times_of(const Profile& profile, double slowdown);
 /// True if a lane takes equally long on all of them.
 bool equally_fast(const std::vector<PlanDevice>& devices);
 
+/// True if, in addition, they have equal memory.
+bool are_alike(const std::vector<PlanDevice>& devices);
+
 /// The ratio of compute times on two devices, from layers measured on both.
 double slowdown_of(const std::vector<LayerTimes>& layers, const std::vector<LayerTimes>& on_other);
 

@@ -37,14 +37,14 @@ Bytes smallest_usable(const SessionTrial& trial, const std::vector<Bytes>& budge
   return smallest;
 }
 
-SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budgets) {
+SearchSpace space_of(const SessionTrial& trial, const std::vector<Bytes>& budgets, int devices) {
   std::vector<double> cost_s;
   for (const LayerProfile& layer : trial.profile.layers) {
     cost_s.push_back(layer.forward_s + layer.backward_s);
   }
   return {.model = trial.model->spec,
           .layers = whole_layers(trial.model->spec, cost_s),
-          .devices = static_cast<int>(budgets.size()),
+          .devices = devices,
           .groups = trial.config.train.reduction_groups,
           .virtual_nodes = trial.config.train.virtual_nodes,
           .budget = smallest_usable(trial, budgets)};
@@ -80,6 +80,14 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
   const MutexLock lock(impl.mutex);
   const SessionTrial& trial = impl.known_trial(id);
   if (impl.shell || trial.ended()) throw Error("search for a strategy before the run begins");
+  const std::vector<Bytes> budgets = impl.devices.budgets();
+  const int most_devices = static_cast<int>(budgets.size());
+  if (config.devices < 0 || config.devices > most_devices) {
+    throw ConfigError("devices", 0,
+                      fmt::format("is {}, must be at most {}, the number of devices; 0 for all",
+                                  config.devices, most_devices));
+  }
+  const int devices = config.devices == 0 ? most_devices : config.devices;
   const VirtualCosts costs = impl.measure_costs();
   const EngineConfig engine = impl.engine_config();
   EngineConfig present = engine;
@@ -92,7 +100,7 @@ SearchResult Session::search(JobId id, const SearchConfig& config) const {
     return plan ? step_cost(plan, engine, costs) : std::nullopt;
   };
 
-  const SearchSpace space = space_of(trial, impl.devices.budgets());
+  const SearchSpace space = space_of(trial, budgets, devices);
   StepEstimator estimator(trial.model->spec, trial.profile, impl.planner.shape_of(trial, priced),
                           present, costs);
   SearchResult result = search_strategy(

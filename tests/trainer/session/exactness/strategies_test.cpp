@@ -102,6 +102,10 @@ TEST(Strategies, AreFoundAndKeepTheBits) {
   }
   EXPECT_EQ(session.search(id, {.proposals = 60}).simulated, found.simulated);
   EXPECT_EQ(thrown<ConfigError>([&] { session.search(id, {.proposals = 0}); }).field, "proposals");
+  EXPECT_EQ(thrown<ConfigError>([&] { session.search(id, {.devices = 3}); }).field, "devices");
+  for (const PricedStrategy& known : session.search(id, {.proposals = 1, .devices = 1}).known) {
+    EXPECT_EQ(known.strategy ? known.strategy->num_tracks() : known.data_parallel, 1);
+  }
   session.start();
   EXPECT_THROW(session.search(id), Error);
   session.finish();
@@ -109,6 +113,19 @@ TEST(Strategies, AreFoundAndKeepTheBits) {
   trial.train.strategy = found.best.strategy;
   const RunResult placed = train(session_of(2, kAmple), trial);
   expect_same_bits(placed.trials[0], resident(FloatType::fp32));
+}
+
+/// Devices that are alike serve any track, so trials with few tracks train beside each other.
+TEST(Strategies, OfSeveralTrialsUseAllDevices) {
+  ASSERT_EQ(kPipeline.num_tracks(), 2);
+  Session session(session_of(4, kAmple));
+  for (int i = 0; i < 2; ++i) session.submit(with_strategy(kPipeline));
+  session.run();
+  const RunResult placed = session.result();
+  for (const DeviceResult& device : placed.devices) EXPECT_GT(device.ops, 0u);
+  for (const TrialResult& trial : placed.trials) {
+    expect_same_bits(trial, resident(FloatType::fp32));
+  }
 }
 
 /// Any strategy, budget and number of devices; every third run loses a device.
